@@ -1,0 +1,1 @@
+// The file that the shared precompiled header is compiled with.

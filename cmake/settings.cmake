@@ -1,0 +1,45 @@
+# How everything is compiled: language, baseline instruction set, optimisation, warnings, sanitizers, ccache.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release or Debug" FORCE)
+endif()
+# Assertions stay on in every build (VH_ASSERT does not look at NDEBUG). -g1: line numbers in a stack trace at a fraction
+# of the compile time and size of -g.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1" CACHE STRING "" FORCE)
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g -D_GLIBCXX_ASSERTIONS" CACHE STRING "" FORCE)
+
+# Flags that all our targets share; vh_apply_settings() hands them out. They must be the same for all of them, because
+# one precompiled header serves all.
+set(VIT_HYBRID_COMPILE_OPTIONS -Wall -Wextra -Wpedantic -Wshadow -fopenmp)
+if(VIT_HYBRID_WARNINGS_AS_ERRORS)
+  list(APPEND VIT_HYBRID_COMPILE_OPTIONS -Werror)
+endif()
+# A baseline that every x86 cluster of the last decade has; kernels that want more choose it at run time.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  list(APPEND VIT_HYBRID_COMPILE_OPTIONS -march=x86-64-v2)
+endif()
+set(VIT_HYBRID_LINK_OPTIONS "")
+if(VIT_HYBRID_SANITIZE)
+  # -fno-sanitize=vptr: LibTorch is built without it, and its classes would all be reported.
+  set(sanitizers -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined)
+  list(APPEND VIT_HYBRID_COMPILE_OPTIONS -O1 -fno-omit-frame-pointer ${sanitizers})
+  list(APPEND VIT_HYBRID_LINK_OPTIONS ${sanitizers})
+endif()
+
+# ccache when it is there. The sloppiness is what ccache asks for before it serves files that use a precompiled header.
+find_program(VIT_HYBRID_CCACHE ccache DOC "ccache, used when present")
+mark_as_advanced(VIT_HYBRID_CCACHE)
+if(VIT_HYBRID_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${VIT_HYBRID_CCACHE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    list(APPEND VIT_HYBRID_COMPILE_OPTIONS -fpch-preprocess)
+  endif()
+endif()

@@ -1,0 +1,92 @@
+# Functions that make tests. Every entry has a time limit, a number of processors that CTest counts (so that `ctest -j`
+# does not start more ranks than it should), a tier as its label (default or full), and one environment.
+
+# 77 is how a test program says "skipped"; a test that is skipped in part prints a line with "[skipped]".
+set(VIT_HYBRID_SKIP_CODE 77)
+
+# Ranks outnumber the cores here and there: a waiting rank gives its core away, and each computes with one thread.
+set(VIT_HYBRID_TEST_ENVIRONMENT
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+  OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_base_warn_component_unused=0 MPIR_CVAR_YIELD=1
+  OMP_NUM_THREADS=1 MKL_NUM_THREADS=1)
+if(VIT_HYBRID_SANITIZE)
+  # MPI and LibTorch keep allocations until the end on purpose.
+  list(APPEND VIT_HYBRID_TEST_ENVIRONMENT ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1)
+endif()
+
+set(VIT_HYBRID_MPIRUN ${MPIEXEC_EXECUTABLE})
+if(VIT_HYBRID_MPI_IS_OPENMPI)
+  list(APPEND VIT_HYBRID_MPIRUN -q --oversubscribe --bind-to none)
+endif()
+list(APPEND VIT_HYBRID_MPIRUN ${MPIEXEC_NUMPROC_FLAG})
+
+# The sanitizers make everything several times slower.
+set(VIT_HYBRID_TIMEOUT_FACTOR 1)
+if(VIT_HYBRID_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL Debug)
+  set(VIT_HYBRID_TIMEOUT_FACTOR 4)
+endif()
+
+function(_vh_set_test_properties name processors timeout label)
+  math(EXPR timeout "${timeout} * ${VIT_HYBRID_TIMEOUT_FACTOR}")
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT ${timeout} PROCESSORS ${processors} LABELS ${label} ENVIRONMENT "${VIT_HYBRID_TEST_ENVIRONMENT}"
+    SKIP_RETURN_CODE ${VIT_HYBRID_SKIP_CODE})
+endfunction()
+
+# vh_add_test_program(<name> [MAIN unit|mpi|gpu] [CUDA] [LIBRARIES <target>...]): the test executable <name> from the
+# .cpp files of the current folder; sets <name>_EXISTS where there are any. CUDA links the CUDA device library.
+function(vh_add_test_program name)
+  cmake_parse_arguments(ARG "CUDA" "MAIN" "LIBRARIES" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  set(${name}_EXISTS FALSE PARENT_SCOPE)
+  if(sources)
+    set(device "")
+    if(ARG_CUDA)
+      set(device CUDA)
+    endif()
+    vh_add_program(${name} ${device} SOURCES ${sources}
+      LIBRARIES vit_hybrid_test_${ARG_MAIN}_main ${ARG_LIBRARIES})
+    set(${name}_EXISTS TRUE PARENT_SCOPE)
+  endif()
+endfunction()
+
+# vh_add_test(<name> COMMAND ... [TIMEOUT s] [PROCESSORS n] [LABEL default|full]): an entry that is one command.
+function(vh_add_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT;PROCESSORS;LABEL" "COMMAND" ${ARGN})
+  _vh_test_defaults()
+  add_test(NAME ${name} COMMAND ${ARG_COMMAND})
+  _vh_set_test_properties(${name} ${ARG_PROCESSORS} ${ARG_TIMEOUT} ${ARG_LABEL})
+endfunction()
+
+# vh_add_mpi_test(<program> RANKS n... [NAME name] [ARGUMENTS ...] [TIMEOUT s] [LABEL default|full]): the entries
+# <name>_<n>, one for each number of ranks.
+function(vh_add_mpi_test program)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;PROCESSORS;LABEL" "RANKS;ARGUMENTS" ${ARGN})
+  _vh_test_defaults()
+  if(NOT ARG_NAME)
+    set(ARG_NAME ${program})
+  endif()
+  foreach(ranks IN LISTS ARG_RANKS)
+    add_test(NAME ${ARG_NAME}_${ranks}
+      COMMAND ${VIT_HYBRID_MPIRUN} ${ranks} $<TARGET_FILE:${program}> ${ARG_ARGUMENTS})
+    _vh_set_test_properties(${ARG_NAME}_${ranks} ${ranks} ${ARG_TIMEOUT} ${ARG_LABEL})
+  endforeach()
+endfunction()
+
+# vh_add_skipped_test(<name> <reason>): an entry that reports itself as skipped, for what this build cannot test.
+function(vh_add_skipped_test name reason)
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "[skipped] ${reason}")
+  set_tests_properties(${name} PROPERTIES LABELS default SKIP_REGULAR_EXPRESSION "\\[skipped\\]")
+endfunction()
+
+macro(_vh_test_defaults)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  if(NOT ARG_PROCESSORS)
+    set(ARG_PROCESSORS 1)
+  endif()
+  if(NOT ARG_LABEL)
+    set(ARG_LABEL default)
+  endif()
+endmacro()

@@ -1,0 +1,43 @@
+// Dataset: samples by index, read as normalised tensors; what the loader and the trainer know of data.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vit_hybrid::data {
+
+/// What of a sample a rank needs: the first pipeline stage reads inputs, the last one targets.
+struct Parts {
+  bool input = true;
+  bool target = true;
+};
+
+/// Samples of one micro-batch or batch as the model takes them. A part that was not asked for is an undefined tensor.
+struct Batch {
+  std::vector<int64_t> samples;  ///< indices in the data set, the keys of augmentation and dropout
+  at::Tensor inputs;             ///< [n, ...input_shape], float32, normalised
+  at::Tensor targets;            ///< [n, ...target_shape], float32 fields or int64 classes (shape [n])
+};
+
+/// A set of samples. size() and shapes are the same on all ranks.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  virtual std::vector<int64_t> input_shape() const = 0;   ///< of one sample, e.g. [channels, height, width]
+  virtual std::vector<int64_t> target_shape() const = 0;  ///< of one sample; empty for a class number
+  virtual at::ScalarType target_type() const = 0;
+  /// Names of the channels of a field data set (for metrics); empty otherwise.
+  virtual std::vector<std::string> channel_names() const = 0;
+  /// Reads `samples` (host tensors). Where background_reads() is true it makes no MPI or HDF5 call and may run on any
+  /// thread; else it runs on the main thread, collectively over the group the data set was opened with.
+  /// Non-finite values, short reads and I/O errors throw Error naming file, dataset, sample and channel.
+  virtual Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const = 0;
+  virtual bool background_reads() const = 0;
+};
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,116 @@
+// CGrid: the diagnostics of a state on the C-grid.
+#include "data/generate/c_grid.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+double square(double x) {
+  return x * x;
+}
+}  // namespace
+
+ShallowWaterState::ShallowWaterState(int64_t rows, int64_t columns, int64_t num_tracers)
+    : fields(static_cast<size_t>(3 + num_tracers), PeriodicField(rows, columns)) {}
+
+void ShallowWaterState::wrap() {
+  for (PeriodicField& field : fields)
+    field.wrap();
+}
+
+CGrid::CGrid(const Plane& plane)
+    : plane_(plane),
+      dx_(plane.length_x / static_cast<double>(plane.columns)),
+      dy_(plane.length_y / static_cast<double>(plane.rows)) {
+  VH_ASSERT(plane.rows >= 4 && plane.columns >= 4, str("grid of ", plane.rows, " x ", plane.columns, " cells"));
+  VH_ASSERT(plane.length_x > 0 && plane.length_y > 0 && plane.gravity > 0 && plane.mean_depth > 0,
+            "lengths, gravity and depth of the plane");
+  for (int64_t j = 0; j < plane.rows; ++j) {
+    const double turns = static_cast<double>(j) / static_cast<double>(plane.rows);
+    coriolis_.push_back(plane.coriolis_mean + plane.coriolis_variation * std::sin(2.0 * std::numbers::pi * turns));
+  }
+}
+
+void CGrid::vorticity(const ShallowWaterState& state, PeriodicField& result) const {
+  const double per_dx = 1.0 / dx_, per_dy = 1.0 / dy_;
+  for_each_row(rows(), columns(), [&](int64_t j) {
+    const double *u = state.u().row(j), *u_south = state.u().row(j - 1), *v = state.v().row(j);
+    double* out = result.row(j);
+#pragma omp simd
+    for (int64_t i = 0; i < columns(); ++i) {
+      out[i] = per_dx * (v[i] - v[i - 1]) - per_dy * (u[i] - u_south[i]);
+    }
+  });
+  result.wrap();
+}
+
+void CGrid::potential_vorticity(const ShallowWaterState& state, PeriodicField& result) const {
+  vorticity(state, result);
+  for_each_row(rows(), columns(), [&](int64_t j) {
+    const double *h = state.h().row(j), *h_south = state.h().row(j - 1);
+    const double f = coriolis(j);
+    double* out = result.row(j);
+#pragma omp simd
+    for (int64_t i = 0; i < columns(); ++i) {
+      out[i] = 4.0 * (f + out[i]) / (h[i] + h[i - 1] + h_south[i] + h_south[i - 1]);
+    }
+  });
+  result.wrap();
+}
+
+void CGrid::divergence(const ShallowWaterState& state, PeriodicField& result) const {
+  const double per_dx = 1.0 / dx_, per_dy = 1.0 / dy_;
+  for_each_row(rows(), columns(), [&](int64_t j) {
+    const double *u = state.u().row(j), *v = state.v().row(j), *v_north = state.v().row(j + 1);
+    double* out = result.row(j);
+#pragma omp simd
+    for (int64_t i = 0; i < columns(); ++i) {
+      out[i] = per_dx * (u[i + 1] - u[i]) + per_dy * (v_north[i] - v[i]);
+    }
+  });
+}
+
+void CGrid::kinetic_energy(const ShallowWaterState& state, PeriodicField& result) const {
+  for_each_row(rows(), columns(), [&](int64_t j) {
+    const double *u = state.u().row(j), *v = state.v().row(j), *v_north = state.v().row(j + 1);
+    double* out = result.row(j);
+#pragma omp simd
+    for (int64_t i = 0; i < columns(); ++i) {
+      out[i] = 0.25 * (square(u[i]) + square(u[i + 1]) + square(v[i]) + square(v_north[i]));
+    }
+  });
+}
+
+void CGrid::tracer(const ShallowWaterState& state, int64_t k, PeriodicField& result) const {
+  for_each_row(rows(), columns(), [&](int64_t j) {
+    const double *mass = state.tracer_mass(k).row(j), *h = state.h().row(j);
+    double* out = result.row(j);
+#pragma omp simd
+    for (int64_t i = 0; i < columns(); ++i)
+      out[i] = mass[i] / h[i];
+  });
+  result.wrap();
+}
+
+Invariants CGrid::invariants(const ShallowWaterState& state) const {
+  PeriodicField energy = make_field(), enstrophy = make_field();
+  kinetic_energy(state, energy);
+  potential_vorticity(state, enstrophy);
+  for (int64_t j = 0; j < rows(); ++j) {
+    const double *h = state.h().row(j), *h_south = state.h().row(j - 1);
+    double *e = energy.row(j), *z = enstrophy.row(j);
+    for (int64_t i = 0; i < columns(); ++i) {
+      e[i] = h[i] * e[i] + 0.5 * plane_.gravity * square(h[i]);
+      z[i] = 0.125 * (h[i] + h[i - 1] + h_south[i] + h_south[i - 1]) * square(z[i]);
+    }
+  }
+  const double area = dx_ * dy_;
+  return {area * state.h().sum(), area * energy.sum(), area * enstrophy.sum()};
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,87 @@
+// CGrid: the doubly periodic plane of the shallow-water model, its state, and what can be diagnosed from a state.
+//
+// Arakawa's C-grid: cell (j, i), row j counted northwards and column i eastwards, holds the depth h and tracers at its
+// centre, the wind u at its western face, v at its southern face, and vorticities at its south-western corner.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "data/generate/periodic_field.h"
+
+namespace vit_hybrid::data {
+
+/// The plane and its constants, in SI units.
+struct Plane {
+  int64_t rows = 32;                   ///< cells along y, at least 4
+  int64_t columns = 64;                ///< cells along x, at least 4
+  double length_x = 12.0e6;            ///< m
+  double length_y = 6.0e6;             ///< m
+  double gravity = 9.80665;            ///< m/s^2
+  double mean_depth = 1000.0;          ///< h_0, m; only a scale: the depth itself is part of the state
+  double coriolis_mean = 1.0e-4;       ///< f_0, 1/s
+  double coriolis_variation = 2.0e-5;  ///< f_1, 1/s: f = f_0 + f_1 sin(2 pi y / L_y)
+};
+
+/// The prognostic fields: u and v in m/s, h in m, and h c of each tracer c.
+struct ShallowWaterState {
+  ShallowWaterState(int64_t rows, int64_t columns, int64_t num_tracers);
+
+  std::vector<PeriodicField> fields;  ///< u, v, h and the tracers' h c, in this order
+
+  PeriodicField& u() { return fields[0]; }
+  PeriodicField& v() { return fields[1]; }
+  PeriodicField& h() { return fields[2]; }
+  PeriodicField& tracer_mass(int64_t k) { return fields[static_cast<size_t>(3 + k)]; }
+  const PeriodicField& u() const { return fields[0]; }
+  const PeriodicField& v() const { return fields[1]; }
+  const PeriodicField& h() const { return fields[2]; }
+  const PeriodicField& tracer_mass(int64_t k) const { return fields[static_cast<size_t>(3 + k)]; }
+  int64_t num_tracers() const { return static_cast<int64_t>(fields.size()) - 3; }
+  /// Renews the halos of all fields.
+  void wrap();
+};
+
+/// Sums over the plane, times the area of a cell, that the scheme of ShallowWater conserves.
+struct Invariants {
+  double mass = 0.0;                 ///< of h, m^3
+  double energy = 0.0;               ///< of h (u^2 + v^2) / 2 + g h^2 / 2, m^5/s^2
+  double potential_enstrophy = 0.0;  ///< of h q^2 / 2, m/s^2
+};
+
+/// Geometry and diagnostics; states are given with halos up to date. Immutable.
+class CGrid {
+ public:
+  /// Error(kInternal) for a grid below 4 x 4, and for lengths, gravity or a depth that are not positive.
+  explicit CGrid(const Plane& plane);
+
+  const Plane& plane() const { return plane_; }
+  int64_t rows() const { return plane_.rows; }
+  int64_t columns() const { return plane_.columns; }
+  double dx() const { return dx_; }
+  double dy() const { return dy_; }
+  /// Coriolis parameter at the corners of row `j` (y = j dy), 1/s.
+  double coriolis(int64_t j) const { return coriolis_[static_cast<size_t>(j)]; }
+  PeriodicField make_field() const { return {plane_.rows, plane_.columns}; }
+
+  /// Relative vorticity dv/dx - du/dy at the corners, 1/s; halo renewed.
+  void vorticity(const ShallowWaterState& state, PeriodicField& result) const;
+  /// Potential vorticity q = (f + vorticity) / h at the corners, 1/(m s); halo renewed.
+  void potential_vorticity(const ShallowWaterState& state, PeriodicField& result) const;
+  /// Horizontal divergence du/dx + dv/dy at the centres, 1/s; halo not renewed.
+  void divergence(const ShallowWaterState& state, PeriodicField& result) const;
+  /// Kinetic energy per unit mass at the centres, m^2/s^2; halo not renewed.
+  void kinetic_energy(const ShallowWaterState& state, PeriodicField& result) const;
+  /// Mixing ratio c of a tracer at the centres; halo renewed.
+  void tracer(const ShallowWaterState& state, int64_t k, PeriodicField& result) const;
+  Invariants invariants(const ShallowWaterState& state) const;
+
+ private:
+  Plane plane_;
+  double dx_;
+  double dy_;
+  std::vector<double> coriolis_;
+};
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,107 @@
+// Generation of weather data sets: the check of the options, and the order of the work.
+#include "data/generate/generate_weather.h"
+
+#include <ATen/ops/empty.h>
+
+#include "data/generate/option_range.h"
+#include "data/generate/output_folder.h"
+#include "data/generate/weather_channels.h"
+#include "data/generate/weather_files.h"
+#include "data/generate/weather_samples.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi_group.h"
+#include "src/base/partition.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+std::string size_text(const GenerateWeatherOptions& options) {
+  return str(options.train_years, " training and ", options.valid_years, " validation years of ",
+             options.steps_per_year, " samples, ", options.channels, " x ", options.height, " x ", options.width);
+}
+
+/// A year of the right shapes and any numbers.
+WeatherInMemory empty_year(const GenerateWeatherOptions& options) {
+  check_options(options);
+  WeatherInMemory weather;
+  weather.fields = at::empty({options.steps_per_year, options.channels, options.height, options.width});
+  weather.means = at::empty({1, options.channels, 1, 1});
+  weather.stds = at::empty({1, options.channels, 1, 1});
+  weather.time_means = at::empty({1, options.channels, options.height, options.width});
+  weather.channel_names = WeatherChannels(options.channels).names();
+  return weather;
+}
+
+}  // namespace
+
+void check_options(const GenerateWeatherOptions& options) {
+  OptionProblems problems;
+  problems.check<int64_t>("train_years", options.train_years, 1, 1000);
+  problems.check<int64_t>("valid_years", options.valid_years, 0, 1000);
+  problems.check<int64_t>("first_year", options.first_year, 0, 9999);
+  problems.check<int64_t>("steps_per_year", options.steps_per_year, 2, 1000000);
+  problems.check<int64_t>("channels", options.channels, 1, 256);
+  problems.check<int64_t>("height", options.height, 8, 16384);
+  problems.check<int64_t>("width", options.width, 8, 16384);
+  problems.check<double>("sample_interval_hours", options.sample_interval_hours, 0.25, 240.0);
+  if (problems.none()) {
+    const int64_t last_year = options.first_year + options.train_years + options.valid_years - 1;
+    problems.check<int64_t>("the last year", last_year, 0, 9999);
+  }
+  problems.throw_if_any();
+}
+
+void generate_weather(const GenerateWeatherOptions& options, const comm::MpiGroup& group,
+                      const GenerationProgress& progress) {
+  comm::agreed(group, [&] { check_options(options); });
+  WeatherFiles files(options, group);
+  comm::agreed_on_rank_0(group, [&] { prepare_output(files.planned_output()); });
+  if (progress && group.rank() == 0) {
+    progress(str("generating ", size_text(options), " in ", options.out, " on ", group.size(),
+                 group.size() == 1 ? " rank" : " ranks"));
+  }
+  for (int64_t round = 0; round < files.num_rounds(); ++round)
+    files.write_round(round, progress);
+  files.write_statistics();
+}
+
+WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options) {
+  check_options(options);
+  WeatherYear year(year_options(options), options.first_year);
+  for (int64_t i = 0; i < spin_up_samples(options.sample_interval_hours); ++i) {
+    year.advance();
+  }
+  WeatherInMemory weather = empty_year(options);
+  FieldStatistics statistics = make_statistics(options);
+  next_samples(year, statistics, weather.fields);
+  const StatisticsTensors tensors = statistics_tensors(statistics, options);
+  weather.means = tensors.means;
+  weather.stds = tensors.stds;
+  weather.time_means = tensors.time_means;
+  return weather;
+}
+
+std::vector<WeatherInMemory> generate_weather_in_memory(const std::vector<GenerateWeatherOptions>& years,
+                                                        const comm::MpiGroup& group) {
+  const Partition owners(std::ssize(years), group.size());
+  std::vector<WeatherInMemory> weather;
+  comm::agreed(group, [&] {
+    for (int64_t i = 0; i < std::ssize(years); ++i) {
+      const auto& options = years[static_cast<size_t>(i)];
+      weather.push_back(owners.part(group.rank()).contains(i) ? generate_weather_in_memory(options)
+                                                              : empty_year(options));
+    }
+  });
+  for (int64_t i = 0; i < std::ssize(years); ++i) {
+    const WeatherInMemory& year = weather[static_cast<size_t>(i)];
+    for (const at::Tensor& tensor : {year.fields, year.means, year.stds, year.time_means}) {
+      const auto bytes = static_cast<int64_t>(tensor.nbytes());
+      broadcast_pieces(group, tensor.mutable_data_ptr(), bytes, static_cast<int>(owners.owner(i)));
+    }
+  }
+  return weather;
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,88 @@
+// The folder that a generator is about to fill: what may be there, whether there is room, and its creation.
+#include "data/generate/output_folder.h"
+
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(std::string message, std::string hint) {
+  throw Error(ErrorClass::kCannotCreate, std::move(message), std::move(hint));
+}
+
+/// The subfolders of the planned files, each once.
+std::set<fs::path> subfolders(const PlannedOutput& output) {
+  std::set<fs::path> folders;
+  for (const std::string& file : output.files)
+    folders.insert((fs::path(output.folder) / file).parent_path());
+  return folders;
+}
+
+void check_folder(const PlannedOutput& output) {
+  std::error_code ignored;
+  if (output.folder.empty()) throw Error(ErrorClass::kUsage, "no output folder is given", "give one with --out DIR");
+  if (!fs::exists(output.folder, ignored)) return;
+  if (!fs::is_directory(output.folder, ignored)) {
+    refuse(str(output.folder, " is a file, a folder is needed"), "give another one");
+  }
+  if (output.existing == ExistingFiles::kRefuse && !fs::is_empty(output.folder, ignored)) {
+    refuse(str("the folder ", output.folder, " is not empty"),
+           "give another one, or --overwrite to replace the files of a data set in it");
+  }
+}
+
+/// Files that are not ours would be read as part of the data set.
+void check_strangers(const PlannedOutput& output) {
+  std::set<fs::path> planned;
+  for (const std::string& file : output.files)
+    planned.insert(fs::path(output.folder) / file);
+  for (const fs::path& folder : subfolders(output)) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      if (entry.path().extension() == ".h5" && !planned.contains(entry.path())) {
+        refuse(str("the data set in ", output.folder, " also has ", entry.path().string(),
+                   ", which would not be replaced"),
+               "remove what is left of the old data set, or give another folder");
+      }
+    }
+  }
+}
+
+void make_folders(const PlannedOutput& output) {
+  for (const fs::path& folder : subfolders(output)) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error)
+      refuse(str("cannot create the folder ", folder.string(), ": ", error.message()),
+             "check the path and its permissions");
+  }
+}
+
+void check_room(const PlannedOutput& output) {
+  std::error_code error;
+  const fs::space_info space = fs::space(output.folder, error);
+  if (error || space.available >= static_cast<std::uintmax_t>(output.bytes)) return;  // unknown: writing will tell
+  constexpr double kGigabyte = 1e9;
+  refuse(str("the data set needs ", static_cast<double>(output.bytes) / kGigabyte, " GB, but ", output.folder,
+             " has room for ", static_cast<double>(space.available) / kGigabyte, " GB"),
+         "choose fewer or smaller samples, or another file system");
+}
+
+}  // namespace
+
+void prepare_output(const PlannedOutput& output) {
+  check_folder(output);
+  check_strangers(output);
+  make_folders(output);
+  check_room(output);
+}
+
+}  // namespace vit_hybrid::data

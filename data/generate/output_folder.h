@@ -1,0 +1,29 @@
+// The folder that a generator is about to fill: what may be there, whether there is room, and its creation.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vit_hybrid::data {
+
+/// What a generator does with a folder that is not empty.
+enum class ExistingFiles {
+  kRefuse,   ///< nothing is touched
+  kReplace,  ///< files of the same names are replaced; nothing is ever deleted
+};
+
+/// The files that will be written.
+struct PlannedOutput {
+  std::string folder;
+  std::vector<std::string> files;  ///< relative to the folder: "train/1990.h5"
+  int64_t bytes = 0;               ///< of all of them together
+  ExistingFiles existing = ExistingFiles::kRefuse;
+};
+
+/// Checks and makes the folder and the subfolders of the files, on this rank alone. Error(kUsage) without a
+/// name of the folder; Error(kCannotCreate) if it is not empty and may not be, if beside files to be replaced other .h5
+/// files lie (they would become part of the data set), if there is no room, or if a folder cannot be made.
+void prepare_output(const PlannedOutput& output);
+
+}  // namespace vit_hybrid::data

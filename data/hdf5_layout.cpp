@@ -1,0 +1,255 @@
+// Inspection of a dataset's layout through HDF5, and the layout as bytes.
+#include "data/hdf5_layout.h"
+
+#include <c10/core/ScalarType.h>
+
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "data/hdf5_handle.h"
+#include "data/hdf5_open.h"
+#include "src/base/error.h"
+#include "src/base/partition.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+using Storage = Hdf5Layout::Storage;
+
+int64_t count(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::string filter_names(hid_t creation, int num_filters) {
+  std::vector<std::string> names;
+  for (int i = 0; i < num_filters; ++i) {
+    char name[64] = {};
+    unsigned flags = 0;
+    size_t num_values = 0;
+    H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_values, nullptr, sizeof(name), name, nullptr);
+    names.emplace_back(name);
+  }
+  return join(names);
+}
+
+// What keeps the bytes of the file from being the values in memory, or nothing.
+std::string reason_opaque(hid_t file, hid_t creation, hid_t type, const StoredType& stored) {
+  if (!stored.is_native) {
+    return str("values stored as ", hdf5_type_name(type), " that must be converted");
+  }
+  const int num_filters = H5Pget_nfilters(creation);
+  if (num_filters != 0) {
+    return str("filter ", filter_names(creation, num_filters));
+  }
+  if (H5Pget_external_count(creation) > 0) {
+    return "external storage";
+  }
+  const Hid file_creation(H5Fget_create_plist(file), &H5Pclose);
+  hsize_t user_block = 0;
+  H5Pget_userblock(file_creation.get(), &user_block);
+  return user_block == 0 ? "" : "a user block before the HDF5 file";
+}
+
+// Offsets of all chunks in row-major order of their grid; empty if one is not stored (its values are fill values).
+std::vector<int64_t> find_chunks(hid_t dataset, const Hdf5Layout& layout) {
+#if H5_VERSION_GE(1, 10, 5)
+  const size_t rank = layout.shape.size();
+  std::vector<int64_t> offsets;
+  std::vector<hsize_t> corner(rank, 0);
+  const auto advance = [&] {  // to the next chunk; false after the last
+    for (size_t d = rank; d-- > 0;) {
+      corner[d] += static_cast<hsize_t>(layout.chunk[d]);
+      if (corner[d] < static_cast<hsize_t>(layout.shape[d])) {
+        return true;
+      }
+      corner[d] = 0;
+    }
+    return false;
+  };
+  if (count(layout.shape) == 0) {
+    return offsets;
+  }
+  do {
+    unsigned mask = 0;
+    haddr_t address = HADDR_UNDEF;
+    hsize_t bytes = 0;
+    const herr_t status = H5Dget_chunk_info_by_coord(dataset, corner.data(), &mask, &address, &bytes);
+    if (status < 0 || address == HADDR_UNDEF) {
+      H5Eclear2(H5E_DEFAULT);
+      return {};
+    }
+    offsets.push_back(static_cast<int64_t>(address));
+  } while (advance());
+  return offsets;
+#else
+  static_cast<void>(dataset);
+  static_cast<void>(layout);
+  return {};  // HDF5 before 1.10.5 does not tell where chunks are
+#endif
+}
+
+void locate_contiguous(hid_t dataset, const std::string& where, Hdf5Layout& layout) {
+  const haddr_t offset = H5Dget_offset(dataset);
+  if (offset == HADDR_UNDEF) {
+    H5Eclear2(H5E_DEFAULT);
+    layout.opaque_because = "storage that was never allocated";
+    return;
+  }
+  layout.storage = Storage::kContiguous;
+  layout.offset = static_cast<int64_t>(offset);
+  const int64_t end = layout.offset + layout.num_rows() * layout.row_bytes();
+  if (end > layout.file_bytes) {
+    throw Error(ErrorClass::kBadData,
+                str(where, " ends at byte ", end, ", but the file has ", layout.file_bytes, " bytes"),
+                "the file is truncated: copy or make it again");
+  }
+}
+
+void locate_chunks(hid_t dataset, hid_t creation, Hdf5Layout& layout) {
+  std::vector<hsize_t> extents(layout.shape.size());
+  H5Pget_chunk(creation, static_cast<int>(extents.size()), extents.data());
+  layout.chunk.assign(extents.begin(), extents.end());
+  if (!layout.opaque_because.empty()) {
+    return;
+  }
+  layout.chunk_offsets = find_chunks(dataset, layout);
+  if (layout.chunk_offsets.empty()) {
+    layout.opaque_because = "chunks that are not all stored, or whose place this HDF5 does not tell";
+  } else {
+    layout.storage = Storage::kChunked;
+  }
+}
+
+void locate(hid_t file, hid_t dataset, const std::string& where, hid_t type, const StoredType& stored,
+            Hdf5Layout& layout) {
+  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+  layout.opaque_because = reason_opaque(file, creation.get(), type, stored);
+  const H5D_layout_t kind = H5Pget_layout(creation.get());
+  if (kind == H5D_CHUNKED) {
+    locate_chunks(dataset, creation.get(), layout);
+  } else if (kind != H5D_CONTIGUOUS && layout.opaque_because.empty()) {
+    layout.opaque_because = kind == H5D_COMPACT ? "compact storage" : "virtual storage";
+  } else if (layout.opaque_because.empty()) {
+    locate_contiguous(dataset, where, layout);
+  }
+}
+
+class Packer {
+ public:
+  void add(int64_t word) { bytes_.append(reinterpret_cast<const char*>(&word), sizeof(word)); }
+  void add(const std::string& text) {
+    add(static_cast<int64_t>(text.size()));
+    bytes_ += text;
+  }
+  void add(const std::vector<int64_t>& words) {
+    add(static_cast<int64_t>(words.size()));
+    bytes_.append(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(int64_t));
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+class Unpacker {
+ public:
+  explicit Unpacker(const std::string& bytes) : bytes_(bytes) {}
+  int64_t word() {
+    int64_t value = 0;
+    copy(&value, sizeof(value));
+    return value;
+  }
+  std::string text() {
+    std::string value(static_cast<size_t>(word()), '\0');
+    copy(value.data(), value.size());
+    return value;
+  }
+  std::vector<int64_t> words() {
+    std::vector<int64_t> values(static_cast<size_t>(word()));
+    copy(values.data(), values.size() * sizeof(int64_t));
+    return values;
+  }
+
+ private:
+  void copy(void* to, size_t size) {
+    VH_ASSERT(at_ + size <= bytes_.size(), "packed layouts are too short");
+    std::memcpy(to, bytes_.data() + at_, size);
+    at_ += size;
+  }
+  const std::string& bytes_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+int64_t Hdf5Layout::row_bytes() const {
+  int64_t bytes = static_cast<int64_t>(c10::elementSize(type));
+  for (size_t d = 1; d < shape.size(); ++d) {
+    bytes *= shape[d];
+  }
+  return bytes;
+}
+
+Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
+  Hdf5Layout layout;
+  layout.file_bytes = existing_file_bytes(path);
+  const Hid file = hdf5_open_file(path);
+  const Hid opened = hdf5_open_dataset(file.get(), path, dataset);
+  const Hid type(H5Dget_type(opened.get()), &H5Tclose);
+  const Hid space(H5Dget_space(opened.get()), &H5Sclose);
+  const std::string where = str(path, ": dataset '", dataset, "'");
+  const auto stored = hdf5_stored_type(type.get());
+  if (!stored) {
+    throw Error(ErrorClass::kBadData, str(where, " holds values of type ", hdf5_type_name(type.get())),
+                "a dataset of numbers is needed");
+  }
+  layout.type = stored->type;
+  layout.shape = hdf5_shape(space.get());
+  locate(file.get(), opened.get(), where, type.get(), *stored, layout);
+  if (!attribute.empty()) {
+    layout.attribute = hdf5_text_attribute(opened.get(), attribute);
+    if (layout.attribute.empty()) {
+      layout.attribute = hdf5_text_attribute(file.get(), attribute);
+    }
+  }
+  return layout;
+}
+
+std::string pack_layouts(const std::vector<Hdf5Layout>& layouts) {
+  Packer packer;
+  packer.add(static_cast<int64_t>(layouts.size()));
+  for (const Hdf5Layout& layout : layouts) {
+    packer.add(layout.shape);
+    packer.add(static_cast<int64_t>(layout.type));
+    packer.add(static_cast<int64_t>(layout.storage));
+    packer.add(layout.opaque_because);
+    packer.add(layout.file_bytes);
+    packer.add(layout.offset);
+    packer.add(layout.chunk);
+    packer.add(layout.chunk_offsets);
+    packer.add(layout.attribute);
+  }
+  return packer.take();
+}
+
+std::vector<Hdf5Layout> unpack_layouts(const std::string& bytes) {
+  Unpacker unpacker(bytes);
+  std::vector<Hdf5Layout> layouts(static_cast<size_t>(unpacker.word()));
+  for (Hdf5Layout& layout : layouts) {
+    layout.shape = unpacker.words();
+    layout.type = static_cast<at::ScalarType>(unpacker.word());
+    layout.storage = static_cast<Storage>(unpacker.word());
+    layout.opaque_because = unpacker.text();
+    layout.file_bytes = unpacker.word();
+    layout.offset = unpacker.word();
+    layout.chunk = unpacker.words();
+    layout.chunk_offsets = unpacker.words();
+    layout.attribute = unpacker.text();
+  }
+  return layouts;
+}
+
+}  // namespace vit_hybrid::data

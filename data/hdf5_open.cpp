@@ -1,0 +1,108 @@
+// Opening HDF5 files and datasets, the names of the datasets in a file, and text attributes.
+#include "data/hdf5_open.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "data/posix_file.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+constexpr size_t kMostNames = 12;  // in a hint
+
+herr_t note_dataset(hid_t group, const char* name, const H5L_info_t*, void* names) {
+  const Hid object(H5Oopen(group, name, H5P_DEFAULT), &H5Oclose);
+  if (object && H5Iget_type(object.get()) == H5I_DATASET) {
+    static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  }
+  return 0;
+}
+
+std::string datasets_hint(hid_t file) {
+  std::vector<std::string> names;
+  H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_dataset, &names);
+  H5Eclear2(H5E_DEFAULT);
+  const size_t more = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - more);
+  return names.empty() ? "there is no dataset in it"
+                       : str("datasets in it: ", join(names), more == 0 ? "" : str(" and ", more, " more"));
+}
+
+std::string read_fixed_texts(hid_t attribute, hid_t type, size_t num) {
+  const size_t size = H5Tget_size(type);
+  std::vector<char> bytes(num * size, '\0');
+  if (H5Aread(attribute, type, bytes.data()) < 0) {
+    return {};
+  }
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < num; ++i) {
+    const char* text = bytes.data() + i * size;
+    texts.emplace_back(text, strnlen(text, size));
+  }
+  return join(texts, ",");
+}
+
+std::string read_variable_texts(hid_t attribute, hid_t type, size_t num) {
+  std::vector<char*> pointers(num, nullptr);
+  if (H5Aread(attribute, type, pointers.data()) < 0) {
+    return {};
+  }
+  std::vector<std::string> texts;
+  for (char* pointer : pointers) {
+    texts.emplace_back(pointer == nullptr ? "" : pointer);
+    H5free_memory(pointer);
+  }
+  return join(texts, ",");
+}
+
+}  // namespace
+
+int64_t existing_file_bytes(const std::string& path) {
+  return PosixFile(path, PosixFile::Access::kRead).size();
+}
+
+Hid hdf5_open_file(const std::string& path, hid_t access) {
+  hdf5_initialize();
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
+  if (file < 0) {
+    throw Error(ErrorClass::kBadData, str(path, " cannot be opened as an HDF5 file: ", hdf5_reason()),
+                "it is damaged, truncated or of another format: copy or make it again");
+  }
+  return {file, &H5Fclose};
+}
+
+Hid hdf5_open_dataset(hid_t file, const std::string& path, const std::string& dataset, int64_t chunk_cache_bytes) {
+  const Hid access(H5Pcreate(H5P_DATASET_ACCESS), &H5Pclose);
+  if (chunk_cache_bytes > 0) {
+    H5Pset_chunk_cache(access.get(), H5D_CHUNK_CACHE_NSLOTS_DEFAULT, static_cast<size_t>(chunk_cache_bytes),
+                       H5D_CHUNK_CACHE_W0_DEFAULT);
+  }
+  const hid_t opened = H5Dopen2(file, dataset.c_str(), access.get());
+  if (opened < 0) {
+    const std::string reason = hdf5_reason();
+    throw Error(ErrorClass::kBadData, str(path, " has no dataset '", dataset, "' (", reason, ")"), datasets_hint(file));
+  }
+  return {opened, &H5Dclose};
+}
+
+std::string hdf5_text_attribute(hid_t object, const std::string& name) {
+  if (H5Aexists(object, name.c_str()) <= 0) {
+    H5Eclear2(H5E_DEFAULT);
+    return {};
+  }
+  const Hid attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), &H5Aclose);
+  const Hid type(H5Aget_type(attribute.get()), &H5Tclose);
+  const Hid space(H5Aget_space(attribute.get()), &H5Sclose);
+  const hssize_t num = H5Sget_simple_extent_npoints(space.get());
+  if (H5Tget_class(type.get()) != H5T_STRING || num <= 0) {
+    return {};
+  }
+  return H5Tis_variable_str(type.get()) > 0 ? read_variable_texts(attribute.get(), type.get(), static_cast<size_t>(num))
+                                            : read_fixed_texts(attribute.get(), type.get(), static_cast<size_t>(num));
+}
+
+}  // namespace vit_hybrid::data

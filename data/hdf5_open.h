@@ -1,0 +1,25 @@
+// Opening existing HDF5 files and datasets with errors that say what is wrong and what is there. For data/hdf5_* only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/hdf5_handle.h"
+
+namespace vit_hybrid::data {
+
+/// Size of the file; Error(kMissingInput) if it is not there.
+int64_t existing_file_bytes(const std::string& path);
+
+/// Opens for reading, on this rank alone or, with an access property list for MPI-IO, collectively. Error(kBadData) if
+/// it is no HDF5 file or truncated.
+Hid hdf5_open_file(const std::string& path, hid_t access = H5P_DEFAULT);
+
+/// Error(kBadData) if it is not there; the hint names the datasets that are. `chunk_cache_bytes` 0 is HDF5's default.
+Hid hdf5_open_dataset(hid_t file, const std::string& path, const std::string& dataset, int64_t chunk_cache_bytes = 0);
+
+/// Text of an attribute of a file or dataset (an array of texts: joined with commas); empty if it is not there or no
+/// text.
+std::string hdf5_text_attribute(hid_t object, const std::string& name);
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,28 @@
+// Property lists of parallel HDF5.
+#include "data/hdf5_parallel.h"
+
+#include "parallel/comm/mpi_handle.h"
+
+namespace vit_hybrid::data {
+
+Hid hdf5_mpi_access(const comm::MpiGroup& group) {
+  hdf5_initialize();
+  Hid access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
+  hdf5_check(H5Pset_fapl_mpio(access.get(), comm::mpi_comm(group), MPI_INFO_NULL), ErrorClass::kInternal,
+             "set up MPI-IO");
+  return access;
+}
+
+Hid hdf5_transfer(Hdf5Transfer transfer) {
+  Hid list(H5Pcreate(H5P_DATASET_XFER), &H5Pclose);
+  const auto mode = transfer == Hdf5Transfer::kCollective ? H5FD_MPIO_COLLECTIVE : H5FD_MPIO_INDEPENDENT;
+  hdf5_check(H5Pset_dxpl_mpio(list.get(), mode), ErrorClass::kInternal, "set up an MPI-IO transfer");
+  return list;
+}
+
+Hdf5Blocked::Hdf5Blocked(const char* operation, int64_t bytes)
+    : note_{"data", operation, bytes, 0, comm::run_position()}, scope_(note_) {}
+
+bool hdf5_may_close_collectively() { return comm::may_release_mpi(); }
+
+}  // namespace vit_hybrid::data

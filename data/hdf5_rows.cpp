@@ -1,0 +1,175 @@
+// Rows through HDF5: the row's hyperslab of the dataset, by independent or collective transfers.
+#include "data/hdf5_rows.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "data/hdf5_handle.h"
+#include "data/hdf5_open.h"
+#include "data/hdf5_parallel.h"
+#include "parallel/comm/agreement.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+constexpr int64_t kMinChunkCache = int64_t{1} << 20;  // HDF5's default
+constexpr int64_t kMaxChunkCache = int64_t{1} << 27;
+
+struct OpenDataset {
+  Hid file;
+  Hid dataset;
+};
+
+// Bytes of the chunks that one row touches: with less, HDF5 would read and decompress a chunk anew for each row in it.
+int64_t chunk_cache_bytes(const Hdf5Layout& layout) {
+  if (layout.chunk.empty()) {
+    return 0;
+  }
+  auto bytes = static_cast<int64_t>(c10::elementSize(layout.type)) * layout.chunk.front();
+  for (size_t d = 1; d < layout.shape.size(); ++d) {
+    bytes *= (layout.shape[d] + layout.chunk[d] - 1) / layout.chunk[d] * layout.chunk[d];
+  }
+  return std::clamp(bytes, kMinChunkCache, kMaxChunkCache);
+}
+
+OpenDataset open_dataset(const RowFile& file, const std::string& dataset, hid_t access) {
+  OpenDataset opened;
+  opened.file = hdf5_open_file(file.path, access);
+  opened.dataset = hdf5_open_dataset(opened.file.get(), file.path, dataset, chunk_cache_bytes(file.layout));
+  return opened;
+}
+
+// Reads one row, or none (row null), by a transfer that all ranks may have to take part in.
+void read_row(const OpenDataset& opened, const RowFile& file, const RowRead* row, hid_t transfer) {
+  std::vector<hsize_t> start(file.layout.shape.size(), 0);
+  std::vector<hsize_t> box(file.layout.shape.begin(), file.layout.shape.end());
+  box.front() = 1;
+  const Hid memory(H5Screate_simple(static_cast<int>(box.size()), box.data(), nullptr), &H5Sclose);
+  const Hid stored(H5Dget_space(opened.dataset.get()), &H5Sclose);
+  if (row == nullptr) {
+    H5Sselect_none(memory.get());
+    H5Sselect_none(stored.get());
+  } else {
+    start.front() = static_cast<hsize_t>(row->row);
+    H5Sselect_hyperslab(stored.get(), H5S_SELECT_SET, start.data(), nullptr, box.data(), nullptr);
+  }
+  char nothing = 0;
+  hdf5_check(H5Dread(opened.dataset.get(), hdf5_memory_type(file.layout.type), memory.get(), stored.get(), transfer,
+                     row == nullptr ? &nothing : row->to),
+             ErrorClass::kIo, str("read ", row == nullptr ? "no row" : str("row ", row->row), " of a dataset of ", file.path));
+}
+
+class IndependentRowReader : public RowReader {
+ public:
+  IndependentRowReader(std::vector<RowFile> files, std::string dataset)
+      : files_(std::move(files)), dataset_(std::move(dataset)) {}
+
+  void read(std::span<const RowRead> rows) override {
+    for (const RowRead& row : rows) {
+      const RowFile& file = files_[static_cast<size_t>(row.file)];
+      const auto opened = open_.get(row.file, [&] {
+        return std::make_shared<OpenDataset>(open_dataset(file, dataset_, H5P_DEFAULT));
+      });
+      read_row(*opened, file, &row, H5P_DEFAULT);
+    }
+  }
+
+ private:
+  const std::vector<RowFile> files_;
+  const std::string dataset_;
+  LruCache<OpenDataset> open_{kMostOpenFiles};
+};
+
+class CollectiveRowReader : public RowReader {
+ public:
+  CollectiveRowReader(const comm::MpiGroup& group, std::vector<RowFile> files, std::string dataset)
+      : group_(group), files_(std::move(files)), dataset_(std::move(dataset)) {}
+
+  ~CollectiveRowReader() override {
+    if (!hdf5_may_close_collectively()) {
+      open_.for_each([](OpenDataset& opened) {
+        opened.dataset.abandon();
+        opened.file.abandon();
+      });
+    }
+  }
+
+  // One file after the other, in each as many rounds of one row as the rank that wants most of it has rows.
+  void read(std::span<const RowRead> rows) override {
+    std::map<int64_t, std::vector<const RowRead*>> by_file;
+    for (const RowRead& row : rows) {
+      by_file[row.file].push_back(&row);
+    }
+    for (int64_t file = next_wanted(by_file, -1); file >= 0; file = next_wanted(by_file, file)) {
+      read_file(file, by_file[file]);
+    }
+  }
+
+ private:
+  // The smallest number above `after` of a file that some rank wants rows of; -1 if none.
+  int64_t next_wanted(const std::map<int64_t, std::vector<const RowRead*>>& by_file, int64_t after) const {
+    const auto none = static_cast<int64_t>(files_.size());
+    const auto mine = by_file.upper_bound(after);
+    const int64_t wanted = group_.min(mine == by_file.end() ? none : mine->first);
+    return wanted == none ? -1 : wanted;
+  }
+
+  void read_file(int64_t number, const std::vector<const RowRead*>& rows) {
+    const RowFile& file = files_[static_cast<size_t>(number)];
+    const auto num_rows = static_cast<int64_t>(rows.size());
+    const int64_t num_rounds = group_.max(num_rows);
+    comm::agreed(group_, [&] {
+      const Hdf5Blocked blocked("collective HDF5 read", num_rows * file.layout.row_bytes());
+      const auto opened = open_.get(number, [&] {
+        const Hid access = hdf5_mpi_access(group_);
+        return std::make_shared<OpenDataset>(open_dataset(file, dataset_, access.get()));
+      });
+      const Hid transfer = hdf5_transfer(Hdf5Transfer::kCollective);
+      std::optional<Error> error;  // kept until the last round: the other ranks wait in the later ones
+      for (int64_t round = 0; round < num_rounds; ++round) {
+        try {
+          read_row(*opened, file, round < num_rows ? rows[static_cast<size_t>(round)] : nullptr, transfer.get());
+        } catch (const Error& e) {
+          error = error.value_or(e);
+        }
+      }
+      if (error) {
+        throw Error(*error);
+      }
+    });
+  }
+
+  const comm::MpiGroup& group_;
+  const std::vector<RowFile> files_;
+  const std::string dataset_;
+  LruCache<OpenDataset> open_{kMostOpenFiles};
+};
+
+}  // namespace
+
+std::unique_ptr<RowReader> make_independent_row_reader(std::vector<RowFile> files, std::string dataset) {
+  return std::make_unique<IndependentRowReader>(std::move(files), std::move(dataset));
+}
+
+std::unique_ptr<RowReader> make_collective_row_reader(const comm::MpiGroup& group, std::vector<RowFile> files,
+                                                      std::string dataset) {
+  return std::make_unique<CollectiveRowReader>(group, std::move(files), std::move(dataset));
+}
+
+at::Tensor read_whole_dataset(const std::string& path, const std::string& dataset) {
+  const Hdf5Layout layout = inspect_dataset(path, dataset);
+  const Hid file = hdf5_open_file(path);
+  const Hid opened = hdf5_open_dataset(file.get(), path, dataset);
+  at::Tensor values = at::empty(layout.shape, layout.type);
+  hdf5_check(H5Dread(opened.get(), hdf5_memory_type(layout.type), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data_ptr()),
+             ErrorClass::kIo, str("read dataset '", dataset, "' of ", path));
+  return values;
+}
+
+}  // namespace vit_hybrid::data

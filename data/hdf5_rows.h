@@ -1,0 +1,27 @@
+// Readers of rows through HDF5: each rank for itself, or all ranks of a group together.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/row_reader.h"
+
+namespace vit_hybrid::comm {
+class MpiGroup;
+}
+
+namespace vit_hybrid::data {
+
+/// Any layout; main thread only.
+std::unique_ptr<RowReader> make_independent_row_reader(std::vector<RowFile> files, std::string dataset);
+
+/// Any layout; read() is collective over `group` (which outlives the reader), also for ranks that want no rows. Errors
+/// are agreed.
+std::unique_ptr<RowReader> make_collective_row_reader(const comm::MpiGroup& group, std::vector<RowFile> files,
+                                                      std::string dataset);
+
+/// All values of a small dataset, on this rank alone, by HDF5 (main thread).
+at::Tensor read_whole_dataset(const std::string& path, const std::string& dataset);
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,62 @@
+// ImageDataset: labelled images from one HDF5 file a split.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/image_transform.h"
+#include "data/io_mode.h"
+#include "data/row_source.h"
+
+namespace vit_hybrid::data {
+
+enum class ImageUse {
+  kTraining,    ///< random resized crop and flip, keyed by (seed, epoch, sample)
+  kEvaluation,  ///< centre crop of the image resized to ImageOptions::resized
+};
+
+struct ImageOptions {
+  std::string path;
+  std::string images = "images";  ///< (n, height, width, 3) uint8
+  std::string labels = "labels";  ///< (n) integer
+  ImageUse use = ImageUse::kTraining;
+  int64_t image_size = 224;  ///< height and width of what is read
+  int64_t resized = 256;     ///< for kEvaluation; an image_size above it is used instead
+  int64_t num_classes = 0;   ///< labels must be below; 0: not checked
+  uint64_t seed = 0;
+  ColorStatistics statistics;
+  IoMode io = IoMode::kAuto;
+};
+
+/// Inputs [3, image_size, image_size], normalized; targets are class numbers.
+class ImageDataset : public Dataset {
+ public:
+  /// Collective over `group` (which outlives the data set), with the same options on all ranks; errors are agreed:
+  /// Error(kMissingInput), Error(kBadData), Error(kUsage).
+  ImageDataset(const comm::MpiGroup& group, const ImageOptions& options);
+
+  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+  std::vector<int64_t> input_shape() const override { return {3, options_.image_size, options_.image_size}; }
+  std::vector<int64_t> target_shape() const override { return {}; }
+  at::ScalarType target_type() const override { return at::kLong; }
+  std::vector<std::string> channel_names() const override { return {}; }
+  Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
+  bool background_reads() const override { return source_.background_reads(); }
+
+  /// How the bytes are read, for the log.
+  const std::string& io_text() const { return source_.mode_text(); }
+
+ private:
+  void check_images() const;
+  void check_labels() const;
+  Crop crop(int64_t sample, int64_t epoch) const;
+  at::Tensor read_images(std::span<const int64_t> samples, int64_t epoch) const;
+
+  ImageOptions options_;
+  RowSource source_;
+  std::vector<int64_t> labels_;
+};
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,40 @@
+// Image transforms: crops of stored bytes, resized bilinearly, flipped and normalized into planes. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "src/base/random.h"
+
+namespace vit_hybrid::data {
+
+/// Where a crop lies in the stored image (pixels), and whether it is mirrored left to right.
+struct Crop {
+  double top = 0.0;
+  double left = 0.0;
+  double height = 0.0;
+  double width = 0.0;
+  bool flip = false;
+};
+
+/// Random resized crop: area a share of the image uniform in (0.08, 1), aspect ratio log-uniform in (3/4, 4/3), place
+/// uniform (C. Szegedy et al., "Going deeper with convolutions", 2015, section 6); flipped with probability 1/2. The
+/// draws come from `stream` alone, which is keyed by (seed, epoch, sample).
+Crop random_resized_crop(const RandomStream& stream, int64_t height, int64_t width);
+
+/// The crop that is the centre `size` x `size` of the image resized to `resized` x `resized`.
+Crop center_crop(int64_t height, int64_t width, int64_t resized, int64_t size);
+
+/// Mean and standard deviation of the channels of a pixel scaled to 0 .. 1.
+struct ColorStatistics {
+  std::array<float, 3> mean{0.485f, 0.456f, 0.406f};
+  std::array<float, 3> std{0.229f, 0.224f, 0.225f};
+};
+
+/// Samples the crop of `image` [height, width, 3] bilinearly, with half-pixel centres and the image's border repeated,
+/// into `planes` [3, size, size] of normalized values.
+void resize_crop(std::span<const uint8_t> image, int64_t height, int64_t width, const Crop& crop, int64_t size,
+                 const ColorStatistics& statistics, std::span<float> planes);
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,33 @@
+// Normalization of fields by channel: x <- (x - mean_c) / std_c, and where a value is not finite.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace vit_hybrid::comm {
+class MpiGroup;
+}
+
+namespace vit_hybrid::data {
+
+/// Mean and standard deviation of each channel.
+struct Normalization {
+  std::vector<double> mean;
+  std::vector<double> std;
+
+  /// Means 0 and deviations 1: values stay as they are.
+  static Normalization identity(int64_t channels);
+  /// From global_means.npy and global_stds.npy of a folder, each of shape (1, C, 1, 1) or (C), read by rank 0 for all.
+  /// Error(kMissingInput); Error(kBadData) for another shape, a mean that is not finite or a deviation that is not
+  /// finite and above 0. Collective over `group`.
+  static Normalization read(const comm::MpiGroup& group, const std::string& folder, int64_t channels);
+};
+
+/// Normalizes a field [C, ...] of float32 or float64, in its type, into `to` (float32, the same shape; may be `field`
+/// itself). Returns the row-major index of the first element that is not finite, or of the first whose normalized value
+/// is not; -1 if there is none.
+int64_t normalize_field(const at::Tensor& field, const Normalization& normalization, const at::Tensor& to);
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,135 @@
+// PosixFile: open, pread, pwrite and close, with whole transfers and texts of errors.
+#include "data/posix_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+[[noreturn]] void fail_open(const std::string& path, PosixFile::Access access, int error) {
+  if (access == PosixFile::Access::kCreate) {
+    throw Error(ErrorClass::kCannotCreate, str("cannot create ", path, ": ", reason(error)),
+                "check that the folder exists, may be written to and is not full");
+  }
+  if (error == ENOENT || error == ENOTDIR) {
+    throw Error(ErrorClass::kMissingInput, str(path, " is not there (", reason(error), ")"),
+                "check the path; every node of the job must see the file");
+  }
+  throw Error(ErrorClass::kIo, str("cannot open ", path, ": ", reason(error)));
+}
+
+int open_flags(PosixFile::Access access) {
+  switch (access) {
+    case PosixFile::Access::kRead:
+      return O_RDONLY | O_CLOEXEC;
+    case PosixFile::Access::kUpdate:
+      return O_RDWR | O_CLOEXEC;
+    case PosixFile::Access::kCreate:
+      break;
+  }
+  return O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
+}
+
+}  // namespace
+
+PosixFile::PosixFile(std::string path, Access access) : path_(std::move(path)) {
+  do {
+    descriptor_ = ::open(path_.c_str(), open_flags(access), 0666);
+  } while (descriptor_ < 0 && errno == EINTR);
+  if (descriptor_ < 0) {
+    fail_open(path_, access, errno);
+  }
+  struct stat status {};
+  if (::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode)) {
+    ::close(std::exchange(descriptor_, -1));
+    throw Error(ErrorClass::kMissingInput, str(path_, " is a folder, a file is needed"));
+  }
+}
+
+PosixFile::~PosixFile() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+PosixFile::PosixFile(PosixFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+PosixFile& PosixFile::operator=(PosixFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+int64_t PosixFile::size() const {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) {
+    throw Error(ErrorClass::kIo, str("cannot get the size of ", path_, ": ", reason(errno)));
+  }
+  return status.st_size;
+}
+
+void PosixFile::read(int64_t offset, void* bytes, int64_t count) const {
+  auto* to = static_cast<char*>(bytes);
+  for (int64_t done = 0; done < count;) {
+    const ssize_t got = ::pread(descriptor_, to + done, static_cast<size_t>(count - done), offset + done);
+    if (got > 0) {
+      done += got;
+    } else if (got == 0) {
+      throw Error(ErrorClass::kBadData,
+                  str(path_, " ends at byte ", offset + done, ", where ", count - done, " more were expected"),
+                  "the file is truncated: copy or make it again");
+    } else if (errno != EINTR) {
+      throw Error(ErrorClass::kIo, str("cannot read ", path_, " at byte ", offset + done, ": ", reason(errno)));
+    }
+  }
+}
+
+void PosixFile::write(int64_t offset, const void* bytes, int64_t count) const {
+  const auto* from = static_cast<const char*>(bytes);
+  for (int64_t done = 0; done < count;) {
+    const ssize_t put = ::pwrite(descriptor_, from + done, static_cast<size_t>(count - done), offset + done);
+    if (put > 0) {
+      done += put;
+    } else if (put == 0 || errno != EINTR) {
+      throw Error(ErrorClass::kIo, str("cannot write ", path_, " at byte ", offset + done, ": ",
+                                       put == 0 ? "nothing was written" : reason(errno)));
+    }
+  }
+}
+
+void PosixFile::sync() const {
+  if (::fsync(descriptor_) != 0) {
+    throw Error(ErrorClass::kIo, str("cannot flush ", path_, ": ", reason(errno)));
+  }
+}
+
+void PosixFile::close() {
+  // After close() the descriptor is gone whatever it returned (Linux), also with EINTR.
+  if (descriptor_ >= 0 && ::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) {
+    throw Error(ErrorClass::kIo, str("cannot write ", path_, ": ", reason(errno)));
+  }
+}
+
+void rename_file(const std::string& from, const std::string& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) {
+    throw Error(ErrorClass::kCannotCreate, str("cannot rename ", from, " to ", to, ": ", reason(errno)));
+  }
+}
+
+std::string temporary_name(const std::string& path) { return path + ".partial"; }
+
+}  // namespace vit_hybrid::data

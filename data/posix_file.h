@@ -1,0 +1,47 @@
+// PosixFile: a file by its descriptor, read and written at byte offsets from any thread, with errors that name it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace vit_hybrid::data {
+
+/// An open file. read() and write() at an offset do not move anything and may be called by several threads at once.
+class PosixFile {
+ public:
+  enum class Access {
+    kRead,    ///< must exist
+    kUpdate,  ///< must exist; read and write
+    kCreate,  ///< made anew, an old one is emptied
+  };
+
+  /// Error(kMissingInput) if it must exist and does not, Error(kCannotCreate) if it cannot be made, else Error(kIo).
+  PosixFile(std::string path, Access access);
+  ~PosixFile();
+  PosixFile(PosixFile&& other) noexcept;
+  PosixFile& operator=(PosixFile&& other) noexcept;
+  PosixFile(const PosixFile&) = delete;
+  PosixFile& operator=(const PosixFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  int64_t size() const;
+  /// All of the bytes: a file that ends earlier throws Error(kBadData), a failed read Error(kIo).
+  void read(int64_t offset, void* bytes, int64_t count) const;
+  void write(int64_t offset, const void* bytes, int64_t count) const;
+  /// Waits until the bytes are on the storage.
+  void sync() const;
+  /// Closes; a delayed write error (network file systems, quotas) throws Error(kIo). The destructor closes silently.
+  void close();
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+/// Renames, replacing an old `to`; then `to` is complete or not there at all. Error(kCannotCreate).
+void rename_file(const std::string& from, const std::string& to);
+
+/// Name under which the file `path` is written until it is complete.
+std::string temporary_name(const std::string& path);
+
+}  // namespace vit_hybrid::data

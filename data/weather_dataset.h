@@ -1,0 +1,62 @@
+// WeatherDataset: pairs of consecutive states of the atmosphere from a folder of HDF5 files, one a year.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/io_mode.h"
+#include "data/normalization.h"
+#include "data/row_source.h"
+#include "data/year_files.h"
+
+namespace vit_hybrid::data {
+
+struct WeatherOptions {
+  std::string folder;            ///< holds the year files: 1990.h5, ...
+  std::string stats;             ///< folder of global_means.npy and global_stds.npy; empty: values stay as they are
+  std::string dataset = "fields";  ///< (time, channel, height, width), floating point
+  std::optional<int64_t> limit;  ///< only the first samples
+  IoMode io = IoMode::kAuto;
+};
+
+/// Sample s is the pair (t, t + 1) number s over the files in the order of years; no pair crosses the end of a year.
+/// Inputs and targets are normalized fields [channels, height, width].
+class WeatherDataset : public Dataset {
+ public:
+  /// Opens the files. Collective over `group` (which outlives the data set), with the same options on all ranks; errors
+  /// are agreed: Error(kMissingInput), Error(kBadData), Error(kUsage).
+  WeatherDataset(const comm::MpiGroup& group, const WeatherOptions& options);
+
+  int64_t size() const override { return size_; }
+  std::vector<int64_t> input_shape() const override { return shape_; }
+  std::vector<int64_t> target_shape() const override { return shape_; }
+  at::ScalarType target_type() const override { return at::kFloat; }
+  std::vector<std::string> channel_names() const override { return channel_names_; }
+  Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
+  bool background_reads() const override { return source_->background_reads(); }
+
+  /// How the bytes are read, for the log: "direct", "independent (1990.h5 has filter deflate)".
+  const std::string& io_text() const { return source_->mode_text(); }
+  int64_t num_files() const { return static_cast<int64_t>(source_->files().size()); }
+  const Normalization& normalization() const { return normalization_; }
+
+ private:
+  void check_layouts() const;
+  at::Tensor make_raw(int64_t num_samples) const;
+  void add_rows(std::vector<RowRead>& rows, std::span<const int64_t> samples, int64_t time_offset,
+                const at::Tensor& to) const;
+  at::Tensor normalize(const at::Tensor& raw, std::span<const int64_t> samples, int64_t time_offset) const;
+  [[noreturn]] void fail_non_finite(YearPairs::Pair pair, int64_t time, const at::Tensor& field, int64_t element) const;
+
+  std::unique_ptr<RowSource> source_;
+  YearPairs pairs_;
+  std::vector<int64_t> shape_;  // of one field
+  std::vector<std::string> channel_names_;
+  Normalization normalization_;
+  int64_t size_ = 0;
+};
+
+}  // namespace vit_hybrid::data

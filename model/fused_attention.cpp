@@ -1,0 +1,67 @@
+// Fused attention: the flash kernel on the host, scaled_dot_product_attention on other devices.
+// Shapes: B samples, N tokens, h heads of d features.
+#include "model/fused_attention.h"
+
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+
+#include "parallel/tensor/own_node.h"
+
+namespace vit_hybrid::model {
+
+namespace {
+
+// Views of q, k and v, each [B, h, N, d], in a tensor of the shape of qkv.
+std::array<at::Tensor, 3> split_heads(const at::Tensor& qkv, int64_t num_heads) {
+  const int64_t head_dim = qkv.size(2) / (3 * num_heads);
+  const at::Tensor parts = qkv.view({qkv.size(0), qkv.size(1), 3, num_heads, head_dim}).permute({2, 0, 3, 1, 4});
+  return {parts.select(0, 0), parts.select(0, 1), parts.select(0, 2)};
+}
+
+at::Tensor merge_heads(const at::Tensor& heads_BhNd) {
+  return heads_BhNd.transpose(1, 2).reshape(
+      {heads_BhNd.size(0), heads_BhNd.size(2), heads_BhNd.size(1) * heads_BhNd.size(3)});
+}
+
+// The gradient of qkv in one tensor: LibTorch's own graph would stack q, k and v and then copy them once more.
+at::Tensor host_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
+                         const at::Tensor& logsumexp, int64_t num_heads) {
+  const auto [q, k, v] = split_heads(qkv, num_heads);
+  const at::Tensor dout_BhNd = dout.view({q.size(0), q.size(2), num_heads, q.size(3)}).transpose(1, 2);
+  const auto gradients =
+      at::_scaled_dot_product_flash_attention_for_cpu_backward(dout_BhNd, q, k, v, out, logsumexp, 0.0, false);
+  at::Tensor dqkv = at::empty_like(qkv);
+  const auto [dq, dk, dv] = split_heads(dqkv, num_heads);
+  dq.copy_(std::get<0>(gradients));
+  dk.copy_(std::get<1>(gradients));
+  dv.copy_(std::get<2>(gradients));
+  return dqkv;
+}
+
+at::Tensor host_attention(const at::Tensor& qkv, int64_t num_heads) {
+  const auto [out, logsumexp] = tensor::without_grad([&] {
+    const auto [q, k, v] = split_heads(qkv, num_heads);
+    return at::_scaled_dot_product_flash_attention_for_cpu(q, k, v);
+  });
+  const auto backward = [qkv, num_heads, out = out, logsumexp = logsumexp](const at::Tensor& dout) {
+    return std::vector<at::Tensor>{host_backward(dout.contiguous(), qkv, out, logsumexp, num_heads)};
+  };
+  return tensor::record("fused_attention", merge_heads(out), {qkv}, backward);
+}
+
+}  // namespace
+
+at::Tensor fused_attention(const at::Tensor& qkv, int64_t num_heads) {
+  if (qkv.numel() == 0) {  // no samples: the kernels refuse empty tensors
+    return qkv.narrow(2, 0, qkv.size(2) / 3).contiguous();
+  }
+  if (qkv.is_cpu()) {
+    return host_attention(qkv, num_heads);
+  }
+  const auto [q, k, v] = split_heads(qkv, num_heads);
+  return merge_heads(at::scaled_dot_product_attention(q, k, v));
+}
+
+}  // namespace vit_hybrid::model

@@ -1,0 +1,41 @@
+// The heads of the two tasks; the last layer unit. Whole on every tensor rank.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "model/layer_norm.h"
+#include "model/unit.h"
+#include "model/vit_options.h"
+#include "parallel/tensor/linear.h"
+#include "parallel/tensor/parameter_buffer.h"
+
+namespace vit_hybrid::model {
+
+/// Norm, a linear layer without bias from each token to its patch of the field, and un-patchify.
+class ForecastHead : public Unit {
+ public:
+  ForecastHead(const VitOptions& options, tensor::ParameterBuffer& buffer);
+  /// x [B, N, D] -> [B, C_out, H, W].
+  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
+
+ private:
+  VitOptions options_;
+  LayerNorm norm_;
+  tensor::Linear head_;
+};
+
+/// The class token, or the mean over the tokens, through norm and linear layer. Only what is pooled passes the norm:
+/// the other tokens' would not be seen.
+class ClassifyHead : public Unit {
+ public:
+  ClassifyHead(const VitOptions& options, tensor::ParameterBuffer& buffer);
+  /// x [B, N, D] -> logits [B, num_classes].
+  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
+
+ private:
+  VitOptions options_;
+  LayerNorm norm_;
+  tensor::Linear head_;
+};
+
+}  // namespace vit_hybrid::model

@@ -1,0 +1,22 @@
+// Losses of the two tasks and their per-sample figures, each a sum over samples so that parts can be added.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace vit_hybrid::model {
+
+/// Sum over the samples of ||prediction_n - target_n||_2 / ||target_n||_2, over `global_batch`. Scalar with own
+/// backward; float64 for fp64 input, else float32. prediction, target [B, C, H, W]. (WORKLOAD section 1, Loss.)
+at::Tensor relative_l2_loss(const at::Tensor& prediction, const at::Tensor& target, int64_t global_batch);
+
+/// Sum over the samples of the cross-entropy with label smoothing e (C. Szegedy et al., CVPR 2016, section 7), over
+/// `global_batch`. logits [B, K], labels int64 [B].
+at::Tensor cross_entropy_loss(const at::Tensor& logits, const at::Tensor& labels, double label_smoothing,
+                              int64_t global_batch);
+
+/// Number of samples whose label is among the k largest logits; ties count as the lower class first.
+int64_t num_correct(const at::Tensor& logits, const at::Tensor& labels, int64_t k);
+
+}  // namespace vit_hybrid::model

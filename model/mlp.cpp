@@ -1,0 +1,35 @@
+// The two linears of the MLP and what stands between and after them.
+#include "model/mlp.h"
+
+#include <ATen/ops/gelu.h>
+
+#include "src/base/text.h"
+
+namespace vit_hybrid::model {
+
+namespace {
+
+std::string parameter_name(int64_t unit, const char* name) {
+  return str("blocks.", unit - 1, ".mlp.", name);
+}
+
+}  // namespace
+
+Mlp::Mlp(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group)
+    : options_(options),
+      hidden_(Partition(options.mlp_hidden, group.size()).part(group.rank())),
+      hidden_drop_{options.dropout, unit, DropSite::kHidden},
+      output_drop_{options.dropout, unit, DropSite::kOutput},
+      fc1_(buffer.parameter(parameter_name(unit, "fc1.weight")), &buffer.parameter(parameter_name(unit, "fc1.bias")),
+           group),
+      fc2_(buffer.parameter(parameter_name(unit, "fc2.weight")), &buffer.parameter(parameter_name(unit, "fc2.bias")),
+           group) {}
+
+at::Tensor Mlp::forward(const at::Tensor& x, const tensor::StepContext& context) const {
+  const at::Tensor activated = at::gelu(fc1_.forward(x, context));
+  const at::Tensor kept = dropout(activated, hidden_, options_.mlp_hidden, hidden_drop_, context);
+  const int64_t dim = options_.embed_dim;
+  return dropout(fc2_.forward(kept, context), {0, dim}, dim, output_drop_, context);
+}
+
+}  // namespace vit_hybrid::model

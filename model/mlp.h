@@ -1,0 +1,32 @@
+// The MLP of a block, its hidden features cut over the tensor axis.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "model/dropout.h"
+#include "model/vit_options.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/tensor/linear.h"
+#include "parallel/tensor/parameter_buffer.h"
+
+namespace vit_hybrid::model {
+
+/// fc2(gelu(fc1(x))) with the exact (erf) GELU (D. Hendrycks, K. Gimpel, 2016); fc1 column-parallel, fc2 row-parallel.
+class Mlp {
+ public:
+  /// Parameters blocks.<unit - 1>.mlp.*
+  Mlp(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group);
+  /// x [B, N, D], the same on all tensor ranks -> a fresh [B, N, D], the same on all. The graph keeps x and, for the
+  /// hidden features of this rank, the input and output of GELU. Collective over tensor.
+  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) const;
+
+ private:
+  VitOptions options_;
+  Range hidden_;  ///< of this tensor rank
+  DropKey hidden_drop_;
+  DropKey output_drop_;
+  tensor::ColumnParallelLinear fc1_;
+  tensor::RowParallelLinear fc2_;
+};
+
+}  // namespace vit_hybrid::model

@@ -1,0 +1,75 @@
+// The patch embedding as one matrix product over unfolded patches.
+// Shapes: B samples, C channels, H x W pixels, P patches of p x p, N tokens, D features.
+#include "model/patch_embedding.h"
+
+#include <ATen/ops/empty.h>
+
+#include "parallel/tensor/own_node.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::model {
+
+PatchEmbedding::PatchEmbedding(const VitOptions& options, tensor::ParameterBuffer& buffer)
+    : options_(options),
+      projection_(buffer.parameter("patch_embed.proj.weight"), &buffer.parameter("patch_embed.proj.bias")),
+      positions_(buffer.parameter("pos_embed")) {
+  if (options.has_class_token()) {
+    class_token_ = buffer.parameter("cls_token");
+  }
+}
+
+// [B, C, H, W] -> [B, P, C p p]: patches row by row, in each the order of the kernel (channel, row, column).
+at::Tensor PatchEmbedding::patches(const at::Tensor& x) const {
+  const int64_t patch = options_.patch_size;
+  const int64_t rows = options_.grid_height();
+  const int64_t columns = options_.grid_width();
+  const int64_t channels = options_.in_channels;
+  return x.reshape({x.size(0), channels, rows, patch, columns, patch})
+      .permute({0, 2, 4, 1, 3, 5})
+      .reshape({x.size(0), rows * columns, channels * patch * patch});
+}
+
+at::Tensor PatchEmbedding::embed(const at::Tensor& x) const {
+  const at::Tensor projected_BPD = projection_.forward(patches(x), tensor::Terms::kWeightAndBias);
+  if (!options_.has_class_token()) {
+    return projected_BPD.add_(positions_.value);
+  }
+  const int64_t num_tokens = options_.num_tokens();
+  const at::Tensor z_BND = at::empty({x.size(0), num_tokens, options_.embed_dim}, projected_BPD.options());
+  z_BND.narrow(1, 0, 1).copy_(class_token_.value);
+  z_BND.narrow(1, 1, num_tokens - 1).copy_(projected_BPD);
+  return z_BND.add_(positions_.value);
+}
+
+void PatchEmbedding::add_gradients(const at::Tensor& dz_BND, const at::Tensor& x,
+                                   const tensor::StepContext& context) const {
+  const auto type = positions_.gradient.scalar_type();
+  positions_.gradient.add_(dz_BND.sum({0}, true, type));
+  context.ready(positions_.index);
+  at::Tensor dprojected_BPD = dz_BND;
+  if (options_.has_class_token()) {
+    class_token_.gradient.add_(dz_BND.narrow(1, 0, 1).sum({0}, true, type));
+    context.ready(class_token_.index);
+    dprojected_BPD = dz_BND.narrow(1, 1, options_.num_tokens() - 1).contiguous();
+  }
+  projection_.add_bias_gradient(dprojected_BPD, context);
+  // The patches are unfolded again: a copy of the image in memory for the whole step would cost more.
+  projection_.add_weight_gradient(dprojected_BPD, patches(x), context);
+}
+
+at::Tensor PatchEmbedding::forward(const at::Tensor& x, const tensor::StepContext& context) {
+  const std::vector<int64_t> expected = {x.size(0), options_.in_channels, options_.image_height, options_.image_width};
+  VH_ASSERT(x.sizes() == at::IntArrayRef(expected),
+            str("image [", join(x.sizes()), "], expected [", join(expected), "]"));
+  const at::Tensor z_BND = tensor::without_grad([&] { return embed(x); });
+  const auto backward = [this, x, &context](const at::Tensor& gradient) {
+    add_gradients(gradient.contiguous(), x, context);
+    return std::vector<at::Tensor>{at::Tensor()};
+  };
+  const at::Tensor recorded = tensor::record("PatchEmbedding", z_BND, {x}, backward);
+  const int64_t dim = options_.embed_dim;
+  return dropout(recorded, {0, dim}, dim, {options_.dropout, 0, DropSite::kPositions}, context);
+}
+
+}  // namespace vit_hybrid::model

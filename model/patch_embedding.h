@@ -1,0 +1,33 @@
+// PatchEmbedding: image to tokens; the first layer unit.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "model/dropout.h"
+#include "model/unit.h"
+#include "model/vit_options.h"
+#include "parallel/tensor/linear_products.h"
+#include "parallel/tensor/parameter_buffer.h"
+
+namespace vit_hybrid::model {
+
+/// z0 = [class token; conv(x)] + positions, where conv has kernel = stride = patch (A. Dosovitskiy et al., ICLR 2021,
+/// eq. 1). Whole on every tensor rank.
+class PatchEmbedding : public Unit {
+ public:
+  PatchEmbedding(const VitOptions& options, tensor::ParameterBuffer& buffer);
+  /// x [B, C, H, W] -> [B, N, D]. The graph keeps x; the gradient of x is not computed.
+  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
+
+ private:
+  at::Tensor patches(const at::Tensor& x) const;
+  at::Tensor embed(const at::Tensor& x) const;
+  void add_gradients(const at::Tensor& dz_BND, const at::Tensor& x, const tensor::StepContext& context) const;
+
+  VitOptions options_;
+  tensor::LinearProducts projection_;
+  tensor::Parameter class_token_;  ///< undefined without a class token
+  tensor::Parameter positions_;
+};
+
+}  // namespace vit_hybrid::model

@@ -1,0 +1,69 @@
+// VitOptions: the numbers that define a Vision Transformer, its presets, and its list of parameters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/tensor/parameter_spec.h"
+#include "src/base/partition.h"
+
+namespace vit_hybrid::model {
+
+enum class Task { kForecast, kClassify };
+enum class Pooling { kToken, kMean };
+
+/// Options of a pre-norm ViT (A. Dosovitskiy et al., ICLR 2021, section 3.1). Defaults: weather-short.
+struct VitOptions {
+  Task task = Task::kForecast;
+  int64_t image_height = 360;
+  int64_t image_width = 720;
+  int64_t patch_size = 8;
+  int64_t in_channels = 20;
+  int64_t out_channels = 20;          ///< kForecast
+  int64_t num_classes = 1000;         ///< kClassify
+  Pooling pooling = Pooling::kToken;  ///< kClassify
+  int64_t embed_dim = 384;
+  int64_t depth = 6;
+  int64_t num_heads = 8;
+  int64_t mlp_hidden = 1536;
+  double dropout = 0.0;  ///< after positions, projection and MLP (timm's proj_drop), and pos_drop
+  double attention_dropout = 0.0;
+  double drop_path = 0.0;        ///< linear ramp 0 .. drop_path over depth
+  double label_smoothing = 0.1;  ///< kClassify
+  double norm_eps = 1e-6;
+
+  int64_t grid_height() const { return image_height / patch_size; }
+  int64_t grid_width() const { return image_width / patch_size; }
+  bool has_class_token() const { return task == Task::kClassify && pooling == Pooling::kToken; }
+  /// Tokens a block sees, class token included.
+  int64_t num_tokens() const { return grid_height() * grid_width() + (has_class_token() ? 1 : 0); }
+  int64_t head_dim() const { return embed_dim / num_heads; }
+  /// Layer units of the pipeline: patch embedding, the blocks, the head.
+  int64_t num_units() const { return depth + 2; }
+};
+
+/// Options of a named model: weather-short, weather-base, weather-d12, weather-mp, weather-mp-patch4, vit-ti16,
+/// vit-s16, vit-b16, vit-l16, vit-h14, vit-g14, vit-gg14. An unknown name is Error(kUsage) with the nearest one.
+VitOptions preset(const std::string& name);
+std::vector<std::string> preset_names();
+
+/// Every problem of the options for a tensor degree and pipeline degree, each a sentence with the allowed values.
+std::vector<std::string> validate(const VitOptions& options, int tensor_size, int pipeline_size);
+
+/// The tensor rank's slices of the parameters of the layer units [units.begin, units.end), in forward order.
+std::vector<tensor::ParameterSpec> parameter_specs(const VitOptions& options, Range units, int stage, int tensor_rank,
+                                                   int tensor_size);
+
+/// Canonical name of the last norm: "norm", or timm's "fc_norm" where the tokens are pooled before it.
+std::string final_norm_name(const VitOptions& options);
+
+/// Number of parameters of the whole model.
+int64_t num_parameters(const VitOptions& options);
+
+/// Forward cost of each layer unit in FLOP per sample (WORKLOAD section 1), to cut the stages by.
+std::vector<double> unit_costs(const VitOptions& options);
+/// Training FLOP per sample: 3 x (blocks + head) + 2 x embedding.
+double train_flops_per_sample(const VitOptions& options);
+
+}  // namespace vit_hybrid::model

@@ -1,0 +1,49 @@
+// Makes the layer units of a stage and runs x through them.
+#include "model/vit_stage.h"
+
+#include "model/block.h"
+#include "model/heads.h"
+#include "model/patch_embedding.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::model {
+
+namespace {
+
+std::unique_ptr<Unit> make_unit(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer,
+                                comm::Communicator& group) {
+  if (unit == 0) {
+    return std::make_unique<PatchEmbedding>(options, buffer);
+  }
+  if (unit <= options.depth) {
+    return std::make_unique<Block>(options, unit, buffer, group);
+  }
+  if (options.task == Task::kForecast) {
+    return std::make_unique<ForecastHead>(options, buffer);
+  }
+  return std::make_unique<ClassifyHead>(options, buffer);
+}
+
+}  // namespace
+
+VitStage::VitStage(const VitOptions& options, Range units, tensor::ParameterBuffer& buffer,
+                   comm::Communicator& tensor_group) {
+  VH_ASSERT(units.begin >= 0 && units.end <= options.num_units(),
+            str("units [", units.begin, ", ", units.end, ") of ", options.num_units()));
+  for (int64_t unit = units.begin; unit < units.end; ++unit) {
+    units_.push_back(make_unit(options, unit, buffer, tensor_group));
+  }
+}
+
+VitStage::~VitStage() = default;
+
+at::Tensor VitStage::forward(const at::Tensor& x, const tensor::StepContext& context) {
+  at::Tensor activation = x;
+  for (const auto& unit : units_) {
+    activation = unit->forward(activation, context);
+  }
+  return activation;
+}
+
+}  // namespace vit_hybrid::model

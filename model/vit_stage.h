@@ -1,0 +1,35 @@
+// VitStage: the layer units of a ViT that one pipeline stage of one tensor rank holds.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "model/unit.h"
+#include "model/vit_options.h"
+#include "parallel/comm/communicator.h"
+#include "parallel/tensor/parameter_buffer.h"
+#include "parallel/tensor/step_context.h"
+#include "src/base/partition.h"
+
+namespace vit_hybrid::model {
+
+/// Units [units.begin, units.end) of the ViT. Parameters are views of `buffer`, whose specs were made by
+/// parameter_specs() for the same units. Knows nothing of the pipeline or of data parallelism.
+class VitStage {
+ public:
+  VitStage(const VitOptions& options, Range units, tensor::ParameterBuffer& buffer, comm::Communicator& tensor_group);
+  ~VitStage();
+
+  /// First unit 0: x is the image [B, C, H, W]; else the activation [B, N, D]. Returns [B, N, D], or, when the head is
+  /// among the units, the prediction: [B, C_out, H, W] (kForecast) or logits [B, num_classes] (kClassify).
+  /// Under grad mode the result carries a graph whose backward adds weight gradients into the buffer. To be recorded, x
+  /// must require grad (also the image; its gradient is not computed and stays undefined). Collective over tensor.
+  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context);
+
+ private:
+  std::vector<std::unique_ptr<Unit>> units_;
+};
+
+}  // namespace vit_hybrid::model

@@ -1,0 +1,72 @@
+// Communicator: collectives and exchanges of contiguous tensors among the ranks of one group.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "parallel/comm/work.h"
+
+namespace vit_hybrid::comm {
+
+/// How values of several ranks become one. kMax and kMin of a NaN are unspecified (but the same bits
+/// on all ranks).
+enum class ReduceOp { kSum, kMax, kMin };
+
+/// One message of exchange(): `tensor` is sent to, or received from, rank `peer` of the group.
+struct Transfer {
+  enum class Direction { kSend, kReceive };
+  Direction direction;
+  at::Tensor tensor;
+  int peer;
+};
+
+/// The ranks of one group (a mesh axis, the model, the world). All operations are collective over
+/// the group and are started in the same order by all its ranks; exchange() is collective over the
+/// ranks that it connects. Tensors are contiguous, on device_type(), and of type float64, float32,
+/// float16, bfloat16, int64, int32, uint8 or bool (bool is not summed); anything else is refused
+/// with Error(kInternal), the same text from every back end. All ranks of the group get the same
+/// bits. Host back ends reduce every element in rank order, ((x0 + x1) + x2) + ..., half types
+/// accumulated in float32 and rounded once: the bits depend neither on the MPI library nor on the
+/// path the bytes take. Every back end has every operation.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  /// Name of the axis in messages: "data", "tensor", "pipeline", "model", "world".
+  virtual const std::string& axis() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Type of the device whose tensors it moves.
+  virtual at::DeviceType device_type() const = 0;
+  /// How the bytes move, for the start-up table: "self", "mpi", "mpi, shared memory", "nccl 2.28.9".
+  virtual std::string back_end() const = 0;
+
+  /// In place: every rank's `tensor` becomes the reduction over the ranks.
+  virtual Work all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
+  /// `input` holds size() equal parts; `output` becomes the reduction of part rank(). No aliasing,
+  /// except that `output` may be exactly part rank() of `input`; the rest of `input` is unspecified
+  /// afterwards.
+  virtual Work reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) = 0;
+  /// Part r of `output` becomes rank r's `input`. `input` may be exactly part rank() of `output`.
+  virtual Work all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
+  /// Every rank's `tensor` becomes that of `root`.
+  virtual Work broadcast(const at::Tensor& tensor, int root) = 0;
+  /// All messages progress together; messages of one pair and direction match in the order of the
+  /// list (and of the calls), and must have equal sizes. Empty tensors send nothing. Sending to
+  /// oneself is allowed when a matching receive is in the same list. The only point-to-point
+  /// operation.
+  virtual Work exchange(std::vector<Transfer> transfers) = 0;
+  /// Completes when all ranks of the group have started it.
+  virtual Work barrier() = 0;
+};
+
+/// Makes progress on all host operations of the process that are in flight, without blocking: to be
+/// called between layers, because MPI moves nothing by itself.
+void progress();
+
+}  // namespace vit_hybrid::comm

@@ -1,0 +1,141 @@
+// Failure: one message, from one rank, and MPI_Abort.
+#include "parallel/comm/failure.h"
+
+#include <c10/util/Exception.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/launcher.h"
+#include "parallel/comm/operation.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::comm {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kDelayPerNode{100};
+constexpr milliseconds kLongestDelay{3000};
+constexpr milliseconds kPatienceOfTheSilent{3000};
+constexpr milliseconds kPatienceWithAbort{10000};
+
+std::atomic<int> g_process_claim{0};
+std::atomic<std::atomic<int>*> g_node_claim{nullptr};
+std::atomic<bool> g_failing{false};
+
+ProcessPlace& place() {
+  static ProcessPlace* const instance = new ProcessPlace;
+  return *instance;
+}
+
+bool claim() {
+  std::atomic<int>* const node_claim = g_node_claim.load();
+  return (node_claim != nullptr ? *node_claim : g_process_claim).exchange(1) == 0;
+}
+
+void print(const std::string& line) {
+  const std::string text = line + "\n";
+  // One write(), so that nothing gets between its parts.
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = ::write(STDERR_FILENO, text.data() + done, text.size() - done);
+    if (written <= 0) return;
+    done += static_cast<size_t>(written);
+  }
+}
+
+[[noreturn]] void end_job(int exit_code) {
+  // MPI_Abort may hang when the MPI library is in a bad state.
+  std::thread([exit_code] {
+    std::this_thread::sleep_for(kPatienceWithAbort);
+    std::_Exit(exit_code);
+  }).detach();
+  std::fflush(nullptr);
+  int initialized = 0;
+  int finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  // Without a launcher nobody would take MPI_Abort's banner away, and nobody else is to be ended.
+  const bool alone = place().size == 1 && !find_launch(process_environment());
+  if (initialized != 0 && finalized == 0 && !alone) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
+}
+
+[[noreturn]] void speak_and_end(const std::string& line, int exit_code, bool may_speak) {
+  if (g_failing.exchange(true)) {
+    // Another thread of this process is already at it.
+    std::this_thread::sleep_for(2 * kPatienceWithAbort);
+    std::_Exit(exit_code);
+  }
+  if (may_speak) std::this_thread::sleep_for(std::min(place().node * kDelayPerNode, kLongestDelay));
+  if (may_speak && claim()) {
+    print(line);
+  } else {
+    std::this_thread::sleep_for(kPatienceOfTheSilent);  // the speaker ends the job meanwhile
+  }
+  end_job(exit_code);
+}
+
+std::string bracketed(const std::string& a, const std::string& b) {
+  const std::string inner = str(a, a.empty() || b.empty() ? "" : ", ", b);
+  return inner.empty() ? "" : "[" + inner + "]";
+}
+
+}  // namespace
+
+std::string ProcessPlace::text() const {
+  return size == 1 ? "" : str("rank ", rank, " of ", size, " on ", host);
+}
+
+const ProcessPlace& process_place() {
+  return place();
+}
+
+void set_process_place(ProcessPlace new_place, std::atomic<int>* node_claim) {
+  place() = std::move(new_place);
+  g_node_claim = node_claim;
+}
+
+Error as_error(const std::exception& exception) {
+  if (const auto* const error = dynamic_cast<const Error*>(&exception)) return *error;
+  const auto* const torch = dynamic_cast<const c10::Error*>(&exception);
+  const std::string text = torch != nullptr ? torch->what_without_backtrace() : exception.what();
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
+                      dynamic_cast<const c10::OutOfMemoryError*>(&exception) != nullptr ||
+                      text.find("allocate memory") != std::string::npos;
+  if (!memory) return Error(ErrorClass::kInternal, text);
+  return Error(ErrorClass::kInternal, str("out of memory: ", text), "use a smaller micro-batch or more ranks");
+}
+
+std::string failure_text(const std::exception& exception) {
+  const Error error = as_error(exception);
+  const auto* const agreed = dynamic_cast<const AgreedError*>(&exception);
+  const std::string where = bracketed(agreed != nullptr ? agreed->place() : place().text(), run_position().text());
+  const std::string& message = error.message();
+  const bool one_line = message.find('\n') == std::string::npos;
+  const std::string separator = where.empty() && error.hint().empty() ? "" : one_line ? " " : "\n";
+  std::string out = str("vit_hybrid: ", message);
+  if (!where.empty()) out += separator + where;
+  if (!error.hint().empty()) out += (where.empty() && !one_line ? "\n" : "; ") + error.hint();
+  return out;
+}
+
+void report_and_abort(const std::exception& exception) {
+  const auto* const agreed = dynamic_cast<const AgreedError*>(&exception);
+  speak_and_end(failure_text(exception), as_error(exception).exit_code(), agreed == nullptr || agreed->speaks());
+}
+
+void report_and_abort(const std::string& line, int exit_code) {
+  speak_and_end(line, exit_code, true);
+}
+
+}  // namespace vit_hybrid::comm

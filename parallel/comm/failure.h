@@ -1,0 +1,52 @@
+// Failure: how a process ends the whole job with one message and the right exit code.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <string>
+
+#include "src/base/error.h"
+
+namespace vit_hybrid::comm {
+
+/// Where a process stands in the job.
+struct ProcessPlace {
+  int rank = 0;
+  int size = 1;
+  int node = 0;  ///< number of its node, in the order of the nodes' lowest ranks
+  int num_nodes = 1;
+  int node_rank = 0;
+  int node_size = 1;
+  std::string host;
+
+  /// "rank 3 of 16 on n1", or "" for a job of one process.
+  std::string text() const;
+};
+
+/// Place of this process; that of a job of one until MpiSession has set it.
+const ProcessPlace& process_place();
+
+/// Any exception as an Error: an Error itself, else class kInternal, LibTorch's without its stack.
+Error as_error(const std::exception& exception);
+
+/// The line that report_and_abort() prints: "vit_hybrid: MESSAGE [rank 3 of 16 on n1, step 12,
+/// backward]; HINT". A message of several lines has the rest on a line of its own.
+std::string failure_text(const std::exception& exception);
+
+/// Ends the job: prints the message unless another rank has claimed to, and aborts all ranks with
+/// the exit code of the error's class. From the main thread, in a catch of main().
+///
+/// Who speaks: an AgreedError names its speaker. Otherwise the ranks of a node race for one atomic
+/// in shared memory, and node k gives the nodes before it min(k/10 s, 3 s) to end the job. So there
+/// is exactly one message from a node, and one from the job unless nodes fail independently within
+/// the time an abort needs. Nothing here waits for another process or for progress in MPI, and any
+/// thread may do it.
+[[noreturn]] void report_and_abort(const std::exception& exception);
+
+/// The same for a text that is ready and an exit code; for the watchdog, from any thread.
+[[noreturn]] void report_and_abort(const std::string& line, int exit_code);
+
+/// For MpiSession: where this process is, and the node's claim (null: claims stay in the process).
+void set_process_place(ProcessPlace place, std::atomic<int>* node_claim);
+
+}  // namespace vit_hybrid::comm

@@ -1,0 +1,102 @@
+// HostTask: the loop in which a process waits.
+#include "parallel/comm/host_task.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "parallel/comm/operation_slot.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::comm {
+
+namespace {
+
+// Looks before the first sched_yield: about a microsecond.
+constexpr int kEagerLooks = 50;
+constexpr double kSecondsBetweenRemarks = 0.5;
+
+struct InFlight {
+  std::vector<HostTask*> tasks;  // in the order of their start
+  const std::thread::id thread = std::this_thread::get_id();
+
+  void remove(const HostTask* task) { tasks.erase(std::remove(tasks.begin(), tasks.end(), task), tasks.end()); }
+};
+
+InFlight& in_flight() {
+  static InFlight* const instance = new InFlight;
+  return *instance;
+}
+
+}  // namespace
+
+void progress() {
+  std::vector<HostTask*>& tasks = in_flight().tasks;
+  if (tasks.empty()) return;
+  for (HostTask* const task : tasks)
+    task->push();
+  std::erase_if(tasks, [](const HostTask* task) { return task->done(); });
+}
+
+HostTask::HostTask() {
+  VH_ASSERT(std::this_thread::get_id() == in_flight().thread, "host tensors are communicated by one thread only");
+  in_flight().tasks.push_back(this);
+}
+
+HostTask::~HostTask() {
+  in_flight().remove(this);
+}
+
+void HostTask::abandon() noexcept {
+  in_flight().remove(this);
+}
+
+void HostTask::push() {
+  if (done_) return;
+  try {
+    done_ = advance();
+  } catch (const Error& error) {
+    throw Error(error.error_class(), str(note().text(), ": ", error.message()), error.hint());
+  }
+}
+
+bool HostTask::try_complete() {
+  if (!done_) progress();
+  return done_;
+}
+
+void HostTask::complete(BlockedScope& blocked) {
+  double next_remark = kSecondsBetweenRemarks;
+  for (int looks = 0; !try_complete(); ++looks) {
+    if (looks < kEagerLooks) continue;
+    // Others may need this core to send what we wait for.
+    sched_yield();
+    if (looks % 1000 == 0 && blocked.seconds() > next_remark) {
+      const std::string known = waits_for();
+      if (!known.empty()) blocked.remark("waiting for " + known);
+      next_remark = blocked.seconds() + kSecondsBetweenRemarks;
+    }
+  }
+}
+
+void TaskQueue::leave(const HostTask& task) {
+  VH_ASSERT(is_first(task), "a task left its queue out of turn");
+  tasks_.pop_front();
+}
+
+std::string rank_list(const std::vector<int>& ranks) {
+  constexpr size_t kMost = 8;
+  if (ranks.empty()) return {};
+  const size_t named = std::min(ranks.size(), kMost);
+  std::string out = str(ranks.size() == 1 ? "rank " : "ranks ", ranks[0]);
+  for (size_t i = 1; i < named; ++i) {
+    const bool last = i + 1 == ranks.size();
+    out += str(last ? " and " : ", ", ranks[i]);
+  }
+  return ranks.size() > named ? str(out, " and ", ranks.size() - named, " others") : out;
+}
+
+}  // namespace vit_hybrid::comm

@@ -1,0 +1,53 @@
+// HostTask: an operation on host memory that is advanced by calls, and the list of those in flight.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "parallel/comm/communicator_base.h"
+
+namespace vit_hybrid::comm {
+
+/// A state machine behind a Work. Every wait of the process advances all tasks in flight, not only
+/// its own: a rank that waits on one axis must not hold up the others on another axis. Main thread
+/// only (MPI_THREAD_FUNNELED).
+class HostTask : public NotedState {
+ public:
+  HostTask();
+  ~HostTask() override;
+  void begin() override { push(); }
+  void abandon() noexcept override;
+
+  /// Does what can be done without waiting; true once the operation is complete.
+  virtual bool advance() = 0;
+  /// Which ranks it waits for, if that is known: "ranks 2 and 5 of the group".
+  virtual std::string waits_for() const { return {}; }
+
+  /// For progress(): advances if not yet done. An error gets the name of the operation.
+  void push();
+  bool done() const { return done_; }
+
+ protected:
+  void complete(BlockedScope& blocked) final;
+  bool try_complete() final;
+
+ private:
+  bool done_ = false;
+};
+
+/// The tasks of one communicator that share a resource, in the order in which all ranks started them.
+class TaskQueue {
+ public:
+  void enter(const HostTask& task) { tasks_.push_back(&task); }
+  bool is_first(const HostTask& task) const { return tasks_.front() == &task; }
+  void leave(const HostTask& task);
+
+ private:
+  std::deque<const HostTask*> tasks_;
+};
+
+/// "rank 2" or "ranks 2, 5 and 7" (at most eight are named), for waits_for().
+std::string rank_list(const std::vector<int>& ranks);
+
+}  // namespace vit_hybrid::comm

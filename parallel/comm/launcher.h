@@ -1,0 +1,33 @@
+// Launcher: what the environment tells about how this process was started; pure.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "src/base/error.h"
+
+namespace vit_hybrid::comm {
+
+/// The value of an environment variable, if it is set.
+using Environment = std::function<std::optional<std::string>(const char* name)>;
+
+/// A launcher that says it started `num_ranks` processes, this one being `rank`.
+struct Launch {
+  std::string launcher;  ///< "Open MPI's mpirun", "srun", ...
+  int num_ranks;
+  int rank;
+};
+
+/// The launch that the environment describes; the innermost, if one launcher was started by another.
+std::optional<Launch> find_launch(const Environment& environment);
+
+/// The error of a singleton start, if `launch` started several ranks but the MPI library, with its
+/// version text, sees a world of one: then it is not the library of that launcher.
+std::optional<Error> singleton_start(const std::optional<Launch>& launch, int world_size,
+                                     const std::string& mpi_library);
+
+/// The environment of this process.
+Environment process_environment();
+
+}  // namespace vit_hybrid::comm

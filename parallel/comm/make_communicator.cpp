@@ -1,0 +1,28 @@
+// make_communicator: self, MPI or NCCL.
+#include "parallel/comm/make_communicator.h"
+
+#include <utility>
+
+#include "parallel/comm/mpi_communicator.h"
+#include "parallel/comm/nccl_communicator.h"
+#include "parallel/comm/self_communicator.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::comm {
+
+std::unique_ptr<Communicator> make_communicator(const std::string& axis, MpiGroup group, c10::Device device,
+                                                Communicator* world, const TransportOptions& options) {
+  std::unique_ptr<Communicator> made;
+  if (device.is_cuda()) {
+    // Also for a group of one: the split is collective over the world.
+    made = make_nccl_communicator(axis, group, device, world);
+  } else {
+    VH_ASSERT(device.is_cpu(), str("no back end for tensors on ", device.str()));
+    if (group.size() > 1) made = make_mpi_communicator(axis, std::move(group), options);
+  }
+  if (made == nullptr) made = std::make_unique<SelfCommunicator>(axis, device.type());
+  return made;
+}
+
+}  // namespace vit_hybrid::comm

@@ -1,0 +1,146 @@
+// MpiGroup: ownership of an MPI communicator, and its small blocking control messages.
+#include "parallel/comm/mpi_group.h"
+
+#include <exception>
+#include <utility>
+
+#include "parallel/comm/mpi_handle.h"
+#include "parallel/comm/operation_slot.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::comm {
+
+namespace {
+
+constexpr int64_t kMaxControlBytes = int64_t{1} << 30;
+
+std::unique_ptr<MpiGroup::Handle> own(MPI_Comm comm) {
+  // Errors come back as codes, so that they become one message of ours.
+  check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  auto handle = std::make_unique<MpiGroup::Handle>();
+  handle->comm = comm;
+  return handle;
+}
+
+OperationNote control_note(const char* operation, int64_t bytes) {
+  return {"control", operation, bytes, 0, run_position()};
+}
+
+int64_t reduce(const MpiGroup& group, int64_t value, MPI_Op op) {
+  const OperationNote note = control_note("agreement", sizeof value);
+  const BlockedScope blocked(note);
+  int64_t result = 0;
+  check_mpi(MPI_Allreduce(&value, &result, 1, MPI_INT64_T, op, mpi_comm(group)), "MPI_Allreduce");
+  return result;
+}
+
+}  // namespace
+
+void check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw Error(ErrorClass::kIo, str(call, " failed: ", std::string(text, length)),
+              "see the network's and the MPI library's messages");
+}
+
+bool may_release_mpi() noexcept {
+  int initialized = 0;
+  int finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  return initialized != 0 && finalized == 0 && std::uncaught_exceptions() == 0;
+}
+
+MpiGroup::MpiGroup(std::unique_ptr<Handle> handle) : handle_(std::move(handle)) {
+  check_mpi(MPI_Comm_rank(handle_->comm, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(handle_->comm, &size_), "MPI_Comm_size");
+}
+
+MpiGroup::MpiGroup(MpiGroup&&) noexcept = default;
+
+MpiGroup& MpiGroup::operator=(MpiGroup&& other) noexcept {
+  std::swap(handle_, other.handle_);
+  std::swap(rank_, other.rank_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MpiGroup::~MpiGroup() {
+  if (handle_ != nullptr && may_release_mpi()) MPI_Comm_free(&handle_->comm);
+}
+
+MpiGroup MpiGroup::world() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+  return MpiGroup(own(comm));
+}
+
+MpiGroup MpiGroup::duplicate() const {
+  const OperationNote note = control_note("building of a group", 0);
+  const BlockedScope blocked(note);
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(handle_->comm, &comm), "MPI_Comm_dup");
+  return MpiGroup(own(comm));
+}
+
+MpiGroup MpiGroup::split(int color) const {
+  VH_ASSERT(color >= 0, str("color ", color));
+  const OperationNote note = control_note("building of a group", 0);
+  const BlockedScope blocked(note);
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(handle_->comm, color, rank_, &comm), "MPI_Comm_split");
+  return MpiGroup(own(comm));
+}
+
+MpiGroup MpiGroup::split_by_node() const {
+  const OperationNote note = control_note("building of a group", 0);
+  const BlockedScope blocked(note);
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(handle_->comm, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &comm),
+            "MPI_Comm_split_type");
+  return MpiGroup(own(comm));
+}
+
+void MpiGroup::barrier() const {
+  const OperationNote note = control_note("barrier", 0);
+  const BlockedScope blocked(note);
+  check_mpi(MPI_Barrier(handle_->comm), "MPI_Barrier");
+}
+
+void MpiGroup::broadcast(void* data, int64_t bytes, int root) const {
+  VH_ASSERT(bytes >= 0 && bytes <= kMaxControlBytes, str("a control message of ", bytes, " bytes"));
+  const OperationNote note = control_note("broadcast", bytes);
+  const BlockedScope blocked(note);
+  check_mpi(MPI_Bcast(data, static_cast<int>(bytes), MPI_BYTE, root, handle_->comm), "MPI_Bcast");
+}
+
+std::string MpiGroup::broadcast(std::string text, int root) const {
+  auto size = static_cast<int64_t>(text.size());
+  broadcast(&size, sizeof size, root);
+  text.resize(static_cast<size_t>(size));
+  broadcast(text.data(), size, root);
+  return text;
+}
+
+int64_t MpiGroup::min(int64_t value) const {
+  return reduce(*this, value, MPI_MIN);
+}
+int64_t MpiGroup::max(int64_t value) const {
+  return reduce(*this, value, MPI_MAX);
+}
+int64_t MpiGroup::sum(int64_t value) const {
+  return reduce(*this, value, MPI_SUM);
+}
+
+std::vector<int64_t> MpiGroup::all_gather(int64_t value) const {
+  const OperationNote note = control_note("all_gather", size_ * int64_t{sizeof value});
+  const BlockedScope blocked(note);
+  std::vector<int64_t> values(static_cast<size_t>(size_));
+  check_mpi(MPI_Allgather(&value, 1, MPI_INT64_T, values.data(), 1, MPI_INT64_T, handle_->comm), "MPI_Allgather");
+  return values;
+}
+
+}  // namespace vit_hybrid::comm

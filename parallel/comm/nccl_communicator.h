@@ -1,0 +1,21 @@
+// The NCCL back end, for CUDA tensors; its header knows nothing of NCCL.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <string>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/mpi_group.h"
+
+namespace vit_hybrid::comm {
+
+/// Splits the communicator of `group` off `world`, or makes it from an id that is broadcast over
+/// `group` if `world` is null; then runs one of every operation and pair. Null for a group of one.
+/// Throws Error(kUsage) in a program built without CUDA (no_nccl.cpp). Collective over `world` if
+/// given, else over `group`.
+std::unique_ptr<Communicator> make_nccl_communicator(const std::string& axis, const MpiGroup& group, c10::Device device,
+                                                     Communicator* world);
+
+}  // namespace vit_hybrid::comm

@@ -1,0 +1,65 @@
+// Statistics of communication: a short list of counters behind a mutex.
+#include "parallel/comm/statistics.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+namespace vit_hybrid::comm {
+
+namespace {
+
+struct Counters {
+  std::mutex mutex;
+  std::vector<AxisStatistics> axes;
+
+  AxisStatistics& of(const std::string& axis) {
+    const auto found = std::find_if(axes.begin(), axes.end(), [&](const AxisStatistics& a) { return a.axis == axis; });
+    if (found != axes.end()) return *found;
+    axes.push_back({});
+    axes.back().axis = axis;
+    return axes.back();
+  }
+};
+
+Counters& counters() {
+  static Counters* const instance = new Counters;
+  return *instance;
+}
+
+}  // namespace
+
+std::vector<AxisStatistics> statistics() {
+  const std::lock_guard lock(counters().mutex);
+  return counters().axes;
+}
+
+AxisStatistics statistics_of(const std::string& axis) {
+  for (AxisStatistics& found : statistics()) {
+    if (found.axis == axis) return std::move(found);
+  }
+  AxisStatistics unused;
+  unused.axis = axis;
+  return unused;
+}
+
+void reset_statistics() {
+  const std::lock_guard lock(counters().mutex);
+  counters().axes.clear();
+}
+
+void count_operation(const std::string& axis, int group_size, Operation operation, int64_t bytes) {
+  const std::lock_guard lock(counters().mutex);
+  AxisStatistics& statistics = counters().of(axis);
+  statistics.group_size = group_size;
+  OperationCount& count = statistics.counts[static_cast<size_t>(operation)];
+  ++count.operations;
+  count.bytes += bytes;
+}
+
+void add_blocked_seconds(const std::string& axis, double seconds) {
+  const std::lock_guard lock(counters().mutex);
+  counters().of(axis).blocked_seconds += seconds;
+}
+
+}  // namespace vit_hybrid::comm

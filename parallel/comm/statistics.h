@@ -1,0 +1,41 @@
+// Statistics of communication in this process: operations and bytes by axis and kind, seconds blocked.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/operation.h"
+
+namespace vit_hybrid::comm {
+
+/// Operations of one kind and the bytes of their tensors (OperationNote::bytes).
+struct OperationCount {
+  int64_t operations = 0;
+  int64_t bytes = 0;
+};
+
+/// What went over the communicators of one axis since the start or the last reset.
+struct AxisStatistics {
+  std::string axis;
+  int group_size = 1;
+  std::array<OperationCount, kNumOperations> counts{};
+  /// Host tensors: seconds inside Work::wait(). Device tensors: seconds the caller's stream stood
+  /// still for the result, as far as the device has got.
+  double blocked_seconds = 0;
+
+  const OperationCount& count(Operation operation) const { return counts[static_cast<size_t>(operation)]; }
+};
+
+/// A copy of all counters, in the order in which the axes were first used.
+std::vector<AxisStatistics> statistics();
+/// The counters of one axis; zeros if it was never used.
+AxisStatistics statistics_of(const std::string& axis);
+void reset_statistics();
+
+/// For back ends: adds an operation, and blocked time, to the counters of an axis.
+void count_operation(const std::string& axis, int group_size, Operation operation, int64_t bytes);
+void add_blocked_seconds(const std::string& axis, double seconds);
+
+}  // namespace vit_hybrid::comm

@@ -1,0 +1,205 @@
+// Derives the exchanges of a schedule and their order.
+#include "parallel/pipeline/message_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "parallel/pipeline/timeline.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::pipeline {
+
+namespace {
+
+constexpr double kForwardTime = 1.0;
+constexpr double kBackwardTime = 2.0;
+
+// The stage that needs the result of an action, or -1.
+int consumer_stage(const Schedule& schedule, const Action& action) {
+  if (action.kind == ActionKind::kForward) {
+    return action.stage + 1 < schedule.num_stages ? action.stage + 1 : -1;
+  }
+  return action.stage - 1;
+}
+
+// Place of an exchange in the global order. Of the exchanges of one time, those at even boundaries of stages come
+// first: all ranks are busy in each of the two rounds, where 0-1, 1-2, 2-3, ... would pass through them one by one.
+using ExchangeKey = std::tuple<double, int, int>;  // time, parity of the boundary, boundary
+
+ExchangeKey exchange_key(const TimedAction& producer, int consumer) {
+  const int boundary = std::min(producer.action.stage, consumer);
+  return {producer.finish, boundary % 2, boundary};
+}
+
+// A rank's steps with the place of each: at the same time, exchanges come before the actions that start then.
+struct RankSteps {
+  std::map<ExchangeKey, MessageGroup> exchanges;
+  std::vector<TimedAction> actions;
+};
+
+std::vector<PlanStep> merge(RankSteps steps) {
+  std::vector<PlanStep> merged;
+  auto exchange = steps.exchanges.begin();
+  for (const auto& [action, start, finish] : steps.actions) {
+    for (; exchange != steps.exchanges.end() && std::get<0>(exchange->first) <= start; ++exchange) {
+      merged.emplace_back(std::move(exchange->second));
+    }
+    merged.emplace_back(action);
+  }
+  for (; exchange != steps.exchanges.end(); ++exchange) {
+    merged.emplace_back(std::move(exchange->second));
+  }
+  return merged;
+}
+
+bool only_receives(const PlanStep& step) {
+  const auto* group = std::get_if<MessageGroup>(&step);
+  return group != nullptr && std::all_of(group->begin(), group->end(), [](const Message& message) {
+           return message.direction == Message::Direction::kReceive;
+         });
+}
+
+// The order among the exchanges of a rank stays, so what was free of deadlock stays so: the action passed over has sent
+// nothing yet, and nobody can be waiting for it.
+void start_receives_early(std::vector<PlanStep>& steps) {
+  for (size_t i = 1; i < steps.size(); ++i) {
+    if (only_receives(steps[i]) && std::holds_alternative<Action>(steps[i - 1])) {
+      std::swap(steps[i], steps[i - 1]);
+    }
+  }
+}
+
+}  // namespace
+
+MessagePlan plan_messages(const Schedule& schedule) {
+  std::vector<RankSteps> steps(schedule.actions.size());
+  const auto timeline = time_actions(schedule, kForwardTime, kBackwardTime);
+  for (size_t rank = 0; rank < timeline.size(); ++rank) {
+    steps[rank].actions = timeline[rank];
+    for (const TimedAction& producer : timeline[rank]) {
+      const int stage = consumer_stage(schedule, producer.action);
+      const int sender = static_cast<int>(rank);
+      const int receiver = stage < 0 ? sender : schedule.rank_of_stage[static_cast<size_t>(stage)];
+      if (receiver == sender) {
+        continue;
+      }
+      const ExchangeKey key = exchange_key(producer, stage);
+      steps[rank].exchanges[key].push_back({producer.action, Message::Direction::kSend, receiver});
+      steps[static_cast<size_t>(receiver)].exchanges[key].push_back(
+          {producer.action, Message::Direction::kReceive, sender});
+    }
+  }
+  MessagePlan plan;
+  for (RankSteps& rank_steps : steps) {
+    plan.push_back(merge(std::move(rank_steps)));
+    start_receives_early(plan.back());
+  }
+  return plan;
+}
+
+namespace {
+
+// The simulation of check_rendezvous().
+class Rendezvous {
+ public:
+  Rendezvous(const Schedule& schedule, const MessagePlan& plan)
+      : schedule_(schedule), plan_(plan), next_(plan.size(), 0), sent_(schedule, false), received_(schedule, false) {}
+
+  void run() {
+    check_counterparts();
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (size_t rank = 0; rank < plan_.size(); ++rank) {
+        while (next_[rank] < plan_[rank].size() && advance(plan_[rank][next_[rank]])) {
+          ++next_[rank];
+          progress = true;
+        }
+      }
+    }
+    for (size_t rank = 0; rank < plan_.size(); ++rank) {
+      if (next_[rank] < plan_[rank].size()) {
+        fail();
+      }
+    }
+  }
+
+ private:
+  // Messages carry no tag: those of one sender and receiver match in the order of their calls.
+  void check_counterparts() const {
+    std::map<std::pair<int, int>, std::vector<Action>> sends;
+    std::map<std::pair<int, int>, std::vector<Action>> receives;
+    for (size_t i = 0; i < plan_.size(); ++i) {
+      const int rank = static_cast<int>(i);
+      for (const PlanStep& step : plan_[i]) {
+        const auto* group = std::get_if<MessageGroup>(&step);
+        for (const Message& message : group == nullptr ? MessageGroup() : *group) {
+          const bool is_send = message.direction == Message::Direction::kSend;
+          (is_send ? sends[{rank, message.peer}] : receives[{message.peer, rank}]).push_back(message.product);
+        }
+      }
+    }
+    if (sends != receives) {
+      throw Error(ErrorClass::kInternal, str("schedule ", schedule_.name, ": a message has no counterpart"));
+    }
+  }
+
+  // Marks this rank's ends of the messages as reached; true if the step is over.
+  bool advance(const PlanStep& step) {
+    const auto* group = std::get_if<MessageGroup>(&step);
+    if (group == nullptr) {
+      return inputs_arrived(std::get<Action>(step));
+    }
+    bool complete = true;
+    for (const Message& message : *group) {
+      const bool sends = message.direction == Message::Direction::kSend;
+      (sends ? sent_ : received_)[message.product] = true;
+      complete = complete && (sends ? received_ : sent_)[message.product];
+    }
+    return complete;
+  }
+
+  // The exchanges of the inputs come before the action (they are over when it is reached).
+  bool inputs_arrived(const Action& action) const {
+    const bool forward = action.kind == ActionKind::kForward;
+    const int producer = action.stage + (forward ? -1 : 1);
+    if (producer < 0 || producer >= schedule_.num_stages || rank_of(producer) == rank_of(action.stage)) {
+      return true;
+    }
+    return received_[{action.kind, producer, action.micro_batch}];
+  }
+
+  int rank_of(int stage) const { return schedule_.rank_of_stage[static_cast<size_t>(stage)]; }
+
+  [[noreturn]] void fail() const {
+    std::vector<std::string> waiting;
+    for (size_t rank = 0; rank < plan_.size(); ++rank) {
+      if (next_[rank] >= plan_[rank].size()) {
+        continue;
+      }
+      const PlanStep& step = plan_[rank][next_[rank]];
+      const auto* group = std::get_if<MessageGroup>(&step);
+      const Action& action = group == nullptr ? std::get<Action>(step) : group->front().product;
+      waiting.push_back(
+          str("rank ", rank, group == nullptr ? " before the " : " exchanging the result of the ", describe(action)));
+    }
+    throw Error(ErrorClass::kInternal,
+                str("schedule ", schedule_.name, ": its messages deadlock: ", join(waiting, "; ")));
+  }
+
+  const Schedule& schedule_;
+  const MessagePlan& plan_;
+  std::vector<size_t> next_;
+  ActionTable<char> sent_;
+  ActionTable<char> received_;
+};
+
+}  // namespace
+
+void check_rendezvous(const Schedule& schedule, const MessagePlan& plan) {
+  Rendezvous(schedule, plan).run();
+}
+
+}  // namespace vit_hybrid::pipeline

@@ -1,0 +1,40 @@
+// MessagePlan: the actions of every pipeline rank with the exchanges between them, derived from a schedule.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "parallel/pipeline/schedule.h"
+
+namespace vit_hybrid::pipeline {
+
+/// The activation (forward) or gradient (backward) that `product` computed, on its way to the neighbouring stage.
+struct Message {
+  enum class Direction { kSend, kReceive };
+  Action product;       ///< the action whose result it carries
+  Direction direction;  ///< as this rank sees it
+  int peer;             ///< the other pipeline rank
+};
+
+/// Messages of one pair of ranks that go in one call of Communicator::exchange.
+using MessageGroup = std::vector<Message>;
+
+/// What a rank does next: compute, or start an exchange (and go on; only the action that needs a message waits for it).
+using PlanStep = std::variant<Action, MessageGroup>;
+
+/// By pipeline rank. Where consecutive stages lie on one rank there is no message.
+using MessagePlan = std::vector<std::vector<PlanStep>>;
+
+/// All exchanges of the pipeline lie in one global order, that of the simulated times at which their messages are
+/// computed; each rank starts its own in this order. So no cycle of ranks can wait for each other, not even when every
+/// send blocks until it is received and a communicator runs one exchange after the other (NCCL). Messages of a pair
+/// that are computed at the same time (1F1B: an activation down, a gradient up) share an exchange. An exchange that
+/// only receives is started one action earlier where no other exchange lies between.
+MessagePlan plan_messages(const Schedule& schedule);
+
+/// Runs the plan with rendezvous semantics: an exchange ends only when both ends of each of its messages have been
+/// reached, and a rank stands still until then. Throws Error(kInternal) that names what each rank waits for.
+void check_rendezvous(const Schedule& schedule, const MessagePlan& plan);
+
+}  // namespace vit_hybrid::pipeline

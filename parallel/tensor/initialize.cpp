@@ -1,0 +1,104 @@
+// Draws the initial weights: element i of a global tensor is draw i of the stream (seed,
+// kInitialWeights, name).
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "parallel/tensor/parameter_buffer.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/random.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::tensor {
+
+namespace {
+
+// Rows a task takes at least, in elements: below this a thread costs more than it saves.
+constexpr int64_t kGrain = 1 << 14;
+
+// A value beyond the limit is drawn again with the next second index, so it stays a function of
+// seed, name and element.
+double truncated_normal(const RandomStream& stream, uint64_t element, double deviation, double limit) {
+  for (uint64_t attempt = 0;; ++attempt) {
+    const double value = deviation * stream.normal(element, attempt);
+    if (value >= -limit && value <= limit) {
+      return value;
+    }
+  }
+}
+
+double draw(const Distribution& initial, const RandomStream& stream, int64_t element) {
+  const auto index = static_cast<uint64_t>(element);
+  switch (initial.kind) {
+    case Distribution::Kind::kConstant:
+      return initial.value;
+    case Distribution::Kind::kUniform:
+      return initial.value * (2.0 * stream.uniform(index) - 1.0);
+    case Distribution::Kind::kTruncatedNormal:
+      return truncated_normal(stream, index, initial.value, initial.limit);
+  }
+  return initial.value;
+}
+
+// Linear index of the element at `offset` + the multi-index of row `row` of a box (rows run along
+// the last dim).
+int64_t row_start(const Shape& shape, const Shape& offset, const Shape& size, int64_t row) {
+  int64_t index = 0;
+  int64_t stride = 1;
+  for (size_t dim = shape.size(); dim-- > 0;) {
+    int64_t coordinate = offset[dim];
+    if (dim + 1 < shape.size()) {
+      coordinate += row % size[dim];
+      row /= size[dim];
+    }
+    index += coordinate * stride;
+    stride *= shape[dim];
+  }
+  return index;
+}
+
+void fill_box(const ParameterSpec& spec, const BoxMapping& box, const RandomStream& stream, double* values) {
+  const int64_t length = box.size.back();
+  const int64_t rows = length == 0 ? 0 : num_elements(box.size) / length;
+  const int64_t elements = rows * length;
+  at::parallel_for(0, elements, kGrain, [&](int64_t begin, int64_t end) {
+    while (begin < end) {  // a task may begin or end inside a row
+      const int64_t row = begin / length;
+      const int64_t first = begin % length;
+      const int64_t count = std::min(length - first, end - begin);
+      const int64_t global = row_start(spec.global_shape, box.global_offset, box.size, row) + first;
+      double* local = values + row_start(spec.local_shape, box.local_offset, box.size, row) + first;
+      for (int64_t i = 0; i < count; ++i) {
+        local[i] = draw(spec.initial, stream, global + i);
+      }
+      begin += count;
+    }
+  });
+}
+
+}  // namespace
+
+at::Tensor initial_values(const ParameterSpec& spec, uint64_t seed) {
+  const Distribution& initial = spec.initial;
+  VH_ASSERT(initial.kind != Distribution::Kind::kTruncatedNormal ||
+                (initial.limit > 0.0 && initial.limit >= 0.01 * initial.value),
+            str(spec.name, ": a normal of deviation ", initial.value, " truncated at ", initial.limit,
+                " would be drawn again too often"));
+  const at::Tensor values = at::empty(spec.local_shape, at::kDouble);
+  const RandomStream stream(seed, Purpose::kInitialWeights, name_key(spec.name.c_str()));
+  for (const BoxMapping& box : spec.boxes) {
+    fill_box(spec, box, stream, values.data_ptr<double>());
+  }
+  return values;
+}
+
+void initialize(ParameterBuffer& buffer, uint64_t seed) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  for (size_t i = 0; i < buffer.specs().size(); ++i) {
+    buffer.parameter(static_cast<int>(i)).value.copy_(initial_values(buffer.specs()[i], seed));
+  }
+  buffer.bump_version();
+}
+
+}  // namespace vit_hybrid::tensor

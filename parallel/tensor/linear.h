@@ -1,0 +1,53 @@
+// Linear layers over the tensor axis: whole, cut by columns (outputs), cut by rows (inputs).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/tensor/linear_products.h"
+#include "parallel/tensor/step_context.h"
+
+namespace vit_hybrid::tensor {
+
+/// y = x W^T + b with the whole weight on every tensor rank. Backward adds dW and db into the gradient views.
+class Linear {
+ public:
+  /// `bias` may be null.
+  Linear(const Parameter& weight, const Parameter* bias) : products_(weight, bias) {}
+  /// x [..., K] -> [..., M].
+  at::Tensor forward(const at::Tensor& x, const StepContext& context) const;
+
+ private:
+  LinearProducts products_;
+};
+
+/// y_r = x W_r^T + b_r: this rank's outputs from the whole input (M. Shoeybi et al., "Megatron-LM", 2019, section 3).
+/// The copy to the tensor region is part of it: backward sums the input's gradient over the group, while the
+/// weight's gradient is computed.
+class ColumnParallelLinear {
+ public:
+  ColumnParallelLinear(const Parameter& weight, const Parameter* bias, comm::Communicator& group)
+      : products_(weight, bias), group_(group) {}
+  /// x [..., K], the same on all ranks -> [..., M_r]. Its backward is collective over tensor.
+  at::Tensor forward(const at::Tensor& x, const StepContext& context) const;
+
+ private:
+  LinearProducts products_;
+  comm::Communicator& group_;
+};
+
+/// y = sum over r of x_r W_r^T, plus b once, after the sum (Megatron-LM, section 3): the reduction from the tensor
+/// region is part of it.
+class RowParallelLinear {
+ public:
+  RowParallelLinear(const Parameter& weight, const Parameter* bias, comm::Communicator& group)
+      : products_(weight, bias), group_(group) {}
+  /// x [..., K_r] -> [..., M], the same on all ranks. Collective over tensor.
+  at::Tensor forward(const at::Tensor& x, const StepContext& context) const;
+
+ private:
+  LinearProducts products_;
+  comm::Communicator& group_;
+};
+
+}  // namespace vit_hybrid::tensor

@@ -1,0 +1,79 @@
+// ParameterBuffer: the flat parameters and gradients of a rank, of which every module gets views.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "parallel/tensor/parameter_spec.h"
+#include "src/base/partition.h"
+
+namespace vit_hybrid::tensor {
+
+/// Where the parameters lie in the flat buffers: buckets of whole parameters, each padded so that it divides into
+/// `shards` equal, aligned parts. Parameters lie in the reverse order of the specs, so that bucket 0 is the first whose
+/// gradients are complete in backward.
+struct FlatLayout {
+  struct Bucket {
+    Range range;               ///< elements of the flat buffer, padding included
+    std::vector<int> members;  ///< indices of the specs in it
+  };
+  std::vector<Range> slots;  ///< by spec index: its elements in the flat buffer
+  std::vector<Bucket> buckets;
+  int64_t size = 0;  ///< elements of the flat buffer
+  int shards = 1;
+
+  /// The elements of bucket `bucket` that shard `shard` owns.
+  Range shard_of(int bucket, int shard) const;
+};
+
+/// A pure function; a bucket is closed when it holds at least `bucket_elements`.
+FlatLayout make_flat_layout(const std::vector<ParameterSpec>& specs, int64_t bucket_elements, int shards);
+
+/// What a module holds of one parameter: views of the flat buffers and its index among the specs.
+struct Parameter {
+  at::Tensor value;     ///< local shape, compute type; never requires grad
+  at::Tensor gradient;  ///< local shape, gradient type; backward adds into it
+  int index = -1;
+};
+
+/// Allocates the flat buffers once (parameters in the compute type, gradients in the gradient type), zeroed.
+class ParameterBuffer {
+ public:
+  ParameterBuffer(std::vector<ParameterSpec> specs, FlatLayout layout, at::ScalarType compute, at::ScalarType gradient,
+                  at::Device device);
+  ParameterBuffer(const ParameterBuffer&) = delete;
+  ParameterBuffer& operator=(const ParameterBuffer&) = delete;
+
+  const std::vector<ParameterSpec>& specs() const { return specs_; }
+  const FlatLayout& layout() const { return layout_; }
+  const at::Tensor& values() const { return values_; }        ///< flat, [layout().size]
+  const at::Tensor& gradients() const { return gradients_; }  ///< flat, [layout().size]
+  const Parameter& parameter(int index) const { return parameters_.at(static_cast<size_t>(index)); }
+  /// By canonical name; an unknown name is a broken invariant.
+  const Parameter& parameter(const std::string& name) const;
+  /// Rises with every optimizer step (and load): packed copies of weights are renewed when it has risen.
+  int64_t version() const { return version_; }
+  void bump_version() { ++version_; }
+
+ private:
+  std::vector<ParameterSpec> specs_;
+  FlatLayout layout_;
+  at::Tensor values_;
+  at::Tensor gradients_;
+  std::vector<Parameter> parameters_;
+  std::unordered_map<std::string, int> index_of_;
+  int64_t version_ = 1;
+};
+
+/// Fills every parameter with its initial values: element i of the global tensor is draw i of the stream
+/// (seed, kInitialWeights, name), computed on the host in double and cast, so it is the same in every layout.
+void initialize(ParameterBuffer& buffer, uint64_t seed);
+
+/// The initial values of one slice in double (host, local shape); what initialize() casts from.
+at::Tensor initial_values(const ParameterSpec& spec, uint64_t seed);
+
+}  // namespace vit_hybrid::tensor

@@ -1,0 +1,32 @@
+// Products of matrices that fit into the caches, the building block of the blocked kernels on the host.
+#pragma once
+
+#include <cstdint>
+
+namespace vit_hybrid::tensor {
+
+enum class Store { kOverwrite, kAdd };
+
+/// C [rows, columns] from A [rows, depth] and B [depth, columns], all row-major with the given distances between rows.
+struct ProductShape {
+  int64_t rows;
+  int64_t columns;
+  int64_t depth;
+  int64_t stride_a;
+  int64_t stride_b;
+  int64_t stride_c;
+};
+
+/// C = A B, or C += A B, on the calling thread. Every extent is at least 1. The bits depend on the shape only.
+void small_product(const ProductShape& shape, Store store, const float* a, const float* b,
+                   float* c);
+void small_product(const ProductShape& shape, Store store, const double* a, const double* b,
+                   double* c);
+
+/// True if the fp32 product runs on oneDNN's block kernel (generated for the shape at its first use), else on BLAS.
+bool has_block_kernel();
+
+/// A task that computed products calls this at its end: the kernels may have changed the processor's matrix state.
+void finish_small_products();
+
+}  // namespace vit_hybrid::tensor

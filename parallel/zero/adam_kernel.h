@@ -1,0 +1,40 @@
+// The arithmetic of Adam for one element, for host loops and device kernels alike.
+#pragma once
+
+#include <cmath>
+
+#if defined(__CUDACC__)
+#define VH_HOST_DEVICE __host__ __device__
+#else
+#define VH_HOST_DEVICE
+#endif
+
+namespace vit_hybrid::zero {
+
+/// The scalars of one step, in the type of the master weights.
+template <class T>
+struct AdamCoefficients {
+  T gradient_scale;  ///< gradients are multiplied with it (clipping, loss scale)
+  T beta1;
+  T one_minus_beta1;
+  T beta2;
+  T one_minus_beta2;
+  T step_size;   ///< lr / (1 - beta1^t)
+  T root_scale;  ///< 1 / sqrt(1 - beta2^t)
+  T eps;
+  T weight_factor;   ///< decoupled decay (AdamW): 1 - lr weight_decay; else 1
+  T gradient_decay;  ///< decay as part of the gradient (Adam): weight_decay; else 0
+};
+
+/// Updates one weight and its moments: D. P. Kingma and J. Ba, "Adam", ICLR 2015, algorithm 1, with eps added to the
+/// corrected root as torch.optim has it; decoupled decay: I. Loshchilov and F. Hutter, ICLR 2019, algorithm 2.
+template <class T>
+VH_HOST_DEVICE inline void adam_element(T& weight, T& exp_avg, T& exp_avg_sq, T gradient,
+                                        const AdamCoefficients<T>& c) {
+  gradient = gradient * c.gradient_scale + c.gradient_decay * weight;
+  exp_avg = c.beta1 * exp_avg + c.one_minus_beta1 * gradient;
+  exp_avg_sq = c.beta2 * exp_avg_sq + c.one_minus_beta2 * gradient * gradient;
+  weight = c.weight_factor * weight - c.step_size * exp_avg / (std::sqrt(exp_avg_sq) * c.root_scale + c.eps);
+}
+
+}  // namespace vit_hybrid::zero

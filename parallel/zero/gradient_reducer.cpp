@@ -1,0 +1,92 @@
+// Counts contributions and starts reductions in the order of the buckets.
+#include "parallel/zero/gradient_reducer.h"
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+
+namespace vit_hybrid::zero {
+
+GradientReducer::GradientReducer(tensor::ParameterBuffer& buffer, comm::Communicator& data, ZeroStage stage,
+                                 const PrecisionPolicy& precision)
+    : buffer_(buffer), data_(data), stage_(stage), bucket_of_(buffer.specs().size()), missing_(buffer.specs().size()) {
+  VH_ASSERT(buffer.layout().shards == num_shards(stage, data.size()),
+            str(buffer.layout().shards, " shards over ", data.size(), " data ranks"));
+  VH_ASSERT(precision.reduce == buffer.gradients().scalar_type(), "gradients are reduced in their own type");
+  const auto& buckets = buffer.layout().buckets;
+  for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+    for (const int member : buckets[bucket].members) {
+      bucket_of_[static_cast<size_t>(member)] = static_cast<int>(bucket);
+    }
+  }
+}
+
+void GradientReducer::begin_step(int contributions) {
+  VH_ASSERT(!in_step_, "a step began before the last one was finished");
+  buffer_.gradients().zero_();
+  in_step_ = true;
+  next_bucket_ = 0;
+  first_open_ = 0;
+  works_.clear();
+  incomplete_.assign(buffer_.layout().buckets.size(), 0);
+  for (size_t i = 0; i < bucket_of_.size(); ++i) {
+    missing_[i] = buffer_.layout().slots[i].empty() ? 0 : contributions;
+    incomplete_[static_cast<size_t>(bucket_of_[i])] += missing_[i] > 0 ? 1 : 0;
+  }
+  start_complete_buckets();  // all of them, on a replica without samples
+}
+
+void GradientReducer::ready(int parameter, int micro_batch) {
+  const auto index = static_cast<size_t>(parameter);
+  if (buffer_.layout().slots.at(index).empty()) {
+    return;  // a slice without elements, e.g. of a tensor rank without heads
+  }
+  VH_ASSERT(in_step_ && missing_.at(index) > 0,
+            str(buffer_.specs().at(index).name, " got a contribution of micro-batch ", micro_batch,
+                " that the schedule did not foretell"));
+  if (--missing_[index] == 0) {
+    --incomplete_[static_cast<size_t>(bucket_of_[index])];
+    start_complete_buckets();
+  }
+  poll();
+}
+
+void GradientReducer::finish() {
+  VH_ASSERT(in_step_, "no step was begun");
+  for (size_t i = 0; i < missing_.size(); ++i) {
+    VH_ASSERT(missing_[i] == 0, str(buffer_.specs()[i].name, " lacks the contributions of ", missing_[i],
+                                    " micro-batches: a part of the model is not trained"));
+  }
+  seconds_waited_ = 0;
+  const ScopedTimer timer(seconds_waited_);
+  for (comm::Work& work : works_) {
+    work.wait();
+  }
+  in_step_ = false;
+}
+
+void GradientReducer::start_complete_buckets() {
+  while (next_bucket_ < incomplete_.size() && incomplete_[next_bucket_] == 0) {
+    works_.push_back(reduce(static_cast<int>(next_bucket_)));
+    ++next_bucket_;
+  }
+}
+
+comm::Work GradientReducer::reduce(int bucket) {
+  const Range range = buffer_.layout().buckets[static_cast<size_t>(bucket)].range;
+  const at::Tensor whole = buffer_.gradients().narrow(0, range.begin, range.size());
+  if (stage_ == ZeroStage::kReplicated) {
+    return data_.all_reduce(whole, comm::ReduceOp::kSum);
+  }
+  const Range own = owned_range(buffer_.layout(), bucket, stage_, data_.rank());
+  const at::Tensor shard = whole.narrow(0, own.begin - range.begin, own.size());
+  return data_.reduce_scatter(shard, whole, comm::ReduceOp::kSum);
+}
+
+void GradientReducer::poll() {
+  while (first_open_ < works_.size() && works_[first_open_].test()) {
+    ++first_open_;
+  }
+}
+
+}  // namespace vit_hybrid::zero

@@ -1,0 +1,56 @@
+// GradientReducer: sums the gradients over the data axis, bucket by bucket, while backward goes on.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/tensor/parameter_buffer.h"
+#include "parallel/tensor/step_context.h"
+#include "parallel/zero/precision_policy.h"
+#include "parallel/zero/sharding.h"
+
+namespace vit_hybrid::zero {
+
+/// A bucket is started when all its parameters have all their contributions and the buckets before it were started:
+/// one order on all ranks, whatever the order of their micro-batches. It only sums: the loss was divided by the global
+/// batch size.
+class GradientReducer final : public tensor::GradientSink {
+ public:
+  /// The layout of `buffer` must be cut into num_shards(stage, data.size()) shards. Both must outlive the reducer.
+  GradientReducer(tensor::ParameterBuffer& buffer, comm::Communicator& data, ZeroStage stage,
+                  const PrecisionPolicy& precision);
+
+  /// Zeroes the gradients and expects `contributions` (micro-batches of this replica, foretold by its schedule; 0 for a
+  /// replica without samples) to every parameter. Collective over data, as is all up to finish().
+  void begin_step(int contributions);
+
+  /// Counts one contribution; starts what is complete, and lets the reductions in flight move on.
+  void ready(int parameter, int micro_batch) override;
+
+  /// Returns when the sums are there: in the owned range of each bucket (the rest of it is unspecified under ZeRO-1).
+  /// A parameter with fewer contributions than foretold is a broken invariant.
+  void finish();
+
+  /// Seconds that finish() of this step waited.
+  double seconds_waited() const { return seconds_waited_; }
+
+ private:
+  void start_complete_buckets();
+  comm::Work reduce(int bucket);
+  void poll();
+
+  tensor::ParameterBuffer& buffer_;
+  comm::Communicator& data_;
+  ZeroStage stage_;
+  std::vector<int> bucket_of_;   // by parameter
+  std::vector<int> missing_;     // by parameter: contributions still to come
+  std::vector<int> incomplete_;  // by bucket: members with missing contributions
+  std::vector<comm::Work> works_;
+  size_t next_bucket_ = 0;  // the first one not started
+  size_t first_open_ = 0;   // the first work that may not be complete
+  bool in_step_ = false;
+  double seconds_waited_ = 0;
+};
+
+}  // namespace vit_hybrid::zero

@@ -1,0 +1,119 @@
+// Log: one guarded state for the process.
+#include "src/base/log.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid {
+
+namespace {
+
+constexpr const char* kEraseLine = "\r\033[K";
+
+struct State {
+  std::mutex mutex;
+  bool speaks = true;
+  bool keeps = true;          // no file has been opened yet: lines wait for it
+  bool has_progress = false;  // the terminal's last line is a progress line
+  std::string kept;
+  std::ofstream file;
+};
+
+// Never destroyed: threads and exit handlers may log until the end.
+State& state() {
+  static State* const instance = new State;
+  return *instance;
+}
+
+void print(State& log, std::FILE* stream, const std::string& text) {
+  if (log.has_progress) {
+    std::fputs(kEraseLine, stdout);
+    std::fflush(stdout);
+    log.has_progress = false;
+  }
+  std::fputs(text.c_str(), stream);
+  std::fflush(stream);
+}
+
+void write(State& log, const std::string& text) {
+  if (log.keeps) {
+    log.kept += text;
+    return;
+  }
+  if (!log.file.is_open()) return;
+  log.file << text << std::flush;
+  if (!log.file) {
+    log.file.close();
+    print(log, stderr, str("vit_hybrid: warning: writing out.log failed: ", std::strerror(errno), "\n"));
+  }
+}
+
+}  // namespace
+
+void set_log_speaker(bool speaks) {
+  const std::lock_guard lock(state().mutex);
+  state().speaks = speaks;
+}
+
+void log_line(const std::string& text) {
+  State& log = state();
+  const std::lock_guard lock(log.mutex);
+  if (!log.speaks) return;
+  print(log, stdout, text + "\n");
+  write(log, text + "\n");
+}
+
+void log_warning(const std::string& text) {
+  State& log = state();
+  const std::lock_guard lock(log.mutex);
+  if (!log.speaks) return;
+  const std::string line = "vit_hybrid: warning: " + text + "\n";
+  print(log, stderr, line);
+  write(log, line);
+}
+
+void log_to_file(const std::string& text) {
+  State& log = state();
+  const std::lock_guard lock(log.mutex);
+  if (log.speaks) write(log, text + "\n");
+}
+
+void show_progress(const std::string& text) {
+  State& log = state();
+  const std::lock_guard lock(log.mutex);
+  static const bool is_terminal = isatty(STDOUT_FILENO) != 0;
+  if (!log.speaks || !is_terminal) return;
+  std::fputs((kEraseLine + text).c_str(), stdout);
+  std::fflush(stdout);
+  log.has_progress = true;
+}
+
+void open_log_file(const std::string& path) {
+  State& log = state();
+  const std::lock_guard lock(log.mutex);
+  if (!log.speaks) return;
+  log.file.open(path, std::ios::trunc);
+  if (!log.file) {
+    throw Error(ErrorClass::kCannotCreate, str("cannot create '", path, "': ", std::strerror(errno)));
+  }
+  log.keeps = false;
+  write(log, log.kept);
+  log.kept.clear();
+}
+
+void close_log_file() {
+  State& log = state();
+  const std::lock_guard lock(log.mutex);
+  log.keeps = false;
+  log.file.close();
+}
+
+}  // namespace vit_hybrid

@@ -1,0 +1,32 @@
+// Log: the program's own text, from one rank, to the terminal and to the run's out.log.
+#pragma once
+
+#include <string>
+
+namespace vit_hybrid {
+
+/// Says whether this process is the one that prints; it is until told otherwise. To be called before anything is
+/// logged.
+void set_log_speaker(bool speaks);
+
+/// Prints a line (or several) to standard output and out.log. Silent on processes that do not speak.
+void log_line(const std::string& text);
+
+/// Prints "vit_hybrid: warning: <text>" to standard error and out.log. Silent on processes that do not speak.
+void log_warning(const std::string& text);
+
+/// Writes a line to out.log only: what somebody else prints.
+void log_to_file(const std::string& text);
+
+/// Shows `text` in the last line of the terminal until the next line is printed or shown. Nothing happens where
+/// standard output is not a terminal; out.log never sees it.
+void show_progress(const std::string& text);
+
+/// Starts out.log at `path` with all that was logged before. Throws Error(kCannotCreate). Does nothing on processes
+/// that do not speak.
+void open_log_file(const std::string& path);
+
+/// Ends out.log; what is logged later goes to the terminal only.
+void close_log_file();
+
+}  // namespace vit_hybrid

@@ -1,0 +1,104 @@
+// MemoryTracker: the counters behind c10's memory reporting hook.
+#include "src/base/memory_tracker.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+
+namespace vit_hybrid {
+
+namespace {
+
+thread_local MemoryClass active_class = MemoryClass::kUntagged;
+
+class Counters : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void* ptr, int64_t alloc_size, size_t /*total_allocated*/, size_t /*total_reserved*/,
+                         c10::Device /*device*/) override {
+    const std::lock_guard lock(mutex_);
+    if (alloc_size > 0) {
+      allocate(ptr, alloc_size);
+    } else {
+      release(ptr);
+    }
+  }
+
+  bool memoryProfilingEnabled() const override { return true; }
+
+  MemoryReport report() const {
+    const std::lock_guard lock(mutex_);
+    return report_;
+  }
+
+  void reset_peaks() {
+    const std::lock_guard lock(mutex_);
+    report_.peak = report_.current;
+    report_.at_peak = report_.current;
+    report_.total_peak = report_.total_current;
+  }
+
+ private:
+  struct Block {
+    int64_t size;
+    size_t memory_class;
+  };
+
+  void allocate(void* ptr, int64_t size) {
+    const auto memory_class = static_cast<size_t>(active_class);
+    blocks_[ptr] = {size, memory_class};
+    report_.current[memory_class] += size;
+    report_.peak[memory_class] = std::max(report_.peak[memory_class], report_.current[memory_class]);
+    report_.total_current += size;
+    if (report_.total_current > report_.total_peak) {
+      report_.total_peak = report_.total_current;
+      report_.at_peak = report_.current;
+    }
+  }
+
+  // A block that was allocated before its thread attached is not known and not counted.
+  void release(void* ptr) {
+    const auto found = blocks_.find(ptr);
+    if (found == blocks_.end()) {
+      return;
+    }
+    report_.current[found->second.memory_class] -= found->second.size;
+    report_.total_current -= found->second.size;
+    blocks_.erase(found);
+  }
+
+  mutable std::mutex mutex_;
+  std::unordered_map<void*, Block> blocks_;
+  MemoryReport report_;
+};
+
+// Never destroyed: tensors with static storage are freed after it would be.
+const std::shared_ptr<Counters>& counters() {
+  static const auto* instance = new std::shared_ptr<Counters>(std::make_shared<Counters>());
+  return *instance;
+}
+
+}  // namespace
+
+std::string_view memory_class_name(MemoryClass memory_class) {
+  constexpr std::array<std::string_view, kNumMemoryClasses> kNames = {
+      "parameters", "gradients", "optimizer", "activations", "communication", "workspaces", "data", "untagged"};
+  return kNames[static_cast<size_t>(memory_class)];
+}
+
+struct MemoryTracker::Attachment::Guard {
+  c10::DebugInfoGuard guard{c10::DebugInfoKind::PROFILER_STATE, counters()};
+};
+
+MemoryTracker::Attachment::Attachment() : guard_(std::make_unique<Guard>()) {}
+MemoryTracker::Attachment::~Attachment() = default;
+
+MemoryReport MemoryTracker::report() { return counters()->report(); }
+void MemoryTracker::reset_peaks() { counters()->reset_peaks(); }
+
+MemoryScope::MemoryScope(MemoryClass memory_class) : previous_(active_class) { active_class = memory_class; }
+MemoryScope::~MemoryScope() { active_class = previous_; }
+
+}  // namespace vit_hybrid

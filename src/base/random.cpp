@@ -1,0 +1,146 @@
+// Counter-based random numbers. Compiled with -ffp-contract=off: the bits of a normal must not depend on the machine.
+#include "src/base/random.h"
+
+#include <cmath>
+
+namespace vit_hybrid {
+
+namespace {
+
+constexpr uint32_t kMultiplier0 = 0xD2511F53;
+constexpr uint32_t kMultiplier1 = 0xCD9E8D57;
+constexpr uint32_t kWeyl0 = 0x9E3779B9;
+constexpr uint32_t kWeyl1 = 0xBB67AE85;
+constexpr int kRounds = 10;
+
+uint32_t low(uint64_t value) { return static_cast<uint32_t>(value); }
+uint32_t high(uint64_t value) { return static_cast<uint32_t>(value >> 32); }
+
+// Natural logarithm of a positive normal number: x = m 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2 artanh((m-1)/(m+1)).
+double portable_log(double x) {
+  int exponent = 0;
+  double mantissa = std::frexp(x, &exponent);  // exact
+  if (mantissa < 0.70710678118654752440) {
+    mantissa = mantissa * 2.0;
+    exponent -= 1;
+  }
+  const double s = (mantissa - 1.0) / (mantissa + 1.0);
+  const double s2 = s * s;
+  double sum = 0.0;
+  for (int k = 25; k >= 1; k -= 2) {  // |s| < 0.172: the first term left out is below 1e-20
+    sum = sum * s2 + 1.0 / k;
+  }
+  return 2.0 * s * sum + exponent * 0.69314718055994530942;
+}
+
+template <size_t N>
+double polynomial(const double (&coefficients)[N], double x) {
+  double value = coefficients[N - 1];
+  for (size_t k = N - 1; k-- > 0;) {
+    value = value * x + coefficients[k];
+  }
+  return value;
+}
+
+// The coefficients of AS 241, table of PPND16.
+constexpr double kCentralNumerator[] = {3.3871328727963666080e0, 1.3314166789178437745e+2, 1.9715909503065514427e+3,
+                                        1.3731693765509461125e+4, 4.5921953931549871457e+4, 6.7265770927008700853e+4,
+                                        3.3430575583588128105e+4, 2.5090809287301226727e+3};
+constexpr double kCentralDenominator[] = {1.0,
+                                          4.2313330701600911252e+1,
+                                          6.8718700749205790830e+2,
+                                          5.3941960214247511077e+3,
+                                          2.1213794301586595867e+4,
+                                          3.9307895800092710610e+4,
+                                          2.8729085735721942674e+4,
+                                          5.2264952788528545610e+3};
+constexpr double kMiddleNumerator[] = {1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
+                                       3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
+                                       2.27238449892691845833e-2, 7.74545014278341407640e-4};
+constexpr double kMiddleDenominator[] = {1.0,
+                                         2.05319162663775882187e0,
+                                         1.67638483018380384940e0,
+                                         6.89767334985100004550e-1,
+                                         1.48103976427480074590e-1,
+                                         1.51986665636164571966e-2,
+                                         5.47593808499534494600e-4,
+                                         1.05075007164441684324e-9};
+constexpr double kTailNumerator[] = {6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
+                                     2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
+                                     2.71155556874348757815e-5, 2.01033439929228813265e-7};
+constexpr double kTailDenominator[] = {1.0,
+                                       5.99832206555887937690e-1,
+                                       1.36929880922735805310e-1,
+                                       1.48753612908506148525e-2,
+                                       7.86869131145613259100e-4,
+                                       1.84631831751005468180e-5,
+                                       1.42151175831644588870e-7,
+                                       2.04426310338993978564e-15};
+
+}  // namespace
+
+PhiloxBlock philox4x32(std::array<uint32_t, 2> key, PhiloxBlock counter) {
+  for (int round = 0; round < kRounds; ++round) {
+    const uint64_t product0 = static_cast<uint64_t>(kMultiplier0) * counter[0];
+    const uint64_t product1 = static_cast<uint64_t>(kMultiplier1) * counter[2];
+    counter = {high(product1) ^ counter[1] ^ key[0], low(product1), high(product0) ^ counter[3] ^ key[1],
+               low(product0)};
+    key[0] += kWeyl0;
+    key[1] += kWeyl1;
+  }
+  return counter;
+}
+
+RandomStream::RandomStream(uint64_t seed, Purpose purpose, uint64_t a, uint64_t b) {
+  // Two keyed blocks fold (seed, purpose, a, b) into one 64-bit key.
+  const PhiloxBlock first = philox4x32({low(seed), high(seed)}, {low(a), high(a), static_cast<uint32_t>(purpose), 0});
+  const PhiloxBlock second = philox4x32({first[0], first[1]}, {low(b), high(b), first[2], first[3]});
+  key_ = {second[0], second[1]};
+}
+
+PhiloxBlock RandomStream::block(uint64_t i, uint64_t j) const {
+  return philox4x32(key_, {low(i), high(i), low(j), high(j)});
+}
+
+double RandomStream::uniform(uint64_t i, uint64_t j) const {
+  const PhiloxBlock words = block(i / 2, j);
+  const uint64_t word = (static_cast<uint64_t>(words[2 * (i % 2)]) << 32) | words[2 * (i % 2) + 1];
+  return (static_cast<double>(word >> 12) + 0.5) * 0x1p-52;
+}
+
+double RandomStream::normal(uint64_t i, uint64_t j) const { return portable_normal_quantile(uniform(i, j)); }
+
+uint64_t RandomStream::below(uint64_t n, uint64_t i, uint64_t j) const {
+  const PhiloxBlock words = block(i / 2, j);
+  const uint64_t word = (static_cast<uint64_t>(words[2 * (i % 2)]) << 32) | words[2 * (i % 2) + 1];
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<uint64_t>((static_cast<Wide>(word) * n) >> 64);
+}
+
+double portable_normal_quantile(double p) {
+  const double q = p - 0.5;
+  if (std::fabs(q) <= 0.425) {
+    const double r = 0.180625 - q * q;
+    return q * polynomial(kCentralNumerator, r) / polynomial(kCentralDenominator, r);
+  }
+  double r = std::sqrt(-portable_log(q < 0.0 ? p : 1.0 - p));
+  double value = 0.0;
+  if (r <= 5.0) {
+    r = r - 1.6;
+    value = polynomial(kMiddleNumerator, r) / polynomial(kMiddleDenominator, r);
+  } else {
+    r = r - 5.0;
+    value = polynomial(kTailNumerator, r) / polynomial(kTailDenominator, r);
+  }
+  return q < 0.0 ? -value : value;
+}
+
+uint64_t name_key(const char* name) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (; *name != '\0'; ++name) {
+    hash = (hash ^ static_cast<unsigned char>(*name)) * 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+}  // namespace vit_hybrid

@@ -1,0 +1,54 @@
+// Counter-based random numbers: every draw is a pure function of the seed, its purpose and a global index.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace vit_hybrid {
+
+using PhiloxBlock = std::array<uint32_t, 4>;
+
+/// Philox4x32 with 10 rounds: J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11, section 4.
+PhiloxBlock philox4x32(std::array<uint32_t, 2> key, PhiloxBlock counter);
+
+/// What a stream of numbers is for; streams of different purposes are independent.
+enum class Purpose : uint32_t {
+  kInitialWeights = 1,
+  kDropout = 2,
+  kAttentionDropout = 3,
+  kDropPath = 4,
+  kSampleOrder = 5,
+  kAugmentation = 6,
+  kSyntheticData = 7,
+  kTest = 8,
+};
+
+/// One stream of draws, keyed by (seed, purpose, a, b); draw i does not depend on the others. Cheap to make and copy.
+class RandomStream {
+ public:
+  /// `a` and `b` say which stream of this purpose: e.g. (step, layer), (epoch, 0), (hash of a parameter's name, 0).
+  RandomStream(uint64_t seed, Purpose purpose, uint64_t a = 0, uint64_t b = 0);
+
+  /// 4 x 32 uniform bits; block i holds the draws 4 i .. 4 i + 3 of bits().
+  PhiloxBlock block(uint64_t i, uint64_t j = 0) const;
+  /// 32 uniform bits, draw `i`; `j` is a second index where one is not enough (e.g. sample and element).
+  uint32_t bits(uint64_t i, uint64_t j = 0) const { return block(i / 4, j)[i % 4]; }
+  /// Uniform in (0, 1), 53 bits, never 0 or 1.
+  double uniform(uint64_t i, uint64_t j = 0) const;
+  /// Standard normal by the inverse of the distribution function (portable_normal_quantile), the same on every machine.
+  double normal(uint64_t i, uint64_t j = 0) const;
+  /// Uniform integer in [0, n), n >= 1, without bias that matters (64-bit multiply-shift).
+  uint64_t below(uint64_t n, uint64_t i, uint64_t j = 0) const;
+
+ private:
+  std::array<uint32_t, 2> key_;
+};
+
+/// Quantile of the standard normal, p in (0, 1): M. J. Wichura, Algorithm AS 241 (PPND16), Appl. Statist. 37 (1988),
+/// from + - x / and square root only and without contraction, so that the bits are the same on every machine.
+double portable_normal_quantile(double p);
+
+/// 64-bit FNV-1a hash of a name, to key a stream by it.
+uint64_t name_key(const char* name);
+
+}  // namespace vit_hybrid

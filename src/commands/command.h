@@ -1,0 +1,44 @@
+// Command: what the first words of the command line choose.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace vit_hybrid::commands {
+
+/// The command line of this process. MPI gets argc and argv, a command the words behind its name.
+struct Invocation {
+  int* argc;
+  char*** argv;
+  std::vector<std::string> words;
+};
+
+/// `name` may be two words ("data generate"). `run` returns the exit code or throws. `document` is the command's part
+/// of docs/options.md and of its --help: headings and tables of its options.
+struct Command {
+  std::string name;
+  std::string summary;
+  int (*run)(const Invocation& invocation);
+  std::string (*help)();
+  std::string (*markdown)();  ///< null: no options
+};
+
+/// All commands; the first is the one that runs when none is named.
+const std::vector<Command>& all_commands();
+
+/// Runs what the command line asks for.
+int run(int argc, char** argv);
+
+// The commands, each in the file of its name.
+int run_train(const Invocation& invocation);
+std::string train_help();
+std::string train_markdown();
+int run_data_generate(const Invocation& invocation);
+std::string data_generate_help();
+std::string data_generate_markdown();
+int run_options(const Invocation& invocation);
+std::string options_help();
+/// docs/options.md.
+std::string options_markdown();
+
+}  // namespace vit_hybrid::commands

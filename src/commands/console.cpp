@@ -1,0 +1,58 @@
+// Console: the first process speaks.
+#include "src/commands/console.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "parallel/comm/launcher.h"
+#include "src/base/text.h"
+#include "src/base/version.h"
+#include "src/train/load_run_config.h"
+#include "src/train/options/sources.h"
+
+namespace vit_hybrid::commands {
+
+bool is_first_process() {
+  const auto launch = comm::find_launch(comm::process_environment());
+  return !launch || launch->rank == 0;
+}
+
+int num_launched() {
+  const auto launch = comm::find_launch(comm::process_environment());
+  return launch ? launch->num_ranks : 0;
+}
+
+void print_once(const std::string& text) {
+  if (is_first_process()) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+}
+
+void throw_on_all_ranks(const Error& error) {
+  throw comm::AgreedError(error, "", is_first_process());
+}
+
+bool asks_for(const std::vector<std::string>& words, const std::string& name) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return options::canonical_name(word) == "--" + name || (name == "help" && word == "-h");
+  });
+}
+
+void agree_on_start(const comm::MpiGroup& world, const std::vector<std::string>& words) {
+  comm::same_on_all_ranks(world, join(words, " "), "the command line");
+  std::string variables;
+  for (const auto& entry : options::parse_environment(options::process_environment())) {
+    variables += options::environment_name(entry.name) + "=" + entry.text + "\n";
+  }
+  comm::same_on_all_ranks(world, variables, "the environment");
+  comm::same_on_all_ranks(world, version_text(), "the build");
+}
+
+std::string read_for_all(const comm::MpiGroup& world, const std::string& path) {
+  std::string content;
+  comm::agreed_on_rank_0(world, [&] { content = train::read_local_file(path); });
+  return world.broadcast(content, 0);
+}
+
+}  // namespace vit_hybrid::commands

@@ -1,0 +1,97 @@
+// Dispatch: from the first words of the command line to a command.
+#include <algorithm>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/base/version.h"
+#include "src/commands/command.h"
+#include "src/commands/console.h"
+#include "src/train/options/option_table.h"
+
+namespace vit_hybrid::commands {
+
+namespace {
+
+std::string usage() {
+  std::string out = "usage: vit_hybrid [COMMAND] [options]\n\ncommands:\n";
+  for (const Command& command : all_commands()) {
+    out +=
+        "  " + command.name + std::string(18 - std::min<size_t>(17, command.name.size()), ' ') + command.summary + "\n";
+  }
+  return out +
+         "\nvit_hybrid COMMAND --help prints the options of a command, vit_hybrid --version what it is built from.\n";
+}
+
+// How many of the first words make the name of the command; 0 if they do not.
+size_t words_of_name(const Command& command, const std::vector<std::string>& words) {
+  const size_t count = static_cast<size_t>(std::count(command.name.begin(), command.name.end(), ' ')) + 1;
+  if (words.size() < count) {
+    return 0;
+  }
+  return join(std::vector<std::string>(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(count)), " ") ==
+                 command.name
+             ? count
+             : 0;
+}
+
+[[noreturn]] void refuse_command(const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const Command& command : all_commands()) {
+    names.push_back(command.name);
+  }
+  const bool has_second = words.size() > 1 && !words[1].starts_with('-');
+  const std::string given = has_second ? words[0] + " " + words[1] : words[0];
+  throw_on_all_ranks(Error(ErrorClass::kUsage, str("unknown command '", given, "'; known are ", join(names)),
+                           str("did you mean 'vit_hybrid ", options::nearest_word(given, names), "'?")));
+}
+
+int run_command(const Command& command, const Invocation& invocation) {
+  if (asks_for(invocation.words, "help")) {
+    print_once(command.help());
+    return 0;
+  }
+  return command.run(invocation);
+}
+
+}  // namespace
+
+const std::vector<Command>& all_commands() {
+  static const std::vector<Command> commands = {
+      {"train", "train a model; runs when no command is named", &run_train, &train_help, &train_markdown},
+      {"data generate", "write a weather data set from an own simulation", &run_data_generate, &data_generate_help,
+       &data_generate_markdown},
+      {"options", "print all options as Markdown (docs/options.md)", &run_options, &options_help, nullptr},
+  };
+  return commands;
+}
+
+int run(int argc, char** argv) {
+  Invocation invocation{&argc, &argv, {argv + 1, argv + argc}};
+  const auto& words = invocation.words;
+  if (asks_for(words, "version")) {
+    print_once(version_text());
+    return 0;
+  }
+  const Command& first = all_commands().front();
+  const bool names_none = words.empty() || words.front().starts_with('-');
+  if (names_none && asks_for(words, "help")) {
+    print_once(usage() + "\n" + first.help());
+    return 0;
+  }
+  if (names_none) {
+    return run_command(first, invocation);
+  }
+  for (const Command& command : all_commands()) {
+    if (const size_t count = words_of_name(command, words); count > 0) {
+      invocation.words.erase(invocation.words.begin(), invocation.words.begin() + static_cast<std::ptrdiff_t>(count));
+      return run_command(command, invocation);
+    }
+  }
+  if (words.size() == 2 && asks_for(words, "help")) {
+    print_once(usage());
+    return 0;
+  }
+  refuse_command(words);
+}
+
+}  // namespace vit_hybrid::commands

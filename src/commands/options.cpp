@@ -1,0 +1,51 @@
+// The command `options`: docs/options.md, from the tables of all commands.
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/commands/command.h"
+#include "src/commands/console.h"
+
+namespace vit_hybrid::commands {
+
+namespace {
+
+constexpr const char* kIntroduction = R"(# Options
+
+This file is what `vit_hybrid options` prints.
+
+Every option of `train` can be given as `--name value` or `--name=value` on the command line, as `name: value` in a YAML file that
+`--config FILE[:SECTION]` names, or as a variable `VIT_HYBRID_NAME` of the environment; flags also as `--name` and
+`--no-name`. `-` and `_` are the same in a name. Files give way to the environment, both to the command line; of several
+`--config`, later ones win; a preset gives way to what is said beside it. `--print-config` shows the outcome, with the
+origin of each value.
+
+Keys of the reference workload's YAML have their meaning under the names below; `model_backend`, `data_loader_config`,
+`enable_fused`, `enable_jit`, `enable_apex`, `inf_data_path`, `wireup_info` and `wireup_store` are accepted in files, have
+no meaning here, and are listed at the start of the run; `dt` may be 1 only.
+)";
+
+}  // namespace
+
+std::string options_help() {
+  return "usage: vit_hybrid options\n\nPrints all options of all commands as Markdown.\n";
+}
+
+std::string options_markdown() {
+  std::string out = kIntroduction;
+  for (const Command& command : all_commands()) {
+    if (command.markdown != nullptr) {
+      out += "\n## `vit_hybrid " + command.name + "`\n" + command.markdown();
+    }
+  }
+  return out;
+}
+
+int run_options(const Invocation& invocation) {
+  if (!invocation.words.empty()) {
+    throw_on_all_ranks(
+        Error(ErrorClass::kUsage, str("the command options takes nothing, not '", invocation.words.front(), "'")));
+  }
+  print_once(options_markdown());
+  return 0;
+}
+
+}  // namespace vit_hybrid::commands

@@ -1,0 +1,121 @@
+// The command `train`: configuration, checks, and the training itself.
+#include <sstream>
+
+#include "parallel/comm/mpi_session.h"
+#include "parallel/pipeline/schedule.h"
+#include "src/base/log.h"
+#include "src/base/signals.h"
+#include "src/base/text.h"
+#include "src/commands/command.h"
+#include "src/commands/console.h"
+#include "src/train/load_run_config.h"
+#include "src/train/options/sources.h"
+#include "src/train/train.h"
+
+namespace vit_hybrid::commands {
+
+namespace {
+
+using train::LoadedConfig;
+using train::RunConfig;
+
+LoadedConfig load(const std::vector<std::string>& words, const train::ReadFile& read_file) {
+  return same_error_on_all_ranks(
+      [&] { return train::load_run_config(words, options::process_environment(), read_file); });
+}
+
+void refuse(const std::vector<std::string>& problems, ErrorClass error_class) {
+  if (!problems.empty()) {
+    throw_on_all_ranks(Error(error_class, options::problem_list(problems)));
+  }
+}
+
+// What is printed without training needs no MPI: it works where no job can be started.
+int print_only(const std::vector<std::string>& words) {
+  LoadedConfig loaded = load(words, train::read_local_file);
+  RunConfig& config = loaded.config;
+  const train::ParallelConfig& parallel = config.parallel;
+  const bool prints_schedule = loaded.request.print_schedule;
+  // Without a launcher nothing says how many ranks there will be; a grid needs one replica.
+  const int num_replicas = parallel.dp > 0 ? parallel.dp : prints_schedule ? 1 : 0;
+  const int world_size = num_launched() > 1 ? num_launched() : num_replicas * parallel.tp * parallel.pp;
+  train::resolve(config, world_size);
+  refuse(train::all_problems(loaded, world_size), ErrorClass::kUsage);
+  if (prints_schedule) {
+    const auto schedule = pipeline::make_schedule(parallel.schedule, parallel.pp, config.num_micro_batches());
+    print_once(pipeline::to_grid(schedule));
+  } else {
+    print_once(train::config_text(config));
+  }
+  return 0;
+}
+
+// Rank 0 looks at the paths for all.
+std::vector<std::string> path_problems(const RunConfig& config, const comm::MpiGroup& world) {
+  const auto mine = world.rank() == 0 ? train::path_problems(config) : std::vector<std::string>();
+  std::istringstream lines(world.broadcast(join(mine, "\n"), 0));
+  std::vector<std::string> out;
+  for (std::string line; std::getline(lines, line);) {
+    out.push_back(line);
+  }
+  return out;
+}
+
+// All problems in one message. Its class is that of a missing input only where nothing else is wrong.
+void check(const LoadedConfig& loaded, const comm::MpiGroup& world) {
+  auto problems = train::all_problems(loaded, world.size());
+  const auto paths = path_problems(loaded.config, world);
+  const auto error_class = problems.empty() ? ErrorClass::kMissingInput : ErrorClass::kUsage;
+  problems.insert(problems.end(), paths.begin(), paths.end());
+  refuse(problems, error_class);
+}
+
+void announce(const LoadedConfig& loaded) {
+  const RunConfig& config = loaded.config;
+  if (config.is_builtin_default) {
+    log_line(
+        "no configuration and no data given: training the built-in default, a small forecast model on weather "
+        "generated in memory");
+  }
+  if (!config.unused_keys.empty()) {
+    log_line("keys without a meaning here, unused: " + join(config.unused_keys));
+  }
+}
+
+std::string with_table(std::string (*text)(const options::OptionTable&)) {
+  RunConfig config;
+  train::RunRequest request;
+  return text(train::run_option_table(config, request));
+}
+
+}  // namespace
+
+std::string train_help() {
+  return "usage: vit_hybrid [train] [options]\n\nWithout a configuration and without data it trains a small built-in "
+         "default.\n" +
+         with_table(&options::help_text);
+}
+
+std::string train_markdown() {
+  return with_table(&options::markdown_text);
+}
+
+int run_train(const Invocation& invocation) {
+  if (asks_for(invocation.words, "print-config") || asks_for(invocation.words, "print-schedule")) {
+    return print_only(invocation.words);
+  }
+  comm::MpiSession session(invocation.argc, invocation.argv);
+  set_log_speaker(session.world().rank() == 0);
+  watch_stop_signals();
+  agree_on_start(session.world(), invocation.words);
+  LoadedConfig loaded =
+      load(invocation.words, [&](const std::string& path) { return read_for_all(session.world(), path); });
+  train::resolve(loaded.config, session.world().size());
+  check(loaded, session.world());
+  announce(loaded);
+  const int exit_code = train::train(loaded.config, session);
+  session.finalize();
+  return exit_code;
+}
+
+}  // namespace vit_hybrid::commands

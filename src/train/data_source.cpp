@@ -1,0 +1,207 @@
+// DataSource: one function a kind of data.
+#include "src/train/data_source.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "data/generate/generate_weather.h"
+#include "data/image_dataset.h"
+#include "data/memory_dataset.h"
+#include "data/npy.h"
+#include "data/synthetic_dataset.h"
+#include "data/weather_dataset.h"
+#include "parallel/comm/agreement.h"
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+std::vector<int64_t> model_input(const model::VitOptions& model) {
+  return {model.in_channels, model.image_height, model.image_width};
+}
+
+std::optional<int64_t> limit(int64_t samples) { return samples > 0 ? std::optional(samples) : std::nullopt; }
+
+// --- HDF5 weather ---------------------------------------------------------------------------------------------------
+
+std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, const comm::MpiGroup& world,
+                                                   const std::string& folder, int64_t samples) {
+  data::WeatherOptions options;
+  options.folder = folder;
+  options.stats = config.data.stats;
+  options.dataset = config.data.dataset_name;
+  options.limit = limit(samples);
+  options.io = config.data.io;
+  return std::make_unique<data::WeatherDataset>(world, options);
+}
+
+// Time means, normalised as the fields are, or an undefined tensor where there is no such file.
+at::Tensor read_climatology(const RunConfig& config, const comm::MpiGroup& world, const data::WeatherDataset& dataset) {
+  const std::string& path = config.data.time_means;
+  const std::string found = !path.empty()               ? path
+                            : config.data.stats.empty() ? std::string()
+                                                        : config.data.stats + "/time_means.npy";
+  const bool must_exist = !path.empty();
+  const int64_t exists = world.min(!found.empty() && access(found.c_str(), R_OK) == 0 ? 1 : 0);
+  if (found.empty() || (exists == 0 && !must_exist)) {
+    return {};
+  }
+  return comm::agreed(world, [&] {
+    const std::vector<int64_t> shape = dataset.target_shape();
+    at::Tensor means = data::read_npy(found);
+    if (means.numel() != shape[0] * shape[1] * shape[2]) {
+      throw Error(ErrorClass::kBadData, str(found, ": shape (", join(means.sizes()), "), expected (1, ", join(shape), ")"));
+    }
+    means = means.reshape(shape).to(at::kFloat);
+    const at::Tensor normalised = at::empty_like(means);
+    data::normalize_field(means.contiguous(), dataset.normalization(), normalised);
+    return normalised;
+  });
+}
+
+DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& world) {
+  DataSource source;
+  auto train = open_weather(config, world, config.data.train_data, config.data.limit_nsamples);
+  source.climatology = read_climatology(config, world, *train);
+  source.text = str(train->size(), " pairs from ", train->num_files(), " files in ", config.data.train_data, ", read ",
+                    train->io_text(), "; ACC against ", source.climatology.defined() ? "time means" : "channel means");
+  source.train = std::move(train);
+  if (!config.data.valid_data.empty()) {
+    source.valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
+    source.text += str("; ", source.valid->size(), " for validation");
+  }
+  return source;
+}
+
+// --- HDF5 images ----------------------------------------------------------------------------------------------------
+
+std::unique_ptr<data::ImageDataset> open_images(const RunConfig& config, const comm::MpiGroup& world,
+                                                const std::string& path, data::ImageUse use) {
+  data::ImageOptions options;
+  options.path = path;
+  options.images = config.data.dataset_name;
+  options.labels = config.data.labels_name;
+  options.use = use;
+  options.image_size = config.model.image_height;
+  options.num_classes = config.model.num_classes;
+  options.seed = config.seed;
+  options.io = config.data.io;
+  return std::make_unique<data::ImageDataset>(world, options);
+}
+
+DataSource open_hdf5_images(const RunConfig& config, const comm::MpiGroup& world) {
+  DataSource source;
+  auto train = open_images(config, world, config.data.train_data, data::ImageUse::kTraining);
+  source.text = str(train->size(), " images in ", config.data.train_data, ", read ", train->io_text());
+  source.train = std::move(train);
+  if (!config.data.valid_data.empty()) {
+    source.valid = open_images(config, world, config.data.valid_data, data::ImageUse::kEvaluation);
+    source.text += str("; ", source.valid->size(), " for validation");
+  }
+  return source;
+}
+
+// --- made in memory -------------------------------------------------------------------------------------------------
+
+std::unique_ptr<data::Dataset> make_synthetic(const RunConfig& config, int64_t samples, uint64_t seed) {
+  const auto make = [&](auto dataset) { return std::make_unique<data::SyntheticDataset>(std::move(dataset)); };
+  if (config.is_forecast()) {
+    return make(data::SyntheticDataset::fields(samples, model_input(config.model), seed));
+  }
+  return make(data::SyntheticDataset::images(samples, model_input(config.model), config.model.num_classes, seed));
+}
+
+DataSource make_synthetic_data(const RunConfig& config) {
+  DataSource source;
+  source.train = make_synthetic(config, config.data.generated_samples, config.seed);
+  if (config.data.generated_valid_samples > 0) {
+    source.valid = make_synthetic(config, config.data.generated_valid_samples, config.seed + 1);
+  }
+  source.text = str("synthetic noise, ", source.train->size(), " samples: nothing to learn, for benchmarks");
+  return source;
+}
+
+data::WeatherInMemory make_year(const RunConfig& config, int64_t year, int64_t pairs) {
+  data::GenerateWeatherOptions options;
+  options.first_year = year;
+  options.steps_per_year = pairs + 1;
+  options.channels = config.model.in_channels;
+  options.height = config.model.image_height;
+  options.width = config.model.image_width;
+  options.seed = config.seed;
+  return data::generate_weather_in_memory(options);
+}
+
+// Training and validation are two years of one planet, both in the units of the training year.
+DataSource make_builtin_data(const RunConfig& config) {
+  constexpr int64_t kTrainYear = 1990;
+  const data::WeatherInMemory year = make_year(config, kTrainYear, config.data.generated_samples);
+  const auto pairs = [&](const at::Tensor& fields) {
+    return std::make_unique<data::MemoryDataset>(
+        data::MemoryDataset::pairs((fields - year.means) / year.stds, year.channel_names));
+  };
+  DataSource source;
+  source.train = pairs(year.fields);
+  source.text = str(source.train->size(), " pairs of shallow-water weather generated in memory");
+  if (config.data.generated_valid_samples > 0) {
+    source.valid = pairs(make_year(config, kTrainYear + 1, config.data.generated_valid_samples).fields);
+    source.text += str("; ", source.valid->size(), " for validation");
+  }
+  return source;
+}
+
+// --- checks ---------------------------------------------------------------------------------------------------------
+
+std::vector<int64_t> model_target(const model::VitOptions& model) {
+  if (model.task == model::Task::kClassify) {
+    return {};
+  }
+  return {model.out_channels, model.image_height, model.image_width};
+}
+
+// The data are the same on all ranks, and so is this error.
+void check_shapes(const RunConfig& config, const data::Dataset& dataset, const std::string& what) {
+  if (dataset.input_shape() != model_input(config.model) || dataset.target_shape() != model_target(config.model)) {
+    throw Error(ErrorClass::kUsage,
+                str("the ", what, " data have samples of shape (", join(dataset.input_shape()), "), the model takes (",
+                    join(model_input(config.model)), ")"),
+                "set --in-channels, --out-channels, --image-height and --image-width to what the data have");
+  }
+}
+
+DataSource open(const RunConfig& config, const comm::MpiGroup& world) {
+  switch (config.data.kind) {
+    case DataKind::kHdf5:
+      return config.is_forecast() ? open_hdf5_weather(config, world) : open_hdf5_images(config, world);
+    case DataKind::kSynthetic:
+      return make_synthetic_data(config);
+    case DataKind::kBuiltin:
+      return make_builtin_data(config);
+    case DataKind::kAuto:
+      break;
+  }
+  throw Error(ErrorClass::kInternal, "the kind of data was not resolved");
+}
+
+}  // namespace
+
+DataSource open_data(const RunConfig& config, const comm::MpiGroup& world) {
+  const MemoryScope scope(MemoryClass::kData);
+  DataSource source = open(config, world);
+  comm::agreed(world, [&] {
+    check_shapes(config, *source.train, "training");
+    if (source.valid != nullptr) {
+      check_shapes(config, *source.valid, "validation");
+    }
+  });
+  return source;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,27 @@
+// DataSource: the data sets of a run, opened as its configuration says.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "parallel/comm/mpi_group.h"
+#include "src/train/run_config.h"
+
+namespace vit_hybrid::train {
+
+struct DataSource {
+  std::unique_ptr<data::Dataset> train;
+  std::unique_ptr<data::Dataset> valid;  ///< null: no validation
+  at::Tensor climatology;                ///< [C, H, W] normalised time means, or undefined: anomalies against 0
+  std::string text;                      ///< one line that says what the data are and how they are read
+};
+
+/// Opens (or makes) the data sets and checks that the model fits them. Collective over `world`, which outlives them;
+/// errors are agreed: Error(kMissingInput), Error(kBadData), Error(kUsage).
+DataSource open_data(const RunConfig& config, const comm::MpiGroup& world);
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,87 @@
+// Engine: the parallel model of one rank, ready to take steps: parameters, stage, pipeline runner, reducer, optimizer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/vit_options.h"
+#include "model/vit_stage.h"
+#include "parallel/mesh/device_mesh.h"
+#include "parallel/pipeline/runner.h"
+#include "parallel/tensor/parameter_buffer.h"
+#include "parallel/zero/gradient_norm.h"
+#include "parallel/zero/gradient_reducer.h"
+#include "parallel/zero/precision_policy.h"
+#include "parallel/zero/sharding.h"
+#include "parallel/zero/zero1_optimizer.h"
+#include "src/train/vit_program.h"
+
+namespace vit_hybrid::train {
+
+struct EngineOptions {
+  model::VitOptions model;
+  zero::PrecisionPolicy precision;
+  zero::AdamOptions optimizer;
+  zero::ZeroStage zero_stage = zero::ZeroStage::kOptimizerState;
+  std::string schedule = "1f1b";
+  double clip_norm = 0.0;            ///< 0: no clipping
+  int64_t bucket_bytes = 4 << 20;    ///< of gradients
+  uint64_t seed = 1;
+};
+
+/// What one optimizer step gave; the same on all ranks but for `loss`.
+struct StepResult {
+  double loss = 0.0;       ///< of this replica's samples over the global batch; 0 but on the last stage
+  double grad_norm = 0.0;  ///< before clipping
+  bool skipped = false;    ///< the gradient was not finite: no rank changed its parameters
+};
+
+/// Seconds of this rank by phase since the last reset.
+struct PhaseSeconds {
+  double forward = 0.0;
+  double backward = 0.0;
+  double reduce = 0.0;  ///< waiting for gradients after backward, and the norm
+  double optimizer = 0.0;
+};
+
+/// Assembles one rank. Knows nothing of data sets, epochs and files. Constructor and steps are collective over the mesh.
+class Engine {
+ public:
+  Engine(EngineOptions options, mesh::DeviceMesh& mesh);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// One training step on the micro-batches of this rank's replica: steps 2 to 6 of docs/architecture.md. The sink of
+  /// `plan` is set here.
+  StepResult train_step(StepPlan plan, VitProgram::NextBatch next_batch, double learning_rate);
+  /// Forward only; predictions are counted in plan.evaluation on the last stage.
+  void evaluate(StepPlan plan, VitProgram::NextBatch next_batch);
+
+  bool is_first_stage() const { return program_.is_first(); }
+  bool is_last_stage() const { return program_.is_last(); }
+  /// Layer units of every stage.
+  const std::vector<Range>& stages() const { return stages_; }
+  tensor::ParameterBuffer& parameters() { return buffer_; }
+  zero::Zero1Optimizer& optimizer() { return optimizer_; }
+  const PhaseSeconds& seconds() const { return seconds_; }
+  void reset_seconds() { seconds_ = {}; }
+
+ private:
+  tensor::ParameterBuffer make_buffer() const;
+
+  EngineOptions options_;
+  mesh::DeviceMesh& mesh_;
+  std::vector<Range> stages_;
+  Range units_;
+  tensor::ParameterBuffer buffer_;
+  model::VitStage stage_;
+  VitProgram program_;
+  pipeline::PipelineRunner runner_;
+  zero::GradientReducer reducer_;
+  zero::GradientNorm norm_;
+  zero::Zero1Optimizer optimizer_;
+  PhaseSeconds seconds_;
+};
+
+}  // namespace vit_hybrid::train

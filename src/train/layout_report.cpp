@@ -1,0 +1,112 @@
+// LayoutReport: the arithmetic of imbalance.
+#include "src/train/layout_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "model/vit_options.h"
+#include "parallel/pipeline/schedule.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+std::string percent(double share) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof(buffer), "%.1f %%", 100.0 * share);
+  return buffer;
+}
+
+double balance_of(const std::vector<double>& loads) {
+  const double sum = std::accumulate(loads.begin(), loads.end(), 0.0);
+  const double largest = *std::max_element(loads.begin(), loads.end());
+  return largest > 0.0 ? sum / (largest * static_cast<double>(loads.size())) : 1.0;
+}
+
+std::vector<double> sizes(int64_t count, int parts) {
+  std::vector<double> result;
+  for (int i = 0; i < parts; ++i) {
+    result.push_back(static_cast<double>(Partition(count, parts).part(i).size()));
+  }
+  return result;
+}
+
+AxisBalance data_balance(const RunConfig& config) {
+  const auto samples = sizes(config.global_batch_size, config.parallel.dp);
+  return {str("samples ", join(samples, " + "), " of a step"), balance_of(samples)};
+}
+
+// FLOP of a block on each tensor rank: 8 N D^2 + 4 N^2 D go with the heads, 16 N D^2 (4 N D hidden) with the MLP.
+AxisBalance tensor_balance(const RunConfig& config) {
+  const model::VitOptions& model = config.model;
+  const auto heads = sizes(model.num_heads, config.parallel.tp);
+  const auto hidden = sizes(model.mlp_hidden, config.parallel.tp);
+  const auto tokens = static_cast<double>(model.num_tokens());
+  const auto dim = static_cast<double>(model.embed_dim);
+  std::vector<double> loads;
+  for (size_t i = 0; i < heads.size(); ++i) {
+    const double share = heads[i] / static_cast<double>(model.num_heads);
+    loads.push_back(share * (8.0 * tokens * dim * dim + 4.0 * tokens * tokens * dim) + 4.0 * tokens * dim * hidden[i]);
+  }
+  return {str("heads ", join(heads, " + "), ", MLP features ", join(hidden, " + ")), balance_of(loads)};
+}
+
+// "embedding + blocks 0-2", "blocks 3-5 + head".
+std::string units_text(Range units, int64_t depth) {
+  std::vector<std::string> parts;
+  if (units.begin == 0) {
+    parts.push_back("embedding");
+  }
+  const int64_t first = std::max<int64_t>(units.begin, 1) - 1;
+  const int64_t last = std::min(units.end, depth + 1) - 2;
+  if (first == last) {
+    parts.push_back(str("block ", first));
+  } else if (first < last) {
+    parts.push_back(str("blocks ", first, "-", last));
+  }
+  if (units.end == depth + 2) {
+    parts.push_back("head");
+  }
+  return join(parts, " + ");
+}
+
+AxisBalance pipeline_balance(const RunConfig& config, const std::vector<Range>& stages) {
+  const auto costs = model::unit_costs(config.model);
+  std::vector<double> loads;
+  std::vector<std::string> texts;
+  for (const Range& units : stages) {
+    loads.push_back(std::accumulate(costs.begin() + units.begin, costs.begin() + units.end, 0.0));
+    texts.push_back(units_text(units, config.model.depth));
+  }
+  return {join(texts, " | "), balance_of(loads)};
+}
+
+}  // namespace
+
+double LayoutReport::efficiency() const {
+  return data.balance * tensor.balance * pipeline.balance * (1.0 - bubble);
+}
+
+std::vector<std::string> LayoutReport::lines() const {
+  return {str("  data      ", data.text, ": balance ", percent(data.balance)),
+          str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
+          str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
+          str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
+          str("  the layout leaves at most ", percent(efficiency()), " of the ranks' speed")};
+}
+
+LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& stages) {
+  LayoutReport report;
+  report.data = data_balance(config);
+  report.tensor = tensor_balance(config);
+  report.pipeline = pipeline_balance(config, stages);
+  report.num_micro_batches = config.num_micro_batches();
+  const auto schedule =
+      pipeline::make_schedule(config.parallel.schedule, config.parallel.pp, report.num_micro_batches);
+  report.bubble = pipeline::check_schedule(schedule).bubble_fraction;
+  return report;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,36 @@
+// MetricsLog: metrics.jsonl, one JSON object a line; and summary.json.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace vit_hybrid::train {
+
+/// Keys keep their order. Numbers are written with the fewest digits that read back as the same number; a number that
+/// is not finite is written as null, as JSON has no other way.
+using Json = nlohmann::ordered_json;
+
+/// Writes records to a file; without a path (on ranks that do not write) it does nothing.
+class MetricsLog {
+ public:
+  MetricsLog() = default;
+  /// Throws Error(kCannotCreate).
+  explicit MetricsLog(const std::string& path);
+
+  /// Appends one line and hands it to the operating system. Throws Error(kIo).
+  void write(const Json& record);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+/// Writes `value`, indented, to a file that is there whole or not at all. Throws Error(kCannotCreate) or Error(kIo).
+void write_json_file(const std::string& path, const Json& value);
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,76 @@
+// MicroBatchStream: walks epochs, steps and micro-batches.
+#include "src/train/micro_batch_stream.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "src/base/partition.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+// State of one walk; the loader calls it from one thread at a time.
+class Walk {
+ public:
+  Walk(std::shared_ptr<const data::DistributedSampler> sampler, ReplicaShare share, int64_t num_steps)
+      : sampler_(std::move(sampler)), share_(share), steps_left_(num_steps), plan_(sampler_->epoch(0)) {}
+
+  std::optional<data::ReadRequest> next() {
+    while (queue_.empty() && steps_left_ > 0) {
+      queue_step();
+    }
+    if (queue_.empty()) {
+      return std::nullopt;
+    }
+    data::ReadRequest request = std::move(queue_.front());
+    queue_.pop_front();
+    return request;
+  }
+
+ private:
+  void queue_step() {
+    if (step_ == plan_.num_steps()) {
+      plan_ = sampler_->epoch(plan_.epoch() + 1);
+      step_ = 0;
+    }
+    for (auto& samples : replica_micro_batches(plan_, step_, share_)) {
+      queue_.push_back({std::move(samples), plan_.epoch()});
+    }
+    ++step_;
+    --steps_left_;
+  }
+
+  std::shared_ptr<const data::DistributedSampler> sampler_;
+  ReplicaShare share_;
+  int64_t steps_left_;
+  data::EpochPlan plan_;
+  int64_t step_ = 0;
+  std::deque<data::ReadRequest> queue_;
+};
+
+}  // namespace
+
+std::vector<std::vector<int64_t>> replica_micro_batches(const data::EpochPlan& plan, int64_t step,
+                                                        const ReplicaShare& share) {
+  std::vector<std::vector<int64_t>> result;
+  const auto samples = plan.replica_batch(step, share.replica, share.num_replicas);
+  for (const auto micro_batch : data::micro_batches(samples, share.micro_batch_size)) {
+    result.emplace_back(micro_batch.begin(), micro_batch.end());
+  }
+  return result;
+}
+
+int64_t most_micro_batches(const data::EpochPlan& plan, int64_t step, const ReplicaShare& share) {
+  const auto batch = static_cast<int64_t>(plan.batch(step).size());
+  return data::num_micro_batches(Partition(batch, share.num_replicas).largest(), share.micro_batch_size);
+}
+
+data::RequestSource micro_batch_source(std::shared_ptr<const data::DistributedSampler> sampler, ReplicaShare share,
+                                       int64_t num_steps) {
+  auto walk = std::make_shared<Walk>(std::move(sampler), share, num_steps);
+  return [walk] { return walk->next(); };
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,172 @@
+// YAML files as sources of settings: sections, merge keys, and the refusal of what would be silently lost.
+#include <yaml-cpp/yaml.h>
+
+#include <map>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/train/options/sources.h"
+
+namespace vit_hybrid::options {
+
+namespace {
+
+constexpr const char* kMergeKey = "<<";
+constexpr int kDeepestMerge = 64;  // an anchor that merges itself would never end
+
+std::string place_of(const std::string& file, const YAML::Mark& mark) {
+  return str(file, ":", mark.line + 1);
+}
+
+[[noreturn]] void refuse(ErrorClass error_class, const std::string& place, const std::string& what,
+                         const std::string& hint = {}) {
+  throw Error(error_class, place + ": " + what, hint);
+}
+
+YAML::Node load(const std::string& file, const std::string& content) {
+  try {
+    const auto documents = YAML::LoadAll(content);
+    if (documents.size() > 1) {
+      refuse(ErrorClass::kBadData, place_of(file, documents[1].Mark()), "a second YAML document begins; keep one");
+    }
+    return documents.empty() ? YAML::Node() : documents.front();
+  } catch (const YAML::Exception& error) {
+    refuse(ErrorClass::kBadData, place_of(file, error.mark), "this is not YAML: " + error.msg);
+  }
+}
+
+// Refuses keys that are not words, and keys that a map holds twice ('-' and '_' being the same).
+void check_keys(const std::string& file, const YAML::Node& map) {
+  std::map<std::string, int> lines;
+  for (const auto& item : map) {
+    const auto place = place_of(file, item.first.Mark());
+    if (!item.first.IsScalar()) {
+      refuse(ErrorClass::kUsage, place, "a key must be a word");
+    }
+    const std::string& key = item.first.Scalar();
+    const auto [seen, is_new] = lines.emplace(canonical_name(key), item.first.Mark().line + 1);
+    if (!is_new) {
+      refuse(ErrorClass::kUsage, place, str("key '", key, "' is given twice (first in line ", seen->second, ")"),
+             "keep one");
+    }
+  }
+}
+
+std::string text_of(const std::string& file, const std::string& key, const YAML::Node& value) {
+  if (value.IsScalar()) {
+    return value.Scalar();
+  }
+  if (value.IsNull()) {
+    return "";
+  }
+  if (!value.IsSequence()) {
+    refuse(ErrorClass::kUsage, place_of(file, value.Mark()),
+           str("the value of '", key, "' is a map; it must be one value"), "keys stand side by side, not in groups");
+  }
+  std::vector<std::string> parts;
+  for (const auto& part : value) {
+    if (!part.IsScalar()) {
+      refuse(ErrorClass::kUsage, place_of(file, part.Mark()), str("the list of '", key, "' must hold plain values"));
+    }
+    parts.push_back(part.Scalar());
+  }
+  return join(parts, ",");
+}
+
+void add_map(const std::string& file, const YAML::Node& map, int depth, std::vector<Source>& sources);
+
+// Of a list of maps, an earlier one goes before a later one, so the later one is added first.
+void add_merged(const std::string& file, const YAML::Node& merged, int depth, std::vector<Source>& sources) {
+  if (depth > kDeepestMerge) {
+    refuse(ErrorClass::kUsage, place_of(file, merged.Mark()), "merge keys go round in a circle");
+  }
+  if (merged.IsMap()) {
+    add_map(file, merged, depth, sources);
+  } else if (merged.IsSequence()) {
+    for (size_t i = merged.size(); i-- > 0;) {
+      add_merged(file, merged[i], depth + 1, sources);
+    }
+  } else {
+    refuse(ErrorClass::kUsage, place_of(file, merged.Mark()), "'<<' must be followed by a map, as in '<<: *base'");
+  }
+}
+
+void add_map(const std::string& file, const YAML::Node& map, int depth, std::vector<Source>& sources) {
+  check_keys(file, map);
+  Source source;
+  for (const auto& item : map) {
+    const std::string& key = item.first.Scalar();
+    if (key == kMergeKey) {
+      add_merged(file, item.second, depth + 1, sources);
+    } else {
+      source.push_back({key, text_of(file, key, item.second), Place::kFile, place_of(file, item.first.Mark())});
+    }
+  }
+  sources.push_back(std::move(source));
+}
+
+std::vector<std::string> section_names(const YAML::Node& root) {
+  std::vector<std::string> names;
+  for (const auto& item : root) {
+    if (item.second.IsMap() && item.first.Scalar() != kMergeKey) {
+      names.push_back(item.first.Scalar());
+    }
+  }
+  return names;
+}
+
+// The map with the settings: the root, or the section asked for.
+YAML::Node chosen_map(const ConfigPath& path, const YAML::Node& root) {
+  const auto sections = section_names(root);
+  if (path.section.empty()) {
+    if (sections.size() > 1) {
+      refuse(ErrorClass::kUsage, path.file, "the file has several sections: " + join(sections),
+             str("name one, as in --config ", path.file, ":", sections.front()));
+    }
+    return sections.size() == 1 && root.size() == 1 ? root[sections.front()] : root;
+  }
+  if (sections.empty()) {
+    refuse(ErrorClass::kUsage, path.file, str("there is no section '", path.section, "'; the file has no sections"));
+  }
+  const auto found = root[path.section];
+  if (!found.IsDefined() || !found.IsMap()) {
+    refuse(ErrorClass::kUsage, path.file, str("there is no section '", path.section, "'; it has ", join(sections)),
+           str("did you mean '", nearest_word(path.section, sections), "'?"));
+  }
+  return found;
+}
+
+}  // namespace
+
+ConfigPath split_config_path(const std::string& text) {
+  for (const char* ending : {".yaml:", ".yml:"}) {
+    if (const size_t at = text.rfind(ending); at != std::string::npos) {
+      const size_t cut = text.find(':', at);
+      return {text.substr(0, cut), text.substr(cut + 1)};
+    }
+  }
+  const bool is_yaml = text.ends_with(".yaml") || text.ends_with(".yml");
+  const size_t cut = text.rfind(':');
+  if (is_yaml || cut == std::string::npos || text.find('/', cut) != std::string::npos) {
+    return {text, ""};
+  }
+  return {text.substr(0, cut), text.substr(cut + 1)};
+}
+
+std::vector<Source> parse_yaml(const ConfigPath& path, const std::string& content) {
+  const YAML::Node root = load(path.file, content);
+  if (!root.IsMap()) {
+    refuse(ErrorClass::kBadData, path.file, "the file holds no keys",
+           "a configuration is a list of 'key: value' lines");
+  }
+  check_keys(path.file, root);
+  std::vector<Source> sources;
+  try {
+    add_map(path.file, chosen_map(path, root), 0, sources);
+  } catch (const YAML::Exception& error) {
+    refuse(ErrorClass::kBadData, place_of(path.file, error.mark), error.msg);
+  }
+  return sources;
+}
+
+}  // namespace vit_hybrid::options

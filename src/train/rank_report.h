@@ -1,0 +1,14 @@
+// RankReport: memory by class and time by phase of every rank, gathered for summary.json.
+#pragma once
+
+#include "parallel/comm/communicator.h"
+#include "src/train/metrics_log.h"
+#include "src/train/run_log.h"
+
+namespace vit_hybrid::train {
+
+/// An array with one object a rank: its seconds by phase, and its tensor bytes by class (each class's peak, what each
+/// held when the total was highest, and that total). On every rank. Collective over `host_world`.
+Json gather_rank_reports(const StepSeconds& seconds, comm::Communicator& host_world);
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,92 @@
+// RunConfig: derived figures, and what stands for 'auto'.
+#include "src/train/run_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "src/base/text.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+constexpr int64_t kMicroBatchesPerStage = 4;  // the bubble is then at most (pp - 1) / (5 pp - 1), below a fifth
+
+int64_t ceil_divide(int64_t n, int64_t d) {
+  return (n + d - 1) / d;
+}
+
+void resolve_layout(RunConfig& config, int world_size) {
+  ParallelConfig& parallel = config.parallel;
+  const int64_t model_size = int64_t{parallel.tp} * parallel.pp;
+  if (parallel.dp == 0 && model_size >= 1 && world_size % model_size == 0) {
+    parallel.dp = static_cast<int>(world_size / model_size);
+    config.origin["dp"] = str("the ranks that are left of ", world_size);
+  }
+}
+
+void resolve_batch(RunConfig& config) {
+  ParallelConfig& parallel = config.parallel;
+  if (config.local_batch_size > 0 && parallel.dp > 0) {
+    config.global_batch_size = config.local_batch_size * parallel.dp;
+    config.origin["global-batch-size"] = "dp x local-batch-size";
+  }
+  if (parallel.micro_batch_size == 0 && parallel.dp > 0) {
+    const int64_t replica = config.replica_batch_size();
+    const int64_t wanted = parallel.pp > 1 ? kMicroBatchesPerStage * parallel.pp : 1;
+    parallel.micro_batch_size = std::max<int64_t>(1, replica / wanted);
+    config.origin["micro-batch-size"] = "auto";
+  }
+  if (config.data.valid_batch_size == 0) {
+    config.data.valid_batch_size = config.global_batch_size;
+    config.origin["valid-batch-size"] = "auto";
+  }
+}
+
+void set_if_empty(RunConfig& config, std::string& variable, const std::string& value, const char* name,
+                  const char* origin) {
+  if (variable.empty()) {
+    variable = value;
+    config.origin[name] = origin;
+  }
+}
+
+void resolve_data(RunConfig& config) {
+  DataConfig& data = config.data;
+  if (data.kind == DataKind::kAuto && !data.train_data.empty()) {
+    data.kind = DataKind::kHdf5;
+    config.origin["data"] = "train-data is given";
+  }
+  set_if_empty(config, data.dataset_name, config.is_forecast() ? "fields" : "images", "dataset-name", "task");
+  const std::string means_folder = std::filesystem::path(data.global_means).parent_path().string();
+  if (!data.global_means.empty()) {
+    set_if_empty(config, data.stats, means_folder.empty() ? "." : means_folder, "stats", "folder of global-means");
+  }
+}
+
+}  // namespace
+
+int64_t RunConfig::replica_batch_size() const {
+  return ceil_divide(global_batch_size, std::max(parallel.dp, 1));
+}
+
+int RunConfig::num_micro_batches() const {
+  return static_cast<int>(ceil_divide(replica_batch_size(), std::max<int64_t>(parallel.micro_batch_size, 1)));
+}
+
+double RunConfig::scaled_lr() const {
+  const double ratio = static_cast<double>(global_batch_size) / static_cast<double>(schedule.lr_batch_size);
+  return schedule.scaling == LrScaling::kSqrt ? schedule.lr * std::sqrt(ratio) : schedule.lr;
+}
+
+void resolve(RunConfig& config, int world_size) {
+  resolve_layout(config, world_size);
+  resolve_batch(config);
+  resolve_data(config);
+  if (config.name.empty()) {
+    config.name = !config.preset.empty() ? config.preset : "run";
+  }
+}
+
+}  // namespace vit_hybrid::train

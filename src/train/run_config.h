@@ -1,0 +1,124 @@
+// RunConfig: everything that defines a run, as plain typed values; what the option table fills and the trainer reads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/io_mode.h"
+#include "model/vit_options.h"
+#include "src/train/lr_schedule.h"
+
+namespace vit_hybrid::train {
+
+enum class Precision { kFp32, kFp64 };
+enum class DeviceChoice { kAuto, kCpu, kCuda };
+/// kAuto is gone after resolve().
+enum class DataKind { kAuto, kHdf5, kSynthetic, kBuiltin };
+enum class OptimizerKind { kAdam, kAdamW };
+enum class LrScaling { kNone, kSqrt };
+
+struct ParallelConfig {
+  int dp = 0;  ///< 0 ('auto'): the ranks that are left; a number after resolve()
+  int tp = 1;
+  int pp = 1;
+  std::string order = "tp-dp-pp";  ///< fastest axis first
+  int zero = 1;                    ///< 0: every rank keeps the whole optimizer state
+  std::string schedule = "1f1b";   ///< 1f1b or gpipe
+  int64_t micro_batch_size = 0;    ///< samples; 0 ('auto') is gone after resolve()
+  double bucket_mb = 4.0;          ///< MiB
+  double timeout = 600.0;          ///< seconds a communication may take; 0: for ever
+  int threads = 0;                 ///< of one rank; 0 ('auto'): OMP_NUM_THREADS, else its share of the node's cores
+
+  int model_size() const { return tp * pp; }
+};
+
+struct DataConfig {
+  DataKind kind = DataKind::kAuto;
+  std::string train_data;    ///< folder of HDF5 files (forecast) or one file (classification)
+  std::string valid_data;    ///< empty: no validation
+  std::string stats;         ///< folder with global_means.npy, global_stds.npy and perhaps time_means.npy
+  std::string global_means;  ///< the reference workload's way to say the same: three files
+  std::string global_stds;
+  std::string time_means;
+  std::string dataset_name;  ///< after resolve(): "fields" or "images" unless given
+  std::string labels_name = "labels";
+  data::IoMode io = data::IoMode::kAuto;
+  int io_threads = 2;          ///< background reading threads; 0: the main thread reads when it needs the data
+  int prefetch_depth = 2;      ///< batches read ahead
+  int64_t limit_nsamples = 0;  ///< keep the first n training samples; 0: all
+  int64_t limit_nsamples_val = 0;
+  bool drop_last = false;
+  int64_t valid_batch_size = 0;     ///< global; 0 ('auto') is gone after resolve(): the global batch size
+  int64_t generated_samples = 512;  ///< training samples of synthetic and builtin data
+  int64_t generated_valid_samples = 64;
+};
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::kAdam;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  bool decay_vectors = false;  ///< decay biases, norms and positions too
+  double clip_norm = 0.0;      ///< largest global gradient norm; 0: no clipping
+};
+
+struct ScheduleConfig {
+  LrSchedule::Kind kind = LrSchedule::Kind::kCosine;
+  double lr = 5e-4;  ///< at lr_batch_size where it is scaled; see scaled_lr()
+  LrScaling scaling = LrScaling::kNone;
+  int64_t lr_batch_size = 16;
+  int64_t warmup = 0;   ///< iterations
+  int64_t steps = 128;  ///< iterations; 0: given by epochs
+  int64_t epochs = 0;   ///< 0: given by steps
+};
+
+/// Where the value of an option came from, as text: "preset weather-mp", "built-in default", "configs/a.yaml:12",
+/// "environment VIT_HYBRID_LR", "command line", "4 x embed-dim". Options at their default have no entry.
+using Origins = std::map<std::string, std::string>;
+
+/// All values of one run. Defaults here are the defaults of the options.
+struct RunConfig {
+  std::string preset;  ///< name of the preset that model started from; may be empty
+  model::VitOptions model;
+  ParallelConfig parallel;
+  DataConfig data;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  int64_t global_batch_size = 16;
+  int64_t local_batch_size = 0;  ///< samples a replica; when positive, resolve() sets global_batch_size = dp x this
+  Precision precision = Precision::kFp32;
+  DeviceChoice device = DeviceChoice::kAuto;
+  uint64_t seed = 1;
+  int64_t log_interval = 10;
+  std::string run_dir;  ///< empty: runs_root/<name>-<time>
+  std::string runs_root = "runs";
+  std::string name;  ///< after resolve(): the section or file of the configuration, the preset, or "builtin"
+
+  Origins origin;
+  std::vector<std::string> unused_keys;  ///< keys of the reference workload's YAML that have no meaning here
+  bool is_builtin_default = false;       ///< neither a configuration nor data was given
+
+  bool is_forecast() const { return model.task == model::Task::kForecast; }
+  /// Most samples a replica has in a step.
+  int64_t replica_batch_size() const;
+  /// Micro-batches of the replica with most samples.
+  int num_micro_batches() const;
+  /// lr, multiplied by sqrt(global_batch_size / lr_batch_size) with scaling kSqrt.
+  double scaled_lr() const;
+};
+
+/// Puts a number or name in the place of every 'auto', for `world_size` ranks. Pure. dp stays 0 where the ranks are not
+/// a multiple of tp x pp.
+void resolve(RunConfig& config, int world_size);
+
+/// Every problem of a resolved configuration, each a sentence with the value and what is allowed. Pure: looks at no
+/// file.
+std::vector<std::string> problems(const RunConfig& config, int world_size);
+
+/// Every path of the configuration that is not there or cannot be read. For one rank to ask.
+std::vector<std::string> path_problems(const RunConfig& config);
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,209 @@
+// The checks of a RunConfig: what does not go together, with what would.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <tuple>
+
+#include "src/base/text.h"
+#include "src/train/options/option_table.h"
+#include "src/train/run_config.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+using Problems = std::vector<std::string>;
+
+constexpr size_t kMostChoices = 6;
+
+struct Layout {
+  int dp, tp, pp;
+};
+
+// All layouts of `world_size` ranks that the model allows, the nearest to the wanted tp and pp first.
+std::vector<Layout> valid_layouts(const RunConfig& config, int world_size) {
+  std::vector<Layout> layouts;
+  const auto most_tp = std::min<int64_t>(world_size, std::min(config.model.num_heads, config.model.mlp_hidden));
+  for (int tp = 1; tp <= most_tp; ++tp) {
+    const auto most_pp = std::min<int64_t>(world_size / tp, config.model.num_units());
+    for (int pp = 1; pp <= most_pp; ++pp) {
+      if (world_size % (tp * pp) == 0) {
+        layouts.push_back({world_size / (tp * pp), tp, pp});
+      }
+    }
+  }
+  const auto distance = [&](const Layout& layout) {
+    const auto steps = [](int a, int b) { return std::abs(std::log2(a) - std::log2(std::max(b, 1))); };
+    return std::tuple(steps(layout.tp, config.parallel.tp) + steps(layout.pp, config.parallel.pp), layout.tp);
+  };
+  std::sort(layouts.begin(), layouts.end(),
+            [&](const Layout& a, const Layout& b) { return distance(a) < distance(b); });
+  layouts.resize(std::min(layouts.size(), kMostChoices));
+  return layouts;
+}
+
+std::string choices_text(const RunConfig& config, int world_size) {
+  const auto layouts = valid_layouts(config, world_size);
+  if (layouts.empty()) {
+    return "no layout of this model";
+  }
+  std::vector<std::string> texts;
+  for (const Layout& layout : layouts) {
+    texts.push_back(str(layout.dp, "x", layout.tp, "x", layout.pp));
+  }
+  return "dp x tp x pp = " + join(texts, " or ");
+}
+
+void check_degrees(const RunConfig& config, int world_size, Problems& out) {
+  const ParallelConfig& parallel = config.parallel;
+  if (std::min(parallel.tp, parallel.pp) < 1 || parallel.dp < 0) {
+    return;  // model::validate and the options' ranges say so
+  }
+  const int64_t model_size = int64_t{parallel.tp} * parallel.pp;
+  if (parallel.dp == 0) {
+    out.push_back(str("--tp ", parallel.tp, " x --pp ", parallel.pp, " is ", model_size, ", of which ", world_size,
+                      " ranks are no multiple; near it is ", choices_text(config, world_size)));
+  } else if (parallel.dp * model_size != world_size) {
+    const bool dp_can = world_size % model_size == 0;
+    out.push_back(str("--dp ", parallel.dp, " x --tp ", parallel.tp, " x --pp ", parallel.pp, " is ",
+                      parallel.dp * model_size, ", but there are ", world_size, " ranks; ",
+                      dp_can ? str("give --dp ", world_size / model_size, " or --dp auto, or start ")
+                             : str("near it is ", choices_text(config, world_size), "; or start "),
+                      parallel.dp * model_size, " ranks"));
+  }
+}
+
+void check_at_least(const char* name, int64_t value, int64_t least, Problems& out) {
+  if (value < least) {
+    out.push_back(str("--", name, " is ", value, "; allowed: at least ", least));
+  }
+}
+
+void check_batches(const RunConfig& config, Problems& out) {
+  const ParallelConfig& parallel = config.parallel;
+  check_at_least("global-batch-size", config.global_batch_size, 1, out);
+  check_at_least("valid-batch-size", config.data.valid_batch_size, 1, out);
+  if (parallel.dp < 1 || config.global_batch_size < 1) {
+    return;
+  }
+  if (config.global_batch_size < parallel.dp) {
+    out.push_back(str("--global-batch-size is ", config.global_batch_size, ", fewer samples than the ", parallel.dp,
+                      " replicas (--dp), so some would never have any; allowed: at least ", parallel.dp));
+    return;
+  }
+  if (parallel.micro_batch_size < 1 || parallel.micro_batch_size > config.replica_batch_size()) {
+    out.push_back(str("--micro-batch-size is ", parallel.micro_batch_size, "; a replica has at most ",
+                      config.replica_batch_size(), " samples (--global-batch-size ", config.global_batch_size,
+                      " over --dp ", parallel.dp, "); allowed: 1 to ", config.replica_batch_size()));
+  }
+}
+
+void check_duration(const RunConfig& config, Problems& out) {
+  const ScheduleConfig& schedule = config.schedule;
+  if (schedule.steps < 1 && schedule.epochs < 1) {
+    out.push_back("neither --steps nor --epochs is given; allowed: one of them, at least 1");
+  }
+  if (schedule.steps > 0 && schedule.epochs > 0) {
+    out.push_back(str("--steps ", schedule.steps, " and --epochs ", schedule.epochs, " are both given; keep one"));
+  }
+  if (schedule.steps > 0 && schedule.warmup > schedule.steps) {
+    out.push_back(str("--warmup is ", schedule.warmup, " iterations, longer than the run of ", schedule.steps,
+                      " (--steps); allowed: 0 to ", schedule.steps));
+  }
+  if (!(schedule.lr > 0.0) || !std::isfinite(schedule.lr)) {
+    out.push_back(str("--lr is ", schedule.lr, "; allowed: a finite number, more than 0"));
+  }
+}
+
+// The three files are read from one folder under the names that they have there.
+void check_stats_file(const char* name, const std::string& file, const std::string& stats, Problems& out) {
+  namespace fs = std::filesystem;
+  const fs::path wanted = fs::path(stats) / (options::yaml_key(name) + ".npy");
+  if (!file.empty() && fs::path(file).lexically_normal() != wanted.lexically_normal()) {
+    out.push_back(str("--", name, " is '", file, "'; allowed: '", wanted.string(), "', beside the other statistics"));
+  }
+}
+
+void check_data(const RunConfig& config, Problems& out) {
+  const DataConfig& data = config.data;
+  if (data.kind == DataKind::kAuto) {
+    out.push_back("no training data is given; give --train-data PATH, or --data synthetic, or --data builtin");
+  }
+  if (data.kind == DataKind::kHdf5 && data.train_data.empty()) {
+    out.push_back("--data hdf5 needs --train-data PATH");
+  }
+  if (data.kind == DataKind::kHdf5 && config.is_forecast() && data.stats.empty()) {
+    out.push_back("the data's mean and standard deviation are not given; give --stats FOLDER");
+  }
+  check_stats_file("global-means", data.global_means, data.stats, out);
+  check_stats_file("global-stds", data.global_stds, data.stats, out);
+  check_stats_file("time-means", data.time_means, data.stats, out);
+  if (data.kind == DataKind::kBuiltin && !config.is_forecast()) {
+    out.push_back("--data builtin makes weather, which --task classify cannot use; give --data hdf5 or synthetic");
+  }
+  if (data.drop_last && data.limit_nsamples > 0 && data.limit_nsamples < config.global_batch_size) {
+    out.push_back(str("--drop-last with --limit-nsamples ", data.limit_nsamples, " leaves no whole batch of ",
+                      config.global_batch_size, " samples; allowed: --no-drop-last, or a --global-batch-size of 1 to ",
+                      data.limit_nsamples));
+  }
+}
+
+enum class PathKind { kFile, kFolder };
+
+// True if there is such a path, and it can be read. An empty path was not given.
+bool check_path(const char* name, const std::string& path, PathKind kind, Problems& out) {
+  if (path.empty()) {
+    return false;
+  }
+  const size_t before = out.size();
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  const bool is_folder = std::filesystem::is_directory(status);
+  if (!std::filesystem::exists(status)) {
+    out.push_back(str("--", name, " '", path, "' does not exist"));
+  } else if (is_folder != (kind == PathKind::kFolder)) {
+    out.push_back(str("--", name, " '", path, "' is a ", is_folder ? "folder" : "file", "; it must be a ",
+                      is_folder ? "file" : "folder"));
+  } else if (access(path.c_str(), is_folder ? R_OK | X_OK : R_OK) != 0) {
+    out.push_back(str("--", name, " '", path, "' cannot be read by this user"));
+  }
+  return out.size() == before;
+}
+
+}  // namespace
+
+std::vector<std::string> problems(const RunConfig& config, int world_size) {
+  Problems out;
+  check_degrees(config, world_size, out);
+  for (auto& problem :
+       model::validate(config.model, std::max(config.parallel.tp, 0), std::max(config.parallel.pp, 0))) {
+    out.push_back(std::move(problem));
+  }
+  check_batches(config, out);
+  check_duration(config, out);
+  check_data(config, out);
+  return out;
+}
+
+std::vector<std::string> path_problems(const RunConfig& config) {
+  const DataConfig& data = config.data;
+  Problems out;
+  if (data.kind != DataKind::kHdf5) {
+    return out;
+  }
+  const PathKind kind = config.is_forecast() ? PathKind::kFolder : PathKind::kFile;
+  check_path("train-data", data.train_data, kind, out);
+  check_path("valid-data", data.valid_data, kind, out);
+  if (config.is_forecast()) {
+    if (check_path("stats", data.stats, PathKind::kFolder, out)) {
+      check_path("stats", data.stats + "/global_means.npy", PathKind::kFile, out);
+      check_path("stats", data.stats + "/global_stds.npy", PathKind::kFile, out);
+    }
+    check_path("time-means", data.time_means, PathKind::kFile, out);
+  }
+  return out;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,201 @@
+// The options of model and data, and the ranges that all groups share.
+#include "src/train/run_option_groups.h"
+
+#include <utility>
+
+namespace vit_hybrid::train {
+
+using options::choice;
+using options::extent;
+using options::flag;
+using options::integer;
+using options::IntegerRange;
+using options::number;
+using options::NumberRange;
+using options::OptionTable;
+using options::text;
+using options::word;
+
+namespace {
+constexpr int64_t kMostSize = 1 << 24;  // of one dimension of a tensor
+}  // namespace
+
+IntegerRange from_one(int64_t most, std::string word_for_zero) {
+  return {1, most, std::move(word_for_zero)};
+}
+
+NumberRange at_least_zero(std::string word_for_zero) {
+  NumberRange range;
+  range.least = 0.0;
+  range.word_for_zero = std::move(word_for_zero);
+  return range;
+}
+
+NumberRange positive(std::string word_for_zero) {
+  NumberRange range = at_least_zero(std::move(word_for_zero));
+  range.least_bound = NumberRange::Bound::kExcluded;
+  return range;
+}
+
+NumberRange below_one() {
+  NumberRange range = at_least_zero();
+  range.most = 1.0;
+  range.most_bound = NumberRange::Bound::kExcluded;
+  return range;
+}
+
+NumberRange between_zero_and_one() {
+  NumberRange range = below_one();
+  range.least_bound = NumberRange::Bound::kExcluded;
+  return range;
+}
+
+void add_model(OptionTable& table, RunConfig& config) {
+  model::VitOptions& model = config.model;
+  table.begin_group("Model");
+  table.add({.name = "preset",
+             .value = word(config.preset, model::preset_names()),
+             .help = "Named model; the options task to mlp-hidden below, where given too, change it.",
+             .forgets = {"task", "image-size", "patch-size", "in-channels", "out-channels", "num-classes", "pooling",
+                         "embed-dim", "depth", "num-heads", "mlp-hidden"}});
+  table.add({.name = "task",
+             .value = choice(model.task, {"forecast", "classify"}),
+             .help = "forecast: predict the next state of fields; classify: predict the class of an image."});
+  table.add({.name = "image-size",
+             .value = extent(model.image_height, model.image_width, kMostSize),
+             .help = "Height and width of the input; one number for a square.",
+             .aliases = {"img-size"}});
+  table.add({.name = "patch-size",
+             .value = integer(model.patch_size, from_one(kMostSize)),
+             .help = "Side of the square patches that become tokens; divides height and width.",
+             .unit = "pixels"});
+  table.add({.name = "in-channels",
+             .value = integer(model.in_channels, from_one(kMostSize)),
+             .help = "Channels of the input.",
+             .aliases = {"n-in-channels"}});
+  table.add({.name = "out-channels",
+             .value = integer(model.out_channels, from_one(kMostSize)),
+             .help = "Channels of the forecast; as many as in-channels where that is given and this is not.",
+             .aliases = {"n-out-channels"}});
+  table.add({.name = "num-classes",
+             .value = integer(model.num_classes, {2, kMostSize}),
+             .help = "Classes of the classifier."});
+  table.add({.name = "pooling",
+             .value = choice(model.pooling, {"token", "mean"}),
+             .help = "What the classifier looks at: a class token, or the mean of all tokens."});
+  table.add({.name = "embed-dim",
+             .value = integer(model.embed_dim, from_one(kMostSize)),
+             .help = "Features of a token; a multiple of num-heads."});
+  table.add({.name = "depth", .value = integer(model.depth, from_one(kMostSize)), .help = "Transformer blocks."});
+  table.add({.name = "num-heads",
+             .value = integer(model.num_heads, from_one(kMostSize)),
+             .help = "Attention heads of a block."});
+  table.add({.name = "mlp-hidden",
+             .value = integer(model.mlp_hidden, from_one(kMostSize)),
+             .help = "Hidden features of a block's MLP; 4 x embed-dim where that is given and this is not."});
+  table.add({.name = "dropout",
+             .value = number(model.dropout, below_one()),
+             .help = "Dropout rate after positions, projection and MLP."});
+  table.add({.name = "attention-dropout",
+             .value = number(model.attention_dropout, below_one()),
+             .help = "Dropout rate of attention weights; the rate of dropout where that is given and this is not."});
+  table.add({.name = "drop-path",
+             .value = number(model.drop_path, below_one()),
+             .help = "Rate at which the last block is left out for a sample; rises linearly from 0 at the first."});
+  table.add({.name = "label-smoothing",
+             .value = number(model.label_smoothing, below_one()),
+             .help = "Share of the target that cross-entropy spreads over all classes."});
+  table.add({.name = "norm-eps",
+             .value = number(model.norm_eps, between_zero_and_one()),
+             .help = "Epsilon of the layer norms."});
+}
+
+namespace {
+
+void add_paths(OptionTable& table, RunConfig& config) {
+  DataConfig& data = config.data;
+  table.begin_group("Data");
+  table.add({.name = "data",
+             .value = choice(data.kind, {"auto", "hdf5", "synthetic", "builtin"}),
+             .help = "hdf5: the files of train-data; synthetic: random numbers, for benchmarks; builtin: weather "
+                     "generated in memory; auto: hdf5 where train-data is given, builtin where nothing is."});
+  table.add({.name = "train-data",
+             .value = text(data.train_data, "path"),
+             .help = "Training data: a folder with one HDF5 file a year (forecast), or one HDF5 file (classify).",
+             .aliases = {"train-data-path"}});
+  table.add({.name = "valid-data",
+             .value = text(data.valid_data, "path"),
+             .help = "Validation data, in the form of train-data; without it there is no validation.",
+             .aliases = {"valid-data-path"}});
+  table.add({.name = "stats",
+             .value = text(data.stats, "folder"),
+             .help = "Folder with global_means.npy, global_stds.npy and, if there is one, time_means.npy.",
+             .forgets = {"global-means", "global-stds", "time-means"}});
+  table.add({.name = "global-means",
+             .value = text(data.global_means, "file"),
+             .help = "Mean of each channel: global_means.npy of the folder that is then stats.",
+             .aliases = {"global-means-path"},
+             .forgets = {"stats"}});
+  table.add({.name = "global-stds",
+             .value = text(data.global_stds, "file"),
+             .help = "Standard deviation of each channel: global_stds.npy beside global-means.",
+             .aliases = {"global-stds-path"}});
+  table.add({.name = "time-means",
+             .value = text(data.time_means, "file"),
+             .help = "Climatology that anomalies are against: time_means.npy beside global-means.",
+             .aliases = {"time-means-path"}});
+  table.add({.name = "dataset-name",
+             .value = text(data.dataset_name, "text"),
+             .help = "HDF5 dataset with the inputs; fields (forecast) or images (classify) where not given."});
+  table.add({.name = "labels-name",
+             .value = text(data.labels_name, "text"),
+             .help = "HDF5 dataset with the classes (classify)."});
+}
+
+void add_use(OptionTable& table, RunConfig& config) {
+  DataConfig& data = config.data;
+  table.add({.name = "limit-nsamples",
+             .value = integer(data.limit_nsamples, from_one(kMostCount, "none")),
+             .help = "Use only the first samples of the training data.",
+             .unit = "samples"});
+  table.add({.name = "limit-nsamples-val",
+             .value = integer(data.limit_nsamples_val, from_one(kMostCount, "none")),
+             .help = "Use only the first samples of the validation data.",
+             .unit = "samples"});
+  table.add({.name = "drop-last",
+             .value = flag(data.drop_last),
+             .help = "Leave out the last part-batch of a training epoch."});
+  table.add({.name = "valid-batch-size",
+             .value = integer(data.valid_batch_size, from_one(kMostCount, "auto")),
+             .help = "Samples of one validation step, over all replicas; auto takes the global batch size.",
+             .unit = "samples"});
+  table.add({.name = "io",
+             .value = choice(data.io, {"auto", "direct", "independent", "collective"}),
+             .help = "How HDF5 data is read: direct reads at the dataset's file offset in the background; collective "
+                     "and independent go through parallel HDF5; auto takes direct where the data is unfiltered."});
+  table.add({.name = "io-threads",
+             .value = integer(data.io_threads, {0, kMostThreads}),
+             .help = "Threads that read ahead; with 0 the main thread reads when it needs the data.",
+             .aliases = {"num-data-workers"}});
+  table.add({.name = "prefetch-depth",
+             .value = integer(data.prefetch_depth, from_one(kMostThreads)),
+             .help = "Batches that are read ahead.",
+             .unit = "batches"});
+  table.add({.name = "generated-samples",
+             .value = integer(data.generated_samples, from_one(kMostCount)),
+             .help = "Training samples of synthetic and builtin data.",
+             .unit = "samples"});
+  table.add({.name = "generated-valid-samples",
+             .value = integer(data.generated_valid_samples, {0, kMostCount}),
+             .help = "Validation samples of synthetic and builtin data.",
+             .unit = "samples"});
+}
+
+}  // namespace
+
+void add_data(OptionTable& table, RunConfig& config) {
+  add_paths(table, config);
+  add_use(table, config);
+}
+
+}  // namespace vit_hybrid::train

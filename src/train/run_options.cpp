@@ -1,0 +1,225 @@
+// The options of a run: names, ranges and sentences.
+#include "src/train/run_options.h"
+
+#include <utility>
+
+#include "src/train/run_option_groups.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+using options::choice;
+using options::flag;
+using options::integer;
+using options::number;
+using options::OptionTable;
+using options::Scope;
+using options::text;
+using options::text_list;
+using options::word;
+
+constexpr int64_t kMostRanks = 1 << 20;
+
+void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
+  table.begin_group("General");
+  table.add({.name = "config",
+             .value = text_list(request.config_files, "FILE[:SECTION]"),
+             .help = "YAML file with settings, and which of its sections to use; may be repeated, later ones win.",
+             .scope = Scope::kCommandLineOnly});
+  table.add({.name = "print-config",
+             .value = flag(request.print_config),
+             .help = "Print the resolved configuration with the origin of each value, and end.",
+             .scope = Scope::kCommandLineOnly});
+  table.add({.name = "print-schedule",
+             .value = flag(request.print_schedule),
+             .help = "Print the pipeline schedule as a grid, and end.",
+             .scope = Scope::kCommandLineOnly});
+  table.add({.name = "help",
+             .value = flag(request.help),
+             .help = "Print this list, and end.",
+             .scope = Scope::kCommandLineOnly});
+  table.add({.name = "version",
+             .value = flag(request.version),
+             .help = "Print version, git commit, compiler and library versions, and end.",
+             .scope = Scope::kCommandLineOnly});
+  table.add(
+      {.name = "name",
+       .value = text(config.name, "text"),
+       .help = "Name of the run; where not given, that of the configuration's section or file, or of the preset."});
+  table.add({.name = "run-dir",
+             .value = text(config.run_dir, "folder"),
+             .help = "Folder for the run's files; where not given, <runs-root>/<name>-<time>."});
+  table.add({.name = "runs-root",
+             .value = text(config.runs_root, "folder"),
+             .help = "Where run folders are made when --run-dir is not given.",
+             .aliases = {"expdir"}});
+  table.add({.name = "seed",
+             .value = integer(config.seed, {0}),
+             .help = "Key of every random number: initial weights, dropout, order of samples."});
+  table.add({.name = "log-interval",
+             .value = integer(config.log_interval, from_one(kMostCount)),
+             .help = "Iterations from one log line to the next.",
+             .unit = "iterations"});
+}
+
+void add_device(OptionTable& table, RunConfig& config) {
+  table.begin_group("Device and precision");
+  table.add({.name = "device",
+             .value = choice(config.device, {"auto", "cpu", "cuda"}),
+             .help = "Where tensors live; auto takes GPUs where the program and the machine have them."});
+  table.add({.name = "precision",
+             .value = choice(config.precision, {"fp32", "fp64"}, {{"none", Precision::kFp32}}),
+             .help = "Floating-point type of everything that is computed.",
+             .aliases = {"amp-mode"}});
+  table.add({.name = "threads",
+             .value = integer(config.parallel.threads, from_one(kMostThreads, "auto")),
+             .help = "Threads a rank computes with; auto takes OMP_NUM_THREADS, else its share of the node's cores."});
+}
+
+void add_parallel(OptionTable& table, RunConfig& config) {
+  ParallelConfig& parallel = config.parallel;
+  table.begin_group("Parallelism");
+  table.add({.name = "dp",
+             .value = integer(parallel.dp, from_one(kMostRanks, "auto")),
+             .help = "Data-parallel degree: number of model replicas; auto takes the ranks that are left.",
+             .aliases = {"data-parallel-size"}});
+  table.add({.name = "tp",
+             .value = integer(parallel.tp, from_one(kMostRanks)),
+             .help = "Tensor-parallel degree: ranks that share each layer; at most the number of heads.",
+             .aliases = {"tensor-model-parallel-size", "tensor-parallel"}});
+  table.add({.name = "pp",
+             .value = integer(parallel.pp, from_one(kMostRanks)),
+             .help = "Pipeline-parallel degree: number of stages; at most depth + 2.",
+             .aliases = {"pipeline-model-parallel-size"}});
+  table.add({.name = "order",
+             .value = word(parallel.order, {"tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "dp-pp-tp", "pp-tp-dp", "pp-dp-tp"}),
+             .help = "Order in which ranks are laid out on the axes, fastest first."});
+  table.add({.name = "zero",
+             .value = integer(parallel.zero, {0, 1}),
+             .help = "1: each data-parallel rank keeps its share of the optimizer state (ZeRO-1); 0: each keeps all."});
+  table.add({.name = "schedule", .value = word(parallel.schedule, {"1f1b", "gpipe"}), .help = "Pipeline schedule."});
+  table.add({.name = "bucket-mb",
+             .value = number(parallel.bucket_mb, positive()),
+             .help = "Size of the pieces in which gradients are reduced while backward runs.",
+             .unit = "MiB",
+             .aliases = {"bucket-cap-mb"}});
+  table.add({.name = "timeout",
+             .value = number(parallel.timeout, positive("none")),
+             .help = "Longest time that one communication may take before the job is ended with its name.",
+             .unit = "s"});
+}
+
+void add_batch(OptionTable& table, RunConfig& config) {
+  table.begin_group("Batch");
+  table.add({.name = "global-batch-size",
+             .value = integer(config.global_batch_size, from_one(kMostCount)),
+             .help = "Samples of one iteration, over all replicas.",
+             .unit = "samples",
+             .forgets = {"local-batch-size"}});
+  table.add({.name = "local-batch-size",
+             .value = integer(config.local_batch_size, from_one(kMostCount, "none")),
+             .help = "Samples of one iteration a replica; where given, the global batch size is dp times this.",
+             .unit = "samples"});
+  table.add({.name = "micro-batch-size",
+             .value = integer(config.parallel.micro_batch_size, from_one(kMostCount, "auto")),
+             .help = "Samples that go through the model at once; auto takes all of a replica's without a pipeline, "
+                     "else makes 4 pp micro-batches.",
+             .unit = "samples"});
+}
+
+void add_training(OptionTable& table, RunConfig& config) {
+  ScheduleConfig& schedule = config.schedule;
+  table.begin_group("Learning rate and duration");
+  table.add({.name = "steps",
+             .value = integer(schedule.steps, from_one(kMostCount, "none")),
+             .help = "Iterations of the run.",
+             .unit = "iterations",
+             .aliases = {"num-iters"},
+             .forgets = {"epochs"}});
+  table.add({.name = "epochs",
+             .value = integer(schedule.epochs, from_one(kMostCount, "none")),
+             .help = "Passes over the training data, instead of steps.",
+             .forgets = {"steps"}});
+  table.add({.name = "lr", .value = number(schedule.lr, positive()), .help = "Largest learning rate of the schedule."});
+  table.add({.name = "lr-schedule",
+             .value = choice(schedule.kind, {"constant", "cosine", "one-cycle"}),
+             .help = "How the learning rate goes over the iterations."});
+  table.add({.name = "warmup",
+             .value = integer(schedule.warmup, {0, kMostCount}),
+             .help = "Iterations in which the learning rate rises linearly (one-cycle: along a cosine, and 30 % of the "
+                     "run where 0).",
+             .unit = "iterations"});
+  table.add({.name = "lr-scaling",
+             .value = choice(schedule.scaling, {"none", "sqrt"}),
+             .help = "sqrt: multiply the learning rate by the square root of global-batch-size / lr-batch-size."});
+  table.add({.name = "lr-batch-size",
+             .value = integer(schedule.lr_batch_size, from_one(kMostCount)),
+             .help = "Batch size that the learning rate is meant for, with lr-scaling sqrt.",
+             .unit = "samples"});
+}
+
+void add_optimizer(OptionTable& table, RunConfig& config) {
+  OptimizerConfig& optimizer = config.optimizer;
+  table.begin_group("Optimizer");
+  table.add({.name = "optimizer",
+             .value = choice(optimizer.kind, {"adam", "adamw"}),
+             .help = "adam adds weight decay to the gradient, adamw to the step."});
+  table.add(
+      {.name = "beta1", .value = number(optimizer.beta1, below_one()), .help = "Decay of the mean of gradients."});
+  table.add({.name = "beta2",
+             .value = number(optimizer.beta2, below_one()),
+             .help = "Decay of the mean of squared gradients."});
+  table.add({.name = "eps",
+             .value = number(optimizer.eps, positive()),
+             .help = "Added to the root of the mean of squared gradients."});
+  table.add({.name = "weight-decay",
+             .value = number(optimizer.weight_decay, at_least_zero()),
+             .help = "Weight decay of matrices."});
+  table.add({.name = "decay-vectors",
+             .value = flag(optimizer.decay_vectors),
+             .help = "Let weight decay act on biases, norms and positions too."});
+  table.add({.name = "clip-norm",
+             .value = number(optimizer.clip_norm, positive("none")),
+             .help = "Largest norm of the whole gradient; longer ones are scaled down to it."});
+}
+
+// Keys of the reference workload's YAML that say how PyTorch is to do it.
+void accept_reference_keys(OptionTable& table) {
+  for (const char* key : {"model_backend", "data_loader_config", "enable_fused", "enable_jit", "enable_apex",
+                          "inf_data_path", "wireup_info", "wireup_store"}) {
+    table.accept_unused(key);
+  }
+  table.accept_fixed("dt", "1");  // the forecast is always the next stored state
+}
+
+}  // namespace
+
+options::OptionTable run_option_table(RunConfig& config, RunRequest& request) {
+  OptionTable table;
+  add_general(table, config, request);
+  add_parallel(table, config);
+  add_batch(table, config);
+  add_device(table, config);
+  add_model(table, config);
+  add_training(table, config);
+  add_optimizer(table, config);
+  add_data(table, config);
+  accept_reference_keys(table);
+  return table;
+}
+
+options::Source builtin_default() {
+  const std::vector<std::pair<const char*, const char*>> settings = {
+      {"data", "builtin"},  {"image-size", "32x64"}, {"in-channels", "8"}, {"patch-size", "4"},
+      {"embed-dim", "128"}, {"depth", "4"},          {"num-heads", "4"},   {"global-batch-size", "16"},
+      {"steps", "200"},     {"lr", "1e-3"},
+  };
+  options::Source source;
+  for (const auto& [name, value] : settings) {
+    source.push_back({name, value, options::Place::kProgram, "built-in default"});
+  }
+  return source;
+}
+
+}  // namespace vit_hybrid::train

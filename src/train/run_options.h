@@ -1,0 +1,28 @@
+// The options of a run: the table that binds names, ranges and sentences to the fields of a RunConfig.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/train/options/option_table.h"
+#include "src/train/options/settings.h"
+#include "src/train/run_config.h"
+
+namespace vit_hybrid::train {
+
+/// What the command line asks for besides the values of the run.
+struct RunRequest {
+  std::vector<std::string> config_files;  ///< FILE[:SECTION], in the order given
+  bool print_config = false;
+  bool print_schedule = false;
+  bool help = false;
+  bool version = false;
+};
+
+/// The table of all options of `vit_hybrid train`, bound to `config` and `request`, which must outlive it.
+options::OptionTable run_option_table(RunConfig& config, RunRequest& request);
+
+/// The settings of the built-in default, with which the program runs where neither a configuration nor data is given.
+options::Source builtin_default();
+
+}  // namespace vit_hybrid::train

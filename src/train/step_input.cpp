@@ -1,0 +1,58 @@
+// StepInput: two ways to read, one to ask.
+#include "src/train/step_input.h"
+
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/timer.h"
+
+namespace vit_hybrid::train {
+
+StepInput::StepInput(const data::Dataset& dataset, std::shared_ptr<const data::DistributedSampler> sampler,
+                     ReplicaShare share, int64_t num_steps, data::LoaderOptions options)
+    : dataset_(dataset), share_(share), parts_(options.parts) {
+  if (dataset.background_reads() && (parts_.input || parts_.target)) {
+    loader_ = std::make_unique<data::PrefetchLoader>(
+        dataset, micro_batch_source(std::move(sampler), share, num_steps), options);
+  }
+}
+
+VitProgram::NextBatch StepInput::open_step(const data::EpochPlan& plan, int64_t step) {
+  if (!dataset_.background_reads()) {
+    return read_collectively(plan, step);
+  }
+  return [this] {
+    VH_ASSERT(loader_ != nullptr, "this rank reads nothing");
+    std::optional<data::Batch> batch = loader_->next();
+    VH_ASSERT(batch.has_value(), "the loader ended before the run");
+    return std::move(*batch);
+  };
+}
+
+VitProgram::NextBatch StepInput::read_collectively(const data::EpochPlan& plan, int64_t step) {
+  const MemoryScope scope(MemoryClass::kData);
+  const ScopedTimer timer(seconds_reading_);
+  const auto own = micro_batches(plan, step);
+  const auto most = static_cast<size_t>(most_micro_batches(plan, step, share_));
+  auto batches = std::make_shared<std::deque<data::Batch>>();
+  for (size_t i = 0; i < most; ++i) {  // a short replica takes part in the others' reads with no samples
+    data::Batch batch = dataset_.read(i < own.size() ? own[i] : std::vector<int64_t>{}, parts_, plan.epoch());
+    if (i < own.size()) {
+      batches->push_back(std::move(batch));
+    }
+  }
+  return [batches] {
+    data::Batch batch = std::move(batches->front());
+    batches->pop_front();
+    return batch;
+  };
+}
+
+double StepInput::seconds_waited() const {
+  return seconds_reading_ + (loader_ != nullptr ? loader_->seconds_waited() : 0.0);
+}
+
+}  // namespace vit_hybrid::train

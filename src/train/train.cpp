@@ -1,0 +1,114 @@
+// train(): from a configuration to a summary.
+#include "src/train/train.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/statistics.h"
+#include "parallel/comm/watchdog.h"
+#include "parallel/mesh/device_mesh.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/signals.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+#include "src/train/data_source.h"
+#include "src/train/device.h"
+#include "src/train/layout_report.h"
+#include "src/train/rank_report.h"
+#include "src/train/run_folder.h"
+#include "src/train/run_log.h"
+#include "src/train/start_record.h"
+#include "src/train/trainer.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+constexpr int kComeAgain = static_cast<int>(ErrorClass::kTemporary);
+
+mesh::ParallelDims parallel_dims(const RunConfig& config) {
+  return mesh::ParallelDims(config.parallel.dp, config.parallel.tp, config.parallel.pp, config.parallel.order);
+}
+
+void print_start(const RunConfig& config, const DataSource& data, const mesh::DeviceMesh& mesh, const Engine& engine,
+                 const std::string& folder) {
+  const ParallelConfig& parallel = config.parallel;
+  const int64_t parameters = model::num_parameters(config.model);
+  log_line(str(config.name, ": ", parameters, " parameters, dp ", parallel.dp, " x tp ", parallel.tp, " x pp ",
+               parallel.pp, " on ", mesh.device().str(), ", ", at::get_num_threads(), " threads a rank"));
+  log_line(str("  data      ", data.text));
+  for (const std::string& line : report_layout(config, engine.stages()).lines()) {
+    log_line(line);
+  }
+  log_line(str("  run folder ", folder));
+}
+
+Json communication() {
+  Json json = Json::array();
+  for (const auto& axis : comm::statistics()) {
+    Json operations;
+    for (int i = 0; i < comm::kNumOperations; ++i) {
+      const auto& count = axis.counts[static_cast<size_t>(i)];
+      if (count.operations > 0) {
+        operations[std::string(comm::operation_name(static_cast<comm::Operation>(i)))] = {
+            {"operations", count.operations}, {"bytes", count.bytes}};
+      }
+    }
+    json.push_back({{"axis", axis.axis},
+                    {"ranks", axis.group_size},
+                    {"blocked_seconds", axis.blocked_seconds},
+                    {"rank_0", std::move(operations)}});
+  }
+  return json;
+}
+
+void finish(const RunFolder& folder, const RunLog& log, const Trainer& trainer, mesh::DeviceMesh& mesh,
+            double seconds_to_first_step) {
+  Json summary = log.final_figures();
+  summary["interrupted"] = trainer.interrupted();
+  summary["seconds_to_first_step"] = seconds_to_first_step;
+  summary["communication"] = communication();
+  summary["ranks"] = gather_rank_reports(trainer.total_seconds(), mesh.host_world());
+  if (mesh.host_world().rank() == 0) {
+    write_json_file(folder.summary_path(), summary);
+  }
+  log.print_table();
+  log_line(str("run folder: ", folder.path()));
+}
+
+}  // namespace
+
+int train(const RunConfig& config, comm::MpiSession& session) {
+  const Timer since_start;
+  const MemoryTracker::Attachment attachment;
+  watch_stop_signals();
+  set_threads(config.parallel.threads, session.place());
+  const c10::Device device = comm::agreed(session.world(), [&] { return choose_device(config.device, session.place()); });
+  const comm::Watchdog watchdog(std::chrono::duration<double>(config.parallel.timeout));
+  mesh::DeviceMesh mesh(parallel_dims(config), session.world(), device);
+  const DataSource data = open_data(config, session.world());
+  const RunFolder folder = RunFolder::create(config, session.world());
+  MetricsLog metrics = folder.open_metrics(session.world());
+  if (session.world().rank() == 0) {
+    metrics.write(start_record(config, session));
+  }
+  RunLog log(std::move(metrics), data.train->channel_names(), config.log_interval);
+  Trainer trainer(config, mesh, data, log);
+  print_start(config, data, mesh, trainer.engine(), folder.path());
+  const double seconds_to_first_step = since_start.seconds();
+  trainer.run();
+  finish(folder, log, trainer, mesh, seconds_to_first_step);
+  if (trainer.interrupted()) {
+    log_warning(str("stopped by signal ", stop_signal(), " before the last step"));
+    return kComeAgain;
+  }
+  return 0;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,86 @@
+// VitProgram: data in, losses out.
+#include "src/train/vit_program.h"
+
+#include <utility>
+
+#include "model/losses.h"
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::train {
+
+VitProgram::VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
+                       at::ScalarType compute_type)
+    : options_(options), units_(units), stage_(stage), device_(device), compute_type_(compute_type) {}
+
+void VitProgram::begin(StepPlan plan, NextBatch next_batch) {
+  plan_ = std::move(plan);
+  next_batch_ = std::move(next_batch);
+  next_micro_batch_ = 0;
+  batches_.clear();
+  contexts_.assign(plan_.micro_batches.size(), plan_.context);
+  for (size_t i = 0; i < contexts_.size(); ++i) {
+    contexts_[i].micro_batch = static_cast<int>(i);
+    contexts_[i].samples = plan_.micro_batches[i];
+  }
+}
+
+data::Batch& VitProgram::batch(int micro_batch) {
+  const auto found = batches_.find(micro_batch);
+  if (found != batches_.end()) {
+    return found->second;
+  }
+  VH_ASSERT(micro_batch == next_micro_batch_, str("micro-batch ", micro_batch, " asked for out of order"));
+  data::Batch next = next_batch_();
+  VH_ASSERT(next.samples == plan_.micro_batches[static_cast<size_t>(micro_batch)], "the loader is out of step");
+  ++next_micro_batch_;
+  return batches_.emplace(micro_batch, std::move(next)).first->second;
+}
+
+at::Tensor VitProgram::on_device(const at::Tensor& tensor) const {
+  const MemoryScope scope(MemoryClass::kData);
+  return tensor.is_floating_point() ? tensor.to(device_, compute_type_) : tensor.to(device_);
+}
+
+at::Tensor VitProgram::input(int micro_batch) { return on_device(batch(micro_batch).inputs); }
+
+std::vector<int64_t> VitProgram::input_shape(int micro_batch) const {
+  const auto samples = static_cast<int64_t>(plan_.micro_batches[static_cast<size_t>(micro_batch)].size());
+  return {samples, options_.num_tokens(), options_.embed_dim};
+}
+
+at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
+  const MemoryScope scope(MemoryClass::kActivations);
+  const at::Tensor output = stage_.forward(input, contexts_[static_cast<size_t>(micro_batch)]);
+  if (!is_last()) {
+    return output;
+  }
+  const data::Batch& samples = batch(micro_batch);
+  const at::Tensor result = loss(output, samples);
+  if (plan_.evaluation != nullptr) {
+    count(result.item<double>() * static_cast<double>(plan_.global_batch), output, samples);
+  }
+  return result;
+}
+
+at::Tensor VitProgram::loss(const at::Tensor& prediction, const data::Batch& batch) const {
+  const at::Tensor target = on_device(batch.targets);
+  if (options_.task == model::Task::kForecast) {
+    return model::relative_l2_loss(prediction, target, plan_.global_batch);
+  }
+  return model::cross_entropy_loss(prediction, target, options_.label_smoothing, plan_.global_batch);
+}
+
+void VitProgram::count(double loss_sum, const at::Tensor& prediction, const data::Batch& batch) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  if (options_.task == model::Task::kForecast) {
+    plan_.evaluation->add_forecast(loss_sum, prediction, batch.targets, batch.inputs);
+  } else {
+    plan_.evaluation->add_classification(loss_sum, prediction, on_device(batch.targets));
+  }
+}
+
+void VitProgram::release(int micro_batch) { batches_.erase(micro_batch); }
+
+}  // namespace vit_hybrid::train

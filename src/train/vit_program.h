@@ -1,0 +1,64 @@
+// VitProgram: one stage of the ViT as the pipeline runner sees it: inputs, losses and evaluation figures of a step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "data/dataset.h"
+#include "model/vit_stage.h"
+#include "parallel/pipeline/stage_program.h"
+#include "src/train/evaluation.h"
+
+namespace vit_hybrid::train {
+
+/// What a VitProgram needs to know of one pass over the micro-batches of a replica.
+struct StepPlan {
+  std::vector<std::vector<int64_t>> micro_batches;  ///< global sample numbers of each, none empty
+  int64_t global_batch = 1;                         ///< what the losses are divided by
+  tensor::StepContext context;                      ///< seed, step, mode and sink; the rest is set by micro-batch
+  EvaluationSums* evaluation = nullptr;             ///< last stage in evaluation: where predictions are counted
+};
+
+/// Joins a VitStage, the loss and the data. The first stage takes inputs from `next_batch`, the last one targets; both
+/// are called once a micro-batch, in order (a schedule runs its forwards in order).
+class VitProgram final : public pipeline::StageProgram {
+ public:
+  using NextBatch = std::function<data::Batch()>;
+
+  VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
+             at::ScalarType compute_type);
+
+  bool is_first() const { return units_.begin == 0; }
+  bool is_last() const { return units_.end == options_.num_units(); }
+
+  /// Starts a pass; `next_batch` must give the micro-batches of the plan in order (not called on middle stages).
+  void begin(StepPlan plan, NextBatch next_batch);
+
+  at::Tensor input(int micro_batch) override;
+  std::vector<int64_t> input_shape(int micro_batch) const override;
+  at::ScalarType activation_type() const override { return compute_type_; }
+  at::Tensor forward(int micro_batch, const at::Tensor& input) override;
+  void release(int micro_batch) override;
+
+ private:
+  data::Batch& batch(int micro_batch);
+  at::Tensor loss(const at::Tensor& prediction, const data::Batch& batch) const;
+  void count(double loss_sum, const at::Tensor& prediction, const data::Batch& batch);
+  at::Tensor on_device(const at::Tensor& tensor) const;
+
+  model::VitOptions options_;
+  Range units_;
+  model::VitStage& stage_;
+  at::Device device_;
+  at::ScalarType compute_type_;
+  StepPlan plan_;
+  NextBatch next_batch_;
+  int next_micro_batch_ = 0;
+  std::map<int, data::Batch> batches_;
+  std::vector<tensor::StepContext> contexts_;
+};
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Checks who includes what: the direction of knowledge between the boxes, and that MPI, HDF5, CUDA and NCCL stay in the
+# files that may know them. Prints every include that should not be there.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+failures=0
+
+# A box is a folder with the folders below it that are no boxes themselves. What each may include besides itself:
+declare -A may_include=(
+  [src/base]=""
+  [parallel/comm]="src/base"
+  [parallel/mesh]="src/base parallel/comm"
+  [parallel/tensor]="src/base parallel/comm parallel/mesh"
+  [parallel/pipeline]="src/base parallel/comm parallel/mesh"
+  [parallel/zero]="src/base parallel/comm parallel/mesh parallel/tensor"
+  [model]="src/base parallel/comm parallel/mesh parallel/tensor"
+  [data]="src/base parallel/comm"
+  [src/train/options]="src/base"
+)
+below_train="src/base parallel/comm parallel/mesh parallel/tensor parallel/pipeline parallel/zero model data"
+may_include[src/train]="$below_train src/train/options"
+may_include[src/commands]="$below_train src/train/options src/train"
+may_include[src]="$below_train src/train/options src/train src/commands"
+
+box_of() {  # sets `box` to the box of the file, or to nothing
+  box=$(dirname "$1")
+  while [ "$box" != . ] && [ -z "${may_include[$box]+known}" ]; do
+    box=$(dirname "$box")
+  done
+}
+
+complain() {
+  echo "$1: $2"
+  failures=$((failures + 1))
+}
+
+mapfile -t files < <(find src parallel model data -type f \
+  \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.in' \) | sort)
+
+for file in "${files[@]}"; do
+  box_of "$file"
+  own=$box
+  if [ "$own" = . ]; then
+    complain "$file" "is in no box that this test knows"
+    continue
+  fi
+  while read -r included; do
+    box_of "$included"
+    if [ ! -e "$included" ]; then
+      complain "$file" "\"$included\" is not a path from the root"
+    elif [[ " $own ${may_include[$own]} " != *" $box "* ]]; then
+      complain "$file" "$own must not include \"$included\""
+    fi
+  done < <(sed -n 's/^ *# *include *"\([^"]*\)".*/\1/p' "$file")
+done
+
+# confine <what> <pattern of the included header> <pattern of the files that may>
+confine() {
+  local file
+  while read -r file; do
+    [[ $file =~ $3 ]] || complain "$file" "$1 may be included in $3 only"
+  done < <(printf '%s\0' "${files[@]}" | xargs -0 grep -lE "^ *# *include *[<\"]($2)[>\"]" || true)
+}
+
+confine "<mpi.h>" 'mpi\.h' '^parallel/comm/|^data/hdf5_'
+confine "<hdf5.h>" 'hdf5[^>"]*\.h|H5[A-Za-z]*\.h' '^data/hdf5_|^src/train/checkpoint'
+confine "a CUDA or NCCL header" 'nccl[^>"]*\.h|cuda[^>"]*|cublas[^>"]*|[^>"]*/cuda/[^>"]*|nvtx3/[^>"]*' \
+  '(cuda|nccl)[^/]*$|\.cuh?$'
+confine "all of LibTorch at once" 'torch/torch\.h|torch/all\.h|torch/extension\.h|ATen/ATen\.h' '^nowhere$'
+
+# Whether CUDA is enabled is visible to the device files only: both variants share all other objects.
+while read -r file; do
+  [[ $file =~ (cuda|nccl)[^/]*$ ]] || complain "$file" "asks whether CUDA is enabled"
+done < <(printf '%s\0' "${files[@]}" | xargs -0 grep -lE '^ *# *if.*ENABLE_CUDA' || true)
+
+if [ "${#files[@]}" -lt 20 ]; then
+  complain "tests/build/check_includes.sh" "found only ${#files[@]} files: the folders have moved"
+fi
+echo "${#files[@]} files, $failures includes that should not be there"
+[ "$failures" = 0 ]

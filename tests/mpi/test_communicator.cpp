@@ -1,0 +1,175 @@
+// The host back ends: the conformance suite on the world and on parts of it, by messages and through shared memory.
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "parallel/comm/make_communicator.h"
+#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/statistics.h"
+#include "src/base/error.h"
+#include "tests/support/communicator_suite.h"
+
+namespace vit_hybrid::testing {
+
+namespace {
+
+using comm::Communicator;
+using comm::HostPath;
+using comm::MpiGroup;
+using comm::ReduceOp;
+using comm::Transfer;
+using Direction = comm::Transfer::Direction;
+
+std::unique_ptr<Communicator> make(MpiGroup group, const comm::TransportOptions& options = {}) {
+  return comm::make_communicator("test", std::move(group), at::kCPU, nullptr, options);
+}
+
+comm::TransportOptions path(HostPath path) {
+  comm::TransportOptions options;
+  options.host_path = path;
+  return options;
+}
+
+// Every limit so small that each tensor of the suite is cut many times.
+comm::TransportOptions small_pieces(HostPath path) {
+  comm::TransportOptions options;
+  options.host_path = path;
+  options.max_message_bytes = 1000;
+  options.staging_bytes = 4096;
+  options.slot_bytes = 1088;
+  return options;
+}
+
+void check(MpiGroup group, const comm::TransportOptions& options) {
+  const auto communicator = make(std::move(group), options);
+  check_communicator(*communicator, at::kCPU, SumOrder::kRankOrder);
+}
+
+}  // namespace
+
+TEST_CASE("communicator: default path on the world") {
+  const MpiGroup world = MpiGroup::world();
+  const auto communicator = make(world.duplicate());
+  CHECK(communicator->back_end() == (world.size() == 1 ? "self" : "mpi, shared memory"));
+  check_communicator(*communicator, at::kCPU, SumOrder::kRankOrder);
+}
+
+TEST_CASE("communicator: messages") {
+  const MpiGroup world = MpiGroup::world();
+  check(world.duplicate(), path(HostPath::kMessages));
+}
+
+TEST_CASE("communicator: messages in small pieces") {
+  const MpiGroup world = MpiGroup::world();
+  check(world.duplicate(), small_pieces(HostPath::kMessages));
+}
+
+TEST_CASE("communicator: shared memory in small slots") {
+  const MpiGroup world = MpiGroup::world();
+  check(world.duplicate(), small_pieces(HostPath::kSharedMemory));
+}
+
+TEST_CASE("communicator: parts of the world") {
+  const MpiGroup world = MpiGroup::world();
+  // Every other rank; and all but the last, which stays alone: groups of 1, 2, 3, 4 and 7.
+  check(world.split(world.rank() % 2), {});
+  check(world.split(world.rank() == world.size() - 1 ? 1 : 0), path(HostPath::kMessages));
+  check(world.split(world.rank() / 3), path(HostPath::kSharedMemory));
+}
+
+TEST_CASE("communicator: one rank ahead on one axis does not hold up another axis") {
+  const MpiGroup world = MpiGroup::world();
+  if (world.size() < 2) return;
+  for (const HostPath host_path : {HostPath::kMessages, HostPath::kSharedMemory}) {
+    const auto a = make(world.duplicate(), small_pieces(host_path));
+    const auto b = make(world.duplicate(), small_pieces(host_path));
+    const at::Tensor x = at::full({50000}, world.rank(), at::kLong);
+    const at::Tensor y = at::full({50000}, world.rank(), at::kLong);
+    comm::Work on_a = a->all_reduce(x, ReduceOp::kSum);
+    comm::Work on_b = b->all_reduce(y, ReduceOp::kSum);
+    // Both are only started everywhere; each rank waits for another one first.
+    comm::Work& first = world.rank() % 2 == 0 ? on_a : on_b;
+    comm::Work& second = world.rank() % 2 == 0 ? on_b : on_a;
+    first.wait();
+    second.wait();
+    const int64_t sum = static_cast<int64_t>(world.size()) * (world.size() - 1) / 2;
+    CHECK(x.eq(sum).all().item<bool>());
+    CHECK(y.eq(sum).all().item<bool>());
+  }
+}
+
+TEST_CASE("communicator: all paths give the same bits") {
+  const MpiGroup world = MpiGroup::world();
+  std::vector<at::Tensor> results;
+  for (const auto& options : {path(HostPath::kMessages), small_pieces(HostPath::kMessages), path(HostPath::kAuto),
+                              small_pieces(HostPath::kAuto)}) {
+    at::Tensor x = at::full({30011}, 0.1 * (world.rank() + 1), at::kFloat);
+    x.mul_(at::full({30011}, 1.0 / 3.0, at::kFloat));
+    make(world.duplicate(), options)->all_reduce(x, ReduceOp::kSum).wait();
+    results.push_back(x);
+  }
+  for (const at::Tensor& result : results)
+    CHECK(result.equal(results[0]));
+}
+
+TEST_CASE("communicator: an exchange whose sizes differ is refused by its receiver") {
+  const MpiGroup world = MpiGroup::world();
+  if (world.size() < 2) return;
+  const auto group = make(world.duplicate());
+  for (const int64_t sent : {int64_t{10}, int64_t{30}}) {
+    if (group->rank() == 0) {
+      group->exchange({{Direction::kSend, at::zeros({sent}, at::kFloat), 1}}).wait();
+    } else if (group->rank() == 1) {
+      const std::string text = sent == 10 ? "rank 0 of the group sent 40 bytes where 80 are received"
+                                          : "rank 0 of the group sent more than the 80 bytes that are received";
+      CHECK_THROWS_WITH_AS(group->exchange({{Direction::kReceive, at::zeros({20}, at::kFloat), 0}}).wait(),
+                           doctest::Contains(text.c_str()), Error);
+    }
+  }
+}
+
+TEST_CASE("communicator: ranks in different operations are told apart") {
+  const MpiGroup world = MpiGroup::world();
+  if (world.size() < 2) return;
+  const auto group = make(world.duplicate(), path(HostPath::kSharedMemory));
+  const at::Tensor x = at::zeros({4}, at::kFloat);
+  group->barrier().wait();
+  try {
+    comm::Work work = group->rank() == 0 ? group->broadcast(x, 0) : group->all_reduce(x, ReduceOp::kMax);
+    work.wait();
+    FAIL_CHECK("not noticed");
+  } catch (const Error& error) {
+    CHECK(error.error_class() == ErrorClass::kInternal);
+    const std::string text = error.message();
+    CHECK_MESSAGE(text.find("number 2 on axis 'test', 16 bytes: rank ") != std::string::npos, text);
+    CHECK_MESSAGE(text.find("broadcast of 16 bytes") != std::string::npos, text);
+    CHECK_MESSAGE(text.find("all_reduce of 16 bytes") != std::string::npos, text);
+  }
+}
+
+TEST_CASE("communicator: time spent in wait() is counted on the axis") {
+  const MpiGroup world = MpiGroup::world();
+  if (world.size() < 2) return;
+  const auto group = make(world.duplicate());
+  group->barrier().wait();
+  comm::reset_statistics();
+  if (group->rank() == 0) {
+    const timespec nap{0, 100'000'000};
+    nanosleep(&nap, nullptr);
+  }
+  group->barrier().wait();
+  const double blocked = comm::statistics_of("test").blocked_seconds;
+  if (group->rank() == 1) CHECK(blocked > 0.05);
+  CHECK(blocked < 30);
+}
+
+TEST_CASE("communicator: a CUDA device is refused without CUDA") {
+  if (!comm::nccl_version().empty()) return;
+  CHECK_THROWS_WITH_AS(comm::make_communicator("data", MpiGroup::world(), c10::Device(at::kCUDA, 0)),
+                       doctest::Contains("this program was built without CUDA and cannot use cuda:0"), Error);
+}
+
+}  // namespace vit_hybrid::testing

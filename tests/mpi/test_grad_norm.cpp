@@ -1,0 +1,169 @@
+// The global norm against the norm of the whole tensors, with parameters replicated and cut over tensor ranks.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "parallel/comm/make_communicator.h"
+#include "parallel/zero/gradient_norm.h"
+#include "src/base/random.h"
+#include "tests/support/mpi_test.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::zero;
+
+namespace {
+
+// tp fastest, then dp, then pp.
+struct Place {
+  int tensor_size, data_size, pipeline_size;
+  int tensor_rank, data_rank, pipeline_rank;
+};
+
+Place place_of(int rank, int tensor_size, int data_size, int pipeline_size) {
+  return {tensor_size,
+          data_size,
+          pipeline_size,
+          rank % tensor_size,
+          rank / tensor_size % data_size,
+          rank / tensor_size / data_size};
+}
+
+std::string name_of(const char* kind, int stage) {
+  return kind + std::to_string(stage);
+}
+
+// Two parameters a stage: one that tensor ranks cut, one that they replicate.
+std::vector<tensor::ParameterSpec> specs(const Place& place) {
+  const Range rows = Partition(14, place.tensor_size).part(place.tensor_rank);
+  return {tensor::sharded(name_of("cut", place.pipeline_rank), {14, 9}, 0, rows.begin, rows.end, 1, {},
+                          tensor::DecayGroup::kMatrix),
+          tensor::replicated(name_of("whole", place.pipeline_rank), {77}, {}, tensor::DecayGroup::kVector)};
+}
+
+double element(const std::string& name, int64_t i) {
+  return RandomStream(3, Purpose::kTest, name_key(name.c_str())).normal(static_cast<uint64_t>(i));
+}
+
+double norm_of_whole_model(int pipeline_size) {
+  long double sum = 0;
+  for (int stage = 0; stage < pipeline_size; ++stage) {
+    for (int64_t i = 0; i < 14 * 9; ++i) {
+      sum += std::pow(static_cast<long double>(element(name_of("cut", stage), i)), 2);
+    }
+    for (int64_t i = 0; i < 77; ++i) {
+      sum += std::pow(static_cast<long double>(element(name_of("whole", stage), i)), 2);
+    }
+  }
+  return static_cast<double>(std::sqrt(sum));
+}
+
+void fill_gradients(tensor::ParameterBuffer& buffer) {
+  for (size_t p = 0; p < buffer.specs().size(); ++p) {
+    const auto& spec = buffer.specs()[p];
+    const int64_t first =
+        spec.boxes.empty() ? 0 : spec.boxes[0].global_offset[0] * (spec.local_shape.size() == 2 ? 9 : 1);
+    const at::Tensor flat = buffer.parameter(static_cast<int>(p)).gradient.view(-1);
+    for (int64_t i = 0; i < flat.numel(); ++i) {
+      flat[i].fill_(element(spec.name, first + i));
+    }
+  }
+}
+
+// What a reduce-scatter leaves outside of the owned range is not to be looked at.
+void spoil_what_others_own(tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank) {
+  const auto& layout = buffer.layout();
+  for (size_t b = 0; b < layout.buckets.size(); ++b) {
+    const Range own = owned_range(layout, static_cast<int>(b), stage, data_rank);
+    const at::Tensor kept = buffer.gradients().narrow(0, own.begin, own.size()).clone();
+    buffer.gradients().narrow(0, layout.buckets[b].range.begin, layout.buckets[b].range.size()).fill_(1e6);
+    buffer.gradients().narrow(0, own.begin, own.size()).copy_(kept);
+  }
+}
+
+// Calls `check(place, world)` for each layout of the world's ranks.
+template <class Check>
+void for_each_layout(const Check& check) {
+  const auto world = comm::make_communicator("world", comm::MpiGroup::world(), at::kCPU);
+  const int size = world->size();
+  for (int tp = 1; tp <= size; ++tp) {
+    for (int dp = 1; dp <= size / tp; ++dp) {
+      if (size % (tp * dp) == 0) {
+        check(place_of(world->rank(), tp, dp, size / (tp * dp)), *world);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("grad_norm: every parameter counts once, and all ranks get the same bits") {
+  for_each_layout([](const Place& place, comm::Communicator& world) {
+    for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
+      const auto layout = tensor::make_flat_layout(specs(place), 50, num_shards(stage, place.data_size));
+      tensor::ParameterBuffer buffer(specs(place), layout, at::kDouble, at::kDouble, at::kCPU);
+      fill_gradients(buffer);
+      spoil_what_others_own(buffer, stage, place.data_rank);
+      const GradientNorm norm(buffer, stage, place.data_rank, place.tensor_rank, world);
+      const NormResult result = norm.compute();
+      CHECK(result.finite);
+      CHECK(result.norm == doctest::Approx(norm_of_whole_model(place.pipeline_size)).epsilon(1e-14));
+      const at::Tensor largest = at::full({1}, result.norm, at::kDouble);
+      const at::Tensor smallest = largest.clone();
+      world.all_reduce(largest, comm::ReduceOp::kMax).wait();
+      world.all_reduce(smallest, comm::ReduceOp::kMin).wait();
+      CHECK(largest.item<double>() == smallest.item<double>());
+    }
+  });
+}
+
+TEST_CASE("grad_norm: one element that is not finite on one rank is seen by all") {
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    for_each_layout([bad](const Place& place, comm::Communicator& world) {
+      const auto layout = tensor::make_flat_layout(specs(place), 50, place.data_size);
+      tensor::ParameterBuffer buffer(specs(place), layout, at::kFloat, at::kFloat, at::kCPU);
+      fill_gradients(buffer);
+      const ZeroStage stage = ZeroStage::kOptimizerState;
+      const GradientNorm norm(buffer, stage, place.data_rank, place.tensor_rank, world);
+      CHECK(norm.compute().finite);
+      const int culprit = place.tensor_size * place.data_size * place.pipeline_size - 1;
+      const int index = place.tensor_rank == 0 ? 1 : 0;  // replicated ones are counted on tensor rank 0
+      const Range slot = layout.slots[static_cast<size_t>(index)];
+      bool spoiled = false;
+      for (size_t b = 0; b < layout.buckets.size() && world.rank() == culprit; ++b) {
+        const Range own = owned_range(layout, static_cast<int>(b), stage, place.data_rank);
+        const int64_t last = std::min(own.end, slot.end) - 1;
+        if (last >= std::max(own.begin, slot.begin)) {
+          buffer.gradients()[last].fill_(bad);
+          spoiled = true;
+        }
+      }
+      const at::Tensor any = at::full({1}, spoiled ? 1.0 : 0.0, at::kDouble);
+      world.all_reduce(any, comm::ReduceOp::kMax).wait();
+      const NormResult result = norm.compute();
+      CHECK(result.finite == (any.item<double>() == 0.0));
+      CHECK(std::isnan(result.norm) == !result.finite);
+    });
+  }
+}
+
+TEST_CASE("grad_norm: long sums do not depend on the number of threads and lose nothing") {
+  const auto self = comm::make_communicator("world", comm::MpiGroup::world().split(testing::world_rank()), at::kCPU);
+  constexpr int64_t kCount = 1'000'003;
+  const std::vector<tensor::ParameterSpec> one = {tensor::replicated("w", {kCount}, {}, tensor::DecayGroup::kMatrix)};
+  const auto layout = tensor::make_flat_layout(one, 1, 1);
+  tensor::ParameterBuffer buffer(one, layout, at::kFloat, at::kFloat, at::kCPU);
+  buffer.parameter(0).gradient.fill_(0.5F);
+  const GradientNorm norm(buffer, ZeroStage::kReplicated, 0, 0, *self);
+  CHECK(norm.compute().norm == std::sqrt(0.25 * kCount));  // the sum is exact in double
+}
+
+TEST_CASE("grad_norm: the clip coefficient is torch's") {
+  CHECK(clip_coefficient(0.5, 1.0) == 1.0);
+  CHECK(clip_coefficient(4.0, 1.0) == 1.0 / (4.0 + 1e-6));
+  CHECK(clip_coefficient(0.0, 1.0) == 1.0);
+}

@@ -1,0 +1,163 @@
+// The tensor-parallel model against the reference of one process, for degrees that divide nothing.
+#include <doctest/doctest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include "parallel/comm/make_communicator.h"
+#include "parallel/comm/statistics.h"
+#include "parallel/tensor/linear.h"
+#include "tests/support/compare.h"
+#include "tests/support/mpi_test.h"
+#include "tests/support/vit_harness.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::testing;
+using model::VitOptions;
+
+namespace {
+
+constexpr int64_t kSamples = 3;
+constexpr double kDoubleBound = 1e-13;  // a few hundred roundings in a row
+
+// Runs `check` on the first `degree` ranks of the world as a tensor group, for every degree that fits.
+template <class Check>
+void for_each_degree(Check check) {
+  for (const int degree : {1, 2, 3, 4, 8}) {
+    if (degree > world_size()) {
+      continue;
+    }
+    const bool member = world_rank() < degree;
+    auto ranks = comm::MpiGroup::world().split(member ? 0 : 1);
+    const auto group = comm::make_communicator("tensor", std::move(ranks), at::kCPU);
+    if (member) {
+      INFO("tensor degree ", degree);
+      check(*group);
+    }
+  }
+}
+
+std::vector<VitOptions> all_models() {
+  return {small_forecaster(), small_classifier(model::Pooling::kToken), small_classifier(model::Pooling::kMean)};
+}
+
+struct Case {
+  explicit Case(const VitOptions& chosen)
+      : options(chosen),
+        parameters(test_parameters(chosen)),
+        images(test_images(chosen, kSamples)),
+        output_gradient(normal_tensor(output_shape(chosen, kSamples), 12)),
+        context(test_context(kSamples, tensor::Mode::kTraining)) {}
+
+  Outcome ours(at::ScalarType type, comm::Communicator& group) const {
+    return run_ours(options, parameters, images, output_gradient, context, type, group);
+  }
+  Outcome reference(at::ScalarType type) const {
+    return run_reference(options, parameters, images, output_gradient, context, type);
+  }
+
+  VitOptions options;
+  NamedTensors parameters;
+  at::Tensor images;
+  at::Tensor output_gradient;
+  tensor::StepContext context;
+};
+
+void check_close(const Outcome& ours, const Outcome& reference, double output_bound, double gradient_bound) {
+  CHECK(relative_error(ours.output, reference.output) <= output_bound);
+  const WorstError worst = worst_gradient_error(ours.gradients, reference.gradients);
+  CAPTURE(worst.name);
+  CHECK(worst.error <= gradient_bound);
+}
+
+// Every rank's bits are those of rank 0.
+bool same_on_all_ranks(const at::Tensor& x, comm::Communicator& group) {
+  at::Tensor of_first = x.clone();
+  group.broadcast(of_first, 0).wait();
+  return of_first.equal(x);
+}
+
+int64_t num_all_reduces() {
+  return comm::statistics_of("tensor").count(comm::Operation::kAllReduce).operations;
+}
+
+}  // namespace
+
+TEST_CASE("tensor_parallel: outputs and every weight gradient are the reference's in fp64") {
+  for_each_degree([](comm::Communicator& group) {
+    for (const auto& options : all_models()) {
+      const Case given(options);
+      check_close(given.ours(at::kDouble, group), given.reference(at::kDouble), kDoubleBound, kDoubleBound);
+    }
+  });
+}
+
+TEST_CASE("tensor_parallel: fp32 is as near to fp64 as the reference's fp32") {
+  constexpr double kFactor = 4.0;  // another order of the same sums
+  for_each_degree([](comm::Communicator& group) {
+    const Case given(small_forecaster());
+    const Outcome exact = given.reference(at::kDouble);
+    const Outcome single = given.reference(at::kFloat);
+    check_close(given.ours(at::kFloat, group), exact, kFactor * relative_error(single.output, exact.output),
+                kFactor * worst_gradient_error(single.gradients, exact.gradients).error);
+  });
+}
+
+TEST_CASE("tensor_parallel: dropout of all kinds is the same function at every degree") {
+  for_each_degree([](comm::Communicator& group) {
+    for (VitOptions options : all_models()) {
+      options.dropout = 0.2;
+      options.drop_path = 0.4;
+      const Case given(options);
+      check_close(given.ours(at::kDouble, group), given.reference(at::kDouble), kDoubleBound, kDoubleBound);
+    }
+  });
+}
+
+TEST_CASE("tensor_parallel: gradients of replicated parameters are the same bits on all ranks") {
+  for_each_degree([](comm::Communicator& group) {
+    for (VitOptions options : all_models()) {
+      options.dropout = 0.2;
+      const Case given(options);
+      TestStage ours(options, {0, options.num_units()}, given.parameters, at::kFloat, group);
+      const at::Tensor images = given.images.to(at::kFloat).requires_grad_();
+      const at::Tensor output = ours.stage.forward(images, given.context);
+      torch::autograd::backward({output}, {given.output_gradient.to(at::kFloat)});
+      CHECK(same_on_all_ranks(output.detach(), group));
+      for (const auto& spec : ours.buffer.specs()) {
+        CAPTURE(spec.name);
+        CHECK((!spec.replicated_over_tensor || same_on_all_ranks(ours.buffer.parameter(spec.name).gradient, group)));
+      }
+    }
+  });
+}
+
+TEST_CASE("tensor_parallel: two all-reduces a block forward, two backward, and no more") {
+  for_each_degree([](comm::Communicator& group) {
+    VitOptions options = small_forecaster();
+    options.depth = 3;
+    const Case given(options);
+    TestStage ours(options, {0, options.num_units()}, given.parameters, at::kFloat, group);
+    const at::Tensor images = given.images.to(at::kFloat).requires_grad_();
+
+    const int64_t before = num_all_reduces();
+    const at::Tensor output = ours.stage.forward(images, given.context);
+    const int64_t after_forward = num_all_reduces();
+    torch::autograd::backward({output}, {given.output_gradient.to(at::kFloat)});
+    const int64_t after_backward = num_all_reduces();
+    CHECK(after_forward - before == 2 * options.depth);
+    CHECK(after_backward - after_forward == 2 * options.depth);
+  });
+}
+
+TEST_CASE("tensor_parallel: a rank without samples takes part in every reduction") {
+  for_each_degree([](comm::Communicator& group) {
+    const VitOptions options = small_forecaster();
+    const Case given(options);
+    const Outcome empty =
+        run_ours(options, given.parameters, given.images.narrow(0, 0, 0), given.output_gradient.narrow(0, 0, 0),
+                 test_context(0, tensor::Mode::kTraining), at::kFloat, group);
+    CHECK(empty.output.sizes() == at::IntArrayRef(output_shape(options, 0)));
+  });
+}

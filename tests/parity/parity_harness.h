@@ -1,0 +1,68 @@
+// A few training steps of a small model in any layout, and their outcome gathered so that layouts can be compared.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/mpi_group.h"
+#include "parallel/mesh/device_mesh.h"
+#include "src/train/engine.h"
+
+namespace vit_hybrid::testing {
+
+using TensorsByName = std::map<std::string, at::Tensor>;
+
+/// What is trained: a model, its optimizer, and the sizes of the global batches, one a step.
+struct Experiment {
+  std::string name;
+  train::EngineOptions options;
+  int64_t micro_batch_size = 3;
+  double learning_rate = 1e-2;
+  std::vector<int64_t> global_batches;
+};
+
+/// A layout of `dp * tp * pp` ranks.
+struct Layout {
+  int dp = 1;
+  int tp = 1;
+  int pp = 1;
+  zero::ZeroStage zero = zero::ZeroStage::kOptimizerState;
+  std::string schedule = "1f1b";
+  std::string order = "tp-dp-pp";
+
+  int num_ranks() const { return dp * tp * pp; }
+  std::string text() const;
+};
+
+/// What one run gave. Tensors are whole, double, on the host; each rank has those of its own pipeline stage.
+struct TrainingOutcome {
+  std::vector<double> losses;             ///< global, by step, on every rank
+  std::vector<double> grad_norms;         ///< by step
+  std::vector<TensorsByName> gradients;   ///< by step, before clipping
+  TensorsByName parameters;               ///< after the last step
+  TensorsByName exp_avg;
+  TensorsByName exp_avg_sq;
+};
+
+/// Trains on the ranks of `world`, whose number the layout has. Collective over `world`.
+TrainingOutcome run(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world);
+
+/// The inputs and targets of some samples: keyed draws, functions of the sample numbers alone.
+data::Batch make_batch(const model::VitOptions& options, const std::vector<int64_t>& samples);
+
+/// The largest errors of `outcome` against `reference`, which holds all stages, by the measure of tests/support/compare.
+struct Errors {
+  double loss = 0.0;
+  double norm = 0.0;
+  double gradient = 0.0;
+  double parameter = 0.0;
+  double moment = 0.0;
+  std::string worst;  ///< name of the tensor with the largest gradient error
+};
+Errors compare(const TrainingOutcome& outcome, const TrainingOutcome& reference, double learning_rate);
+
+}  // namespace vit_hybrid::testing

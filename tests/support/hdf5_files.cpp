@@ -1,0 +1,107 @@
+// Test files, written with plain serial HDF5 calls.
+#include "tests/support/hdf5_files.h"
+
+#include <hdf5.h>
+
+#include <stdexcept>
+
+namespace vit_hybrid::testing {
+
+namespace {
+
+hid_t check(hid_t id) {
+  if (id < 0) {
+    throw std::runtime_error("HDF5 refuses to make a test file");
+  }
+  return id;
+}
+
+hid_t memory_type(const at::Tensor& values) {
+  switch (values.scalar_type()) {
+    case at::kFloat:
+      return H5T_NATIVE_FLOAT;
+    case at::kDouble:
+      return H5T_NATIVE_DOUBLE;
+    case at::kByte:
+      return H5T_NATIVE_UINT8;
+    case at::kInt:
+      return H5T_NATIVE_INT32;
+    default:
+      return H5T_NATIVE_INT64;
+  }
+}
+
+// IEEE half precision: sign 1 bit, exponent 5 bits of bias 15, fraction 10 bits.
+hid_t half_type() {
+  const hid_t type = check(H5Tcopy(H5T_IEEE_F32LE));
+  H5Tset_fields(type, 15, 10, 5, 0, 10);
+  H5Tset_ebias(type, 15);
+  H5Tset_size(type, 2);
+  return type;
+}
+
+hid_t stored_type(const TestDataset& dataset) {
+  if (dataset.stored == Stored::kHalf) {
+    return half_type();
+  }
+  const hid_t type = check(H5Tcopy(memory_type(dataset.values)));
+  if (dataset.stored == Stored::kBigEndian) {
+    H5Tset_order(type, H5T_ORDER_BE);
+  }
+  return type;
+}
+
+void write_dataset(hid_t file, const TestDataset& dataset) {
+  const auto sizes = dataset.values.sizes();
+  const std::vector<hsize_t> extents(sizes.begin(), sizes.end());
+  const std::vector<hsize_t> chunk(dataset.chunk.begin(), dataset.chunk.end());
+  const hid_t space = check(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
+  const hid_t creation = check(H5Pcreate(H5P_DATASET_CREATE));
+  if (!chunk.empty()) {
+    H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
+  }
+  if (dataset.gzip > 0) {
+    H5Pset_deflate(creation, static_cast<unsigned>(dataset.gzip));
+  }
+  const hid_t type = stored_type(dataset);
+  const hid_t stored =
+      check(H5Dcreate2(file, dataset.name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+  check(H5Dwrite(stored, memory_type(dataset.values), H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                 dataset.values.contiguous().const_data_ptr()));
+  H5Dclose(stored);
+  H5Tclose(type);
+  H5Pclose(creation);
+  H5Sclose(space);
+}
+
+void write_channels(hid_t file, const std::vector<std::string>& channels) {
+  std::vector<const char*> pointers;
+  for (const std::string& channel : channels) {
+    pointers.push_back(channel.c_str());
+  }
+  const hsize_t count = pointers.size();
+  const hid_t type = check(H5Tcopy(H5T_C_S1));
+  H5Tset_size(type, H5T_VARIABLE);
+  const hid_t space = check(H5Screate_simple(1, &count, nullptr));
+  const hid_t attribute = check(H5Acreate2(file, "channels", type, space, H5P_DEFAULT, H5P_DEFAULT));
+  check(H5Awrite(attribute, type, pointers.data()));
+  H5Aclose(attribute);
+  H5Sclose(space);
+  H5Tclose(type);
+}
+
+}  // namespace
+
+void write_hdf5_file(const std::string& path, const std::vector<TestDataset>& datasets,
+                     const std::vector<std::string>& channels) {
+  const hid_t file = check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
+  for (const TestDataset& dataset : datasets) {
+    write_dataset(file, dataset);
+  }
+  if (!channels.empty()) {
+    write_channels(file, channels);
+  }
+  H5Fclose(file);
+}
+
+}  // namespace vit_hybrid::testing

@@ -1,0 +1,174 @@
+// Year files and their pairs, channel names, normalization, latitude weights, and data sets in memory.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "data/grid_weights.h"
+#include "data/memory_dataset.h"
+#include "data/normalization.h"
+#include "data/synthetic_dataset.h"
+#include "data/year_files.h"
+#include "src/base/error.h"
+#include "tests/support/scratch_folder.h"
+
+namespace vit_hybrid::data {
+namespace {
+
+void touch(const std::string& path) { std::ofstream(path) << "x"; }
+
+Error error_of_listing(const std::string& folder) {
+  try {
+    list_year_files(folder);
+  } catch (const Error& error) {
+    return error;
+  }
+  return {ErrorClass::kInternal, "no error"};
+}
+
+}  // namespace
+
+TEST_CASE("year files: listed by year, whatever stands before it") {
+  const testing::ScratchFolder folder;
+  for (const char* name : {"2001.h5", "era5_1990.h5", "b1995.h5", "notes.txt", "1999.nc"}) {
+    touch(folder.file(name));
+  }
+  CHECK(list_year_files(folder.path()) == std::vector<std::string>{folder.file("era5_1990.h5"), folder.file("b1995.h5"),
+                                                                   folder.file("2001.h5")});
+  touch(folder.file("2001a.h5"));
+  CHECK(error_of_listing(folder.path()).error_class() == ErrorClass::kBadData);
+  CHECK(error_of_listing(folder.path()).message().find("2001a.h5") != std::string::npos);
+  std::filesystem::rename(folder.file("2001a.h5"), folder.file("a2001.h5"));
+  CHECK(error_of_listing(folder.path()).message().find("two files of the year 2001") != std::string::npos);
+}
+
+TEST_CASE("year files: no folder, and no file in it") {
+  const testing::ScratchFolder folder;
+  CHECK(error_of_listing(folder.path()).error_class() == ErrorClass::kMissingInput);
+  CHECK(error_of_listing(folder.file("none")).error_class() == ErrorClass::kMissingInput);
+}
+
+TEST_CASE("year pairs: none crosses the end of a year") {
+  const YearPairs pairs({4, 1, 0, 2, 3});  // 3, 0, 0, 1 and 2 pairs
+  std::vector<std::pair<int64_t, int64_t>> all;
+  for (int64_t sample = 0; sample < pairs.size(); ++sample) {
+    all.emplace_back(pairs.pair(sample).file, pairs.pair(sample).time);
+  }
+  CHECK(all == std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {0, 1}, {0, 2}, {3, 0}, {4, 0}, {4, 1}});
+  CHECK_THROWS_AS(pairs.pair(6), Error);
+  CHECK(YearPairs({1, 0}).size() == 0);
+  CHECK(YearPairs(std::vector<int64_t>(26, 1460)).size() == 26 * 1459);
+}
+
+TEST_CASE("channel names: from the file, of ERA5, or numbered") {
+  CHECK(channel_names(3, "u, v ,h", "f") == std::vector<std::string>{"u", "v", "h"});
+  CHECK(channel_names(3, "", "f") == std::vector<std::string>{"c00", "c01", "c02"});
+  CHECK(channel_names(101, "", "f")[7] == "c007");
+  const auto era5 = channel_names(20, "", "f");
+  CHECK(era5.front() == "u10");
+  CHECK(era5[14] == "z500");
+  CHECK(era5.back() == "tcwv");
+  CHECK_THROWS_AS(channel_names(3, "u,v", "f"), Error);
+}
+
+TEST_CASE("normalization: by channel, in place and from double, with the first element that is not finite") {
+  const Normalization normalization{{1.0, -2.0}, {0.5, 4.0}};
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    at::Tensor field = at::linspace(-3.0, 5.0, 2 * 3 * 7, type).reshape({2, 3, 7});
+    const at::Tensor expected = at::empty({2, 3, 7}, at::kDouble);
+    for (int64_t i = 0; i < 42; ++i) {
+      const double value = field.flatten()[i].item<double>();
+      expected.data_ptr<double>()[i] = i < 21 ? (value - 1.0) / 0.5 : (value + 2.0) / 4.0;
+    }
+    const at::Tensor to = at::empty({2, 3, 7}, at::kFloat);
+    CHECK(normalize_field(field, normalization, to) == -1);
+    CHECK((to.to(at::kDouble) - expected).abs().max().item<double>() < 1e-6);
+    if (type == at::kFloat) {
+      const at::Tensor in_place = field.clone();
+      CHECK(normalize_field(in_place, normalization, in_place) == -1);
+      CHECK(at::equal(in_place, to));
+    }
+    for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+                             -std::numeric_limits<double>::infinity()}) {
+      for (const int64_t place : {0, 5, 20, 21, 40, 41}) {
+        const at::Tensor spoilt = field.clone();
+        spoilt.flatten()[place].fill_(bad);
+        CHECK(normalize_field(spoilt, normalization, to) == place);
+      }
+    }
+  }
+}
+
+TEST_CASE("latitude weights: cosine of the latitude, mean 1") {
+  const auto weights = latitude_weights(5);  // 90, 45, 0, -45, -90 degrees
+  const double sum = 1.0 + std::sqrt(2.0);
+  const std::vector<double> expected = {0.0, 5.0 * std::sqrt(0.5) / sum, 5.0 / sum, 5.0 * std::sqrt(0.5) / sum, 0.0};
+  for (size_t i = 0; i < 5; ++i) {
+    CHECK(std::abs(weights[i] - expected[i]) < 1e-14);
+  }
+  const auto many = latitude_weights(360);
+  CHECK(std::abs(std::accumulate(many.begin(), many.end(), 0.0) - 360.0) < 1e-10);
+  CHECK(latitude_weights(1) == std::vector<double>{1.0});
+}
+
+TEST_CASE("memory data set: pairs of consecutive fields, and classes") {
+  const at::Tensor fields = at::randn({5, 2, 3, 4}, at::kFloat);
+  const auto pairs = MemoryDataset::pairs(fields, {"a", "b"});
+  CHECK(pairs.size() == 4);
+  CHECK(pairs.input_shape() == std::vector<int64_t>{2, 3, 4});
+  CHECK(pairs.channel_names() == std::vector<std::string>{"a", "b"});
+  const std::vector<int64_t> samples = {3, 0, 3};
+  const Batch batch = pairs.read(samples, {}, 0);
+  CHECK(batch.samples == samples);
+  CHECK(at::equal(batch.inputs, fields.index_select(0, at::tensor({3, 0, 3}))));
+  CHECK(at::equal(batch.targets, fields.index_select(0, at::tensor({4, 1, 4}))));
+  CHECK(!pairs.read(samples, {.input = false}, 0).inputs.defined());
+  CHECK(!pairs.read(samples, {.target = false}, 0).targets.defined());
+  CHECK(pairs.read({}, {}, 0).inputs.sizes().vec() == std::vector<int64_t>{0, 2, 3, 4});
+
+  const MemoryDataset classes(fields, at::tensor({7, 5, 3, 1, 0}, at::kLong));
+  CHECK(classes.target_shape().empty());
+  CHECK((classes.target_type() == at::kLong));
+  CHECK(at::equal(classes.read(samples, {}, 0).targets, at::tensor({1, 7, 1}, at::kLong)));
+  CHECK_THROWS_AS(classes.read(std::vector<int64_t>{5}, {}, 0), Error);
+}
+
+TEST_CASE("synthetic data set: keyed by seed and sample, mean 0 and variance 1") {
+  const auto fields = SyntheticDataset::fields(100, {2, 30, 40}, 11);
+  const std::vector<int64_t> samples = {4, 99, 4};
+  const Batch batch = fields.read(samples, {}, 0);
+  CHECK(batch.inputs.sizes().vec() == std::vector<int64_t>{3, 2, 30, 40});
+  CHECK(at::equal(batch.inputs[0], batch.inputs[2]));
+  CHECK(!at::equal(batch.inputs[0], batch.inputs[1]));
+  CHECK(at::equal(fields.read(samples, {}, 9).inputs, batch.inputs));  // the same in every epoch
+  CHECK(at::equal(SyntheticDataset::fields(100, {2, 30, 40}, 11).read(samples, {}, 0).targets, batch.targets));
+  CHECK(!at::equal(SyntheticDataset::fields(100, {2, 30, 40}, 12).read(samples, {}, 0).inputs, batch.inputs));
+  // 2,400 uniform draws: deviation 0.02 of the mean and 0.018 of the variance.
+  const at::Tensor values = batch.inputs[0].to(at::kDouble);
+  CHECK(std::abs(values.mean().item<double>()) < 0.1);
+  CHECK(std::abs(values.var().item<double>() - 1.0) < 0.1);
+  const at::Tensor input = batch.inputs[0].flatten();
+  const at::Tensor target = batch.targets[0].flatten();
+  CHECK(at::equal(target.narrow(0, 0, 2399), input.narrow(0, 1, 2399)));
+  CHECK(fields.channel_names() == std::vector<std::string>{"c00", "c01"});
+
+  const auto images = SyntheticDataset::images(1000, {3, 8, 8}, 5, 1);
+  std::vector<int64_t> all(1000);
+  std::iota(all.begin(), all.end(), int64_t{0});
+  const at::Tensor labels = images.read(all, {.input = false}, 0).targets;
+  CHECK((labels.scalar_type() == at::kLong));
+  CHECK(std::set<int64_t>(labels.const_data_ptr<int64_t>(), labels.const_data_ptr<int64_t>() + 1000) ==
+        std::set<int64_t>{0, 1, 2, 3, 4});
+  CHECK(images.target_shape().empty());
+}
+
+}  // namespace vit_hybrid::data

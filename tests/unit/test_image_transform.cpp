@@ -1,0 +1,111 @@
+// Image transforms against LibTorch's bilinear interpolation and the definitions of the crops.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/upsample_bilinear2d.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "data/image_transform.h"
+#include "src/base/error.h"
+
+namespace vit_hybrid::data {
+namespace {
+
+at::Tensor random_image(int64_t height, int64_t width) {
+  return at::randint(0, 256, {height, width, 3}, at::TensorOptions(at::kByte));
+}
+
+at::Tensor transform(const at::Tensor& image, const Crop& crop, int64_t size) {
+  at::Tensor planes = at::empty({3, size, size}, at::kFloat);
+  resize_crop({image.const_data_ptr<uint8_t>(), static_cast<size_t>(image.numel())}, image.size(0), image.size(1), crop,
+              size, ColorStatistics{}, {planes.data_ptr<float>(), static_cast<size_t>(planes.numel())});
+  return planes;
+}
+
+// The same by LibTorch: interpolate(align_corners = False) in double, then (x / 255 - mean) / std.
+at::Tensor reference(const at::Tensor& crop, int64_t size) {
+  const at::Tensor planes = crop.permute({2, 0, 1}).to(at::kDouble).unsqueeze(0);
+  at::Tensor out = at::upsample_bilinear2d(planes, at::IntArrayRef{size, size}, false)[0] / 255.0;
+  const double mean[] = {0.485, 0.456, 0.406};
+  const double deviation[] = {0.229, 0.224, 0.225};
+  for (int64_t c = 0; c < 3; ++c) {
+    out[c].sub_(mean[c]).div_(deviation[c]);
+  }
+  return out;
+}
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("image transform: a whole image is resized as LibTorch does it") {
+  for (const auto& [height, width, size] : {std::tuple{8, 8, 8}, {8, 12, 5}, {7, 9, 20}, {256, 256, 224}, {1, 1, 3}}) {
+    const at::Tensor image = random_image(height, width);
+    const Crop whole{0.0, 0.0, static_cast<double>(height), static_cast<double>(width), false};
+    CHECK(difference(transform(image, whole, size), reference(image, size)) < 2e-5);
+  }
+}
+
+TEST_CASE("image transform: the centre crop of the resized image") {
+  const at::Tensor image = random_image(256, 256);
+  CHECK(difference(transform(image, center_crop(256, 256, 256, 224), 224),
+                   reference(image.narrow(0, 16, 224).narrow(1, 16, 224), 224)) < 2e-5);
+  // Stored at another size: resize, then crop.
+  const at::Tensor small = random_image(40, 50);
+  const at::Tensor resized = reference(small, 64).narrow(1, 8, 48).narrow(2, 8, 48);
+  CHECK(difference(transform(small, center_crop(40, 50, 64, 48), 48), resized) < 2e-5);
+}
+
+TEST_CASE("image transform: a flip mirrors, and a crop inside the image is what is resized") {
+  const at::Tensor image = random_image(20, 30);
+  Crop crop{0.0, 0.0, 20.0, 30.0, false};
+  const at::Tensor plain = transform(image, crop, 16);
+  crop.flip = true;
+  CHECK(at::equal(transform(image, crop, 16), plain.flip(2)));
+  // A constant inside of the crop: nothing from outside may leak in by more than the border's half pixel.
+  const at::Tensor spotted = random_image(20, 30);
+  spotted.narrow(0, 4, 8).narrow(1, 6, 10).fill_(100);
+  const at::Tensor inside = transform(spotted, {5.0, 7.0, 6.0, 8.0, false}, 12);
+  CHECK(difference(inside[0], at::full({12, 12}, (100.0 / 255.0 - 0.485) / 0.229)) < 2e-5);
+}
+
+TEST_CASE("image transform: random crops are inside, keyed, and of the sizes they should be") {
+  double sum_share = 0.0;
+  int flips = 0;
+  constexpr int kDraws = 4000;
+  for (int i = 0; i < kDraws; ++i) {
+    const RandomStream stream(3, Purpose::kAugmentation, 5, static_cast<uint64_t>(i));
+    const Crop crop = random_resized_crop(stream, 256, 256);
+    CHECK(crop.top >= 0.0);
+    CHECK(crop.left >= 0.0);
+    CHECK(crop.top + crop.height <= 256.0);
+    CHECK(crop.left + crop.width <= 256.0);
+    CHECK(std::abs(std::log(crop.width / crop.height)) < std::log(4.0 / 3.0) + 0.02);  // rounded to whole pixels
+    sum_share += crop.height * crop.width / (256.0 * 256.0);
+    flips += crop.flip ? 1 : 0;
+    const Crop again = random_resized_crop(RandomStream(3, Purpose::kAugmentation, 5, static_cast<uint64_t>(i)), 256, 256);
+    CHECK(again.top == crop.top);
+    CHECK(again.width == crop.width);
+  }
+  // Uniform in (0.08, 1), but those that stick out are drawn again, which lowers the mean of 0.54 somewhat.
+  CHECK(sum_share / kDraws > 0.45);
+  CHECK(sum_share / kDraws < 0.55);
+  CHECK(std::abs(flips - kDraws / 2) < 5 * 32);
+  const Crop narrow = random_resized_crop(RandomStream(1, Purpose::kAugmentation), 4, 4000);
+  CHECK(narrow.height == 4.0);
+  CHECK(narrow.width == 5.0);
+}
+
+TEST_CASE("image transform: what is impossible is refused") {
+  CHECK_THROWS_AS(center_crop(256, 256, 200, 224), Error);
+  const at::Tensor image = random_image(4, 4);
+  std::vector<float> planes(3);
+  CHECK_THROWS_AS(resize_crop({image.const_data_ptr<uint8_t>(), 48}, 4, 4, {0, 0, 4, 4, false}, 2, {}, planes), Error);
+}
+
+}  // namespace vit_hybrid::data

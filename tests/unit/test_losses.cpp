@@ -1,0 +1,126 @@
+// The losses against their formulas, written out sample by sample, and their gradients against LibTorch's autograd.
+#include <doctest/doctest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/tensor.h>
+
+#include <limits>
+
+#include "model/losses.h"
+#include "tests/support/compare.h"
+#include "tests/support/vit_harness.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::testing;
+
+namespace {
+
+constexpr double kDoubleBound = 1e-14;
+constexpr double kFloatBound = 1e-6;  // a few units of fp32's 6e-8
+
+struct LossAndGradient {
+  double loss;
+  at::Tensor gradient;
+};
+
+template <class Loss>
+LossAndGradient differentiate(const at::Tensor& x, Loss loss) {
+  const at::Tensor leaf = x.detach().clone().requires_grad_();
+  const at::Tensor value = loss(leaf);
+  REQUIRE(value.dim() == 0);
+  torch::autograd::backward({value});
+  return {value.item<double>(), leaf.grad()};
+}
+
+at::Tensor plain_relative_l2(const at::Tensor& prediction, const at::Tensor& target, double global_batch) {
+  at::Tensor sum = at::zeros({}, prediction.options());
+  for (int64_t n = 0; n < prediction.size(0); ++n) {
+    const at::Tensor error = prediction[n] - target[n];
+    sum = sum + (error * error).sum().sqrt() / (target[n] * target[n]).sum().sqrt();
+  }
+  return sum / global_batch;
+}
+
+}  // namespace
+
+TEST_CASE("losses: relative L2 is the formula, value and gradient") {
+  const at::Tensor prediction = normal_tensor({3, 2, 4, 5}, 1);
+  const at::Tensor target = normal_tensor({3, 2, 4, 5}, 2);
+  const auto reference = differentiate(prediction, [&](const auto& x) { return plain_relative_l2(x, target, 17); });
+  const auto ours = differentiate(prediction, [&](const auto& x) { return model::relative_l2_loss(x, target, 17); });
+  CHECK(std::abs(ours.loss - reference.loss) <= kDoubleBound * reference.loss);
+  CHECK(relative_error(ours.gradient, reference.gradient) <= kDoubleBound);
+
+  const auto single = differentiate(
+      prediction.to(at::kFloat), [&](const auto& x) { return model::relative_l2_loss(x, target.to(at::kFloat), 17); });
+  CHECK(std::abs(single.loss - reference.loss) <= kFloatBound * reference.loss);
+  CHECK(relative_error(single.gradient, reference.gradient) <= kFloatBound);
+}
+
+TEST_CASE("losses: parts of a batch add up to the batch") {
+  const at::Tensor prediction = normal_tensor({5, 2, 4, 4}, 3);
+  const at::Tensor target = normal_tensor({5, 2, 4, 4}, 4);
+  const auto part = [&](int64_t begin, int64_t size) {
+    return model::relative_l2_loss(prediction.narrow(0, begin, size), target.narrow(0, begin, size), 5).item<double>();
+  };
+  const double whole = part(0, 5);
+  CHECK(std::abs(part(0, 2) + part(2, 3) - whole) <= kDoubleBound * whole);
+  CHECK(part(0, 0) == 0.0);
+}
+
+TEST_CASE("losses: a perfect forecast has loss and gradient zero, not NaN") {
+  const at::Tensor target = normal_tensor({2, 1, 4, 4}, 5);
+  at::Tensor prediction = target.clone();
+  prediction[1] += 1.0;
+  const auto ours = differentiate(prediction, [&](const auto& x) { return model::relative_l2_loss(x, target, 2); });
+  CHECK(ours.gradient[0].abs().max().item<double>() == 0.0);
+  CHECK(ours.gradient[1].abs().min().item<double>() > 0.0);
+}
+
+TEST_CASE("losses: the sum of a long field keeps fp32 exact") {
+  // 2^24 + 2 ones would stop growing in a plain fp32 sum.
+  const at::Tensor ones = at::full({1, 2, 2049, 4096}, 1.0, at::kFloat);
+  const double loss = model::relative_l2_loss(ones * 3.0, ones, 1).item<double>();
+  CHECK(loss == doctest::Approx(2.0).epsilon(1e-7));
+}
+
+TEST_CASE("losses: cross-entropy with label smoothing is the formula, value and gradient") {
+  const at::Tensor logits = normal_tensor({4, 6}, 6) * 3.0;
+  const at::Tensor labels = at::tensor({5, 0, 2, 2}, at::kLong);
+  constexpr double kSmoothing = 0.1;
+  const auto formula = [&](const at::Tensor& x) {
+    const at::Tensor log_p = at::log_softmax(x, 1);
+    at::Tensor sum = at::zeros({}, x.options());
+    for (int64_t n = 0; n < 4; ++n) {
+      for (int64_t k = 0; k < 6; ++k) {
+        const bool correct = labels[n].item<int64_t>() == k;
+        sum = sum - log_p[n][k] * (kSmoothing / 6 + (correct ? 1 - kSmoothing : 0.0));
+      }
+    }
+    return sum / 9.0;
+  };
+  const auto reference = differentiate(logits, formula);
+  const auto ours =
+      differentiate(logits, [&](const auto& x) { return model::cross_entropy_loss(x, labels, kSmoothing, 9); });
+  CHECK(std::abs(ours.loss - reference.loss) <= kDoubleBound * reference.loss);
+  CHECK(relative_error(ours.gradient, reference.gradient) <= kDoubleBound);
+  CHECK(model::cross_entropy_loss(logits.narrow(0, 0, 0), labels.narrow(0, 0, 0), kSmoothing, 9).item<double>() == 0.0);
+}
+
+TEST_CASE("losses: top-k counts, ties to the lower class, NaN never") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const at::Tensor logits = at::tensor({0.1, 0.9, 0.5, 0.2,  //
+                                        0.5, 0.5, 0.5, 0.5,  //
+                                        0.5, 0.5, 0.5, 0.5,  //
+                                        nan, 0.5, 0.4, 0.3,  //
+                                        nan, nan, nan, nan})
+                                .view({5, 4});
+  const at::Tensor labels = at::tensor({2, 0, 1, 1, 0}, at::kLong);
+  CHECK(model::num_correct(logits, labels, 1) == 1);  // the first of the tied ones
+  CHECK(model::num_correct(logits, labels, 2) == 4);
+  CHECK(model::num_correct(logits, labels, 4) == 4);
+  CHECK(model::num_correct(logits.narrow(0, 0, 0), labels.narrow(0, 0, 0), 1) == 0);
+}

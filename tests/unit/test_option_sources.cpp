@@ -1,0 +1,209 @@
+// Sources of settings: command line, environment, YAML, and how they are merged.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "src/base/error.h"
+#include "src/train/options/sources.h"
+
+namespace {
+
+using namespace vit_hybrid::options;
+using vit_hybrid::Error;
+using vit_hybrid::ErrorClass;
+
+struct Values {
+  int64_t width = 1;
+  int64_t depth = 2;
+  double rate = 0.5;
+  bool flip = false;
+  std::string file;
+  std::string preset;
+};
+
+OptionTable table_of(Values& values) {
+  OptionTable table;
+  table.add({.name = "width", .value = integer(values.width, {1, 99}), .help = "", .aliases = {"num-columns"}});
+  table.add({.name = "depth", .value = integer(values.depth, {1, 99}), .help = ""});
+  table.add({.name = "rate", .value = number(values.rate, {}), .help = ""});
+  table.add({.name = "flip-it", .value = flag(values.flip), .help = ""});
+  table.add({.name = "file", .value = text(values.file, "file"), .help = "", .scope = Scope::kCommandLineOnly});
+  table.add(
+      {.name = "preset", .value = word(values.preset, {"small", "large"}), .help = "", .forgets = {"width", "depth"}});
+  table.accept_unused("enable_jit");
+  table.accept_fixed("dt", "1");
+  return table;
+}
+
+Error error_of(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(ErrorClass::kInternal, "nothing was thrown");
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Name=text pairs of the command line, or the message of the error.
+std::string parsed(const std::vector<std::string>& words) {
+  Values values;
+  const OptionTable table = table_of(values);
+  try {
+    std::string out;
+    for (const Entry& entry : parse_command_line(table, words)) {
+      out += entry.name + "=" + entry.text + ";";
+    }
+    return out;
+  } catch (const Error& error) {
+    CHECK(error.error_class() == ErrorClass::kUsage);
+    return error.what();
+  }
+}
+
+TEST_CASE("command line: forms of an option") {
+  CHECK(parsed({"--width", "5", "--rate=0.25"}) == "width=5;rate=0.25;");
+  CHECK(parsed({"--num_columns=5"}) == "num-columns=5;");
+  CHECK(parsed({"--flip_it"}) == "flip-it=true;");
+  CHECK(parsed({"--no-flip-it", "--width", "5"}) == "flip-it=false;width=5;");
+  CHECK(parsed({"--flip-it=false"}) == "flip-it=false;");
+  CHECK(parsed({"--flip-it", "false"}) == "flip-it=false;");
+  CHECK(parsed({"--flip-it", "--width", "5"}) == "flip-it=true;width=5;");
+  CHECK(parsed({"--file=a_b=c"}) == "file=a_b=c;");
+  CHECK(parsed({"--rate", "-1.5"}) == "rate=-1.5;");
+}
+
+TEST_CASE("command line: what is refused") {
+  CHECK(contains(parsed({"--widht", "5"}), "unknown option '--widht'; did you mean '--width'?"));
+  CHECK(contains(parsed({"--wid", "5"}), "unknown option '--wid'"));
+  CHECK(contains(parsed({"--no-width"}), "unknown option '--no-width'"));
+  CHECK(contains(parsed({"width", "5"}), "stray word 'width'"));
+  CHECK(contains(parsed({"-width", "5"}), "stray word '-width'; options begin with two dashes"));
+  CHECK(contains(parsed({"--flip-it", "true", "again"}), "stray word 'again'"));
+  CHECK(contains(parsed({"--width"}), "'--width' needs a value"));
+  CHECK(contains(parsed({"--width="}), "'--width' needs a value"));
+  CHECK(contains(parsed({"--width", "--rate", "1"}), "'--width' needs a value"));
+  CHECK(contains(parsed({"--no-flip-it=1"}), "takes no value"));
+  CHECK(contains(parsed({"--", "x"}), "stray word 'x'"));
+}
+
+TEST_CASE("environment: only our variables, in any case of the name") {
+  const auto source =
+      parse_environment({"PATH=/bin", "VIT_HYBRID_WIDTH=5", "VIT_HYBRID_TEST_X=1", "VIT_HYBRID_FLIP_IT=a=b"});
+  REQUIRE(source.size() == 2);
+  CHECK(source[0].name == "flip_it");
+  CHECK(source[0].text == "a=b");
+  CHECK(source[1].origin == "environment VIT_HYBRID_WIDTH");
+}
+
+TEST_CASE("yaml: file and section") {
+  const auto check = [](const std::string& text, const std::string& file, const std::string& section) {
+    const auto path = split_config_path(text);
+    CHECK(path.file == file);
+    CHECK(path.section == section);
+  };
+  check("a/b.yaml", "a/b.yaml", "");
+  check("a/b.yaml:short", "a/b.yaml", "short");
+  check("a:b/c.yml:s:t", "a:b/c.yml", "s:t");
+  check("a:b/c", "a:b/c", "");
+  check("a/c:s", "a/c", "s");
+  check("a:b.yaml", "a:b.yaml", "");
+}
+
+// Settings of YAML text after merging, as "width=..,depth=..,rate=..,flip=..|problems".
+std::string merged(const std::string& yaml, const std::string& section = "") {
+  Values values;
+  const OptionTable table = table_of(values);
+  Settings settings(table);
+  for (const Source& source : parse_yaml({"f.yaml", section}, yaml)) {
+    settings.add(source);
+  }
+  settings.apply_all();
+  std::string out = std::to_string(values.width) + "," + std::to_string(values.depth) + "," + values.preset + "|";
+  for (const auto& problem : settings.problems()) {
+    out += problem + ";";
+  }
+  return out;
+}
+
+TEST_CASE("yaml: merge keys give way to what stands beside them, earlier ones of a list to none") {
+  const std::string yaml =
+      "a: &a\n  width: 3\n  depth: 4\n"
+      "b: &b\n  <<: *a\n  depth: 5\n"
+      "c:\n  num_columns: 9\n  <<: *b\n"
+      "d:\n  <<: [{width: 11}, *a]\n";
+  CHECK(merged(yaml, "a") == "3,4,|");
+  CHECK(merged(yaml, "b") == "3,5,|");
+  CHECK(merged(yaml, "c") == "9,5,|");
+  CHECK(merged(yaml, "d") == "11,4,|");
+  CHECK(merged("only:\n  width: 8\n") == "8,2,|");
+  CHECK(merged("width: 8\n") == "8,2,|");
+}
+
+TEST_CASE("yaml: a preset forgets what came before it, and only that") {
+  CHECK(merged("a: &a {width: 3, rate: 1}\nb: {<<: *a, preset: large}\n", "b") == "1,2,large|");
+  CHECK(merged("a: &a {preset: large, width: 3}\nb: {<<: *a, depth: 7}\n", "b") == "3,7,large|");
+}
+
+TEST_CASE("yaml: problems name file and line") {
+  CHECK(merged("width: 3\nwidht: 4\n") == "3,2,|f.yaml:2: unknown key 'widht'; did you mean 'width'?;");
+  CHECK(merged("\nnum_columns: 100\n") == "1,2,|f.yaml:2: 'num_columns' (width) is '100'; allowed: integer, 1 to 99;");
+  CHECK(merged("width: 3\nnum_columns: 4\n") ==
+        "3,2,|f.yaml:2: 'num_columns' (width) is given twice, as '3' and '4'; keep one;");
+  CHECK(merged("file: x\n") == "1,2,|f.yaml:1: 'file' is for the command line only;");
+  CHECK(merged("enable_jit: true\ndt: 1\n") == "1,2,|");
+  CHECK(merged("dt: 2\n") == "1,2,|f.yaml:1: 'dt' is '2'; allowed: 1 only;");
+}
+
+TEST_CASE("yaml: files that are refused as a whole") {
+  struct Case {
+    const char* yaml;
+    const char* section;
+    ErrorClass error_class;
+    const char* message;
+  };
+  const std::vector<Case> cases = {
+      {"width: 1\nwidth: 2\n", "", ErrorClass::kUsage, "f.yaml:2: key 'width' is given twice (first in line 1)"},
+      {"flip_it: 1\nflip-it: 1\n", "", ErrorClass::kUsage, "f.yaml:2: key 'flip-it' is given twice"},
+      {"a: {}\na: {}\n", "a", ErrorClass::kUsage, "f.yaml:2: key 'a' is given twice"},
+      {"a: {width: 1}\nb: {width: 2}\n", "", ErrorClass::kUsage, "several sections: a, b"},
+      {"shrot: {width: 1}\nlong: {}\n", "short", ErrorClass::kUsage,
+       "no section 'short'; it has shrot, long; did you mean 'shrot'?"},
+      {"width: 1\n", "short", ErrorClass::kUsage, "the file has no sections"},
+      {"width: {a: 1}\nrate: 1\n", "", ErrorClass::kUsage, "f.yaml:1: the value of 'width' is a map"},
+      {"a: &a {<<: *a}\n", "a", ErrorClass::kUsage, "round in a circle"},
+      {"a: {<<: 5}\n", "a", ErrorClass::kUsage, "'<<' must be followed by a map"},
+      {"[1, 2]: 3\nwidth: 1\n", "", ErrorClass::kUsage, "a key must be a word"},
+      {"width: 1\n---\nwidth: 2\n", "", ErrorClass::kBadData, "a second YAML document"},
+      {"width: [1\n", "", ErrorClass::kBadData, "this is not YAML"},
+      {"", "", ErrorClass::kBadData, "holds no keys"},
+      {"- 1\n", "", ErrorClass::kBadData, "holds no keys"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.yaml);
+    const Error error = error_of([&] { parse_yaml({"f.yaml", c.section}, c.yaml); });
+    CHECK(error.error_class() == c.error_class);
+    CHECK_MESSAGE(contains(error.what(), c.message), error.what());
+  }
+}
+
+TEST_CASE("settings: later sources win, and an overridden mistake is none") {
+  Values values;
+  const OptionTable table = table_of(values);
+  Settings settings(table);
+  settings.add({{"width", "1000", Place::kFile, "f.yaml:1"}, {"rate", "2", Place::kFile, "f.yaml:2"}});
+  settings.add(parse_environment({"VIT_HYBRID_WIDTH=7", "VIT_HYBRID_DEPTH=8"}));
+  settings.add(parse_command_line(table, {"--depth", "9"}));
+  settings.apply_all();
+  CHECK(settings.problems().empty());
+  CHECK(values.width == 7);
+  CHECK(values.depth == 9);
+  CHECK(values.rate == 2.0);
+  CHECK(settings.find("depth")->origin == "command line");
+}
+
+}  // namespace

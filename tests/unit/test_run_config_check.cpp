@@ -1,0 +1,119 @@
+// The checks of a RunConfig: each problem is said once, with what would be allowed.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "src/base/text.h"
+#include "src/train/load_run_config.h"
+
+namespace {
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::train;
+
+using Words = std::vector<std::string>;
+
+LoadedConfig load_resolved(const Words& words, int world_size) {
+  LoadedConfig loaded = load_run_config(words, {}, read_local_file);
+  resolve(loaded.config, world_size);
+  return loaded;
+}
+
+RunConfig resolved(const Words& words, int world_size = 1) {
+  return load_resolved(words, world_size).config;
+}
+
+std::string all_problems_of(const Words& words, int world_size = 1) {
+  return join(all_problems(load_resolved(words, world_size), world_size), "\n");
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("run config: what does not go together is said with what would") {
+  struct Case {
+    Words words;
+    int world_size;
+    const char* message;
+  };
+  const std::vector<Case> cases = {
+      {{"--dp=4", "--tp=2"},
+       6,
+       "--dp 4 x --tp 2 x --pp 1 is 8, but there are 6 ranks; give --dp 3 or --dp auto, or start 8 ranks"},
+      {{"--dp=2", "--tp=4"}, 6, "near it is dp x tp x pp = "},
+      {{"--tp=4"}, 6, "--tp 4 x --pp 1 is 4, of which 6 ranks are no multiple"},
+      {{"--tp=5"}, 5, "tensor degree (--tp) is 5, more than the 4 attention heads"},
+      {{"--pp=7"}, 7, "pipeline degree (--pp) is 7, more than the 6 layer units"},
+      {{"--num-heads=3"}, 1, "num_heads is 3, which does not divide embed_dim 128"},
+      {{"--image-size=32x63"}, 1, "patch_size is 4, which does not divide image_width 63"},
+      {{"--global-batch-size=3"}, 4, "--global-batch-size is 3, fewer samples than the 4 replicas (--dp)"},
+      {{"--micro-batch-size=5"}, 4, "--micro-batch-size is 5; a replica has at most 4 samples"},
+      {{"--warmup=201"}, 1, "--warmup is 201 iterations, longer than the run of 200 (--steps)"},
+      {{"--steps=none"}, 1, "neither --steps nor --epochs is given"},
+      {{"--steps=5", "--epochs=2"}, 1, "--steps 5 and --epochs 2 are both given"},
+      {{"--data=hdf5", "--stats=/x"}, 1, "--data hdf5 needs --train-data"},
+      {{"--train-data=/x"}, 1, "give --stats FOLDER"},
+      {{"--train-data=/x", "--global-means=/s/means.npy"}, 1, "allowed: '/s/global_means.npy'"},
+      {{"--data=builtin", "--task=classify"}, 1, "--task classify cannot use"},
+      {{"--limit-nsamples=8", "--drop-last"}, 1, "leaves no whole batch of 16"},
+      {{"--lr=nan"}, 1, "command line: 'lr' is 'nan'; allowed: number, more than 0"},
+      {{"--precision=bf16"}, 1, "command line: 'precision' is 'bf16'; allowed: fp32, fp64"},
+      {{"--preset=vit-b32"}, 1, "command line: 'preset' is 'vit-b32'; allowed: "},
+      {{"--seed=-1"}, 1, "command line: 'seed' is '-1'; allowed: integer, at least 0"},
+      {{"--lr=1", "--lr=2"}, 1, "command line: 'lr' is given twice, as '1' and '2'"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(join(c.words, " "));
+    const std::string message = all_problems_of(c.words, c.world_size);
+    CHECK_MESSAGE(contains(message, c.message), message);
+    CHECK_MESSAGE(!contains(message, "\n"), message);
+  }
+}
+
+TEST_CASE("run config: several problems are one message, and none follows from another") {
+  const std::string message =
+      all_problems_of({"--dp=3", "--num-heads=x", "--global-batch-size=0", "--patch-size=7", "--lr=-1"}, 4);
+  CHECK(std::count(message.begin(), message.end(), '\n') == 5);  // patch_size divides neither height nor width
+  for (const char* part :
+       {"'num-heads' is 'x'", "'global-batch-size' is '0'", "'lr' is '-1'", "--dp 3", "image_height", "image_width"}) {
+    CHECK_MESSAGE(contains(message, part), part);
+  }
+}
+
+TEST_CASE("run config: every layout that is proposed is right") {
+  const RunConfig config = resolved({"--dp=5", "--tp=5", "--pp=3"}, 12);
+  const std::string message = join(problems(config, 12), "\n");
+  size_t at = message.find("dp x tp x pp = ") + std::string("dp x tp x pp = ").size();
+  REQUIRE(at < message.size());
+  CHECK(message.substr(at, 5) == "1x4x3");  // the nearest to tp 5 and pp 3
+  for (int count = 0; count < 6; ++count, at = message.find(" or ", at) + 4) {
+    int dp = 0, tp = 0, pp = 0;
+    REQUIRE(std::sscanf(message.c_str() + at, "%dx%dx%d", &dp, &tp, &pp) == 3);
+    CHECK(dp * tp * pp == 12);
+    CHECK(all_problems_of({str("--dp=", dp), str("--tp=", tp), str("--pp=", pp)}, 12).empty());
+  }
+}
+
+TEST_CASE("run config: paths") {
+  const std::string folder = (std::filesystem::temp_directory_path() / "vit_hybrid_test_paths").string();
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder + "/train");
+  const RunConfig config =
+      resolved({"--train-data=" + folder + "/train", "--valid-data=" + folder + "/valid", "--stats=" + folder});
+  const std::string message = join(path_problems(config), "\n");
+  CHECK(contains(message, "--valid-data '" + folder + "/valid' does not exist"));
+  CHECK(contains(message, "--stats '" + folder + "/global_means.npy' does not exist"));
+  CHECK(contains(message, "global_stds.npy' does not exist"));
+  CHECK_FALSE(contains(message, "--train-data"));
+  const RunConfig images = resolved({"--preset=vit-b16", "--train-data=" + folder});
+  CHECK(contains(join(path_problems(images), "\n"), "is a folder; it must be a file"));
+  CHECK(path_problems(resolved({})).empty());
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace

@@ -1,0 +1,208 @@
+// The model of one process against the reference built from torch::nn modules, and against finite differences.
+#include <doctest/doctest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <ATen/core/grad_mode.h>
+
+#include "tests/support/compare.h"
+#include "tests/support/group_of_one.h"
+#include "tests/support/vit_harness.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::testing;
+using model::VitOptions;
+
+namespace {
+
+constexpr int64_t kSamples = 3;
+
+// Rounding of a few hundred additions in a row, twice through two blocks; measured errors are near 1e-15.
+constexpr double kDoubleBound = 1e-13;
+
+std::vector<VitOptions> all_models() {
+  return {small_forecaster(), small_classifier(model::Pooling::kToken), small_classifier(model::Pooling::kMean)};
+}
+
+struct Case {
+  explicit Case(const VitOptions& chosen)
+      : options(chosen),
+        parameters(test_parameters(chosen)),
+        images(test_images(chosen, kSamples)),
+        output_gradient(normal_tensor(output_shape(chosen, kSamples), 12)),
+        context(test_context(kSamples, tensor::Mode::kTraining)) {}
+
+  Outcome ours(at::ScalarType type) const {
+    return run_ours(options, parameters, images, output_gradient, context, type, group_of_one());
+  }
+  Outcome reference(at::ScalarType type) const {
+    return run_reference(options, parameters, images, output_gradient, context, type);
+  }
+
+  VitOptions options;
+  NamedTensors parameters;
+  at::Tensor images;
+  at::Tensor output_gradient;
+  tensor::StepContext context;
+};
+
+}  // namespace
+
+TEST_CASE("vit_stage: outputs and every gradient are the reference's in fp64") {
+  for (const auto& options : all_models()) {
+    const Case given(options);
+    const Outcome ours = given.ours(at::kDouble);
+    const Outcome reference = given.reference(at::kDouble);
+    CHECK(relative_error(ours.output, reference.output) <= kDoubleBound);
+    const WorstError worst = worst_gradient_error(ours.gradients, reference.gradients);
+    CAPTURE(worst.name);
+    CHECK(worst.error <= kDoubleBound);
+  }
+}
+
+// Both networks round in different places; ours may be as far from the fp64 reference as the fp32 reference is, up to a
+// factor for another order of the same sums.
+TEST_CASE("vit_stage: fp32 is as near to fp64 as the reference's fp32") {
+  constexpr double kFactor = 4.0;
+  for (const auto& options : all_models()) {
+    const Case given(options);
+    const Outcome exact = given.reference(at::kDouble);
+    const Outcome ours = given.ours(at::kFloat);
+    const Outcome reference = given.reference(at::kFloat);
+    CHECK(relative_error(ours.output, exact.output) <= kFactor * relative_error(reference.output, exact.output));
+    const double bound = kFactor * worst_gradient_error(reference.gradients, exact.gradients).error;
+    const WorstError worst = worst_gradient_error(ours.gradients, exact.gradients);
+    CAPTURE(worst.name);
+    CHECK(bound < 1e-4);
+    CHECK(worst.error <= bound);
+  }
+}
+
+// d(output . g)/dw by central differences: an error of h^2 f''' / 6 and of rounding / h, near 1e-9 at h = 1e-5.
+TEST_CASE("vit_stage: gradients are those of finite differences") {
+  constexpr double kStep = 1e-5;
+  for (const auto& options : all_models()) {
+    const Case given(options);
+    TestStage ours(options, {0, options.num_units()}, given.parameters, at::kDouble, group_of_one());
+    const at::Tensor images = given.images.clone().requires_grad_();
+    const at::Tensor output = ours.stage.forward(images, given.context);
+    torch::autograd::backward({output}, {given.output_gradient});
+
+    const auto objective = [&] {
+      const at::NoGradGuard no_grad;
+      return ours.stage.forward(given.images, given.context).mul(given.output_gradient).sum().item<double>();
+    };
+    for (const auto& spec : ours.buffer.specs()) {
+      const auto& parameter = ours.buffer.parameter(spec.name);
+      const at::Tensor values = parameter.value.view(-1);
+      const int64_t element = values.numel() * 2 / 3;
+      const double value = values[element].item<double>();
+      values[element].fill_(value + kStep);
+      const double above = objective();
+      values[element].fill_(value - kStep);
+      const double below = objective();
+      values[element].fill_(value);
+      const double scale = parameter.gradient.abs().max().item<double>();
+      const double gradient = parameter.gradient.view(-1)[element].item<double>();
+      CAPTURE(spec.name);
+      CHECK(std::abs((above - below) / (2 * kStep) - gradient) <= 1e-6 * scale);
+    }
+  }
+}
+
+TEST_CASE("vit_stage: a second backward adds to the gradients") {
+  const Case given(small_forecaster());
+  TestStage ours(given.options, {0, given.options.num_units()}, given.parameters, at::kDouble, group_of_one());
+  const auto run = [&] {
+    const at::Tensor output = ours.stage.forward(given.images.clone().requires_grad_(), given.context);
+    torch::autograd::backward({output}, {given.output_gradient});
+  };
+  run();
+  const NamedTensors once = [&] {
+    NamedTensors copies;
+    for (const auto& [name, gradient] : ours.gradients(group_of_one())) {
+      copies[name] = gradient.mul(2.0);
+    }
+    return copies;
+  }();
+  run();
+  CHECK(worst_gradient_error(ours.gradients(group_of_one()), once).error <= kDoubleBound);
+}
+
+TEST_CASE("vit_stage: units chained over several stages are the units of one stage") {
+  for (const auto& options : all_models()) {
+    const Case given(options);
+    const Outcome whole = given.ours(at::kDouble);
+    for (const std::vector<int64_t>& cuts : {std::vector<int64_t>{0, 1, 2, 3, 4}, std::vector<int64_t>{0, 2, 4}}) {
+      std::vector<std::unique_ptr<TestStage>> stages;
+      at::Tensor x = given.images.clone().requires_grad_();
+      for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+        stages.push_back(std::make_unique<TestStage>(options, Range{cuts[i], cuts[i + 1]}, given.parameters,
+                                                     at::kDouble, group_of_one()));
+        x = stages.back()->stage.forward(x, given.context);
+      }
+      torch::autograd::backward({x}, {given.output_gradient});
+      CHECK(relative_error(x.detach(), whole.output) == 0.0);
+      NamedTensors gradients;
+      for (const auto& stage : stages) {
+        gradients.merge(stage->gradients(group_of_one()));
+      }
+      CHECK(worst_gradient_error(gradients, whole.gradients).error == 0.0);
+    }
+  }
+}
+
+TEST_CASE("vit_stage: the image gets no gradient, and evaluation records nothing") {
+  const Case given(small_classifier(model::Pooling::kToken));
+  TestStage ours(given.options, {0, given.options.num_units()}, given.parameters, at::kDouble, group_of_one());
+  const at::Tensor images = given.images.clone().requires_grad_();
+  torch::autograd::backward({ours.stage.forward(images, given.context)}, {given.output_gradient});
+  CHECK_FALSE(images.grad().defined());
+
+  const at::NoGradGuard no_grad;
+  const at::Tensor output = ours.stage.forward(images, test_context(kSamples, tensor::Mode::kEvaluation));
+  CHECK_FALSE(output.requires_grad());
+}
+
+TEST_CASE("vit_stage: no samples give an empty output and zero gradients") {
+  for (const auto& options : all_models()) {
+    const Case given(options);
+    const Outcome empty =
+        run_ours(options, given.parameters, given.images.narrow(0, 0, 0), given.output_gradient.narrow(0, 0, 0),
+                 test_context(0, tensor::Mode::kTraining), at::kFloat, group_of_one());
+    CHECK(empty.output.sizes() == at::IntArrayRef(output_shape(options, 0)));
+    for (const auto& [name, gradient] : empty.gradients) {
+      CAPTURE(name);
+      CHECK(gradient.abs().max().item<double>() == 0.0);
+    }
+  }
+}
+
+namespace {
+
+class CountingSink : public tensor::GradientSink {
+ public:
+  void ready(int parameter, int micro_batch) override {
+    ++counts[parameter];
+    CHECK(micro_batch == 0);
+  }
+  std::map<int, int> counts;
+};
+
+}  // namespace
+
+TEST_CASE("vit_stage: every parameter is reported ready once a micro-batch") {
+  for (const auto& options : all_models()) {
+    const Case given(options);
+    TestStage ours(options, {0, options.num_units()}, given.parameters, at::kFloat, group_of_one());
+    CountingSink sink;
+    auto context = given.context;
+    context.sink = &sink;
+    const at::Tensor output = ours.stage.forward(given.images.to(at::kFloat).requires_grad_(), context);
+    torch::autograd::backward({output}, {given.output_gradient.to(at::kFloat)});
+    REQUIRE(sink.counts.size() == ours.buffer.specs().size());
+    for (const auto& [parameter, count] : sink.counts) {
+      CAPTURE(parameter);
+      CHECK(count == 1);
+    }
+  }
+}
