@@ -26,7 +26,7 @@ struct ImageOptions {
   int64_t resized = 256;     ///< for kEvaluation; an image_size above it is used instead
   int64_t num_classes = 0;   ///< labels must be below; 0: not checked
   uint64_t seed = 0;
-  ColorStatistics statistics;
+  ColorStatistics statistics = {};
   IoMode io = IoMode::kAuto;
 };
 

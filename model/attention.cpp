@@ -2,17 +2,9 @@
 #include "model/attention.h"
 
 #include "model/fused_attention.h"
-#include "src/base/partition.h"
+#include "src/base/text.h"
 
 namespace vit_hybrid::model {
-
-namespace {
-
-std::string parameter_name(int64_t unit, const char* name) {
-  return str("blocks.", unit - 1, ".attn.", name);
-}
-
-}  // namespace
 
 Attention::Attention(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer,
                      comm::Communicator& group)
@@ -20,12 +12,11 @@ Attention::Attention(const VitOptions& options, int64_t unit, tensor::ParameterB
       heads_(Partition(options.num_heads, group.size()).part(group.rank())),
       projection_drop_{options.dropout, unit, DropSite::kProjection},
       attention_drop_{options.attention_dropout, unit, DropSite::kAttention},
-      qkv_(buffer.parameter(parameter_name(unit, "qkv.weight")), &buffer.parameter(parameter_name(unit, "qkv.bias")),
-           group),
-      projection_(buffer.parameter(parameter_name(unit, "proj.weight")),
-                  &buffer.parameter(parameter_name(unit, "proj.bias")), group) {}
+      qkv_(buffer, str("blocks.", unit - 1, ".attn.qkv"), tensor::Terms::kWeightAndBias, group),
+      projection_(buffer, str("blocks.", unit - 1, ".attn.proj"), tensor::Terms::kWeightAndBias,
+                  group) {}
 
-at::Tensor Attention::forward(const at::Tensor& x, const tensor::StepContext& context) const {
+at::Tensor Attention::forward(const at::Tensor& x, const tensor::StepContext& context) {
   const at::Tensor qkv = qkv_.forward(x, context);
   const at::Tensor heads = fused_attention(qkv, heads_.size());
   const int64_t dim = options_.embed_dim;

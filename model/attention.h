@@ -21,7 +21,7 @@ class Attention {
   Attention(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group);
   /// x [B, N, D], the same on all tensor ranks -> a fresh [B, N, D], the same on all. The graph keeps x, qkv and the
   /// attention's output (its heads), and one number a query and head. Collective over tensor.
-  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) const;
+  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context);
 
  private:
   VitOptions options_;

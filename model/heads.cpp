@@ -21,7 +21,7 @@ at::Tensor unpatchify(const at::Tensor& patches, const VitOptions& options) {
 ForecastHead::ForecastHead(const VitOptions& options, tensor::ParameterBuffer& buffer)
     : options_(options),
       norm_(buffer, final_norm_name(options), options.norm_eps),
-      head_(buffer.parameter("head.weight"), nullptr) {}
+      head_(buffer, "head", tensor::Terms::kWeight) {}
 
 at::Tensor ForecastHead::forward(const at::Tensor& x, const tensor::StepContext& context) {
   return unpatchify(head_.forward(norm_.forward(x, context), context), options_);
@@ -30,7 +30,7 @@ at::Tensor ForecastHead::forward(const at::Tensor& x, const tensor::StepContext&
 ClassifyHead::ClassifyHead(const VitOptions& options, tensor::ParameterBuffer& buffer)
     : options_(options),
       norm_(buffer, final_norm_name(options), options.norm_eps),
-      head_(buffer.parameter("head.weight"), &buffer.parameter("head.bias")) {}
+      head_(buffer, "head", tensor::Terms::kWeightAndBias) {}
 
 at::Tensor ClassifyHead::forward(const at::Tensor& x, const tensor::StepContext& context) {
   const at::Tensor pooled = options_.pooling == Pooling::kToken ? x.select(1, 0).contiguous() : x.mean(1);

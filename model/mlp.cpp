@@ -7,25 +7,15 @@
 
 namespace vit_hybrid::model {
 
-namespace {
-
-std::string parameter_name(int64_t unit, const char* name) {
-  return str("blocks.", unit - 1, ".mlp.", name);
-}
-
-}  // namespace
-
 Mlp::Mlp(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group)
     : options_(options),
       hidden_(Partition(options.mlp_hidden, group.size()).part(group.rank())),
       hidden_drop_{options.dropout, unit, DropSite::kHidden},
       output_drop_{options.dropout, unit, DropSite::kOutput},
-      fc1_(buffer.parameter(parameter_name(unit, "fc1.weight")), &buffer.parameter(parameter_name(unit, "fc1.bias")),
-           group),
-      fc2_(buffer.parameter(parameter_name(unit, "fc2.weight")), &buffer.parameter(parameter_name(unit, "fc2.bias")),
-           group) {}
+      fc1_(buffer, str("blocks.", unit - 1, ".mlp.fc1"), tensor::Terms::kWeightAndBias, group),
+      fc2_(buffer, str("blocks.", unit - 1, ".mlp.fc2"), tensor::Terms::kWeightAndBias, group) {}
 
-at::Tensor Mlp::forward(const at::Tensor& x, const tensor::StepContext& context) const {
+at::Tensor Mlp::forward(const at::Tensor& x, const tensor::StepContext& context) {
   const at::Tensor activated = at::gelu(fc1_.forward(x, context));
   const at::Tensor kept = dropout(activated, hidden_, options_.mlp_hidden, hidden_drop_, context);
   const int64_t dim = options_.embed_dim;

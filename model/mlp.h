@@ -18,7 +18,7 @@ class Mlp {
   Mlp(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group);
   /// x [B, N, D], the same on all tensor ranks -> a fresh [B, N, D], the same on all. The graph keeps x and, for the
   /// hidden features of this rank, the input and output of GELU. Collective over tensor.
-  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) const;
+  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context);
 
  private:
   VitOptions options_;

@@ -12,7 +12,7 @@ namespace vit_hybrid::model {
 
 PatchEmbedding::PatchEmbedding(const VitOptions& options, tensor::ParameterBuffer& buffer)
     : options_(options),
-      projection_(buffer.parameter("patch_embed.proj.weight"), &buffer.parameter("patch_embed.proj.bias")),
+      projection_(buffer, "patch_embed.proj", tensor::Terms::kWeightAndBias),
       positions_(buffer.parameter("pos_embed")) {
   if (options.has_class_token()) {
     class_token_ = buffer.parameter("cls_token");
@@ -30,7 +30,7 @@ at::Tensor PatchEmbedding::patches(const at::Tensor& x) const {
       .reshape({x.size(0), rows * columns, channels * patch * patch});
 }
 
-at::Tensor PatchEmbedding::embed(const at::Tensor& x) const {
+at::Tensor PatchEmbedding::embed(const at::Tensor& x) {
   const at::Tensor projected_BPD = projection_.forward(patches(x), tensor::Terms::kWeightAndBias);
   if (!options_.has_class_token()) {
     return projected_BPD.add_(positions_.value);

@@ -21,7 +21,7 @@ class PatchEmbedding : public Unit {
 
  private:
   at::Tensor patches(const at::Tensor& x) const;
-  at::Tensor embed(const at::Tensor& x) const;
+  at::Tensor embed(const at::Tensor& x);
   void add_gradients(const at::Tensor& dz_BND, const at::Tensor& x, const tensor::StepContext& context) const;
 
   VitOptions options_;

@@ -1,8 +1,6 @@
 // Reduction in rank order: blocks that stay in the first-level cache, loops that vectorize.
 #include "parallel/comm/rank_order.h"
 
-#include <c10/util/Half.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -49,6 +47,11 @@ struct Plain {
   static Stored store(Value x) { return x; }
 };
 
+// condition ? a : b without a branch, which would keep a loop from being vectorized.
+inline uint32_t select(bool condition, uint32_t a, uint32_t b) {
+  return b ^ ((a ^ b) & (0u - static_cast<uint32_t>(condition)));
+}
+
 // c10::BFloat16's conversion without its branch, so that loops over it vectorize.
 struct BFloat16Bits {
   using Stored = uint16_t;
@@ -57,43 +60,92 @@ struct BFloat16Bits {
   static Stored store(Value x) {
     const auto bits = std::bit_cast<uint32_t>(x);
     const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
+    return static_cast<uint16_t>(select((bits & 0x7fffffffu) > 0x7f800000u, 0x7fc0u, rounded));
   }
 };
 
+// The same for IEEE half precision (round to nearest even): c10::Half's conversions do not vectorize.
 struct HalfBits {
   using Stored = uint16_t;
   using Value = float;
-  static Value load(Stored x) { return c10::detail::fp16_ieee_to_fp32_value(x); }
-  static Stored store(Value x) { return c10::detail::fp16_ieee_from_fp32_value(x); }
+
+  static Value load(Stored x) {
+    const uint32_t sign = (x & 0x8000u) << 16;
+    const uint32_t magnitude = (x & 0x7fffu) << 13;
+    // 2^112 moves the exponent's bias from 15 to 127, also for subnormal numbers.
+    const auto scaled = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+    const uint32_t special = select(magnitude >= 0x0f800000u, 0x7f800000u, 0u);  // infinity and NaN
+    return std::bit_cast<float>(sign | scaled | special);
+  }
+
+  static Stored store(Value x) {
+    const auto bits = std::bit_cast<uint32_t>(x);
+    const uint32_t sign = (bits >> 16) & 0x8000u;
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
+    // Adding 0.5 shifts a subnormal result to the low bits, and rounds it.
+    const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+    const uint32_t special = select(magnitude > 0x7f800000u, 0x7e00u, 0x7c00u);
+    const uint32_t finite = select(magnitude < 0x38800000u, subnormal, normal);
+    return static_cast<Stored>(sign | select(magnitude >= 0x47800000u, special, finite));
+  }
 };
 
 template <class Format, class Op>
 void reduce_block(const std::vector<const void*>& sources, void* result, int64_t begin, int64_t count) {
   using Stored = typename Format::Stored;
+  const auto source = [&](size_t s) { return static_cast<const Stored*>(sources[s]) + begin; };
+  Stored* const out = static_cast<Stored*>(result) + begin;
+  if (sources.size() == 2) {
+    const Stored* const a = source(0);
+    const Stored* const b = source(1);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = Format::store(Op::apply(Format::load(a[i]), Format::load(b[i])));
+    return;
+  }
   typename Format::Value sums[kBlock];
-  const Stored* const first = static_cast<const Stored*>(sources[0]) + begin;
+  const Stored* const first = source(0);
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i)
     sums[i] = Format::load(first[i]);
   for (size_t s = 1; s < sources.size(); ++s) {
-    const Stored* const source = static_cast<const Stored*>(sources[s]) + begin;
+    const Stored* const next = source(s);
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i)
-      sums[i] = Op::apply(sums[i], Format::load(source[i]));
+      sums[i] = Op::apply(sums[i], Format::load(next[i]));
   }
-  Stored* const out = static_cast<Stored*>(result) + begin;
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i)
     out[i] = Format::store(sums[i]);
 }
 
 template <class Format, class Op>
-void reduce(const std::vector<const void*>& sources, void* result, int64_t count) {
+void reduce_all(const std::vector<const void*>& sources, void* result, int64_t count) {
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     reduce_block<Format, Op>(sources, result, begin, std::min(kBlock, count - begin));
   }
 }
+
+#if defined(__x86_64__) && defined(__GNUC__)
+// The same code, compiled for a wider instruction set. Sums and comparisons only: the bits are the same.
+template <class Format, class Op>
+__attribute__((target("avx2"), flatten)) void reduce_all_avx2(const std::vector<const void*>& sources, void* result,
+                                                              int64_t count) {
+  reduce_all<Format, Op>(sources, result, count);
+}
+
+template <class Format, class Op>
+void reduce(const std::vector<const void*>& sources, void* result, int64_t count) {
+  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  has_avx2 ? reduce_all_avx2<Format, Op>(sources, result, count) : reduce_all<Format, Op>(sources, result, count);
+}
+#else
+template <class Format, class Op>
+void reduce(const std::vector<const void*>& sources, void* result, int64_t count) {
+  reduce_all<Format, Op>(sources, result, count);
+}
+#endif
 
 template <class Format>
 void reduce(ReduceOp op, const std::vector<const void*>& sources, void* result, int64_t count) {

@@ -6,7 +6,7 @@
 
 namespace vit_hybrid::tensor {
 
-at::Tensor Linear::forward(const at::Tensor& x, const StepContext& context) const {
+at::Tensor Linear::forward(const at::Tensor& x, const StepContext& context) {
   const at::Tensor y = without_grad([&] { return products_.forward(x, Terms::kWeightAndBias); });
   return record("Linear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
@@ -16,7 +16,7 @@ at::Tensor Linear::forward(const at::Tensor& x, const StepContext& context) cons
   });
 }
 
-at::Tensor ColumnParallelLinear::forward(const at::Tensor& x, const StepContext& context) const {
+at::Tensor ColumnParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
   const at::Tensor y = without_grad([&] { return products_.forward(x, Terms::kWeightAndBias); });
   return record("ColumnParallelLinear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
@@ -29,7 +29,7 @@ at::Tensor ColumnParallelLinear::forward(const at::Tensor& x, const StepContext&
   });
 }
 
-at::Tensor RowParallelLinear::forward(const at::Tensor& x, const StepContext& context) const {
+at::Tensor RowParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
   const at::Tensor y = without_grad([&] {
     const at::Tensor sum = products_.forward(x, Terms::kWeight);
     start_region_sum(sum, group_).wait();

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear_products.h"
 #include "parallel/tensor/step_context.h"
@@ -12,10 +14,11 @@ namespace vit_hybrid::tensor {
 /// y = x W^T + b with the whole weight on every tensor rank. Backward adds dW and db into the gradient views.
 class Linear {
  public:
-  /// `bias` may be null.
-  Linear(const Parameter& weight, const Parameter* bias) : products_(weight, bias) {}
+  /// Parameters `name`.weight and, if it has one, `name`.bias.
+  Linear(const ParameterBuffer& buffer, const std::string& name, Terms terms)
+      : products_(buffer, name, terms) {}
   /// x [..., K] -> [..., M].
-  at::Tensor forward(const at::Tensor& x, const StepContext& context) const;
+  at::Tensor forward(const at::Tensor& x, const StepContext& context);
 
  private:
   LinearProducts products_;
@@ -26,10 +29,11 @@ class Linear {
 /// weight's gradient is computed.
 class ColumnParallelLinear {
  public:
-  ColumnParallelLinear(const Parameter& weight, const Parameter* bias, comm::Communicator& group)
-      : products_(weight, bias), group_(group) {}
+  ColumnParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms,
+ comm::Communicator& group)
+      : products_(buffer, name, terms), group_(group) {}
   /// x [..., K], the same on all ranks -> [..., M_r]. Its backward is collective over tensor.
-  at::Tensor forward(const at::Tensor& x, const StepContext& context) const;
+  at::Tensor forward(const at::Tensor& x, const StepContext& context);
 
  private:
   LinearProducts products_;
@@ -40,10 +44,11 @@ class ColumnParallelLinear {
 /// region is part of it.
 class RowParallelLinear {
  public:
-  RowParallelLinear(const Parameter& weight, const Parameter* bias, comm::Communicator& group)
-      : products_(weight, bias), group_(group) {}
+  RowParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms,
+ comm::Communicator& group)
+      : products_(buffer, name, terms), group_(group) {}
   /// x [..., K_r] -> [..., M], the same on all ranks. Collective over tensor.
-  at::Tensor forward(const at::Tensor& x, const StepContext& context) const;
+  at::Tensor forward(const at::Tensor& x, const StepContext& context);
 
  private:
   LinearProducts products_;

@@ -1,7 +1,7 @@
 // Flattens the leading dims and hands the products to matmul.h.
 #include "parallel/tensor/linear_products.h"
 
-#include "parallel/tensor/matmul.h"
+#include <algorithm>
 
 namespace vit_hybrid::tensor {
 
@@ -27,16 +27,20 @@ at::Tensor flat_rows(const at::Tensor& weight) {
 
 }  // namespace
 
-LinearProducts::LinearProducts(const Parameter& weight, const Parameter* bias)
-    : weight_{flat_rows(weight.value), flat_rows(weight.gradient), weight.index} {
-  if (bias != nullptr) {
-    bias_ = *bias;
+LinearProducts::LinearProducts(const ParameterBuffer& buffer, const std::string& name, Terms terms)
+    : buffer_(buffer),
+      weight_(buffer.parameter(name + ".weight")),
+      packed_(flat_rows(weight_.value)) {
+  weight_.value = flat_rows(weight_.value);
+  weight_.gradient = flat_rows(weight_.gradient);
+  if (terms == Terms::kWeightAndBias) {
+    bias_ = buffer.parameter(name + ".bias");
   }
 }
 
-at::Tensor LinearProducts::forward(const at::Tensor& x, Terms terms) const {
+at::Tensor LinearProducts::forward(const at::Tensor& x, Terms terms) {
   const at::Tensor bias = terms == Terms::kWeightAndBias ? bias_.value : at::Tensor();
-  return with_leading_dims(linear_forward(as_matrix(x), weight_.value, bias), x);
+  return with_leading_dims(linear_forward(as_matrix(x), packed_, buffer_.version(), bias), x);
 }
 
 at::Tensor LinearProducts::backward_input(const at::Tensor& dy) const {

@@ -1,28 +1,33 @@
-// LinearProducts: the weight and bias of one linear layer with the three products of a training step.
+// LinearProducts: the weight and bias of one linear layer with the products of a training step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
+#include "parallel/tensor/matmul.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
 
 namespace vit_hybrid::tensor {
 
-/// Which terms a product has.
+/// The terms of a linear layer, and of a product.
 enum class Terms { kWeight, kWeightAndBias };
 
-/// Owns nothing but views of the parameters. x and dy have any leading dims: [..., K] and [..., M].
+/// Holds views of the parameters, and a packed copy of the weight where the products want one, renewed when the buffer's
+/// version has changed. x and dy have any leading dims: [..., K] and [..., M].
 class LinearProducts {
  public:
-  /// weight [M, ...] whose other dims together are K; `bias` [M] or null. Both must outlive this.
-  LinearProducts(const Parameter& weight, const Parameter* bias);
+  /// Parameters `name`.weight [M, ...], whose other dims together are K, and `name`.bias [M] if it has one.
+  LinearProducts(const ParameterBuffer& buffer, const std::string& name, Terms terms);
 
   /// x W^T (+ b), [..., M].
-  at::Tensor forward(const at::Tensor& x, Terms terms) const;
+  at::Tensor forward(const at::Tensor& x, Terms terms);
   /// dy W, [..., K].
   at::Tensor backward_input(const at::Tensor& dy) const;
   /// Adds dy^T x into the weight's gradient and tells the context.
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const StepContext& context) const;
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
+                           const StepContext& context) const;
   /// Adds the sum of dy over all rows into the bias's gradient and tells the context; nothing without a bias.
   void add_bias_gradient(const at::Tensor& dy, const StepContext& context) const;
 
@@ -30,8 +35,10 @@ class LinearProducts {
   const at::Tensor& bias() const { return bias_.value; }
 
  private:
+  const ParameterBuffer& buffer_;
   Parameter weight_;  ///< value and gradient as matrices [M, K]
   Parameter bias_;
+  PackedWeight packed_;
 };
 
 }  // namespace vit_hybrid::tensor

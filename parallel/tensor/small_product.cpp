@@ -1,7 +1,9 @@
-// Products through LibTorch's exported brgemm (oneDNN) and gemm (BLAS).
+// Products through oneDNN's block kernel as LibTorch exports it, else through ATen (BLAS).
 #include "parallel/tensor/small_product.h"
 
 #include <ATen/native/CPUBlas.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm.h>
 #include <c10/util/Exception.h>
 
 #include <array>
@@ -10,21 +12,28 @@ namespace vit_hybrid::tensor {
 
 namespace {
 
-namespace blas = at::native::cpublas;
-
-// BLAS is column-major: C^T = B^T A^T.
 template <class T>
-void blas_product(const ProductShape& shape, Store store, const T* a, const T* b, T* c) {
-  using at::native::TransposeType;
-  blas::gemm(TransposeType::NoTranspose, TransposeType::NoTranspose, shape.columns, shape.rows,
-             shape.depth, T(1), b, shape.stride_b, a, shape.stride_a,
-             store == Store::kAdd ? T(1) : T(0), c, shape.stride_c);
+at::Tensor matrix(const T* data, int64_t rows, int64_t columns, int64_t stride) {
+  // from_blob() has no form for data that is only read.
+  return at::from_blob(const_cast<T*>(data), {rows, columns}, {stride, 1},
+                       at::TensorOptions(c10::CppTypeToScalarType<T>::value));
 }
 
-void block_product(const ProductShape& shape, Store store, const float* a, const float* b,
-                   float* c) {
-  blas::brgemm(shape.rows, shape.columns, shape.depth, shape.stride_a, shape.stride_b,
-               shape.stride_c, store == Store::kAdd, a, b, c, false);
+template <class T>
+void blas_product(const ProductShape& shape, Store store, const T* a, const T* b, T* c) {
+  at::Tensor out = matrix(c, shape.rows, shape.columns, shape.stride_c);
+  const at::Tensor left = matrix(a, shape.rows, shape.depth, shape.stride_a);
+  const at::Tensor right = matrix(b, shape.depth, shape.columns, shape.stride_b);
+  if (store == Store::kAdd) {
+    out.addmm_(left, right);
+  } else {
+    at::mm_out(out, left, right);
+  }
+}
+
+void block_product(const ProductShape& shape, Store store, const float* a, const float* b, float* c) {
+  at::native::cpublas::brgemm(shape.rows, shape.columns, shape.depth, shape.stride_a, shape.stride_b, shape.stride_c,
+                              store == Store::kAdd, a, b, c, false);
 }
 
 // Processors and builds of LibTorch without the kernel refuse it with an exception: asked once.
@@ -33,9 +42,9 @@ bool probe_block_kernel() {
   const std::array<float, kExtent * kExtent> zeros{};
   std::array<float, kExtent * kExtent> out{};
   try {
-    block_product({kExtent, kExtent, kExtent, kExtent, kExtent, kExtent}, Store::kOverwrite,
-                  zeros.data(), zeros.data(), out.data());
-    blas::brgemm_release(false);
+    block_product({kExtent, kExtent, kExtent, kExtent, kExtent, kExtent}, Store::kOverwrite, zeros.data(), zeros.data(),
+                  out.data());
+    at::native::cpublas::brgemm_release(false);
     return true;
   } catch (const c10::Error&) {
     return false;
@@ -49,8 +58,7 @@ bool has_block_kernel() {
   return has;
 }
 
-void small_product(const ProductShape& shape, Store store, const float* a, const float* b,
-                   float* c) {
+void small_product(const ProductShape& shape, Store store, const float* a, const float* b, float* c) {
   if (has_block_kernel()) {
     block_product(shape, store, a, b, c);
   } else {
@@ -58,14 +66,13 @@ void small_product(const ProductShape& shape, Store store, const float* a, const
   }
 }
 
-void small_product(const ProductShape& shape, Store store, const double* a, const double* b,
-                   double* c) {
+void small_product(const ProductShape& shape, Store store, const double* a, const double* b, double* c) {
   blas_product(shape, store, a, b, c);
 }
 
 void finish_small_products() {
   if (has_block_kernel()) {
-    blas::brgemm_release(false);
+    at::native::cpublas::brgemm_release(false);
   }
 }
 

@@ -18,10 +18,8 @@ struct ProductShape {
 };
 
 /// C = A B, or C += A B, on the calling thread. Every extent is at least 1. The bits depend on the shape only.
-void small_product(const ProductShape& shape, Store store, const float* a, const float* b,
-                   float* c);
-void small_product(const ProductShape& shape, Store store, const double* a, const double* b,
-                   double* c);
+void small_product(const ProductShape& shape, Store store, const float* a, const float* b, float* c);
+void small_product(const ProductShape& shape, Store store, const double* a, const double* b, double* c);
 
 /// True if the fp32 product runs on oneDNN's block kernel (generated for the shape at its first use), else on BLAS.
 bool has_block_kernel();

@@ -89,7 +89,8 @@ void log_to_file(const std::string& text) {
 void show_progress(const std::string& text) {
   State& log = state();
   const std::lock_guard lock(log.mutex);
-  static const bool is_terminal = isatty(STDOUT_FILENO) != 0;
+  // Open MPI gives rank 0 a terminal of its own even where mpirun writes to a file, but never one for standard error.
+  static const bool is_terminal = isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
   if (!log.speaks || !is_terminal) return;
   std::fputs((kEraseLine + text).c_str(), stdout);
   std::fflush(stdout);

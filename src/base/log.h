@@ -19,7 +19,7 @@ void log_warning(const std::string& text);
 void log_to_file(const std::string& text);
 
 /// Shows `text` in the last line of the terminal until the next line is printed or shown. Nothing happens where
-/// standard output is not a terminal; out.log never sees it.
+/// standard output and error are not both a terminal; out.log never sees it.
 void show_progress(const std::string& text);
 
 /// Starts out.log at `path` with all that was logged before. Throws Error(kCannotCreate). Does nothing on processes

@@ -2,6 +2,7 @@
 #include "src/train/data_source.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "data/generate/generate_weather.h"
+#include "data/generate/weather_channels.h"
 #include "data/image_dataset.h"
 #include "data/memory_dataset.h"
 #include "data/npy.h"
@@ -128,7 +130,7 @@ DataSource make_synthetic_data(const RunConfig& config) {
   return source;
 }
 
-data::WeatherInMemory make_year(const RunConfig& config, int64_t year, int64_t pairs) {
+data::GenerateWeatherOptions builtin_options(const RunConfig& config, int64_t year, int64_t pairs) {
   data::GenerateWeatherOptions options;
   options.first_year = year;
   options.steps_per_year = pairs + 1;
@@ -136,23 +138,49 @@ data::WeatherInMemory make_year(const RunConfig& config, int64_t year, int64_t p
   options.height = config.model.image_height;
   options.width = config.model.image_width;
   options.seed = config.seed;
-  return data::generate_weather_in_memory(options);
+  return options;
+}
+
+// One rank integrates a year for all: sixteen ranks on two cores would take sixteen times as long.
+at::Tensor share(const comm::MpiGroup& world, const at::Tensor& mine, std::vector<int64_t> shape, int root) {
+  at::Tensor shared = world.rank() == root ? mine.contiguous() : at::empty(shape, at::kFloat);
+  world.broadcast(shared.data_ptr<float>(), shared.numel() * static_cast<int64_t>(sizeof(float)), root);
+  return shared;
 }
 
 // Training and validation are two years of one planet, both in the units of the training year.
-DataSource make_builtin_data(const RunConfig& config) {
+DataSource make_builtin_data(const RunConfig& config, const comm::MpiGroup& world) {
   constexpr int64_t kTrainYear = 1990;
-  const data::WeatherInMemory year = make_year(config, kTrainYear, config.data.generated_samples);
-  const auto pairs = [&](const at::Tensor& fields) {
+  const int64_t train_pairs = config.data.generated_samples;
+  const int64_t valid_pairs = config.data.generated_valid_samples;
+  const int train_root = 0;
+  const int valid_root = world.size() - 1;
+  data::WeatherInMemory train;
+  data::WeatherInMemory valid;
+  comm::agreed(world, [&] {
+    if (world.rank() == train_root) {
+      train = data::generate_weather_in_memory(builtin_options(config, kTrainYear, train_pairs));
+    }
+    if (world.rank() == valid_root && valid_pairs > 0) {
+      valid = data::generate_weather_in_memory(builtin_options(config, kTrainYear + 1, valid_pairs));
+    }
+  });
+  const int64_t channels = config.model.in_channels;
+  const at::Tensor means = share(world, train.means, {1, channels, 1, 1}, train_root);
+  const at::Tensor stds = share(world, train.stds, {1, channels, 1, 1}, train_root);
+  const auto names = data::WeatherChannels(channels).names();
+  const auto pairs = [&](const at::Tensor& fields, int64_t count, int root) {
+    const at::Tensor shared =
+        share(world, fields, {count + 1, channels, config.model.image_height, config.model.image_width}, root);
     return std::make_unique<data::MemoryDataset>(
-        data::MemoryDataset::pairs((fields - year.means) / year.stds, year.channel_names));
+        data::MemoryDataset::pairs(shared.sub_(means).div_(stds), names));
   };
   DataSource source;
-  source.train = pairs(year.fields);
-  source.text = str(source.train->size(), " pairs of shallow-water weather generated in memory");
-  if (config.data.generated_valid_samples > 0) {
-    source.valid = pairs(make_year(config, kTrainYear + 1, config.data.generated_valid_samples).fields);
-    source.text += str("; ", source.valid->size(), " for validation");
+  source.train = pairs(train.fields, train_pairs, train_root);
+  source.text = str(train_pairs, " pairs of shallow-water weather generated in memory");
+  if (valid_pairs > 0) {
+    source.valid = pairs(valid.fields, valid_pairs, valid_root);
+    source.text += str("; ", valid_pairs, " for validation");
   }
   return source;
 }
@@ -183,7 +211,7 @@ DataSource open(const RunConfig& config, const comm::MpiGroup& world) {
     case DataKind::kSynthetic:
       return make_synthetic_data(config);
     case DataKind::kBuiltin:
-      return make_builtin_data(config);
+      return make_builtin_data(config, world);
     case DataKind::kAuto:
       break;
   }

@@ -20,7 +20,7 @@ int64_t ceil_divide(int64_t n, int64_t d) {
 void resolve_layout(RunConfig& config, int world_size) {
   ParallelConfig& parallel = config.parallel;
   const int64_t model_size = int64_t{parallel.tp} * parallel.pp;
-  if (parallel.dp == 0 && model_size >= 1 && world_size % model_size == 0) {
+  if (parallel.dp == 0 && world_size > 0 && model_size >= 1 && world_size % model_size == 0) {
     parallel.dp = static_cast<int>(world_size / model_size);
     config.origin["dp"] = str("the ranks that are left of ", world_size);
   }

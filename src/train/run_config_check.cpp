@@ -56,19 +56,23 @@ std::string choices_text(const RunConfig& config, int world_size) {
   return "dp x tp x pp = " + join(texts, " or ");
 }
 
+std::string ranks_text(int count) {
+  return count == 1 ? "is 1 rank" : str("are ", count, " ranks");
+}
+
 void check_degrees(const RunConfig& config, int world_size, Problems& out) {
   const ParallelConfig& parallel = config.parallel;
-  if (std::min(parallel.tp, parallel.pp) < 1 || parallel.dp < 0) {
+  if (std::min(parallel.tp, parallel.pp) < 1 || parallel.dp < 0 || world_size == 0) {
     return;  // model::validate and the options' ranges say so
   }
   const int64_t model_size = int64_t{parallel.tp} * parallel.pp;
   if (parallel.dp == 0) {
-    out.push_back(str("--tp ", parallel.tp, " x --pp ", parallel.pp, " is ", model_size, ", of which ", world_size,
-                      " ranks are no multiple; near it is ", choices_text(config, world_size)));
+    out.push_back(str("--tp ", parallel.tp, " x --pp ", parallel.pp, " is ", model_size, ", but there ",
+                      ranks_text(world_size), ", no multiple of it; near it is ", choices_text(config, world_size)));
   } else if (parallel.dp * model_size != world_size) {
     const bool dp_can = world_size % model_size == 0;
     out.push_back(str("--dp ", parallel.dp, " x --tp ", parallel.tp, " x --pp ", parallel.pp, " is ",
-                      parallel.dp * model_size, ", but there are ", world_size, " ranks; ",
+                      parallel.dp * model_size, ", but there ", ranks_text(world_size), "; ",
                       dp_can ? str("give --dp ", world_size / model_size, " or --dp auto, or start ")
                              : str("near it is ", choices_text(config, world_size), "; or start "),
                       parallel.dp * model_size, " ranks"));

@@ -42,7 +42,7 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
   const int64_t parameters = model::num_parameters(config.model);
   log_line(str(config.name, ": ", parameters, " parameters, dp ", parallel.dp, " x tp ", parallel.tp, " x pp ",
                parallel.pp, " on ", mesh.device().str(), ", ", at::get_num_threads(), " threads a rank"));
-  log_line(str("  data      ", data.text));
+  log_line(str("  input     ", data.text));
   for (const std::string& line : report_layout(config, engine.stages()).lines()) {
     log_line(line);
   }

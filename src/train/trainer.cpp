@@ -192,6 +192,7 @@ void Trainer::validate(int64_t epoch) {
 }
 
 EvaluationSums Trainer::empty_sums() const {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
   if (!config_.is_forecast()) {
     return EvaluationSums::classification();
   }

@@ -140,6 +140,7 @@ TEST_CASE("hdf5: a file that cannot be created, and one that is not finished") {
     group.barrier();
     CHECK(!fs::exists(folder.file("unfinished.h5")));
     CHECK(!fs::exists(temporary_name(folder.file("unfinished.h5"))));
+    group.barrier();  // before the next one is made
   }
   CHECK_THROWS_AS(
       [&] {

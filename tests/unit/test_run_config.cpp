@@ -207,7 +207,7 @@ TEST_CASE("run config: the reference workload's YAML") {
   CHECK(other.data.stats == "/x");
   CHECK(problems(other, 1).empty());
   CHECK(contains(all_problems_of({"--config", "ViT.yaml:half"}, 1, files),
-                 "ViT.yaml:42: 'amp_mode' (precision) is 'fp16'; allowed: fp32, fp64"));
+                 "ViT.yaml:41: 'amp_mode' (precision) is 'fp16'; allowed: fp32, fp64"));
   CHECK(all_problems_of({"--config", "ViT.yaml:half", "--precision=fp32"}, 1, files).empty());
 }
 
@@ -270,6 +270,13 @@ TEST_CASE("run config: our configurations are the workload's") {
                                     "--stats=/s", "--dp=4", "--tp=2", "--pp=2"},
                                    16);
   CHECK(problems(quick, 16).empty());
+}
+
+TEST_CASE("run config: it can be looked at before the number of ranks is known") {
+  const RunConfig config = resolved({"--tp=2"}, 0);
+  CHECK(problems(config, 0).empty());
+  CHECK(contains(config_text(config), "\ndp: auto\n"));
+  CHECK(contains(config_text(config), "\nmicro_batch_size: auto\n"));
 }
 
 TEST_CASE("run config: a missing configuration") {

@@ -49,9 +49,8 @@ ShallowWaterState rough_state(const CGrid& grid, int64_t num_tracers) {
 ShallowWaterState moved(const ShallowWaterState& state, const ShallowWaterState& direction, double length) {
   ShallowWaterState result = state;
   for (size_t k = 0; k < state.fields.size(); ++k) {
-    for_each_cell(state.fields[k], [&](int64_t j, int64_t i) {
-      result.fields[k].row(j)[i] += length * direction.fields[k].at(j, i);
-    });
+    for_each_cell(state.fields[k],
+                  [&](int64_t j, int64_t i) { result.fields[k].row(j)[i] += length * direction.fields[k].at(j, i); });
   }
   result.wrap();
   return result;
@@ -114,9 +113,8 @@ TEST_CASE("shallow water: mass, energy and potential enstrophy are exactly conse
   // exact up to their third derivative and rounding.
   CHECK(std::fabs(relative_rate(model, state, 1.0, [&](const auto& s) { return grid.invariants(s).mass; })) < 1e-14);
   CHECK(std::fabs(relative_rate(model, state, 1.0, [&](const auto& s) { return grid.invariants(s).energy; })) < 3e-14);
-  CHECK(std::fabs(relative_rate(model, state, 1.0, [&](const auto& s) {
-          return grid.invariants(s).potential_enstrophy;
-        })) < 3e-14);
+  CHECK(std::fabs(relative_rate(model, state, 1.0,
+                                [&](const auto& s) { return grid.invariants(s).potential_enstrophy; })) < 3e-14);
   CHECK(std::fabs(relative_rate(model, state, 1.0, [](const auto& s) { return s.tracer_mass(0).sum(); })) < 1e-14);
   CHECK(std::fabs(relative_rate(model, state, 1.0, tracer_square)) < 3e-14);
 }

@@ -1,0 +1,147 @@
+// Images: labels, centre crops, keyed training crops, and bad files.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/zeros.h>
+#include <doctest/doctest.h>
+
+#include "data/image_dataset.h"
+#include "parallel/comm/mpi_group.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "tests/support/hdf5_files.h"
+#include "tests/support/scratch_folder.h"
+
+namespace vit_hybrid::data {
+namespace {
+
+constexpr int64_t kCount = 9;
+constexpr int64_t kSize = 20;
+
+void write_images(const comm::MpiGroup& group, const std::string& path, const at::Tensor& images, const at::Tensor& labels,
+                  int gzip = 0) {
+  if (group.rank() == 0) {
+    std::vector<int64_t> chunk;
+    if (gzip > 0) {
+      chunk = {2, kSize, kSize, 3};
+    }
+    testing::write_hdf5_file(path, {{"images", images, chunk, gzip}, {"labels", labels}});
+  }
+  group.barrier();
+}
+
+// The same on all ranks.
+at::Tensor some_images() {
+  at::Tensor images = at::empty({kCount, kSize, kSize, 3}, at::kByte);
+  const RandomStream stream(1, Purpose::kTest);
+  for (int64_t i = 0; i < images.numel(); ++i) {
+    images.data_ptr<uint8_t>()[i] = static_cast<uint8_t>(stream.bits(static_cast<uint64_t>(i)));
+  }
+  return images;
+}
+
+at::Tensor some_labels(at::ScalarType type) {
+  at::Tensor labels = at::empty({kCount}, at::kLong);
+  for (int64_t i = 0; i < kCount; ++i) {
+    labels.data_ptr<int64_t>()[i] = (i * 3 + 1) % 7;
+  }
+  return labels.to(type);
+}
+
+}  // namespace
+
+TEST_CASE("images: centre crops for evaluation, in every way of reading") {
+  const auto group = comm::MpiGroup::world();
+  const testing::ScratchFolder folder(group);
+  const at::Tensor images = some_images();
+  const std::vector<int64_t> samples = {8, 0, 3, 3};
+  for (const int gzip : {0, 2}) {
+    const std::string path = folder.file(str("images", gzip, ".h5"));
+    write_images(group, path, images, some_labels(gzip > 0 ? at::kInt : at::kLong), gzip);
+    for (const IoMode mode : {IoMode::kAuto, IoMode::kIndependent, IoMode::kCollective}) {
+      const ImageDataset dataset(group, {.path = path,
+                                         .use = ImageUse::kEvaluation,
+                                         .image_size = 16,
+                                         .resized = kSize,
+                                         .num_classes = 7,
+                                         .io = mode});
+      CHECK(dataset.size() == kCount);
+      CHECK(dataset.input_shape() == std::vector<int64_t>{3, 16, 16});
+      CHECK(dataset.target_shape().empty());
+      CHECK((dataset.target_type() == at::kLong));
+      CHECK(dataset.background_reads() == (gzip == 0 && mode == IoMode::kAuto));
+      const Batch batch = dataset.read(samples, {}, 0);
+      const double mean[] = {0.485, 0.456, 0.406};
+      const double deviation[] = {0.229, 0.224, 0.225};
+      for (size_t i = 0; i < samples.size(); ++i) {
+        CHECK(batch.targets[static_cast<int64_t>(i)].item<int64_t>() == (samples[i] * 3 + 1) % 7);
+        for (int64_t c = 0; c < 3; ++c) {
+          const at::Tensor pixels = images[samples[i]].narrow(0, 2, 16).narrow(1, 2, 16).select(2, c).to(at::kDouble);
+          const at::Tensor expected = (pixels / 255.0 - mean[c]) / deviation[c];
+          const at::Tensor got = batch.inputs[static_cast<int64_t>(i)][c].to(at::kDouble);
+          CHECK((got - expected).abs().max().item<double>() < 1e-5);
+        }
+      }
+      CHECK(!dataset.read(samples, {.input = false}, 0).inputs.defined());
+      CHECK(!dataset.read(samples, {.target = false}, 0).targets.defined());
+    }
+  }
+}
+
+TEST_CASE("images: training crops are keyed by seed, epoch and sample alone") {
+  const auto group = comm::MpiGroup::world();
+  const testing::ScratchFolder folder(group);
+  write_images(group, folder.file("i.h5"), some_images(), some_labels(at::kLong));
+  const auto read = [&](uint64_t seed, int64_t epoch, const std::vector<int64_t>& samples) {
+    const ImageDataset dataset(group, {.path = folder.file("i.h5"), .image_size = 12, .seed = seed});
+    return dataset.read(samples, {}, epoch).inputs;
+  };
+  const at::Tensor together = read(5, 2, {4, 7, 4});
+  CHECK(at::equal(together[0], together[2]));
+  CHECK(at::equal(together[1], read(5, 2, {7})[0]));  // whoever reads it, in whatever batch
+  CHECK(!at::equal(together[1], read(5, 3, {7})[0]));
+  CHECK(!at::equal(together[1], read(6, 2, {7})[0]));
+  const ImageDataset dataset(group, {.path = folder.file("i.h5"), .image_size = 12, .seed = 5});
+  at::Tensor expected = at::empty({3, 12, 12}, at::kFloat);
+  const at::Tensor image = some_images()[7].contiguous();
+  resize_crop({image.const_data_ptr<uint8_t>(), 3 * kSize * kSize}, kSize, kSize,
+              random_resized_crop(RandomStream(5, Purpose::kAugmentation, 2, 7), kSize, kSize), 12, {},
+              {expected.data_ptr<float>(), 3 * 12 * 12});
+  CHECK(at::equal(together[1], expected));
+}
+
+TEST_CASE("images: files that do not fit are one error on all ranks") {
+  const auto group = comm::MpiGroup::world();
+  const testing::ScratchFolder folder(group);
+  struct Case {
+    at::Tensor images;
+    at::Tensor labels;
+    const char* message;
+  };
+  const at::Tensor good = at::zeros({4, 8, 8, 3}, at::kByte);
+  const at::Tensor labels = at::zeros({4}, at::kLong);
+  at::Tensor large = at::zeros({4}, at::kLong);
+  large.data_ptr<int64_t>()[2] = 7;
+  int number = 0;
+  for (const Case& c : {Case{at::zeros({4, 8, 8, 4}, at::kByte), labels, "needed is uint8 (number, height, width, 3)"},
+                        Case{at::zeros({4, 8, 8, 3}, at::kFloat), labels, "is Float"},
+                        Case{good, at::zeros({5}, at::kLong), "has 5 values for 4 images"},
+                        Case{good, at::zeros({4}, at::kFloat), "needed are integers"},
+                        Case{good, at::zeros({4, 1}, at::kLong), "of 2 dims"},
+                        Case{good, large, "holds the class 7 at 2"}, Case{good, at::zeros({4}, at::kLong) - 1, "class -1"}}) {
+    const std::string path = folder.file(str(number++, ".h5"));
+    write_images(group, path, c.images, c.labels);
+    std::string caught = "nothing was thrown";
+    try {
+      const ImageDataset dataset(group, {.path = path, .image_size = 8, .num_classes = 7});
+    } catch (const Error& error) {
+      CHECK((error.error_class() == ErrorClass::kBadData));
+      caught = error.what();
+    }
+    CHECK(caught.find(path) != std::string::npos);
+    CHECK(caught.find(c.message) != std::string::npos);
+    CHECK(group.broadcast(caught, 0) == caught);
+  }
+}
+
+}  // namespace vit_hybrid::data

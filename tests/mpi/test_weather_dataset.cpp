@@ -1,0 +1,299 @@
+// Weather data: pairs, normalization, limits, names, bad data, and loading by all ranks, in every way of reading.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "data/npy.h"
+#include "data/prefetch_loader.h"
+#include "data/sampler.h"
+#include "data/weather_dataset.h"
+#include "parallel/comm/mpi_group.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "tests/support/hdf5_files.h"
+#include "tests/support/scratch_folder.h"
+
+namespace vit_hybrid::data {
+namespace {
+
+constexpr int64_t kChannels = 3;
+constexpr int64_t kHeight = 5;
+constexpr int64_t kWidth = 7;
+constexpr IoMode kModes[] = {IoMode::kAuto, IoMode::kDirect, IoMode::kIndependent, IoMode::kCollective};
+
+double value_at(int64_t year, int64_t time, int64_t channel, int64_t row, int64_t column) {
+  return static_cast<double>((year - 1900) * 100 + time * 10 + channel) + static_cast<double>(row) / 8.0 +
+         static_cast<double>(column) / 128.0;  // exact in float32
+}
+
+double mean_of(int64_t channel) { return 1.5 * static_cast<double>(channel) - 1.0; }
+double std_of(int64_t channel) { return 0.25 * static_cast<double>(channel + 1); }
+
+at::Tensor year_values(int64_t year, int64_t num_times, at::ScalarType type) {
+  at::Tensor values = at::empty({num_times, kChannels, kHeight, kWidth}, at::kDouble);
+  auto* to = values.data_ptr<double>();
+  for (int64_t time = 0; time < num_times; ++time) {
+    for (int64_t channel = 0; channel < kChannels; ++channel) {
+      for (int64_t row = 0; row < kHeight; ++row) {
+        for (int64_t column = 0; column < kWidth; ++column) {
+          *to++ = value_at(year, time, channel, row, column);
+        }
+      }
+    }
+  }
+  return values.to(type);
+}
+
+// Years with 4, 1, 3 and 2 times: 3 + 0 + 2 + 1 pairs.
+const std::vector<std::pair<int64_t, int64_t>> kYears = {{1990, 4}, {1991, 1}, {1993, 3}, {2001, 2}};
+const std::vector<std::pair<int64_t, int64_t>> kPairs = {{1990, 0}, {1990, 1}, {1990, 2}, {1993, 0}, {1993, 1}, {2001, 0}};
+
+struct Folder {
+  explicit Folder(const comm::MpiGroup& mpi_group) : group(mpi_group), scratch(mpi_group) {}
+
+  std::string year_path(int64_t year) const { return scratch.file(str("era5_", year, ".h5")); }
+  WeatherOptions options() const { return {.folder = scratch.path(), .stats = scratch.path()}; }
+
+  void write_year(int64_t year, const at::Tensor& values, int gzip = 0) const {
+    testing::write_hdf5_file(year_path(year),
+                             {{"fields", values, gzip > 0 ? std::vector<int64_t>{1, kChannels, kHeight, kWidth}
+                                                          : std::vector<int64_t>{},
+                               gzip}},
+                             {"u", "v", "h"});
+  }
+  void write_stats(const std::vector<int64_t>& shape) const {
+    at::Tensor means = at::empty({kChannels}, at::kFloat);
+    at::Tensor stds = at::empty({kChannels}, at::kFloat);
+    for (int64_t c = 0; c < kChannels; ++c) {
+      means.data_ptr<float>()[c] = static_cast<float>(mean_of(c));
+      stds.data_ptr<float>()[c] = static_cast<float>(std_of(c));
+    }
+    write_npy(scratch.file("global_means.npy"), means.reshape(shape));
+    write_npy(scratch.file("global_stds.npy"), stds.reshape(shape));
+  }
+  void write_all(at::ScalarType type = at::kFloat, int gzip = 0) const {
+    if (group.rank() == 0) {
+      for (const auto& [year, num_times] : kYears) {
+        write_year(year, year_values(year, num_times, type), gzip);
+      }
+      write_stats({1, kChannels, 1, 1});
+    }
+    group.barrier();
+  }
+
+  const comm::MpiGroup& group;
+  testing::ScratchFolder scratch;
+};
+
+void check_field(const at::Tensor& field, int64_t year, int64_t time) {
+  const at::Tensor all = field.contiguous();
+  double worst = 0.0;
+  for (int64_t e = 0; e < all.numel(); ++e) {
+    const int64_t channel = e / (kHeight * kWidth);
+    const double expected =
+        (value_at(year, time, channel, e / kWidth % kHeight, e % kWidth) - mean_of(channel)) / std_of(channel);
+    worst = std::max(worst, std::abs(all.const_data_ptr<float>()[e] - expected) / std::max(1.0, std::abs(expected)));
+  }
+  CHECK(worst < 1e-6);
+}
+
+Error error_of(const comm::MpiGroup& group, const WeatherOptions& options) {
+  Error caught(ErrorClass::kInternal, "nothing was thrown");
+  try {
+    const WeatherDataset dataset(group, options);
+  } catch (const Error& error) {
+    caught = error;
+  }
+  const std::string mine = str(caught.exit_code(), " ", caught.what());
+  CHECK(group.broadcast(mine, 0) == mine);
+  return caught;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("weather: normalized pairs, from every kind of file in every way") {
+  const auto group = comm::MpiGroup::world();
+  const std::vector<int64_t> samples = {4, 0, 1, 2, 5, 3, 4};
+  for (const auto& [type, gzip] : {std::pair{at::kFloat, 0}, {at::kFloat, 3}, {at::kDouble, 0}}) {
+    const Folder folder(group);
+    folder.write_all(type, gzip);
+    for (const IoMode mode : kModes) {
+      if (gzip > 0 && mode == IoMode::kDirect) {
+        continue;
+      }
+      WeatherOptions options = folder.options();
+      options.io = mode;
+      const WeatherDataset dataset(group, options);
+      CHECK(dataset.size() == 6);
+      CHECK(dataset.num_files() == 4);
+      CHECK(dataset.input_shape() == std::vector<int64_t>{kChannels, kHeight, kWidth});
+      CHECK(dataset.channel_names() == std::vector<std::string>{"u", "v", "h"});
+      CHECK(dataset.background_reads() == (gzip == 0 && (mode == IoMode::kAuto || mode == IoMode::kDirect)));
+      const Batch batch = dataset.read(samples, {}, 0);
+      CHECK(batch.samples == samples);
+      CHECK((batch.inputs.scalar_type() == at::kFloat));
+      for (size_t i = 0; i < samples.size(); ++i) {
+        const auto& [year, time] = kPairs[static_cast<size_t>(samples[i])];
+        check_field(batch.inputs[static_cast<int64_t>(i)], year, time);
+        check_field(batch.targets[static_cast<int64_t>(i)], year, time + 1);
+      }
+      const Batch inputs = dataset.read(samples, {.input = true, .target = false}, 0);
+      CHECK(at::equal(inputs.inputs, batch.inputs));
+      CHECK(!inputs.targets.defined());
+      const Batch targets = dataset.read(samples, {.input = false, .target = true}, 0);
+      CHECK(at::equal(targets.targets, batch.targets));
+      CHECK(!targets.inputs.defined());
+      CHECK(!dataset.read(samples, {.input = false, .target = false}, 0).inputs.defined());
+    }
+  }
+}
+
+TEST_CASE("weather: a limit keeps the first samples, and statistics may be a vector") {
+  const auto group = comm::MpiGroup::world();
+  const Folder folder(group);
+  folder.write_all();
+  if (group.rank() == 0) {
+    folder.write_stats({kChannels});
+  }
+  group.barrier();
+  WeatherOptions options = folder.options();
+  for (const int64_t limit : {1, 4, 6, 1000}) {
+    options.limit = limit;
+    const WeatherDataset dataset(group, options);
+    CHECK(dataset.size() == std::min<int64_t>(limit, 6));
+    check_field(dataset.read(std::vector<int64_t>{0}, {}, 0).targets[0], 1990, 1);
+    CHECK_THROWS_AS(dataset.read(std::vector<int64_t>{dataset.size()}, {}, 0), Error);
+  }
+  options.limit = 0;
+  CHECK((error_of(group, options).error_class() == ErrorClass::kBadData));
+  // Without statistics the values stay as they are.
+  const WeatherDataset raw(group, {.folder = folder.scratch.path()});
+  CHECK(raw.read(std::vector<int64_t>{3}, {}, 0).inputs.flatten()[9].item<double>() == value_at(1993, 0, 0, 1, 2));
+}
+
+TEST_CASE("weather: a value that is not finite is named") {
+  const auto group = comm::MpiGroup::world();
+  const Folder folder(group);
+  folder.write_all();
+  if (group.rank() == 0) {
+    at::Tensor values = year_values(1993, 3, at::kFloat);
+    values[2][1][4].data_ptr<float>()[6] = std::numeric_limits<float>::quiet_NaN();
+    folder.write_year(1993, values);
+  }
+  group.barrier();
+  for (const IoMode mode : kModes) {
+    WeatherOptions options = folder.options();
+    options.io = mode;
+    const WeatherDataset dataset(group, options);
+    dataset.read(std::vector<int64_t>{0, 3, 5}, {}, 0);  // none of them has the bad time
+    try {
+      dataset.read(std::vector<int64_t>{0, 4}, {}, 0);
+      CHECK(false);
+    } catch (const Error& error) {
+      CHECK((error.error_class() == ErrorClass::kBadData));
+      CHECK(contains(error.what(), str(folder.year_path(1993), ": dataset 'fields' is not finite (nan) at time 2, ",
+                                       "channel 1 (v), row 4, column 6")));
+    }
+  }
+}
+
+TEST_CASE("weather: files that do not fit are one error on all ranks") {
+  const auto group = comm::MpiGroup::world();
+  struct Case {
+    at::Tensor values;
+    const char* message;
+  };
+  for (const Case& c : {Case{at::zeros({3, kChannels, kHeight, kWidth + 1}, at::kFloat), "(3, 3, 5, 8)"},
+                        Case{at::zeros({3, kChannels, kHeight, kWidth}, at::kDouble), "is Double"},
+                        Case{at::zeros({3, kChannels, kHeight}, at::kFloat), "has 3 dims"},
+                        Case{at::zeros({3, kChannels, kHeight, kWidth}, at::kInt), "holds integers"},
+                        Case{at::zeros({3, 0, kHeight, kWidth}, at::kFloat), "empty shape"}}) {
+    const Folder folder(group);
+    folder.write_all();
+    if (group.rank() == 0) {
+      folder.write_year(2001, c.values);
+    }
+    group.barrier();
+    const Error error = error_of(group, folder.options());
+    CHECK((error.error_class() == ErrorClass::kBadData));
+    CHECK(contains(error.what(), c.message));
+    CHECK(contains(error.what(), folder.year_path(2001)));
+  }
+  const Folder empty(group);
+  CHECK((error_of(group, empty.options()).error_class() == ErrorClass::kMissingInput));
+}
+
+TEST_CASE("weather: bad statistics are one error on all ranks") {
+  const auto group = comm::MpiGroup::world();
+  const Folder folder(group);
+  folder.write_all();
+  const std::string stds = folder.scratch.file("global_stds.npy");
+  const auto error_with = [&](const at::Tensor& values) {
+    if (group.rank() == 0) {
+      write_npy(stds, values);
+    }
+    group.barrier();
+    return error_of(group, folder.options());
+  };
+  for (const double bad : {0.0, -1.0, 1e-60, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    at::Tensor values = at::full({kChannels}, 1.0, at::kDouble);
+    values.data_ptr<double>()[1] = bad;
+    const Error error = error_with(values);
+    CHECK((error.error_class() == ErrorClass::kBadData));
+    CHECK(contains(error.what(), "global_stds.npy"));
+    CHECK(contains(error.what(), "channel 1"));
+  }
+  CHECK(contains(error_with(at::full({kChannels + 1}, 1.0f)).what(), "needed is (1, 3, 1, 1) or (3)"));
+  group.barrier();
+  if (group.rank() == 0) {
+    std::filesystem::remove(stds);
+  }
+  group.barrier();
+  CHECK((error_of(group, folder.options()).error_class() == ErrorClass::kMissingInput));
+}
+
+TEST_CASE("weather: all replicas together load every pair of an epoch once") {
+  const auto group = comm::MpiGroup::world();
+  const Folder folder(group);
+  folder.write_all();
+  for (const IoMode mode : kModes) {
+    WeatherOptions options = folder.options();
+    options.io = mode;
+    const WeatherDataset dataset(group, options);
+    const DistributedSampler sampler({.num_samples = dataset.size(), .global_batch_size = 4, .seed = 8});
+    const EpochPlan plan = sampler.epoch(1);
+    // One request a step on every rank, also from those that have no sample in it: reading may be collective.
+    auto source = [&, step = int64_t{0}]() mutable -> std::optional<ReadRequest> {
+      if (step == plan.num_steps()) {
+        return std::nullopt;
+      }
+      const auto part = plan.replica_batch(step++, group.rank(), group.size());
+      return ReadRequest{{part.begin(), part.end()}, plan.epoch()};
+    };
+    PrefetchLoader loader(dataset, source, {.prefetch_depth = 2, .num_threads = 2});
+    CHECK(loader.reads_ahead() == dataset.background_reads());
+    int64_t seen = 0;  // bit s: sample s
+    while (const auto batch = loader.next()) {
+      for (size_t i = 0; i < batch->samples.size(); ++i) {
+        const int64_t sample = batch->samples[i];
+        const auto& [year, time] = kPairs[static_cast<size_t>(sample)];
+        check_field(batch->inputs[static_cast<int64_t>(i)], year, time);
+        check_field(batch->targets[static_cast<int64_t>(i)], year, time + 1);
+        CHECK((seen >> sample & 1) == 0);
+        seen |= int64_t{1} << sample;
+      }
+    }
+    CHECK(group.sum(seen) == 63);  // bits of different ranks are different, or the sum is another
+  }
+}
+
+}  // namespace vit_hybrid::data
