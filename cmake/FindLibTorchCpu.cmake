@@ -33,8 +33,9 @@ set(_where "")
 set(_refused "")
 
 # 1. What the user points to: unfit there is an error, not a reason to take another one silently.
+file(TO_CMAKE_PATH "$ENV{CMAKE_PREFIX_PATH}" _environment_prefixes)
 find_path(LibTorchCpu_INCLUDE_DIR ATen/core/TensorBody.h
-  HINTS ${LIBTORCH_ROOT} $ENV{LIBTORCH_ROOT} ${CMAKE_PREFIX_PATH}
+  HINTS ${LIBTORCH_ROOT} $ENV{LIBTORCH_ROOT} ${CMAKE_PREFIX_PATH} ${_environment_prefixes}
   PATH_SUFFIXES include torch/include NO_DEFAULT_PATH)
 
 # 2. The Python that has torch (asked where it is, not made to import it, which takes seconds).

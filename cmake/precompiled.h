@@ -1,6 +1,6 @@
 // What nearly every file includes: tensors, the making of tensors, and the standard library. Precompiled once for all
-// targets; files still include what they use, so that each compiles without it. Autograd's headers are left out: loading
-// them costs every file more than the few that use them gain.
+// targets; files still include what they use, so that each compiles without it. Autograd's headers are left out:
+// loading them costs every file more than the few that use them gain.
 #pragma once
 
 #include <ATen/core/Tensor.h>

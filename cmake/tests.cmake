@@ -7,7 +7,7 @@ set(VIT_HYBRID_SKIP_CODE 77)
 # Ranks outnumber the cores here and there: a waiting rank gives its core away, and each computes with one thread.
 set(VIT_HYBRID_TEST_ENVIRONMENT
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-  OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_base_warn_component_unused=0 MPIR_CVAR_YIELD=1
+  OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_base_warn_component_unused=0 MPIR_CVAR_POLLS_BEFORE_YIELD=1
   OMP_NUM_THREADS=1 MKL_NUM_THREADS=1)
 if(VIT_HYBRID_SANITIZE)
   # MPI and LibTorch keep allocations until the end on purpose.

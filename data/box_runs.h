@@ -14,8 +14,8 @@ struct BoxPlace {
   std::vector<int64_t> start;
 };
 
-/// A box of shape `box` lies in the arrays `a` and `b` (row-major, equal number of dims). Calls `run(first element in a,
-/// first element in b, number)` for the longest runs that are contiguous in both; never for an empty box.
+/// A box of shape `box` lies in the arrays `a` and `b` (row-major, equal number of dims). Calls `run(first element in
+/// a, first element in b, number)` for the longest runs that are contiguous in both; never for an empty box.
 void for_each_run(std::span<const int64_t> box, const BoxPlace& a, const BoxPlace& b,
                   const std::function<void(int64_t, int64_t, int64_t)>& run);
 

@@ -9,7 +9,8 @@
 
 namespace vit_hybrid::data {
 
-/// Described once by one rank, and sent to the others as words(): nobody else needs to open the file with HDF5.
+/// Described once by one rank, and sent to the others (hdf5_layout_bytes.h): nobody else needs to open the file with
+/// HDF5.
 struct Hdf5Layout {
   enum class Storage {
     kContiguous,  ///< one run of bytes
@@ -36,9 +37,5 @@ struct Hdf5Layout {
 /// `attribute` is not empty and it is there. Error(kMissingInput) without the file, Error(kBadData) if it is no HDF5
 /// file, is truncated or has no such dataset of numbers (the hint names those it has).
 Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute = {});
-
-/// The layout as one sequence of bytes and back, to be sent to other ranks.
-std::string pack_layouts(const std::vector<Hdf5Layout>& layouts);
-std::vector<Hdf5Layout> unpack_layouts(const std::string& bytes);
 
 }  // namespace vit_hybrid::data

@@ -23,6 +23,8 @@ Hid hdf5_transfer(Hdf5Transfer transfer) {
 Hdf5Blocked::Hdf5Blocked(const char* operation, int64_t bytes)
     : note_{"data", operation, bytes, 0, comm::run_position()}, scope_(note_) {}
 
-bool hdf5_may_close_collectively() { return comm::may_release_mpi(); }
+bool hdf5_may_close_collectively() {
+  return comm::may_release_mpi();
+}
 
 }  // namespace vit_hybrid::data

@@ -62,7 +62,8 @@ void read_row(const OpenDataset& opened, const RowFile& file, const RowRead* row
   char nothing = 0;
   hdf5_check(H5Dread(opened.dataset.get(), hdf5_memory_type(file.layout.type), memory.get(), stored.get(), transfer,
                      row == nullptr ? &nothing : row->to),
-             ErrorClass::kIo, str("read ", row == nullptr ? "no row" : str("row ", row->row), " of a dataset of ", file.path));
+             ErrorClass::kIo,
+             str("read ", row == nullptr ? "no row" : str("row ", row->row), " of a dataset of ", file.path));
 }
 
 class IndependentRowReader : public RowReader {
@@ -73,9 +74,8 @@ class IndependentRowReader : public RowReader {
   void read(std::span<const RowRead> rows) override {
     for (const RowRead& row : rows) {
       const RowFile& file = files_[static_cast<size_t>(row.file)];
-      const auto opened = open_.get(row.file, [&] {
-        return std::make_shared<OpenDataset>(open_dataset(file, dataset_, H5P_DEFAULT));
-      });
+      const auto opened =
+          open_.get(row.file, [&] { return std::make_shared<OpenDataset>(open_dataset(file, dataset_, H5P_DEFAULT)); });
       read_row(*opened, file, &row, H5P_DEFAULT);
     }
   }

@@ -22,7 +22,9 @@ namespace {
 constexpr hsize_t kAlignFrom = 64 * 1024;  // bytes of an object that is worth aligning
 constexpr hsize_t kAlignment = 4096;
 
-std::vector<hsize_t> extents_of(std::span<const int64_t> shape) { return {shape.begin(), shape.end()}; }
+std::vector<hsize_t> extents_of(std::span<const int64_t> shape) {
+  return {shape.begin(), shape.end()};
+}
 
 void add_attribute(hid_t object, const std::string& name, hid_t type, const void* value, const std::string& path) {
   const std::string what = str("write the attribute '", name, "' of ", path);
@@ -121,8 +123,8 @@ bool Hdf5Writer::State::close_hdf5() {
 }
 
 void Hdf5Writer::State::create_file() {
-  // Rank 0 alone finds out whether a file can be made, the others whether they see it: MPI-IO's own errors are poor, and
-  // an opening that fails on one rank only would leave the others waiting.
+  // Rank 0 alone finds out whether a file can be made, the others whether they see it: MPI-IO's own errors are poor,
+  // and an opening that fails on one rank only would leave the others waiting.
   comm::agreed_on_rank_0(group, [&] { PosixFile(temporary, PosixFile::Access::kCreate).close(); });
   comm::agreed(group, [&] { PosixFile(temporary, PosixFile::Access::kUpdate).close(); });
   comm::agreed(group, [&] {

@@ -30,8 +30,8 @@ struct Hdf5DatasetSpec {
   Hdf5Attributes attributes = {};
 };
 
-/// Writes one file under temporary_name(path) and gives it its name in finish(). Lives on the main thread. A writer that
-/// is destroyed before finish() leaves no file under `path` (an unfinished one may stay under the temporary name).
+/// Writes one file under temporary_name(path) and gives it its name in finish(). Lives on the main thread. A writer
+/// that is destroyed before finish() leaves no file under `path` (an unfinished one may stay under the temporary name).
 class Hdf5Writer {
  public:
   /// Collective over `group`, with the same arguments on all ranks. The datasets' storage is allocated at once and not
@@ -43,8 +43,8 @@ class Hdf5Writer {
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
 
   /// Writes the box of the dataset that begins at `start` and has the shape of `values` (a host tensor of the dataset's
-  /// type and number of dims). Local to the rank, except with IoMode::kCollective: then all ranks call it together, those
-  /// that have nothing with a tensor of no elements. Boxes of different ranks must not overlap. Error(kIo).
+  /// type and number of dims). Local to the rank, except with IoMode::kCollective: then all ranks call it together,
+  /// those that have nothing with a tensor of no elements. Boxes of different ranks must not overlap. Error(kIo).
   void write(const std::string& dataset, std::span<const int64_t> start, const at::Tensor& values);
   /// Collective over the group: flushes, closes and renames; status agreed. Afterwards every rank can open `path`.
   void finish();

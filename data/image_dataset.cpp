@@ -23,8 +23,8 @@ std::vector<int64_t> read_labels(const comm::MpiGroup& group, const ImageOptions
     const at::Tensor values = read_whole_dataset(options.path, options.labels);
     if (values.dim() != 1 || !c10::isIntegralType(values.scalar_type(), /*includeBool=*/false)) {
       throw Error(ErrorClass::kBadData,
-                  str(options.path, ": dataset '", options.labels, "' is ", c10::toString(values.scalar_type()),
-                      " of ", values.dim(), " dims"),
+                  str(options.path, ": dataset '", options.labels, "' is ", c10::toString(values.scalar_type()), " of ",
+                      values.dim(), " dims"),
                   "needed are integers, one for each image");
     }
     const at::Tensor wide = values.to(at::kLong);
@@ -69,10 +69,10 @@ void ImageDataset::check_labels() const {
     return label < 0 || (options_.num_classes > 0 && label >= options_.num_classes);
   });
   if (bad != labels_.end()) {
-    throw Error(ErrorClass::kBadData,
-                str(options_.path, ": dataset '", options_.labels, "' holds the class ", *bad, " at ",
-                    bad - labels_.begin()),
-                options_.num_classes > 0 ? str("classes are 0 .. ", options_.num_classes - 1) : "classes are 0, 1, ...");
+    throw Error(
+        ErrorClass::kBadData,
+        str(options_.path, ": dataset '", options_.labels, "' holds the class ", *bad, " at ", bad - labels_.begin()),
+        options_.num_classes > 0 ? str("classes are 0 .. ", options_.num_classes - 1) : "classes are 0, 1, ...");
   }
 }
 
@@ -90,7 +90,7 @@ at::Tensor ImageDataset::read_images(std::span<const int64_t> samples, int64_t e
   const Hdf5Layout& layout = source_.files().front().layout;
   const auto row_bytes = static_cast<size_t>(layout.row_bytes());
   const auto num_samples = static_cast<int64_t>(samples.size());
-  const at::Tensor stored = at::empty({num_samples, layout.row_bytes()}, at::kByte);
+  const at::Tensor stored = pool_.take({num_samples, layout.row_bytes()}, at::kByte);
   std::vector<RowRead> rows;
   for (const int64_t sample : samples) {
     VH_ASSERT(sample >= 0 && sample < size(), str("sample ", sample, " of ", size()));
@@ -99,7 +99,7 @@ at::Tensor ImageDataset::read_images(std::span<const int64_t> samples, int64_t e
   source_.read(rows);
 
   const int64_t out = options_.image_size;
-  at::Tensor images = at::empty({num_samples, 3, out, out}, at::kFloat);
+  at::Tensor images = pool_.take({num_samples, 3, out, out}, at::kFloat);
   const auto plane = static_cast<size_t>(3 * out * out);
   for (size_t i = 0; i < samples.size(); ++i) {
     resize_crop({static_cast<const uint8_t*>(rows[i].to), row_bytes}, layout.shape[1], layout.shape[2],

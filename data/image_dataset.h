@@ -9,6 +9,7 @@
 #include "data/image_transform.h"
 #include "data/io_mode.h"
 #include "data/row_source.h"
+#include "data/tensor_pool.h"
 
 namespace vit_hybrid::data {
 
@@ -57,6 +58,7 @@ class ImageDataset : public Dataset {
   ImageOptions options_;
   RowSource source_;
   std::vector<int64_t> labels_;
+  mutable TensorPool pool_;
 };
 
 }  // namespace vit_hybrid::data

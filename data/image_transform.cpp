@@ -18,7 +18,9 @@ constexpr double kLargestRatio = 4.0 / 3.0;
 
 // Draws of the stream: 0 is the flip, then four for each attempt.
 constexpr uint64_t kFlipDraw = 0;
-uint64_t draw_number(int attempt, int which) { return static_cast<uint64_t>(1 + 4 * attempt + which); }
+uint64_t draw_number(int attempt, int which) {
+  return static_cast<uint64_t>(1 + 4 * attempt + which);
+}
 
 // What an output pixel along one axis is made of: (1 - share) image[low] + share image[high].
 struct Tap {
@@ -58,8 +60,10 @@ Crop random_resized_crop(const RandomStream& stream, int64_t height, int64_t wid
     }
   }
   // Only images far from square get here: the largest centre crop with an allowed ratio.
-  const double crop_width = std::min(static_cast<double>(width), std::round(kLargestRatio * static_cast<double>(height)));
-  const double crop_height = std::min(static_cast<double>(height), std::round(kLargestRatio * static_cast<double>(width)));
+  const double crop_width =
+      std::min(static_cast<double>(width), std::round(kLargestRatio * static_cast<double>(height)));
+  const double crop_height =
+      std::min(static_cast<double>(height), std::round(kLargestRatio * static_cast<double>(width)));
   return {std::floor((static_cast<double>(height) - crop_height) / 2.0),
           std::floor((static_cast<double>(width) - crop_width) / 2.0), crop_height, crop_width, flip};
 }

@@ -92,8 +92,9 @@ Normalization Normalization::read(const comm::MpiGroup& group, const std::string
 }
 
 int64_t normalize_field(const at::Tensor& field, const Normalization& normalization, const at::Tensor& to) {
-  VH_ASSERT(field.is_contiguous() && to.is_contiguous() && field.sizes() == to.sizes() && to.scalar_type() == at::kFloat,
-            "field and its normalized values");
+  VH_ASSERT(
+      field.is_contiguous() && to.is_contiguous() && field.sizes() == to.sizes() && to.scalar_type() == at::kFloat,
+      "field and its normalized values");
   VH_ASSERT(static_cast<int64_t>(normalization.mean.size()) == field.size(0), "one mean for each channel");
   return field.scalar_type() == at::kDouble ? normalize<double>(field, normalization, to)
                                             : normalize<float>(field, normalization, to);

@@ -103,8 +103,8 @@ Header read_header(const PosixFile& file) {
   if (!value_of(path, text, "fortran_order").starts_with("False")) {
     fail(path, "its values are in Fortran order");
   }
-  return {parse_type(path, value_of(path, text, "descr")),
-          parse_shape(path, value_of(path, text, "shape")), before + length};
+  return {parse_type(path, value_of(path, text, "descr")), parse_shape(path, value_of(path, text, "shape")),
+          before + length};
 }
 
 std::string make_header(const at::Tensor& values) {
@@ -141,8 +141,8 @@ at::Tensor read_npy(const std::string& path) {
   const auto bytes = bytes_of(header.shape, item);
   if (!bytes || *bytes > available) {
     throw Error(ErrorClass::kBadData,
-                str(path, ": shape (", join(header.shape), ") of ", item, "-byte values needs more than the ", available,
-                    " bytes that follow its header"),
+                str(path, ": shape (", join(header.shape), ") of ", item, "-byte values needs more than the ",
+                    available, " bytes that follow its header"),
                 "the file is truncated: copy or make it again");
   }
   at::Tensor values = at::empty(header.shape, header.type);

@@ -7,9 +7,9 @@
 
 namespace vit_hybrid::data {
 
-/// The array of a .npy file (versions 1.0 to 3.0) as a host tensor of its shape, float32 or float64 as stored. Any rank.
-/// Error(kMissingInput) without the file, Error(kBadData) if it is no such array, is truncated, in Fortran order, of
-/// another type or of the other byte order.
+/// The array of a .npy file (versions 1.0 to 3.0) as a host tensor of its shape, float32 or float64 as stored. Any
+/// rank. Error(kMissingInput) without the file, Error(kBadData) if it is no such array, is truncated, in Fortran order,
+/// of another type or of the other byte order.
 at::Tensor read_npy(const std::string& path);
 
 /// Writes a float32 or float64 host tensor under a temporary name and renames it: the file is complete or not there.

@@ -17,7 +17,9 @@ namespace vit_hybrid::data {
 
 namespace {
 
-std::string reason(int error) { return std::generic_category().message(error); }
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
 
 [[noreturn]] void fail_open(const std::string& path, PosixFile::Access access, int error) {
   if (access == PosixFile::Access::kCreate) {
@@ -130,6 +132,8 @@ void rename_file(const std::string& from, const std::string& to) {
   }
 }
 
-std::string temporary_name(const std::string& path) { return path + ".partial"; }
+std::string temporary_name(const std::string& path) {
+  return path + ".partial";
+}
 
 }  // namespace vit_hybrid::data

@@ -30,7 +30,9 @@ PrefetchLoader::PrefetchLoader(const Dataset& dataset, RequestSource source, Loa
   }
 }
 
-PrefetchLoader::~PrefetchLoader() { stop(); }
+PrefetchLoader::~PrefetchLoader() {
+  stop();
+}
 
 void PrefetchLoader::stop() {
   {
@@ -98,9 +100,7 @@ std::optional<ReadRequest> PrefetchLoader::pull_request() {
 
 std::optional<std::pair<int64_t, ReadRequest>> PrefetchLoader::claim_request() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] {
-    return stopping_ || at_end_ || num_claimed_ - num_returned_ < options_.prefetch_depth;
-  });
+  changed_.wait(lock, [&] { return stopping_ || at_end_ || num_claimed_ - num_returned_ < options_.prefetch_depth; });
   if (stopping_) {
     return std::nullopt;
   }

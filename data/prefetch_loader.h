@@ -23,8 +23,8 @@ struct ReadRequest {
   int64_t epoch = 0;
 };
 
-/// Gives the requests in the order of their use, then nothing for ever. Called by one thread at a time, which may be any;
-/// it makes no MPI or HDF5 call.
+/// Gives the requests in the order of their use, then nothing for ever. Called by one thread at a time, which may be
+/// any; it makes no MPI or HDF5 call.
 using RequestSource = std::function<std::optional<ReadRequest>()>;
 
 struct LoaderOptions {

@@ -15,7 +15,9 @@ namespace {
 using Storage = Hdf5Layout::Storage;
 
 // The dims after the first: what one row is made of.
-std::vector<int64_t> inner(const std::vector<int64_t>& shape) { return {shape.begin() + 1, shape.end()}; }
+std::vector<int64_t> inner(const std::vector<int64_t>& shape) {
+  return {shape.begin() + 1, shape.end()};
+}
 
 // The chunks that hold one row lie one after the other in the table, in row-major order of the inner grid.
 class ChunkWalk {

@@ -27,7 +27,8 @@ struct RowRead {
   void* to;
 };
 
-/// Reads rows as the layout's type says them in memory. Files are opened when first needed; a bounded number stays open.
+/// Reads rows as the layout's type says them in memory. Files are opened when first needed; a bounded number stays
+/// open.
 class RowReader {
  public:
   virtual ~RowReader() = default;

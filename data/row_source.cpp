@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "data/hdf5_layout_bytes.h"
 #include "data/hdf5_rows.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"

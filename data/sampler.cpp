@@ -68,7 +68,9 @@ DistributedSampler::DistributedSampler(SamplerOptions options) : options_(option
   }
 }
 
-int64_t DistributedSampler::steps_per_epoch() const { return count_steps(options_); }
+int64_t DistributedSampler::steps_per_epoch() const {
+  return count_steps(options_);
+}
 
 int64_t DistributedSampler::samples_per_epoch() const {
   return std::min(options_.num_samples, count_steps(options_) * options_.global_batch_size);

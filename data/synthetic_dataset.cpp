@@ -38,7 +38,11 @@ std::vector<float> noise(int64_t count, uint64_t seed) {
 }  // namespace
 
 SyntheticDataset::SyntheticDataset(int64_t size, std::vector<int64_t> shape, int64_t num_classes, uint64_t seed)
-    : size_(size), shape_(std::move(shape)), num_classes_(num_classes), seed_(seed) {
+    : size_(size),
+      shape_(std::move(shape)),
+      num_classes_(num_classes),
+      seed_(seed),
+      pool_(std::make_shared<TensorPool>()) {
   VH_ASSERT(size_ >= 1 && shape_.size() == 3 && num_elements(shape_) >= 1, str(size_, " samples of ", join(shape_)));
   base_ = noise(num_elements(shape_), seed_);
 }
@@ -76,7 +80,7 @@ Batch SyntheticDataset::read(std::span<const int64_t> samples, Parts parts, int6
 at::Tensor SyntheticDataset::rolled(std::span<const int64_t> samples, int64_t more) const {
   const RandomStream stream(seed_, Purpose::kSyntheticData, kShiftStream);
   const auto count = static_cast<int64_t>(base_.size());
-  at::Tensor fields = at::empty({static_cast<int64_t>(samples.size()), shape_[0], shape_[1], shape_[2]}, at::kFloat);
+  at::Tensor fields = pool_->take({static_cast<int64_t>(samples.size()), shape_[0], shape_[1], shape_[2]}, at::kFloat);
   auto* to = fields.data_ptr<float>();
   for (const int64_t sample : samples) {
     VH_ASSERT(sample >= 0 && sample < size_, str("sample ", sample, " of ", size_));

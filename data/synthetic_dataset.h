@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/tensor_pool.h"
 
 namespace vit_hybrid::data {
 
@@ -38,6 +40,7 @@ class SyntheticDataset : public Dataset {
   int64_t num_classes_;  // 0: the targets are fields
   uint64_t seed_;
   std::vector<float> base_;
+  std::shared_ptr<TensorPool> pool_;
 };
 
 }  // namespace vit_hybrid::data

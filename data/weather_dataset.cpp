@@ -1,8 +1,6 @@
 // Opening, checking, reading and normalizing of weather fields.
 #include "data/weather_dataset.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 
 #include "parallel/comm/agreement.h"
@@ -34,14 +32,16 @@ std::vector<std::string> list_for_all(const comm::MpiGroup& group, const std::st
   return paths;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) { return str("(", join(shape), ")"); }
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return str("(", join(shape), ")");
+}
 
 }  // namespace
 
 WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions& options) {
   const MemoryScope scope(MemoryClass::kData);
-  source_ = std::make_unique<RowSource>(group, list_for_all(group, options.folder), options.dataset, "channels",
-                                        options.io);
+  source_ =
+      std::make_unique<RowSource>(group, list_for_all(group, options.folder), options.dataset, "channels", options.io);
   comm::agreed(group, [&] {
     check_layouts();
     const RowFile& first = source_->files().front();
@@ -111,7 +111,7 @@ Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_
 }
 
 at::Tensor WeatherDataset::make_raw(int64_t num_samples) const {
-  return at::empty({num_samples, shape_[0], shape_[1], shape_[2]}, source_->files().front().layout.type);
+  return pool_.take({num_samples, shape_[0], shape_[1], shape_[2]}, source_->files().front().layout.type);
 }
 
 void WeatherDataset::add_rows(std::vector<RowRead>& rows, std::span<const int64_t> samples, int64_t time_offset,
@@ -129,7 +129,7 @@ void WeatherDataset::add_rows(std::vector<RowRead>& rows, std::span<const int64_
 // In place where the values are float32 already.
 at::Tensor WeatherDataset::normalize(const at::Tensor& raw, std::span<const int64_t> samples,
                                      int64_t time_offset) const {
-  const at::Tensor result = raw.scalar_type() == at::kFloat ? raw : at::empty(raw.sizes(), at::kFloat);
+  const at::Tensor result = raw.scalar_type() == at::kFloat ? raw : pool_.take(raw.sizes(), at::kFloat);
   for (int64_t i = 0; i < raw.size(0); ++i) {
     const int64_t bad = normalize_field(raw[i], normalization_, result[i]);
     if (bad >= 0) {
@@ -146,9 +146,9 @@ void WeatherDataset::fail_non_finite(YearPairs::Pair pair, int64_t time, const a
   const int64_t channel = element / (shape_[1] * width);
   throw Error(ErrorClass::kBadData,
               str(source_->files()[static_cast<size_t>(pair.file)].path, ": dataset '", source_->dataset(),
-                  "' is not finite (", field.const_data_ptr<float>()[element], ") at time ", time,
-                  ", channel ", channel, " (", channel_names_[static_cast<size_t>(channel)], "), row ",
-                  element / width % shape_[1], ", column ", element % width),
+                  "' is not finite (", field.const_data_ptr<float>()[element], ") at time ", time, ", channel ",
+                  channel, " (", channel_names_[static_cast<size_t>(channel)], "), row ", element / width % shape_[1],
+                  ", column ", element % width),
               "values must be finite: repair the file or leave it out");
 }
 

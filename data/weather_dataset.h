@@ -10,13 +10,14 @@
 #include "data/io_mode.h"
 #include "data/normalization.h"
 #include "data/row_source.h"
+#include "data/tensor_pool.h"
 #include "data/year_files.h"
 
 namespace vit_hybrid::data {
 
 struct WeatherOptions {
-  std::string folder = {};            ///< holds the year files: 1990.h5, ...
-  std::string stats = {};           ///< folder of global_means.npy and global_stds.npy; empty: values stay as they are
+  std::string folder = {};         ///< holds the year files: 1990.h5, ...
+  std::string stats = {};          ///< folder of global_means.npy and global_stds.npy; empty: values stay as they are
   std::string dataset = "fields";  ///< (time, channel, height, width), floating point
   std::optional<int64_t> limit = {};  ///< only the first samples
   IoMode io = IoMode::kAuto;
@@ -57,6 +58,7 @@ class WeatherDataset : public Dataset {
   std::vector<std::string> channel_names_;
   Normalization normalization_;
   int64_t size_ = 0;
+  mutable TensorPool pool_;
 };
 
 }  // namespace vit_hybrid::data

@@ -67,8 +67,8 @@ std::vector<std::string> list_year_files(const std::string& folder) {
     const std::string path = entry->path().string();
     const auto [other, is_new] = by_year.emplace(year_of(entry->path()), path);
     if (!is_new) {
-      throw Error(ErrorClass::kBadData, str(folder, " has two files of the year ", other->first, ": ", other->second,
-                                            " and ", path));
+      throw Error(ErrorClass::kBadData,
+                  str(folder, " has two files of the year ", other->first, ": ", other->second, " and ", path));
     }
   }
   if (error) {

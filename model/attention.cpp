@@ -13,8 +13,7 @@ Attention::Attention(const VitOptions& options, int64_t unit, tensor::ParameterB
       projection_drop_{options.dropout, unit, DropSite::kProjection},
       attention_drop_{options.attention_dropout, unit, DropSite::kAttention},
       qkv_(buffer, str("blocks.", unit - 1, ".attn.qkv"), tensor::Terms::kWeightAndBias, group),
-      projection_(buffer, str("blocks.", unit - 1, ".attn.proj"), tensor::Terms::kWeightAndBias,
-                  group) {}
+      projection_(buffer, str("blocks.", unit - 1, ".attn.proj"), tensor::Terms::kWeightAndBias, group) {}
 
 at::Tensor Attention::forward(const at::Tensor& x, const tensor::StepContext& context) {
   const at::Tensor qkv = qkv_.forward(x, context);

@@ -19,19 +19,6 @@ namespace {
 constexpr int64_t kSitesPerUnit = 16;
 constexpr int64_t kGrain = 1 << 12;  // elements of a task
 
-// The draws [first, first + count) of sample `sample` as a row of zeros and ones.
-void fill_row(uint8_t* row, int64_t count, uint64_t first, uint64_t sample, uint64_t threshold,
-              const RandomStream& stream) {
-  int64_t i = 0;
-  while (i < count) {
-    const uint64_t draw = first + static_cast<uint64_t>(i);
-    const PhiloxBlock block = stream.block(draw / 4, sample);
-    for (uint64_t lane = draw % 4; lane < 4 && i < count; ++lane, ++i) {
-      row[i] = block[lane] >= threshold ? 1 : 0;
-    }
-  }
-}
-
 at::Tensor keep_mask(const at::Tensor& x, Range features, int64_t num_features, const DropKey& key,
                      const tensor::StepContext& context) {
   const int64_t tokens = x.size(1);
@@ -45,7 +32,7 @@ at::Tensor keep_mask(const at::Tensor& x, Range features, int64_t num_features, 
     for (int64_t row = begin; row < end; ++row) {
       const auto sample = static_cast<uint64_t>(context.samples[static_cast<size_t>(row / tokens)]);
       const int64_t first = row % tokens * num_features + features.begin;
-      fill_row(data + row * width, width, static_cast<uint64_t>(first), sample, threshold, stream);
+      fill_keep_row(stream, threshold, sample, static_cast<uint64_t>(first), width, data + row * width);
     }
   });
   return mask.to(x.device());
@@ -78,6 +65,18 @@ RandomStream DropKey::stream(Purpose purpose, const tensor::StepContext& context
 
 uint64_t drop_threshold(double rate) {
   return static_cast<uint64_t>(std::floor(rate * 0x1p32));
+}
+
+void fill_keep_row(const RandomStream& stream, uint64_t threshold, uint64_t sample, uint64_t first, int64_t count,
+                   uint8_t* keep) {
+  int64_t i = 0;
+  while (i < count) {
+    const uint64_t draw = first + static_cast<uint64_t>(i);
+    const PhiloxBlock block = stream.block(draw / 4, sample);
+    for (uint64_t lane = draw % 4; lane < 4 && i < count; ++lane, ++i) {
+      keep[i] = block[lane] >= threshold ? 1 : 0;
+    }
+  }
 }
 
 at::Tensor dropout(const at::Tensor& x, Range features, int64_t num_features, const DropKey& key,

@@ -35,6 +35,10 @@ struct DropKey {
 /// A draw of 32 uniform bits is kept if it is at least this: floor(rate 2^32).
 uint64_t drop_threshold(double rate);
 
+/// keep[i] = 1 if draw first + i of the sample is kept, else 0, for i in [0, count).
+void fill_keep_row(const RandomStream& stream, uint64_t threshold, uint64_t sample, uint64_t first, int64_t count,
+                   uint8_t* keep);
+
 /// Drops features of x [B, N, F_r], the features `features` of `num_features` in the global tensor, and divides what is
 /// kept by 1 - rate (N. Srivastava et al., JMLR 15, 2014). Element (n, token, f) is kept by draw token * num_features +
 /// f of sample n. x itself in evaluation or at rate 0. The graph keeps a byte an element.

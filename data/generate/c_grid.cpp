@@ -19,8 +19,9 @@ ShallowWaterState::ShallowWaterState(int64_t rows, int64_t columns, int64_t num_
     : fields(static_cast<size_t>(3 + num_tracers), PeriodicField(rows, columns)) {}
 
 void ShallowWaterState::wrap() {
-  for (PeriodicField& field : fields)
+  for (PeriodicField& field : fields) {
     field.wrap();
+  }
 }
 
 CGrid::CGrid(const Plane& plane)
@@ -91,8 +92,9 @@ void CGrid::tracer(const ShallowWaterState& state, int64_t k, PeriodicField& res
     const double *mass = state.tracer_mass(k).row(j), *h = state.h().row(j);
     double* out = result.row(j);
 #pragma omp simd
-    for (int64_t i = 0; i < columns(); ++i)
+    for (int64_t i = 0; i < columns(); ++i) {
       out[i] = mass[i] / h[i];
+    }
   });
   result.wrap();
 }

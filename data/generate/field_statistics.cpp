@@ -42,8 +42,9 @@ void FieldStatistics::add(const float* sample) {
     }
     const double mean = sum / count;
     double squares = 0.0;
-    for (int64_t i = 0; i < cells_; ++i)
+    for (int64_t i = 0; i < cells_; ++i) {
       squares += (values[i] - mean) * (values[i] - mean);
+    }
     merge_channel(channel, count, mean, squares);
   }
   ++num_samples_;
@@ -57,8 +58,9 @@ void FieldStatistics::merge(const FieldStatistics& other) {
   for (int64_t channel = 0; channel < channels_; ++channel) {
     merge_channel(channel, count, other.means_[at(channel)], other.squares_[at(channel)]);
   }
-  for (size_t i = 0; i < sums_.size(); ++i)
+  for (size_t i = 0; i < sums_.size(); ++i) {
     sums_[i] += other.sums_[i];
+  }
   num_samples_ += other.num_samples_;
 }
 
@@ -76,8 +78,9 @@ double FieldStatistics::time_mean(int64_t index) const {
 
 std::vector<double> FieldStatistics::pack() const {
   std::vector<double> packed{static_cast<double>(num_samples_)};
-  for (const auto* part : {&means_, &squares_, &sums_})
+  for (const auto* part : {&means_, &squares_, &sums_}) {
     packed.insert(packed.end(), part->begin(), part->end());
+  }
   return packed;
 }
 

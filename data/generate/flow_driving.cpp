@@ -46,8 +46,9 @@ void FlowDriving::apply(ShallowWaterState& state, double dt) {
   }
   if (options_.wind_relaxation_time > 0.0) relax_wind(state, dt);
   if (options_.tracer_relaxation_time > 0.0) {
-    for (int64_t k = 0; k < state.num_tracers(); ++k)
+    for (int64_t k = 0; k < state.num_tracers(); ++k) {
       relax_tracer(state, k, dt);
+    }
   }
   state.wrap();
 }
@@ -72,8 +73,9 @@ void FlowDriving::relax_tracer(ShallowWaterState& state, int64_t k, double dt) c
     const double* h = state.h().row(j);
     double* mass = state.tracer_mass(k).row(j);
 #pragma omp simd
-    for (int64_t i = 0; i < grid_.columns(); ++i)
+    for (int64_t i = 0; i < grid_.columns(); ++i) {
       mass[i] += part * (h[i] * source[i] - mass[i]);
+    }
   });
 }
 

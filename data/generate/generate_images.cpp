@@ -37,8 +37,9 @@ PlannedOutput planned_output(const GenerateImagesOptions& options) {
 
 std::vector<Hdf5DatasetSpec> datasets(const GenerateImagesOptions& options, int64_t num_images) {
   std::vector<std::string> classes;
-  for (int64_t label = 0; label < options.classes; ++label)
+  for (int64_t label = 0; label < options.classes; ++label) {
     classes.push_back(ImagePainter::class_name(label));
+  }
   return {{"images", {num_images, options.size, options.size, 3}, at::kByte, {}},
           {"labels", {num_images}, at::kLong, {{"classes", join(classes, ",")}}}};
 }

@@ -3,6 +3,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+
 #include "data/generate/option_range.h"
 #include "data/generate/output_folder.h"
 #include "data/generate/weather_channels.h"
@@ -49,6 +51,10 @@ void check_options(const GenerateWeatherOptions& options) {
   if (problems.none()) {
     const int64_t last_year = options.first_year + options.train_years + options.valid_years - 1;
     problems.check<int64_t>("the last year", last_year, 0, 9999);
+    const double years = static_cast<double>(options.train_years + options.valid_years);
+    const double sample = static_cast<double>(options.channels * options.height * options.width) * sizeof(float);
+    problems.check<double>("the data set's number of bytes",
+                           years * static_cast<double>(options.steps_per_year) * sample, 0.0, 1e18);
   }
   problems.throw_if_any();
 }
@@ -59,11 +65,13 @@ void generate_weather(const GenerateWeatherOptions& options, const comm::MpiGrou
   WeatherFiles files(options, group);
   comm::agreed_on_rank_0(group, [&] { prepare_output(files.planned_output()); });
   if (progress && group.rank() == 0) {
-    progress(str("generating ", size_text(options), " in ", options.out, " on ", group.size(),
-                 group.size() == 1 ? " rank" : " ranks"));
+    const int64_t years = options.train_years + options.valid_years;
+    progress(str("generating ", size_text(options), " in ", options.out, ", on ",
+                 std::min<int64_t>(years, group.size()), " of ", group.size(), " ranks at a time"));
   }
-  for (int64_t round = 0; round < files.num_rounds(); ++round)
+  for (int64_t round = 0; round < files.num_rounds(); ++round) {
     files.write_round(round, progress);
+  }
   files.write_statistics();
 }
 

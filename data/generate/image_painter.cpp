@@ -85,8 +85,9 @@ struct Scene {
     sine = std::sin(angle);
     light = draws.colour(0.55, 1.0);
     dark = draws.colour(0.0, 0.4);
-    for (Colour& colour : background)
+    for (Colour& colour : background) {
       colour = draws.colour(0.2, 0.8);
+    }
     wave_x = draws.between(-1.5, 1.5);
     wave_y = draws.between(-1.5, 1.5);
     wave_phase = draws.between(0.0, 1.0);
@@ -96,8 +97,9 @@ struct Scene {
 
 Colour mixed(const Colour& a, const Colour& b, double share_of_a) {
   Colour result;
-  for (size_t c = 0; c < 3; ++c)
+  for (size_t c = 0; c < 3; ++c) {
     result[c] = share_of_a * a[c] + (1.0 - share_of_a) * b[c];
+  }
   return result;
 }
 

@@ -21,8 +21,9 @@ namespace fs = std::filesystem;
 /// The subfolders of the planned files, each once.
 std::set<fs::path> subfolders(const PlannedOutput& output) {
   std::set<fs::path> folders;
-  for (const std::string& file : output.files)
+  for (const std::string& file : output.files) {
     folders.insert((fs::path(output.folder) / file).parent_path());
+  }
   return folders;
 }
 
@@ -42,9 +43,14 @@ void check_folder(const PlannedOutput& output) {
 /// Files that are not ours would be read as part of the data set.
 void check_strangers(const PlannedOutput& output) {
   std::set<fs::path> planned;
-  for (const std::string& file : output.files)
+  for (const std::string& file : output.files) {
     planned.insert(fs::path(output.folder) / file);
-  for (const fs::path& folder : subfolders(output)) {
+  }
+  std::set<fs::path> folders = subfolders(output);
+  for (const std::string& part : output.parts) {
+    folders.insert(fs::path(output.folder) / part);
+  }
+  for (const fs::path& folder : folders) {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(folder, ignored)) {
       if (entry.path().extension() == ".h5" && !planned.contains(entry.path())) {
@@ -60,15 +66,26 @@ void make_folders(const PlannedOutput& output) {
   for (const fs::path& folder : subfolders(output)) {
     std::error_code error;
     fs::create_directories(folder, error);
-    if (error)
+    if (error) {
       refuse(str("cannot create the folder ", folder.string(), ": ", error.message()),
              "check the path and its permissions");
+    }
   }
+}
+
+/// The folder itself or, where it is still to be made, the nearest one above it that is there.
+fs::path existing_part(const std::string& folder) {
+  std::error_code ignored;
+  fs::path path = fs::absolute(folder, ignored);
+  while (!fs::exists(path, ignored) && path != path.parent_path()) {
+    path = path.parent_path();
+  }
+  return path;
 }
 
 void check_room(const PlannedOutput& output) {
   std::error_code error;
-  const fs::space_info space = fs::space(output.folder, error);
+  const fs::space_info space = fs::space(existing_part(output.folder), error);
   if (error || space.available >= static_cast<std::uintmax_t>(output.bytes)) return;  // unknown: writing will tell
   constexpr double kGigabyte = 1e9;
   refuse(str("the data set needs ", static_cast<double>(output.bytes) / kGigabyte, " GB, but ", output.folder,
@@ -81,8 +98,8 @@ void check_room(const PlannedOutput& output) {
 void prepare_output(const PlannedOutput& output) {
   check_folder(output);
   check_strangers(output);
-  make_folders(output);
   check_room(output);
+  make_folders(output);
 }
 
 }  // namespace vit_hybrid::data

@@ -17,6 +17,7 @@ enum class ExistingFiles {
 struct PlannedOutput {
   std::string folder;
   std::vector<std::string> files;  ///< relative to the folder: "train/1990.h5"
+  std::vector<std::string> parts;  ///< subfolders that belong to the data set, beside those of the files
   int64_t bytes = 0;               ///< of all of them together
   ExistingFiles existing = ExistingFiles::kRefuse;
 };

@@ -23,8 +23,9 @@ double PeriodicField::sum() const {
   for (int64_t j = 0; j < rows_; ++j) {
     const double* values = row(j);
     double row_total = 0.0;
-    for (int64_t i = 0; i < columns_; ++i)
+    for (int64_t i = 0; i < columns_; ++i) {
       row_total += values[i];
+    }
     total += row_total;
   }
   return total;

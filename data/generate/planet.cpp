@@ -68,8 +68,9 @@ std::vector<Wave> eddy_waves(const Plane& plane, const RandomStream& random) {
       speed_squared += 0.5 * amplitude * amplitude * k2;
     }
   }
-  for (Wave& wave : waves)
+  for (Wave& wave : waves) {
     wave.amplitude *= kEddySpeed / std::sqrt(speed_squared);
+  }
   return waves;
 }
 
@@ -127,8 +128,9 @@ ShallowWaterState planet_initial_state(const CGrid& grid, const DrivingOptions& 
                                        int64_t num_tracers) {
   PeriodicField psi = grid.make_field();  // stream function at the corners
   add_wave(jet_wave(grid.plane()), 0.0, psi);
-  for (const Wave& wave : eddy_waves(grid.plane(), random))
+  for (const Wave& wave : eddy_waves(grid.plane(), random)) {
     add_wave(wave, 0.0, psi);
+  }
   psi.wrap();
   ShallowWaterState state(grid.rows(), grid.columns(), num_tracers);
   for (int64_t j = 0; j < grid.rows(); ++j) {

@@ -35,12 +35,14 @@ void ShallowWater::step(ShallowWaterState& state, double dt) {
         double *sum = sum_.fields[k].row(j), *stage = stage_.fields[k].row(j);
         const double* sum_before = s == 0 ? start : sum;
 #pragma omp simd
-        for (int64_t i = 0; i < grid_.columns(); ++i)
+        for (int64_t i = 0; i < grid_.columns(); ++i) {
           sum[i] = sum_before[i] + weight[s] * slope[i];
+        }
         if (s == 3) return;
 #pragma omp simd
-        for (int64_t i = 0; i < grid_.columns(); ++i)
+        for (int64_t i = 0; i < grid_.columns(); ++i) {
           stage[i] = start[i] + to_next_stage[s] * slope[i];
+        }
       });
     }
     (s == 3 ? sum_ : stage_).wrap();

@@ -28,8 +28,9 @@ template <class Value>
 void write_cells(const CGrid& grid, float* to, const Value& value) {
   for_each_row(grid.rows(), grid.columns(), [&](int64_t j) {
     float* row = to + (grid.rows() - 1 - j) * grid.columns();
-    for (int64_t i = 0; i < grid.columns(); ++i)
+    for (int64_t i = 0; i < grid.columns(); ++i) {
       row[i] = static_cast<float>(value(j, i));
+    }
   });
 }
 

@@ -42,8 +42,9 @@ class WeatherFiles::YearTask {
   /// Advances to sample `end`; samples before 0 are spin-up, and no call goes across 0.
   void run(int64_t begin, int64_t end) {
     if (begin < 0) {
-      for (int64_t sample = begin; sample < end; ++sample)
+      for (int64_t sample = begin; sample < end; ++sample) {
         year_.advance();
+      }
       return;
     }
     const at::Tensor block = at::empty({end - begin, options_.channels, options_.height, options_.width});
@@ -72,11 +73,13 @@ std::string WeatherFiles::year_file(int64_t year) const {
 PlannedOutput WeatherFiles::planned_output() const {
   PlannedOutput output;
   output.folder = options_.out;
-  for (int64_t year = 0; year < years_.count(); ++year)
+  for (int64_t year = 0; year < years_.count(); ++year) {
     output.files.push_back(year_file(year));
+  }
   for (const char* name : {"global_means", "global_stds", "time_means"}) {
     output.files.push_back(str("stats/", name, ".npy"));
   }
+  output.parts = {"train", "valid"};
   output.bytes = (years_.count() * options_.steps_per_year + 1) * sample_bytes(options_);
   output.existing = options_.overwrite ? ExistingFiles::kReplace : ExistingFiles::kRefuse;
   return output;
@@ -112,8 +115,9 @@ int64_t WeatherFiles::samples_per_block() const {
 void WeatherFiles::write_round(int64_t round, const GenerationProgress& progress) {
   const std::vector<int64_t> years = years_of_round(round);
   std::vector<std::unique_ptr<Hdf5Writer>> files;
-  for (const int64_t year : years)
+  for (const int64_t year : years) {
     files.push_back(create_year_file(year));
+  }
   std::optional<YearTask> task;
   comm::agreed(group_, [&] {
     for (size_t i = 0; i < years.size(); ++i) {
@@ -128,24 +132,24 @@ void WeatherFiles::write_round(int64_t round, const GenerationProgress& progress
     comm::agreed(group_, [&] {
       if (task) task->run(first - spin_up, last - spin_up);
     });
-    if (last * kProgressParts / total > first * kProgressParts / total) report(progress, round, 100 * last / total);
+    report(progress, round * total + first, round * total + last, num_rounds() * total);
   }
-  for (const auto& file : files)
+  for (const auto& file : files) {
     file->finish();
+  }
   if (task) statistics_.push_back(task->statistics());
 }
 
-void WeatherFiles::report(const GenerationProgress& progress, int64_t round, int64_t percent) const {
-  if (!progress || group_.rank() != 0) return;
-  const std::vector<int64_t> years = years_of_round(round);
-  progress(str("round ", round + 1, " of ", num_rounds(), ", ", years.size(),
-               years.size() == 1 ? " year, " : " years, ", percent, " %"));
+void WeatherFiles::report(const GenerationProgress& progress, int64_t before, int64_t now, int64_t all) const {
+  const bool due = now * kProgressParts / all > before * kProgressParts / all;
+  if (progress && group_.rank() == 0 && due) progress(str("generated ", 100 * now / all, " %"));
 }
 
 void WeatherFiles::write_statistics() {
   FieldStatistics total = make_statistics(options_);
-  for (int64_t year = 0; year < options_.train_years; ++year)
+  for (int64_t year = 0; year < options_.train_years; ++year) {
     merge_year(year, total);
+  }
   comm::agreed_on_rank_0(group_, [&] {
     const StatisticsTensors tensors = statistics_tensors(total, options_);
     write_npy(options_.out + "/stats/global_means.npy", tensors.means);

@@ -36,7 +36,8 @@ class WeatherFiles {
   std::vector<int64_t> years_of_round(int64_t round) const;
   std::unique_ptr<Hdf5Writer> create_year_file(int64_t year) const;
   int64_t samples_per_block() const;
-  void report(const GenerationProgress& progress, int64_t round, int64_t percent) const;
+  /// Says how far all is when another part of it is done; `before`, `now` and `all` are counts of samples of a rank.
+  void report(const GenerationProgress& progress, int64_t before, int64_t now, int64_t all) const;
   /// Adds the statistics of a year, held by its owner, to `total` on all ranks.
   void merge_year(int64_t year, FieldStatistics& total) const;
 

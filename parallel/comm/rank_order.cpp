@@ -47,9 +47,10 @@ struct Plain {
   static Stored store(Value x) { return x; }
 };
 
-// condition ? a : b without a branch, which would keep a loop from being vectorized.
-inline uint32_t select(bool condition, uint32_t a, uint32_t b) {
-  return b ^ ((a ^ b) & (0u - static_cast<uint32_t>(condition)));
+// a < b ? if_less : if_not, for a and b below 2^31; arithmetic, because a branch keeps a loop from being vectorized.
+inline uint32_t select_less(uint32_t a, uint32_t b, uint32_t if_less, uint32_t if_not) {
+  const auto mask = static_cast<uint32_t>(static_cast<int32_t>(a - b) >> 31);
+  return if_not ^ ((if_less ^ if_not) & mask);
 }
 
 // c10::BFloat16's conversion without its branch, so that loops over it vectorize.
@@ -60,7 +61,7 @@ struct BFloat16Bits {
   static Stored store(Value x) {
     const auto bits = std::bit_cast<uint32_t>(x);
     const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    return static_cast<uint16_t>(select((bits & 0x7fffffffu) > 0x7f800000u, 0x7fc0u, rounded));
+    return static_cast<uint16_t>(select_less(0x7f800000u, bits & 0x7fffffffu, 0x7fc0u, rounded));
   }
 };
 
@@ -74,7 +75,7 @@ struct HalfBits {
     const uint32_t magnitude = (x & 0x7fffu) << 13;
     // 2^112 moves the exponent's bias from 15 to 127, also for subnormal numbers.
     const auto scaled = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
-    const uint32_t special = select(magnitude >= 0x0f800000u, 0x7f800000u, 0u);  // infinity and NaN
+    const uint32_t special = select_less(magnitude, 0x0f800000u, 0u, 0x7f800000u);  // infinity and NaN
     return std::bit_cast<float>(sign | scaled | special);
   }
 
@@ -85,9 +86,9 @@ struct HalfBits {
     const uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
     // Adding 0.5 shifts a subnormal result to the low bits, and rounds it.
     const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
-    const uint32_t special = select(magnitude > 0x7f800000u, 0x7e00u, 0x7c00u);
-    const uint32_t finite = select(magnitude < 0x38800000u, subnormal, normal);
-    return static_cast<Stored>(sign | select(magnitude >= 0x47800000u, special, finite));
+    const uint32_t special = select_less(0x7f800000u, magnitude, 0x7e00u, 0x7c00u);
+    const uint32_t finite = select_less(magnitude, 0x38800000u, subnormal, normal);
+    return static_cast<Stored>(sign | select_less(magnitude, 0x47800000u, finite, special));
   }
 };
 

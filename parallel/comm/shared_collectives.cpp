@@ -31,60 +31,80 @@ int detail_of(at::ScalarType type, ReduceOp op) {
   return static_cast<int>(type) << 4 | static_cast<int>(op);
 }
 
+// Up to kSmallBytes: every rank reduces everything.
+class SmallAllReduce final : public SharedTask {
+ public:
+  SmallAllReduce(std::shared_ptr<SharedLink> link, const at::Tensor& tensor, ReduceOp op)
+      : SharedTask(std::move(link), Operation::kAllReduce, static_cast<int64_t>(tensor.nbytes()),
+                   detail_of(tensor.scalar_type(), op), 1, Phases::kTwo),
+        tensor_(tensor),
+        op_(op) {}
+
+ private:
+  void put_in(int64_t /*round*/, char* slot) override { std::memcpy(slot, bytes_of(tensor_), tensor_.nbytes()); }
+
+  void take_out(int64_t round) override {
+    std::vector<const void*> sources;
+    for (int r = 0; r < slots().size(); ++r)
+      sources.push_back(slot(r, round));
+    reduce_in_rank_order(tensor_.scalar_type(), op_, sources, bytes_of(tensor_), tensor_.numel());
+  }
+
+  at::Tensor tensor_;
+  ReduceOp op_;
+};
+
+// A round takes a block of the tensor; each rank reduces its share of the block.
 class SharedAllReduce final : public SharedTask {
  public:
   SharedAllReduce(std::shared_ptr<SharedLink> link, const at::Tensor& tensor, ReduceOp op)
       : SharedTask(link, Operation::kAllReduce, static_cast<int64_t>(tensor.nbytes()),
                    detail_of(tensor.scalar_type(), op),
-                   rounds(tensor.numel(), link->slots.slot_bytes() / element_bytes(tensor)),
-                   is_small(tensor, *link) ? Phases::kTwo : Phases::kThree),
+                   rounds(tensor.numel(), link->slots.slot_bytes() / element_bytes(tensor)), Phases::kThree),
         tensor_(tensor),
         op_(op),
-        small_(is_small(tensor, *link)),
         size_(element_bytes(tensor)),
         per_round_(slots().slot_bytes() / size_) {}
 
  private:
-  static bool is_small(const at::Tensor& tensor, const SharedLink& link) {
-    return static_cast<int64_t>(tensor.nbytes()) <= std::min(kSmallBytes, link.slots.slot_bytes());
+  int64_t begin(int64_t round) const { return round * per_round_; }
+  // Elements of the round's block that `rank` reduces.
+  Range share(int64_t round, int rank) const {
+    const int64_t block = std::min(per_round_, tensor_.numel() - begin(round));
+    return Partition(block, slots().size()).part(rank);
   }
-
-  Range block(int64_t round) const { return {round * per_round_, std::min(tensor_.numel(), (round + 1) * per_round_)}; }
-  char* at(int64_t element) const { return bytes_of(tensor_) + element * size_; }
-
-  // Reduces elements [begin, end) of the slots of `round`.
-  void reduce(int64_t round, Range range, char* result) const {
-    std::vector<const void*> sources;
-    for (int r = 0; r < slots().size(); ++r)
-      sources.push_back(slot(r, round) + range.begin * size_);
-    reduce_in_rank_order(tensor_.scalar_type(), op_, sources, result, range.size());
-  }
+  char* in_tensor(int64_t round, Range share) const { return bytes_of(tensor_) + (begin(round) + share.begin) * size_; }
+  size_t bytes(Range share) const { return static_cast<size_t>(share.size() * size_); }
 
   void put_in(int64_t round, char* slot) override {
-    const Range range = block(round);
-    std::memcpy(slot, at(range.begin), static_cast<size_t>(range.size() * size_));
+    for (int r = 0; r < slots().size(); ++r) {
+      if (r == slots().rank()) continue;  // nobody else reads it
+      const Range theirs = share(round, r);
+      std::memcpy(slot + theirs.begin * size_, in_tensor(round, theirs), bytes(theirs));
+    }
   }
 
-  // Only this rank reads these elements of any slot, so the sums may replace its own ones.
   void reduce_share(int64_t round) override {
-    const Range share = Partition(block(round).size(), slots().size()).part(slots().rank());
-    reduce(round, share, slot(slots().rank(), round) + share.begin * size_);
+    const int own = slots().rank();
+    const Range mine = share(round, own);
+    std::vector<const void*> sources;
+    for (int r = 0; r < slots().size(); ++r) {
+      sources.push_back(r == own ? in_tensor(round, mine) : slot(r, round) + mine.begin * size_);
+    }
+    reduce_in_rank_order(tensor_.scalar_type(), op_, sources, in_tensor(round, mine), mine.size());
+    std::memcpy(slot(own, round) + mine.begin * size_, in_tensor(round, mine), bytes(mine));
   }
 
   void take_out(int64_t round) override {
-    const Range range = block(round);
-    if (small_) return reduce(round, {0, range.size()}, at(range.begin));
-    const Partition shares(range.size(), slots().size());
     for (int r = 0; r < slots().size(); ++r) {
-      const Range share = shares.part(r);
-      std::memcpy(at(range.begin + share.begin), slot(r, round) + share.begin * size_,
-                  static_cast<size_t>(share.size() * size_));
+      if (r == slots().rank()) continue;
+      const Range theirs = share(round, r);
+      std::memcpy(in_tensor(round, theirs), slot(r, round) + theirs.begin * size_, bytes(theirs));
     }
   }
 
   at::Tensor tensor_;
   ReduceOp op_;
-  bool small_;
   int64_t size_;
   int64_t per_round_;
 };
@@ -193,6 +213,10 @@ class SharedBarrier final : public SharedTask {
 }  // namespace
 
 std::unique_ptr<HostTask> shared_all_reduce(std::shared_ptr<SharedLink> link, const at::Tensor& tensor, ReduceOp op) {
+  const int64_t small = std::min(kSmallBytes, link->slots.slot_bytes());
+  if (static_cast<int64_t>(tensor.nbytes()) <= small) {
+    return std::make_unique<SmallAllReduce>(std::move(link), tensor, op);
+  }
   return std::make_unique<SharedAllReduce>(std::move(link), tensor, op);
 }
 

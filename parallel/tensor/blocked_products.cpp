@@ -152,8 +152,7 @@ at::Tensor pack_panels(const at::Tensor& weight, const at::Tensor& reuse) {
   const int64_t outputs = weight.size(0);
   const int64_t inputs = weight.size(1);
   const int64_t panels = num_blocks(outputs, kPanelColumns);
-  at::Tensor packed =
-      reuse.defined() ? reuse : at::empty({panels, inputs, kPanelColumns}, weight.options());
+  at::Tensor packed = reuse.defined() ? reuse : at::empty({panels, inputs, kPanelColumns}, weight.options());
   at::parallel_for(0, panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
       transpose_block(weight.const_data_ptr<float>() + panel * kPanelColumns * inputs, inputs,

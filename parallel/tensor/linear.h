@@ -15,8 +15,7 @@ namespace vit_hybrid::tensor {
 class Linear {
  public:
   /// Parameters `name`.weight and, if it has one, `name`.bias.
-  Linear(const ParameterBuffer& buffer, const std::string& name, Terms terms)
-      : products_(buffer, name, terms) {}
+  Linear(const ParameterBuffer& buffer, const std::string& name, Terms terms) : products_(buffer, name, terms) {}
   /// x [..., K] -> [..., M].
   at::Tensor forward(const at::Tensor& x, const StepContext& context);
 
@@ -29,8 +28,7 @@ class Linear {
 /// weight's gradient is computed.
 class ColumnParallelLinear {
  public:
-  ColumnParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms,
- comm::Communicator& group)
+  ColumnParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms, comm::Communicator& group)
       : products_(buffer, name, terms), group_(group) {}
   /// x [..., K], the same on all ranks -> [..., M_r]. Its backward is collective over tensor.
   at::Tensor forward(const at::Tensor& x, const StepContext& context);
@@ -44,8 +42,7 @@ class ColumnParallelLinear {
 /// region is part of it.
 class RowParallelLinear {
  public:
-  RowParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms,
- comm::Communicator& group)
+  RowParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms, comm::Communicator& group)
       : products_(buffer, name, terms), group_(group) {}
   /// x [..., K_r] -> [..., M], the same on all ranks. Collective over tensor.
   at::Tensor forward(const at::Tensor& x, const StepContext& context);

@@ -14,8 +14,8 @@ namespace vit_hybrid::tensor {
 /// The terms of a linear layer, and of a product.
 enum class Terms { kWeight, kWeightAndBias };
 
-/// Holds views of the parameters, and a packed copy of the weight where the products want one, renewed when the buffer's
-/// version has changed. x and dy have any leading dims: [..., K] and [..., M].
+/// Holds views of the parameters, and a packed copy of the weight where the products want one, renewed when the
+/// buffer's version has changed. x and dy have any leading dims: [..., K] and [..., M].
 class LinearProducts {
  public:
   /// Parameters `name`.weight [M, ...], whose other dims together are K, and `name`.bias [M] if it has one.
@@ -26,8 +26,7 @@ class LinearProducts {
   /// dy W, [..., K].
   at::Tensor backward_input(const at::Tensor& dy) const;
   /// Adds dy^T x into the weight's gradient and tells the context.
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
-                           const StepContext& context) const;
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const StepContext& context) const;
   /// Adds the sum of dy over all rows into the bias's gradient and tells the context; nothing without a bias.
   void add_bias_gradient(const at::Tensor& dy, const StepContext& context) const;
 

@@ -32,8 +32,8 @@ bool blocked_products_pay() {
 }  // namespace
 
 ProductKernel choose_product_kernel(const at::Tensor& rows, int64_t num_outputs) {
-  const bool fits = rows.is_cpu() && rows.scalar_type() == at::kFloat &&
-                    rows.numel() * num_outputs >= kSmallestBlockedProduct;
+  const bool fits =
+      rows.is_cpu() && rows.scalar_type() == at::kFloat && rows.numel() * num_outputs >= kSmallestBlockedProduct;
   return fits && blocked_products_pay() ? ProductKernel::kBlocked : ProductKernel::kLibrary;
 }
 
@@ -46,8 +46,7 @@ const at::Tensor& PackedWeight::panels(int64_t version) {
   return panels_;
 }
 
-at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t version,
-                          const at::Tensor& bias) {
+at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias) {
   const at::Tensor& matrix = weight.weight();
   if (choose_product_kernel(x, matrix.size(0)) == ProductKernel::kBlocked) {
     return blocked_forward(x.contiguous(), weight.panels(version), matrix.size(0), bias);

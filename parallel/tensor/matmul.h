@@ -7,8 +7,8 @@
 
 namespace vit_hybrid::tensor {
 
-/// kLibrary: ATen's (MKL or another BLAS on the host, cuBLAS on a GPU). kBlocked: ours around oneDNN's block kernel, fp32
-/// on the host: twice as fast as MKL on AMD processors, where MKL leaves their units half idle.
+/// kLibrary: ATen's (MKL or another BLAS on the host, cuBLAS on a GPU). kBlocked: ours around oneDNN's block kernel,
+/// fp32 on the host: twice as fast as MKL on AMD processors, where MKL leaves their units half idle.
 enum class ProductKernel { kLibrary, kBlocked };
 
 /// The kernel for rows [R, K] (of this type, on this device) times a weight [M, K]. Depends on the shape, the type and
@@ -31,10 +31,9 @@ class PackedWeight {
   int64_t packed_version_ = -1;
 };
 
-/// x [R, K] times weight [M, K] transposed, plus bias [M] unless it is undefined: [R, M]. `version` is that of the weight's
-/// values.
-at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t version,
-                          const at::Tensor& bias);
+/// x [R, K] times weight [M, K] transposed, plus bias [M] unless it is undefined: [R, M]. `version` is that of the
+/// weight's values.
+at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias);
 
 /// dy [R, M] times weight [M, K]: the gradient of the input, [R, K].
 at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight);

@@ -13,8 +13,8 @@ struct Invocation {
   std::vector<std::string> words;
 };
 
-/// `name` may be two words ("data generate"). `run` returns the exit code or throws. `document` is the command's part
-/// of docs/options.md and of its --help: headings and tables of its options.
+/// `name` may be several words ("data generate"). `run` returns the exit code or throws. `document` is the command's
+/// part of docs/options.md and of its --help: headings and tables of its options.
 struct Command {
   std::string name;
   std::string summary;
@@ -23,7 +23,7 @@ struct Command {
   std::string (*markdown)();  ///< null: no options
 };
 
-/// All commands; the first is the one that runs when none is named.
+/// All commands; the first runs when none is named, and of two names that fit the longer counts.
 const std::vector<Command>& all_commands();
 
 /// Runs what the command line asks for.
@@ -36,6 +36,9 @@ std::string train_markdown();
 int run_data_generate(const Invocation& invocation);
 std::string data_generate_help();
 std::string data_generate_markdown();
+int run_data_generate_images(const Invocation& invocation);
+std::string data_generate_images_help();
+std::string data_generate_images_markdown();
 int run_options(const Invocation& invocation);
 std::string options_help();
 /// docs/options.md.

@@ -1,4 +1,7 @@
-// The command `data generate`: a weather data set from an own simulation, written by all ranks.
+// The commands `data generate` and `data generate images`: data sets of our own, written by all ranks.
+#include <cmath>
+
+#include "data/generate/generate_images.h"
 #include "data/generate/generate_weather.h"
 #include "parallel/comm/mpi_session.h"
 #include "src/base/log.h"
@@ -12,16 +15,12 @@ namespace vit_hybrid::commands {
 
 namespace {
 
+using data::GenerateImagesOptions;
 using data::GenerateWeatherOptions;
 using options::flag;
 using options::integer;
 using options::number;
 using options::text;
-
-struct Request {
-  GenerateWeatherOptions generate;
-  bool help = false;
-};
 
 void add_extent_of_data(options::OptionTable& table, GenerateWeatherOptions& generate) {
   table.begin_group("Extent");
@@ -43,20 +42,22 @@ void add_extent_of_data(options::OptionTable& table, GenerateWeatherOptions& gen
       {.name = "width", .value = integer(generate.width, {8, 16384}), .help = "Columns of a field (longitudes)."});
 }
 
-options::OptionTable table_of(Request& request) {
-  GenerateWeatherOptions& generate = request.generate;
-  options::OptionTable table;
+void add_common(options::OptionTable& table, std::string& out, bool& overwrite, uint64_t& seed, const char* files,
+                const char* seed_help) {
   table.begin_group("General");
   table.add({.name = "out",
-             .value = text(generate.out, "folder"),
-             .help = "Folder to be made; it gets train/, valid/ and stats/. Must be given."});
+             .value = text(out, "folder"),
+             .help = str("Folder to be made; it gets ", files, ". Must be given.")});
   table.add({.name = "overwrite",
-             .value = flag(generate.overwrite),
+             .value = flag(overwrite),
              .help = "Replace files of the same names in a folder that is not empty."});
-  table.add({.name = "seed",
-             .value = integer(generate.seed, {0}),
-             .help = "A year is a function of the seed, its number and the grid."});
-  table.add({.name = "help", .value = flag(request.help), .help = "Print this list, and end."});
+  table.add({.name = "seed", .value = integer(seed, {0}), .help = seed_help});
+}
+
+options::OptionTable table_of(GenerateWeatherOptions& generate) {
+  options::OptionTable table;
+  add_common(table, generate.out, generate.overwrite, generate.seed, "train/, valid/ and stats/",
+             "A year is a function of the seed, its number and the grid.");
   add_extent_of_data(table, generate);
   options::NumberRange hours;
   hours.least = 0.25;
@@ -68,48 +69,95 @@ options::OptionTable table_of(Request& request) {
   return table;
 }
 
-std::vector<std::string> parse(const std::vector<std::string>& words, Request& request) {
-  const options::OptionTable table = table_of(request);
+options::OptionTable table_of(GenerateImagesOptions& generate) {
+  options::OptionTable table;
+  add_common(table, generate.out, generate.overwrite, generate.seed, "train.h5 and valid.h5",
+             "An image is a function of the seed, its number, its size and the number of classes.");
+  table.begin_group("Extent");
+  table.add(
+      {.name = "train-images", .value = integer(generate.train_images, {1, 100000000}), .help = "Images in train.h5."});
+  table.add({.name = "valid-images",
+             .value = integer(generate.valid_images, {0, 100000000}),
+             .help = "Images in valid.h5; without any there is no such file."});
+  table.add(
+      {.name = "size", .value = integer(generate.size, {8, 1024}), .help = "Side of an image.", .unit = "pixels"});
+  table.add({.name = "classes", .value = integer(generate.classes, {2, 30}), .help = "Classes of images."});
+  return table;
+}
+
+template <class Options>
+std::vector<std::string> parse(const std::vector<std::string>& words, Options& generate) {
+  const options::OptionTable table = table_of(generate);
   options::Settings settings(table);
   settings.add(options::parse_command_line(table, words));
   settings.apply_all();
   auto problems = settings.problems();
-  if (request.generate.out.empty()) {
-    problems.push_back(str("--out FOLDER must be given: the folder that is to hold train/, valid/ and stats/"));
+  if (generate.out.empty()) {
+    problems.push_back(str("--out FOLDER must be given: where the data are to be written"));
   }
   return problems;
 }
 
-}  // namespace
-
-std::string data_generate_help() {
-  Request request;
-  return "usage: [mpirun -n N] vit_hybrid data generate --out FOLDER [options]\n\nIntegrates the rotating "
-         "shallow-water "
-         "equations and writes their fields in the layout of ERA5 training data.\nEvery rank takes its share of the "
-         "years; the data do not depend on the number of ranks.\n" +
-         options::help_text(table_of(request));
-}
-
-std::string data_generate_markdown() {
-  Request request;
-  return "\nThese are given on the command line only.\n" + options::markdown_text(table_of(request));
-}
-
-int run_data_generate(const Invocation& invocation) {
+// Starts MPI, reads the options on all ranks, and calls `write(options, world)`.
+template <class Options, class Write>
+int generate(const Invocation& invocation, const Write& write) {
   comm::MpiSession session(invocation.argc, invocation.argv);
   set_log_speaker(session.world().rank() == 0);
   agree_on_start(session.world(), invocation.words);
-  Request request;
-  const auto problems = same_error_on_all_ranks([&] { return parse(invocation.words, request); });
+  Options chosen;
+  const auto problems = same_error_on_all_ranks([&] { return parse(invocation.words, chosen); });
   if (!problems.empty()) {
     throw_on_all_ranks(Error(ErrorClass::kUsage, options::problem_list(problems)));
   }
   const Timer timer;
-  data::generate_weather(request.generate, session.world(), [](const std::string& line) { log_line(line); });
-  log_line(str("wrote ", request.generate.out, " in ", timer.seconds(), " s"));
+  write(chosen, session.world());
+  log_line(str("wrote ", chosen.out, " in ", std::round(timer.seconds() * 100.0) / 100.0, " s"));
   session.finalize();
   return 0;
+}
+
+template <class Options>
+std::string with_table(std::string (*text_of)(const options::OptionTable&)) {
+  Options chosen;
+  return text_of(table_of(chosen));
+}
+
+constexpr const char* kOnlyCommandLine = "\nThese are given on the command line only.\n";
+
+}  // namespace
+
+std::string data_generate_help() {
+  return "usage: [mpirun -n N] vit_hybrid data generate --out FOLDER [options]\n\nIntegrates the rotating "
+         "shallow-water "
+         "equations and writes their fields in the layout of ERA5 training data.\nEvery rank takes its share of the "
+         "years; the data do not depend on the number of ranks.\n" +
+         with_table<GenerateWeatherOptions>(&options::help_text);
+}
+
+std::string data_generate_markdown() {
+  return kOnlyCommandLine + with_table<GenerateWeatherOptions>(&options::markdown_text);
+}
+
+int run_data_generate(const Invocation& invocation) {
+  return generate<GenerateWeatherOptions>(invocation, [](const auto& chosen, const comm::MpiGroup& world) {
+    data::generate_weather(chosen, world, &log_line);
+  });
+}
+
+std::string data_generate_images_help() {
+  return "usage: [mpirun -n N] vit_hybrid data generate images --out FOLDER [options]\n\nPaints labelled images in the "
+         "layout of image training data.\n" +
+         with_table<GenerateImagesOptions>(&options::help_text);
+}
+
+std::string data_generate_images_markdown() {
+  return kOnlyCommandLine + with_table<GenerateImagesOptions>(&options::markdown_text);
+}
+
+int run_data_generate_images(const Invocation& invocation) {
+  return generate<GenerateImagesOptions>(invocation, [](const auto& chosen, const comm::MpiGroup& world) {
+    data::generate_images(chosen, world, &log_line);
+  });
 }
 
 }  // namespace vit_hybrid::commands

@@ -16,7 +16,7 @@ std::string usage() {
   std::string out = "usage: vit_hybrid [COMMAND] [options]\n\ncommands:\n";
   for (const Command& command : all_commands()) {
     out +=
-        "  " + command.name + std::string(18 - std::min<size_t>(17, command.name.size()), ' ') + command.summary + "\n";
+        "  " + command.name + std::string(24 - std::min<size_t>(23, command.name.size()), ' ') + command.summary + "\n";
   }
   return out +
          "\nvit_hybrid COMMAND --help prints the options of a command, vit_hybrid --version what it is built from.\n";
@@ -60,6 +60,8 @@ const std::vector<Command>& all_commands() {
       {"train", "train a model; runs when no command is named", &run_train, &train_help, &train_markdown},
       {"data generate", "write a weather data set from an own simulation", &run_data_generate, &data_generate_help,
        &data_generate_markdown},
+      {"data generate images", "write a data set of labelled images", &run_data_generate_images,
+       &data_generate_images_help, &data_generate_images_markdown},
       {"options", "print all options as Markdown (docs/options.md)", &run_options, &options_help, nullptr},
   };
   return commands;
@@ -81,11 +83,17 @@ int run(int argc, char** argv) {
   if (names_none) {
     return run_command(first, invocation);
   }
+  const Command* chosen = nullptr;
+  size_t most = 0;
   for (const Command& command : all_commands()) {
-    if (const size_t count = words_of_name(command, words); count > 0) {
-      invocation.words.erase(invocation.words.begin(), invocation.words.begin() + static_cast<std::ptrdiff_t>(count));
-      return run_command(command, invocation);
+    if (const size_t count = words_of_name(command, words); count > most) {
+      most = count;
+      chosen = &command;
     }
+  }
+  if (chosen != nullptr) {
+    invocation.words.erase(invocation.words.begin(), invocation.words.begin() + static_cast<std::ptrdiff_t>(most));
+    return run_command(*chosen, invocation);
   }
   if (words.size() == 2 && asks_for(words, "help")) {
     print_once(usage());

@@ -4,7 +4,6 @@
 #include "parallel/comm/mpi_session.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/log.h"
-#include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
@@ -80,6 +79,10 @@ void announce(const LoadedConfig& loaded) {
   if (!config.unused_keys.empty()) {
     log_line("keys without a meaning here, unused: " + join(config.unused_keys));
   }
+  if (config.schedule.steps > 0 && config.schedule.warmup > config.schedule.steps) {
+    log_warning(str("--warmup ", config.schedule.warmup, " is longer than the run of ", config.schedule.steps,
+                    " iterations: the learning rate never reaches ", config.scaled_lr()));
+  }
 }
 
 std::string with_table(std::string (*text)(const options::OptionTable&)) {
@@ -106,7 +109,6 @@ int run_train(const Invocation& invocation) {
   }
   comm::MpiSession session(invocation.argc, invocation.argv);
   set_log_speaker(session.world().rank() == 0);
-  watch_stop_signals();
   agree_on_start(session.world(), invocation.words);
   LoadedConfig loaded =
       load(invocation.words, [&](const std::string& path) { return read_for_all(session.world(), path); });

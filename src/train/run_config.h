@@ -28,7 +28,7 @@ struct ParallelConfig {
   std::string schedule = "1f1b";   ///< 1f1b or gpipe
   int64_t micro_batch_size = 0;    ///< samples; 0 ('auto') is gone after resolve()
   double bucket_mb = 4.0;          ///< MiB
-  double timeout = 600.0;          ///< seconds a communication may take; 0: for ever
+  double timeout = 600.0;          ///< seconds a communication may take
   int threads = 0;                 ///< of one rank; 0 ('auto'): OMP_NUM_THREADS, else its share of the node's cores
 
   int model_size() const { return tp * pp; }

@@ -112,10 +112,6 @@ void check_duration(const RunConfig& config, Problems& out) {
   if (schedule.steps > 0 && schedule.epochs > 0) {
     out.push_back(str("--steps ", schedule.steps, " and --epochs ", schedule.epochs, " are both given; keep one"));
   }
-  if (schedule.steps > 0 && schedule.warmup > schedule.steps) {
-    out.push_back(str("--warmup is ", schedule.warmup, " iterations, longer than the run of ", schedule.steps,
-                      " (--steps); allowed: 0 to ", schedule.steps));
-  }
   if (!(schedule.lr > 0.0) || !std::isfinite(schedule.lr)) {
     out.push_back(str("--lr is ", schedule.lr, "; allowed: a finite number, more than 0"));
   }
@@ -146,6 +142,9 @@ void check_data(const RunConfig& config, Problems& out) {
   check_stats_file("time-means", data.time_means, data.stats, out);
   if (data.kind == DataKind::kBuiltin && !config.is_forecast()) {
     out.push_back("--data builtin makes weather, which --task classify cannot use; give --data hdf5 or synthetic");
+  }
+  if (data.kind == DataKind::kHdf5 && !config.is_forecast() && data.limit_nsamples + data.limit_nsamples_val > 0) {
+    out.push_back("--limit-nsamples and --limit-nsamples-val are for --task forecast; allowed here: none");
   }
   if (data.drop_last && data.limit_nsamples > 0 && data.limit_nsamples < config.global_batch_size) {
     out.push_back(str("--drop-last with --limit-nsamples ", data.limit_nsamples, " leaves no whole batch of ",

@@ -105,7 +105,7 @@ void add_parallel(OptionTable& table, RunConfig& config) {
              .unit = "MiB",
              .aliases = {"bucket-cap-mb"}});
   table.add({.name = "timeout",
-             .value = number(parallel.timeout, positive("none")),
+             .value = number(parallel.timeout, positive()),
              .help = "Longest time that one communication may take before the job is ended with its name.",
              .unit = "s"});
 }

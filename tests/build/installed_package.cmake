@@ -15,5 +15,6 @@ run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/consumer -B ${WORK_DIR}/build -G ${GENERAT
   -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DCMAKE_C_COMPILER=${C_COMPILER} -DCMAKE_CXX_COMPILER=${CXX_COMPILER}
   "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}")
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
+separate_arguments(MPIRUN)
 run(${MPIRUN} 2 ${WORK_DIR}/build/consumer)
 file(REMOVE_RECURSE ${WORK_DIR})

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Runs the program with bad command lines and configurations, and looks at exit code, message and time.
 #
-#   bad_command_lines.sh PROGRAM RANKS [LAUNCHER WORDS...]
+#   bad_command_lines.sh all|main PROGRAM RANKS [LAUNCHER WORDS...]
 #
-# The launcher's words go before the program and end with the option that takes the number of ranks, as in
+# `main` runs one case of each kind (those of refused_main), `all` runs them all. The launcher's words go before the program and end with the option that takes the number of ranks, as in
 # "mpirun -q -n". Each case must end within LIMIT seconds, with its exit code, and with exactly one message, which comes
 # from one rank, holds the text, and is all that there is on standard error.
 set -u
-program=$1
-ranks=$2
-shift 2
+which=$1
+program=$2
+ranks=$3
+shift 3
 launcher=("$@")
 [ ${#launcher[@]} -gt 0 ] && launcher+=("$ranks")
 
@@ -49,11 +50,17 @@ expect() {
   fi
 }
 
-# refused CODE TEXT OPTIONS...: the program on all ranks
-refused() {
+# refused_main CODE TEXT OPTIONS...: the program on all ranks
+refused_main() {
   local want=$1 text=$2
   shift 2
   expect "$want" "$text" "${launcher[@]}" "$program" "$@"
+}
+
+refused() {
+  if [ "$which" = all ]; then
+    refused_main "$@"
+  fi
 }
 
 printf 'base: &base\n  embed_dim: 64\n  num_heads: 4\nbad_key:\n  <<: *base\n  embed_dims: 64\nbad_value:\n  depth: many\n' >c.yaml
@@ -64,9 +71,10 @@ mkdir used empty
 touch used/metrics.jsonl
 
 # Words and names.
-refused 64 "unknown option '--emded-dim'; did you mean '--embed-dim'?" --emded-dim 64
-refused 64 "unknown option '--embed'" --embed 64
+refused_main 64 "unknown option '--emded-dim'; did you mean '--embed-dim'?" --emded-dim 64
+refused 64 "unknown option '--embed'; did you mean '--embed-dim'?" --embed 64
 refused 64 "unknown command 'trian'" trian
+refused 64 "unknown command 'data'; known are " data
 refused 64 "stray word 'short'" --config c.yaml:base short
 refused 64 "option '--lr' needs a value" --lr
 refused 64 "'num-iters' (steps) is given twice, as '1' and '2'" --steps 1 --num-iters=2
@@ -79,29 +87,29 @@ refused 64 "num_heads is 3, which does not divide embed_dim 128" --num-heads 3
 refused 64 "pipeline degree (--pp) is 99, more than the 6 layer units" --pp 99
 refused 64 "--dp 7 x --tp 1 x --pp 1 is 7, but there " --dp 7
 refused 64 "--micro-batch-size is 9999; a replica has at most " --micro-batch-size 9999
-refused 64 "3 problems in the configuration" --dp 7 --lr=-1 --num-heads 5
+refused_main 64 "3 problems in the configuration" --dp 7 --lr=-1 --num-heads 5
 
 # Configurations.
-refused 64 "c.yaml:6: unknown key 'embed_dims'; did you mean 'embed-dim'?" --config c.yaml:bad_key --data synthetic
+refused_main 64 "c.yaml:6: unknown key 'embed_dims'; did you mean 'embed-dim'?" --config c.yaml:bad_key --data synthetic
 refused 64 "c.yaml:8: 'depth' is 'many'; allowed: integer, 1 to " --config c.yaml:bad_value --data synthetic
 refused 64 "there is no section 'bas'; it has base, bad_key, bad_value" --config c.yaml:bas
 refused 64 "twice.yaml:2: key 'lr' is given twice" --config twice.yaml
-refused 65 "broken.yaml:" --config broken.yaml
+refused_main 65 "broken.yaml:" --config broken.yaml
 refused 65 "binary.yaml" --config binary.yaml
-refused 66 "cannot read '/nowhere/c.yaml'" --config /nowhere/c.yaml:base
+refused_main 66 "cannot read '/nowhere/c.yaml'" --config /nowhere/c.yaml:base
 refused 66 "cannot read '$work/empty': it is a folder" --config "$work/empty"
-refused 66 "--train-data '/nowhere' does not exist" --train-data /nowhere --stats "$work"
+refused_main 66 "--train-data '/nowhere' does not exist" --train-data /nowhere --stats "$work"
 
 # Run folders. A file is no folder for any user, root included.
-refused 73 "cannot use '$work/used' as run folder: it holds 'metrics.jsonl'" --run-dir "$work/used" --steps 1
-refused 73 "cannot use '$work/c.yaml/run' as run folder: Not a directory" --run-dir "$work/c.yaml/run" --steps 1
+refused_main 73 "cannot use '$work/used' as run folder: it holds 'metrics.jsonl'" --run-dir "$work/used" --steps 1
+refused_main 73 "cannot use '$work/c.yaml/run' as run folder: Not a directory" --run-dir "$work/c.yaml/run" --steps 1
 
 # The environment.
 VIT_HYBRID_LRR=1 refused 64 "environment VIT_HYBRID_LRR: unknown option 'lrr'; did you mean 'lr'?"
-VIT_HYBRID_DEPTH=-1 refused 64 "environment VIT_HYBRID_DEPTH: 'depth' is '-1'" --steps 1
+VIT_HYBRID_DEPTH=-1 refused_main 64 "environment VIT_HYBRID_DEPTH: 'depth' is '-1'" --steps 1
 
 # The other command.
-refused 64 "--out FOLDER must be given" data generate
+refused_main 64 "--out FOLDER must be given" data generate
 refused 64 "'channels' is '0'; allowed: integer, 1 to 256" data generate --out "$work/generated" --channels 0
 refused 64 "unknown option '--lr'" data generate --out "$work/generated" --lr 1
 

@@ -1,4 +1,5 @@
 // HDF5 files written by all ranks and read in every way: the same bytes, and one agreed error for every kind of damage.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -59,7 +60,9 @@ Error agreed_error(const comm::MpiGroup& group, Function&& function) {
   return caught;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // Every rank reads its own choice of rows, in disorder and some of them twice; the last rank reads none.
 void check_rows(const comm::MpiGroup& group, const RowSource& source, const std::vector<at::Tensor>& expected) {
@@ -98,6 +101,7 @@ TEST_CASE("hdf5: datasets written by all ranks are read back, in every mode") {
                         {{"fields", {11, 3, 4, 5}, at::kFloat, {{"channels", "u,v,h"}, {"seconds", 0.5}}},
                          {"deep/er/matrix", {6, 9}, at::kDouble},
                          {"empty", {0, 3}, at::kLong},
+                         {"large", {1 << 15}, at::kFloat},
                          {"scalar", {}, at::kInt}},
                         {{"years", int64_t{3}}, {"nothing", std::string()}}, mode);
       CHECK(!fs::exists(path));
@@ -120,6 +124,7 @@ TEST_CASE("hdf5: datasets written by all ranks are read back, in every mode") {
     CHECK(read_whole_dataset(path, "scalar").item<int>() == 7);
     const Hdf5Layout layout = inspect_dataset(path, "fields", "channels");
     CHECK(layout.attribute == "u,v,h");
+    CHECK(inspect_dataset(path, "large").offset % 4096 == 0);  // whole pages and blocks for whoever reads it
     CHECK((layout.storage == Hdf5Layout::Storage::kContiguous));
     for (const IoMode read_mode : kModes) {
       const RowSource source(group, {path}, "fields", "channels", read_mode);
@@ -131,8 +136,9 @@ TEST_CASE("hdf5: datasets written by all ranks are read back, in every mode") {
 TEST_CASE("hdf5: a file that cannot be created, and one that is not finished") {
   const auto group = comm::MpiGroup::world();
   const ScratchFolder folder(group);
-  const Error error = agreed_error(
-      group, [&] { const Hdf5Writer writer(group, folder.file("no/folder/x.h5"), {{"a", {2}, at::kFloat}}); });
+  const Error error = agreed_error(group, [&] {
+    const Hdf5Writer writer(group, folder.file("no/folder/x.h5"), {{"a", {2}, at::kFloat}});
+  });
   CHECK((error.error_class() == ErrorClass::kCannotCreate));
   CHECK(contains(error.what(), "no/folder/x.h5"));
   for (const IoMode mode : kModes) {
@@ -199,6 +205,33 @@ TEST_CASE("hdf5: every layout gives the same rows in every mode") {
   }
 }
 
+TEST_CASE("hdf5: more files than stay open") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  std::vector<std::string> paths;
+  std::vector<at::Tensor> values;
+  for (size_t i = 0; i < kMostOpenFiles + 5; ++i) {
+    paths.push_back(folder.file(str(i, ".h5")));
+    values.push_back(counted({2, 3}).add(static_cast<double>(i)));
+  }
+  on_rank_0(group, [&] {
+    for (size_t i = 0; i < paths.size(); ++i) {
+      write_hdf5_file(paths[i], {{"x", values[i]}});
+    }
+  });
+  at::Tensor got = at::zeros({3}, at::kFloat);
+  for (const IoMode mode : {IoMode::kDirect, IoMode::kIndependent, IoMode::kCollective}) {
+    const RowSource source(group, paths, "x", "", mode);
+    for (int pass = 0; pass < 2; ++pass) {
+      for (size_t i = 0; i < paths.size(); ++i) {
+        const int64_t row = (static_cast<int64_t>(i) + group.rank()) % 2;
+        source.read({{static_cast<int64_t>(i), row, got.data_ptr()}});
+        CHECK(at::equal(got, values[i][row]));
+      }
+    }
+  }
+}
+
 TEST_CASE("hdf5: each kind of bad file is one error on all ranks") {
   const auto group = comm::MpiGroup::world();
   const ScratchFolder folder(group);
@@ -208,7 +241,8 @@ TEST_CASE("hdf5: each kind of bad file is one error on all ranks") {
   const std::string good = folder.file("good.h5");
   on_rank_0(group, [&] {
     write_hdf5_file(good, {{"x", counted({64, 512})}, {"other", counted({3})}, {"third", counted({3, 2})}});
-    std::ofstream(folder.file("text.h5")) << "this is no HDF5 file, whatever its name says, and longer than a signature";
+    std::ofstream(folder.file("text.h5"))
+        << "this is no HDF5 file, whatever its name says, and longer than a signature";
     std::ofstream(folder.file("empty.h5")).flush();
     for (const int64_t size : {100, 2048, 100000}) {
       fs::copy_file(good, folder.file(str("cut", size, ".h5")));

@@ -18,8 +18,8 @@ namespace {
 constexpr int64_t kCount = 9;
 constexpr int64_t kSize = 20;
 
-void write_images(const comm::MpiGroup& group, const std::string& path, const at::Tensor& images, const at::Tensor& labels,
-                  int gzip = 0) {
+void write_images(const comm::MpiGroup& group, const std::string& path, const at::Tensor& images,
+                  const at::Tensor& labels, int gzip = 0) {
   if (group.rank() == 0) {
     std::vector<int64_t> chunk;
     if (gzip > 0) {
@@ -123,12 +123,13 @@ TEST_CASE("images: files that do not fit are one error on all ranks") {
   at::Tensor large = at::zeros({4}, at::kLong);
   large.data_ptr<int64_t>()[2] = 7;
   int number = 0;
-  for (const Case& c : {Case{at::zeros({4, 8, 8, 4}, at::kByte), labels, "needed is uint8 (number, height, width, 3)"},
-                        Case{at::zeros({4, 8, 8, 3}, at::kFloat), labels, "is Float"},
-                        Case{good, at::zeros({5}, at::kLong), "has 5 values for 4 images"},
-                        Case{good, at::zeros({4}, at::kFloat), "needed are integers"},
-                        Case{good, at::zeros({4, 1}, at::kLong), "of 2 dims"},
-                        Case{good, large, "holds the class 7 at 2"}, Case{good, at::zeros({4}, at::kLong) - 1, "class -1"}}) {
+  for (const Case& c :
+       {Case{at::zeros({4, 8, 8, 4}, at::kByte), labels, "needed is uint8 (number, height, width, 3)"},
+        Case{at::zeros({4, 8, 8, 3}, at::kFloat), labels, "is Float"},
+        Case{good, at::zeros({5}, at::kLong), "has 5 values for 4 images"},
+        Case{good, at::zeros({4}, at::kFloat), "needed are integers"},
+        Case{good, at::zeros({4, 1}, at::kLong), "of 2 dims"}, Case{good, large, "holds the class 7 at 2"},
+        Case{good, at::zeros({4}, at::kLong) - 1, "class -1"}}) {
     const std::string path = folder.file(str(number++, ".h5"));
     write_images(group, path, c.images, c.labels);
     std::string caught = "nothing was thrown";

@@ -33,8 +33,12 @@ double value_at(int64_t year, int64_t time, int64_t channel, int64_t row, int64_
          static_cast<double>(column) / 128.0;  // exact in float32
 }
 
-double mean_of(int64_t channel) { return 1.5 * static_cast<double>(channel) - 1.0; }
-double std_of(int64_t channel) { return 0.25 * static_cast<double>(channel + 1); }
+double mean_of(int64_t channel) {
+  return 1.5 * static_cast<double>(channel) - 1.0;
+}
+double std_of(int64_t channel) {
+  return 0.25 * static_cast<double>(channel + 1);
+}
 
 at::Tensor year_values(int64_t year, int64_t num_times, at::ScalarType type) {
   at::Tensor values = at::empty({num_times, kChannels, kHeight, kWidth}, at::kDouble);
@@ -53,7 +57,8 @@ at::Tensor year_values(int64_t year, int64_t num_times, at::ScalarType type) {
 
 // Years with 4, 1, 3 and 2 times: 3 + 0 + 2 + 1 pairs.
 const std::vector<std::pair<int64_t, int64_t>> kYears = {{1990, 4}, {1991, 1}, {1993, 3}, {2001, 2}};
-const std::vector<std::pair<int64_t, int64_t>> kPairs = {{1990, 0}, {1990, 1}, {1990, 2}, {1993, 0}, {1993, 1}, {2001, 0}};
+const std::vector<std::pair<int64_t, int64_t>> kPairs = {{1990, 0}, {1990, 1}, {1990, 2},
+                                                         {1993, 0}, {1993, 1}, {2001, 0}};
 
 struct Folder {
   explicit Folder(const comm::MpiGroup& mpi_group) : group(mpi_group), scratch(mpi_group) {}
@@ -62,11 +67,11 @@ struct Folder {
   WeatherOptions options() const { return {.folder = scratch.path(), .stats = scratch.path()}; }
 
   void write_year(int64_t year, const at::Tensor& values, int gzip = 0) const {
-    testing::write_hdf5_file(year_path(year),
-                             {{"fields", values, gzip > 0 ? std::vector<int64_t>{1, kChannels, kHeight, kWidth}
-                                                          : std::vector<int64_t>{},
-                               gzip}},
-                             {"u", "v", "h"});
+    testing::write_hdf5_file(
+        year_path(year),
+        {{"fields", values, gzip > 0 ? std::vector<int64_t>{1, kChannels, kHeight, kWidth} : std::vector<int64_t>{},
+          gzip}},
+        {"u", "v", "h"});
   }
   void write_stats(const std::vector<int64_t>& shape) const {
     at::Tensor means = at::empty({kChannels}, at::kFloat);
@@ -116,7 +121,9 @@ Error error_of(const comm::MpiGroup& group, const WeatherOptions& options) {
   return caught;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -244,7 +251,8 @@ TEST_CASE("weather: bad statistics are one error on all ranks") {
     group.barrier();
     return error_of(group, folder.options());
   };
-  for (const double bad : {0.0, -1.0, 1e-60, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+  for (const double bad :
+       {0.0, -1.0, 1e-60, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     at::Tensor values = at::full({kChannels}, 1.0, at::kDouble);
     values.data_ptr<double>()[1] = bad;
     const Error error = error_with(values);

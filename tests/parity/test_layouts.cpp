@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/base/text.h"
-#include "tests/parity/parity_harness.h"
+#include "tests/support/training_harness.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/vit_harness.h"
 

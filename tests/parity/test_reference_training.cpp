@@ -8,7 +8,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tests/parity/parity_harness.h"
+#include "tests/support/training_harness.h"
 #include "tests/support/compare.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/vit_harness.h"

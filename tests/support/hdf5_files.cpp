@@ -64,8 +64,7 @@ void write_dataset(hid_t file, const TestDataset& dataset) {
     H5Pset_deflate(creation, static_cast<unsigned>(dataset.gzip));
   }
   const hid_t type = stored_type(dataset);
-  const hid_t stored =
-      check(H5Dcreate2(file, dataset.name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+  const hid_t stored = check(H5Dcreate2(file, dataset.name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
   check(H5Dwrite(stored, memory_type(dataset.values), H5S_ALL, H5S_ALL, H5P_DEFAULT,
                  dataset.values.contiguous().const_data_ptr()));
   H5Dclose(stored);

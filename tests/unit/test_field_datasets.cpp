@@ -24,7 +24,9 @@
 namespace vit_hybrid::data {
 namespace {
 
-void touch(const std::string& path) { std::ofstream(path) << "x"; }
+void touch(const std::string& path) {
+  std::ofstream(path) << "x";
+}
 
 Error error_of_listing(const std::string& folder) {
   try {
@@ -42,8 +44,8 @@ TEST_CASE("year files: listed by year, whatever stands before it") {
   for (const char* name : {"2001.h5", "era5_1990.h5", "b1995.h5", "notes.txt", "1999.nc"}) {
     touch(folder.file(name));
   }
-  CHECK(list_year_files(folder.path()) == std::vector<std::string>{folder.file("era5_1990.h5"), folder.file("b1995.h5"),
-                                                                   folder.file("2001.h5")});
+  CHECK(list_year_files(folder.path()) ==
+        std::vector<std::string>{folder.file("era5_1990.h5"), folder.file("b1995.h5"), folder.file("2001.h5")});
   touch(folder.file("2001a.h5"));
   CHECK(error_of_listing(folder.path()).error_class() == ErrorClass::kBadData);
   CHECK(error_of_listing(folder.path()).message().find("2001a.h5") != std::string::npos);

@@ -88,7 +88,8 @@ TEST_CASE("image transform: random crops are inside, keyed, and of the sizes the
     CHECK(std::abs(std::log(crop.width / crop.height)) < std::log(4.0 / 3.0) + 0.02);  // rounded to whole pixels
     sum_share += crop.height * crop.width / (256.0 * 256.0);
     flips += crop.flip ? 1 : 0;
-    const Crop again = random_resized_crop(RandomStream(3, Purpose::kAugmentation, 5, static_cast<uint64_t>(i)), 256, 256);
+    const Crop again =
+        random_resized_crop(RandomStream(3, Purpose::kAugmentation, 5, static_cast<uint64_t>(i)), 256, 256);
     CHECK(again.top == crop.top);
     CHECK(again.width == crop.width);
   }

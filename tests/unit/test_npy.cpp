@@ -44,8 +44,7 @@ ErrorClass class_of_reading(const std::string& path) {
 
 TEST_CASE("npy: NumPy's bytes are read and written") {
   const testing::ScratchFolder folder;
-  const std::string bytes =
-      numpy_file("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 1, 1), }", kTwoFloats);
+  const std::string bytes = numpy_file("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 1, 1), }", kTwoFloats);
   write_bytes(folder.file("a.npy"), bytes);
   const at::Tensor values = read_npy(folder.file("a.npy"));
   CHECK(values.sizes().vec() == std::vector<int64_t>{1, 2, 1, 1});
@@ -100,10 +99,12 @@ TEST_CASE("npy: what is damaged or of another kind is refused") {
     CHECK(class_of_reading(path) == ErrorClass::kBadData);
   }
   for (const char* dictionary :
-       {"{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }",
+       {"{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }",
+        "{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }",
         "{'descr': '<f4', 'fortran_order': True, 'shape': (2,), }", "{'fortran_order': False, 'shape': (2,), }",
         "{'descr': '<f4', 'fortran_order': False, }", "{'descr': '<f4', 'fortran_order': False, 'shape': (x,), }",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", "{'descr': '<f4', 'fortran_order': False, 'shape': 2 }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': 2 }",
         "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }"}) {
     CAPTURE(dictionary);

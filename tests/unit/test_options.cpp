@@ -127,6 +127,7 @@ TEST_CASE("options: names in any spelling, and the nearest of a wrong one") {
   CHECK(table.find("learning") == nullptr);
   CHECK(table.find("LR") == nullptr);
   CHECK(table.nearest("drop_lsat") == "drop-last");
+  CHECK(table.nearest("learn") == "learning-rate");  // what begins so, however long
   CHECK(environment_name("drop-last") == "VIT_HYBRID_DROP_LAST");
   CHECK_THROWS_AS(table.add({.name = "lr", .value = flag(drop), .help = ""}), vit_hybrid::Error);
 

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "data/box_runs.h"
+#include "data/hdf5_layout_bytes.h"
 #include "data/lru_cache.h"
 #include "data/row_reader.h"
 #include "src/base/error.h"
@@ -21,8 +22,10 @@ std::vector<float> counted(int64_t count) {
   return values;
 }
 
-// A file of 37 bytes of something else, then `values` [rows, 3, 5] cut into chunks, whose order in the file is reversed.
-RowFile write_chunked(const std::string& path, const std::vector<float>& values, const Shape& shape, const Shape& chunk) {
+// A file of 37 bytes of something else, then `values` [rows, 3, 5] cut into chunks, whose order in the file is
+// reversed.
+RowFile write_chunked(const std::string& path, const std::vector<float>& values, const Shape& shape,
+                      const Shape& chunk) {
   RowFile file{path, {}};
   file.layout.shape = shape;
   file.layout.chunk = chunk;

@@ -219,7 +219,7 @@ TEST_CASE("run config: its text is read back as the same configuration") {
                      "--lr=0.30000000000000004",
                      "--drop-last",
                      "--clip-norm=1",
-                     "--timeout=none",
+                     "--timeout=5",
                      "--epochs=3",
                      "--train-data=/a b/\"c\"\\#d",
                      "--name=1e5",

@@ -14,7 +14,9 @@ namespace {
 
 using Samples = std::vector<int64_t>;
 
-Samples copy(std::span<const int64_t> span) { return {span.begin(), span.end()}; }
+Samples copy(std::span<const int64_t> span) {
+  return {span.begin(), span.end()};
+}
 
 // All samples of an epoch as the replicas read them, replica after replica in each step.
 Samples read_by_replicas(const EpochPlan& plan, int64_t num_replicas, int64_t micro_batch_size) {

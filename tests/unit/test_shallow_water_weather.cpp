@@ -197,6 +197,11 @@ TEST_CASE("weather: every option out of its range is named, with what is allowed
   options = small_options();
   options.first_year = 9998;
   CHECK(usage_message(options).find("the last year is 10002") != std::string::npos);
+  options = small_options();
+  options.channels = 256;
+  options.height = options.width = 16384;
+  options.steps_per_year = 1000000;
+  CHECK(usage_message(options).find("number of bytes") != std::string::npos);
 }
 
 TEST_CASE("field statistics: merged parts are the whole") {

@@ -13,6 +13,8 @@ namespace vit_hybrid::options {
 
 namespace {
 
+constexpr int64_t kAsGoodAsEndless = int64_t{1} << 40;  // a bound up here only keeps products from overflowing
+
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
@@ -46,7 +48,7 @@ std::string with_word(const std::string& word, const std::string& range) {
 
 std::string range_text(const IntegerRange& range) {
   const bool has_least = range.least != std::numeric_limits<int64_t>::min();
-  const bool has_most = range.most != std::numeric_limits<int64_t>::max();
+  const bool has_most = range.most < kAsGoodAsEndless;
   if (has_least && has_most) {
     return str(range.least, " to ", range.most);
   }

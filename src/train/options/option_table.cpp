@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <numeric>
+#include <utility>
 
 #include "src/base/error.h"
 
@@ -49,9 +50,11 @@ std::string environment_name(const std::string& name) {
 
 std::string nearest_word(const std::string& word, const std::vector<std::string>& words) {
   VH_ASSERT(!words.empty(), word);
-  return *std::min_element(words.begin(), words.end(), [&](const std::string& a, const std::string& b) {
-    return edit_distance(a, word) < edit_distance(b, word);
-  });
+  const auto distance = [&](const std::string& candidate) {
+    return std::pair(!candidate.starts_with(word), edit_distance(candidate, word));
+  };
+  return *std::min_element(words.begin(), words.end(),
+                           [&](const std::string& a, const std::string& b) { return distance(a) < distance(b); });
 }
 
 void OptionTable::add(Option option) {

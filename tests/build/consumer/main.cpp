@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   comm::MpiSession session(&argc, &argv);
   double sum = 0;
   {
-    const auto world = comm::make_communicator("world", session.world(), c10::Device(at::kCPU));
+    const auto world = comm::make_communicator("world", session.world().duplicate(), c10::Device(at::kCPU));
     const at::Tensor tensor = at::ones({4});
     world->all_reduce(tensor, comm::ReduceOp::kSum).wait();
     sum = tensor[0].item<double>();

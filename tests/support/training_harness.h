@@ -48,8 +48,9 @@ struct TrainingOutcome {
   TensorsByName exp_avg_sq;
 };
 
-/// Trains on the ranks of `world`, whose number the layout has. Collective over `world`.
-TrainingOutcome run(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world);
+/// Trains on the ranks of `world`, whose number the layout has, each on its `device`. Collective over `world`.
+TrainingOutcome run(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world,
+                    c10::Device device = c10::Device(c10::kCPU));
 
 /// The inputs and targets of some samples: keyed draws, functions of the sample numbers alone.
 data::Batch make_batch(const model::VitOptions& options, const std::vector<int64_t>& samples);

@@ -1,5 +1,5 @@
 // Training runs for the parity tests: the real Engine, data from keyed draws.
-#include "tests/parity/parity_harness.h"
+#include "tests/support/training_harness.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -21,7 +21,7 @@ namespace vit_hybrid::testing {
 namespace {
 
 at::Tensor whole(const tensor::ParameterSpec& spec, const at::Tensor& local, mesh::DeviceMesh& mesh) {
-  return gather_global(spec, local.to(at::kDouble), mesh.tensor());
+  return gather_global(spec, local.to(at::kDouble), mesh.tensor()).cpu();
 }
 
 // Under ZeRO-1 a rank holds the sums of its own shard only: the shards of all data ranks make the gradient.
@@ -113,9 +113,9 @@ data::Batch make_batch(const model::VitOptions& options, const std::vector<int64
   return batch;
 }
 
-TrainingOutcome run(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world) {
-  mesh::DeviceMesh mesh(mesh::ParallelDims(layout.dp, layout.tp, layout.pp, layout.order), world,
-                        c10::Device(c10::kCPU));
+TrainingOutcome run(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world,
+                    c10::Device device) {
+  mesh::DeviceMesh mesh(mesh::ParallelDims(layout.dp, layout.tp, layout.pp, layout.order), world, device);
   train::EngineOptions options = experiment.options;
   options.zero_stage = layout.zero;
   options.schedule = layout.schedule;

@@ -1,0 +1,43 @@
+// Buffers shared with the tensors that were handed out, which tells whether they are free.
+#include "data/tensor_pool.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+
+#include "data/box_runs.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+constexpr int64_t kMostFree = 8;  // buffers that fit nothing at the moment, such as those of a smaller last batch
+
+}  // namespace
+
+at::Tensor TensorPool::take(at::IntArrayRef shape, at::ScalarType type) {
+  const int64_t bytes = num_elements(shape) * static_cast<int64_t>(c10::elementSize(type));
+  const at::Tensor buffer = find_or_make(bytes);
+  // The deleter owns a reference to the buffer, and does nothing but give it up.
+  return at::from_blob(
+      buffer.data_ptr(), shape, [buffer](void*) {}, at::TensorOptions(type));
+}
+
+at::Tensor TensorPool::find_or_make(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto is_free = [](const at::Tensor& buffer) { return buffer.use_count() == 1; };
+  const auto fits = [&](const at::Tensor& buffer) {
+    return is_free(buffer) && buffer.numel() >= bytes && buffer.numel() / 2 <= bytes;
+  };
+  const auto found = std::find_if(buffers_.begin(), buffers_.end(), fits);
+  if (found != buffers_.end()) {
+    return *found;
+  }
+  if (std::count_if(buffers_.begin(), buffers_.end(), is_free) >= kMostFree) {
+    std::erase_if(buffers_, is_free);
+  }
+  return buffers_.emplace_back(at::empty({bytes}, at::kByte));
+}
+
+}  // namespace vit_hybrid::data

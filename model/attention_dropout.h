@@ -1,0 +1,39 @@
+// AttentionDropout: which attention weights are dropped, by global indices.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/dropout.h"
+#include "parallel/tensor/step_context.h"
+#include "src/base/partition.h"
+#include "src/base/random.h"
+
+namespace vit_hybrid::model {
+
+/// The weight of (sample, head, query, key) is kept by draw (head N + query) N + key of the sample's stream; heads are
+/// those of the whole model. A value: copied into the graph, where backward makes the same mask again.
+class AttentionDropout {
+ public:
+  /// Drops nothing.
+  AttentionDropout() = default;
+  /// For the samples and the step of `context`; `first_head` is the global number of this rank's first head.
+  AttentionDropout(const DropKey& key, const tensor::StepContext& context, int64_t first_head, int64_t num_tokens);
+
+  bool active() const { return threshold_ > 0; }
+  /// What a kept weight is multiplied by.
+  double kept_scale() const { return kept_scale_; }
+
+  /// keep[i] = 1 or 0 for one query and the keys of `keys`, of sample `row` of the micro-batch and local head `head`.
+  void fill_row(int64_t row, int64_t head, int64_t query, Range keys, uint8_t* keep) const;
+
+ private:
+  RandomStream stream_{0, Purpose::kAttentionDropout};
+  uint64_t threshold_ = 0;
+  double kept_scale_ = 1.0;
+  int64_t first_head_ = 0;
+  int64_t num_tokens_ = 0;
+  std::vector<int64_t> samples_;
+};
+
+}  // namespace vit_hybrid::model
