@@ -76,11 +76,10 @@ Normalization Normalization::identity(int64_t channels) {
   return {std::vector<double>(num, 0.0), std::vector<double>(num, 1.0)};
 }
 
-Normalization Normalization::read(const comm::MpiGroup& group, const std::string& folder, int64_t channels) {
+Normalization Normalization::read(const comm::MpiGroup& group, const std::string& means, const std::string& stds,
+                                  int64_t channels) {
   Normalization result = identity(channels);
   comm::agreed_on_rank_0(group, [&] {
-    const std::string means = folder + "/global_means.npy";
-    const std::string stds = folder + "/global_stds.npy";
     result = {read_statistic(means, channels), read_statistic(stds, channels)};
     check(means, result.mean, -std::numeric_limits<float>::infinity(), "a mean is finite");
     check(stds, result.std, 0.0f, "a standard deviation is finite and above 0");

@@ -19,10 +19,11 @@ struct Normalization {
 
   /// Means 0 and deviations 1: values stay as they are.
   static Normalization identity(int64_t channels);
-  /// From global_means.npy and global_stds.npy of a folder, each of shape (1, C, 1, 1) or (C), read by rank 0 for all.
+  /// From two .npy files, each of shape (1, C, 1, 1) or (C), read by rank 0 for all.
   /// Error(kMissingInput); Error(kBadData) for another shape, a mean that is not finite or a deviation that is not
   /// finite and above 0. Collective over `group`.
-  static Normalization read(const comm::MpiGroup& group, const std::string& folder, int64_t channels);
+  static Normalization read(const comm::MpiGroup& group, const std::string& means, const std::string& stds,
+                            int64_t channels);
 };
 
 /// Normalizes a field [C, ...] of float32 or float64, in its type, into `to` (float32, the same shape; may be `field`

@@ -58,8 +58,9 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
                   "at least one file must have two times, and a limit of samples is at least 1");
     }
   });
-  normalization_ = options.stats.empty() ? Normalization::identity(shape_.front())
-                                         : Normalization::read(group, options.stats, shape_.front());
+  normalization_ = options.global_means.empty()
+                       ? Normalization::identity(shape_.front())
+                       : Normalization::read(group, options.global_means, options.global_stds, shape_.front());
 }
 
 void WeatherDataset::check_layouts() const {

@@ -16,9 +16,10 @@
 namespace vit_hybrid::data {
 
 struct WeatherOptions {
-  std::string folder = {};         ///< holds the year files: 1990.h5, ...
-  std::string stats = {};          ///< folder of global_means.npy and global_stds.npy; empty: values stay as they are
-  std::string dataset = "fields";  ///< (time, channel, height, width), floating point
+  std::string folder = {};            ///< holds the year files: 1990.h5, ...
+  std::string global_means = {};      ///< .npy file; empty: values stay as they are
+  std::string global_stds = {};       ///< given together with global_means
+  std::string dataset = "fields";     ///< (time, channel, height, width), floating point
   std::optional<int64_t> limit = {};  ///< only the first samples
   IoMode io = IoMode::kAuto;
 };

@@ -1,7 +1,7 @@
-// Self-attention: linears around the fused kernel.
+// Self-attention: linears around attend().
 #include "model/attention.h"
 
-#include "model/fused_attention.h"
+#include "model/attend.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::model {
@@ -17,7 +17,8 @@ Attention::Attention(const VitOptions& options, int64_t unit, tensor::ParameterB
 
 at::Tensor Attention::forward(const at::Tensor& x, const tensor::StepContext& context) {
   const at::Tensor qkv = qkv_.forward(x, context);
-  const at::Tensor heads = fused_attention(qkv, heads_.size());
+  const AttentionDropout attention_dropout(attention_drop_, context, heads_.begin, x.size(1));
+  const at::Tensor heads = attend(qkv, heads_.size(), attention_dropout);
   const int64_t dim = options_.embed_dim;
   return dropout(projection_.forward(heads, context), {0, dim}, dim, projection_drop_, context);
 }

@@ -11,6 +11,7 @@
 #include "model/attention_rows.h"
 #include "model/blocked_attention_kernels.h"
 #include "parallel/tensor/small_product.h"
+#include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::model {
 
@@ -212,6 +213,7 @@ void collect_dq(const AttentionExtents& extents, int64_t matrix, int64_t num_par
 template <class T>
 void run_backward(const AttentionExtents& extents, const AttentionDropout& dropout, const at::Tensor& qkv,
                   const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& dout, const at::Tensor& dqkv) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
   const Prepared<T> prepared(extents, qkv, out, dout);
   const Operands<T> operands{qkv.const_data_ptr<T>(),
                              dout.const_data_ptr<T>(),

@@ -11,6 +11,7 @@
 #include "model/attention_rows.h"
 #include "model/blocked_attention_kernels.h"
 #include "parallel/tensor/small_product.h"
+#include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::model {
 
@@ -22,6 +23,7 @@ using tensor::Store;
 // Every k transposed: [matrix][features][keys] with the keys of a block together.
 template <class T>
 at::Tensor transpose_keys(const AttentionExtents& extents, const at::Tensor& qkv) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
   const at::Tensor keys = at::empty({extents.matrices(), extents.head_dim * extents.tokens}, qkv.options());
   const Partition blocks = extents.key_blocks();
   at::parallel_for(0, extents.matrices() * blocks.parts(), 1, [&](int64_t begin, int64_t end) {

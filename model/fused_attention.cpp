@@ -7,23 +7,12 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 
+#include "model/attention_heads.h"
 #include "parallel/tensor/own_node.h"
 
 namespace vit_hybrid::model {
 
 namespace {
-
-// Views of q, k and v, each [B, h, N, d], in a tensor of the shape of qkv.
-std::array<at::Tensor, 3> split_heads(const at::Tensor& qkv, int64_t num_heads) {
-  const int64_t head_dim = qkv.size(2) / (3 * num_heads);
-  const at::Tensor parts = qkv.view({qkv.size(0), qkv.size(1), 3, num_heads, head_dim}).permute({2, 0, 3, 1, 4});
-  return {parts.select(0, 0), parts.select(0, 1), parts.select(0, 2)};
-}
-
-at::Tensor merge_heads(const at::Tensor& heads_BhNd) {
-  return heads_BhNd.transpose(1, 2).reshape(
-      {heads_BhNd.size(0), heads_BhNd.size(2), heads_BhNd.size(1) * heads_BhNd.size(3)});
-}
 
 // The gradient of qkv in one tensor: LibTorch's own graph would stack q, k and v and then copy them once more.
 at::Tensor host_backward(const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
@@ -54,9 +43,6 @@ at::Tensor host_attention(const at::Tensor& qkv, int64_t num_heads) {
 }  // namespace
 
 at::Tensor fused_attention(const at::Tensor& qkv, int64_t num_heads) {
-  if (qkv.numel() == 0) {  // no samples: the kernels refuse empty tensors
-    return qkv.narrow(2, 0, qkv.size(2) / 3).contiguous();
-  }
   if (qkv.is_cpu()) {
     return host_attention(qkv, num_heads);
   }

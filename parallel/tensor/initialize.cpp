@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "parallel/tensor/parameter_buffer.h"
 #include "src/base/memory_tracker.h"
@@ -17,28 +18,33 @@ namespace {
 // Rows a task takes at least, in elements: below this a thread costs more than it saves.
 constexpr int64_t kGrain = 1 << 14;
 
-// A value beyond the limit is drawn again with the next second index, so it stays a function of
-// seed, name and element.
-double truncated_normal(const RandomStream& stream, uint64_t element, double deviation, double limit) {
-  for (uint64_t attempt = 0;; ++attempt) {
-    const double value = deviation * stream.normal(element, attempt);
-    if (value >= -limit && value <= limit) {
-      return value;
+// Draws first .. first + count - 1 of a normal. A value beyond the limit is drawn again with the next second index, so
+// it stays a function of seed, name and element.
+void draw_truncated_normals(const Distribution& initial, const RandomStream& stream, uint64_t first, double* values,
+                            size_t count) {
+  stream.normals(first, {values, count});
+  for (size_t i = 0; i < count; ++i) {
+    values[i] *= initial.value;
+    for (uint64_t attempt = 1; std::fabs(values[i]) > initial.limit; ++attempt) {
+      values[i] = initial.value * stream.normal(first + i, attempt);
     }
   }
 }
 
-double draw(const Distribution& initial, const RandomStream& stream, int64_t element) {
-  const auto index = static_cast<uint64_t>(element);
+void draw(const Distribution& initial, const RandomStream& stream, uint64_t first, double* values, size_t count) {
   switch (initial.kind) {
     case Distribution::Kind::kConstant:
-      return initial.value;
+      std::fill_n(values, count, initial.value);
+      return;
     case Distribution::Kind::kUniform:
-      return initial.value * (2.0 * stream.uniform(index) - 1.0);
+      for (size_t i = 0; i < count; ++i) {
+        values[i] = initial.value * (2.0 * stream.uniform(first + i) - 1.0);
+      }
+      return;
     case Distribution::Kind::kTruncatedNormal:
-      return truncated_normal(stream, index, initial.value, initial.limit);
+      draw_truncated_normals(initial, stream, first, values, count);
+      return;
   }
-  return initial.value;
 }
 
 // Linear index of the element at `offset` + the multi-index of row `row` of a box (rows run along
@@ -69,9 +75,7 @@ void fill_box(const ParameterSpec& spec, const BoxMapping& box, const RandomStre
       const int64_t count = std::min(length - first, end - begin);
       const int64_t global = row_start(spec.global_shape, box.global_offset, box.size, row) + first;
       double* local = values + row_start(spec.local_shape, box.local_offset, box.size, row) + first;
-      for (int64_t i = 0; i < count; ++i) {
-        local[i] = draw(spec.initial, stream, global + i);
-      }
+      draw(spec.initial, stream, static_cast<uint64_t>(global), local, static_cast<size_t>(count));
       begin += count;
     }
   });

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace vit_hybrid {
 
@@ -37,10 +38,14 @@ class RandomStream {
   double uniform(uint64_t i, uint64_t j = 0) const;
   /// Standard normal by the inverse of the distribution function (portable_normal_quantile), the same on every machine.
   double normal(uint64_t i, uint64_t j = 0) const;
+  /// values[k] = normal(first + k), the same bits in a fraction of the time.
+  void normals(uint64_t first, std::span<double> values) const;
   /// Uniform integer in [0, n), n >= 1, without bias that matters (64-bit multiply-shift).
   uint64_t below(uint64_t n, uint64_t i, uint64_t j = 0) const;
 
  private:
+  void fill_uniforms(uint64_t first, std::span<double> values) const;
+
   std::array<uint32_t, 2> key_;
 };
 

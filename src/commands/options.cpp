@@ -12,15 +12,15 @@ constexpr const char* kIntroduction = R"(# Options
 
 This file is what `vit_hybrid options` prints.
 
-Every option of `train` can be given as `--name value` or `--name=value` on the command line, as `name: value` in a YAML file that
-`--config FILE[:SECTION]` names, or as a variable `VIT_HYBRID_NAME` of the environment; flags also as `--name` and
-`--no-name`. `-` and `_` are the same in a name. Files give way to the environment, both to the command line; of several
-`--config`, later ones win; a preset gives way to what is said beside it. `--print-config` shows the outcome, with the
-origin of each value.
+Every option of `train` can be given as `--name value` or `--name=value` on the command line, as `name: value` in a YAML
+file that `--config FILE[:SECTION]` names, or as a variable `VIT_HYBRID_NAME` of the environment; flags also as `--name`
+and `--no-name`. `-` and `_` are the same in a name. Files give way to the environment, both to the command line; of
+several `--config`, later ones win; a preset gives way to what is said beside it. `--print-config` shows the outcome,
+with the origin of each value.
 
-Keys of the reference workload's YAML have their meaning under the names below; `model_backend`, `data_loader_config`,
-`enable_fused`, `enable_jit`, `enable_apex`, `inf_data_path`, `wireup_info` and `wireup_store` are accepted in files, have
-no meaning here, and are listed at the start of the run; `dt` may be 1 only.
+Keys of the reference workload's YAML have their meaning under the names below. `model_backend`, `data_loader_config`,
+`enable_fused`, `enable_jit`, `enable_apex`, `inf_data_path`, `wireup_info` and `wireup_store` are accepted in files,
+have no meaning here, and are listed at the start of the run; `dt` may be 1 only.
 )";
 
 }  // namespace

@@ -29,7 +29,9 @@ std::vector<int64_t> model_input(const model::VitOptions& model) {
   return {model.in_channels, model.image_height, model.image_width};
 }
 
-std::optional<int64_t> limit(int64_t samples) { return samples > 0 ? std::optional(samples) : std::nullopt; }
+std::optional<int64_t> limit(int64_t samples) {
+  return samples > 0 ? std::optional(samples) : std::nullopt;
+}
 
 // --- HDF5 weather ---------------------------------------------------------------------------------------------------
 
@@ -37,7 +39,8 @@ std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, cons
                                                    const std::string& folder, int64_t samples) {
   data::WeatherOptions options;
   options.folder = folder;
-  options.stats = config.data.stats;
+  options.global_means = config.data.global_means;
+  options.global_stds = config.data.global_stds;
   options.dataset = config.data.dataset_name;
   options.limit = limit(samples);
   options.io = config.data.io;
@@ -59,7 +62,8 @@ at::Tensor read_climatology(const RunConfig& config, const comm::MpiGroup& world
     const std::vector<int64_t> shape = dataset.target_shape();
     at::Tensor means = data::read_npy(found);
     if (means.numel() != shape[0] * shape[1] * shape[2]) {
-      throw Error(ErrorClass::kBadData, str(found, ": shape (", join(means.sizes()), "), expected (1, ", join(shape), ")"));
+      throw Error(ErrorClass::kBadData,
+                  str(found, ": shape (", join(means.sizes()), "), expected (1, ", join(shape), ")"));
     }
     means = means.reshape(shape).to(at::kFloat);
     const at::Tensor normalised = at::empty_like(means);
@@ -172,8 +176,7 @@ DataSource make_builtin_data(const RunConfig& config, const comm::MpiGroup& worl
   const auto pairs = [&](const at::Tensor& fields, int64_t count, int root) {
     const at::Tensor shared =
         share(world, fields, {count + 1, channels, config.model.image_height, config.model.image_width}, root);
-    return std::make_unique<data::MemoryDataset>(
-        data::MemoryDataset::pairs(shared.sub_(means).div_(stds), names));
+    return std::make_unique<data::MemoryDataset>(data::MemoryDataset::pairs(shared.sub_(means).div_(stds), names));
   };
   DataSource source;
   source.train = pairs(train.fields, train_pairs, train_root);

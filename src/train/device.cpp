@@ -18,7 +18,9 @@ namespace vit_hybrid::train {
 namespace {
 
 // Zero in a program without CUDA and on a node without GPUs.
-int num_gpus() { return at::hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().deviceCount()) : 0; }
+int num_gpus() {
+  return at::hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().deviceCount()) : 0;
+}
 
 // Cores that this process may run on: what the launcher bound it to.
 int num_cores() {
@@ -39,8 +41,8 @@ c10::Device choose_device(DeviceChoice choice, const comm::ProcessPlace& place) 
   }
   if (choice == DeviceChoice::kCuda) {
     throw Error(ErrorClass::kUsage,
-                str("--device cuda: ", place.host, " has ", gpus, " GPUs that this program can use for ", place.node_size,
-                    " ranks"),
+                str("--device cuda: ", place.host, " has ", gpus, " GPUs that this program can use for ",
+                    place.node_size, " ranks"),
                 "start one rank a GPU, use a program built with VIT_HYBRID_ENABLE_CUDA=ON, or give --device cpu");
   }
   return c10::Device(c10::kCPU);

@@ -31,8 +31,7 @@ tensor::ParameterBuffer Engine::make_buffer() const {
                                       mesh_.tensor().size());
   const auto bucket = options_.bucket_bytes / static_cast<int64_t>(at::elementSize(options_.precision.gradient));
   auto layout = tensor::make_flat_layout(specs, bucket, zero::num_shards(options_.zero_stage, mesh_.data().size()));
-  return {std::move(specs), std::move(layout), options_.precision.compute, options_.precision.gradient,
-          mesh_.device()};
+  return {std::move(specs), std::move(layout), options_.precision.compute, options_.precision.gradient, mesh_.device()};
 }
 
 StepResult Engine::train_step(StepPlan plan, VitProgram::NextBatch next_batch, double learning_rate) {

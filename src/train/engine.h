@@ -25,8 +25,8 @@ struct EngineOptions {
   zero::AdamOptions optimizer;
   zero::ZeroStage zero_stage = zero::ZeroStage::kOptimizerState;
   std::string schedule = "1f1b";
-  double clip_norm = 0.0;            ///< 0: no clipping
-  int64_t bucket_bytes = 4 << 20;    ///< of gradients
+  double clip_norm = 0.0;          ///< 0: no clipping
+  int64_t bucket_bytes = 4 << 20;  ///< of gradients
   uint64_t seed = 1;
 };
 
@@ -45,7 +45,8 @@ struct PhaseSeconds {
   double optimizer = 0.0;
 };
 
-/// Assembles one rank. Knows nothing of data sets, epochs and files. Constructor and steps are collective over the mesh.
+/// Assembles one rank. Knows nothing of data sets, epochs and files. Constructor and steps are collective over the
+/// mesh.
 class Engine {
  public:
   Engine(EngineOptions options, mesh::DeviceMesh& mesh);

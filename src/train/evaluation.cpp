@@ -25,7 +25,9 @@ at::Tensor acc_sum(const at::Tensor& a, const at::Tensor& b, const at::Tensor& w
   return (covariance / scale).nan_to_num(0.0, 0.0, 0.0).sum(0);
 }
 
-at::Tensor to_host_double(const at::Tensor& tensor) { return tensor.to(at::kCPU, at::kDouble); }
+at::Tensor to_host_double(const at::Tensor& tensor) {
+  return tensor.to(at::kCPU, at::kDouble);
+}
 
 std::vector<double> means(const at::Tensor& sums, int64_t begin, int64_t count, double samples) {
   const double* values = sums.const_data_ptr<double>() + begin;
@@ -48,7 +50,9 @@ EvaluationSums EvaluationSums::forecast(int64_t channels, at::Tensor weights, at
   return result;
 }
 
-EvaluationSums EvaluationSums::classification() { return EvaluationSums(0); }
+EvaluationSums EvaluationSums::classification() {
+  return EvaluationSums(0);
+}
 
 void EvaluationSums::add_forecast(double loss_sum, const at::Tensor& prediction, const at::Tensor& target,
                                   const at::Tensor& input) {

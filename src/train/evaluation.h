@@ -25,8 +25,8 @@ struct Evaluation {
 /// Sums over the samples that this rank evaluated.
 class EvaluationSums {
  public:
-  /// Forecast of `channels` fields; `weights` [H] have mean 1; `climatology` [C, H, W] is what anomalies are against, in
-  /// normalised units, or undefined for the channel mean (0 in normalised units).
+  /// Forecast of `channels` fields; `weights` [H] have mean 1; `climatology` [C, H, W] is what anomalies are against,
+  /// in normalised units, or undefined for the channel mean (0 in normalised units).
   static EvaluationSums forecast(int64_t channels, at::Tensor weights, at::Tensor climatology);
   static EvaluationSums classification();
 

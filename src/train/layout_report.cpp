@@ -103,8 +103,7 @@ LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& st
   report.tensor = tensor_balance(config);
   report.pipeline = pipeline_balance(config, stages);
   report.num_micro_batches = config.num_micro_batches();
-  const auto schedule =
-      pipeline::make_schedule(config.parallel.schedule, config.parallel.pp, report.num_micro_batches);
+  const auto schedule = pipeline::make_schedule(config.parallel.schedule, config.parallel.pp, report.num_micro_batches);
   report.bubble = pipeline::check_schedule(schedule).bubble_fraction;
   return report;
 }

@@ -22,7 +22,8 @@ double one_cycle(const LrSchedule& schedule, double t) {
   const double start = schedule.base / kOneCycleStartDivisor;
   const double final = start / kOneCycleFinalDivisor;
   const double total = static_cast<double>(schedule.total);
-  const double up = schedule.warmup > 0 ? static_cast<double>(schedule.warmup) - 1.0 : kOneCycleWarmupShare * total - 1.0;
+  const double up =
+      schedule.warmup > 0 ? static_cast<double>(schedule.warmup) - 1.0 : kOneCycleWarmupShare * total - 1.0;
   if (t <= up) {
     return cosine_between(start, schedule.base, up > 0.0 ? t / up : 1.0);
   }

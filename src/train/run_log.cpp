@@ -60,12 +60,9 @@ void StepSeconds::add(const StepSeconds& other) {
 }
 
 Json to_json(const StepSeconds& seconds) {
-  return {{"step", seconds.step},
-          {"forward", seconds.forward},
-          {"backward", seconds.backward},
-          {"communication", seconds.communication},
-          {"optimizer", seconds.optimizer},
-          {"data_wait", seconds.data_wait}};
+  return {{"step", seconds.step},           {"forward", seconds.forward},
+          {"backward", seconds.backward},   {"communication", seconds.communication},
+          {"optimizer", seconds.optimizer}, {"data_wait", seconds.data_wait}};
 }
 
 RunLog::RunLog(MetricsLog metrics, std::vector<std::string> channel_names, int64_t interval)
@@ -85,10 +82,10 @@ void RunLog::step(const StepRecord& record) {
   skipped_steps_ += record.skipped ? 1 : 0;
   step_rates_.push_back(record.samples_per_second());
   last_step_ = record;
-  const std::string text = str("step ", record.step, "/", total_steps_, ", epoch ", record.epoch, ": loss=",
-                               fixed(record.loss, 6), ", lr=", digits(record.lr), ", grad norm=",
-                               fixed(record.grad_norm, 4), ", ", fixed(record.samples_per_second(), 2), " samples/s",
-                               record.skipped ? ", SKIPPED: the gradient is not finite" : "");
+  const std::string text = str("step ", record.step, "/", total_steps_, ", epoch ", record.epoch,
+                               ": loss=", fixed(record.loss, 6), ", lr=", digits(record.lr),
+                               ", grad norm=", fixed(record.grad_norm, 4), ", ", fixed(record.samples_per_second(), 2),
+                               " samples/s", record.skipped ? ", SKIPPED: the gradient is not finite" : "");
   if (record.step % interval_ == 0 || record.step == total_steps_ || record.skipped) {
     log_line(text);
   } else {
@@ -122,12 +119,8 @@ void RunLog::validation(ValidationRecord record) {
 
 Json RunLog::valid_record(const ValidationRecord& record) const {
   const Evaluation& figures = record.figures;
-  Json json = {{"kind", "valid"},
-               {"epoch", record.epoch},
-               {"step", record.step},
-               {"samples", figures.samples},
-               {"loss", figures.loss},
-               {"seconds", record.seconds}};
+  Json json = {{"kind", "valid"},      {"epoch", record.epoch},    {"step", record.step}, {"samples", figures.samples},
+               {"loss", figures.loss}, {"seconds", record.seconds}};
   if (figures.is_forecast()) {
     json["rmse"] = by_name(channel_names_, figures.rmse);
     json["acc"] = by_name(channel_names_, figures.acc);
@@ -180,7 +173,8 @@ void RunLog::print_table() const {
     }
   }
   if (forecast) {
-    log_line("epoch 0 is the untrained network; RMSE and persistence are means over the channels, in standard deviations");
+    log_line(
+        "epoch 0 is the untrained network; RMSE and persistence are means over the channels, in standard deviations");
   }
 }
 

@@ -15,8 +15,8 @@ StepInput::StepInput(const data::Dataset& dataset, std::shared_ptr<const data::D
                      ReplicaShare share, int64_t num_steps, data::LoaderOptions options)
     : dataset_(dataset), share_(share), parts_(options.parts) {
   if (dataset.background_reads() && (parts_.input || parts_.target)) {
-    loader_ = std::make_unique<data::PrefetchLoader>(
-        dataset, micro_batch_source(std::move(sampler), share, num_steps), options);
+    loader_ = std::make_unique<data::PrefetchLoader>(dataset, micro_batch_source(std::move(sampler), share, num_steps),
+                                                     options);
   }
 }
 

@@ -25,7 +25,8 @@ class StepInput {
     return replica_micro_batches(plan, step, share_);
   }
   /// Gives the micro-batches of the step in order. Where reading is collective they are all read here, before the
-  /// schedule, inside which the stages of a replica wait for each other; then it is collective over the data set's group.
+  /// schedule, inside which the stages of a replica wait for each other; then it is collective over the data set's
+  /// group.
   VitProgram::NextBatch open_step(const data::EpochPlan& plan, int64_t step);
   /// Seconds this rank has waited for data so far.
   double seconds_waited() const;

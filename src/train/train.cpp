@@ -89,7 +89,8 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   const MemoryTracker::Attachment attachment;
   watch_stop_signals();
   set_threads(config.parallel.threads, session.place());
-  const c10::Device device = comm::agreed(session.world(), [&] { return choose_device(config.device, session.place()); });
+  const c10::Device device =
+      comm::agreed(session.world(), [&] { return choose_device(config.device, session.place()); });
   const comm::Watchdog watchdog(std::chrono::duration<double>(config.parallel.timeout));
   mesh::DeviceMesh mesh(parallel_dims(config), session.world(), device);
   const DataSource data = open_data(config, session.world());

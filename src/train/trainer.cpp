@@ -44,18 +44,17 @@ EngineOptions engine_options(const RunConfig& config) {
 }
 
 std::shared_ptr<const data::DistributedSampler> train_sampler(const RunConfig& config, const data::Dataset& dataset) {
-  return std::make_shared<data::DistributedSampler>(data::SamplerOptions{
-      dataset.size(), config.global_batch_size, data::SampleOrder::kShuffled,
-      config.data.drop_last ? data::LastBatch::kDrop : data::LastBatch::kKeep, config.seed});
+  return std::make_shared<data::DistributedSampler>(
+      data::SamplerOptions{dataset.size(), config.global_batch_size, data::SampleOrder::kShuffled,
+                           config.data.drop_last ? data::LastBatch::kDrop : data::LastBatch::kKeep, config.seed});
 }
 
 std::shared_ptr<const data::DistributedSampler> valid_sampler(const RunConfig& config, const data::Dataset* dataset) {
   if (dataset == nullptr) {
     return nullptr;
   }
-  return std::make_shared<data::DistributedSampler>(
-      data::SamplerOptions{dataset->size(), config.data.valid_batch_size, data::SampleOrder::kInOrder,
-                           data::LastBatch::kKeep, config.seed});
+  return std::make_shared<data::DistributedSampler>(data::SamplerOptions{
+      dataset->size(), config.data.valid_batch_size, data::SampleOrder::kInOrder, data::LastBatch::kKeep, config.seed});
 }
 
 int64_t total_steps(const RunConfig& config, const data::DistributedSampler& sampler) {
@@ -85,8 +84,8 @@ Trainer::Trainer(const RunConfig& config, mesh::DeviceMesh& mesh, const DataSour
       valid_sampler_(valid_sampler(config, data.valid.get())),
       lr_schedule_{config.schedule.kind, config.scaled_lr(), config.schedule.warmup, 1},
       total_steps_(total_steps(config, *train_sampler_)),
-      train_input_(open_input(*data.train, train_sampler_, total_steps_,
-                              {engine_.is_first_stage(), engine_.is_last_stage()})) {
+      train_input_(
+          open_input(*data.train, train_sampler_, total_steps_, {engine_.is_first_stage(), engine_.is_last_stage()})) {
   lr_schedule_.total = total_steps_;
   log_.set_total_steps(total_steps_);
 }
@@ -164,8 +163,8 @@ void Trainer::check_finite(const StepRecord& record) {
   skipped_in_a_row_ = record.skipped ? skipped_in_a_row_ + 1 : 0;
   if (skipped_in_a_row_ >= kMostSkippedInARow) {
     throw Error(ErrorClass::kBadData,
-                str("the gradient was not finite in ", kMostSkippedInARow, " steps one after the other, the last with loss ",
-                    record.loss),
+                str("the gradient was not finite in ", kMostSkippedInARow,
+                    " steps one after the other, the last with loss ", record.loss),
                 "lower --lr, clip with --clip-norm, or look for extreme values in the training data");
   }
 }

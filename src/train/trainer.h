@@ -20,8 +20,8 @@ namespace vit_hybrid::train {
 /// The optimizer's hyperparameters as the configuration has them.
 zero::AdamOptions adam_options(const OptimizerConfig& config);
 
-/// Trains for the steps or epochs of the configuration, validates the untrained network and after every epoch, and logs.
-/// Everything is collective over the world.
+/// Trains for the steps or epochs of the configuration, validates the untrained network and after every epoch, and
+/// logs. Everything is collective over the world.
 class Trainer {
  public:
   /// All arguments outlive the trainer.

@@ -43,7 +43,9 @@ at::Tensor VitProgram::on_device(const at::Tensor& tensor) const {
   return tensor.is_floating_point() ? tensor.to(device_, compute_type_) : tensor.to(device_);
 }
 
-at::Tensor VitProgram::input(int micro_batch) { return on_device(batch(micro_batch).inputs); }
+at::Tensor VitProgram::input(int micro_batch) {
+  return on_device(batch(micro_batch).inputs);
+}
 
 std::vector<int64_t> VitProgram::input_shape(int micro_batch) const {
   const auto samples = static_cast<int64_t>(plan_.micro_batches[static_cast<size_t>(micro_batch)].size());
@@ -81,6 +83,8 @@ void VitProgram::count(double loss_sum, const at::Tensor& prediction, const data
   }
 }
 
-void VitProgram::release(int micro_batch) { batches_.erase(micro_batch); }
+void VitProgram::release(int micro_batch) {
+  batches_.erase(micro_batch);
+}
 
 }  // namespace vit_hybrid::train

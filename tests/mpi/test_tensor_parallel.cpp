@@ -108,6 +108,7 @@ TEST_CASE("tensor_parallel: dropout of all kinds is the same function at every d
   for_each_degree([](comm::Communicator& group) {
     for (VitOptions options : all_models()) {
       options.dropout = 0.2;
+      options.attention_dropout = 0.3;
       options.drop_path = 0.4;
       const Case given(options);
       check_close(given.ours(at::kDouble, group), given.reference(at::kDouble), kDoubleBound, kDoubleBound);

@@ -64,7 +64,11 @@ struct Folder {
   explicit Folder(const comm::MpiGroup& mpi_group) : group(mpi_group), scratch(mpi_group) {}
 
   std::string year_path(int64_t year) const { return scratch.file(str("era5_", year, ".h5")); }
-  WeatherOptions options() const { return {.folder = scratch.path(), .stats = scratch.path()}; }
+  WeatherOptions options() const {
+    return {.folder = scratch.path(),
+            .global_means = scratch.file("global_means.npy"),
+            .global_stds = scratch.file("global_stds.npy")};
+  }
 
   void write_year(int64_t year, const at::Tensor& values, int gzip = 0) const {
     testing::write_hdf5_file(

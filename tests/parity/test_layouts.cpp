@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "src/base/text.h"
-#include "tests/support/training_harness.h"
 #include "tests/support/mpi_test.h"
+#include "tests/support/training_harness.h"
 #include "tests/support/vit_harness.h"
 
 using namespace vit_hybrid;
@@ -55,20 +55,16 @@ std::vector<Layout> layouts(int num_ranks) {
   const auto replicated = ZeroStage::kReplicated;
   const auto sharded = ZeroStage::kOptimizerState;
   const std::vector<Layout> all = {
-      {1, 1, 1, replicated},         {1, 1, 1, sharded, "gpipe"},
-      {2, 1, 1, sharded},            {2, 1, 1, replicated},
-      {1, 2, 1, sharded},            {1, 1, 2, sharded},
-      {1, 1, 2, sharded, "gpipe"},   {1, 1, 3, sharded},
-      {3, 1, 1, sharded},            {1, 3, 1, sharded},
-      {2, 2, 1, sharded},            {2, 1, 2, sharded},
-      {2, 1, 2, replicated},         {1, 2, 2, sharded},
-      {4, 1, 1, sharded},            {1, 4, 1, sharded},
-      {1, 1, 4, sharded},            {2, 2, 1, sharded, "1f1b", "dp-tp-pp"},
-      {3, 1, 2, sharded},            {1, 3, 2, sharded},
-      {1, 3, 2, replicated, "gpipe"},{2, 2, 2, sharded},
-      {2, 2, 2, replicated},         {2, 2, 2, sharded, "gpipe", "pp-tp-dp"},
-      {1, 4, 2, sharded},            {4, 2, 1, sharded},
-      {8, 1, 1, sharded},            {1, 8, 1, sharded},
+      {1, 1, 1, replicated},       {1, 1, 1, sharded, "gpipe"}, {2, 1, 1, sharded},
+      {2, 1, 1, replicated},       {1, 2, 1, sharded},          {1, 1, 2, sharded},
+      {1, 1, 2, sharded, "gpipe"}, {1, 1, 3, sharded},          {3, 1, 1, sharded},
+      {1, 3, 1, sharded},          {2, 2, 1, sharded},          {2, 1, 2, sharded},
+      {2, 1, 2, replicated},       {1, 2, 2, sharded},          {4, 1, 1, sharded},
+      {1, 4, 1, sharded},          {1, 1, 4, sharded},          {2, 2, 1, sharded, "1f1b", "dp-tp-pp"},
+      {3, 1, 2, sharded},          {1, 3, 2, sharded},          {1, 3, 2, replicated, "gpipe"},
+      {2, 2, 2, sharded},          {2, 2, 2, replicated},       {2, 2, 2, sharded, "gpipe", "pp-tp-dp"},
+      {1, 4, 2, sharded},          {4, 2, 1, sharded},          {8, 1, 1, sharded},
+      {1, 8, 1, sharded},
   };
   std::vector<Layout> result;
   for (const Layout& layout : all) {

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "tests/support/training_harness.h"
 #include "tests/support/compare.h"
 #include "tests/support/mpi_test.h"
+#include "tests/support/training_harness.h"
 #include "tests/support/vit_harness.h"
 
 using namespace vit_hybrid;
@@ -46,8 +46,8 @@ struct PlainAdamW {
       exp_avg_sq[name] = b2 * exp_avg_sq[name] + (1 - b2) * g * g;
       const bool is_matrix = w.dim() > 1 && name != "pos_embed" && name != "cls_token";
       const at::Tensor decayed = w * (1.0 - lr * (is_matrix ? weight_decay : 0.0));
-      w = decayed - lr / (1 - std::pow(b1, t)) * exp_avg[name] /
-                        ((exp_avg_sq[name] / (1 - std::pow(b2, t))).sqrt() + eps);
+      w = decayed -
+          lr / (1 - std::pow(b1, t)) * exp_avg[name] / ((exp_avg_sq[name] / (1 - std::pow(b2, t))).sqrt() + eps);
     }
   }
 };
@@ -82,10 +82,10 @@ TEST_CASE("reference: five steps of one process are those of a plain LibTorch mo
       std::iota(samples.begin(), samples.end(), 100 * static_cast<int64_t>(step));
       const data::Batch batch = make_batch(model, samples);
       ReferenceVit reference(model, at::kDouble, parameters);
-      const at::Tensor loss =
-          plain_loss(model, reference.forward(batch.inputs, test_context(experiment.global_batches[step],
-                                                                         tensor::Mode::kTraining)),
-                     batch.targets);
+      const at::Tensor loss = plain_loss(
+          model,
+          reference.forward(batch.inputs, test_context(experiment.global_batches[step], tensor::Mode::kTraining)),
+          batch.targets);
       loss.backward();
       CHECK(ours.losses[step] == doctest::Approx(loss.item<double>()).epsilon(1e-12));
       const NamedTensors gradients = reference.gradients();

@@ -66,8 +66,8 @@ train::StepPlan make_plan(const Experiment& experiment, int64_t step, mesh::Devi
   std::vector<int64_t> samples(static_cast<size_t>(batch));
   std::iota(samples.begin(), samples.end(), 100 * step);
   const Range own = Partition(batch, mesh.data().size()).part(mesh.data().rank());
-  const auto mine = std::span<const int64_t>(samples).subspan(static_cast<size_t>(own.begin),
-                                                              static_cast<size_t>(own.size()));
+  const auto mine =
+      std::span<const int64_t>(samples).subspan(static_cast<size_t>(own.begin), static_cast<size_t>(own.size()));
   train::StepPlan plan;
   for (const auto micro_batch : data::micro_batches(mine, experiment.micro_batch_size)) {
     plan.micro_batches.emplace_back(micro_batch.begin(), micro_batch.end());
@@ -85,7 +85,9 @@ double sum_over_world(double loss, mesh::DeviceMesh& mesh) {
   return sum.item<double>();
 }
 
-double relative(double a, double b) { return std::abs(a - b) / std::max(std::abs(b), 1e-300); }
+double relative(double a, double b) {
+  return std::abs(a - b) / std::max(std::abs(b), 1e-300);
+}
 
 }  // namespace
 

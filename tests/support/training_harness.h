@@ -40,10 +40,10 @@ struct Layout {
 
 /// What one run gave. Tensors are whole, double, on the host; each rank has those of its own pipeline stage.
 struct TrainingOutcome {
-  std::vector<double> losses;             ///< global, by step, on every rank
-  std::vector<double> grad_norms;         ///< by step
-  std::vector<TensorsByName> gradients;   ///< by step, before clipping
-  TensorsByName parameters;               ///< after the last step
+  std::vector<double> losses;            ///< global, by step, on every rank
+  std::vector<double> grad_norms;        ///< by step
+  std::vector<TensorsByName> gradients;  ///< by step, before clipping
+  TensorsByName parameters;              ///< after the last step
   TensorsByName exp_avg;
   TensorsByName exp_avg_sq;
 };
@@ -55,7 +55,8 @@ TrainingOutcome run(const Experiment& experiment, const Layout& layout, const co
 /// The inputs and targets of some samples: keyed draws, functions of the sample numbers alone.
 data::Batch make_batch(const model::VitOptions& options, const std::vector<int64_t>& samples);
 
-/// The largest errors of `outcome` against `reference`, which holds all stages, by the measure of tests/support/compare.
+/// The largest errors of `outcome` against `reference`, which holds all stages, by the measure of
+/// tests/support/compare.
 struct Errors {
   double loss = 0.0;
   double norm = 0.0;

@@ -69,8 +69,7 @@ TEST_CASE("evaluation: RMSE, ACC and persistence are the sample means of the wei
     const auto i = static_cast<size_t>(c);
     CHECK(figures.rmse[i] == doctest::Approx(weighted_rmse(prediction, target, weights, c)).epsilon(1e-12));
     CHECK(figures.persistence_rmse[i] == doctest::Approx(weighted_rmse(input, target, weights, c)).epsilon(1e-12));
-    CHECK(figures.acc[i] ==
-          doctest::Approx(weighted_acc(prediction, target, climatology, weights, c)).epsilon(1e-12));
+    CHECK(figures.acc[i] == doctest::Approx(weighted_acc(prediction, target, climatology, weights, c)).epsilon(1e-12));
     CHECK(figures.persistence_acc[i] ==
           doctest::Approx(weighted_acc(input, target, climatology, weights, c)).epsilon(1e-12));
   }

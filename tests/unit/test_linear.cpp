@@ -192,5 +192,6 @@ TEST_CASE("linear: the kernel depends on type and size") {
   CHECK(tensor::choose_product_kernel(large.to(at::kDouble), 1024) == tensor::ProductKernel::kLibrary);
   CHECK(tensor::choose_product_kernel(large.narrow(0, 0, 4), 1024) == tensor::ProductKernel::kLibrary);
   CHECK(tensor::choose_product_kernel(large.narrow(0, 0, 0), 1024) == tensor::ProductKernel::kLibrary);
-  MESSAGE("large fp32 products here are ", std::string(kernel == tensor::ProductKernel::kBlocked ? "blocked" : "the library's"));
+  MESSAGE("large fp32 products here are ",
+          std::string(kernel == tensor::ProductKernel::kBlocked ? "blocked" : "the library's"));
 }

@@ -34,8 +34,16 @@ TEST_CASE("lr_schedule: constant stays, after its warm-up") {
 
 TEST_CASE("lr_schedule: one-cycle has the values of torch.optim.lr_scheduler.OneCycleLR(max_lr=1, total_steps=10)") {
   const LrSchedule schedule{LrSchedule::Kind::kOneCycle, 1.0, 0, 10};
-  const double expected[] = {0.04, 0.52, 1.0, 0.9504846320134737, 0.8117456539497631, 0.6112620219362893,
-                             0.3887399780637107, 0.18825634605023691, 0.049519367986526286, 4e-6};
+  const double expected[] = {0.04,
+                             0.52,
+                             1.0,
+                             0.9504846320134737,
+                             0.8117456539497631,
+                             0.6112620219362893,
+                             0.3887399780637107,
+                             0.18825634605023691,
+                             0.049519367986526286,
+                             4e-6};
   for (int t = 0; t < 10; ++t) {
     CHECK(schedule.at(t) == doctest::Approx(expected[t]).epsilon(1e-5));
   }

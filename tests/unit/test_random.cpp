@@ -43,6 +43,19 @@ TEST_CASE("random: the normal quantile inverts the distribution function") {
   CHECK(portable_normal_quantile(0.975) == doctest::Approx(1.9599639845400545).epsilon(1e-15));
 }
 
+TEST_CASE("random: a batch of normals has the bits of the single ones") {
+  const RandomStream stream(21, Purpose::kTest);
+  for (const uint64_t first : {0, 1, 1001}) {
+    for (const size_t count : {0, 1, 2, 255, 256, 257, 2000}) {
+      std::vector<double> values(count);
+      stream.normals(first, values);
+      for (size_t i = 0; i < count; ++i) {
+        REQUIRE(values[i] == stream.normal(first + i));
+      }
+    }
+  }
+}
+
 TEST_CASE("random: streams of another seed, purpose or key are others") {
   std::set<uint32_t> first_draws;
   for (const uint64_t seed : {1, 2}) {

@@ -1,0 +1,94 @@
+// A program that fails on purpose, in the way its first argument names; check_failure.sh looks at how the job ends.
+#include <ATen/ops/zeros.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/failure.h"
+#include "parallel/comm/make_communicator.h"
+#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/operation.h"
+#include "parallel/comm/watchdog.h"
+#include "src/base/error.h"
+
+namespace {
+
+using namespace vit_hybrid;
+
+constexpr unsigned kLongerThanTheTest = 60;
+
+// What runs before a failure in the middle of a run: a step with communicators on two axes.
+struct Run {
+  explicit Run(const comm::MpiSession& session, comm::HostPath path = comm::HostPath::kAuto)
+      : rank(session.place().rank) {
+    comm::TransportOptions options;
+    options.host_path = path;
+    data = comm::make_communicator("data", session.world().duplicate(), at::kCPU, nullptr, options);
+    tensor = comm::make_communicator("tensor", session.world().duplicate(), at::kCPU, nullptr, options);
+    comm::set_step(12);
+    data->all_reduce(x, comm::ReduceOp::kSum).wait();
+  }
+  // Rank 0 works (or hangs) instead of taking part; the others wait for it.
+  void all_reduce_without_rank_0() {
+    const comm::PhaseScope phase("backward");
+    tensor->all_reduce(x, comm::ReduceOp::kSum).wait();
+    if (rank == 0) sleep(kLongerThanTheTest);
+    tensor->all_reduce(x, comm::ReduceOp::kSum).wait();
+  }
+
+  int rank;
+  at::Tensor x = at::zeros({1024}, at::kFloat);
+  std::unique_ptr<comm::Communicator> data;
+  std::unique_ptr<comm::Communicator> tensor;
+};
+
+void fail(const std::string& kind, const comm::MpiSession& session) {
+  const int rank = session.place().rank;
+  const int last = session.place().size - 1;
+  if (kind == "one_rank") {
+    Run run(session);
+    if (rank == last) throw Error(ErrorClass::kBadData, "1990.h5: sample 7 is not finite", "check the file");
+    run.all_reduce_without_rank_0();
+  } else if (kind == "all_ranks") {
+    Run run(session);
+    throw Error(ErrorClass::kCannotCreate, "disk full on rank " + std::to_string(rank));
+  } else if (kind == "agreed") {
+    comm::agreed(session.world(), [&] {
+      if (rank >= last - 1) throw Error(ErrorClass::kMissingInput, "no file a.h5\nno file b.h5", "give --train-data");
+    });
+  } else if (kind == "unwinding") {
+    // Work in flight, communicators and an exception that is none of ours.
+    Run run(session);
+    comm::Work work = run.data->all_reduce(run.x, comm::ReduceOp::kSum);
+    if (rank == last) std::vector<int>().at(3);
+    work.wait();
+    run.all_reduce_without_rank_0();
+  } else if (kind == "timeout_shared" || kind == "timeout_messages") {
+    const comm::Watchdog watchdog(std::chrono::milliseconds(1500));
+    Run(session, kind == "timeout_shared" ? comm::HostPath::kSharedMemory : comm::HostPath::kMessages)
+        .all_reduce_without_rank_0();
+  } else if (kind == "timeout_control") {
+    const comm::Watchdog watchdog(std::chrono::milliseconds(1000));
+    if (rank == 0) sleep(kLongerThanTheTest);
+    session.world().barrier();
+  } else if (kind != "nothing") {
+    throw Error(ErrorClass::kUsage, "unknown kind " + kind);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    comm::MpiSession session(&argc, &argv);
+    fail(argc > 1 ? argv[1] : "nothing", session);
+    session.finalize();
+  } catch (const std::exception& error) {
+    comm::report_and_abort(error);
+  }
+  std::puts("ended normally");
+  return 0;
+}
