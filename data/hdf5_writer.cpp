@@ -63,6 +63,7 @@ Hid create_dataset(hid_t file, const Hdf5DatasetSpec& spec, const std::string& p
   H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
   H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+  H5Pset_obj_track_times(creation.get(), false);  // the same data make the same file
   Hid dataset = hdf5_own(H5Dcreate2(file, spec.name.c_str(), hdf5_memory_type(spec.type), space.get(), link.get(),
                                     creation.get(), H5P_DEFAULT),
                          &H5Dclose, ErrorClass::kCannotCreate, str("create dataset '", spec.name, "' in ", path));

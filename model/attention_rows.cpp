@@ -87,6 +87,19 @@ void scale_row(double* x, int64_t n, double factor) {
   }
 }
 
+VH_VERSIONS void add_row(float* x, const float* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    x[i] += y[i];
+  }
+}
+
+void add_row(double* x, const double* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    x[i] += y[i];
+  }
+}
+
 VH_VERSIONS void mask_row(float* x, const uint8_t* keep, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {

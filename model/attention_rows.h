@@ -18,6 +18,10 @@ double exponentials(double* x, int64_t n, double scale, double shift);
 void scale_row(float* x, int64_t n, float factor);
 void scale_row(double* x, int64_t n, double factor);
 
+/// x <- x + y.
+void add_row(float* x, const float* y, int64_t n);
+void add_row(double* x, const double* y, int64_t n);
+
 /// x <- x where keep is 1, 0 where it is 0.
 void mask_row(float* x, const uint8_t* keep, int64_t n);
 void mask_row(double* x, const uint8_t* keep, int64_t n);

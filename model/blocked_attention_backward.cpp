@@ -189,24 +189,20 @@ class KeyTask {
   std::vector<uint8_t> keep_row_;
 };
 
-// dq of one matrix: the sum of the parts [task][query block][features][queries], transposed back into dqkv.
+// dq of one matrix: the sum of the parts [task][query block][features][queries], in the first of them, transposed back
+// into dqkv.
 template <class T>
-void collect_dq(const AttentionExtents& extents, int64_t matrix, int64_t num_parts, const T* parts, T* dqkv) {
+void collect_dq(const AttentionExtents& extents, int64_t matrix, int64_t num_parts, T* parts, T* dqkv) {
   const int64_t part_size = extents.tokens * extents.head_dim;
+  for (int64_t part = 1; part < num_parts; ++part) {
+    add_row(parts, parts + part * part_size, part_size);
+  }
   const Partition blocks = extents.query_blocks();
-  T* const dq = dqkv + extents.qkv_offset(matrix, 0);
   for (int64_t block = 0; block < blocks.parts(); ++block) {
     const Range rows = blocks.part(block);
-    const T* const first = parts + rows.begin * extents.head_dim;
-    for (int64_t row = 0; row < rows.size(); ++row) {
-      for (int64_t feature = 0; feature < extents.head_dim; ++feature) {
-        T sum = 0;
-        for (int64_t part = 0; part < num_parts; ++part) {
-          sum += first[part * part_size + feature * rows.size() + row];
-        }
-        dq[(rows.begin + row) * extents.qkv_stride() + feature] = sum;
-      }
-    }
+    tensor::transpose_block(parts + rows.begin * extents.head_dim, rows.size(), extents.head_dim, rows.size(),
+                            dqkv + extents.qkv_offset(matrix, 0) + rows.begin * extents.qkv_stride(),
+                            extents.qkv_stride());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "model/attention_dropout.h"
+#include "parallel/tensor/transpose.h"
 #include "src/base/partition.h"
 
 namespace vit_hybrid::model {
@@ -44,12 +45,7 @@ void attention_backward(const AttentionExtents& extents, const AttentionDropout&
 /// to [head_dim, rows.size()] = the rows `rows` of from [tokens, head_dim] (row stride `stride`) transposed.
 template <class T>
 void transpose_rows(const T* from, int64_t stride, Range rows, int64_t head_dim, T* to) {
-  const int64_t count = rows.size();
-  for (int64_t row = 0; row < count; ++row) {
-    for (int64_t feature = 0; feature < head_dim; ++feature) {
-      to[feature * count + row] = from[(rows.begin + row) * stride + feature];
-    }
-  }
+  tensor::transpose_block(from + rows.begin * stride, stride, rows.size(), head_dim, to, rows.size());
 }
 
 }  // namespace vit_hybrid::model

@@ -73,6 +73,10 @@ MpiGroup::~MpiGroup() {
 }
 
 MpiGroup MpiGroup::world() {
+  // Calls that name no communicator (MPI_Testall) take the handler of one of these, depending on the MPI library.
+  for (MPI_Comm predefined : {MPI_COMM_WORLD, MPI_COMM_SELF}) {
+    check_mpi(MPI_Comm_set_errhandler(predefined, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
   return MpiGroup(own(comm));

@@ -73,7 +73,7 @@ int64_t product(const Coordinate& degrees) {
 std::string product_text(const Coordinate& degrees) {
   std::vector<std::string> factors;
   for (const Axis axis : kAxes)
-    factors.push_back(str(axis_option(axis), " ", at(degrees, axis)));
+    factors.push_back(str(axis_option(axis), " ", on(degrees, axis)));
   return join(factors, " x ");
 }
 
@@ -81,11 +81,11 @@ std::string product_text(const Coordinate& degrees) {
 std::vector<std::string> valid_choices(int num_ranks, const Coordinate& degrees) {
   std::vector<std::string> choices;
   for (const Axis axis : kAxes) {
-    const int64_t others = product(degrees) / at(degrees, axis);
+    const int64_t others = product(degrees) / on(degrees, axis);
     if (num_ranks % others != 0) continue;
     Coordinate changed = degrees;
-    at(changed, axis) = static_cast<int>(num_ranks / others);
-    choices.push_back(str("--", axis_option(axis), " ", at(changed, axis), " (", product_text(changed), ")"));
+    on(changed, axis) = static_cast<int>(num_ranks / others);
+    choices.push_back(str("--", axis_option(axis), " ", on(changed, axis), " (", product_text(changed), ")"));
   }
   return choices;
 }
@@ -119,9 +119,9 @@ std::string_view axis_name(Axis axis) {
 }
 
 ParallelDims::ParallelDims(int dp, int tp, int pp, const std::string& order) : order_(parse_order(order)) {
-  at(degrees_, Axis::kData) = dp;
-  at(degrees_, Axis::kTensor) = tp;
-  at(degrees_, Axis::kPipeline) = pp;
+  on(degrees_, Axis::kData) = dp;
+  on(degrees_, Axis::kTensor) = tp;
+  on(degrees_, Axis::kPipeline) = pp;
   for (const Axis axis : kAxes)
     check_degree(axis, degree(axis));
 }
@@ -152,7 +152,7 @@ Coordinate ParallelDims::coordinate(int rank) const {
   VH_ASSERT(rank >= 0 && rank < size(), str("rank ", rank, " of ", size()));
   Coordinate coordinate{};
   for (const Axis axis : order_) {
-    at(coordinate, axis) = rank % degree(axis);
+    on(coordinate, axis) = rank % degree(axis);
     rank /= degree(axis);
   }
   return coordinate;
@@ -162,9 +162,9 @@ int ParallelDims::rank(const Coordinate& coordinate) const {
   int rank = 0;
   int stride = 1;
   for (const Axis axis : order_) {
-    VH_ASSERT(at(coordinate, axis) >= 0 && at(coordinate, axis) < degree(axis),
-              str(axis_name(axis), " coordinate ", at(coordinate, axis), " of ", degree(axis)));
-    rank += at(coordinate, axis) * stride;
+    VH_ASSERT(on(coordinate, axis) >= 0 && on(coordinate, axis) < degree(axis),
+              str(axis_name(axis), " coordinate ", on(coordinate, axis), " of ", degree(axis)));
+    rank += on(coordinate, axis) * stride;
     stride *= degree(axis);
   }
   return rank;
@@ -174,7 +174,7 @@ std::vector<int> ParallelDims::group(int rank, const std::vector<Axis>& axes) co
   const Coordinate own = coordinate(rank);
   const auto in_group = [&](const Coordinate& other) {
     return std::all_of(kAxes.begin(), kAxes.end(), [&](Axis axis) {
-      return at(other, axis) == at(own, axis) || std::find(axes.begin(), axes.end(), axis) != axes.end();
+      return on(other, axis) == on(own, axis) || std::find(axes.begin(), axes.end(), axis) != axes.end();
     });
   };
   std::vector<int> ranks;

@@ -20,10 +20,10 @@ std::string_view axis_name(Axis axis);
 
 /// One number for each axis: degrees, or the coordinate of a rank.
 using Coordinate = std::array<int, kNumAxes>;
-inline int& at(Coordinate& coordinate, Axis axis) {
+inline int& on(Coordinate& coordinate, Axis axis) {
   return coordinate[static_cast<size_t>(axis)];
 }
-inline int at(const Coordinate& coordinate, Axis axis) {
+inline int on(const Coordinate& coordinate, Axis axis) {
   return coordinate[static_cast<size_t>(axis)];
 }
 
@@ -44,7 +44,7 @@ class ParallelDims {
   /// with the choices that would be valid, if the degrees do not multiply to the number of ranks.
   static ParallelDims for_ranks(int num_ranks, int dp, int tp, int pp, const std::string& order = kDefaultOrder);
 
-  int degree(Axis axis) const { return at(degrees_, axis); }
+  int degree(Axis axis) const { return on(degrees_, axis); }
   int data() const { return degree(Axis::kData); }
   int tensor() const { return degree(Axis::kTensor); }
   int pipeline() const { return degree(Axis::kPipeline); }

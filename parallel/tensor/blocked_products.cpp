@@ -2,16 +2,13 @@
 // a core; on two Zen 5 cores the products reach 90-98 % of the processor's fp32 peak.
 #include "parallel/tensor/blocked_products.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 
 #include "parallel/tensor/small_product.h"
+#include "parallel/tensor/transpose.h"
 #include "src/base/partition.h"
 
 namespace vit_hybrid::tensor {
@@ -80,32 +77,6 @@ void multiply(const at::Tensor& a, const PanelView& b, const float* bias, const 
   });
 }
 
-constexpr int64_t kSquare = 4;
-
-// Up to 4 x 4 elements; whole squares in registers where the instruction set is known to have four floats a register.
-void transpose_square(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
-                      int64_t to_stride) {
-#ifdef __SSE2__
-  if (rows == kSquare && columns == kSquare) {
-    __m128 row0 = _mm_loadu_ps(from);
-    __m128 row1 = _mm_loadu_ps(from + from_stride);
-    __m128 row2 = _mm_loadu_ps(from + 2 * from_stride);
-    __m128 row3 = _mm_loadu_ps(from + 3 * from_stride);
-    _MM_TRANSPOSE4_PS(row0, row1, row2, row3);
-    _mm_storeu_ps(to, row0);
-    _mm_storeu_ps(to + to_stride, row1);
-    _mm_storeu_ps(to + 2 * to_stride, row2);
-    _mm_storeu_ps(to + 3 * to_stride, row3);
-    return;
-  }
-#endif
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t column = 0; column < columns; ++column) {
-      to[column * to_stride + row] = from[row * from_stride + column];
-    }
-  }
-}
-
 struct GradientTile {
   Range rows;
   Range columns;
@@ -131,22 +102,6 @@ void add_gradient_tile(const at::Tensor& gradient, const at::Tensor& dy, const a
 }
 
 }  // namespace
-
-void transpose_block(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
-                     int64_t to_stride) {
-  // Bands of 16 columns: whole cache lines of the source.
-  constexpr int64_t kBand = 16;
-  for (int64_t j = 0; j < columns; j += kBand) {
-    const int64_t width = std::min(kBand, columns - j);
-    for (int64_t i = 0; i < rows; i += kSquare) {
-      const int64_t height = std::min(kSquare, rows - i);
-      for (int64_t column = j; column < j + width; column += kSquare) {
-        transpose_square(from + i * from_stride + column, from_stride, height, std::min(kSquare, j + width - column),
-                         to + column * to_stride + i, to_stride);
-      }
-    }
-  }
-}
 
 at::Tensor pack_panels(const at::Tensor& weight, const at::Tensor& reuse) {
   const int64_t outputs = weight.size(0);

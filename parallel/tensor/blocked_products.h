@@ -19,8 +19,4 @@ at::Tensor blocked_backward_input(const at::Tensor& dy, const at::Tensor& weight
 /// gradient [M, K] += dy [R, M] transposed times x [R, K].
 void blocked_add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x);
 
-/// to [columns, rows] (row stride `to_stride`) = from [rows, columns] (row stride `from_stride`) transposed.
-void transpose_block(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
-                     int64_t to_stride);
-
 }  // namespace vit_hybrid::tensor

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "parallel/comm/communicator.h"
 #include "src/base/error.h"
 
 namespace vit_hybrid::tensor {
@@ -25,6 +26,7 @@ class OwnNode final : public torch::autograd::Node {
     if (!gradients[0].defined()) {
       return torch::autograd::variable_list(num_outputs());
     }
+    comm::progress();
     const at::NoGradGuard no_grad;
     const at::Tensor gradient = std::move(gradients[0]);
     return backward_(gradient);
@@ -53,6 +55,7 @@ bool records(const std::vector<at::Tensor>& inputs) {
 
 at::Tensor record(const char* name, const at::Tensor& output, const std::vector<at::Tensor>& inputs,
                   Backward backward) {
+  comm::progress();  // messages between hosts move only inside calls like this one, once a layer
   if (!records(inputs)) {
     return output;
   }

@@ -2,7 +2,6 @@
 #include "src/train/data_source.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <unistd.h>
 
@@ -10,7 +9,6 @@
 #include <utility>
 
 #include "data/generate/generate_weather.h"
-#include "data/generate/weather_channels.h"
 #include "data/image_dataset.h"
 #include "data/memory_dataset.h"
 #include "data/npy.h"
@@ -145,44 +143,26 @@ data::GenerateWeatherOptions builtin_options(const RunConfig& config, int64_t ye
   return options;
 }
 
-// One rank integrates a year for all: sixteen ranks on two cores would take sixteen times as long.
-at::Tensor share(const comm::MpiGroup& world, const at::Tensor& mine, std::vector<int64_t> shape, int root) {
-  at::Tensor shared = world.rank() == root ? mine.contiguous() : at::empty(shape, at::kFloat);
-  world.broadcast(shared.data_ptr<float>(), shared.numel() * static_cast<int64_t>(sizeof(float)), root);
-  return shared;
-}
-
 // Training and validation are two years of one planet, both in the units of the training year.
 DataSource make_builtin_data(const RunConfig& config, const comm::MpiGroup& world) {
   constexpr int64_t kTrainYear = 1990;
-  const int64_t train_pairs = config.data.generated_samples;
   const int64_t valid_pairs = config.data.generated_valid_samples;
-  const int train_root = 0;
-  const int valid_root = world.size() - 1;
-  data::WeatherInMemory train;
-  data::WeatherInMemory valid;
-  comm::agreed(world, [&] {
-    if (world.rank() == train_root) {
-      train = data::generate_weather_in_memory(builtin_options(config, kTrainYear, train_pairs));
-    }
-    if (world.rank() == valid_root && valid_pairs > 0) {
-      valid = data::generate_weather_in_memory(builtin_options(config, kTrainYear + 1, valid_pairs));
-    }
-  });
-  const int64_t channels = config.model.in_channels;
-  const at::Tensor means = share(world, train.means, {1, channels, 1, 1}, train_root);
-  const at::Tensor stds = share(world, train.stds, {1, channels, 1, 1}, train_root);
-  const auto names = data::WeatherChannels(channels).names();
-  const auto pairs = [&](const at::Tensor& fields, int64_t count, int root) {
-    const at::Tensor shared =
-        share(world, fields, {count + 1, channels, config.model.image_height, config.model.image_width}, root);
-    return std::make_unique<data::MemoryDataset>(data::MemoryDataset::pairs(shared.sub_(means).div_(stds), names));
+  std::vector<data::GenerateWeatherOptions> years = {
+      builtin_options(config, kTrainYear, config.data.generated_samples)};
+  if (valid_pairs > 0) {
+    years.push_back(builtin_options(config, kTrainYear + 1, valid_pairs));
+  }
+  const std::vector<data::WeatherInMemory> weather = data::generate_weather_in_memory(years, world);
+  const data::WeatherInMemory& training = weather.front();
+  const auto pairs = [&](at::Tensor fields) {
+    fields.sub_(training.means).div_(training.stds);
+    return std::make_unique<data::MemoryDataset>(data::MemoryDataset::pairs(fields, training.channel_names));
   };
   DataSource source;
-  source.train = pairs(train.fields, train_pairs, train_root);
-  source.text = str(train_pairs, " pairs of shallow-water weather generated in memory");
+  source.train = pairs(training.fields);
+  source.text = str(source.train->size(), " pairs of shallow-water weather generated in memory");
   if (valid_pairs > 0) {
-    source.valid = pairs(valid.fields, valid_pairs, valid_root);
+    source.valid = pairs(weather.back().fields);
     source.text += str("; ", valid_pairs, " for validation");
   }
   return source;

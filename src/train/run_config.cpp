@@ -59,9 +59,10 @@ void resolve_data(RunConfig& config) {
     config.origin["data"] = "train-data is given";
   }
   set_if_empty(config, data.dataset_name, config.is_forecast() ? "fields" : "images", "dataset-name", "task");
-  const std::string means_folder = std::filesystem::path(data.global_means).parent_path().string();
-  if (!data.global_means.empty()) {
-    set_if_empty(config, data.stats, means_folder.empty() ? "." : means_folder, "stats", "folder of global-means");
+  if (!data.stats.empty()) {
+    const std::filesystem::path folder = data.stats;
+    set_if_empty(config, data.global_means, (folder / "global_means.npy").string(), "global-means", "stats");
+    set_if_empty(config, data.global_stds, (folder / "global_stds.npy").string(), "global-stds", "stats");
   }
 }
 

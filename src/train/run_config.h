@@ -38,10 +38,10 @@ struct DataConfig {
   DataKind kind = DataKind::kAuto;
   std::string train_data;    ///< folder of HDF5 files (forecast) or one file (classification)
   std::string valid_data;    ///< empty: no validation
-  std::string stats;         ///< folder with global_means.npy, global_stds.npy and perhaps time_means.npy
-  std::string global_means;  ///< the reference workload's way to say the same: three files
-  std::string global_stds;
-  std::string time_means;
+  std::string stats;         ///< folder with the three files below
+  std::string global_means;  ///< after resolve(): stats/global_means.npy unless given; empty without stats
+  std::string global_stds;   ///< likewise
+  std::string time_means;    ///< empty: stats/time_means.npy where that exists
   std::string dataset_name;  ///< after resolve(): "fields" or "images" unless given
   std::string labels_name = "labels";
   data::IoMode io = data::IoMode::kAuto;

@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "src/base/text.h"
-#include "src/train/options/option_table.h"
 #include "src/train/run_config.h"
 
 namespace vit_hybrid::train {
@@ -117,15 +116,6 @@ void check_duration(const RunConfig& config, Problems& out) {
   }
 }
 
-// The three files are read from one folder under the names that they have there.
-void check_stats_file(const char* name, const std::string& file, const std::string& stats, Problems& out) {
-  namespace fs = std::filesystem;
-  const fs::path wanted = fs::path(stats) / (options::yaml_key(name) + ".npy");
-  if (!file.empty() && fs::path(file).lexically_normal() != wanted.lexically_normal()) {
-    out.push_back(str("--", name, " is '", file, "'; allowed: '", wanted.string(), "', beside the other statistics"));
-  }
-}
-
 void check_data(const RunConfig& config, Problems& out) {
   const DataConfig& data = config.data;
   if (data.kind == DataKind::kAuto) {
@@ -134,12 +124,11 @@ void check_data(const RunConfig& config, Problems& out) {
   if (data.kind == DataKind::kHdf5 && data.train_data.empty()) {
     out.push_back("--data hdf5 needs --train-data PATH");
   }
-  if (data.kind == DataKind::kHdf5 && config.is_forecast() && data.stats.empty()) {
-    out.push_back("the data's mean and standard deviation are not given; give --stats FOLDER");
+  if (data.kind == DataKind::kHdf5 && config.is_forecast() && (data.global_means.empty() || data.global_stds.empty())) {
+    out.push_back(
+        "the data's mean and standard deviation are not given; give --stats FOLDER, or --global-means FILE "
+        "and --global-stds FILE");
   }
-  check_stats_file("global-means", data.global_means, data.stats, out);
-  check_stats_file("global-stds", data.global_stds, data.stats, out);
-  check_stats_file("time-means", data.time_means, data.stats, out);
   if (data.kind == DataKind::kBuiltin && !config.is_forecast()) {
     out.push_back("--data builtin makes weather, which --task classify cannot use; give --data hdf5 or synthetic");
   }
@@ -200,9 +189,9 @@ std::vector<std::string> path_problems(const RunConfig& config) {
   check_path("train-data", data.train_data, kind, out);
   check_path("valid-data", data.valid_data, kind, out);
   if (config.is_forecast()) {
-    if (check_path("stats", data.stats, PathKind::kFolder, out)) {
-      check_path("stats", data.stats + "/global_means.npy", PathKind::kFile, out);
-      check_path("stats", data.stats + "/global_stds.npy", PathKind::kFile, out);
+    if (data.stats.empty() || check_path("stats", data.stats, PathKind::kFolder, out)) {
+      check_path("global-means", data.global_means, PathKind::kFile, out);
+      check_path("global-stds", data.global_stds, PathKind::kFile, out);
     }
     check_path("time-means", data.time_means, PathKind::kFile, out);
   }

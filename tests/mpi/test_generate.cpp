@@ -155,7 +155,11 @@ TEST_CASE("generate weather: layout, statistics and agreement with the years in 
   }
   world.barrier();
 
-  const data::WeatherDataset dataset(world, {.folder = options.out + "/train", .stats = options.out + "/stats"});
+  data::WeatherOptions reading;
+  reading.folder = options.out + "/train";
+  reading.global_means = options.out + "/" + kStatistics[0];
+  reading.global_stds = options.out + "/" + kStatistics[1];
+  const data::WeatherDataset dataset(world, reading);
   CHECK(dataset.size() == 3 * 4);
   CHECK(dataset.channel_names().at(7) == "tracer_1");
   const std::vector<int64_t> samples{0, 5, 11};

@@ -18,9 +18,9 @@ const std::vector<std::string> kOrders = {"tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "d
 
 Coordinate coordinate(int dp, int tp, int pp) {
   Coordinate c{};
-  at(c, Axis::kData) = dp;
-  at(c, Axis::kTensor) = tp;
-  at(c, Axis::kPipeline) = pp;
+  on(c, Axis::kData) = dp;
+  on(c, Axis::kTensor) = tp;
+  on(c, Axis::kPipeline) = pp;
   return c;
 }
 
@@ -89,7 +89,7 @@ TEST_CASE("parallel_dims: groups") {
         CHECK(static_cast<int>(group.size()) == other.degree(axis));
         // The place in the group of an axis is the coordinate on it.
         const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
-        CHECK(place == at(other.coordinate(rank), axis));
+        CHECK(place == on(other.coordinate(rank), axis));
       }
     }
   }
@@ -122,7 +122,7 @@ TEST_CASE("parallel_dims: bad degrees and orders are refused") {
   CHECK(refusal(8, 1, 0, 2) == "--tp 0 is not a degree; allowed are 1 to 1048576");
   CHECK(refusal(8, 1, 2, -3) == "--pp -3 is not a degree; allowed are 1 to 1048576");
   CHECK(refusal(8, 2'000'000, 1, 1) == "--dp 2000000 is not a degree; allowed are 1 to 1048576, or auto");
-  for (const std::string& order : {"", "tp", "tp-dp", "tp-dp-dp", "tp-dp-pp-tp", "tp,dp,pp", "tp-dp-xx", "TP-DP-PP"}) {
+  for (const std::string order : {"", "tp", "tp-dp", "tp-dp-dp", "tp-dp-pp-tp", "tp,dp,pp", "tp-dp-xx", "TP-DP-PP"}) {
     CHECK(refusal(8, 2, 2, 2, order) ==
           "--order " + order +
               " does not name each of dp, tp and pp once; give them with hyphens, the fastest first; the default is "

@@ -195,7 +195,9 @@ TEST_CASE("run config: the reference workload's YAML") {
   CHECK(config.data.limit_nsamples_val == 0);
   CHECK(config.data.io_threads == 0);
   CHECK(config.data.train_data == "/data/train");
-  CHECK(config.data.stats == "/data/stats");
+  CHECK(config.data.global_means == "/data/stats/global_means.npy");
+  CHECK(config.data.global_stds == "/data/stats/global_stds.npy");
+  CHECK(config.data.time_means == "/data/stats/time_means.npy");
   CHECK(config.data.kind == DataKind::kHdf5);
   CHECK(config.runs_root == "/somewhere/logs");
   CHECK(problems(config, 1).empty());
@@ -204,7 +206,9 @@ TEST_CASE("run config: the reference workload's YAML") {
   CHECK(config.unused_keys == unused);
   // --stats takes the place of all three files.
   const RunConfig other = resolved({"--config", "ViT.yaml:short", "--stats", "/x"}, 1, files);
-  CHECK(other.data.stats == "/x");
+  CHECK(other.data.global_means == "/x/global_means.npy");
+  CHECK(other.data.global_stds == "/x/global_stds.npy");
+  CHECK(other.data.time_means.empty());
   CHECK(problems(other, 1).empty());
   CHECK(contains(all_problems_of({"--config", "ViT.yaml:half"}, 1, files),
                  "ViT.yaml:41: 'amp_mode' (precision) is 'fp16'; allowed: fp32, fp64"));

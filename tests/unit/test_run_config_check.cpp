@@ -57,7 +57,7 @@ TEST_CASE("run config: what does not go together is said with what would") {
       {{"--steps=5", "--epochs=2"}, 1, "--steps 5 and --epochs 2 are both given"},
       {{"--data=hdf5", "--stats=/x"}, 1, "--data hdf5 needs --train-data"},
       {{"--train-data=/x"}, 1, "give --stats FOLDER"},
-      {{"--train-data=/x", "--global-means=/s/means.npy"}, 1, "allowed: '/s/global_means.npy'"},
+      {{"--train-data=/x", "--global-means=/s/means.npy"}, 1, "and --global-stds FILE"},
       {{"--data=builtin", "--task=classify"}, 1, "--task classify cannot use"},
       {{"--preset=vit-b16", "--train-data=/x", "--limit-nsamples=8"}, 1, "are for --task forecast"},
       {{"--limit-nsamples=8", "--drop-last"}, 1, "leaves no whole batch of 16"},
@@ -107,7 +107,7 @@ TEST_CASE("run config: paths") {
       resolved({"--train-data=" + folder + "/train", "--valid-data=" + folder + "/valid", "--stats=" + folder});
   const std::string message = join(path_problems(config), "\n");
   CHECK(contains(message, "--valid-data '" + folder + "/valid' does not exist"));
-  CHECK(contains(message, "--stats '" + folder + "/global_means.npy' does not exist"));
+  CHECK(contains(message, "--global-means '" + folder + "/global_means.npy' does not exist"));
   CHECK(contains(message, "global_stds.npy' does not exist"));
   CHECK_FALSE(contains(message, "--train-data"));
   const RunConfig images = resolved({"--preset=vit-b16", "--train-data=" + folder});
