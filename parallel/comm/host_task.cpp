@@ -1,13 +1,12 @@
 // HostTask: the loop in which a process waits.
 #include "parallel/comm/host_task.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <thread>
 #include <vector>
 
 #include "parallel/comm/operation_slot.h"
+#include "parallel/comm/waiting.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -15,8 +14,7 @@ namespace vit_hybrid::comm {
 
 namespace {
 
-// Looks before the first sched_yield: about a microsecond.
-constexpr int kEagerLooks = 50;
+constexpr int kLooksBetweenClocks = 100;
 constexpr double kSecondsBetweenRemarks = 0.5;
 
 struct InFlight {
@@ -70,15 +68,13 @@ bool HostTask::try_complete() {
 
 void HostTask::complete(BlockedScope& blocked) {
   double next_remark = kSecondsBetweenRemarks;
-  for (int looks = 0; !try_complete(); ++looks) {
-    if (looks < kEagerLooks) continue;
-    // Others may need this core to send what we wait for.
-    sched_yield();
-    if (looks % 1000 == 0 && blocked.seconds() > next_remark) {
-      const std::string known = waits_for();
-      if (!known.empty()) blocked.remark("waiting for " + known);
-      next_remark = blocked.seconds() + kSecondsBetweenRemarks;
-    }
+  Waiting waiting;
+  while (!try_complete()) {
+    waiting.pause();
+    if (waiting.looks() % kLooksBetweenClocks != 0 || blocked.seconds() < next_remark) continue;
+    const std::string known = waits_for();
+    if (!known.empty()) blocked.remark("waiting for " + known);
+    next_remark = blocked.seconds() + kSecondsBetweenRemarks;
   }
 }
 

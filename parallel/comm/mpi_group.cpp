@@ -1,11 +1,15 @@
 // MpiGroup: ownership of an MPI communicator, and its small blocking control messages.
 #include "parallel/comm/mpi_group.h"
 
+#include <sched.h>
+
 #include <exception>
 #include <utility>
 
+#include "parallel/comm/communicator.h"
 #include "parallel/comm/mpi_handle.h"
 #include "parallel/comm/operation_slot.h"
+#include "parallel/comm/waiting.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -13,6 +17,7 @@ namespace vit_hybrid::comm {
 
 namespace {
 
+constexpr const char* kBuilding = "building of a group";
 constexpr int64_t kMaxControlBytes = int64_t{1} << 30;
 
 std::unique_ptr<MpiGroup::Handle> own(MPI_Comm comm) {
@@ -27,12 +32,42 @@ OperationNote control_note(const char* operation, int64_t bytes) {
   return {"control", operation, bytes, 0, run_position()};
 }
 
-int64_t reduce(const MpiGroup& group, int64_t value, MPI_Op op) {
-  const OperationNote note = control_note("agreement", sizeof value);
+// Waits without keeping the core from other ranks (a blocking call of MPI may spin), and with progress for operations
+// in flight. start(&request) starts a non-blocking call; `call` is its name.
+template <class Start>
+void wait_for(const char* operation, int64_t bytes, const char* call, Start start) {
+  const OperationNote note = control_note(operation, bytes);
   const BlockedScope blocked(note);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(start(&request), call);
+  int complete = 0;
+  for (Waiting waiting; complete == 0; waiting.pause()) {
+    check_mpi(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), call);
+    progress();
+  }
+}
+
+void meet(MPI_Comm comm, const char* operation) {
+  wait_for(operation, 0, "MPI_Ibarrier", [&](MPI_Request* request) { return MPI_Ibarrier(comm, request); });
+}
+
+int64_t reduce(const MpiGroup& group, int64_t value, MPI_Op op) {
   int64_t result = 0;
-  check_mpi(MPI_Allreduce(&value, &result, 1, MPI_INT64_T, op, mpi_comm(group)), "MPI_Allreduce");
+  wait_for("agreement", sizeof value, "MPI_Iallreduce", [&](MPI_Request* request) {
+    return MPI_Iallreduce(&value, &result, 1, MPI_INT64_T, op, mpi_comm(group), request);
+  });
   return result;
+}
+
+// The cores that the ranks of a node may use together, against the number of the ranks.
+void choose_manner_of_waiting(const MpiGroup& node) {
+  cpu_set_t own;
+  cpu_set_t all;
+  CPU_ZERO(&own);
+  sched_getaffinity(0, sizeof own, &own);
+  check_mpi(MPI_Allreduce(&own, &all, sizeof all, MPI_BYTE, MPI_BOR, mpi_comm(node)), "MPI_Allreduce");
+  const bool crowded = CPU_COUNT(&all) > 0 && node.size() > CPU_COUNT(&all);
+  Waiting::set_manner(crowded ? Waiting::Manner::kSleep : Waiting::Manner::kYield);
 }
 
 }  // namespace
@@ -79,11 +114,14 @@ MpiGroup MpiGroup::world() {
   }
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
-  return MpiGroup(own(comm));
+  MpiGroup group(own(comm));
+  choose_manner_of_waiting(group.split_by_node());
+  return group;
 }
 
 MpiGroup MpiGroup::duplicate() const {
-  const OperationNote note = control_note("building of a group", 0);
+  meet(handle_->comm, kBuilding);
+  const OperationNote note = control_note(kBuilding, 0);
   const BlockedScope blocked(note);
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(handle_->comm, &comm), "MPI_Comm_dup");
@@ -92,7 +130,8 @@ MpiGroup MpiGroup::duplicate() const {
 
 MpiGroup MpiGroup::split(int color) const {
   VH_ASSERT(color >= 0, str("color ", color));
-  const OperationNote note = control_note("building of a group", 0);
+  meet(handle_->comm, kBuilding);
+  const OperationNote note = control_note(kBuilding, 0);
   const BlockedScope blocked(note);
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(handle_->comm, color, rank_, &comm), "MPI_Comm_split");
@@ -100,7 +139,8 @@ MpiGroup MpiGroup::split(int color) const {
 }
 
 MpiGroup MpiGroup::split_by_node() const {
-  const OperationNote note = control_note("building of a group", 0);
+  meet(handle_->comm, kBuilding);
+  const OperationNote note = control_note(kBuilding, 0);
   const BlockedScope blocked(note);
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(handle_->comm, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &comm),
@@ -109,16 +149,14 @@ MpiGroup MpiGroup::split_by_node() const {
 }
 
 void MpiGroup::barrier() const {
-  const OperationNote note = control_note("barrier", 0);
-  const BlockedScope blocked(note);
-  check_mpi(MPI_Barrier(handle_->comm), "MPI_Barrier");
+  meet(handle_->comm, "barrier");
 }
 
 void MpiGroup::broadcast(void* data, int64_t bytes, int root) const {
   VH_ASSERT(bytes >= 0 && bytes <= kMaxControlBytes, str("a control message of ", bytes, " bytes"));
-  const OperationNote note = control_note("broadcast", bytes);
-  const BlockedScope blocked(note);
-  check_mpi(MPI_Bcast(data, static_cast<int>(bytes), MPI_BYTE, root, handle_->comm), "MPI_Bcast");
+  wait_for("broadcast", bytes, "MPI_Ibcast", [&](MPI_Request* request) {
+    return MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, handle_->comm, request);
+  });
 }
 
 std::string MpiGroup::broadcast(std::string text, int root) const {
@@ -140,10 +178,10 @@ int64_t MpiGroup::sum(int64_t value) const {
 }
 
 std::vector<int64_t> MpiGroup::all_gather(int64_t value) const {
-  const OperationNote note = control_note("all_gather", size_ * int64_t{sizeof value});
-  const BlockedScope blocked(note);
   std::vector<int64_t> values(static_cast<size_t>(size_));
-  check_mpi(MPI_Allgather(&value, 1, MPI_INT64_T, values.data(), 1, MPI_INT64_T, handle_->comm), "MPI_Allgather");
+  wait_for("all_gather", size_ * int64_t{sizeof value}, "MPI_Iallgather", [&](MPI_Request* request) {
+    return MPI_Iallgather(&value, 1, MPI_INT64_T, values.data(), 1, MPI_INT64_T, handle_->comm, request);
+  });
   return values;
 }
 

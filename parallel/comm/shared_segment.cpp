@@ -30,6 +30,7 @@ struct SharedSegment::Window {
 };
 
 SharedSegment::SharedSegment(const MpiGroup& node, int64_t bytes_per_rank) : window_(std::make_unique<Window>()) {
+  node.barrier();  // it waits more politely than what follows
   MPI_Info info = MPI_INFO_NULL;
   check_mpi(MPI_Info_create(&info), "MPI_Info_create");
   // Each rank's region on pages of its own, and so in the memory next to it.
