@@ -37,9 +37,9 @@ comm::TransportOptions path(HostPath path) {
 comm::TransportOptions small_pieces(HostPath path) {
   comm::TransportOptions options;
   options.host_path = path;
-  options.max_message_bytes = 1000;
-  options.staging_bytes = 4096;
-  options.slot_bytes = 1088;
+  options.max_message_bytes = 5000;
+  options.staging_bytes = 16384;
+  options.slot_bytes = 4160;
   return options;
 }
 

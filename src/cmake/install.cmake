@@ -18,11 +18,11 @@ foreach(folder src/base parallel model data src/train)
     FILES_MATCHING PATTERN "*.h")
 endforeach()
 
-configure_package_config_file(cmake/vit_hybridConfig.cmake.in ${CMAKE_BINARY_DIR}/generated/vit_hybridConfig.cmake
+configure_package_config_file(src/cmake/vit_hybridConfig.cmake.in ${CMAKE_BINARY_DIR}/generated/vit_hybridConfig.cmake
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/vit_hybridConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES
   ${CMAKE_BINARY_DIR}/generated/vit_hybridConfig.cmake ${CMAKE_BINARY_DIR}/generated/vit_hybridConfigVersion.cmake
-  cmake/FindParallelHDF5.cmake cmake/FindLibTorchCpu.cmake cmake/FindLibTorchCuda.cmake cmake/FindXxHash.cmake
+  src/cmake/FindParallelHDF5.cmake src/cmake/FindLibTorchCpu.cmake src/cmake/FindLibTorchCuda.cmake src/cmake/FindXxHash.cmake
   DESTINATION ${package_dir})

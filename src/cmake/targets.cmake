@@ -82,7 +82,7 @@ endfunction()
 
 function(_vh_add_device_library device sources libraries)
   set(target vit_hybrid_device_${device})
-  add_library(${target} STATIC ${sources} ${PROJECT_SOURCE_DIR}/cmake/device_anchor.cpp)
+  add_library(${target} STATIC ${sources} ${PROJECT_SOURCE_DIR}/src/cmake/device_anchor.cpp)
   vh_use_common(${target})
   target_link_libraries(${target} PUBLIC vit_hybrid_comm vit_hybrid_base ${libraries})
   set_target_properties(${target} PROPERTIES EXPORT_NAME device_${device})

@@ -15,7 +15,7 @@ function(vh_add_version target)
   find_package(Git QUIET)
   add_custom_target(vit_hybrid_git_version
     COMMAND ${CMAKE_COMMAND} -DGIT=${GIT_EXECUTABLE} -DSOURCE_DIR=${PROJECT_SOURCE_DIR}
-      -DOUTPUT=${generated}/git_version.cpp -P ${PROJECT_SOURCE_DIR}/cmake/write_git_version.cmake
+      -DOUTPUT=${generated}/git_version.cpp -P ${PROJECT_SOURCE_DIR}/src/cmake/write_git_version.cmake
     BYPRODUCTS ${generated}/git_version.cpp
     COMMENT "Looking at the git commit"
     VERBATIM)
