@@ -70,7 +70,8 @@ Crop random_resized_crop(const RandomStream& stream, int64_t height, int64_t wid
 
 Crop center_crop(int64_t height, int64_t width, int64_t resized, int64_t size) {
   VH_ASSERT(size >= 1 && size <= resized, str("crop of ", size, " from ", resized));
-  const double margin = static_cast<double>((resized - size) / 2);
+  const int64_t whole_pixels = (resized - size) / 2;
+  const auto margin = static_cast<double>(whole_pixels);
   const double rows = static_cast<double>(height) / static_cast<double>(resized);
   const double columns = static_cast<double>(width) / static_cast<double>(resized);
   const auto extent = static_cast<double>(size);

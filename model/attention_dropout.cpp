@@ -14,7 +14,7 @@ AttentionDropout::AttentionDropout(const DropKey& key, const tensor::StepContext
 
 void AttentionDropout::fill_row(int64_t row, int64_t head, int64_t query, Range keys, uint8_t* keep) const {
   const int64_t first = ((first_head_ + head) * num_tokens_ + query) * num_tokens_ + keys.begin;
-  const auto sample = static_cast<uint64_t>(samples_[static_cast<size_t>(row)]);
+  const auto sample = static_cast<uint64_t>(samples_.at(static_cast<size_t>(row)));
   fill_keep_row(stream_, threshold_, sample, static_cast<uint64_t>(first), keys.size(), keep);
 }
 

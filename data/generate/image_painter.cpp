@@ -129,8 +129,10 @@ void ImagePainter::paint(int64_t image, uint8_t* to) const {
   const Scene scene(draws);
   const double pixel = 1.0 / static_cast<double>(size_);
   for (int64_t i = 0; i < size_ * size_; ++i) {
-    const double x = (static_cast<double>(i % size_) + 0.5) * pixel;
-    const double y = (static_cast<double>(i / size_) + 0.5) * pixel;
+    const int64_t row = i / size_;
+    const int64_t column = i % size_;
+    const double x = (static_cast<double>(column) + 0.5) * pixel;
+    const double y = (static_cast<double>(row) + 0.5) * pixel;
     const Colour colour = scene_colour(scene, label(image), x, y, pixel);
     for (int64_t c = 0; c < 3; ++c) {
       to[3 * i + c] = to_byte(colour[static_cast<size_t>(c)] + scene.noise * draws.noise(3 * i + c));

@@ -46,8 +46,7 @@ class MpiCommunicator final : public CommunicatorBase {
 bool MpiCommunicator::use_shared_memory() const {
   const TransportOptions& options = link_->options;
   if (options.host_path == HostPath::kMessages) return false;
-  const int64_t ranks_here = link_->group.split_by_node().size();
-  const bool one_node = link_->group.min(ranks_here) == size();
+  const bool one_node = link_->group.is_on_one_node();
   if (options.host_path == HostPath::kSharedMemory) {
     VH_ASSERT(one_node, str("axis '", axis(), "' spans nodes, which share no memory"));
     return true;

@@ -59,6 +59,8 @@ int64_t reduce(const MpiGroup& group, int64_t value, MPI_Op op) {
   return result;
 }
 
+int g_node = -1;  // lowest world rank of the node, once known
+
 // The cores that the ranks of a node may use together, against the number of the ranks.
 void choose_manner_of_waiting(const MpiGroup& node) {
   cpu_set_t own;
@@ -115,7 +117,12 @@ MpiGroup MpiGroup::world() {
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
   MpiGroup group(own(comm));
-  choose_manner_of_waiting(group.split_by_node());
+  if (g_node < 0) {
+    const MpiGroup node = group.split_by_node();
+    choose_manner_of_waiting(node);
+    g_node = group.rank();
+    node.broadcast(&g_node, sizeof g_node, 0);
+  }
   return group;
 }
 
@@ -146,6 +153,11 @@ MpiGroup MpiGroup::split_by_node() const {
   check_mpi(MPI_Comm_split_type(handle_->comm, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &comm),
             "MPI_Comm_split_type");
   return MpiGroup(own(comm));
+}
+
+bool MpiGroup::is_on_one_node() const {
+  VH_ASSERT(g_node >= 0, "a group without MpiGroup::world()");
+  return min(g_node) == max(g_node);
 }
 
 void MpiGroup::barrier() const {

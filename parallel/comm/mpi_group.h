@@ -32,6 +32,8 @@ class MpiGroup {
   MpiGroup split(int color) const;
   /// The processes that share memory with this one. Collective over the group.
   MpiGroup split_by_node() const;
+  /// Whether all processes of the group share memory. Collective over the group.
+  bool is_on_one_node() const;
 
   int rank() const { return rank_; }
   int size() const { return size_; }

@@ -1,4 +1,5 @@
-// The errors of the program: what a user can mend (Error, with a class and exit code) and broken invariants (VH_ASSERT).
+// The errors of the program: what a user can mend (Error, with a class and exit code) and broken invariants
+// (VH_ASSERT).
 #pragma once
 
 #include <stdexcept>
@@ -40,9 +41,9 @@ class Error : public std::runtime_error {
 }  // namespace vit_hybrid
 
 /// Checks an invariant in every build type; the condition must have no side effect. The rest is a message for str().
-#define VH_ASSERT(condition, detail)                                              \
-  do {                                                                            \
-    if (!(condition)) {                                                           \
-      ::vit_hybrid::fail_invariant(#condition, __FILE__, __LINE__, (detail));     \
-    }                                                                             \
+#define VH_ASSERT(condition, detail)                                          \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      ::vit_hybrid::fail_invariant(#condition, __FILE__, __LINE__, (detail)); \
+    }                                                                         \
   } while (false)

@@ -95,10 +95,18 @@ struct MemoryTracker::Attachment::Guard {
 MemoryTracker::Attachment::Attachment() : guard_(std::make_unique<Guard>()) {}
 MemoryTracker::Attachment::~Attachment() = default;
 
-MemoryReport MemoryTracker::report() { return counters()->report(); }
-void MemoryTracker::reset_peaks() { counters()->reset_peaks(); }
+MemoryReport MemoryTracker::report() {
+  return counters()->report();
+}
+void MemoryTracker::reset_peaks() {
+  counters()->reset_peaks();
+}
 
-MemoryScope::MemoryScope(MemoryClass memory_class) : previous_(active_class) { active_class = memory_class; }
-MemoryScope::~MemoryScope() { active_class = previous_; }
+MemoryScope::MemoryScope(MemoryClass memory_class) : previous_(active_class) {
+  active_class = memory_class;
+}
+MemoryScope::~MemoryScope() {
+  active_class = previous_;
+}
 
 }  // namespace vit_hybrid

@@ -3,11 +3,12 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/statistics.h"
-#include "parallel/tensor/linear.h"
+#include "parallel/tensor/mappings.h"
+#include "src/base/error.h"
 #include "tests/support/compare.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/vit_harness.h"
@@ -149,6 +150,16 @@ TEST_CASE("tensor_parallel: two all-reduces a block forward, two backward, and n
     const int64_t after_backward = num_all_reduces();
     CHECK(after_forward - before == 2 * options.depth);
     CHECK(after_backward - after_forward == 2 * options.depth);
+  });
+}
+
+// The sum of a copy would leave each rank with its own part, unnoticed.
+TEST_CASE("tensor_parallel: the sum of a region reaches the tensor itself, and refuses one that is not contiguous") {
+  for_each_degree([](comm::Communicator& group) {
+    const at::Tensor partial = at::full({3, 4}, static_cast<double>(group.rank() + 1), at::kFloat);
+    tensor::start_region_sum(partial, group).wait();
+    CHECK(partial.eq(group.size() * (group.size() + 1) / 2).all().item<bool>());
+    CHECK_THROWS_AS(tensor::start_region_sum(partial.t(), group).wait(), Error);
   });
 }
 

@@ -172,6 +172,12 @@ bool mentions(const std::vector<std::string>& problems, const std::string& text)
 
 }  // namespace
 
+TEST_CASE("vit_options: every norm of every preset has eps 1e-6") {
+  for (const auto& name : model::preset_names()) {
+    CHECK(model::preset(name).norm_eps == 1e-6);
+  }
+}
+
 TEST_CASE("vit_options: every preset is valid, uneven degrees included") {
   for (const auto& name : model::preset_names()) {
     CAPTURE(name);

@@ -3,7 +3,9 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
 
+#include "src/base/memory_tracker.h"
 #include "tests/support/compare.h"
 #include "tests/support/group_of_one.h"
 #include "tests/support/vit_harness.h"
@@ -161,6 +163,63 @@ TEST_CASE("vit_stage: the image gets no gradient, and evaluation records nothing
   const at::NoGradGuard no_grad;
   const at::Tensor output = ours.stage.forward(images, test_context(kSamples, tensor::Mode::kEvaluation));
   CHECK_FALSE(output.requires_grad());
+}
+
+// bf16 has 8 bits; the reference is fp64. What matters beside closeness: no activation and no message widens to fp32.
+TEST_CASE("vit_stage: bf16 with fp32 gradients stays bf16 between the layers") {
+  for (const auto& options : all_models()) {
+    const Case given(options);
+    auto specs = model::parameter_specs(options, {0, options.num_units()}, 0, 0, 1);
+    auto layout = tensor::make_flat_layout(specs, 1, 1);
+    tensor::ParameterBuffer buffer(std::move(specs), std::move(layout), at::kBFloat16, at::kFloat, at::kCPU);
+    for (const auto& spec : buffer.specs()) {
+      buffer.parameter(spec.name).value.copy_(given.parameters.at(spec.name));
+    }
+    at::Tensor x = given.images.to(at::kBFloat16).requires_grad_();
+    std::vector<std::unique_ptr<model::VitStage>> stages;
+    for (int64_t unit = 0; unit < options.num_units(); ++unit) {
+      stages.push_back(std::make_unique<model::VitStage>(options, Range{unit, unit + 1}, buffer, group_of_one()));
+      x = stages.back()->forward(x, given.context);
+      CHECK(x.scalar_type() == at::kBFloat16);
+    }
+    torch::autograd::backward({x}, {given.output_gradient.to(at::kBFloat16)});
+    const Outcome exact = given.reference(at::kDouble);
+    CHECK(relative_error(x.detach(), exact.output) <= 0.05);
+    NamedTensors gradients;
+    for (const auto& spec : buffer.specs()) {
+      CHECK(buffer.parameter(spec.name).gradient.scalar_type() == at::kFloat);
+      gradients[spec.name] = buffer.parameter(spec.name).gradient;
+    }
+    const WorstError worst = worst_gradient_error(gradients, exact.gradients);
+    CAPTURE(worst.name);
+    CHECK(worst.error <= 0.1);
+  }
+}
+
+TEST_CASE("vit_stage: the graph of a block keeps what its comment lists, and no more") {
+  VitOptions options = small_forecaster();
+  options.image_height = 48;
+  options.image_width = 80;  // 240 tokens
+  const MemoryTracker::Attachment attachment;
+  TestStage block(options, {1, 2}, test_parameters(options), at::kFloat, group_of_one());
+  const at::Tensor x =
+      normal_tensor({kSamples, options.num_tokens(), options.embed_dim}, 1).to(at::kFloat).requires_grad_();
+  const auto held = [] { return MemoryTracker::report().current[static_cast<size_t>(MemoryClass::kActivations)]; };
+  const int64_t before = held();
+  at::Tensor y;
+  {
+    const MemoryScope scope(MemoryClass::kActivations);
+    y = block.stage.forward(x, test_context(kSamples, tensor::Mode::kTraining));
+  }
+  // Of its making: LN(z), u, LN(u), qkv, attention's output, the input and output of GELU; two numbers a norm, one a
+  // head; and y itself.
+  const int64_t a_token = 3 * options.embed_dim + 3 * options.embed_dim + options.embed_dim + 2 * options.mlp_hidden +
+                          4 + options.num_heads + options.embed_dim;
+  const int64_t expected = kSamples * options.num_tokens() * a_token * 4;
+  CHECK(static_cast<double>(held() - before) == doctest::Approx(static_cast<double>(expected)).epsilon(0.01));
+  torch::autograd::backward({y}, {at::ones_like(y)});
+  y = {};
+  CHECK(held() - before <= x.numel() * 4 + 4096);  // the gradient of x
 }
 
 TEST_CASE("vit_stage: no samples give an empty output and zero gradients") {

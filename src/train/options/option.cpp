@@ -113,7 +113,7 @@ Value integer(uint64_t& variable, IntegerRange range) {
   return integer_value(variable, std::move(range));
 }
 
-Value number(double& variable, NumberRange range) {
+Value number(double& variable, const NumberRange& range) {
   Value value{Kind::kNumber, "number", with_word(range.word_for_zero, range_text(range)), {}, {}};
   value.parse = [&variable, range](const std::string& text) {
     if (is_word(text, range.word_for_zero)) {
@@ -177,7 +177,7 @@ Value extent(int64_t& height, int64_t& width, int64_t most) {
   return value;
 }
 
-Value word(std::string& variable, std::vector<std::string> words) {
+Value word(std::string& variable, const std::vector<std::string>& words) {
   Value value = choice(
       words, {}, [&variable, words](size_t i) { variable = words.at(i); }, [] { return size_t{0}; });
   value.print = [&variable] { return variable; };

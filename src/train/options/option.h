@@ -43,7 +43,7 @@ struct NumberRange {
 Value integer(int64_t& variable, IntegerRange range);
 Value integer(int& variable, IntegerRange range);
 Value integer(uint64_t& variable, IntegerRange range);
-Value number(double& variable, NumberRange range);
+Value number(double& variable, const NumberRange& range);
 /// true/false, yes/no, on/off, 1/0; on the command line also --name and --no-name.
 Value flag(bool& variable);
 /// Any text; `type` says what of ("text", "file", "folder").
@@ -51,7 +51,7 @@ Value text(std::string& variable, std::string type);
 /// Height and width: "360x720", "[360, 720]" in YAML, or one number for a square.
 Value extent(int64_t& height, int64_t& width, int64_t most);
 /// One of a few words; nothing at all, or "none", where the variable is empty to begin with.
-Value word(std::string& variable, std::vector<std::string> words);
+Value word(std::string& variable, const std::vector<std::string>& words);
 /// A text that is added to the list each time it is given.
 Value text_list(std::vector<std::string>& variable, std::string type);
 
