@@ -6,6 +6,7 @@
 
 #include "model/vit_options.h"
 #include "src/base/error.h"
+#include "src/base/nearest_word.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::model {
@@ -48,22 +49,6 @@ const std::map<std::string, VitOptions>& presets() {
   return table;
 }
 
-// Fewest insertions, deletions and replacements of a character that turn `a` into `b`.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 std::vector<std::string> preset_names() {
@@ -80,11 +65,8 @@ VitOptions preset(const std::string& name) {
     return found->second;
   }
   const auto names = preset_names();
-  const auto nearest = std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
-    return edit_distance(a, name) < edit_distance(b, name);
-  });
   throw Error(ErrorClass::kUsage, str("model preset '", name, "' is not known; known are ", join(names)),
-              str("did you mean '", *nearest, "'?"));
+              str("did you mean '", nearest_word(name, names), "'?"));
 }
 
 }  // namespace vit_hybrid::model

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/launcher.h"
 #include "parallel/comm/operation.h"
 #include "src/base/text.h"
 
@@ -64,8 +63,8 @@ void print(const std::string& line) {
   int finalized = 0;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
-  // Without a launcher nobody would take MPI_Abort's banner away, and nobody else is to be ended.
-  const bool alone = place().size == 1 && !find_launch(process_environment());
+  // Alone, nobody else is to be ended, and perhaps there is no launcher that keeps MPI_Abort's banner away.
+  const bool alone = place().size == 1;
   if (initialized != 0 && finalized == 0 && !alone) MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

@@ -14,7 +14,8 @@ using namespace vit_hybrid::testing;
 
 namespace {
 
-// Ranks share the GPUs of the machine in turn; NCCL is told so by tests/support (one host id a rank).
+// Ranks share the GPUs of the machine in turn. NCCL allows it where each rank has an NCCL_HOSTID of its own, which
+// launch/pack's `run` sets.
 c10::Device gpu_of_rank(int rank) {
   const auto gpus = static_cast<int>(at::detail::getCUDAHooks().deviceCount());
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(rank % gpus)};

@@ -180,14 +180,14 @@ TEST_CASE("vit_stage: bf16 with fp32 gradients stays bf16 between the layers") {
     for (int64_t unit = 0; unit < options.num_units(); ++unit) {
       stages.push_back(std::make_unique<model::VitStage>(options, Range{unit, unit + 1}, buffer, group_of_one()));
       x = stages.back()->forward(x, given.context);
-      CHECK(x.scalar_type() == at::kBFloat16);
+      CHECK((x.scalar_type() == at::kBFloat16));
     }
     torch::autograd::backward({x}, {given.output_gradient.to(at::kBFloat16)});
     const Outcome exact = given.reference(at::kDouble);
     CHECK(relative_error(x.detach(), exact.output) <= 0.05);
     NamedTensors gradients;
     for (const auto& spec : buffer.specs()) {
-      CHECK(buffer.parameter(spec.name).gradient.scalar_type() == at::kFloat);
+      CHECK((buffer.parameter(spec.name).gradient.scalar_type() == at::kFloat));
       gradients[spec.name] = buffer.parameter(spec.name).gradient;
     }
     const WorstError worst = worst_gradient_error(gradients, exact.gradients);
@@ -218,7 +218,7 @@ TEST_CASE("vit_stage: the graph of a block keeps what its comment lists, and no 
   const int64_t expected = kSamples * options.num_tokens() * a_token * 4;
   CHECK(static_cast<double>(held() - before) == doctest::Approx(static_cast<double>(expected)).epsilon(0.01));
   torch::autograd::backward({y}, {at::ones_like(y)});
-  y = {};
+  y.reset();
   CHECK(held() - before <= x.numel() * 4 + 4096);  // the gradient of x
 }
 

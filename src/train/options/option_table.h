@@ -17,10 +17,6 @@ std::string canonical_name(std::string name);
 std::string yaml_key(std::string name);
 std::string environment_name(const std::string& name);
 
-/// The word of `words` that is meant by `word`: one that begins with it, else the one that takes fewest insertions,
-/// deletions and replacements of a character.
-std::string nearest_word(const std::string& word, const std::vector<std::string>& words);
-
 /// Options in groups, bound to variables that must outlive the table. Options stay where they are.
 class OptionTable {
  public:

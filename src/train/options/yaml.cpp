@@ -4,6 +4,7 @@
 #include <map>
 
 #include "src/base/error.h"
+#include "src/base/nearest_word.h"
 #include "src/base/text.h"
 #include "src/train/options/sources.h"
 
