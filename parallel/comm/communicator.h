@@ -65,8 +65,9 @@ class Communicator {
   virtual Work barrier() = 0;
 };
 
-/// Makes progress on all host operations of the process that are in flight, without blocking: to be
-/// called between layers, because MPI moves nothing by itself.
+/// Makes progress on all host operations of the process that are in flight, without blocking: to be called between
+/// layers, because MPI moves nothing by itself. Waiting for a Work or in an MpiGroup makes progress too; other blocking
+/// calls (collective HDF5, plain MPI) do not, so none may wait for a rank that waits for an operation in flight here.
 void progress();
 
 }  // namespace vit_hybrid::comm

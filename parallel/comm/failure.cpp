@@ -14,6 +14,7 @@
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/operation.h"
+#include "src/base/log.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
@@ -25,7 +26,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kDelayPerNode{100};
 constexpr milliseconds kLongestDelay{3000};
 constexpr milliseconds kPatienceOfTheSilent{3000};
-constexpr milliseconds kPatienceWithAbort{10000};
+constexpr milliseconds kPatience{15000};
 
 std::atomic<int> g_process_claim{0};
 std::atomic<std::atomic<int>*> g_node_claim{nullptr};
@@ -42,7 +43,8 @@ bool claim() {
 }
 
 void print(const std::string& line) {
-  const std::string text = line + "\n";
+  const char* const erase_progress_line = isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "";
+  const std::string text = erase_progress_line + line + "\n";
   // One write(), so that nothing gets between its parts.
   size_t done = 0;
   while (done < text.size()) {
@@ -52,12 +54,15 @@ void print(const std::string& line) {
   }
 }
 
-[[noreturn]] void end_job(int exit_code) {
-  // MPI_Abort may hang when the MPI library is in a bad state.
+// Whatever hangs from here on (MPI_Abort, a file system, a lock), the process ends.
+void end_process_later(int exit_code) {
   std::thread([exit_code] {
-    std::this_thread::sleep_for(kPatienceWithAbort);
+    std::this_thread::sleep_for(kPatience);
     std::_Exit(exit_code);
   }).detach();
+}
+
+[[noreturn]] void end_job(int exit_code) {
   std::fflush(nullptr);
   int initialized = 0;
   int finalized = 0;
@@ -72,12 +77,14 @@ void print(const std::string& line) {
 [[noreturn]] void speak_and_end(const std::string& line, int exit_code, bool may_speak) {
   if (g_failing.exchange(true)) {
     // Another thread of this process is already at it.
-    std::this_thread::sleep_for(2 * kPatienceWithAbort);
+    std::this_thread::sleep_for(2 * kPatience);
     std::_Exit(exit_code);
   }
+  end_process_later(exit_code);
   if (may_speak) std::this_thread::sleep_for(std::min(place().node * kDelayPerNode, kLongestDelay));
   if (may_speak && claim()) {
     print(line);
+    log_to_file(line);
   } else {
     std::this_thread::sleep_for(kPatienceOfTheSilent);  // the speaker ends the job meanwhile
   }

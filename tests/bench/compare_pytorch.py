@@ -115,7 +115,7 @@ def program_seconds(arguments):
         run = pathlib.Path(folder) / "run"
         command = [arguments.program, "--preset", arguments.model, "--data", "synthetic", "--steps",
                    str(arguments.steps + 1), "--global-batch-size", str(arguments.batch), "--micro-batch-size",
-                   str(arguments.batch), "--run-dir", str(run), "--optimizer", "adam"]
+                   str(arguments.batch), "--run-dir", str(run), "--optimizer", "adam", "--generated-valid-samples", "0"]
         environment = dict(os.environ, OMP_NUM_THREADS=str(arguments.threads))
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

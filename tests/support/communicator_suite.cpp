@@ -291,8 +291,8 @@ class Suite {
   static bool same(const at::Tensor& a, const at::Tensor& b) {
     const at::Tensor x = a.cpu().contiguous();
     const at::Tensor y = b.cpu().contiguous();
-    return x.scalar_type() == y.scalar_type() && x.numel() == y.numel() &&
-           std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+    if (x.scalar_type() != y.scalar_type() || x.numel() != y.numel()) return false;
+    return x.numel() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
   }
 
   void all_reduce(at::ScalarType type, ReduceOp op, int64_t count) {
