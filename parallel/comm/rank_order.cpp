@@ -28,13 +28,13 @@ struct Sum {
 struct Max {
   template <class T>
   static T apply(T a, T b) {
-    return (a < b || b != b) ? b : a;
+    return (a < b || b != b) ? b : a;  // NOLINT(misc-redundant-expression)
   }
 };
 struct Min {
   template <class T>
   static T apply(T a, T b) {
-    return (b < a || b != b) ? b : a;
+    return (b < a || b != b) ? b : a;  // NOLINT(misc-redundant-expression)
   }
 };
 

@@ -67,13 +67,15 @@ class SharedAllReduce final : public SharedTask {
         per_round_(slots().slot_bytes() / size_) {}
 
  private:
-  int64_t begin(int64_t round) const { return round * per_round_; }
+  int64_t first_element(int64_t round) const { return round * per_round_; }
   // Elements of the round's block that `rank` reduces.
   Range share(int64_t round, int rank) const {
-    const int64_t block = std::min(per_round_, tensor_.numel() - begin(round));
+    const int64_t block = std::min(per_round_, tensor_.numel() - first_element(round));
     return Partition(block, slots().size()).part(rank);
   }
-  char* in_tensor(int64_t round, Range share) const { return bytes_of(tensor_) + (begin(round) + share.begin) * size_; }
+  char* in_tensor(int64_t round, Range share) const {
+    return bytes_of(tensor_) + (first_element(round) + share.begin) * size_;
+  }
   size_t bytes(Range share) const { return static_cast<size_t>(share.size() * size_); }
 
   void put_in(int64_t round, char* slot) override {
