@@ -94,6 +94,7 @@ std::unique_ptr<data::ImageDataset> open_images(const RunConfig& config, const c
   options.labels = config.data.labels_name;
   options.use = use;
   options.image_size = config.model.image_height;
+  options.resized = (options.image_size * 256 + 112) / 224;  // the recipe's 224 of 256, at any size
   options.num_classes = config.model.num_classes;
   options.seed = config.seed;
   options.io = config.data.io;
