@@ -1,0 +1,41 @@
+// The data sets of a run, opened from its configuration.
+#include <ATen/ops/zeros.h>
+#include <doctest/doctest.h>
+
+#include "parallel/comm/mpi_group.h"
+#include "src/train/data_source.h"
+#include "src/train/run_config.h"
+#include "tests/support/hdf5_files.h"
+#include "tests/support/scratch_folder.h"
+
+using namespace vit_hybrid;
+
+TEST_CASE("data source: a validation image shows 224/256 of the stored one, whatever the image size") {
+  const auto group = comm::MpiGroup::world();
+  const testing::ScratchFolder folder(group);
+  const std::string path = folder.file("images.h5");
+  constexpr int64_t kSize = 32;
+  if (group.rank() == 0) {  // dark on the left, bright on the right
+    const at::Tensor images = at::zeros({2, kSize, kSize, 3}, at::kByte);
+    images.narrow(2, kSize / 2, kSize / 2).fill_(255);
+    testing::write_hdf5_file(path, {{"images", images}, {"labels", at::zeros({2}, at::kLong)}});
+  }
+  group.barrier();
+  train::RunConfig config;
+  config.model.task = model::Task::kClassify;
+  config.model.image_height = config.model.image_width = kSize;
+  config.model.in_channels = 3;
+  config.model.num_classes = 2;
+  config.data.kind = train::DataKind::kHdf5;
+  config.data.train_data = config.data.valid_data = path;
+  config.data.dataset_name = "images";
+  const train::DataSource source = train::open_data(config, group);
+  const at::Tensor image = source.valid->read(std::vector<int64_t>{1}, {}, 0).inputs[0][0];
+  // A crop of a few pixels around the centre would be grey everywhere: the step would fill the image.
+  const double dark = image[kSize / 2][kSize / 4].item<double>();
+  const double bright = image[kSize / 2][3 * kSize / 4].item<double>();
+  CHECK(dark == doctest::Approx((0.0 - 0.485) / 0.229).epsilon(1e-4));
+  CHECK(bright == doctest::Approx((1.0 - 0.485) / 0.229).epsilon(1e-4));
+  const double left_edge = image[kSize / 2][kSize / 2 - 3].item<double>();
+  CHECK(left_edge == doctest::Approx(dark).epsilon(1e-4));
+}
