@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Trains the built-in default on a 2 x 2 x 2 mesh for a few steps and checks the records: lines that users grep for, one
+# record a step, every tensor byte of every rank in a class, and a configuration that is accepted again.
+#
+#   run_records.sh PROGRAM WORK_DIR RANKS LAUNCHER...   (whose last word takes the number of ranks)
+set -euo pipefail
+
+program=$1 work=$2 ranks=$3
+shift 3
+fail() { echo "run_records: $*" >&2; exit 1; }
+
+rm -rf "$work"
+mkdir -p "$work"
+cd "$work"
+train() { "$@" --dp 2 --tp 2 --pp 2 --steps 3 --generated-samples 32 --generated-valid-samples 5; }
+train "$@" "$ranks" "$program" --run-dir first >first.txt || fail "the run ended with exit code $?"
+
+grep -qE '^Time taken for epoch 1 is [0-9.]+ sec, avg [0-9.]+ samples/sec$' first.txt || fail "no line on the epoch's time"
+grep -qE '^ *Avg train loss=[0-9.]+$' first.txt || fail "no line on the training loss"
+grep -qE '^ *Avg val loss=[0-9.]+$' first.txt || fail "no line on the validation loss"
+for file in config.yaml out.log metrics.jsonl summary.json; do
+  [ -s "first/$file" ] || fail "the run left no $file"
+done
+[ "$(grep -c '"kind":"step"' first/metrics.jsonl)" = 3 ] || fail "not one record a step"
+head -n 1 first/metrics.jsonl | grep -q '"git_commit"' || fail "the start record names no commit"
+[ "$(grep -c '"total_peak"' first/summary.json)" = "$ranks" ] || fail "not one memory report a rank"
+if grep '"untagged"' first/summary.json | grep -vqE '"untagged": 0,?$'; then
+  fail "tensor bytes without a class: $(grep '"untagged"' first/summary.json | sort | uniq -c)"
+fi
+
+train "$@" "$ranks" "$program" --config first/config.yaml --run-dir second >second.txt ||
+  fail "the run's own configuration is refused"
+losses() { sed -n 's/.*"kind":"step".*"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
+[ "$(losses first)" = "$(losses second)" ] || fail "the same configuration gives other losses"
+echo "run_records: passed"
