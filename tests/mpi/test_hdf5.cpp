@@ -19,6 +19,7 @@
 #include "src/base/text.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
 
 namespace vit_hybrid::data {
 namespace {
@@ -47,18 +48,7 @@ void on_rank_0(const comm::MpiGroup& group, Function&& function) {
 }
 
 // What `function` threw, which must be the same on all ranks.
-template <class Function>
-Error agreed_error(const comm::MpiGroup& group, Function&& function) {
-  Error caught(ErrorClass::kInternal, "nothing was thrown");
-  try {
-    function();
-  } catch (const Error& error) {
-    caught = error;
-  }
-  const std::string mine = str(caught.exit_code(), " ", caught.what());
-  CHECK(group.broadcast(mine, 0) == mine);
-  return caught;
-}
+using testing::agreed_error;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

@@ -14,6 +14,7 @@
 #include "src/commands/console.h"
 #include "src/train/load_run_config.h"
 #include "src/train/run_folder.h"
+#include "tests/support/thrown_error.h"
 
 namespace {
 
@@ -33,12 +34,7 @@ void remove_for_all(const std::string& path, const comm::MpiGroup& world) {
 }
 
 ErrorClass class_of(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.error_class();
-  }
-  return ErrorClass::kInternal;
+  return testing::thrown_error(function).error_class();
 }
 
 TEST_CASE("run start: the same words pass, others are refused on every rank") {

@@ -19,6 +19,7 @@
 #include "src/base/text.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
 
 namespace vit_hybrid::data {
 namespace {
@@ -114,15 +115,7 @@ void check_field(const at::Tensor& field, int64_t year, int64_t time) {
 }
 
 Error error_of(const comm::MpiGroup& group, const WeatherOptions& options) {
-  Error caught(ErrorClass::kInternal, "nothing was thrown");
-  try {
-    const WeatherDataset dataset(group, options);
-  } catch (const Error& error) {
-    caught = error;
-  }
-  const std::string mine = str(caught.exit_code(), " ", caught.what());
-  CHECK(group.broadcast(mine, 0) == mine);
-  return caught;
+  return testing::agreed_error(group, [&] { const WeatherDataset dataset(group, options); });
 }
 
 bool contains(const std::string& text, const std::string& part) {

@@ -13,6 +13,7 @@
 #include "src/commands/command.h"
 #include "src/train/metrics_log.h"
 #include "src/train/run_folder.h"
+#include "tests/support/thrown_error.h"
 
 namespace {
 
@@ -43,12 +44,7 @@ std::string content_of(const std::string& path) {
 }
 
 ErrorClass class_of(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.error_class();
-  }
-  return ErrorClass::kInternal;
+  return testing::thrown_error(function).error_class();
 }
 
 TEST_CASE("run folder: a new or empty folder is taken, any other refused") {
