@@ -7,7 +7,7 @@ set(VIT_HYBRID_SKIP_CODE 77)
 # Ranks outnumber the cores here and there: a waiting rank gives its core away, and each computes with one thread.
 set(VIT_HYBRID_TEST_ENVIRONMENT
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-  OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_base_warn_component_unused=0 MPIR_CVAR_POLLS_BEFORE_YIELD=1
+  OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_base_warn_component_unused=0
   OMP_NUM_THREADS=1 MKL_NUM_THREADS=1)
 if(VIT_HYBRID_SANITIZE)
   # MPI and LibTorch keep allocations until the end on purpose.
@@ -17,6 +17,9 @@ endif()
 set(VIT_HYBRID_MPIRUN ${MPIEXEC_EXECUTABLE})
 if(VIT_HYBRID_MPI_IS_OPENMPI)
   list(APPEND VIT_HYBRID_MPIRUN -q --oversubscribe --bind-to none)
+else()
+  list(APPEND VIT_HYBRID_TEST_ENVIRONMENT MPIR_CVAR_POLLS_BEFORE_YIELD=1
+    LD_PRELOAD=$<TARGET_FILE:vit_hybrid_test_polite_ucx>)
 endif()
 list(APPEND VIT_HYBRID_MPIRUN ${MPIEXEC_NUMPROC_FLAG})
 
