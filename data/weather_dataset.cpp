@@ -52,10 +52,9 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
       num_times.push_back(file.layout.num_rows());
     }
     pairs_ = YearPairs(num_times);
-    size_ = std::min(pairs_.size(), options.limit.value_or(pairs_.size()));
-    if (size_ < 1) {
+    if (size() < 1) {
       throw Error(ErrorClass::kBadData, str(options.folder, " holds no pair of consecutive times"),
-                  "at least one file must have two times, and a limit of samples is at least 1");
+                  "at least one file must have two times");
     }
   });
   normalization_ = options.global_means.empty()
@@ -120,7 +119,7 @@ void WeatherDataset::add_rows(std::vector<RowRead>& rows, std::span<const int64_
   auto* bytes = static_cast<char*>(to.data_ptr());
   const int64_t row_bytes = source_->files().front().layout.row_bytes();
   for (const int64_t sample : samples) {
-    VH_ASSERT(sample >= 0 && sample < size_, str("sample ", sample, " of ", size_));
+    VH_ASSERT(sample >= 0 && sample < size(), str("sample ", sample, " of ", size()));
     const YearPairs::Pair pair = pairs_.pair(sample);
     rows.push_back({pair.file, pair.time + time_offset, bytes});
     bytes += row_bytes;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,11 +15,10 @@
 namespace vit_hybrid::data {
 
 struct WeatherOptions {
-  std::string folder = {};            ///< holds the year files: 1990.h5, ...
-  std::string global_means = {};      ///< .npy file; empty: values stay as they are
-  std::string global_stds = {};       ///< given together with global_means
-  std::string dataset = "fields";     ///< (time, channel, height, width), floating point
-  std::optional<int64_t> limit = {};  ///< only the first samples
+  std::string folder = {};         ///< holds the year files: 1990.h5, ...
+  std::string global_means = {};   ///< .npy file; empty: values stay as they are
+  std::string global_stds = {};    ///< given together with global_means
+  std::string dataset = "fields";  ///< (time, channel, height, width), floating point
   IoMode io = IoMode::kAuto;
 };
 
@@ -32,7 +30,7 @@ class WeatherDataset : public Dataset {
   /// are agreed: Error(kMissingInput), Error(kBadData), Error(kUsage).
   WeatherDataset(const comm::MpiGroup& group, const WeatherOptions& options);
 
-  int64_t size() const override { return size_; }
+  int64_t size() const override { return pairs_.size(); }
   std::vector<int64_t> input_shape() const override { return shape_; }
   std::vector<int64_t> target_shape() const override { return shape_; }
   at::ScalarType target_type() const override { return at::kFloat; }
@@ -58,7 +56,6 @@ class WeatherDataset : public Dataset {
   std::vector<int64_t> shape_;  // of one field
   std::vector<std::string> channel_names_;
   Normalization normalization_;
-  int64_t size_ = 0;
   mutable TensorPool pool_;
 };
 

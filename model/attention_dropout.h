@@ -29,7 +29,7 @@ class AttentionDropout {
 
  private:
   RandomStream stream_{0, Purpose::kAttentionDropout};
-  uint64_t threshold_ = 0;
+  uint32_t threshold_ = 0;
   double kept_scale_ = 1.0;
   int64_t first_head_ = 0;
   int64_t num_tokens_ = 0;

@@ -6,11 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
-#define VH_VERSIONS __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define VH_VERSIONS
-#endif
+#include "src/base/instruction_sets.h"
 
 namespace vit_hybrid::model {
 

@@ -1,4 +1,4 @@
-// Keyed masks, made by Philox blocks of four draws, and their application.
+// Keyed masks and their application.
 #include "model/dropout.h"
 
 #include <ATen/Parallel.h>
@@ -6,6 +6,7 @@
 #include <ATen/ops/mul.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "parallel/tensor/own_node.h"
@@ -26,7 +27,7 @@ at::Tensor keep_mask(const at::Tensor& x, Range features, int64_t num_features, 
   const at::Tensor mask = at::empty(x.sizes(), at::TensorOptions(at::kByte));
   auto* const data = mask.mutable_data_ptr<uint8_t>();
   const RandomStream stream = key.stream(Purpose::kDropout, context);
-  const uint64_t threshold = drop_threshold(key.rate);
+  const uint32_t threshold = drop_threshold(key.rate);
   const int64_t rows = x.size(0) * tokens;
   at::parallel_for(0, rows, kGrain / std::max<int64_t>(width, 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -43,7 +44,7 @@ at::Tensor path_scales(const at::Tensor& branch, const DropKey& key, const tenso
   const int64_t num_samples = branch.size(0);
   const at::Tensor scales = at::empty({num_samples, 1, 1}, at::TensorOptions(at::kDouble));
   const RandomStream stream = key.stream(Purpose::kDropPath, context);
-  const uint64_t threshold = drop_threshold(key.rate);
+  const uint32_t threshold = drop_threshold(key.rate);
   for (int64_t n = 0; n < num_samples; ++n) {
     const auto sample = static_cast<uint64_t>(context.samples[static_cast<size_t>(n)]);
     scales.mutable_data_ptr<double>()[n] = stream.bits(sample) >= threshold ? 1.0 / (1.0 - key.rate) : 0.0;
@@ -63,18 +64,19 @@ RandomStream DropKey::stream(Purpose purpose, const tensor::StepContext& context
   return RandomStream(context.seed, purpose, static_cast<uint64_t>(context.step), place);
 }
 
-uint64_t drop_threshold(double rate) {
-  return static_cast<uint64_t>(std::floor(rate * 0x1p32));
+uint32_t drop_threshold(double rate) {
+  return static_cast<uint32_t>(std::floor(rate * 0x1p32));
 }
 
-void fill_keep_row(const RandomStream& stream, uint64_t threshold, uint64_t sample, uint64_t first, int64_t count,
+void fill_keep_row(const RandomStream& stream, uint32_t threshold, uint64_t sample, uint64_t first, int64_t count,
                    uint8_t* keep) {
-  int64_t i = 0;
-  while (i < count) {
-    const uint64_t draw = first + static_cast<uint64_t>(i);
-    const PhiloxBlock block = stream.block(draw / 4, sample);
-    for (uint64_t lane = draw % 4; lane < 4 && i < count; ++lane, ++i) {
-      keep[i] = block[lane] >= threshold ? 1 : 0;
+  constexpr int64_t kBatch = 256;
+  std::array<uint32_t, kBatch> draws;
+  for (int64_t done = 0; done < count; done += kBatch) {
+    const int64_t size = std::min(kBatch, count - done);
+    stream.fill_bits(first + static_cast<uint64_t>(done), sample, {draws.data(), static_cast<size_t>(size)});
+    for (int64_t i = 0; i < size; ++i) {
+      keep[done + i] = draws[static_cast<size_t>(i)] >= threshold ? 1 : 0;
     }
   }
 }

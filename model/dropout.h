@@ -32,11 +32,11 @@ struct DropKey {
   RandomStream stream(Purpose purpose, const tensor::StepContext& context) const;
 };
 
-/// A draw of 32 uniform bits is kept if it is at least this: floor(rate 2^32).
-uint64_t drop_threshold(double rate);
+/// A draw of 32 uniform bits is kept if it is at least this: floor(rate 2^32), rate below 1.
+uint32_t drop_threshold(double rate);
 
 /// keep[i] = 1 if draw first + i of the sample is kept, else 0, for i in [0, count).
-void fill_keep_row(const RandomStream& stream, uint64_t threshold, uint64_t sample, uint64_t first, int64_t count,
+void fill_keep_row(const RandomStream& stream, uint32_t threshold, uint64_t sample, uint64_t first, int64_t count,
                    uint8_t* keep);
 
 /// Drops features of x [B, N, F_r], the features `features` of `num_features` in the global tensor, and divides what is

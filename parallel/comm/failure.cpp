@@ -3,6 +3,8 @@
 
 #include <c10/util/Exception.h>
 #include <mpi.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +29,8 @@ constexpr milliseconds kDelayPerNode{100};
 constexpr milliseconds kLongestDelay{3000};
 constexpr milliseconds kPatienceOfTheSilent{3000};
 constexpr milliseconds kPatience{15000};
+constexpr milliseconds kPatienceOfReader{500};
+constexpr milliseconds kPauseOfReader{2};
 
 std::atomic<int> g_process_claim{0};
 std::atomic<std::atomic<int>*> g_node_claim{nullptr};
@@ -42,6 +46,18 @@ bool claim() {
   return (node_claim != nullptr ? *node_claim : g_process_claim).exchange(1) == 0;
 }
 
+// A launcher may stop reading what a process has written once its job is aborted: MPICH's did, now and then. So the
+// message must have left the pipe by then.
+void wait_until_read() {
+  struct stat status {};
+  if (fstat(STDERR_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode)) return;
+  int unread = 0;
+  for (auto left = kPatienceOfReader; left.count() > 0; left -= kPauseOfReader) {
+    if (ioctl(STDERR_FILENO, FIONREAD, &unread) != 0 || unread == 0) return;
+    std::this_thread::sleep_for(kPauseOfReader);
+  }
+}
+
 void print(const std::string& line) {
   const char* const erase_progress_line = isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "";
   const std::string text = erase_progress_line + line + "\n";
@@ -52,6 +68,7 @@ void print(const std::string& line) {
     if (written <= 0) return;
     done += static_cast<size_t>(written);
   }
+  wait_until_read();
 }
 
 // Whatever hangs from here on (MPI_Abort, a file system, a lock), the process ends.

@@ -8,19 +8,6 @@ namespace vit_hybrid {
 
 namespace {
 
-constexpr uint32_t kMultiplier0 = 0xD2511F53;
-constexpr uint32_t kMultiplier1 = 0xCD9E8D57;
-constexpr uint32_t kWeyl0 = 0x9E3779B9;
-constexpr uint32_t kWeyl1 = 0xBB67AE85;
-constexpr int kRounds = 10;
-
-uint32_t low(uint64_t value) {
-  return static_cast<uint32_t>(value);
-}
-uint32_t high(uint64_t value) {
-  return static_cast<uint32_t>(value >> 32);
-}
-
 template <size_t N>
 double polynomial(const double (&coefficients)[N], double x) {
   double value = coefficients[N - 1];
@@ -114,27 +101,16 @@ double to_uniform(const PhiloxBlock& words, size_t half) {
 
 }  // namespace
 
-PhiloxBlock philox4x32(std::array<uint32_t, 2> key, PhiloxBlock counter) {
-  for (int round = 0; round < kRounds; ++round) {
-    const uint64_t product0 = static_cast<uint64_t>(kMultiplier0) * counter[0];
-    const uint64_t product1 = static_cast<uint64_t>(kMultiplier1) * counter[2];
-    counter = {high(product1) ^ counter[1] ^ key[0], low(product1), high(product0) ^ counter[3] ^ key[1],
-               low(product0)};
-    key[0] += kWeyl0;
-    key[1] += kWeyl1;
-  }
-  return counter;
-}
-
 RandomStream::RandomStream(uint64_t seed, Purpose purpose, uint64_t a, uint64_t b) {
   // Two keyed blocks fold (seed, purpose, a, b) into one 64-bit key.
-  const PhiloxBlock first = philox4x32({low(seed), high(seed)}, {low(a), high(a), static_cast<uint32_t>(purpose), 0});
-  const PhiloxBlock second = philox4x32({first[0], first[1]}, {low(b), high(b), first[2], first[3]});
+  const PhiloxBlock first =
+      philox4x32({low_word(seed), high_word(seed)}, {low_word(a), high_word(a), static_cast<uint32_t>(purpose), 0});
+  const PhiloxBlock second = philox4x32({first[0], first[1]}, {low_word(b), high_word(b), first[2], first[3]});
   key_ = {second[0], second[1]};
 }
 
 PhiloxBlock RandomStream::block(uint64_t i, uint64_t j) const {
-  return philox4x32(key_, {low(i), high(i), low(j), high(j)});
+  return philox4x32(key_, {low_word(i), high_word(i), low_word(j), high_word(j)});
 }
 
 double RandomStream::uniform(uint64_t i, uint64_t j) const {

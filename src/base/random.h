@@ -5,12 +5,9 @@
 #include <cstdint>
 #include <span>
 
+#include "src/base/philox.h"
+
 namespace vit_hybrid {
-
-using PhiloxBlock = std::array<uint32_t, 4>;
-
-/// Philox4x32 with 10 rounds: J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11, section 4.
-PhiloxBlock philox4x32(std::array<uint32_t, 2> key, PhiloxBlock counter);
 
 /// What a stream of numbers is for; streams of different purposes are independent.
 enum class Purpose : uint32_t {
@@ -34,6 +31,8 @@ class RandomStream {
   PhiloxBlock block(uint64_t i, uint64_t j = 0) const;
   /// 32 uniform bits, draw `i`; `j` is a second index where one is not enough (e.g. sample and element).
   uint32_t bits(uint64_t i, uint64_t j = 0) const { return block(i / 4, j)[i % 4]; }
+  /// values[k] = bits(first + k, j), many times as fast.
+  void fill_bits(uint64_t first, uint64_t j, std::span<uint32_t> values) const;
   /// Uniform in (0, 1), 53 bits, never 0 or 1.
   double uniform(uint64_t i, uint64_t j = 0) const;
   /// Standard normal by the inverse of the distribution function (portable_normal_quantile), the same on every machine.

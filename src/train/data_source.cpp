@@ -27,20 +27,15 @@ std::vector<int64_t> model_input(const model::VitOptions& model) {
   return {model.in_channels, model.image_height, model.image_width};
 }
 
-std::optional<int64_t> limit(int64_t samples) {
-  return samples > 0 ? std::optional(samples) : std::nullopt;
-}
-
 // --- HDF5 weather ---------------------------------------------------------------------------------------------------
 
 std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, const comm::MpiGroup& world,
-                                                   const std::string& folder, int64_t samples) {
+                                                   const std::string& folder) {
   data::WeatherOptions options;
   options.folder = folder;
   options.global_means = config.data.global_means;
   options.global_stds = config.data.global_stds;
   options.dataset = config.data.dataset_name;
-  options.limit = limit(samples);
   options.io = config.data.io;
   return std::make_unique<data::WeatherDataset>(world, options);
 }
@@ -72,13 +67,13 @@ at::Tensor read_climatology(const RunConfig& config, const comm::MpiGroup& world
 
 DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& world) {
   DataSource source;
-  auto train = open_weather(config, world, config.data.train_data, config.data.limit_nsamples);
+  auto train = open_weather(config, world, config.data.train_data);
   source.climatology = read_climatology(config, world, *train);
   source.text = str(train->size(), " pairs from ", train->num_files(), " files in ", config.data.train_data, ", read ",
                     train->io_text(), "; ACC against ", source.climatology.defined() ? "time means" : "channel means");
   source.train = std::move(train);
   if (!config.data.valid_data.empty()) {
-    source.valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
+    source.valid = open_weather(config, world, config.data.valid_data);
     source.text += str("; ", source.valid->size(), " for validation");
   }
   return source;
@@ -202,6 +197,27 @@ DataSource open(const RunConfig& config, const comm::MpiGroup& world) {
   throw Error(ErrorClass::kInternal, "the kind of data was not resolved");
 }
 
+// --- limits ---------------------------------------------------------------------------------------------------------
+
+// A limit of 0 is none.
+int64_t limited(const data::Dataset& dataset, int64_t limit) {
+  return limit > 0 ? std::min(limit, dataset.size()) : dataset.size();
+}
+
+void apply_limits(const DataConfig& config, DataSource& source) {
+  source.num_train_samples = limited(*source.train, config.limit_nsamples);
+  if (source.num_train_samples < source.train->size()) {
+    source.text += str("; of these the first ", source.num_train_samples, " are used for training");
+  }
+  if (source.valid == nullptr) {
+    return;
+  }
+  source.num_valid_samples = limited(*source.valid, config.limit_nsamples_val);
+  if (source.num_valid_samples < source.valid->size()) {
+    source.text += str("; of these the first ", source.num_valid_samples, " are used for validation");
+  }
+}
+
 }  // namespace
 
 DataSource open_data(const RunConfig& config, const comm::MpiGroup& world) {
@@ -213,6 +229,7 @@ DataSource open_data(const RunConfig& config, const comm::MpiGroup& world) {
       check_shapes(config, *source.valid, "validation");
     }
   });
+  apply_limits(config.data, source);
   return source;
 }
 

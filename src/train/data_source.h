@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ namespace vit_hybrid::train {
 struct DataSource {
   std::unique_ptr<data::Dataset> train;
   std::unique_ptr<data::Dataset> valid;  ///< null: no validation
+  int64_t num_train_samples = 0;         ///< the first of `train` that are used (--limit-nsamples)
+  int64_t num_valid_samples = 0;         ///< and of `valid` (--limit-nsamples-val)
   at::Tensor climatology;                ///< [C, H, W] normalised time means, or undefined: anomalies against 0
   std::string text;                      ///< one line that says what the data are and how they are read
 };

@@ -132,9 +132,6 @@ void check_data(const RunConfig& config, Problems& out) {
   if (data.kind == DataKind::kBuiltin && !config.is_forecast()) {
     out.push_back("--data builtin makes weather, which --task classify cannot use; give --data hdf5 or synthetic");
   }
-  if (data.kind == DataKind::kHdf5 && !config.is_forecast() && data.limit_nsamples + data.limit_nsamples_val > 0) {
-    out.push_back("--limit-nsamples and --limit-nsamples-val are for --task forecast; allowed here: none");
-  }
   if (data.drop_last && data.limit_nsamples > 0 && data.limit_nsamples < config.global_batch_size) {
     out.push_back(str("--drop-last with --limit-nsamples ", data.limit_nsamples, " leaves no whole batch of ",
                       config.global_batch_size, " samples; allowed: --no-drop-last, or a --global-batch-size of 1 to ",

@@ -43,18 +43,19 @@ EngineOptions engine_options(const RunConfig& config) {
   return options;
 }
 
-std::shared_ptr<const data::DistributedSampler> train_sampler(const RunConfig& config, const data::Dataset& dataset) {
+std::shared_ptr<const data::DistributedSampler> train_sampler(const RunConfig& config, const DataSource& data) {
   return std::make_shared<data::DistributedSampler>(
-      data::SamplerOptions{dataset.size(), config.global_batch_size, data::SampleOrder::kShuffled,
+      data::SamplerOptions{data.num_train_samples, config.global_batch_size, data::SampleOrder::kShuffled,
                            config.data.drop_last ? data::LastBatch::kDrop : data::LastBatch::kKeep, config.seed});
 }
 
-std::shared_ptr<const data::DistributedSampler> valid_sampler(const RunConfig& config, const data::Dataset* dataset) {
-  if (dataset == nullptr) {
+std::shared_ptr<const data::DistributedSampler> valid_sampler(const RunConfig& config, const DataSource& data) {
+  if (data.valid == nullptr) {
     return nullptr;
   }
-  return std::make_shared<data::DistributedSampler>(data::SamplerOptions{
-      dataset->size(), config.data.valid_batch_size, data::SampleOrder::kInOrder, data::LastBatch::kKeep, config.seed});
+  return std::make_shared<data::DistributedSampler>(
+      data::SamplerOptions{data.num_valid_samples, config.data.valid_batch_size, data::SampleOrder::kInOrder,
+                           data::LastBatch::kKeep, config.seed});
 }
 
 int64_t total_steps(const RunConfig& config, const data::DistributedSampler& sampler) {
@@ -80,8 +81,8 @@ Trainer::Trainer(const RunConfig& config, mesh::DeviceMesh& mesh, const DataSour
       data_(data),
       log_(log),
       engine_(engine_options(config), mesh),
-      train_sampler_(train_sampler(config, *data.train)),
-      valid_sampler_(valid_sampler(config, data.valid.get())),
+      train_sampler_(train_sampler(config, data)),
+      valid_sampler_(valid_sampler(config, data)),
       lr_schedule_{config.schedule.kind, config.scaled_lr(), config.schedule.warmup, 1},
       total_steps_(total_steps(config, *train_sampler_)),
       train_input_(

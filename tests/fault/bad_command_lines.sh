@@ -38,7 +38,8 @@ expect() {
   # MPICH's launcher adds a line of its own after MPI_Abort, and Open MPI's nothing with -q.
   local messages others
   messages=$(grep -c '^vit_hybrid: ' "$work/err")
-  others=$(grep -vc -e '^vit_hybrid: ' -e '^  ' -e '^\[rank ' -e '^application called MPI_Abort' "$work/err")
+  others=$(grep -vc -e '^vit_hybrid: ' -e '^  ' -e '^\[rank ' -e '^application called MPI_Abort' \
+    -e '^Abort([0-9]*) on node [0-9]* (rank [0-9]* in comm 0): application called MPI_Abort' "$work/err")
   if [ "$code" -ne "$want" ]; then
     fail "exit code is not $want: $*"
   elif [ "$messages" -ne 1 ]; then

@@ -29,7 +29,11 @@ TEST_CASE("data source: a validation image shows 224/256 of the stored one, what
   config.data.kind = train::DataKind::kHdf5;
   config.data.train_data = config.data.valid_data = path;
   config.data.dataset_name = "images";
+  config.data.limit_nsamples = 1;
+  config.data.limit_nsamples_val = 3;
   const train::DataSource source = train::open_data(config, group);
+  CHECK(source.num_train_samples == 1);
+  CHECK(source.num_valid_samples == 2);
   const at::Tensor image = source.valid->read(std::vector<int64_t>{1}, {}, 0).inputs[0][0];
   // A crop of a few pixels around the centre would be grey everywhere: the step would fill the image.
   const double dark = image[kSize / 2][kSize / 4].item<double>();

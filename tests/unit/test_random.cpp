@@ -56,6 +56,20 @@ TEST_CASE("random: a batch of normals has the bits of the single ones") {
   }
 }
 
+TEST_CASE("random: a batch of bits has the single ones") {
+  const RandomStream stream(5, Purpose::kTest, 3);
+  for (const uint64_t first : {uint64_t{0}, uint64_t{3}, uint64_t{254}, (uint64_t{1} << 34) - 6}) {
+    for (const size_t count : {0, 1, 3, 4, 253, 256, 257, 1000}) {
+      std::vector<uint32_t> values(count + 1, 77);
+      stream.fill_bits(first, 9, {values.data(), count});
+      for (size_t i = 0; i < count; ++i) {
+        REQUIRE(values[i] == stream.bits(first + i, 9));
+      }
+      REQUIRE(values[count] == 77);
+    }
+  }
+}
+
 TEST_CASE("random: streams of another seed, purpose or key are others") {
   std::set<uint32_t> first_draws;
   for (const uint64_t seed : {1, 2}) {

@@ -59,7 +59,6 @@ TEST_CASE("run config: what does not go together is said with what would") {
       {{"--train-data=/x"}, 1, "give --stats FOLDER"},
       {{"--train-data=/x", "--global-means=/s/means.npy"}, 1, "and --global-stds FILE"},
       {{"--data=builtin", "--task=classify"}, 1, "--task classify cannot use"},
-      {{"--preset=vit-b16", "--train-data=/x", "--limit-nsamples=8"}, 1, "are for --task forecast"},
       {{"--limit-nsamples=8", "--drop-last"}, 1, "leaves no whole batch of 16"},
       {{"--lr=nan"}, 1, "command line: 'lr' is 'nan'; allowed: number, more than 0"},
       {{"--precision=bf16"}, 1, "command line: 'precision' is 'bf16'; allowed: fp32, fp64"},

@@ -10,7 +10,7 @@ timeout 60 "$@" 2>"$errors"
 got=$?
 took=$((SECONDS - start))
 # MPICH adds a line of its own after an abort.
-text=$(grep -v -E '^application called MPI_Abort' "$errors" | paste -sd '/' | sed 's#/# / #g')
+text=$(grep -v -E '^(Abort\([0-9]+\).*)?application called MPI_Abort' "$errors" | paste -sd '/' | sed 's#/# / #g')
 fail() {
   echo "$1"
   echo "exit code $got after $took s; standard error:"
