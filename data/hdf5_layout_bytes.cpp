@@ -1,7 +1,7 @@
 // Layouts as bytes: words of 64 bits, and texts and lists with their length before them.
 #include "data/hdf5_layout_bytes.h"
 
-#include <cstring>
+#include <string>
 #include <utility>
 
 #include "src/base/error.h"
@@ -49,7 +49,7 @@ class Unpacker {
  private:
   void copy(void* to, size_t size) {
     VH_ASSERT(at_ + size <= bytes_.size(), "packed layouts are too short");
-    std::memcpy(to, bytes_.data() + at_, size);
+    bytes_.copy(static_cast<char*>(to), size, at_);  // to may be null where size is 0
     at_ += size;
   }
   const std::string& bytes_;
