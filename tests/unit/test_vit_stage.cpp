@@ -161,7 +161,8 @@ TEST_CASE("vit_stage: the image gets no gradient, and evaluation records nothing
   CHECK_FALSE(images.grad().defined());
 
   const at::NoGradGuard no_grad;
-  const at::Tensor output = ours.stage.forward(images, test_context(kSamples, tensor::Mode::kEvaluation));
+  const tensor::StepContext context = test_context(kSamples, tensor::Mode::kEvaluation);
+  const at::Tensor output = ours.stage.forward(images, context);
   CHECK_FALSE(output.requires_grad());
 }
 
@@ -206,10 +207,11 @@ TEST_CASE("vit_stage: the graph of a block keeps what its comment lists, and no 
       normal_tensor({kSamples, options.num_tokens(), options.embed_dim}, 1).to(at::kFloat).requires_grad_();
   const auto held = [] { return MemoryTracker::report().current[static_cast<size_t>(MemoryClass::kActivations)]; };
   const int64_t before = held();
+  const tensor::StepContext context = test_context(kSamples, tensor::Mode::kTraining);
   at::Tensor y;
   {
     const MemoryScope scope(MemoryClass::kActivations);
-    y = block.stage.forward(x, test_context(kSamples, tensor::Mode::kTraining));
+    y = block.stage.forward(x, context);
   }
   // Of its making: LN(z), u, LN(u), qkv, attention's output, the input and output of GELU; two numbers a norm, one a
   // head; and y itself.
