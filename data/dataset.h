@@ -4,9 +4,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "src/base/partition.h"
 
 namespace vit_hybrid::data {
 
@@ -14,12 +17,13 @@ namespace vit_hybrid::data {
 struct Parts {
   bool input = true;
   bool target = true;
+  std::optional<Range> band = {};  ///< rows of fields, where several ranks share the reading; nothing: all
 };
 
 /// Samples of one micro-batch or batch as the model takes them. A part that was not asked for is an undefined tensor.
 struct Batch {
   std::vector<int64_t> samples;  ///< indices in the data set, the keys of augmentation and dropout
-  at::Tensor inputs;             ///< [n, ...input_shape], float32, normalised
+  at::Tensor inputs;             ///< [n, ...input_shape], float32, normalised; of a band [n, channels, rows, width]
   at::Tensor targets;            ///< [n, ...target_shape], float32 fields or int64 classes (shape [n])
 };
 
@@ -38,6 +42,9 @@ class Dataset {
   /// Non-finite values, short reads and I/O errors throw Error naming file, dataset, sample and channel.
   virtual Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const = 0;
   virtual bool background_reads() const = 0;
+  /// Where ranks may share the reading of fields [channels, height, width] by rows: bands begin at multiples of this
+  /// many rows (so that nothing is read twice). 0: samples are read whole, Parts::band is not set.
+  virtual int64_t band_unit() const { return 0; }
 };
 
 }  // namespace vit_hybrid::data

@@ -34,6 +34,38 @@ std::optional<at::ScalarType> integer_type(size_t bytes, bool is_signed) {
   }
 }
 
+// A little-endian floating-point type of 2 bytes: a sign, an exponent of `exponent_bits`, and the fraction.
+hid_t make_half_type(size_t exponent_bits) {
+  const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
+  const size_t fraction_bits = 15 - exponent_bits;
+  H5Tset_fields(type, 15, fraction_bits, exponent_bits, 0, fraction_bits);
+  H5Tset_size(type, 2);
+  H5Tset_ebias(type, (size_t{1} << (exponent_bits - 1)) - 1);
+  return type;
+}
+
+// IEEE 754 binary16, and the upper half of binary32. They live as long as the program: HDF5 has no names for them.
+hid_t half_type(at::ScalarType type) {
+  static const hid_t half = make_half_type(5);
+  static const hid_t bfloat16 = make_half_type(8);
+  return type == at::kHalf ? half : bfloat16;
+}
+
+// The type that a stored floating-point type is held in.
+at::ScalarType float_type(hid_t type) {
+  if (H5Tget_size(type) != 2) {
+    return H5Tget_size(type) <= 4 ? at::kFloat : at::kDouble;
+  }
+  for (const at::ScalarType known : {at::kHalf, at::kBFloat16}) {
+    const Hid same_order(H5Tcopy(half_type(known)), &H5Tclose);
+    H5Tset_order(same_order.get(), H5Tget_order(type));
+    if (H5Tequal(type, same_order.get()) > 0) {
+      return known;
+    }
+  }
+  return at::kFloat;
+}
+
 }  // namespace
 
 void hdf5_initialize() {
@@ -74,6 +106,9 @@ hid_t hdf5_memory_type(at::ScalarType type) {
       return H5T_NATIVE_FLOAT;
     case at::kDouble:
       return H5T_NATIVE_DOUBLE;
+    case at::kHalf:
+    case at::kBFloat16:
+      return half_type(type);
     case at::kByte:
       return H5T_NATIVE_UINT8;
     case at::kChar:
@@ -94,7 +129,7 @@ std::optional<StoredType> hdf5_stored_type(hid_t type) {
   std::optional<at::ScalarType> held;
   const size_t bytes = H5Tget_size(type);
   if (H5Tget_class(type) == H5T_FLOAT) {
-    held = bytes <= 4 ? at::kFloat : at::kDouble;  // half precision in a file is read as float32
+    held = float_type(type);
   } else if (H5Tget_class(type) == H5T_INTEGER) {
     held = integer_type(bytes, H5Tget_sign(type) != H5T_SGN_NONE);
   }
@@ -108,7 +143,7 @@ std::string hdf5_type_name(hid_t type) {
   const size_t bits = 8 * H5Tget_size(type);
   switch (H5Tget_class(type)) {
     case H5T_FLOAT:
-      return str(bits, "-bit float");
+      return float_type(type) == at::kBFloat16 ? "bfloat16" : str(bits, "-bit float");
     case H5T_INTEGER:
       return str(bits, H5Tget_sign(type) == H5T_SGN_NONE ? "-bit unsigned integer" : "-bit integer");
     case H5T_STRING:

@@ -14,7 +14,7 @@
 namespace vit_hybrid::data {
 
 /// Prepares HDF5 once: it prints nothing itself, does nothing at exit (MPI may be gone by then), and locks no files
-/// unless HDF5_USE_FILE_LOCKING asks for it (locks fail on read-only network file systems). Main thread.
+/// unless HDF5_USE_FILE_LOCKING asks for it (Lustre and NFS often refuse locks: "unable to lock file"). Main thread.
 void hdf5_initialize();
 
 /// Innermost reason of the last failed HDF5 call ("unable to open file: ... No such file"), and forgets it.
@@ -54,7 +54,8 @@ Hid hdf5_own(hid_t id, Hid::Close close, ErrorClass error_class, const std::stri
 /// Throws the same error if `status` is negative.
 void hdf5_check(herr_t status, ErrorClass error_class, const std::string& what);
 
-/// HDF5's type in memory of a tensor's type; kFloat, kDouble, kByte, kChar, kShort, kInt, kLong.
+/// HDF5's type in memory of a tensor's type; kFloat, kDouble, kHalf, kBFloat16, kByte, kChar, kShort,
+/// kInt, kLong.
 hid_t hdf5_memory_type(at::ScalarType type);
 
 /// The tensor type that holds a stored type's values, and whether they lie in the file exactly as in memory.

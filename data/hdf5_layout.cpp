@@ -3,9 +3,16 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "data/box_runs.h"
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
+
+#include "data/chunk_decoder.h"
+#include "data/hdf5_chunks.h"
 #include "data/hdf5_handle.h"
 #include "data/hdf5_open.h"
+#include "data/hdf5_scales.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -15,26 +22,69 @@ namespace {
 
 using Storage = Hdf5Layout::Storage;
 
-std::string filter_names(hid_t creation, int num_filters) {
-  std::vector<std::string> names;
-  for (int i = 0; i < num_filters; ++i) {
+// Files that name their channels in a dimension scale have no attribute for it.
+constexpr const char* kChannels = "channels";
+constexpr size_t kChannelDim = 1;
+
+// A filter of the pipeline and the first of its parameters.
+struct Filter {
+  H5Z_filter_t id = 0;
+  std::string name;
+  unsigned parameter = 0;
+};
+
+std::vector<Filter> filters_of(hid_t creation) {
+  std::vector<Filter> filters;
+  for (int i = 0; i < H5Pget_nfilters(creation); ++i) {
     char name[64] = {};
     unsigned flags = 0;
-    size_t num_values = 0;
-    H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_values, nullptr, sizeof(name), name, nullptr);
-    names.emplace_back(name);
+    unsigned parameters[8] = {};
+    size_t num_parameters = std::size(parameters);
+    const H5Z_filter_t id = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_parameters, parameters,
+                                           sizeof(name), name, nullptr);
+    filters.push_back({id, name, parameters[0]});
   }
-  return join(names);
+  return filters;
+}
+
+// Whether decode_chunk() undoes the filter.
+bool is_decoded_here(const Filter& filter, size_t item_bytes) {
+  switch (static_cast<ChunkFilter>(filter.id)) {
+    case ChunkFilter::kShuffle:
+      return filter.parameter == item_bytes;
+    case ChunkFilter::kDeflate:
+    case ChunkFilter::kFletcher32:
+      return true;
+  }
+  return false;
+}
+
+std::string foreign_filters(hid_t creation, const Hdf5Layout& layout) {
+  std::vector<std::string> names;
+  for (const Filter& filter : filters_of(creation)) {
+    if (!is_decoded_here(filter, c10::elementSize(layout.type))) {
+      names.push_back(filter.name);
+    }
+  }
+  unsigned options = 0;
+  if (H5Pget_layout(creation) == H5D_CHUNKED && H5Pget_chunk_opts(creation, &options) >= 0 &&
+      (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0) {
+    names.emplace_back("on whole chunks only");
+  }
+  H5Eclear2(H5E_DEFAULT);
+  return names.empty() ? "" : str("filter ", join(names));
 }
 
 // What keeps the bytes of the file from being the values in memory, or nothing.
-std::string reason_opaque(hid_t file, hid_t creation, hid_t type, const StoredType& stored) {
+std::string reason_opaque(hid_t file, hid_t creation, hid_t type, const StoredType& stored, const Hdf5Layout& layout) {
   if (!stored.is_native) {
     return str("values stored as ", hdf5_type_name(type), " that must be converted");
   }
-  const int num_filters = H5Pget_nfilters(creation);
-  if (num_filters != 0) {
-    return str("filter ", filter_names(creation, num_filters));
+  if (H5Pget_nfilters(creation) > 0) {
+    const std::string foreign = foreign_filters(creation, layout);
+    if (!foreign.empty()) {
+      return foreign;
+    }
   }
   if (H5Pget_external_count(creation) > 0) {
     return "external storage";
@@ -45,42 +95,12 @@ std::string reason_opaque(hid_t file, hid_t creation, hid_t type, const StoredTy
   return user_block == 0 ? "" : "a user block before the HDF5 file";
 }
 
-// Offsets of all chunks in row-major order of their grid; empty if one is not stored (its values are fill values).
-std::vector<int64_t> find_chunks(hid_t dataset, const Hdf5Layout& layout) {
-#if H5_VERSION_GE(1, 10, 5)
-  const size_t rank = layout.shape.size();
-  std::vector<int64_t> offsets;
-  std::vector<hsize_t> corner(rank, 0);
-  const auto advance = [&] {  // to the next chunk; false after the last
-    for (size_t d = rank; d-- > 0;) {
-      corner[d] += static_cast<hsize_t>(layout.chunk[d]);
-      if (corner[d] < static_cast<hsize_t>(layout.shape[d])) {
-        return true;
-      }
-      corner[d] = 0;
-    }
-    return false;
-  };
-  if (num_elements(layout.shape) == 0) {
-    return offsets;
+void check_end(const std::string& where, const Hdf5Layout& layout, int64_t end) {
+  if (end > layout.file_bytes) {
+    throw Error(ErrorClass::kBadData,
+                str(where, " ends at byte ", end, ", but the file has ", layout.file_bytes, " bytes"),
+                "the file is truncated: copy or make it again");
   }
-  do {
-    unsigned mask = 0;
-    haddr_t address = HADDR_UNDEF;
-    hsize_t bytes = 0;
-    const herr_t status = H5Dget_chunk_info_by_coord(dataset, corner.data(), &mask, &address, &bytes);
-    if (status < 0 || address == HADDR_UNDEF) {
-      H5Eclear2(H5E_DEFAULT);
-      return {};
-    }
-    offsets.push_back(static_cast<int64_t>(address));
-  } while (advance());
-  return offsets;
-#else
-  static_cast<void>(dataset);
-  static_cast<void>(layout);
-  return {};  // HDF5 before 1.10.5 does not tell where chunks are
-#endif
 }
 
 void locate_contiguous(hid_t dataset, const std::string& where, Hdf5Layout& layout) {
@@ -92,40 +112,83 @@ void locate_contiguous(hid_t dataset, const std::string& where, Hdf5Layout& layo
   }
   layout.storage = Storage::kContiguous;
   layout.offset = static_cast<int64_t>(offset);
-  const int64_t end = layout.offset + layout.num_rows() * layout.row_bytes();
-  if (end > layout.file_bytes) {
-    throw Error(ErrorClass::kBadData,
-                str(where, " ends at byte ", end, ", but the file has ", layout.file_bytes, " bytes"),
-                "the file is truncated: copy or make it again");
-  }
+  check_end(where, layout, layout.offset + layout.num_rows() * layout.row_bytes());
 }
 
-void locate_chunks(hid_t dataset, hid_t creation, Hdf5Layout& layout) {
+void forget_chunks(Hdf5Layout& layout, const std::string& why) {
+  layout.opaque_because = why;
+  layout.chunk_offsets.clear();
+  layout.chunk_bytes.clear();
+  layout.chunk_masks.clear();
+}
+
+void locate_chunks(hid_t dataset, hid_t creation, const std::string& where, Hdf5Layout& layout) {
   std::vector<hsize_t> extents(layout.shape.size());
   H5Pget_chunk(creation, static_cast<int>(extents.size()), extents.data());
   layout.chunk.assign(extents.begin(), extents.end());
   if (!layout.opaque_because.empty()) {
     return;
   }
-  layout.chunk_offsets = find_chunks(dataset, layout);
-  if (layout.chunk_offsets.empty()) {
-    layout.opaque_because = "chunks that are not all stored, or whose place this HDF5 does not tell";
-  } else {
-    layout.storage = Storage::kChunked;
+  if (hdf5_num_chunks(layout) > kHdf5MostChunks) {
+    forget_chunks(layout,
+                  str(hdf5_num_chunks(layout), " chunks, of which this HDF5 (", H5_VERS_MAJOR, ".", H5_VERS_MINOR, ".",
+                      H5_VERS_RELEASE, ") locates at most ", kHdf5MostChunks, " in good time"));
+    return;
+  }
+  if (!hdf5_find_chunks(dataset, layout) || layout.chunk_offsets.empty()) {
+    forget_chunks(layout, "chunks that are not all stored");
+    return;
+  }
+  for (const Filter& filter : filters_of(creation)) {
+    layout.filters.push_back(filter.id);
+  }
+  layout.storage = layout.filters.empty() ? Storage::kChunked : Storage::kFiltered;
+  for (size_t i = 0; i < layout.chunk_offsets.size(); ++i) {
+    check_end(where, layout, layout.chunk_offsets[i] + layout.chunk_bytes[i]);
+  }
+  if (layout.storage == Storage::kChunked) {  // all of the same size, without filters
+    layout.chunk_bytes.clear();
+    layout.chunk_masks.clear();
   }
 }
 
-void locate(hid_t file, hid_t dataset, const std::string& where, hid_t type, const StoredType& stored,
-            Hdf5Layout& layout) {
+// A part that is not there would be read as fill values, silently.
+void check_virtual_sources(const std::string& path, hid_t creation, const std::string& where) {
+  size_t count = 0;
+  H5Pget_virtual_count(creation, &count);
+  for (size_t i = 0; i < count; ++i) {
+    std::string name(static_cast<size_t>(std::max<ssize_t>(H5Pget_virtual_filename(creation, i, nullptr, 0), 0)), '\0');
+    H5Pget_virtual_filename(creation, i, name.data(), name.size() + 1);
+    const bool is_pattern = name.find('%') != std::string::npos;
+    const auto beside = std::filesystem::path(path).parent_path() / name;
+    std::error_code error;
+    if (name != "." && !is_pattern && !std::filesystem::exists(name, error) &&
+        !std::filesystem::exists(beside, error)) {
+      throw Error(ErrorClass::kMissingInput,
+                  str(where, " is virtual, and the file ", name, " that it is made of is not there"),
+                  "its values would silently be fill values");
+    }
+  }
+}
+
+void locate(const std::string& path, hid_t file, hid_t dataset, const std::string& where, hid_t type,
+            const StoredType& stored, Hdf5Layout& layout) {
   const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
-  layout.opaque_because = reason_opaque(file, creation.get(), type, stored);
-  const H5D_layout_t kind = H5Pget_layout(creation.get());
-  if (kind == H5D_CHUNKED) {
-    locate_chunks(dataset, creation.get(), layout);
-  } else if (kind != H5D_CONTIGUOUS && layout.opaque_because.empty()) {
-    layout.opaque_because = kind == H5D_COMPACT ? "compact storage" : "virtual storage";
-  } else if (layout.opaque_because.empty()) {
-    locate_contiguous(dataset, where, layout);
+  layout.opaque_because = reason_opaque(file, creation.get(), type, stored, layout);
+  switch (H5Pget_layout(creation.get())) {
+    case H5D_CHUNKED:
+      return locate_chunks(dataset, creation.get(), where, layout);
+    case H5D_CONTIGUOUS:
+      if (layout.opaque_because.empty()) {
+        locate_contiguous(dataset, where, layout);
+      }
+      return;
+    case H5D_VIRTUAL:
+      layout.is_virtual = true;
+      layout.opaque_because = "virtual storage, read with HDF5's default driver";
+      return check_virtual_sources(path, creation.get(), where);
+    default:
+      layout.opaque_because = "compact storage";
   }
 }
 
@@ -137,6 +200,14 @@ int64_t Hdf5Layout::row_bytes() const {
     bytes *= shape[d];
   }
   return bytes;
+}
+
+int64_t Hdf5Layout::chunks_per_row() const {
+  int64_t count = 1;
+  for (size_t d = 1; d < chunk.size(); ++d) {
+    count *= (shape[d] + chunk[d] - 1) / chunk[d];
+  }
+  return count;
 }
 
 Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
@@ -154,11 +225,14 @@ Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, 
   }
   layout.type = stored->type;
   layout.shape = hdf5_shape(space.get());
-  locate(file.get(), opened.get(), where, type.get(), *stored, layout);
+  locate(path, file.get(), opened.get(), where, type.get(), *stored, layout);
   if (!attribute.empty()) {
     layout.attribute = hdf5_text_attribute(opened.get(), attribute);
     if (layout.attribute.empty()) {
       layout.attribute = hdf5_text_attribute(file.get(), attribute);
+    }
+    if (layout.attribute.empty() && attribute == kChannels) {
+      layout.attribute = hdf5_scale_texts(opened.get(), kChannelDim);
     }
   }
   return layout;

@@ -15,27 +15,35 @@ struct Hdf5Layout {
   enum class Storage {
     kContiguous,  ///< one run of bytes
     kChunked,     ///< whole chunks at their offsets
-    kOpaque,      ///< only HDF5 can read it: filtered (compressed), converted, not wholly allocated, ...
+    kFiltered,    ///< chunks at their offsets, which decode_chunk() makes into values
+    kOpaque,      ///< only HDF5 can read it: filtered otherwise, converted, virtual, not wholly allocated, ...
   };
   std::vector<int64_t> shape;
   at::ScalarType type = at::kFloat;  ///< of the values once in memory
   Storage storage = Storage::kOpaque;
-  std::string opaque_because;  ///< why only HDF5 can read it: "filter deflate", "big-endian values"
+  std::string opaque_because;  ///< why only HDF5 can read it: "filter szip", "big-endian values"
+  bool is_virtual = false;     ///< made of parts of other files: not for MPI-IO
   int64_t file_bytes = 0;
   int64_t offset = 0;                  ///< kContiguous: of the first value
   std::vector<int64_t> chunk;          ///< shape of a chunk, where the dataset is chunked
-  std::vector<int64_t> chunk_offsets;  ///< kChunked: of each chunk, in row-major order of the chunks' grid
+  std::vector<int64_t> chunk_offsets;  ///< kChunked, kFiltered: of each chunk, in row-major order of the chunks' grid
+  std::vector<int64_t> chunk_bytes;    ///< kFiltered: of each chunk in the file
+  std::vector<int64_t> chunk_masks;    ///< kFiltered: bit i: filter i was not applied to the chunk
+  std::vector<int64_t> filters;        ///< kFiltered: their numbers (ChunkFilter) in the order of writing
   std::string attribute;               ///< value of the text attribute asked for, or empty
 
   int64_t num_rows() const { return shape.empty() ? 1 : shape.front(); }
   /// Bytes in memory of one index of the first dim.
   int64_t row_bytes() const;
+  /// Chunks that one row touches.
+  int64_t chunks_per_row() const;
   bool operator==(const Hdf5Layout&) const = default;
 };
 
 /// Describes `dataset` of the file, on this rank alone (main thread), with the text attribute of the dataset or file if
-/// `attribute` is not empty and it is there. Error(kMissingInput) without the file, Error(kBadData) if it is no HDF5
-/// file, is truncated or has no such dataset of numbers (the hint names those it has).
+/// `attribute` is not empty and it is there; for "channels" also the texts of a dimension scale of dim 1.
+/// Error(kMissingInput) without the file, Error(kBadData) if it is no HDF5 file, is truncated or has no such dataset of
+/// numbers (the hint names those it has).
 Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute = {});
 
 }  // namespace vit_hybrid::data

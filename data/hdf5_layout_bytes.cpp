@@ -66,10 +66,14 @@ std::string pack_layouts(const std::vector<Hdf5Layout>& layouts) {
     packer.add(static_cast<int64_t>(layout.type));
     packer.add(static_cast<int64_t>(layout.storage));
     packer.add(layout.opaque_because);
+    packer.add(static_cast<int64_t>(layout.is_virtual));
     packer.add(layout.file_bytes);
     packer.add(layout.offset);
     packer.add(layout.chunk);
     packer.add(layout.chunk_offsets);
+    packer.add(layout.chunk_bytes);
+    packer.add(layout.chunk_masks);
+    packer.add(layout.filters);
     packer.add(layout.attribute);
   }
   return packer.take();
@@ -83,10 +87,14 @@ std::vector<Hdf5Layout> unpack_layouts(const std::string& bytes) {
     layout.type = static_cast<at::ScalarType>(unpacker.word());
     layout.storage = static_cast<Hdf5Layout::Storage>(unpacker.word());
     layout.opaque_because = unpacker.text();
+    layout.is_virtual = unpacker.word() != 0;
     layout.file_bytes = unpacker.word();
     layout.offset = unpacker.word();
     layout.chunk = unpacker.words();
     layout.chunk_offsets = unpacker.words();
+    layout.chunk_bytes = unpacker.words();
+    layout.chunk_masks = unpacker.words();
+    layout.filters = unpacker.words();
     layout.attribute = unpacker.text();
   }
   return layouts;

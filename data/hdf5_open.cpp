@@ -59,6 +59,15 @@ std::string read_variable_texts(hid_t attribute, hid_t type, size_t num) {
   return join(texts, ",");
 }
 
+// The default driver; HDF5_USE_FILE_LOCKING still has the last word.
+Hid access_without_locks() {
+  Hid access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 11, 0))
+  H5Pset_file_locking(access.get(), /*use_file_locking=*/0, /*ignore_when_disabled=*/1);
+#endif
+  return access;
+}
+
 }  // namespace
 
 int64_t existing_file_bytes(const std::string& path) {
@@ -67,7 +76,8 @@ int64_t existing_file_bytes(const std::string& path) {
 
 Hid hdf5_open_file(const std::string& path, hid_t access) {
   hdf5_initialize();
-  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
+  const Hid unlocked = access == H5P_DEFAULT ? access_without_locks() : Hid();
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, unlocked ? unlocked.get() : access);
   if (file < 0) {
     throw Error(ErrorClass::kBadData, str(path, " cannot be opened as an HDF5 file: ", hdf5_reason()),
                 "it is damaged, truncated or of another format: copy or make it again");

@@ -5,11 +5,21 @@
 
 namespace vit_hybrid::data {
 
-Hid hdf5_mpi_access(const comm::MpiGroup& group) {
+Hid hdf5_mpi_access(const comm::MpiGroup& group, const MpiIoHints& hints) {
   hdf5_initialize();
   Hid access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
-  hdf5_check(H5Pset_fapl_mpio(access.get(), comm::mpi_comm(group), MPI_INFO_NULL), ErrorClass::kInternal,
-             "set up MPI-IO");
+  MPI_Info info = MPI_INFO_NULL;
+  if (!hints.empty()) {
+    MPI_Info_create(&info);
+    for (const auto& [key, value] : hints) {
+      MPI_Info_set(info, key.c_str(), value.c_str());
+    }
+  }
+  const herr_t status = H5Pset_fapl_mpio(access.get(), comm::mpi_comm(group), info);  // keeps a copy
+  if (info != MPI_INFO_NULL) {
+    MPI_Info_free(&info);
+  }
+  hdf5_check(status, ErrorClass::kInternal, "set up MPI-IO");
   return access;
 }
 

@@ -5,13 +5,14 @@
 #include <string>
 
 #include "data/hdf5_handle.h"
+#include "data/io_mode.h"
 #include "parallel/comm/mpi_group.h"
 #include "parallel/comm/operation_slot.h"
 
 namespace vit_hybrid::data {
 
-/// File access through MPI-IO by the ranks of `group`.
-Hid hdf5_mpi_access(const comm::MpiGroup& group);
+/// File access through MPI-IO by the ranks of `group`; an MPI library takes the hints that it knows.
+Hid hdf5_mpi_access(const comm::MpiGroup& group, const MpiIoHints& hints = {});
 
 /// Transfer by all ranks of the file's group together, or by each for itself.
 enum class Hdf5Transfer { kIndependent, kCollective };

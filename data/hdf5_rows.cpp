@@ -45,25 +45,32 @@ OpenDataset open_dataset(const RowFile& file, const std::string& dataset, hid_t 
   return opened;
 }
 
-// Reads one row, or none (row null), by a transfer that all ranks may have to take part in.
-void read_row(const OpenDataset& opened, const RowFile& file, const RowRead* row, hid_t transfer) {
-  std::vector<hsize_t> start(file.layout.shape.size(), 0);
-  std::vector<hsize_t> box(file.layout.shape.begin(), file.layout.shape.end());
-  box.front() = 1;
-  const Hid memory(H5Screate_simple(static_cast<int>(box.size()), box.data(), nullptr), &H5Sclose);
+// Reads the box of one row, or nothing (row null or the box empty), by a transfer that all ranks may have to take part
+// in.
+void read_row(const OpenDataset& opened, const RowFile& file, const RowBox& box, const RowRead* row, hid_t transfer) {
+  std::vector<hsize_t> start(box.start.begin(), box.start.end());
+  std::vector<hsize_t> extents(box.size.begin(), box.size.end());
+  start.insert(start.begin(), row == nullptr ? 0 : static_cast<hsize_t>(row->row));
+  extents.insert(extents.begin(), 1);
+  const Hid memory(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), &H5Sclose);
   const Hid stored(H5Dget_space(opened.dataset.get()), &H5Sclose);
-  if (row == nullptr) {
+  const bool is_nothing = row == nullptr || box.num_values() == 0;
+  if (is_nothing) {
     H5Sselect_none(memory.get());
     H5Sselect_none(stored.get());
   } else {
-    start.front() = static_cast<hsize_t>(row->row);
-    H5Sselect_hyperslab(stored.get(), H5S_SELECT_SET, start.data(), nullptr, box.data(), nullptr);
+    H5Sselect_hyperslab(stored.get(), H5S_SELECT_SET, start.data(), nullptr, extents.data(), nullptr);
   }
   char nothing = 0;
   hdf5_check(H5Dread(opened.dataset.get(), hdf5_memory_type(file.layout.type), memory.get(), stored.get(), transfer,
-                     row == nullptr ? &nothing : row->to),
+                     is_nothing ? &nothing : row->to),
              ErrorClass::kIo,
-             str("read ", row == nullptr ? "no row" : str("row ", row->row), " of a dataset of ", file.path));
+             str("read ", row == nullptr ? "no row" : str("row ", row->row), " of dataset '", file.dataset, "' of ",
+                 file.path));
+}
+
+int64_t box_bytes(const RowFile& file, const RowBox& box) {
+  return box.num_values() * static_cast<int64_t>(c10::elementSize(file.layout.type));
 }
 
 class IndependentRowReader : public RowReader {
@@ -71,12 +78,16 @@ class IndependentRowReader : public RowReader {
   IndependentRowReader(std::vector<RowFile> files, std::string dataset)
       : files_(std::move(files)), dataset_(std::move(dataset)) {}
 
-  void read(std::span<const RowRead> rows) override {
-    for (const RowRead& row : rows) {
+  void read(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) override {
+    for (size_t i = 0; i < rows.size() && box.num_values() > 0; ++i) {
+      const RowRead& row = rows[i];
       const RowFile& file = files_[static_cast<size_t>(row.file)];
       const auto opened =
           open_.get(row.file, [&] { return std::make_shared<OpenDataset>(open_dataset(file, dataset_, H5P_DEFAULT)); });
-      read_row(*opened, file, &row, H5P_DEFAULT);
+      read_row(*opened, file, box, &row, H5P_DEFAULT);
+      if (arrived) {
+        arrived(i, 0, box_bytes(file, box));
+      }
     }
   }
 
@@ -88,8 +99,8 @@ class IndependentRowReader : public RowReader {
 
 class CollectiveRowReader : public RowReader {
  public:
-  CollectiveRowReader(const comm::MpiGroup& group, std::vector<RowFile> files, std::string dataset)
-      : group_(group), files_(std::move(files)), dataset_(std::move(dataset)) {}
+  CollectiveRowReader(const comm::MpiGroup& group, std::vector<RowFile> files, std::string dataset, MpiIoHints hints)
+      : group_(group), files_(std::move(files)), dataset_(std::move(dataset)), hints_(std::move(hints)) {}
 
   ~CollectiveRowReader() override {
     if (!hdf5_may_close_collectively()) {
@@ -101,13 +112,16 @@ class CollectiveRowReader : public RowReader {
   }
 
   // One file after the other, in each as many rounds of one row as the rank that wants most of it has rows.
-  void read(std::span<const RowRead> rows) override {
+  void read(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) override {
     std::map<int64_t, std::vector<const RowRead*>> by_file;
     for (const RowRead& row : rows) {
       by_file[row.file].push_back(&row);
     }
     for (int64_t file = next_wanted(by_file, -1); file >= 0; file = next_wanted(by_file, file)) {
-      read_file(file, by_file[file]);
+      read_file(file, by_file[file], box);
+    }
+    for (size_t i = 0; i < rows.size() && arrived; ++i) {
+      arrived(i, 0, box_bytes(files_[static_cast<size_t>(rows[i].file)], box));
     }
   }
 
@@ -120,21 +134,21 @@ class CollectiveRowReader : public RowReader {
     return wanted == none ? -1 : wanted;
   }
 
-  void read_file(int64_t number, const std::vector<const RowRead*>& rows) {
+  void read_file(int64_t number, const std::vector<const RowRead*>& rows, const RowBox& box) {
     const RowFile& file = files_[static_cast<size_t>(number)];
     const auto num_rows = static_cast<int64_t>(rows.size());
     const int64_t num_rounds = group_.max(num_rows);
     comm::agreed(group_, [&] {
-      const Hdf5Blocked blocked("collective HDF5 read", num_rows * file.layout.row_bytes());
+      const Hdf5Blocked blocked("collective HDF5 read", num_rows * box_bytes(file, box));
       const auto opened = open_.get(number, [&] {
-        const Hid access = hdf5_mpi_access(group_);
+        const Hid access = hdf5_mpi_access(group_, hints_);
         return std::make_shared<OpenDataset>(open_dataset(file, dataset_, access.get()));
       });
       const Hid transfer = hdf5_transfer(Hdf5Transfer::kCollective);
       std::optional<Error> error;  // kept until the last round: the other ranks wait in the later ones
       for (int64_t round = 0; round < num_rounds; ++round) {
         try {
-          read_row(*opened, file, round < num_rows ? rows[static_cast<size_t>(round)] : nullptr, transfer.get());
+          read_row(*opened, file, box, round < num_rows ? rows[static_cast<size_t>(round)] : nullptr, transfer.get());
         } catch (const Error& e) {
           error = error.value_or(e);
         }
@@ -148,6 +162,7 @@ class CollectiveRowReader : public RowReader {
   const comm::MpiGroup& group_;
   const std::vector<RowFile> files_;
   const std::string dataset_;
+  const MpiIoHints hints_;
   LruCache<OpenDataset> open_{kMostOpenFiles};
 };
 
@@ -158,8 +173,8 @@ std::unique_ptr<RowReader> make_independent_row_reader(std::vector<RowFile> file
 }
 
 std::unique_ptr<RowReader> make_collective_row_reader(const comm::MpiGroup& group, std::vector<RowFile> files,
-                                                      std::string dataset) {
-  return std::make_unique<CollectiveRowReader>(group, std::move(files), std::move(dataset));
+                                                      std::string dataset, MpiIoHints hints) {
+  return std::make_unique<CollectiveRowReader>(group, std::move(files), std::move(dataset), std::move(hints));
 }
 
 at::Tensor read_whole_dataset(const std::string& path, const std::string& dataset) {

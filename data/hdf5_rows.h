@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/io_mode.h"
 #include "data/row_reader.h"
 
 namespace vit_hybrid::comm {
@@ -19,7 +20,7 @@ std::unique_ptr<RowReader> make_independent_row_reader(std::vector<RowFile> file
 /// Any layout; read() is collective over `group` (which outlives the reader), also for ranks that want no rows. Errors
 /// are agreed.
 std::unique_ptr<RowReader> make_collective_row_reader(const comm::MpiGroup& group, std::vector<RowFile> files,
-                                                      std::string dataset);
+                                                      std::string dataset, MpiIoHints hints = {});
 
 /// All values of a small dataset, on this rank alone, by HDF5 (main thread).
 at::Tensor read_whole_dataset(const std::string& path, const std::string& dataset);

@@ -95,7 +95,11 @@ struct Hdf5Writer::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  void create_file();
+  void check_paths() const;
+  void create_file(const Hid& access);
+  void create_together(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes);
+  void create_on_rank_0(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes);
+  void share_offsets(const std::vector<Hdf5DatasetSpec>& specs);
   void create_datasets(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes);
   bool close_hdf5();
   void write_direct(const Dataset& dataset, std::span<const int64_t> start, const at::Tensor& values) const;
@@ -123,18 +127,47 @@ bool Hdf5Writer::State::close_hdf5() {
   return file.close() && closed;
 }
 
-void Hdf5Writer::State::create_file() {
-  // Rank 0 alone finds out whether a file can be made, the others whether they see it: MPI-IO's own errors are poor,
-  // and an opening that fails on one rank only would leave the others waiting.
+// Rank 0 alone finds out whether a file can be made, the others whether they see it: MPI-IO's own errors are poor, and
+// an opening that fails on one rank only would leave the others waiting.
+void Hdf5Writer::State::check_paths() const {
   comm::agreed_on_rank_0(group, [&] { PosixFile(temporary, PosixFile::Access::kCreate).close(); });
   comm::agreed(group, [&] { PosixFile(temporary, PosixFile::Access::kUpdate).close(); });
-  comm::agreed(group, [&] {
-    const Hid access = hdf5_mpi_access(group);
-    H5Pset_alignment(access.get(), kAlignFrom, kAlignment);
-    const Hdf5Blocked blocked("creation of an HDF5 file", 0);
-    file = hdf5_own(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), &H5Fclose,
-                    ErrorClass::kCannotCreate, str("create ", temporary));
+}
+
+void Hdf5Writer::State::create_file(const Hid& access) {
+  H5Pset_alignment(access.get(), kAlignFrom, kAlignment);
+  const Hdf5Blocked blocked("creation of an HDF5 file", 0);
+  file = hdf5_own(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), &H5Fclose,
+                  ErrorClass::kCannotCreate, str("create ", temporary));
+}
+
+void Hdf5Writer::State::create_together(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes) {
+  comm::agreed(group, [&] { create_file(hdf5_mpi_access(group)); });
+  comm::agreed(group, [&] { create_datasets(std::move(specs), attributes); });
+}
+
+// Where HDF5 moves no values it is not shared either: a call inside it that fails on one rank leaves nobody waiting.
+void Hdf5Writer::State::create_on_rank_0(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes) {
+  const std::vector<Hdf5DatasetSpec> described = specs;
+  comm::agreed_on_rank_0(group, [&] {
+    hdf5_initialize();
+    create_file(Hid(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose));
+    create_datasets(std::move(specs), attributes);
+    hdf5_check(close_hdf5() ? 0 : -1, ErrorClass::kIo, str("write ", temporary));
   });
+  share_offsets(described);
+  comm::agreed(group, [&] { direct.emplace(temporary, PosixFile::Access::kUpdate); });
+}
+
+void Hdf5Writer::State::share_offsets(const std::vector<Hdf5DatasetSpec>& specs) {
+  std::vector<int64_t> offsets;
+  for (const Hdf5DatasetSpec& spec : specs) {
+    offsets.push_back(group.rank() == 0 ? datasets.at(spec.name).offset : 0);
+  }
+  group.broadcast(offsets.data(), static_cast<int64_t>(offsets.size() * sizeof(int64_t)), 0);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    datasets.try_emplace(specs[i].name, Dataset{specs[i], Hid(), offsets[i]});
+  }
 }
 
 void Hdf5Writer::State::create_datasets(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes) {
@@ -183,17 +216,12 @@ Hdf5Writer::Hdf5Writer(const comm::MpiGroup& group, std::string path, std::vecto
                        Hdf5Attributes attributes, IoMode mode)
     : state_(std::make_unique<State>(group, std::move(path), mode == IoMode::kAuto ? IoMode::kDirect : mode)) {
   State& state = *state_;
-  state.create_file();
-  comm::agreed(group, [&] { state.create_datasets(std::move(datasets), attributes); });
-  if (state.mode != IoMode::kDirect) {
-    return;
+  state.check_paths();
+  if (state.mode == IoMode::kDirect) {
+    state.create_on_rank_0(std::move(datasets), attributes);
+  } else {
+    state.create_together(std::move(datasets), attributes);
   }
-  // All of HDF5's own bytes are written before ours.
-  comm::agreed(group, [&] {
-    const Hdf5Blocked blocked("closing of an HDF5 file", 0);
-    hdf5_check(state.close_hdf5() ? 0 : -1, ErrorClass::kIo, str("write ", state.temporary));
-  });
-  comm::agreed(group, [&] { state.direct.emplace(state.temporary, PosixFile::Access::kUpdate); });
 }
 
 Hdf5Writer::~Hdf5Writer() = default;
@@ -217,6 +245,12 @@ void Hdf5Writer::write(const std::string& dataset, std::span<const int64_t> star
   }
 }
 
+void Hdf5Writer::flush() {
+  if (state_->direct) {
+    state_->direct->sync();
+  }
+}
+
 void Hdf5Writer::finish() {
   State& state = *state_;
   comm::agreed(state.group, [&] {
@@ -225,7 +259,7 @@ void Hdf5Writer::finish() {
       state.direct->close();
     }
   });
-  comm::agreed(state.group, [&] {
+  comm::agreed(state.group, [&] {  // where HDF5 transfers; else it was closed before our bytes
     const Hdf5Blocked blocked("closing of an HDF5 file", 0);
     hdf5_check(state.close_hdf5() ? 0 : -1, ErrorClass::kIo, str("write ", state.temporary));
   });
@@ -234,6 +268,7 @@ void Hdf5Writer::finish() {
       PosixFile(state.temporary, PosixFile::Access::kUpdate).sync();
     }
     rename_file(state.temporary, state.path);
+    sync_folder_of(state.path);
   });
   state.finished = true;
 }

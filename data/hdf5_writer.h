@@ -46,6 +46,9 @@ class Hdf5Writer {
   /// type and number of dims). Local to the rank, except with IoMode::kCollective: then all ranks call it together,
   /// those that have nothing with a tensor of no elements. Boxes of different ranks must not overlap. Error(kIo).
   void write(const std::string& dataset, std::span<const int64_t> start, const at::Tensor& values);
+  /// Waits until what this rank wrote is on the storage, where write() does not go through HDF5 (kAuto, kDirect): then
+  /// this and write() make no MPI and no HDF5 call and may run on one other thread. Local. Error(kIo).
+  void flush();
   /// Collective over the group: flushes, closes and renames; status agreed. Afterwards every rank can open `path`.
   void finish();
 

@@ -40,11 +40,14 @@ std::vector<int64_t> read_labels(const comm::MpiGroup& group, const ImageOptions
 }  // namespace
 
 ImageDataset::ImageDataset(const comm::MpiGroup& group, const ImageOptions& options)
-    : options_(options), source_(group, {options.path}, options.images, "", options.io) {
+    : options_(options), source_(group, {options.path}, options.images, "", options.io, options.mpiio_hints) {
   const MemoryScope scope(MemoryClass::kData);
   comm::agreed(group, [&] { check_images(); });
   labels_ = read_labels(group, options_);
   comm::agreed(group, [&] { check_labels(); });
+  if (!options.stage_folder.empty()) {
+    source_.stage(options.stage_folder, {options.stage_samples > 0 ? options.stage_samples : size()});
+  }
 }
 
 void ImageDataset::check_images() const {
@@ -103,7 +106,8 @@ at::Tensor ImageDataset::read_images(std::span<const int64_t> samples, int64_t e
   const auto plane = static_cast<size_t>(3 * out * out);
   for (size_t i = 0; i < samples.size(); ++i) {
     resize_crop({static_cast<const uint8_t*>(rows[i].to), row_bytes}, layout.shape[1], layout.shape[2],
-                crop(samples[i], epoch), out, options_.statistics, {images.data_ptr<float>() + i * plane, plane});
+                crop(samples[i], epoch), out, options_.statistics, {images.data_ptr<float>() + i * plane, plane},
+                options_.interpolation);
   }
   return images;
 }

@@ -28,7 +28,11 @@ struct ImageOptions {
   int64_t num_classes = 0;   ///< labels must be below; 0: not checked
   uint64_t seed = 0;
   ColorStatistics statistics = {};
+  Interpolation interpolation = Interpolation::kBilinear;
   IoMode io = IoMode::kAuto;
+  MpiIoHints mpiio_hints = {};    ///< for collective reading
+  std::string stage_folder = {};  ///< of each node, where what is read is copied first; empty: nothing is copied
+  int64_t stage_samples = 0;      ///< only what the first ones need is copied; 0: all
 };
 
 /// Inputs [3, image_size, image_size], normalized; targets are class numbers.

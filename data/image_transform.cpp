@@ -1,4 +1,4 @@
-// Crops and bilinear sampling.
+// Crops, and resizing along one axis after the other.
 #include "data/image_transform.h"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/partition.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -22,23 +23,69 @@ uint64_t draw_number(int attempt, int which) {
   return static_cast<uint64_t>(1 + 4 * attempt + which);
 }
 
-// What an output pixel along one axis is made of: (1 - share) image[low] + share image[high].
-struct Tap {
-  int64_t low;
-  int64_t high;
-  float share;
+// What an output pixel along one axis is made of: the pixels from `first` on, with these weights.
+struct Taps {
+  int64_t first;
+  std::vector<float> weights;
 };
 
-std::vector<Tap> taps(double start, double extent, int64_t size, int64_t image_size, bool flip) {
-  std::vector<Tap> result(static_cast<size_t>(size));
+double filter(Interpolation interpolation, double x) {
+  x = std::abs(x);
+  if (interpolation == Interpolation::kBilinear) {
+    return std::max(1.0 - x, 0.0);
+  }
+  constexpr double a = -0.5;
+  if (x < 1.0) {
+    return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
+  }
+  return x < 2.0 ? (((x - 5.0) * x + 8.0) * x - 4.0) * a : 0.0;
+}
+
+// Of the `size` output pixels that [start, start + extent) is resized to, from the pixels `allowed`.
+std::vector<Taps> make_taps(double start, double extent, int64_t size, Range allowed, Interpolation interpolation) {
+  const double scale = extent / static_cast<double>(size);
+  const double widening = std::max(scale, 1.0);
+  const double support = (interpolation == Interpolation::kBilinear ? 1.0 : 2.0) * widening;
+  std::vector<Taps> result;
   for (int64_t i = 0; i < size; ++i) {
-    const double at = start + (static_cast<double>(i) + 0.5) * extent / static_cast<double>(size) - 0.5;
-    const double inside = std::clamp(at, 0.0, static_cast<double>(image_size - 1));
-    const auto low = static_cast<int64_t>(inside);
-    result[static_cast<size_t>(flip ? size - 1 - i : i)] = {low, std::min(low + 1, image_size - 1),
-                                                            static_cast<float>(inside - static_cast<double>(low))};
+    const double centre = start + (static_cast<double>(i) + 0.5) * scale;
+    Taps taps;
+    taps.first = std::max(static_cast<int64_t>(std::floor(centre - support + 0.5)), allowed.begin);
+    const int64_t end = std::min(static_cast<int64_t>(std::floor(centre + support + 0.5)), allowed.end);
+    double sum = 0.0;
+    for (int64_t pixel = taps.first; pixel < end; ++pixel) {
+      const double weight = filter(interpolation, (static_cast<double>(pixel) + 0.5 - centre) / widening);
+      taps.weights.push_back(static_cast<float>(weight));
+      sum += weight;
+    }
+    for (float& weight : taps.weights) {
+      weight = static_cast<float>(weight / sum);
+    }
+    result.push_back(std::move(taps));
   }
   return result;
+}
+
+// Pixels along an axis that a crop may be made of.
+Range allowed_pixels(CropEdge edge, double start, double extent, int64_t image_size) {
+  if (edge == CropEdge::kImage) {
+    return {0, image_size};
+  }
+  return {std::max<int64_t>(static_cast<int64_t>(std::floor(start)), 0),
+          std::min(static_cast<int64_t>(std::ceil(start + extent)), image_size)};
+}
+
+// sums[k] = sum over the rows of `taps` of weight x image row, for the interleaved values of columns `columns`.
+void add_rows(const uint8_t* image, int64_t width, const Taps& taps, Range columns, std::vector<float>& sums) {
+  const auto count = static_cast<size_t>(3 * columns.size());
+  std::fill(sums.begin(), sums.end(), 0.0f);
+  for (size_t tap = 0; tap < taps.weights.size(); ++tap) {
+    const uint8_t* const from = image + 3 * ((taps.first + static_cast<int64_t>(tap)) * width + columns.begin);
+    const float weight = taps.weights[tap];
+    for (size_t k = 0; k < count; ++k) {
+      sums[k] += weight * static_cast<float>(from[k]);
+    }
+  }
 }
 
 }  // namespace
@@ -75,32 +122,39 @@ Crop center_crop(int64_t height, int64_t width, int64_t resized, int64_t size) {
   const double rows = static_cast<double>(height) / static_cast<double>(resized);
   const double columns = static_cast<double>(width) / static_cast<double>(resized);
   const auto extent = static_cast<double>(size);
-  return {margin * rows, margin * columns, extent * rows, extent * columns, false};
+  return {margin * rows, margin * columns, extent * rows, extent * columns, false, CropEdge::kImage};
 }
 
 void resize_crop(std::span<const uint8_t> image, int64_t height, int64_t width, const Crop& crop, int64_t size,
-                 const ColorStatistics& statistics, std::span<float> planes) {
+                 const ColorStatistics& statistics, std::span<float> planes, Interpolation interpolation) {
   VH_ASSERT(static_cast<int64_t>(image.size()) == 3 * height * width &&
                 static_cast<int64_t>(planes.size()) == 3 * size * size,
             str("image of ", height, " x ", width, ", output of ", size));
-  const auto rows = taps(crop.top, crop.height, size, height, false);
-  const auto columns = taps(crop.left, crop.width, size, width, crop.flip);
-  const auto pixel = [&](int64_t row, int64_t column, size_t channel) {
-    return static_cast<float>(image[static_cast<size_t>(3 * (row * width + column)) + channel]);
-  };
+  const Range allowed_columns = allowed_pixels(crop.edge, crop.left, crop.width, width);
+  const auto rows =
+      make_taps(crop.top, crop.height, size, allowed_pixels(crop.edge, crop.top, crop.height, height), interpolation);
+  const auto columns = make_taps(crop.left, crop.width, size, allowed_columns, interpolation);
+  std::array<float, 3> scale;
+  std::array<float, 3> shift;
   for (size_t channel = 0; channel < 3; ++channel) {
-    const float scale = 1.0f / (255.0f * statistics.std[channel]);
-    const float shift = statistics.mean[channel] / statistics.std[channel];
-    float* to = planes.data() + channel * static_cast<size_t>(size * size);
-    for (const Tap& row : rows) {
-      for (const Tap& column : columns) {
-        const float low = pixel(row.low, column.low, channel);
-        const float high = pixel(row.high, column.low, channel);
-        const float left = low + row.share * (high - low);
-        const float low_right = pixel(row.low, column.high, channel);
-        const float high_right = pixel(row.high, column.high, channel);
-        const float right = low_right + row.share * (high_right - low_right);
-        *to++ = (left + column.share * (right - left)) * scale - shift;
+    scale[channel] = 1.0f / (255.0f * statistics.std[channel]);
+    shift[channel] = statistics.mean[channel] / statistics.std[channel];
+  }
+  const auto plane = static_cast<size_t>(size * size);
+  std::vector<float> line(static_cast<size_t>(3 * allowed_columns.size()));
+  for (int64_t y = 0; y < size; ++y) {
+    add_rows(image.data(), width, rows[static_cast<size_t>(y)], allowed_columns, line);
+    for (int64_t x = 0; x < size; ++x) {
+      const Taps& taps = columns[static_cast<size_t>(crop.flip ? size - 1 - x : x)];
+      std::array<float, 3> sums{};
+      const float* from = line.data() + 3 * (taps.first - allowed_columns.begin);
+      for (const float weight : taps.weights) {
+        for (size_t channel = 0; channel < 3; ++channel) {
+          sums[channel] += weight * *from++;
+        }
+      }
+      for (size_t channel = 0; channel < 3; ++channel) {
+        planes[channel * plane + static_cast<size_t>(y * size + x)] = sums[channel] * scale[channel] - shift[channel];
       }
     }
   }

@@ -1,4 +1,4 @@
-// Image transforms: crops of stored bytes, resized bilinearly, flipped and normalized into planes. Pure.
+// Image transforms: crops of stored bytes, resized with antialiasing, flipped and normalized into planes. Pure.
 #pragma once
 
 #include <array>
@@ -9,6 +9,12 @@
 
 namespace vit_hybrid::data {
 
+/// What a pixel at the edge of a crop is made of: of the crop alone, or also of what lies around it in the image.
+enum class CropEdge {
+  kCrop,   ///< crop, then resize
+  kImage,  ///< resize, then crop
+};
+
 /// Where a crop lies in the stored image (pixels), and whether it is mirrored left to right.
 struct Crop {
   double top = 0.0;
@@ -16,6 +22,7 @@ struct Crop {
   double height = 0.0;
   double width = 0.0;
   bool flip = false;
+  CropEdge edge = CropEdge::kCrop;
 };
 
 /// Random resized crop: area a share of the image uniform in (0.08, 1), aspect ratio log-uniform in (3/4, 4/3), place
@@ -32,9 +39,15 @@ struct ColorStatistics {
   std::array<float, 3> std{0.229f, 0.224f, 0.225f};
 };
 
-/// Samples the crop of `image` [height, width, 3] bilinearly, with half-pixel centres and the image's border repeated,
-/// into `planes` [3, size, size] of normalized values.
+enum class Interpolation { kBilinear, kBicubic };
+
+/// Resizes the crop of `image` [height, width, 3] into `planes` [3, size, size] of normalized values, antialiased as
+/// Pillow and LibTorch (antialias = true) do it: along each axis an output pixel is the mean of the pixels under a
+/// filter around its centre, weighted by the filter's values at their centres. Bilinear: the triangle |x| < 1; bicubic:
+/// R. Keys, "Cubic convolution interpolation", IEEE TASSP 29 (1981), with a = -1/2, |x| < 2; both as much wider as the
+/// image shrinks.
 void resize_crop(std::span<const uint8_t> image, int64_t height, int64_t width, const Crop& crop, int64_t size,
-                 const ColorStatistics& statistics, std::span<float> planes);
+                 const ColorStatistics& statistics, std::span<float> planes,
+                 Interpolation interpolation = Interpolation::kBilinear);
 
 }  // namespace vit_hybrid::data

@@ -1,6 +1,7 @@
 // Statistics from .npy files, and the loop over a field.
 #include "data/normalization.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
+#include "src/base/instruction_sets.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -36,35 +38,56 @@ void check(const std::string& path, const std::vector<double>& values, float abo
   }
 }
 
-// One channel: true if all normalized values are finite. Written so that it is compiled to vector instructions.
-template <class T>
-bool normalize_plane(const T* from, float* to, int64_t count, T mean, T deviation) {
+// The bits of values that are not finite after normalization; 0 where all are. Written so that it is compiled to vector
+// instructions.
+template <class T, class Math>
+inline __attribute__((always_inline)) uint32_t normalize_values(const T* from, float* to, int64_t count, Math mean,
+                                                                Math deviation) {
   uint32_t non_finite = 0;
 #pragma omp simd reduction(| : non_finite)
   for (int64_t i = 0; i < count; ++i) {
-    const auto value = static_cast<float>((from[i] - mean) / deviation);
+    const auto value = static_cast<float>((static_cast<Math>(from[i]) - mean) / deviation);
     uint32_t bits = 0;
     std::memcpy(&bits, &value, sizeof(bits));
     non_finite |= static_cast<uint32_t>((bits & 0x7f800000u) == 0x7f800000u);
     to[i] = value;
   }
-  return non_finite == 0;
+  return non_finite;
+}
+
+VH_VERSIONS uint32_t normalize_floats(const float* from, float* to, int64_t count, float mean, float deviation) {
+  return normalize_values(from, to, count, mean, deviation);
+}
+
+VH_VERSIONS uint32_t normalize_doubles(const double* from, float* to, int64_t count, double mean, double deviation) {
+  return normalize_values(from, to, count, mean, deviation);
+}
+
+uint32_t normalize_some(const float* from, float* to, int64_t count, double mean, double deviation) {
+  return normalize_floats(from, to, count, static_cast<float>(mean), static_cast<float>(deviation));
+}
+
+uint32_t normalize_some(const double* from, float* to, int64_t count, double mean, double deviation) {
+  return normalize_doubles(from, to, count, mean, deviation);
+}
+
+// 16-bit values, in float32.
+template <class T>
+uint32_t normalize_some(const T* from, float* to, int64_t count, double mean, double deviation) {
+  return normalize_values(from, to, count, static_cast<float>(mean), static_cast<float>(deviation));
 }
 
 template <class T>
-int64_t normalize(const at::Tensor& field, const Normalization& normalization, const at::Tensor& to) {
-  const int64_t channels = field.size(0);
-  const int64_t count = channels == 0 ? 0 : field.numel() / channels;
-  const T* from = field.const_data_ptr<T>();
-  float* out = to.data_ptr<float>();
-  for (int64_t c = 0; c < channels; ++c) {
-    float* plane = out + c * count;
-    const auto mean = static_cast<T>(normalization.mean[static_cast<size_t>(c)]);
-    const auto deviation = static_cast<T>(normalization.std[static_cast<size_t>(c)]);
-    if (!normalize_plane(from + c * count, plane, count, mean, deviation)) {
-      const auto* bad = std::find_if(plane, plane + count, [](float value) { return !std::isfinite(value); });
-      return bad - out;
+int64_t normalize(const T* from, Range run, int64_t channel_values, const Normalization& normalization, float* to) {
+  for (int64_t begin = run.begin; begin < run.end;) {
+    const int64_t channel = begin / channel_values;
+    const int64_t end = std::min((channel + 1) * channel_values, run.end);
+    const double mean = normalization.mean[static_cast<size_t>(channel)];
+    const double deviation = normalization.std[static_cast<size_t>(channel)];
+    if (normalize_some(from + begin, to + begin, end - begin, mean, deviation) != 0) {
+      return std::find_if(to + begin, to + end, [](float value) { return !std::isfinite(value); }) - to;
     }
+    begin = end;
   }
   return -1;
 }
@@ -95,8 +118,28 @@ int64_t normalize_field(const at::Tensor& field, const Normalization& normalizat
       field.is_contiguous() && to.is_contiguous() && field.sizes() == to.sizes() && to.scalar_type() == at::kFloat,
       "field and its normalized values");
   VH_ASSERT(static_cast<int64_t>(normalization.mean.size()) == field.size(0), "one mean for each channel");
-  return field.scalar_type() == at::kDouble ? normalize<double>(field, normalization, to)
-                                            : normalize<float>(field, normalization, to);
+  const int64_t channels = field.size(0);
+  const int64_t channel_values = channels == 0 ? 0 : field.numel() / channels;
+  return normalize_run({field.const_data_ptr(), field.scalar_type()}, {0, field.numel()}, channel_values, normalization,
+                       to.data_ptr<float>());
+}
+
+int64_t normalize_run(FieldValues field, Range run, int64_t channel_values, const Normalization& normalization,
+                      float* to) {
+  const auto run_of = [&](const auto* values) { return normalize(values, run, channel_values, normalization, to); };
+  switch (field.type) {
+    case at::kFloat:
+      return run_of(static_cast<const float*>(field.values));
+    case at::kDouble:
+      return run_of(static_cast<const double*>(field.values));
+    case at::kHalf:
+      return run_of(static_cast<const c10::Half*>(field.values));
+    case at::kBFloat16:
+      return run_of(static_cast<const c10::BFloat16*>(field.values));
+    default:
+      break;
+  }
+  VH_ASSERT(false, str("values of type ", c10::toString(field.type)));
 }
 
 }  // namespace vit_hybrid::data

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/partition.h"
+
 namespace vit_hybrid::comm {
 class MpiGroup;
 }
@@ -26,9 +28,20 @@ struct Normalization {
                             int64_t channels);
 };
 
-/// Normalizes a field [C, ...] of float32 or float64, in its type, into `to` (float32, the same shape; may be `field`
-/// itself). Returns the row-major index of the first element that is not finite, or of the first whose normalized value
-/// is not; -1 if there is none.
+/// Normalizes a field [C, ...], in its type (16-bit types in float32), into `to` (float32, the same shape; may be
+/// `field` itself). Returns the row-major index of the first element that is not finite, or of the first whose
+/// normalized value is not; -1 if there is none.
 int64_t normalize_field(const at::Tensor& field, const Normalization& normalization, const at::Tensor& to);
+
+/// Values of a field in memory: kFloat, kDouble, kHalf or kBFloat16.
+struct FieldValues {
+  const void* values;
+  at::ScalarType type;
+};
+
+/// Normalizes the elements `run` of a field whose channels have `channel_values` elements each, as normalize_field()
+/// does, into the same elements of `to`: while a piece of a file that was just read is still in the cache.
+int64_t normalize_run(FieldValues field, Range run, int64_t channel_values, const Normalization& normalization,
+                      float* to);
 
 }  // namespace vit_hybrid::data

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
@@ -129,6 +130,20 @@ void PosixFile::close() {
 void rename_file(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) {
     throw Error(ErrorClass::kCannotCreate, str("cannot rename ", from, " to ", to, ": ", reason(errno)));
+  }
+}
+
+void sync_folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(slash, 1));
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // Some file systems cannot flush a folder and say so with EINVAL.
+  const int error = descriptor < 0 || (::fsync(descriptor) != 0 && errno != EINVAL) ? errno : 0;
+  if (descriptor >= 0) {
+    ::close(descriptor);
+  }
+  if (error != 0) {
+    throw Error(ErrorClass::kIo, str("cannot flush the folder ", folder, ": ", reason(error)));
   }
 }
 

@@ -41,6 +41,9 @@ class PosixFile {
 /// Renames, replacing an old `to`; then `to` is complete or not there at all. Error(kCannotCreate).
 void rename_file(const std::string& from, const std::string& to);
 
+/// Waits until the names in the folder of `path` are on the storage: after it a rename outlives a crash. Error(kIo).
+void sync_folder_of(const std::string& path);
+
 /// Name under which the file `path` is written until it is complete.
 std::string temporary_name(const std::string& path);
 

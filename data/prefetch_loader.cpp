@@ -15,9 +15,7 @@ PrefetchLoader::PrefetchLoader(const Dataset& dataset, RequestSource source, Loa
     : dataset_(dataset), options_(options), source_(std::move(source)) {
   VH_ASSERT(options_.prefetch_depth >= 1 && options_.num_threads >= 0,
             str("depth ", options_.prefetch_depth, ", threads ", options_.num_threads));
-  if (!dataset_.background_reads()) {
-    return;
-  }
+  VH_ASSERT(dataset_.background_reads(), "the data set is read by the main thread");
   // More threads than batches under way would have nothing to do.
   const int64_t num_threads = std::min(options_.num_threads, options_.prefetch_depth);
   try {
@@ -52,18 +50,16 @@ std::optional<Batch> PrefetchLoader::next() {
 }
 
 std::optional<Batch> PrefetchLoader::next_now() {
-  while (auto request = pull_request()) {
-    const bool is_empty = request->samples.empty();
-    Result result = read(*request);
-    if (result.error) {
-      at_end_ = true;
-      std::rethrow_exception(result.error);
-    }
-    if (!is_empty) {
-      return std::move(result.batch);
-    }
+  const auto request = pull_request();
+  if (!request) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  Result result = read(*request);
+  if (result.error) {
+    at_end_ = true;
+    std::rethrow_exception(result.error);
+  }
+  return std::move(result.batch);
 }
 
 std::optional<Batch> PrefetchLoader::next_prefetched() {
@@ -91,7 +87,7 @@ std::optional<ReadRequest> PrefetchLoader::pull_request() {
     auto request = source_();
     if (!request) {
       at_end_ = true;
-    } else if (!request->samples.empty() || !dataset_.background_reads()) {
+    } else if (!request->samples.empty()) {
       return request;
     }
   }

@@ -1,4 +1,4 @@
-// PrefetchLoader: reads batches ahead of their use, on background threads where the data set allows it.
+// PrefetchLoader: reads batches ahead of their use, on background threads.
 #pragma once
 
 #include <condition_variable>
@@ -16,8 +16,7 @@
 
 namespace vit_hybrid::data {
 
-/// One batch to read. A request without samples is read too where reading is collective (so that this rank takes part),
-/// and next() does not return it.
+/// One batch to read; a request without samples is passed over.
 struct ReadRequest {
   std::vector<int64_t> samples;
   int64_t epoch = 0;
@@ -30,14 +29,14 @@ using RequestSource = std::function<std::optional<ReadRequest>()>;
 struct LoaderOptions {
   Parts parts = {};
   int64_t prefetch_depth = 2;  ///< batches read, or being read, that next() has not returned yet; at least 1
-  int64_t num_threads = 1;     ///< background threads; 0 reads in next()
+  int64_t num_threads = 1;  ///< background threads, of which no more run than batches are read ahead; 0 reads in next()
 };
 
 /// Reads the batches of a source in order. Used by one thread, the main one. Background threads make no MPI or HDF5
 /// call; the destructor stops them at any time, after the reads they are in.
 class PrefetchLoader {
  public:
-  /// `dataset` outlives the loader.
+  /// `dataset`, whose background_reads() is true, outlives the loader.
   PrefetchLoader(const Dataset& dataset, RequestSource source, LoaderOptions options);
   ~PrefetchLoader();
   PrefetchLoader(const PrefetchLoader&) = delete;

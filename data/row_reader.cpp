@@ -1,10 +1,11 @@
-// Rows by pread: a run of bytes where the dataset is contiguous, else the row's slice of each chunk.
+// Rows by pread: runs of bytes where the rows lie together in the file, else the parts of each chunk.
 #include "data/row_reader.h"
 
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
 #include "data/box_runs.h"
+#include "data/chunk_rows.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -14,74 +15,43 @@ namespace {
 
 using Storage = Hdf5Layout::Storage;
 
-// The dims after the first: what one row is made of.
+// Small enough to be in the second level cache when it is normalized, large enough to cost nothing by its number.
+constexpr int64_t kPieceBytes = int64_t{1} << 18;
+
 std::vector<int64_t> inner(const std::vector<int64_t>& shape) {
   return {shape.begin() + 1, shape.end()};
 }
 
-// The chunks that hold one row lie one after the other in the table, in row-major order of the inner grid.
-class ChunkWalk {
- public:
-  ChunkWalk(const Hdf5Layout& layout, int64_t row)
-      : row_shape_(inner(layout.shape)), chunk_shape_(inner(layout.chunk)), corner_(row_shape_.size(), 0) {
-    int64_t per_row = 1;
-    for (size_t d = 0; d < row_shape_.size(); ++d) {
-      per_row *= (row_shape_[d] + chunk_shape_[d] - 1) / chunk_shape_[d];
-    }
-    number_ = row / layout.chunk.front() * per_row;
+// Where the bytes of a row begin in the file, if they lie together there; else -1.
+int64_t row_offset(const Hdf5Layout& layout, int64_t row) {
+  if (layout.storage == Storage::kContiguous) {
+    return layout.offset + row * layout.row_bytes();
   }
+  if (layout.storage != Storage::kChunked || inner(layout.chunk) != inner(layout.shape)) {
+    return -1;
+  }
+  const int64_t rows_per_chunk = layout.chunk.front();
+  return layout.chunk_offsets[static_cast<size_t>(row / rows_per_chunk)] + row % rows_per_chunk * layout.row_bytes();
+}
 
-  int64_t number() const { return number_; }
-  /// First corner of the chunk in the row, and the part of the chunk that is inside of the row.
-  const std::vector<int64_t>& corner() const { return corner_; }
-  std::vector<int64_t> box() const {
-    std::vector<int64_t> box(corner_.size());
-    for (size_t d = 0; d < box.size(); ++d) {
-      box[d] = std::min(chunk_shape_[d], row_shape_[d] - corner_[d]);
-    }
-    return box;
-  }
-  bool advance() {
-    ++number_;
-    for (size_t d = corner_.size(); d-- > 0;) {
-      corner_[d] += chunk_shape_[d];
-      if (corner_[d] < row_shape_[d]) {
-        return true;
-      }
-      corner_[d] = 0;
-    }
-    return false;
-  }
-
- private:
-  std::vector<int64_t> row_shape_;
-  std::vector<int64_t> chunk_shape_;
-  std::vector<int64_t> corner_;
-  int64_t number_ = 0;
-};
-
-void read_from_chunks(const PosixFile& file, const Hdf5Layout& layout, int64_t row, char* to) {
-  const auto item = static_cast<int64_t>(c10::elementSize(layout.type));
-  const std::vector<int64_t> row_shape = inner(layout.shape);
-  const std::vector<int64_t> chunk_shape = inner(layout.chunk);
-  const int64_t slice_bytes = num_elements(chunk_shape) * item;
-  const int64_t slice_offset = row % layout.chunk.front() * slice_bytes;
-  if (chunk_shape == row_shape) {
-    file.read(layout.chunk_offsets[static_cast<size_t>(row / layout.chunk.front())] + slice_offset, to, slice_bytes);
-    return;
-  }
-  std::vector<char> slice(static_cast<size_t>(slice_bytes));
-  ChunkWalk walk(layout, row);
-  do {
-    file.read(layout.chunk_offsets[static_cast<size_t>(walk.number())] + slice_offset, slice.data(), slice_bytes);
-    for_each_run(walk.box(), {row_shape, walk.corner()}, {chunk_shape, std::vector<int64_t>(chunk_shape.size(), 0)},
-                 [&](int64_t in_row, int64_t in_chunk, int64_t count) {
-                   std::memcpy(to + in_row * item, slice.data() + in_chunk * item, static_cast<size_t>(count * item));
-                 });
-  } while (walk.advance());
+// Number of reads from `first` on that the same chunks serve.
+size_t count_same_chunks(std::span<const RowRead> rows, size_t first, int64_t rows_per_chunk) {
+  const auto differs = [&](const RowRead& read) {
+    return read.file != rows[first].file || read.row / rows_per_chunk != rows[first].row / rows_per_chunk;
+  };
+  const auto rest = rows.subspan(first);
+  return static_cast<size_t>(std::find_if(rest.begin(), rest.end(), differs) - rest.begin());
 }
 
 }  // namespace
+
+RowBox RowBox::whole(const Hdf5Layout& layout) {
+  return {std::vector<int64_t>(layout.shape.size() - 1, 0), inner(layout.shape)};
+}
+
+int64_t RowBox::num_values() const {
+  return num_elements(size);
+}
 
 DirectRowReader::DirectRowReader(std::vector<RowFile> files) : files_(std::move(files)) {
   for (const RowFile& file : files_) {
@@ -89,21 +59,43 @@ DirectRowReader::DirectRowReader(std::vector<RowFile> files) : files_(std::move(
   }
 }
 
-std::shared_ptr<const PosixFile> DirectRowReader::open(int64_t file) {
+std::shared_ptr<const PosixFile> DirectRowReader::open(int64_t number) {
   const std::lock_guard lock(mutex_);
-  return open_.get(file, [&] {
-    return std::make_shared<const PosixFile>(files_[static_cast<size_t>(file)].path, PosixFile::Access::kRead);
+  return open_.get(number, [&] {
+    const RowFile& file = files_[static_cast<size_t>(number)];
+    return std::make_shared<const PosixFile>(file.path_to_open(), PosixFile::Access::kRead);
   });
 }
 
-void DirectRowReader::read(std::span<const RowRead> rows) {
-  for (const RowRead& row : rows) {
-    const Hdf5Layout& layout = files_[static_cast<size_t>(row.file)].layout;
-    const auto file = open(row.file);
-    if (layout.storage == Storage::kContiguous) {
-      file->read(layout.offset + row.row * layout.row_bytes(), row.to, layout.row_bytes());
-    } else {
-      read_from_chunks(*file, layout, row.row, static_cast<char*>(row.to));
+void DirectRowReader::read(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) {
+  for (size_t i = 0; i < rows.size();) {
+    const RowRead& row = rows[i];
+    const RowFile& where = files_[static_cast<size_t>(row.file)];
+    try {
+      const auto file = open(row.file);
+      const int64_t offset = row_offset(where.layout, row.row);
+      if (offset >= 0) {
+        bytes_read_ += read_runs(*file, where.layout, offset, box, static_cast<char*>(row.to), kPieceBytes,
+                                 [&](int64_t first, int64_t count) {
+                                   if (arrived) {
+                                     arrived(i, first, count);
+                                   }
+                                 });
+        ++i;
+        continue;
+      }
+      const auto same = rows.subspan(i, count_same_chunks(rows, i, where.layout.chunk.front()));
+      bytes_read_ += read_chunks(*file, where.layout, same, box, buffers_);
+      const auto item = static_cast<int64_t>(c10::elementSize(where.layout.type));
+      for (const size_t end = i + same.size(); i < end; ++i) {
+        if (arrived) {
+          arrived(i, 0, box.num_values() * item);
+        }
+      }
+    } catch (const Error& error) {
+      throw Error(error.error_class(),
+                  str(where.path, ": dataset '", where.dataset, "', row ", row.row, ": ", error.message()),
+                  error.hint());
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "data/io_mode.h"
 #include "data/row_reader.h"
+#include "data/staged_files.h"
 
 namespace vit_hybrid::comm {
 class MpiGroup;
@@ -15,14 +16,19 @@ class MpiGroup;
 
 namespace vit_hybrid::data {
 
-/// The files, inspected by rank 0 for all, and seen to be there by every rank.
+/// The files, each inspected by one rank for all, and seen to be there by every rank.
 class RowSource {
  public:
   /// Collective over `group` (which outlives the source), with the same arguments on all ranks; every error is agreed.
   /// `attribute` names the text attribute to look up (Hdf5Layout::attribute), if not empty. Error(kMissingInput),
-  /// Error(kBadData); Error(kUsage) if `io` is direct and some file's bytes cannot be read so.
+  /// Error(kBadData); Error(kUsage) if some file's bytes cannot be read as `io` asks.
   RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, std::string dataset,
-            const std::string& attribute, IoMode io);
+            const std::string& attribute, IoMode io, MpiIoHints hints = {});
+
+  /// From now on rows are read from copies in `folder` of each node (see StagedFiles): of each file what its first
+  /// num_rows[file] rows need, and files of which no row is needed stay where they are. Collective over the group;
+  /// errors are agreed. Error(kUsage) in another mode than kDirect (HDF5 opens no file without a name).
+  void stage(const std::string& folder, const std::vector<int64_t>& num_rows);
 
   const std::string& dataset() const { return dataset_; }
   const std::vector<RowFile>& files() const { return files_; }
@@ -32,17 +38,34 @@ class RowSource {
   const std::string& mode_text() const { return mode_text_; }
   /// True if read() makes no MPI and no HDF5 call and may run on any thread.
   bool background_reads() const { return mode_ == IoMode::kDirect; }
-  /// A row that is asked for several times is read once. In mode kCollective collective over the group.
+  /// Bytes of the copies on each node; 0 without.
+  int64_t staged_bytes() const { return staged_ != nullptr ? staged_->bytes() : 0; }
+  /// Whole rows. A row that is asked for several times is read once. In mode kCollective collective over the group.
   void read(std::vector<RowRead> rows) const;
+  /// Read number `read` asks for the same row as number `of`.
+  struct Repeat {
+    size_t read;
+    size_t of;
+  };
+  /// The box of rows, each once: the repeats, of which nothing is read and told, are returned. `arrived` counts as
+  /// `rows` does. In mode kCollective collective over the group.
+  std::vector<Repeat> read_once(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) const;
+  /// Bytes read from files by direct reading so far.
+  int64_t bytes_read() const { return direct_ != nullptr ? direct_->bytes_read() : 0; }
 
  private:
   void choose_mode(IoMode wanted);
+  void make_reader();
 
+  const comm::MpiGroup& group_;
   std::string dataset_;
+  MpiIoHints hints_;
   std::vector<RowFile> files_;
   IoMode mode_ = IoMode::kDirect;
   std::string mode_text_;
+  std::unique_ptr<StagedFiles> staged_;  // null: the files themselves are read
   std::unique_ptr<RowReader> reader_;
+  const DirectRowReader* direct_ = nullptr;  // reader_ in mode kDirect
 };
 
 }  // namespace vit_hybrid::data

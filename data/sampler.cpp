@@ -13,9 +13,10 @@ namespace vit_hybrid::data {
 
 namespace {
 
-int64_t count_steps(const SamplerOptions& options) {
+// Of an epoch, or of what is left of it.
+int64_t count_steps(const SamplerOptions& options, int64_t num_samples) {
   const int64_t batch = options.global_batch_size;
-  return (options.num_samples + (options.last_batch == LastBatch::kKeep ? batch - 1 : 0)) / batch;
+  return (num_samples + (options.last_batch == LastBatch::kKeep ? batch - 1 : 0)) / batch;
 }
 
 // Fisher-Yates from keyed draws: draw i chooses among the i + 1 places that are left.
@@ -31,14 +32,21 @@ std::vector<int64_t> keyed_permutation(int64_t count, uint64_t seed, int64_t epo
 
 }  // namespace
 
-EpochPlan::EpochPlan(const SamplerOptions& options, int64_t epoch)
-    : epoch_(epoch), batch_size_(options.global_batch_size), num_steps_(count_steps(options)) {
+EpochPlan::EpochPlan(const SamplerOptions& options, int64_t epoch, int64_t first_sample)
+    : epoch_(epoch),
+      batch_size_(options.global_batch_size),
+      num_steps_(count_steps(options, options.num_samples - first_sample)) {
+  if (first_sample < 0 || first_sample > options.num_samples) {
+    throw Error(ErrorClass::kBadData, str("cannot go on after ", first_sample, " samples of epoch ", epoch,
+                                          ": an epoch has ", options.num_samples));
+  }
   if (options.order == SampleOrder::kShuffled) {
     order_ = keyed_permutation(options.num_samples, options.seed, epoch);
   } else {
     order_.resize(static_cast<size_t>(options.num_samples));
     std::iota(order_.begin(), order_.end(), int64_t{0});
   }
+  order_.erase(order_.begin(), order_.begin() + first_sample);
 }
 
 std::span<const int64_t> EpochPlan::batch(int64_t step) const {
@@ -60,7 +68,7 @@ DistributedSampler::DistributedSampler(SamplerOptions options) : options_(option
   if (options_.global_batch_size < 1) {
     throw Error(ErrorClass::kUsage, str("global batch size ", options_.global_batch_size, ", at least 1 is needed"));
   }
-  if (count_steps(options_) == 0) {
+  if (steps_per_epoch() == 0) {
     throw Error(ErrorClass::kUsage,
                 str("dropping the last part-batch leaves no step: ", options_.num_samples,
                     " samples, global batch size ", options_.global_batch_size),
@@ -69,11 +77,11 @@ DistributedSampler::DistributedSampler(SamplerOptions options) : options_(option
 }
 
 int64_t DistributedSampler::steps_per_epoch() const {
-  return count_steps(options_);
+  return count_steps(options_, options_.num_samples);
 }
 
 int64_t DistributedSampler::samples_per_epoch() const {
-  return std::min(options_.num_samples, count_steps(options_) * options_.global_batch_size);
+  return std::min(options_.num_samples, steps_per_epoch() * options_.global_batch_size);
 }
 
 int64_t num_micro_batches(int64_t num_samples, int64_t micro_batch_size) {

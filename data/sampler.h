@@ -25,11 +25,19 @@ struct SamplerOptions {
   uint64_t seed = 0;
 };
 
+/// A point in the order of all epochs: where a run stopped, and where the one that resumes it goes on.
+struct SamplePosition {
+  int64_t epoch = 0;
+  int64_t first_sample = 0;  ///< samples of the epoch, in its order, that were seen already
+};
+
 /// The samples of one epoch in their order; a function of (options, epoch) alone, so any step of it can be asked for
 /// again (resuming), by any rank of any layout. Spans point into this object.
 class EpochPlan {
  public:
-  EpochPlan(const SamplerOptions& options, int64_t epoch);
+  /// The order without its first `first_sample` samples, which were seen already, in batches of any size. There may be
+  /// no step left. Error(kBadData) if the epoch has fewer samples.
+  EpochPlan(const SamplerOptions& options, int64_t epoch, int64_t first_sample = 0);
 
   int64_t epoch() const { return epoch_; }
   int64_t num_steps() const { return num_steps_; }
@@ -55,7 +63,8 @@ class DistributedSampler {
   int64_t steps_per_epoch() const;
   /// Samples seen in one epoch.
   int64_t samples_per_epoch() const;
-  EpochPlan epoch(int64_t epoch) const { return {options_, epoch}; }
+  /// The rest of an epoch of which `first_sample` samples were seen.
+  EpochPlan epoch(int64_t epoch, int64_t first_sample = 0) const { return {options_, epoch, first_sample}; }
 
  private:
   SamplerOptions options_;

@@ -2,6 +2,7 @@
 #include "data/weather_dataset.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
@@ -40,8 +41,8 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions& options) {
   const MemoryScope scope(MemoryClass::kData);
-  source_ =
-      std::make_unique<RowSource>(group, list_for_all(group, options.folder), options.dataset, "channels", options.io);
+  source_ = std::make_unique<RowSource>(group, list_for_all(group, options.folder), options.dataset, "channels",
+                                        options.io, options.mpiio_hints);
   comm::agreed(group, [&] {
     check_layouts();
     const RowFile& first = source_->files().front();
@@ -52,11 +53,15 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
       num_times.push_back(file.layout.num_rows());
     }
     pairs_ = YearPairs(num_times);
+    band_unit_ = common_band_unit();
     if (size() < 1) {
       throw Error(ErrorClass::kBadData, str(options.folder, " holds no pair of consecutive times"),
                   "at least one file must have two times");
     }
   });
+  if (!options.stage_folder.empty()) {
+    source_->stage(options.stage_folder, rows_needed(options.stage_samples));
+  }
   normalization_ = options.global_means.empty()
                        ? Normalization::identity(shape_.front())
                        : Normalization::read(group, options.global_means, options.global_stds, shape_.front());
@@ -88,68 +93,79 @@ void WeatherDataset::check_layouts() const {
   }
 }
 
+// Bands that begin with a chunk in every file.
+int64_t WeatherDataset::common_band_unit() const {
+  int64_t unit = 1;
+  for (const RowFile& file : source_->files()) {
+    unit = file.layout.chunk.empty() ? unit : std::lcm(unit, file.layout.chunk[2]);
+  }
+  return std::min(unit, shape_[1]);
+}
+
+// Of each file, by the first samples (0: all).
+std::vector<int64_t> WeatherDataset::rows_needed(int64_t num_samples) const {
+  const int64_t last = num_samples > 0 ? std::min(num_samples, size()) - 1 : size() - 1;
+  const YearPairs::Pair end = pairs_.pair(last);
+  std::vector<int64_t> rows;
+  for (int64_t file = 0; file < num_files(); ++file) {
+    const int64_t all = source_->files()[static_cast<size_t>(file)].layout.num_rows();
+    rows.push_back(file < end.file ? (all > 1 ? all : 0) : file == end.file ? end.time + 2 : 0);
+  }
+  return rows;
+}
+
 Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_t) const {
+  const Range band = parts.band.value_or(Range{0, shape_[1]});
+  const RowBox box{{0, band.begin, 0}, {shape_[0], band.size(), shape_[2]}};
+  const at::ScalarType type = source_->files().front().layout.type;
+  const int64_t item = static_cast<int64_t>(c10::elementSize(type));
+  const int64_t count = box.num_values();
+  std::vector<RowRead> rows;
+  std::vector<float*> fields;   // where the normalized values of each row go
+  std::vector<at::Tensor> raw;  // rows that need another place before
+  const auto add_part = [&](int64_t time_offset) {
+    const std::vector<int64_t> shape = {static_cast<int64_t>(samples.size()), shape_[0], band.size(), shape_[2]};
+    const at::Tensor part = pool_.take(shape, at::kFloat);
+    raw.push_back(type == at::kFloat ? part : pool_.take(shape, type));
+    for (size_t i = 0; i < samples.size(); ++i) {
+      VH_ASSERT(samples[i] >= 0 && samples[i] < size(), str("sample ", samples[i], " of ", size()));
+      const YearPairs::Pair pair = pairs_.pair(samples[i]);
+      const auto first = static_cast<int64_t>(i) * count;
+      rows.push_back({pair.file, pair.time + time_offset, static_cast<char*>(raw.back().data_ptr()) + first * item});
+      fields.push_back(part.data_ptr<float>() + first);
+    }
+    return part;
+  };
   Batch batch;
   batch.samples.assign(samples.begin(), samples.end());
-  std::vector<RowRead> rows;
   if (parts.input) {
-    batch.inputs = make_raw(static_cast<int64_t>(samples.size()));
-    add_rows(rows, samples, 0, batch.inputs);
+    batch.inputs = add_part(0);
   }
   if (parts.target) {
-    batch.targets = make_raw(static_cast<int64_t>(samples.size()));
-    add_rows(rows, samples, 1, batch.targets);
+    batch.targets = add_part(1);
   }
-  source_->read(std::move(rows));
-  if (parts.input) {
-    batch.inputs = normalize(batch.inputs, samples, 0);
-  }
-  if (parts.target) {
-    batch.targets = normalize(batch.targets, samples, 1);
+  const auto normalize = [&](size_t read, int64_t first_byte, int64_t num_bytes) {
+    const int64_t bad = normalize_run({rows[read].to, type}, {first_byte / item, (first_byte + num_bytes) / item},
+                                      band.size() * shape_[2], normalization_, fields[read]);
+    if (bad >= 0) {
+      fail_non_finite(rows[read], box, bad, fields[read][bad]);
+    }
+  };
+  for (const RowSource::Repeat& repeat : source_->read_once(rows, box, normalize)) {
+    std::copy_n(fields[repeat.of], count, fields[repeat.read]);
   }
   return batch;
 }
 
-at::Tensor WeatherDataset::make_raw(int64_t num_samples) const {
-  return pool_.take({num_samples, shape_[0], shape_[1], shape_[2]}, source_->files().front().layout.type);
-}
-
-void WeatherDataset::add_rows(std::vector<RowRead>& rows, std::span<const int64_t> samples, int64_t time_offset,
-                              const at::Tensor& to) const {
-  auto* bytes = static_cast<char*>(to.data_ptr());
-  const int64_t row_bytes = source_->files().front().layout.row_bytes();
-  for (const int64_t sample : samples) {
-    VH_ASSERT(sample >= 0 && sample < size(), str("sample ", sample, " of ", size()));
-    const YearPairs::Pair pair = pairs_.pair(sample);
-    rows.push_back({pair.file, pair.time + time_offset, bytes});
-    bytes += row_bytes;
-  }
-}
-
-// In place where the values are float32 already.
-at::Tensor WeatherDataset::normalize(const at::Tensor& raw, std::span<const int64_t> samples,
-                                     int64_t time_offset) const {
-  const at::Tensor result = raw.scalar_type() == at::kFloat ? raw : pool_.take(raw.sizes(), at::kFloat);
-  for (int64_t i = 0; i < raw.size(0); ++i) {
-    const int64_t bad = normalize_field(raw[i], normalization_, result[i]);
-    if (bad >= 0) {
-      const YearPairs::Pair pair = pairs_.pair(samples[static_cast<size_t>(i)]);
-      fail_non_finite(pair, pair.time + time_offset, result[i], bad);
-    }
-  }
-  return result;
-}
-
-void WeatherDataset::fail_non_finite(YearPairs::Pair pair, int64_t time, const at::Tensor& field,
-                                     int64_t element) const {
-  const int64_t width = shape_[2];
-  const int64_t channel = element / (shape_[1] * width);
-  throw Error(ErrorClass::kBadData,
-              str(source_->files()[static_cast<size_t>(pair.file)].path, ": dataset '", source_->dataset(),
-                  "' is not finite (", field.const_data_ptr<float>()[element], ") at time ", time, ", channel ",
-                  channel, " (", channel_names_[static_cast<size_t>(channel)], "), row ", element / width % shape_[1],
-                  ", column ", element % width),
-              "values must be finite: repair the file or leave it out");
+void WeatherDataset::fail_non_finite(const RowRead& row, const RowBox& box, int64_t element, float value) const {
+  const int64_t width = box.size[2];
+  const int64_t channel = element / (box.size[1] * width);
+  throw Error(
+      ErrorClass::kBadData,
+      str(source_->files()[static_cast<size_t>(row.file)].path, ": dataset '", source_->dataset(), "' is not finite (",
+          value, ") at time ", row.row, ", channel ", channel, " (", channel_names_[static_cast<size_t>(channel)],
+          "), row ", box.start[1] + element / width % box.size[1], ", column ", element % width),
+      "values must be finite: repair the file or leave it out");
 }
 
 }  // namespace vit_hybrid::data

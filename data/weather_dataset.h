@@ -20,6 +20,9 @@ struct WeatherOptions {
   std::string global_stds = {};    ///< given together with global_means
   std::string dataset = "fields";  ///< (time, channel, height, width), floating point
   IoMode io = IoMode::kAuto;
+  MpiIoHints mpiio_hints = {};    ///< for collective reading
+  std::string stage_folder = {};  ///< of each node, where what is read is copied first; empty: nothing is copied
+  int64_t stage_samples = 0;      ///< only what the first ones need is copied; 0: all
 };
 
 /// Sample s is the pair (t, t + 1) number s over the files in the order of years; no pair crosses the end of a year.
@@ -37,24 +40,26 @@ class WeatherDataset : public Dataset {
   std::vector<std::string> channel_names() const override { return channel_names_; }
   Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
   bool background_reads() const override { return source_->background_reads(); }
+  int64_t band_unit() const override { return band_unit_; }
 
   /// How the bytes are read, for the log: "direct", "independent (1990.h5 has filter deflate)".
   const std::string& io_text() const { return source_->mode_text(); }
   int64_t num_files() const { return static_cast<int64_t>(source_->files().size()); }
   const Normalization& normalization() const { return normalization_; }
+  /// Bytes that this rank has read from the files directly so far.
+  int64_t bytes_read() const { return source_->bytes_read(); }
 
  private:
   void check_layouts() const;
-  at::Tensor make_raw(int64_t num_samples) const;
-  void add_rows(std::vector<RowRead>& rows, std::span<const int64_t> samples, int64_t time_offset,
-                const at::Tensor& to) const;
-  at::Tensor normalize(const at::Tensor& raw, std::span<const int64_t> samples, int64_t time_offset) const;
-  [[noreturn]] void fail_non_finite(YearPairs::Pair pair, int64_t time, const at::Tensor& field, int64_t element) const;
+  int64_t common_band_unit() const;
+  std::vector<int64_t> rows_needed(int64_t num_samples) const;
+  [[noreturn]] void fail_non_finite(const RowRead& row, const RowBox& box, int64_t element, float value) const;
 
   std::unique_ptr<RowSource> source_;
   YearPairs pairs_;
   std::vector<int64_t> shape_;  // of one field
   std::vector<std::string> channel_names_;
+  int64_t band_unit_ = 1;
   Normalization normalization_;
   mutable TensorPool pool_;
 };

@@ -50,8 +50,10 @@ at::Tensor relative_l2_loss(const at::Tensor& prediction, const at::Tensor& targ
 at::Tensor cross_entropy_loss(const at::Tensor& logits, const at::Tensor& labels, double label_smoothing,
                               int64_t global_batch) {
   constexpr int64_t kNoIgnoredLabel = -1;
-  const at::Tensor sum = at::cross_entropy_loss(logits.to(loss_type(logits)), labels, {}, at::Reduction::Sum,
-                                                kNoIgnoredLabel, label_smoothing);
+  const at::ScalarType type = loss_type(logits);
+  const at::Tensor target = labels.is_floating_point() ? labels.to(type) : labels;
+  const at::Tensor sum =
+      at::cross_entropy_loss(logits.to(type), target, {}, at::Reduction::Sum, kNoIgnoredLabel, label_smoothing);
   return sum / static_cast<double>(global_batch);
 }
 

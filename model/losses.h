@@ -12,7 +12,7 @@ namespace vit_hybrid::model {
 at::Tensor relative_l2_loss(const at::Tensor& prediction, const at::Tensor& target, int64_t global_batch);
 
 /// Sum over the samples of the cross-entropy with label smoothing e (C. Szegedy et al., CVPR 2016, section 7), over
-/// `global_batch`. logits [B, K], labels int64 [B].
+/// `global_batch`. logits [B, K]; labels int64 [B], or probabilities [B, K] (mixed classes).
 at::Tensor cross_entropy_loss(const at::Tensor& logits, const at::Tensor& labels, double label_smoothing,
                               int64_t global_batch);
 

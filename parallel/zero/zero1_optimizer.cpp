@@ -103,6 +103,28 @@ at::Tensor Zero1Optimizer::gathered(size_t bucket, const at::Tensor& own) const 
   return whole;
 }
 
+std::vector<OwnedState> Zero1Optimizer::owned_state() const {
+  const auto& layout = buffer_.layout();
+  std::vector<OwnedState> owned;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = buckets_[i];
+    for (const int member : layout.buckets[i].members) {
+      const Range slot = layout.slots[static_cast<size_t>(member)];
+      const Range part{std::max(slot.begin, bucket.own.begin), std::min(slot.end, bucket.own.end)};
+      if (part.begin >= part.end) {
+        continue;
+      }
+      const int64_t state = bucket.state + part.begin - bucket.own.begin;
+      owned.push_back({member,
+                       {part.begin - slot.begin, part.end - slot.begin},
+                       buffer_.values().narrow(0, part.begin, part.size()),
+                       exp_avg_.narrow(0, state, part.size()),
+                       exp_avg_sq_.narrow(0, state, part.size())});
+    }
+  }
+  return owned;
+}
+
 void Zero1Optimizer::visit_state(const std::function<void(int, const ParameterState&)>& visit) const {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const auto& layout = buffer_.layout();

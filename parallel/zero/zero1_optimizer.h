@@ -29,6 +29,15 @@ struct ParameterState {
   at::Tensor exp_avg_sq;
 };
 
+/// State of the elements of one parameter that a rank owns: flat views, which may be written to, of one length.
+struct OwnedState {
+  int parameter = 0;  ///< index among the specs
+  Range range;        ///< elements of the parameter's local slice, flat in row-major order
+  at::Tensor master;
+  at::Tensor exp_avg;
+  at::Tensor exp_avg_sq;
+};
+
 /// Optimizer of a rank. Under ZeRO-1 it holds moments of its shard of each bucket only, under stage 0 of all. The
 /// master weights are views of the parameter buffer (master and compute type are the same).
 class Zero1Optimizer {
@@ -43,6 +52,12 @@ class Zero1Optimizer {
 
   /// Steps done so far (without skipped ones).
   int64_t num_steps() const { return num_steps_; }
+  /// Says how many were done before, when a state is loaded; the same on all ranks of the world.
+  void set_num_steps(int64_t num_steps) { num_steps_ = num_steps; }
+
+  /// What this rank owns, in ascending order of buckets, without empty ranges: its shards under ZeRO-1, everything
+  /// under stage 0. Padding is not part of it. Local.
+  std::vector<OwnedState> owned_state() const;
 
   /// Calls `visit` for each parameter, in ascending order of buckets, with its gathered state; one bucket's memory at a
   /// time. Collective over data.

@@ -97,11 +97,11 @@ void show_progress(const std::string& text) {
   log.has_progress = true;
 }
 
-void open_log_file(const std::string& path) {
+void open_log_file(const std::string& path, OldFile old_file) {
   State& log = state();
   const std::lock_guard lock(log.mutex);
   if (!log.speaks) return;
-  log.file.open(path, std::ios::trunc);
+  log.file.open(path, old_file == OldFile::kAppend ? std::ios::app : std::ios::trunc);
   if (!log.file) {
     throw Error(ErrorClass::kCannotCreate, str("cannot create '", path, "': ", std::strerror(errno)));
   }

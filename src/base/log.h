@@ -22,9 +22,12 @@ void log_to_file(const std::string& text);
 /// standard output and error are not both a terminal; out.log never sees it.
 void show_progress(const std::string& text);
 
+/// What becomes of a file that is there already.
+enum class OldFile { kReplace, kAppend };
+
 /// Starts out.log at `path` with all that was logged before. Throws Error(kCannotCreate). Does nothing on processes
 /// that do not speak.
-void open_log_file(const std::string& path);
+void open_log_file(const std::string& path, OldFile old_file = OldFile::kReplace);
 
 /// Ends out.log; what is logged later goes to the terminal only.
 void close_log_file();

@@ -19,6 +19,7 @@ enum class Purpose : uint32_t {
   kAugmentation = 6,
   kSyntheticData = 7,
   kTest = 8,
+  kMixup = 9,
 };
 
 /// One stream of draws, keyed by (seed, purpose, a, b); draw i does not depend on the others. Cheap to make and copy.

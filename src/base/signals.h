@@ -1,11 +1,21 @@
 // Signals that ask the program to stop at the next good moment.
 #pragma once
 
+#include <string>
+#include <vector>
+
 namespace vit_hybrid {
 
-/// From now on SIGINT, SIGTERM and SIGUSR1 (what batch systems send before the time is up) only set a flag. A second
-/// SIGINT or SIGTERM ends the process at once.
-void watch_stop_signals();
+/// Numbers of signals by name: "USR1", "sigterm"; known are USR1, USR2, TERM and INT. Text with commas between the
+/// names. Throws Error(kUsage) for another name.
+std::vector<int> parse_signals(const std::string& names);
+
+/// "SIGTERM"; "signal 7" for one that parse_signals() does not know.
+std::string signal_name(int signal);
+
+/// From now on these signals (what batch systems send before the time is up) only set a flag. A second SIGINT or
+/// SIGTERM ends the process at once.
+void watch_stop_signals(const std::vector<int>& signals);
 
 /// The first of those signals that has arrived, or 0. Ranks learn of them at different times: to be agreed on.
 int stop_signal();

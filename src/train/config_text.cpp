@@ -45,8 +45,9 @@ std::string quoted(const std::string& text) {
 }
 
 std::string line_of(const options::Option& option, const Origins& origins) {
-  // Another run of this configuration has another folder.
-  const std::string prefix = option.name == "run-dir" ? "# " : "";
+  // Another run of this configuration has another folder and starts anew.
+  const bool is_of_this_run = option.name == "run-dir" || option.name == "checkpoint-dir" || option.name == "resume";
+  const std::string prefix = is_of_this_run ? "# " : "";
   std::string line = prefix + options::yaml_key(option.name) + ": " + quoted(option.value.print());
   const auto origin = origins.find(option.name);
   if (origin == origins.end()) {

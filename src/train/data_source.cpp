@@ -2,8 +2,6 @@
 #include "src/train/data_source.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty_like.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -11,13 +9,15 @@
 #include "data/generate/generate_weather.h"
 #include "data/image_dataset.h"
 #include "data/memory_dataset.h"
-#include "data/npy.h"
+#include "data/mixup_dataset.h"
+#include "data/staged_files.h"
 #include "data/synthetic_dataset.h"
 #include "data/weather_dataset.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/train/climatology.h"
 
 namespace vit_hybrid::train {
 
@@ -27,53 +27,41 @@ std::vector<int64_t> model_input(const model::VitOptions& model) {
   return {model.in_channels, model.image_height, model.image_width};
 }
 
+// --- HDF5 files -----------------------------------------------------------------------------------------------------
+
+// What all kinds of files are opened with; `limit` 0: all samples.
+template <class Options>
+void set_reading(Options& options, const DataConfig& config, int64_t limit) {
+  options.io = config.io;
+  options.mpiio_hints = data::parse_mpiio_hints(config.mpiio_hints);
+  options.stage_samples = limit;
+  if (config.stage == StageData::kNode) {
+    options.stage_folder = config.stage_dir.empty() ? data::default_stage_folder() : config.stage_dir;
+  }
+}
+
 // --- HDF5 weather ---------------------------------------------------------------------------------------------------
 
 std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, const comm::MpiGroup& world,
-                                                   const std::string& folder) {
+                                                   const std::string& folder, int64_t limit) {
   data::WeatherOptions options;
   options.folder = folder;
   options.global_means = config.data.global_means;
   options.global_stds = config.data.global_stds;
   options.dataset = config.data.dataset_name;
-  options.io = config.data.io;
+  set_reading(options, config.data, limit);
   return std::make_unique<data::WeatherDataset>(world, options);
-}
-
-// Time means, normalised as the fields are, or an undefined tensor where there is no such file.
-at::Tensor read_climatology(const RunConfig& config, const comm::MpiGroup& world, const data::WeatherDataset& dataset) {
-  const std::string& path = config.data.time_means;
-  const std::string found = !path.empty()               ? path
-                            : config.data.stats.empty() ? std::string()
-                                                        : config.data.stats + "/time_means.npy";
-  const bool must_exist = !path.empty();
-  const int64_t exists = world.min(!found.empty() && access(found.c_str(), R_OK) == 0 ? 1 : 0);
-  if (found.empty() || (exists == 0 && !must_exist)) {
-    return {};
-  }
-  return comm::agreed(world, [&] {
-    const std::vector<int64_t> shape = dataset.target_shape();
-    at::Tensor means = data::read_npy(found);
-    if (means.numel() != shape[0] * shape[1] * shape[2]) {
-      throw Error(ErrorClass::kBadData,
-                  str(found, ": shape (", join(means.sizes()), "), expected (1, ", join(shape), ")"));
-    }
-    means = means.reshape(shape).to(at::kFloat);
-    const at::Tensor normalised = at::empty_like(means);
-    data::normalize_field(means.contiguous(), dataset.normalization(), normalised);
-    return normalised;
-  });
 }
 
 DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& world) {
   DataSource source;
-  auto train = open_weather(config, world, config.data.train_data);
-  source.climatology = read_climatology(config, world, *train);
+  auto train = open_weather(config, world, config.data.train_data, config.data.limit_nsamples);
+  source.climatology = read_climatology(config.data, world, train->target_shape(), train->normalization());
   source.text = str(train->size(), " pairs from ", train->num_files(), " files in ", config.data.train_data, ", read ",
                     train->io_text(), "; ACC against ", source.climatology.defined() ? "time means" : "channel means");
   source.train = std::move(train);
   if (!config.data.valid_data.empty()) {
-    source.valid = open_weather(config, world, config.data.valid_data);
+    source.valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
     source.text += str("; ", source.valid->size(), " for validation");
   }
   return source;
@@ -82,7 +70,7 @@ DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& worl
 // --- HDF5 images ----------------------------------------------------------------------------------------------------
 
 std::unique_ptr<data::ImageDataset> open_images(const RunConfig& config, const comm::MpiGroup& world,
-                                                const std::string& path, data::ImageUse use) {
+                                                const std::string& path, data::ImageUse use, int64_t limit) {
   data::ImageOptions options;
   options.path = path;
   options.images = config.data.dataset_name;
@@ -90,19 +78,22 @@ std::unique_ptr<data::ImageDataset> open_images(const RunConfig& config, const c
   options.use = use;
   options.image_size = config.model.image_height;
   options.resized = (options.image_size * 256 + 112) / 224;  // the recipe's 224 of 256, at any size
+  options.interpolation = config.data.interpolation;
   options.num_classes = config.model.num_classes;
   options.seed = config.seed;
-  options.io = config.data.io;
+  set_reading(options, config.data, limit);
   return std::make_unique<data::ImageDataset>(world, options);
 }
 
 DataSource open_hdf5_images(const RunConfig& config, const comm::MpiGroup& world) {
   DataSource source;
-  auto train = open_images(config, world, config.data.train_data, data::ImageUse::kTraining);
+  auto train =
+      open_images(config, world, config.data.train_data, data::ImageUse::kTraining, config.data.limit_nsamples);
   source.text = str(train->size(), " images in ", config.data.train_data, ", read ", train->io_text());
   source.train = std::move(train);
   if (!config.data.valid_data.empty()) {
-    source.valid = open_images(config, world, config.data.valid_data, data::ImageUse::kEvaluation);
+    source.valid =
+        open_images(config, world, config.data.valid_data, data::ImageUse::kEvaluation, config.data.limit_nsamples_val);
     source.text += str("; ", source.valid->size(), " for validation");
   }
   return source;
@@ -173,13 +164,17 @@ std::vector<int64_t> model_target(const model::VitOptions& model) {
   return {model.out_channels, model.image_height, model.image_width};
 }
 
+constexpr const char* kSetShapes =
+    "set --in-channels, --out-channels, --image-height and --image-width to what the data have";
+
 // The data are the same on all ranks, and so is this error.
-void check_shapes(const RunConfig& config, const data::Dataset& dataset, const std::string& what) {
+void check_shapes(const RunConfig& config, const data::Dataset& dataset, const std::string& what,
+                  const std::string& hint = kSetShapes) {
   if (dataset.input_shape() != model_input(config.model) || dataset.target_shape() != model_target(config.model)) {
     throw Error(ErrorClass::kUsage,
                 str("the ", what, " data have samples of shape (", join(dataset.input_shape()), "), the model takes (",
                     join(model_input(config.model)), ")"),
-                "set --in-channels, --out-channels, --image-height and --image-width to what the data have");
+                hint);
   }
 }
 
@@ -230,6 +225,36 @@ DataSource open_data(const RunConfig& config, const comm::MpiGroup& world) {
     }
   });
   apply_limits(config.data, source);
+  if (config.data.mixup > 0.0) {
+    source.train = std::make_unique<data::MixupDataset>(
+        std::move(source.train),
+        data::MixupOptions{config.data.mixup, source.num_train_samples, config.model.num_classes, config.seed});
+    source.text += str("; mixed in pairs (alpha ", config.data.mixup, ")");
+  }
+  return source;
+}
+
+DataSource open_valid_data(const RunConfig& config, const comm::MpiGroup& world) {
+  const MemoryScope scope(MemoryClass::kData);
+  DataSource source;
+  if (config.is_forecast()) {
+    auto valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
+    source.climatology = read_climatology(config.data, world, valid->target_shape(), valid->normalization());
+    source.text =
+        str(valid->size(), " pairs from ", valid->num_files(), " files in ", config.data.valid_data, ", read ",
+            valid->io_text(), "; ACC against ", source.climatology.defined() ? "time means" : "channel means");
+    source.valid = std::move(valid);
+  } else {
+    auto valid =
+        open_images(config, world, config.data.valid_data, data::ImageUse::kEvaluation, config.data.limit_nsamples_val);
+    source.text = str(valid->size(), " images in ", config.data.valid_data, ", read ", valid->io_text());
+    source.valid = std::move(valid);
+  }
+  comm::agreed(world, [&] {
+    check_shapes(config, *source.valid, "given",
+                 "give data with the channels and the grid that the model was trained with");
+  });
+  source.num_valid_samples = limited(*source.valid, config.data.limit_nsamples_val);
   return source;
 }
 

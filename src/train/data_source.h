@@ -27,4 +27,7 @@ struct DataSource {
 /// errors are agreed: Error(kMissingInput), Error(kBadData), Error(kUsage).
 DataSource open_data(const RunConfig& config, const comm::MpiGroup& world);
 
+/// Opens the validation data alone, from HDF5 files: `train` is null. Collective and with errors as open_data().
+DataSource open_valid_data(const RunConfig& config, const comm::MpiGroup& world);
+
 }  // namespace vit_hybrid::train

@@ -1,6 +1,7 @@
 // Engine: one training step, on one screen.
 #include "src/train/engine.h"
 
+#include <numeric>
 #include <utility>
 
 #include "parallel/comm/operation.h"
@@ -67,6 +68,20 @@ void Engine::evaluate(StepPlan plan, VitProgram::NextBatch next_batch) {
   const auto num_micro_batches = static_cast<int>(plan.micro_batches.size());
   program_.begin(std::move(plan), std::move(next_batch));
   runner_.run(pipeline::make_forward_only(mesh_.pipeline().size(), num_micro_batches));
+}
+
+at::Tensor Engine::predict(const at::Tensor& inputs, int64_t num_samples) {
+  const comm::PhaseScope phase("prediction");
+  at::Tensor output;
+  StepPlan plan;
+  plan.micro_batches.emplace_back(static_cast<size_t>(num_samples));
+  std::iota(plan.micro_batches.front().begin(), plan.micro_batches.front().end(), int64_t{0});
+  plan.context.seed = options_.seed;
+  plan.prediction = is_last_stage() ? &output : nullptr;
+  const std::vector<int64_t> samples = plan.micro_batches.front();
+  program_.begin(std::move(plan), [&] { return data::Batch{samples, inputs, {}}; });
+  runner_.run(pipeline::make_forward_only(mesh_.pipeline().size(), 1));
+  return output;
 }
 
 }  // namespace vit_hybrid::train

@@ -58,6 +58,9 @@ class Engine {
   StepResult train_step(StepPlan plan, VitProgram::NextBatch next_batch, double learning_rate);
   /// Forward only; predictions are counted in plan.evaluation on the last stage.
   void evaluate(StepPlan plan, VitProgram::NextBatch next_batch);
+  /// Forward of `num_samples` inputs without targets, on the first stage [num_samples, C, H, W] in `inputs`. The output
+  /// on the last stage, an undefined tensor on the others.
+  at::Tensor predict(const at::Tensor& inputs, int64_t num_samples);
 
   bool is_first_stage() const { return program_.is_first(); }
   bool is_last_stage() const { return program_.is_last(); }

@@ -12,17 +12,33 @@ namespace vit_hybrid::train {
 
 namespace {
 
-std::FILE* open_new(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
+std::FILE* open_file(const std::string& path, const char* mode) {
+  std::FILE* file = std::fopen(path.c_str(), mode);
   if (file == nullptr) {
     throw Error(ErrorClass::kCannotCreate, str("cannot create '", path, "': ", std::strerror(errno)));
   }
   return file;
 }
 
+std::FILE* open_new(const std::string& path) {
+  return open_file(path, "w");
+}
+
+// A run that was killed may have left half a line: it is ended, so that ours stays whole.
+std::FILE* open_to_append(const std::string& path) {
+  std::FILE* file = open_file(path, "a+");
+  if (std::fseek(file, -1, SEEK_END) == 0 && std::fgetc(file) != '\n') {
+    std::fseek(file, 0, SEEK_END);
+    std::fputc('\n', file);
+  }
+  std::fseek(file, 0, SEEK_END);
+  return file;
+}
+
 }  // namespace
 
-MetricsLog::MetricsLog(const std::string& path) : path_(path), file_(open_new(path)) {}
+MetricsLog::MetricsLog(const std::string& path, OldFile old_file)
+    : path_(path), file_(old_file == OldFile::kAppend ? open_to_append(path) : open_new(path)) {}
 
 void MetricsLog::write(const Json& record) {
   if (!file_) return;

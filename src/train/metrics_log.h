@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "src/base/log.h"
+
 namespace vit_hybrid::train {
 
 /// Keys keep their order. Numbers are written with the fewest digits that read back as the same number; a number that
@@ -17,7 +19,7 @@ class MetricsLog {
  public:
   MetricsLog() = default;
   /// Throws Error(kCannotCreate).
-  explicit MetricsLog(const std::string& path);
+  explicit MetricsLog(const std::string& path, OldFile old_file = OldFile::kReplace);
 
   /// Appends one line and hands it to the operating system. Throws Error(kIo).
   void write(const Json& record);

@@ -14,8 +14,12 @@ namespace {
 // State of one walk; the loader calls it from one thread at a time.
 class Walk {
  public:
-  Walk(std::shared_ptr<const data::DistributedSampler> sampler, ReplicaShare share, int64_t num_steps)
-      : sampler_(std::move(sampler)), share_(share), steps_left_(num_steps), plan_(sampler_->epoch(0)) {}
+  Walk(std::shared_ptr<const data::DistributedSampler> sampler, ReplicaShare share, data::SamplePosition start,
+       int64_t num_steps)
+      : sampler_(std::move(sampler)),
+        share_(share),
+        steps_left_(num_steps),
+        plan_(sampler_->epoch(start.epoch, start.first_sample)) {}
 
   std::optional<data::ReadRequest> next() {
     while (queue_.empty() && steps_left_ > 0) {
@@ -31,7 +35,7 @@ class Walk {
 
  private:
   void queue_step() {
-    if (step_ == plan_.num_steps()) {
+    if (step_ == plan_.num_steps()) {  // also where nothing was left of the first epoch
       plan_ = sampler_->epoch(plan_.epoch() + 1);
       step_ = 0;
     }
@@ -68,8 +72,8 @@ int64_t most_micro_batches(const data::EpochPlan& plan, int64_t step, const Repl
 }
 
 data::RequestSource micro_batch_source(std::shared_ptr<const data::DistributedSampler> sampler, ReplicaShare share,
-                                       int64_t num_steps) {
-  auto walk = std::make_shared<Walk>(std::move(sampler), share, num_steps);
+                                       data::SamplePosition start, int64_t num_steps) {
+  auto walk = std::make_shared<Walk>(std::move(sampler), share, start, num_steps);
   return [walk] { return walk->next(); };
 }
 

@@ -25,8 +25,8 @@ std::vector<std::vector<int64_t>> replica_micro_batches(const data::EpochPlan& p
 /// Micro-batches of the replica with most samples of a step.
 int64_t most_micro_batches(const data::EpochPlan& plan, int64_t step, const ReplicaShare& share);
 
-/// The requests of `num_steps` steps from (epoch 0, step 0) on, without empty ones.
+/// The requests of `num_steps` steps from `start` on, without empty ones.
 data::RequestSource micro_batch_source(std::shared_ptr<const data::DistributedSampler> sampler, ReplicaShare share,
-                                       int64_t num_steps);
+                                       data::SamplePosition start, int64_t num_steps);
 
 }  // namespace vit_hybrid::train

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/image_transform.h"
 #include "data/io_mode.h"
 #include "model/vit_options.h"
 #include "src/train/lr_schedule.h"
@@ -16,6 +17,8 @@ enum class Precision { kFp32, kFp64 };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 /// kAuto is gone after resolve().
 enum class DataKind { kAuto, kHdf5, kSynthetic, kBuiltin };
+/// Whether the data are copied to each node first.
+enum class StageData { kNone, kNode };
 enum class OptimizerKind { kAdam, kAdamW };
 enum class LrScaling { kNone, kSqrt };
 
@@ -45,12 +48,17 @@ struct DataConfig {
   std::string dataset_name;  ///< after resolve(): "fields" or "images" unless given
   std::string labels_name = "labels";
   data::IoMode io = data::IoMode::kAuto;
-  int io_threads = 2;          ///< background reading threads; 0: the main thread reads when it needs the data
-  int prefetch_depth = 2;      ///< batches read ahead
+  int io_threads = 2;      ///< background reading threads; 0: the main thread reads when it needs the data
+  int prefetch_depth = 2;  ///< batches read ahead
+  StageData stage = StageData::kNone;
+  std::string stage_dir;       ///< for the copies of kNode; empty: memory (/dev/shm), else TMPDIR
+  std::string mpiio_hints;     ///< key=value,...
   int64_t limit_nsamples = 0;  ///< keep the first n training samples; 0: all
   int64_t limit_nsamples_val = 0;
   bool drop_last = false;
-  int64_t valid_batch_size = 0;     ///< global; 0 ('auto') is gone after resolve(): the global batch size
+  int64_t valid_batch_size = 0;  ///< global; 0 ('auto') is gone after resolve(): the global batch size
+  data::Interpolation interpolation = data::Interpolation::kBilinear;  ///< of images that are resized
+  double mixup = 0.0;                                                  ///< alpha; 0: none
   int64_t generated_samples = 512;  ///< training samples of synthetic and builtin data
   int64_t generated_valid_samples = 64;
 };
@@ -75,6 +83,23 @@ struct ScheduleConfig {
   int64_t epochs = 0;   ///< 0: given by steps
 };
 
+struct CheckpointConfig {
+  std::string resume = "none";  ///< none, latest, auto, or a path
+  int64_t every = 0;            ///< iterations; 0: only at the end and when stopped
+  bool at_start = false;        ///< one before the first iteration
+  bool async = false;           ///< written by a thread while training goes on
+  int64_t keep = 2;             ///< newest ones, besides the best; 0: none is ever saved
+  std::string dir;              ///< empty: checkpoints/ in the run's folder
+  double time_limit = 0.0;      ///< seconds; 0: none but Slurm's
+  std::string init_from;        ///< weights that a new training starts from; empty: none
+  bool init_from_partial = false;
+  std::string preempt_signals = "USR1,USR2,TERM,INT";
+
+  bool resumes() const { return resume != "none"; }
+  /// Whether the run's own folder is looked at for a checkpoint.
+  bool resumes_own_run() const { return resume == "latest" || resume == "auto"; }
+};
+
 /// Where the value of an option came from, as text: "preset weather-mp", "built-in default", "configs/a.yaml:12",
 /// "environment VIT_HYBRID_LR", "command line", "4 x embed-dim". Options at their default have no entry.
 using Origins = std::map<std::string, std::string>;
@@ -87,6 +112,7 @@ struct RunConfig {
   DataConfig data;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
+  CheckpointConfig checkpoint;
   int64_t global_batch_size = 16;
   int64_t local_batch_size = 0;  ///< samples a replica; when positive, resolve() sets global_batch_size = dp x this
   Precision precision = Precision::kFp32;

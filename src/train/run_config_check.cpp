@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <tuple>
 
+#include "src/base/error.h"
+#include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/train/run_config.h"
 
@@ -132,10 +134,56 @@ void check_data(const RunConfig& config, Problems& out) {
   if (data.kind == DataKind::kBuiltin && !config.is_forecast()) {
     out.push_back("--data builtin makes weather, which --task classify cannot use; give --data hdf5 or synthetic");
   }
+  if (data.stage == StageData::kNode && data.kind != DataKind::kHdf5) {
+    out.push_back("--stage-data node copies HDF5 files, and none are read; allowed: none");
+  }
+  if (data.stage == StageData::kNode && data.io != data::IoMode::kAuto && data.io != data::IoMode::kDirect) {
+    out.push_back(str("--stage-data node makes copies that are read directly; with it --io is auto or direct, not ",
+                      data::io_mode_name(data.io)));
+  }
+  if (!data.mpiio_hints.empty() && data.io != data::IoMode::kCollective) {
+    out.push_back("--mpiio-hints are for --io collective, the only way of reading that uses MPI-IO");
+  }
+  try {
+    data::parse_mpiio_hints(data.mpiio_hints);
+  } catch (const Error& error) {
+    out.push_back(str("--mpiio-hints: ", error.message(), "; ", error.hint()));
+  }
+  if (data.mixup > 0.0 && config.is_forecast()) {
+    out.push_back(str("--mixup ", data.mixup, " mixes classes, and --task forecast has none; allowed: none"));
+  }
   if (data.drop_last && data.limit_nsamples > 0 && data.limit_nsamples < config.global_batch_size) {
     out.push_back(str("--drop-last with --limit-nsamples ", data.limit_nsamples, " leaves no whole batch of ",
                       config.global_batch_size, " samples; allowed: --no-drop-last, or a --global-batch-size of 1 to ",
                       data.limit_nsamples));
+  }
+}
+
+void check_checkpoints(const RunConfig& config, Problems& out) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (checkpoint.resumes_own_run() && config.run_dir.empty() && checkpoint.dir.empty()) {
+    out.push_back(str("--resume ", checkpoint.resume,
+                      " looks for a checkpoint in this run's folder, and every run without --run-dir gets a new one; "
+                      "give --run-dir FOLDER, the same each time, or --resume PATH"));
+  }
+  if (checkpoint.resume.empty()) {
+    out.push_back("--resume is empty; allowed: none, latest, auto, or the path of a checkpoint");
+  }
+  if (!checkpoint.init_from.empty() && checkpoint.resumes() && checkpoint.resume != "auto") {
+    out.push_back(str("--init-from starts a new training and --resume ", checkpoint.resume,
+                      " goes on with an old one; keep one of them, or give --resume auto"));
+  }
+  if (checkpoint.init_from.empty() && checkpoint.init_from_partial) {
+    out.push_back("--init-from-partial is given without --init-from");
+  }
+  if (checkpoint.keep == 0 && (checkpoint.every > 0 || checkpoint.at_start)) {
+    out.push_back(str("--keep-checkpoints none saves nothing, but --checkpoint-",
+                      checkpoint.every > 0 ? "every" : "at-start", " asks for checkpoints; keep one of them"));
+  }
+  try {
+    parse_signals(checkpoint.preempt_signals);
+  } catch (const Error& error) {
+    out.push_back(str("--preempt-signal: ", error.message()));
   }
 }
 
@@ -173,6 +221,7 @@ std::vector<std::string> problems(const RunConfig& config, int world_size) {
   check_batches(config, out);
   check_duration(config, out);
   check_data(config, out);
+  check_checkpoints(config, out);
   return out;
 }
 

@@ -44,20 +44,49 @@ std::string make_default_folder(const std::string& wanted) {
   return path;
 }
 
-// Rank 0 only.
-std::string make_folder(const RunConfig& config) {
-  std::string path = config.run_dir;
-  if (path.empty()) {
-    path = make_default_folder(default_run_dir(config));
-  } else {
-    make_empty_folder(path);
-  }
-  write_file(path + "/config.yaml", config_text(config));
+// Whether `path` is the folder of an earlier part of this run: it goes on there from what --resume found, or failed
+// there before its first checkpoint.
+bool continues(const RunConfig& config, const std::string& path, const std::string& resumed) {
   std::error_code error;
-  fs::create_directory(path + "/checkpoints", error);
-  if (error) refuse(path, error.message());
-  open_log_file(path + "/out.log");
+  if (!config.checkpoint.resumes() || !fs::exists(path + "/config.yaml", error)) {
+    return false;
+  }
+  if (config.checkpoint.resumes_own_run()) {
+    return true;
+  }
+  const fs::path inside = fs::relative(fs::absolute(resumed), fs::absolute(path), error);
+  return !error && !inside.empty() && *inside.begin() != "..";
+}
+
+std::string free_config_path(const std::string& folder) {
+  std::string path = folder + "/config.yaml";
+  for (int n = 2; fs::exists(path); ++n) {
+    path = str(folder, "/config-", n, ".yaml");
+  }
   return path;
+}
+
+struct MadeFolder {
+  std::string path;
+  bool is_continued = false;
+};
+
+// Rank 0 only.
+MadeFolder make_folder(const RunConfig& config, const std::string& resumed) {
+  MadeFolder made{config.run_dir, false};
+  if (made.path.empty()) {
+    made.path = make_default_folder(default_run_dir(config));
+  } else if (continues(config, made.path, resumed)) {
+    made.is_continued = true;
+  } else {
+    make_empty_folder(made.path);
+  }
+  write_file(free_config_path(made.path), config_text(config));
+  std::error_code error;
+  fs::create_directory(made.path + "/checkpoints", error);
+  if (error) refuse(made.path, error.message());
+  open_log_file(made.path + "/out.log", made.is_continued ? OldFile::kAppend : OldFile::kReplace);
+  return made;
 }
 
 }  // namespace
@@ -82,15 +111,17 @@ void make_empty_folder(const std::string& path) {
   }
 }
 
-RunFolder RunFolder::create(const RunConfig& config, const comm::MpiGroup& world) {
-  std::string path;
-  comm::agreed_on_rank_0(world, [&] { path = make_folder(config); });
-  return RunFolder(world.broadcast(path, 0));
+RunFolder RunFolder::create(const RunConfig& config, const comm::MpiGroup& world, const std::string& resumed) {
+  MadeFolder made;
+  comm::agreed_on_rank_0(world, [&] { made = make_folder(config, resumed); });
+  const bool is_continued = world.max(made.is_continued ? 1 : 0) > 0;
+  return RunFolder(world.broadcast(made.path, 0), is_continued);
 }
 
 MetricsLog RunFolder::open_metrics(const comm::MpiGroup& world) const {
   MetricsLog log;
-  comm::agreed_on_rank_0(world, [&] { log = MetricsLog(path_ + "/metrics.jsonl"); });
+  const OldFile old_file = is_continued_ ? OldFile::kAppend : OldFile::kReplace;
+  comm::agreed_on_rank_0(world, [&] { log = MetricsLog(path_ + "/metrics.jsonl", old_file); });
   return log;
 }
 

@@ -2,50 +2,24 @@
 #include "src/train/run_log.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "src/base/log.h"
 #include "src/base/text.h"
+#include "src/train/evaluation_report.h"
 
 namespace vit_hybrid::train {
 
 namespace {
 
-// A number for people, with `decimals` places.
-std::string fixed(double value, int decimals) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof(buffer), "%.*f", decimals, value);
-  return buffer;
-}
-
-std::string padded(const std::string& text, size_t width) {
-  return text.size() >= width ? text : std::string(width - text.size(), ' ') + text;
-}
-
-double mean(const std::vector<double>& values) {
-  double sum = 0.0;
-  for (const double value : values) {
-    sum += value;
-  }
-  return sum / static_cast<double>(values.size());
-}
-
-Json by_name(const std::vector<std::string>& names, const std::vector<double>& values) {
-  Json object = Json::object();
-  for (size_t i = 0; i < values.size(); ++i) {
-    object[i < names.size() ? names[i] : str("c", i)] = values[i];
-  }
-  return object;
-}
-
 // "loss=0.35, RMSE=0.21 (persistence 0.40), ACC=0.97" or "loss=1.2, top-1=45.1 %, top-5=80.2 %".
 std::string figures_text(const Evaluation& figures) {
   if (!figures.is_forecast()) {
-    return str("top-1=", fixed(100.0 * figures.top1, 2), " %, top-5=", fixed(100.0 * figures.top5, 2), " %");
+    return str("top-1=", fixed_text(100.0 * figures.top1, 2), " %, top-5=", fixed_text(100.0 * figures.top5, 2), " %");
   }
-  return str("RMSE=", fixed(mean(figures.rmse), 6), " (persistence ", fixed(mean(figures.persistence_rmse), 6),
-             "), ACC=", fixed(mean(figures.acc), 6), " (persistence ", fixed(mean(figures.persistence_acc), 6), ")");
+  return str("RMSE=", fixed_text(mean_of(figures.rmse), 6), " (persistence ",
+             fixed_text(mean_of(figures.persistence_rmse), 6), "), ACC=", fixed_text(mean_of(figures.acc), 6),
+             " (persistence ", fixed_text(mean_of(figures.persistence_acc), 6), ")");
 }
 
 }  // namespace
@@ -82,10 +56,11 @@ void RunLog::step(const StepRecord& record) {
   skipped_steps_ += record.skipped ? 1 : 0;
   step_rates_.push_back(record.samples_per_second());
   last_step_ = record;
-  const std::string text = str("step ", record.step, "/", total_steps_, ", epoch ", record.epoch,
-                               ": loss=", fixed(record.loss, 6), ", lr=", digits(record.lr),
-                               ", grad norm=", fixed(record.grad_norm, 4), ", ", fixed(record.samples_per_second(), 2),
-                               " samples/s", record.skipped ? ", SKIPPED: the gradient is not finite" : "");
+  const std::string text =
+      str("step ", record.step, "/", total_steps_, ", epoch ", record.epoch, ": loss=", fixed_text(record.loss, 6),
+          ", lr=", digits(record.lr), ", grad norm=", fixed_text(record.grad_norm, 4), ", ",
+          fixed_text(record.samples_per_second(), 2), " samples/s",
+          record.skipped ? ", SKIPPED: the gradient is not finite" : "");
   if (record.step % interval_ == 0 || record.step == total_steps_ || record.skipped) {
     log_line(text);
   } else {
@@ -99,37 +74,27 @@ void RunLog::epoch(const EpochRecord& record) {
                   {"loss", record.train_loss},
                   {"seconds", record.seconds},
                   {"samples_per_s", record.samples_per_second()}});
-  log_line(str("Time taken for epoch ", record.epoch, " is ", fixed(record.seconds, 6), " sec, avg ",
-               fixed(record.samples_per_second(), 6), " samples/sec"));
-  log_line(str("  Avg train loss=", fixed(record.train_loss, 6)));
+  log_line(str("Time taken for epoch ", record.epoch, " is ", fixed_text(record.seconds, 6), " sec, avg ",
+               fixed_text(record.samples_per_second(), 6), " samples/sec"));
+  log_line(str("  Avg train loss=", fixed_text(record.train_loss, 6)));
   epochs_.push_back(record);
 }
 
 void RunLog::validation(ValidationRecord record) {
   metrics_.write(valid_record(record));
   if (record.epoch == 0) {
-    log_line(str("Untrained network: val loss=", fixed(record.figures.loss, 6)));
+    log_line(str("Untrained network: val loss=", fixed_text(record.figures.loss, 6)));
   } else {
-    log_line(str("  Avg val loss=", fixed(record.figures.loss, 6)));
+    log_line(str("  Avg val loss=", fixed_text(record.figures.loss, 6)));
   }
   log_line(str("  ", figures_text(record.figures)));
-  log_line(str("  Total validation time: ", fixed(record.seconds, 6), " sec"));
+  log_line(str("  Total validation time: ", fixed_text(record.seconds, 6), " sec"));
   validations_.push_back(std::move(record));
 }
 
 Json RunLog::valid_record(const ValidationRecord& record) const {
-  const Evaluation& figures = record.figures;
-  Json json = {{"kind", "valid"},      {"epoch", record.epoch},    {"step", record.step}, {"samples", figures.samples},
-               {"loss", figures.loss}, {"seconds", record.seconds}};
-  if (figures.is_forecast()) {
-    json["rmse"] = by_name(channel_names_, figures.rmse);
-    json["acc"] = by_name(channel_names_, figures.acc);
-    json["persistence_rmse"] = by_name(channel_names_, figures.persistence_rmse);
-    json["persistence_acc"] = by_name(channel_names_, figures.persistence_acc);
-  } else {
-    json["top1"] = figures.top1;
-    json["top5"] = figures.top5;
-  }
+  Json json = {{"kind", "valid"}, {"epoch", record.epoch}, {"step", record.step}, {"seconds", record.seconds}};
+  json.update(to_json(record.figures, channel_names_));
   return json;
 }
 
@@ -153,23 +118,24 @@ double RunLog::median_samples_per_second() const {
 }
 
 void RunLog::print_table() const {
-  const auto cell = [](const std::string& text) { return padded(text, 14); };
+  const auto cell = [](const std::string& text) { return right_text(text, 14); };
   const bool forecast = !validations_.empty() && validations_.front().figures.is_forecast();
   log_line("");
-  log_line(str(padded("epoch", 6), cell("train loss"), cell("val loss"), cell(forecast ? "RMSE" : "top-1"),
+  log_line(str(right_text("epoch", 6), cell("train loss"), cell("val loss"), cell(forecast ? "RMSE" : "top-1"),
                cell(forecast ? "persistence" : "top-5"), cell("samples/s")));
   for (const ValidationRecord& record : validations_) {
     const Evaluation& figures = record.figures;
     const EpochRecord* epoch = epoch_of(record.epoch);
-    log_line(str(padded(std::to_string(record.epoch), 6), cell(epoch != nullptr ? fixed(epoch->train_loss, 6) : "-"),
-                 cell(fixed(figures.loss, 6)), cell(fixed(forecast ? mean(figures.rmse) : figures.top1, 6)),
-                 cell(fixed(forecast ? mean(figures.persistence_rmse) : figures.top5, 6)),
-                 cell(epoch != nullptr ? fixed(epoch->samples_per_second(), 2) : "-")));
+    log_line(str(right_text(std::to_string(record.epoch), 6),
+                 cell(epoch != nullptr ? fixed_text(epoch->train_loss, 6) : "-"), cell(fixed_text(figures.loss, 6)),
+                 cell(fixed_text(forecast ? mean_of(figures.rmse) : figures.top1, 6)),
+                 cell(fixed_text(forecast ? mean_of(figures.persistence_rmse) : figures.top5, 6)),
+                 cell(epoch != nullptr ? fixed_text(epoch->samples_per_second(), 2) : "-")));
   }
   if (validations_.empty()) {
     for (const EpochRecord& epoch : epochs_) {
-      log_line(str(padded(std::to_string(epoch.epoch), 6), cell(fixed(epoch.train_loss, 6)), cell("-"), cell("-"),
-                   cell("-"), cell(fixed(epoch.samples_per_second(), 2))));
+      log_line(str(right_text(std::to_string(epoch.epoch), 6), cell(fixed_text(epoch.train_loss, 6)), cell("-"),
+                   cell("-"), cell("-"), cell(fixed_text(epoch.samples_per_second(), 2))));
     }
   }
   if (forecast) {
@@ -186,7 +152,9 @@ Json RunLog::final_figures() const {
     json["train_loss"] = last_step_->loss;
   }
   if (!validations_.empty()) {
-    json["untrained"] = valid_record(validations_.front());
+    if (validations_.front().step == 0) {
+      json["untrained"] = valid_record(validations_.front());
+    }
     json["final"] = valid_record(validations_.back());
   }
   Json epochs = Json::array();

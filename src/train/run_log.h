@@ -65,6 +65,8 @@ class RunLog {
   RunLog(MetricsLog metrics, std::vector<std::string> channel_names, int64_t interval);
 
   void set_total_steps(int64_t total_steps) { total_steps_ = total_steps; }
+  /// A record of another kind, as it is.
+  void event(const Json& record) { metrics_.write(record); }
   void step(const StepRecord& record);
   void epoch(const EpochRecord& record);
   void validation(ValidationRecord record);

@@ -170,8 +170,9 @@ void add_use(OptionTable& table, RunConfig& config) {
              .unit = "samples"});
   table.add({.name = "io",
              .value = choice(data.io, {"auto", "direct", "independent", "collective"}),
-             .help = "How HDF5 data is read: direct reads at the dataset's file offset in the background; collective "
-                     "and independent go through parallel HDF5; auto takes direct where the data is unfiltered."});
+             .help = "How HDF5 data is read: direct reads at the dataset's file offset (and inflates gzip) in the "
+                     "background; collective and independent go through HDF5, with MPI-IO and without, on the main "
+                     "thread; auto takes direct where the data's layout allows it."});
   table.add({.name = "io-threads",
              .value = integer(data.io_threads, {0, kMostThreads}),
              .help = "Threads that read ahead; with 0 the main thread reads when it needs the data.",
@@ -180,6 +181,27 @@ void add_use(OptionTable& table, RunConfig& config) {
              .value = integer(data.prefetch_depth, from_one(kMostThreads)),
              .help = "Batches that are read ahead.",
              .unit = "batches"});
+  table.add({.name = "stage-data",
+             .value = choice(data.stage, {"none", "node"}),
+             .help =
+                 "node: the ranks of each node copy the data that are used to memory or local disk before the first "
+                 "step, once a node; the space is free again when they end."});
+  table.add(
+      {.name = "stage-dir",
+       .value = text(data.stage_dir, "folder"),
+       .help = "Where the copies of stage-data go, on every node; /dev/shm where not given and there, else TMPDIR."});
+  table.add({.name = "mpiio-hints",
+             .value = text(data.mpiio_hints, "key=value,..."),
+             .help = "Hints for MPI-IO, with collective reading: striping_unit, romio_cb_read, cb_nodes, ..."});
+  table.add({.name = "interpolation",
+             .value = choice(data.interpolation, {"bilinear", "bicubic"}),
+             .help = "How crops of images are resized (classify), with antialiasing."});
+  options::NumberRange alphas = at_least_zero("none");
+  alphas.most = 2.0;
+  table.add({.name = "mixup",
+             .value = number(data.mixup, alphas),
+             .help = "Mix each training image and its class with another one's (classify); the share is drawn from "
+                     "Beta(mixup, mixup)."});
   table.add({.name = "generated-samples",
              .value = integer(data.generated_samples, from_one(kMostCount)),
              .help = "Training samples of synthetic and builtin data.",

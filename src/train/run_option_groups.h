@@ -23,5 +23,6 @@ options::NumberRange between_zero_and_one();
 
 void add_model(options::OptionTable& table, RunConfig& config);
 void add_data(options::OptionTable& table, RunConfig& config);
+void add_checkpoints(options::OptionTable& table, RunConfig& config);
 
 }  // namespace vit_hybrid::train

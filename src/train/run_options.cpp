@@ -205,6 +205,7 @@ options::OptionTable run_option_table(RunConfig& config, RunRequest& request) {
   add_training(table, config);
   add_optimizer(table, config);
   add_data(table, config);
+  add_checkpoints(table, config);
   accept_reference_keys(table);
   return table;
 }

@@ -12,27 +12,29 @@
 namespace vit_hybrid::train {
 
 StepInput::StepInput(const data::Dataset& dataset, std::shared_ptr<const data::DistributedSampler> sampler,
-                     ReplicaShare share, int64_t num_steps, data::LoaderOptions options)
-    : dataset_(dataset), share_(share), parts_(options.parts) {
+                     comm::Communicator& tensor, StepInputOptions options)
+    : dataset_(dataset), share_(options.share), bands_(tensor, dataset), parts_(options.loader.parts) {
+  parts_.band = bands_.own();
+  options.loader.parts = parts_;
   if (dataset.background_reads() && (parts_.input || parts_.target)) {
-    loader_ = std::make_unique<data::PrefetchLoader>(dataset, micro_batch_source(std::move(sampler), share, num_steps),
-                                                     options);
+    loader_ = std::make_unique<data::PrefetchLoader>(
+        dataset, micro_batch_source(std::move(sampler), share_, options.start, options.num_steps), options.loader);
   }
 }
 
 VitProgram::NextBatch StepInput::open_step(const data::EpochPlan& plan, int64_t step) {
   if (!dataset_.background_reads()) {
-    return read_collectively(plan, step);
+    return read_now(plan, step);
   }
   return [this] {
     VH_ASSERT(loader_ != nullptr, "this rank reads nothing");
     std::optional<data::Batch> batch = loader_->next();
     VH_ASSERT(batch.has_value(), "the loader ended before the run");
-    return std::move(*batch);
+    return join_bands(std::move(*batch));
   };
 }
 
-VitProgram::NextBatch StepInput::read_collectively(const data::EpochPlan& plan, int64_t step) {
+VitProgram::NextBatch StepInput::read_now(const data::EpochPlan& plan, int64_t step) {
   const MemoryScope scope(MemoryClass::kData);
   const ScopedTimer timer(seconds_reading_);
   const auto own = micro_batches(plan, step);
@@ -44,11 +46,21 @@ VitProgram::NextBatch StepInput::read_collectively(const data::EpochPlan& plan, 
       batches->push_back(std::move(batch));
     }
   }
-  return [batches] {
+  return [this, batches] {
     data::Batch batch = std::move(batches->front());
     batches->pop_front();
-    return batch;
+    return join_bands(std::move(batch));
   };
+}
+
+data::Batch StepInput::join_bands(data::Batch batch) {
+  if (parts_.input) {
+    batch.inputs = bands_.join(batch.inputs);
+  }
+  if (parts_.target) {
+    batch.targets = bands_.join(batch.targets);
+  }
+  return batch;
 }
 
 double StepInput::seconds_waited() const {

@@ -8,36 +8,51 @@
 #include "data/dataset.h"
 #include "data/prefetch_loader.h"
 #include "data/sampler.h"
+#include "parallel/comm/communicator.h"
+#include "src/train/band_exchange.h"
 #include "src/train/micro_batch_stream.h"
 #include "src/train/vit_program.h"
 
 namespace vit_hybrid::train {
 
-/// Joins data set, sampler and loader. Steps are opened one after the other from (epoch 0, step 0) on.
+struct StepInputOptions {
+  ReplicaShare share = {};
+  int64_t num_steps = 0;
+  data::SamplePosition start = {};  ///< of the first step: where the run that is resumed stopped
+  data::LoaderOptions loader = {};
+};
+
+/// Joins data set, sampler and loader. Steps are opened one after the other from `start` on. The ranks of a replica's
+/// stage read a band of the rows each, where the data set can be read so, and exchange them: each byte is read once.
 class StepInput {
  public:
-  /// `dataset` outlives it. A rank that needs no part reads nothing.
-  StepInput(const data::Dataset& dataset, std::shared_ptr<const data::DistributedSampler> sampler, ReplicaShare share,
-            int64_t num_steps, data::LoaderOptions options);
+  /// `dataset` and `tensor` (the ranks of this replica's stage) outlive it. A rank that needs no part reads nothing.
+  StepInput(const data::Dataset& dataset, std::shared_ptr<const data::DistributedSampler> sampler,
+            comm::Communicator& tensor, StepInputOptions options);
+  // The batches that open_step() promised point here.
+  StepInput(const StepInput&) = delete;
+  StepInput& operator=(const StepInput&) = delete;
 
   /// Sample numbers of the replica's micro-batches of a step.
   std::vector<std::vector<int64_t>> micro_batches(const data::EpochPlan& plan, int64_t step) const {
     return replica_micro_batches(plan, step, share_);
   }
-  /// Gives the micro-batches of the step in order. Where reading is collective they are all read here, before the
-  /// schedule, inside which the stages of a replica wait for each other; then it is collective over the data set's
-  /// group.
+  /// Gives the micro-batches of the step in order; each call is collective over the ranks of the stage. Where reading
+  /// is for the main thread they are all read here, before the schedule, inside which the stages of a replica wait for
+  /// each other; then it is collective over the data set's group.
   VitProgram::NextBatch open_step(const data::EpochPlan& plan, int64_t step);
   /// Seconds this rank has waited for data so far.
   double seconds_waited() const;
 
  private:
-  VitProgram::NextBatch read_collectively(const data::EpochPlan& plan, int64_t step);
+  VitProgram::NextBatch read_now(const data::EpochPlan& plan, int64_t step);
+  data::Batch join_bands(data::Batch batch);
 
   const data::Dataset& dataset_;
   ReplicaShare share_;
+  BandExchange bands_;
   data::Parts parts_;
-  std::unique_ptr<data::PrefetchLoader> loader_;  // null where reading is collective or nothing is read
+  std::unique_ptr<data::PrefetchLoader> loader_;  // null where the main thread reads or nothing is read
   double seconds_reading_ = 0.0;
 };
 

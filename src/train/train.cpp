@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/train/checkpoint/resume.h"
 #include "src/train/data_source.h"
 #include "src/train/device.h"
 #include "src/train/layout_report.h"
@@ -24,6 +26,7 @@
 #include "src/train/run_folder.h"
 #include "src/train/run_log.h"
 #include "src/train/start_record.h"
+#include "src/train/time_limit.h"
 #include "src/train/trainer.h"
 
 namespace vit_hybrid::train {
@@ -71,7 +74,7 @@ Json communication() {
 void finish(const RunFolder& folder, const RunLog& log, const Trainer& trainer, mesh::DeviceMesh& mesh,
             double seconds_to_first_step) {
   Json summary = log.final_figures();
-  summary["interrupted"] = trainer.interrupted();
+  summary["interrupted"] = trainer.stop_reason().has_value();
   summary["seconds_to_first_step"] = seconds_to_first_step;
   summary["communication"] = communication();
   summary["ranks"] = gather_rank_reports(trainer.total_seconds(), mesh.host_world());
@@ -82,31 +85,74 @@ void finish(const RunFolder& folder, const RunLog& log, const Trainer& trainer, 
   log_line(str("run folder: ", folder.path()));
 }
 
+// What --resume names, opened and found fit; nothing for a new training.
+std::optional<CheckpointReader> open_resumed(const RunConfig& config, const DataSource& data,
+                                             const comm::MpiGroup& world) {
+  const auto path = find_resume(config, world);
+  if (!path) {
+    return std::nullopt;
+  }
+  CheckpointReader checkpoint(world, *path);
+  check_resumable(checkpoint, config, data.num_train_samples, world);
+  return checkpoint;
+}
+
+// What --init-from names; nothing where none is given or the run is resumed, which has its own weights.
+std::optional<CheckpointReader> open_initial(const RunConfig& config, bool is_resumed, const comm::MpiGroup& world) {
+  if (config.checkpoint.init_from.empty() || is_resumed) {
+    return std::nullopt;
+  }
+  return CheckpointReader(world, config.checkpoint.init_from);
+}
+
+void note_resumption(const CheckpointReader& checkpoint, MetricsLog& metrics) {
+  const CheckpointInfo& info = checkpoint.info();
+  metrics.write({{"kind", "resume"},
+                 {"path", checkpoint.path()},
+                 {"step", info.step},
+                 {"epoch", info.epoch},
+                 {"samples_of_epoch", info.samples_of_epoch},
+                 {"layout", info.layout}});
+  log_line(str("resumed from ", checkpoint.path(), ": step ", info.step, ", epoch ", info.epoch + 1, " after ",
+               info.samples_of_epoch, " of ", info.num_samples, " samples, written by ", info.layout));
+}
+
 }  // namespace
 
 int train(const RunConfig& config, comm::MpiSession& session) {
+  const TimeLimit time_limit = TimeLimit::of_this_job(config.checkpoint.time_limit);
   const Timer since_start;
   const MemoryTracker::Attachment attachment;
-  watch_stop_signals();
+  watch_stop_signals(parse_signals(config.checkpoint.preempt_signals));
   set_threads(config.parallel.threads, session.place());
   const c10::Device device =
       comm::agreed(session.world(), [&] { return choose_device(config.device, session.place()); });
   const comm::Watchdog watchdog(std::chrono::duration<double>(config.parallel.timeout));
   mesh::DeviceMesh mesh(parallel_dims(config), session.world(), device);
   const DataSource data = open_data(config, session.world());
-  const RunFolder folder = RunFolder::create(config, session.world());
+  const auto resumed = open_resumed(config, data, session.world());
+  const auto initial = open_initial(config, resumed.has_value(), session.world());
+  const RunFolder folder = RunFolder::create(config, session.world(), resumed ? resumed->path() : "");
   MetricsLog metrics = folder.open_metrics(session.world());
   if (session.world().rank() == 0) {
     metrics.write(start_record(config, session));
   }
+  if (resumed) {
+    note_resumption(*resumed, metrics);
+  }
   RunLog log(std::move(metrics), data.train->channel_names(), config.log_interval);
-  Trainer trainer(config, mesh, data, log);
+  const std::string checkpoints = config.checkpoint.dir.empty() ? folder.checkpoints_path() : config.checkpoint.dir;
+  Trainer trainer(config, session.world(), mesh, data, log,
+                  {checkpoints, resumed ? &*resumed : nullptr, initial ? &*initial : nullptr, time_limit});
   print_start(config, data, mesh, trainer.engine(), folder.path());
   const double seconds_to_first_step = since_start.seconds();
   trainer.run();
   finish(folder, log, trainer, mesh, seconds_to_first_step);
-  if (trainer.interrupted()) {
-    log_warning(str("stopped by signal ", stop_signal(), " before the last step"));
+  if (trainer.stop_reason()) {
+    const bool is_saved = config.checkpoint.keep > 0;
+    log_warning(
+        str("stopped by ", *trainer.stop_reason(), " after step ", trainer.step(),
+            is_saved ? "; go on with --resume " + checkpoints : "; nothing was saved (--keep-checkpoints none)"));
     return kComeAgain;
   }
   return 0;

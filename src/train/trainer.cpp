@@ -1,26 +1,31 @@
 // Trainer: the loop.
 #include "src/train/trainer.h"
 
-#include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros_like.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "data/grid_weights.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/train/checkpoint/init_from.h"
+#include "src/train/checkpoint/resume.h"
+#include "src/train/engine_options.h"
 
 namespace vit_hybrid::train {
 
 namespace {
 
 constexpr int64_t kMostSkippedInARow = 10;
+// Where the numbers of signals begin among what is agreed at a step border; on Linux they are below 65.
+constexpr int kFirstSignal = 3;
+constexpr int kMostSignals = 65;
 
 double blocked_seconds() {
   double sum = 0.0;
@@ -30,73 +35,104 @@ double blocked_seconds() {
   return sum;
 }
 
-EngineOptions engine_options(const RunConfig& config) {
-  EngineOptions options;
-  options.model = config.model;
-  options.precision = zero::make_precision_policy(config.precision == Precision::kFp64 ? "fp64" : "fp32");
-  options.optimizer = adam_options(config.optimizer);
-  options.zero_stage = config.parallel.zero == 0 ? zero::ZeroStage::kReplicated : zero::ZeroStage::kOptimizerState;
-  options.schedule = config.parallel.schedule;
-  options.clip_norm = config.optimizer.clip_norm;
-  options.bucket_bytes = static_cast<int64_t>(config.parallel.bucket_mb * (1 << 20));
-  options.seed = config.seed;
-  return options;
-}
-
 std::shared_ptr<const data::DistributedSampler> train_sampler(const RunConfig& config, const DataSource& data) {
   return std::make_shared<data::DistributedSampler>(
       data::SamplerOptions{data.num_train_samples, config.global_batch_size, data::SampleOrder::kShuffled,
                            config.data.drop_last ? data::LastBatch::kDrop : data::LastBatch::kKeep, config.seed});
 }
 
-std::shared_ptr<const data::DistributedSampler> valid_sampler(const RunConfig& config, const DataSource& data) {
-  if (data.valid == nullptr) {
-    return nullptr;
+TrainingPosition start_of(const CheckpointReader* resumed) {
+  if (resumed == nullptr) {
+    return {};
   }
-  return std::make_shared<data::DistributedSampler>(
-      data::SamplerOptions{data.num_valid_samples, config.data.valid_batch_size, data::SampleOrder::kInOrder,
-                           data::LastBatch::kKeep, config.seed});
+  return {resumed->info().step, resumed->info().epoch, resumed->info().samples_of_epoch};
 }
 
-int64_t total_steps(const RunConfig& config, const data::DistributedSampler& sampler) {
-  return config.schedule.steps > 0 ? config.schedule.steps : config.schedule.epochs * sampler.steps_per_epoch();
+// Iterations of the whole run. What is left of the epochs may take other numbers of steps than before.
+int64_t total_steps(const RunConfig& config, const data::DistributedSampler& sampler, const TrainingPosition& start) {
+  if (config.schedule.steps > 0) {
+    return config.schedule.steps;
+  }
+  const bool is_inside = start.samples_of_epoch > 0;
+  const int64_t rest = is_inside ? sampler.epoch(start.epoch, start.samples_of_epoch).num_steps() : 0;
+  const int64_t whole = config.schedule.epochs - start.epoch - (is_inside ? 1 : 0);
+  return start.step + rest + std::max<int64_t>(whole, 0) * sampler.steps_per_epoch();
+}
+
+void start_from(const CheckpointReader& checkpoint, const RunConfig& config, Engine& engine, mesh::DeviceMesh& mesh) {
+  log_line(str("weights of ", checkpoint.path(), ", with a fresh optimizer"));
+  for (const std::string& remark :
+       init_from(checkpoint, {config.model, config.checkpoint.init_from_partial}, engine.parameters(), mesh.model())) {
+    log_warning(remark);
+  }
 }
 
 }  // namespace
 
-zero::AdamOptions adam_options(const OptimizerConfig& config) {
-  zero::AdamOptions options;
-  options.kind = config.kind == OptimizerKind::kAdamW ? zero::AdamKind::kAdamW : zero::AdamKind::kAdam;
-  options.beta1 = config.beta1;
-  options.beta2 = config.beta2;
-  options.eps = config.eps;
-  options.weight_decay = config.weight_decay;
-  options.decay_vectors = config.decay_vectors;
-  return options;
-}
-
-Trainer::Trainer(const RunConfig& config, mesh::DeviceMesh& mesh, const DataSource& data, RunLog& log)
+Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, const DataSource& data,
+                 RunLog& log, TrainerOptions options)
     : config_(config),
       mesh_(mesh),
-      data_(data),
       log_(log),
       engine_(engine_options(config), mesh),
       train_sampler_(train_sampler(config, data)),
-      valid_sampler_(valid_sampler(config, data)),
+      evaluator_(data.valid == nullptr ? nullptr
+                                       : std::make_unique<Evaluator>(config, mesh, engine_, *data.valid,
+                                                                     data.num_valid_samples, data.climatology)),
+      options_(std::move(options)),
+      position_(start_of(options_.resumed)),
+      checkpoints_(config, world, mesh, engine_, log, options_.checkpoint_folder, data.num_train_samples),
       lr_schedule_{config.schedule.kind, config.scaled_lr(), config.schedule.warmup, 1},
-      total_steps_(total_steps(config, *train_sampler_)),
-      train_input_(
-          open_input(*data.train, train_sampler_, total_steps_, {engine_.is_first_stage(), engine_.is_last_stage()})) {
+      total_steps_(total_steps(config, *train_sampler_, position_)),
+      train_input_(open_input(config, mesh, *data.train, train_sampler_, total_steps_ - position_.step,
+                              {engine_.is_first_stage(), engine_.is_last_stage()},
+                              {position_.epoch, position_.samples_of_epoch})) {
   lr_schedule_.total = total_steps_;
   log_.set_total_steps(total_steps_);
+  if (options_.resumed != nullptr) {
+    restore(*options_.resumed, engine_, mesh, world);
+    is_saved_ = true;
+  } else if (options_.initial != nullptr) {
+    start_from(*options_.initial, config, engine_, mesh);
+  }
+  checkpoints_.prepare();
 }
 
 void Trainer::run() {
-  validate(0);
-  for (int64_t epoch = 0; step_ < total_steps_ && !interrupted_; ++epoch) {
-    const data::EpochPlan plan = train_sampler_->epoch(epoch);
-    train_epoch(plan);
-    validate(epoch + 1);
+  begin();
+  while (!is_over()) {
+    const data::EpochPlan plan = train_sampler_->epoch(position_.epoch, position_.samples_of_epoch);
+    if (plan.num_steps() > 0) {
+      train_epoch(plan);
+    } else {  // the rest of the epoch is less than a batch, and such are dropped
+      position_ = {position_.step, position_.epoch + 1, 0};
+    }
+    if (stop_reason_) {
+      break;
+    }
+    validate(plan.epoch() + 1);
+    if (!is_over() && (checkpoints_.is_due(position_.step) || (figures_ && checkpoints_.wants_best(*figures_)))) {
+      save();
+    }
+  }
+  if (!is_saved_) {
+    save();
+  }
+  checkpoints_.complete();
+}
+
+void Trainer::begin() {
+  if (is_over()) {
+    log_line(str("nothing is left to do: the checkpoint is of step ", position_.step, " and the run has ", total_steps_,
+                 "; give a larger --steps or --epochs"));
+    return;
+  }
+  const bool is_validated = options_.resumed != nullptr && !options_.resumed->info().metric.empty();
+  if (position_.samples_of_epoch == 0 && !is_validated) {
+    validate(position_.epoch);
+  }
+  if (config_.checkpoint.at_start && options_.resumed == nullptr) {
+    save();
   }
 }
 
@@ -105,11 +141,18 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
   EpochRecord record;
   record.epoch = plan.epoch() + 1;
   double loss_sum = 0.0;
-  for (int64_t i = 0; i < plan.num_steps() && step_ < total_steps_ && !interrupted_; ++i) {
+  for (int64_t i = 0; i < plan.num_steps() && !is_over(); ++i) {
     const StepRecord step = train_step(plan, i);
     log_.step(step);
+    if (all_have_written_) {
+      checkpoints_.complete();
+      all_have_written_ = false;
+    }
     loss_sum += step.loss * static_cast<double>(step.samples);
     record.samples += step.samples;
+    if (checkpoints_.is_due(position_.step) && i + 1 < plan.num_steps() && !is_over()) {
+      save();  // at the end of an epoch it is first validated
+    }
   }
   record.seconds = timer.seconds();
   record.train_loss = loss_sum / static_cast<double>(std::max<int64_t>(record.samples, 1));
@@ -117,7 +160,7 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
 }
 
 StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoch) {
-  comm::set_step(step_);
+  comm::set_step(position_.step);
   const Timer timer;
   const double blocked_before = blocked_seconds();
   const double waited_before = train_input_.seconds_waited();
@@ -126,17 +169,18 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   step_plan.micro_batches = train_input_.micro_batches(plan, step_of_epoch);
   step_plan.global_batch = static_cast<int64_t>(plan.batch(step_of_epoch).size());
   step_plan.context.seed = config_.seed;
-  step_plan.context.step = step_;
+  step_plan.context.step = position_.step;
   step_plan.context.mode = tensor::Mode::kTraining;
 
   StepRecord record;
-  record.lr = lr_schedule_.at(step_);
+  record.lr = lr_schedule_.at(position_.step);
   const StepResult result =
       engine_.train_step(std::move(step_plan), train_input_.open_step(plan, step_of_epoch), record.lr);
-  record.step = ++step_;
+  advance(plan, step_of_epoch);
+  record.step = position_.step;
   record.epoch = plan.epoch() + 1;
   record.samples = static_cast<int64_t>(plan.batch(step_of_epoch).size());
-  record.loss = agree_at_border(result.loss);
+  record.loss = agree_at_border(result.loss, timer.seconds(), step_of_epoch + 1 == plan.num_steps());
   record.grad_norm = result.grad_norm;
   record.skipped = result.skipped;
   check_finite(record);
@@ -150,14 +194,42 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   return record;
 }
 
-double Trainer::agree_at_border(double loss) {
+void Trainer::advance(const data::EpochPlan& plan, int64_t step_of_epoch) {
+  ++position_.step;
+  position_.samples_of_epoch += static_cast<int64_t>(plan.batch(step_of_epoch).size());
+  if (step_of_epoch + 1 == plan.num_steps()) {
+    ++position_.epoch;
+    position_.samples_of_epoch = 0;
+  }
+  figures_.reset();
+  is_saved_ = false;
+}
+
+double Trainer::agree_at_border(double loss, double step_seconds, bool ends_epoch) {
   // Tensor ranks of a replica hold the same loss: one of them counts.
   const double counted = mesh_.tensor().rank() == 0 ? loss : 0.0;
+  const double next_seconds = step_seconds + (ends_epoch ? validation_seconds_ : 0.0);
+  const bool time_is_up = options_.time_limit.is_near(next_seconds, checkpoints_.expected_seconds());
   const MemoryScope scope(MemoryClass::kCommunication);
-  const at::Tensor sums = at::tensor({counted, stop_signal() != 0 ? 1.0 : 0.0}, at::kDouble);
+  at::Tensor sums = at::zeros({kFirstSignal + kMostSignals}, at::kDouble);
+  auto* const values = sums.mutable_data_ptr<double>();
+  values[0] = counted;
+  values[1] = time_is_up ? 1.0 : 0.0;
+  values[2] = checkpoints_.has_written() ? 1.0 : 0.0;
+  values[kFirstSignal + std::clamp(stop_signal(), 0, kMostSignals - 1)] = 1.0;
   mesh_.host_world().all_reduce(sums, comm::ReduceOp::kSum).wait();
-  interrupted_ = sums[1].item<double>() > 0.0;
-  return sums[0].item<double>();
+  all_have_written_ = values[2] == static_cast<double>(mesh_.size());
+  if (position_.step < total_steps_) {
+    for (int signal = 1; signal < kMostSignals; ++signal) {
+      if (values[kFirstSignal + signal] > 0.0) {
+        stop_reason_ = signal_name(signal);
+      }
+    }
+    if (!stop_reason_ && values[1] > 0.0) {
+      stop_reason_ = options_.time_limit.name();
+    }
+  }
+  return values[0];
 }
 
 void Trainer::check_finite(const StepRecord& record) {
@@ -171,49 +243,20 @@ void Trainer::check_finite(const StepRecord& record) {
 }
 
 void Trainer::validate(int64_t epoch) {
-  if (valid_sampler_ == nullptr) {
+  if (evaluator_ == nullptr) {
     return;
   }
   const Timer timer;
-  const data::EpochPlan plan = valid_sampler_->epoch(0);
-  EvaluationSums sums = empty_sums();
-  const data::Parts parts{engine_.is_first_stage() || engine_.is_last_stage(), engine_.is_last_stage()};
-  StepInput input = open_input(*data_.valid, valid_sampler_, plan.num_steps(), parts);
-  for (int64_t i = 0; i < plan.num_steps(); ++i) {
-    StepPlan step_plan;
-    step_plan.micro_batches = input.micro_batches(plan, i);
-    step_plan.global_batch = static_cast<int64_t>(plan.batch(i).size());
-    step_plan.context.seed = config_.seed;
-    step_plan.evaluation = engine_.is_last_stage() ? &sums : nullptr;
-    engine_.evaluate(std::move(step_plan), input.open_step(plan, i));
-  }
-  Evaluation figures = reduce(sums);
-  log_.validation({epoch, step_, std::move(figures), timer.seconds()});
+  Evaluation figures = evaluator_->evaluate();
+  validation_seconds_ = timer.seconds();
+  figures_ = figures;
+  is_saved_ = false;  // the next checkpoint of these weights holds their figure
+  log_.validation({epoch, position_.step, std::move(figures), validation_seconds_});
 }
 
-EvaluationSums Trainer::empty_sums() const {
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  if (!config_.is_forecast()) {
-    return EvaluationSums::classification();
-  }
-  const auto shape = data_.valid->target_shape();
-  return EvaluationSums::forecast(shape[0], at::tensor(data::latitude_weights(shape[1]), at::kDouble),
-                                  data_.climatology);
-}
-
-Evaluation Trainer::reduce(const EvaluationSums& sums) {
-  const MemoryScope scope(MemoryClass::kCommunication);
-  const bool counts = engine_.is_last_stage() && mesh_.tensor().rank() == 0;
-  const at::Tensor total = counts ? sums.sums().clone() : at::zeros_like(sums.sums());
-  mesh_.host_world().all_reduce(total, comm::ReduceOp::kSum).wait();
-  return sums.finish(total);
-}
-
-StepInput Trainer::open_input(const data::Dataset& dataset, std::shared_ptr<const data::DistributedSampler> sampler,
-                              int64_t num_steps, data::Parts parts) const {
-  const ReplicaShare share{mesh_.data().rank(), mesh_.data().size(), config_.parallel.micro_batch_size};
-  return {dataset, std::move(sampler), share, num_steps,
-          data::LoaderOptions{parts, config_.data.prefetch_depth, config_.data.io_threads}};
+void Trainer::save() {
+  checkpoints_.save(position_, figures_);
+  is_saved_ = true;
 }
 
 }  // namespace vit_hybrid::train

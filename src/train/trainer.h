@@ -3,65 +3,86 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
-#include "data/dataset.h"
 #include "data/sampler.h"
+#include "parallel/comm/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
+#include "src/train/checkpoint/checkpoint_reader.h"
+#include "src/train/checkpoint/checkpointer.h"
 #include "src/train/data_source.h"
 #include "src/train/engine.h"
-#include "src/train/evaluation.h"
+#include "src/train/evaluator.h"
 #include "src/train/lr_schedule.h"
 #include "src/train/run_config.h"
 #include "src/train/run_log.h"
 #include "src/train/step_input.h"
+#include "src/train/time_limit.h"
 
 namespace vit_hybrid::train {
 
-/// The optimizer's hyperparameters as the configuration has them.
-zero::AdamOptions adam_options(const OptimizerConfig& config);
+/// What a training needs besides its configuration, mesh and data.
+struct TrainerOptions {
+  std::string checkpoint_folder;
+  const CheckpointReader* resumed = nullptr;  ///< what the run goes on from, checked with check_resumable()
+  const CheckpointReader* initial = nullptr;  ///< the weights that a new training starts from (--init-from)
+  TimeLimit time_limit = TimeLimit(0.0, 0, 0);
+};
 
-/// Trains for the steps or epochs of the configuration, validates the untrained network and after every epoch, and
-/// logs. Everything is collective over the world.
+/// Trains for the steps or epochs of the configuration, validates the untrained network and after every epoch, logs,
+/// and saves checkpoints. Everything is collective over the world.
 class Trainer {
  public:
-  /// All arguments outlive the trainer.
-  Trainer(const RunConfig& config, mesh::DeviceMesh& mesh, const DataSource& data, RunLog& log);
+  /// All arguments outlive the trainer. `world`: the ranks of `mesh`. With a checkpoint its state is loaded:
+  /// Error(kBadData), agreed, where the file is damaged.
+  Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, const DataSource& data,
+          RunLog& log, TrainerOptions options);
 
-  /// Runs to the end, or to the step border after an interruption was asked for on any rank.
+  /// Runs to the end, or to the step border after an interruption was asked for on any rank or the time is up.
   void run();
 
-  /// True if run() ended because of an interruption.
-  bool interrupted() const { return interrupted_; }
+  /// Iterations done, those before a resumption included.
+  int64_t step() const { return position_.step; }
+  /// Why run() ended before the last step: "signal SIGTERM", "--time-limit"; nothing if it did not.
+  const std::optional<std::string>& stop_reason() const { return stop_reason_; }
   const Engine& engine() const { return engine_; }
   /// Sums over all training steps on this rank.
   const StepSeconds& total_seconds() const { return totals_; }
 
  private:
+  bool is_over() const { return position_.step >= total_steps_ || stop_reason_; }
+  /// Validates the untrained network, or what was stopped before it was validated.
+  void begin();
   void train_epoch(const data::EpochPlan& plan);
   StepRecord train_step(const data::EpochPlan& plan, int64_t step_of_epoch);
-  /// The global loss from the replicas' ones; ranks also agree here whether somebody asked to stop.
-  double agree_at_border(double loss);
+  void advance(const data::EpochPlan& plan, int64_t step_of_epoch);
+  /// The global loss from the replicas' ones; ranks also agree here whether somebody asked to stop, and whether all
+  /// have written their part of a checkpoint.
+  double agree_at_border(double loss, double step_seconds, bool ends_epoch);
   void check_finite(const StepRecord& record);
   /// After `epoch` epochs; nothing without validation data.
   void validate(int64_t epoch);
-  EvaluationSums empty_sums() const;
-  Evaluation reduce(const EvaluationSums& sums);
-  StepInput open_input(const data::Dataset& dataset, std::shared_ptr<const data::DistributedSampler> sampler,
-                       int64_t num_steps, data::Parts parts) const;
+  void save();
 
   const RunConfig& config_;
   mesh::DeviceMesh& mesh_;
-  const DataSource& data_;
   RunLog& log_;
   Engine engine_;
   std::shared_ptr<const data::DistributedSampler> train_sampler_;
-  std::shared_ptr<const data::DistributedSampler> valid_sampler_;  // null without validation data
+  std::unique_ptr<Evaluator> evaluator_;  // null without validation data
+  TrainerOptions options_;
+  TrainingPosition position_;
+  Checkpointer checkpoints_;
   LrSchedule lr_schedule_;
   int64_t total_steps_;
   StepInput train_input_;
-  int64_t step_ = 0;
+  std::optional<Evaluation> figures_;  // of the weights as they are now
+  bool is_saved_ = false;              // the state as it is now
+  bool all_have_written_ = false;      // of the save under way in the background
+  double validation_seconds_ = 0.0;
   int64_t skipped_in_a_row_ = 0;
-  bool interrupted_ = false;
+  std::optional<std::string> stop_reason_;
   StepSeconds totals_;
 };
 

@@ -20,6 +20,8 @@ struct StepPlan {
   int64_t global_batch = 1;                         ///< what the losses are divided by
   tensor::StepContext context;                      ///< seed, step, mode and sink; the rest is set by micro-batch
   EvaluationSums* evaluation = nullptr;             ///< last stage in evaluation: where predictions are counted
+  /// Last stage: where the output of the only micro-batch is put, which then has no target and no loss.
+  at::Tensor* prediction = nullptr;
 };
 
 /// Joins a VitStage, the loss and the data. The first stage takes inputs from `next_batch`, the last one targets; both

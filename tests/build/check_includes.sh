@@ -68,6 +68,9 @@ confine "a CUDA or NCCL header" 'nccl[^>"]*\.h|cuda[^>"]*|cublas[^>"]*|[^>"]*/cu
   '(cuda|nccl)[^/]*$|\.cuh?$'
 confine "all of LibTorch at once" 'torch/torch\.h|torch/all\.h|torch/extension\.h|ATen/ATen\.h' '^nowhere$'
 
+confine "libjpeg" 'jpeglib\.h|jerror\.h' '^data/.*jpeg'
+confine "libpng" 'png\.h' '^data/.*png'
+
 # Whether CUDA is enabled is visible to the device files only: both variants share all other objects.
 while read -r file; do
   [[ $file =~ (cuda|nccl)[^/]*$ ]] || complain "$file" "asks whether CUDA is enabled"

@@ -114,6 +114,31 @@ refused_main 64 "--out FOLDER must be given" data generate
 refused 64 "'channels' is '0'; allowed: integer, 1 to 256" data generate --out "$work/generated" --channels 0
 refused 64 "unknown option '--lr'" data generate --out "$work/generated" --lr 1
 
+# The tools for data files.
+refused_main 64 "no file is given: vit_hybrid data inspect FILE..." data inspect
+refused_main 66 "/nowhere/x.h5 is not there" data inspect /nowhere/x.h5
+refused 65 "c.yaml cannot be opened as an HDF5 file" data inspect c.yaml
+refused 64 "'sample' is '0'; allowed: integer, 1 to 1000000000" data inspect c.yaml --sample 0
+refused 64 "--out FOLDER must be given" data repack c.yaml
+refused 64 "'dtype' is 'fp8'; allowed: keep, fp32, bf16, fp16" data repack c.yaml --out "$work/x" --dtype fp8
+refused_main 65 "c.yaml cannot be opened as an HDF5 file" data repack c.yaml --out "$work/repacked"
+refused_main 64 "2 problems in the configuration" data stats
+refused 66 "holds no file *.h5" data stats "$work/empty" --out "$work/stats"
+refused 64 "one folder of images is needed, 2 were given" data convert empty used --out "$work/x.h5"
+refused_main 66 "has no subfolders" data convert "$work/empty" --out "$work/x.h5"
+refused 64 "did you mean '--skip-bad'?" data convert empty --out "$work/x.h5" --skipbad
+
+# The use of a trained model.
+refused_main 64 "--checkpoint must be given" evaluate
+refused 64 "3 problems in the configuration" forecast
+refused 64 "'steps' is '0'; allowed: integer, at least 1" forecast --steps 0
+refused 64 "unknown option '--lr'" evaluate --lr 1
+refused_main 66 "/nowhere is not there" evaluate --checkpoint /nowhere --data "$work"
+refused 65 "c.yaml" forecast --checkpoint "$work/c.yaml" --data "$work" --out f.h5
+refused 64 "--init-from starts a new training and --resume $work" --init-from "$work" --resume "$work"
+refused 64 "--init-from-partial is given without --init-from" --init-from-partial
+refused_main 66 "/nowhere" --init-from /nowhere --steps 1 --run-dir "$work/never"
+
 # Ranks that were started differently.
 if [ "$ranks" -gt 1 ]; then
   expect 64 "the ranks disagree on the command line" \

@@ -11,7 +11,6 @@
 #include <set>
 
 #include "data/npy.h"
-#include "data/prefetch_loader.h"
 #include "data/sampler.h"
 #include "data/weather_dataset.h"
 #include "parallel/comm/mpi_group.h"
@@ -127,13 +126,10 @@ bool contains(const std::string& text, const std::string& part) {
 TEST_CASE("weather: normalized pairs, from every kind of file in every way") {
   const auto group = comm::MpiGroup::world();
   const std::vector<int64_t> samples = {4, 0, 1, 2, 5, 3, 4};
-  for (const auto& [type, gzip] : {std::pair{at::kFloat, 0}, {at::kFloat, 3}, {at::kDouble, 0}}) {
+  for (const auto& [type, gzip] : {std::pair{at::kFloat, 0}, {at::kFloat, 3}, {at::kDouble, 0}, {at::kDouble, 2}}) {
     const Folder folder(group);
     folder.write_all(type, gzip);
     for (const IoMode mode : kModes) {
-      if (gzip > 0 && mode == IoMode::kDirect) {
-        continue;
-      }
       WeatherOptions options = folder.options();
       options.io = mode;
       const WeatherDataset dataset(group, options);
@@ -141,7 +137,8 @@ TEST_CASE("weather: normalized pairs, from every kind of file in every way") {
       CHECK(dataset.num_files() == 4);
       CHECK(dataset.input_shape() == std::vector<int64_t>{kChannels, kHeight, kWidth});
       CHECK(dataset.channel_names() == std::vector<std::string>{"u", "v", "h"});
-      CHECK(dataset.background_reads() == (gzip == 0 && (mode == IoMode::kAuto || mode == IoMode::kDirect)));
+      CHECK(dataset.background_reads() == (mode == IoMode::kAuto || mode == IoMode::kDirect));
+      CHECK(dataset.band_unit() == (gzip > 0 ? kHeight : 1));
       const Batch batch = dataset.read(samples, {}, 0);
       CHECK(batch.samples == samples);
       CHECK((batch.inputs.scalar_type() == at::kFloat));
@@ -157,6 +154,11 @@ TEST_CASE("weather: normalized pairs, from every kind of file in every way") {
       CHECK(at::equal(targets.targets, batch.targets));
       CHECK(!targets.inputs.defined());
       CHECK(!dataset.read(samples, {.input = false, .target = false}, 0).inputs.defined());
+      for (const Range& band : {Range{0, 2}, Range{1, kHeight}, Range{3, 3}}) {
+        const Batch part = dataset.read(samples, {.band = band}, 0);
+        CHECK(at::equal(part.inputs, batch.inputs.narrow(2, band.begin, band.size())));
+        CHECK(at::equal(part.targets, batch.targets.narrow(2, band.begin, band.size())));
+      }
     }
   }
 }
@@ -270,23 +272,14 @@ TEST_CASE("weather: all replicas together load every pair of an epoch once") {
     const WeatherDataset dataset(group, options);
     const DistributedSampler sampler({.num_samples = dataset.size(), .global_batch_size = 4, .seed = 8});
     const EpochPlan plan = sampler.epoch(1);
-    // One request a step on every rank, also from those that have no sample in it: reading may be collective.
-    auto source = [&, step = int64_t{0}]() mutable -> std::optional<ReadRequest> {
-      if (step == plan.num_steps()) {
-        return std::nullopt;
-      }
-      const auto part = plan.replica_batch(step++, group.rank(), group.size());
-      return ReadRequest{{part.begin(), part.end()}, plan.epoch()};
-    };
-    PrefetchLoader loader(dataset, source, {.prefetch_depth = 2, .num_threads = 2});
-    CHECK(loader.reads_ahead() == dataset.background_reads());
-    int64_t seen = 0;  // bit s: sample s
-    while (const auto batch = loader.next()) {
-      for (size_t i = 0; i < batch->samples.size(); ++i) {
-        const int64_t sample = batch->samples[i];
+    int64_t seen = 0;                                          // bit s: sample s
+    for (int64_t step = 0; step < plan.num_steps(); ++step) {  // also without samples: reading may be collective
+      const Batch batch = dataset.read(plan.replica_batch(step, group.rank(), group.size()), {}, plan.epoch());
+      for (size_t i = 0; i < batch.samples.size(); ++i) {
+        const int64_t sample = batch.samples[i];
         const auto& [year, time] = kPairs[static_cast<size_t>(sample)];
-        check_field(batch->inputs[static_cast<int64_t>(i)], year, time);
-        check_field(batch->targets[static_cast<int64_t>(i)], year, time + 1);
+        check_field(batch.inputs[static_cast<int64_t>(i)], year, time);
+        check_field(batch.targets[static_cast<int64_t>(i)], year, time + 1);
         CHECK((seen >> sample & 1) == 0);
         seen |= int64_t{1} << sample;
       }

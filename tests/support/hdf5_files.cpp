@@ -60,8 +60,17 @@ void write_dataset(hid_t file, const TestDataset& dataset) {
   if (!chunk.empty()) {
     H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
   }
+  if (dataset.shuffle) {
+    H5Pset_shuffle(creation);
+  }
   if (dataset.gzip > 0) {
     H5Pset_deflate(creation, static_cast<unsigned>(dataset.gzip));
+  }
+  if (dataset.checksum) {
+    H5Pset_fletcher32(creation);
+  }
+  if (dataset.scale_offset) {
+    H5Pset_scaleoffset(creation, H5Z_SO_FLOAT_DSCALE, 0);
   }
   const hid_t type = stored_type(dataset);
   const hid_t stored = check(H5Dcreate2(file, dataset.name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
@@ -90,6 +99,30 @@ void write_channels(hid_t file, const std::vector<std::string>& channels) {
 }
 
 }  // namespace
+
+void write_virtual_file(const std::string& path, const std::string& name, const std::vector<std::string>& sources,
+                        const std::vector<int64_t>& shape) {
+  const hid_t file = check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
+  const hid_t creation = check(H5Pcreate(H5P_DATASET_CREATE));
+  const std::vector<hsize_t> part(shape.begin(), shape.end());
+  std::vector<hsize_t> all = part;
+  all.front() *= sources.size();
+  const int rank = static_cast<int>(shape.size());
+  const hid_t space = check(H5Screate_simple(rank, all.data(), nullptr));
+  const hid_t part_space = check(H5Screate_simple(rank, part.data(), nullptr));
+  std::vector<hsize_t> start(shape.size(), 0);
+  for (const std::string& source : sources) {
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, part.data(), nullptr);
+    check(H5Pset_virtual(creation, space, source.c_str(), name.c_str(), part_space));
+    start.front() += part.front();
+  }
+  H5Sselect_all(space);
+  H5Dclose(check(H5Dcreate2(file, name.c_str(), H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT)));
+  H5Sclose(part_space);
+  H5Sclose(space);
+  H5Pclose(creation);
+  H5Fclose(file);
+}
 
 void write_hdf5_file(const std::string& path, const std::vector<TestDataset>& datasets,
                      const std::vector<std::string>& channels) {

@@ -17,7 +17,15 @@ struct TestDataset {
   std::vector<int64_t> chunk = {};  ///< empty: contiguous
   int gzip = 0;                     ///< level, for chunked datasets; 0: none
   Stored stored = Stored::kAsInMemory;
+  bool shuffle = false;       ///< bytes of equal place together, before gzip
+  bool checksum = false;      ///< Fletcher-32, after gzip
+  bool scale_offset = false;  ///< whole numbers only; a filter that only HDF5 undoes
 };
+
+/// Makes `path` with the dataset `name`, which is virtual: the datasets `name` of `sources`, all of the shape `shape`,
+/// one after the other along the first dim.
+void write_virtual_file(const std::string& path, const std::string& name, const std::vector<std::string>& sources,
+                        const std::vector<int64_t>& shape);
 
 /// Writes the datasets, and the file's attribute `channels` as an array of texts if it is not empty.
 void write_hdf5_file(const std::string& path, const std::vector<TestDataset>& datasets,

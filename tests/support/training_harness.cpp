@@ -13,6 +13,11 @@
 
 #include "data/sampler.h"
 #include "src/base/text.h"
+#include "src/train/checkpoint/checkpoint_reader.h"
+#include "src/train/checkpoint/engine_state.h"
+#include "src/train/checkpoint/model_json.h"
+#include "src/train/checkpoint/resume.h"
+#include "src/train/checkpoint/save.h"
 #include "tests/support/compare.h"
 #include "tests/support/vit_harness.h"
 
@@ -85,6 +90,13 @@ double sum_over_world(double loss, mesh::DeviceMesh& mesh) {
   return sum.item<double>();
 }
 
+train::EngineOptions engine_options(const Experiment& experiment, const Layout& layout) {
+  train::EngineOptions options = experiment.options;
+  options.zero_stage = layout.zero;
+  options.schedule = layout.schedule;
+  return options;
+}
+
 double relative(double a, double b) {
   return std::abs(a - b) / std::max(std::abs(b), 1e-300);
 }
@@ -115,36 +127,77 @@ data::Batch make_batch(const model::VitOptions& options, const std::vector<int64
   return batch;
 }
 
-TrainingOutcome run(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world,
-                    c10::Device device) {
-  mesh::DeviceMesh mesh(mesh::ParallelDims(layout.dp, layout.tp, layout.pp, layout.order), world, device);
-  train::EngineOptions options = experiment.options;
-  options.zero_stage = layout.zero;
-  options.schedule = layout.schedule;
-  train::Engine engine(options, mesh);
-  TrainingOutcome out;
-  for (size_t step = 0; step < experiment.global_batches.size(); ++step) {
-    train::StepPlan plan = make_plan(experiment, static_cast<int64_t>(step), mesh);
+Training::Training(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world, c10::Device device)
+    : experiment_(experiment),
+      layout_(layout),
+      world_(world),
+      mesh_(mesh::ParallelDims(layout.dp, layout.tp, layout.pp, layout.order), world, device),
+      options_(engine_options(experiment, layout)),
+      engine_(options_, mesh_) {}
+
+void Training::run_steps(int64_t count) {
+  const auto num_steps = static_cast<int64_t>(experiment_.global_batches.size());
+  const int64_t end = count < 0 ? num_steps : std::min(step_ + count, num_steps);
+  for (; step_ < end; ++step_) {
+    train::StepPlan plan = make_plan(experiment_, step_, mesh_);
     auto queue = std::make_shared<std::vector<std::vector<int64_t>>>(plan.micro_batches);
     auto next = std::make_shared<size_t>(0);
-    const auto result = engine.train_step(
-        std::move(plan), [&options, queue, next] { return make_batch(options.model, (*queue)[(*next)++]); },
-        experiment.learning_rate);
-    out.losses.push_back(sum_over_world(result.loss, mesh));
-    out.grad_norms.push_back(result.grad_norm);
-    out.gradients.push_back(gather_gradients(engine, mesh, layout.zero));
+    const auto result = engine_.train_step(
+        std::move(plan), [this, queue, next] { return make_batch(options_.model, (*queue)[(*next)++]); },
+        experiment_.learning_rate);
+    outcome_.losses.push_back(sum_over_world(result.loss, mesh_));
+    outcome_.grad_norms.push_back(result.grad_norm);
+    outcome_.gradients.push_back(gather_gradients(engine_, mesh_, layout_.zero));
   }
-  gather_state(engine, mesh, out);
-  return out;
+}
+
+void Training::save(const std::string& path) {
+  train::CheckpointInfo info;
+  info.version = "test";
+  info.model = train::model_json(options_.model);
+  info.step = step_;
+  info.optimizer_steps = engine_.optimizer().num_steps();
+  info.layout = layout_.text();
+  train::save_checkpoint(world_, mesh_, engine_, options_.model, info, path);
+}
+
+void Training::load(const std::string& path) {
+  const train::CheckpointReader checkpoint(world_, path);
+  train::restore(checkpoint, engine_, mesh_, world_);
+  step_ = checkpoint.info().step;
+  outcome_ = {};
+  outcome_.first_step = step_;
+}
+
+std::map<std::string, std::string> Training::checksums() {
+  std::map<std::string, std::string> texts;
+  for (const auto& [dataset, checksum] : train::state_checksums(engine_, options_.model, mesh_)) {
+    texts[dataset] = checksum.text();
+  }
+  return texts;
+}
+
+TrainingOutcome Training::outcome() {
+  gather_state(engine_, mesh_, outcome_);
+  return outcome_;
+}
+
+TrainingOutcome run(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world,
+                    c10::Device device) {
+  Training training(experiment, layout, world, device);
+  training.run_steps();
+  return training.outcome();
 }
 
 Errors compare(const TrainingOutcome& outcome, const TrainingOutcome& reference, double learning_rate) {
   Errors errors;
   const auto steps = reference.losses.size();
-  for (size_t step = 0; step < steps; ++step) {
-    errors.loss = std::max(errors.loss, relative(outcome.losses[step], reference.losses[step]));
-    errors.norm = std::max(errors.norm, relative(outcome.grad_norms[step], reference.grad_norms[step]));
-    for (const auto& [name, gradient] : outcome.gradients[step]) {
+  const auto first_step = static_cast<size_t>(outcome.first_step);
+  for (size_t i = 0; i < outcome.losses.size(); ++i) {
+    const size_t step = first_step + i;
+    errors.loss = std::max(errors.loss, relative(outcome.losses[i], reference.losses[step]));
+    errors.norm = std::max(errors.norm, relative(outcome.grad_norms[i], reference.grad_norms[step]));
+    for (const auto& [name, gradient] : outcome.gradients[i]) {
       const double error = gradient_error(name, gradient, reference.gradients[step].at(name));
       if (!(error <= errors.gradient)) {
         errors.gradient = error;

@@ -40,6 +40,7 @@ struct Layout {
 
 /// What one run gave. Tensors are whole, double, on the host; each rank has those of its own pipeline stage.
 struct TrainingOutcome {
+  int64_t first_step = 0;                ///< the step of the vectors' first entries: not 0 after a resumption
   std::vector<double> losses;            ///< global, by step, on every rank
   std::vector<double> grad_norms;        ///< by step
   std::vector<TensorsByName> gradients;  ///< by step, before clipping
@@ -48,7 +49,35 @@ struct TrainingOutcome {
   TensorsByName exp_avg_sq;
 };
 
-/// Trains on the ranks of `world`, whose number the layout has, each on its `device`. Collective over `world`.
+/// A training in one layout that can be saved, and resumed in another. Everything is collective over `world`.
+class Training {
+ public:
+  /// `experiment` and `world`, whose number of ranks the layout has, outlive it. Each rank computes on its `device`.
+  Training(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world,
+           c10::Device device = c10::Device(c10::kCPU));
+
+  /// The next `count` steps; by default all that are left.
+  void run_steps(int64_t count = -1);
+  /// Through the program's own checkpoints.
+  void save(const std::string& path);
+  void load(const std::string& path);
+  /// Of the whole state, as a checkpoint of it has them, by dataset.
+  std::map<std::string, std::string> checksums();
+  /// What the steps of this training gave, and its state now.
+  TrainingOutcome outcome();
+
+ private:
+  const Experiment& experiment_;
+  Layout layout_;
+  const comm::MpiGroup& world_;
+  mesh::DeviceMesh mesh_;
+  train::EngineOptions options_;
+  train::Engine engine_;
+  int64_t step_ = 0;
+  TrainingOutcome outcome_;
+};
+
+/// All steps of an experiment, on the ranks of `world`. Collective over `world`.
 TrainingOutcome run(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world,
                     c10::Device device = c10::Device(c10::kCPU));
 

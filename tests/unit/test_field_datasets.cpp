@@ -84,8 +84,8 @@ TEST_CASE("channel names: from the file, of ERA5, or numbered") {
 
 TEST_CASE("normalization: by channel, in place and from double, with the first element that is not finite") {
   const Normalization normalization{{1.0, -2.0}, {0.5, 4.0}};
-  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    at::Tensor field = at::linspace(-3.0, 5.0, 2 * 3 * 7, type).reshape({2, 3, 7});
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    at::Tensor field = at::linspace(-3.0, 5.0, 2 * 3 * 7, at::kDouble).to(type).reshape({2, 3, 7});
     const at::Tensor expected = at::empty({2, 3, 7}, at::kDouble);
     for (int64_t i = 0; i < 42; ++i) {
       const double value = field.flatten()[i].item<double>();
@@ -108,6 +108,28 @@ TEST_CASE("normalization: by channel, in place and from double, with the first e
       }
     }
   }
+}
+
+TEST_CASE("normalization: pieces of a field, cut anywhere, are as the whole") {
+  const Normalization normalization{{1.0, -2.0, 0.5}, {0.5, 4.0, 3.0}};
+  const at::Tensor field = at::randn({3, 2, 5}, at::kFloat);
+  const at::Tensor whole = at::empty({3, 2, 5}, at::kFloat);
+  REQUIRE(normalize_field(field, normalization, whole) == -1);
+  for (const int64_t piece : {1, 3, 7, 10, 16, 30}) {
+    const at::Tensor in_place = field.clone();
+    for (int64_t begin = 0; begin < 30; begin += piece) {
+      const Range run{begin, std::min<int64_t>(begin + piece, 30)};
+      CHECK(normalize_run({in_place.const_data_ptr(), at::kFloat}, run, 10, normalization,
+                          in_place.data_ptr<float>()) == -1);
+    }
+    CHECK(at::equal(in_place, whole));
+  }
+  // The place of a bad value counts from the field's first one.
+  field.flatten()[17].fill_(std::numeric_limits<double>::infinity());
+  CHECK(normalize_run({field.const_data_ptr(), at::kFloat}, {12, 20}, 10, normalization, whole.data_ptr<float>()) ==
+        17);
+  CHECK(normalize_run({field.const_data_ptr(), at::kFloat}, {18, 30}, 10, normalization, whole.data_ptr<float>()) ==
+        -1);
 }
 
 TEST_CASE("latitude weights: cosine of the latitude, mean 1") {

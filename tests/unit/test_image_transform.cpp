@@ -1,9 +1,9 @@
-// Image transforms against LibTorch's bilinear interpolation and the definitions of the crops.
+// Image transforms against LibTorch's antialiased interpolation and the definitions of the crops.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_upsample_bicubic2d_aa.h>
+#include <ATen/ops/_upsample_bilinear2d_aa.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
-#include <ATen/ops/upsample_bilinear2d.h>
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -18,17 +18,23 @@ at::Tensor random_image(int64_t height, int64_t width) {
   return at::randint(0, 256, {height, width, 3}, at::TensorOptions(at::kByte));
 }
 
-at::Tensor transform(const at::Tensor& image, const Crop& crop, int64_t size) {
+constexpr Interpolation kBoth[] = {Interpolation::kBilinear, Interpolation::kBicubic};
+
+at::Tensor transform(const at::Tensor& image, const Crop& crop, int64_t size,
+                     Interpolation interpolation = Interpolation::kBilinear) {
   at::Tensor planes = at::empty({3, size, size}, at::kFloat);
   resize_crop({image.const_data_ptr<uint8_t>(), static_cast<size_t>(image.numel())}, image.size(0), image.size(1), crop,
-              size, ColorStatistics{}, {planes.data_ptr<float>(), static_cast<size_t>(planes.numel())});
+              size, ColorStatistics{}, {planes.data_ptr<float>(), static_cast<size_t>(planes.numel())}, interpolation);
   return planes;
 }
 
-// The same by LibTorch: interpolate(align_corners = False) in double, then (x / 255 - mean) / std.
-at::Tensor reference(const at::Tensor& crop, int64_t size) {
+// The same by LibTorch: interpolate(align_corners = False, antialias = True) in double, then (x / 255 - mean) / std.
+at::Tensor reference(const at::Tensor& crop, int64_t size, Interpolation interpolation = Interpolation::kBilinear) {
   const at::Tensor planes = crop.permute({2, 0, 1}).to(at::kDouble).unsqueeze(0);
-  at::Tensor out = at::upsample_bilinear2d(planes, at::IntArrayRef{size, size}, false)[0] / 255.0;
+  const at::Tensor resized = interpolation == Interpolation::kBilinear
+                                 ? at::_upsample_bilinear2d_aa(planes, at::IntArrayRef{size, size}, false)
+                                 : at::_upsample_bicubic2d_aa(planes, at::IntArrayRef{size, size}, false);
+  at::Tensor out = resized[0] / 255.0;
   const double mean[] = {0.485, 0.456, 0.406};
   const double deviation[] = {0.229, 0.224, 0.225};
   for (int64_t c = 0; c < 3; ++c) {
@@ -44,10 +50,14 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 TEST_CASE("image transform: a whole image is resized as LibTorch does it") {
-  for (const auto& [height, width, size] : {std::tuple{8, 8, 8}, {8, 12, 5}, {7, 9, 20}, {256, 256, 224}, {1, 1, 3}}) {
+  for (const auto& [height, width, size] :
+       {std::tuple{8, 8, 8}, {8, 12, 5}, {7, 9, 20}, {256, 256, 224}, {100, 64, 9}, {1, 1, 3}}) {
     const at::Tensor image = random_image(height, width);
     const Crop whole{0.0, 0.0, static_cast<double>(height), static_cast<double>(width), false};
-    CHECK(difference(transform(image, whole, size), reference(image, size)) < 2e-5);
+    for (const Interpolation interpolation : kBoth) {
+      CAPTURE(size);
+      CHECK(difference(transform(image, whole, size, interpolation), reference(image, size, interpolation)) < 2e-5);
+    }
   }
 }
 
@@ -61,17 +71,19 @@ TEST_CASE("image transform: the centre crop of the resized image") {
   CHECK(difference(transform(small, center_crop(40, 50, 64, 48), 48), resized) < 2e-5);
 }
 
-TEST_CASE("image transform: a flip mirrors, and a crop inside the image is what is resized") {
+TEST_CASE("image transform: a flip mirrors, and of a crop inside the image only its own pixels count") {
   const at::Tensor image = random_image(20, 30);
   Crop crop{0.0, 0.0, 20.0, 30.0, false};
   const at::Tensor plain = transform(image, crop, 16);
   crop.flip = true;
   CHECK(at::equal(transform(image, crop, 16), plain.flip(2)));
-  // A constant inside of the crop: nothing from outside may leak in by more than the border's half pixel.
-  const at::Tensor spotted = random_image(20, 30);
-  spotted.narrow(0, 4, 8).narrow(1, 6, 10).fill_(100);
-  const at::Tensor inside = transform(spotted, {5.0, 7.0, 6.0, 8.0, false}, 12);
-  CHECK(difference(inside[0], at::full({12, 12}, (100.0 / 255.0 - 0.485) / 0.229)) < 2e-5);
+  for (const Interpolation interpolation : kBoth) {
+    for (const int64_t size : {5, 12}) {
+      const at::Tensor inside = transform(image, {4.0, 7.0, 9.0, 13.0, false}, size, interpolation);
+      const at::Tensor cut = image.narrow(0, 4, 9).narrow(1, 7, 13);
+      CHECK(difference(inside, reference(cut, size, interpolation)) < 2e-5);
+    }
+  }
 }
 
 TEST_CASE("image transform: random crops are inside, keyed, and of the sizes they should be") {

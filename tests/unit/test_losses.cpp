@@ -124,3 +124,25 @@ TEST_CASE("losses: top-k counts, ties to the lower class, NaN never") {
   CHECK(model::num_correct(logits, labels, 4) == 4);
   CHECK(model::num_correct(logits.narrow(0, 0, 0), labels.narrow(0, 0, 0), 1) == 0);
 }
+
+TEST_CASE("losses: the cross-entropy of mixed classes is the mean of those of the classes") {
+  const at::Tensor logits = normal_tensor({2, 5}, 3);
+  const at::Tensor first = at::tensor({3, 0}, at::kLong);
+  const at::Tensor second = at::tensor({1, 0}, at::kLong);
+  constexpr double kShare = 0.3;
+  at::Tensor mixed = at::zeros({2, 5}, at::kFloat);
+  mixed[0][3] = kShare;
+  mixed[0][1] = 1.0 - kShare;
+  mixed[1][0] = 1.0;
+  for (const double smoothing : {0.0, 0.1}) {
+    const auto of = [&](const at::Tensor& labels) {
+      return differentiate(logits, [&](const auto& x) { return model::cross_entropy_loss(x, labels, smoothing, 7); });
+    };
+    const auto ours = of(mixed);
+    const auto a = of(first);
+    const auto b = of(second);
+    CHECK(ours.loss == doctest::Approx(kShare * a.loss + (1.0 - kShare) * b.loss).epsilon(1e-7));
+    const at::Tensor expected = kShare * a.gradient + (1.0 - kShare) * b.gradient;
+    CHECK(relative_error(ours.gradient, expected) <= 1e-7);  // the shares are fp32
+  }
+}

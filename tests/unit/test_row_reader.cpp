@@ -109,10 +109,12 @@ TEST_CASE("row reader: chunks of any shape give the rows of the array") {
   for (const Shape& chunk : {Shape{1, 3, 5}, {2, 3, 5}, {7, 3, 5}, {1, 1, 5}, {3, 2, 2}, {2, 4, 8}, {1, 1, 1}}) {
     CAPTURE(chunk[0]);
     CAPTURE(chunk[2]);
-    DirectRowReader reader({write_chunked(folder.file("chunked"), values, shape, chunk)});
+    const RowFile file = write_chunked(folder.file("chunked"), values, shape, chunk);
+    const RowBox whole = RowBox::whole(file.layout);
+    DirectRowReader reader({file});
     for (int64_t row = 0; row < 7; ++row) {
       std::vector<float> got(15, 0.0f);
-      reader.read(std::vector<RowRead>{{0, row, got.data()}});
+      reader.read(std::vector<RowRead>{{0, row, got.data()}}, whole, {});
       CHECK(got == std::vector<float>(values.begin() + row * 15, values.begin() + (row + 1) * 15));
     }
   }
@@ -139,7 +141,7 @@ TEST_CASE("row reader: more files than stay open, read by several threads at onc
       for (int64_t i = 0; i < 600; ++i) {
         const int64_t file = (i * 31 + static_cast<int64_t>(t) * 7) % kNumFiles;
         std::vector<float> got(3, -1.0f);
-        reader.read(std::vector<RowRead>{{file, i % 2, got.data()}});
+        reader.read(std::vector<RowRead>{{file, i % 2, got.data()}}, {{0}, {3}}, {});
         wrong[t] += got == std::vector<float>(3, static_cast<float>(file)) ? 0 : 1;
       }
     });
@@ -161,10 +163,10 @@ TEST_CASE("row reader: a file that ends too early or is gone") {
   gone.path = folder.file("gone");
   DirectRowReader reader({file, gone});
   std::vector<float> got(3);
-  reader.read(std::vector<RowRead>{{0, 0, got.data()}});
+  reader.read(std::vector<RowRead>{{0, 0, got.data()}}, {{0}, {3}}, {});
   const auto class_of = [&](int64_t number, int64_t row) {
     try {
-      reader.read(std::vector<RowRead>{{number, row, got.data()}});
+      reader.read(std::vector<RowRead>{{number, row, got.data()}}, {{0}, {3}}, {});
     } catch (const Error& error) {
       return error.error_class();
     }
@@ -199,6 +201,10 @@ TEST_CASE("layouts: packed and unpacked") {
   layout.offset = 7;
   layout.chunk = {1, 4, 5};
   layout.chunk_offsets = {10, 20, int64_t{1} << 35};
+  layout.chunk_bytes = {7, 8, 9};
+  layout.chunk_masks = {0, 1, 0};
+  layout.filters = {2, 1};
+  layout.is_virtual = true;
   layout.attribute = "a,b,c,d";
   const std::vector<Hdf5Layout> layouts = {layout, Hdf5Layout{}, layout};
   CHECK((unpack_layouts(pack_layouts(layouts)) == layouts));

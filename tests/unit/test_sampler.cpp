@@ -143,4 +143,50 @@ TEST_CASE("sampler: any step of any epoch can be asked for again") {
   CHECK_THROWS_AS(first.batch(-1), Error);
 }
 
+TEST_CASE("sampler: a stop anywhere and other batches after it leave every sample seen once") {
+  const auto options = [](int64_t batch, LastBatch last) {
+    return SamplerOptions{.num_samples = 23, .global_batch_size = batch, .last_batch = last, .seed = 4};
+  };
+  for (const SampleOrder order : {SampleOrder::kShuffled, SampleOrder::kInOrder}) {
+    for (const int64_t first_batch : {1, 4, 7, 23, 40}) {
+      SamplerOptions first = options(first_batch, LastBatch::kKeep);
+      first.order = order;
+      const EpochPlan before = DistributedSampler(first).epoch(2);
+      const Samples uninterrupted = read_by_replicas(before, 1, 40);
+      Samples seen;
+      for (int64_t stop = 0; stop <= before.num_steps(); ++stop) {
+        const auto num_seen = static_cast<int64_t>(seen.size());
+        for (const int64_t batch : {1, 3, 4, 8, 23, 50}) {
+          for (const LastBatch last : {LastBatch::kKeep, LastBatch::kDrop}) {
+            SamplerOptions second = options(batch, last);
+            second.order = order;
+            const EpochPlan after(second, 2, num_seen);
+            const int64_t left = 23 - num_seen;
+            CHECK(after.num_steps() == (last == LastBatch::kKeep ? (left + batch - 1) / batch : left / batch));
+            for (const int64_t num_replicas : {1, 3}) {
+              Samples all = seen;
+              const Samples rest = read_by_replicas(after, num_replicas, 2);
+              all.insert(all.end(), rest.begin(), rest.end());
+              if (last == LastBatch::kKeep) {
+                CHECK(all == uninterrupted);
+              } else {  // what is dropped is the end of the order
+                CHECK(std::equal(all.begin(), all.end(), uninterrupted.begin()));
+                CHECK(uninterrupted.size() - all.size() < static_cast<size_t>(batch));
+              }
+            }
+          }
+        }
+        if (stop < before.num_steps()) {
+          const Samples step = copy(before.batch(stop));
+          seen.insert(seen.end(), step.begin(), step.end());
+        }
+      }
+    }
+  }
+  const DistributedSampler sampler(options(4, LastBatch::kKeep));
+  CHECK(sampler.epoch(0, 23).num_steps() == 0);
+  CHECK_THROWS_AS(sampler.epoch(0, 24), Error);
+  CHECK_THROWS_AS(sampler.epoch(0, -1), Error);
+}
+
 }  // namespace vit_hybrid::data

@@ -1,12 +1,16 @@
 // YAML files as sources of settings: sections, merge keys, and the refusal of what would be silently lost.
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <map>
+#include <sstream>
 
 #include "src/base/error.h"
 #include "src/base/nearest_word.h"
 #include "src/base/text.h"
 #include "src/train/options/sources.h"
+#include "src/train/options/utf8.h"
 
 namespace vit_hybrid::options {
 
@@ -24,13 +28,48 @@ std::string place_of(const std::string& file, const YAML::Mark& mark) {
   throw Error(error_class, place + ": " + what, hint);
 }
 
+// yaml-cpp takes some of these for the end of the file, and at others never ends.
+void check_text(const std::string& file, const std::string& content) {
+  const size_t at = find_no_text(content);
+  if (at != content.size()) {
+    const auto line = std::count(content.begin(), content.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
+    refuse(ErrorClass::kBadData, str(file, ":", line), "this is not YAML: a byte that is no text in UTF-8");
+  }
+}
+
+// Notes where documents begin.
+class DocumentStarts : public YAML::EventHandler {
+ public:
+  const YAML::Mark& last() const { return last_; }
+  void OnDocumentStart(const YAML::Mark& mark) override { last_ = mark; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  YAML::Mark last_;
+};
+
+// YAML::LoadAll() would tell too, but never ends for some malformed files.
+void check_one_document(const std::string& file, const std::string& content) {
+  std::istringstream stream(content);
+  YAML::Parser parser(stream);
+  DocumentStarts starts;
+  if (parser.HandleNextDocument(starts) && parser.HandleNextDocument(starts)) {
+    refuse(ErrorClass::kBadData, place_of(file, starts.last()), "a second YAML document begins; keep one");
+  }
+}
+
 YAML::Node load(const std::string& file, const std::string& content) {
+  check_text(file, content);
   try {
-    const auto documents = YAML::LoadAll(content);
-    if (documents.size() > 1) {
-      refuse(ErrorClass::kBadData, place_of(file, documents[1].Mark()), "a second YAML document begins; keep one");
-    }
-    return documents.empty() ? YAML::Node() : documents.front();
+    check_one_document(file, content);
+    return YAML::Load(content);
   } catch (const YAML::Exception& error) {
     refuse(ErrorClass::kBadData, place_of(file, error.mark), "this is not YAML: " + error.msg);
   }

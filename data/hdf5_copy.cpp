@@ -1,0 +1,225 @@
+// The walk over all links of a file, and attributes that are carried over value by value.
+#include "data/hdf5_copy.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "data/box_runs.h"
+#include "data/hdf5_handle.h"
+#include "data/hdf5_open.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+constexpr int64_t kMostAlignedFrom = int64_t{64} << 10;  // bytes from which objects are aligned
+
+struct Link {
+  std::string name;
+  H5L_type_t type;
+};
+
+herr_t note_link(hid_t, const char* name, const H5L_info_t* info, void* links) {
+  static_cast<std::vector<Link>*>(links)->push_back({name, info->type});
+  return 0;
+}
+
+herr_t note_attribute(hid_t, const char* name, const H5A_info_t*, void* names) {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
+// From one open file into another.
+class Copy {
+ public:
+  Copy(const std::string& from, const std::string& to, const Hdf5Rewrite& rewrite)
+      : from_path_(from), to_path_(to), rewrite_(rewrite), from_(hdf5_open_file(from)), to_(create_file()) {}
+
+  void run() {
+    std::vector<Link> links;
+    check(H5Lvisit(from_.get(), H5_INDEX_NAME, H5_ITER_INC, &note_link, &links), "list the objects");
+    for (const Link& link : links) {
+      copy_link(link);
+    }
+    // Once all objects are there to be referred to.
+    copy_attributes("/");
+    for (const Link& link : links) {
+      if (link.type == H5L_TYPE_HARD) {
+        copy_attributes(link.name);
+      }
+    }
+    check(to_.close() ? 0 : -1, "close the file");
+  }
+
+ private:
+  Hid create_file() const {
+    const Hid dataset = hdf5_open_dataset(from_.get(), from_path_, rewrite_.dataset);
+    const Hid space(H5Dget_space(dataset.get()), &H5Sclose);
+    const auto item = static_cast<int64_t>(c10::elementSize(rewrite_.type));
+    const int64_t unit = item * num_elements(rewrite_.chunk.empty() ? hdf5_shape(space.get()) : rewrite_.chunk);
+    const Hid access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
+    H5Pset_alignment(access.get(), static_cast<hsize_t>(std::clamp<int64_t>(unit, 1, kMostAlignedFrom)),
+                     static_cast<hsize_t>(rewrite_.alignment));
+    return hdf5_own(H5Fcreate(to_path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), &H5Fclose,
+                    ErrorClass::kCannotCreate, str("create ", to_path_));
+  }
+
+  std::string what(const std::string& doing) const { return str(doing, " of ", from_path_, " for ", to_path_); }
+  void check(herr_t status, const std::string& doing) const { hdf5_check(status, ErrorClass::kIo, what(doing)); }
+  Hid own(hid_t id, Hid::Close close, const std::string& doing) const {
+    return hdf5_own(id, close, ErrorClass::kIo, what(doing));
+  }
+
+  void copy_link(const Link& link) {
+    if (link.type == H5L_TYPE_HARD) {
+      return copy_object(link.name);
+    }
+    H5L_info_t info{};
+    check(H5Lget_info(from_.get(), link.name.c_str(), &info, H5P_DEFAULT), "look at link " + link.name);
+    std::vector<char> value(info.u.val_size + 1, '\0');
+    check(H5Lget_val(from_.get(), link.name.c_str(), value.data(), value.size(), H5P_DEFAULT),
+          "read link " + link.name);
+    if (link.type == H5L_TYPE_SOFT) {
+      return check(H5Lcreate_soft(value.data(), to_.get(), link.name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
+                   "make link " + link.name);
+    }
+    const char* file = nullptr;
+    const char* object = nullptr;
+    unsigned flags = 0;
+    check(H5Lunpack_elink_val(value.data(), info.u.val_size, &flags, &file, &object), "read link " + link.name);
+    check(H5Lcreate_external(file, object, to_.get(), link.name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
+          "make link " + link.name);
+  }
+
+  void copy_object(const std::string& name) {
+    const Hid object = own(H5Oopen(from_.get(), name.c_str(), H5P_DEFAULT), &H5Oclose, "open " + name);
+    if (H5Iget_type(object.get()) == H5I_GROUP) {
+      static_cast<void>(own(H5Gcreate2(to_.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), &H5Gclose,
+                            "make group " + name));
+    } else if (name == rewrite_.dataset) {
+      create_dataset(object.get());
+    } else {
+      const Hid options(H5Pcreate(H5P_OBJECT_COPY), &H5Pclose);
+      H5Pset_copy_object(options.get(), H5O_COPY_WITHOUT_ATTR_FLAG);
+      check(H5Ocopy(from_.get(), name.c_str(), to_.get(), name.c_str(), options.get(), H5P_DEFAULT), "copy " + name);
+    }
+  }
+
+  void create_dataset(hid_t source) {
+    const Hid old_space(H5Dget_space(source), &H5Sclose);
+    const auto shape = hdf5_shape(old_space.get());
+    const std::vector<hsize_t> extents(shape.begin(), shape.end());
+    const std::vector<hsize_t> chunk(rewrite_.chunk.begin(), rewrite_.chunk.end());
+    const Hid space(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), &H5Sclose);
+    const Hid creation(H5Pcreate(H5P_DATASET_CREATE), &H5Pclose);
+    if (!chunk.empty()) {
+      check(H5Pset_chunk(creation.get(), static_cast<int>(chunk.size()), chunk.data()), "set chunks");
+    }
+    H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+    H5Pset_obj_track_times(creation.get(), false);  // the same data make the same file
+    static_cast<void>(own(H5Dcreate2(to_.get(), rewrite_.dataset.c_str(), hdf5_memory_type(rewrite_.type), space.get(),
+                                     H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+                          &H5Dclose, "make dataset " + rewrite_.dataset));
+  }
+
+  void copy_attributes(const std::string& name) {
+    const Hid source = own(H5Oopen(from_.get(), name.c_str(), H5P_DEFAULT), &H5Oclose, "open " + name);
+    const Hid target = own(H5Oopen(to_.get(), name.c_str(), H5P_DEFAULT), &H5Oclose, "open " + name);
+    std::vector<std::string> attributes;
+    hsize_t next = 0;
+    check(H5Aiterate2(source.get(), H5_INDEX_NAME, H5_ITER_INC, &next, &note_attribute, &attributes),
+          "list the attributes of " + name);
+    for (const std::string& attribute : attributes) {
+      if (H5Aexists(target.get(), attribute.c_str()) == 0) {  // there already where two links lead to one object
+        copy_attribute(source.get(), target.get(), name, attribute);
+      }
+    }
+  }
+
+  void copy_attribute(hid_t source, hid_t target, const std::string& object, const std::string& name) {
+    const std::string doing = str("copy attribute '", name, "' of ", object);
+    const Hid old = own(H5Aopen(source, name.c_str(), H5P_DEFAULT), &H5Aclose, doing);
+    const Hid stored(H5Aget_type(old.get()), &H5Tclose);
+    const Hid type(H5Tcopy(stored.get()), &H5Tclose);  // of the file's own types a transient copy
+    const Hid memory = own(H5Tget_native_type(type.get(), H5T_DIR_DEFAULT), &H5Tclose, doing);
+    const Hid space(H5Aget_space(old.get()), &H5Sclose);
+    const Hid made =
+        own(H5Acreate2(target, name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), &H5Aclose, doing);
+    const auto count = static_cast<size_t>(std::max<hssize_t>(H5Sget_simple_extent_npoints(space.get()), 0));
+    if (count == 0) {
+      return;
+    }
+    const size_t size = H5Tget_size(memory.get());
+    std::vector<char> values(count * size);
+    check(H5Aread(old.get(), memory.get(), values.data()), doing);
+    for (size_t i = 0; i < count; ++i) {
+      redirect(memory.get(), values.data() + i * size, doing);
+    }
+    check(H5Awrite(made.get(), memory.get(), values.data()), doing);
+    H5Dvlen_reclaim(memory.get(), space.get(), H5P_DEFAULT, values.data());
+  }
+
+  // Makes the references in a value of `type` point to the objects of the same names in the new file.
+  void redirect(hid_t type, char* value, const std::string& doing) const {
+    switch (H5Tget_class(type)) {
+      case H5T_REFERENCE:
+        return redirect_reference(type, value, doing);
+      case H5T_COMPOUND:
+        for (int i = 0; i < H5Tget_nmembers(type); ++i) {
+          const auto member = static_cast<unsigned>(i);
+          const Hid part(H5Tget_member_type(type, member), &H5Tclose);
+          redirect(part.get(), value + H5Tget_member_offset(type, member), doing);
+        }
+        return;
+      case H5T_VLEN: {
+        auto* list = reinterpret_cast<hvl_t*>(value);
+        return redirect_all(type, static_cast<char*>(list->p), list->len, doing);
+      }
+      case H5T_ARRAY: {
+        const Hid part(H5Tget_super(type), &H5Tclose);
+        return redirect_all(type, value, H5Tget_size(type) / H5Tget_size(part.get()), doing);
+      }
+      default:
+        return;
+    }
+  }
+
+  void redirect_all(hid_t type, char* values, size_t count, const std::string& doing) const {
+    const Hid part(H5Tget_super(type), &H5Tclose);
+    for (size_t i = 0; i < count; ++i) {
+      redirect(part.get(), values + i * H5Tget_size(part.get()), doing);
+    }
+  }
+
+  void redirect_reference(hid_t type, char* value, const std::string& doing) const {
+    if (H5Tequal(type, H5T_STD_REF_OBJ) <= 0) {
+      throw Error(ErrorClass::kBadData, str("cannot ", what(doing), ": it refers to a region of a dataset"),
+                  "remove the attribute from a copy of the file");
+    }
+    const auto* reference = reinterpret_cast<const hobj_ref_t*>(value);
+    if (*reference == 0) {
+      return;  // to nothing
+    }
+    const Hid object = own(H5Rdereference2(from_.get(), H5P_DEFAULT, H5R_OBJECT, reference), &H5Oclose, doing);
+    const ssize_t length = H5Iget_name(object.get(), nullptr, 0);
+    std::string name(static_cast<size_t>(std::max<ssize_t>(length, 0)), '\0');
+    H5Iget_name(object.get(), name.data(), name.size() + 1);
+    check(H5Rcreate(value, to_.get(), name.c_str(), H5R_OBJECT, -1), doing);
+  }
+
+  const std::string& from_path_;
+  const std::string& to_path_;
+  const Hdf5Rewrite& rewrite_;
+  Hid from_;
+  Hid to_;
+};
+
+}  // namespace
+
+void copy_hdf5_structure(const std::string& from, const std::string& to, const Hdf5Rewrite& rewrite) {
+  Copy(from, to, rewrite).run();
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,73 @@
+// Listing of folders, and the list's way to all ranks.
+#include "data/tools/hdf5_inputs.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <system_error>
+
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi_group.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> files_of_folder(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string extension = entry->path().extension().string();
+    if (extension == ".h5" || extension == ".hdf5") {
+      files.push_back(entry->path().string());
+    }
+  }
+  if (error) {
+    throw Error(ErrorClass::kMissingInput, str("cannot list the folder ", folder, ": ", error.message()));
+  }
+  if (files.empty()) {
+    throw Error(ErrorClass::kMissingInput, str("the folder ", folder, " holds no *.h5 or *.hdf5 file"),
+                "name the folder that has the files in it, or the files themselves");
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<std::string> list_files(const std::vector<std::string>& words) {
+  std::vector<std::string> files;
+  for (const std::string& word : words) {
+    std::error_code error;
+    if (fs::is_directory(word, error)) {
+      const auto found = files_of_folder(word);
+      files.insert(files.end(), found.begin(), found.end());
+    } else if (fs::exists(word, error)) {
+      files.push_back(word);
+    } else {
+      throw Error(ErrorClass::kMissingInput, str(word, " is not there"), "check the path");
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+std::vector<std::string> list_hdf5_inputs(const comm::MpiGroup& group, const std::vector<std::string>& words) {
+  std::vector<std::string> files;
+  comm::agreed_on_rank_0(group, [&] { files = list_files(words); });
+  return broadcast_lines(group, files);
+}
+
+std::vector<std::string> broadcast_lines(const comm::MpiGroup& group, const std::vector<std::string>& lines) {
+  std::istringstream text(group.broadcast(join(lines, "\n"), 0));
+  std::vector<std::string> result;
+  for (std::string line; std::getline(text, line);) {
+    result.push_back(line);
+  }
+  return result;
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,275 @@
+// The text of `data inspect`.
+#include "data/tools/inspect_files.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+
+#include "data/hdf5_rows.h"
+#include "data/tools/file_system.h"
+#include "data/tools/hdf5_inputs.h"
+#include "data/year_files.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi_group.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+using Storage = Hdf5Layout::Storage;
+
+constexpr int64_t kSmallRead = int64_t{64} << 10;       // bytes; smaller ones are bound by their number
+constexpr int64_t kManyReads = 16;                      // for one sample
+constexpr int64_t kMostWholeBytes = int64_t{64} << 20;  // of a dataset of one dim that is read in one go
+constexpr size_t kMostAttributeText = 100;              // characters of an attribute that are shown
+
+std::string bytes_text(int64_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024.0 && unit + 1 < std::size(kUnits)) {
+    value /= 1024.0;
+    ++unit;
+  }
+  char text[48];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+std::string ratio_text(double ratio) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", ratio);
+  return text;
+}
+
+std::string direct_text(const Hdf5Layout& layout) {
+  switch (layout.storage) {
+    case Storage::kContiguous:
+      return str("yes, all values lie together from byte ", layout.offset, " on");
+    case Storage::kChunked:
+      return str("yes, ", layout.chunk_offsets.size(), " chunks of which the first is at byte ",
+                 layout.chunk_offsets.front());
+    case Storage::kFiltered:
+      return str("yes, ", layout.chunk_offsets.size(), " chunks, inflated after reading");
+    case Storage::kOpaque:
+      break;
+  }
+  return str("no: ", layout.opaque_because);
+}
+
+std::string cost_text(const Hdf5Layout& layout, const std::string& what, const ReadCost& cost) {
+  std::string text = str("  reading:    ", what, " of ", bytes_text(cost.bytes_wanted));
+  if (layout.is_virtual) {
+    return text + ": through HDF5, from the files that the dataset is made of\n";
+  }
+  text += str(" = ", cost.num_reads, cost.num_reads == 1 ? " read" : " reads", ", ", ratio_text(cost.amplification()),
+              " x the bytes wanted");
+  if (cost.bytes_in_file != cost.bytes_needed) {
+    text += str(" (", bytes_text(cost.bytes_in_file), " in the file, inflated to ", bytes_text(cost.bytes_needed), ")");
+  }
+  return text + "\n";
+}
+
+RowBox whole_row(const Hdf5Layout& layout) {
+  return {std::vector<int64_t>(layout.shape.size() - 1, 0), {layout.shape.begin() + 1, layout.shape.end()}};
+}
+
+bool is_samples(const Hdf5Description& dataset) {
+  return dataset.has_numbers && dataset.shape.size() >= 3 && dataset.layout.row_bytes() > 0 &&
+         dataset.layout.num_rows() > 0;
+}
+
+std::string costs_text(const Hdf5Layout& layout, int64_t bands) {
+  std::string text = cost_text(layout, "one sample", read_cost(layout, 0, whole_row(layout)));
+  const bool is_field = layout.shape.size() == 4 && c10::isFloatingType(layout.type);
+  if (bands > 1 && is_field && bands <= layout.shape[2]) {
+    text += cost_text(layout, str("latitude band 0 of ", bands), read_cost(layout, 0, latitude_band(layout, 0, bands)));
+  }
+  return text;
+}
+
+std::string attributes_text(const Hdf5Description& dataset) {
+  std::string text;
+  for (const auto& [name, value] : dataset.attributes) {
+    const bool says_nothing = name == "CLASS" || name == "NAME" || name.starts_with("_Netcdf4") || name == "channels";
+    if (!says_nothing) {
+      text += str("  attribute:  ", name, " = ", value.substr(0, kMostAttributeText),
+                  value.size() > kMostAttributeText ? "..." : "", "\n");
+    }
+  }
+  return text;
+}
+
+std::vector<std::string> names_of_channels(const Hdf5Description& dataset, int64_t count, const std::string& path) {
+  if (dataset.shape.size() == 4 && dataset.shape[1] == count) {
+    // Names of another number belong to another dataset of the file.
+    const auto num_names = std::count(dataset.channels.begin(), dataset.channels.end(), ',') + 1;
+    return channel_names(count, num_names == count ? dataset.channels : "", path);
+  }
+  if (count == 3) {
+    return {"red", "green", "blue"};
+  }
+  return count == 1 ? std::vector<std::string>{"all"} : channel_names(count, "", path);
+}
+
+std::string quoted(const std::string& word) {
+  if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+:,@%") ==
+      std::string::npos) {
+    return word;
+  }
+  std::string text = "'";
+  for (const char c : word) {
+    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return text + "'";
+}
+
+std::string repack_text(const std::string& path, const Hdf5Description& dataset, int num_ranks) {
+  const std::string why =
+      is_samples(dataset) ? slow_because(dataset.layout, read_cost(dataset.layout, 0, whole_row(dataset.layout))) : "";
+  if (why.empty()) {
+    return "";
+  }
+  const std::string out = (std::filesystem::path(path).parent_path() / "repacked").string();
+  return str("  slow:       ", why, "; repack it with\n              ",
+             num_ranks > 1 ? str("mpirun -n ", num_ranks, " ") : "", "vit_hybrid data repack ", quoted(path), " --out ",
+             quoted(out), " --dataset ", quoted(dataset.name), "\n");
+}
+
+std::string dims_text(const Hdf5Description& dataset) {
+  const bool has_names =
+      std::any_of(dataset.dims.begin(), dataset.dims.end(), [](const std::string& name) { return !name.empty(); });
+  std::string text = has_names ? str("  dims:       ", join(dataset.dims), "\n") : "";
+  return dataset.channels.empty() ? text : str(text, "  channels:   ", dataset.channels, "\n");
+}
+
+// One dim: no samples, but labels and coordinates, which are small.
+std::string values_of_vector(const std::string& path, const Hdf5Description& dataset) {
+  const bool is_small = dataset.has_numbers && dataset.shape.size() == 1 && dataset.layout.num_rows() > 0 &&
+                        dataset.layout.num_rows() * dataset.layout.row_bytes() <= kMostWholeBytes;
+  if (!is_small) {
+    return "";
+  }
+  std::vector<ChannelMoments> moments(1);
+  add_row(read_whole_dataset(path, dataset.name), {1, 1, dataset.layout.num_rows()}, moments);
+  return statistics_table(moments, {"all"});
+}
+
+struct Sampled {
+  std::string dataset;
+  std::string text;  // what stands before its values
+  std::vector<std::string> channels;
+};
+
+// Rank 0's text of a file, cut where values follow that all ranks look at together.
+struct FileText {
+  std::vector<Sampled> parts;
+  std::string end;
+};
+
+FileText describe_file(const std::string& path, const InspectOptions& options, int num_ranks) {
+  const auto datasets = describe_hdf5_file(path);
+  FileText file;
+  file.end = str(path, ": ", bytes_text(static_cast<int64_t>(std::filesystem::file_size(path))), " on ",
+                 describe_file_system(path), "\n");
+  for (const Hdf5Description& dataset : datasets) {
+    file.end += describe_dataset(dataset, options.bands) + repack_text(path, dataset, num_ranks);
+    if (is_samples(dataset)) {
+      const int64_t count = channel_places(dataset.shape, dataset.layout.type).channels;
+      file.parts.push_back({dataset.name, std::move(file.end), names_of_channels(dataset, count, path)});
+      file.end.clear();
+    } else {
+      file.end += values_of_vector(path, dataset);
+    }
+  }
+  return file;
+}
+
+std::string values_text(const comm::MpiGroup& group, const std::string& path, const std::string& dataset,
+                        const std::vector<std::string>& channels, int64_t sample) {
+  const RowSource source(group, {path}, dataset, "", IoMode::kAuto);
+  const RowSelection rows = RowSelection::of(source, sample);
+  const RowStatistics statistics = row_statistics(group, source, rows, {});
+  return str("  values:     ", rows.count == rows.total ? "all" : str(rows.count, " of"), " ", rows.total, " rows\n",
+             statistics_table(statistics.channels, channels));
+}
+
+}  // namespace
+
+std::string slow_because(const Hdf5Layout& layout, const ReadCost& cost) {
+  if (layout.is_virtual) {
+    return "virtual storage is read by one thread through HDF5";
+  }
+  if (layout.storage == Storage::kOpaque) {
+    return str(layout.opaque_because, ", which only HDF5 reads, on one thread");
+  }
+  if (cost.amplification() > 1.25) {
+    return str("a sample needs ", ratio_text(cost.amplification()), " times its bytes, because chunks (",
+               join(layout.chunk), ") are filtered whole");
+  }
+  if (layout.storage == Storage::kFiltered) {
+    return "every read has to be inflated";
+  }
+  if (cost.num_reads > kManyReads && cost.bytes_wanted / cost.num_reads < kSmallRead) {
+    return str("a sample is ", cost.num_reads, " reads of ", cost.bytes_wanted / cost.num_reads, " bytes");
+  }
+  return "";
+}
+
+std::string describe_dataset(const Hdf5Description& dataset, int64_t bands) {
+  std::string text = str(dataset.name, " (", join(dataset.shape), "), ", dataset.type, "\n");
+  text += str("  storage:    ", dataset.storage, dataset.filters.empty() ? "" : ", filters " + join(dataset.filters),
+              ", ", bytes_text(dataset.stored_bytes), "\n");
+  if (!dataset.has_numbers) {
+    return text;
+  }
+  text += str("  direct:     ", direct_text(dataset.layout), "\n", dims_text(dataset), attributes_text(dataset));
+  return is_samples(dataset) ? text + costs_text(dataset.layout, bands) : text;
+}
+
+std::string statistics_table(const std::vector<ChannelMoments>& channels, const std::vector<std::string>& names) {
+  const std::string heading = "channel";
+  size_t width = heading.size();
+  for (const std::string& name : names) {
+    width = std::max(width, name.size());
+  }
+  const auto padded = [&](const std::string& name) { return "    " + name + std::string(width - name.size(), ' '); };
+  char line[160];
+  std::snprintf(line, sizeof line, " %14s %14s %14s %14s %10s %10s\n", "min", "max", "mean", "std", "NaN", "infinite");
+  std::string out = padded(heading) + line;
+  for (size_t c = 0; c < channels.size(); ++c) {
+    const ChannelMoments& m = channels[c];
+    const double none = std::numeric_limits<double>::quiet_NaN();
+    const bool has_any = m.count > 0;
+    std::snprintf(line, sizeof line, " %14.7g %14.7g %14.7g %14.7g %10lld %10lld\n", has_any ? m.min : none,
+                  has_any ? m.max : none, has_any ? m.mean : none, has_any ? m.deviation() : none,
+                  static_cast<long long>(m.num_nan), static_cast<long long>(m.num_infinite));
+    out += padded(names[c]) + line;
+  }
+  return out;
+}
+
+void inspect_files(const comm::MpiGroup& group, const InspectOptions& options,
+                   const std::function<void(const std::string&)>& print) {
+  for (const std::string& path : list_hdf5_inputs(group, options.inputs)) {
+    FileText file;
+    comm::agreed_on_rank_0(group, [&] { file = describe_file(path, options, group.size()); });
+    const int64_t num_parts = group.max(std::ssize(file.parts));
+    file.parts.resize(static_cast<size_t>(num_parts));
+    for (Sampled& part : file.parts) {
+      part.dataset = group.broadcast(part.dataset, 0);
+      const auto channels = broadcast_lines(group, part.channels);
+      const std::string values = values_text(group, path, part.dataset, channels, options.sample);
+      if (group.rank() == 0) {
+        print(part.text + values);
+      }
+    }
+    if (group.rank() == 0 && !file.end.empty()) {
+      print(file.end);
+    }
+  }
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,37 @@
+// What the commands `checkpoint ...` share: options and files of the command line, and who works.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/commands/command.h"
+#include "src/commands/console.h"
+#include "src/train/options/option_table.h"
+#include "src/train/options/settings.h"
+
+namespace vit_hybrid::commands {
+
+/// How many files a command takes, and what they are called in messages.
+struct FileCount {
+  size_t least;
+  size_t most;
+  std::string usage;  ///< "A B"
+};
+
+/// Parses the words with the table and returns the files among them; other numbers of files and problems of options
+/// are Error(kUsage), the same on all ranks. `settings` gets the entries.
+std::vector<std::string> parse_checkpoint_tool(const Invocation& invocation, const options::OptionTable& table,
+                                               const FileCount& count, options::Settings& settings);
+
+/// The same where nothing needs to be known of the entries.
+std::vector<std::string> parse_checkpoint_tool(const Invocation& invocation, const options::OptionTable& table,
+                                               const FileCount& count);
+
+/// Refuses to write over a file unless asked to. Error(kCannotCreate), Error(kUsage) without a name; `option` is the
+/// option that names it.
+void check_output(const std::string& path, bool overwrite, const std::string& option);
+
+inline constexpr const char* kToolOptions = "\nThese are given on the command line only.\n";
+
+}  // namespace vit_hybrid::commands

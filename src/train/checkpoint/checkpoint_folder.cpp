@@ -1,0 +1,133 @@
+// CheckpointFolder: names that move in one step, and what may go.
+#include "src/train/checkpoint/checkpoint_folder.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <vector>
+
+#include "data/posix_file.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHint = "free space, or name another folder with --checkpoint-dir";
+
+bool is_checkpoint(const std::string& file) {
+  return file.starts_with("step-") && file.ends_with(".h5");
+}
+
+bool is_unfinished(const std::string& file) {
+  return file.ends_with(".h5.partial") && file.starts_with("step-");
+}
+
+void remove_file(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) {
+    log_warning(str("cannot remove the old checkpoint ", path.string(), ": ", error.message()));
+  }
+}
+
+}  // namespace
+
+std::string CheckpointFolder::file_of(int64_t step) const {
+  char name[40];
+  std::snprintf(name, sizeof(name), "step-%09" PRId64 ".h5", step);
+  return path_ + "/" + name;
+}
+
+void CheckpointFolder::create() const {
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) {
+    throw Error(ErrorClass::kCannotCreate, str("cannot make the folder ", path_, ": ", error.message()),
+                "name another folder with --checkpoint-dir");
+  }
+}
+
+void CheckpointFolder::point(const std::string& name, const std::string& file) const {
+  const std::string path = path_ + "/" + name;
+  const std::string temporary = data::temporary_name(path);
+  const std::string text = fs::path(file).filename().string() + "\n";
+  data::PosixFile out(temporary, data::PosixFile::Access::kCreate);
+  out.write(0, text.data(), static_cast<int64_t>(text.size()));
+  out.sync();
+  out.close();
+  data::rename_file(temporary, path);
+  data::sync_folder_of(path);
+}
+
+std::optional<std::string> CheckpointFolder::target(const std::string& name) const {
+  std::ifstream in(path_ + "/" + name);
+  std::string file;
+  if (!std::getline(in, file) || file.empty()) {
+    return std::nullopt;
+  }
+  return path_ + "/" + file;
+}
+
+void CheckpointFolder::prune(int64_t keep) const {
+  std::set<std::string> named;
+  for (const char* name : {kLatest, kBest}) {
+    if (const auto path = target(name)) {
+      named.insert(fs::path(*path).filename().string());
+    }
+  }
+  std::vector<std::pair<fs::file_time_type, fs::path>> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_, error)) {
+    const std::string file = entry.path().filename().string();
+    if (is_unfinished(file)) {
+      remove_file(entry.path());
+    } else if (is_checkpoint(file)) {
+      files.emplace_back(entry.last_write_time(error), entry.path());
+    }
+  }
+  std::sort(files.rbegin(), files.rend());
+  for (size_t i = static_cast<size_t>(std::max<int64_t>(keep, 0)); i < files.size(); ++i) {
+    if (!named.contains(files[i].second.filename().string())) {
+      remove_file(files[i].second);
+    }
+  }
+}
+
+void CheckpointFolder::require_space(int64_t bytes, const std::string& what) const {
+  struct statvfs status {};
+  if (::statvfs(path_.c_str(), &status) != 0) {
+    throw Error(ErrorClass::kCannotCreate, str("cannot look at the folder ", path_, ": ", std::strerror(errno)));
+  }
+  const auto free = static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
+  if (free < bytes) {
+    throw Error(ErrorClass::kCannotCreate,
+                str(path_, " has ", size_text(free), " left, but ", what, " need ", size_text(bytes)), kHint);
+  }
+}
+
+std::string size_text(int64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"B", "kB", "MB", "GB", "TB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1000.0 && unit + 1 < kUnits.size(); ++unit) {
+    value /= 1000.0;
+  }
+  char text[64];
+  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,42 @@
+// CheckpointFolder: the checkpoints of a run by step, and the names `latest` and `best` for two of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace vit_hybrid::train {
+
+/// `latest` and `best` are text files that name a checkpoint of the folder. For one rank to use.
+class CheckpointFolder {
+ public:
+  explicit CheckpointFolder(std::string path) : path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+  /// "<path>/step-000000128.h5"
+  std::string file_of(int64_t step) const;
+  /// Makes the folder with its parents. Error(kCannotCreate).
+  void create() const;
+  /// Makes the name "latest" or "best" that of `file`, a path of file_of(): whoever looks, at any time, finds the old
+  /// one or the new one, whole. On the storage when it returns. Error(kCannotCreate), Error(kIo).
+  void point(const std::string& name, const std::string& file) const;
+  /// The path that a name stands for; nothing where there is no such name.
+  std::optional<std::string> target(const std::string& name) const;
+  /// Removes checkpoints but for the `keep` newest by time of writing and those that have a name, and what a killed run
+  /// left half written. A file that cannot be removed is left, with a warning.
+  void prune(int64_t keep) const;
+  /// Error(kCannotCreate) where the file system has less than `bytes` left for this user; `what` says of what.
+  void require_space(int64_t bytes, const std::string& what) const;
+
+ private:
+  std::string path_;
+};
+
+inline constexpr const char* kLatest = "latest";
+inline constexpr const char* kBest = "best";
+
+/// "1.5 GB"
+std::string size_text(int64_t bytes);
+
+}  // namespace vit_hybrid::train

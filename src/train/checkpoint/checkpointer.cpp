@@ -1,0 +1,176 @@
+// Checkpointer: the order of things in a save.
+#include "src/train/checkpoint/checkpointer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <utility>
+
+#include "parallel/comm/agreement.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+#include "src/base/version.h"
+#include "src/train/checkpoint/checkpoint_reader.h"
+#include "src/train/checkpoint/model_json.h"
+#include "src/train/checkpoint/save.h"
+#include "src/train/load_run_config.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+// For the guess before anything was measured: a slow disk.
+constexpr double kSlowBytesPerSecond = 100e6;
+
+std::string layout_text(const RunConfig& config, const mesh::DeviceMesh& mesh) {
+  return str(mesh.dims().text(), ", zero ", config.parallel.zero);
+}
+
+std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f s", seconds);
+  return text;
+}
+
+}  // namespace
+
+Checkpointer::Checkpointer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
+                           RunLog& log, std::string folder, int64_t num_samples)
+    : config_(config),
+      options_(config.checkpoint),
+      world_(world),
+      mesh_(mesh),
+      engine_(engine),
+      log_(log),
+      folder_(std::move(folder)),
+      num_samples_(num_samples) {}
+
+int64_t Checkpointer::bytes() const {
+  return checkpoint_bytes(config_.model, engine_.parameters().values().scalar_type());
+}
+
+void Checkpointer::prepare() {
+  if (!is_on()) {
+    return;
+  }
+  std::string best;
+  comm::agreed_on_rank_0(world_, [&] {
+    folder_.create();
+    folder_.require_space(2 * bytes(), str("two checkpoints of ", size_text(bytes())));
+    const auto stored = stored_best();
+    best = stored ? digits(*stored) : "";
+  });
+  best = world_.broadcast(best, 0);
+  if (!best.empty()) {
+    double value = 0.0;
+    std::from_chars(best.data(), best.data() + best.size(), value);
+    best_ = value;
+  }
+}
+
+// A `best` that cannot be read keeps nobody from training: the next validation makes a new one.
+std::optional<double> Checkpointer::stored_best() const {
+  const auto path = folder_.target(kBest);
+  if (!path) {
+    return std::nullopt;
+  }
+  try {
+    const CheckpointInfo info = CheckpointReader(*path).info();
+    return info.metric == metric_name() ? std::optional(info.metric_value) : std::nullopt;
+  } catch (const Error& error) {
+    log_warning(str("the best checkpoint so far cannot be read: ", error.message()));
+    return std::nullopt;
+  }
+}
+
+bool Checkpointer::beats_best(const Evaluation& figures) const {
+  const double value = metric_of(figures);
+  return !best_ || (config_.is_forecast() ? value < *best_ : value > *best_);
+}
+
+CheckpointInfo Checkpointer::info(const TrainingPosition& position, const std::optional<Evaluation>& figures) const {
+  CheckpointInfo out;
+  out.version = project_version();
+  out.git_commit = git_commit() + (git_dirty() ? "+changes" : "");
+  out.config = config_text(config_);
+  out.model = model_json(config_.model);
+  out.step = position.step;
+  out.optimizer_steps = engine_.optimizer().num_steps();
+  out.epoch = position.epoch;
+  out.samples_of_epoch = position.samples_of_epoch;
+  out.seed = static_cast<int64_t>(config_.seed);
+  out.num_samples = num_samples_;
+  out.layout = layout_text(config_, mesh_);
+  if (figures) {
+    out.metric = metric_name();
+    out.metric_value = metric_of(*figures);
+  }
+  return out;
+}
+
+void Checkpointer::save(const TrainingPosition& position, const std::optional<Evaluation>& figures) {
+  if (!is_on()) {
+    return;
+  }
+  complete();
+  const Timer timer;
+  saving_ = {folder_.file_of(position.step), position, Timer(), figures && beats_best(*figures), 0.0};
+  if (saving_.is_best) {
+    best_ = metric_of(*figures);
+  }
+  if (options_.async) {
+    background_ =
+        std::make_unique<BackgroundSave>(world_, mesh_, engine_, config_.model, info(position, figures), saving_.path);
+    saving_.stall = timer.seconds();
+    return;
+  }
+  save_checkpoint(world_, mesh_, engine_, config_.model, info(position, figures), saving_.path);
+  saving_.stall = timer.seconds();
+  conclude(saving_);
+}
+
+void Checkpointer::complete() {
+  if (!is_saving()) {
+    return;
+  }
+  const Timer timer;
+  background_->finish();
+  background_.reset();
+  saving_.stall += timer.seconds();
+  conclude(saving_);
+}
+
+void Checkpointer::conclude(const Saving& saving) {
+  const Timer timer;
+  comm::agreed_on_rank_0(world_, [&] {
+    folder_.point(kLatest, saving.path);
+    if (saving.is_best) {
+      folder_.point(kBest, saving.path);
+    }
+    folder_.prune(options_.keep);
+  });
+  const double seconds = saving.since_start.seconds();
+  const double stall = saving.stall + timer.seconds();
+  longest_save_ = std::max(longest_save_, seconds);
+  log_.event({{"kind", "checkpoint"},
+              {"step", saving.position.step},
+              {"path", saving.path},
+              {"bytes", bytes()},
+              {"seconds", seconds},
+              {"stall", stall},
+              {"best", saving.is_best}});
+  log_line(str("checkpoint of step ", saving.position.step, saving.is_best ? " (best so far)" : "", ": ", saving.path,
+               ", ", size_text(bytes()), " in ", seconds_text(seconds),
+               options_.async ? str(", of which training waited ", seconds_text(stall)) : ""));
+}
+
+double Checkpointer::expected_seconds() const {
+  if (!is_on()) {
+    return 0.0;
+  }
+  return longest_save_ > 0.0 ? longest_save_ : 1.0 + static_cast<double>(bytes()) / kSlowBytesPerSecond;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,53 @@
+// The state of a rank's engine as pieces of the checkpoint's global tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/vit_options.h"
+#include "parallel/mesh/device_mesh.h"
+#include "parallel/tensor/parameter_spec.h"
+#include "src/train/checkpoint/format.h"
+#include "src/train/engine.h"
+
+namespace vit_hybrid::train {
+
+/// The groups of datasets, in the order of StatePiece::values.
+inline constexpr std::array<const char*, 3> kStateGroups = {kParametersGroup, kExpAvgGroup, kExpAvgSqGroup};
+
+/// A box of one parameter and of its moments that this rank owns.
+struct StatePiece {
+  int parameter = 0;  ///< index among the specs of this rank
+  tensor::BoxMapping box;
+  std::array<at::Tensor, 3> values;  ///< master, exp_avg, exp_avg_sq: views (any strides, any device) of shape box.size
+};
+
+/// What this rank owns: its shards under ZeRO-1, all of its slices under stage 0.
+std::vector<StatePiece> owned_pieces(Engine& engine);
+
+/// The pieces that this rank writes: over all ranks each element of each tensor exactly once. Under stage 0 the data
+/// ranks share what they all own; tensor rank 0 alone writes what the tensor ranks all hold.
+std::vector<StatePiece> written_pieces(Engine& engine, const mesh::DeviceMesh& mesh);
+
+/// Name and shape of a parameter of the whole model.
+struct GlobalTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+/// All of them, in forward order.
+std::vector<GlobalTensor> global_tensors(const model::VitOptions& options);
+
+/// Checksums by dataset path, one for each of kStateGroups and each global tensor.
+using Checksums = std::map<std::string, TensorChecksum>;
+/// Adds what each rank has counted. The keys are the same on all ranks. Collective over the world.
+void add_up(Checksums& checksums, mesh::DeviceMesh& mesh);
+
+/// The checksums of the state of the whole mesh, as a checkpoint of it would have them. Collective over the world.
+Checksums state_checksums(Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh);
+
+}  // namespace vit_hybrid::train

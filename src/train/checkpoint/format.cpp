@@ -1,0 +1,144 @@
+// The checksum of a tensor: a sum of mixed 64-bit words, in loops that a compiler keeps in registers.
+#include "src/train/checkpoint/format.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/ScalarType.h>
+
+#include <algorithm>
+#include <bit>
+#include <cinttypes>
+#include <cstdio>
+#include <functional>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+constexpr int64_t kGrain = 1 << 17;               // elements that a thread takes at least
+constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;  // odd: distinct indices have distinct keys
+
+// For one key a bijection of the bits, so one changed value always changes the sum; for two the difference of two
+// mixed words depends on both bits and keys, so exchanged values do not cancel.
+inline uint64_t mix(uint64_t key, uint64_t bits) {
+  uint64_t word = bits ^ key;
+  word = (word ^ (word >> 32)) * 0xD6E8FEB86659FD93;
+  word = (word ^ (word >> 32)) * 0xD6E8FEB86659FD93;
+  return word ^ (word >> 32);
+}
+
+inline uint64_t bits_of(float value) {
+  return std::bit_cast<uint32_t>(value);
+}
+inline uint64_t bits_of(double value) {
+  return std::bit_cast<uint64_t>(value);
+}
+
+template <class T>
+uint64_t sum_of_row(const T* values, int64_t count, int64_t stride, int64_t first_index) {
+  uint64_t key = (static_cast<uint64_t>(first_index) + 1) * kGolden;
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < count; ++i, key += kGolden) {
+    sum += mix(key, bits_of(values[i * stride]));
+  }
+  return sum;
+}
+
+// One dim of a box: its extent, and by how much a step in it moves in memory and in the global tensor.
+struct Dim {
+  int64_t size;
+  int64_t stride;
+  int64_t global_stride;
+};
+
+// Dims that lie together in memory and in the global tensor become one, so that rows are long.
+std::vector<Dim> joined_dims(std::span<const int64_t> global, const at::Tensor& values) {
+  std::vector<Dim> dims;  // the innermost first
+  int64_t global_stride = 1;
+  for (size_t d = global.size(); d-- > 0;) {
+    const auto dim = static_cast<int64_t>(d);
+    const Dim next{values.size(dim), values.stride(dim), global_stride};
+    if (!dims.empty() && next.stride == dims.back().size * dims.back().stride &&
+        next.global_stride == dims.back().size * dims.back().global_stride) {
+      dims.back().size *= next.size;
+    } else {
+      dims.push_back(next);
+    }
+    global_stride *= global[d];
+  }
+  if (dims.empty()) {
+    dims.push_back({1, 1, 1});
+  }
+  return dims;
+}
+
+template <class T>
+uint64_t sum_of_box(const std::vector<Dim>& dims, size_t outer, const T* values, int64_t first_index) {
+  const Dim& dim = dims[outer];
+  if (outer == 0 && dim.global_stride == 1) {
+    return sum_of_row(values, dim.size, dim.stride, first_index);
+  }
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < dim.size; ++i) {
+    const T* part = values + i * dim.stride;
+    const int64_t index = first_index + i * dim.global_stride;
+    sum += outer == 0 ? sum_of_row(part, 1, 1, index) : sum_of_box(dims, outer - 1, part, index);
+  }
+  return sum;
+}
+
+// The same on all threads: sums of sums are the same in any order.
+template <class T>
+uint64_t sum_in_parallel(const std::vector<Dim>& dims, const T* values, int64_t first_index) {
+  const Dim& outer = dims.back();
+  int64_t elements = 1;  // of one step in the outer dim
+  for (size_t d = 0; d + 1 < dims.size(); ++d) {
+    elements *= dims[d].size;
+  }
+  const int64_t grain = std::max<int64_t>(kGrain / elements, 1);
+  return at::parallel_reduce(
+      0, outer.size, grain, uint64_t{0},
+      [&](int64_t begin, int64_t end, uint64_t sum) {
+        std::vector<Dim> part = dims;
+        part.back().size = end - begin;
+        return sum + sum_of_box(part, part.size() - 1, values + begin * outer.stride,
+                                first_index + begin * outer.global_stride);
+      },
+      std::plus<>());
+}
+
+}  // namespace
+
+std::string dataset_path(const char* group, const std::string& name) {
+  return str(group, "/", name);
+}
+
+void TensorChecksum::add(std::span<const int64_t> global, std::span<const int64_t> start, const at::Tensor& values) {
+  VH_ASSERT(values.is_cpu() && start.size() == global.size() && values.dim() == static_cast<int64_t>(global.size()),
+            str("box of ", values.dim(), " dims of a tensor of ", global.size()));
+  if (values.numel() == 0) {
+    return;
+  }
+  int64_t first_index = 0;
+  for (size_t d = 0; d < global.size(); ++d) {
+    VH_ASSERT(start[d] >= 0 && start[d] + values.size(static_cast<int64_t>(d)) <= global[d], str("box in dim ", d));
+    first_index = first_index * global[d] + start[d];
+  }
+  const auto dims = joined_dims(global, values);
+  if (values.scalar_type() == at::kFloat) {
+    sum_ += sum_in_parallel(dims, values.const_data_ptr<float>(), first_index);
+  } else {
+    VH_ASSERT(values.scalar_type() == at::kDouble, str("values of type ", c10::toString(values.scalar_type())));
+    sum_ += sum_in_parallel(dims, values.const_data_ptr<double>(), first_index);
+  }
+}
+
+std::string TensorChecksum::text() const {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016" PRIx64, sum_);
+  return text;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,196 @@
+// --init-from: what fits is read, positions are resized, the rest stays or is refused.
+#include "src/train/checkpoint/init_from.h"
+
+#include <ATen/ops/upsample_bicubic2d.h>
+
+#include <algorithm>
+
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+#include "src/train/checkpoint/agreed_over.h"
+#include "src/train/checkpoint/model_json.h"
+#include "src/train/checkpoint/model_state.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+using tensor::BoxMapping;
+using tensor::ParameterSpec;
+
+constexpr const char* kPositions = "pos_embed";
+constexpr const char* kSameModel = "give the same model options as the checkpoint's training";
+
+PatchGrid grid_of(const model::VitOptions& options) {
+  return {options.grid_height(), options.grid_width()};
+}
+
+std::string grid_text(const PatchGrid& grid) {
+  return str(grid.height, " x ", grid.width);
+}
+
+// What is at the model's two ends belongs to its task rather than to what it has learnt.
+bool may_stay_initial(const std::string& name) {
+  return name.starts_with("head.") || name.starts_with("norm.") || name.starts_with("fc_norm.") || name == "cls_token";
+}
+
+class Loader {
+ public:
+  Loader(const CheckpointReader& checkpoint, const InitFromOptions& options)
+      : checkpoint_(checkpoint), options_(options), stored_(model_from_json(checkpoint.info().model)) {}
+
+  bool fits(const ParameterSpec& spec) const {
+    const CheckpointTensor* stored = find(spec);
+    const bool is_elsewhere = spec.name == kPositions && grid_of(stored_) != grid_of(options_.model);
+    return stored != nullptr && stored->shape == spec.global_shape && !is_elsewhere;
+  }
+
+  // A parameter of this model that the checkpoint does not have as it is.
+  void check(const ParameterSpec& spec) const {
+    if (fits(spec) || is_resizable(spec) || (options_.partial && may_stay_initial(spec.name))) {
+      return;
+    }
+    const CheckpointTensor* stored = find(spec);
+    const std::string theirs = stored == nullptr ? "is missing" : str("is ", join(stored->shape, " x "));
+    const auto differences = model_differences(checkpoint_.info().model, options_.model);
+    throw Error(ErrorClass::kUsage,
+                str("--init-from ", checkpoint_.path(), ": the parameter ", spec.name, " ", theirs,
+                    ", this model's is ", join(spec.global_shape, " x "), ": ", join(differences, "; ")),
+                may_stay_initial(spec.name) ? "--init-from-partial starts with a new head beside the weights that fit"
+                                            : kSameModel);
+  }
+
+  // What there is to say of a parameter: nothing where it fits.
+  std::string remark(const ParameterSpec& spec) const {
+    if (fits(spec)) {
+      return {};
+    }
+    return is_resizable(spec) ? str("positions resized from ", grid_text(grid_of(stored_)), " to ",
+                                    grid_text(grid_of(options_.model)), " patches")
+                              : str(spec.name, " keeps its initial values");
+  }
+
+  void load(const ParameterSpec& spec, const at::Tensor& slice) const {
+    if (fits(spec)) {
+      copy(spec, read(spec), slice);
+    } else if (is_resizable(spec)) {
+      load_positions(spec, slice);
+    }
+  }
+
+ private:
+  const CheckpointTensor* find(const ParameterSpec& spec) const {
+    return checkpoint_.find(dataset_path(kParametersGroup, spec.name));
+  }
+
+  // Positions of as many features on another grid; a class token's is kept apart where both models have one.
+  bool is_resizable(const ParameterSpec& spec) const {
+    const CheckpointTensor* stored = find(spec);
+    return spec.name == kPositions && stored != nullptr && stored->shape.size() == 3 &&
+           stored->shape[1] == stored_.num_tokens() && stored->shape[2] == spec.global_shape[2] &&
+           (options_.partial || stored_.has_class_token() == options_.model.has_class_token());
+  }
+
+  // Whole, so that any rank can verify it by itself.
+  at::Tensor read(const ParameterSpec& spec) const {
+    const CheckpointTensor& stored = *find(spec);
+    at::Tensor values = checkpoint_.read(stored.path);
+    TensorChecksum sum;
+    sum.add(stored.shape, std::vector<int64_t>(stored.shape.size(), 0), values);
+    if (sum.text() != stored.checksum) {
+      throw Error(ErrorClass::kBadData,
+                  str(checkpoint_.path(), ": the checksum of '", stored.path, "' is ", sum.text(), ", it was ",
+                      stored.checksum, " when it was written"),
+                  "the file is damaged: use another checkpoint");
+    }
+    return values;
+  }
+
+  static void copy(const ParameterSpec& spec, const at::Tensor& whole, const at::Tensor& slice) {
+    for (const BoxMapping& box : spec.boxes) {
+      at::Tensor from = whole;
+      at::Tensor to = slice;
+      for (size_t d = 0; d < box.size.size(); ++d) {
+        from = from.narrow(static_cast<int64_t>(d), box.global_offset[d], box.size[d]);
+        to = to.narrow(static_cast<int64_t>(d), box.local_offset[d], box.size[d]);
+      }
+      to.copy_(from);
+    }
+  }
+
+  void load_positions(const ParameterSpec& spec, const at::Tensor& slice) const {
+    const at::Tensor whole = read(spec);
+    const PatchGrid from = grid_of(stored_);
+    const PatchGrid to = grid_of(options_.model);
+    const int64_t from_token = stored_.has_class_token() ? 1 : 0;
+    const int64_t to_token = options_.model.has_class_token() ? 1 : 0;
+    if (from_token == 1 && to_token == 1) {
+      slice.narrow(1, 0, 1).copy_(whole.narrow(1, 0, 1));
+    }
+    const at::Tensor grid = whole.narrow(1, from_token, from.height * from.width);
+    slice.narrow(1, to_token, to.height * to.width).copy_(from == to ? grid : resize_positions(grid, from, to));
+  }
+
+  const CheckpointReader& checkpoint_;
+  const InitFromOptions& options_;
+  model::VitOptions stored_;
+};
+
+void refuse_unused(const CheckpointReader& checkpoint, const InitFromOptions& options,
+                   const std::vector<ParameterSpec>& specs) {
+  const std::string prefix = dataset_path(kParametersGroup, "");
+  for (const CheckpointTensor& stored : checkpoint.tensors()) {
+    if (!stored.path.starts_with(prefix)) {
+      continue;
+    }
+    const std::string name = stored.path.substr(prefix.size());
+    const bool used = std::any_of(specs.begin(), specs.end(), [&](const auto& spec) { return spec.name == name; });
+    if (!used && !(options.partial && may_stay_initial(name))) {
+      throw Error(ErrorClass::kUsage,
+                  str("--init-from ", checkpoint.path(), " has the parameter ", name,
+                      ", this model has none: ", join(model_differences(checkpoint.info().model, options.model), "; ")),
+                  may_stay_initial(name) ? "--init-from-partial leaves it out" : kSameModel);
+    }
+  }
+}
+
+// All parameters, whole: what fits is the same question on every rank.
+std::vector<ParameterSpec> whole_specs(const model::VitOptions& model) {
+  return model::parameter_specs(model, {0, model.num_units()}, 0, 0, 1);
+}
+
+}  // namespace
+
+std::vector<std::string> init_from(const CheckpointReader& checkpoint, const InitFromOptions& options,
+                                   tensor::ParameterBuffer& buffer, comm::Communicator& model_group) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  std::vector<std::string> remarks;
+  agreed_over(model_group, buffer.values().device(), [&] {
+    const Loader loader(checkpoint, options);
+    const auto all = whole_specs(options.model);
+    refuse_unused(checkpoint, options, all);
+    for (const ParameterSpec& spec : all) {
+      loader.check(spec);
+      if (std::string remark = loader.remark(spec); !remark.empty()) {
+        remarks.push_back(std::move(remark));
+      }
+    }
+    for (size_t i = 0; i < buffer.specs().size(); ++i) {
+      loader.load(buffer.specs()[i], buffer.parameter(static_cast<int>(i)).value);
+    }
+  });
+  buffer.bump_version();
+  return remarks;
+}
+
+at::Tensor resize_positions(const at::Tensor& positions, PatchGrid from, PatchGrid to) {
+  const int64_t features = positions.size(2);
+  const at::Tensor grid =
+      positions.to(at::kDouble).reshape({1, from.height, from.width, features}).permute({0, 3, 1, 2});
+  const std::vector<int64_t> size = {to.height, to.width};
+  const at::Tensor resized = at::upsample_bicubic2d(grid.contiguous(), size, /*align_corners=*/false);
+  return resized.permute({0, 2, 3, 1}).reshape({1, to.height * to.width, features});
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,144 @@
+// Resuming: rank 0 finds and judges; each rank reads what it owns.
+#include "src/train/checkpoint/resume.h"
+
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "parallel/comm/agreement.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+#include "src/train/checkpoint/checkpoint_folder.h"
+#include "src/train/checkpoint/engine_state.h"
+#include "src/train/checkpoint/model_json.h"
+#include "src/train/checkpoint/model_state.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+std::string find_on_rank_0(const RunConfig& config) {
+  const std::string& wanted = config.checkpoint.resume;
+  if (!config.checkpoint.resumes_own_run()) {
+    return resolve_checkpoint(wanted);
+  }
+  const std::string folder = configured_checkpoint_folder(config);
+  if (CheckpointFolder(folder).target(kLatest)) {
+    return resolve_checkpoint(folder);
+  }
+  if (wanted == "latest") {
+    throw Error(ErrorClass::kMissingInput, str("--resume latest: there is no checkpoint in ", folder),
+                "check --run-dir; --resume auto starts a new training where there is no checkpoint yet");
+  }
+  log_line(str("--resume auto: there is no checkpoint in ", folder, " yet, so this is a new training"));
+  return {};
+}
+
+void check_on_rank_0(const CheckpointReader& checkpoint, const RunConfig& config, int64_t num_samples) {
+  const CheckpointInfo& info = checkpoint.info();
+  if (!checkpoint.has_optimizer()) {
+    throw Error(ErrorClass::kUsage, str(checkpoint.path(), " holds weights alone, no optimizer state to resume from"),
+                str("start a new training from them with --init-from ", checkpoint.path()));
+  }
+  std::vector<std::string> lines = model_differences(info.model, config.model);
+  if (static_cast<uint64_t>(info.seed) != config.seed) {
+    lines.push_back(str("--seed is ", config.seed, ", the checkpoint's is ", static_cast<uint64_t>(info.seed)));
+  }
+  if (info.num_samples != num_samples) {
+    lines.push_back(str("the training data have ", num_samples, " samples in use, the checkpoint's had ",
+                        info.num_samples, " (--train-data, --limit-nsamples, --generated-samples)"));
+  }
+  if (!lines.empty()) {
+    throw Error(ErrorClass::kUsage, str("this run cannot go on from ", checkpoint.path(), ": ", join(lines, "; ")),
+                str("give what the checkpoint has, or start a new training from its weights with --init-from ",
+                    checkpoint.path()));
+  }
+}
+
+void require_tensor(const CheckpointReader& checkpoint, const std::string& path, const std::vector<int64_t>& shape) {
+  const CheckpointTensor* const tensor = checkpoint.find(path);
+  if (tensor == nullptr || tensor->shape != shape) {
+    throw Error(ErrorClass::kBadData,
+                str(checkpoint.path(), ": dataset '", path, "' ",
+                    tensor == nullptr ? "is missing" : str("has shape [", join(tensor->shape), "]"),
+                    ", the model needs shape [", join(shape), "]"),
+                "the checkpoint is damaged or of another model: resume from another one");
+  }
+}
+
+// Reads the moments that this rank owns, and counts each element that no other rank counts.
+void read_moments(const CheckpointReader& checkpoint, Engine& engine, bool counts_replicated, Checksums& checksums) {
+  for (const StatePiece& piece : owned_pieces(engine)) {
+    const auto& spec = engine.parameters().specs()[static_cast<size_t>(piece.parameter)];
+    for (size_t i = 1; i < kStateGroups.size(); ++i) {
+      const std::string path = dataset_path(kStateGroups[i], spec.name);
+      require_tensor(checkpoint, path, spec.global_shape);
+      const at::Tensor values = checkpoint.read(path, piece.box.global_offset, piece.box.size);
+      if (counts_replicated || !spec.replicated_over_tensor) {
+        checksums[path].add(spec.global_shape, piece.box.global_offset, values);
+      }
+      piece.values[i].copy_(values);
+    }
+  }
+}
+
+// `num_copies`: how often each element was counted.
+void verify(const CheckpointReader& checkpoint, const Checksums& checksums, uint64_t num_copies) {
+  for (const auto& [path, counted] : checksums) {
+    const std::string& text = checkpoint.find(path)->checksum;
+    const uint64_t stored = std::strtoull(text.c_str(), nullptr, 16);
+    if (counted.value() != stored * num_copies) {
+      throw Error(ErrorClass::kBadData,
+                  str(checkpoint.path(), ": the values of '", path, "' do not have the checksum ", text,
+                      " that was stored with them"),
+                  "the file is damaged: resume from another checkpoint with --resume FILE");
+    }
+  }
+}
+
+}  // namespace
+
+std::string configured_checkpoint_folder(const RunConfig& config) {
+  if (!config.checkpoint.dir.empty()) {
+    return config.checkpoint.dir;
+  }
+  return config.run_dir.empty() ? std::string() : config.run_dir + "/checkpoints";
+}
+
+std::optional<std::string> find_resume(const RunConfig& config, const comm::MpiGroup& world) {
+  if (!config.checkpoint.resumes()) {
+    return std::nullopt;
+  }
+  std::string path;
+  comm::agreed_on_rank_0(world, [&] { path = find_on_rank_0(config); });
+  path = world.broadcast(path, 0);
+  return path.empty() ? std::nullopt : std::optional(path);
+}
+
+void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config, int64_t num_samples,
+                     const comm::MpiGroup& world) {
+  comm::agreed_on_rank_0(world, [&] { check_on_rank_0(checkpoint, config, num_samples); });
+}
+
+void restore(const CheckpointReader& checkpoint, Engine& engine, mesh::DeviceMesh& mesh, const comm::MpiGroup& world) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  comm::agreed(world, [&] { load_parameters(checkpoint, engine.parameters(), mesh.model()); });
+  Checksums checksums;
+  comm::agreed(world, [&] {
+    for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+      if (!tensor.path.starts_with(dataset_path(kParametersGroup, ""))) {
+        checksums[tensor.path] = {};
+      }
+    }
+    const bool counts_replicated = mesh::on(mesh.coordinate(), mesh::Axis::kTensor) == 0;
+    read_moments(checkpoint, engine, counts_replicated, checksums);
+  });
+  add_up(checksums, mesh);
+  const int num_copies = mesh.dims().data() / engine.parameters().layout().shards;
+  comm::agreed_on_rank_0(world, [&] { verify(checkpoint, checksums, static_cast<uint64_t>(num_copies)); });
+  engine.optimizer().set_num_steps(checkpoint.info().optimizer_steps);
+}
+
+}  // namespace vit_hybrid::train

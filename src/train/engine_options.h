@@ -1,0 +1,14 @@
+// The options of an engine as the configuration of a run has them.
+#pragma once
+
+#include "src/train/engine.h"
+#include "src/train/run_config.h"
+
+namespace vit_hybrid::train {
+
+/// The optimizer's hyperparameters.
+zero::AdamOptions adam_options(const OptimizerConfig& config);
+
+EngineOptions engine_options(const RunConfig& config);
+
+}  // namespace vit_hybrid::train

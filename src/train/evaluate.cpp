@@ -1,0 +1,68 @@
+// evaluate(): open, run, print.
+#include "src/train/evaluate.h"
+
+#include <filesystem>
+
+#include "parallel/comm/agreement.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+#include "src/train/data_source.h"
+#include "src/train/evaluation_report.h"
+#include "src/train/evaluator.h"
+#include "src/train/trained_model.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+void write(const RunConfig& config, const ModelUse& use, const CheckpointReader& checkpoint, const DataSource& data,
+           const Evaluation& figures) {
+  Json json = {{"checkpoint", checkpoint.path()},
+               {"step", checkpoint.info().step},
+               {"data", config.data.valid_data},
+               {"precision", config.precision == Precision::kFp64 ? "fp64" : "fp32"}};
+  if (figures.is_forecast()) {
+    json["acc_against"] = data.climatology.defined() ? "time means" : "channel means";
+    json["rmse_unit"] = "standard deviations";
+  }
+  json.update(to_json(figures, data.valid->channel_names()));
+  write_json_file(use.out, json);
+}
+
+}  // namespace
+
+void refuse_existing(const std::string& path, bool overwrite) {
+  if (!overwrite && std::filesystem::exists(path)) {
+    throw Error(ErrorClass::kCannotCreate, str("'", path, "' is there already"),
+                "give --overwrite to replace it, or another --out");
+  }
+}
+
+Evaluation evaluate(const RunConfig& config, const ModelUse& use, const CheckpointReader& checkpoint,
+                    const comm::MpiGroup& world) {
+  comm::agreed_on_rank_0(world, [&] {
+    if (!use.out.empty()) refuse_existing(use.out, use.overwrite);
+  });
+  const DataSource data = open_valid_data(config, world);
+  TrainedModel model(config, checkpoint, world);
+  log_line(describe(config, checkpoint, model.mesh().device()));
+  log_line(str("  input     ", data.text));
+  const Timer timer;
+  Evaluator evaluator(config, model.mesh(), model.engine(), *data.valid, data.num_valid_samples, data.climatology);
+  Evaluation figures = evaluator.evaluate();
+  const double seconds = timer.seconds();
+  for (const std::string& line : table_lines(figures, data.valid->channel_names())) {
+    log_line(line);
+  }
+  log_line(str("evaluated in ", fixed_text(seconds, 2), " s, ",
+               fixed_text(static_cast<double>(figures.samples) / seconds, 2), " samples/s"));
+  if (!use.out.empty()) {
+    comm::agreed_on_rank_0(world, [&] { write(config, use, checkpoint, data, figures); });
+    log_line("wrote " + use.out);
+  }
+  return figures;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,46 @@
+// Evaluator: one pass of an engine over a data set, every sample counted once; the trainer's validation and `evaluate`.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "data/dataset.h"
+#include "data/sampler.h"
+#include "parallel/mesh/device_mesh.h"
+#include "src/train/engine.h"
+#include "src/train/evaluation.h"
+#include "src/train/run_config.h"
+#include "src/train/step_input.h"
+
+namespace vit_hybrid::train {
+
+/// The input of this rank's replica for `num_steps` steps from `start` on, as the configuration reads ahead.
+StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, const data::Dataset& dataset,
+                     std::shared_ptr<const data::DistributedSampler> sampler, int64_t num_steps, data::Parts parts,
+                     data::SamplePosition start = {});
+
+class Evaluator {
+ public:
+  /// The first `num_samples` of `dataset`; anomalies are against `climatology` (see EvaluationSums). All but the tensor
+  /// outlive the evaluator.
+  Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, Engine& engine, const data::Dataset& dataset,
+            int64_t num_samples, at::Tensor climatology);
+
+  /// The figures, on all ranks. Collective over the world.
+  Evaluation evaluate();
+
+ private:
+  EvaluationSums empty_sums() const;
+  Evaluation reduce(const EvaluationSums& sums);
+
+  const RunConfig& config_;
+  mesh::DeviceMesh& mesh_;
+  Engine& engine_;
+  const data::Dataset& dataset_;
+  std::shared_ptr<const data::DistributedSampler> sampler_;
+  at::Tensor climatology_;
+};
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,67 @@
+// forecast(): states on rank 0, the network on all ranks.
+#include "src/train/forecast.h"
+
+#include <optional>
+
+#include "parallel/comm/agreement.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+#include "src/train/evaluation_report.h"
+#include "src/train/forecast_record.h"
+#include "src/train/rollout.h"
+#include "src/train/trained_model.h"
+
+namespace vit_hybrid::train {
+
+void check_forecast(const RunConfig& config, const ForecastOptions& options) {
+  if (!config.is_forecast()) {
+    throw Error(ErrorClass::kUsage, "the checkpoint's model classifies images (--task classify), it makes no forecast",
+                "give the checkpoint of a model that was trained with --task forecast; 'evaluate' takes both");
+  }
+  const model::VitOptions& model = config.model;
+  if (model.in_channels != model.out_channels) {
+    throw Error(ErrorClass::kUsage, str("the model takes ", model.in_channels, " channels and gives ",
+                                        model.out_channels, ", so its output cannot be its next input"));
+  }
+  if (config.parallel.dp > 1) {
+    const int ranks = config.parallel.dp * config.parallel.model_size();
+    throw Error(ErrorClass::kUsage,
+                str("--dp is ", config.parallel.dp, ": a forecast is one trajectory, which replicas cannot share"),
+                str("start ", config.parallel.model_size(), config.parallel.model_size() == 1 ? " rank" : " ranks",
+                    ", or give --tp and --pp whose product is ", ranks));
+  }
+  if (!options.use.out.ends_with(".h5")) {
+    throw Error(ErrorClass::kUsage, str("--out is '", options.use.out, "'; allowed: a name that ends with .h5"),
+                "its figures and its picture get the same name with .json and .png");
+  }
+}
+
+void forecast(const RunConfig& config, const ForecastOptions& options, const CheckpointReader& checkpoint,
+              const comm::MpiGroup& world) {
+  const comm::MpiGroup self = world.split(world.rank());
+  std::optional<ForecastRecord> record;  // on rank 0
+  comm::agreed_on_rank_0(world, [&] { record.emplace(config, options, checkpoint.path(), self); });
+  TrainedModel model(config, checkpoint, world);
+  log_line(describe(config, checkpoint, model.mesh().device()));
+  for (const std::string& line : record ? record->description() : std::vector<std::string>()) {
+    log_line("  " + line);
+  }
+  const Timer timer;
+  const std::vector<int64_t> shape = {config.model.in_channels, config.model.image_height, config.model.image_width};
+  Rollout rollout(model.engine(), model.mesh(), shape, record ? record->start() : at::Tensor());
+  for (int64_t lead = 1; lead <= options.steps; ++lead) {
+    const at::Tensor state = rollout.advance();
+    comm::agreed_on_rank_0(world, [&] { record->add(lead, state); });
+  }
+  comm::agreed_on_rank_0(world, [&] { record->finish(); });
+  for (const std::string& line : record ? record->table_lines() : std::vector<std::string>()) {
+    log_line(line);
+  }
+  const ForecastPaths paths = forecast_paths(options);
+  log_line(str("wrote ", paths.fields, ", ", paths.figures, " and ", paths.picture, " in ",
+               fixed_text(timer.seconds(), 2), " s"));
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,140 @@
+// ModelUse: which options count, and the merging of the checkpoint's with the command line's.
+#include "src/train/model_use.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/train/checkpoint/model_json.h"
+#include "src/train/options/sources.h"
+#include "src/train/run_options.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+constexpr std::array<std::string_view, 13> kAlways = {
+    "dp",      "tp",    "pp",           "order",       "timeout",    "device",      "precision",
+    "threads", "stats", "global-means", "global-stds", "time-means", "dataset-name"};
+// The data of a forecast are a few states, read one by one.
+constexpr std::array<std::string_view, 6> kForBatches = {"micro-batch-size", "valid-batch-size", "labels-name", "io",
+                                                         "io-threads",       "prefetch-depth"};
+
+// What of the training still holds when its model is used elsewhere.
+constexpr std::array<std::string_view, 11> kFromCheckpoint = {
+    "name",       "seed",         "precision",   "global-batch-size", "global-means", "global-stds",
+    "time-means", "dataset-name", "labels-name", "interpolation",     "stats"};
+
+template <size_t n>
+bool is_among(const std::array<std::string_view, n>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// What of a checkpoint's configuration counts. A path that was not given is none.
+options::Source kept(const options::OptionTable& table, const options::Source& source) {
+  options::Source out;
+  for (const options::Entry& entry : source) {
+    const options::Option* option = table.find(entry.name);
+    if (option != nullptr && is_among(kFromCheckpoint, option->name) && !entry.text.empty()) {
+      out.push_back(entry);
+    }
+  }
+  return out;
+}
+
+// What of a command line belongs to a run: the rest is the command's own.
+options::Source of_run(const options::OptionTable& table, const options::Source& source) {
+  options::Source out;
+  for (const options::Entry& entry : source) {
+    const options::Option* option = table.find(entry.name);
+    if (option != nullptr && (is_among(kAlways, option->name) || is_among(kForBatches, option->name))) {
+      out.push_back(entry);
+    }
+  }
+  return out;
+}
+
+void refuse(const std::vector<std::string>& problems) {
+  if (!problems.empty()) {
+    throw Error(ErrorClass::kUsage, options::problem_list(problems));
+  }
+}
+
+// The batch that micro-batches are cut from. Where it has fewer samples than there are replicas, some have none, which
+// only costs their time.
+void fit_batch(RunConfig& config, int world_size) {
+  const int64_t batch = config.data.valid_batch_size > 0 ? config.data.valid_batch_size : config.global_batch_size;
+  const int replicas =
+      config.parallel.dp > 0 ? config.parallel.dp : world_size / std::max(config.parallel.model_size(), 1);
+  config.data.valid_batch_size = batch;
+  config.global_batch_size = std::max<int64_t>(batch, replicas);
+}
+
+}  // namespace
+
+void add_use_options(options::OptionTable& table, ModelUse& use, const std::string& out_help) {
+  table.begin_group("General");
+  table.add({.name = "checkpoint",
+             .value = options::text(use.checkpoint, "path"),
+             .help = "Checkpoint with the model: a file, or a folder with 'latest' in it. Must be given."});
+  table.add(
+      {.name = "data",
+       .value = options::text(use.data, "path"),
+       .help = "Data: a folder with one HDF5 file a year (forecast), or one HDF5 file (classify). Must be given."});
+  table.add({.name = "out", .value = options::text(use.out, "file"), .help = out_help});
+  table.add({.name = "overwrite",
+             .value = options::flag(use.overwrite),
+             .help = "Replace files of the same names that are there."});
+}
+
+void add_run_options(options::OptionTable& table, RunConfig& config, UsePurpose purpose) {
+  RunRequest request;  // of options that are not taken
+  const options::OptionTable all = run_option_table(config, request);
+  for (const options::Option& option : all.options()) {
+    const bool for_batches = purpose == UsePurpose::kEvaluation && is_among(kForBatches, option.name);
+    if (is_among(kAlways, option.name) || for_batches) {
+      table.begin_group(option.group);
+      table.add(option);
+    }
+  }
+}
+
+RunConfig config_for_use(const CheckpointInfo& checkpoint, const std::string& path, const std::string& data,
+                         const options::Source& overrides, int world_size) {
+  RunConfig config;
+  RunRequest request;
+  const options::OptionTable table = run_option_table(config, request);
+  options::Settings settings(table);
+  if (!checkpoint.config.empty()) {
+    for (const options::Source& source : options::parse_yaml({path, ""}, checkpoint.config)) {
+      settings.add(kept(table, source));
+    }
+  }
+  settings.add(of_run(table, overrides));
+  settings.apply_all();
+  refuse(settings.problems());
+  config.model = model_from_json(checkpoint.model);
+  config.data.kind = DataKind::kHdf5;
+  config.data.train_data = config.data.valid_data = data;
+  fit_batch(config, world_size);
+  resolve(config, world_size);
+  refuse(problems(config, world_size));
+  return config;
+}
+
+std::vector<std::string> missing_paths(const RunConfig& config) {
+  RunConfig asked = config;
+  asked.data.valid_data.clear();  // the same as train_data
+  std::vector<std::string> out = path_problems(asked);
+  for (std::string& problem : out) {
+    constexpr std::string_view kName = "--train-data";
+    if (problem.starts_with(kName)) {
+      problem.replace(0, kName.size(), "--data");
+    }
+  }
+  return out;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,43 @@
+// TrainedModel: assembly.
+#include "src/train/trained_model.h"
+
+#include <ATen/Parallel.h>
+
+#include <chrono>
+
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/failure.h"
+#include "src/base/text.h"
+#include "src/train/checkpoint/model_state.h"
+#include "src/train/device.h"
+#include "src/train/engine_options.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+mesh::DeviceMesh make_mesh(const RunConfig& config, const comm::MpiGroup& world) {
+  set_threads(config.parallel.threads, comm::process_place());
+  const c10::Device device = comm::agreed(world, [&] { return choose_device(config.device, comm::process_place()); });
+  const ParallelConfig& parallel = config.parallel;
+  return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device};
+}
+
+}  // namespace
+
+TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world)
+    : watchdog_(std::chrono::duration<double>(config.parallel.timeout)),
+      mesh_(make_mesh(config, world)),
+      engine_(engine_options(config), mesh_) {
+  load_parameters(checkpoint, engine_.parameters(), mesh_.model());
+}
+
+std::string describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {
+  const ParallelConfig& parallel = config.parallel;
+  const CheckpointInfo& info = checkpoint.info();
+  return str(config.name, ": ", model::num_parameters(config.model), " parameters of ", checkpoint.path(), " (step ",
+             info.step, ", ", info.epoch, " epochs), dp ", parallel.dp, " x tp ", parallel.tp, " x pp ", parallel.pp,
+             " on ", device.str(), ", ", at::get_num_threads(), " threads a rank");
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Resumes from what is no checkpoint, or not this run's, and looks at exit code, message and time.
+#
+#   bad_checkpoints.sh PROGRAM RANKS [LAUNCHER WORDS...]   (which end with the option that takes the number of ranks)
+#
+# Each case must end within LIMIT seconds, with its exit code, and with exactly one message, which comes from one rank,
+# holds the text, and is all that there is on standard error.
+set -u
+program=$1
+ranks=$2
+shift 2
+launcher=("$@")
+[ ${#launcher[@]} -gt 0 ] && launcher+=("$ranks")
+
+LIMIT=${VIT_HYBRID_TEST_FAULT_SECONDS:-60}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+count=0
+
+fail() {
+  failures=$((failures + 1))
+  echo "FAILED: $1"
+  echo "  exit code $code, standard error:"
+  head -n 8 "$work/err" | sed 's/^/    /'
+}
+
+# What single cases change.
+export VIT_HYBRID_GENERATED_SAMPLES=16 VIT_HYBRID_GENERATED_VALID_SAMPLES=0 VIT_HYBRID_DEPTH=2 VIT_HYBRID_EMBED_DIM=32 \
+  VIT_HYBRID_STEPS=4 VIT_HYBRID_DATA=builtin VIT_HYBRID_IMAGE_SIZE=32x64 VIT_HYBRID_PATCH_SIZE=4 \
+  VIT_HYBRID_IN_CHANNELS=8 VIT_HYBRID_NUM_HEADS=4 VIT_HYBRID_GLOBAL_BATCH_SIZE=16
+
+# refused CODE TEXT OPTIONS...
+refused() {
+  local want=$1 text=$2
+  shift 2
+  count=$((count + 1))
+  timeout -k 5 "$LIMIT" "${launcher[@]}" "$program" "$@" >"$work/out" 2>"$work/err"
+  code=$?
+  local messages others
+  messages=$(grep -c '^vit_hybrid: ' "$work/err")
+  others=$(grep -vc -e '^vit_hybrid: ' -e '^  ' -e '^\[rank ' -e '^application called MPI_Abort' \
+    -e '^Abort([0-9]*) on node [0-9]* (rank [0-9]* in comm 0): application called MPI_Abort' "$work/err")
+  if [ "$code" -ne "$want" ]; then
+    fail "exit code is not $want: $*"
+  elif [ "$messages" -ne 1 ]; then
+    fail "not one message but $messages: $*"
+  elif [ "$others" -ne 0 ]; then
+    fail "more than the message on standard error: $*"
+  elif ! grep -qF -e "$text" "$work/err"; then
+    fail "the message lacks '$text': $*"
+  fi
+}
+
+"${launcher[@]}" "$program" --steps 2 --run-dir run >out 2>err || { code=$?; fail "the run itself"; exit 1; }
+good=run/checkpoints/step-000000002.h5
+[ -s "$good" ] || { code=0; fail "the run saved nothing"; exit 1; }
+
+# damaged NAME: a copy to be spoilt
+damaged() { cp "$good" "$1"; }
+size=$(stat -c %s "$good")
+damaged truncated.h5
+truncate -s $((size / 2)) truncated.h5
+damaged flipped.h5
+byte=$(od -An -tu1 -j $((size - 1000)) -N 1 flipped.h5)
+printf "$(printf '\\x%02x' $((byte ^ 16)))" | dd of=flipped.h5 bs=1 seek=$((size - 1000)) conv=notrunc status=none
+head -c 3000 /dev/zero | tr '\0' 'x' >foreign.h5
+: >empty.h5
+mkdir -p dangling/checkpoints nothing
+touch dangling/config.yaml
+echo step-000000009.h5 >dangling/checkpoints/latest
+
+refused 65 "truncated.h5" --resume truncated.h5
+refused 65 "checksum" --resume flipped.h5
+refused 65 "foreign.h5" --resume foreign.h5
+refused 65 "empty.h5" --resume empty.h5
+refused 66 "nowhere.h5" --resume nowhere.h5
+refused 66 "nothing" --resume nothing
+refused 66 "--resume latest: there is no checkpoint in nothing/checkpoints" --resume latest --run-dir nothing
+refused 66 "step-000000009.h5" --resume auto --run-dir dangling
+refused 64 "--resume latest looks for a checkpoint in this run's folder" --resume latest
+refused 64 "--depth is 3, the checkpoint's is 2" --resume run --depth 3
+refused 64 "--embed-dim is 64, the checkpoint's is 32" --resume run --embed-dim 64
+refused 64 "--seed is 9, the checkpoint's is 1" --resume run --seed 9
+refused 64 "the training data have 20 samples in use, the checkpoint's had 16" --resume run --generated-samples 20
+refused 73 "cannot use 'run' as run folder: it holds " --run-dir run
+refused 64 "--preempt-signal: there is no signal 'KILL' to stop at; allowed: USR1, USR2, TERM, INT" --preempt-signal KILL
+refused 73 "cannot make the folder run/config.yaml/checkpoints" --checkpoint-dir run/config.yaml/checkpoints
+
+echo "$count bad checkpoints on $ranks ranks, $failures failures"
+[ "$failures" -eq 0 ]

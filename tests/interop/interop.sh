@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Runs interop.py with a Python that has what it needs, else says what is missing and is skipped (exit code 77).
+# usage: interop.sh VIT_HYBRID INTEROP_MODELS
+set -euo pipefail
+python=${VIT_HYBRID_TEST_PYTHON:-python3}
+command -v "$python" >/dev/null || { echo "[skipped] there is no $python"; exit 77; }
+for package in torch numpy safetensors h5py timm torchvision; do
+  "$python" -c "import $package" 2>/dev/null || { echo "[skipped] $python has no package $package"; exit 77; }
+done
+exec "$python" "$(dirname "${BASH_SOURCE[0]}")/interop.py" "$@"

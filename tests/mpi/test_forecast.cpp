@@ -1,0 +1,237 @@
+// The command `forecast`: fields, figures and refusals, against a plain loop over the reference model.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/tensor.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "data/grid_weights.h"
+#include "data/hdf5_layout.h"
+#include "data/hdf5_rows.h"
+#include "data/npy.h"
+#include "src/train/checkpoint/checkpoint_reader.h"
+#include "src/train/evaluate.h"
+#include "src/train/forecast.h"
+#include "tests/support/compare.h"
+#include "tests/support/hdf5_files.h"
+#include "tests/support/model_use_harness.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
+#include "tests/support/vit_harness.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::testing;
+using train::Json;
+using train::RunConfig;
+
+namespace {
+
+NamedTensors parameters_of(const train::CheckpointReader& checkpoint) {
+  NamedTensors out;
+  for (const auto& entry : checkpoint.tensors()) {
+    const std::string prefix = "parameters/";
+    if (entry.path.starts_with(prefix)) {
+      out[entry.path.substr(prefix.size())] = checkpoint.read(entry.path).to(at::kDouble);
+    }
+  }
+  return out;
+}
+
+train::ForecastOptions forecast_options(const std::string& checkpoint, const std::string& data,
+                                        const std::string& out) {
+  train::ForecastOptions options;
+  options.use.checkpoint = checkpoint;
+  options.use.data = data;
+  options.use.out = out;
+  options.steps = 3;
+  return options;
+}
+
+// Normalised as the program does: in float32.
+at::Tensor normalised(const at::Tensor& fields) {
+  return ((fields - weather_means().to(at::kFloat)) / weather_stds().to(at::kFloat)).to(at::kDouble);
+}
+
+}  // namespace
+
+TEST_CASE("forecast: fields and figures are those of a plain loop over the reference model, in any layout") {
+  const Quiet quiet;
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  write_weather(world, folder.file("data"));
+  const RunConfig trained = weather_config(folder.file("data"), {1, 1, 1}, train::Precision::kFp64);
+  save_initial_model(world, trained, folder.file("c.h5"));
+  const at::Tensor truth = normalised(weather_fields(2));
+  constexpr int64_t kStart = 2;  // in the second file
+
+  at::Tensor expected;  // [3, C, H, W], normalised
+  if (world.rank() == 0) {
+    const train::CheckpointReader checkpoint(folder.file("c.h5"));
+    ReferenceVit reference(trained.model, at::kDouble, parameters_of(checkpoint));
+    at::Tensor state = truth[kStart].unsqueeze(0);
+    std::vector<at::Tensor> states;
+    for (int lead = 0; lead < 3; ++lead) {
+      state = reference.forward(state, test_context(1, tensor::Mode::kEvaluation)).detach();
+      states.push_back(state);
+    }
+    expected = at::cat(states);
+  }
+  for (const int ranks : {1, 2, 4, 8}) {
+    if (ranks > world.size()) continue;
+    const comm::MpiGroup group = world.split(world.rank() < ranks ? 0 : 1);
+    for (const Layout& layout : {Layout{1, ranks, 1}, Layout{1, std::max(ranks / 2, 1), std::min(ranks, 2)},
+                                 Layout{1, std::max(ranks / 4, 1), std::min(ranks, 4)}}) {
+      CAPTURE(layout.text());
+      if (world.rank() < ranks) {
+        const train::CheckpointReader checkpoint(group, folder.file("c.h5"));
+        const RunConfig config = weather_config(folder.file("data"), layout, train::Precision::kFp64);
+        train::ForecastOptions options =
+            forecast_options(folder.file("c.h5"), folder.file("data"), folder.file("forecast.h5"));
+        options.start = kWeatherTimes + kStart;
+        options.use.overwrite = true;
+        train::forecast(config, options, checkpoint, group);
+      }
+      if (world.rank() == 0) {
+        const at::Tensor fields = data::read_whole_dataset(folder.file("forecast.h5"), "fields");
+        REQUIRE(fields.sizes().vec() == std::vector<int64_t>{3, 3, 12, 20});
+        CHECK((fields.scalar_type() == at::kFloat));
+        for (int64_t c = 0; c < 3; ++c) {
+          const double mean = weather_means().to(at::kFloat)[0][c].item<double>();
+          const double std = weather_stds().to(at::kFloat)[0][c].item<double>();
+          CHECK(relative_error((fields.select(1, c).to(at::kDouble) - mean) / std, expected.select(1, c)) <= 1e-5);
+        }
+        CHECK(data::inspect_dataset(folder.file("forecast.h5"), "fields", "channels").attribute == "u10,z500,r500");
+        CHECK(data::inspect_dataset(folder.file("forecast.h5"), "fields", "units").attribute == "m/s,m2/s2,%");
+        const Json json = read_json(folder.file("forecast.json"));
+        REQUIRE(json["leads"].size() == 3);
+        CHECK(json["source_time"].get<int64_t>() == kStart);
+        const at::Tensor weights = at::tensor(data::latitude_weights(12), at::kDouble).reshape({12, 1});
+        for (int64_t lead = 1; lead <= 3; ++lead) {
+          for (int64_t c = 0; c < 3; ++c) {
+            const auto rmse = [&](const at::Tensor& yhat) {
+              return ((yhat - truth[kStart + lead][c]).square() * weights).mean().sqrt().item<double>();
+            };
+            const Json& figures = json["leads"][static_cast<size_t>(lead - 1)];
+            const std::string& name = weather_channels()[static_cast<size_t>(c)];
+            CHECK(figures["rmse"][name].get<double>() == doctest::Approx(rmse(expected[lead - 1][c])).epsilon(1e-5));
+            CHECK(figures["persistence_rmse"][name].get<double>() ==
+                  doctest::Approx(rmse(truth[kStart][c])).epsilon(1e-6));
+          }
+        }
+      }
+      world.barrier();
+    }
+  }
+}
+
+TEST_CASE("forecast: the first lead time has the figures of an evaluation of the same sample") {
+  const Quiet quiet;
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  write_weather(world, folder.file("data"));
+  const Layout layout{1, world.size(), 1};
+  RunConfig config = weather_config(folder.file("data"), layout, train::Precision::kFp32);
+  save_initial_model(world, config, folder.file("c.h5"));
+  const train::CheckpointReader checkpoint(world, folder.file("c.h5"));
+  train::forecast(config, forecast_options(folder.file("c.h5"), folder.file("data"), folder.file("f.h5")), checkpoint,
+                  world);
+  config.data.limit_nsamples_val = 1;
+  const train::Evaluation figures = train::evaluate(config, {}, checkpoint, world);
+  const Json lead = read_json(folder.file("f.json"))["leads"][0];
+  CHECK(lead["loss"].get<double>() == doctest::Approx(figures.loss).epsilon(1e-6));
+  for (size_t c = 0; c < weather_channels().size(); ++c) {
+    CHECK(lead["rmse"][weather_channels()[c]].get<double>() == doctest::Approx(figures.rmse[c]).epsilon(1e-12));
+    CHECK(lead["acc"][weather_channels()[c]].get<double>() == doctest::Approx(figures.acc[c]).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("forecast: truth ends with its file, the forecast does not") {
+  const Quiet quiet;
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  write_weather(world, folder.file("data"));
+  const RunConfig config =
+      weather_config(folder.file("data"), {1, 1, world.size() > 4 ? 4 : world.size()}, train::Precision::kFp32);
+  if (config.parallel.model_size() != world.size()) return;
+  save_initial_model(world, config, folder.file("c.h5"));
+  const train::CheckpointReader checkpoint(world, folder.file("c.h5"));
+  for (const int64_t known : {1, 0}) {
+    train::ForecastOptions options = forecast_options(folder.file("c.h5"), folder.file("data"), folder.file("f.h5"));
+    options.start = kWeatherTimes - 1 - known;  // near the end of the first file
+    options.use.overwrite = true;
+    train::forecast(config, options, checkpoint, world);
+    if (world.rank() == 0) {
+      CHECK(read_json(folder.file("f.json"))["leads"].size() == static_cast<size_t>(known));
+      CHECK(data::read_whole_dataset(folder.file("f.h5"), "fields").size(0) == 3);
+      CHECK(std::ifstream(folder.file("f.png")).good());
+    }
+    world.barrier();
+  }
+}
+
+TEST_CASE("forecast: what cannot be is refused on all ranks, before any file is made") {
+  const Quiet quiet;
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  const ScratchFolder other(world);
+  write_weather(world, folder.file("data"));
+  const RunConfig config = weather_config(folder.file("data"), {1, world.size(), 1}, train::Precision::kFp32);
+  save_initial_model(world, config, folder.file("c.h5"));
+  const train::CheckpointReader checkpoint(world, folder.file("c.h5"));
+  const train::ForecastOptions good = forecast_options(folder.file("c.h5"), folder.file("data"), folder.file("f.h5"));
+  const auto refused = [&](const RunConfig& run, const train::ForecastOptions& options, ErrorClass error_class,
+                           const std::string& text) {
+    const Error error = agreed_error(world, [&] { train::forecast(run, options, checkpoint, world); });
+    CAPTURE(error.message());
+    CHECK(error.error_class() == error_class);
+    CHECK(error.message().find(text) != std::string::npos);
+    CHECK_FALSE(std::ifstream(folder.file("f.h5")).good());
+  };
+  train::ForecastOptions late = good;
+  late.start = 2 * kWeatherTimes;
+  refused(config, late, ErrorClass::kUsage, "--start is 18; allowed: 0 to 17");
+  train::ForecastOptions unknown = good;
+  unknown.channel = "z50";
+  refused(config, unknown, ErrorClass::kUsage,
+          "unknown channel 'z50'; the data have u10, z500, r500, numbered from 0 to 2");
+  train::ForecastOptions far = good;
+  far.lead = 4;
+  refused(config, far, ErrorClass::kUsage, "--lead is 4; allowed: 1 to 3");
+
+  if (world.rank() == 0) {
+    write_hdf5_file(other.file("2001.h5"), {{"fields", weather_fields(1).narrow(1, 0, 2).contiguous()}});
+    data::write_npy(other.file("global_means.npy"), weather_means().narrow(1, 0, 2).to(at::kFloat).contiguous());
+    data::write_npy(other.file("global_stds.npy"), weather_stds().narrow(1, 0, 2).to(at::kFloat).contiguous());
+    std::ofstream(folder.file("f.png")) << "mine";
+  }
+  world.barrier();
+  const RunConfig fewer = weather_config(other.path(), {1, world.size(), 1}, train::Precision::kFp32);
+  refused(fewer, good, ErrorClass::kUsage, "have states of shape (2, 12, 20), the model takes (3, 12, 20)");
+  const Error evaluated = agreed_error(world, [&] { train::evaluate(fewer, {}, checkpoint, world); });
+  CHECK(evaluated.error_class() == ErrorClass::kUsage);
+  CHECK(evaluated.message().find("(2, 12, 20)") != std::string::npos);
+  refused(config, good, ErrorClass::kCannotCreate, "f.png' is there already");
+}
+
+TEST_CASE("forecast: a model that cannot be fed its output, replicas, and a strange name are refused") {
+  RunConfig config;
+  config.model = small_forecaster();
+  config.parallel.dp = 1;
+  train::ForecastOptions options = forecast_options("c", "d", "f.h5");
+  CHECK_NOTHROW(train::check_forecast(config, options));
+  options.use.out = "f.nc";
+  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("ends with .h5") !=
+        std::string::npos);
+  options.use.out = "f.h5";
+  config.parallel.dp = 2;
+  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("--dp is 2") != std::string::npos);
+  config.parallel.dp = 1;
+  config.model.out_channels = 2;
+  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("takes 3 channels and gives 2") !=
+        std::string::npos);
+  config.model = small_classifier(model::Pooling::kMean);
+  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("classifies") !=
+        std::string::npos);
+}

@@ -1,0 +1,175 @@
+// HDF5 files that are out of the ordinary: virtual, locked, read with hints, damaged in a chunk.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "data/row_source.h"
+#include "parallel/comm/mpi_group.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "tests/support/hdf5_files.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
+
+namespace vit_hybrid::data {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::agreed_error;
+using testing::ScratchFolder;
+using testing::write_hdf5_file;
+
+constexpr IoMode kModes[] = {IoMode::kAuto, IoMode::kDirect, IoMode::kIndependent, IoMode::kCollective};
+
+at::Tensor counted(const std::vector<int64_t>& shape) {
+  int64_t count = 1;
+  for (const int64_t extent : shape) {
+    count *= extent;
+  }
+  return at::arange(count, at::kFloat).reshape(shape);
+}
+
+// Rank 0 makes the files, the others wait for them.
+template <class Function>
+void on_rank_0(const comm::MpiGroup& group, Function&& function) {
+  if (group.rank() == 0) {
+    function();
+  }
+  group.barrier();
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// All rows, on every rank beginning with another one.
+void check_rows(const comm::MpiGroup& group, const RowSource& source, const at::Tensor& expected) {
+  const at::Tensor got = at::zeros_like(expected);
+  std::vector<RowRead> rows;
+  for (int64_t i = 0; i < expected.size(0); ++i) {
+    const int64_t row = (i + group.rank()) % expected.size(0);
+    rows.push_back({0, row, got[row].data_ptr()});
+  }
+  source.read(rows);
+  CHECK(at::equal(got, expected));
+}
+
+}  // namespace
+
+TEST_CASE("hdf5: virtual datasets are read with the default driver, and not without their sources") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const at::Tensor values = counted({6, 2, 3});
+  const std::string path = folder.file("virtual.h5");
+  on_rank_0(group, [&] {
+    for (int i = 0; i < 2; ++i) {
+      write_hdf5_file(folder.file(str("source", i, ".h5")), {{"x", values.narrow(0, 3 * i, 3)}});
+    }
+    testing::write_virtual_file(path, "x", {"source0.h5", "source1.h5"}, {3, 2, 3});
+  });
+  for (const IoMode mode : {IoMode::kAuto, IoMode::kIndependent}) {
+    const RowSource source(group, {path}, "x", "", mode);
+    CHECK((source.mode() == IoMode::kIndependent));
+    CHECK(
+        contains(source.mode_text(), mode == IoMode::kAuto ? "virtual storage, read with HDF5's default driver" : ""));
+    check_rows(group, source, values);
+  }
+  const auto error_of = [&](IoMode mode) {
+    return agreed_error(group, [&] { const RowSource source(group, {path}, "x", "", mode); });
+  };
+  for (const IoMode mode : {IoMode::kDirect, IoMode::kCollective}) {
+    CHECK((error_of(mode).error_class() == ErrorClass::kUsage));
+    CHECK(contains(error_of(mode).what(), "virtual"));
+  }
+  on_rank_0(group, [&] { fs::remove(folder.file("source1.h5")); });
+  CHECK((error_of(IoMode::kAuto).error_class() == ErrorClass::kMissingInput));
+  CHECK(contains(error_of(IoMode::kAuto).what(), "source1.h5"));
+}
+
+TEST_CASE("hdf5: a locked file is read all the same") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const std::string path = folder.file("locked.h5");
+  const at::Tensor values = counted({4, 3});
+  on_rank_0(group, [&] { write_hdf5_file(path, {{"x", values}}); });
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(descriptor >= 0);
+  const bool is_locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+  CHECK(group.sum(is_locked ? 1 : 0) == 1);  // one of the ranks has it
+  for (const IoMode mode : kModes) {
+    const RowSource source(group, {path}, "x", "", mode);
+    check_rows(group, source, values);
+  }
+  group.barrier();
+  ::close(descriptor);
+}
+
+TEST_CASE("hdf5: hints for MPI-IO change no byte") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const std::string path = folder.file("hints.h5");
+  const at::Tensor values = counted({7, 2, 3});
+  on_rank_0(group, [&] { write_hdf5_file(path, {{"x", values}}); });
+  const MpiIoHints hints = {{"cb_buffer_size", "65536"}, {"romio_cb_read", "enable"}, {"of_nobody", "7"}};
+  const RowSource source(group, {path}, "x", "", IoMode::kCollective, hints);
+  check_rows(group, source, values);
+}
+
+TEST_CASE("hdf5: damaged chunks are named") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const std::string path = folder.file("x.h5");
+  at::Tensor got = at::zeros({8, 32}, at::kFloat);
+  const auto error_of_row = [&](const RowSource& source, int64_t row) {
+    try {
+      source.read({{0, row, got.data_ptr()}});
+    } catch (const Error& error) {
+      return error;
+    }
+    return Error(ErrorClass::kInternal, "no error");
+  };
+  // Of row 3: bytes in the middle of its chunk are changed.
+  for (const bool checksum : {false, true}) {
+    on_rank_0(group, [&] {
+      write_hdf5_file(path, {{"x", counted({5, 8, 32}), {1, 8, 32}, checksum ? 0 : 6, {}, true, checksum}});
+      const Hdf5Layout layout = inspect_dataset(path, "x");
+      const PosixFile file(path, PosixFile::Access::kUpdate);
+      const std::vector<char> noise(static_cast<size_t>(layout.chunk_bytes[3] / 2), '\x5a');
+      file.write(layout.chunk_offsets[3] + 8, noise.data(), static_cast<int64_t>(noise.size()));
+    });
+    const RowSource source(group, {path}, "x", "", IoMode::kDirect);
+    source.read({{0, 2, got.data_ptr()}});
+    CHECK(at::equal(got, counted({5, 8, 32})[2]));
+    const Error error = error_of_row(source, 3);
+    CHECK((error.error_class() == ErrorClass::kBadData));
+    CHECK(contains(error.what(), str(path, ": dataset 'x', row 3: the chunk of ")));
+    CHECK(contains(error.what(), checksum ? "wrong Fletcher-32 checksum" : "corrupt deflate stream"));
+    group.barrier();
+  }
+  // The file ends in the last chunk: seen when it is opened, and when it gets shorter afterwards.
+  for (const int gzip : {0, 6}) {
+    on_rank_0(group, [&] { write_hdf5_file(path, {{"x", counted({5, 8, 32}), {1, 8, 32}, gzip}}); });
+    const Hdf5Layout layout = inspect_dataset(path, "x");
+    const RowSource source(group, {path}, "x", "", IoMode::kDirect);
+    source.read({{0, 4, got.data_ptr()}});
+    group.barrier();
+    on_rank_0(group, [&] { fs::resize_file(path, static_cast<uintmax_t>(layout.chunk_offsets[4] + 5)); });
+    const Error error = error_of_row(source, 4);
+    CHECK((error.error_class() == ErrorClass::kBadData));
+    CHECK(contains(error.what(), str(path, ": dataset 'x', row 4: ")));
+    CHECK(contains(error.what(), " ends at byte "));
+    const Error at_start = agreed_error(group, [&] { const RowSource again(group, {path}, "x", "", IoMode::kAuto); });
+    CHECK((at_start.error_class() == ErrorClass::kBadData));
+    CHECK(contains(at_start.what(), path));
+  }
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,164 @@
+// A new training from the weights of a checkpoint, in any layout: what fits, what is resized, what is left or refused.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "parallel/mesh/device_mesh.h"
+#include "src/train/checkpoint/init_from.h"
+#include "src/train/checkpoint/model_json.h"
+#include "src/train/checkpoint/save.h"
+#include "src/train/engine_options.h"
+#include "tests/support/compare.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
+#include "tests/support/training_harness.h"
+#include "tests/support/vit_harness.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::testing;
+
+namespace {
+
+train::RunConfig config_of(const model::VitOptions& model, uint64_t seed) {
+  train::RunConfig config;
+  config.model = model;
+  config.seed = seed;
+  return config;
+}
+
+std::vector<Layout> layouts(int ranks) {
+  switch (ranks) {
+    case 1:
+      return {{1, 1, 1}};
+    case 2:
+      return {{1, 2, 1}, {1, 1, 2}};
+    case 4:
+      return {{1, 2, 2}, {2, 1, 2}};
+    default:
+      return {{2, 2, 2}};
+  }
+}
+
+// A model with parameters of a seed on the ranks of a layout.
+struct Model {
+  Model(const comm::MpiGroup& world, const Layout& layout, const model::VitOptions& model, uint64_t seed)
+      : options(model),
+        mesh(mesh::ParallelDims(layout.dp, layout.tp, layout.pp), world, c10::Device(c10::kCPU)),
+        engine(train::engine_options(config_of(model, seed)), mesh) {}
+
+  void save(const comm::MpiGroup& world, const std::string& path) {
+    train::CheckpointInfo info;
+    info.model = train::model_json(options);
+    train::save_checkpoint(world, mesh, engine, options, info, path);
+  }
+  std::vector<std::string> init(const train::CheckpointReader& checkpoint, bool partial) {
+    return train::init_from(checkpoint, {options, partial}, engine.parameters(), mesh.model());
+  }
+  // Whether every parameter of this rank but those named is its slice of the checkpoint's.
+  void check_equal(const train::CheckpointReader& checkpoint, const std::vector<std::string>& but) {
+    const auto& specs = engine.parameters().specs();
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (std::find(but.begin(), but.end(), specs[i].name) != but.end()) continue;
+      CAPTURE(specs[i].name);
+      const at::Tensor whole = checkpoint.read(train::dataset_path(train::kParametersGroup, specs[i].name));
+      CHECK(engine.parameters().parameter(static_cast<int>(i)).value.equal(scatter_local(specs[i], whole)));
+    }
+  }
+  // The value of a parameter that this rank may hold, or an undefined tensor.
+  at::Tensor value(const std::string& name) {
+    const auto& specs = engine.parameters().specs();
+    for (size_t i = 0; i < specs.size(); ++i) {
+      if (specs[i].name == name) return engine.parameters().parameter(static_cast<int>(i)).value.clone();
+    }
+    return {};
+  }
+
+  model::VitOptions options;
+  mesh::DeviceMesh mesh;
+  train::Engine engine;
+};
+
+}  // namespace
+
+TEST_CASE("init-from: the same model takes all weights over, and the optimizer stays fresh") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  for (const Layout& layout : layouts(world.size())) {
+    CAPTURE(layout.text());
+    const ScratchFolder folder(world);
+    Model(world, {world.size(), 1, 1}, small_forecaster(), 1).save(world, folder.file("c.h5"));
+    const train::CheckpointReader checkpoint(world, folder.file("c.h5"));
+    Model fresh(world, layout, small_forecaster(), 2);
+    const int64_t version = fresh.engine.parameters().version();
+    CHECK(fresh.init(checkpoint, false).empty());
+    fresh.check_equal(checkpoint, {});
+    CHECK(fresh.engine.parameters().version() > version);
+    CHECK(fresh.engine.optimizer().num_steps() == 0);
+  }
+}
+
+TEST_CASE("init-from: positions are resized to another grid, the class token's is kept") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  for (const Layout& layout : layouts(world.size())) {
+    CAPTURE(layout.text());
+    const ScratchFolder folder(world);
+    const model::VitOptions old = small_classifier(model::Pooling::kToken);  // 3 x 4 patches
+    Model(world, {world.size(), 1, 1}, old, 1).save(world, folder.file("c.h5"));
+    const train::CheckpointReader checkpoint(world, folder.file("c.h5"));
+    model::VitOptions larger = old;
+    larger.image_height = 20;
+    larger.image_width = 24;
+    Model fresh(world, layout, larger, 2);
+    CHECK(fresh.init(checkpoint, false) == std::vector<std::string>{"positions resized from 3 x 4 to 5 x 6 patches"});
+    fresh.check_equal(checkpoint, {"pos_embed"});
+    if (const at::Tensor positions = fresh.value("pos_embed"); positions.defined()) {
+      const at::Tensor stored = checkpoint.read("parameters/pos_embed");
+      CHECK(positions.narrow(1, 0, 1).equal(stored.narrow(1, 0, 1)));
+      CHECK(relative_error(positions.narrow(1, 1, 30),
+                           train::resize_positions(stored.narrow(1, 1, 12), {3, 4}, {5, 6})) <= 1e-7);
+    }
+    // As many patches, but not where they were.
+    model::VitOptions turned = old;
+    std::swap(turned.image_height, turned.image_width);
+    Model other(world, layout, turned, 2);
+    CHECK(other.init(checkpoint, false) == std::vector<std::string>{"positions resized from 3 x 4 to 4 x 3 patches"});
+  }
+}
+
+TEST_CASE("init-from: another head is refused, or left at its initial values where that is asked for") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  for (const Layout& layout : layouts(world.size())) {
+    CAPTURE(layout.text());
+    const ScratchFolder folder(world);
+    const model::VitOptions old = small_classifier(model::Pooling::kToken);
+    Model(world, {world.size(), 1, 1}, old, 1).save(world, folder.file("c.h5"));
+    const train::CheckpointReader checkpoint(world, folder.file("c.h5"));
+    model::VitOptions classes = old;
+    classes.num_classes = 4;
+    Model fresh(world, layout, classes, 2);
+    const at::Tensor head = fresh.value("head.weight");
+    const Error error = agreed_error(world, [&] { fresh.init(checkpoint, false); });
+    CHECK(error.error_class() == ErrorClass::kUsage);
+    CHECK(error.message().find("head.weight is 7 x 24, this model's is 4 x 24: --num-classes is 4") !=
+          std::string::npos);
+    CHECK(error.hint().find("--init-from-partial") != std::string::npos);
+    CHECK(fresh.init(checkpoint, true).size() == 2);  // weight and bias
+    fresh.check_equal(checkpoint, {"head.weight", "head.bias"});
+    if (head.defined()) {
+      CHECK(fresh.value("head.weight").equal(head));
+    }
+    // A deeper model is none that these weights can start.
+    model::VitOptions deeper = old;
+    deeper.depth = 3;
+    Model deep(world, layout, deeper, 2);
+    const Error depth = agreed_error(world, [&] { deep.init(checkpoint, true); });
+    CHECK(depth.message().find("blocks.2.norm1.weight is missing") != std::string::npos);
+    CHECK(depth.message().find("--depth is 3, the checkpoint's is 2") != std::string::npos);
+    model::VitOptions shallower = old;
+    shallower.depth = 1;
+    if (layout.pp <= 3) {
+      Model shallow(world, layout, shallower, 2);
+      CHECK(agreed_error(world, [&] { shallow.init(checkpoint, true); }).message().find("this model has none") !=
+            std::string::npos);
+    }
+  }
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Trains a small forecaster and puts it to use: evaluation in other layouts, a forecast with its files, a training that
+# starts from its weights, and what it cannot be used for.
+#
+#   model_use.sh PROGRAM WORK_DIR LAUNCHER...   (whose last word takes the number of ranks; 4 are used at most)
+set -euo pipefail
+
+program=$1 work=$2
+shift 2
+launcher=("$@")
+fail() { echo "model_use: $*" >&2; tail -n 5 "$work"/*.err >&2 || true; exit 1; }
+
+rm -rf "$work"
+mkdir -p "$work"
+cd "$work"
+
+# on RANKS NAME WORDS...: the program; its output is in NAME.txt and NAME.err
+on() {
+  local ranks=$1 name=$2
+  shift 2
+  "${launcher[@]}" "$ranks" "$program" "$@" >"$name.txt" 2>"$name.err"
+}
+
+# refused CODE TEXT RANKS WORDS...: the words end with this exit code and one message that holds the text
+refused() {
+  local code=0 want=$1 text=$2 ranks=$3
+  shift 3
+  on "$ranks" refused "$@" || code=$?
+  [ "$code" = "$want" ] || fail "exit code $code, not $want: $*"
+  [ "$(grep -c '^vit_hybrid: ' refused.err)" = 1 ] || fail "not one message: $*"
+  grep -qF -e "$text" refused.err || fail "the message lacks '$text': $*"
+}
+
+model=(--task forecast --patch-size 4 --in-channels 8 --embed-dim 32 --depth 2 --num-heads 4)
+on 1 data data generate --out data --train-years 1 --valid-years 1 --steps-per-year 20 --height 16 --width 32 ||
+  fail "no data"
+on 2 train "${model[@]}" --image-size 16x32 --train-data data/train --valid-data data/valid --stats data/stats --tp 2 --steps 4 \
+  --global-batch-size 8 --run-dir run || fail "no training"
+checkpoint=run/checkpoints
+
+# The loss of the last validation, in any layout.
+validated=$(sed -n 's/^  Avg val loss=//p' train.txt | tail -n 1)
+on 1 one evaluate --checkpoint $checkpoint --data data/valid --out one.json || fail "no evaluation on one rank"
+on 4 four evaluate --checkpoint $checkpoint --data data/valid --dp 2 --pp 2 --valid-batch-size 3 --out four.json ||
+  fail "no evaluation on four ranks"
+for name in one four; do
+  loss=$(sed -n 's/.*samples, loss //p' $name.txt)
+  awk -v a="$loss" -v b="$validated" 'BEGIN {exit !(a - b < 2e-6 && b - a < 2e-6)}' ||
+    fail "the loss of the evaluation is $loss, that of the validation $validated"
+  grep -q '"persistence_rmse"' $name.json || fail "$name.json has no persistence"
+done
+grep -qE '^height +[0-9.]+ +[0-9.]+ +-?[0-9.]+ +-?[0-9.]+$' one.txt || fail "no line for the channel height"
+
+# The fields, the figures and the picture.
+on 4 forecast forecast --checkpoint $checkpoint --data data/valid --start 15 --steps 6 --channel height --tp 2 --pp 2 \
+  --out forecast.h5 || fail "no forecast"
+[ "$(head -c 4 forecast.h5 | tail -c 3)" = HDF ] || fail "forecast.h5 is no HDF5 file"
+[ "$(head -c 4 forecast.png | tail -c 3)" = PNG ] || fail "forecast.png is no PNG file"
+[ "$(grep -c '"lead"' forecast.json)" = 4 ] || fail "not one record for each of the 4 lead times with truth"
+grep -q 'those from 5 to 6 have no truth' forecast.txt || fail "nothing is said of the lead times without truth"
+[ "$(grep -cE '^ +[1-4]( +-?[0-9.]+){5}$' forecast.txt)" = 4 ] || fail "no line for each lead time"
+refused 73 "'forecast.h5' is there already" 2 \
+  forecast --checkpoint $checkpoint --data data/valid --out forecast.h5 --tp 2
+refused 64 "a forecast is one trajectory" 2 forecast --checkpoint $checkpoint --data data/valid --out other.h5
+[ ! -e other.h5 ] || fail "a refused forecast left a file"
+
+# A new training from the weights, on another grid; another depth cannot be.
+on 2 start "${model[@]}" --image-size 24x40 --data builtin --generated-samples 8 --generated-valid-samples 0 --steps 1 \
+  --global-batch-size 4 --run-dir second --init-from $checkpoint --pp 2 || fail "no training from the weights"
+grep -q 'positions resized from 4 x 8 to 6 x 10 patches' start.err || fail "nothing is said of the positions"
+refused 64 "--depth is 3, the checkpoint's is 2" 2 --task forecast --image-size 16x32 --patch-size 4 \
+  --in-channels 8 --embed-dim 32 --depth 3 --num-heads 4 --data builtin --generated-samples 8 \
+  --steps 1 --global-batch-size 4 --run-dir third --init-from $checkpoint
+
+# A classifier makes no forecast.
+on 1 classifier --task classify --data synthetic --image-size 16 --patch-size 4 --in-channels 3 --embed-dim 32 --depth 1 \
+  --num-heads 4 --num-classes 3 --generated-samples 4 --generated-valid-samples 0 --global-batch-size 4 --steps 1 \
+  --run-dir classifier || fail "no classifier"
+refused 64 "it makes no forecast" 1 forecast --checkpoint classifier/checkpoints --data data/valid --out other.h5
+echo "model_use: passed"

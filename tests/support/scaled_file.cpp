@@ -1,0 +1,162 @@
+// Dimension scales by their specification, with plain serial HDF5 calls.
+#include "tests/support/scaled_file.h"
+
+#include <hdf5.h>
+
+#include <stdexcept>
+
+namespace vit_hybrid::testing {
+
+namespace {
+
+struct ScaleUse {
+  hobj_ref_t dataset;
+  int dim;
+};
+
+hid_t check(hid_t id) {
+  if (id < 0) {
+    throw std::runtime_error("HDF5 refuses to make a test file");
+  }
+  return id;
+}
+
+void add_text(hid_t object, const char* name, const std::string& value) {
+  const hid_t type = check(H5Tcopy(H5T_C_S1));
+  H5Tset_size(type, value.size() + 1);
+  const hid_t space = check(H5Screate(H5S_SCALAR));
+  const hid_t attribute = check(H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT));
+  check(H5Awrite(attribute, type, value.c_str()));
+  H5Aclose(attribute);
+  H5Sclose(space);
+  H5Tclose(type);
+}
+
+hid_t use_type() {
+  const hid_t type = check(H5Tcreate(H5T_COMPOUND, sizeof(ScaleUse)));
+  H5Tinsert(type, "dataset", HOFFSET(ScaleUse, dataset), H5T_STD_REF_OBJ);
+  H5Tinsert(type, "dimension", HOFFSET(ScaleUse, dim), H5T_NATIVE_INT);
+  return type;
+}
+
+void make_scale(hid_t file, const char* name, hsize_t size, const std::vector<std::string>& texts) {
+  const hid_t space = check(H5Screate_simple(1, &size, nullptr));
+  hid_t type = check(H5Tcopy(H5T_NATIVE_DOUBLE));
+  if (!texts.empty()) {
+    H5Tclose(type);
+    type = check(H5Tcopy(H5T_C_S1));
+    H5Tset_size(type, H5T_VARIABLE);
+  }
+  const hid_t scale = check(H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  if (texts.empty()) {
+    std::vector<double> values;
+    for (hsize_t i = 0; i < size; ++i) {
+      values.push_back(0.5 * static_cast<double>(i));
+    }
+    check(H5Dwrite(scale, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()));
+  } else {
+    std::vector<const char*> pointers;
+    for (const std::string& text : texts) {
+      pointers.push_back(text.c_str());
+    }
+    check(H5Dwrite(scale, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()));
+  }
+  add_text(scale, "CLASS", "DIMENSION_SCALE");
+  H5Dclose(scale);
+  H5Tclose(type);
+  H5Sclose(space);
+}
+
+void attach(hid_t file, hid_t fields, const std::vector<const char*>& scales) {
+  std::vector<hobj_ref_t> references(scales.size());
+  std::vector<hvl_t> lists;
+  for (size_t d = 0; d < scales.size(); ++d) {
+    check(H5Rcreate(&references[d], file, scales[d], H5R_OBJECT, -1));
+    lists.push_back({1, &references[d]});
+    ScaleUse use{0, static_cast<int>(d)};
+    check(H5Rcreate(&use.dataset, file, "fields", H5R_OBJECT, -1));
+    const hsize_t one = 1;
+    const hid_t space = check(H5Screate_simple(1, &one, nullptr));
+    const hid_t type = use_type();
+    const hid_t scale = check(H5Dopen2(file, scales[d], H5P_DEFAULT));
+    const hid_t attribute = check(H5Acreate2(scale, "REFERENCE_LIST", type, space, H5P_DEFAULT, H5P_DEFAULT));
+    check(H5Awrite(attribute, type, &use));
+    H5Aclose(attribute);
+    H5Dclose(scale);
+    H5Tclose(type);
+    H5Sclose(space);
+  }
+  const hsize_t count = scales.size();
+  const hid_t space = check(H5Screate_simple(1, &count, nullptr));
+  const hid_t type = check(H5Tvlen_create(H5T_STD_REF_OBJ));
+  const hid_t attribute = check(H5Acreate2(fields, "DIMENSION_LIST", type, space, H5P_DEFAULT, H5P_DEFAULT));
+  check(H5Awrite(attribute, type, lists.data()));
+  H5Aclose(attribute);
+  H5Tclose(type);
+  H5Sclose(space);
+}
+
+hid_t make_fields(hid_t file, const at::Tensor& values) {
+  const auto sizes = values.sizes();
+  const std::vector<hsize_t> extents(sizes.begin(), sizes.end());
+  std::vector<hsize_t> chunk = extents;
+  chunk.front() = 2;
+  const hid_t space = check(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
+  const hid_t creation = check(H5Pcreate(H5P_DATASET_CREATE));
+  H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
+  H5Pset_deflate(creation, 1);
+  const hid_t fields = check(H5Dcreate2(file, "fields", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+  check(H5Dwrite(fields, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.contiguous().const_data_ptr()));
+  H5Pclose(creation);
+  H5Sclose(space);
+  return fields;
+}
+
+void add_others(hid_t file) {
+  const hid_t group = check(H5Gcreate2(file, "grid", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  add_text(group, "projection", "plain");
+  make_scale(group, "levels", 3, {});
+  H5Gclose(group);
+  check(H5Lcreate_soft("/fields", file, "state", H5P_DEFAULT, H5P_DEFAULT));
+  const hid_t nothing = check(H5Screate(H5S_NULL));
+  const hid_t attribute = check(H5Acreate2(file, "nothing", H5T_NATIVE_INT, nothing, H5P_DEFAULT, H5P_DEFAULT));
+  H5Aclose(attribute);
+  H5Sclose(nothing);
+}
+
+}  // namespace
+
+void write_scaled_file(const std::string& path, const at::Tensor& fields, const std::vector<std::string>& channels) {
+  const hid_t file = check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
+  const auto extent = [&](int64_t dim) { return static_cast<hsize_t>(fields.size(dim)); };
+  make_scale(file, "time", extent(0), {});
+  make_scale(file, "channel", extent(1), channels);
+  make_scale(file, "lat", extent(2), {});
+  make_scale(file, "lon", extent(3), {});
+  const hid_t dataset = make_fields(file, fields);
+  add_text(dataset, "units", "m/s,m/s");
+  attach(file, dataset, {"time", "channel", "lat", "lon"});
+  H5Dclose(dataset);
+  add_others(file);
+  H5Fclose(file);
+}
+
+std::string first_user_of_scale(const std::string& path, const std::string& scale) {
+  const hid_t file = check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
+  const hid_t dataset = check(H5Dopen2(file, scale.c_str(), H5P_DEFAULT));
+  const hid_t attribute = check(H5Aopen(dataset, "REFERENCE_LIST", H5P_DEFAULT));
+  const hid_t type = use_type();
+  ScaleUse use{};
+  check(H5Aread(attribute, type, &use));
+  const hid_t user = check(H5Rdereference2(file, H5P_DEFAULT, H5R_OBJECT, &use.dataset));
+  char name[64] = {};
+  H5Iget_name(user, name, sizeof name);
+  H5Oclose(user);
+  H5Tclose(type);
+  H5Aclose(attribute);
+  H5Dclose(dataset);
+  H5Fclose(file);
+  return name;
+}
+
+}  // namespace vit_hybrid::testing

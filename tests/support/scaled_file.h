@@ -1,0 +1,19 @@
+// An HDF5 file whose fields have dimension scales, as makani and netCDF write them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace vit_hybrid::testing {
+
+/// Writes `fields` (time, channel, lat, lon) float32 in gzipped chunks of two times with the scales time, channel (the
+/// names), lat and lon attached; a group "grid" with an attribute of its own and a dataset in it; a soft link "state"
+/// to the fields; and an empty attribute of the file.
+void write_scaled_file(const std::string& path, const at::Tensor& fields, const std::vector<std::string>& channels);
+
+/// The name of the dataset that the first entry of the scale's REFERENCE_LIST points to.
+std::string first_user_of_scale(const std::string& path, const std::string& scale);
+
+}  // namespace vit_hybrid::testing

@@ -1,0 +1,186 @@
+// Pure parts of the data tools: moments, cost of reads, Lustre's layouts, words of a command line.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "data/tools/channel_moments.h"
+#include "data/tools/file_system.h"
+#include "data/tools/inspect_files.h"
+#include "data/tools/read_cost.h"
+#include "src/commands/positional.h"
+
+namespace vit_hybrid::data {
+namespace {
+
+template <class T>
+void put(std::vector<char>& bytes, size_t offset, T value) {
+  bytes.resize(std::max(bytes.size(), offset + sizeof(T)));
+  std::memcpy(bytes.data() + offset, &value, sizeof(T));
+}
+
+std::vector<char> plain_layout(uint32_t magic, uint32_t stripe_bytes, uint16_t num_servers) {
+  std::vector<char> bytes(32);
+  put(bytes, 0, magic);
+  put(bytes, 24, stripe_bytes);
+  put(bytes, 28, num_servers);
+  return bytes;
+}
+
+Hdf5Layout field_layout(std::vector<int64_t> chunk, Hdf5Layout::Storage storage) {
+  Hdf5Layout layout;
+  layout.shape = {10, 4, 12, 16};
+  layout.storage = storage;
+  layout.chunk = std::move(chunk);
+  int64_t num_chunks = layout.chunk.empty() ? 0 : 1;
+  int64_t chunk_bytes = 4;
+  for (size_t d = 0; d < layout.chunk.size(); ++d) {
+    num_chunks *= (layout.shape[d] + layout.chunk[d] - 1) / layout.chunk[d];
+    chunk_bytes *= layout.chunk[d];
+  }
+  for (int64_t i = 0; i < num_chunks; ++i) {
+    layout.chunk_offsets.push_back(i * (chunk_bytes + 100));  // no two of them adjacent
+    layout.chunk_bytes.push_back(chunk_bytes / 2);
+  }
+  if (storage != Hdf5Layout::Storage::kFiltered) {
+    layout.chunk_bytes.clear();
+  }
+  return layout;
+}
+
+}  // namespace
+
+TEST_CASE("channel moments: the same from parts as from all, and what is missing") {
+  const at::Tensor values = at::randn({6, 3, 50}, at::kDouble).mul_(3.0).add_(1e4);
+  std::vector<ChannelMoments> moments(3);
+  for (int64_t row = 0; row < 6; ++row) {
+    add_row(values[row].contiguous(), {1, 3, 50}, moments);
+  }
+  for (int64_t c = 0; c < 3; ++c) {
+    const at::Tensor channel = values.select(1, c);
+    const ChannelMoments& m = moments[static_cast<size_t>(c)];
+    CHECK(m.count == 300);
+    CHECK(m.mean == doctest::Approx(channel.mean().item<double>()).epsilon(1e-14));
+    CHECK(m.deviation() == doctest::Approx(channel.std(/*unbiased=*/false).item<double>()).epsilon(1e-11));
+    CHECK(m.min == channel.min().item<double>());
+    CHECK(m.max == channel.max().item<double>());
+  }
+  at::Tensor row = at::arange(20, at::kFloat);
+  row[3] = std::numeric_limits<float>::quiet_NaN();
+  row[7] = std::numeric_limits<float>::infinity();
+  std::vector<ChannelMoments> holed(1);
+  add_row(row, {1, 1, 20}, holed);
+  CHECK(holed[0].num_nan == 1);
+  CHECK(holed[0].num_infinite == 1);
+  CHECK(holed[0].count == 18);
+  CHECK(holed[0].mean == doctest::Approx(180.0 / 18.0));
+  ChannelMoments copy;
+  double packed[ChannelMoments::kPacked];
+  holed[0].pack(packed);
+  copy = ChannelMoments::unpack(packed);
+  copy.merge(ChannelMoments());  // nothing
+  CHECK(copy.mean == holed[0].mean);
+  CHECK(copy.max == 19.0);
+}
+
+TEST_CASE("channel moments: where channels lie") {
+  const std::vector<int64_t> fields = {5, 3, 4, 6};
+  const std::vector<int64_t> images = {5, 4, 6, 3};
+  const std::vector<int64_t> labels = {5};
+  CHECK(channel_places(fields, at::kFloat).channels == 3);
+  CHECK(channel_places(fields, at::kFloat).inner == 24);
+  CHECK(channel_places(images, at::kByte).channels == 3);
+  CHECK(channel_places(images, at::kByte).outer == 24);
+  CHECK(channel_places(labels, at::kLong).channels == 1);
+  std::vector<ChannelMoments> moments(3);
+  add_row(at::arange(4 * 6 * 3, at::kByte).reshape({4, 6, 3}), channel_places(images, at::kByte), moments);
+  CHECK(moments[0].min == 0.0);
+  CHECK(moments[1].min == 1.0);
+  CHECK(moments[2].max == 71.0);
+  CHECK(moments[2].mean == doctest::Approx(2.0 + 3.0 * 11.5));
+}
+
+TEST_CASE("read cost: contiguous rows, bands, chunks and filters") {
+  using Storage = Hdf5Layout::Storage;
+  const int64_t row = 4 * 12 * 16 * 4;
+  const Hdf5Layout contiguous = field_layout({}, Storage::kContiguous);
+  const RowBox whole = RowBox::whole(contiguous);
+  ReadCost cost = read_cost(contiguous, 3, whole);
+  CHECK(cost.num_reads == 1);
+  CHECK(cost.bytes_wanted == row);
+  CHECK(cost.amplification() == 1.0);
+  CHECK(slow_because(contiguous, cost).empty());
+  cost = read_cost(contiguous, 3, latitude_band(contiguous, 1, 3));
+  CHECK(cost.num_reads == 4);  // one a channel
+  CHECK(cost.bytes_needed == row / 3);
+
+  // Chunks of two rows, two channels, half of the latitudes: a row is in 4 chunks, of each of which it is a half.
+  const std::vector<int64_t> chunk = {2, 2, 6, 16};
+  cost = read_cost(field_layout(chunk, Storage::kChunked), 3, whole);
+  CHECK(cost.num_reads == 4);
+  CHECK(cost.bytes_needed == row);
+  const Hdf5Layout filtered = field_layout(chunk, Storage::kFiltered);
+  cost = read_cost(filtered, 3, whole);
+  CHECK(cost.num_reads == 4);
+  CHECK(cost.bytes_needed == 2 * row);
+  CHECK(cost.bytes_in_file == row);
+  CHECK(cost.amplification() == 2.0);
+  CHECK(slow_because(filtered, cost).find("2.00 times") != std::string::npos);
+  cost = read_cost(filtered, 3, latitude_band(filtered, 0, 2));
+  CHECK(cost.num_reads == 2);
+  CHECK(cost.amplification() == 2.0);
+  cost = read_cost(filtered, 3, latitude_band(filtered, 0, 3));  // 4 latitudes of chunks of 6, one row of two
+  CHECK(cost.amplification() == 3.0);
+
+  // Each latitude its own chunk: 48 reads of 64 bytes.
+  const Hdf5Layout scattered = field_layout({1, 1, 1, 16}, Storage::kChunked);
+  cost = read_cost(scattered, 0, whole);
+  CHECK(cost.num_reads == 48);
+  CHECK(slow_because(scattered, cost) == "a sample is 48 reads of 64 bytes");
+}
+
+TEST_CASE("Lustre's layouts: plain, composite, and bytes that are none") {
+  CHECK((parse_lustre_layout(plain_layout(0x0BD10BD0, 1 << 20, 8)) == Striping{1 << 20, 8}));
+  CHECK((parse_lustre_layout(plain_layout(0x0BD30BD0, 1 << 22, 0xffff)) == Striping{1 << 22, 0}));
+  CHECK(!parse_lustre_layout({}));
+  CHECK(!parse_lustre_layout(plain_layout(0x12345678, 1 << 20, 8)));
+  auto cut = plain_layout(0x0BD10BD0, 1 << 20, 8);
+  cut.resize(29);
+  CHECK(!parse_lustre_layout(cut));
+  // Two components, of one and of four servers: 32 bytes of header, 48 of each entry, then the plain layouts.
+  std::vector<char> composite;
+  put(composite, 0, uint32_t{0x0BD60BD0});
+  put(composite, 14, uint16_t{2});
+  put(composite, 32 + 24, uint32_t{128});
+  put(composite, 80 + 24, uint32_t{160});
+  composite.resize(128);
+  for (const uint16_t servers : {uint16_t{1}, uint16_t{4}}) {
+    const auto part = plain_layout(0x0BD10BD0, 1 << 21, servers);
+    composite.insert(composite.end(), part.begin(), part.end());
+  }
+  CHECK((parse_lustre_layout(composite) == Striping{1 << 21, 4}));
+  put(composite, 80 + 24, uint32_t{100000});
+  CHECK(!parse_lustre_layout(composite));
+}
+
+}  // namespace vit_hybrid::data
+
+namespace vit_hybrid::commands {
+
+TEST_CASE("positional words stand anywhere among options") {
+  int64_t count = 0;
+  bool all = false;
+  options::OptionTable table;
+  table.add({.name = "count", .value = options::integer(count, {0}), .help = ""});
+  table.add({.name = "all", .value = options::flag(all), .help = ""});
+  const SplitWords split = split_words(table, {"a.h5", "--count", "3", "b.h5", "--all", "c.h5", "--count=4", "d.h5"});
+  CHECK(split.files == std::vector<std::string>{"a.h5", "b.h5", "c.h5", "d.h5"});
+  CHECK(split.options == std::vector<std::string>{"--count", "3", "--all", "--count=4"});
+}
+
+}  // namespace vit_hybrid::commands

@@ -1,0 +1,106 @@
+// The configuration in which a checkpoint's model is used: the checkpoint's, under what the command line says.
+#include <doctest/doctest.h>
+
+#include "src/base/error.h"
+#include "src/train/checkpoint/model_json.h"
+#include "src/train/load_run_config.h"
+#include "src/train/model_use.h"
+#include "src/train/options/sources.h"
+#include "tests/support/thrown_error.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::train;
+
+namespace {
+
+// What a run that was started with these words writes into its checkpoint.
+CheckpointInfo checkpoint_of(const std::vector<std::string>& words, int world_size) {
+  LoadedConfig loaded = load_run_config(words, {}, read_local_file);
+  REQUIRE(loaded.problems.empty());
+  resolve(loaded.config, world_size);
+  CheckpointInfo info;
+  info.config = config_text(loaded.config);
+  info.model = model_json(loaded.config.model);
+  return info;
+}
+
+options::Source command_line(const std::vector<std::string>& words) {
+  RunConfig config;
+  options::OptionTable table;
+  add_run_options(table, config, UsePurpose::kEvaluation);
+  return options::parse_command_line(table, words);
+}
+
+}  // namespace
+
+TEST_CASE("model use: the model, precision, seed and statistics are the checkpoint's, the layout is not") {
+  const CheckpointInfo info = checkpoint_of({"--preset",
+                                             "weather-d12",
+                                             "--depth",
+                                             "5",
+                                             "--train-data",
+                                             "/t",
+                                             "--stats",
+                                             "/s",
+                                             "--precision",
+                                             "fp64",
+                                             "--seed",
+                                             "7",
+                                             "--dp",
+                                             "2",
+                                             "--tp",
+                                             "2",
+                                             "--global-batch-size",
+                                             "6",
+                                             "--limit-nsamples",
+                                             "4",
+                                             "--micro-batch-size",
+                                             "3",
+                                             "--run-dir",
+                                             "/r"},
+                                            4);
+  const RunConfig config = config_for_use(info, "c.h5", "/d", {}, 3);
+  CHECK(config.model.depth == 5);
+  CHECK(config.model.embed_dim == 384);
+  CHECK(config.precision == Precision::kFp64);
+  CHECK(config.seed == 7);
+  CHECK(config.data.global_means == "/s/global_means.npy");
+  CHECK(config.data.valid_data == "/d");
+  CHECK(config.data.limit_nsamples == 0);
+  CHECK(config.data.valid_batch_size == 6);
+  CHECK(config.parallel.dp == 3);
+  CHECK(config.parallel.tp == 1);
+  CHECK(config.parallel.micro_batch_size == 2);
+  CHECK(config.run_dir.empty());
+}
+
+TEST_CASE("model use: the command line wins") {
+  const CheckpointInfo info = checkpoint_of({"--preset", "weather-short", "--train-data", "/t", "--stats", "/s"}, 1);
+  const RunConfig config = config_for_use(
+      info, "c.h5", "/d", command_line({"--stats", "/other", "--tp", "2", "--pp", "2", "--valid-batch-size", "1"}), 8);
+  CHECK(config.data.global_stds == "/other/global_stds.npy");
+  CHECK(config.parallel.dp == 2);
+  CHECK(config.parallel.tp == 2);
+  CHECK(config.data.valid_batch_size == 1);
+  CHECK(config.global_batch_size == 2);  // a batch smaller than the replicas is allowed here
+}
+
+TEST_CASE("model use: what cannot be is refused with what can") {
+  const CheckpointInfo builtin = checkpoint_of({}, 1);
+  const Error no_stats = testing::thrown_error([&] { config_for_use(builtin, "c.h5", "/d", {}, 1); });
+  CHECK(no_stats.error_class() == ErrorClass::kUsage);
+  CHECK(no_stats.message().find("--stats") != std::string::npos);
+  const CheckpointInfo info = checkpoint_of({"--preset", "weather-short", "--train-data", "/t", "--stats", "/s"}, 1);
+  const Error degrees = testing::thrown_error([&] {
+    config_for_use(info, "c.h5", "/d", command_line({"--tp", "3"}), 4);
+  });
+  CHECK(degrees.message().find("--tp 3") != std::string::npos);
+}
+
+TEST_CASE("model use: weights alone, without a configuration, bring their model") {
+  CheckpointInfo info;
+  info.model = model_json(model::preset("vit-ti16"));
+  const RunConfig config = config_for_use(info, "c.h5", "/d.h5", {}, 1);
+  CHECK_FALSE(config.is_forecast());
+  CHECK(config.data.dataset_name == "images");
+}

@@ -1,0 +1,104 @@
+// When a run stops by itself or is told to: time limits, signals, and the folder of its checkpoints.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "src/base/signals.h"
+#include "src/train/checkpoint/checkpoint_folder.h"
+#include "src/train/metrics_log.h"
+#include "src/train/time_limit.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::train;
+namespace fs = std::filesystem;
+
+TEST_CASE("time limit: the earlier of seconds and the job's end, with a margin for a step and a save") {
+  const TimeLimit none(0.0, 0, 1000);
+  CHECK_FALSE(none.is_set());
+  CHECK_FALSE(none.is_near(1e9, 1e9));
+  const TimeLimit seconds(100.0, 0, 1000);
+  CHECK(seconds.is_set());
+  CHECK(seconds.name() == "--time-limit");
+  CHECK(seconds.seconds_left() <= 100.0);
+  CHECK(seconds.seconds_left() > 90.0);
+  CHECK_FALSE(seconds.is_near(20.0, 20.0));
+  CHECK(seconds.is_near(30.0, 21.0));
+  const TimeLimit job(100.0, 1050, 1000);
+  CHECK(job.name() == "the end of the Slurm job");
+  CHECK(job.seconds_left() <= 50.0);
+  const TimeLimit later_job(100.0, 2000, 1000);
+  CHECK(later_job.name() == "--time-limit");
+  CHECK(TimeLimit(0.0, 900, 1000).is_near(0.0, 0.0));
+}
+
+TEST_CASE("signals: names with commas between them") {
+  CHECK(parse_signals("USR1,USR2,TERM,INT") == std::vector<int>{SIGUSR1, SIGUSR2, SIGTERM, SIGINT});
+  CHECK(parse_signals(" sigterm ") == std::vector<int>{SIGTERM});
+  CHECK(parse_signals("").empty());
+  CHECK(signal_name(SIGUSR2) == "SIGUSR2");
+  CHECK(signal_name(7) == "signal 7");
+  for (const char* wrong : {"KILL", "USR1,,TERM", "10"}) {
+    CAPTURE(wrong);
+    CHECK(testing::thrown_error([&] { parse_signals(wrong); }).error_class() == ErrorClass::kUsage);
+  }
+}
+
+TEST_CASE("checkpoint folder: names, and what is kept") {
+  const testing::ScratchFolder scratch;
+  const CheckpointFolder folder(scratch.file("run/checkpoints"));
+  folder.create();
+  CHECK(folder.file_of(12) == folder.path() + "/step-000000012.h5");
+  CHECK_FALSE(folder.target(kLatest));
+  const auto now = fs::file_time_type::clock::now();
+  for (int step = 1; step <= 6; ++step) {
+    std::ofstream(folder.file_of(step)) << step;
+    fs::last_write_time(folder.file_of(step), now + std::chrono::seconds(step));
+  }
+  std::ofstream(folder.file_of(7) + ".partial") << "half";
+  std::ofstream(folder.path() + "/notes.txt") << "mine";
+  folder.point(kBest, folder.file_of(2));
+  folder.point(kLatest, folder.file_of(5));
+  folder.point(kLatest, folder.file_of(1));
+  CHECK(folder.target(kLatest) == folder.file_of(1));
+  folder.prune(2);
+  std::vector<int> left;
+  for (int step = 1; step <= 6; ++step) {
+    if (fs::exists(folder.file_of(step))) {
+      left.push_back(step);
+    }
+  }
+  CHECK(left == std::vector<int>{1, 2, 5, 6});
+  CHECK_FALSE(fs::exists(folder.file_of(7) + ".partial"));
+  CHECK(fs::exists(folder.path() + "/notes.txt"));
+}
+
+TEST_CASE("metrics of a resumed run are added behind those before, of which the last may be half a line") {
+  const testing::ScratchFolder scratch;
+  const std::string path = scratch.file("metrics.jsonl");
+  std::ofstream(path) << "{\"step\":1}\n{\"st";
+  MetricsLog(path, OldFile::kAppend).write({{"step", 2}});
+  MetricsLog(path, OldFile::kAppend).write({{"step", 3}});
+  std::ifstream file(path);
+  const std::string content{std::istreambuf_iterator<char>(file), {}};
+  CHECK(content == "{\"step\":1}\n{\"st\n{\"step\":2}\n{\"step\":3}\n");
+}
+
+TEST_CASE("checkpoint folder: space that is not there is refused with both numbers") {
+  const testing::ScratchFolder scratch;
+  const CheckpointFolder folder(scratch.path());
+  folder.require_space(1, "two checkpoints");
+  const Error error =
+      testing::thrown_error([&] { folder.require_space(int64_t{1} << 60, "two checkpoints of 600 PB"); });
+  CHECK(error.error_class() == ErrorClass::kCannotCreate);
+  CHECK(error.message().find("left, but two checkpoints of 600 PB need 1152921.5 TB") != std::string::npos);
+  CHECK(error.hint().find("--checkpoint-dir") != std::string::npos);
+  CHECK(size_text(999) == "999 B");
+  CHECK(size_text(1500) == "1.5 kB");
+}
