@@ -29,7 +29,7 @@ TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& chec
     : watchdog_(std::chrono::duration<double>(config.parallel.timeout)),
       mesh_(make_mesh(config, world)),
       engine_(engine_options(config), mesh_) {
-  load_parameters(checkpoint, engine_.parameters(), mesh_.model());
+  comm::agreed(world, [&] { load_parameters(checkpoint, engine_.parameters(), mesh_.model()); });
 }
 
 std::string describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {

@@ -47,7 +47,10 @@ void make_scale(hid_t file, const char* name, hsize_t size, const std::vector<st
     type = check(H5Tcopy(H5T_C_S1));
     H5Tset_size(type, H5T_VARIABLE);
   }
-  const hid_t scale = check(H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  const hid_t creation = check(H5Pcreate(H5P_DATASET_CREATE));
+  H5Pset_obj_track_times(creation, false);  // a copy would have the time of its making
+  const hid_t scale = check(H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+  H5Pclose(creation);
   if (texts.empty()) {
     std::vector<double> values;
     for (hsize_t i = 0; i < size; ++i) {
@@ -103,6 +106,7 @@ hid_t make_fields(hid_t file, const at::Tensor& values) {
   chunk.front() = 2;
   const hid_t space = check(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
   const hid_t creation = check(H5Pcreate(H5P_DATASET_CREATE));
+  H5Pset_obj_track_times(creation, false);
   H5Pset_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
   H5Pset_deflate(creation, 1);
   const hid_t fields = check(H5Dcreate2(file, "fields", H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT));

@@ -106,10 +106,8 @@ CheckpointInfo read_info(const data::Hdf5AttributeMap& attributes, const std::st
   info.format = format_of(attributes, path);
   const InfoReader reader(attributes, path);
   for_each_field(info, [&](const char* name, auto& value) { reader.get(name, value); });
-  std::string stored = info_checksum(info);
-  if (attributes.count(kChecksumAttribute) != 0) {
-    reader.get(kChecksumAttribute, stored);
-  }
+  std::string stored;
+  reader.get(kChecksumAttribute, stored);
   if (stored != info_checksum(info)) {
     refuse(str("the attributes of ", path, " have the checksum ", info_checksum(info), ", it was ", stored,
                " when they were written"),

@@ -7,28 +7,12 @@
 #include "data/hdf5_writer.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/memory_tracker.h"
+#include "src/train/checkpoint/checkpoint_description.h"
 #include "src/train/checkpoint/engine_state.h"
 
 namespace vit_hybrid::train {
 
 namespace {
-
-data::Hdf5Attributes attributes_of(const CheckpointInfo& info) {
-  return {{"format", info.format},
-          {"version", info.version},
-          {"git_commit", info.git_commit},
-          {"config", info.config},
-          {"model", info.model},
-          {"step", info.step},
-          {"optimizer_steps", info.optimizer_steps},
-          {"epoch", info.epoch},
-          {"samples_of_epoch", info.samples_of_epoch},
-          {"seed", info.seed},
-          {"num_samples", info.num_samples},
-          {"layout", info.layout},
-          {"metric", info.metric},
-          {"metric_value", info.metric_value}};
-}
 
 std::vector<data::Hdf5DatasetSpec> datasets_of(const model::VitOptions& model, at::ScalarType master,
                                                const Checksums& checksums) {
@@ -56,7 +40,7 @@ std::unique_ptr<data::Hdf5Writer> create_checkpoint(const comm::MpiGroup& world,
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const Checksums checksums = state_checksums(engine, model, mesh);
   return std::make_unique<data::Hdf5Writer>(
-      world, path, datasets_of(model, engine.parameters().values().scalar_type(), checksums), attributes_of(info));
+      world, path, datasets_of(model, engine.parameters().values().scalar_type(), checksums), info_attributes(info));
 }
 
 void visit_host_pieces(Engine& engine, const mesh::DeviceMesh& mesh, const std::function<void(HostPiece)>& visit) {
