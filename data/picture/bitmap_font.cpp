@@ -1,6 +1,8 @@
 // The dots of the font.
 #include "data/picture/bitmap_font.h"
 
+#include <cstddef>
+
 namespace vit_hybrid::data {
 
 namespace {

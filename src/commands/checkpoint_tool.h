@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/commands/command.h"
@@ -16,7 +17,7 @@ namespace vit_hybrid::commands {
 struct FileCount {
   size_t least;
   size_t most;
-  std::string usage;  ///< "A B"
+  std::string_view usage;  ///< "A B"
 };
 
 /// Parses the words with the table and returns the files among them; other numbers of files and problems of options
