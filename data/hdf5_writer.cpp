@@ -213,7 +213,7 @@ void Hdf5Writer::State::write_hdf5(const Dataset& dataset, std::span<const int64
 }
 
 Hdf5Writer::Hdf5Writer(const comm::MpiGroup& group, std::string path, std::vector<Hdf5DatasetSpec> datasets,
-                       Hdf5Attributes attributes, IoMode mode)
+                       const Hdf5Attributes& attributes, IoMode mode)
     : state_(std::make_unique<State>(group, std::move(path), mode == IoMode::kAuto ? IoMode::kDirect : mode)) {
   State& state = *state_;
   state.check_paths();

@@ -37,7 +37,7 @@ class Hdf5Writer {
   /// Collective over `group`, with the same arguments on all ranks. The datasets' storage is allocated at once and not
   /// filled: every element must be written by some rank. Error(kCannotCreate) on all ranks if it fails on one.
   Hdf5Writer(const comm::MpiGroup& group, std::string path, std::vector<Hdf5DatasetSpec> datasets,
-             Hdf5Attributes attributes = {}, IoMode mode = IoMode::kAuto);
+             const Hdf5Attributes& attributes = {}, IoMode mode = IoMode::kAuto);
   ~Hdf5Writer();
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;

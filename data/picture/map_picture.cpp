@@ -69,10 +69,12 @@ class Surface {
 double pixel_value(const Surface& surface, int x, int y) {
   const int n = surface.lookups();
   double sum = 0.0;
-  for (int i = 0; i < n * n; ++i) {
-    const double down = (y + (i / n + 0.5) / n) / kMapHeight;
-    const double right = (x + (i % n + 0.5) / n) / kMapWidth;
-    sum += surface.at(down, right);
+  for (int row = 0; row < n; ++row) {
+    const double down = (y + (row + 0.5) / n) / kMapHeight;
+    for (int column = 0; column < n; ++column) {
+      const double right = (x + (column + 0.5) / n) / kMapWidth;
+      sum += surface.at(down, right);
+    }
   }
   return sum / (n * n);
 }
