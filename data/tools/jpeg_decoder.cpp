@@ -9,6 +9,7 @@
 
 #include <jerror.h>
 
+#include "data/tools/decoder_stage.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -78,22 +79,9 @@ void read_rows(Session& session) {
   jpeg_finish_decompress(&session.info);
 }
 
-bool succeeds(Session& session, void (*stage)(Session&)) {
-  if (setjmp(session.jump) != 0) {
-    return false;
-  }
-  stage(session);
-  return true;
-}
-
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(ErrorClass::kBadData, str(path, " is a damaged or unknown JPEG file: ", why),
-              "replace or remove it, or leave such files out with --skip-bad");
-}
-
 void run(Session& session, void (*stage)(Session&), const std::string& path) {
   if (!succeeds(session, stage) || session.is_truncated) {
-    refuse(path, session.message);
+    refuse_image(path, "JPEG", session.message);
   }
 }
 
@@ -135,7 +123,7 @@ DecodedImage decode_jpeg(std::span<const uint8_t> bytes, const std::string& path
   image.width = session.info.output_width;
   image.orientation = orientation_of(session.info);  // before the end of decoding forgets the markers
   if (image.height * image.width > kMostPixels) {
-    refuse(path, str(image.height, " x ", image.width, " pixels are more than ", kMostPixels));
+    refuse_image(path, "JPEG", str(image.height, " x ", image.width, " pixels are more than ", kMostPixels));
   }
   session.row_bytes = static_cast<size_t>(session.info.out_color_components) * static_cast<size_t>(image.width);
   image.pixels.resize(session.row_bytes * static_cast<size_t>(image.height));

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "data/tools/decoder_stage.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -72,22 +73,9 @@ void read_rows(Session& session) {
   png_read_end(session.png, nullptr);
 }
 
-bool succeeds(Session& session, void (*stage)(Session&)) {
-  if (setjmp(session.jump) != 0) {
-    return false;
-  }
-  stage(session);
-  return true;
-}
-
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(ErrorClass::kBadData, str(path, " is a damaged or unknown PNG file: ", why),
-              "replace or remove it, or leave such files out with --skip-bad");
-}
-
 void run(Session& session, void (*stage)(Session&), const std::string& path) {
   if (!succeeds(session, stage)) {
-    refuse(path, session.message);
+    refuse_image(path, "PNG", session.message);
   }
 }
 
@@ -104,11 +92,11 @@ DecodedImage decode_png(std::span<const uint8_t> bytes, const std::string& path)
   image.height = png_get_image_height(session.png, session.info);
   image.width = png_get_image_width(session.png, session.info);
   if (image.height * image.width > kMostPixels) {
-    refuse(path, str(image.height, " x ", image.width, " pixels are more than ", kMostPixels));
+    refuse_image(path, "PNG", str(image.height, " x ", image.width, " pixels are more than ", kMostPixels));
   }
   const auto row_bytes = static_cast<size_t>(3 * image.width);
   if (png_get_rowbytes(session.png, session.info) != row_bytes) {
-    refuse(path, "its pixels cannot be made red, green and blue");
+    refuse_image(path, "PNG", "its pixels cannot be made red, green and blue");
   }
   image.pixels.resize(row_bytes * static_cast<size_t>(image.height));
   std::vector<png_bytep> rows;

@@ -53,12 +53,16 @@ std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, cons
   return std::make_unique<data::WeatherDataset>(world, options);
 }
 
+std::string text_of(const data::WeatherDataset& dataset, const std::string& folder, const at::Tensor& climatology) {
+  return str(dataset.size(), " pairs from ", dataset.num_files(), " files in ", folder, ", read ", dataset.io_text(),
+             "; ACC against ", climatology.defined() ? "time means" : "channel means");
+}
+
 DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& world) {
   DataSource source;
   auto train = open_weather(config, world, config.data.train_data, config.data.limit_nsamples);
   source.climatology = read_climatology(config.data, world, train->target_shape(), train->normalization());
-  source.text = str(train->size(), " pairs from ", train->num_files(), " files in ", config.data.train_data, ", read ",
-                    train->io_text(), "; ACC against ", source.climatology.defined() ? "time means" : "channel means");
+  source.text = text_of(*train, config.data.train_data, source.climatology);
   source.train = std::move(train);
   if (!config.data.valid_data.empty()) {
     source.valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
@@ -85,11 +89,15 @@ std::unique_ptr<data::ImageDataset> open_images(const RunConfig& config, const c
   return std::make_unique<data::ImageDataset>(world, options);
 }
 
+std::string text_of(const data::ImageDataset& dataset, const std::string& path) {
+  return str(dataset.size(), " images in ", path, ", read ", dataset.io_text());
+}
+
 DataSource open_hdf5_images(const RunConfig& config, const comm::MpiGroup& world) {
   DataSource source;
   auto train =
       open_images(config, world, config.data.train_data, data::ImageUse::kTraining, config.data.limit_nsamples);
-  source.text = str(train->size(), " images in ", config.data.train_data, ", read ", train->io_text());
+  source.text = text_of(*train, config.data.train_data);
   source.train = std::move(train);
   if (!config.data.valid_data.empty()) {
     source.valid =
@@ -240,14 +248,12 @@ DataSource open_valid_data(const RunConfig& config, const comm::MpiGroup& world)
   if (config.is_forecast()) {
     auto valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
     source.climatology = read_climatology(config.data, world, valid->target_shape(), valid->normalization());
-    source.text =
-        str(valid->size(), " pairs from ", valid->num_files(), " files in ", config.data.valid_data, ", read ",
-            valid->io_text(), "; ACC against ", source.climatology.defined() ? "time means" : "channel means");
+    source.text = text_of(*valid, config.data.valid_data, source.climatology);
     source.valid = std::move(valid);
   } else {
     auto valid =
         open_images(config, world, config.data.valid_data, data::ImageUse::kEvaluation, config.data.limit_nsamples_val);
-    source.text = str(valid->size(), " images in ", config.data.valid_data, ", read ", valid->io_text());
+    source.text = text_of(*valid, config.data.valid_data);
     source.valid = std::move(valid);
   }
   comm::agreed(world, [&] {

@@ -12,19 +12,7 @@ shift 2
 launcher=("$@")
 [ ${#launcher[@]} -gt 0 ] && launcher+=("$ranks")
 
-LIMIT=${VIT_HYBRID_TEST_FAULT_SECONDS:-60}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-count=0
-
-fail() {
-  failures=$((failures + 1))
-  echo "FAILED: $1"
-  echo "  exit code $code, standard error:"
-  head -n 8 "$work/err" | sed 's/^/    /'
-}
+. "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
 
 # What single cases change.
 export VIT_HYBRID_GENERATED_SAMPLES=16 VIT_HYBRID_GENERATED_VALID_SAMPLES=0 VIT_HYBRID_DEPTH=2 VIT_HYBRID_EMBED_DIM=32 \
@@ -35,22 +23,7 @@ export VIT_HYBRID_GENERATED_SAMPLES=16 VIT_HYBRID_GENERATED_VALID_SAMPLES=0 VIT_
 refused() {
   local want=$1 text=$2
   shift 2
-  count=$((count + 1))
-  timeout -k 5 "$LIMIT" "${launcher[@]}" "$program" "$@" >"$work/out" 2>"$work/err"
-  code=$?
-  local messages others
-  messages=$(grep -c '^vit_hybrid: ' "$work/err")
-  others=$(grep -vc -e '^vit_hybrid: ' -e '^  ' -e '^\[rank ' -e '^application called MPI_Abort' \
-    -e '^Abort([0-9]*) on node [0-9]* (rank [0-9]* in comm 0): application called MPI_Abort' "$work/err")
-  if [ "$code" -ne "$want" ]; then
-    fail "exit code is not $want: $*"
-  elif [ "$messages" -ne 1 ]; then
-    fail "not one message but $messages: $*"
-  elif [ "$others" -ne 0 ]; then
-    fail "more than the message on standard error: $*"
-  elif ! grep -qF -e "$text" "$work/err"; then
-    fail "the message lacks '$text': $*"
-  fi
+  expect "$want" "$text" "${launcher[@]}" "$program" "$@"
 }
 
 "${launcher[@]}" "$program" --steps 2 --run-dir run >out 2>err || { code=$?; fail "the run itself"; exit 1; }

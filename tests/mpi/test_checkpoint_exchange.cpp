@@ -10,6 +10,7 @@
 #include "src/train/checkpoint/model_json.h"
 #include "src/train/checkpoint/safetensors.h"
 #include "src/train/checkpoint/verify.h"
+#include "tests/support/contains.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
 #include "tests/support/vit_harness.h"
@@ -18,6 +19,7 @@ namespace vit_hybrid::train {
 namespace {
 
 using testing::agreed_error;
+using testing::contains;
 using testing::ScratchFolder;
 
 NamedWeights weights_of(const model::VitOptions& options) {
@@ -48,10 +50,6 @@ struct Files {
   std::string checkpoint;
   std::string exported;
 };
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

@@ -15,8 +15,10 @@
 #include "src/train/checkpoint/model_json.h"
 #include "src/train/checkpoint/model_state.h"
 #include "src/train/checkpoint/weights_file.h"
+#include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/mpi_test.h"
+#include "tests/support/on_rank_0.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
 #include "tests/support/vit_harness.h"
@@ -26,6 +28,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::agreed_error;
+using testing::contains;
+using testing::on_rank_0;
 using testing::ScratchFolder;
 using testing::small_classifier;
 using testing::small_forecaster;
@@ -55,18 +59,6 @@ CheckpointInfo info_of(const model::VitOptions& options) {
   info.metric = "loss";
   info.metric_value = 0.125;
   return info;
-}
-
-template <class Function>
-void on_rank_0(const comm::MpiGroup& group, Function&& function) {
-  if (group.rank() == 0) {
-    function();
-  }
-  group.barrier();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 void flip_bit(const std::string& path, int64_t offset) {

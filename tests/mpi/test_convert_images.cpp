@@ -12,8 +12,10 @@
 #include "data/tools/convert_images.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/text.h"
+#include "tests/support/contains.h"
 #include "tests/support/image_files.h"
 #include "tests/support/in_groups.h"
+#include "tests/support/on_rank_0.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
 
@@ -22,25 +24,15 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::agreed_error;
+using testing::contains;
 using testing::file_bytes;
+using testing::on_rank_0;
 using testing::PngKind;
 using testing::ScratchFolder;
 using testing::TestImage;
 
 constexpr int kSize = 16;
 constexpr int kImagesPerClass = 12;
-
-template <class Function>
-void on_rank_0(const comm::MpiGroup& group, Function&& function) {
-  if (group.rank() == 0) {
-    function();
-  }
-  group.barrier();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // One gray level tells class and number: 60 c + 4 i.
 uint8_t level(int label, int number) {

@@ -13,8 +13,10 @@
 #include "data/tools/write_stats.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/text.h"
+#include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/in_groups.h"
+#include "tests/support/on_rank_0.h"
 #include "tests/support/scaled_file.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
@@ -24,20 +26,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::agreed_error;
+using testing::contains;
 using testing::file_bytes;
+using testing::on_rank_0;
 using testing::ScratchFolder;
-
-template <class Function>
-void on_rank_0(const comm::MpiGroup& group, Function&& function) {
-  if (group.rank() == 0) {
-    function();
-  }
-  group.barrier();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // x(t, c, i) = 1000 c + 50 t + i.
 constexpr int64_t kCells = 20;

@@ -20,6 +20,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
 #include "tests/support/compare.h"
+#include "tests/support/contains.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/scratch_folder.h"
 
@@ -91,10 +92,6 @@ std::string error_text(ErrorClass error_class, const Function& function) {
     return error.message();
   }
   return "no error";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

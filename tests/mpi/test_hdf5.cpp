@@ -17,7 +17,9 @@
 #include "src/base/partition.h"
 #include "src/base/random.h"
 #include "src/base/text.h"
+#include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
+#include "tests/support/on_rank_0.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
 
@@ -25,34 +27,14 @@ namespace vit_hybrid::data {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::agreed_error;
+using testing::contains;
+using testing::counted;
+using testing::on_rank_0;
 using testing::ScratchFolder;
 using testing::write_hdf5_file;
 
 constexpr IoMode kModes[] = {IoMode::kAuto, IoMode::kDirect, IoMode::kIndependent, IoMode::kCollective};
-
-at::Tensor counted(const std::vector<int64_t>& shape, at::ScalarType type = at::kFloat) {
-  int64_t count = 1;
-  for (const int64_t extent : shape) {
-    count *= extent;
-  }
-  return at::arange(count, type).reshape(shape);
-}
-
-// Rank 0 makes the files, the others wait for them.
-template <class Function>
-void on_rank_0(const comm::MpiGroup& group, Function&& function) {
-  if (group.rank() == 0) {
-    function();
-  }
-  group.barrier();
-}
-
-// What `function` threw, which must be the same on all ranks.
-using testing::agreed_error;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Every rank reads its own choice of rows, in disorder and some of them twice; the last rank reads none.
 void check_rows(const comm::MpiGroup& group, const RowSource& source, const std::vector<at::Tensor>& expected) {

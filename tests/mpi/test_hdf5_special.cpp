@@ -15,7 +15,9 @@
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
+#include "tests/support/on_rank_0.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
 
@@ -24,31 +26,13 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::agreed_error;
+using testing::contains;
+using testing::counted;
+using testing::on_rank_0;
 using testing::ScratchFolder;
 using testing::write_hdf5_file;
 
 constexpr IoMode kModes[] = {IoMode::kAuto, IoMode::kDirect, IoMode::kIndependent, IoMode::kCollective};
-
-at::Tensor counted(const std::vector<int64_t>& shape) {
-  int64_t count = 1;
-  for (const int64_t extent : shape) {
-    count *= extent;
-  }
-  return at::arange(count, at::kFloat).reshape(shape);
-}
-
-// Rank 0 makes the files, the others wait for them.
-template <class Function>
-void on_rank_0(const comm::MpiGroup& group, Function&& function) {
-  if (group.rank() == 0) {
-    function();
-  }
-  group.barrier();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // All rows, on every rank beginning with another one.
 void check_rows(const comm::MpiGroup& group, const RowSource& source, const at::Tensor& expected) {

@@ -13,8 +13,10 @@
 #include "data/tools/repack_files.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/text.h"
+#include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/in_groups.h"
+#include "tests/support/on_rank_0.h"
 #include "tests/support/scaled_file.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
@@ -24,29 +26,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::agreed_error;
+using testing::contains;
+using testing::counted;
 using testing::file_bytes;
+using testing::on_rank_0;
 using testing::ScratchFolder;
 using testing::Stored;
-
-template <class Function>
-void on_rank_0(const comm::MpiGroup& group, Function&& function) {
-  if (group.rank() == 0) {
-    function();
-  }
-  group.barrier();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-at::Tensor counted(const std::vector<int64_t>& shape, at::ScalarType type = at::kFloat) {
-  int64_t count = 1;
-  for (const int64_t extent : shape) {
-    count *= extent;
-  }
-  return at::arange(count, type).reshape(shape);
-}
 
 struct Source {
   const char* name;

@@ -16,12 +16,15 @@
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
 
 namespace vit_hybrid::data {
 namespace {
+
+using vit_hybrid::testing::contains;
 
 constexpr int64_t kChannels = 3;
 constexpr int64_t kHeight = 5;
@@ -115,10 +118,6 @@ void check_field(const at::Tensor& field, int64_t year, int64_t time) {
 
 Error error_of(const comm::MpiGroup& group, const WeatherOptions& options) {
   return testing::agreed_error(group, [&] { const WeatherDataset dataset(group, options); });
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Test files, written with plain serial HDF5 calls.
 #include "tests/support/hdf5_files.h"
 
+#include <ATen/ops/arange.h>
 #include <hdf5.h>
 
 #include <stdexcept>
@@ -99,6 +100,14 @@ void write_channels(hid_t file, const std::vector<std::string>& channels) {
 }
 
 }  // namespace
+
+at::Tensor counted(const std::vector<int64_t>& shape, at::ScalarType type) {
+  int64_t count = 1;
+  for (const int64_t extent : shape) {
+    count *= extent;
+  }
+  return at::arange(count, type).reshape(shape);
+}
 
 void write_virtual_file(const std::string& path, const std::string& name, const std::vector<std::string>& sources,
                         const std::vector<int64_t>& shape) {

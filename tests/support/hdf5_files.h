@@ -9,6 +9,9 @@
 
 namespace vit_hybrid::testing {
 
+/// 0, 1, 2, ... in row-major order: every value says where it belongs.
+at::Tensor counted(const std::vector<int64_t>& shape, at::ScalarType type = at::kFloat);
+
 enum class Stored { kAsInMemory, kBigEndian, kHalf };
 
 struct TestDataset {

@@ -8,9 +8,12 @@
 
 #include "data/chunk_decoder.h"
 #include "src/base/error.h"
+#include "tests/support/contains.h"
 
 namespace vit_hybrid::data {
 namespace {
+
+using vit_hybrid::testing::contains;
 
 using Bytes = std::vector<char>;
 
@@ -70,10 +73,6 @@ std::string message_of(const Bytes& stored, std::vector<int64_t> filters, size_t
     return error.what();
   }
   return "none";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

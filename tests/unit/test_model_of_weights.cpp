@@ -2,12 +2,14 @@
 #include <doctest/doctest.h>
 
 #include "src/train/checkpoint/model_of_weights.h"
+#include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"
 #include "tests/support/vit_harness.h"
 
 namespace vit_hybrid::train {
 namespace {
 
+using testing::contains;
 using testing::thrown_error;
 
 WeightShapes shapes_of(const model::VitOptions& options) {
@@ -28,10 +30,6 @@ std::string untold(const WeightShapes& shapes) {
   const Error error = thrown_error([&] { model_of_weights(shapes, "f"); });
   CHECK((error.error_class() == ErrorClass::kBadData));
   return error.message();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -6,8 +6,11 @@
 
 #include "src/base/error.h"
 #include "src/train/options/sources.h"
+#include "tests/support/contains.h"
 
 namespace {
+
+using vit_hybrid::testing::contains;
 
 using namespace vit_hybrid::options;
 using vit_hybrid::Error;
@@ -43,10 +46,6 @@ Error error_of(const std::function<void()>& function) {
     return error;
   }
   return Error(ErrorClass::kInternal, "nothing was thrown");
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // Name=text pairs of the command line, or the message of the error.

@@ -10,8 +10,11 @@
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/train/load_run_config.h"
+#include "tests/support/contains.h"
 
 namespace {
+
+using vit_hybrid::testing::contains;
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::train;
@@ -91,10 +94,6 @@ std::string all_problems_of(const Words& words, int world_size = 1,
   LoadedConfig loaded = load(words, files);
   resolve(loaded.config, world_size);
   return join(all_problems(loaded, world_size), "\n");
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("run config: nothing given is the built-in default") {

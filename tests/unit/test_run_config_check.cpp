@@ -9,8 +9,11 @@
 
 #include "src/base/text.h"
 #include "src/train/load_run_config.h"
+#include "tests/support/contains.h"
 
 namespace {
+
+using vit_hybrid::testing::contains;
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::train;
@@ -29,10 +32,6 @@ RunConfig resolved(const Words& words, int world_size = 1) {
 
 std::string all_problems_of(const Words& words, int world_size = 1) {
   return join(all_problems(load_resolved(words, world_size), world_size), "\n");
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("run config: what does not go together is said with what would") {

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "src/train/checkpoint/safetensors.h"
+#include "tests/support/contains.h"
 #include "tests/support/mutate.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
@@ -16,6 +17,7 @@
 namespace vit_hybrid::train {
 namespace {
 
+using testing::contains;
 using testing::ScratchFolder;
 using testing::thrown_error;
 
@@ -41,10 +43,6 @@ std::string refusal(const std::string& json, int64_t data_bytes) {
   CHECK_MESSAGE((error.error_class() == ErrorClass::kBadData), json);
   CHECK(error.message().starts_with("f is no safetensors file"));
   return error.message();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 // Two tensors as safetensors.torch.save_file wrote them (version 0.6): a = [1.5, -2], b = [[7]] of bfloat16.
