@@ -9,15 +9,17 @@
 #include <string>
 #include <vector>
 
+#include "data/tensor_pool.h"
 #include "src/base/partition.h"
 
 namespace vit_hybrid::data {
 
-/// What of a sample a rank needs: the first pipeline stage reads inputs, the last one targets.
+/// What of a sample a rank needs, and where: the first pipeline stage reads inputs, the last one targets.
 struct Parts {
   bool input = true;
   bool target = true;
-  std::optional<Range> band = {};  ///< rows of fields, where several ranks share the reading; nothing: all
+  std::optional<Range> band = {};             ///< rows of fields, where several ranks share the reading; nothing: all
+  HostMemory memory = HostMemory::kPageable;  ///< of the batch
 };
 
 /// Samples of one micro-batch or batch as the model takes them. A part that was not asked for is an undefined tensor.

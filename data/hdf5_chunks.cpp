@@ -65,6 +65,18 @@ std::vector<int64_t> chunk_grid(const Hdf5Layout& layout) {
 
 }  // namespace
 
+int64_t hdf5_num_stored_chunks(hid_t dataset, const Hdf5Layout& layout) {
+#if H5_VERSION_GE(1, 10, 5)
+  const Hid space(H5Dget_space(dataset), &H5Sclose);
+  hsize_t count = 0;
+  if (H5Dget_num_chunks(dataset, space.get(), &count) >= 0) {
+    return static_cast<int64_t>(count);
+  }
+  H5Eclear2(H5E_DEFAULT);
+#endif
+  return H5Dget_storage_size(dataset) == 0 ? 0 : hdf5_num_chunks(layout);
+}
+
 int64_t hdf5_num_chunks(const Hdf5Layout& layout) {
   return num_elements(chunk_grid(layout));
 }
@@ -72,8 +84,7 @@ int64_t hdf5_num_chunks(const Hdf5Layout& layout) {
 bool hdf5_find_chunks(hid_t dataset, Hdf5Layout& layout) {
   const std::vector<int64_t> grid = chunk_grid(layout);
   const auto count = static_cast<size_t>(num_elements(grid));
-  constexpr int64_t kNotStored = -1;
-  layout.chunk_offsets.assign(count, kNotStored);
+  layout.chunk_offsets.assign(count, kHdf5ChunkNotStored);
   layout.chunk_bytes.assign(count, 0);
   layout.chunk_masks.assign(count, 0);
   size_t num_found = 0;
@@ -83,7 +94,7 @@ bool hdf5_find_chunks(hid_t dataset, Hdf5Layout& layout) {
       number = number * grid[d] + static_cast<int64_t>(chunk.corner[d]) / layout.chunk[d];
     }
     const auto at = static_cast<size_t>(number);
-    if (chunk.offset == HADDR_UNDEF || at >= count || layout.chunk_offsets[at] != kNotStored) {
+    if (chunk.offset == HADDR_UNDEF || at >= count || layout.chunk_offsets[at] != kHdf5ChunkNotStored) {
       return false;
     }
     layout.chunk_offsets[at] = static_cast<int64_t>(chunk.offset);

@@ -21,6 +21,12 @@ inline constexpr int64_t kHdf5MostChunks = 0;
 /// Chunks of the grid that covers the dataset.
 int64_t hdf5_num_chunks(const Hdf5Layout& layout);
 
+/// Those of them that are in the file; before HDF5 1.10.5 all, if any is.
+int64_t hdf5_num_stored_chunks(hid_t dataset, const Hdf5Layout& layout);
+
+/// The place in Hdf5Layout::chunk_offsets of a chunk that is not stored, as hdf5_find_chunks() leaves it.
+inline constexpr int64_t kHdf5ChunkNotStored = -1;
+
 /// Fills the tables of chunks of `layout`, whose shape and chunk are set; false if one is not stored (its values are
 /// fill values).
 bool hdf5_find_chunks(hid_t dataset, Hdf5Layout& layout);

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "data/box_runs.h"
+#include "data/hdf5_attribute_copy.h"
+#include "data/hdf5_crash_guard.h"
 #include "data/hdf5_handle.h"
 #include "data/hdf5_open.h"
 #include "src/base/text.h"
@@ -22,11 +24,6 @@ struct Link {
 
 herr_t note_link(hid_t, const char* name, const H5L_info_t* info, void* links) {
   static_cast<std::vector<Link>*>(links)->push_back({name, info->type});
-  return 0;
-}
-
-herr_t note_attribute(hid_t, const char* name, const H5A_info_t*, void* names) {
-  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
   return 0;
 }
 
@@ -127,11 +124,7 @@ class Copy {
   void copy_attributes(const std::string& name) {
     const Hid source = own(H5Oopen(from_.get(), name.c_str(), H5P_DEFAULT), &H5Oclose, "open " + name);
     const Hid target = own(H5Oopen(to_.get(), name.c_str(), H5P_DEFAULT), &H5Oclose, "open " + name);
-    std::vector<std::string> attributes;
-    hsize_t next = 0;
-    check(H5Aiterate2(source.get(), H5_INDEX_NAME, H5_ITER_INC, &next, &note_attribute, &attributes),
-          "list the attributes of " + name);
-    for (const std::string& attribute : attributes) {
+    for (const std::string& attribute : hdf5_attribute_names(source.get(), what("list the attributes of " + name))) {
       if (H5Aexists(target.get(), attribute.c_str()) == 0) {  // there already where two links lead to one object
         copy_attribute(source.get(), target.get(), name, attribute);
       }
@@ -140,25 +133,8 @@ class Copy {
 
   void copy_attribute(hid_t source, hid_t target, const std::string& object, const std::string& name) {
     const std::string doing = str("copy attribute '", name, "' of ", object);
-    const Hid old = own(H5Aopen(source, name.c_str(), H5P_DEFAULT), &H5Aclose, doing);
-    const Hid stored(H5Aget_type(old.get()), &H5Tclose);
-    const Hid type(H5Tcopy(stored.get()), &H5Tclose);  // of the file's own types a transient copy
-    const Hid memory = own(H5Tget_native_type(type.get(), H5T_DIR_DEFAULT), &H5Tclose, doing);
-    const Hid space(H5Aget_space(old.get()), &H5Sclose);
-    const Hid made =
-        own(H5Acreate2(target, name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), &H5Aclose, doing);
-    const auto count = static_cast<size_t>(std::max<hssize_t>(H5Sget_simple_extent_npoints(space.get()), 0));
-    if (count == 0) {
-      return;
-    }
-    const size_t size = H5Tget_size(memory.get());
-    std::vector<char> values(count * size);
-    check(H5Aread(old.get(), memory.get(), values.data()), doing);
-    for (size_t i = 0; i < count; ++i) {
-      redirect(memory.get(), values.data() + i * size, doing);
-    }
-    check(H5Awrite(made.get(), memory.get(), values.data()), doing);
-    H5Dvlen_reclaim(memory.get(), space.get(), H5P_DEFAULT, values.data());
+    hdf5_copy_attribute(source, target, name, what(doing),
+                        [&](hid_t type, char* value) { redirect(type, value, doing); });
   }
 
   // Makes the references in a value of `type` point to the objects of the same names in the new file.
@@ -219,6 +195,7 @@ class Copy {
 }  // namespace
 
 void copy_hdf5_structure(const std::string& from, const std::string& to, const Hdf5Rewrite& rewrite) {
+  const Hdf5CrashGuard guard(from, Hdf5CrashGuard::kNoLimit);  // there may be much to copy
   Copy(from, to, rewrite).run();
 }
 

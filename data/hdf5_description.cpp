@@ -3,6 +3,7 @@
 
 #include <variant>
 
+#include "data/hdf5_crash_guard.h"
 #include "data/hdf5_open.h"
 #include "data/hdf5_scales.h"
 #include "data/hdf5_tree.h"
@@ -63,12 +64,14 @@ std::string value_text(const std::variant<std::string, int64_t, double>& value) 
   return std::visit([](const auto& x) { return str(x); }, value);
 }
 
-Hdf5Description describe(hid_t file, const std::string& path, const Hdf5TreeDataset& found) {
+Hdf5Description describe(hid_t file, const std::string& path, const std::string& name,
+                         const Hdf5AttributeMap& attributes) {
   Hdf5Description description;
-  description.name = found.name;
-  description.shape = found.shape;
-  const Hid dataset = hdf5_open_dataset(file, path, found.name);
+  description.name = name;
+  const Hid dataset = hdf5_open_dataset(file, path, name);
   const Hid type(H5Dget_type(dataset.get()), &H5Tclose);
+  const Hid space(H5Dget_space(dataset.get()), &H5Sclose);
+  description.shape = hdf5_shape(space.get());
   const Hid creation(H5Dget_create_plist(dataset.get()), &H5Pclose);
   description.type = hdf5_type_name(type.get()) + byte_order(type.get());
   description.storage = storage_name(creation.get(), description.shape);
@@ -78,24 +81,42 @@ Hdf5Description describe(hid_t file, const std::string& path, const Hdf5TreeData
   if (description.shape.size() == kFieldDims) {
     description.channels = channels_of(file, dataset.get());
   }
-  for (const auto& [name, value] : found.attributes) {
-    description.attributes.emplace_back(name, value_text(value));
+  for (const auto& [key, value] : attributes) {
+    description.attributes.emplace_back(key, value_text(value));
   }
   description.has_numbers = hdf5_stored_type(type.get()).has_value();
   if (description.has_numbers) {
-    description.layout = inspect_dataset(path, found.name);
+    description.layout = inspect_dataset(path, name);
   }
   return description;
+}
+
+// Whole datasets of other files, which the walk over this one leaves out.
+herr_t note_linked(hid_t group, const char* name, const H5L_info_t* link, void* names) {
+  if (link->type == H5L_TYPE_EXTERNAL) {
+    const Hid object(H5Oopen(group, name, H5P_DEFAULT), &H5Oclose);
+    if (object && H5Iget_type(object.get()) == H5I_DATASET) {
+      static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+    }
+  }
+  return 0;
 }
 
 }  // namespace
 
 std::vector<Hdf5Description> describe_hdf5_file(const std::string& path) {
   const Hdf5Tree tree = read_hdf5_tree(path);
+  const Hdf5CrashGuard guard(path);
   const Hid file = hdf5_open_file(path);
   std::vector<Hdf5Description> descriptions;
   for (const Hdf5TreeDataset& dataset : tree.datasets) {
-    descriptions.push_back(describe(file.get(), path, dataset));
+    descriptions.push_back(describe(file.get(), path, dataset.name, dataset.attributes));
+  }
+  std::vector<std::string> linked;
+  H5Lvisit(file.get(), H5_INDEX_NAME, H5_ITER_INC, &note_linked, &linked);
+  H5Eclear2(H5E_DEFAULT);
+  for (const std::string& name : linked) {
+    descriptions.push_back(describe(file.get(), path, name, {}));
   }
   return descriptions;
 }

@@ -23,8 +23,8 @@ struct Hdf5Description {
   std::vector<std::pair<std::string, std::string>> attributes;  ///< those that are texts or single numbers
 };
 
-/// Datasets of the file in ascending order of names, on this rank alone (main thread). Error(kMissingInput) without it,
-/// Error(kBadData) if it is no HDF5 file or truncated.
+/// Datasets of the file in ascending order of names, then those of other files that it links to, on this rank alone
+/// (main thread). Error(kMissingInput) without it, Error(kBadData) if it is no HDF5 file or truncated.
 std::vector<Hdf5Description> describe_hdf5_file(const std::string& path);
 
 }  // namespace vit_hybrid::data

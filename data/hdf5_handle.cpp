@@ -155,6 +155,16 @@ std::string hdf5_type_name(hid_t type) {
   }
 }
 
+int64_t hdf5_value_bytes(const std::vector<int64_t>& shape, at::ScalarType type) {
+  auto bytes = static_cast<int64_t>(c10::elementSize(type));
+  for (const int64_t extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) {
+      return -1;
+    }
+  }
+  return bytes;
+}
+
 std::vector<int64_t> hdf5_shape(hid_t space) {
   const int rank = H5Sget_simple_extent_ndims(space);
   std::vector<hsize_t> extents(static_cast<size_t>(std::max(rank, 0)));

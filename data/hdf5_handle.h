@@ -70,6 +70,9 @@ std::optional<StoredType> hdf5_stored_type(hid_t type);
 /// Name of a stored type for messages: "32-bit float", "16-bit unsigned integer", "string".
 std::string hdf5_type_name(hid_t type);
 
+/// Bytes of values of this shape; -1 if they are more than 64 bits can count, as a damaged file may say.
+int64_t hdf5_value_bytes(const std::vector<int64_t>& shape, at::ScalarType type);
+
 /// Extents of a dataspace.
 std::vector<int64_t> hdf5_shape(hid_t space);
 

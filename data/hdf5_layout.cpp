@@ -8,8 +8,10 @@
 #include <iterator>
 #include <system_error>
 
+#include "data/box_runs.h"
 #include "data/chunk_decoder.h"
 #include "data/hdf5_chunks.h"
+#include "data/hdf5_crash_guard.h"
 #include "data/hdf5_handle.h"
 #include "data/hdf5_open.h"
 #include "data/hdf5_scales.h"
@@ -75,8 +77,20 @@ std::string foreign_filters(hid_t creation, const Hdf5Layout& layout) {
   return names.empty() ? "" : str("filter ", join(names));
 }
 
+// Name of the file that the object lies in.
+std::string file_name_of(hid_t object) {
+  std::string name(static_cast<size_t>(std::max<ssize_t>(H5Fget_name(object, nullptr, 0), 0)), '\0');
+  H5Fget_name(object, name.data(), name.size() + 1);
+  return name;
+}
+
 // What keeps the bytes of the file from being the values in memory, or nothing.
-std::string reason_opaque(hid_t file, hid_t creation, hid_t type, const StoredType& stored, const Hdf5Layout& layout) {
+std::string reason_opaque(hid_t file, hid_t dataset, hid_t creation, hid_t type, const StoredType& stored,
+                          const Hdf5Layout& layout) {
+  const std::string owner = file_name_of(dataset);
+  if (owner != file_name_of(file)) {
+    return str("a link to ", owner);
+  }
   if (!stored.is_native) {
     return str("values stored as ", hdf5_type_name(type), " that must be converted");
   }
@@ -104,12 +118,15 @@ void check_end(const std::string& where, const Hdf5Layout& layout, int64_t end) 
 }
 
 void locate_contiguous(hid_t dataset, const std::string& where, Hdf5Layout& layout) {
-  const haddr_t offset = H5Dget_offset(dataset);
-  if (offset == HADDR_UNDEF) {
-    H5Eclear2(H5E_DEFAULT);
+  if (H5Dget_storage_size(dataset) == 0) {
     layout.opaque_because = "storage that was never allocated";
+    layout.unwritten = num_elements(layout.shape) > 0 ? "all of it" : "";
     return;
   }
+  if (!layout.opaque_because.empty()) {
+    return;
+  }
+  const haddr_t offset = H5Dget_offset(dataset);
   layout.storage = Storage::kContiguous;
   layout.offset = static_cast<int64_t>(offset);
   check_end(where, layout, layout.offset + layout.num_rows() * layout.row_bytes());
@@ -122,10 +139,26 @@ void forget_chunks(Hdf5Layout& layout, const std::string& why) {
   layout.chunk_masks.clear();
 }
 
+// Where all were looked for, with the first row that lacks one.
+std::string unwritten_chunks(hid_t dataset, const Hdf5Layout& layout) {
+  const int64_t count = hdf5_num_chunks(layout);
+  const int64_t stored = hdf5_num_stored_chunks(dataset, layout);
+  if (stored == count) {
+    return "";
+  }
+  const auto first = std::find(layout.chunk_offsets.begin(), layout.chunk_offsets.end(), kHdf5ChunkNotStored);
+  const std::string from =
+      first == layout.chunk_offsets.end()
+          ? ""
+          : str(", from row ", (first - layout.chunk_offsets.begin()) / layout.chunks_per_row() * layout.chunk.front());
+  return str(count - stored, " of its ", count, " chunks", from);
+}
+
 void locate_chunks(hid_t dataset, hid_t creation, const std::string& where, Hdf5Layout& layout) {
   std::vector<hsize_t> extents(layout.shape.size());
   H5Pget_chunk(creation, static_cast<int>(extents.size()), extents.data());
   layout.chunk.assign(extents.begin(), extents.end());
+  layout.unwritten = unwritten_chunks(dataset, layout);
   if (!layout.opaque_because.empty()) {
     return;
   }
@@ -136,6 +169,7 @@ void locate_chunks(hid_t dataset, hid_t creation, const std::string& where, Hdf5
     return;
   }
   if (!hdf5_find_chunks(dataset, layout) || layout.chunk_offsets.empty()) {
+    layout.unwritten = unwritten_chunks(dataset, layout);
     forget_chunks(layout, "chunks that are not all stored");
     return;
   }
@@ -152,47 +186,88 @@ void locate_chunks(hid_t dataset, hid_t creation, const std::string& where, Hdf5
   }
 }
 
-// A part that is not there would be read as fill values, silently.
-void check_virtual_sources(const std::string& path, hid_t creation, const std::string& where) {
-  size_t count = 0;
-  H5Pget_virtual_count(creation, &count);
-  for (size_t i = 0; i < count; ++i) {
-    std::string name(static_cast<size_t>(std::max<ssize_t>(H5Pget_virtual_filename(creation, i, nullptr, 0), 0)), '\0');
-    H5Pget_virtual_filename(creation, i, name.data(), name.size() + 1);
-    const bool is_pattern = name.find('%') != std::string::npos;
-    const auto beside = std::filesystem::path(path).parent_path() / name;
-    std::error_code error;
-    if (name != "." && !is_pattern && !std::filesystem::exists(name, error) &&
-        !std::filesystem::exists(beside, error)) {
-      throw Error(ErrorClass::kMissingInput,
-                  str(where, " is virtual, and the file ", name, " that it is made of is not there"),
-                  "its values would silently be fill values");
+// One part of a virtual dataset.
+struct VirtualPart {
+  std::string file;
+  std::string dataset;
+  int64_t num_values = 0;  // mapped to it; -1 where there is no end
+};
+
+VirtualPart virtual_part(hid_t creation, size_t number) {
+  const auto text_of = [&](auto get) {
+    std::string text(static_cast<size_t>(std::max<ssize_t>(get(creation, number, nullptr, 0), 0)), '\0');
+    get(creation, number, text.data(), text.size() + 1);
+    return text;
+  };
+  const Hid mapped(H5Pget_virtual_vspace(creation, number), &H5Sclose);
+  const hssize_t count = H5Sget_select_npoints(mapped.get());
+  H5Eclear2(H5E_DEFAULT);
+  return {text_of(&H5Pget_virtual_filename), text_of(&H5Pget_virtual_dsetname), std::max<int64_t>(count, -1)};
+}
+
+// The file as HDF5 looks for it: by its name, then beside the virtual dataset's own.
+std::string existing_source(const std::string& path, const std::string& name, const std::string& where) {
+  std::error_code error;
+  for (const auto& candidate : {std::filesystem::path(name), std::filesystem::path(path).parent_path() / name}) {
+    if (std::filesystem::exists(candidate, error)) {
+      return candidate.string();
     }
   }
+  throw Error(ErrorClass::kMissingInput,
+              str(where, " is virtual, and the file ", name, " that it is made of is not there"),
+              "its values would silently be fill values");
+}
+
+// Of a virtual dataset; all files that it is made of must be there.
+std::string unwritten_parts(const std::string& path, hid_t creation, const std::string& where,
+                            const Hdf5Layout& layout) {
+  size_t count = 0;
+  H5Pget_virtual_count(creation, &count);
+  int64_t num_missing = num_elements(layout.shape);
+  bool is_countable = true;
+  for (size_t i = 0; i < count; ++i) {
+    const VirtualPart part = virtual_part(creation, i);
+    if (part.file == "." || part.file.find('%') != std::string::npos || part.num_values < 0) {
+      is_countable = false;  // in this file, by a pattern, without an end
+      continue;
+    }
+    num_missing -= part.num_values;
+    const std::string source = existing_source(path, part.file, where);
+    const std::string unwritten = inspect_dataset(source, part.dataset).unwritten;
+    if (!unwritten.empty()) {
+      return str(unwritten, " in ", source);
+    }
+  }
+  return is_countable && num_missing > 0 ? str(num_missing, " values for which it names no file") : "";
 }
 
 void locate(const std::string& path, hid_t file, hid_t dataset, const std::string& where, hid_t type,
             const StoredType& stored, Hdf5Layout& layout) {
   const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
-  layout.opaque_because = reason_opaque(file, creation.get(), type, stored, layout);
+  layout.opaque_because = reason_opaque(file, dataset, creation.get(), type, stored, layout);
   switch (H5Pget_layout(creation.get())) {
     case H5D_CHUNKED:
       return locate_chunks(dataset, creation.get(), where, layout);
     case H5D_CONTIGUOUS:
-      if (layout.opaque_because.empty()) {
-        locate_contiguous(dataset, where, layout);
-      }
-      return;
+      return locate_contiguous(dataset, where, layout);
     case H5D_VIRTUAL:
       layout.is_virtual = true;
       layout.opaque_because = "virtual storage, read with HDF5's default driver";
-      return check_virtual_sources(path, creation.get(), where);
+      layout.unwritten = unwritten_parts(path, creation.get(), where, layout);
+      return;
     default:
       layout.opaque_because = "compact storage";
   }
 }
 
 }  // namespace
+
+void require_written(const Hdf5Layout& layout, const std::string& where) {
+  if (!layout.unwritten.empty()) {
+    throw Error(ErrorClass::kBadData, str(where, " was not wholly written: ", layout.unwritten),
+                "HDF5 would make values up in its place: finish the file or make it again");
+  }
+}
 
 int64_t Hdf5Layout::row_bytes() const {
   int64_t bytes = static_cast<int64_t>(c10::elementSize(type));
@@ -213,6 +288,7 @@ int64_t Hdf5Layout::chunks_per_row() const {
 Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
   Hdf5Layout layout;
   layout.file_bytes = existing_file_bytes(path);
+  const Hdf5CrashGuard guard(path);
   const Hid file = hdf5_open_file(path);
   const Hid opened = hdf5_open_dataset(file.get(), path, dataset);
   const Hid type(H5Dget_type(opened.get()), &H5Tclose);
@@ -225,6 +301,11 @@ Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, 
   }
   layout.type = stored->type;
   layout.shape = hdf5_shape(space.get());
+  if (hdf5_value_bytes(layout.shape, layout.type) < 0) {
+    throw Error(ErrorClass::kBadData,
+                str(where, " has more values than can be counted, of shape (", join(layout.shape), ")"),
+                "the file is damaged: copy or make it again");
+  }
   locate(path, file.get(), opened.get(), where, type.get(), *stored, layout);
   if (!attribute.empty()) {
     layout.attribute = hdf5_text_attribute(opened.get(), attribute);

@@ -23,6 +23,7 @@ struct Hdf5Layout {
   Storage storage = Storage::kOpaque;
   std::string opaque_because;  ///< why only HDF5 can read it: "filter szip", "big-endian values"
   bool is_virtual = false;     ///< made of parts of other files: not for MPI-IO
+  std::string unwritten;  ///< what HDF5 would make up fill values for: "2 of 24 chunks (from row 5)"; empty: nothing
   int64_t file_bytes = 0;
   int64_t offset = 0;                  ///< kContiguous: of the first value
   std::vector<int64_t> chunk;          ///< shape of a chunk, where the dataset is chunked
@@ -39,6 +40,9 @@ struct Hdf5Layout {
   int64_t chunks_per_row() const;
   bool operator==(const Hdf5Layout&) const = default;
 };
+
+/// Error(kBadData) where some of the values were never written; `where` names the dataset.
+void require_written(const Hdf5Layout& layout, const std::string& where);
 
 /// Describes `dataset` of the file, on this rank alone (main thread), with the text attribute of the dataset or file if
 /// `attribute` is not empty and it is there; for "channels" also the texts of a dimension scale of dim 1.

@@ -12,7 +12,9 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr size_t kMostNames = 12;  // in a hint
+constexpr size_t kMostNames = 12;         // in a hint
+constexpr hssize_t kMostTexts = 1 << 16;  // of an attribute
+constexpr size_t kMostTextBytes = size_t{1} << 24;
 
 herr_t note_dataset(hid_t group, const char* name, const H5L_info_t*, void* names) {
   const Hid object(H5Oopen(group, name, H5P_DEFAULT), &H5Oclose);
@@ -79,7 +81,12 @@ Hid hdf5_open_file(const std::string& path, hid_t access) {
   const Hid unlocked = access == H5P_DEFAULT ? access_without_locks() : Hid();
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, unlocked ? unlocked.get() : access);
   if (file < 0) {
-    throw Error(ErrorClass::kBadData, str(path, " cannot be opened as an HDF5 file: ", hdf5_reason()),
+    const std::string reason = hdf5_reason();
+    if (reason.find("unable to lock file") != std::string::npos) {
+      throw Error(ErrorClass::kIo, str(path, " cannot be opened: another program has locked it (", reason, ")"),
+                  "wait for that program, or let HDF5 look at no locks: HDF5_USE_FILE_LOCKING=FALSE");
+    }
+    throw Error(ErrorClass::kBadData, str(path, " cannot be opened as an HDF5 file: ", reason),
                 "it is damaged, truncated or of another format: copy or make it again");
   }
   return {file, &H5Fclose};
@@ -94,6 +101,13 @@ Hid hdf5_open_dataset(hid_t file, const std::string& path, const std::string& da
   const hid_t opened = H5Dopen2(file, dataset.c_str(), access.get());
   if (opened < 0) {
     const std::string reason = hdf5_reason();
+    if (H5Lexists(file, dataset.c_str(), H5P_DEFAULT) > 0) {
+      throw Error(ErrorClass::kBadData, str(path, ": '", dataset, "' cannot be opened as a dataset (", reason, ")"),
+                  str("it is a group, a link that leads nowhere, damaged, or of a newer HDF5 than this program's ",
+                      H5_VERS_MAJOR, ".", H5_VERS_MINOR, ".", H5_VERS_RELEASE,
+                      " (then `h5repack --high=v110` makes a file that it reads)"));
+    }
+    H5Eclear2(H5E_DEFAULT);
     throw Error(ErrorClass::kBadData, str(path, " has no dataset '", dataset, "' (", reason, ")"), datasets_hint(file));
   }
   return {opened, &H5Dclose};
@@ -108,7 +122,8 @@ std::string hdf5_text_attribute(hid_t object, const std::string& name) {
   const Hid type(H5Aget_type(attribute.get()), &H5Tclose);
   const Hid space(H5Aget_space(attribute.get()), &H5Sclose);
   const hssize_t num = H5Sget_simple_extent_npoints(space.get());
-  if (H5Tget_class(type.get()) != H5T_STRING || num <= 0) {
+  if (H5Tget_class(type.get()) != H5T_STRING || num <= 0 || num > kMostTexts ||
+      H5Tget_size(type.get()) > kMostTextBytes / static_cast<size_t>(num)) {
     return {};
   }
   return H5Tis_variable_str(type.get()) > 0 ? read_variable_texts(attribute.get(), type.get(), static_cast<size_t>(num))

@@ -18,8 +18,8 @@ Hid hdf5_open_file(const std::string& path, hid_t access = H5P_DEFAULT);
 /// Error(kBadData) if it is not there; the hint names the datasets that are. `chunk_cache_bytes` 0 is HDF5's default.
 Hid hdf5_open_dataset(hid_t file, const std::string& path, const std::string& dataset, int64_t chunk_cache_bytes = 0);
 
-/// Text of an attribute of a file or dataset (an array of texts: joined with commas); empty if it is not there or no
-/// text.
+/// Text of an attribute of a file or dataset (an array of texts: joined with commas); empty if it is not there, no
+/// text, or larger than any list of names (then the file is damaged).
 std::string hdf5_text_attribute(hid_t object, const std::string& name);
 
 }  // namespace vit_hybrid::data

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "data/hdf5_crash_guard.h"
 #include "data/hdf5_handle.h"
 #include "data/hdf5_open.h"
 #include "data/hdf5_parallel.h"
@@ -39,6 +40,7 @@ int64_t chunk_cache_bytes(const Hdf5Layout& layout) {
 }
 
 OpenDataset open_dataset(const RowFile& file, const std::string& dataset, hid_t access) {
+  const Hdf5CrashGuard guard(file.path);
   OpenDataset opened;
   opened.file = hdf5_open_file(file.path, access);
   opened.dataset = hdf5_open_dataset(opened.file.get(), file.path, dataset, chunk_cache_bytes(file.layout));
@@ -84,6 +86,7 @@ class IndependentRowReader : public RowReader {
       const RowFile& file = files_[static_cast<size_t>(row.file)];
       const auto opened =
           open_.get(row.file, [&] { return std::make_shared<OpenDataset>(open_dataset(file, dataset_, H5P_DEFAULT)); });
+      const Hdf5CrashGuard guard(file.path);
       read_row(*opened, file, box, &row, H5P_DEFAULT);
       if (arrived) {
         arrived(i, 0, box_bytes(file, box));
@@ -179,6 +182,8 @@ std::unique_ptr<RowReader> make_collective_row_reader(const comm::MpiGroup& grou
 
 at::Tensor read_whole_dataset(const std::string& path, const std::string& dataset) {
   const Hdf5Layout layout = inspect_dataset(path, dataset);
+  require_written(layout, str(path, ": dataset '", dataset, "'"));
+  const Hdf5CrashGuard guard(path, Hdf5CrashGuard::kNoLimit);  // it may be large
   const Hid file = hdf5_open_file(path);
   const Hid opened = hdf5_open_dataset(file.get(), path, dataset);
   at::Tensor values = at::empty(layout.shape, layout.type);

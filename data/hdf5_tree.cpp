@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "data/hdf5_crash_guard.h"
 #include "data/hdf5_handle.h"
 #include "data/hdf5_open.h"
 #include "src/base/text.h"
@@ -107,17 +108,6 @@ std::string reason_scattered(hid_t dataset, const std::optional<StoredType>& sto
   return H5Pget_external_count(creation.get()) > 0 ? "external storage" : "";
 }
 
-// Bytes of the values; -1 if they are more than 64 bits can count.
-int64_t value_bytes(const std::vector<int64_t>& shape, at::ScalarType type) {
-  auto bytes = static_cast<int64_t>(c10::elementSize(type));
-  for (const int64_t extent : shape) {
-    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) {
-      return -1;
-    }
-  }
-  return bytes;
-}
-
 void locate(hid_t opened, const std::string& where, int64_t file_bytes, Hdf5TreeDataset& dataset) {
   const haddr_t offset = H5Dget_offset(opened);
   if (offset == HADDR_UNDEF) {
@@ -125,7 +115,7 @@ void locate(hid_t opened, const std::string& where, int64_t file_bytes, Hdf5Tree
     dataset.why_not = "storage that was never allocated";
     return;
   }
-  const int64_t bytes = value_bytes(dataset.shape, dataset.type);
+  const int64_t bytes = hdf5_value_bytes(dataset.shape, dataset.type);
   const auto begin = static_cast<int64_t>(offset);
   if (bytes < 0 || begin < 0 || begin > file_bytes || bytes > file_bytes - begin) {
     refuse(str(where, " begins at byte ", offset, " and has ", bytes, " bytes, but the file has ", file_bytes));
@@ -155,6 +145,7 @@ Hdf5TreeDataset describe(hid_t file, const std::string& path, const std::string&
 Hdf5Tree read_tree(const std::string& path, Wanted of_file, Wanted of_datasets) {
   Hdf5Tree tree;
   tree.file_bytes = existing_file_bytes(path);
+  const Hdf5CrashGuard guard(path);
   const Hid file = hdf5_open_file(path);
   tree.attributes = attributes_of(file.get(), path, of_file);
   for (const std::string& name : dataset_names(file.get(), path)) {

@@ -2,11 +2,15 @@
 #include "data/hdf5_writer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <map>
 #include <optional>
 
 #include "data/box_runs.h"
+#include "data/file_seal.h"
+#include "data/hdf5_attributes.h"
+#include "data/hdf5_create.h"
 #include "data/hdf5_handle.h"
 #include "data/hdf5_parallel.h"
 #include "data/posix_file.h"
@@ -19,56 +23,8 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr hsize_t kAlignFrom = 64 * 1024;  // bytes of an object that is worth aligning
-constexpr hsize_t kAlignment = 4096;
-
 std::vector<hsize_t> extents_of(std::span<const int64_t> shape) {
   return {shape.begin(), shape.end()};
-}
-
-void add_attribute(hid_t object, const std::string& name, hid_t type, const void* value, const std::string& path) {
-  const std::string what = str("write the attribute '", name, "' of ", path);
-  const Hid space(H5Screate(H5S_SCALAR), &H5Sclose);
-  const Hid attribute = hdf5_own(H5Acreate2(object, name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
-                                 &H5Aclose, ErrorClass::kCannotCreate, what);
-  hdf5_check(H5Awrite(attribute.get(), type, value), ErrorClass::kIo, what);
-}
-
-void add_text_attribute(hid_t object, const std::string& name, const std::string& value, const std::string& path) {
-  const Hid type(H5Tcopy(H5T_C_S1), &H5Tclose);
-  H5Tset_size(type.get(), std::max<size_t>(value.size(), 1));
-  H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
-  H5Tset_cset(type.get(), H5T_CSET_UTF8);
-  add_attribute(object, name, type.get(), value.empty() ? "\0" : value.data(), path);
-}
-
-void add_attributes(hid_t object, const Hdf5Attributes& attributes, const std::string& path) {
-  for (const auto& [name, value] : attributes) {
-    if (const auto* text = std::get_if<std::string>(&value)) {
-      add_text_attribute(object, name, *text, path);
-    } else if (const auto* integer = std::get_if<int64_t>(&value)) {
-      add_attribute(object, name, H5T_NATIVE_INT64, integer, path);
-    } else {
-      add_attribute(object, name, H5T_NATIVE_DOUBLE, &std::get<double>(value), path);
-    }
-  }
-}
-
-Hid create_dataset(hid_t file, const Hdf5DatasetSpec& spec, const std::string& path) {
-  const auto extents = extents_of(spec.shape);
-  const Hid space(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), &H5Sclose);
-  const Hid link(H5Pcreate(H5P_LINK_CREATE), &H5Pclose);
-  H5Pset_create_intermediate_group(link.get(), 1);
-  const Hid creation(H5Pcreate(H5P_DATASET_CREATE), &H5Pclose);
-  H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
-  H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
-  H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
-  H5Pset_obj_track_times(creation.get(), false);  // the same data make the same file
-  Hid dataset = hdf5_own(H5Dcreate2(file, spec.name.c_str(), hdf5_memory_type(spec.type), space.get(), link.get(),
-                                    creation.get(), H5P_DEFAULT),
-                         &H5Dclose, ErrorClass::kCannotCreate, str("create dataset '", spec.name, "' in ", path));
-  add_attributes(dataset.get(), spec.attributes, path);
-  return dataset;
 }
 
 }  // namespace
@@ -84,13 +40,18 @@ struct Hdf5Writer::State {
   std::string path;
   std::string temporary;
   IoMode mode;
-  Hid file;                         // open while HDF5 creates or transfers
-  std::optional<PosixFile> direct;  // open while we transfer
+  Hdf5Seal seal;
+  Hdf5Room room;                       // for the seal
+  Hid file;                            // open until the end, on rank 0 alone where we transfer
+  std::optional<PosixFile> direct;     // open while we transfer
+  std::atomic<bool> is_flushed{true};  // what this rank wrote, where we transfer
   std::map<std::string, Dataset> datasets;
   bool finished = false;
 
-  State(const comm::MpiGroup& file_group, std::string file_path, IoMode io_mode)
-      : group(file_group), path(std::move(file_path)), temporary(temporary_name(path)), mode(io_mode) {}
+  State(const comm::MpiGroup& file_group, std::string file_path, IoMode io_mode, Hdf5Seal file_seal)
+      : group(file_group), path(std::move(file_path)), temporary(temporary_name(path)), mode(io_mode), seal(file_seal) {
+    VH_ASSERT(seal == Hdf5Seal::kNone || mode == IoMode::kDirect, "only a file that one rank creates is sealed");
+  }
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -102,12 +63,17 @@ struct Hdf5Writer::State {
   void share_offsets(const std::vector<Hdf5DatasetSpec>& specs);
   void create_datasets(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes);
   bool close_hdf5();
-  void write_direct(const Dataset& dataset, std::span<const int64_t> start, const at::Tensor& values) const;
+  void flush();
+  void finish_direct(const std::vector<Hdf5Text>& texts);
+  void finish_hdf5(const std::vector<Hdf5Text>& texts);
+  void replace_texts(const std::vector<Hdf5Text>& texts);
+  std::vector<Range> extents() const;
+  void write_direct(const Dataset& dataset, std::span<const int64_t> start, const at::Tensor& values);
   void write_hdf5(const Dataset& dataset, std::span<const int64_t> start, const at::Tensor& values) const;
 };
 
 Hdf5Writer::State::~State() {
-  if (!hdf5_may_close_collectively()) {
+  if (mode != IoMode::kDirect && !hdf5_may_close_collectively()) {
     for (auto& [name, dataset] : datasets) {
       dataset.handle.abandon();
     }
@@ -135,10 +101,8 @@ void Hdf5Writer::State::check_paths() const {
 }
 
 void Hdf5Writer::State::create_file(const Hid& access) {
-  H5Pset_alignment(access.get(), kAlignFrom, kAlignment);
   const Hdf5Blocked blocked("creation of an HDF5 file", 0);
-  file = hdf5_own(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), &H5Fclose,
-                  ErrorClass::kCannotCreate, str("create ", temporary));
+  file = hdf5_create_file(temporary, access, room);
 }
 
 void Hdf5Writer::State::create_together(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes) {
@@ -151,9 +115,11 @@ void Hdf5Writer::State::create_on_rank_0(std::vector<Hdf5DatasetSpec> specs, con
   const std::vector<Hdf5DatasetSpec> described = specs;
   comm::agreed_on_rank_0(group, [&] {
     hdf5_initialize();
+    if (seal != Hdf5Seal::kNone) {
+      room = hdf5_room_for_seal(specs, attributes);
+    }
     create_file(Hid(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose));
     create_datasets(std::move(specs), attributes);
-    hdf5_check(close_hdf5() ? 0 : -1, ErrorClass::kIo, str("write ", temporary));
   });
   share_offsets(described);
   comm::agreed(group, [&] { direct.emplace(temporary, PosixFile::Access::kUpdate); });
@@ -172,17 +138,16 @@ void Hdf5Writer::State::share_offsets(const std::vector<Hdf5DatasetSpec>& specs)
 
 void Hdf5Writer::State::create_datasets(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes) {
   const Hdf5Blocked blocked("creation of HDF5 datasets", 0);
-  add_attributes(file.get(), attributes, path);
+  hdf5_add_attributes(file.get(), attributes, path);
   for (Hdf5DatasetSpec& spec : specs) {
-    Hid handle = create_dataset(file.get(), spec, path);
+    Hid handle = hdf5_create_dataset(file.get(), spec, path);
     const haddr_t offset = H5Dget_offset(handle.get());
     const std::string name = spec.name;
     datasets.emplace(name, Dataset{std::move(spec), std::move(handle), static_cast<int64_t>(offset)});
   }
 }
 
-void Hdf5Writer::State::write_direct(const Dataset& dataset, std::span<const int64_t> start,
-                                     const at::Tensor& values) const {
+void Hdf5Writer::State::write_direct(const Dataset& dataset, std::span<const int64_t> start, const at::Tensor& values) {
   const auto item = static_cast<int64_t>(values.element_size());
   const std::vector<int64_t> box = values.sizes().vec();
   const auto* bytes = static_cast<const char*>(values.const_data_ptr());
@@ -190,6 +155,7 @@ void Hdf5Writer::State::write_direct(const Dataset& dataset, std::span<const int
                [&](int64_t to, int64_t from, int64_t count) {
                  direct->write(dataset.offset + to * item, bytes + from * item, count * item);
                });
+  is_flushed = false;
 }
 
 void Hdf5Writer::State::write_hdf5(const Dataset& dataset, std::span<const int64_t> start,
@@ -212,9 +178,69 @@ void Hdf5Writer::State::write_hdf5(const Dataset& dataset, std::span<const int64
              ErrorClass::kIo, str("write dataset '", dataset.spec.name, "' of ", path));
 }
 
+void Hdf5Writer::State::flush() {
+  if (!is_flushed) {
+    direct->sync();
+    is_flushed = true;
+  }
+}
+
+void Hdf5Writer::State::replace_texts(const std::vector<Hdf5Text>& texts) {
+  const Hdf5Blocked blocked("writing of HDF5 attributes", 0);
+  for (const Hdf5Text& text : texts) {
+    hdf5_replace_text(datasets.at(text.dataset).handle.get(), text.attribute, text.value, path);
+  }
+}
+
+// HDF5 writes what it knows after all values, then the seal makes the file complete.
+void Hdf5Writer::State::finish_direct(const std::vector<Hdf5Text>& texts) {
+  comm::agreed(group, [&] {
+    flush();
+    if (group.rank() != 0) {
+      direct->close();
+    }
+  });
+  comm::agreed_on_rank_0(group, [&] {
+    replace_texts(texts);
+    hdf5_check(close_hdf5() ? 0 : -1, ErrorClass::kIo, str("write ", temporary));
+    if (seal != Hdf5Seal::kNone) {
+      write_seal(*direct, room.block_bytes, extents());
+    }
+    direct->sync();
+    direct->close();
+    rename_file(temporary, path);
+    sync_folder_of(path);
+  });
+}
+
+void Hdf5Writer::State::finish_hdf5(const std::vector<Hdf5Text>& texts) {
+  comm::agreed(group, [&] {
+    replace_texts(texts);
+    const Hdf5Blocked blocked("closing of an HDF5 file", 0);
+    hdf5_check(close_hdf5() ? 0 : -1, ErrorClass::kIo, str("write ", temporary));
+  });
+  comm::agreed_on_rank_0(group, [&] {
+    PosixFile(temporary, PosixFile::Access::kUpdate).sync();
+    rename_file(temporary, path);
+    sync_folder_of(path);
+  });
+}
+
+std::vector<Range> Hdf5Writer::State::extents() const {
+  std::vector<Range> extents;
+  for (const auto& [name, dataset] : datasets) {
+    const auto item = static_cast<int64_t>(c10::elementSize(dataset.spec.type));
+    const int64_t bytes = num_elements(dataset.spec.shape) * item;
+    if (bytes > 0) {
+      extents.push_back({dataset.offset, dataset.offset + bytes});
+    }
+  }
+  return extents;
+}
+
 Hdf5Writer::Hdf5Writer(const comm::MpiGroup& group, std::string path, std::vector<Hdf5DatasetSpec> datasets,
-                       const Hdf5Attributes& attributes, IoMode mode)
-    : state_(std::make_unique<State>(group, std::move(path), mode == IoMode::kAuto ? IoMode::kDirect : mode)) {
+                       const Hdf5Attributes& attributes, IoMode mode, Hdf5Seal seal)
+    : state_(std::make_unique<State>(group, std::move(path), mode == IoMode::kAuto ? IoMode::kDirect : mode, seal)) {
   State& state = *state_;
   state.check_paths();
   if (state.mode == IoMode::kDirect) {
@@ -227,7 +253,7 @@ Hdf5Writer::Hdf5Writer(const comm::MpiGroup& group, std::string path, std::vecto
 Hdf5Writer::~Hdf5Writer() = default;
 
 void Hdf5Writer::write(const std::string& dataset, std::span<const int64_t> start, const at::Tensor& values) {
-  const State& state = *state_;
+  State& state = *state_;
   const auto found = state.datasets.find(dataset);
   VH_ASSERT(found != state.datasets.end() && !state.finished, str("dataset '", dataset, "' of ", state.path));
   const auto& spec = found->second.spec;
@@ -247,29 +273,17 @@ void Hdf5Writer::write(const std::string& dataset, std::span<const int64_t> star
 
 void Hdf5Writer::flush() {
   if (state_->direct) {
-    state_->direct->sync();
+    state_->flush();
   }
 }
 
-void Hdf5Writer::finish() {
+void Hdf5Writer::finish(const std::vector<Hdf5Text>& texts) {
   State& state = *state_;
-  comm::agreed(state.group, [&] {
-    if (state.direct) {
-      state.direct->sync();
-      state.direct->close();
-    }
-  });
-  comm::agreed(state.group, [&] {  // where HDF5 transfers; else it was closed before our bytes
-    const Hdf5Blocked blocked("closing of an HDF5 file", 0);
-    hdf5_check(state.close_hdf5() ? 0 : -1, ErrorClass::kIo, str("write ", state.temporary));
-  });
-  comm::agreed_on_rank_0(state.group, [&] {
-    if (state.mode != IoMode::kDirect) {
-      PosixFile(state.temporary, PosixFile::Access::kUpdate).sync();
-    }
-    rename_file(state.temporary, state.path);
-    sync_folder_of(state.path);
-  });
+  if (state.mode == IoMode::kDirect) {
+    state.finish_direct(texts);
+  } else {
+    state.finish_hdf5(texts);
+  }
   state.finished = true;
 }
 

@@ -30,14 +30,27 @@ struct Hdf5DatasetSpec {
   Hdf5Attributes attributes = {};
 };
 
+/// A text attribute of a dataset that is known at the end only.
+struct Hdf5Text {
+  std::string dataset;
+  std::string attribute;
+  std::string value;
+};
+
+/// Whether a file has a seal before what HDF5 writes (HDF5's user block, which all its programs skip), by which a
+/// reader finds damage of HDF5's own structures before HDF5 falls over them: see file_seal.h. Of the values it says
+/// nothing.
+enum class Hdf5Seal { kNone, kMetadata };
+
 /// Writes one file under temporary_name(path) and gives it its name in finish(). Lives on the main thread. A writer
 /// that is destroyed before finish() leaves no file under `path` (an unfinished one may stay under the temporary name).
 class Hdf5Writer {
  public:
   /// Collective over `group`, with the same arguments on all ranks. The datasets' storage is allocated at once and not
-  /// filled: every element must be written by some rank. Error(kCannotCreate) on all ranks if it fails on one.
+  /// filled: every element must be written by some rank. Error(kCannotCreate) on all ranks if it fails on one. A seal
+  /// needs kAuto or kDirect.
   Hdf5Writer(const comm::MpiGroup& group, std::string path, std::vector<Hdf5DatasetSpec> datasets,
-             const Hdf5Attributes& attributes = {}, IoMode mode = IoMode::kAuto);
+             const Hdf5Attributes& attributes = {}, IoMode mode = IoMode::kAuto, Hdf5Seal seal = Hdf5Seal::kNone);
   ~Hdf5Writer();
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
@@ -49,8 +62,10 @@ class Hdf5Writer {
   /// Waits until what this rank wrote is on the storage, where write() does not go through HDF5 (kAuto, kDirect): then
   /// this and write() make no MPI and no HDF5 call and may run on one other thread. Local. Error(kIo).
   void flush();
-  /// Collective over the group: flushes, closes and renames; status agreed. Afterwards every rank can open `path`.
-  void finish();
+  /// Collective over the group: gives the datasets' attributes in `texts` (the same on all ranks) these values, which
+  /// have the length of those of the constructor; flushes, closes and renames; status agreed. Afterwards every rank can
+  /// open `path`.
+  void finish(const std::vector<Hdf5Text>& texts = {});
 
  private:
   struct State;

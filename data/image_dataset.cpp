@@ -1,10 +1,10 @@
 // Opening, checking and reading of labelled images.
 #include "data/image_dataset.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
+#include <sstream>
 
+#include "data/hdf5_layout.h"
 #include "data/hdf5_rows.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
@@ -37,13 +37,47 @@ std::vector<int64_t> read_labels(const comm::MpiGroup& group, const ImageOptions
   return labels;
 }
 
+std::string read_class_names(const comm::MpiGroup& group, const ImageOptions& options) {
+  std::string names;
+  comm::agreed_on_rank_0(group, [&] { names = inspect_dataset(options.path, options.labels, "classes").attribute; });
+  return group.broadcast(names, 0);
+}
+
+// One of two lists may have ended.
+std::string class_at(const std::vector<std::string>& names, size_t i) {
+  return i < names.size() ? str("'", names[i], "'") : "not there";
+}
+
+std::vector<std::string> split_names(const std::string& names) {
+  std::vector<std::string> result;
+  std::istringstream text(names);
+  for (std::string name; std::getline(text, name, ',');) {
+    result.push_back(name);
+  }
+  return result;
+}
+
+void check_resized(const ImageOptions& options) {
+  if (options.resized != 0 && options.resized < options.image_size) {
+    throw Error(ErrorClass::kUsage,
+                str("images resized to ", options.resized, " have no centre of ", options.image_size, " pixels"),
+                str("allowed: --valid-resize auto, or at least ", options.image_size));
+  }
+}
+
 }  // namespace
+
+int64_t usual_resized(int64_t image_size) {
+  return (8 * image_size + 3) / 7;  // never half way between two: 7 is odd
+}
 
 ImageDataset::ImageDataset(const comm::MpiGroup& group, const ImageOptions& options)
     : options_(options), source_(group, {options.path}, options.images, "", options.io, options.mpiio_hints) {
   const MemoryScope scope(MemoryClass::kData);
+  check_resized(options_);
   comm::agreed(group, [&] { check_images(); });
   labels_ = read_labels(group, options_);
+  class_names_ = read_class_names(group, options_);
   comm::agreed(group, [&] { check_labels(); });
   if (!options.stage_folder.empty()) {
     source_.stage(options.stage_folder, {options.stage_samples > 0 ? options.stage_samples : size()});
@@ -82,14 +116,15 @@ void ImageDataset::check_labels() const {
 Crop ImageDataset::crop(int64_t sample, int64_t epoch) const {
   const std::vector<int64_t>& shape = source_.files().front().layout.shape;
   if (options_.use == ImageUse::kEvaluation) {
-    return center_crop(shape[1], shape[2], std::max(options_.resized, options_.image_size), options_.image_size);
+    const int64_t resized = options_.resized > 0 ? options_.resized : usual_resized(options_.image_size);
+    return center_crop(shape[1], shape[2], resized, options_.image_size);
   }
   const RandomStream stream(options_.seed, Purpose::kAugmentation, static_cast<uint64_t>(epoch),
                             static_cast<uint64_t>(sample));
   return random_resized_crop(stream, shape[1], shape[2]);
 }
 
-at::Tensor ImageDataset::read_images(std::span<const int64_t> samples, int64_t epoch) const {
+at::Tensor ImageDataset::read_images(std::span<const int64_t> samples, int64_t epoch, HostMemory memory) const {
   const Hdf5Layout& layout = source_.files().front().layout;
   const auto row_bytes = static_cast<size_t>(layout.row_bytes());
   const auto num_samples = static_cast<int64_t>(samples.size());
@@ -102,7 +137,7 @@ at::Tensor ImageDataset::read_images(std::span<const int64_t> samples, int64_t e
   source_.read(rows);
 
   const int64_t out = options_.image_size;
-  at::Tensor images = pool_.take({num_samples, 3, out, out}, at::kFloat);
+  at::Tensor images = pool_.take({num_samples, 3, out, out}, at::kFloat, memory);
   const auto plane = static_cast<size_t>(3 * out * out);
   for (size_t i = 0; i < samples.size(); ++i) {
     resize_crop({static_cast<const uint8_t*>(rows[i].to), row_bytes}, layout.shape[1], layout.shape[2],
@@ -116,16 +151,32 @@ Batch ImageDataset::read(std::span<const int64_t> samples, Parts parts, int64_t 
   Batch batch;
   batch.samples.assign(samples.begin(), samples.end());
   if (parts.input) {
-    batch.inputs = read_images(samples, epoch);
+    batch.inputs = read_images(samples, epoch, parts.memory);
   } else {
     source_.read({});  // the others' reading may be collective
   }
   if (parts.target) {
-    batch.targets = at::empty({static_cast<int64_t>(samples.size())}, at::kLong);
+    batch.targets = host_tensor({static_cast<int64_t>(samples.size())}, at::kLong, parts.memory);
     std::transform(samples.begin(), samples.end(), batch.targets.data_ptr<int64_t>(),
                    [&](int64_t sample) { return labels_[static_cast<size_t>(sample)]; });
   }
   return batch;
+}
+
+void check_same_classes(const ImageDataset& a, const ImageDataset& b) {
+  if (a.class_names().empty() || b.class_names().empty() || a.class_names() == b.class_names()) {
+    return;
+  }
+  const std::vector<std::string> of_a = split_names(a.class_names());
+  const std::vector<std::string> of_b = split_names(b.class_names());
+  size_t first = 0;
+  while (first < of_a.size() && first < of_b.size() && of_a[first] == of_b[first]) {
+    ++first;
+  }
+  throw Error(ErrorClass::kBadData,
+              str("class ", first, " is ", class_at(of_a, first), " in ", a.path(), " and ", class_at(of_b, first),
+                  " in ", b.path()),
+              str("their ", of_a.size(), " and ", of_b.size(), " classes must be the same, in the same order"));
 }
 
 }  // namespace vit_hybrid::data

@@ -18,13 +18,17 @@ enum class ImageUse {
   kEvaluation,  ///< centre crop of the image resized to ImageOptions::resized
 };
 
+/// Side that an image is resized to before its centre of `image_size` is taken, where nothing else is asked for: 256 at
+/// 224, and in the same ratio (8 : 7, rounded) at any other size.
+int64_t usual_resized(int64_t image_size);
+
 struct ImageOptions {
   std::string path;
   std::string images = "images";  ///< (n, height, width, 3) uint8
   std::string labels = "labels";  ///< (n) integer
   ImageUse use = ImageUse::kTraining;
   int64_t image_size = 224;  ///< height and width of what is read
-  int64_t resized = 256;     ///< for kEvaluation; an image_size above it is used instead
+  int64_t resized = 0;       ///< both sides, for kEvaluation; at least image_size; 0: usual_resized()
   int64_t num_classes = 0;   ///< labels must be below; 0: not checked
   uint64_t seed = 0;
   ColorStatistics statistics = {};
@@ -50,6 +54,9 @@ class ImageDataset : public Dataset {
   Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
   bool background_reads() const override { return source_.background_reads(); }
 
+  /// Names of the classes with commas between them, as the labels' attribute `classes` has them; empty without one.
+  const std::string& class_names() const { return class_names_; }
+  const std::string& path() const { return options_.path; }
   /// How the bytes are read, for the log.
   const std::string& io_text() const { return source_.mode_text(); }
 
@@ -57,12 +64,17 @@ class ImageDataset : public Dataset {
   void check_images() const;
   void check_labels() const;
   Crop crop(int64_t sample, int64_t epoch) const;
-  at::Tensor read_images(std::span<const int64_t> samples, int64_t epoch) const;
+  at::Tensor read_images(std::span<const int64_t> samples, int64_t epoch, HostMemory memory) const;
 
   ImageOptions options_;
   RowSource source_;
   std::vector<int64_t> labels_;
+  std::string class_names_;
   mutable TensorPool pool_;
 };
+
+/// Throws Error(kBadData) where both name their classes and the numbers mean different ones, which happens where a
+/// class folder is missing in one of two that were converted.
+void check_same_classes(const ImageDataset& a, const ImageDataset& b);
 
 }  // namespace vit_hybrid::data

@@ -1,8 +1,6 @@
 // Samples copied out of host tensors.
 #include "data/memory_dataset.h"
 
-#include <ATen/ops/empty.h>
-
 #include <cstring>
 #include <utility>
 
@@ -13,10 +11,10 @@ namespace vit_hybrid::data {
 
 namespace {
 
-at::Tensor pick(const at::Tensor& all, std::span<const int64_t> samples) {
+at::Tensor pick(const at::Tensor& all, std::span<const int64_t> samples, HostMemory memory) {
   std::vector<int64_t> shape = all.sizes().vec();
   shape.front() = static_cast<int64_t>(samples.size());
-  at::Tensor picked = at::empty(shape, all.scalar_type());
+  at::Tensor picked = host_tensor(shape, all.scalar_type(), memory);
   const size_t bytes = all.nbytes() / static_cast<size_t>(all.size(0));
   const auto* from = static_cast<const char*>(all.const_data_ptr());
   auto* to = static_cast<char*>(picked.data_ptr());
@@ -50,10 +48,10 @@ Batch MemoryDataset::read(std::span<const int64_t> samples, Parts parts, int64_t
   Batch batch;
   batch.samples.assign(samples.begin(), samples.end());
   if (parts.input) {
-    batch.inputs = pick(inputs_, samples);
+    batch.inputs = pick(inputs_, samples, parts.memory);
   }
   if (parts.target) {
-    batch.targets = pick(targets_, samples);
+    batch.targets = pick(targets_, samples, parts.memory);
   }
   return batch;
 }

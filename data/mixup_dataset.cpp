@@ -2,7 +2,6 @@
 #include "data/mixup_dataset.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <utility>
@@ -61,7 +60,7 @@ Batch MixupDataset::read(std::span<const int64_t> samples, Parts parts, int64_t 
     }
   }
   if (parts.target) {
-    const at::Tensor targets = at::zeros({count, options_.num_classes}, at::TensorOptions(at::kFloat));
+    const at::Tensor targets = host_tensor({count, options_.num_classes}, at::kFloat, parts.memory).zero_();
     const auto* const labels = read.targets.const_data_ptr<int64_t>();
     auto* const data = targets.mutable_data_ptr<float>();
     for (int64_t i = 0; i < count; ++i) {

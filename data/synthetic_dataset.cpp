@@ -1,8 +1,6 @@
 // The base field of noise and its rolled copies.
 #include "data/synthetic_dataset.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -69,18 +67,19 @@ Batch SyntheticDataset::read(std::span<const int64_t> samples, Parts parts, int6
   Batch batch;
   batch.samples.assign(samples.begin(), samples.end());
   if (parts.input) {
-    batch.inputs = rolled(samples, 0);
+    batch.inputs = rolled(samples, 0, parts.memory);
   }
   if (parts.target) {
-    batch.targets = has_classes() ? classes(samples) : rolled(samples, 1);
+    batch.targets = has_classes() ? classes(samples, parts.memory) : rolled(samples, 1, parts.memory);
   }
   return batch;
 }
 
-at::Tensor SyntheticDataset::rolled(std::span<const int64_t> samples, int64_t more) const {
+at::Tensor SyntheticDataset::rolled(std::span<const int64_t> samples, int64_t more, HostMemory memory) const {
   const RandomStream stream(seed_, Purpose::kSyntheticData, kShiftStream);
   const auto count = static_cast<int64_t>(base_.size());
-  at::Tensor fields = pool_->take({static_cast<int64_t>(samples.size()), shape_[0], shape_[1], shape_[2]}, at::kFloat);
+  at::Tensor fields =
+      pool_->take({static_cast<int64_t>(samples.size()), shape_[0], shape_[1], shape_[2]}, at::kFloat, memory);
   auto* to = fields.data_ptr<float>();
   for (const int64_t sample : samples) {
     VH_ASSERT(sample >= 0 && sample < size_, str("sample ", sample, " of ", size_));
@@ -90,9 +89,9 @@ at::Tensor SyntheticDataset::rolled(std::span<const int64_t> samples, int64_t mo
   return fields;
 }
 
-at::Tensor SyntheticDataset::classes(std::span<const int64_t> samples) const {
+at::Tensor SyntheticDataset::classes(std::span<const int64_t> samples, HostMemory memory) const {
   const RandomStream stream(seed_, Purpose::kSyntheticData, kClassStream);
-  at::Tensor labels = at::empty({static_cast<int64_t>(samples.size())}, at::kLong);
+  at::Tensor labels = host_tensor({static_cast<int64_t>(samples.size())}, at::kLong, memory);
   auto* to = labels.data_ptr<int64_t>();
   for (const int64_t sample : samples) {
     *to++ = static_cast<int64_t>(stream.below(static_cast<uint64_t>(num_classes_), static_cast<uint64_t>(sample)));

@@ -32,8 +32,8 @@ class SyntheticDataset : public Dataset {
  private:
   SyntheticDataset(int64_t size, std::vector<int64_t> shape, int64_t num_classes, uint64_t seed);
   bool has_classes() const { return num_classes_ > 0; }
-  at::Tensor rolled(std::span<const int64_t> samples, int64_t more) const;
-  at::Tensor classes(std::span<const int64_t> samples) const;
+  at::Tensor rolled(std::span<const int64_t> samples, int64_t more, HostMemory memory) const;
+  at::Tensor classes(std::span<const int64_t> samples, HostMemory memory) const;
 
   int64_t size_;
   std::vector<int64_t> shape_;

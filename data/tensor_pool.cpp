@@ -16,7 +16,18 @@ constexpr int64_t kMostFree = 8;  // buffers that fit nothing at the moment, suc
 
 }  // namespace
 
-at::Tensor TensorPool::take(at::IntArrayRef shape, at::ScalarType type) {
+at::Tensor host_tensor(at::IntArrayRef shape, at::ScalarType type, HostMemory memory) {
+  return at::empty(shape, at::TensorOptions(type).pinned_memory(memory == HostMemory::kPinned));
+}
+
+// This pool knows who holds a buffer, but not which copies to a device still read from it: one that is started without
+// waiting outlives the batch on the host. Buffers of page-locked memory are therefore left to LibTorch's allocator: a
+// copy tells it its stream, and when the tensor is gone it waits for an event on that stream before it gives the memory
+// to anybody else.
+at::Tensor TensorPool::take(at::IntArrayRef shape, at::ScalarType type, HostMemory memory) {
+  if (memory == HostMemory::kPinned) {
+    return host_tensor(shape, type, memory);
+  }
   const int64_t bytes = num_elements(shape) * static_cast<int64_t>(c10::elementSize(type));
   const at::Tensor buffer = find_or_make(bytes);
   // The deleter owns a reference to the buffer, and does nothing but give it up.

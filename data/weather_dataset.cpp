@@ -47,7 +47,8 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
     check_layouts();
     const RowFile& first = source_->files().front();
     shape_ = {first.layout.shape.begin() + 1, first.layout.shape.end()};
-    channel_names_ = data::channel_names(shape_.front(), first.layout.attribute, first.path);
+    given_channels_ = data::given_channels(source_->files());
+    channel_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
     std::vector<int64_t> num_times;
     for (const RowFile& file : source_->files()) {
       num_times.push_back(file.layout.num_rows());
@@ -93,6 +94,23 @@ void WeatherDataset::check_layouts() const {
   }
 }
 
+std::string given_channels(const std::vector<RowFile>& files) {
+  const RowFile* named = nullptr;
+  for (const RowFile& file : files) {
+    if (file.layout.attribute.empty()) {
+      continue;
+    }
+    named = named == nullptr ? &file : named;
+    if (file.layout.attribute != named->layout.attribute) {
+      throw Error(ErrorClass::kBadData,
+                  str(file.path, " names its channels ", file.layout.attribute, ", but ", named->path, " names them ",
+                      named->layout.attribute),
+                  "all files have the same channels in the same order");
+    }
+  }
+  return named == nullptr ? "" : named->layout.attribute;
+}
+
 // Bands that begin with a chunk in every file.
 int64_t WeatherDataset::common_band_unit() const {
   int64_t unit = 1;
@@ -125,7 +143,7 @@ Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_
   std::vector<at::Tensor> raw;  // rows that need another place before
   const auto add_part = [&](int64_t time_offset) {
     const std::vector<int64_t> shape = {static_cast<int64_t>(samples.size()), shape_[0], band.size(), shape_[2]};
-    const at::Tensor part = pool_.take(shape, at::kFloat);
+    const at::Tensor part = pool_.take(shape, at::kFloat, parts.memory);
     raw.push_back(type == at::kFloat ? part : pool_.take(shape, type));
     for (size_t i = 0; i < samples.size(); ++i) {
       VH_ASSERT(samples[i] >= 0 && samples[i] < size(), str("sample ", samples[i], " of ", size()));

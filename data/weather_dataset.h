@@ -25,6 +25,10 @@ struct WeatherOptions {
   int64_t stage_samples = 0;      ///< only what the first ones need is copied; 0: all
 };
 
+/// The names of channels that the files give, separated by commas; empty where none does. Files that give none are
+/// taken to have those of the others. Error(kBadData) where two differ.
+std::string given_channels(const std::vector<RowFile>& files);
+
 /// Sample s is the pair (t, t + 1) number s over the files in the order of years; no pair crosses the end of a year.
 /// Inputs and targets are normalized fields [channels, height, width].
 class WeatherDataset : public Dataset {
@@ -46,6 +50,8 @@ class WeatherDataset : public Dataset {
   const std::string& io_text() const { return source_->mode_text(); }
   int64_t num_files() const { return static_cast<int64_t>(source_->files().size()); }
   const Normalization& normalization() const { return normalization_; }
+  /// The names of the channels that the files give, empty where none does (channel_names() then has others).
+  const std::string& given_channels() const { return given_channels_; }
   /// Bytes that this rank has read from the files directly so far.
   int64_t bytes_read() const { return source_->bytes_read(); }
 
@@ -59,6 +65,7 @@ class WeatherDataset : public Dataset {
   YearPairs pairs_;
   std::vector<int64_t> shape_;  // of one field
   std::vector<std::string> channel_names_;
+  std::string given_channels_;
   int64_t band_unit_ = 1;
   Normalization normalization_;
   mutable TensorPool pool_;

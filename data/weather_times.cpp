@@ -47,7 +47,8 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& self, const WeatherOptions& opt
   source_ = std::make_unique<RowSource>(self, list_year_files(options.folder), dataset_, "channels", io);
   check_layouts();
   const RowFile& first = source_->files().front();
-  names_ = data::channel_names(shape_.front(), first.layout.attribute, first.path);
+  given_channels_ = data::given_channels(source_->files());
+  names_ = data::channel_names(shape_.front(), given_channels_, first.path);
   units_ = units_of(first.path, dataset_, names_);
   normalization_ = options.global_means.empty()
                        ? Normalization::identity(shape_.front())

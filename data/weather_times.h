@@ -34,6 +34,8 @@ class WeatherTimes {
   const std::string& path(int64_t file) const { return source_->files()[static_cast<size_t>(file)].path; }
   const std::vector<int64_t>& shape() const { return shape_; }  ///< [C, H, W]
   const std::vector<std::string>& channel_names() const { return names_; }
+  /// As the files name them, separated by commas; empty where none does.
+  const std::string& given_channels() const { return given_channels_; }
   /// The unit of each channel; all empty where the files name none.
   const std::vector<std::string>& units() const { return units_; }
   const Normalization& normalization() const { return normalization_; }
@@ -48,6 +50,7 @@ class WeatherTimes {
   std::unique_ptr<RowSource> source_;
   std::vector<int64_t> shape_;
   std::vector<std::string> names_;
+  std::string given_channels_;
   std::vector<std::string> units_;
   Normalization normalization_;
 };

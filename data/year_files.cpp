@@ -56,13 +56,15 @@ std::vector<std::string> list_year_files(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     throw Error(ErrorClass::kMissingInput,
-                str("the data folder ", folder, " is not there", error ? str(" (", error.message(), ")") : ""),
-                "check the path");
+                str("the data folder ", folder,
+                    fs::exists(folder, error) ? " is no folder"
+                                              : str(" is not there", error ? str(" (", error.message(), ")") : "")),
+                "give a folder with one HDF5 file a year");
   }
   std::map<std::string, std::string> by_year;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() != ".h5") {
-      continue;
+    if (entry->path().extension() != ".h5" || entry->path().filename().string().starts_with('.')) {
+      continue;  // hidden ones are what copying programs leave
     }
     const std::string path = entry->path().string();
     const auto [other, is_new] = by_year.emplace(year_of(entry->path()), path);

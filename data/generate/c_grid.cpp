@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "data/generate/row_kernels.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -40,12 +41,7 @@ CGrid::CGrid(const Plane& plane)
 void CGrid::vorticity(const ShallowWaterState& state, PeriodicField& result) const {
   const double per_dx = 1.0 / dx_, per_dy = 1.0 / dy_;
   for_each_row(rows(), columns(), [&](int64_t j) {
-    const double *u = state.u().row(j), *u_south = state.u().row(j - 1), *v = state.v().row(j);
-    double* out = result.row(j);
-#pragma omp simd
-    for (int64_t i = 0; i < columns(); ++i) {
-      out[i] = per_dx * (v[i] - v[i - 1]) - per_dy * (u[i] - u_south[i]);
-    }
+    rows::vorticity(columns(), per_dx, per_dy, state.u().row(j), state.u().row(j - 1), state.v().row(j), result.row(j));
   });
   result.wrap();
 }
@@ -53,13 +49,7 @@ void CGrid::vorticity(const ShallowWaterState& state, PeriodicField& result) con
 void CGrid::potential_vorticity(const ShallowWaterState& state, PeriodicField& result) const {
   vorticity(state, result);
   for_each_row(rows(), columns(), [&](int64_t j) {
-    const double *h = state.h().row(j), *h_south = state.h().row(j - 1);
-    const double f = coriolis(j);
-    double* out = result.row(j);
-#pragma omp simd
-    for (int64_t i = 0; i < columns(); ++i) {
-      out[i] = 4.0 * (f + out[i]) / (h[i] + h[i - 1] + h_south[i] + h_south[i - 1]);
-    }
+    rows::potential_vorticity(columns(), coriolis(j), state.h().row(j), state.h().row(j - 1), result.row(j));
   });
   result.wrap();
 }
@@ -78,23 +68,13 @@ void CGrid::divergence(const ShallowWaterState& state, PeriodicField& result) co
 
 void CGrid::kinetic_energy(const ShallowWaterState& state, PeriodicField& result) const {
   for_each_row(rows(), columns(), [&](int64_t j) {
-    const double *u = state.u().row(j), *v = state.v().row(j), *v_north = state.v().row(j + 1);
-    double* out = result.row(j);
-#pragma omp simd
-    for (int64_t i = 0; i < columns(); ++i) {
-      out[i] = 0.25 * (square(u[i]) + square(u[i + 1]) + square(v[i]) + square(v_north[i]));
-    }
+    rows::kinetic_energy(columns(), state.u().row(j), state.v().row(j), state.v().row(j + 1), result.row(j));
   });
 }
 
 void CGrid::tracer(const ShallowWaterState& state, int64_t k, PeriodicField& result) const {
   for_each_row(rows(), columns(), [&](int64_t j) {
-    const double *mass = state.tracer_mass(k).row(j), *h = state.h().row(j);
-    double* out = result.row(j);
-#pragma omp simd
-    for (int64_t i = 0; i < columns(); ++i) {
-      out[i] = mass[i] / h[i];
-    }
+    rows::quotient(columns(), state.tracer_mass(k).row(j), state.h().row(j), result.row(j));
   });
   result.wrap();
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "data/generate/row_kernels.h"
 #include "src/base/error.h"
 
 namespace vit_hybrid::data {
@@ -57,12 +58,7 @@ void FlowDriving::relax_wind(ShallowWaterState& state, double dt) const {
   const double part = dt / options_.wind_relaxation_time;
   for_each_row(grid_.rows(), grid_.columns(), [&](int64_t j) {
     const double jet = options_.jet[static_cast<size_t>(j)];
-    double *u = state.u().row(j), *v = state.v().row(j);
-#pragma omp simd
-    for (int64_t i = 0; i < grid_.columns(); ++i) {
-      u[i] += part * (jet - u[i]);
-      v[i] -= part * v[i];
-    }
+    rows::relax_wind(grid_.columns(), part, jet, state.u().row(j), state.v().row(j));
   });
 }
 
@@ -70,12 +66,7 @@ void FlowDriving::relax_tracer(ShallowWaterState& state, int64_t k, double dt) c
   const double part = dt / options_.tracer_relaxation_time;
   for_each_row(grid_.rows(), grid_.columns(), [&](int64_t j) {
     const double* source = options_.tracer_sources[static_cast<size_t>(k)].row(j);
-    const double* h = state.h().row(j);
-    double* mass = state.tracer_mass(k).row(j);
-#pragma omp simd
-    for (int64_t i = 0; i < grid_.columns(); ++i) {
-      mass[i] += part * (h[i] * source[i] - mass[i]);
-    }
+    rows::relax_tracer(grid_.columns(), part, source, state.h().row(j), state.tracer_mass(k).row(j));
   });
 }
 
@@ -88,13 +79,8 @@ void FlowDriving::damp(const PeriodicField& damped, double coefficient, Periodic
 void FlowDriving::add_laplacian(const PeriodicField& field, double weight, double keep, PeriodicField& result) const {
   const double x_weight = weight / square(grid_.dx()), y_weight = weight / square(grid_.dy());
   for_each_row(grid_.rows(), grid_.columns(), [&](int64_t j) {
-    const double *a = field.row(j), *north = field.row(j + 1), *south = field.row(j - 1);
-    double* out = result.row(j);
-#pragma omp simd
-    for (int64_t i = 0; i < grid_.columns(); ++i) {
-      out[i] =
-          keep * out[i] + x_weight * (a[i + 1] - 2 * a[i] + a[i - 1]) + y_weight * (north[i] - 2 * a[i] + south[i]);
-    }
+    rows::add_laplacian(grid_.columns(), x_weight, y_weight, keep, field.row(j), field.row(j + 1), field.row(j - 1),
+                        result.row(j));
   });
 }
 

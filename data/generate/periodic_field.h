@@ -1,6 +1,7 @@
 // PeriodicField: a doubly periodic grid of doubles with one ring of halo cells, and loops over its rows.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -33,10 +34,22 @@ class PeriodicField {
   std::vector<double> values_;
 };
 
+inline constexpr int64_t kWorthThreads = 32768;  ///< cells; below, starting threads costs more than a loop
+
+/// Calls `block(begin, end)` for a few rows after the other of a grid, on several threads where that pays; the calls
+/// must not depend on each other.
+template <class BlockFunction>
+void for_each_block(int64_t rows, int64_t columns, const BlockFunction& block) {
+  constexpr int64_t kBlockRows = 16;
+#pragma omp parallel for schedule(static) if (rows * columns >= kWorthThreads)
+  for (int64_t begin = 0; begin < rows; begin += kBlockRows) {
+    block(begin, std::min(begin + kBlockRows, rows));
+  }
+}
+
 /// Calls `row(j)` for every row of a grid, on several threads where that pays; the calls must not depend on each other.
 template <class RowFunction>
 void for_each_row(int64_t rows, int64_t columns, const RowFunction& row) {
-  constexpr int64_t kWorthThreads = 32768;  // cells; below, starting threads costs more than the loop
 #pragma omp parallel for schedule(static) if (rows * columns >= kWorthThreads)
   for (int64_t j = 0; j < rows; ++j) {
     row(j);

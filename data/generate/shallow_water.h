@@ -35,15 +35,13 @@ class ShallowWater {
   void tendency(const ShallowWaterState& state, ShallowWaterState& result);
 
  private:
-  void compute_fluxes(const ShallowWaterState& state);
-  void wind_tendency(PeriodicField& du, PeriodicField& dv) const;
-  void depth_tendency(PeriodicField& dh) const;
-  void tracer_tendency(const PeriodicField& ratio, PeriodicField& result) const;
+  /// Calls done(k, j, slope of field k in row j) for all rows, on several threads; each slope is made in target(k, j,
+  /// memory that is free until the next).
+  template <class Target, class Done>
+  void for_each_slope(const ShallowWaterState& state, const Target& target, const Done& done);
 
   CGrid grid_;
-  PeriodicField q_, bernoulli_, flux_x_, flux_y_;  // of the state whose tendency is being computed
-  PeriodicField ratio_;
-  ShallowWaterState stage_, sum_, slope_;  // of the Runge-Kutta method
+  ShallowWaterState stage_, next_stage_, sum_;  // of the Runge-Kutta method
 };
 
 }  // namespace vit_hybrid::data

@@ -68,6 +68,7 @@ ImageFolder list_for_all(const comm::MpiGroup& group, const std::string& folder)
   counts.resize(list.classes.size());
   group.broadcast(counts.data(), static_cast<int64_t>(counts.size() * sizeof(int64_t)), 0);
   list.num_ignored = group.sum(list.num_ignored);
+  list.num_stray = group.sum(list.num_stray);
   list.files.clear();
   for (size_t label = 0, i = 0; label < counts.size(); ++label) {
     for (int64_t k = 0; k < counts[label]; ++k) {
@@ -268,6 +269,7 @@ ConvertedImages convert_images(const comm::MpiGroup& group, const ConvertOptions
   ConvertedImages result;
   result.num_classes = std::ssize(list.classes);
   result.num_ignored = list.num_ignored;
+  result.num_stray = list.num_stray;
   // The number of rows is known only when all files were decoded: with bad ones among them it is done again without.
   for (bool is_done = false; !is_done;) {
     Conversion conversion(group, options, files, join(list.classes, ","));

@@ -39,6 +39,7 @@ struct ConvertedImages {
   int64_t num_images = 0;
   int64_t num_classes = 0;
   int64_t num_ignored = 0;       ///< files that are no images by their names
+  int64_t num_stray = 0;         ///< images beside the classes' folders, which are not taken
   std::vector<std::string> bad;  ///< one line for each file that was left out
 };
 

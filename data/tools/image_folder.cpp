@@ -29,13 +29,15 @@ void check(const std::error_code& error, const std::string& folder) {
   }
 }
 
-std::vector<std::string> list_classes(const std::string& folder) {
+std::vector<std::string> list_classes(const std::string& folder, int64_t& num_stray) {
   std::vector<std::string> classes;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code ignored;
     if (entry->is_directory(ignored)) {
       classes.push_back(entry->path().filename().string());
+    } else if (is_image(entry->path())) {
+      ++num_stray;
     }
   }
   check(error, folder);
@@ -84,7 +86,7 @@ void add_files(const std::string& folder, int64_t label, ImageFolder& result) {
 
 ImageFolder list_image_folder(const std::string& folder) {
   ImageFolder result;
-  result.classes = list_classes(folder);
+  result.classes = list_classes(folder, result.num_stray);
   for (size_t label = 0; label < result.classes.size(); ++label) {
     check_name(result.classes[label], ",\n", "comma or line break");
     add_files((fs::path(folder) / result.classes[label]).string(), static_cast<int64_t>(label), result);

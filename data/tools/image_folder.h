@@ -16,6 +16,7 @@ struct ImageFolder {
   std::vector<std::string> classes;  ///< names of the subfolders, sorted: class number i is classes[i]
   std::vector<LabelledFile> files;   ///< sorted by class and path
   int64_t num_ignored = 0;           ///< files of other kinds, by their names
+  int64_t num_stray = 0;             ///< images beside the classes' folders, which are of no class
 };
 
 /// Lists *.jpg, *.jpeg and *.png (upper or lower case), also in folders below the classes' own. On this rank alone.

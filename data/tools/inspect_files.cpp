@@ -176,7 +176,9 @@ FileText describe_file(const std::string& path, const InspectOptions& options, i
                  describe_file_system(path), "\n");
   for (const Hdf5Description& dataset : datasets) {
     file.end += describe_dataset(dataset, options.bands) + repack_text(path, dataset, num_ranks);
-    if (is_samples(dataset)) {
+    if (!dataset.layout.unwritten.empty()) {
+      file.end += str("  values:     never written: ", dataset.layout.unwritten, "\n");
+    } else if (is_samples(dataset)) {
       const int64_t count = channel_places(dataset.shape, dataset.layout.type).channels;
       file.parts.push_back({dataset.name, std::move(file.end), names_of_channels(dataset, count, path)});
       file.end.clear();

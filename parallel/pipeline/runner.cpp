@@ -153,7 +153,8 @@ class PipelineRunner::Run {
     if (stage > 0) {
       input = take({kind, stage - 1, micro_batch});
     }
-    const ScopedTimer timer(runner_.times_.forward);
+    program(action).fetch(micro_batch);
+    const auto timer = runner_.clock_.measure(runner_.times_.forward);
     const comm::PhaseScope phase("forward");
     input = (stage == 0 ? program(action).input(micro_batch) : input).detach().set_requires_grad(trains_);
     const at::Tensor output = program(action).forward(micro_batch, input);
@@ -176,7 +177,7 @@ class PipelineRunner::Run {
     auto& slot = kept_[{ActionKind::kForward, stage, micro_batch}];
     at::Tensor gradient =
         is_last(action) ? at::ones(slot->output_shape, slot->output_options) : take({kind, stage + 1, micro_batch});
-    const ScopedTimer timer(runner_.times_.backward);
+    const auto timer = runner_.clock_.measure(runner_.times_.backward);
     const comm::PhaseScope phase("backward");
     const Kept kept = std::move(*slot);
     slot.reset();
@@ -211,14 +212,20 @@ class PipelineRunner::Run {
 };
 
 PipelineRunner::PipelineRunner(comm::Communicator& pipeline, std::vector<StageProgram*> stages)
-    : pipeline_(pipeline), stages_(std::move(stages)) {}
+    : pipeline_(pipeline), stages_(std::move(stages)), clock_(pipeline.device_type()) {}
 
 double PipelineRunner::run(const Schedule& schedule) {
   VH_ASSERT(schedule.num_ranks() == pipeline_.size(),
             str("a schedule for ", schedule.num_ranks(), " ranks on ", pipeline_.size()));
+  clock_.collect();  // of a run that nobody asked the times of
   times_ = {};
   const auto plan = plan_messages(schedule);
   return Run(*this, schedule).walk(plan[static_cast<size_t>(pipeline_.rank())]);
+}
+
+const RunTimes& PipelineRunner::times() {
+  clock_.collect();
+  return times_;
 }
 
 }  // namespace vit_hybrid::pipeline

@@ -8,14 +8,15 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/pipeline/schedule.h"
 #include "parallel/pipeline/stage_program.h"
+#include "src/base/phase_clock.h"
 
 namespace vit_hybrid::pipeline {
 
-/// Seconds of the host in one run(): what of it was forward, backward, and waiting for messages.
+/// Seconds of one run(). Forward and backward are those of the device, and hold no waiting for data.
 struct RunTimes {
   double forward = 0;
   double backward = 0;
-  double wait = 0;
+  double wait = 0;  ///< of the host for messages
 };
 
 /// Drives the stages of this rank and knows no model. Of a micro-batch in flight it keeps the graph between the stage's
@@ -30,8 +31,8 @@ class PipelineRunner {
   /// are complete at return. Collective over pipeline.
   double run(const Schedule& schedule);
 
-  /// Of the last run().
-  const RunTimes& times() const { return times_; }
+  /// Of the last run(); waits until the device has done it.
+  const RunTimes& times();
 
  private:
   class Run;
@@ -39,6 +40,7 @@ class PipelineRunner {
   comm::Communicator& pipeline_;
   std::vector<StageProgram*> stages_;
   RunTimes times_;
+  PhaseClock clock_;
 };
 
 }  // namespace vit_hybrid::pipeline

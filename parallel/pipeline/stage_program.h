@@ -12,6 +12,9 @@ namespace vit_hybrid::pipeline {
 class StageProgram {
  public:
   virtual ~StageProgram() = default;
+  /// Called before the forward of each micro-batch: reads, or waits for, what the stage takes from the data. Its time
+  /// is not forward's.
+  virtual void fetch(int /*micro_batch*/) {}
   /// First stage only: the model's input of a micro-batch, on the device.
   virtual at::Tensor input(int micro_batch) = 0;
   /// Shape and type of the activation that arrives from the previous stage (not called on the first stage).

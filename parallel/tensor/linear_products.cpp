@@ -30,7 +30,9 @@ at::Tensor flat_rows(const at::Tensor& weight) {
 LinearProducts::LinearProducts(const ParameterBuffer& buffer, const std::string& name, Terms terms)
     : buffer_(buffer), weight_(buffer.parameter(name + ".weight")), packed_(flat_rows(weight_.value)) {
   weight_.value = flat_rows(weight_.value);
-  weight_.gradient = flat_rows(weight_.gradient);
+  if (weight_.gradient.defined()) {
+    weight_.gradient = flat_rows(weight_.gradient);
+  }
   if (terms == Terms::kWeightAndBias) {
     bias_ = buffer.parameter(name + ".bias");
   }

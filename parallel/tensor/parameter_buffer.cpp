@@ -59,19 +59,19 @@ FlatLayout make_flat_layout(const std::vector<ParameterSpec>& specs, int64_t buc
 }
 
 ParameterBuffer::ParameterBuffer(std::vector<ParameterSpec> specs, FlatLayout layout, at::ScalarType compute,
-                                 at::ScalarType gradient, at::Device device)
+                                 std::optional<at::ScalarType> gradient, at::Device device)
     : specs_(std::move(specs)),
       layout_(std::move(layout)),
       values_(zeros(layout_.size, compute, device, MemoryClass::kParameters)),
-      gradients_(zeros(layout_.size, gradient, device, MemoryClass::kGradients)) {
+      gradients_(gradient ? zeros(layout_.size, *gradient, device, MemoryClass::kGradients) : at::Tensor()) {
   VH_ASSERT(layout_.slots.size() == specs_.size(),
             str(layout_.slots.size(), " slots for ", specs_.size(), " parameters"));
   parameters_.reserve(specs_.size());
   for (size_t i = 0; i < specs_.size(); ++i) {
     const Range slot = layout_.slots[i];
     const Shape& shape = specs_[i].local_shape;
-    parameters_.push_back({values_.narrow(0, slot.begin, slot.size()).view(shape),
-                           gradients_.narrow(0, slot.begin, slot.size()).view(shape), static_cast<int>(i)});
+    const auto view = [&](const at::Tensor& flat) { return flat.narrow(0, slot.begin, slot.size()).view(shape); };
+    parameters_.push_back({view(values_), has_gradients() ? view(gradients_) : at::Tensor(), static_cast<int>(i)});
     const bool is_new = index_of_.emplace(specs_[i].name, static_cast<int>(i)).second;
     VH_ASSERT(is_new, str("two parameters are called ", specs_[i].name));
   }

@@ -1,9 +1,10 @@
-// ParameterBuffer: the flat parameters and gradients of a rank, of which every module gets views.
+// ParameterBuffer: the flat parameters of a rank, and in a training their gradients, of which every module gets views.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -36,22 +37,24 @@ FlatLayout make_flat_layout(const std::vector<ParameterSpec>& specs, int64_t buc
 /// What a module holds of one parameter: views of the flat buffers and its index among the specs.
 struct Parameter {
   at::Tensor value;     ///< local shape, compute type; never requires grad
-  at::Tensor gradient;  ///< local shape, gradient type; backward adds into it
+  at::Tensor gradient;  ///< local shape, gradient type; backward adds into it. Undefined in a buffer without gradients
   int index = -1;
 };
 
 /// Allocates the flat buffers once (parameters in the compute type, gradients in the gradient type), zeroed.
 class ParameterBuffer {
  public:
-  ParameterBuffer(std::vector<ParameterSpec> specs, FlatLayout layout, at::ScalarType compute, at::ScalarType gradient,
-                  at::Device device);
+  /// `gradient`: nullopt where the model is used and not trained, and no gradients are allocated.
+  ParameterBuffer(std::vector<ParameterSpec> specs, FlatLayout layout, at::ScalarType compute,
+                  std::optional<at::ScalarType> gradient, at::Device device);
   ParameterBuffer(const ParameterBuffer&) = delete;
   ParameterBuffer& operator=(const ParameterBuffer&) = delete;
 
   const std::vector<ParameterSpec>& specs() const { return specs_; }
   const FlatLayout& layout() const { return layout_; }
-  const at::Tensor& values() const { return values_; }        ///< flat, [layout().size]
-  const at::Tensor& gradients() const { return gradients_; }  ///< flat, [layout().size]
+  const at::Tensor& values() const { return values_; }  ///< flat, [layout().size]
+  bool has_gradients() const { return gradients_.defined(); }
+  const at::Tensor& gradients() const { return gradients_; }  ///< flat, [layout().size]; undefined without
   const Parameter& parameter(int index) const { return parameters_.at(static_cast<size_t>(index)); }
   /// By canonical name; an unknown name is a broken invariant.
   const Parameter& parameter(const std::string& name) const;
@@ -63,7 +66,7 @@ class ParameterBuffer {
   std::vector<ParameterSpec> specs_;
   FlatLayout layout_;
   at::Tensor values_;
-  at::Tensor gradients_;
+  at::Tensor gradients_;  // undefined where there are none
   std::vector<Parameter> parameters_;
   std::unordered_map<std::string, int> index_of_;
   int64_t version_ = 1;

@@ -3,11 +3,7 @@
 
 #include <cmath>
 
-#if defined(__CUDACC__)
-#define VH_HOST_DEVICE __host__ __device__
-#else
-#define VH_HOST_DEVICE
-#endif
+#include "parallel/zero/host_device.h"
 
 namespace vit_hybrid::zero {
 

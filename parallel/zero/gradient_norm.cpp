@@ -1,76 +1,18 @@
 // Local sums of squares, and the one reduction that makes them a norm.
 #include "parallel/zero/gradient_norm.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linalg_vector_norm.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
-#include "src/base/error.h"
+#include "parallel/zero/sum_of_squares.h"
 #include "src/base/memory_tracker.h"
-#include "src/base/text.h"
 
 namespace vit_hybrid::zero {
 
 namespace {
-
-// Elements of one partial sum: fixed, so that the result does not depend on the number of threads.
-constexpr int64_t kBlock = 1 << 14;
-
-template <class T>
-double block_sum_of_squares(const T* values, int64_t count) {
-  constexpr int64_t kLanes = 16;  // independent sums, so that additions need not wait for each other
-  std::array<double, kLanes> sums{};
-  const int64_t whole = count - count % kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes) {
-#pragma omp simd
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
-      sums[static_cast<size_t>(lane)] += value * value;
-    }
-  }
-  double sum = 0;
-  for (const double lane : sums) {
-    sum += lane;
-  }
-  for (int64_t i = whole; i < count; ++i) {
-    sum += static_cast<double>(values[i]) * values[i];
-  }
-  return sum;
-}
-
-template <class T>
-double host_sum_of_squares(const T* values, int64_t count) {
-  const int64_t num_blocks = (count + kBlock - 1) / kBlock;
-  std::vector<double> partial(static_cast<size_t>(num_blocks));
-  at::parallel_for(0, num_blocks, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      const int64_t first = block * kBlock;
-      partial[static_cast<size_t>(block)] = block_sum_of_squares(values + first, std::min(kBlock, count - first));
-    }
-  });
-  double sum = 0;
-  for (const double value : partial) {
-    sum += value;
-  }
-  return sum;
-}
-
-double sum_of_squares(const at::Tensor& values) {
-  if (!values.is_cpu()) {
-    const double norm = at::linalg_vector_norm(values, 2.0, {}, false, at::kDouble).item<double>();
-    return norm * norm;
-  }
-  if (values.scalar_type() == at::kFloat) {
-    return host_sum_of_squares(values.const_data_ptr<float>(), values.numel());
-  }
-  VH_ASSERT(values.scalar_type() == at::kDouble, str("gradients of type ", c10::toString(values.scalar_type())));
-  return host_sum_of_squares(values.const_data_ptr<double>(), values.numel());
-}
 
 // The slots that this rank counts, cut to what it owns; neighbours are joined over the gaps, which are zero.
 std::vector<Range> counted_ranges(const tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank,

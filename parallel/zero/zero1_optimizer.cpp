@@ -12,9 +12,14 @@
 
 namespace vit_hybrid::zero {
 
-Zero1Optimizer::Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicator& data, ZeroStage stage,
-                               const PrecisionPolicy& precision, const AdamOptions& options)
-    : buffer_(buffer), data_(data), stage_(stage), options_(options) {
+Zero1Optimizer::Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicator& data, comm::Communicator& tensor,
+                               ZeroStage stage, const PrecisionPolicy& precision, const OptimizerOptions& options)
+    : buffer_(buffer),
+      data_(data),
+      stage_(stage),
+      options_(options),
+      rule_(make_update_rule(options, buffer.values().device().type())),
+      norms_(buffer, data, tensor, stage) {
   VH_ASSERT(buffer.layout().shards == num_shards(stage, data.size()),
             str(buffer.layout().shards, " shards over ", data.size(), " data ranks"));
   VH_ASSERT(precision.master == buffer.values().scalar_type() && precision.master == buffer.gradients().scalar_type(),
@@ -25,9 +30,9 @@ Zero1Optimizer::Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicat
     state_size += buckets_.back().own.size();
   }
   const MemoryScope scope(MemoryClass::kOptimizer);
-  const auto type = buffer.values().options().dtype(precision.master);
-  exp_avg_ = at::zeros({state_size}, type);
-  exp_avg_sq_ = at::zeros({state_size}, type);
+  for (size_t i = 0; i < rule_->state_names().size(); ++i) {
+    state_.push_back(at::zeros({state_size}, buffer.values().options().dtype(precision.master)));
+  }
 }
 
 // Gaps after a parameter are taken with it: all is zero there, and stays zero.
@@ -43,19 +48,21 @@ Zero1Optimizer::Bucket Zero1Optimizer::make_bucket(int bucket, int64_t state) co
     if (part.begin >= part.end) {
       continue;
     }
-    const double weight_decay = weight_decay_of(members[i]);
-    if (!made.stretches.empty() && made.stretches.back().weight_decay == weight_decay) {
+    const double weight_decay = decays(members[i]) ? options_.weight_decay : 0.0;
+    const bool may_join = !made.stretches.empty() && !rule_->is_layerwise();
+    if (may_join && made.stretches.back().weight_decay == weight_decay) {
       made.stretches.back().range.end = part.end;
     } else {
-      made.stretches.push_back({part, state + part.begin - own.begin, weight_decay});
+      made.stretches.push_back({part, state + part.begin - own.begin, members[i], weight_decay});
     }
   }
   return made;
 }
 
-double Zero1Optimizer::weight_decay_of(int parameter) const {
+// Whether it is treated as matrices are: weight decay, and the trust ratio of a layer-wise rule.
+bool Zero1Optimizer::decays(int parameter) const {
   const auto group = buffer_.specs()[static_cast<size_t>(parameter)].decay;
-  return group == tensor::DecayGroup::kMatrix || options_.decay_vectors ? options_.weight_decay : 0.0;
+  return group == tensor::DecayGroup::kMatrix || options_.decay_vectors;
 }
 
 void Zero1Optimizer::step(const StepDecision& decision) {
@@ -63,7 +70,10 @@ void Zero1Optimizer::step(const StepDecision& decision) {
     return;
   }
   ++num_steps_;
-  const AdamStep step{num_steps_, decision.lr, decision.gradient_scale};
+  const StepScalars step{num_steps_, decision.lr, decision.gradient_scale};
+  if (rule_->is_layerwise()) {
+    measure(step);
+  }
   std::vector<comm::Work> gathers;
   for (size_t i = 0; i < buckets_.size(); ++i) {
     update(buckets_[i], step);
@@ -77,13 +87,38 @@ void Zero1Optimizer::step(const StepDecision& decision) {
   buffer_.bump_version();
 }
 
-void Zero1Optimizer::update(const Bucket& bucket, const AdamStep& step) {
+UpdateTensors Zero1Optimizer::tensors_of(const Stretch& stretch) const {
+  const int64_t size = stretch.range.size();
+  UpdateTensors tensors{buffer_.values().narrow(0, stretch.range.begin, size),
+                        buffer_.gradients().narrow(0, stretch.range.begin, size),
+                        {}};
+  for (const at::Tensor& state : state_) {
+    tensors.state.push_back(state.narrow(0, stretch.state, size));
+  }
+  return tensors;
+}
+
+void Zero1Optimizer::measure(const StepScalars& step) {
+  norms_.clear();
+  for (const Bucket& bucket : buckets_) {
+    for (const Stretch& stretch : bucket.stretches) {
+      rule_->prepare(tensors_of(stretch), step, stretch.weight_decay, norms_.sums_of(stretch.parameter));
+    }
+  }
+  norms_.reduce();
+}
+
+double Zero1Optimizer::trust_of(const Stretch& stretch) const {
+  if (!rule_->is_layerwise() || !decays(stretch.parameter)) {
+    return 1.0;
+  }
+  return rule_->trust_ratio(norms_.weight_norm(stretch.parameter), norms_.update_norm(stretch.parameter),
+                            stretch.weight_decay);
+}
+
+void Zero1Optimizer::update(const Bucket& bucket, const StepScalars& step) {
   for (const Stretch& stretch : bucket.stretches) {
-    const int64_t size = stretch.range.size();
-    const AdamTensors tensors{buffer_.values().narrow(0, stretch.range.begin, size),
-                              buffer_.gradients().narrow(0, stretch.range.begin, size),
-                              exp_avg_.narrow(0, stretch.state, size), exp_avg_sq_.narrow(0, stretch.state, size)};
-    adam_update(tensors, options_, step, stretch.weight_decay);
+    rule_->apply(tensors_of(stretch), step, stretch.weight_decay, trust_of(stretch));
   }
 }
 
@@ -118,8 +153,10 @@ std::vector<OwnedState> Zero1Optimizer::owned_state() const {
       owned.push_back({member,
                        {part.begin - slot.begin, part.end - slot.begin},
                        buffer_.values().narrow(0, part.begin, part.size()),
-                       exp_avg_.narrow(0, state, part.size()),
-                       exp_avg_sq_.narrow(0, state, part.size())});
+                       {}});
+      for (const at::Tensor& flat : state_) {
+        owned.back().state.push_back(flat.narrow(0, state, part.size()));
+      }
     }
   }
   return owned;
@@ -130,15 +167,20 @@ void Zero1Optimizer::visit_state(const std::function<void(int, const ParameterSt
   const auto& layout = buffer_.layout();
   for (size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = buckets_[i];
-    const at::Tensor exp_avg = gathered(i, exp_avg_.narrow(0, bucket.state, bucket.own.size()));
-    const at::Tensor exp_avg_sq = gathered(i, exp_avg_sq_.narrow(0, bucket.state, bucket.own.size()));
+    std::vector<at::Tensor> whole;
+    for (const at::Tensor& flat : state_) {
+      whole.push_back(gathered(i, flat.narrow(0, bucket.state, bucket.own.size())));
+    }
     for (const int member : layout.buckets[i].members) {
       const Range slot = layout.slots[static_cast<size_t>(member)];
       const int64_t offset = slot.begin - layout.buckets[i].range.begin;
       const auto& shape = buffer_.specs()[static_cast<size_t>(member)].local_shape;
       // The master weights are the parameters, which are whole on every rank between steps.
-      visit(member, {buffer_.parameter(member).value, exp_avg.narrow(0, offset, slot.size()).view(shape),
-                     exp_avg_sq.narrow(0, offset, slot.size()).view(shape)});
+      ParameterState state{buffer_.parameter(member).value, {}};
+      for (const at::Tensor& of_bucket : whole) {
+        state.state.push_back(of_bucket.narrow(0, offset, slot.size()).view(shape));
+      }
+      visit(member, state);
     }
   }
 }

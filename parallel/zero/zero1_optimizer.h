@@ -1,17 +1,20 @@
-// Zero1Optimizer: Adam on the owned ranges of the flat buffer, then everybody gets the new parameters.
+// Zero1Optimizer: an update rule on the owned ranges of the flat buffer, then everybody gets the new parameters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
-#include "parallel/zero/adam.h"
+#include "parallel/zero/parameter_norms.h"
 #include "parallel/zero/precision_policy.h"
 #include "parallel/zero/sharding.h"
+#include "parallel/zero/update_rule.h"
 
 namespace vit_hybrid::zero {
 
@@ -25,8 +28,7 @@ struct StepDecision {
 /// State of one parameter, whole over the data axis, in its local shape (that of the tensor rank's slice).
 struct ParameterState {
   at::Tensor master;
-  at::Tensor exp_avg;
-  at::Tensor exp_avg_sq;
+  std::vector<at::Tensor> state;  ///< in the order of Zero1Optimizer::state_names()
 };
 
 /// State of the elements of one parameter that a rank owns: flat views, which may be written to, of one length.
@@ -34,20 +36,25 @@ struct OwnedState {
   int parameter = 0;  ///< index among the specs
   Range range;        ///< elements of the parameter's local slice, flat in row-major order
   at::Tensor master;
-  at::Tensor exp_avg;
-  at::Tensor exp_avg_sq;
+  std::vector<at::Tensor> state;  ///< in the order of Zero1Optimizer::state_names()
 };
 
-/// Optimizer of a rank. Under ZeRO-1 it holds moments of its shard of each bucket only, under stage 0 of all. The
+/// Optimizer of a rank. Under ZeRO-1 it holds the state of its shard of each bucket only, under stage 0 of all. The
 /// master weights are views of the parameter buffer (master and compute type are the same).
 class Zero1Optimizer {
  public:
-  /// Allocates the moments, zeroed. `buffer` and `data` must outlive the optimizer.
-  Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicator& data, ZeroStage stage,
-                 const PrecisionPolicy& precision, const AdamOptions& options);
+  /// Allocates the state, zeroed. `buffer` and the communicators must outlive the optimizer.
+  Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicator& data, comm::Communicator& tensor, ZeroStage stage,
+                 const PrecisionPolicy& precision, const OptimizerOptions& options);
+
+  /// As the option --optimizer has it.
+  std::string name() const { return optimizer_name(options_.kind); }
+  /// Of the tensors that are kept of each parameter: "exp_avg".
+  std::vector<std::string> state_names() const { return rule_->state_names(); }
 
   /// Updates the owned ranges from the reduced gradients, gathers the parameters over data bucket by bucket while the
-  /// next one is updated, and raises the buffer's version. Collective over data.
+  /// next one is updated, and raises the buffer's version. Collective over data, with a layer-wise rule also over
+  /// tensor.
   void step(const StepDecision& decision);
 
   /// Steps done so far (without skipped ones).
@@ -64,31 +71,37 @@ class Zero1Optimizer {
   void visit_state(const std::function<void(int parameter, const ParameterState& state)>& visit) const;
 
  private:
-  // Neighbouring elements of the flat buffer with the same weight decay; its moments begin at `state`.
+  // Neighbouring elements of the flat buffer with the same weight decay, of one parameter where the rule is layer-wise;
+  // its state begins at `state`.
   struct Stretch {
     Range range;
     int64_t state;
+    int parameter;  // the first one
     double weight_decay;
   };
   struct Bucket {
     Range own;
-    int64_t state;  // where the moments of `own` begin
+    int64_t state;  // where the state of `own` begins
     std::vector<Stretch> stretches;
   };
 
   Bucket make_bucket(int bucket, int64_t state) const;
-  double weight_decay_of(int parameter) const;
-  void update(const Bucket& bucket, const AdamStep& step);
+  bool decays(int parameter) const;
+  UpdateTensors tensors_of(const Stretch& stretch) const;
+  void measure(const StepScalars& step);
+  double trust_of(const Stretch& stretch) const;
+  void update(const Bucket& bucket, const StepScalars& step);
   comm::Work gather(size_t bucket);
   at::Tensor gathered(size_t bucket, const at::Tensor& own) const;
 
   tensor::ParameterBuffer& buffer_;
   comm::Communicator& data_;
   ZeroStage stage_;
-  AdamOptions options_;
+  OptimizerOptions options_;
+  std::unique_ptr<UpdateRule> rule_;
+  ParameterNorms norms_;
   std::vector<Bucket> buckets_;
-  at::Tensor exp_avg_;
-  at::Tensor exp_avg_sq_;
+  std::vector<at::Tensor> state_;  // flat; of the owned ranges of all buckets
   int64_t num_steps_ = 0;
 };
 

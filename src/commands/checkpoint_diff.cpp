@@ -1,6 +1,7 @@
 // The command `checkpoint diff`: in what two checkpoints differ.
 #include "src/base/text.h"
 #include "src/commands/checkpoint_tool.h"
+#include "src/train/checkpoint/model_json.h"
 #include "src/train/checkpoint/reading_order.h"
 #include "src/train/checkpoint/tensor_summary.h"
 
@@ -11,6 +12,7 @@ namespace {
 using train::CheckpointInfo;
 using train::CheckpointReader;
 using train::CheckpointTensor;
+using train::ModelDifference;
 using train::TensorDifference;
 
 struct DiffOptions {
@@ -33,12 +35,12 @@ options::OptionTable table_of(DiffOptions& chosen) {
 class InfoComparison {
  public:
   template <class Value>
-  void compare(const char* name, const Value& a, const Value& b) {
+  void compare(const std::string& name, const Value& a, const Value& b) {
     if (a != b) {
       text_ += str("  ", name, ": ", a, " against ", b, "\n");
     }
   }
-  void compare_whole(const char* name, const std::string& a, const std::string& b) {
+  void compare_whole(const std::string& name, const std::string& a, const std::string& b) {
     if (a != b) {
       text_ += str("  ", name, ": another\n");
     }
@@ -52,13 +54,29 @@ class InfoComparison {
 // What decides how a resumed run goes on.
 std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) {
   InfoComparison comparison;
-  comparison.compare("model", a.model, b.model);
+  for (const ModelDifference& difference : train::model_differences(a.model, b.model)) {
+    if (!train::is_training_only(difference.option)) {
+      comparison.compare(str("--", difference.option), difference.first, difference.second);
+    }
+  }
+  comparison.compare("optimizer", a.optimizer, b.optimizer);
   comparison.compare("step", a.step, b.step);
   comparison.compare("optimizer_steps", a.optimizer_steps, b.optimizer_steps);
   comparison.compare("epoch", a.epoch, b.epoch);
   comparison.compare("samples_of_epoch", a.samples_of_epoch, b.samples_of_epoch);
   comparison.compare("seed", a.seed, b.seed);
   comparison.compare("num_samples", a.num_samples, b.num_samples);
+  return comparison.take();
+}
+
+// Options of the model that only training looks at: the same tensors compute the same whatever they are.
+std::string training_differences(const CheckpointInfo& a, const CheckpointInfo& b) {
+  InfoComparison comparison;
+  for (const ModelDifference& difference : train::model_differences(a.model, b.model)) {
+    if (train::is_training_only(difference.option)) {
+      comparison.compare(str("--", difference.option), difference.first, difference.second);
+    }
+  }
   return comparison.take();
 }
 
@@ -135,8 +153,8 @@ std::string checkpoint_diff_help() {
   return "usage: vit_hybrid checkpoint diff A B [options]\n\nPrints in what two checkpoints differ: first what they "
          "say "
          "of themselves, then the first tensor of another\nvalue, with its global index. Values are compared bit by "
-         "bit. The exit code is 0 if tensors, model and position\nare the same, whatever wrote them and in whatever "
-         "layout, else 1.\n" +
+         "bit. The exit code is 0 if tensors, model and position\nare the same, whatever wrote them, in whatever "
+         "layout, and with whatever dropout and label smoothing, else 1.\n" +
          options::help_text(table_of(chosen));
 }
 
@@ -155,6 +173,7 @@ int run_checkpoint_diff(const Invocation& invocation) {
   const CheckpointReader a(files[0]);
   const CheckpointReader b(files[1]);
   print_section("origin:\n", origin_differences(a.info(), b.info()));
+  print_section("options of the training:\n", training_differences(a.info(), b.info()));
   const std::string state = state_differences(a.info(), b.info());
   print_section("state:\n", state);
   const std::string tensors = tensor_differences(a, b, chosen.all);

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <optional>
 
 #include "data/posix_file.h"
+#include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/commands/checkpoint_tool.h"
 #include "src/train/checkpoint/checkpoint_folder.h"
@@ -29,7 +31,7 @@ constexpr FileCount kFile{1, 1, "FILE"};
 options::OptionTable table_of(InspectOptions& chosen) {
   options::OptionTable table;
   table.begin_group("Inspect");
-  table.add({.name = "all", .value = options::flag(chosen.all), .help = "List the optimizer's moments too."});
+  table.add({.name = "all", .value = options::flag(chosen.all), .help = "List the optimizer's state too."});
   table.add({.name = "print-config",
              .value = options::flag(chosen.print_config),
              .help = "Print only the configuration of the run that wrote it, as YAML that --config accepts."});
@@ -56,20 +58,32 @@ int64_t num_parameters(const CheckpointReader& checkpoint) {
   return count;
 }
 
+// "optimizer adamw: exp_avg, exp_avg_sq"
+std::string optimizer_text(const CheckpointReader& checkpoint) {
+  if (!checkpoint.has_optimizer()) {
+    return "without optimizer state";
+  }
+  const auto states = checkpoint.optimizer_states();
+  return str("optimizer ", checkpoint.info().optimizer, ": ", states.empty() ? "no state" : join(states));
+}
+
 std::string head_text(const CheckpointReader& checkpoint) {
   const CheckpointInfo& info = checkpoint.info();
   const int64_t bytes = data::PosixFile(checkpoint.path(), data::PosixFile::Access::kRead).size();
   std::string out =
       str(checkpoint.path(), "\n  size        ", train::size_text(bytes), " (", bytes, " bytes), format ", info.format,
-          "\n  written by  vit_hybrid ", info.version, ", commit ", info.git_commit, "\n  layout      ", info.layout,
-          "\n  position    step ", info.step, " (", info.optimizer_steps, " of the optimizer), epoch ", info.epoch,
-          ", sample ", info.samples_of_epoch, " of ", info.num_samples, "; seed ", info.seed, "\n");
+          "\n  written by  vit_hybrid ", info.version, ", commit ", info.git_commit,
+          info.libraries.empty() ? "" : str(" (", info.libraries, ")"), "\n  layout      ", info.layout,
+          "\n  position    step ", info.step, " (", info.optimizer_steps, " of the optimizer), epoch ", info.epoch + 1,
+          " after ", info.samples_of_epoch, " of ", info.num_samples, " samples; seed ", info.seed, "\n");
   if (!info.metric.empty()) {
     out += str("  validation  ", info.metric, " ", info.metric_value, "\n");
   }
+  if (!info.channels.empty()) {
+    out += str("  channels    ", info.channels, "\n");
+  }
   return out + str("  model       ", info.model, "\n  parameters  ", num_parameters(checkpoint), ", ",
-                   type_name(checkpoint.tensors().front().type), ", ", checkpoint.has_optimizer() ? "with" : "without",
-                   " optimizer state\n");
+                   type_name(checkpoint.tensors().front().type), ", ", optimizer_text(checkpoint), "\n");
 }
 
 std::string line_of(const CheckpointTensor& tensor, const train::TensorSummary& summary) {
@@ -139,10 +153,22 @@ int run_checkpoint_verify(const Invocation& invocation) {
   if (!is_first_process()) {
     return 0;
   }
+  std::optional<Error> first;  // which the program ends with, once all files were looked at
   for (const std::string& file : files) {
-    const CheckpointReader checkpoint(file);
-    train::verify_checkpoint(checkpoint);
-    print_once(str(checkpoint.path(), ": ", checkpoint.tensors().size(), " tensors, all checksums are right\n"));
+    try {
+      const CheckpointReader checkpoint(file);
+      train::verify_checkpoint(checkpoint);
+      print_once(str(checkpoint.path(), ": ", checkpoint.tensors().size(), " tensors, all checksums are right\n"));
+    } catch (const Error& error) {
+      if (first) {
+        print_once(str(error.message(), "\n"));
+      } else {
+        first = error;
+      }
+    }
+  }
+  if (first) {
+    throw Error(*first);
   }
   return 0;
 }

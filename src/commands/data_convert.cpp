@@ -56,6 +56,10 @@ void report(const data::ConvertedImages& converted, const ConvertOptions& chosen
   for (size_t i = 0; i < std::min(converted.bad.size(), kMostBadLines); ++i) {
     log_warning("left out: " + converted.bad[i]);
   }
+  if (converted.num_stray > 0) {
+    log_warning(str("left out: images beside the classes' folders of ", chosen.inputs.front(),
+                    ", which are of no class: ", converted.num_stray));
+  }
   const std::string left_out = converted.bad.empty() ? "" : str(", ", converted.bad.size(), " bad files left out");
   const std::string ignored =
       converted.num_ignored == 0 ? "" : str(", ", converted.num_ignored, " files of other kinds ignored");

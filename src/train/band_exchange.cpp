@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/base/memory_tracker.h"
+#include "src/train/device.h"
 
 namespace vit_hybrid::train {
 
@@ -42,7 +43,8 @@ at::Tensor BandExchange::join(const at::Tensor& band) {
   std::vector<comm::Work> works;
   for (int rank = 0; rank < ranks_.size(); ++rank) {
     const Range rows = bands_[static_cast<size_t>(rank)];
-    parts.push_back(rank == ranks_.rank() ? band.to(ranks_.device_type()) : take(shape, rows));
+    parts.push_back(rank == ranks_.rank() ? to_device(band, ranks_.device_type(), band.scalar_type())
+                                          : take(shape, rows));
     if (!rows.empty()) {
       works.push_back(ranks_.broadcast(parts.back(), rank));
     }

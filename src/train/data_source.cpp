@@ -58,16 +58,29 @@ std::string text_of(const data::WeatherDataset& dataset, const std::string& fold
              "; ACC against ", climatology.defined() ? "time means" : "channel means");
 }
 
+void check_same_channels(const data::WeatherDataset& train, const data::WeatherDataset& valid) {
+  if (!train.given_channels().empty() && !valid.given_channels().empty() &&
+      train.given_channels() != valid.given_channels()) {
+    throw Error(ErrorClass::kBadData,
+                str("the training data have the channels ", train.given_channels(), ", the validation data ",
+                    valid.given_channels()),
+                "both must have the same channels in the same order");
+  }
+}
+
 DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& world) {
   DataSource source;
   auto train = open_weather(config, world, config.data.train_data, config.data.limit_nsamples);
   source.climatology = read_climatology(config.data, world, train->target_shape(), train->normalization());
   source.text = text_of(*train, config.data.train_data, source.climatology);
-  source.train = std::move(train);
   if (!config.data.valid_data.empty()) {
-    source.valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
+    auto valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
+    comm::agreed(world, [&] { check_same_channels(*train, *valid); });
+    source.valid = std::move(valid);
     source.text += str("; ", source.valid->size(), " for validation");
   }
+  source.channels = train->given_channels();
+  source.train = std::move(train);
   return source;
 }
 
@@ -81,7 +94,7 @@ std::unique_ptr<data::ImageDataset> open_images(const RunConfig& config, const c
   options.labels = config.data.labels_name;
   options.use = use;
   options.image_size = config.model.image_height;
-  options.resized = (options.image_size * 256 + 112) / 224;  // the recipe's 224 of 256, at any size
+  options.resized = config.data.valid_resize;
   options.interpolation = config.data.interpolation;
   options.num_classes = config.model.num_classes;
   options.seed = config.seed;
@@ -98,12 +111,14 @@ DataSource open_hdf5_images(const RunConfig& config, const comm::MpiGroup& world
   auto train =
       open_images(config, world, config.data.train_data, data::ImageUse::kTraining, config.data.limit_nsamples);
   source.text = text_of(*train, config.data.train_data);
-  source.train = std::move(train);
   if (!config.data.valid_data.empty()) {
-    source.valid =
+    auto valid =
         open_images(config, world, config.data.valid_data, data::ImageUse::kEvaluation, config.data.limit_nsamples_val);
-    source.text += str("; ", source.valid->size(), " for validation");
+    data::check_same_classes(*train, *valid);
+    source.text += str("; ", valid->size(), " for validation");
+    source.valid = std::move(valid);
   }
+  source.train = std::move(train);
   return source;
 }
 
@@ -172,8 +187,7 @@ std::vector<int64_t> model_target(const model::VitOptions& model) {
   return {model.out_channels, model.image_height, model.image_width};
 }
 
-constexpr const char* kSetShapes =
-    "set --in-channels, --out-channels, --image-height and --image-width to what the data have";
+constexpr const char* kSetShapes = "set --in-channels, --out-channels and --image-size HxW to what the data have";
 
 // The data are the same on all ranks, and so is this error.
 void check_shapes(const RunConfig& config, const data::Dataset& dataset, const std::string& what,
@@ -249,6 +263,7 @@ DataSource open_valid_data(const RunConfig& config, const comm::MpiGroup& world)
     auto valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
     source.climatology = read_climatology(config.data, world, valid->target_shape(), valid->normalization());
     source.text = text_of(*valid, config.data.valid_data, source.climatology);
+    source.channels = valid->given_channels();
     source.valid = std::move(valid);
   } else {
     auto valid =

@@ -10,6 +10,7 @@
 
 #include "data/dataset.h"
 #include "parallel/comm/mpi_group.h"
+#include "src/train/checkpoint/format.h"
 #include "src/train/run_config.h"
 
 namespace vit_hybrid::train {
@@ -20,7 +21,10 @@ struct DataSource {
   int64_t num_train_samples = 0;         ///< the first of `train` that are used (--limit-nsamples)
   int64_t num_valid_samples = 0;         ///< and of `valid` (--limit-nsamples-val)
   at::Tensor climatology;                ///< [C, H, W] normalised time means, or undefined: anomalies against 0
-  std::string text;                      ///< one line that says what the data are and how they are read
+  std::string channels;                  ///< names that the files give, separated by commas; empty where none does
+  /// What its checkpoints say of the training data.
+  TrainingData training_data() const { return {num_train_samples, channels}; }
+  std::string text;  ///< one line that says what the data are and how they are read
 };
 
 /// Opens (or makes) the data sets and checks that the model fits them. Collective over `world`, which outlives them;

@@ -29,9 +29,7 @@ int num_cores() {
   return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-}  // namespace
-
-c10::Device choose_device(DeviceChoice choice, const comm::ProcessPlace& place) {
+c10::Device device_for(DeviceChoice choice, const comm::ProcessPlace& place) {
   if (choice == DeviceChoice::kCpu) {
     return c10::Device(c10::kCPU);
   }
@@ -46,6 +44,31 @@ c10::Device choose_device(DeviceChoice choice, const comm::ProcessPlace& place) 
                 "start one rank a GPU, use a program built with VIT_HYBRID_ENABLE_CUDA=ON, or give --device cpu");
   }
   return c10::Device(c10::kCPU);
+}
+
+}  // namespace
+
+c10::Device choose_device(const RunConfig& config, const comm::ProcessPlace& place) {
+  const c10::Device device = device_for(config.device, place);
+  static_cast<void>(batch_memory(config.data.pin_memory, device));
+  return device;
+}
+
+data::HostMemory batch_memory(PinMemory choice, c10::Device device) {
+  if (choice == PinMemory::kOn && !device.is_cuda()) {
+    throw Error(ErrorClass::kUsage,
+                str("--pin-memory on: the device is ", device.str(),
+                    ", and page-locked batches are for copies to a GPU, of which there are none"),
+                "give --pin-memory auto, which page-locks them where there is a GPU, or off");
+  }
+  const bool pins = choice != PinMemory::kOff && device.is_cuda();
+  return pins ? data::HostMemory::kPinned : data::HostMemory::kPageable;
+}
+
+// The tensor may be given up while the copy is under way: see TensorPool::take().
+at::Tensor to_device(const at::Tensor& tensor, c10::Device device, at::ScalarType type) {
+  const bool non_blocking = device.is_cuda() && tensor.is_cpu() && tensor.is_pinned();
+  return tensor.to(device, type, non_blocking);
 }
 
 void set_threads(int threads, const comm::ProcessPlace& place) {

@@ -1,16 +1,26 @@
 // Device and threads of a rank.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include "data/tensor_pool.h"
 #include "parallel/comm/failure.h"
 #include "src/train/run_config.h"
 
 namespace vit_hybrid::train {
 
 /// The device of this rank: one GPU a rank by its place on the node, or the CPU. kAuto takes GPUs where the program was
-/// built for them and the node has one for each of its ranks. Error(kUsage) where kCuda cannot be.
-c10::Device choose_device(DeviceChoice choice, const comm::ProcessPlace& place);
+/// built for them and the node has one for each of its ranks. Error(kUsage) where kCuda, or the configuration's
+/// pin_memory with that device, cannot be.
+c10::Device choose_device(const RunConfig& config, const comm::ProcessPlace& place);
+
+/// Where the batches of a rank with this device lie on the host: kAuto page-locks them where the device is a GPU.
+/// Error(kUsage) where kOn is asked for and it is none.
+data::HostMemory batch_memory(PinMemory choice, c10::Device device);
+
+/// `tensor` as `type` on the device; from page-locked memory the copy is started, and the host goes on.
+at::Tensor to_device(const at::Tensor& tensor, c10::Device device, at::ScalarType type);
 
 /// Threads of this rank: `threads`, else OMP_NUM_THREADS, else the node's cores shared among its ranks.
 void set_threads(int threads, const comm::ProcessPlace& place);

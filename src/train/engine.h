@@ -1,4 +1,4 @@
-// Engine: the parallel model of one rank, ready to take steps: parameters, stage, pipeline runner, reducer, optimizer.
+// Engine: the training of one rank: the model as ModelRunner runs it, and the reducer, norm and optimizer of its steps.
 #pragma once
 
 #include <cstdint>
@@ -6,23 +6,21 @@
 #include <vector>
 
 #include "model/vit_options.h"
-#include "model/vit_stage.h"
 #include "parallel/mesh/device_mesh.h"
-#include "parallel/pipeline/runner.h"
-#include "parallel/tensor/parameter_buffer.h"
 #include "parallel/zero/gradient_norm.h"
 #include "parallel/zero/gradient_reducer.h"
 #include "parallel/zero/precision_policy.h"
 #include "parallel/zero/sharding.h"
 #include "parallel/zero/zero1_optimizer.h"
-#include "src/train/vit_program.h"
+#include "src/base/phase_clock.h"
+#include "src/train/model_runner.h"
 
 namespace vit_hybrid::train {
 
 struct EngineOptions {
   model::VitOptions model;
   zero::PrecisionPolicy precision;
-  zero::AdamOptions optimizer;
+  zero::OptimizerOptions optimizer;
   zero::ZeroStage zero_stage = zero::ZeroStage::kOptimizerState;
   std::string schedule = "1f1b";
   double clip_norm = 0.0;          ///< 0: no clipping
@@ -37,7 +35,7 @@ struct StepResult {
   bool skipped = false;    ///< the gradient was not finite: no rank changed its parameters
 };
 
-/// Seconds of this rank by phase since the last reset.
+/// Seconds of this rank's device by phase since the last reset.
 struct PhaseSeconds {
   double forward = 0.0;
   double backward = 0.0;
@@ -54,38 +52,26 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// One training step on the micro-batches of this rank's replica: steps 2 to 6 of docs/architecture.md. The sink of
-  /// `plan` is set here.
+  /// `plan` is set here. Returns when the device has done it.
   StepResult train_step(StepPlan plan, VitProgram::NextBatch next_batch, double learning_rate);
-  /// Forward only; predictions are counted in plan.evaluation on the last stage.
-  void evaluate(StepPlan plan, VitProgram::NextBatch next_batch);
-  /// Forward of `num_samples` inputs without targets, on the first stage [num_samples, C, H, W] in `inputs`. The output
-  /// on the last stage, an undefined tensor on the others.
-  at::Tensor predict(const at::Tensor& inputs, int64_t num_samples);
 
-  bool is_first_stage() const { return program_.is_first(); }
-  bool is_last_stage() const { return program_.is_last(); }
-  /// Layer units of every stage.
-  const std::vector<Range>& stages() const { return stages_; }
-  tensor::ParameterBuffer& parameters() { return buffer_; }
+  /// What is trained, for passes without training too.
+  ModelRunner& model() { return model_; }
+  const ModelRunner& model() const { return model_; }
+  tensor::ParameterBuffer& parameters() { return model_.parameters(); }
   zero::Zero1Optimizer& optimizer() { return optimizer_; }
   const PhaseSeconds& seconds() const { return seconds_; }
   void reset_seconds() { seconds_ = {}; }
 
  private:
-  tensor::ParameterBuffer make_buffer() const;
-
   EngineOptions options_;
   mesh::DeviceMesh& mesh_;
-  std::vector<Range> stages_;
-  Range units_;
-  tensor::ParameterBuffer buffer_;
-  model::VitStage stage_;
-  VitProgram program_;
-  pipeline::PipelineRunner runner_;
+  ModelRunner model_;
   zero::GradientReducer reducer_;
   zero::GradientNorm norm_;
   zero::Zero1Optimizer optimizer_;
   PhaseSeconds seconds_;
+  PhaseClock clock_;
 };
 
 }  // namespace vit_hybrid::train

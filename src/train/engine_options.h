@@ -6,8 +6,8 @@
 
 namespace vit_hybrid::train {
 
-/// The optimizer's hyperparameters.
-zero::AdamOptions adam_options(const OptimizerConfig& config);
+/// The types that --precision stands for.
+zero::PrecisionPolicy precision_policy(const RunConfig& config);
 
 EngineOptions engine_options(const RunConfig& config);
 

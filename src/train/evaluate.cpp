@@ -1,7 +1,10 @@
 // evaluate(): open, run, print.
 #include "src/train/evaluate.h"
 
+#include <unistd.h>
+
 #include <filesystem>
+#include <system_error>
 
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
@@ -31,6 +34,22 @@ void write(const RunConfig& config, const ModelUse& use, const CheckpointReader&
   write_json_file(use.out, json);
 }
 
+// Before the work, whose figures would be lost.
+void require_folder_of(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    throw Error(ErrorClass::kCannotCreate, str("--out is '", path, "', but the folder '", folder, "' does not exist"),
+                "make it first");
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    throw Error(ErrorClass::kCannotCreate,
+                str("--out is '", path, "', but nothing can be written into the folder '", folder, "'"),
+                "check its permissions, or give another --out");
+  }
+}
+
 }  // namespace
 
 void refuse_existing(const std::string& path, bool overwrite) {
@@ -43,14 +62,18 @@ void refuse_existing(const std::string& path, bool overwrite) {
 Evaluation evaluate(const RunConfig& config, const ModelUse& use, const CheckpointReader& checkpoint,
                     const comm::MpiGroup& world) {
   comm::agreed_on_rank_0(world, [&] {
-    if (!use.out.empty()) refuse_existing(use.out, use.overwrite);
+    if (!use.out.empty()) {
+      refuse_existing(use.out, use.overwrite);
+      require_folder_of(use.out);
+    }
   });
   const DataSource data = open_valid_data(config, world);
+  comm::agreed(world, [&] { require_channels(checkpoint, data.channels); });
   TrainedModel model(config, checkpoint, world);
   log_line(describe(config, checkpoint, model.mesh().device()));
   log_line(str("  input     ", data.text));
   const Timer timer;
-  Evaluator evaluator(config, model.mesh(), model.engine(), *data.valid, data.num_valid_samples, data.climatology);
+  Evaluator evaluator(config, model.mesh(), model.runner(), *data.valid, data.num_valid_samples, data.climatology);
   Evaluation figures = evaluator.evaluate();
   const double seconds = timer.seconds();
   for (const std::string& line : table_lines(figures, data.valid->channel_names())) {

@@ -8,12 +8,14 @@
 
 #include "data/grid_weights.h"
 #include "src/base/memory_tracker.h"
+#include "src/train/device.h"
 
 namespace vit_hybrid::train {
 
 StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, const data::Dataset& dataset,
                      std::shared_ptr<const data::DistributedSampler> sampler, int64_t num_steps, data::Parts parts,
                      data::SamplePosition start) {
+  parts.memory = batch_memory(config.data.pin_memory, mesh.device());
   const ReplicaShare share{mesh.data().rank(), mesh.data().size(), config.parallel.micro_batch_size};
   return {dataset,
           std::move(sampler),
@@ -21,11 +23,11 @@ StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, const data
           {share, num_steps, start, {parts, config.data.prefetch_depth, config.data.io_threads}}};
 }
 
-Evaluator::Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, Engine& engine, const data::Dataset& dataset,
+Evaluator::Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunner& model, const data::Dataset& dataset,
                      int64_t num_samples, at::Tensor climatology)
     : config_(config),
       mesh_(mesh),
-      engine_(engine),
+      model_(model),
       dataset_(dataset),
       sampler_(std::make_shared<data::DistributedSampler>(
           data::SamplerOptions{num_samples, config.data.valid_batch_size, data::SampleOrder::kInOrder,
@@ -35,15 +37,15 @@ Evaluator::Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, Engine& en
 Evaluation Evaluator::evaluate() {
   const data::EpochPlan plan = sampler_->epoch(0);
   EvaluationSums sums = empty_sums();
-  const data::Parts parts{engine_.is_first_stage() || engine_.is_last_stage(), engine_.is_last_stage()};
+  const data::Parts parts{model_.is_first_stage() || model_.is_last_stage(), model_.is_last_stage()};
   StepInput input = open_input(config_, mesh_, dataset_, sampler_, plan.num_steps(), parts);
   for (int64_t i = 0; i < plan.num_steps(); ++i) {
     StepPlan step_plan;
     step_plan.micro_batches = input.micro_batches(plan, i);
     step_plan.global_batch = static_cast<int64_t>(plan.batch(i).size());
     step_plan.context.seed = config_.seed;
-    step_plan.evaluation = engine_.is_last_stage() ? &sums : nullptr;
-    engine_.evaluate(std::move(step_plan), input.open_step(plan, i));
+    step_plan.evaluation = model_.is_last_stage() ? &sums : nullptr;
+    model_.evaluate(std::move(step_plan), input.open_step(plan, i));
   }
   return reduce(sums);
 }
@@ -60,7 +62,7 @@ EvaluationSums Evaluator::empty_sums() const {
 Evaluation Evaluator::reduce(const EvaluationSums& sums) {
   const MemoryScope scope(MemoryClass::kCommunication);
   // Tensor ranks of a replica hold the same sums: one of them counts.
-  const bool counts = engine_.is_last_stage() && mesh_.tensor().rank() == 0;
+  const bool counts = model_.is_last_stage() && mesh_.tensor().rank() == 0;
   const at::Tensor total = counts ? sums.sums().clone() : at::zeros_like(sums.sums());
   mesh_.host_world().all_reduce(total, comm::ReduceOp::kSum).wait();
   return sums.finish(total);

@@ -1,4 +1,4 @@
-// Evaluator: one pass of an engine over a data set, every sample counted once; the trainer's validation and `evaluate`.
+// Evaluator: one pass of a model over a data set, every sample counted once; the trainer's validation and `evaluate`.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +9,8 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "parallel/mesh/device_mesh.h"
-#include "src/train/engine.h"
 #include "src/train/evaluation.h"
+#include "src/train/model_runner.h"
 #include "src/train/run_config.h"
 #include "src/train/step_input.h"
 
@@ -25,7 +25,7 @@ class Evaluator {
  public:
   /// The first `num_samples` of `dataset`; anomalies are against `climatology` (see EvaluationSums). All but the tensor
   /// outlive the evaluator.
-  Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, Engine& engine, const data::Dataset& dataset,
+  Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunner& model, const data::Dataset& dataset,
             int64_t num_samples, at::Tensor climatology);
 
   /// The figures, on all ranks. Collective over the world.
@@ -37,7 +37,7 @@ class Evaluator {
 
   const RunConfig& config_;
   mesh::DeviceMesh& mesh_;
-  Engine& engine_;
+  ModelRunner& model_;
   const data::Dataset& dataset_;
   std::shared_ptr<const data::DistributedSampler> sampler_;
   at::Tensor climatology_;

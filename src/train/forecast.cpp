@@ -1,8 +1,13 @@
 // forecast(): states on rank 0, the network on all ranks.
 #include "src/train/forecast.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
 #include <optional>
 
+#include "data/tools/output_place.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
@@ -14,6 +19,20 @@
 #include "src/train/trained_model.h"
 
 namespace vit_hybrid::train {
+
+namespace {
+
+// What the lead times will take on the disk.
+void require_room(const RunConfig& config, const ForecastOptions& options) {
+  const model::VitOptions& model = config.model;
+  const int64_t state =
+      model.in_channels * model.image_height * model.image_width * static_cast<int64_t>(sizeof(float));
+  const int64_t most_steps = std::numeric_limits<int64_t>::max() / state;
+  const std::filesystem::path folder = std::filesystem::path(options.use.out).parent_path();
+  data::check_room(folder.empty() ? "." : folder.string(), state * std::min(options.steps, most_steps));
+}
+
+}  // namespace
 
 void check_forecast(const RunConfig& config, const ForecastOptions& options) {
   if (!config.is_forecast()) {
@@ -42,7 +61,11 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
               const comm::MpiGroup& world) {
   const comm::MpiGroup self = world.split(world.rank());
   std::optional<ForecastRecord> record;  // on rank 0
-  comm::agreed_on_rank_0(world, [&] { record.emplace(config, options, checkpoint.path(), self); });
+  comm::agreed_on_rank_0(world, [&] {
+    require_room(config, options);
+    record.emplace(config, options, checkpoint.path(), self);
+    require_channels(checkpoint, record->given_channels());
+  });
   TrainedModel model(config, checkpoint, world);
   log_line(describe(config, checkpoint, model.mesh().device()));
   for (const std::string& line : record ? record->description() : std::vector<std::string>()) {
@@ -50,7 +73,7 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
   }
   const Timer timer;
   const std::vector<int64_t> shape = {config.model.in_channels, config.model.image_height, config.model.image_width};
-  Rollout rollout(model.engine(), model.mesh(), shape, record ? record->start() : at::Tensor());
+  Rollout rollout(model.runner(), model.mesh(), shape, record ? record->start() : at::Tensor());
   for (int64_t lead = 1; lead <= options.steps; ++lead) {
     const at::Tensor state = rollout.advance();
     comm::agreed_on_rank_0(world, [&] { record->add(lead, state); });

@@ -9,6 +9,8 @@
 #include <filesystem>
 
 #include "data/grid_weights.h"
+#include "data/hdf5_scale_copy.h"
+#include "data/posix_file.h"
 #include "model/losses.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
@@ -78,6 +80,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
   climatology_ = read_climatology(config.data, self, times_.shape(), times_.normalization());
   start_ = times_.read(place_.file, place_.time);
   open_file();
+  copy_scales();
 }
 
 void ForecastRecord::check_model(const RunConfig& config) const {
@@ -140,6 +143,13 @@ void ForecastRecord::open_file() {
                                                                   {"checkpoint", checkpoint_}});
 }
 
+// Now, under the file's temporary name: what fails or dies meanwhile leaves no half file behind and loses no forecast.
+// All is known of the lead times.
+void ForecastRecord::copy_scales() {
+  left_out_ = data::copy_hdf5_scales(
+      {times_.path(place_.file), data::temporary_name(paths_.fields), dataset_, place_.time + 1, options_.steps});
+}
+
 std::string ForecastRecord::source_text() const {
   return str(times_.path(place_.file), ", time ", place_.time);
 }
@@ -152,6 +162,9 @@ std::vector<std::string> ForecastRecord::description() const {
   } else if (place_.after < options_.steps) {
     lines.push_back(str("the file ends with lead time ", place_.after, ": those from ", place_.after + 1, " to ",
                         options_.steps, " have no truth and no figures"));
+  }
+  for (const std::string& line : left_out_) {
+    lines.push_back("left out: " + line);
   }
   return lines;
 }

@@ -27,7 +27,8 @@ class ForecastRecord {
                  const comm::MpiGroup& self);
 
   const at::Tensor& start() const { return start_; }  ///< [C, H, W], normalised
-  /// What is forecast from where, and how far there is truth: one or two lines.
+  const std::string& given_channels() const { return times_.given_channels(); }
+  /// What is forecast from where, how far there is truth, and what of the data's layout the file goes without.
   std::vector<std::string> description() const;
 
   /// Lead time `lead` = 1, 2, ...: writes the fields and counts the figures where there is truth.
@@ -46,6 +47,7 @@ class ForecastRecord {
   void choose_channel();
   void choose_lead();
   void open_file();
+  void copy_scales();
   Json figures_json() const;
   void draw() const;
   const std::string& channel_name() const { return times_.channel_names()[static_cast<size_t>(channel_)]; }
@@ -63,6 +65,7 @@ class ForecastRecord {
   int64_t lead_ = 1;  // of the picture
   at::Tensor start_;
   std::unique_ptr<data::Hdf5Writer> file_;
+  std::vector<std::string> left_out_;  // of the source's scales and attributes, with the reasons
   std::vector<Evaluation> figures_;
   at::Tensor pictured_;        // [H, W], in the units of the data
   at::Tensor pictured_truth_;  // undefined where there is none

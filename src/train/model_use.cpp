@@ -19,13 +19,15 @@ constexpr std::array<std::string_view, 13> kAlways = {
     "dp",      "tp",    "pp",           "order",       "timeout",    "device",      "precision",
     "threads", "stats", "global-means", "global-stds", "time-means", "dataset-name"};
 // The data of a forecast are a few states, read one by one.
-constexpr std::array<std::string_view, 6> kForBatches = {"micro-batch-size", "valid-batch-size", "labels-name", "io",
-                                                         "io-threads",       "prefetch-depth"};
+constexpr std::array<std::string_view, 11> kForBatches = {
+    "micro-batch-size", "valid-batch-size", "valid-resize", "labels-name", "io",         "io-threads",
+    "prefetch-depth",   "stage-data",       "stage-dir",    "mpiio-hints", "pin-memory",
+};
 
 // What of the training still holds when its model is used elsewhere.
-constexpr std::array<std::string_view, 11> kFromCheckpoint = {
+constexpr std::array<std::string_view, 12> kFromCheckpoint = {
     "name",       "seed",         "precision",   "global-batch-size", "global-means", "global-stds",
-    "time-means", "dataset-name", "labels-name", "interpolation",     "stats"};
+    "time-means", "dataset-name", "labels-name", "interpolation",     "stats",        "valid-resize"};
 
 template <size_t n>
 bool is_among(const std::array<std::string_view, n>& names, const std::string& name) {

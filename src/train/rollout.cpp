@@ -8,14 +8,14 @@
 
 namespace vit_hybrid::train {
 
-Rollout::Rollout(Engine& engine, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start)
-    : engine_(engine), mesh_(mesh) {
+Rollout::Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start)
+    : model_(model), mesh_(mesh) {
   VH_ASSERT(mesh.data().size() == 1, "a forecast is one trajectory");
-  if (!engine_.is_first_stage()) {
+  if (!model_.is_first_stage()) {
     return;
   }
   const MemoryScope scope(MemoryClass::kData);
-  const at::Tensor& values = engine_.parameters().values();
+  const at::Tensor& values = model_.parameters().values();
   state_ = at::empty({1, shape[0], shape[1], shape[2]}, values.options());
   if (mesh_.tensor().rank() == 0) {
     state_.copy_(start.unsqueeze(0));
@@ -24,15 +24,15 @@ Rollout::Rollout(Engine& engine, mesh::DeviceMesh& mesh, const std::vector<int64
 }
 
 at::Tensor Rollout::advance() {
-  at::Tensor prediction = engine_.predict(state_, 1);
+  at::Tensor prediction = model_.predict(state_, 1);
   comm::Communicator& pipeline = mesh_.pipeline();
   const int last = pipeline.size() - 1;
   if (last == 0) {
     state_ = prediction;
-  } else if (engine_.is_last_stage()) {
+  } else if (model_.is_last_stage()) {
     prediction = prediction.contiguous();
     pipeline.exchange({{comm::Transfer::Direction::kSend, prediction, 0}}).wait();
-  } else if (engine_.is_first_stage()) {
+  } else if (model_.is_first_stage()) {
     pipeline.exchange({{comm::Transfer::Direction::kReceive, state_, last}}).wait();
   }
   const MemoryScope scope(MemoryClass::kData);

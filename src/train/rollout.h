@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "parallel/mesh/device_mesh.h"
-#include "src/train/engine.h"
+#include "src/train/model_runner.h"
 
 namespace vit_hybrid::train {
 
@@ -17,14 +17,14 @@ class Rollout {
  public:
   /// The state to start from: [C, H, W], normalised, host; looked at on world rank 0 only. dp is 1, the network gives
   /// as many channels as it takes (`shape` on all ranks). Collective over the mesh.
-  Rollout(Engine& engine, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start);
+  Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start);
 
   /// One lead time further: the new state [C, H, W], normalised, float32 on the host, on world rank 0; undefined on the
-  /// others. Between lead times it keeps the engine's type. Collective over the mesh.
+  /// others. Between lead times it keeps the model's type. Collective over the mesh.
   at::Tensor advance();
 
  private:
-  Engine& engine_;
+  ModelRunner& model_;
   mesh::DeviceMesh& mesh_;
   at::Tensor state_;  // [1, C, H, W] on the device; first stage only
 };

@@ -66,6 +66,19 @@ void resolve_data(RunConfig& config) {
   }
 }
 
+// A test of a recipe leaves no checkpoint, whatever the recipe says of them.
+void resolve_test(RunConfig& config) {
+  if (config.test_steps == 0) {
+    return;
+  }
+  config.checkpoint.keep = 0;
+  config.checkpoint.every = 0;
+  config.checkpoint.at_start = false;
+  for (const char* name : {"keep-checkpoints", "checkpoint-every", "checkpoint-at-start"}) {
+    config.origin[name] = "test-steps";
+  }
+}
+
 }  // namespace
 
 int64_t RunConfig::replica_batch_size() const {
@@ -85,6 +98,7 @@ void resolve(RunConfig& config, int world_size) {
   resolve_layout(config, world_size);
   resolve_batch(config);
   resolve_data(config);
+  resolve_test(config);
   if (config.name.empty()) {
     config.name = !config.preset.empty() ? config.preset : "run";
   }

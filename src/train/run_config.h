@@ -17,9 +17,11 @@ enum class Precision { kFp32, kFp64 };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 /// kAuto is gone after resolve().
 enum class DataKind { kAuto, kHdf5, kSynthetic, kBuiltin };
+/// Whether the buffers of batches are page-locked; kAuto: where they are copied to a GPU.
+enum class PinMemory { kAuto, kOn, kOff };
 /// Whether the data are copied to each node first.
 enum class StageData { kNone, kNode };
-enum class OptimizerKind { kAdam, kAdamW };
+enum class OptimizerKind { kAdam, kAdamW, kSgd, kLamb, kLars };
 enum class LrScaling { kNone, kSqrt };
 
 struct ParallelConfig {
@@ -50,6 +52,7 @@ struct DataConfig {
   data::IoMode io = data::IoMode::kAuto;
   int io_threads = 2;      ///< background reading threads; 0: the main thread reads when it needs the data
   int prefetch_depth = 2;  ///< batches read ahead
+  PinMemory pin_memory = PinMemory::kAuto;
   StageData stage = StageData::kNone;
   std::string stage_dir;       ///< for the copies of kNode; empty: memory (/dev/shm), else TMPDIR
   std::string mpiio_hints;     ///< key=value,...
@@ -58,7 +61,8 @@ struct DataConfig {
   bool drop_last = false;
   int64_t valid_batch_size = 0;  ///< global; 0 ('auto') is gone after resolve(): the global batch size
   data::Interpolation interpolation = data::Interpolation::kBilinear;  ///< of images that are resized
-  double mixup = 0.0;                                                  ///< alpha; 0: none
+  int64_t valid_resize = 0;         ///< pixels; side of the images that validation takes the centre of; 0: auto
+  double mixup = 0.0;               ///< alpha; 0: none
   int64_t generated_samples = 512;  ///< training samples of synthetic and builtin data
   int64_t generated_valid_samples = 64;
 };
@@ -68,6 +72,9 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
+  double momentum = 0.9;             ///< of SGD and LARS
+  bool nesterov = false;             ///< of SGD
+  double trust_coefficient = 0.001;  ///< of LARS
   double weight_decay = 0.0;
   bool decay_vectors = false;  ///< decay biases, norms and positions too
   double clip_norm = 0.0;      ///< largest global gradient norm; 0: no clipping
@@ -119,7 +126,8 @@ struct RunConfig {
   DeviceChoice device = DeviceChoice::kAuto;
   uint64_t seed = 1;
   int64_t log_interval = 10;
-  std::string run_dir;  ///< empty: runs_root/<name>-<time>
+  int64_t test_steps = 0;  ///< of the test mode, which measures and writes no checkpoint; 0: a real run
+  std::string run_dir;     ///< empty: runs_root/<name>-<time>
   std::string runs_root = "runs";
   std::string name;  ///< after resolve(): the section or file of the configuration, the preset, or "builtin"
 

@@ -9,6 +9,7 @@
 #include "src/base/error.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
+#include "src/train/optimizer_options.h"
 #include "src/train/run_config.h"
 
 namespace vit_hybrid::train {
@@ -149,8 +150,20 @@ void check_data(const RunConfig& config, Problems& out) {
   } catch (const Error& error) {
     out.push_back(str("--mpiio-hints: ", error.message(), "; ", error.hint()));
   }
+  if (data.pin_memory == PinMemory::kOn && config.device == DeviceChoice::kCpu) {
+    out.push_back(
+        "--pin-memory on page-locks batches for copies to a GPU, and --device cpu makes none; allowed: auto, off");
+  }
   if (data.mixup > 0.0 && config.is_forecast()) {
     out.push_back(str("--mixup ", data.mixup, " mixes classes, and --task forecast has none; allowed: none"));
+  }
+  if (data.valid_resize > 0 && config.is_forecast()) {
+    out.push_back(str("--valid-resize ", data.valid_resize,
+                      " is for images of --task classify, and fields are never resized; allowed: auto"));
+  } else if (data.valid_resize > 0 && data.valid_resize < config.model.image_height) {
+    out.push_back(str("--valid-resize is ", data.valid_resize, ", less than the ", config.model.image_height,
+                      " pixels that are cut from it (--image-size); allowed: auto, or at least ",
+                      config.model.image_height));
   }
   if (data.drop_last && data.limit_nsamples > 0 && data.limit_nsamples < config.global_batch_size) {
     out.push_back(str("--drop-last with --limit-nsamples ", data.limit_nsamples, " leaves no whole batch of ",
@@ -165,6 +178,12 @@ void check_checkpoints(const RunConfig& config, Problems& out) {
     out.push_back(str("--resume ", checkpoint.resume,
                       " looks for a checkpoint in this run's folder, and every run without --run-dir gets a new one; "
                       "give --run-dir FOLDER, the same each time, or --resume PATH"));
+  }
+  if (checkpoint.resumes_own_run() && config.test_steps > 0) {
+    out.push_back(str("--test-steps ", config.test_steps, " measures and saves nothing, and with --resume ",
+                      checkpoint.resume,
+                      " its records would be mixed with those of the run; allowed: --resume none, or "
+                      "--resume PATH and a --run-dir of its own"));
   }
   if (checkpoint.resume.empty()) {
     out.push_back("--resume is empty; allowed: none, latest, auto, or the path of a checkpoint");
@@ -220,6 +239,9 @@ std::vector<std::string> problems(const RunConfig& config, int world_size) {
   }
   check_batches(config, out);
   check_duration(config, out);
+  for (auto& problem : optimizer_problems(config.optimizer)) {
+    out.push_back(std::move(problem));
+  }
   check_data(config, out);
   check_checkpoints(config, out);
   return out;

@@ -48,6 +48,9 @@ std::string make_default_folder(const std::string& wanted) {
 // there before its first checkpoint.
 bool continues(const RunConfig& config, const std::string& path, const std::string& resumed) {
   std::error_code error;
+  if (config.test_steps > 0) {
+    return false;  // what is measured does not belong to the run
+  }
   if (!config.checkpoint.resumes() || !fs::exists(path + "/config.yaml", error)) {
     return false;
   }

@@ -22,21 +22,35 @@ std::string figures_text(const Evaluation& figures) {
              " (persistence ", fixed_text(mean_of(figures.persistence_acc), 6), ")");
 }
 
+// Of all ranks, and of the slowest one in each step; its share is of the `seconds` that the steps took.
+Json data_wait(double mean, double most, double seconds) {
+  return {{"mean", mean}, {"max", most}, {"max_percent", seconds > 0.0 ? 100.0 * most / seconds : 0.0}};
+}
+
+std::string percent_text(double part, double whole) {
+  return fixed_text(whole > 0.0 ? 100.0 * part / whole : 0.0, 2) + " %";
+}
+
 }  // namespace
 
 void StepSeconds::add(const StepSeconds& other) {
   step += other.step;
   forward += other.forward;
   backward += other.backward;
+  reduce += other.reduce;
   communication += other.communication;
   optimizer += other.optimizer;
   data_wait += other.data_wait;
 }
 
 Json to_json(const StepSeconds& seconds) {
-  return {{"step", seconds.step},           {"forward", seconds.forward},
-          {"backward", seconds.backward},   {"communication", seconds.communication},
-          {"optimizer", seconds.optimizer}, {"data_wait", seconds.data_wait}};
+  return {{"step", seconds.step},
+          {"forward", seconds.forward},
+          {"backward", seconds.backward},
+          {"reduce", seconds.reduce},
+          {"communication", seconds.communication},
+          {"optimizer", seconds.optimizer},
+          {"data_wait", seconds.data_wait}};
 }
 
 RunLog::RunLog(MetricsLog metrics, std::vector<std::string> channel_names, int64_t interval)
@@ -52,7 +66,8 @@ void RunLog::step(const StepRecord& record) {
                   {"skipped", record.skipped},
                   {"samples", record.samples},
                   {"samples_per_s", record.samples_per_second()},
-                  {"seconds", to_json(record.seconds)}});
+                  {"seconds", to_json(record.seconds)},
+                  {"data_wait", data_wait(record.mean_data_wait, record.most_data_wait, record.seconds.step)}});
   skipped_steps_ += record.skipped ? 1 : 0;
   step_rates_.push_back(record.samples_per_second());
   last_step_ = record;
@@ -73,10 +88,13 @@ void RunLog::epoch(const EpochRecord& record) {
                   {"epoch", record.epoch},
                   {"loss", record.train_loss},
                   {"seconds", record.seconds},
-                  {"samples_per_s", record.samples_per_second()}});
+                  {"samples_per_s", record.samples_per_second()},
+                  {"data_wait", data_wait(record.mean_data_wait, record.most_data_wait, record.seconds)}});
   log_line(str("Time taken for epoch ", record.epoch, " is ", fixed_text(record.seconds, 6), " sec, avg ",
                fixed_text(record.samples_per_second(), 6), " samples/sec"));
   log_line(str("  Avg train loss=", fixed_text(record.train_loss, 6)));
+  log_line(str("  Data wait: ", percent_text(record.mean_data_wait, record.seconds), " of the time, ",
+               percent_text(record.most_data_wait, record.seconds), " where the slowest rank of each step counts"));
   epochs_.push_back(record);
 }
 
@@ -162,7 +180,8 @@ Json RunLog::final_figures() const {
     epochs.push_back({{"epoch", epoch.epoch},
                       {"train_loss", epoch.train_loss},
                       {"seconds", epoch.seconds},
-                      {"samples_per_s", epoch.samples_per_second()}});
+                      {"samples_per_s", epoch.samples_per_second()},
+                      {"data_wait", data_wait(epoch.mean_data_wait, epoch.most_data_wait, epoch.seconds)}});
   }
   json["epochs"] = std::move(epochs);
   return json;

@@ -11,12 +11,13 @@
 
 namespace vit_hybrid::train {
 
-/// Seconds of one step, or of a run, on one rank by phase. `communication` is time blocked in communicators, wherever
-/// it fell, so the phases do not add up to `step`.
+/// Seconds of one step, or of a run, on one rank by phase; forward, backward, reduce and optimizer are those of the
+/// device. `communication` is time blocked in communicators, wherever it fell, so the phases do not add up to `step`.
 struct StepSeconds {
   double step = 0.0;
   double forward = 0.0;
   double backward = 0.0;
+  double reduce = 0.0;  ///< waiting for gradients after backward, and their norm
   double communication = 0.0;
   double optimizer = 0.0;
   double data_wait = 0.0;
@@ -36,6 +37,8 @@ struct StepRecord {
   double grad_norm = 0.0;
   bool skipped = false;
   StepSeconds seconds;
+  double mean_data_wait = 0.0;  ///< seconds, over all ranks
+  double most_data_wait = 0.0;  ///< of the rank that waited longest
 
   double samples_per_second() const { return static_cast<double>(samples) / seconds.step; }
 };
@@ -44,7 +47,9 @@ struct EpochRecord {
   int64_t epoch = 1;
   int64_t samples = 0;
   double train_loss = 0.0;
-  double seconds = 0.0;  ///< of training, without validation
+  double seconds = 0.0;         ///< of training, without validation
+  double mean_data_wait = 0.0;  ///< sums over the steps of what StepRecord has
+  double most_data_wait = 0.0;
 
   double samples_per_second() const { return static_cast<double>(samples) / seconds; }
 };

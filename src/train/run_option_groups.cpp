@@ -181,6 +181,10 @@ void add_use(OptionTable& table, RunConfig& config) {
              .value = integer(data.prefetch_depth, from_one(kMostThreads)),
              .help = "Batches that are read ahead.",
              .unit = "batches"});
+  table.add({.name = "pin-memory",
+             .value = choice(data.pin_memory, {"auto", "on", "off"}),
+             .help = "Page-lock the host memory of batches, so that copies to a GPU are fast and need not be waited "
+                     "for; auto: where the device is a GPU."});
   table.add({.name = "stage-data",
              .value = choice(data.stage, {"none", "node"}),
              .help =
@@ -196,6 +200,11 @@ void add_use(OptionTable& table, RunConfig& config) {
   table.add({.name = "interpolation",
              .value = choice(data.interpolation, {"bilinear", "bicubic"}),
              .help = "How crops of images are resized (classify), with antialiasing."});
+  table.add({.name = "valid-resize",
+             .value = integer(data.valid_resize, from_one(kMostSize, "auto")),
+             .help = "Both sides of the images of which validation takes the centre (classify), at least image-size; "
+                     "auto: 256 at image-size 224, and in this ratio at others.",
+             .unit = "pixels"});
   options::NumberRange alphas = at_least_zero("none");
   alphas.most = 2.0;
   table.add({.name = "mixup",

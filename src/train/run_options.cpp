@@ -20,6 +20,24 @@ using options::text_list;
 using options::word;
 
 constexpr int64_t kMostRanks = 1 << 20;
+constexpr int64_t kUsualTestSteps = 50;
+
+// --test is --test-steps 50; beside a --test-steps of another number it changes nothing.
+options::Value test_flag(int64_t& steps) {
+  options::Value value{options::Kind::kFlag, "flag", "true, false", {}, {}};
+  value.parse = [&steps](const std::string& text) {
+    bool is_on = false;
+    if (!flag(is_on).parse(text)) {
+      return false;
+    }
+    if (!is_on || steps == 0) {
+      steps = is_on ? kUsualTestSteps : 0;
+    }
+    return true;
+  };
+  value.print = [&steps] { return std::string(steps > 0 ? "true" : "false"); };
+  return value;
+}
 
 void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
   table.begin_group("General");
@@ -61,6 +79,17 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
              .value = integer(config.log_interval, from_one(kMostCount)),
              .help = "Iterations from one log line to the next.",
              .unit = "iterations"});
+  table.add({.name = "test-steps",
+             .value = integer(config.test_steps, from_one(kMostCount, "none")),
+             .help = "Test mode: do so many iterations without validation and checkpoints, and print times by phase, "
+                     "memory, power and how long an epoch and the whole training would take.",
+             .unit = "iterations",
+             .aliases = {"test-nsteps"}});
+  table.add({.name = "test",
+             .value = test_flag(config.test_steps),
+             .help = "The test mode with 50 iterations, or with those of test-steps.",
+             .forgets = {"test-steps"},
+             .scope = Scope::kCommandLineOnly});
 }
 
 void add_device(OptionTable& table, RunConfig& config) {
@@ -163,22 +192,33 @@ void add_optimizer(OptionTable& table, RunConfig& config) {
   OptimizerConfig& optimizer = config.optimizer;
   table.begin_group("Optimizer");
   table.add({.name = "optimizer",
-             .value = choice(optimizer.kind, {"adam", "adamw"}),
-             .help = "adam adds weight decay to the gradient, adamw to the step."});
-  table.add(
-      {.name = "beta1", .value = number(optimizer.beta1, below_one()), .help = "Decay of the mean of gradients."});
+             .value = choice(optimizer.kind, {"adam", "adamw", "sgd", "lamb", "lars"}),
+             .help = "adam adds weight decay to the gradient, adamw to the step; sgd has momentum; lamb and lars are "
+                     "adamw and sgd with a step that is scaled for each parameter by its norm."});
+  table.add({.name = "beta1",
+             .value = number(optimizer.beta1, below_one()),
+             .help = "Decay of the mean of gradients (adam, adamw, lamb)."});
   table.add({.name = "beta2",
              .value = number(optimizer.beta2, below_one()),
-             .help = "Decay of the mean of squared gradients."});
+             .help = "Decay of the mean of squared gradients (adam, adamw, lamb)."});
   table.add({.name = "eps",
              .value = number(optimizer.eps, positive()),
-             .help = "Added to the root of the mean of squared gradients."});
+             .help = "Added to the root of the mean of squared gradients (adam, adamw, lamb)."});
+  table.add({.name = "momentum",
+             .value = number(optimizer.momentum, below_one()),
+             .help = "Decay of the sum of gradients (sgd, lars); 0 keeps none."});
+  table.add({.name = "nesterov",
+             .value = flag(optimizer.nesterov),
+             .help = "Step ahead along the momentum, after Nesterov (sgd)."});
+  table.add({.name = "trust-coefficient",
+             .value = number(optimizer.trust_coefficient, positive()),
+             .help = "Length of a parameter's step, before lr, over that of the parameter (lars)."});
   table.add({.name = "weight-decay",
              .value = number(optimizer.weight_decay, at_least_zero()),
              .help = "Weight decay of matrices."});
   table.add({.name = "decay-vectors",
              .value = flag(optimizer.decay_vectors),
-             .help = "Let weight decay act on biases, norms and positions too."});
+             .help = "Let weight decay, and the scaling of lamb and lars, act on biases, norms and positions too."});
   table.add({.name = "clip-norm",
              .value = number(optimizer.clip_norm, positive("none")),
              .help = "Largest norm of the whole gradient; longer ones are scaled down to it."});

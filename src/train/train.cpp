@@ -18,6 +18,7 @@
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/train/changed_options.h"
 #include "src/train/checkpoint/resume.h"
 #include "src/train/data_source.h"
 #include "src/train/device.h"
@@ -26,6 +27,7 @@
 #include "src/train/run_folder.h"
 #include "src/train/run_log.h"
 #include "src/train/start_record.h"
+#include "src/train/step_test.h"
 #include "src/train/time_limit.h"
 #include "src/train/trainer.h"
 
@@ -46,10 +48,14 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
   log_line(str(config.name, ": ", parameters, " parameters, dp ", parallel.dp, " x tp ", parallel.tp, " x pp ",
                parallel.pp, " on ", mesh.device().str(), ", ", at::get_num_threads(), " threads a rank"));
   log_line(str("  input     ", data.text));
-  for (const std::string& line : report_layout(config, engine.stages()).lines()) {
+  for (const std::string& line : report_layout(config, engine.model().stages()).lines()) {
     log_line(line);
   }
   log_line(str("  run folder ", folder));
+  if (config.test_steps > 0) {
+    log_line(str("  test      ", config.test_steps,
+                 " steps that are measured; no validation and no checkpoint, whatever other options say"));
+  }
 }
 
 Json communication() {
@@ -71,17 +77,38 @@ Json communication() {
   return json;
 }
 
-void finish(const RunFolder& folder, const RunLog& log, const Trainer& trainer, mesh::DeviceMesh& mesh,
-            double seconds_to_first_step) {
+// Prints and writes what was measured; returns it, or null where there is nothing.
+Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks, RunLog& log, mesh::DeviceMesh& mesh) {
+  const auto figures = test.figures(mesh.host_world());
+  if (!figures) {
+    log_warning("the test was stopped before a step counted");
+    return nullptr;
+  }
+  const Json record = to_json(*figures, run);
+  Json with_ranks = record;
+  with_ranks["ranks"] = ranks;
+  log.event(with_ranks);
+  for (const std::string& line : test_lines(*figures, run, ranks)) {
+    log_line(line);
+  }
+  return record;
+}
+
+void finish(const RunFolder& folder, RunLog& log, const Trainer& trainer, const std::optional<StepTest>& test,
+            mesh::DeviceMesh& mesh, double seconds_to_first_step) {
   Json summary = log.final_figures();
   summary["interrupted"] = trainer.stop_reason().has_value();
   summary["seconds_to_first_step"] = seconds_to_first_step;
   summary["communication"] = communication();
-  summary["ranks"] = gather_rank_reports(trainer.total_seconds(), mesh.host_world());
+  summary["ranks"] = gather_rank_reports(trainer.total_seconds(), mesh.device(), mesh.host_world());
+  if (test) {
+    summary["test"] = conclude_test(*test, trainer.tested_run(), summary["ranks"], log, mesh);
+  } else {
+    log.print_table();
+  }
   if (mesh.host_world().rank() == 0) {
     write_json_file(folder.summary_path(), summary);
   }
-  log.print_table();
   log_line(str("run folder: ", folder.path()));
 }
 
@@ -93,7 +120,7 @@ std::optional<CheckpointReader> open_resumed(const RunConfig& config, const Data
     return std::nullopt;
   }
   CheckpointReader checkpoint(world, *path);
-  check_resumable(checkpoint, config, data.num_train_samples, world);
+  check_resumable(checkpoint, config, data.training_data(), world);
   return checkpoint;
 }
 
@@ -105,16 +132,20 @@ std::optional<CheckpointReader> open_initial(const RunConfig& config, bool is_re
   return CheckpointReader(world, config.checkpoint.init_from);
 }
 
-void note_resumption(const CheckpointReader& checkpoint, MetricsLog& metrics) {
+void note_resumption(const CheckpointReader& checkpoint, const RunConfig& config, MetricsLog& metrics) {
   const CheckpointInfo& info = checkpoint.info();
   metrics.write({{"kind", "resume"},
                  {"path", checkpoint.path()},
                  {"step", info.step},
-                 {"epoch", info.epoch},
+                 {"epoch", info.epoch + 1},
                  {"samples_of_epoch", info.samples_of_epoch},
                  {"layout", info.layout}});
   log_line(str("resumed from ", checkpoint.path(), ": step ", info.step, ", epoch ", info.epoch + 1, " after ",
                info.samples_of_epoch, " of ", info.num_samples, " samples, written by ", info.layout));
+  const auto changes = changed_options(info.config, config);
+  if (!changes.empty()) {
+    log_line(str("  other than in the checkpoint: ", join(changes)));
+  }
 }
 
 }  // namespace
@@ -125,8 +156,7 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   const MemoryTracker::Attachment attachment;
   watch_stop_signals(parse_signals(config.checkpoint.preempt_signals));
   set_threads(config.parallel.threads, session.place());
-  const c10::Device device =
-      comm::agreed(session.world(), [&] { return choose_device(config.device, session.place()); });
+  const c10::Device device = comm::agreed(session.world(), [&] { return choose_device(config, session.place()); });
   const comm::Watchdog watchdog(std::chrono::duration<double>(config.parallel.timeout));
   mesh::DeviceMesh mesh(parallel_dims(config), session.world(), device);
   const DataSource data = open_data(config, session.world());
@@ -138,21 +168,26 @@ int train(const RunConfig& config, comm::MpiSession& session) {
     metrics.write(start_record(config, session));
   }
   if (resumed) {
-    note_resumption(*resumed, metrics);
+    note_resumption(*resumed, config, metrics);
   }
   RunLog log(std::move(metrics), data.train->channel_names(), config.log_interval);
   const std::string checkpoints = config.checkpoint.dir.empty() ? folder.checkpoints_path() : config.checkpoint.dir;
-  Trainer trainer(config, session.world(), mesh, data, log,
-                  {checkpoints, resumed ? &*resumed : nullptr, initial ? &*initial : nullptr, time_limit});
+  std::optional<StepTest> test;
+  if (config.test_steps > 0) {
+    test.emplace(config.test_steps, device, session.place().node_rank == 0);
+  }
+  Trainer trainer(
+      config, session.world(), mesh, data, log,
+      {checkpoints, resumed ? &*resumed : nullptr, initial ? &*initial : nullptr, test ? &*test : nullptr, time_limit});
   print_start(config, data, mesh, trainer.engine(), folder.path());
   const double seconds_to_first_step = since_start.seconds();
   trainer.run();
-  finish(folder, log, trainer, mesh, seconds_to_first_step);
+  finish(folder, log, trainer, test, mesh, seconds_to_first_step);
   if (trainer.stop_reason()) {
     const bool is_saved = config.checkpoint.keep > 0;
-    log_warning(
-        str("stopped by ", *trainer.stop_reason(), " after step ", trainer.step(),
-            is_saved ? "; go on with --resume " + checkpoints : "; nothing was saved (--keep-checkpoints none)"));
+    log_warning(str("stopped by ", *trainer.stop_reason(), " after step ", trainer.step(),
+                    is_saved ? "; go on with --resume " + checkpoints
+                             : str("; nothing was saved (", test ? "--test-steps" : "--keep-checkpoints none", ")")));
     return kComeAgain;
   }
   return 0;

@@ -18,7 +18,7 @@ namespace {
 
 mesh::DeviceMesh make_mesh(const RunConfig& config, const comm::MpiGroup& world) {
   set_threads(config.parallel.threads, comm::process_place());
-  const c10::Device device = comm::agreed(world, [&] { return choose_device(config.device, comm::process_place()); });
+  const c10::Device device = comm::agreed(world, [&] { return choose_device(config, comm::process_place()); });
   const ParallelConfig& parallel = config.parallel;
   return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device};
 }
@@ -28,8 +28,8 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const comm::MpiGroup& world)
 TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world)
     : watchdog_(std::chrono::duration<double>(config.parallel.timeout)),
       mesh_(make_mesh(config, world)),
-      engine_(engine_options(config), mesh_) {
-  comm::agreed(world, [&] { load_parameters(checkpoint, engine_.parameters(), mesh_.model()); });
+      runner_(config.model, precision_policy(config), mesh_, std::nullopt) {
+  comm::agreed(world, [&] { load_parameters(checkpoint, runner_.parameters(), mesh_.model()); });
 }
 
 std::string describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {

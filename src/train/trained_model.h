@@ -6,26 +6,26 @@
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/memory_tracker.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/engine.h"
+#include "src/train/model_runner.h"
 #include "src/train/run_config.h"
 
 namespace vit_hybrid::train {
 
 class TrainedModel {
  public:
-  /// Threads, device, mesh and engine as `config` (resolved and checked) says, and the weights of `checkpoint`, whose
-  /// sums are verified. `world` is all processes of the job, or the
-  /// group that the mesh is made of. Collective over it.
+  /// Threads, device and mesh as `config` (resolved and checked) says, and the weights of `checkpoint`, whose sums are
+  /// verified. Parameters are all that is kept: no gradients and no optimizer state. `world` is all processes of the
+  /// job, or the group that the mesh is made of. Collective over it.
   TrainedModel(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world);
 
   mesh::DeviceMesh& mesh() { return mesh_; }
-  Engine& engine() { return engine_; }
+  ModelRunner& runner() { return runner_; }
 
  private:
   MemoryTracker::Attachment attachment_;
   comm::Watchdog watchdog_;
   mesh::DeviceMesh mesh_;
-  Engine engine_;
+  ModelRunner runner_;
 };
 
 /// One line: the name of the run, what it was trained for, and the layout it is used in.

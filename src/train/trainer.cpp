@@ -1,11 +1,13 @@
 // Trainer: the loop.
 #include "src/train/trainer.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "parallel/comm/agreement.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
 #include "src/base/error.h"
@@ -24,7 +26,7 @@ namespace {
 
 constexpr int64_t kMostSkippedInARow = 10;
 // Where the numbers of signals begin among what is agreed at a step border; on Linux they are below 65.
-constexpr int kFirstSignal = 3;
+constexpr int kFirstSignal = 4;
 constexpr int kMostSignals = 65;
 
 double blocked_seconds() {
@@ -53,16 +55,22 @@ int64_t total_steps(const RunConfig& config, const data::DistributedSampler& sam
   if (config.schedule.steps > 0) {
     return config.schedule.steps;
   }
+  if (config.schedule.epochs <= start.epoch) {
+    return start.step;
+  }
   const bool is_inside = start.samples_of_epoch > 0;
   const int64_t rest = is_inside ? sampler.epoch(start.epoch, start.samples_of_epoch).num_steps() : 0;
   const int64_t whole = config.schedule.epochs - start.epoch - (is_inside ? 1 : 0);
-  return start.step + rest + std::max<int64_t>(whole, 0) * sampler.steps_per_epoch();
+  return start.step + rest + whole * sampler.steps_per_epoch();
 }
 
-void start_from(const CheckpointReader& checkpoint, const RunConfig& config, Engine& engine, mesh::DeviceMesh& mesh) {
+void start_from(const CheckpointReader& checkpoint, const RunConfig& config, Engine& engine, mesh::DeviceMesh& mesh,
+                const comm::MpiGroup& world) {
   log_line(str("weights of ", checkpoint.path(), ", with a fresh optimizer"));
-  for (const std::string& remark :
-       init_from(checkpoint, {config.model, config.checkpoint.init_from_partial}, engine.parameters(), mesh.model())) {
+  const InitFromOptions options{config.model, config.checkpoint.init_from_partial};
+  const auto remarks =
+      comm::agreed(world, [&] { return init_from(checkpoint, options, engine.parameters(), mesh.model()); });
+  for (const std::string& remark : remarks) {
     log_warning(remark);
   }
 }
@@ -76,26 +84,28 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
       log_(log),
       engine_(engine_options(config), mesh),
       train_sampler_(train_sampler(config, data)),
-      evaluator_(data.valid == nullptr ? nullptr
-                                       : std::make_unique<Evaluator>(config, mesh, engine_, *data.valid,
-                                                                     data.num_valid_samples, data.climatology)),
+      evaluator_(data.valid == nullptr || options.test != nullptr
+                     ? nullptr
+                     : std::make_unique<Evaluator>(config, mesh, engine_.model(), *data.valid, data.num_valid_samples,
+                                                   data.climatology)),
       options_(std::move(options)),
       position_(start_of(options_.resumed)),
-      checkpoints_(config, world, mesh, engine_, log, options_.checkpoint_folder, data.num_train_samples),
+      checkpoints_(config, world, mesh, engine_, log, options_.checkpoint_folder, data.training_data()),
       lr_schedule_{config.schedule.kind, config.scaled_lr(), config.schedule.warmup, 1},
       total_steps_(total_steps(config, *train_sampler_, position_)),
-      train_input_(open_input(config, mesh, *data.train, train_sampler_, total_steps_ - position_.step,
-                              {engine_.is_first_stage(), engine_.is_last_stage()},
+      last_step_(options_.test != nullptr ? position_.step + options_.test->steps() : total_steps_),
+      train_input_(open_input(config, mesh, *data.train, train_sampler_, last_step_ - position_.step,
+                              {engine_.model().is_first_stage(), engine_.model().is_last_stage()},
                               {position_.epoch, position_.samples_of_epoch})) {
-  lr_schedule_.total = total_steps_;
-  log_.set_total_steps(total_steps_);
+  lr_schedule_.total = std::max(total_steps_, last_step_);
+  log_.set_total_steps(last_step_);
   if (options_.resumed != nullptr) {
     restore(*options_.resumed, engine_, mesh, world);
     is_saved_ = true;
   } else if (options_.initial != nullptr) {
-    start_from(*options_.initial, config, engine_, mesh);
+    start_from(*options_.initial, config, engine_, mesh, world);
   }
-  checkpoints_.prepare();
+  checkpoints_.prepare(options_.resumed != nullptr ? options_.resumed->path() : "");
 }
 
 void Trainer::run() {
@@ -144,19 +154,26 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
   for (int64_t i = 0; i < plan.num_steps() && !is_over(); ++i) {
     const StepRecord step = train_step(plan, i);
     log_.step(step);
+    if (options_.test != nullptr) {
+      options_.test->add(step);
+    }
     if (all_have_written_) {
       checkpoints_.complete();
       all_have_written_ = false;
     }
     loss_sum += step.loss * static_cast<double>(step.samples);
     record.samples += step.samples;
+    record.mean_data_wait += step.mean_data_wait;
+    record.most_data_wait += step.most_data_wait;
     if (checkpoints_.is_due(position_.step) && i + 1 < plan.num_steps() && !is_over()) {
       save();  // at the end of an epoch it is first validated
     }
   }
   record.seconds = timer.seconds();
   record.train_loss = loss_sum / static_cast<double>(std::max<int64_t>(record.samples, 1));
-  log_.epoch(record);
+  if (options_.test == nullptr) {
+    log_.epoch(record);
+  }
 }
 
 StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoch) {
@@ -180,16 +197,20 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   record.step = position_.step;
   record.epoch = plan.epoch() + 1;
   record.samples = static_cast<int64_t>(plan.batch(step_of_epoch).size());
-  record.loss = agree_at_border(result.loss, timer.seconds(), step_of_epoch + 1 == plan.num_steps());
+  record.loss = result.loss;
   record.grad_norm = result.grad_norm;
   record.skipped = result.skipped;
+  const PhaseSeconds& phases = engine_.seconds();
+  record.seconds.forward = phases.forward;
+  record.seconds.backward = phases.backward;
+  record.seconds.reduce = phases.reduce;
+  record.seconds.optimizer = phases.optimizer;
+  record.seconds.data_wait = train_input_.seconds_waited() - waited_before;
+  record.seconds.step = timer.seconds();
+  agree_at_border(record, step_of_epoch + 1 == plan.num_steps());
   check_finite(record);
-  record.seconds = {timer.seconds(),
-                    engine_.seconds().forward,
-                    engine_.seconds().backward,
-                    blocked_seconds() - blocked_before,
-                    engine_.seconds().optimizer,
-                    train_input_.seconds_waited() - waited_before};
+  record.seconds.step = timer.seconds();
+  record.seconds.communication = blocked_seconds() - blocked_before;
   totals_.add(record.seconds);
   return record;
 }
@@ -205,10 +226,10 @@ void Trainer::advance(const data::EpochPlan& plan, int64_t step_of_epoch) {
   is_saved_ = false;
 }
 
-double Trainer::agree_at_border(double loss, double step_seconds, bool ends_epoch) {
+void Trainer::agree_at_border(StepRecord& record, bool ends_epoch) {
   // Tensor ranks of a replica hold the same loss: one of them counts.
-  const double counted = mesh_.tensor().rank() == 0 ? loss : 0.0;
-  const double next_seconds = step_seconds + (ends_epoch ? validation_seconds_ : 0.0);
+  const double counted = mesh_.tensor().rank() == 0 ? record.loss : 0.0;
+  const double next_seconds = record.seconds.step + (ends_epoch ? validation_seconds_ : 0.0);
   const bool time_is_up = options_.time_limit.is_near(next_seconds, checkpoints_.expected_seconds());
   const MemoryScope scope(MemoryClass::kCommunication);
   at::Tensor sums = at::zeros({kFirstSignal + kMostSignals}, at::kDouble);
@@ -216,10 +237,16 @@ double Trainer::agree_at_border(double loss, double step_seconds, bool ends_epoc
   values[0] = counted;
   values[1] = time_is_up ? 1.0 : 0.0;
   values[2] = checkpoints_.has_written() ? 1.0 : 0.0;
+  values[3] = record.seconds.data_wait;
   values[kFirstSignal + std::clamp(stop_signal(), 0, kMostSignals - 1)] = 1.0;
   mesh_.host_world().all_reduce(sums, comm::ReduceOp::kSum).wait();
   all_have_written_ = values[2] == static_cast<double>(mesh_.size());
-  if (position_.step < total_steps_) {
+  record.loss = values[0];
+  record.mean_data_wait = values[3] / static_cast<double>(mesh_.size());
+  const at::Tensor most = at::full({1}, record.seconds.data_wait, at::kDouble);
+  mesh_.host_world().all_reduce(most, comm::ReduceOp::kMax).wait();
+  record.most_data_wait = most.item<double>();
+  if (position_.step < last_step_) {
     for (int signal = 1; signal < kMostSignals; ++signal) {
       if (values[kFirstSignal + signal] > 0.0) {
         stop_reason_ = signal_name(signal);
@@ -229,7 +256,6 @@ double Trainer::agree_at_border(double loss, double step_seconds, bool ends_epoc
       stop_reason_ = options_.time_limit.name();
     }
   }
-  return values[0];
 }
 
 void Trainer::check_finite(const StepRecord& record) {

@@ -18,6 +18,7 @@
 #include "src/train/run_config.h"
 #include "src/train/run_log.h"
 #include "src/train/step_input.h"
+#include "src/train/step_test.h"
 #include "src/train/time_limit.h"
 
 namespace vit_hybrid::train {
@@ -27,11 +28,13 @@ struct TrainerOptions {
   std::string checkpoint_folder;
   const CheckpointReader* resumed = nullptr;  ///< what the run goes on from, checked with check_resumable()
   const CheckpointReader* initial = nullptr;  ///< the weights that a new training starts from (--init-from)
+  StepTest* test = nullptr;                   ///< measures the steps, and says how many there are
   TimeLimit time_limit = TimeLimit(0.0, 0, 0);
 };
 
 /// Trains for the steps or epochs of the configuration, validates the untrained network and after every epoch, logs,
-/// and saves checkpoints. Everything is collective over the world.
+/// and saves checkpoints. With a test it does the test's steps at the run's learning rates, and neither validates nor
+/// logs epochs. Everything is collective over the world.
 class Trainer {
  public:
   /// All arguments outlive the trainer. `world`: the ranks of `mesh`. With a checkpoint its state is loaded:
@@ -44,6 +47,8 @@ class Trainer {
 
   /// Iterations done, those before a resumption included.
   int64_t step() const { return position_.step; }
+  /// Of an epoch, and of the run without a test.
+  TestedRun tested_run() const { return {train_sampler_->steps_per_epoch(), total_steps_}; }
   /// Why run() ended before the last step: "signal SIGTERM", "--time-limit"; nothing if it did not.
   const std::optional<std::string>& stop_reason() const { return stop_reason_; }
   const Engine& engine() const { return engine_; }
@@ -51,15 +56,15 @@ class Trainer {
   const StepSeconds& total_seconds() const { return totals_; }
 
  private:
-  bool is_over() const { return position_.step >= total_steps_ || stop_reason_; }
+  bool is_over() const { return position_.step >= last_step_ || stop_reason_; }
   /// Validates the untrained network, or what was stopped before it was validated.
   void begin();
   void train_epoch(const data::EpochPlan& plan);
   StepRecord train_step(const data::EpochPlan& plan, int64_t step_of_epoch);
   void advance(const data::EpochPlan& plan, int64_t step_of_epoch);
   /// The global loss from the replicas' ones; ranks also agree here whether somebody asked to stop, and whether all
-  /// have written their part of a checkpoint.
-  double agree_at_border(double loss, double step_seconds, bool ends_epoch);
+  /// have written their part of a checkpoint, and learn how long the others waited for data.
+  void agree_at_border(StepRecord& record, bool ends_epoch);
   void check_finite(const StepRecord& record);
   /// After `epoch` epochs; nothing without validation data.
   void validate(int64_t epoch);
@@ -76,6 +81,7 @@ class Trainer {
   Checkpointer checkpoints_;
   LrSchedule lr_schedule_;
   int64_t total_steps_;
+  int64_t last_step_;  // where run() ends: with a test it is another
   StepInput train_input_;
   std::optional<Evaluation> figures_;  // of the weights as they are now
   bool is_saved_ = false;              // the state as it is now

@@ -9,6 +9,7 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/train/device.h"
 
 namespace vit_hybrid::train {
 
@@ -42,7 +43,13 @@ data::Batch& VitProgram::batch(int micro_batch) {
 
 at::Tensor VitProgram::on_device(const at::Tensor& tensor) const {
   const MemoryScope scope(MemoryClass::kData);
-  return tensor.is_floating_point() ? tensor.to(device_, compute_type_) : tensor.to(device_);
+  return to_device(tensor, device_, tensor.is_floating_point() ? compute_type_ : tensor.scalar_type());
+}
+
+void VitProgram::fetch(int micro_batch) {
+  if (is_first() || (is_last() && plan_.prediction == nullptr)) {
+    batch(micro_batch);
+  }
 }
 
 at::Tensor VitProgram::input(int micro_batch) {

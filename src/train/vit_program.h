@@ -39,6 +39,7 @@ class VitProgram final : public pipeline::StageProgram {
   /// Starts a pass; `next_batch` must give the micro-batches of the plan in order (not called on middle stages).
   void begin(StepPlan plan, NextBatch next_batch);
 
+  void fetch(int micro_batch) override;
   at::Tensor input(int micro_batch) override;
   std::vector<int64_t> input_shape(int micro_batch) const override;
   at::ScalarType activation_type() const override { return compute_type_; }

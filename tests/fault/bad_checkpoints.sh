@@ -38,26 +38,49 @@ truncate -s $((size / 2)) truncated.h5
 damaged flipped.h5
 byte=$(od -An -tu1 -j $((size - 1000)) -N 1 flipped.h5)
 printf "$(printf '\\x%02x' $((byte ^ 16)))" | dd of=flipped.h5 bs=1 seek=$((size - 1000)) conv=notrunc status=none
+# The seal's second line is "block BYTES hash ..."; HDF5's part of the file begins behind the block.
+block=$((10#$(sed -n '2s/^block \([0-9]*\) .*/\1/p;2q' "$good" | tr -d '\0')))
+damaged structure.h5
+printf 'X' | dd of=structure.h5 bs=1 seek=$((block + 60)) conv=notrunc status=none
+tail -c +$((block + 1)) "$good" >unsealed.h5
 head -c 3000 /dev/zero | tr '\0' 'x' >foreign.h5
 : >empty.h5
 mkdir -p dangling/checkpoints nothing
 touch dangling/config.yaml
 echo step-000000009.h5 >dangling/checkpoints/latest
 
-refused 65 "truncated.h5" --resume truncated.h5
+refused 65 "truncated.h5 is damaged: it has $((size / 2)) bytes, $size were written" --resume truncated.h5
 refused 65 "checksum" --resume flipped.h5
+refused 65 "structure.h5 is damaged: the bytes from $block to " --resume structure.h5
+refused 65 "unsealed.h5 is no checkpoint of format 2: it does not begin with a checkpoint's seal" --resume unsealed.h5
 refused 65 "foreign.h5" --resume foreign.h5
 refused 65 "empty.h5" --resume empty.h5
 refused 66 "nowhere.h5" --resume nowhere.h5
 refused 66 "nothing" --resume nothing
 refused 66 "--resume latest: there is no checkpoint in nothing/checkpoints" --resume latest --run-dir nothing
 refused 66 "step-000000009.h5" --resume auto --run-dir dangling
+mkdir -p unnamed/checkpoints
+cp "$good" unnamed/checkpoints
+touch unnamed/config.yaml
+refused 66 "but no 'latest' that can be read" --resume auto --run-dir unnamed
+: >unnamed/checkpoints/latest
+refused 66 "but no 'latest' that can be read" --resume auto --run-dir unnamed
 refused 64 "--resume latest looks for a checkpoint in this run's folder" --resume latest
 refused 64 "--depth is 3, the checkpoint's is 2" --resume run --depth 3
 refused 64 "--embed-dim is 64, the checkpoint's is 32" --resume run --embed-dim 64
 refused 64 "--seed is 9, the checkpoint's is 1" --resume run --seed 9
 refused 64 "the training data have 20 samples in use, the checkpoint's had 16" --resume run --generated-samples 20
 refused 73 "cannot use 'run' as run folder: it holds " --run-dir run
+refused 73 "the folder run/checkpoints holds checkpoints of another run (step-000000002.h5)" --run-dir other \
+  --checkpoint-dir run/checkpoints
+[ -s "$good" ] || { code=0; fail "the checkpoint of another run is gone"; }
+
+# A node whose folder is another one: found out before the first step.
+if [ "$ranks" -gt 1 ]; then
+  printf '#!/bin/sh\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 1 ] || { mkdir -p node && cd node; }\nexec "$@"\n' >elsewhere
+  chmod +x elsewhere
+  expect 73 "all nodes must share the folder" "${launcher[@]}" ./elsewhere "$program" --run-dir unshared
+fi
 refused 64 "--preempt-signal: there is no signal 'KILL' to stop at; allowed: USR1, USR2, TERM, INT" --preempt-signal KILL
 refused 73 "cannot make the folder run/config.yaml/checkpoints" --checkpoint-dir run/config.yaml/checkpoints
 

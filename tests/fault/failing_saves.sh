@@ -79,28 +79,35 @@ check_latest "no fault" must_be
 if [ "$which" = some ]; then
   # A call that does not come is a failure here.
   must() { faulted "$@" || fail "$*: there is no such call"; }
-  # By number of a kind on rank 0: a save creates the file, then latest; it syncs the file, its folder, latest, its
-  # folder; it renames both.
+  # By number of a kind on rank 0: before the first step a file is created and removed. A save creates the file, HDF5
+  # creates it again, then comes latest; it syncs the values, the whole file, its folder, latest, its folder; it renames
+  # both.
   for kill in 0 -1; do
-    must 0 create 3 $kill
+    must 0 create 5 $kill
+    must 0 create 6 $kill
     must 0 rename 3 $kill
     must 0 rename 4 $kill
-    must 0 sync 6 $kill
-    must 0 remove 1 $kill
+    must 0 sync 7 $kill
+    must 0 sync 8 $kill
+    must 0 remove 2 $kill
   done
   must $last write 12 0
   must $last write 12 28
   must 0 write 20 5
-  must 0 create 3 13
-  must 0 sync 5 5
+  must 0 create 5 13
   must 0 sync 6 5
+  must 0 sync 7 5
+  must 0 sync 8 5
   must 0 rename 3 28
   must 0 rename 4 13
   must 0 remove 1 13
+  must 0 remove 2 13
   export VIT_HYBRID_CHECKPOINT_ASYNC=true
   must $last write 12 0
   must $last write 12 28
-  must 0 sync 5 5
+  must $last sync 2 5
+  must 0 sync 7 5
+  must 0 sync 7 0
 else
   for rank in 0 $last; do
     for call in create write sync rename remove; do

@@ -1,12 +1,14 @@
-// Saving by all ranks: the file holds every tensor and moment bit for bit, names move when it is complete, and what
-// cannot be saved or resumed is refused on all ranks alike.
+// Saving by all ranks: the file holds every tensor and optimizer state bit for bit, names move when it is complete, and
+// what cannot be saved or resumed is refused on all ranks alike.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "parallel/mesh/device_mesh.h"
+#include "src/base/text.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
 #include "src/train/checkpoint/checkpointer.h"
 #include "src/train/checkpoint/engine_state.h"
@@ -51,7 +53,7 @@ std::vector<Layout> layouts(int ranks) {
 }
 
 // Of one pipeline stage; the file has all.
-void check_group(const CheckpointReader& file, const char* group, const TensorsByName& expected) {
+void check_group(const CheckpointReader& file, const std::string& group, const TensorsByName& expected) {
   for (const auto& [name, tensor] : expected) {
     CAPTURE(group);
     CAPTURE(name);
@@ -68,12 +70,14 @@ void check_group(const CheckpointReader& file, const char* group, const TensorsB
 // A run's parts as train() puts them together, without data.
 struct Rig {
   explicit Rig(const comm::MpiGroup& group, std::string folder, int64_t keep = 2)
+      : Rig(group, std::move(folder), make_config(group.size(), keep)) {}
+  Rig(const comm::MpiGroup& group, std::string folder, train::RunConfig run)
       : world(group),
-        config(make_config(group.size(), keep)),
+        config(std::move(run)),
         mesh(mesh::ParallelDims(group.size(), 1, 1), group, c10::Device(c10::kCPU)),
         engine(train::engine_options(config), mesh),
         log(train::MetricsLog(), {}, 1),
-        checkpoints(config, group, mesh, engine, log, std::move(folder), 64) {}
+        checkpoints(config, group, mesh, engine, log, std::move(folder), {64, "u,v"}) {}
 
   static train::RunConfig make_config(int ranks, int64_t keep) {
     train::RunConfig config;
@@ -111,10 +115,14 @@ std::set<std::string> files_in(const std::string& folder) {
 
 }  // namespace
 
-TEST_CASE("checkpoint: every tensor and moment is in the file bit for bit, in any layout") {
+TEST_CASE("checkpoint: every tensor and optimizer state is in the file bit for bit, in any layout") {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  for (const char* precision : {"fp32", "fp64"}) {
-    const Experiment trained = experiment(small_forecaster(), precision);
+  const std::vector<std::pair<const char*, zero::OptimizerKind>> cases = {
+      {"fp32", zero::OptimizerKind::kAdam}, {"fp64", zero::OptimizerKind::kAdam}, {"fp32", zero::OptimizerKind::kLars}};
+  for (const auto& [precision, optimizer] : cases) {
+    Experiment trained = experiment(small_forecaster(), precision);
+    trained.options.optimizer.kind = optimizer;
+    const auto states = zero::optimizer_state_names(trained.options.optimizer);
     for (const Layout& layout : layouts(world.size())) {
       CAPTURE(layout.text());
       const ScratchFolder folder(world);
@@ -124,10 +132,13 @@ TEST_CASE("checkpoint: every tensor and moment is in the file bit for bit, in an
       const TrainingOutcome gathered = training.outcome();
       const CheckpointReader file(world, folder.file("state.h5"));
       CHECK(file.info().optimizer_steps == 2);
-      CHECK(file.tensors().size() == 3 * train::global_tensors(trained.options.model).size());
+      CHECK(file.info().optimizer == zero::optimizer_name(optimizer));
+      CHECK(file.optimizer_states() == states);
+      CHECK(file.tensors().size() == (1 + states.size()) * train::global_tensors(trained.options.model).size());
       check_group(file, train::kParametersGroup, gathered.parameters);
-      check_group(file, train::kExpAvgGroup, gathered.exp_avg);
-      check_group(file, train::kExpAvgSqGroup, gathered.exp_avg_sq);
+      for (const std::string& state : states) {
+        check_group(file, train::dataset_path(train::kOptimizerGroup, state), gathered.states.at(state));
+      }
     }
   }
 }
@@ -137,7 +148,7 @@ TEST_CASE("checkpoint: latest and best move, the last k and those stay") {
   const ScratchFolder folder(world);
   const std::string path = folder.file("run/checkpoints");
   Rig rig(world, path);
-  rig.checkpoints.prepare();
+  rig.checkpoints.prepare("");
   const std::vector<double> losses = {3.0, 1.0, 2.0, 4.0, 1.5};
   for (size_t i = 0; i < losses.size(); ++i) {
     CHECK(rig.checkpoints.wants_best(loss_of(losses[i])) == (i < 2));
@@ -157,9 +168,43 @@ TEST_CASE("checkpoint: latest and best move, the last k and those stay") {
   world.barrier();
 
   Rig next(world, path);  // a resumed run knows the best of the one before
-  next.checkpoints.prepare();
+  next.checkpoints.prepare(path + "/step-000000005.h5");
   CHECK_FALSE(next.checkpoints.wants_best(loss_of(1.25)));
   CHECK(next.checkpoints.wants_best(loss_of(0.5)));
+}
+
+TEST_CASE("checkpoint: a figure that is not finite is never the best") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  Rig rig(world, folder.path());
+  rig.checkpoints.prepare("");
+  rig.checkpoints.save({1, 0, 0}, loss_of(std::nan("")));
+  CHECK_FALSE(train::CheckpointFolder(folder.path()).target(train::kBest));
+  world.barrier();
+  rig.checkpoints.save({2, 0, 0}, loss_of(2.0));
+  rig.checkpoints.save({3, 0, 0}, loss_of(std::nan("")));
+  CHECK(train::CheckpointFolder(folder.path()).target(train::kBest) == folder.file("step-000000002.h5"));
+}
+
+TEST_CASE("checkpoint: the folder of another run is refused, and left as it is") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  const std::string path = folder.file("a");
+  Rig rig(world, path);
+  rig.checkpoints.prepare("");
+  rig.checkpoints.save({1, 0, 0}, std::nullopt);
+  rig.checkpoints.save({2, 0, 0}, std::nullopt);
+  world.barrier();
+  const auto files = files_in(path);
+  for (const std::string& resumed : {std::string(), folder.file("b/step-000000009.h5")}) {
+    Rig other(world, path);
+    const Error error = agreed_error(world, [&] { other.checkpoints.prepare(resumed); });
+    CHECK(error.error_class() == ErrorClass::kCannotCreate);
+    CHECK(error.message().find(path) != std::string::npos);
+  }
+  CHECK(files_in(path) == files);
+  Rig older(world, path);  // going back to an older one of its own is allowed
+  older.checkpoints.prepare(path + "/step-000000001.h5");
 }
 
 TEST_CASE("checkpoint: written in the background while the state changes, it is the state of before") {
@@ -167,6 +212,7 @@ TEST_CASE("checkpoint: written in the background while the state changes, it is 
   const ScratchFolder folder(world);
   Rig rig(world, folder.path());
   rig.config.checkpoint.async = true;
+  rig.checkpoints.prepare("");
   const auto before = train::state_checksums(rig.engine, rig.config.model, rig.mesh);
   rig.checkpoints.save({1, 0, 0}, std::nullopt);
   CHECK(rig.checkpoints.is_saving());
@@ -198,10 +244,10 @@ TEST_CASE("checkpoint: a folder that cannot be made is one agreed error, and not
   }
   world.barrier();
   Rig rig(world, folder.file("file/checkpoints"));
-  const Error error = agreed_error(world, [&] { rig.checkpoints.prepare(); });
+  const Error error = agreed_error(world, [&] { rig.checkpoints.prepare(""); });
   CHECK(error.error_class() == ErrorClass::kCannotCreate);
   Rig off(world, folder.file("nothing"), 0);
-  off.checkpoints.prepare();
+  off.checkpoints.prepare("");
   off.checkpoints.save({1, 0, 0}, std::nullopt);
   CHECK_FALSE(off.checkpoints.is_on());
   CHECK_FALSE(fs::exists(folder.file("nothing")));
@@ -212,7 +258,7 @@ TEST_CASE("checkpoint: the file goes away under a save, and the names stay where
   const ScratchFolder folder(world);
   const std::string path = folder.file("checkpoints");
   Rig rig(world, path);
-  rig.checkpoints.prepare();
+  rig.checkpoints.prepare("");
   rig.checkpoints.save({1, 0, 0}, std::nullopt);
   if (world.rank() == 0) {
     fs::create_directory(path + "/step-000000002.h5");  // a file cannot be renamed over a folder
@@ -232,18 +278,59 @@ TEST_CASE("resume: what does not fit is refused with what differs") {
   Rig rig(world, folder.path());
   rig.checkpoints.save({1, 0, 16}, std::nullopt);
   const CheckpointReader file(world, folder.path());
-  train::check_resumable(file, rig.config, 64, world);
+  CHECK(file.info().channels == "u,v");
+  CHECK(file.info().libraries.find("HDF5 1.") != std::string::npos);
+  train::check_resumable(file, rig.config, {64, "u,v"}, world);
+  train::check_resumable(file, rig.config, {64, ""}, world);  // data that name no channels may be any
   train::RunConfig other = rig.config;
   other.model.depth += 1;
   other.seed = 5;
-  const Error error = agreed_error(world, [&] { train::check_resumable(file, other, 65, world); });
+  const Error error = agreed_error(world, [&] { train::check_resumable(file, other, {65, "v,u"}, world); });
   CHECK(error.error_class() == ErrorClass::kUsage);
   for (const char* text : {"--depth is ", "--seed is 5, the checkpoint's is 1",
-                           "the training data have 65 samples in use, the checkpoint's had 64"}) {
+                           "the training data have 65 samples in use, the checkpoint's had 64",
+                           "the data have the channels v,u, the model was trained on u,v"}) {
     CAPTURE(text);
     CHECK(error.message().find(text) != std::string::npos);
   }
   CHECK(error.hint().find("--init-from") != std::string::npos);
+}
+
+TEST_CASE("resume: another optimizer than the checkpoint's is refused, but Adam and AdamW are one") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  Rig rig(world, folder.path());
+  rig.checkpoints.save({1, 0, 16}, std::nullopt);
+  const CheckpointReader of_adam(world, folder.path());
+  train::RunConfig config = rig.config;
+  const auto message = [&](const CheckpointReader& file) {
+    const Error error = agreed_error(world, [&] { train::check_resumable(file, config, {64, "u,v"}, world); });
+    CHECK(error.error_class() == ErrorClass::kUsage);
+    CHECK(error.hint().find("--init-from " + file.path()) != std::string::npos);
+    return error.message();
+  };
+  config.optimizer.kind = train::OptimizerKind::kAdamW;
+  train::check_resumable(of_adam, config, {64, "u,v"}, world);
+  config.optimizer.kind = train::OptimizerKind::kLamb;  // the same names of states
+  CHECK(message(of_adam) ==
+        str("this run cannot go on from ", of_adam.path(), ": --optimizer is lamb, the checkpoint's is adam"));
+
+  const ScratchFolder other(world);
+  train::RunConfig plain = rig.config;
+  plain.optimizer.kind = train::OptimizerKind::kSgd;
+  plain.optimizer.momentum = 0.0;
+  Rig without_state(world, other.path(), plain);
+  without_state.checkpoints.save({1, 0, 16}, std::nullopt);
+  const CheckpointReader of_sgd(world, other.path());
+  CHECK(of_sgd.has_optimizer());
+  train::check_resumable(of_sgd, plain, {64, "u,v"}, world);
+  train::restore(of_sgd, without_state.engine, without_state.mesh, world);
+  config = plain;
+  config.optimizer.momentum = 0.9;
+  CHECK(message(of_sgd).find("--optimizer sgd with --momentum 0.9 keeps momentum_buffer, the checkpoint holds none") !=
+        std::string::npos);
+  config.optimizer.kind = train::OptimizerKind::kLars;
+  CHECK(message(of_sgd).find("--optimizer is lars, the checkpoint's is sgd") != std::string::npos);
 }
 
 TEST_CASE("resume: which checkpoint") {
@@ -258,14 +345,18 @@ TEST_CASE("resume: which checkpoint") {
   CHECK(agreed_error(world, [&] { train::find_resume(config, world); }).error_class() == ErrorClass::kMissingInput);
   config.checkpoint.resume = folder.file("nowhere.h5");
   Rig rig(world, folder.file("checkpoints"));
-  rig.checkpoints.prepare();
+  rig.checkpoints.prepare("");
   rig.checkpoints.save({7, 0, 0}, std::nullopt);
   for (const char* name : {"auto", "latest"}) {
     config.checkpoint.resume = name;
     CHECK(train::find_resume(config, world) == folder.file("checkpoints/step-000000007.h5"));
   }
-  config.checkpoint.resume = folder.path();
-  CHECK(train::find_resume(config, world) == folder.file("checkpoints/step-000000007.h5"));
+  rig.checkpoints.save({8, 0, 0}, loss_of(2.0));
+  rig.checkpoints.save({9, 0, 0}, loss_of(3.0));
+  for (const auto& [given, found] : {std::pair{"", "9"}, {"checkpoints/latest", "9"}, {"checkpoints/best", "8"}}) {
+    config.checkpoint.resume = folder.file(given);
+    CHECK(train::find_resume(config, world) == folder.file(str("checkpoints/step-00000000", found, ".h5")));
+  }
 }
 
 TEST_CASE("resume: a flipped bit in any group of tensors is found, on all ranks") {
@@ -277,7 +368,7 @@ TEST_CASE("resume: a flipped bit in any group of tensors is found, on all ranks"
   world.barrier();
   const CheckpointReader whole(world, path);
   train::restore(whole, rig.engine, rig.mesh, world);
-  for (const char* group : train::kStateGroups) {
+  for (const std::string& group : train::state_groups(rig.engine)) {
     const auto* const tensor = whole.find(train::dataset_path(group, "blocks.0.mlp.fc1.weight"));
     REQUIRE(tensor != nullptr);
     const auto flip = [&] {

@@ -60,6 +60,7 @@ void write_folder(const std::string& folder) {
   }
   testing::write_png_file(folder + "/n02/png_by_content.JPEG", flat(30, 30, 7), PngKind::kColor);
   std::ofstream(folder + "/n02/notes.txt") << "not an image";
+  testing::write_png_file(folder + "/of_no_class.png", flat(30, 30, 7), PngKind::kColor);
 }
 
 ConvertOptions options_for(const std::string& folder, const std::string& out) {
@@ -83,6 +84,7 @@ TEST_CASE("convert: every image once, with its label, mixed, from any number of 
     CHECK(done.num_images == 3 * kImagesPerClass + 1);
     CHECK(done.num_classes == 3);
     CHECK(done.num_ignored == 1);
+    CHECK(done.num_stray == 1);
     CHECK(done.bad.empty());
   });
   const std::string path = folder.file("all.h5");

@@ -42,4 +42,14 @@ TEST_CASE("data source: a validation image shows 224/256 of the stored one, what
   CHECK(bright == doctest::Approx((1.0 - 0.485) / 0.229).epsilon(1e-4));
   const double left_edge = image[kSize / 2][kSize / 2 - 3].item<double>();
   CHECK(left_edge == doctest::Approx(dark).epsilon(1e-4));
+
+  // All of it, and a quarter of each side.
+  for (const auto& [resized, seen] : {std::pair{kSize, 1.0}, {4 * kSize, 0.25}}) {
+    CAPTURE(resized);
+    config.data.valid_resize = resized;
+    const at::Tensor other = train::open_data(config, group).valid->read(std::vector<int64_t>{1}, {}, 0).inputs[0][0];
+    // The step between dark and bright is sharp where the image is as it was stored, and as much wider as it is larger.
+    const double between = other[kSize / 2][kSize / 2 - 1].item<double>();
+    CHECK(between == doctest::Approx(seen == 1.0 ? dark : dark + (bright - dark) * 0.375).epsilon(1e-4));
+  }
 }

@@ -125,6 +125,11 @@ TEST_CASE("evaluate: a classifier's top-1 and top-5 do not depend on the layout,
     const Error refused = agreed_error(world, [&] { train::evaluate(config, use, checkpoint, world); });
     CHECK(refused.error_class() == ErrorClass::kCannotCreate);
     CHECK(refused.message().find("is there already") != std::string::npos);
+    train::ModelUse nowhere = use;
+    nowhere.out = folder.file("none/figures.json");
+    const Error no_folder = agreed_error(world, [&] { train::evaluate(config, nowhere, checkpoint, world); });
+    CHECK(no_folder.error_class() == ErrorClass::kCannotCreate);
+    CHECK(no_folder.message().find("none' does not exist") != std::string::npos);
     use.overwrite = true;
   }
 }

@@ -199,6 +199,11 @@ TEST_CASE("forecast: what cannot be is refused on all ranks, before any file is 
   train::ForecastOptions far = good;
   far.lead = 4;
   refused(config, far, ErrorClass::kUsage, "--lead is 4; allowed: 1 to 3");
+  train::ForecastOptions long_one = good;
+  for (const int64_t steps : {int64_t{1} << 40, int64_t{1} << 48}) {
+    long_one.steps = steps;
+    refused(config, long_one, ErrorClass::kCannotCreate, "has room for");
+  }
 
   if (world.rank() == 0) {
     write_hdf5_file(other.file("2001.h5"), {{"fields", weather_fields(1).narrow(1, 0, 2).contiguous()}});

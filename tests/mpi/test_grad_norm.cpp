@@ -1,8 +1,10 @@
-// The global norm against the norm of the whole tensors, with parameters replicated and cut over tensor ranks.
+// The global norm and those of parameters against the norms of the whole tensors, with parameters replicated and cut
+// over tensor ranks.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -10,6 +12,7 @@
 
 #include "parallel/comm/make_communicator.h"
 #include "parallel/zero/gradient_norm.h"
+#include "parallel/zero/parameter_norms.h"
 #include "src/base/random.h"
 #include "tests/support/mpi_test.h"
 
@@ -47,6 +50,15 @@ std::vector<tensor::ParameterSpec> specs(const Place& place) {
 
 double element(const std::string& name, int64_t i) {
   return RandomStream(3, Purpose::kTest, name_key(name.c_str())).normal(static_cast<uint64_t>(i));
+}
+
+// Of a whole parameter.
+double norm_of(const tensor::ParameterSpec& spec) {
+  long double sum = 0;
+  for (int64_t i = 0; i < tensor::num_elements(spec.global_shape); ++i) {
+    sum += std::pow(static_cast<long double>(element(spec.name, i)), 2);
+  }
+  return static_cast<double>(std::sqrt(sum));
 }
 
 double norm_of_whole_model(int pipeline_size) {
@@ -117,6 +129,46 @@ TEST_CASE("grad_norm: every parameter counts once, and all ranks get the same bi
       world.all_reduce(largest, comm::ReduceOp::kMax).wait();
       world.all_reduce(smallest, comm::ReduceOp::kMin).wait();
       CHECK(largest.item<double>() == smallest.item<double>());
+    }
+  });
+}
+
+TEST_CASE("parameter norms: those of the whole parameters, and all ranks of a stage get the same bits") {
+  for_each_layout([](const Place& place, comm::Communicator& world) {
+    const comm::MpiGroup ranks = comm::MpiGroup::world();
+    const int stage_ranks = place.tensor_size * place.data_size;
+    const auto tensor = comm::make_communicator("tensor", ranks.split(world.rank() / place.tensor_size), at::kCPU);
+    const auto data = comm::make_communicator(
+        "data", ranks.split(world.rank() / stage_ranks * place.tensor_size + place.tensor_rank), at::kCPU);
+    for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
+      const auto layout = tensor::make_flat_layout(specs(place), 50, num_shards(stage, place.data_size));
+      tensor::ParameterBuffer buffer(specs(place), layout, at::kDouble, at::kDouble, at::kCPU);
+      fill_gradients(buffer);
+      ParameterNorms norms(buffer, *data, *tensor, stage);
+      norms.clear();
+      for (size_t b = 0; b < layout.buckets.size(); ++b) {
+        const Range own = owned_range(layout, static_cast<int>(b), stage, place.data_rank);
+        for (const int p : layout.buckets[b].members) {
+          const Range slot = layout.slots[static_cast<size_t>(p)];
+          for (int64_t i = std::max(own.begin, slot.begin); i < std::min(own.end, slot.end); ++i) {
+            norms.sums_of(p)[0] += buffer.gradients()[i].square();
+            norms.sums_of(p)[1] += buffer.gradients()[i].mul(2.0).square();
+          }
+        }
+      }
+      norms.reduce();
+      for (int p = 0; p < 2; ++p) {
+        const double expected = norm_of(buffer.specs()[static_cast<size_t>(p)]);
+        CHECK(norms.weight_norm(p) == doctest::Approx(expected).epsilon(1e-14));
+        CHECK(norms.update_norm(p) == doctest::Approx(2.0 * expected).epsilon(1e-14));
+        const at::Tensor largest = at::full({1}, norms.weight_norm(p), at::kDouble);
+        const at::Tensor smallest = largest.clone();
+        for (const auto& axis : {data.get(), tensor.get()}) {
+          axis->all_reduce(largest, comm::ReduceOp::kMax).wait();
+          axis->all_reduce(smallest, comm::ReduceOp::kMin).wait();
+        }
+        CHECK(largest.item<double>() == smallest.item<double>());
+      }
     }
   });
 }

@@ -78,6 +78,69 @@ TEST_CASE("hdf5: virtual datasets are read with the default driver, and not with
   CHECK(contains(error_of(IoMode::kAuto).what(), "source1.h5"));
 }
 
+TEST_CASE("hdf5: values that were never written are not made up") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const at::Tensor values = counted({6, 2, 3});
+  const auto written = [&](const std::string& name, const testing::TestDataset& dataset) {
+    on_rank_0(group, [&] { write_hdf5_file(folder.file(name), {dataset}); });
+  };
+  const auto error_of = [&](const std::string& name, IoMode mode) {
+    return agreed_error(group, [&] { const RowSource source(group, {folder.file(name)}, "x", "", mode); });
+  };
+  written("none.h5", {.name = "x", .values = values, .rows_written = 0});
+  written("none_be.h5", {.name = "x", .values = values, .stored = testing::Stored::kBigEndian, .rows_written = 0});
+  written("chunks.h5", {.name = "x", .values = values, .chunk = {2, 2, 3}, .rows_written = 3});
+  written("filtered.h5", {.name = "x", .values = values, .chunk = {1, 1, 3}, .gzip = 1, .rows_written = 4});
+  written("opaque.h5", {.name = "x", .values = values, .chunk = {1, 2, 3}, .scale_offset = true, .rows_written = 4});
+  written("source0.h5", {.name = "x", .values = values.narrow(0, 0, 3)});
+  written("source1.h5", {.name = "x", .values = values.narrow(0, 0, 3), .rows_written = 0});
+  written("other.h5", {.name = "y", .values = values.narrow(0, 0, 3)});
+  on_rank_0(group, [&] {
+    testing::write_virtual_file(folder.file("virtual.h5"), "x", {"source0.h5", "source1.h5"}, {3, 2, 3});
+    testing::write_virtual_file(folder.file("lacking.h5"), "x", {"source0.h5", "other.h5"}, {3, 2, 3});
+  });
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"none.h5", "all of it"},
+      {"none_be.h5", "all of it"},
+      {"chunks.h5", "1 of its 3 chunks, from row 4"},
+      {"filtered.h5", "4 of its 12 chunks, from row 4"},
+      {"opaque.h5", "2 of its 6 chunks"},
+      {"virtual.h5", "all of it in " + folder.file("source1.h5")},
+      {"lacking.h5", "other.h5 has no dataset 'x'"},
+  };
+  for (const auto& [name, text] : cases) {
+    for (const IoMode mode : {IoMode::kAuto, IoMode::kIndependent}) {
+      CAPTURE(name);
+      const Error error = error_of(name, mode);
+      CHECK((error.error_class() == ErrorClass::kBadData));
+      CHECK_MESSAGE(contains(error.what(), text), error.what());
+    }
+  }
+}
+
+TEST_CASE("hdf5: a dataset behind an external link is read from the file that it lies in") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const at::Tensor values = counted({6, 2, 3});
+  const std::string path = folder.file("linking.h5");
+  on_rank_0(group, [&] {
+    write_hdf5_file(folder.file("target.h5"), {{"x", values}});
+    // Values where the target's would be, if their place were looked for in the wrong file.
+    write_hdf5_file(path, {{"other", at::zeros({1000})}});
+    testing::add_external_link(path, "x", "target.h5");
+  });
+  for (const IoMode mode : {IoMode::kAuto, IoMode::kIndependent, IoMode::kCollective}) {
+    const RowSource source(group, {path}, "x", "", mode);
+    CHECK((mode != IoMode::kAuto || source.mode() == IoMode::kIndependent));
+    CHECK((mode != IoMode::kAuto || contains(source.mode_text(), "a link to ")));
+    check_rows(group, source, values);
+  }
+  const Error error = agreed_error(group, [&] { const RowSource source(group, {path}, "x", "", IoMode::kDirect); });
+  CHECK((error.error_class() == ErrorClass::kUsage));
+  CHECK(contains(error.what(), "target.h5"));
+}
+
 TEST_CASE("hdf5: a locked file is read all the same") {
   const auto group = comm::MpiGroup::world();
   const ScratchFolder folder(group);

@@ -5,12 +5,14 @@
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
+#include "data/hdf5_writer.h"
 #include "data/image_dataset.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
 
 namespace vit_hybrid::data {
 namespace {
@@ -86,6 +88,59 @@ TEST_CASE("images: centre crops for evaluation, in every way of reading") {
       CHECK(!dataset.read(samples, {.target = false}, 0).targets.defined());
     }
   }
+}
+
+TEST_CASE("images: what evaluation cuts from, by default and as asked for") {
+  const auto group = comm::MpiGroup::world();
+  const testing::ScratchFolder folder(group);
+  const std::string path = folder.file("i.h5");
+  write_images(group, path, some_images(), some_labels(at::kLong));
+  const at::Tensor image = some_images()[3].contiguous();
+  constexpr int64_t kCut = 14;
+  for (const auto& [asked, resized] : {std::pair{0, 16}, {16, 16}, {14, 14}, {25, 25}}) {
+    const ImageDataset dataset(group,
+                               {.path = path, .use = ImageUse::kEvaluation, .image_size = kCut, .resized = asked});
+    at::Tensor expected = at::empty({3, kCut, kCut}, at::kFloat);
+    resize_crop({image.const_data_ptr<uint8_t>(), 3 * kSize * kSize}, kSize, kSize,
+                center_crop(kSize, kSize, resized, kCut), kCut, {}, {expected.data_ptr<float>(), 3 * kCut * kCut});
+    CHECK(at::equal(dataset.read(std::vector<int64_t>{3}, {}, 0).inputs[0], expected));
+  }
+  try {
+    const ImageDataset dataset(group, {.path = path, .use = ImageUse::kEvaluation, .image_size = kCut, .resized = 13});
+    FAIL("a centre larger than the image was taken");
+  } catch (const Error& error) {
+    CHECK((error.error_class() == ErrorClass::kUsage));
+    CHECK(std::string(error.what()).find("resized to 13 have no centre of 14") != std::string::npos);
+  }
+}
+
+TEST_CASE("images: two files that name their classes differently are not used together") {
+  const auto group = comm::MpiGroup::world();
+  const testing::ScratchFolder folder(group);
+  const auto make = [&](const std::string& name, const Hdf5Attributes& attributes) {
+    const std::string path = folder.file(name + ".h5");
+    Hdf5Writer writer(group, path, {{"images", {2, 8, 8, 3}, at::kByte, {}}, {"labels", {2}, at::kLong, attributes}});
+    if (group.rank() == 0) {
+      writer.write("images", std::vector<int64_t>(4, 0), at::zeros({2, 8, 8, 3}, at::kByte));
+      writer.write("labels", std::vector<int64_t>{0}, at::zeros({2}, at::kLong));
+    }
+    writer.finish();
+    return std::make_unique<ImageDataset>(group, ImageOptions{.path = path, .image_size = 8});
+  };
+  const auto all = make("all", {{"classes", std::string("cat,dog,fish")}});
+  const auto unnamed = make("unnamed", {});
+  CHECK(all->class_names() == "cat,dog,fish");
+  CHECK(unnamed->class_names().empty());
+  CHECK_NOTHROW(check_same_classes(*all, *make("same", {{"classes", std::string("cat,dog,fish")}})));
+  CHECK_NOTHROW(check_same_classes(*all, *unnamed));
+  const auto missing = make("missing", {{"classes", std::string("cat,fish")}});
+  const auto fewer = make("fewer", {{"classes", std::string("cat,dog")}});
+  const Error renumbered = testing::thrown_error([&] { check_same_classes(*all, *missing); });
+  CHECK((renumbered.error_class() == ErrorClass::kBadData));
+  CHECK(renumbered.message() == "class 1 is 'dog' in " + all->path() + " and 'fish' in " + missing->path());
+  CHECK(testing::thrown_error([&] { check_same_classes(*fewer, *all); }).message() ==
+        "class 2 is not there in " + fewer->path() + " and 'fish' in " + all->path());
+  group.barrier();
 }
 
 TEST_CASE("images: training crops are keyed by seed, epoch and sample alone") {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "parallel/mesh/device_mesh.h"
 #include "src/train/checkpoint/init_from.h"
@@ -37,6 +38,38 @@ std::vector<Layout> layouts(int ranks) {
     default:
       return {{2, 2, 2}};
   }
+}
+
+// Bytes that this process has read from files so far, as the kernel counts them.
+int64_t bytes_read() {
+  std::ifstream file("/proc/self/io");
+  std::string name;
+  int64_t bytes = 0;
+  file >> name >> bytes;
+  return name == "rchar:" ? bytes : -1;
+}
+
+// From the first to the last element of each box of a slice.
+int64_t spanned_bytes(const tensor::ParameterSpec& spec) {
+  int64_t elements = 0;
+  for (const auto& box : spec.boxes) {
+    int64_t last = 0;
+    int64_t stride = 1;
+    for (size_t d = spec.global_shape.size(); d-- > 0;) {
+      last += (box.size[d] - 1) * stride;
+      stride *= spec.global_shape[d];
+    }
+    elements += last + 1;
+  }
+  return elements * 4;
+}
+
+void flip_bit(const std::string& path, int64_t offset) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(offset);
+  const auto byte = static_cast<char>(file.get() ^ 4);
+  file.seekp(offset);
+  file.put(byte);
 }
 
 // A model with parameters of a seed on the ranks of a layout.
@@ -159,6 +192,66 @@ TEST_CASE("init-from: another head is refused, or left at its initial values whe
       Model shallow(world, layout, shallower, 2);
       CHECK(agreed_error(world, [&] { shallow.init(checkpoint, true); }).message().find("this model has none") !=
             std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("init-from: a rank reads what it holds, and no more") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  const model::VitOptions options = small_forecaster();
+  Model(world, {world.size(), 1, 1}, options, 1).save(world, folder.file("c.h5"));
+  const train::CheckpointReader checkpoint(world, folder.file("c.h5"));
+  const int64_t whole = 4 * model::num_parameters(options);
+  for (const Layout& layout : layouts(world.size())) {
+    CAPTURE(layout.text());
+    Model fresh(world, layout, options, 2);
+    int64_t held = 0;
+    for (const tensor::ParameterSpec& spec : fresh.engine.parameters().specs()) {
+      held += spanned_bytes(spec);
+    }
+    world.barrier();
+    const int64_t before = bytes_read();
+    fresh.init(checkpoint, false);
+    const int64_t read = bytes_read() - before;
+    constexpr int64_t kByMessages = 4096;  // what is read besides, by the messages between ranks
+    CHECK(read >= held);
+    CHECK(read <= held + kByMessages);
+    const int64_t read_by_all = world.sum(read);
+    CHECK((layout.tp * layout.pp == 1 || read_by_all * 5 < 4 * world.size() * whole));
+    world.barrier();
+  }
+}
+
+TEST_CASE("init-from: damage is noticed whoever reads it, and by all") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  const std::string path = folder.file("c.h5");
+  const model::VitOptions old = small_classifier(model::Pooling::kToken);
+  Model(world, {world.size(), 1, 1}, old, 1).save(world, path);
+  model::VitOptions larger = old;  // its positions are resized
+  larger.image_height = 20;
+  larger.image_width = 24;
+  for (const Layout& layout : layouts(world.size())) {
+    CAPTURE(layout.text());
+    for (const char* name : {"blocks.1.attn.qkv.weight", "blocks.0.mlp.fc2.weight", "norm.weight", "pos_embed"}) {
+      CAPTURE(name);
+      const std::string dataset = train::dataset_path(train::kParametersGroup, name);
+      const int64_t offset = train::CheckpointReader(world, path).find(dataset)->offset + 11;
+      const auto flip = [&] {
+        world.barrier();
+        if (world.rank() == 0) flip_bit(path, offset);
+        world.barrier();
+      };
+      flip();
+      const train::CheckpointReader checkpoint(world, path);
+      for (const model::VitOptions& options : {old, larger}) {
+        Model fresh(world, layout, options, 2);
+        const Error error = agreed_error(world, [&] { fresh.init(checkpoint, false); });
+        CHECK((error.error_class() == ErrorClass::kBadData));
+        CHECK(error.message().find(dataset) != std::string::npos);
+      }
+      flip();
     }
   }
 }

@@ -18,6 +18,7 @@
 #include "src/base/text.h"
 #include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
+#include "tests/support/on_rank_0.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
 
@@ -229,6 +230,28 @@ TEST_CASE("weather: files that do not fit are one error on all ranks") {
   }
   const Folder empty(group);
   CHECK((error_of(group, empty.options()).error_class() == ErrorClass::kMissingInput));
+}
+
+TEST_CASE("weather: all files that name channels name the same ones, in the same order") {
+  const auto group = comm::MpiGroup::world();
+  const Folder folder(group);
+  const at::Tensor values = year_values(1990, 2, at::kFloat);
+  const auto write = [&](int64_t year, const std::vector<std::string>& channels) {
+    testing::on_rank_0(group, [&] {
+      testing::write_hdf5_file(folder.year_path(year), {{"fields", values}}, channels);
+    });
+  };
+  const WeatherOptions options{.folder = folder.scratch.path()};
+  write(1990, {});
+  write(1991, {"a", "b", "c"});
+  const WeatherDataset dataset(group, options);
+  CHECK(dataset.given_channels() == "a,b,c");
+  CHECK(dataset.channel_names() == std::vector<std::string>{"a", "b", "c"});
+  group.barrier();
+  write(1992, {"a", "c", "b"});
+  const Error error = testing::agreed_error(group, [&] { const WeatherDataset mixed(group, options); });
+  CHECK((error.error_class() == ErrorClass::kBadData));
+  CHECK(contains(error.what(), "era5_1992.h5 names its channels a,c,b"));
 }
 
 TEST_CASE("weather: bad statistics are one error on all ranks") {

@@ -1,9 +1,8 @@
-// Zero1Optimizer: the parameters of LibTorch's optimizer in one process, at any data degree; memory; skipped steps.
+// Zero1Optimizer: the parameters of the textbook's optimizers in one process, at any data and tensor degree; memory;
+// skipped steps.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
 
 #include <map>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/random.h"
 #include "tests/support/compare.h"
+#include "tests/support/textbook_optimizer.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::zero;
@@ -51,16 +51,22 @@ std::unique_ptr<comm::Communicator> groups_of(int size) {
   return comm::make_communicator("data", world.split(world.rank() / size), at::kCPU);
 }
 
+std::unique_ptr<comm::Communicator> alone(const char* axis) {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  return comm::make_communicator(axis, world.split(world.rank()), at::kCPU);
+}
+
 // One data rank: buffer, reducer and optimizer.
 struct Replica {
-  Replica(comm::Communicator& data_axis, ZeroStage zero_stage, at::ScalarType type, const AdamOptions& options,
+  Replica(comm::Communicator& data_axis, ZeroStage zero_stage, at::ScalarType type, const OptimizerOptions& options,
           int64_t bucket_elements = 60)
       : data(data_axis),
+        tensor(alone("tensor")),
         precision{type, type, type, type},
         buffer(specs(), tensor::make_flat_layout(specs(), bucket_elements, num_shards(zero_stage, data.size())), type,
                type, at::kCPU),
         reducer(buffer, data, zero_stage, precision),
-        optimizer(buffer, data, zero_stage, precision, options) {
+        optimizer(buffer, data, *tensor, zero_stage, precision, options) {
     tensor::initialize(buffer, 1);
   }
 
@@ -79,42 +85,53 @@ struct Replica {
   }
 
   comm::Communicator& data;
+  std::unique_ptr<comm::Communicator> tensor;
   PrecisionPolicy precision;
   tensor::ParameterBuffer buffer;
   GradientReducer reducer;
   Zero1Optimizer optimizer;
 };
 
-template <class Options>
-Options torch_options(const AdamOptions& options, double weight_decay) {
-  Options made(kLr);
-  made.betas({options.beta1, options.beta2}).eps(options.eps).weight_decay(weight_decay);
-  return made;
+bool is_matrix(const tensor::ParameterSpec& spec) {
+  return spec.decay == tensor::DecayGroup::kMatrix;
 }
 
-// LibTorch's optimizer of one parameter; the gradients are those of all micro-batches, times `scale`.
-at::Tensor reference_weights(const tensor::ParameterSpec& spec, const AdamOptions& options, double scale) {
-  const at::Tensor weights = tensor::initial_values(spec, 1).set_requires_grad(true);
-  const bool decays = spec.decay == tensor::DecayGroup::kMatrix || options.decay_vectors;
-  const double weight_decay = decays ? options.weight_decay : 0.0;
-  const std::vector<at::Tensor> parameters{weights};
-  std::unique_ptr<torch::optim::Optimizer> optimizer;
-  if (options.kind == AdamKind::kAdam) {
-    optimizer = std::make_unique<torch::optim::Adam>(parameters,
-                                                     torch_options<torch::optim::AdamOptions>(options, weight_decay));
-  } else {
-    optimizer = std::make_unique<torch::optim::AdamW>(parameters,
-                                                      torch_options<torch::optim::AdamWOptions>(options, weight_decay));
-  }
+// The textbook's optimizer of one parameter; the gradients are those of all micro-batches, times `scale`.
+testing::TextbookOptimizer reference(const tensor::ParameterSpec& spec, const OptimizerOptions& options, double scale) {
+  testing::TextbookOptimizer optimizer(options, tensor::initial_values(spec, 1), is_matrix(spec));
   for (int step = 0; step < kSteps; ++step) {
     at::Tensor sum = at::zeros(spec.local_shape, at::kDouble);
     for (int m = 0; m < kMicroBatches; ++m) {
       sum.add_(gradient(spec, step, m));
     }
-    weights.mutable_grad() = sum.mul(scale);
-    optimizer->step();
+    optimizer.step(sum.mul(scale), kLr);
   }
-  return weights.detach();
+  return optimizer;
+}
+
+OptimizerOptions options_of(OptimizerKind kind, double weight_decay = 0.1, bool decay_vectors = false) {
+  OptimizerOptions options;
+  options.kind = kind;
+  options.weight_decay = weight_decay;
+  options.decay_vectors = decay_vectors;
+  options.trust_coefficient = 0.3;
+  return options;
+}
+
+// Every optimizer, and what else decides on numbers.
+std::vector<OptimizerOptions> all_options() {
+  std::vector<OptimizerOptions> all = {options_of(OptimizerKind::kAdam, 0.0), options_of(OptimizerKind::kAdam)};
+  for (const bool decay_vectors : {false, true}) {
+    for (const auto kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd, OptimizerKind::kLamb, OptimizerKind::kLars}) {
+      all.push_back(options_of(kind, 0.1, decay_vectors));
+    }
+  }
+  all.push_back(options_of(OptimizerKind::kLamb, 0.0));  // scaled though nothing decays
+  all.push_back(options_of(OptimizerKind::kSgd));
+  all.back().nesterov = true;
+  all.push_back(options_of(OptimizerKind::kSgd));
+  all.back().momentum = 0.0;
+  return all;
 }
 
 int64_t optimizer_bytes() {
@@ -123,13 +140,11 @@ int64_t optimizer_bytes() {
 
 }  // namespace
 
-TEST_CASE("zero: parameters after five steps are those of torch::optim in one process") {
-  const AdamOptions adam{AdamKind::kAdam, 0.9, 0.95, 1e-8, 0.0, false};
-  const AdamOptions adamw{AdamKind::kAdamW, 0.9, 0.999, 1e-8, 0.1, false};
-  const AdamOptions all_decay{AdamKind::kAdamW, 0.9, 0.999, 1e-8, 0.1, true};
+TEST_CASE("zero: parameters and state after five steps are those of the textbook in one process") {
   for (const int size : {1, 2, 3, 4, 8}) {
     const auto data = groups_of(size);
-    for (const AdamOptions& options : {adam, adamw, all_decay}) {
+    for (const OptimizerOptions& options : all_options()) {
+      CAPTURE(optimizer_name(options.kind));
       for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
         for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
           Replica replica(*data, stage, type, options);
@@ -139,12 +154,18 @@ TEST_CASE("zero: parameters after five steps are those of torch::optim in one pr
           }
           CHECK(replica.optimizer.num_steps() == kSteps);
           CHECK(replica.buffer.version() == version + kSteps);
-          for (const auto& spec : replica.buffer.specs()) {
+          const auto names = replica.optimizer.state_names();
+          replica.optimizer.visit_state([&](int parameter, const ParameterState& state) {
+            const auto& spec = replica.buffer.specs()[static_cast<size_t>(parameter)];
             CAPTURE(spec.name);
-            const at::Tensor expected = reference_weights(spec, options, 0.5);
-            CHECK(testing::relative_error(replica.buffer.parameter(spec.name).value, expected) <=
-                  (type == at::kDouble ? 1e-13 : 2e-6));
-          }
+            const testing::TextbookOptimizer expected = reference(spec, options, 0.5);
+            const double bound = type == at::kDouble ? 1e-13 : 2e-6;
+            CHECK(testing::relative_error(replica.buffer.parameter(spec.name).value, expected.weights()) <= bound);
+            REQUIRE(state.state.size() == expected.states().size());
+            for (size_t i = 0; i < names.size(); ++i) {
+              CHECK(testing::relative_error(state.state[i], expected.states().at(names[i])) <= bound);
+            }
+          });
         }
       }
     }
@@ -152,7 +173,7 @@ TEST_CASE("zero: parameters after five steps are those of torch::optim in one pr
 }
 
 TEST_CASE("zero: stage 1 and stage 0 give the same state, gathered over the data axis") {
-  const AdamOptions options{AdamKind::kAdamW, 0.9, 0.95, 1e-8, 0.1, false};
+  const OptimizerOptions options = options_of(OptimizerKind::kAdamW);
   const auto data = groups_of(8);
   std::map<int, ParameterState> states[2];
   for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
@@ -162,37 +183,41 @@ TEST_CASE("zero: stage 1 and stage 0 give the same state, gathered over the data
     }
     auto& of_stage = states[static_cast<int>(stage)];
     replica.optimizer.visit_state([&](int parameter, const ParameterState& state) {
-      of_stage[parameter] = {state.master.clone(), state.exp_avg.clone(), state.exp_avg_sq.clone()};
+      of_stage[parameter] = {state.master.clone(), {state.state[0].clone(), state.state[1].clone()}};
     });
     CHECK(of_stage.size() == specs().size());
   }
   for (const auto& [parameter, replicated] : states[0]) {
     const ParameterState& sharded = states[1].at(parameter);
     const tensor::Shape shape = specs()[static_cast<size_t>(parameter)].local_shape;
-    CHECK(sharded.exp_avg.sizes().vec() == shape);
+    CHECK(sharded.state[0].sizes().vec() == shape);
     CHECK(testing::relative_error(sharded.master, replicated.master) <= 1e-14);
-    CHECK(testing::relative_error(sharded.exp_avg, replicated.exp_avg) <= 1e-14);
-    CHECK(testing::relative_error(sharded.exp_avg_sq, replicated.exp_avg_sq) <= 1e-14);
-    CHECK(sharded.exp_avg_sq.gt(0).all().item<bool>());
+    CHECK(testing::relative_error(sharded.state[0], replicated.state[0]) <= 1e-14);
+    CHECK(testing::relative_error(sharded.state[1], replicated.state[1]) <= 1e-14);
+    CHECK(sharded.state[1].gt(0).all().item<bool>());
   }
 }
 
 TEST_CASE("zero: all ranks hold the same bits after the gather") {
   const auto data = groups_of(8);
-  Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat, AdamOptions{});
-  for (int step = 0; step < kSteps; ++step) {
-    replica.step(step, {kLr, 1.0, false});
+  for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kLamb, OptimizerKind::kLars}) {
+    for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
+      Replica replica(*data, stage, at::kFloat, options_of(kind));
+      for (int step = 0; step < kSteps; ++step) {
+        replica.step(step, {kLr, 1.0, false});
+      }
+      const at::Tensor largest = replica.buffer.values().clone();
+      const at::Tensor smallest = largest.clone();
+      data->all_reduce(largest, comm::ReduceOp::kMax).wait();
+      data->all_reduce(smallest, comm::ReduceOp::kMin).wait();
+      CHECK(largest.equal(smallest));
+    }
   }
-  const at::Tensor largest = replica.buffer.values().clone();
-  const at::Tensor smallest = largest.clone();
-  data->all_reduce(largest, comm::ReduceOp::kMax).wait();
-  data->all_reduce(smallest, comm::ReduceOp::kMin).wait();
-  CHECK(largest.equal(smallest));
 }
 
 TEST_CASE("zero: a skipped step changes nothing") {
   const auto data = groups_of(8);
-  Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat, AdamOptions{});
+  Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat, OptimizerOptions{});
   replica.step(0, {kLr, 1.0, false});
   const at::Tensor before = replica.buffer.values().clone();
   const int64_t version = replica.buffer.version();
@@ -206,31 +231,41 @@ TEST_CASE("zero: a skipped step changes nothing") {
 
 TEST_CASE("zero: padding and gaps stay zero") {
   const auto data = groups_of(8);
-  Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat,
-                  AdamOptions{AdamKind::kAdam, 0.9, 0.95, 1e-8, 0.1, true});
-  replica.step(0, {kLr, 1.0, false});
-  at::Tensor rest = replica.buffer.values().clone();
-  for (const Range& slot : replica.buffer.layout().slots) {
-    rest.narrow(0, slot.begin, slot.size()).zero_();
+  for (const OptimizerOptions& options : all_options()) {
+    Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat, options);
+    replica.step(0, {kLr, 1.0, false});
+    at::Tensor rest = replica.buffer.values().clone();
+    for (const Range& slot : replica.buffer.layout().slots) {
+      rest.narrow(0, slot.begin, slot.size()).zero_();
+    }
+    CHECK(rest.eq(0).all().item<bool>());
   }
-  CHECK(rest.eq(0).all().item<bool>());
 }
 
-TEST_CASE("zero: optimizer state over d ranks is 8/d bytes a parameter in fp32, and the padding") {
+TEST_CASE("zero: optimizer state over d ranks is 4/d bytes a parameter and state in fp32, and the padding") {
   const MemoryTracker::Attachment attachment;
+  OptimizerOptions plain = options_of(OptimizerKind::kSgd);
+  plain.momentum = 0.0;
+  const std::vector<std::pair<OptimizerOptions, int64_t>> bytes_by_options = {{options_of(OptimizerKind::kAdamW), 8},
+                                                                              {options_of(OptimizerKind::kLamb), 8},
+                                                                              {options_of(OptimizerKind::kSgd), 4},
+                                                                              {options_of(OptimizerKind::kLars), 4},
+                                                                              {plain, 0}};
   for (const int size : {1, 2, 4, 8}) {
     const auto data = groups_of(size);
-    const int64_t before = optimizer_bytes();
-    const Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat, AdamOptions{}, 1 << 20);
-    int64_t parameters = 0;
-    for (const auto& spec : replica.buffer.specs()) {
-      parameters += tensor::num_elements(spec.local_shape);
+    for (const auto& [options, bytes_each] : bytes_by_options) {
+      const int64_t before = optimizer_bytes();
+      const Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat, options, 1 << 20);
+      int64_t parameters = 0;
+      for (const auto& spec : replica.buffer.specs()) {
+        parameters += tensor::num_elements(spec.local_shape);
+      }
+      const int64_t bytes = optimizer_bytes() - before;
+      CHECK(bytes == bytes_each * replica.buffer.layout().size / data->size());
+      // Of each parameter at most 15 elements are a gap, of the bucket at most 16 a rank.
+      const int64_t padding = 15 * static_cast<int64_t>(specs().size()) + 16 * data->size();
+      CHECK(bytes * data->size() >= bytes_each * parameters);
+      CHECK(bytes * data->size() <= bytes_each * (parameters + padding));
     }
-    const int64_t bytes = optimizer_bytes() - before;
-    CHECK(bytes == 8 * replica.buffer.layout().size / data->size());
-    // Of each parameter at most 15 elements are a gap, of the bucket at most 16 a rank.
-    const int64_t padding = 15 * static_cast<int64_t>(specs().size()) + 16 * data->size();
-    CHECK(bytes * data->size() >= 8 * parameters);
-    CHECK(bytes * data->size() <= 8 * (parameters + padding));
   }
 }

@@ -1,4 +1,4 @@
-// Every layout trains the same function: losses, gradients, parameters and moments against one process.
+// Every layout trains the same function: losses, gradients, parameters and optimizer state against one process.
 #include <doctest/doctest.h>
 
 #include <vector>
@@ -27,7 +27,7 @@ Experiment experiment(std::string name, model::VitOptions model, const char* pre
   result.options.model.depth = 3;
   result.options.precision = zero::make_precision_policy(precision);
   result.options.optimizer.weight_decay = 0.01;
-  result.options.optimizer.kind = zero::AdamKind::kAdamW;
+  result.options.optimizer.kind = zero::OptimizerKind::kAdamW;
   result.options.bucket_bytes = 8 << 10;  // several buckets
   result.options.seed = 11;
   result.global_batches = kBatches;
@@ -75,6 +75,28 @@ std::vector<Layout> layouts(int num_ranks) {
   return result;
 }
 
+// A selection: each axis, the share of the state, and what replicates it.
+std::vector<Layout> layouts_of_optimizers(int num_ranks) {
+  const auto replicated = zero::ZeroStage::kReplicated;
+  const auto sharded = zero::ZeroStage::kOptimizerState;
+  switch (num_ranks) {
+    case 1:
+      return {{1, 1, 1, sharded}};
+    case 2:
+      return {{2, 1, 1, sharded}, {2, 1, 1, replicated}, {1, 2, 1, sharded}, {1, 1, 2, sharded}};
+    case 3:
+      return {{3, 1, 1, sharded}, {1, 3, 1, sharded}};
+    case 4:
+      return {{2, 2, 1, sharded}, {2, 2, 1, replicated}, {1, 2, 2, sharded}};
+    case 6:
+      return {{1, 3, 2, sharded}, {3, 1, 2, sharded}};
+    case 8:
+      return {{2, 2, 2, sharded}, {2, 2, 2, replicated}, {4, 2, 1, sharded}};
+    default:
+      return {};
+  }
+}
+
 // Each rank runs the whole model alone.
 TrainingOutcome one_process(const Experiment& experiment, const comm::MpiGroup& world) {
   const comm::MpiGroup alone = world.split(world.rank());
@@ -83,7 +105,7 @@ TrainingOutcome one_process(const Experiment& experiment, const comm::MpiGroup& 
 
 }  // namespace
 
-TEST_CASE("layouts: fp64 losses, gradients, parameters and moments are those of one process") {
+TEST_CASE("layouts: fp64 losses, gradients, parameters and optimizer state are those of one process") {
   const comm::MpiGroup world = comm::MpiGroup::world();
   for (const Experiment& experiment : experiments("fp64")) {
     const TrainingOutcome reference = one_process(experiment, world);
@@ -96,7 +118,30 @@ TEST_CASE("layouts: fp64 losses, gradients, parameters and moments are those of 
       CHECK(errors.norm <= kGradientBound64);
       CHECK(errors.gradient <= kGradientBound64);
       CHECK(errors.parameter <= kParameterBound64);
-      CHECK(errors.moment <= kParameterBound64);
+      CHECK(errors.state <= kParameterBound64);
+    }
+  }
+}
+
+TEST_CASE("layouts: every optimizer's fp64 parameters and state are those of one process") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  Experiment trained = experiment("classify", small_classifier(model::Pooling::kToken), "fp64");
+  trained.options.clip_norm = 0.5;
+  trained.options.optimizer.trust_coefficient = 0.1;
+  for (const auto kind : {zero::OptimizerKind::kAdam, zero::OptimizerKind::kSgd, zero::OptimizerKind::kLamb,
+                          zero::OptimizerKind::kLars}) {
+    trained.options.optimizer.kind = kind;
+    trained.options.optimizer.nesterov = kind == zero::OptimizerKind::kSgd;
+    const TrainingOutcome reference = one_process(trained, world);
+    for (const Layout& layout : layouts_of_optimizers(world.size())) {
+      CAPTURE(zero::optimizer_name(kind));
+      CAPTURE(layout.text());
+      const Errors errors = compare(run(trained, layout, world), reference, trained.learning_rate);
+      CAPTURE(errors.worst);
+      CHECK(errors.loss <= kGradientBound64);
+      CHECK(errors.gradient <= kGradientBound64);
+      CHECK(errors.parameter <= kParameterBound64);
+      CHECK(errors.state <= kParameterBound64);
     }
   }
 }

@@ -85,7 +85,9 @@ Experiment random_experiment(Dice& dice) {
   Experiment experiment;
   experiment.options.model = random_model(dice);
   experiment.options.precision = zero::make_precision_policy("fp64");
-  experiment.options.optimizer.kind = dice.toss() ? zero::AdamKind::kAdamW : zero::AdamKind::kAdam;
+  experiment.options.optimizer.kind = dice.one_of<zero::OptimizerKind>(
+      {zero::OptimizerKind::kAdam, zero::OptimizerKind::kAdamW, zero::OptimizerKind::kSgd, zero::OptimizerKind::kLamb,
+       zero::OptimizerKind::kLars});
   experiment.options.optimizer.weight_decay = 0.02;
   experiment.options.clip_norm = dice.toss() ? 0.3 : 0.0;
   experiment.options.bucket_bytes = dice.one_of<int64_t>({256, 4 << 10, 1 << 20});
@@ -107,7 +109,8 @@ std::string text_of(const Experiment& experiment) {
 }  // namespace
 
 // Long; `launch/test --full` runs it.
-TEST_CASE("random layouts: fp64 losses, gradients, parameters and moments are those of one process" * doctest::skip()) {
+TEST_CASE("random layouts: fp64 losses, gradients, parameters and optimizer state are those of one process" *
+          doctest::skip()) {
   const comm::MpiGroup world = comm::MpiGroup::world();
   const comm::MpiGroup alone = world.split(world.rank());
   uint64_t number = 0;
@@ -129,6 +132,6 @@ TEST_CASE("random layouts: fp64 losses, gradients, parameters and moments are th
     CHECK(errors.norm <= kGradientBound);
     CHECK(errors.gradient <= kGradientBound);
     CHECK(errors.parameter <= kParameterBound);
-    CHECK(errors.moment <= kParameterBound);
+    CHECK(errors.state <= kParameterBound);
   }
 }

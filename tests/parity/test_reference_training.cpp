@@ -1,15 +1,16 @@
-// One process against a plain LibTorch model and the textbook Adam: five steps of training.
+// One process against a plain LibTorch model and the textbook's optimizers: five steps of training.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/log_softmax.h>
-#include <ATen/ops/zeros_like.h>
 #include <doctest/doctest.h>
 
-#include <cmath>
+#include <map>
 #include <numeric>
+#include <string>
 
 #include "tests/support/compare.h"
 #include "tests/support/mpi_test.h"
+#include "tests/support/textbook_optimizer.h"
 #include "tests/support/training_harness.h"
 #include "tests/support/vit_harness.h"
 
@@ -30,28 +31,6 @@ at::Tensor plain_loss(const model::VitOptions& options, const at::Tensor& output
   return -((1.0 - e) * picked + e * log_p.mean(1)).mean();
 }
 
-struct PlainAdamW {
-  NamedTensors exp_avg;
-  NamedTensors exp_avg_sq;
-
-  void step(NamedTensors& parameters, const NamedTensors& gradients, double lr, double t, double weight_decay) {
-    const double b1 = 0.9, b2 = 0.95, eps = 1e-8;
-    for (auto& [name, w] : parameters) {
-      at::Tensor g = gradients.at(name);
-      if (!exp_avg.count(name)) {
-        exp_avg[name] = at::zeros_like(w);
-        exp_avg_sq[name] = at::zeros_like(w);
-      }
-      exp_avg[name] = b1 * exp_avg[name] + (1 - b1) * g;
-      exp_avg_sq[name] = b2 * exp_avg_sq[name] + (1 - b2) * g * g;
-      const bool is_matrix = w.dim() > 1 && name != "pos_embed" && name != "cls_token";
-      const at::Tensor decayed = w * (1.0 - lr * (is_matrix ? weight_decay : 0.0));
-      w = decayed -
-          lr / (1 - std::pow(b1, t)) * exp_avg[name] / ((exp_avg_sq[name] / (1 - std::pow(b2, t))).sqrt() + eps);
-    }
-  }
-};
-
 // The weights that the seed gives: a run of no steps.
 NamedTensors initial_parameters(Experiment experiment, const comm::MpiGroup& world) {
   experiment.global_batches.clear();
@@ -59,50 +38,82 @@ NamedTensors initial_parameters(Experiment experiment, const comm::MpiGroup& wor
   return {start.parameters.begin(), start.parameters.end()};
 }
 
+zero::OptimizerOptions optimizer_of(zero::OptimizerKind kind) {
+  zero::OptimizerOptions options;
+  options.kind = kind;
+  options.weight_decay = 0.01;
+  options.trust_coefficient = 0.1;
+  return options;
+}
+
+using Optimizers = std::map<std::string, TextbookOptimizer>;
+
+Optimizers textbook_optimizers(const Experiment& experiment, const comm::MpiGroup& world) {
+  Optimizers optimizers;
+  for (const auto& [name, weights] : initial_parameters(experiment, world)) {
+    const bool is_matrix = weights.dim() > 1 && name != "pos_embed" && name != "cls_token";
+    optimizers.emplace(name, TextbookOptimizer(experiment.options.optimizer, weights, is_matrix));
+  }
+  return optimizers;
+}
+
+// Loss and gradients of a step with the optimizers' weights, compared with ours, and the step.
+void step_and_compare(const Experiment& experiment, size_t step, const TrainingOutcome& ours, Optimizers& optimizers) {
+  const model::VitOptions& model = experiment.options.model;
+  std::vector<int64_t> samples(static_cast<size_t>(experiment.global_batches[step]));
+  std::iota(samples.begin(), samples.end(), 100 * static_cast<int64_t>(step));
+  const data::Batch batch = make_batch(model, samples);
+  NamedTensors parameters;
+  for (const auto& [name, optimizer] : optimizers) {
+    parameters[name] = optimizer.weights().clone();
+  }
+  ReferenceVit reference(model, at::kDouble, parameters);
+  const at::Tensor loss = plain_loss(
+      model, reference.forward(batch.inputs, test_context(experiment.global_batches[step], tensor::Mode::kTraining)),
+      batch.targets);
+  loss.backward();
+  CHECK(ours.losses[step] == doctest::Approx(loss.item<double>()).epsilon(1e-12));
+  const at::NoGradGuard guard;
+  for (const auto& [name, gradient] : reference.gradients()) {
+    CAPTURE(name);
+    CAPTURE(step);
+    CHECK(gradient_error(name, ours.gradients[step].at(name), gradient) <= 1e-11);
+    optimizers.at(name).step(gradient, experiment.learning_rate);
+  }
+}
+
+void check_against_textbook(const model::VitOptions& model, zero::OptimizerKind kind) {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  Experiment experiment;
+  experiment.options.model = model;
+  experiment.options.precision = zero::make_precision_policy("fp64");
+  experiment.options.optimizer = optimizer_of(kind);
+  experiment.global_batches = {7, 7, 7, 3, 1};
+  const TrainingOutcome ours = run(experiment, Layout{}, world);
+  Optimizers optimizers = textbook_optimizers(experiment, world);
+  for (size_t step = 0; step < experiment.global_batches.size(); ++step) {
+    step_and_compare(experiment, step, ours, optimizers);
+  }
+  for (const auto& [name, optimizer] : optimizers) {
+    CAPTURE(name);
+    CHECK(parameter_error(name, ours.parameters.at(name), optimizer.weights(), experiment.learning_rate, 5) <= 1e-10);
+    for (const auto& [state, values] : optimizer.states()) {
+      CHECK(gradient_error(name, ours.states.at(state).at(name), values) <= 1e-10);
+    }
+  }
+}
+
 }  // namespace
 
-TEST_CASE("reference: five steps of one process are those of a plain LibTorch model and AdamW") {
+TEST_CASE("reference: five steps of one process are those of a plain LibTorch model and the textbook's optimizers") {
   if (world_size() != 1) {
     return;
   }
-  const comm::MpiGroup world = comm::MpiGroup::world();
-  for (const model::VitOptions& model : {small_forecaster(), small_classifier(model::Pooling::kToken)}) {
-    Experiment experiment;
-    experiment.options.model = model;
-    experiment.options.precision = zero::make_precision_policy("fp64");
-    experiment.options.optimizer.kind = zero::AdamKind::kAdamW;
-    experiment.options.optimizer.weight_decay = 0.01;
-    experiment.global_batches = {7, 7, 7, 3, 1};
-    const TrainingOutcome ours = run(experiment, Layout{}, world);
-
-    NamedTensors parameters = initial_parameters(experiment, world);
-    PlainAdamW adam;
-    for (size_t step = 0; step < experiment.global_batches.size(); ++step) {
-      std::vector<int64_t> samples(static_cast<size_t>(experiment.global_batches[step]));
-      std::iota(samples.begin(), samples.end(), 100 * static_cast<int64_t>(step));
-      const data::Batch batch = make_batch(model, samples);
-      ReferenceVit reference(model, at::kDouble, parameters);
-      const at::Tensor loss = plain_loss(
-          model,
-          reference.forward(batch.inputs, test_context(experiment.global_batches[step], tensor::Mode::kTraining)),
-          batch.targets);
-      loss.backward();
-      CHECK(ours.losses[step] == doctest::Approx(loss.item<double>()).epsilon(1e-12));
-      const NamedTensors gradients = reference.gradients();
-      for (const auto& [name, gradient] : gradients) {
-        CAPTURE(name);
-        CAPTURE(step);
-        CHECK(gradient_error(name, ours.gradients[step].at(name), gradient) <= 1e-11);
-      }
-      const at::NoGradGuard guard;
-      adam.step(parameters, gradients, experiment.learning_rate, static_cast<double>(step + 1), 0.01);
-    }
-    for (const auto& [name, parameter] : parameters) {
-      CAPTURE(name);
-      CHECK(parameter_error(name, ours.parameters.at(name), parameter, experiment.learning_rate, 5) <= 1e-10);
-      CHECK(gradient_error(name, ours.exp_avg.at(name), adam.exp_avg.at(name)) <= 1e-10);
-      CHECK(gradient_error(name, ours.exp_avg_sq.at(name), adam.exp_avg_sq.at(name)) <= 1e-10);
-    }
+  check_against_textbook(small_forecaster(), zero::OptimizerKind::kAdamW);
+  for (const auto kind : {zero::OptimizerKind::kAdam, zero::OptimizerKind::kAdamW, zero::OptimizerKind::kSgd,
+                          zero::OptimizerKind::kLamb, zero::OptimizerKind::kLars}) {
+    CAPTURE(zero::optimizer_name(kind));
+    check_against_textbook(small_classifier(model::Pooling::kToken), kind);
   }
 }
 

@@ -26,7 +26,7 @@ train "$program" --run-dir other --seed 2 >other.txt || fail "the run ended with
 file=$(echo serial/checkpoints/step-*2.h5)
 
 expect 0 inspect serial
-says "parameters  34720, float32, with optimizer state"
+says "parameters  34720, float32, optimizer adam: exp_avg, exp_avg_sq"
 says "parameters/blocks.1.mlp.fc2.weight"
 expect 0 inspect serial --print-config
 says "embed_dim: 32"
@@ -42,6 +42,23 @@ says "seed: 1 against 2"
 says "parameters/blocks.0.attn.proj.bias: 32 of 32 values, the first at [0]:"
 expect 1 diff --all serial parallel # the layouts round differently
 says "tp 2 x pp 2"
+
+# Dropout is no part of what the tensors compute: they are compared, and it is said.
+for rate in 0 0.25; do
+  train "$program" --run-dir "dropout$rate" --dropout $rate --drop-path $rate --checkpoint-at-start >dropout.txt ||
+    fail "the run ended with exit code $?"
+done
+start() { echo "$1"/checkpoints/step-*0.h5; }
+expect 0 diff "$(start dropout0)" "$(start dropout0.25)"
+says "  --dropout: 0 against 0.25"
+says "  --drop-path: 0 against 0.25"
+says "the same tensors, model and position"
+expect 1 diff dropout0 dropout0.25
+says "first tensor:"
+train "$program" --run-dir heads --num-heads 2 --checkpoint-at-start >heads.txt || fail "the run ended with exit code $?"
+expect 1 diff "$(start dropout0)" "$(start heads)"
+says "state:"
+says "  --num-heads: 4 against 2"
 
 cp "$file" damaged.h5
 printf 'X' | dd of=damaged.h5 bs=1 seek=$(($(stat -c %s damaged.h5) - 1000)) conv=notrunc status=none

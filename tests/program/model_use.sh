@@ -41,8 +41,10 @@ checkpoint=run/checkpoints
 # The loss of the last validation, in any layout.
 validated=$(sed -n 's/^  Avg val loss=//p' train.txt | tail -n 1)
 on 1 one evaluate --checkpoint $checkpoint --data data/valid --out one.json || fail "no evaluation on one rank"
-on 4 four evaluate --checkpoint $checkpoint --data data/valid --dp 2 --pp 2 --valid-batch-size 3 --out four.json ||
-  fail "no evaluation on four ranks"
+mkdir staged
+on 4 four evaluate --checkpoint $checkpoint --data data/valid --dp 2 --pp 2 --valid-batch-size 3 --out four.json \
+  --stage-data node --stage-dir staged --pin-memory off || fail "no evaluation on four ranks"
+grep -q 'read direct, copied to staged of each node' four.txt || fail "the data of an evaluation were not copied"
 for name in one four; do
   loss=$(sed -n 's/.*samples, loss //p' $name.txt)
   awk -v a="$loss" -v b="$validated" 'BEGIN {exit !(a - b < 2e-6 && b - a < 2e-6)}' ||

@@ -100,4 +100,14 @@ grep -q 'warning: stopped by --time-limit after step 1;' epochs.err || fail "no 
 train 2 epochs_2 --run-dir epochs --epochs 2 --resume latest --global-batch-size 10 || fail "another batch size failed"
 seen() { sed -n "s/.*\"kind\":\"step\",.*\"epoch\":$1,.*\"samples\":\([0-9]*\),.*/\1/p" epochs/metrics.jsonl | awk '{ n += $1 } END { print n }'; }
 [ "$(seen 1) $(seen 2)" = "40 40" ] || fail "epochs saw $(seen 1) and $(seen 2) samples, not 40 and 40"
+
+# Inside the second epoch, one epoch is over.
+train 1 past --run-dir past --steps 7 || fail "a run of 7 steps failed"
+train 1 past_2 --run-dir past --epochs 1 --resume latest || fail "a run that is over failed"
+grep -q 'nothing is left to do: the checkpoint is of step 7 ' past_2.txt || fail "a run that is over went on"
+
+# What differs from the run that wrote the checkpoint is said.
+train 1 other --run-dir past --steps 8 --resume latest --lr 2e-3 --weight-decay 0.1 || fail "another learning rate failed"
+grep -q 'other than in the checkpoint: weight-decay 0.1 (0), lr 0.002 (0.001), steps 8 (7)' other.txt ||
+  fail "no word on what differs: $(grep 'other than' other.txt)"
 echo "resume: passed"

@@ -18,12 +18,17 @@ train "$@" "$ranks" "$program" --run-dir first >first.txt || fail "the run ended
 grep -qE '^Time taken for epoch 1 is [0-9.]+ sec, avg [0-9.]+ samples/sec$' first.txt || fail "no line on the epoch's time"
 grep -qE '^ *Avg train loss=[0-9.]+$' first.txt || fail "no line on the training loss"
 grep -qE '^ *Avg val loss=[0-9.]+$' first.txt || fail "no line on the validation loss"
+grep -qE '^ *Data wait: [0-9.]+ % of the time, [0-9.]+ % where the slowest rank' first.txt || fail "no line on data wait"
+[ "$(grep '"kind":"step"' first/metrics.jsonl | grep -cE '"data_wait":\{"mean":[0-9.e-]+,"max":[0-9.e-]+,')" = 3 ] ||
+  fail "not every step says how long its ranks waited for data"
+[ "$(grep -c '"data_wait": [0-9]' first/summary.json)" = "$ranks" ] || fail "not one figure of data wait a rank"
 for file in config.yaml out.log metrics.jsonl summary.json; do
   [ -s "first/$file" ] || fail "the run left no $file"
 done
 [ "$(grep -c '"kind":"step"' first/metrics.jsonl)" = 3 ] || fail "not one record a step"
 head -n 1 first/metrics.jsonl | grep -q '"git_commit"' || fail "the start record names no commit"
 [ "$(grep -c '"total_peak"' first/summary.json)" = "$ranks" ] || fail "not one memory report a rank"
+[ "$(grep -c '"process_peak": [1-9]' first/summary.json)" = "$ranks" ] || fail "not the peak of every rank's process"
 if grep '"untagged"' first/summary.json | grep -vqE '"untagged": 0,?$'; then
   fail "tensor bytes without a class: $(grep '"untagged"' first/summary.json | sort | uniq -c)"
 fi

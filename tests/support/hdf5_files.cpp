@@ -75,8 +75,17 @@ void write_dataset(hid_t file, const TestDataset& dataset) {
   }
   const hid_t type = stored_type(dataset);
   const hid_t stored = check(H5Dcreate2(file, dataset.name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
-  check(H5Dwrite(stored, memory_type(dataset.values), H5S_ALL, H5S_ALL, H5P_DEFAULT,
-                 dataset.values.contiguous().const_data_ptr()));
+  const int64_t rows = dataset.rows_written < 0 ? sizes[0] : dataset.rows_written;
+  if (rows > 0) {
+    std::vector<hsize_t> written = extents;
+    written[0] = static_cast<hsize_t>(rows);
+    const std::vector<hsize_t> start(extents.size(), 0);
+    check(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, written.data(), nullptr));
+    const hid_t memory = check(H5Screate_simple(static_cast<int>(written.size()), written.data(), nullptr));
+    check(H5Dwrite(stored, memory_type(dataset.values), memory, space, H5P_DEFAULT,
+                   dataset.values.contiguous().const_data_ptr()));
+    H5Sclose(memory);
+  }
   H5Dclose(stored);
   H5Tclose(type);
   H5Pclose(creation);
@@ -130,6 +139,12 @@ void write_virtual_file(const std::string& path, const std::string& name, const 
   H5Sclose(part_space);
   H5Sclose(space);
   H5Pclose(creation);
+  H5Fclose(file);
+}
+
+void add_external_link(const std::string& path, const std::string& name, const std::string& target) {
+  const hid_t file = check(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
+  check(H5Lcreate_external(target.c_str(), name.c_str(), file, name.c_str(), H5P_DEFAULT, H5P_DEFAULT));
   H5Fclose(file);
 }
 

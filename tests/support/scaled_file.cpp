@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 
+#include "src/base/text.h"
+
 namespace vit_hybrid::testing {
 
 namespace {
@@ -39,7 +41,9 @@ hid_t use_type() {
   return type;
 }
 
-void make_scale(hid_t file, const char* name, hsize_t size, const std::vector<std::string>& texts) {
+// With values, or texts; else the values are 0, 0.5, 1, ...
+void make_scale(hid_t file, const char* name, hsize_t size, const std::vector<std::string>& texts,
+                std::vector<double> values = {}) {
   const hid_t space = check(H5Screate_simple(1, &size, nullptr));
   hid_t type = check(H5Tcopy(H5T_NATIVE_DOUBLE));
   if (!texts.empty()) {
@@ -52,8 +56,7 @@ void make_scale(hid_t file, const char* name, hsize_t size, const std::vector<st
   const hid_t scale = check(H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
   H5Pclose(creation);
   if (texts.empty()) {
-    std::vector<double> values;
-    for (hsize_t i = 0; i < size; ++i) {
+    for (hsize_t i = values.size(); i < size; ++i) {
       values.push_back(0.5 * static_cast<double>(i));
     }
     check(H5Dwrite(scale, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()));
@@ -65,6 +68,8 @@ void make_scale(hid_t file, const char* name, hsize_t size, const std::vector<st
     check(H5Dwrite(scale, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()));
   }
   add_text(scale, "CLASS", "DIMENSION_SCALE");
+  add_text(scale, "NAME", name);
+  add_text(scale, "long_name", str("values of ", name));
   H5Dclose(scale);
   H5Tclose(type);
   H5Sclose(space);
@@ -94,6 +99,18 @@ void attach(hid_t file, hid_t fields, const std::vector<const char*>& scales) {
   const hid_t type = check(H5Tvlen_create(H5T_STD_REF_OBJ));
   const hid_t attribute = check(H5Acreate2(fields, "DIMENSION_LIST", type, space, H5P_DEFAULT, H5P_DEFAULT));
   check(H5Awrite(attribute, type, lists.data()));
+  H5Aclose(attribute);
+  H5Tclose(type);
+  H5Sclose(space);
+}
+
+void add_labels(hid_t dataset, const std::vector<const char*>& labels) {
+  const hsize_t count = labels.size();
+  const hid_t space = check(H5Screate_simple(1, &count, nullptr));
+  const hid_t type = check(H5Tcopy(H5T_C_S1));
+  H5Tset_size(type, H5T_VARIABLE);
+  const hid_t attribute = check(H5Acreate2(dataset, "DIMENSION_LABELS", type, space, H5P_DEFAULT, H5P_DEFAULT));
+  check(H5Awrite(attribute, type, labels.data()));
   H5Aclose(attribute);
   H5Tclose(type);
   H5Sclose(space);
@@ -130,15 +147,18 @@ void add_others(hid_t file) {
 
 }  // namespace
 
-void write_scaled_file(const std::string& path, const at::Tensor& fields, const std::vector<std::string>& channels) {
+void write_scaled_file(const std::string& path, const at::Tensor& fields, const std::vector<std::string>& channels,
+                       const std::vector<double>& times) {
   const hid_t file = check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
   const auto extent = [&](int64_t dim) { return static_cast<hsize_t>(fields.size(dim)); };
-  make_scale(file, "time", extent(0), {});
+  make_scale(file, "time", extent(0), {}, times);
   make_scale(file, "channel", extent(1), channels);
   make_scale(file, "lat", extent(2), {});
   make_scale(file, "lon", extent(3), {});
   const hid_t dataset = make_fields(file, fields);
   add_text(dataset, "units", "m/s,m/s");
+  add_text(dataset, "long_name", "a state");
+  add_labels(dataset, {"Time", "Channel name", "Latitude", "Longitude"});
   attach(file, dataset, {"time", "channel", "lat", "lon"});
   H5Dclose(dataset);
   add_others(file);

@@ -9,9 +9,11 @@
 namespace vit_hybrid::testing {
 
 /// Writes `fields` (time, channel, lat, lon) float32 in gzipped chunks of two times with the scales time, channel (the
-/// names), lat and lon attached; a group "grid" with an attribute of its own and a dataset in it; a soft link "state"
-/// to the fields; and an empty attribute of the file.
-void write_scaled_file(const std::string& path, const at::Tensor& fields, const std::vector<std::string>& channels);
+/// names), lat and lon attached and labels for all dims; a group "grid" with an attribute of its own and a dataset in
+/// it; a soft link "state" to the fields; and an empty attribute of the file. The values of time are `times`, or 0,
+/// 0.5, 1, ...
+void write_scaled_file(const std::string& path, const at::Tensor& fields, const std::vector<std::string>& channels,
+                       const std::vector<double>& times = {});
 
 /// The name of the dataset that the first entry of the scale's REFERENCE_LIST points to.
 std::string first_user_of_scale(const std::string& path, const std::string& scale);

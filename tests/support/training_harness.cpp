@@ -58,11 +58,13 @@ TensorsByName gather_gradients(train::Engine& engine, mesh::DeviceMesh& mesh, ze
 
 void gather_state(train::Engine& engine, mesh::DeviceMesh& mesh, TrainingOutcome& out) {
   const auto& specs = engine.parameters().specs();
+  const auto names = engine.optimizer().state_names();
   engine.optimizer().visit_state([&](int parameter, const zero::ParameterState& state) {
     const auto& spec = specs[static_cast<size_t>(parameter)];
     out.parameters[spec.name] = whole(spec, engine.parameters().parameter(parameter).value, mesh);
-    out.exp_avg[spec.name] = whole(spec, state.exp_avg, mesh);
-    out.exp_avg_sq[spec.name] = whole(spec, state.exp_avg_sq, mesh);
+    for (size_t i = 0; i < names.size(); ++i) {
+      out.states[names[i]][spec.name] = whole(spec, state.state[i], mesh);
+    }
   });
 }
 
@@ -155,6 +157,7 @@ void Training::save(const std::string& path) {
   train::CheckpointInfo info;
   info.version = "test";
   info.model = train::model_json(options_.model);
+  info.optimizer = engine_.optimizer().name();
   info.step = step_;
   info.optimizer_steps = engine_.optimizer().num_steps();
   info.layout = layout_.text();
@@ -208,9 +211,11 @@ Errors compare(const TrainingOutcome& outcome, const TrainingOutcome& reference,
   for (const auto& [name, parameter] : outcome.parameters) {
     errors.parameter = std::max(errors.parameter, parameter_error(name, parameter, reference.parameters.at(name),
                                                                   learning_rate, static_cast<int64_t>(steps)));
-    errors.moment = std::max(errors.moment, gradient_error(name, outcome.exp_avg.at(name), reference.exp_avg.at(name)));
-    errors.moment =
-        std::max(errors.moment, gradient_error(name, outcome.exp_avg_sq.at(name), reference.exp_avg_sq.at(name)));
+  }
+  for (const auto& [state, tensors] : outcome.states) {
+    for (const auto& [name, tensor] : tensors) {
+      errors.state = std::max(errors.state, gradient_error(name, tensor, reference.states.at(state).at(name)));
+    }
   }
   return errors;
 }

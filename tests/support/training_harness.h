@@ -40,13 +40,12 @@ struct Layout {
 
 /// What one run gave. Tensors are whole, double, on the host; each rank has those of its own pipeline stage.
 struct TrainingOutcome {
-  int64_t first_step = 0;                ///< the step of the vectors' first entries: not 0 after a resumption
-  std::vector<double> losses;            ///< global, by step, on every rank
-  std::vector<double> grad_norms;        ///< by step
-  std::vector<TensorsByName> gradients;  ///< by step, before clipping
-  TensorsByName parameters;              ///< after the last step
-  TensorsByName exp_avg;
-  TensorsByName exp_avg_sq;
+  int64_t first_step = 0;                       ///< the step of the vectors' first entries: not 0 after a resumption
+  std::vector<double> losses;                   ///< global, by step, on every rank
+  std::vector<double> grad_norms;               ///< by step
+  std::vector<TensorsByName> gradients;         ///< by step, before clipping
+  TensorsByName parameters;                     ///< after the last step
+  std::map<std::string, TensorsByName> states;  ///< of the optimizer, by their names ("exp_avg")
 };
 
 /// A training in one layout that can be saved, and resumed in another. Everything is collective over `world`.
@@ -91,8 +90,8 @@ struct Errors {
   double norm = 0.0;
   double gradient = 0.0;
   double parameter = 0.0;
-  double moment = 0.0;
-  std::string worst;  ///< name of the tensor with the largest gradient error
+  double state = 0.0;  ///< of the optimizer
+  std::string worst;   ///< name of the tensor with the largest gradient error
 };
 Errors compare(const TrainingOutcome& outcome, const TrainingOutcome& reference, double learning_rate);
 

@@ -10,8 +10,8 @@
 #include <cmath>
 #include <memory>
 
-#include "parallel/zero/adam.h"
 #include "parallel/zero/precision_policy.h"
+#include "parallel/zero/update_rule.h"
 #include "src/base/error.h"
 #include "src/base/random.h"
 #include "tests/support/compare.h"
@@ -30,12 +30,28 @@ at::Tensor normals(int64_t count, uint64_t key, at::ScalarType type) {
   return values.to(type);
 }
 
-AdamTensors fresh(const at::Tensor& weights) {
-  return {weights.clone(), at::zeros_like(weights), at::zeros_like(weights), at::zeros_like(weights)};
+UpdateTensors fresh(const at::Tensor& weights) {
+  return {weights.clone(), at::zeros_like(weights), {at::zeros_like(weights), at::zeros_like(weights)}};
 }
 
-std::unique_ptr<torch::optim::Optimizer> reference(const at::Tensor& weights, const AdamOptions& options, double lr) {
-  if (options.kind == AdamKind::kAdamW) {
+OptimizerOptions adam_options(OptimizerKind kind, double beta2, double eps, double weight_decay) {
+  OptimizerOptions options;
+  options.kind = kind;
+  options.beta2 = beta2;
+  options.eps = eps;
+  options.weight_decay = weight_decay;
+  return options;
+}
+
+// One update; the rule that is made for another device works on any.
+void update(const UpdateTensors& tensors, const OptimizerOptions& options, const StepScalars& step, double weight_decay,
+            at::DeviceType device = at::kCPU) {
+  make_update_rule(options, device)->apply(tensors, step, weight_decay, 1.0);
+}
+
+std::unique_ptr<torch::optim::Optimizer> reference(const at::Tensor& weights, const OptimizerOptions& options,
+                                                   double lr) {
+  if (options.kind == OptimizerKind::kAdamW) {
     return std::make_unique<torch::optim::AdamW>(std::vector<at::Tensor>{weights},
                                                  torch::optim::AdamWOptions(lr)
                                                      .betas({options.beta1, options.beta2})
@@ -49,20 +65,18 @@ std::unique_ptr<torch::optim::Optimizer> reference(const at::Tensor& weights, co
                                                   .weight_decay(options.weight_decay));
 }
 
-using Update = decltype(&adam_update);
-
 // Error of the weights after ten steps with a constant learning rate.
-double error_after_ten_steps(Update update, const AdamOptions& options, at::ScalarType type) {
+double error_after_ten_steps(const OptimizerOptions& options, at::ScalarType type, at::DeviceType device) {
   constexpr int64_t kCount = 1001;  // no multiple of a vector's width
   constexpr double kLr = 3e-3;
   const at::Tensor start = normals(kCount, 0, type);
-  const AdamTensors ours = fresh(start);
+  const UpdateTensors ours = fresh(start);
   const at::Tensor theirs = start.clone().set_requires_grad(true);
   const auto optimizer = reference(theirs, options, kLr);
   for (int64_t step = 1; step <= 10; ++step) {
     const at::Tensor gradient = normals(kCount, static_cast<uint64_t>(step), type).mul(std::pow(10.0, step % 4 - 2));
     ours.gradients.copy_(gradient);
-    update(ours, options, {step, kLr, 1.0}, options.weight_decay);
+    update(ours, options, {step, kLr, 1.0}, options.weight_decay, device);
     theirs.mutable_grad() = gradient;
     optimizer->step();
   }
@@ -72,13 +86,13 @@ double error_after_ten_steps(Update update, const AdamOptions& options, at::Scal
 }  // namespace
 
 TEST_CASE("adam: ten steps are those of torch::optim") {
-  for (const AdamKind kind : {AdamKind::kAdam, AdamKind::kAdamW}) {
+  for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
     for (const double weight_decay : {0.0, 0.1}) {
-      for (const Update update : {&adam_update, &adam_update_with_aten}) {
-        const AdamOptions options{kind, 0.9, 0.95, 1e-8, weight_decay, false};
+      for (const at::DeviceType device : {at::kCPU, at::kCUDA}) {
+        const OptimizerOptions options = adam_options(kind, 0.95, 1e-8, weight_decay);
         // Ten steps of a few roundings each, on weights up to 4 and steps of 3e-3.
-        CHECK(error_after_ten_steps(update, options, at::kDouble) <= 1e-14);
-        CHECK(error_after_ten_steps(update, options, at::kFloat) <= 1e-6);
+        CHECK(error_after_ten_steps(options, at::kDouble, device) <= 1e-14);
+        CHECK(error_after_ten_steps(options, at::kFloat, device) <= 1e-6);
       }
     }
   }
@@ -86,62 +100,63 @@ TEST_CASE("adam: ten steps are those of torch::optim") {
 
 TEST_CASE("adam: closed forms") {
   const double lr = 0.5;
-  const AdamOptions options{AdamKind::kAdam, 0.9, 0.999, 1e-3, 0.0, false};
+  const OptimizerOptions options = adam_options(OptimizerKind::kAdam, 0.999, 1e-3, 0.0);
   SUBCASE("the first step is lr g / (|g| + eps)") {
-    const AdamTensors tensors = fresh(at::full({3}, 2.0, at::kDouble));
+    const UpdateTensors tensors = fresh(at::full({3}, 2.0, at::kDouble));
     tensors.gradients.fill_(-4.0);
-    adam_update(tensors, options, {1, lr, 1.0}, 0.0);
+    update(tensors, options, {1, lr, 1.0}, 0.0);
     CHECK(tensors.weights[1].item<double>() == doctest::Approx(2.0 + lr * 4.0 / (4.0 + 1e-3)).epsilon(1e-14));
-    CHECK(tensors.exp_avg[1].item<double>() == doctest::Approx(-0.4).epsilon(1e-14));
-    CHECK(tensors.exp_avg_sq[1].item<double>() == doctest::Approx(0.016).epsilon(1e-12));
+    CHECK(tensors.state[0][1].item<double>() == doctest::Approx(-0.4).epsilon(1e-14));
+    CHECK(tensors.state[1][1].item<double>() == doctest::Approx(0.016).epsilon(1e-12));
   }
   SUBCASE("with a constant gradient every step is the same") {
-    const AdamTensors tensors = fresh(at::full({1}, 2.0, at::kDouble));
+    const UpdateTensors tensors = fresh(at::full({1}, 2.0, at::kDouble));
     tensors.gradients.fill_(4.0);
     for (int64_t step = 1; step <= 20; ++step) {
-      adam_update(tensors, options, {step, lr, 1.0}, 0.0);
+      update(tensors, options, {step, lr, 1.0}, 0.0);
       CHECK(tensors.weights.item<double>() ==
             doctest::Approx(2.0 - static_cast<double>(step) * lr * 4.0 / (4.0 + 1e-3)).epsilon(1e-12));
     }
   }
   SUBCASE("the scale multiplies the gradient, not the decay") {
-    const AdamTensors scaled = fresh(at::full({1}, 2.0, at::kDouble));
-    const AdamTensors plain = fresh(at::full({1}, 2.0, at::kDouble));
+    const UpdateTensors scaled = fresh(at::full({1}, 2.0, at::kDouble));
+    const UpdateTensors plain = fresh(at::full({1}, 2.0, at::kDouble));
     scaled.gradients.fill_(8.0);
     plain.gradients.fill_(2.0);
-    adam_update(scaled, options, {1, lr, 0.25}, 0.1);
-    adam_update(plain, options, {1, lr, 1.0}, 0.1);
+    update(scaled, options, {1, lr, 0.25}, 0.1);
+    update(plain, options, {1, lr, 1.0}, 0.1);
     CHECK(scaled.weights.equal(plain.weights));
   }
   SUBCASE("with no gradient AdamW only decays") {
-    AdamOptions decoupled = options;
-    decoupled.kind = AdamKind::kAdamW;
-    const AdamTensors tensors = fresh(at::full({1}, 2.0, at::kDouble));
-    adam_update(tensors, decoupled, {1, lr, 1.0}, 0.1);
+    OptimizerOptions decoupled = options;
+    decoupled.kind = OptimizerKind::kAdamW;
+    const UpdateTensors tensors = fresh(at::full({1}, 2.0, at::kDouble));
+    update(tensors, decoupled, {1, lr, 1.0}, 0.1);
     CHECK(tensors.weights.item<double>() == doctest::Approx(2.0 * (1.0 - lr * 0.1)).epsilon(1e-15));
   }
 }
 
 TEST_CASE("adam: the bits do not depend on where a stretch is cut") {
   constexpr int64_t kCount = 1003;
-  const AdamOptions options{AdamKind::kAdamW, 0.9, 0.95, 1e-8, 0.1, false};
+  const OptimizerOptions options = adam_options(OptimizerKind::kAdamW, 0.95, 1e-8, 0.1);
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    const AdamTensors whole = fresh(normals(kCount, 0, type));
-    const AdamTensors parts = fresh(normals(kCount, 0, type));
+    const UpdateTensors whole = fresh(normals(kCount, 0, type));
+    const UpdateTensors parts = fresh(normals(kCount, 0, type));
     for (int64_t step = 1; step <= 3; ++step) {
       whole.gradients.copy_(normals(kCount, static_cast<uint64_t>(step), type));
       parts.gradients.copy_(whole.gradients);
-      adam_update(whole, options, {step, 1e-2, 0.7}, 0.1);
+      update(whole, options, {step, 1e-2, 0.7}, 0.1);
       for (int64_t begin = 0; begin < kCount; begin += 37) {
         const int64_t size = std::min<int64_t>(37, kCount - begin);
-        const AdamTensors part{parts.weights.narrow(0, begin, size), parts.gradients.narrow(0, begin, size),
-                               parts.exp_avg.narrow(0, begin, size), parts.exp_avg_sq.narrow(0, begin, size)};
-        adam_update(part, options, {step, 1e-2, 0.7}, 0.1);
+        const UpdateTensors part{parts.weights.narrow(0, begin, size),
+                                 parts.gradients.narrow(0, begin, size),
+                                 {parts.state[0].narrow(0, begin, size), parts.state[1].narrow(0, begin, size)}};
+        update(part, options, {step, 1e-2, 0.7}, 0.1);
       }
     }
     CHECK(parts.weights.equal(whole.weights));
-    CHECK(parts.exp_avg.equal(whole.exp_avg));
-    CHECK(parts.exp_avg_sq.equal(whole.exp_avg_sq));
+    CHECK(parts.state[0].equal(whole.state[0]));
+    CHECK(parts.state[1].equal(whole.state[1]));
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "src/base/random.h"
 #include "src/base/timer.h"
+#include "src/train/checkpoint/checkpoint_reader.h"
 #include "src/train/checkpoint/format.h"
 #include "src/train/checkpoint/model_json.h"
 #include "tests/support/thrown_error.h"
@@ -157,7 +158,22 @@ TEST_CASE("model options go through JSON and back") {
     REQUIRE(lines.size() == 2);
     CHECK(lines[0] == str("--depth is ", other.depth, ", the checkpoint's is ", options.depth));
     CHECK(lines[1] == "--dropout is 0.25, the checkpoint's is 0.1");
+    const auto differences = model_differences(json, model_json(other));
+    REQUIRE(differences.size() == 2);
+    CHECK_FALSE(is_training_only(differences[0].option));
+    CHECK(is_training_only(differences[1].option));
+    CHECK(differences[1].first == "0.1");
+    CHECK(differences[1].second == "0.25");
   }
+}
+
+TEST_CASE("channels differ where both name them") {
+  CheckpointInfo info;
+  CHECK(channels_difference(info, "u,v").empty());
+  info.channels = "v,u";
+  CHECK(channels_difference(info, "v,u").empty());
+  CHECK(channels_difference(info, "").empty());
+  CHECK(channels_difference(info, "u,v") == "the data have the channels u,v, the model was trained on v,u");
 }
 
 TEST_CASE("what are no model options is refused") {

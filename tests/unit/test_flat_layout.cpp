@@ -2,10 +2,12 @@
 #include <ATen/core/Tensor.h>
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <string>
 
 #include "parallel/tensor/parameter_buffer.h"
 #include "src/base/error.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/random.h"
 
 using namespace vit_hybrid;
@@ -101,6 +103,18 @@ TEST_CASE("parameter_buffer: views lie in the flat buffers and have the local sh
   CHECK(buffer.values()[buffer.layout().slots[1].end].item<double>() == 0.0);
   CHECK(buffer.parameter(0).value.sum().item<double>() == 0.0);
   CHECK_THROWS_AS(buffer.parameter("c"), Error);
+}
+
+TEST_CASE("parameter_buffer: one without gradients allocates the values alone") {
+  const std::vector<ParameterSpec> specs = {replicated("a", {2, 3}, Distribution{}, DecayGroup::kMatrix)};
+  const MemoryTracker::Attachment attachment;
+  MemoryTracker::reset_peaks();
+  const int64_t before = MemoryTracker::report().total_current;
+  const ParameterBuffer buffer(specs, make_flat_layout(specs, 1, 1), at::kDouble, std::nullopt, at::kCPU);
+  CHECK_FALSE(buffer.has_gradients());
+  CHECK_FALSE(buffer.parameter("a").gradient.defined());
+  CHECK(buffer.parameter("a").value.sizes() == at::IntArrayRef({2, 3}));
+  CHECK(MemoryTracker::report().total_peak - before == buffer.layout().size * 8);
 }
 
 TEST_CASE("parameter_buffer: the version rises") {

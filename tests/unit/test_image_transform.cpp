@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "data/image_dataset.h"
 #include "data/image_transform.h"
 #include "src/base/error.h"
 
@@ -69,6 +70,26 @@ TEST_CASE("image transform: the centre crop of the resized image") {
   const at::Tensor small = random_image(40, 50);
   const at::Tensor resized = reference(small, 64).narrow(1, 8, 48).narrow(2, 8, 48);
   CHECK(difference(transform(small, center_crop(40, 50, 64, 48), 48), resized) < 2e-5);
+}
+
+TEST_CASE("image transform: the usual centre crop is that of 224 from 256 at any size") {
+  CHECK(usual_resized(224) == 256);
+  CHECK(usual_resized(384) == 439);
+  CHECK(usual_resized(1) == 1);
+  for (const int64_t size : {8, 14, 32, 40, 64, 96, 128, 224, 256, 384, 512}) {
+    CAPTURE(size);
+    const int64_t resized = usual_resized(size);
+    CHECK(resized == std::llround(static_cast<double>(size) * 256.0 / 224.0));
+    for (const int64_t stored : {size, int64_t{256}}) {
+      // The crop has 7/8 of each side, and its middle is the image's; both but for the rounding to whole pixels.
+      const Crop crop = center_crop(stored, stored, resized, size);
+      const double pixel = static_cast<double>(stored) / static_cast<double>(resized);
+      CHECK(std::abs(crop.width - 0.875 * static_cast<double>(stored)) <= 0.5 * pixel);
+      CHECK(std::abs(2.0 * crop.left + crop.width - static_cast<double>(stored)) <= 1.001 * pixel);
+      CHECK(crop.height == crop.width);
+      CHECK(crop.top == crop.left);
+    }
+  }
 }
 
 TEST_CASE("image transform: a flip mirrors, and of a crop inside the image only its own pixels count") {

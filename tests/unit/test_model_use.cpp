@@ -85,6 +85,27 @@ TEST_CASE("model use: the command line wins") {
   CHECK(config.global_batch_size == 2);  // a batch smaller than the replicas is allowed here
 }
 
+TEST_CASE("model use: an evaluation reads as a training does, a forecast's few states need no choice") {
+  const CheckpointInfo info = checkpoint_of({"--preset", "weather-short", "--train-data", "/t", "--stats", "/s"}, 1);
+  const RunConfig staged = config_for_use(
+      info, "c.h5", "/d", command_line({"--stage-data", "node", "--stage-dir", "/fast", "--pin-memory", "off"}), 2);
+  CHECK((staged.data.stage == StageData::kNode));
+  CHECK(staged.data.stage_dir == "/fast");
+  CHECK((staged.data.pin_memory == PinMemory::kOff));
+  const RunConfig collective = config_for_use(
+      info, "c.h5", "/d", command_line({"--io", "collective", "--mpiio-hints", "romio_cb_read=enable"}), 2);
+  CHECK(collective.data.mpiio_hints == "romio_cb_read=enable");
+  const Error refused = testing::thrown_error([&] {
+    config_for_use(info, "c.h5", "/d", command_line({"--mpiio-hints", "romio_cb_read=enable"}), 2);
+  });
+  CHECK(refused.message().find("--mpiio-hints are for --io collective") != std::string::npos);
+  RunConfig config;
+  options::OptionTable forecast;
+  add_run_options(forecast, config, UsePurpose::kForecast);
+  CHECK(forecast.find("pin-memory") == nullptr);
+  CHECK(forecast.find("stage-data") == nullptr);
+}
+
 TEST_CASE("model use: what cannot be is refused with what can") {
   const CheckpointInfo builtin = checkpoint_of({}, 1);
   const Error no_stats = testing::thrown_error([&] { config_for_use(builtin, "c.h5", "/d", {}, 1); });

@@ -269,6 +269,17 @@ TEST_CASE("run config: our configurations are the workload's") {
     CHECK(config.schedule.epochs == 300);
     CHECK(problems(config, 1).empty());
   }
+  const std::pair<const char*, OptimizerKind> optimizers[] = {{"s16-lamb", OptimizerKind::kLamb},
+                                                              {"b16-lamb", OptimizerKind::kLamb},
+                                                              {"b16-finetune", OptimizerKind::kSgd},
+                                                              {"shapes-sgd", OptimizerKind::kSgd}};
+  for (const auto& [section, kind] : optimizers) {
+    CAPTURE(section);
+    const RunConfig config =
+        resolved({"--config", kSource + "/configs/imagenet.yaml:" + section, "--data=synthetic", "--dp=32"}, 32);
+    CHECK(config.optimizer.kind == kind);
+    CHECK(join(problems(config, 32), "\n").empty());
+  }
   const RunConfig quick = resolved({"--config", kSource + "/configs/weather_quickstart.yaml", "--train-data=/t",
                                     "--stats=/s", "--dp=4", "--tp=2", "--pp=2"},
                                    16);

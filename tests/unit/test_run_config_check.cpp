@@ -59,6 +59,9 @@ TEST_CASE("run config: what does not go together is said with what would") {
       {{"--train-data=/x", "--global-means=/s/means.npy"}, 1, "and --global-stds FILE"},
       {{"--data=builtin", "--task=classify"}, 1, "--task classify cannot use"},
       {{"--limit-nsamples=8", "--drop-last"}, 1, "leaves no whole batch of 16"},
+      {{"--device=cpu", "--pin-memory=on"},
+       1,
+       "--pin-memory on page-locks batches for copies to a GPU, and --device cpu makes none; allowed: auto, off"},
       {{"--stage-data=node"}, 1, "--stage-data node copies HDF5 files, and none are read"},
       {{"--train-data=/x", "--stats=/x", "--stage-data=node", "--io=collective"},
        1,
@@ -67,6 +70,27 @@ TEST_CASE("run config: what does not go together is said with what would") {
       {{"--train-data=/x", "--stats=/x", "--io=collective", "--mpiio-hints=cb_nodes=2,striping"},
        1,
        "--mpiio-hints: 'striping' is no hint; hints are key=value"},
+      {{"--nesterov"}, 1, "--nesterov is for sgd, and --optimizer is adam; give --no-nesterov"},
+      {{"--optimizer=sgd", "--momentum=0", "--nesterov"}, 1, "--nesterov needs momentum, and --momentum is 0"},
+      {{"--momentum=0.5"},
+       1,
+       "--momentum 0.5 is for sgd and lars, and --optimizer is adam; leave it at its default, 0.9"},
+      {{"--optimizer=sgd", "--beta2=0.999"},
+       1,
+       "--beta2 0.999 is for adam, adamw and lamb, and --optimizer is sgd; leave it at its default, 0.95"},
+      {{"--optimizer=lars", "--eps=1e-6"}, 1, "--eps 1e-06 is for adam, adamw and lamb, and --optimizer is lars"},
+      {{"--optimizer=lamb", "--trust-coefficient=0.01"}, 1, "--trust-coefficient 0.01 is for lars, and --optimizer is"},
+      {{"--optimizer=adagrad"}, 1, "'optimizer' is 'adagrad'; allowed: adam, adamw, sgd, lamb, lars"},
+      {{"--valid-resize=64"}, 1, "--valid-resize 64 is for images of --task classify"},
+      {{"--task=classify", "--data=synthetic", "--image-size=32", "--in-channels=3", "--valid-resize=31"},
+       1,
+       "--valid-resize is 31, less than the 32 pixels that are cut from it (--image-size); allowed: auto, or at least "
+       "32"},
+      {{"--test", "--run-dir=x", "--resume=auto"},
+       1,
+       "--test-steps 50 measures and saves nothing, and with --resume auto its records would be mixed"},
+      {{"--test-steps=7", "--run-dir=x", "--resume=latest"}, 1, "--resume none, or --resume PATH and a --run-dir"},
+      {{"--test-steps=0"}, 1, "command line: 'test-steps' is '0'; allowed: "},
       {{"--lr=nan"}, 1, "command line: 'lr' is 'nan'; allowed: number, more than 0"},
       {{"--precision=bf16"}, 1, "command line: 'precision' is 'bf16'; allowed: fp32, fp64"},
       {{"--preset=vit-b32"}, 1, "command line: 'preset' is 'vit-b32'; allowed: "},
@@ -79,6 +103,25 @@ TEST_CASE("run config: what does not go together is said with what would") {
     CHECK_MESSAGE(contains(message, c.message), message);
     CHECK_MESSAGE(!contains(message, "\n"), message);
   }
+}
+
+TEST_CASE("run config: a test leaves no checkpoint, whatever the recipe says of them") {
+  for (const Words& test : {Words{"--test"}, Words{"--test-steps=50"}, Words{"--test-nsteps", "50"}}) {
+    Words words = {"--checkpoint-every=10", "--checkpoint-at-start", "--keep-checkpoints=3"};
+    words.insert(words.end(), test.begin(), test.end());
+    CHECK(all_problems_of(words) == "");
+    const RunConfig config = resolved(words);
+    CHECK(config.test_steps == 50);
+    CHECK(config.checkpoint.keep == 0);
+    CHECK(config.checkpoint.every == 0);
+    CHECK_FALSE(config.checkpoint.at_start);
+    CHECK(config.origin.at("checkpoint-every") == "test-steps");
+  }
+  CHECK(resolved({"--test", "--test-steps=20"}).test_steps == 20);
+  CHECK(resolved({"--test-steps=20", "--test"}).test_steps == 20);
+  CHECK(resolved({}).test_steps == 0);
+  CHECK(resolved({"--checkpoint-every=10", "--no-test"}).checkpoint.every == 10);
+  CHECK(all_problems_of({"--test", "--resume=some/where.h5"}) == "");
 }
 
 TEST_CASE("run config: several problems are one message, and none follows from another") {

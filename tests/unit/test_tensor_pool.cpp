@@ -1,4 +1,5 @@
 // The pool of host tensors: memory comes back when nobody holds it, and never before.
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -42,6 +43,19 @@ TEST_CASE("tensor pool: a tensor outlives its pool") {
   }
   tensor.fill_(3.0);
   CHECK(at::equal(tensor, at::full({1000}, 3.0, at::kDouble)));
+}
+
+TEST_CASE("tensor pool: page-locked memory is LibTorch's, and never silently other memory") {
+  TensorPool pool;
+  if (at::hasCUDA()) {
+    CHECK(pool.take({4, 100}, at::kFloat, HostMemory::kPinned).is_pinned());
+    CHECK(host_tensor({3}, at::kLong, HostMemory::kPinned).is_pinned());
+  } else {
+    CHECK_THROWS_AS(pool.take({4, 100}, at::kFloat, HostMemory::kPinned), c10::Error);
+    CHECK_THROWS_AS(host_tensor({3}, at::kLong, HostMemory::kPinned), c10::Error);
+  }
+  CHECK_FALSE(pool.take({4, 100}, at::kFloat, HostMemory::kPageable).is_pinned());
+  CHECK(host_tensor({3, 2}, at::kLong, HostMemory::kPageable).sizes().vec() == std::vector<int64_t>{3, 2});
 }
 
 TEST_CASE("tensor pool: several threads never share memory") {

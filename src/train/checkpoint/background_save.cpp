@@ -1,22 +1,15 @@
 // BackgroundSave: the copy, the thread, and its end.
 #include "src/train/checkpoint/background_save.h"
 
-#include "data/hdf5_writer.h"
 #include "parallel/comm/agreement.h"
-#include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::train {
 
 BackgroundSave::BackgroundSave(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
-                               const model::VitOptions& model, const CheckpointInfo& info, const std::string& path)
-    : world_(world), file_(create_checkpoint(world, mesh, engine, model, info, path)) {
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  comm::agreed(world, [&] {
-    visit_host_pieces(engine, mesh, [&](HostPiece piece) {
-      piece.values = piece.values.clone();  // on the host and contiguous it may be a view of what training changes
-      pieces_.push_back(std::move(piece));
-    });
-  });
+                               const model::VitOptions& model, const CheckpointInfo& info, const std::string& path,
+                               StateSnapshot& snapshot)
+    : world_(world), snapshot_(snapshot), file_(world, mesh, engine, model, info, path) {
+  comm::agreed(world, [&] { snapshot.take(); });
   thread_ = std::thread([this] { write(); });
 }
 
@@ -29,13 +22,13 @@ BackgroundSave::~BackgroundSave() {
 
 void BackgroundSave::write() {
   try {
-    for (const HostPiece& piece : pieces_) {
+    for (const StateBox& box : snapshot_.boxes()) {
       if (stops_) {
         break;
       }
-      file_->write(piece.dataset, piece.start, piece.values);
+      file_.write(box);
     }
-    file_->flush();
+    file_.flush();
   } catch (...) {
     error_ = std::current_exception();
   }
@@ -49,7 +42,7 @@ void BackgroundSave::finish() {
       std::rethrow_exception(error_);
     }
   });
-  file_->finish();
+  file_.finish();
 }
 
 }  // namespace vit_hybrid::train

@@ -6,10 +6,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "data/file_seal.h"
 #include "data/hdf5_tree.h"
 #include "src/base/error.h"
 #include "src/base/random.h"
 #include "src/base/text.h"
+#include "src/train/checkpoint/checkpoint_folder.h"
 
 namespace vit_hybrid::train {
 
@@ -57,14 +59,17 @@ template <class Info, class Field>
 void for_each_field(Info& info, const Field& field) {
   field("version", info.version);
   field("git_commit", info.git_commit);
+  field("libraries", info.libraries);
   field("config", info.config);
   field("model", info.model);
+  field("optimizer", info.optimizer);
   field("step", info.step);
   field("optimizer_steps", info.optimizer_steps);
   field("epoch", info.epoch);
   field("samples_of_epoch", info.samples_of_epoch);
   field("seed", info.seed);
   field("num_samples", info.num_samples);
+  field("channels", info.channels);
   field("layout", info.layout);
   field("metric", info.metric);
   field("metric_value", info.metric_value);
@@ -119,7 +124,7 @@ CheckpointInfo read_info(const data::Hdf5AttributeMap& attributes, const std::st
 // --- the datasets
 
 bool is_of_checkpoint(const std::string& name) {
-  const char* const groups[] = {kParametersGroup, kExpAvgGroup, kExpAvgSqGroup};
+  const char* const groups[] = {kParametersGroup, kOptimizerGroup};
   return std::any_of(std::begin(groups), std::end(groups),
                      [&](const char* group) { return name.starts_with(dataset_path(group, "")); });
 }
@@ -141,30 +146,34 @@ CheckpointTensor read_entry(const data::Hdf5TreeDataset& dataset, const std::str
   return {dataset.name, dataset.shape, dataset.type, std::get<std::string>(checksum->second), dataset.offset};
 }
 
-// --- the file that `latest` names
+// --- the file that `latest` or `best` names
 
-std::string named_by(const fs::path& latest) {
-  std::ifstream stream(latest);
+std::string named_by(const fs::path& pointer) {
+  std::ifstream stream(pointer);
   std::string name;
   std::getline(stream, name);
   while (!name.empty() && std::isspace(static_cast<unsigned char>(name.back())) != 0) {
     name.pop_back();
   }
   if (name.empty() || name.find('/') != std::string::npos || name.size() > 255) {
-    throw Error(ErrorClass::kBadData, str(latest.string(), " names no file beside it"),
+    throw Error(ErrorClass::kBadData, str(pointer.string(), " names no file beside it"),
                 "give the checkpoint's file itself");
   }
-  return (latest.parent_path() / name).string();
+  return (pointer.parent_path() / name).string();
 }
 
 }  // namespace
 
 std::string resolve_checkpoint(const std::string& path) {
   std::error_code ignored;
+  const std::string file = fs::path(path).filename().string();
+  if ((file == kLatest || file == kBest) && fs::is_regular_file(path, ignored)) {
+    return named_by(path);
+  }
   if (!fs::is_directory(path, ignored)) {
     return path;
   }
-  for (const fs::path& latest : {fs::path(path) / "latest", fs::path(path) / "checkpoints" / "latest"}) {
+  for (const fs::path& latest : {fs::path(path) / kLatest, fs::path(path) / "checkpoints" / kLatest}) {
     if (fs::is_regular_file(latest, ignored)) {
       return named_by(latest);
     }
@@ -177,6 +186,12 @@ std::string resolve_checkpoint(const std::string& path) {
 CheckpointDescription describe_checkpoint(const std::string& path) {
   CheckpointDescription description;
   description.path = resolve_checkpoint(path);
+  if (!data::check_seal(description.path)) {
+    refuse(str(description.path, " is no checkpoint of format ", kCheckpointFormat,
+               ": it does not begin with a checkpoint's seal"),
+           "checkpoints are written by vit_hybrid train and vit_hybrid checkpoint import; those of format 1, which had "
+           "no seal, by an older vit_hybrid: use that one");
+  }
   const data::Hdf5Tree tree = data::read_hdf5_tree(description.path, info_names(), {kChecksumAttribute});
   description.file_bytes = tree.file_bytes;
   description.info = read_info(tree.attributes, description.path);

@@ -35,7 +35,12 @@ bool is_unfinished(const std::string& file) {
   return file.ends_with(".h5.partial") && file.starts_with("step-");
 }
 
-void remove_file(const fs::path& path) {
+// The open file, if it can be opened, keeps the removal short.
+void remove_file(const fs::path& path, std::vector<data::PosixFile>& removed) {
+  try {
+    removed.emplace_back(path.string(), data::PosixFile::Access::kRead);
+  } catch (const Error&) {  // then its space is freed at once
+  }
   std::error_code error;
   fs::remove(path, error);
   if (error) {
@@ -72,6 +77,17 @@ void CheckpointFolder::point(const std::string& name, const std::string& file) c
   data::sync_folder_of(path);
 }
 
+std::optional<std::string> CheckpointFolder::any_checkpoint() const {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_, error)) {
+    std::string file = entry.path().filename().string();
+    if (is_checkpoint(file)) {
+      return file;
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> CheckpointFolder::target(const std::string& name) const {
   std::ifstream in(path_ + "/" + name);
   std::string file;
@@ -81,7 +97,8 @@ std::optional<std::string> CheckpointFolder::target(const std::string& name) con
   return path_ + "/" + file;
 }
 
-void CheckpointFolder::prune(int64_t keep) const {
+std::vector<data::PosixFile> CheckpointFolder::prune(int64_t keep) const {
+  std::vector<data::PosixFile> removed;
   std::set<std::string> named;
   for (const char* name : {kLatest, kBest}) {
     if (const auto path = target(name)) {
@@ -93,7 +110,7 @@ void CheckpointFolder::prune(int64_t keep) const {
   for (const auto& entry : fs::directory_iterator(path_, error)) {
     const std::string file = entry.path().filename().string();
     if (is_unfinished(file)) {
-      remove_file(entry.path());
+      remove_file(entry.path(), removed);
     } else if (is_checkpoint(file)) {
       files.emplace_back(entry.last_write_time(error), entry.path());
     }
@@ -101,8 +118,20 @@ void CheckpointFolder::prune(int64_t keep) const {
   std::sort(files.rbegin(), files.rend());
   for (size_t i = static_cast<size_t>(std::max<int64_t>(keep, 0)); i < files.size(); ++i) {
     if (!named.contains(files[i].second.filename().string())) {
-      remove_file(files[i].second);
+      remove_file(files[i].second, removed);
     }
+  }
+  return removed;
+}
+
+void CheckpointFolder::require_own(const std::string& resumed) const {
+  std::error_code error;
+  if (!resumed.empty() && fs::equivalent(fs::absolute(resumed).parent_path(), path_, error)) {
+    return;
+  }
+  if (const auto file = any_checkpoint()) {
+    throw Error(ErrorClass::kCannotCreate, str("the folder ", path_, " holds checkpoints of another run (", *file, ")"),
+                "go on from them with --resume, or name another folder with --checkpoint-dir");
   }
 }
 

@@ -5,6 +5,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "data/posix_file.h"
 
 namespace vit_hybrid::train {
 
@@ -21,11 +24,17 @@ class CheckpointFolder {
   /// Makes the name "latest" or "best" that of `file`, a path of file_of(): whoever looks, at any time, finds the old
   /// one or the new one, whole. On the storage when it returns. Error(kCannotCreate), Error(kIo).
   void point(const std::string& name, const std::string& file) const;
-  /// The path that a name stands for; nothing where there is no such name.
+  /// Name of one of the checkpoints in it, named or not; nothing where there is none.
+  std::optional<std::string> any_checkpoint() const;
+  /// The path that a name stands for; nothing where there is no such name, or none that can be read.
   std::optional<std::string> target(const std::string& name) const;
   /// Removes checkpoints but for the `keep` newest by time of writing and those that have a name, and what a killed run
-  /// left half written. A file that cannot be removed is left, with a warning.
-  void prune(int64_t keep) const;
+  /// left half written. A file that cannot be removed is left, with a warning. The files that are gone come back open:
+  /// it is their closing, by whatever thread, that gives their space free, and that takes its time.
+  std::vector<data::PosixFile> prune(int64_t keep) const;
+  /// Error(kCannotCreate) where there are checkpoints that are not those of this run: it would mix its own with them,
+  /// and remove them. Those beside `resumed`, the file that the run goes on from (empty: none), are its own.
+  void require_own(const std::string& resumed) const;
   /// Error(kCannotCreate) where the file system has less than `bytes` left for this user; `what` says of what.
   void require_space(int64_t bytes, const std::string& what) const;
 

@@ -1,13 +1,12 @@
 // CheckpointReader: HDF5 describes the file once, pread moves the bytes.
 #include "src/train/checkpoint/checkpoint_reader.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "data/box_runs.h"
 #include "data/posix_file.h"
+#include "data/tensor_pool.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
@@ -99,20 +98,23 @@ void read_runs(const data::PosixFile& file, const std::vector<Run>& runs, char* 
 }  // namespace
 
 struct CheckpointReader::State {
+  State(Description of_file, data::PosixFile open_file) : description(std::move(of_file)), file(std::move(open_file)) {}
+
   Description description;
   data::PosixFile file;
+  data::TensorPool pool;  // fresh memory for every box would cost more than reading it
 };
 
 CheckpointReader::CheckpointReader(const std::string& path) {
   Description description = describe_checkpoint(path);
   data::PosixFile file = open(description);
-  state_ = std::make_unique<State>(State{std::move(description), std::move(file)});
+  state_ = std::make_unique<State>(std::move(description), std::move(file));
 }
 
 CheckpointReader::CheckpointReader(const comm::MpiGroup& group, const std::string& path) {
   Description description = describe_for_all(group, path);
   data::PosixFile file = comm::agreed(group, [&] { return open(description); });
-  state_ = std::make_unique<State>(State{std::move(description), std::move(file)});
+  state_ = std::make_unique<State>(std::move(description), std::move(file));
 }
 
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
@@ -138,10 +140,21 @@ const CheckpointTensor* CheckpointReader::find(const std::string& dataset) const
 }
 
 bool CheckpointReader::has_optimizer() const {
-  const auto& tensors = state_->description.tensors;
-  return std::any_of(tensors.begin(), tensors.end(), [](const CheckpointTensor& tensor) {
-    return tensor.path.starts_with(dataset_path(kExpAvgGroup, ""));
-  });
+  return !info().optimizer.empty();
+}
+
+std::vector<std::string> CheckpointReader::optimizer_states() const {
+  const std::string prefix = dataset_path(kOptimizerGroup, "");
+  std::vector<std::string> names;
+  for (const CheckpointTensor& tensor : tensors()) {
+    if (tensor.path.starts_with(prefix)) {
+      std::string name = tensor.path.substr(prefix.size(), tensor.path.find('/', prefix.size()) - prefix.size());
+      if (names.empty() || names.back() != name) {
+        names.push_back(std::move(name));
+      }
+    }
+  }
+  return names;
 }
 
 at::Tensor CheckpointReader::read(const std::string& dataset, std::span<const int64_t> start,
@@ -152,7 +165,7 @@ at::Tensor CheckpointReader::read(const std::string& dataset, std::span<const in
   }
   check_box(*tensor, start, size, path());
   const MemoryScope scope(MemoryClass::kData);
-  const at::Tensor values = at::empty(at::IntArrayRef(size.data(), size.size()), at::TensorOptions(tensor->type));
+  const at::Tensor values = state_->pool.take(at::IntArrayRef(size.data(), size.size()), tensor->type);
   read_runs(state_->file, runs_of_box(*tensor, start, size), static_cast<char*>(values.mutable_data_ptr()));
   return values;
 }
@@ -161,6 +174,21 @@ at::Tensor CheckpointReader::read(const std::string& dataset) const {
   const CheckpointTensor* const tensor = find(dataset);
   const std::vector<int64_t> shape = tensor == nullptr ? std::vector<int64_t>() : tensor->shape;
   return read(dataset, std::vector<int64_t>(shape.size(), 0), shape);
+}
+
+std::string channels_difference(const CheckpointInfo& info, const std::string& given) {
+  if (info.channels.empty() || given.empty() || info.channels == given) {
+    return {};
+  }
+  return str("the data have the channels ", given, ", the model was trained on ", info.channels);
+}
+
+void require_channels(const CheckpointReader& checkpoint, const std::string& given) {
+  const std::string difference = channels_difference(checkpoint.info(), given);
+  if (!difference.empty()) {
+    throw Error(ErrorClass::kBadData, str(difference, " (", checkpoint.path(), ")"),
+                "give data with the same channels in the same order");
+  }
 }
 
 }  // namespace vit_hybrid::train

@@ -43,7 +43,10 @@ class CheckpointReader {
   const std::vector<CheckpointTensor>& tensors() const;  ///< in ascending order of paths
   /// Null if there is no such dataset.
   const CheckpointTensor* find(const std::string& dataset) const;
+  /// False for a file of weights alone.
   bool has_optimizer() const;
+  /// Names of what its optimizer keeps of each parameter ("exp_avg"), in ascending order.
+  std::vector<std::string> optimizer_states() const;
 
   /// The box [start, start + size) of a dataset, host tensor of its type. Error(kBadData) where it is not there or
   /// the file ends before; Error(kIo).
@@ -56,7 +59,14 @@ class CheckpointReader {
   std::unique_ptr<State> state_;
 };
 
-/// The file that `path` names: itself, or for a folder what its `latest` names. Error(kMissingInput).
+/// "the data have the channels u,v, the model was trained on v,u": what two lists of names, `given` by data and that of
+/// the training, differ in; empty where they are the same, or one of them is empty.
+std::string channels_difference(const CheckpointInfo& info, const std::string& given);
+/// Error(kBadData) with that text where there is one.
+void require_channels(const CheckpointReader& checkpoint, const std::string& given);
+
+/// The file that `path` names: itself, for a file `latest` or `best` of a checkpoint folder what it names, for a folder
+/// what its `latest` names. Error(kMissingInput).
 std::string resolve_checkpoint(const std::string& path);
 
 }  // namespace vit_hybrid::train

@@ -3,10 +3,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
+#include <vector>
 
+#include "data/posix_file.h"
 #include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi_session.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
@@ -28,6 +33,15 @@ std::string layout_text(const RunConfig& config, const mesh::DeviceMesh& mesh) {
   return str(mesh.dims().text(), ", zero ", config.parallel.zero);
 }
 
+std::string libraries_text() {
+  std::vector<std::string> libraries;
+  for (const auto& [name, version] : library_versions()) {
+    libraries.push_back(str(name, " ", version));
+  }
+  libraries.push_back(comm::mpi_library_version());
+  return join(libraries);
+}
+
 std::string seconds_text(double seconds) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.3f s", seconds);
@@ -37,7 +51,7 @@ std::string seconds_text(double seconds) {
 }  // namespace
 
 Checkpointer::Checkpointer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
-                           RunLog& log, std::string folder, int64_t num_samples)
+                           RunLog& log, std::string folder, TrainingData data)
     : config_(config),
       options_(config.checkpoint),
       world_(world),
@@ -45,29 +59,57 @@ Checkpointer::Checkpointer(const RunConfig& config, const comm::MpiGroup& world,
       engine_(engine),
       log_(log),
       folder_(std::move(folder)),
-      num_samples_(num_samples) {}
+      data_(std::move(data)) {}
 
-int64_t Checkpointer::bytes() const {
-  return checkpoint_bytes(config_.model, engine_.parameters().values().scalar_type());
+Checkpointer::~Checkpointer() {
+  free_space({});
 }
 
-void Checkpointer::prepare() {
+int64_t Checkpointer::bytes() const {
+  return checkpoint_bytes(engine_, config_.model);
+}
+
+void Checkpointer::prepare(const std::string& resumed) {
   if (!is_on()) {
     return;
+  }
+  if (options_.async) {
+    comm::agreed(world_, [&] { snapshot_.emplace(engine_, mesh_); });
   }
   std::string best;
   comm::agreed_on_rank_0(world_, [&] {
     folder_.create();
+    folder_.require_own(resumed);
     folder_.require_space(2 * bytes(), str("two checkpoints of ", size_text(bytes())));
     const auto stored = stored_best();
     best = stored ? digits(*stored) : "";
   });
+  require_shared_folder();
   best = world_.broadcast(best, 0);
   if (!best.empty()) {
     double value = 0.0;
     std::from_chars(best.data(), best.data() + best.size(), value);
     best_ = value;
   }
+}
+
+// Found out before step 1 rather than after the last one.
+void Checkpointer::require_shared_folder() const {
+  const std::string probe = data::temporary_name(folder_.file_of(0));
+  comm::agreed_on_rank_0(world_, [&] { data::PosixFile(probe, data::PosixFile::Access::kCreate).close(); });
+  comm::agreed(world_, [&] {
+    try {
+      data::PosixFile(probe, data::PosixFile::Access::kUpdate).close();
+    } catch (const Error& error) {
+      throw Error(ErrorClass::kCannotCreate,
+                  str("a file that rank 0 made in the checkpoint folder cannot be written here: ", error.message()),
+                  "all nodes must share the folder: name another with --checkpoint-dir or --run-dir");
+    }
+  });
+  comm::agreed_on_rank_0(world_, [&] {
+    std::error_code ignored;  // prune() removes what is left of it
+    std::filesystem::remove(probe, ignored);
+  });
 }
 
 // A `best` that cannot be read keeps nobody from training: the next validation makes a new one.
@@ -78,7 +120,8 @@ std::optional<double> Checkpointer::stored_best() const {
   }
   try {
     const CheckpointInfo info = CheckpointReader(*path).info();
-    return info.metric == metric_name() ? std::optional(info.metric_value) : std::nullopt;
+    return info.metric == metric_name() && std::isfinite(info.metric_value) ? std::optional(info.metric_value)
+                                                                            : std::nullopt;
   } catch (const Error& error) {
     log_warning(str("the best checkpoint so far cannot be read: ", error.message()));
     return std::nullopt;
@@ -87,21 +130,24 @@ std::optional<double> Checkpointer::stored_best() const {
 
 bool Checkpointer::beats_best(const Evaluation& figures) const {
   const double value = metric_of(figures);
-  return !best_ || (config_.is_forecast() ? value < *best_ : value > *best_);
+  return std::isfinite(value) && (!best_ || (config_.is_forecast() ? value < *best_ : value > *best_));
 }
 
 CheckpointInfo Checkpointer::info(const TrainingPosition& position, const std::optional<Evaluation>& figures) const {
   CheckpointInfo out;
   out.version = project_version();
   out.git_commit = git_commit() + (git_dirty() ? "+changes" : "");
+  out.libraries = libraries_text();
   out.config = config_text(config_);
   out.model = model_json(config_.model);
+  out.optimizer = engine_.optimizer().name();
   out.step = position.step;
   out.optimizer_steps = engine_.optimizer().num_steps();
   out.epoch = position.epoch;
   out.samples_of_epoch = position.samples_of_epoch;
   out.seed = static_cast<int64_t>(config_.seed);
-  out.num_samples = num_samples_;
+  out.num_samples = data_.num_samples;
+  out.channels = data_.channels;
   out.layout = layout_text(config_, mesh_);
   if (figures) {
     out.metric = metric_name();
@@ -121,8 +167,9 @@ void Checkpointer::save(const TrainingPosition& position, const std::optional<Ev
     best_ = metric_of(*figures);
   }
   if (options_.async) {
-    background_ =
-        std::make_unique<BackgroundSave>(world_, mesh_, engine_, config_.model, info(position, figures), saving_.path);
+    VH_ASSERT(snapshot_.has_value(), "a save in the background that was not prepared");
+    background_ = std::make_unique<BackgroundSave>(world_, mesh_, engine_, config_.model, info(position, figures),
+                                                   saving_.path, *snapshot_);
     saving_.stall = timer.seconds();
     return;
   }
@@ -144,13 +191,15 @@ void Checkpointer::complete() {
 
 void Checkpointer::conclude(const Saving& saving) {
   const Timer timer;
+  std::vector<data::PosixFile> removed;
   comm::agreed_on_rank_0(world_, [&] {
     folder_.point(kLatest, saving.path);
     if (saving.is_best) {
       folder_.point(kBest, saving.path);
     }
-    folder_.prune(options_.keep);
+    removed = folder_.prune(options_.keep);
   });
+  free_space(std::move(removed));
   const double seconds = saving.since_start.seconds();
   const double stall = saving.stall + timer.seconds();
   longest_save_ = std::max(longest_save_, seconds);
@@ -164,6 +213,16 @@ void Checkpointer::conclude(const Saving& saving) {
   log_line(str("checkpoint of step ", saving.position.step, saving.is_best ? " (best so far)" : "", ": ", saving.path,
                ", ", size_text(bytes()), " in ", seconds_text(seconds),
                options_.async ? str(", of which training waited ", seconds_text(stall)) : ""));
+}
+
+// On a thread: it takes longer than the copy of the state.
+void Checkpointer::free_space(std::vector<data::PosixFile> removed) {
+  if (freeing_.joinable()) {
+    freeing_.join();
+  }
+  if (!removed.empty()) {
+    freeing_ = std::thread([files = std::move(removed)]() mutable { files.clear(); });
+  }
 }
 
 double Checkpointer::expected_seconds() const {

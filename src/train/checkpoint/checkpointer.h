@@ -5,7 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "data/posix_file.h"
 #include "parallel/comm/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/timer.h"
@@ -31,21 +34,25 @@ struct TrainingPosition {
 /// is a complete checkpoint.
 class Checkpointer {
  public:
-  /// All arguments but `folder` outlive it. `num_samples`: training samples in use.
+  /// All arguments but `folder` outlive it.
   Checkpointer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
-               RunLog& log, std::string folder, int64_t num_samples);
+               RunLog& log, std::string folder, TrainingData data);
+  ~Checkpointer();
+  Checkpointer(const Checkpointer&) = delete;
+  Checkpointer& operator=(const Checkpointer&) = delete;
 
   /// False with --keep-checkpoints none: nothing is ever saved.
   bool is_on() const { return options_.keep > 0; }
-  /// Before step 1: makes the folder, and sees that two checkpoints have space in it. Collective over the world, errors
-  /// agreed.
-  void prepare();
+  /// Before step 1: makes the folder, and sees that all ranks can write to it, that two checkpoints have space in it
+  /// and that those in it are of this run, which goes on from the file `resumed` or, where that is empty, begins. With
+  /// --checkpoint-async it also takes the memory for a copy of the state. Collective over the world, errors agreed.
+  void prepare(const std::string& resumed);
   /// Whether --checkpoint-every asks for one after `step` steps.
   bool is_due(int64_t step) const { return is_on() && options_.every > 0 && step % options_.every == 0; }
   /// Whether the figures beat those of all checkpoints so far, in a run that saves every now and then.
   bool wants_best(const Evaluation& figures) const { return is_on() && options_.every > 0 && beats_best(figures); }
-  /// `figures`, where there are any, are those of these very weights. With --checkpoint-async it returns when the state
-  /// was copied. Collective over the world, errors agreed. Nothing where it is off.
+  /// `figures`, where there are any, are those of these very weights. With --checkpoint-async, after prepare(), it
+  /// returns when the state was copied. Collective over the world, errors agreed. Nothing where it is off.
   void save(const TrainingPosition& position, const std::optional<Evaluation>& figures);
   /// Whether a save is under way in the background; the same on all ranks.
   bool is_saving() const { return background_ != nullptr; }
@@ -69,9 +76,12 @@ class Checkpointer {
 
   /// Moves the names to a file that is complete, and says so.
   void conclude(const Saving& saving);
+  /// Closes removed files.
+  void free_space(std::vector<data::PosixFile> removed);
   CheckpointInfo info(const TrainingPosition& position, const std::optional<Evaluation>& figures) const;
   std::string metric_name() const { return config_.is_forecast() ? "loss" : "top1"; }
   double metric_of(const Evaluation& figures) const { return config_.is_forecast() ? figures.loss : figures.top1; }
+  void require_shared_folder() const;
   bool beats_best(const Evaluation& figures) const;
   std::optional<double> stored_best() const;
   int64_t bytes() const;
@@ -83,10 +93,12 @@ class Checkpointer {
   Engine& engine_;
   RunLog& log_;
   CheckpointFolder folder_;
-  int64_t num_samples_;
+  const TrainingData data_;
   std::optional<double> best_;
   Saving saving_;
+  std::optional<StateSnapshot> snapshot_;  // with --checkpoint-async
   std::unique_ptr<BackgroundSave> background_;
+  std::thread freeing_;
   double longest_save_ = 0.0;
 };
 

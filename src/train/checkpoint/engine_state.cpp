@@ -37,9 +37,9 @@ void add_pieces(const zero::OwnedState& state, Range range, const tensor::Parame
   const int64_t first = state.range.begin;
   for (tensor::BoxMapping& box : boxes_of_range(spec, range)) {
     StatePiece piece{state.parameter, {}, {}};
-    const std::array<const at::Tensor*, 3> flat = {&state.master, &state.exp_avg, &state.exp_avg_sq};
-    for (size_t i = 0; i < flat.size(); ++i) {
-      piece.values[i] = view_of(*flat[i], first, spec.local_shape, box);
+    piece.values.push_back(view_of(state.master, first, spec.local_shape, box));
+    for (const at::Tensor& flat : state.state) {
+      piece.values.push_back(view_of(flat, first, spec.local_shape, box));
     }
     piece.box = std::move(box);
     out.push_back(std::move(piece));
@@ -47,6 +47,14 @@ void add_pieces(const zero::OwnedState& state, Range range, const tensor::Parame
 }
 
 }  // namespace
+
+std::vector<std::string> state_groups(Engine& engine) {
+  std::vector<std::string> groups = {kParametersGroup};
+  for (const std::string& name : engine.optimizer().state_names()) {
+    groups.push_back(dataset_path(kOptimizerGroup, name));
+  }
+  return groups;
+}
 
 std::vector<StatePiece> owned_pieces(Engine& engine) {
   const auto& specs = engine.parameters().specs();
@@ -103,16 +111,17 @@ void add_up(Checksums& checksums, mesh::DeviceMesh& mesh) {
 
 Checksums state_checksums(Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
+  const auto groups = state_groups(engine);
   Checksums checksums;
   for (const GlobalTensor& tensor : global_tensors(options)) {
-    for (const char* group : kStateGroups) {
+    for (const std::string& group : groups) {
       checksums[dataset_path(group, tensor.name)] = {};
     }
   }
   for (const StatePiece& piece : written_pieces(engine, mesh)) {
     const auto& spec = engine.parameters().specs()[static_cast<size_t>(piece.parameter)];
-    for (size_t i = 0; i < kStateGroups.size(); ++i) {
-      checksums.at(dataset_path(kStateGroups[i], spec.name))
+    for (size_t i = 0; i < groups.size(); ++i) {
+      checksums.at(dataset_path(groups[i], spec.name))
           .add(spec.global_shape, piece.box.global_offset, piece.values[i].cpu());
     }
   }

@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,14 +16,15 @@
 
 namespace vit_hybrid::train {
 
-/// The groups of datasets, in the order of StatePiece::values.
-inline constexpr std::array<const char*, 3> kStateGroups = {kParametersGroup, kExpAvgGroup, kExpAvgSqGroup};
+/// The groups of datasets of an engine's checkpoint, in the order of StatePiece::values: the parameters, and one for
+/// each state that its optimizer keeps of them.
+std::vector<std::string> state_groups(Engine& engine);
 
-/// A box of one parameter and of its moments that this rank owns.
+/// A box of one parameter and of its optimizer state that this rank owns.
 struct StatePiece {
   int parameter = 0;  ///< index among the specs of this rank
   tensor::BoxMapping box;
-  std::array<at::Tensor, 3> values;  ///< master, exp_avg, exp_avg_sq: views (any strides, any device) of shape box.size
+  std::vector<at::Tensor> values;  ///< master, then the state: views (any strides, any device) of shape box.size
 };
 
 /// What this rank owns: its shards under ZeRO-1, all of its slices under stage 0.
@@ -42,7 +42,7 @@ struct GlobalTensor {
 /// All of them, in forward order.
 std::vector<GlobalTensor> global_tensors(const model::VitOptions& options);
 
-/// Checksums by dataset path, one for each of kStateGroups and each global tensor.
+/// Checksums by dataset path, one for each of the engine's state_groups() and each global tensor.
 using Checksums = std::map<std::string, TensorChecksum>;
 /// Adds what each rank has counted. The keys are the same on all ranks. Collective over the world.
 void add_up(Checksums& checksums, mesh::DeviceMesh& mesh);

@@ -111,7 +111,7 @@ uint64_t sum_in_parallel(const std::vector<Dim>& dims, const T* values, int64_t 
 
 }  // namespace
 
-std::string dataset_path(const char* group, const std::string& name) {
+std::string dataset_path(const std::string& group, const std::string& name) {
   return str(group, "/", name);
 }
 

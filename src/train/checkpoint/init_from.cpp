@@ -4,19 +4,20 @@
 #include <ATen/ops/upsample_bicubic2d.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/train/checkpoint/agreed_over.h"
 #include "src/train/checkpoint/model_json.h"
-#include "src/train/checkpoint/model_state.h"
+#include "src/train/checkpoint/slice_reader.h"
+#include "src/train/checkpoint/verify.h"
 
 namespace vit_hybrid::train {
 
 namespace {
 
-using tensor::BoxMapping;
 using tensor::ParameterSpec;
 
 constexpr const char* kPositions = "pos_embed";
@@ -61,19 +62,16 @@ class Loader {
                                             : kSameModel);
   }
 
-  // What there is to say of a parameter: nothing where it fits.
+  // What there is to say of a parameter that does not fit.
   std::string remark(const ParameterSpec& spec) const {
-    if (fits(spec)) {
-      return {};
-    }
     return is_resizable(spec) ? str("positions resized from ", grid_text(grid_of(stored_)), " to ",
                                     grid_text(grid_of(options_.model)), " patches")
                               : str(spec.name, " keeps its initial values");
   }
 
-  void load(const ParameterSpec& spec, const at::Tensor& slice) const {
+  void load(const ParameterSpec& spec, const at::Tensor& slice, SliceReader& reader) const {
     if (fits(spec)) {
-      copy(spec, read(spec), slice);
+      reader.read(spec, slice);
     } else if (is_resizable(spec)) {
       load_positions(spec, slice);
     }
@@ -92,35 +90,9 @@ class Loader {
            (options_.partial || stored_.has_class_token() == options_.model.has_class_token());
   }
 
-  // Whole, so that any rank can verify it by itself.
-  at::Tensor read(const ParameterSpec& spec) const {
-    const CheckpointTensor& stored = *find(spec);
-    at::Tensor values = checkpoint_.read(stored.path);
-    TensorChecksum sum;
-    sum.add(stored.shape, std::vector<int64_t>(stored.shape.size(), 0), values);
-    if (sum.text() != stored.checksum) {
-      throw Error(ErrorClass::kBadData,
-                  str(checkpoint_.path(), ": the checksum of '", stored.path, "' is ", sum.text(), ", it was ",
-                      stored.checksum, " when it was written"),
-                  "the file is damaged: use another checkpoint");
-    }
-    return values;
-  }
-
-  static void copy(const ParameterSpec& spec, const at::Tensor& whole, const at::Tensor& slice) {
-    for (const BoxMapping& box : spec.boxes) {
-      at::Tensor from = whole;
-      at::Tensor to = slice;
-      for (size_t d = 0; d < box.size.size(); ++d) {
-        from = from.narrow(static_cast<int64_t>(d), box.global_offset[d], box.size[d]);
-        to = to.narrow(static_cast<int64_t>(d), box.local_offset[d], box.size[d]);
-      }
-      to.copy_(from);
-    }
-  }
-
+  // Reads them whole: every new position is a mean of several.
   void load_positions(const ParameterSpec& spec, const at::Tensor& slice) const {
-    const at::Tensor whole = read(spec);
+    const at::Tensor whole = read_verified(checkpoint_, *find(spec));
     const PatchGrid from = grid_of(stored_);
     const PatchGrid to = grid_of(options_.model);
     const int64_t from_token = stored_.has_class_token() ? 1 : 0;
@@ -165,21 +137,30 @@ std::vector<ParameterSpec> whole_specs(const model::VitOptions& model) {
 std::vector<std::string> init_from(const CheckpointReader& checkpoint, const InitFromOptions& options,
                                    tensor::ParameterBuffer& buffer, comm::Communicator& model_group) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
+  const c10::Device device = buffer.values().device();
+  std::optional<Loader> loader;
   std::vector<std::string> remarks;
-  agreed_over(model_group, buffer.values().device(), [&] {
-    const Loader loader(checkpoint, options);
+  std::vector<std::string> fitting;
+  agreed_over(model_group, device, [&] {
+    loader.emplace(checkpoint, options);
     const auto all = whole_specs(options.model);
     refuse_unused(checkpoint, options, all);
     for (const ParameterSpec& spec : all) {
-      loader.check(spec);
-      if (std::string remark = loader.remark(spec); !remark.empty()) {
-        remarks.push_back(std::move(remark));
+      loader->check(spec);
+      if (loader->fits(spec)) {
+        fitting.push_back(spec.name);
+      } else {
+        remarks.push_back(loader->remark(spec));
       }
     }
+  });
+  SliceReader reader(checkpoint, fitting, buffer.specs(), model_group, device);
+  agreed_over(model_group, device, [&] {
     for (size_t i = 0; i < buffer.specs().size(); ++i) {
-      loader.load(buffer.specs()[i], buffer.parameter(static_cast<int>(i)).value);
+      loader->load(buffer.specs()[i], buffer.parameter(static_cast<int>(i)).value, reader);
     }
   });
+  reader.verify();
   buffer.bump_version();
   return remarks;
 }

@@ -2,8 +2,11 @@
 #include "src/train/checkpoint/model_json.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -68,20 +71,34 @@ model::VitOptions model_from_json(const std::string& json) {
   return config.model;
 }
 
-std::vector<std::string> model_differences(const std::string& checkpoint_json, const model::VitOptions& wanted) {
-  RunConfig stored;
-  stored.model = model_from_json(checkpoint_json);
-  RunConfig asked;
-  asked.model = wanted;
-  const auto stored_options = model_options(stored);
-  const auto asked_options = model_options(asked);
-  std::vector<std::string> lines;
-  for (size_t i = 0; i < asked_options.size(); ++i) {
-    const std::string mine = asked_options[i].value.print();
-    const std::string theirs = stored_options[i].value.print();
-    if (mine != theirs) {
-      lines.push_back(str("--", asked_options[i].name, " is ", mine, ", the checkpoint's is ", theirs));
+std::vector<ModelDifference> model_differences(const std::string& first_json, const std::string& second_json) {
+  RunConfig first;
+  first.model = model_from_json(first_json);
+  RunConfig second;
+  second.model = model_from_json(second_json);
+  const auto first_options = model_options(first);
+  const auto second_options = model_options(second);
+  std::vector<ModelDifference> differences;
+  for (size_t i = 0; i < first_options.size(); ++i) {
+    ModelDifference difference{first_options[i].name, first_options[i].value.print(), second_options[i].value.print()};
+    if (difference.first != difference.second) {
+      differences.push_back(std::move(difference));
     }
+  }
+  return differences;
+}
+
+bool is_training_only(const std::string& model_option) {
+  constexpr std::array<std::string_view, 4> kTrainingOnly = {"dropout", "attention-dropout", "drop-path",
+                                                             "label-smoothing"};
+  return std::find(kTrainingOnly.begin(), kTrainingOnly.end(), model_option) != kTrainingOnly.end();
+}
+
+std::vector<std::string> model_differences(const std::string& checkpoint_json, const model::VitOptions& wanted) {
+  std::vector<std::string> lines;
+  for (const ModelDifference& difference : model_differences(checkpoint_json, model_json(wanted))) {
+    lines.push_back(
+        str("--", difference.option, " is ", difference.second, ", the checkpoint's is ", difference.first));
   }
   return lines;
 }

@@ -1,11 +1,12 @@
 // Resuming: rank 0 finds and judges; each rank reads what it owns.
 #include "src/train/checkpoint/resume.h"
 
-#include <array>
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
 #include "parallel/comm/agreement.h"
+#include "parallel/zero/update_rule.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
@@ -14,6 +15,7 @@
 #include "src/train/checkpoint/engine_state.h"
 #include "src/train/checkpoint/model_json.h"
 #include "src/train/checkpoint/model_state.h"
+#include "src/train/optimizer_options.h"
 
 namespace vit_hybrid::train {
 
@@ -25,8 +27,15 @@ std::string find_on_rank_0(const RunConfig& config) {
     return resolve_checkpoint(wanted);
   }
   const std::string folder = configured_checkpoint_folder(config);
-  if (CheckpointFolder(folder).target(kLatest)) {
+  const CheckpointFolder checkpoints(folder);
+  if (checkpoints.target(kLatest)) {
     return resolve_checkpoint(folder);
+  }
+  if (const auto file = checkpoints.any_checkpoint()) {
+    throw Error(
+        ErrorClass::kMissingInput,
+        str("--resume ", wanted, ": ", folder, " holds checkpoints (", *file, "), but no 'latest' that can be read"),
+        str("name the one to go on from: --resume ", folder, "/", *file));
   }
   if (wanted == "latest") {
     throw Error(ErrorClass::kMissingInput, str("--resume latest: there is no checkpoint in ", folder),
@@ -36,19 +45,46 @@ std::string find_on_rank_0(const RunConfig& config) {
   return {};
 }
 
-void check_on_rank_0(const CheckpointReader& checkpoint, const RunConfig& config, int64_t num_samples) {
+// Why an optimizer cannot go on from the state of the checkpoint's; empty if it can. Adam and AdamW keep the same
+// numbers; those of others mean something else, though they may have the same names.
+std::string optimizer_difference(const CheckpointReader& checkpoint, const zero::OptimizerOptions& options) {
+  const auto family = [](const std::string& name) { return name == "adamw" ? "adam" : name; };
+  const std::string& stored = checkpoint.info().optimizer;
+  const std::string name = zero::optimizer_name(options.kind);
+  if (family(stored) != family(name)) {
+    return str("--optimizer is ", name, ", the checkpoint's is ", stored);
+  }
+  std::vector<std::string> kept = zero::optimizer_state_names(options);
+  std::sort(kept.begin(), kept.end());
+  const std::vector<std::string> states = checkpoint.optimizer_states();
+  if (kept == states) {
+    return {};
+  }
+  return str("--optimizer ", name, " with --momentum ", options.momentum, " keeps ",
+             kept.empty() ? "no state" : join(kept), ", the checkpoint holds ", states.empty() ? "none" : join(states));
+}
+
+void check_on_rank_0(const CheckpointReader& checkpoint, const RunConfig& config, const TrainingData& data) {
   const CheckpointInfo& info = checkpoint.info();
   if (!checkpoint.has_optimizer()) {
     throw Error(ErrorClass::kUsage, str(checkpoint.path(), " holds weights alone, no optimizer state to resume from"),
                 str("start a new training from them with --init-from ", checkpoint.path()));
   }
   std::vector<std::string> lines = model_differences(info.model, config.model);
+  const std::string difference = optimizer_difference(checkpoint, optimizer_options(config.optimizer));
+  if (!difference.empty()) {
+    lines.push_back(difference);
+  }
   if (static_cast<uint64_t>(info.seed) != config.seed) {
     lines.push_back(str("--seed is ", config.seed, ", the checkpoint's is ", static_cast<uint64_t>(info.seed)));
   }
-  if (info.num_samples != num_samples) {
-    lines.push_back(str("the training data have ", num_samples, " samples in use, the checkpoint's had ",
+  if (info.num_samples != data.num_samples) {
+    lines.push_back(str("the training data have ", data.num_samples, " samples in use, the checkpoint's had ",
                         info.num_samples, " (--train-data, --limit-nsamples, --generated-samples)"));
+  }
+  const std::string channels = channels_difference(info, data.channels);
+  if (!channels.empty()) {
+    lines.push_back(channels);
   }
   if (!lines.empty()) {
     throw Error(ErrorClass::kUsage, str("this run cannot go on from ", checkpoint.path(), ": ", join(lines, "; ")),
@@ -68,12 +104,13 @@ void require_tensor(const CheckpointReader& checkpoint, const std::string& path,
   }
 }
 
-// Reads the moments that this rank owns, and counts each element that no other rank counts.
-void read_moments(const CheckpointReader& checkpoint, Engine& engine, bool counts_replicated, Checksums& checksums) {
+// Reads the optimizer state that this rank owns, and counts each element that no other rank counts.
+void read_state(const CheckpointReader& checkpoint, Engine& engine, bool counts_replicated, Checksums& checksums) {
+  const auto groups = state_groups(engine);
   for (const StatePiece& piece : owned_pieces(engine)) {
     const auto& spec = engine.parameters().specs()[static_cast<size_t>(piece.parameter)];
-    for (size_t i = 1; i < kStateGroups.size(); ++i) {
-      const std::string path = dataset_path(kStateGroups[i], spec.name);
+    for (size_t i = 1; i < groups.size(); ++i) {
+      const std::string path = dataset_path(groups[i], spec.name);
       require_tensor(checkpoint, path, spec.global_shape);
       const at::Tensor values = checkpoint.read(path, piece.box.global_offset, piece.box.size);
       if (counts_replicated || !spec.replicated_over_tensor) {
@@ -117,9 +154,9 @@ std::optional<std::string> find_resume(const RunConfig& config, const comm::MpiG
   return path.empty() ? std::nullopt : std::optional(path);
 }
 
-void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config, int64_t num_samples,
+void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config, const TrainingData& data,
                      const comm::MpiGroup& world) {
-  comm::agreed_on_rank_0(world, [&] { check_on_rank_0(checkpoint, config, num_samples); });
+  comm::agreed_on_rank_0(world, [&] { check_on_rank_0(checkpoint, config, data); });
 }
 
 void restore(const CheckpointReader& checkpoint, Engine& engine, mesh::DeviceMesh& mesh, const comm::MpiGroup& world) {
@@ -133,7 +170,7 @@ void restore(const CheckpointReader& checkpoint, Engine& engine, mesh::DeviceMes
       }
     }
     const bool counts_replicated = mesh::on(mesh.coordinate(), mesh::Axis::kTensor) == 0;
-    read_moments(checkpoint, engine, counts_replicated, checksums);
+    read_state(checkpoint, engine, counts_replicated, checksums);
   });
   add_up(checksums, mesh);
   const int num_copies = mesh.dims().data() / engine.parameters().layout().shards;

@@ -21,11 +21,12 @@ std::string configured_checkpoint_folder(const RunConfig& config);
 std::optional<std::string> find_resume(const RunConfig& config, const comm::MpiGroup& world);
 
 /// Error(kUsage), agreed, with a line for each thing in which the run differs from the checkpoint's and must not: model
-/// options, seed, number of training samples. Collective over `world`.
-void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config, int64_t num_samples,
+/// options, optimizer (Adam and AdamW are one), seed, number of training samples and their channels. Collective over
+/// `world`.
+void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config, const TrainingData& data,
                      const comm::MpiGroup& world);
 
-/// Fills parameters, moments and optimizer steps, of any layout's checkpoint in any layout, cast to the engine's type.
+/// Fills parameters, optimizer state and steps, of any layout's checkpoint in any layout, cast to the engine's type.
 /// Checksums are verified: Error(kBadData), agreed, names a tensor that is damaged. Collective over `world`, the ranks
 /// of `mesh`.
 void restore(const CheckpointReader& checkpoint, Engine& engine, mesh::DeviceMesh& mesh, const comm::MpiGroup& world);

@@ -26,7 +26,8 @@ void write_weights(const comm::MpiGroup& group, const std::string& path, const C
   for (const auto& [name, values] : weights) {
     specs.push_back(spec_of(name, values));
   }
-  data::Hdf5Writer writer(group, path, std::move(specs), info_attributes(info));
+  data::Hdf5Writer writer(group, path, std::move(specs), info_attributes(info), data::IoMode::kDirect,
+                          data::Hdf5Seal::kMetadata);
   comm::agreed_on_rank_0(group, [&] {
     for (const auto& [name, values] : weights) {
       writer.write(dataset_path(kParametersGroup, name), std::vector<int64_t>(values.sizes().size(), 0), values);

@@ -1,0 +1,63 @@
+// Sums of squares in double precision, of which the bits do not depend on the number of threads.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace vit_hybrid::zero {
+
+/// Of `count` values, on this thread.
+template <class T>
+double block_sum_of_squares(const T* values, int64_t count) {
+  constexpr int64_t kLanes = 16;  // independent sums, so that additions need not wait for each other
+  std::array<double, kLanes> sums{};
+  const int64_t whole = count - count % kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+#pragma omp simd
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      sums[static_cast<size_t>(lane)] += value * value;
+    }
+  }
+  double sum = 0;
+  for (const double lane : sums) {
+    sum += lane;
+  }
+  for (int64_t i = whole; i < count; ++i) {
+    sum += static_cast<double>(values[i]) * values[i];
+  }
+  return sum;
+}
+
+/// The sum of `sum_of_block(begin, count)` over blocks of a fixed size, which all threads share. `Sum` begins as Sum()
+/// and has +=.
+template <class Sum, class SumOfBlock>
+Sum sum_over_blocks(int64_t count, const SumOfBlock& sum_of_block) {
+  constexpr int64_t kBlock = 1 << 14;
+  const int64_t num_blocks = (count + kBlock - 1) / kBlock;
+  std::vector<Sum> partial(static_cast<size_t>(num_blocks));
+  at::parallel_for(0, num_blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * kBlock;
+      partial[static_cast<size_t>(block)] = sum_of_block(first, std::min(kBlock, count - first));
+    }
+  });
+  Sum sum{};
+  for (const Sum& value : partial) {
+    sum += value;
+  }
+  return sum;
+}
+
+/// Of all values of a contiguous tensor: float or double on the host, any type on another device.
+double sum_of_squares(const at::Tensor& values);
+
+/// The same as a tensor of one double on the device of `values`, so that nobody has to wait for it.
+at::Tensor sum_of_squares_there(const at::Tensor& values);
+
+}  // namespace vit_hybrid::zero

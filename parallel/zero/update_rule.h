@@ -1,0 +1,59 @@
+// UpdateRule: what an optimizer does with a stretch of weights, whoever owns it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceType.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/zero/optimizer_options.h"
+
+namespace vit_hybrid::zero {
+
+/// What changes from step to step.
+struct StepScalars {
+  int64_t number = 1;  ///< t of the bias corrections, from 1
+  double lr = 0.0;
+  double gradient_scale = 1.0;  ///< gradients are multiplied with it
+};
+
+/// Neighbouring weights with one weight decay: flat tensors of equal length and type on one device.
+struct UpdateTensors {
+  at::Tensor weights;
+  at::Tensor gradients;
+  std::vector<at::Tensor> state;  ///< in the order of UpdateRule::state_names()
+};
+
+/// One optimizer's arithmetic, chosen once for a run. It updates each element by itself, so that its bits do not depend
+/// on where a stretch is cut. A layer-wise rule also scales the step of each parameter by norms of the whole parameter:
+/// it sees every stretch twice, first in prepare(), then, when the sums of all owners are added up, in apply().
+class UpdateRule {
+ public:
+  virtual ~UpdateRule() = default;
+
+  /// PyTorch's names of the tensors that are kept of each parameter, which begin as zeros.
+  virtual std::vector<std::string> state_names() const = 0;
+
+  virtual bool is_layerwise() const { return false; }
+  /// First pass of a layer-wise rule over a stretch of one parameter. Adds the sums of squares of its weights and of
+  /// its update (of the gradient, for LARS) to `sums`, two doubles on the tensors' device; may change the state.
+  virtual void prepare(const UpdateTensors& tensors, const StepScalars& step, double weight_decay,
+                       const at::Tensor& sums) const;
+  /// What scales the step of a parameter with these norms.
+  virtual double trust_ratio(double weight_norm, double update_norm, double weight_decay) const;
+
+  /// Updates weights and state in place. `trust`: trust_ratio() of the parameter; 1 for those whose step is not scaled.
+  virtual void apply(const UpdateTensors& tensors, const StepScalars& step, double weight_decay,
+                     double trust) const = 0;
+};
+
+/// The rule of `options`: in one pass over memory on the host, by ATen operations, on any device, otherwise.
+std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options, at::DeviceType device);
+
+/// state_names() of the rule of `options`.
+std::vector<std::string> optimizer_state_names(const OptimizerOptions& options);
+
+}  // namespace vit_hybrid::zero

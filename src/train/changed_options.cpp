@@ -1,0 +1,56 @@
+// changed_options(): texts against texts, as config_text() prints them.
+#include "src/train/changed_options.h"
+
+#include <map>
+#include <string_view>
+
+#include "src/base/text.h"
+#include "src/train/options/sources.h"
+#include "src/train/run_options.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+constexpr std::string_view kDecisive[] = {"precision",     "global-batch-size",
+                                          "drop-last",     "interpolation",
+                                          "mixup",         "optimizer",
+                                          "beta1",         "beta2",
+                                          "eps",           "momentum",
+                                          "nesterov",      "trust-coefficient",
+                                          "weight-decay",  "decay-vectors",
+                                          "clip-norm",     "lr",
+                                          "lr-schedule",   "lr-scaling",
+                                          "lr-batch-size", "warmup",
+                                          "steps",         "epochs"};
+
+std::map<std::string, std::string> texts_by_key(const std::string& yaml) {
+  std::map<std::string, std::string> texts;
+  for (const options::Source& source : options::parse_yaml({"the checkpoint's configuration", ""}, yaml)) {
+    for (const options::Entry& entry : source) {
+      texts[entry.name] = entry.text;
+    }
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::vector<std::string> changed_options(const std::string& stored, const RunConfig& config) {
+  const auto before = texts_by_key(stored);
+  RunConfig shown = config;  // the table binds to variables, though it only reads them here
+  RunRequest request;
+  const auto table = run_option_table(shown, request);
+  std::vector<std::string> changes;
+  for (const std::string_view name : kDecisive) {
+    const options::Option& option = *table.find(std::string(name));
+    const std::string now = option.value.print();
+    const auto old = before.find(options::yaml_key(option.name));
+    if (old != before.end() && old->second != now) {
+      changes.push_back(str(name, " ", now, " (", old->second, ")"));
+    }
+  }
+  return changes;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,104 @@
+// Damage of a checkpoint anywhere: each byte of the file is answered for, by the seal or by a tensor's checksum.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "data/file_seal.h"
+#include "data/posix_file.h"
+#include "parallel/comm/mpi_group.h"
+#include "src/train/checkpoint/checkpoint_reader.h"
+#include "src/train/checkpoint/model_json.h"
+#include "src/train/checkpoint/verify.h"
+#include "src/train/checkpoint/weights_file.h"
+#include "tests/support/contains.h"
+#include "tests/support/on_rank_0.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
+#include "tests/support/vit_harness.h"
+
+namespace vit_hybrid::train {
+namespace {
+
+using testing::contains;
+using testing::thrown_error;
+
+void write_small_checkpoint(const comm::MpiGroup& world, const std::string& path) {
+  const auto options = testing::small_forecaster();
+  NamedWeights weights;
+  for (const auto& [name, values] : testing::test_parameters(options)) {
+    weights[name] = values.to(at::kFloat).contiguous();
+  }
+  CheckpointInfo info;
+  info.model = model_json(options);
+  write_weights(world, path, info, weights);
+}
+
+// Calls `check(offset)` for every seventh byte of the range with one of its bits flipped.
+template <class Check>
+void with_flipped_bits(const std::string& path, Range range, const Check& check) {
+  const data::PosixFile file(path, data::PosixFile::Access::kUpdate);
+  for (int64_t offset = range.begin; offset < range.end; offset += 7) {
+    char byte = 0;
+    file.read(offset, &byte, 1);
+    const auto flipped = static_cast<char>(byte ^ (1 << (offset / 7 % 8)));
+    file.write(offset, &flipped, 1);
+    check(offset);
+    file.write(offset, &byte, 1);
+  }
+}
+
+std::vector<Range> extents(const CheckpointReader& reader) {
+  std::vector<Range> ranges;
+  for (const CheckpointTensor& tensor : reader.tensors()) {
+    int64_t bytes = static_cast<int64_t>(c10::elementSize(tensor.type));
+    for (const int64_t size : tensor.shape) {
+      bytes *= size;
+    }
+    ranges.push_back({tensor.offset, tensor.offset + bytes});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint damage: a flipped bit is found wherever it is") {
+  const auto world = comm::MpiGroup::world();
+  const testing::ScratchFolder folder(world);
+  const std::string path = folder.file("weights.h5");
+  write_small_checkpoint(world, path);
+  testing::on_rank_0(world, [&] {
+    const CheckpointReader whole(path);
+    const auto sealed = data::check_seal(path);
+    REQUIRE(sealed.has_value());
+    std::vector<Range> all = extents(whole);
+    const size_t num_tensors = all.size();
+    all.insert(all.end(), sealed->begin(), sealed->end());
+    std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    int64_t covered = 0;
+    for (const Range& range : all) {
+      CHECK(range.begin == covered);  // no byte twice, none left out
+      covered = range.end;
+    }
+    CHECK(covered == data::PosixFile(path, data::PosixFile::Access::kRead).size());
+    CHECK(sealed->size() < num_tensors);  // HDF5's own structures lie together
+
+    int64_t unseen = 0;
+    for (const Range& range : *sealed) {
+      with_flipped_bits(path, range, [&](int64_t) {
+        const Error error = thrown_error([&] { const CheckpointReader reader(path); });
+        unseen += error.error_class() == ErrorClass::kBadData && contains(error.message(), path) ? 0 : 1;
+      });
+    }
+    CHECK(unseen == 0);
+    for (const Range& range : extents(whole)) {
+      with_flipped_bits(path, range, [&](int64_t) {
+        const Error error = thrown_error([&] { verify_checkpoint(whole); });
+        unseen += error.error_class() == ErrorClass::kBadData && contains(error.message(), "checksum") ? 0 : 1;
+      });
+    }
+    CHECK(unseen == 0);
+    verify_checkpoint(CheckpointReader(path));
+  });
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,31 @@
+// In what a resumed training differs from the one before.
+#include <doctest/doctest.h>
+
+#include "src/train/changed_options.h"
+#include "src/train/load_run_config.h"
+
+namespace vit_hybrid::train {
+
+TEST_CASE("changed options: what decides the training is named with both values, layout and paths are not") {
+  RunConfig before;
+  RunConfig now = before;
+  const std::string stored = config_text(before);
+  CHECK(changed_options(stored, now).empty());
+  now.parallel.tp = 4;
+  now.run_dir = "elsewhere";
+  now.checkpoint.every = 7;
+  CHECK(changed_options(stored, now).empty());
+  now.schedule.lr = 0.001;
+  now.optimizer.beta2 = 0.999;
+  now.precision = Precision::kFp64;
+  CHECK(changed_options(stored, now) ==
+        std::vector<std::string>{"precision fp64 (fp32)", "beta2 0.999 (0.95)", "lr 0.001 (5e-04)"});
+}
+
+TEST_CASE("changed options: an option that the earlier program did not have is passed over") {
+  RunConfig now;
+  now.schedule.lr = 0.001;
+  CHECK(changed_options("beta1: 0.5\n", now) == std::vector<std::string>{"beta1 0.9 (0.5)"});
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,194 @@
+// The test mode's statistics against closed forms, and its energy meters against counters made for the test.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "src/base/energy_meter.h"
+#include "src/base/error.h"
+#include "src/base/phase_clock.h"
+#include "src/base/text.h"
+#include "src/train/step_statistics.h"
+#include "src/train/test_figures.h"
+#include "tests/support/contains.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::train;
+namespace fs = std::filesystem;
+
+namespace {
+
+using doctest::Approx;
+using testing::contains;
+
+StepSeconds seconds_of(double step, double forward, double communication, double data_wait) {
+  StepSeconds seconds;
+  seconds.step = step;
+  seconds.forward = forward;
+  seconds.communication = communication;
+  seconds.data_wait = data_wait;
+  return seconds;
+}
+
+// Two ranks and four steps: rank 1 computes longer, rank 0 waits for it; rank 0's disk is slow once.
+TestFigures two_ranks() {
+  const std::vector<StepSeconds> first = {seconds_of(0.10, 0.04, 0.05, 0.001), seconds_of(0.12, 0.05, 0.06, 0.009),
+                                          seconds_of(0.10, 0.04, 0.05, 0.001), seconds_of(0.16, 0.04, 0.11, 0.001)};
+  const std::vector<StepSeconds> second = {seconds_of(0.10, 0.08, 0.01, 0.002), seconds_of(0.12, 0.09, 0.01, 0.002),
+                                           seconds_of(0.10, 0.08, 0.01, 0.002), seconds_of(0.16, 0.14, 0.01, 0.002)};
+  return test_figures({first, second}, {8, 8, 8, 8});
+}
+
+Json some_ranks() {
+  Json ranks = Json::array();
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.push_back({{"rank", rank},
+                     {"memory",
+                      {{"peak", {{"parameters", 3 << 20}, {"untagged", 0}}},
+                       {"total_peak", (4 + rank) << 20},
+                       {"process_peak", 64 << 20},
+                       {"device_peak", 0}}}});
+  }
+  return ranks;
+}
+
+class CounterFolder {
+ public:
+  CounterFolder() { fs::create_directories(path_); }
+  ~CounterFolder() { fs::remove_all(path_); }
+  CounterFolder(const CounterFolder&) = delete;
+  CounterFolder& operator=(const CounterFolder&) = delete;
+  void set(const std::string& zone, const std::string& name, int64_t microjoules) const {
+    fs::create_directories(path_ / zone);
+    std::ofstream(path_ / zone / "name") << name << '\n';
+    std::ofstream(path_ / zone / "energy_uj") << microjoules << '\n';
+    std::ofstream(path_ / zone / "max_energy_range_uj") << 1000000 << '\n';
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_ = fs::temp_directory_path() / str("vit_hybrid_test_counters_", getpid());
+};
+
+}  // namespace
+
+TEST_CASE("step test: minimum, median, mean and standard deviation of 1 .. n") {
+  for (const int n : {1, 2, 3, 10, 45}) {
+    std::vector<double> values(static_cast<size_t>(n));
+    std::iota(values.rbegin(), values.rend(), 1.0);
+    const Spread spread = spread_of(values);
+    CHECK(spread.min == 1.0);
+    CHECK(spread.median == 0.5 * (n + 1));
+    CHECK(spread.mean == Approx(0.5 * (n + 1)).epsilon(1e-15));
+    CHECK(spread.deviation == Approx(std::sqrt(n * (n + 1) / 12.0 * (n > 1 ? 1 : 0))).epsilon(1e-14));
+  }
+  CHECK_THROWS_AS(spread_of({}), Error);
+}
+
+TEST_CASE("step test: a fifth of the steps warm up, five at most, and one is always measured") {
+  const std::vector<std::pair<int64_t, int64_t>> cases = {{1, 0}, {2, 1}, {9, 1}, {10, 2}, {24, 4}, {50, 5}, {1000, 5}};
+  for (const auto& [steps, warm_up] : cases) {
+    CHECK(warm_up_steps(steps) == warm_up);
+  }
+}
+
+TEST_CASE("step test: the slowest rank counts in each step, and the busiest decides") {
+  const TestFigures figures = two_ranks();
+  const auto part = [&](const char* name) {
+    for (size_t i = 0; i < kStepParts.size(); ++i) {
+      if (std::string(kStepParts[i].first) == name) return figures.parts[i];
+    }
+    FAIL("no part ", name);
+    return PartFigures{};
+  };
+  CHECK(figures.steps == 4);
+  CHECK(part("step").seconds.median == Approx(0.11));
+  CHECK(part("step").seconds.mean == Approx(0.12));
+  CHECK(part("forward").seconds.min == Approx(0.08));
+  CHECK(part("forward").slowest_rank == 1);
+  CHECK(part("communication").seconds.median == Approx(0.055));
+  CHECK(part("communication").slowest_rank == 0);
+  CHECK(part("data_wait").seconds.mean == Approx((3 * 0.002 + 0.009) / 4));
+  CHECK(part("data_wait").slowest_rank == 1);  // by the median, though rank 0 has the largest value
+  CHECK(figures.data_wait_percent() == Approx(100.0 * 0.00375 / 0.12));
+  CHECK(figures.samples_per_second.median == Approx(0.5 * (8 / 0.10 + 8 / 0.12)));
+  CHECK(figures.slowest_rank == 1);
+  CHECK(figures.slowest_busy == Approx(0.10));
+  CHECK(figures.fastest_busy == Approx(0.05));
+}
+
+TEST_CASE("step test: the record and the text say the same, and what is not known is said") {
+  TestFigures figures = two_ranks();
+  figures.warm_up = 1;
+  figures.packages.watts = 81.25;
+  figures.gpus.missing = "no GPU is used";
+  const TestedRun run{100, 1000};
+  const Json json = to_json(figures, run);
+  CHECK(json["kind"] == "test");
+  CHECK(json["steps"] == 4);
+  CHECK(json["warm_up_steps"] == 1);
+  CHECK(json["seconds"]["forward"]["slowest_rank"] == 1);
+  CHECK(json["epoch"]["seconds"].get<double>() == Approx(12.0));
+  CHECK(json["training"]["seconds"].get<double>() == Approx(120.0));
+  CHECK(json["power"]["processors"]["watts"] == 81.25);
+  CHECK(json["power"]["gpus"]["watts"].is_null());
+  CHECK(json["power"]["gpus"]["missing"] == "no GPU is used");
+  const std::string text = join(test_lines(figures, run, some_ranks()), "\n");
+  for (const char* expected :
+       {"test of 4 steps, after 1 that warm up", "  step              100.000    110.000     28.284",
+        "rank 1 decides: 100.000 ms", "power: 81.2 W", "power: not available here (GPUs of all ranks: no GPU is used)",
+        "an epoch: 100 steps, 12.00 s", "the whole training: 1000 steps, 2.0 min", "5.0"}) {
+    CHECK_MESSAGE(contains(text, expected), expected, " in\n", text);
+  }
+}
+
+TEST_CASE("step test: packages' energy counters are added, wrap around, and nothing else counts") {
+  const CounterFolder folder;
+  folder.set("intel-rapl:0", "package-0", 999000);
+  folder.set("intel-rapl:1", "package-1", 10);
+  folder.set("intel-rapl:0:0", "core", 5);
+  folder.set("intel-rapl:2", "psys", 7);
+  PackageEnergyMeter meter(folder.path());
+  CHECK(meter.read().joules == 0.0);
+  folder.set("intel-rapl:0", "package-0", 1000);  // past its range of 1 J
+  folder.set("intel-rapl:1", "package-1", 500010);
+  folder.set("intel-rapl:2", "psys", 900000);
+  CHECK(meter.read().joules.value() == Approx(0.502));
+  CHECK(meter.read().joules.value() == Approx(0.502));
+  fs::remove(folder.path() + "/intel-rapl:1/energy_uj");
+  const Energy gone = meter.read();
+  CHECK_FALSE(gone.joules);
+  CHECK(contains(gone.missing, "intel-rapl:1/energy_uj cannot be read"));
+}
+
+TEST_CASE("step test: a machine without counters, or a program without a GPU, says so") {
+  const Energy none = PackageEnergyMeter("/nowhere").read();
+  CHECK_FALSE(none.joules);
+  CHECK(none.missing == "no processor's energy counter in /nowhere");
+  const Energy gpu = GpuEnergyMeter("").read();
+  CHECK_FALSE(gpu.joules);
+  CHECK(gpu.missing == "no GPU is used");
+}
+
+TEST_CASE("phase clock: on the CPU a phase is over where it ends, also inside another") {
+  PhaseClock clock(c10::DeviceType::CPU);
+  double outer = 0.0, inner = 0.0;
+  {
+    const auto whole = clock.measure(outer);
+    for (int i = 0; i < 2; ++i) {
+      const auto part = clock.measure(inner);
+      const Timer timer;
+      while (timer.seconds() < 0.004) {
+      }
+    }
+    CHECK(outer == 0.0);
+  }
+  clock.collect();
+  CHECK(inner >= 0.008);
+  CHECK(outer >= inner);
+}
