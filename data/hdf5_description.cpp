@@ -117,6 +117,7 @@ std::vector<Hdf5Description> describe_hdf5_file(const std::string& path) {
   H5Eclear2(H5E_DEFAULT);
   for (const std::string& name : linked) {
     descriptions.push_back(describe(file.get(), path, name, {}));
+    descriptions.back().is_linked = true;
   }
   return descriptions;
 }

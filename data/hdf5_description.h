@@ -13,6 +13,7 @@ struct Hdf5Description {
   std::string name;  ///< with its groups, without a '/' before it
   std::vector<int64_t> shape;
   std::string type;          ///< as stored: "32-bit float, little-endian"
+  bool is_linked = false;    ///< it lies in another file
   bool has_numbers = false;  ///< `layout` is set
   Hdf5Layout layout;
   std::string storage;               ///< "contiguous", "chunks (1, 8, 32, 64)", "virtual", "compact"

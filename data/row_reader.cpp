@@ -93,6 +93,9 @@ void DirectRowReader::read(std::span<const RowRead> rows, const RowBox& box, con
         }
       }
     } catch (const Error& error) {
+      if (error.message().starts_with(where.path)) {
+        throw;  // it says already where
+      }
       throw Error(error.error_class(),
                   str(where.path, ": dataset '", where.dataset, "', row ", row.row, ": ", error.message()),
                   error.hint());

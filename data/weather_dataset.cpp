@@ -79,7 +79,7 @@ void WeatherDataset::check_layouts() const {
                   needed);
     }
     if (!c10::isFloatingType(layout.type)) {
-      throw Error(ErrorClass::kBadData, str(where, "holds integers"), "needed are 32-bit or 64-bit floats");
+      throw Error(ErrorClass::kBadData, str(where, "holds integers"), "needed are floating-point numbers");
     }
     if (layout.row_bytes() == 0) {
       throw Error(ErrorClass::kBadData, str(where, "has the empty shape ", shape_text(layout.shape)), needed);

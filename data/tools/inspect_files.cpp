@@ -129,8 +129,11 @@ std::string quoted(const std::string& word) {
 std::string repack_text(const std::string& path, const Hdf5Description& dataset, int num_ranks) {
   const std::string why =
       is_samples(dataset) ? slow_because(dataset.layout, read_cost(dataset.layout, 0, whole_row(dataset.layout))) : "";
-  if (why.empty()) {
+  if (why.empty() || !dataset.layout.unwritten.empty()) {
     return "";
+  }
+  if (dataset.is_linked) {
+    return str("  slow:       ", why, "; inspect that file\n");
   }
   const std::string out = (std::filesystem::path(path).parent_path() / "repacked").string();
   return str("  slow:       ", why, "; repack it with\n              ",

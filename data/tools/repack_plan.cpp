@@ -51,7 +51,9 @@ std::string repacked_dataset(const RepackOptions& options, const std::string& pa
       return usual;
     }
   }
-  throw Error(ErrorClass::kUsage, str(path, " has neither 'fields' nor 'images'; it has ", join(names)),
+  throw Error(ErrorClass::kUsage,
+              str(path, " has neither 'fields' nor 'images' in it; it has ",
+                  names.empty() ? "no dataset of its own" : join(names)),
               "say with --dataset NAME which of them to rewrite");
 }
 

@@ -259,8 +259,14 @@ DataSource open_data(const RunConfig& config, const comm::MpiGroup& world) {
 DataSource open_valid_data(const RunConfig& config, const comm::MpiGroup& world) {
   const MemoryScope scope(MemoryClass::kData);
   DataSource source;
+  const auto check = [&](const data::Dataset& valid) {
+    comm::agreed(world, [&] {
+      check_shapes(config, valid, "given", "give data with the channels and the grid that the model was trained with");
+    });
+  };
   if (config.is_forecast()) {
     auto valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
+    check(*valid);
     source.climatology = read_climatology(config.data, world, valid->target_shape(), valid->normalization());
     source.text = text_of(*valid, config.data.valid_data, source.climatology);
     source.channels = valid->given_channels();
@@ -268,13 +274,10 @@ DataSource open_valid_data(const RunConfig& config, const comm::MpiGroup& world)
   } else {
     auto valid =
         open_images(config, world, config.data.valid_data, data::ImageUse::kEvaluation, config.data.limit_nsamples_val);
+    check(*valid);
     source.text = text_of(*valid, config.data.valid_data);
     source.valid = std::move(valid);
   }
-  comm::agreed(world, [&] {
-    check_shapes(config, *source.valid, "given",
-                 "give data with the channels and the grid that the model was trained with");
-  });
   source.num_valid_samples = limited(*source.valid, config.data.limit_nsamples_val);
   return source;
 }

@@ -1,47 +1,32 @@
-// The checksum of a tensor: a sum of mixed 64-bit words, in loops that a compiler keeps in registers.
+// The checksum of a tensor: its box cut into rows of values that lie together.
 #include "src/train/checkpoint/format.h"
 
 #include <ATen/Parallel.h>
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
-#include <bit>
 #include <cinttypes>
 #include <cstdio>
 #include <functional>
 
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/train/checkpoint/checksum_loops.h"
 
 namespace vit_hybrid::train {
 
 namespace {
 
-constexpr int64_t kGrain = 1 << 17;               // elements that a thread takes at least
-constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;  // odd: distinct indices have distinct keys
-
-// For one key a bijection of the bits, so one changed value always changes the sum; for two the difference of two
-// mixed words depends on both bits and keys, so exchanged values do not cancel.
-inline uint64_t mix(uint64_t key, uint64_t bits) {
-  uint64_t word = bits ^ key;
-  word = (word ^ (word >> 32)) * 0xD6E8FEB86659FD93;
-  word = (word ^ (word >> 32)) * 0xD6E8FEB86659FD93;
-  return word ^ (word >> 32);
-}
-
-inline uint64_t bits_of(float value) {
-  return std::bit_cast<uint32_t>(value);
-}
-inline uint64_t bits_of(double value) {
-  return std::bit_cast<uint64_t>(value);
-}
+constexpr int64_t kGrain = 1 << 17;  // elements that a thread takes at least
 
 template <class T>
 uint64_t sum_of_row(const T* values, int64_t count, int64_t stride, int64_t first_index) {
-  uint64_t key = (static_cast<uint64_t>(first_index) + 1) * kGolden;
+  if (stride == 1) {
+    return checksum_of(values, count, first_index);
+  }
   uint64_t sum = 0;
-  for (int64_t i = 0; i < count; ++i, key += kGolden) {
-    sum += mix(key, bits_of(values[i * stride]));
+  for (int64_t i = 0; i < count; ++i) {
+    sum += checksum_of(values + i * stride, 1, first_index + i);
   }
   return sum;
 }
