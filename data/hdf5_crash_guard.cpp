@@ -1,8 +1,8 @@
 // Hdf5CrashGuard: a handler that wakes a thread, which ends the job as any other failure does.
 #include "data/hdf5_crash_guard.h"
 
-#include <pthread.h>
 #include <semaphore.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -30,22 +30,33 @@ constexpr time_t kSecondsToEnd = 20;   // of the process, once it has begun
 
 std::atomic<const Hdf5CrashGuard*> g_innermost{nullptr};
 static_assert(std::atomic<const Hdf5CrashGuard*>::is_always_lock_free, "the handler may use lock-free atomics only");
-pthread_t g_thread;  // of the guards
+pid_t g_thread = 0;  // of the guards
 std::array<struct sigaction, kSignals.size()> g_actions_before;
 stack_t g_stack_before;
 alignas(16) std::array<char, kStackBytes> g_stack;  // for the handler: what is wrong may be the stack
 
+// By the kernel: HDF5 may have written over what the C library knows of its threads.
+pid_t this_thread() {
+  return static_cast<pid_t>(syscall(SYS_gettid));
+}
+
 // --- the thread that reports ----------------------------------------------------------------------------------------
 
+sem_t g_waits;  // the reporter does, from now on
 sem_t g_crashed;
-pthread_t g_reporter;  // valid once it has begun
+std::atomic<pid_t> g_reporter{0};
 std::atomic<int> g_signal{0};
 std::atomic<bool> g_reporter_began{false};
 
-void run_reporter() {
-  while (sem_wait(&g_crashed) != 0 && errno == EINTR) {
+void wait_for(sem_t& semaphore) {
+  while (sem_wait(&semaphore) != 0 && errno == EINTR) {
   }
-  g_reporter = pthread_self();
+}
+
+void run_reporter() {
+  g_reporter = this_thread();
+  sem_post(&g_waits);
+  wait_for(g_crashed);
   g_reporter_began = true;
   comm::report_and_abort(g_innermost.load()->line(g_signal), kExitCode);
 }
@@ -54,12 +65,14 @@ void run_reporter() {
 // itself speaks.
 void start_reporter() {
   static const bool started = [] {
+    sem_init(&g_waits, /*pshared=*/0, 0);
     sem_init(&g_crashed, /*pshared=*/0, 0);
     try {
       std::thread(run_reporter).detach();
     } catch (const std::system_error&) {
       return false;
     }
+    wait_for(g_waits);  // what a thread begins with lies in the heap, which a crash may have spoilt
     return true;
   }();
   static_cast<void>(started);
@@ -90,10 +103,10 @@ void restore_actions() {
 // Where it cannot, because what HDF5 left of the heap crashes it or keeps it for ever, the handler speaks.
 void on_crash(int signal) {
   const Hdf5CrashGuard* const guard = g_innermost.load();
-  if (guard != nullptr && g_reporter_began && pthread_equal(pthread_self(), g_reporter) != 0) {
+  if (guard != nullptr && this_thread() == g_reporter) {
     speak_and_exit(*guard, g_signal);
   }
-  const bool is_ours = pthread_equal(pthread_self(), g_thread) != 0 || signal == kTimeIsUp;
+  const bool is_ours = this_thread() == g_thread || signal == kTimeIsUp;
   if (guard == nullptr || !is_ours) {
     restore_actions();
     raise(signal);  // comes when this handler has returned
@@ -109,7 +122,7 @@ void on_crash(int signal) {
 }
 
 void install() {
-  g_thread = pthread_self();
+  g_thread = this_thread();
   stack_t stack{};
   stack.ss_sp = g_stack.data();
   stack.ss_size = g_stack.size();

@@ -93,7 +93,7 @@ void DirectRowReader::read(std::span<const RowRead> rows, const RowBox& box, con
         }
       }
     } catch (const Error& error) {
-      if (error.message().starts_with(where.path)) {
+      if (error.message().starts_with(str(where.path, ": dataset"))) {
         throw;  // it says already where
       }
       throw Error(error.error_class(),

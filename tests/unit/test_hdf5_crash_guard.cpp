@@ -116,9 +116,20 @@ TEST_CASE("hdf5 crash guard: computing without an end is ended, and its time is 
   CHECK(later.exit_code == 7);
 }
 
+// AddressSanitizer ends the child itself where HDF5 writes over memory.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kWatchesMemory = true;
+#else
+constexpr bool kWatchesMemory = false;
+#endif
+
 // HDF5 1.10.8 crashes on some of these in its heap of texts, which names the channels; other versions may find the
 // damage, or not mind it.
 TEST_CASE("hdf5 crash guard: a damaged file ends the process with an error or is read, whatever bit is flipped") {
+  if (kWatchesMemory) {
+    MESSAGE("[skipped] AddressSanitizer ends the child first");
+    return;
+  }
   const testing::ScratchFolder folder;
   testing::write_hdf5_file(folder.file("good.h5"), {{"fields", testing::counted({3, 2, 4, 4})}}, {"u", "v"});
   std::ifstream file(folder.file("good.h5"), std::ios::binary);
