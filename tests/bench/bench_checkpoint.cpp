@@ -18,6 +18,7 @@
 
 #include "data/posix_file.h"
 #include "data/sampler.h"
+#include "parallel/comm/failure.h"
 #include "parallel/comm/mpi_session.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
@@ -283,13 +284,15 @@ int main(int argc, char** argv) {
     std::filesystem::remove_all(folder + "/checkpoints");  // of another run of this program
   }
   session.world().barrier();
-  {
+  try {
     auto config = config_of({argv + 3, argv + argc}, session.world().size());
     train::set_threads(config.parallel.threads, session.place());
     Training training(session.world(), folder, std::move(config));
     print_bandwidths(session.world(), training, rounds);
     print_stalls(session.world(), training, rounds);
     training.remove_files();
+  } catch (const std::exception& error) {
+    comm::report_and_abort(error);
   }
   session.finalize();
   return 0;
