@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "data/prefetch_loader.h"
+#include "data/staged_files.h"
 #include "data/weather_dataset.h"
 #include "parallel/comm/mpi_session.h"
 #include "src/base/random.h"
@@ -130,10 +131,16 @@ class Bench {
             }};
   }
 
-  Case samples(const std::string& layout, IoMode mode, int64_t num_threads, int64_t depth) {
-    auto dataset = std::make_shared<WeatherDataset>(
-        group_, WeatherOptions{.folder = folder_ + "/" + layout, .global_means = {}, .global_stds = {}, .io = mode});
-    return {str(layout, " ", io_mode_name(mode), " samples, ", num_threads, " threads, depth ", depth),
+  /// `stage_folder`: where the file is copied first (--stage-data node); empty: nowhere.
+  Case samples(const std::string& layout, IoMode mode, int64_t num_threads, int64_t depth,
+               const std::string& stage_folder = {}) {
+    WeatherOptions options;
+    options.folder = folder_ + "/" + layout;
+    options.io = mode;
+    options.stage_folder = stage_folder;
+    auto dataset = std::make_shared<WeatherDataset>(group_, options);
+    return {str(layout, " ", io_mode_name(mode), stage_folder.empty() ? "" : " staged", " samples, ", num_threads,
+                " threads, depth ", depth),
             [this, dataset, num_threads, depth] {
               if (!dataset->background_reads()) {
                 for (const int64_t sample : order_) {
@@ -197,6 +204,7 @@ int main(int argc, char** argv) {
     for (const auto& [threads, depth] : {std::pair{0, 1}, {1, 1}, {1, 2}, {2, 2}, {2, 4}}) {
       cases.push_back(bench.samples("contiguous", IoMode::kDirect, threads, depth));
     }
+    cases.push_back(bench.samples("contiguous", IoMode::kDirect, 2, 2, default_stage_folder()));
     cases.push_back(bench.samples("contiguous", IoMode::kIndependent, 0, 1));
     cases.push_back(bench.samples("contiguous", IoMode::kCollective, 0, 1));
     for (const char* layout : {"deflate", "shuffle"}) {

@@ -1,4 +1,4 @@
-// The mixing of one value, and the two loops.
+// The mixing of one value, and the loop.
 #include "src/train/checkpoint/checksum_loops.h"
 
 #include <bit>
@@ -11,10 +11,6 @@ namespace {
 
 constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;  // odd: distinct indices have distinct keys
 
-inline uint64_t key_of(int64_t index) {
-  return (static_cast<uint64_t>(index) + 1) * kGolden;
-}
-
 // For one key a bijection of the bits, so one changed value always changes the sum; for two the difference of two
 // mixed words depends on both bits and keys, so exchanged values do not cancel.
 inline uint64_t mix(uint64_t key, uint64_t bits) {
@@ -24,28 +20,34 @@ inline uint64_t mix(uint64_t key, uint64_t bits) {
   return word ^ (word >> 32);
 }
 
-}  // namespace
+inline uint64_t bits_of(float value) {
+  return std::bit_cast<uint32_t>(value);
+}
+inline uint64_t bits_of(double value) {
+  return std::bit_cast<uint64_t>(value);
+}
 
-VH_VERSIONS uint64_t checksum_of(const float* values, int64_t count, int64_t first_index) {
-  uint64_t key = key_of(first_index);
+// Becomes a part of each of the versions below.
+template <class T>
+[[gnu::always_inline]] inline uint64_t sum_of(const T* values, int64_t count, int64_t first_index) {
+  uint64_t key = (static_cast<uint64_t>(first_index) + 1) * kGolden;
   uint64_t sum = 0;
 #pragma omp simd reduction(+ : sum) linear(key : kGolden)
   for (int64_t i = 0; i < count; ++i) {
-    sum += mix(key, std::bit_cast<uint32_t>(values[i]));
+    sum += mix(key, bits_of(values[i]));
     key += kGolden;
   }
   return sum;
 }
 
+}  // namespace
+
+VH_VERSIONS uint64_t checksum_of(const float* values, int64_t count, int64_t first_index) {
+  return sum_of(values, count, first_index);
+}
+
 VH_VERSIONS uint64_t checksum_of(const double* values, int64_t count, int64_t first_index) {
-  uint64_t key = key_of(first_index);
-  uint64_t sum = 0;
-#pragma omp simd reduction(+ : sum) linear(key : kGolden)
-  for (int64_t i = 0; i < count; ++i) {
-    sum += mix(key, std::bit_cast<uint64_t>(values[i]));
-    key += kGolden;
-  }
-  return sum;
+  return sum_of(values, count, first_index);
 }
 
 }  // namespace vit_hybrid::train

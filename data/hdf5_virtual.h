@@ -1,0 +1,18 @@
+// Virtual datasets: whether all that they are made of is there. For data/hdf5_* only.
+#pragma once
+
+#include <string>
+
+#include "data/hdf5_handle.h"
+#include "data/hdf5_layout.h"
+
+namespace vit_hybrid::data {
+
+/// What of the values of a virtual dataset was never written, as Hdf5Layout::unwritten: parts that it maps no file to,
+/// and what the files lack. `creation` is its creation property list, `path` the file that it is in, `where` names it.
+/// Error(kMissingInput) where a file is not there; what inspect_dataset() throws of a file. Parts in the same file, by
+/// a pattern of names, or without an end are taken to be there.
+std::string hdf5_unwritten_parts(const std::string& path, hid_t creation, const std::string& where,
+                                 const Hdf5Layout& layout);
+
+}  // namespace vit_hybrid::data
