@@ -30,11 +30,7 @@ inline void check_stretch(const UpdateTensors& tensors, size_t num_states) {
 /// Calls `use(T())` with T the type of the weights, float or double.
 template <class Use>
 void with_type(const UpdateTensors& tensors, const Use& use) {
-  if (tensors.weights.scalar_type() == at::kFloat) {
-    use(float());
-  } else {
-    use(double());
-  }
+  tensors.weights.scalar_type() == at::kFloat ? use(float()) : use(double());
 }
 
 /// Calls `loop(begin, count)` for parts of a stretch, on all threads.

@@ -84,14 +84,18 @@ void lamb_apply_loop(T* __restrict weights, const T* __restrict exp_avg, const T
   }
 }
 
-#define VH_INSTANTIATE_LOOPS(T)                                                                           \
-  template void adam_loop(T*, T*, T*, const T*, int64_t, const AdamCoefficients<T>&);                     \
-  template void momentum_loop(T*, T*, const T*, int64_t, const MomentumCoefficients<T>&);                 \
-  template void plain_loop(T*, const T*, int64_t, const MomentumCoefficients<T>&);                        \
-  template SquareSums lamb_prepare_loop(const T*, T*, T*, const T*, int64_t, const LambCoefficients<T>&); \
-  template void lamb_apply_loop(T*, const T*, const T*, int64_t, const LambCoefficients<T>&);
-VH_INSTANTIATE_LOOPS(float)
-VH_INSTANTIATE_LOOPS(double)
-#undef VH_INSTANTIATE_LOOPS
+template void adam_loop(float*, float*, float*, const float*, int64_t, const AdamCoefficients<float>&);
+template void momentum_loop(float*, float*, const float*, int64_t, const MomentumCoefficients<float>&);
+template void plain_loop(float*, const float*, int64_t, const MomentumCoefficients<float>&);
+template SquareSums lamb_prepare_loop(const float*, float*, float*, const float*, int64_t,
+                                      const LambCoefficients<float>&);
+template void lamb_apply_loop(float*, const float*, const float*, int64_t, const LambCoefficients<float>&);
+
+template void adam_loop(double*, double*, double*, const double*, int64_t, const AdamCoefficients<double>&);
+template void momentum_loop(double*, double*, const double*, int64_t, const MomentumCoefficients<double>&);
+template void plain_loop(double*, const double*, int64_t, const MomentumCoefficients<double>&);
+template SquareSums lamb_prepare_loop(const double*, double*, double*, const double*, int64_t,
+                                      const LambCoefficients<double>&);
+template void lamb_apply_loop(double*, const double*, const double*, int64_t, const LambCoefficients<double>&);
 
 }  // namespace vit_hybrid::zero
