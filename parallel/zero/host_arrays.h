@@ -30,7 +30,10 @@ inline void check_stretch(const UpdateTensors& tensors, size_t num_states) {
 /// Calls `use(T())` with T the type of the weights, float or double.
 template <class Use>
 void with_type(const UpdateTensors& tensors, const Use& use) {
-  tensors.weights.scalar_type() == at::kFloat ? use(float()) : use(double());
+  if (tensors.weights.scalar_type() == at::kFloat) {
+    return use(float());
+  }
+  use(double());
 }
 
 /// Calls `loop(begin, count)` for parts of a stretch, on all threads.
