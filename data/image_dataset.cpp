@@ -72,7 +72,11 @@ int64_t usual_resized(int64_t image_size) {
 }
 
 ImageDataset::ImageDataset(const comm::MpiGroup& group, const ImageOptions& options)
-    : options_(options), source_(group, {options.path}, options.images, "", options.io, options.mpiio_hints) {
+    : options_(options),
+      scaling_{{options.statistics.mean.begin(), options.statistics.mean.end()},
+               {options.statistics.std.begin(), options.statistics.std.end()}},
+      normalizer_(scaling_, at::kCPU),
+      source_(group, {options.path}, options.images, "", options.io, options.mpiio_hints) {
   const MemoryScope scope(MemoryClass::kData);
   check_resized(options_);
   comm::agreed(group, [&] { check_images(); });
@@ -124,7 +128,7 @@ Crop ImageDataset::crop(int64_t sample, int64_t epoch) const {
   return random_resized_crop(stream, shape[1], shape[2]);
 }
 
-at::Tensor ImageDataset::read_images(std::span<const int64_t> samples, int64_t epoch, HostMemory memory) const {
+at::Tensor ImageDataset::read_images(std::span<const int64_t> samples, int64_t epoch, const Parts& parts) const {
   const Hdf5Layout& layout = source_.files().front().layout;
   const auto row_bytes = static_cast<size_t>(layout.row_bytes());
   const auto num_samples = static_cast<int64_t>(samples.size());
@@ -137,13 +141,19 @@ at::Tensor ImageDataset::read_images(std::span<const int64_t> samples, int64_t e
   source_.read(rows);
 
   const int64_t out = options_.image_size;
-  at::Tensor images = pool_.take({num_samples, 3, out, out}, at::kFloat, memory);
-  const auto plane = static_cast<size_t>(3 * out * out);
+  const bool as_stored = parts.form == ValueForm::kStored;
+  const at::Tensor pixels =
+      pool_.take({num_samples, out, out, 3}, at::kByte, as_stored ? parts.memory : HostMemory::kPageable);
+  const auto size = static_cast<size_t>(3 * out * out);
   for (size_t i = 0; i < samples.size(); ++i) {
     resize_crop({static_cast<const uint8_t*>(rows[i].to), row_bytes}, layout.shape[1], layout.shape[2],
-                crop(samples[i], epoch), out, options_.statistics, {images.data_ptr<float>() + i * plane, plane},
-                options_.interpolation);
+                crop(samples[i], epoch), out, {pixels.data_ptr<uint8_t>() + i * size, size}, options_.interpolation);
   }
+  if (as_stored) {
+    return pixels;
+  }
+  const at::Tensor images = pool_.take({num_samples, 3, out, out}, at::kFloat, parts.memory);
+  normalizer_.normalize_into(pixels, images);
   return images;
 }
 
@@ -151,7 +161,8 @@ Batch ImageDataset::read(std::span<const int64_t> samples, Parts parts, int64_t 
   Batch batch;
   batch.samples.assign(samples.begin(), samples.end());
   if (parts.input) {
-    batch.inputs = read_images(samples, epoch, parts.memory);
+    batch.inputs = read_images(samples, epoch, parts);
+    batch.scaling = parts.form == ValueForm::kStored ? &scaling_ : nullptr;
   } else {
     source_.read({});  // the others' reading may be collective
   }

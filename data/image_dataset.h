@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/batch_normalizer.h"
 #include "data/dataset.h"
 #include "data/image_transform.h"
 #include "data/io_mode.h"
@@ -45,6 +46,9 @@ class ImageDataset : public Dataset {
   /// Collective over `group` (which outlives the data set), with the same options on all ranks; errors are agreed:
   /// Error(kMissingInput), Error(kBadData), Error(kUsage).
   ImageDataset(const comm::MpiGroup& group, const ImageOptions& options);
+  // Batches point to its scaling.
+  ImageDataset(const ImageDataset&) = delete;
+  ImageDataset& operator=(const ImageDataset&) = delete;
 
   int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
   std::vector<int64_t> input_shape() const override { return {3, options_.image_size, options_.image_size}; }
@@ -53,6 +57,7 @@ class ImageDataset : public Dataset {
   std::vector<std::string> channel_names() const override { return {}; }
   Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
   bool background_reads() const override { return source_.background_reads(); }
+  const StoredScaling* stored_scaling() const override { return &scaling_; }
 
   /// Names of the classes with commas between them, as the labels' attribute `classes` has them; empty without one.
   const std::string& class_names() const { return class_names_; }
@@ -64,9 +69,11 @@ class ImageDataset : public Dataset {
   void check_images() const;
   void check_labels() const;
   Crop crop(int64_t sample, int64_t epoch) const;
-  at::Tensor read_images(std::span<const int64_t> samples, int64_t epoch, HostMemory memory) const;
+  at::Tensor read_images(std::span<const int64_t> samples, int64_t epoch, const Parts& parts) const;
 
   ImageOptions options_;
+  StoredScaling scaling_;
+  BatchNormalizer normalizer_;
   RowSource source_;
   std::vector<int64_t> labels_;
   std::string class_names_;

@@ -126,22 +126,16 @@ Crop center_crop(int64_t height, int64_t width, int64_t resized, int64_t size) {
 }
 
 void resize_crop(std::span<const uint8_t> image, int64_t height, int64_t width, const Crop& crop, int64_t size,
-                 const ColorStatistics& statistics, std::span<float> planes, Interpolation interpolation) {
+                 std::span<uint8_t> pixels, Interpolation interpolation) {
   VH_ASSERT(static_cast<int64_t>(image.size()) == 3 * height * width &&
-                static_cast<int64_t>(planes.size()) == 3 * size * size,
+                static_cast<int64_t>(pixels.size()) == 3 * size * size,
             str("image of ", height, " x ", width, ", output of ", size));
   const Range allowed_columns = allowed_pixels(crop.edge, crop.left, crop.width, width);
   const auto rows =
       make_taps(crop.top, crop.height, size, allowed_pixels(crop.edge, crop.top, crop.height, height), interpolation);
   const auto columns = make_taps(crop.left, crop.width, size, allowed_columns, interpolation);
-  std::array<float, 3> scale;
-  std::array<float, 3> shift;
-  for (size_t channel = 0; channel < 3; ++channel) {
-    scale[channel] = 1.0f / (255.0f * statistics.std[channel]);
-    shift[channel] = statistics.mean[channel] / statistics.std[channel];
-  }
-  const auto plane = static_cast<size_t>(size * size);
   std::vector<float> line(static_cast<size_t>(3 * allowed_columns.size()));
+  uint8_t* to = pixels.data();
   for (int64_t y = 0; y < size; ++y) {
     add_rows(image.data(), width, rows[static_cast<size_t>(y)], allowed_columns, line);
     for (int64_t x = 0; x < size; ++x) {
@@ -153,8 +147,8 @@ void resize_crop(std::span<const uint8_t> image, int64_t height, int64_t width, 
           sums[channel] += weight * *from++;
         }
       }
-      for (size_t channel = 0; channel < 3; ++channel) {
-        planes[channel * plane + static_cast<size_t>(y * size + x)] = sums[channel] * scale[channel] - shift[channel];
+      for (const float sum : sums) {
+        *to++ = static_cast<uint8_t>(std::clamp(sum + 0.5f, 0.0f, 255.0f));  // bicubic weights overshoot
       }
     }
   }

@@ -1,4 +1,4 @@
-// Image transforms: crops of stored bytes, resized with antialiasing, flipped and normalized into planes. Pure.
+// Image transforms: crops of stored bytes, resized with antialiasing and flipped. Pure.
 #pragma once
 
 #include <array>
@@ -41,13 +41,12 @@ struct ColorStatistics {
 
 enum class Interpolation { kBilinear, kBicubic };
 
-/// Resizes the crop of `image` [height, width, 3] into `planes` [3, size, size] of normalized values, antialiased as
-/// Pillow and LibTorch (antialias = true) do it: along each axis an output pixel is the mean of the pixels under a
-/// filter around its centre, weighted by the filter's values at their centres. Bilinear: the triangle |x| < 1; bicubic:
-/// R. Keys, "Cubic convolution interpolation", IEEE TASSP 29 (1981), with a = -1/2, |x| < 2; both as much wider as the
-/// image shrinks.
+/// Resizes the crop of `image` [height, width, 3] into `pixels` [size, size, 3], each rounded to the nearest byte as
+/// Pillow does, and antialiased as Pillow and LibTorch (antialias = true) do it: along each axis an output pixel is the
+/// mean of the pixels under a filter around its centre, weighted by the filter's values at their centres. Bilinear: the
+/// triangle |x| < 1; bicubic: R. Keys, "Cubic convolution interpolation", IEEE TASSP 29 (1981), with a = -1/2, |x| < 2;
+/// both as much wider as the image shrinks.
 void resize_crop(std::span<const uint8_t> image, int64_t height, int64_t width, const Crop& crop, int64_t size,
-                 const ColorStatistics& statistics, std::span<float> planes,
-                 Interpolation interpolation = Interpolation::kBilinear);
+                 std::span<uint8_t> pixels, Interpolation interpolation = Interpolation::kBilinear);
 
 }  // namespace vit_hybrid::data

@@ -49,6 +49,7 @@ Batch MixupDataset::read(std::span<const int64_t> samples, Parts parts, int64_t 
     mixes.push_back(draw_mix(options_, epoch, sample));
     both.push_back(mixes.back().partner);
   }
+  VH_ASSERT(parts.form == ValueForm::kNormalized, "mixed images are no bytes");
   const Batch read = images_->read(both, parts, epoch);
   Batch batch;
   batch.samples.assign(samples.begin(), samples.end());

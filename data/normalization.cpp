@@ -43,9 +43,9 @@ constexpr uint32_t kInfinity = 0x7f800000u;  // without its sign; all NaNs are a
 
 // The largest of the normalized values' bits without their signs: kInfinity or more where one is not finite. Written so
 // that it is compiled to few vector instructions: it runs on data in the cache, and takes time from reading.
-template <class T, class Math>
-inline __attribute__((always_inline)) uint32_t normalize_values(const T* from, float* to, int64_t count, Math mean,
-                                                                Math deviation) {
+template <class T, class Math, class Store>
+inline __attribute__((always_inline)) uint32_t normalize_values(const T* from, int64_t count, Math mean, Math deviation,
+                                                                const Store& store) {
   uint32_t largest = 0;
 #pragma omp simd reduction(max : largest)
   for (int64_t i = 0; i < count; ++i) {
@@ -53,9 +53,19 @@ inline __attribute__((always_inline)) uint32_t normalize_values(const T* from, f
     uint32_t bits = 0;
     std::memcpy(&bits, &value, sizeof(bits));
     largest = std::max(largest, bits & ~kSign);
-    to[i] = value;
+    store(i, value);
   }
   return largest;
+}
+
+template <class T, class Math>
+inline __attribute__((always_inline)) uint32_t normalize_values(const T* from, float* to, int64_t count, Math mean,
+                                                                Math deviation) {
+  return normalize_values(from, count, mean, deviation, [to](int64_t i, float value) { to[i] = value; });
+}
+
+VH_VERSIONS uint32_t largest_normalized(const float* from, int64_t count, float mean, float deviation) {
+  return normalize_values(from, count, mean, deviation, [](int64_t /*i*/, float /*value*/) {});
 }
 
 VH_VERSIONS uint32_t normalize_floats(const float* from, float* to, int64_t count, float mean, float deviation) {
@@ -80,19 +90,33 @@ uint32_t normalize_some(const T* from, float* to, int64_t count, double mean, do
   return normalize_values(from, to, count, static_cast<float>(mean), static_cast<float>(deviation));
 }
 
-template <class T>
-int64_t normalize(const T* from, Range run, int64_t channel_values, const Normalization& normalization, float* to) {
+// Calls `largest(begin, end, channel)` for the parts of a run in one channel each, until one of its values is not
+// finite: of which the first is the first i for which `value(i)` is not.
+template <class Largest, class Value>
+int64_t find_not_finite(Range run, int64_t channel_values, const Largest& largest, const Value& value) {
   for (int64_t begin = run.begin; begin < run.end;) {
     const int64_t channel = begin / channel_values;
     const int64_t end = std::min((channel + 1) * channel_values, run.end);
-    const double mean = normalization.mean[static_cast<size_t>(channel)];
-    const double deviation = normalization.std[static_cast<size_t>(channel)];
-    if (normalize_some(from + begin, to + begin, end - begin, mean, deviation) >= kInfinity) {
-      return std::find_if(to + begin, to + end, [](float value) { return !std::isfinite(value); }) - to;
+    if (largest(begin, end, static_cast<size_t>(channel)) >= kInfinity) {
+      while (std::isfinite(value(begin, static_cast<size_t>(channel)))) {
+        ++begin;
+      }
+      return begin;
     }
     begin = end;
   }
   return -1;
+}
+
+template <class T>
+int64_t normalize(const T* from, Range run, int64_t channel_values, const Normalization& normalization, float* to) {
+  return find_not_finite(
+      run, channel_values,
+      [&](int64_t begin, int64_t end, size_t channel) {
+        return normalize_some(from + begin, to + begin, end - begin, normalization.mean[channel],
+                              normalization.std[channel]);
+      },
+      [&](int64_t i, size_t /*channel*/) { return to[i]; });
 }
 
 }  // namespace
@@ -143,6 +167,17 @@ int64_t normalize_run(FieldValues field, Range run, int64_t channel_values, cons
       break;
   }
   VH_ASSERT(false, str("values of type ", c10::toString(field.type)));
+}
+
+int64_t first_not_finite(const float* field, Range run, int64_t channel_values, const Normalization& normalization) {
+  const auto mean = [&](size_t channel) { return static_cast<float>(normalization.mean[channel]); };
+  const auto std = [&](size_t channel) { return static_cast<float>(normalization.std[channel]); };
+  return find_not_finite(
+      run, channel_values,
+      [&](int64_t begin, int64_t end, size_t channel) {
+        return largest_normalized(field + begin, end - begin, mean(channel), std(channel));
+      },
+      [&](int64_t i, size_t channel) { return (field[i] - mean(channel)) / std(channel); });
 }
 
 }  // namespace vit_hybrid::data

@@ -44,4 +44,7 @@ struct FieldValues {
 int64_t normalize_run(FieldValues field, Range run, int64_t channel_values, const Normalization& normalization,
                       float* to);
 
+/// What normalize_run() would return of the elements `run` of `field`, which stay as they are.
+int64_t first_not_finite(const float* field, Range run, int64_t channel_values, const Normalization& normalization);
+
 }  // namespace vit_hybrid::data

@@ -49,6 +49,12 @@ std::optional<Batch> PrefetchLoader::next() {
   return reads_ahead() ? next_prefetched() : next_now();
 }
 
+bool PrefetchLoader::has_next() {
+  const std::lock_guard lock(mutex_);
+  const auto found = results_.find(num_returned_);
+  return found != results_.end() && !found->second.error;
+}
+
 std::optional<Batch> PrefetchLoader::next_now() {
   const auto request = pull_request();
   if (!request) {

@@ -45,6 +45,8 @@ class PrefetchLoader {
   /// The next batch, or nothing at the end. What reading it threw is thrown here, at its place in the order; after that
   /// the loader gives nothing more.
   std::optional<Batch> next();
+  /// True if next() would return a batch at once.
+  bool has_next();
   /// Seconds that next() has spent reading or waiting so far.
   double seconds_waited() const { return seconds_waited_; }
   /// True if batches are read on background threads.

@@ -66,6 +66,9 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
   normalization_ = options.global_means.empty()
                        ? Normalization::identity(shape_.front())
                        : Normalization::read(group, options.global_means, options.global_stds, shape_.front());
+  has_float_files_ = source_->files().front().layout.type == at::kFloat;
+  scaling_ = {{normalization_.mean.begin(), normalization_.mean.end()},
+              {normalization_.std.begin(), normalization_.std.end()}};
 }
 
 void WeatherDataset::check_layouts() const {
@@ -133,6 +136,8 @@ std::vector<int64_t> WeatherDataset::rows_needed(int64_t num_samples) const {
 }
 
 Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_t) const {
+  const bool as_stored = parts.form == ValueForm::kStored;
+  VH_ASSERT(!as_stored || has_float_files_, "only float32 crosses to a device as it is stored");
   const Range band = parts.band.value_or(Range{0, shape_[1]});
   const RowBox box{{0, band.begin, 0}, {shape_[0], band.size(), shape_[2]}};
   const at::ScalarType type = source_->files().front().layout.type;
@@ -156,6 +161,7 @@ Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_
   };
   Batch batch;
   batch.samples.assign(samples.begin(), samples.end());
+  batch.scaling = as_stored ? &scaling_ : nullptr;
   if (parts.input) {
     batch.inputs = add_part(0);
   }
@@ -163,8 +169,11 @@ Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_
     batch.targets = add_part(1);
   }
   const auto normalize = [&](size_t read, int64_t first_byte, int64_t num_bytes) {
-    const int64_t bad = normalize_run({rows[read].to, type}, {first_byte / item, (first_byte + num_bytes) / item},
-                                      band.size() * shape_[2], normalization_, fields[read]);
+    const Range run{first_byte / item, (first_byte + num_bytes) / item};
+    const int64_t channel_values = band.size() * shape_[2];
+    const int64_t bad = as_stored
+                            ? first_not_finite(fields[read], run, channel_values, normalization_)
+                            : normalize_run({rows[read].to, type}, run, channel_values, normalization_, fields[read]);
     if (bad >= 0) {
       fail_non_finite(rows[read], box, bad, fields[read][bad]);
     }

@@ -36,6 +36,9 @@ class WeatherDataset : public Dataset {
   /// Opens the files. Collective over `group` (which outlives the data set), with the same options on all ranks; errors
   /// are agreed: Error(kMissingInput), Error(kBadData), Error(kUsage).
   WeatherDataset(const comm::MpiGroup& group, const WeatherOptions& options);
+  // Batches point to its scaling.
+  WeatherDataset(const WeatherDataset&) = delete;
+  WeatherDataset& operator=(const WeatherDataset&) = delete;
 
   int64_t size() const override { return pairs_.size(); }
   std::vector<int64_t> input_shape() const override { return shape_; }
@@ -44,6 +47,7 @@ class WeatherDataset : public Dataset {
   std::vector<std::string> channel_names() const override { return channel_names_; }
   Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
   bool background_reads() const override { return source_->background_reads(); }
+  const StoredScaling* stored_scaling() const override { return has_float_files_ ? &scaling_ : nullptr; }
   int64_t band_unit() const override { return band_unit_; }
 
   /// How the bytes are read, for the log: "direct", "independent (1990.h5 has filter deflate)".
@@ -68,6 +72,8 @@ class WeatherDataset : public Dataset {
   std::string given_channels_;
   int64_t band_unit_ = 1;
   Normalization normalization_;
+  bool has_float_files_ = false;  // float32: other types are converted while they are normalized
+  StoredScaling scaling_;
   mutable TensorPool pool_;
 };
 

@@ -2,25 +2,34 @@
 #include "model/attention.h"
 
 #include "model/attend.h"
+#include "model/recompute_value.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::model {
 
 Attention::Attention(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer,
-                     comm::Communicator& group)
+                     comm::Communicator& group, Recompute recompute)
     : options_(options),
+      recompute_(recompute),
       heads_(Partition(options.num_heads, group.size()).part(group.rank())),
       projection_drop_{options.dropout, unit, DropSite::kProjection},
       attention_drop_{options.attention_dropout, unit, DropSite::kAttention},
       qkv_(buffer, str("blocks.", unit - 1, ".attn.qkv"), tensor::Terms::kWeightAndBias, group),
       projection_(buffer, str("blocks.", unit - 1, ".attn.proj"), tensor::Terms::kWeightAndBias, group) {}
 
-at::Tensor Attention::forward(const at::Tensor& x, const tensor::StepContext& context) {
+at::Tensor Attention::attend_heads(const at::Tensor& x, const tensor::StepContext& context) {
   const at::Tensor qkv = qkv_.forward(x, context);
   const AttentionDropout attention_dropout(attention_drop_, context, heads_.begin, x.size(1));
   const at::Tensor heads = attend(qkv, heads_.size(), attention_dropout);
+  if (recompute_ != Recompute::kSelective) {
+    return heads;
+  }
+  return recompute_in_backward(qkv, heads, [this, x, &context] { return qkv_.forward(x, context); });
+}
+
+at::Tensor Attention::forward(const at::Tensor& x, const tensor::StepContext& context) {
   const int64_t dim = options_.embed_dim;
-  return dropout(projection_.forward(heads, context), {0, dim}, dim, projection_drop_, context);
+  return dropout(projection_.forward(attend_heads(x, context), context), {0, dim}, dim, projection_drop_, context);
 }
 
 }  // namespace vit_hybrid::model

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/dropout.h"
+#include "model/recompute.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear.h"
@@ -18,13 +19,17 @@ namespace vit_hybrid::model {
 class Attention {
  public:
   /// Parameters blocks.<unit - 1>.attn.*
-  Attention(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group);
-  /// x [B, N, D], the same on all tensor ranks -> a fresh [B, N, D], the same on all. The graph keeps x, qkv and the
-  /// attention's output (its heads), and one number a query and head. Collective over tensor.
+  Attention(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group,
+            Recompute recompute);
+  /// x [B, N, D], the same on all tensor ranks -> a fresh [B, N, D], the same on all. The graph keeps x, qkv
+  /// (kSelective: not) and the attention's output (its heads), and one number a query and head. Collective over tensor.
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context);
 
  private:
+  at::Tensor attend_heads(const at::Tensor& x, const tensor::StepContext& context);
+
   VitOptions options_;
+  Recompute recompute_;
   Range heads_;  ///< of this tensor rank
   DropKey projection_drop_;
   DropKey attention_drop_;

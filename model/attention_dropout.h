@@ -1,6 +1,9 @@
 // AttentionDropout: which attention weights are dropped, by global indices.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -26,6 +29,9 @@ class AttentionDropout {
 
   /// keep[i] = 1 or 0 for one query and the keys of `keys`, of sample `row` of the micro-batch and local head `head`.
   void fill_row(int64_t row, int64_t head, int64_t query, Range keys, uint8_t* keep) const;
+  /// The same of all samples, `num_heads` heads, the queries `queries` and all keys: uint8 [B, h, Q, N], drawn on
+  /// `device`.
+  at::Tensor keep_block(int64_t num_heads, Range queries, c10::Device device) const;
 
  private:
   RandomStream stream_{0, Purpose::kAttentionDropout};

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "src/base/instruction_sets.h"
 
@@ -31,15 +32,19 @@ inline __attribute__((always_inline)) float fast_exp(float x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  // The low bits of `shifted` are n: moved into the exponent of p.
-  const auto exponent = static_cast<uint32_t>(std::bit_cast<int32_t>(shifted)) << 23;
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + exponent);
+  // The low bits of `shifted` are n: made the exponent of a power of two, by which a NaN stays one.
+  const uint32_t power = (std::bit_cast<uint32_t>(shifted) << 23) + std::bit_cast<uint32_t>(1.0f);
+  return p * std::bit_cast<float>(power);
 }
 
-}  // namespace
+inline __attribute__((always_inline)) double fast_exp(double x) {
+  return std::exp(x);
+}
 
-VH_VERSIONS float row_max(const float* x, int64_t n) {
-  float largest = -std::numeric_limits<float>::infinity();
+// NaN may be lost: the exponentials find it.
+template <class T>
+inline __attribute__((always_inline)) T row_max(const T* x, int64_t n) {
+  T largest = -std::numeric_limits<T>::infinity();
 #pragma omp simd reduction(max : largest)
   for (int64_t i = 0; i < n; ++i) {
     largest = x[i] > largest ? x[i] : largest;
@@ -47,40 +52,57 @@ VH_VERSIONS float row_max(const float* x, int64_t n) {
   return largest;
 }
 
-double row_max(const double* x, int64_t n) {
-  return *std::max_element(x, x + n);
-}
-
-VH_VERSIONS float exponentials(float* x, int64_t n, float scale, float shift) {
-  float sum = 0.0f;
+template <class T>
+inline __attribute__((always_inline)) T exponentials(const T* scores, int64_t n, T scale, T shift, T* weights) {
+  T sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < n; ++i) {
-    x[i] = fast_exp(scale * x[i] - shift);
-    sum += x[i];
+    weights[i] = fast_exp(scale * scores[i] - shift);
+    sum += weights[i];
   }
   return sum;
 }
 
-double exponentials(double* x, int64_t n, double scale, double shift) {
-  double sum = 0.0;
-  for (int64_t i = 0; i < n; ++i) {
-    x[i] = std::exp(scale * x[i] - shift);
-    sum += x[i];
+template <class T>
+inline __attribute__((always_inline)) void update_rows(const SoftmaxTile<T>& tile) {
+  for (int64_t row = 0; row < tile.queries; ++row) {
+    const T* const scores = tile.scores + row * tile.stride;
+    const T larger = std::max(tile.maxima[row], tile.scale * row_max(scores, tile.keys));
+    tile.corrections[row] = larger == tile.maxima[row] ? T(1) : fast_exp(tile.maxima[row] - larger);
+    const T sum = exponentials(scores, tile.keys, tile.scale, larger, tile.weights + row * tile.stride);
+    tile.sums[row] = tile.corrections[row] * tile.sums[row] + sum;
+    tile.maxima[row] = larger;
   }
-  return sum;
 }
 
-VH_VERSIONS void scale_row(float* x, int64_t n, float factor) {
+template <class T>
+inline __attribute__((always_inline)) void correct(T* x, int64_t rows, int64_t n, const T* corrections) {
+  for (int64_t row = 0; row < rows; ++row) {
+    if (corrections[row] != T(1)) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) {
-    x[i] *= factor;
+      for (int64_t i = 0; i < n; ++i) {
+        x[row * n + i] *= corrections[row];
+      }
+    }
   }
 }
 
-void scale_row(double* x, int64_t n, double factor) {
-  for (int64_t i = 0; i < n; ++i) {
-    x[i] *= factor;
-  }
+}  // namespace
+
+VH_VERSIONS void update_softmax(const SoftmaxTile<float>& tile) {
+  update_rows(tile);
+}
+
+void update_softmax(const SoftmaxTile<double>& tile) {
+  update_rows(tile);
+}
+
+VH_VERSIONS void correct_rows(float* x, int64_t rows, int64_t n, const float* corrections) {
+  correct(x, rows, n, corrections);
+}
+
+void correct_rows(double* x, int64_t rows, int64_t n, const double* corrections) {
+  correct(x, rows, n, corrections);
 }
 
 VH_VERSIONS void add_row(float* x, const float* y, int64_t n) {
@@ -109,41 +131,78 @@ void mask_row(double* x, const uint8_t* keep, int64_t n) {
   }
 }
 
-VH_VERSIONS void backward_row(float* s, float* dp, const float* logsumexp, const float* delta, int64_t n, float scale) {
+VH_VERSIONS void store_row(const float* x, int64_t n, float factor, float* to) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
-    const float p = fast_exp(scale * s[i] - logsumexp[i]);
-    s[i] = p;
-    dp[i] = scale * p * (dp[i] - delta[i]);
+    to[i] = factor * x[i];
   }
 }
 
-void backward_row(double* s, double* dp, const double* logsumexp, const double* delta, int64_t n, double scale) {
+void store_row(const double* x, int64_t n, double factor, double* to) {
   for (int64_t i = 0; i < n; ++i) {
-    const double p = std::exp(scale * s[i] - logsumexp[i]);
-    s[i] = p;
-    dp[i] = scale * p * (dp[i] - delta[i]);
+    to[i] = factor * x[i];
   }
 }
 
-VH_VERSIONS void backward_row(float* s, float* dp, const float* logsumexp, const float* delta, const uint8_t* keep,
-                              float kept_scale, int64_t n, float scale) {
+VH_VERSIONS float row_product(const float* x, const float* y, int64_t n) {
+  float sum = 0.0f;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) {
+    sum += x[i] * y[i];
+  }
+  return sum;
+}
+
+double row_product(const double* x, const double* y, int64_t n) {
+  return std::inner_product(x, x + n, y, 0.0);
+}
+
+namespace {
+
+VH_VERSIONS void differentiate_row(float* s, float* dp, int64_t n, float scale, float logsumexp, float delta) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
-    const float p = fast_exp(scale * s[i] - logsumexp[i]);
+    const float p = fast_exp(scale * s[i] - logsumexp);
+    s[i] = p;
+    dp[i] = p * (dp[i] - delta);
+  }
+}
+
+VH_VERSIONS void differentiate_row(float* s, float* dp, int64_t n, float scale, float logsumexp, float delta,
+                                   const uint8_t* keep, float kept_scale) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float p = fast_exp(scale * s[i] - logsumexp);
     const float f = kept_scale * static_cast<float>(keep[i]);
     s[i] = f * p;
-    dp[i] = scale * p * (f * dp[i] - delta[i]);
+    dp[i] = p * (f * dp[i] - delta);
   }
 }
 
-void backward_row(double* s, double* dp, const double* logsumexp, const double* delta, const uint8_t* keep,
-                  double kept_scale, int64_t n, double scale) {
-  for (int64_t i = 0; i < n; ++i) {
-    const double p = std::exp(scale * s[i] - logsumexp[i]);
-    const double f = kept_scale * static_cast<double>(keep[i]);
-    s[i] = f * p;
-    dp[i] = scale * p * (f * dp[i] - delta[i]);
+}  // namespace
+
+void differentiate(const ScoreTile<float>& tile) {
+  for (int64_t row = 0; row < tile.queries; ++row) {
+    float* const s = tile.scores + row * tile.stride;
+    float* const dp = tile.gradients + row * tile.stride;
+    if (tile.keep == nullptr) {
+      differentiate_row(s, dp, tile.keys, tile.scale, tile.logsumexp[row], tile.delta[row]);
+    } else {
+      differentiate_row(s, dp, tile.keys, tile.scale, tile.logsumexp[row], tile.delta[row],
+                        tile.keep + row * tile.stride, tile.kept_scale);
+    }
+  }
+}
+
+void differentiate(const ScoreTile<double>& tile) {
+  for (int64_t i = 0; i < tile.queries * tile.stride; ++i) {
+    const int64_t row = i / tile.stride;
+    if (i % tile.stride < tile.keys) {
+      const double p = std::exp(tile.scale * tile.scores[i] - tile.logsumexp[row]);
+      const double f = tile.keep == nullptr ? 1.0 : tile.kept_scale * static_cast<double>(tile.keep[i]);
+      tile.scores[i] = f * p;
+      tile.gradients[i] = p * (f * tile.gradients[i] - tile.delta[row]);
+    }
   }
 }
 

@@ -15,20 +15,25 @@ double path_rate(const VitOptions& options, int64_t unit) {
   return options.drop_path * static_cast<double>(unit - 1) / static_cast<double>(options.depth - 1);
 }
 
+tensor::Keep mlp_keep(Recompute recompute) {
+  return recompute == Recompute::kSelective ? tensor::Keep::kInputOnly : tensor::Keep::kPreActivation;
+}
+
 }  // namespace
 
-Block::Block(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group)
+Block::Block(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group,
+             Recompute recompute)
     : norm1_(buffer, str("blocks.", unit - 1, ".norm1"), options.norm_eps),
-      attention_(options, unit, buffer, group),
+      attention_(options, unit, buffer, group, recompute),
       attention_path_{path_rate(options, unit), unit, DropSite::kAttentionPath},
       norm2_(buffer, str("blocks.", unit - 1, ".norm2"), options.norm_eps),
-      mlp_(options, unit, buffer, group),
+      mlp_(options, unit, buffer, group, mlp_keep(recompute)),
       mlp_path_{path_rate(options, unit), unit, DropSite::kMlpPath} {}
 
 at::Tensor Block::forward(const at::Tensor& x, const tensor::StepContext& context) {
-  const at::Tensor u =
-      add_residual(x, attention_.forward(norm1_.forward(x, context), context), attention_path_, context);
-  return add_residual(u, mlp_.forward(norm2_.forward(u, context), context), mlp_path_, context);
+  const auto [z, normed_z] = norm1_.fork(x, context);
+  const auto [u, normed_u] = norm2_.add_and_fork(z, attention_.forward(normed_z, context), attention_path_, context);
+  return add_residual(u, mlp_.forward(normed_u, context), mlp_path_, context);
 }
 
 }  // namespace vit_hybrid::model

@@ -1,50 +1,75 @@
-// blocked_attention(): allocation and the autograd node.
+// blocked_attention(): types, allocation and the autograd node.
 #include "model/blocked_attention.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
-#include <cmath>
-
 #include "model/blocked_attention_kernels.h"
 #include "parallel/tensor/own_node.h"
+#include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::model {
 
 namespace {
 
-// Scores of a block, 128 x 512 in fp32, are 256 KiB: they stay in a second-level cache.
-constexpr int64_t kQueryBlock = 128;
-constexpr int64_t kKeyBlock = 512;
-
-Partition blocks_of(int64_t tokens, int64_t block) {
-  return Partition(tokens, (tokens + block - 1) / block);
+AttentionExtents extents_of(const at::Tensor& qkv, int64_t num_heads) {
+  return {qkv.size(0), qkv.size(1), num_heads, qkv.size(2) / (3 * num_heads)};
 }
+
+// Half-length types for which there is no product are computed in fp32, which costs the conversions.
+at::ScalarType kernel_type(at::ScalarType type) {
+  const bool converted = type == at::kHalf || (type == at::kBFloat16 && !tensor::has_bf16_block_kernel());
+  return converted ? at::kFloat : type;
+}
+
+// A copy in the type of the kernel, or x itself.
+at::Tensor kernel_operand(const at::Tensor& x) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  return x.to(kernel_type(x.scalar_type())).contiguous();
+}
+
+#define VH_DISPATCH_KERNEL_TYPE(TYPE, ...) \
+  AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, TYPE, "blocked_attention", __VA_ARGS__)
+
+// The result, in the type of qkv, and the logsumexp, in that of the statistics.
+std::array<at::Tensor, 2> forward(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout) {
+  const AttentionExtents extents = extents_of(qkv, num_heads);
+  const at::Tensor input = kernel_operand(qkv);
+  const at::Tensor out = at::empty({extents.samples, extents.tokens, extents.width()}, input.options());
+  const auto statistics = qkv.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor logsumexp = at::empty({extents.matrices(), extents.tokens}, input.options().dtype(statistics));
+  VH_DISPATCH_KERNEL_TYPE(input.scalar_type(), [&] {
+    attention_forward<scalar_t>({extents, dropout, input.const_data_ptr<scalar_t>()}, out.mutable_data_ptr<scalar_t>(),
+                                logsumexp.mutable_data_ptr<ComputeType<scalar_t>>());
+  });
+  return {out.to(qkv.scalar_type()), logsumexp};
+}
+
+at::Tensor backward(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout,
+                    const std::array<at::Tensor, 2>& results, const at::Tensor& dout_given) {
+  const AttentionExtents extents = extents_of(qkv, num_heads);
+  const at::Tensor input = kernel_operand(qkv);
+  const at::Tensor out = kernel_operand(results[0]);
+  const at::Tensor dout = kernel_operand(dout_given);
+  const at::Tensor dqkv = at::empty_like(input);
+  VH_DISPATCH_KERNEL_TYPE(input.scalar_type(), [&] {
+    attention_backward<scalar_t>({extents, dropout, input.const_data_ptr<scalar_t>()}, out.const_data_ptr<scalar_t>(),
+                                 results[1].const_data_ptr<ComputeType<scalar_t>>(), dout.const_data_ptr<scalar_t>(),
+                                 dqkv.mutable_data_ptr<scalar_t>());
+  });
+  return dqkv.to(qkv.scalar_type());
+}
+
+#undef VH_DISPATCH_KERNEL_TYPE
 
 }  // namespace
 
-Partition AttentionExtents::query_blocks() const {
-  return blocks_of(tokens, kQueryBlock);
-}
-Partition AttentionExtents::key_blocks() const {
-  return blocks_of(tokens, kKeyBlock);
-}
-double AttentionExtents::scale() const {
-  return 1.0 / std::sqrt(static_cast<double>(head_dim));
-}
-
 at::Tensor blocked_attention(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout) {
-  const AttentionExtents extents{qkv.size(0), qkv.size(1), num_heads, qkv.size(2) / (3 * num_heads)};
-  const at::Tensor input = qkv.contiguous();
-  const at::Tensor out = at::empty({extents.samples, extents.tokens, extents.width()}, qkv.options());
-  const at::Tensor logsumexp = at::empty({extents.matrices(), extents.tokens}, qkv.options());
-  attention_forward(extents, dropout, input, out, logsumexp);
-  const auto backward = [extents, dropout, input, out, logsumexp](const at::Tensor& dout) {
-    const at::Tensor dqkv = at::empty_like(input);
-    attention_backward(extents, dropout, input, out, logsumexp, dout.contiguous(), dqkv);
-    return std::vector<at::Tensor>{dqkv};
-  };
-  return tensor::record("blocked_attention", out, {qkv}, backward);
+  const auto results = tensor::without_grad([&] { return forward(qkv, num_heads, dropout); });
+  return tensor::record("blocked_attention", results[0], {qkv}, [=](const at::Tensor& dout) {
+    return std::vector<at::Tensor>{backward(qkv, num_heads, dropout, results, dout)};
+  });
 }
 
 }  // namespace vit_hybrid::model

@@ -1,155 +1,146 @@
 // Forward kernel of the blocked attention: softmax over the key blocks of a query block as they come.
-#include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "model/attention_rows.h"
 #include "model/blocked_attention_kernels.h"
-#include "parallel/tensor/small_product.h"
-#include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::model {
 
 namespace {
 
-using tensor::small_product;
 using tensor::Store;
 
-// Every k transposed: [matrix][features][keys] with the keys of a block together.
-template <class T>
-at::Tensor transpose_keys(const AttentionExtents& extents, const at::Tensor& qkv) {
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  const at::Tensor keys = at::empty({extents.matrices(), extents.head_dim * extents.tokens}, qkv.options());
-  const Partition blocks = extents.key_blocks();
-  at::parallel_for(0, extents.matrices() * blocks.parts(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t m = task / blocks.parts();
-      const Range rows = blocks.part(task % blocks.parts());
-      transpose_rows(qkv.const_data_ptr<T>() + extents.qkv_offset(m, 1), extents.qkv_stride(), rows, extents.head_dim,
-                     keys.mutable_data_ptr<T>() + (m * extents.tokens + rows.begin) * extents.head_dim);
-    }
-  });
-  return keys;
-}
+// Scores of a block, 64 x 256 in fp32, are 64 KiB: with the operands they stay in a second-level cache.
+constexpr int64_t kQueryBlock = 64;
+constexpr int64_t kKeyBlock = 256;
 
-// One query block against all keys of its matrix.
+// A block of queries against all keys of its matrix.
 template <class T>
-class QueryBlock {
+class QueryTask {
  public:
-  QueryBlock(const AttentionExtents& extents, const AttentionDropout& dropout, const T* qkv, const T* keys_transposed)
-      : extents_(extents), dropout_(dropout), qkv_(qkv), keys_(keys_transposed) {
-    const auto queries = static_cast<size_t>(extents.query_blocks().largest());
-    const auto keys = static_cast<size_t>(extents.key_blocks().largest());
-    scores_.resize(queries * keys);
-    sums_.resize(queries);
-    maxima_.resize(queries);
-    out_.resize(queries * static_cast<size_t>(extents.head_dim));
-    keep_.resize(keys);
-  }
+  using Compute = ComputeType<T>;
 
-  void run(int64_t matrix, Range queries, T* out, T* logsumexp) {
-    std::fill(maxima_.begin(), maxima_.end(), -std::numeric_limits<T>::infinity());
-    std::fill(sums_.begin(), sums_.end(), T(0));
-    const Partition blocks = extents_.key_blocks();
-    for (int64_t block = 0; block < blocks.parts(); ++block) {
-      add_keys(matrix, queries, blocks.part(block));
+  QueryTask(const AttentionInputs<T>& inputs, AttentionWorkspace& workspace)
+      : inputs_(inputs),
+        query_blocks_(inputs.extents.tokens, kQueryBlock),
+        key_blocks_(inputs.extents.tokens, kKeyBlock),
+        stride_(key_blocks_.largest()),
+        space_for_keys_(workspace.take<T>(inputs.extents.operand_size())),
+        space_for_values_(workspace.take<T>(kInPairs<T> ? inputs.extents.operand_size() : 0)),
+        scores_(workspace.take<Compute>(query_blocks_.largest() * stride_)),
+        weights_(make_weights(workspace)),
+        out_(workspace.take<Compute>(query_blocks_.largest() * inputs.extents.head_dim)),
+        maxima_(workspace.take<Compute>(query_blocks_.largest())),
+        sums_(workspace.take<Compute>(query_blocks_.largest())),
+        corrections_(workspace.take<Compute>(query_blocks_.largest())),
+        keep_(workspace.take<uint8_t>(stride_)) {}
+
+  void run(int64_t matrix, int64_t query_block, T* out, Compute* logsumexp) {
+    if (matrix != prepared_) {
+      prepare(matrix);
+    }
+    const Range queries = query_blocks_.block(query_block);
+    std::fill_n(maxima_, queries.size(), -std::numeric_limits<Compute>::infinity());
+    std::fill_n(sums_, queries.size(), Compute(0));
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      add_keys(matrix, queries, i);
     }
     store(matrix, queries, out, logsumexp);
   }
 
  private:
-  void add_keys(int64_t matrix, Range queries, Range keys) {
-    const int64_t dim = extents_.head_dim;
-    const int64_t stride = extents_.qkv_stride();
-    small_product({queries.size(), keys.size(), dim, stride, keys.size(), keys.size()}, Store::kOverwrite,
-                  qkv_ + extents_.qkv_offset(matrix, 0) + queries.begin * stride,
-                  keys_ + (matrix * extents_.tokens + keys.begin) * dim, scores_.data());
-    for (int64_t row = 0; row < queries.size(); ++row) {
-      to_weights(row, keys.size(), keys.begin == 0);
-      drop(matrix, queries.begin + row, keys, scores_.data() + row * keys.size());
+  T* make_weights(AttentionWorkspace& workspace) {
+    if constexpr (kInPairs<T>) {
+      return workspace.take<T>(query_blocks_.largest() * stride_);
+    } else {
+      return scores_;
     }
-    small_product({queries.size(), dim, keys.size(), keys.size(), stride, dim},
-                  keys.begin == 0 ? Store::kOverwrite : Store::kAdd, scores_.data(),
-                  qkv_ + extents_.qkv_offset(matrix, 2) + keys.begin * stride, out_.data());
   }
 
-  // The scores of a row become exp(score - maximum so far); what came before is scaled to the new maximum.
-  void to_weights(int64_t row, int64_t num_keys, bool first) {
-    const auto scale = static_cast<T>(extents_.scale());
-    T* const scores = scores_.data() + row * num_keys;
-    T& maximum = maxima_[static_cast<size_t>(row)];
-    T& sum = sums_[static_cast<size_t>(row)];
-    const T larger = std::max(maximum, scale * row_max(scores, num_keys));
-    const T weights = exponentials(scores, num_keys, scale, larger);
-    if (!first && larger != maximum) {
-      const T correction = std::exp(maximum - larger);
-      sum *= correction;
-      scale_row(out_.data() + row * extents_.head_dim, extents_.head_dim, correction);
+  // Consecutive tasks of a thread are mostly of one matrix: its keys and values become operands once.
+  void prepare(int64_t matrix) {
+    keys_.clear();
+    values_.clear();
+    for (int64_t i = 0; i < key_blocks_.count(); ++i) {
+      const Range keys = key_blocks_.block(i);
+      const int64_t offset = inputs_.extents.operand_offset(keys.begin);
+      keys_.push_back(transposed_right_operand(inputs_.block(matrix, 1, keys), space_for_keys_ + offset));
+      values_.push_back(right_operand(inputs_.block(matrix, 2, keys), space_for_values_ + offset));
     }
-    sum += weights;
-    maximum = larger;
+    prepared_ = matrix;
+  }
+
+  void add_keys(int64_t matrix, Range queries, size_t key_block) {
+    const Range keys = key_blocks_.block(static_cast<int64_t>(key_block));
+    const auto scale = static_cast<Compute>(inputs_.extents.scale());
+    const Block<T> q = inputs_.block(matrix, 0, queries);
+    multiply<T>(q.rows, keys.size(), q.columns, Store::kOverwrite, {q.data, q.stride}, keys_[key_block], scores_,
+                stride_);
+    const SoftmaxTile<T> tile{q.rows, keys.size(), stride_, scores_, scale, weights_, maxima_, sums_, corrections_};
+    update_softmax(tile);
+    if (key_block > 0) {
+      correct_rows(out_, q.rows, q.columns, corrections_);
+    }
+    drop(matrix, queries, keys);
+    multiply<T>(q.rows, q.columns, padded_depth<T>(keys.size()), keys.begin == 0 ? Store::kOverwrite : Store::kAdd,
+                {weights_, stride_}, values_[key_block], out_, q.columns);
   }
 
   // Dropout acts on the normalised weights, so that their sum is taken before.
-  void drop(int64_t matrix, int64_t query, Range keys, T* weights) {
-    if (!dropout_.active()) {
+  void drop(int64_t matrix, Range queries, Range keys) {
+    if (!inputs_.dropout.active()) {
       return;
     }
-    dropout_.fill_row(matrix / extents_.heads, matrix % extents_.heads, query, keys, keep_.data());
-    mask_row(weights, keep_.data(), keys.size());
-  }
-
-  void store(int64_t matrix, Range queries, T* out, T* logsumexp) {
-    const int64_t dim = extents_.head_dim;
-    const auto kept_scale = static_cast<T>(dropout_.active() ? dropout_.kept_scale() : 1.0);
+    const int64_t heads = inputs_.extents.heads;
     for (int64_t row = 0; row < queries.size(); ++row) {
-      const T sum = sums_[static_cast<size_t>(row)];
-      const T factor = kept_scale / sum;
-      T* const to = out + extents_.out_offset(matrix) + (queries.begin + row) * extents_.width();
-      for (int64_t feature = 0; feature < dim; ++feature) {
-        to[feature] = factor * out_[static_cast<size_t>(row * dim + feature)];
-      }
-      logsumexp[matrix * extents_.tokens + queries.begin + row] = maxima_[static_cast<size_t>(row)] + std::log(sum);
+      inputs_.dropout.fill_row(matrix / heads, matrix % heads, queries.begin + row, keys, keep_);
+      mask_row(weights_ + row * stride_, keep_, keys.size());
     }
   }
 
-  const AttentionExtents& extents_;
-  const AttentionDropout& dropout_;
-  const T* qkv_;
-  const T* keys_;
-  std::vector<T> scores_;
-  std::vector<T> maxima_;
-  std::vector<T> sums_;
-  std::vector<T> out_;
-  std::vector<uint8_t> keep_;
-};
-
-template <class T>
-void run_forward(const AttentionExtents& extents, const AttentionDropout& dropout, const at::Tensor& qkv,
-                 const at::Tensor& out, const at::Tensor& logsumexp) {
-  const at::Tensor keys = transpose_keys<T>(extents, qkv);
-  const Partition blocks = extents.query_blocks();
-  at::parallel_for(0, extents.matrices() * blocks.parts(), 1, [&](int64_t begin, int64_t end) {
-    QueryBlock<T> block(extents, dropout, qkv.const_data_ptr<T>(), keys.const_data_ptr<T>());
-    for (int64_t task = begin; task < end; ++task) {
-      block.run(task / blocks.parts(), blocks.part(task % blocks.parts()), out.mutable_data_ptr<T>(),
-                logsumexp.mutable_data_ptr<T>());
+  void store(int64_t matrix, Range queries, T* out, Compute* logsumexp) {
+    const AttentionExtents& extents = inputs_.extents;
+    const auto kept_scale = static_cast<Compute>(inputs_.dropout.kept_scale());
+    for (int64_t row = 0; row < queries.size(); ++row) {
+      store_row(out_ + row * extents.head_dim, extents.head_dim, kept_scale / sums_[row],
+                out + extents.out_offset(matrix, queries.begin + row));
+      logsumexp[matrix * extents.tokens + queries.begin + row] = maxima_[row] + std::log(sums_[row]);
     }
-    tensor::finish_small_products();
-  });
-}
+  }
+
+  const AttentionInputs<T>& inputs_;
+  TokenBlocks query_blocks_;
+  TokenBlocks key_blocks_;
+  int64_t stride_;  // of scores and weights
+  T* space_for_keys_;
+  T* space_for_values_;
+  Compute* scores_;  // [queries][stride_]
+  T* weights_;       // the same; fp32, fp64: the same memory
+  Compute* out_;     // [queries][features]
+  Compute* maxima_;  // by query: of the scores so far
+  Compute* sums_;    // by query: of the exponentials so far
+  Compute* corrections_;
+  uint8_t* keep_;
+  int64_t prepared_ = -1;           // the matrix of keys_ and values_
+  std::vector<Operand<T>> keys_;    // k^T, by key block
+  std::vector<Operand<T>> values_;  // v
+};
 
 }  // namespace
 
-void attention_forward(const AttentionExtents& extents, const AttentionDropout& dropout, const at::Tensor& qkv,
-                       const at::Tensor& out, const at::Tensor& logsumexp) {
-  AT_DISPATCH_FLOATING_TYPES(qkv.scalar_type(), "attention_forward",
-                             [&] { run_forward<scalar_t>(extents, dropout, qkv, out, logsumexp); });
+template <class T>
+void attention_forward(const AttentionInputs<T>& inputs, T* out, ComputeType<T>* logsumexp) {
+  const int64_t blocks = TokenBlocks(inputs.extents.tokens, kQueryBlock).count();
+  for_attention_tasks(
+      inputs.extents.matrices() * blocks,
+      [&](AttentionWorkspace& workspace) { return QueryTask<T>(inputs, workspace); },
+      [&](QueryTask<T>& task, int64_t i) { task.run(i / blocks, i % blocks, out, logsumexp); });
 }
+
+template void attention_forward(const AttentionInputs<double>&, double*, double*);
+template void attention_forward(const AttentionInputs<float>&, float*, float*);
+template void attention_forward(const AttentionInputs<c10::BFloat16>&, c10::BFloat16*, float*);
 
 }  // namespace vit_hybrid::model

@@ -1,13 +1,13 @@
-// Fused attention: the flash kernel on the host, scaled_dot_product_attention on other devices.
+// Fused attention: the flash kernel on the host, the kernel chosen for the shape on GPUs.
 // Shapes: B samples, N tokens, h heads of d features.
 #include "model/fused_attention.h"
 
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 
 #include "model/attention_heads.h"
+#include "model/device_attention.h"
 #include "parallel/tensor/own_node.h"
 
 namespace vit_hybrid::model {
@@ -43,11 +43,7 @@ at::Tensor host_attention(const at::Tensor& qkv, int64_t num_heads) {
 }  // namespace
 
 at::Tensor fused_attention(const at::Tensor& qkv, int64_t num_heads) {
-  if (qkv.is_cpu()) {
-    return host_attention(qkv, num_heads);
-  }
-  const auto [q, k, v] = split_heads(qkv, num_heads);
-  return merge_heads(at::scaled_dot_product_attention(q, k, v));
+  return qkv.is_cpu() ? host_attention(qkv, num_heads) : device_attention(qkv, num_heads);
 }
 
 }  // namespace vit_hybrid::model

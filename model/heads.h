@@ -11,15 +11,14 @@
 
 namespace vit_hybrid::model {
 
-/// Norm, a linear layer without bias from each token to its patch of the field, and un-patchify.
+/// Norm, and a linear layer without bias from each token to its patch of the field.
 class ForecastHead : public Unit {
  public:
   ForecastHead(const VitOptions& options, tensor::ParameterBuffer& buffer);
-  /// x [B, N, D] -> [B, C_out, H, W].
+  /// x [B, N, D] -> patches [B, N, p p C_out], of which fields_of() makes fields and the loss needs none.
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
 
  private:
-  VitOptions options_;
   LayerNorm norm_;
   tensor::Linear head_;
 };

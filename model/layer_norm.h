@@ -5,21 +5,39 @@
 
 #include <string>
 
+#include "model/dropout.h"
+#include "model/norm.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
 
 namespace vit_hybrid::model {
 
-/// y = (x - mean) / sqrt(var + eps) * weight + bias over the last dim (J. L. Ba et al., 2016). Every tensor rank has
-/// the whole x, so that the gradients are the same on all of them without a reduction.
+/// A residual stream where a branch leaves it: `stream` goes on, `normed` = LN(stream) enters the branch. In backward
+/// the gradients of both become one in the pass of the norm.
+struct Fork {
+  at::Tensor stream;
+  at::Tensor normed;
+};
+
+/// LN(x) = (x - mean) / sqrt(var + eps) * weight + bias over the last dim (J. L. Ba et al., 2016). Every tensor rank
+/// has the whole x, so that the gradients are the same on all of them without a reduction. The graph keeps x (or the
+/// sum), and mean and 1/deviation of each row.
 class LayerNorm {
  public:
   /// Parameters `name`.weight and `name`.bias, each [D].
   LayerNorm(tensor::ParameterBuffer& buffer, const std::string& name, double eps);
-  /// x [..., D]; the graph keeps x, and mean and 1/deviation of each row.
+  /// LN(x), x [..., D].
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) const;
+  /// x and LN(x).
+  Fork fork(const at::Tensor& x, const tensor::StepContext& context) const;
+  /// The sum of add_residual() (which see: it is written over `branch`) and its norm.
+  Fork add_and_fork(const at::Tensor& residual, const at::Tensor& branch, const DropKey& path,
+                    const tensor::StepContext& context) const;
 
  private:
+  at::Tensor backward(const at::Tensor& dy, const NormInput& input, const at::Tensor& residual_gradient,
+                      const tensor::StepContext& context) const;
+
   tensor::Parameter weight_;
   tensor::Parameter bias_;
   double eps_;

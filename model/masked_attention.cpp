@@ -2,6 +2,7 @@
 // Shapes: B samples, N tokens, Q queries of a block, h heads of d features.
 #include "model/masked_attention.h"
 
+#include <ATen/OpMathType.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/matmul.h>
@@ -18,19 +19,15 @@ namespace {
 
 constexpr int64_t kQueryBlock = 256;
 
+// Half-length types are computed in fp32: LibTorch's products would round scores and their gradients to half length.
+at::Tensor in_computing_type(const at::Tensor& x) {
+  return x.to(at::toOpMathType(x.scalar_type()));
+}
+
 // [B, h, Q, N]: 0, or 1 / (1 - rate).
 at::Tensor mask_factors(const AttentionDropout& dropout, const at::Tensor& k_BhNd, Range queries) {
-  const int64_t num_keys = k_BhNd.size(2);
-  at::Tensor keep = at::empty({k_BhNd.size(0), k_BhNd.size(1), queries.size(), num_keys}, at::TensorOptions(at::kByte));
-  auto* row = keep.mutable_data_ptr<uint8_t>();
-  for (int64_t sample = 0; sample < k_BhNd.size(0); ++sample) {
-    for (int64_t head = 0; head < k_BhNd.size(1); ++head) {
-      for (int64_t query = queries.begin; query < queries.end; ++query, row += num_keys) {
-        dropout.fill_row(sample, head, query, {0, num_keys}, row);
-      }
-    }
-  }
-  return keep.to(k_BhNd.options()).mul_(dropout.kept_scale());
+  const at::Tensor keep = dropout.keep_block(k_BhNd.size(1), queries, k_BhNd.device());
+  return keep.to(k_BhNd.scalar_type()).mul_(dropout.kept_scale());
 }
 
 double score_scale(const at::Tensor& q_BhNd) {
@@ -84,9 +81,12 @@ at::Tensor backward(const at::Tensor& qkv, int64_t num_heads, const AttentionDro
 }  // namespace
 
 at::Tensor masked_attention(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout) {
-  const at::Tensor out = tensor::without_grad([&] { return forward(qkv, num_heads, dropout); });
+  const at::ScalarType type = qkv.scalar_type();
+  const at::Tensor out =
+      tensor::without_grad([&] { return forward(in_computing_type(qkv), num_heads, dropout).to(type); });
   return tensor::record("masked_attention", out, {qkv}, [=](const at::Tensor& dout) {
-    return std::vector<at::Tensor>{backward(qkv, num_heads, dropout, dout.contiguous())};
+    const at::Tensor dqkv = backward(in_computing_type(qkv), num_heads, dropout, in_computing_type(dout.contiguous()));
+    return std::vector<at::Tensor>{dqkv.to(type)};
   });
 }
 

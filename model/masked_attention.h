@@ -10,7 +10,7 @@
 namespace vit_hybrid::model {
 
 /// The function of blocked_attention(), on any device. It goes over blocks of queries in forward and in backward, with
-/// masks drawn on the host; the graph keeps qkv only.
+/// masks drawn on the host; the graph keeps qkv only. Half-length types are computed in fp32 and rounded once.
 at::Tensor masked_attention(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout);
 
 }  // namespace vit_hybrid::model

@@ -1,23 +1,24 @@
 // The two linears of the MLP and what stands between and after them.
 #include "model/mlp.h"
 
-#include <ATen/ops/gelu.h>
-
 #include "src/base/text.h"
 
 namespace vit_hybrid::model {
 
-Mlp::Mlp(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group)
+Mlp::Mlp(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group,
+         tensor::Keep keep)
     : options_(options),
       hidden_(Partition(options.mlp_hidden, group.size()).part(group.rank())),
       hidden_drop_{options.dropout, unit, DropSite::kHidden},
       output_drop_{options.dropout, unit, DropSite::kOutput},
+      keep_(keep),
       fc1_(buffer, str("blocks.", unit - 1, ".mlp.fc1"), tensor::Terms::kWeightAndBias, group),
       fc2_(buffer, str("blocks.", unit - 1, ".mlp.fc2"), tensor::Terms::kWeightAndBias, group) {}
 
 at::Tensor Mlp::forward(const at::Tensor& x, const tensor::StepContext& context) {
-  const at::Tensor activated = at::gelu(fc1_.forward(x, context));
-  const at::Tensor kept = dropout(activated, hidden_, options_.mlp_hidden, hidden_drop_, context);
+  // In one expression: what dropout has read is gone before fc2 runs.
+  const at::Tensor kept =
+      dropout(fc1_.forward_gelu(x, context, keep_), hidden_, options_.mlp_hidden, hidden_drop_, context);
   const int64_t dim = options_.embed_dim;
   return dropout(fc2_.forward(kept, context), {0, dim}, dim, output_drop_, context);
 }

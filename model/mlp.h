@@ -15,9 +15,10 @@ namespace vit_hybrid::model {
 class Mlp {
  public:
   /// Parameters blocks.<unit - 1>.mlp.*
-  Mlp(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group);
+  Mlp(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group,
+      tensor::Keep keep = tensor::Keep::kPreActivation);
   /// x [B, N, D], the same on all tensor ranks -> a fresh [B, N, D], the same on all. The graph keeps x and, for the
-  /// hidden features of this rank, the input and output of GELU. Collective over tensor.
+  /// hidden features of this rank, the output of GELU and, as `keep` says, its input. Collective over tensor.
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context);
 
  private:
@@ -25,6 +26,7 @@ class Mlp {
   Range hidden_;  ///< of this tensor rank
   DropKey hidden_drop_;
   DropKey output_drop_;
+  tensor::Keep keep_;
   tensor::ColumnParallelLinear fc1_;
   tensor::RowParallelLinear fc2_;
 };

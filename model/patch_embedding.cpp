@@ -2,6 +2,8 @@
 // Shapes: B samples, C channels, H x W pixels, P patches of p x p, N tokens, D features.
 #include "model/patch_embedding.h"
 
+#include <ATen/OpMathType.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 
 #include "parallel/tensor/own_node.h"
@@ -35,27 +37,28 @@ at::Tensor PatchEmbedding::embed(const at::Tensor& x) {
   if (!options_.has_class_token()) {
     return projected_BPD.add_(positions_.value);
   }
-  const int64_t num_tokens = options_.num_tokens();
-  const at::Tensor z_BND = at::empty({x.size(0), num_tokens, options_.embed_dim}, projected_BPD.options());
-  z_BND.narrow(1, 0, 1).copy_(class_token_.value);
-  z_BND.narrow(1, 1, num_tokens - 1).copy_(projected_BPD);
-  return z_BND.add_(positions_.value);
+  const int64_t num_patches = options_.num_tokens() - 1;
+  const at::Tensor z_BND = at::empty({x.size(0), num_patches + 1, options_.embed_dim}, projected_BPD.options());
+  z_BND.narrow(1, 0, 1).copy_(at::add(class_token_.value, positions_.value.narrow(1, 0, 1)));
+  at::Tensor patches_BPD = z_BND.narrow(1, 1, num_patches);
+  at::add_out(patches_BPD, projected_BPD, positions_.value.narrow(1, 1, num_patches));
+  return z_BND;
 }
 
 void PatchEmbedding::add_gradients(const at::Tensor& dz_BND, const at::Tensor& x,
                                    const tensor::StepContext& context) const {
-  const auto type = positions_.gradient.scalar_type();
-  positions_.gradient.add_(dz_BND.sum({0}, true, type));
+  const auto type = at::toOpMathType(dz_BND.scalar_type());
+  const at::Tensor sum_1ND = dz_BND.sum({0}, true, type);
+  positions_.gradient.add_(sum_1ND);
   context.ready(positions_.index);
   at::Tensor dprojected_BPD = dz_BND;
   if (options_.has_class_token()) {
-    class_token_.gradient.add_(dz_BND.narrow(1, 0, 1).sum({0}, true, type));
+    class_token_.gradient.add_(sum_1ND.narrow(1, 0, 1));
     context.ready(class_token_.index);
     dprojected_BPD = dz_BND.narrow(1, 1, options_.num_tokens() - 1).contiguous();
   }
-  projection_.add_bias_gradient(dprojected_BPD, context);
   // The patches are unfolded again: a copy of the image in memory for the whole step would cost more.
-  projection_.add_weight_gradient(dprojected_BPD, patches(x), context);
+  projection_.add_gradients(dprojected_BPD, patches(x), tensor::Terms::kWeightAndBias, context);
 }
 
 at::Tensor PatchEmbedding::forward(const at::Tensor& x, const tensor::StepContext& context) {

@@ -4,6 +4,7 @@
 #include "model/block.h"
 #include "model/heads.h"
 #include "model/patch_embedding.h"
+#include "model/recompute_unit.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -12,12 +13,16 @@ namespace vit_hybrid::model {
 namespace {
 
 std::unique_ptr<Unit> make_unit(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer,
-                                comm::Communicator& group) {
+                                comm::Communicator& group, Recompute recompute) {
   if (unit == 0) {
     return std::make_unique<PatchEmbedding>(options, buffer);
   }
   if (unit <= options.depth) {
-    return std::make_unique<Block>(options, unit, buffer, group);
+    auto block = std::make_unique<Block>(options, unit, buffer, group, recompute);
+    if (recompute == Recompute::kFull) {
+      return std::make_unique<RecomputedUnit>(std::move(block));
+    }
+    return block;
   }
   if (options.task == Task::kForecast) {
     return std::make_unique<ForecastHead>(options, buffer);
@@ -28,11 +33,11 @@ std::unique_ptr<Unit> make_unit(const VitOptions& options, int64_t unit, tensor:
 }  // namespace
 
 VitStage::VitStage(const VitOptions& options, Range units, tensor::ParameterBuffer& buffer,
-                   comm::Communicator& tensor_group) {
+                   comm::Communicator& tensor_group, Recompute recompute) {
   VH_ASSERT(units.begin >= 0 && units.end <= options.num_units(),
             str("units [", units.begin, ", ", units.end, ") of ", options.num_units()));
   for (int64_t unit = units.begin; unit < units.end; ++unit) {
-    units_.push_back(make_unit(options, unit, buffer, tensor_group));
+    units_.push_back(make_unit(options, unit, buffer, tensor_group, recompute));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "model/recompute.h"
 #include "model/unit.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
@@ -16,16 +17,19 @@
 namespace vit_hybrid::model {
 
 /// Units [units.begin, units.end) of the ViT. Parameters are views of `buffer`, whose specs were made by
-/// parameter_specs() for the same units. Knows nothing of the pipeline or of data parallelism.
+/// parameter_specs() for the same units. `recompute` is of its blocks. Knows nothing of the pipeline or of data
+/// parallelism.
 class VitStage {
  public:
-  VitStage(const VitOptions& options, Range units, tensor::ParameterBuffer& buffer, comm::Communicator& tensor_group);
+  VitStage(const VitOptions& options, Range units, tensor::ParameterBuffer& buffer, comm::Communicator& tensor_group,
+           Recompute recompute = Recompute::kNone);
   ~VitStage();
 
   /// First unit 0: x is the image [B, C, H, W]; else the activation [B, N, D]. Returns [B, N, D], or, when the head is
-  /// among the units, the prediction: [B, C_out, H, W] (kForecast) or logits [B, num_classes] (kClassify).
-  /// Under grad mode the result carries a graph whose backward adds weight gradients into the buffer. To be recorded, x
-  /// must require grad (also the image; its gradient is not computed and stays undefined). Collective over tensor.
+  /// among the units, its output: patches [B, P, p p C_out] (kForecast; see fields_of()) or logits [B, num_classes]
+  /// (kClassify). Under grad mode the result carries a graph whose backward adds weight gradients into the buffer. To
+  /// be recorded, x must require grad (also the image; its gradient is not computed and stays undefined). Collective
+  /// over tensor.
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context);
 
  private:

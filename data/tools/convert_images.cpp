@@ -244,17 +244,8 @@ Crop stored_crop(int64_t height, int64_t width, int64_t size, ConvertResize resi
 
 void store_image(const DecodedImage& image, const ConvertOptions& options, std::span<uint8_t> to) {
   const DecodedImage turned = options.orientation == Orientation::kApply ? upright(image) : image;
-  const ColorStatistics unchanged{{0.0f, 0.0f, 0.0f}, {1.0f, 1.0f, 1.0f}};
-  const auto plane = static_cast<size_t>(options.size * options.size);
-  std::vector<float> planes(3 * plane);
   const Crop crop = stored_crop(turned.height, turned.width, options.size, options.resize);
-  resize_crop(turned.pixels, turned.height, turned.width, crop, options.size, unchanged, planes, options.interpolation);
-  for (size_t i = 0; i < plane; ++i) {
-    for (size_t channel = 0; channel < 3; ++channel) {
-      const float value = std::clamp(planes[channel * plane + i] * 255.0f, 0.0f, 255.0f);
-      to[3 * i + channel] = static_cast<uint8_t>(std::lround(value));
-    }
-  }
+  resize_crop(turned.pixels, turned.height, turned.width, crop, options.size, to, options.interpolation);
 }
 
 ConvertedImages convert_images(const comm::MpiGroup& group, const ConvertOptions& options,

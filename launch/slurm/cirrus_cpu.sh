@@ -12,6 +12,15 @@
 #                              that a tp group of 2, 3, 4, 6, 8 or 12 never leaves the node (6 or less: nor the socket)
 #   dp x pp across nodes
 #
+# A NUMA node is a quarter of a socket or all of it, as the node was booted; a chiplet lies in one of them either way, and
+# a bound rank takes memory there. Fewer, wider ranks: --ntasks-per-node=12 --cpus-per-task=24 (or 8 and 36), as long as
+# the product is 288 and no rank lies over both sockets. The program looks at its cores when it starts and says
+# "placement: ..." with the option that mends it where ranks share cores, run more threads than they have cores, lie over
+# both sockets, or take memory from elsewhere; it says nothing where all is well.
+#
+# Not tried on Cirrus itself yet: the checks of the placement (tried on made-up descriptions of such a node), widths other
+# than 12, and the speed of any of this.
+#
 # Home directories are not on compute nodes: keep the checkout, the build and LibTorch under /work. Once, on a login node:
 #
 #   export XDG_CACHE_HOME=/work/CODE/CODE/$USER/.cache       # where install_dependencies puts LibTorch

@@ -10,13 +10,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <future>
+#include <mutex>
 #include <new>
 #include <thread>
 #include <utility>
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/operation.h"
+#include "src/base/device_memory.h"
 #include "src/base/log.h"
+#include "src/base/memory_failure.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
@@ -29,6 +33,7 @@ constexpr milliseconds kDelayPerNode{100};
 constexpr milliseconds kLongestDelay{3000};
 constexpr milliseconds kPatienceOfTheSilent{3000};
 constexpr milliseconds kPatience{15000};
+constexpr milliseconds kPatienceBeforeAbort{2000};
 constexpr milliseconds kPatienceOfReader{500};
 constexpr milliseconds kPauseOfReader{2};
 
@@ -39,6 +44,39 @@ std::atomic<bool> g_failing{false};
 ProcessPlace& place() {
   static ProcessPlace* const instance = new ProcessPlace;
   return *instance;
+}
+
+// Never destroyed: a job may fail while static objects are.
+MemoryAdvice& memory_advice() {
+  static MemoryAdvice* const instance = new MemoryAdvice;
+  return *instance;
+}
+
+struct BeforeAbort {
+  std::mutex mutex;
+  std::function<void()> action;
+};
+
+BeforeAbort& before_abort() {
+  static BeforeAbort* const instance = new BeforeAbort;
+  return *instance;
+}
+
+// In a thread of its own, which is left alone where it hangs.
+void run_before_abort() {
+  std::function<void()> action;
+  {
+    const std::lock_guard lock(before_abort().mutex);
+    action = before_abort().action;
+  }
+  if (action == nullptr) return;
+  std::promise<void> promise;
+  std::future<void> done = promise.get_future();
+  std::thread([action = std::move(action), promise = std::move(promise)]() mutable {
+    action();
+    promise.set_value();
+  }).detach();
+  done.wait_for(kPatienceBeforeAbort);
 }
 
 bool claim() {
@@ -105,6 +143,7 @@ void end_process_later(int exit_code) {
   } else {
     std::this_thread::sleep_for(kPatienceOfTheSilent);  // the speaker ends the job meanwhile
   }
+  run_before_abort();
   end_job(exit_code);
 }
 
@@ -128,15 +167,34 @@ void set_process_place(ProcessPlace new_place, std::atomic<int>* node_claim) {
   g_node_claim = node_claim;
 }
 
+void set_memory_advice(MemoryAdvice advice) {
+  memory_advice() = std::move(advice);
+}
+
+void set_before_abort(std::function<void()> action) {
+  const std::lock_guard lock(before_abort().mutex);
+  before_abort().action = std::move(action);
+}
+
 Error as_error(const std::exception& exception) {
   if (const auto* const error = dynamic_cast<const Error*>(&exception)) return *error;
   const auto* const torch = dynamic_cast<const c10::Error*>(&exception);
   const std::string text = torch != nullptr ? torch->what_without_backtrace() : exception.what();
+  const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
   const bool memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
-                      dynamic_cast<const c10::OutOfMemoryError*>(&exception) != nullptr ||
-                      text.find("allocate memory") != std::string::npos;
+                      dynamic_cast<const c10::OutOfMemoryError*>(&exception) != nullptr || says("allocate memory") ||
+                      says("out of memory");
   if (!memory) return Error(ErrorClass::kInternal, text);
-  return Error(ErrorClass::kInternal, str("out of memory: ", text), "use a smaller micro-batch or more ranks");
+  // Memory that ATen's allocators do not manage, as a library's workspace, leaves no failure: only what is held.
+  const bool is_known = says("allocate memory") || says("Tried to allocate");
+  MemoryFailure failure = is_known ? MemoryTracker::last_failure().value_or(MemoryFailure()) : MemoryFailure();
+  const bool is_counted = failure.bytes > 0;
+  if (!is_counted) failure.held = MemoryTracker::report();
+  const std::string advice = memory_advice() != nullptr ? memory_advice()(failure) : "";
+  return Error(ErrorClass::kUsage,
+               is_counted ? memory_failure_text(failure, device_total_bytes(failure.device))
+                          : str("out of memory: ", text.substr(0, text.find('\n'))),
+               advice.empty() ? "use a smaller micro-batch or more ranks" : advice);
 }
 
 std::string failure_text(const std::exception& exception) {

@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <string>
 
 #include "src/base/error.h"
+#include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::comm {
 
@@ -26,8 +28,18 @@ struct ProcessPlace {
 /// Place of this process; that of a job of one until MpiSession has set it.
 const ProcessPlace& process_place();
 
-/// Any exception as an Error: an Error itself, else class kInternal, LibTorch's without its stack.
+/// Any exception as an Error: an Error itself; class kUsage for memory that was not there, with what the tracker knows
+/// of it; else class kInternal, LibTorch's without its stack.
 Error as_error(const std::exception& exception);
+
+/// What a user can do about memory that was not there; the hint of as_error().
+using MemoryAdvice = std::function<std::string(const MemoryFailure&)>;
+/// From the start of the run on, when its configuration is known; of one thread.
+void set_memory_advice(MemoryAdvice advice);
+
+/// Runs before the job is aborted, once the message is out, and is given two seconds: what would keep this process from
+/// ending. From any thread.
+void set_before_abort(std::function<void()> action);
 
 /// The line that report_and_abort() prints: "vit_hybrid: MESSAGE [rank 3 of 16 on n1, step 12,
 /// backward]; HINT". A message of several lines has the rest on a line of its own.

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "parallel/comm/communicator.h"
@@ -195,6 +196,29 @@ std::vector<int64_t> MpiGroup::all_gather(int64_t value) const {
     return MPI_Iallgather(&value, 1, MPI_INT64_T, values.data(), 1, MPI_INT64_T, handle_->comm, request);
   });
   return values;
+}
+
+std::vector<std::string> MpiGroup::all_gather(const std::string& text) const {
+  const std::vector<int64_t> sizes = all_gather(static_cast<int64_t>(text.size()));
+  std::vector<int> counts;
+  std::vector<int> starts;
+  int64_t total = 0;
+  for (const int64_t size : sizes) {
+    counts.push_back(static_cast<int>(size));
+    starts.push_back(static_cast<int>(total));
+    total += size;
+    VH_ASSERT(total <= std::numeric_limits<int>::max(), str("texts of ", total, " bytes"));
+  }
+  std::string all(static_cast<size_t>(total), ' ');
+  wait_for("all_gather", total, "MPI_Iallgatherv", [&](MPI_Request* request) {
+    return MPI_Iallgatherv(text.data(), static_cast<int>(text.size()), MPI_BYTE, all.data(), counts.data(),
+                           starts.data(), MPI_BYTE, handle_->comm, request);
+  });
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    texts.push_back(all.substr(static_cast<size_t>(starts[i]), static_cast<size_t>(counts[i])));
+  }
+  return texts;
 }
 
 }  // namespace vit_hybrid::comm

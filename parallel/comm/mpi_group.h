@@ -47,6 +47,8 @@ class MpiGroup {
   int64_t sum(int64_t value) const;
   /// The value of every rank, in rank order.
   std::vector<int64_t> all_gather(int64_t value) const;
+  /// The text of every rank, in rank order; 2 GiB together.
+  std::vector<std::string> all_gather(const std::string& text) const;
 
   const Handle& handle() const { return *handle_; }
 

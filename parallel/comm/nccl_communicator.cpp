@@ -75,44 +75,38 @@ class NcclCommunicator final : public CommunicatorBase {
   const NcclLink& link() const { return *link_; }
 
  private:
-  // Calls enqueue(comm, stream), which starts NCCL operations on `tensors`.
-  template <class Enqueue>
-  Started launch(std::vector<at::Tensor> tensors, Enqueue enqueue) {
+  // start(comm, stream) begins operations of NCCL on `tensors`; see NcclLink::launch().
+  template <class Start>
+  Started launch(std::vector<at::Tensor> tensors, const char* call, Start start) {
     const c10::cuda::CUDAGuard guard(link_->device());
-    link_->follow_caller();
-    enqueue(link_->comm(), link_->stream().stream());
-    return std::make_unique<NcclState>(link_, link_->finish(current()), std::move(tensors));
+    return std::make_unique<NcclState>(link_, link_->launch(current(), call, start), std::move(tensors));
   }
 
   Started start_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
-    return launch({tensor}, [&](ncclComm_t comm, cudaStream_t stream) {
-      check_nccl(ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()),
-                               nccl_op(op), comm, stream),
-                 "ncclAllReduce", comm);
+    return launch({tensor}, "ncclAllReduce", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()),
+                           nccl_op(op), comm, stream);
     });
   }
 
   Started start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
-    return launch({output, input}, [&](ncclComm_t comm, cudaStream_t stream) {
-      check_nccl(ncclReduceScatter(input.data_ptr(), output.data_ptr(), count(output), nccl_type(input.scalar_type()),
-                                   nccl_op(op), comm, stream),
-                 "ncclReduceScatter", comm);
+    return launch({output, input}, "ncclReduceScatter", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclReduceScatter(input.data_ptr(), output.data_ptr(), count(output), nccl_type(input.scalar_type()),
+                               nccl_op(op), comm, stream);
     });
   }
 
   Started start_all_gather(const at::Tensor& output, const at::Tensor& input) override {
-    return launch({output, input}, [&](ncclComm_t comm, cudaStream_t stream) {
-      check_nccl(ncclAllGather(input.data_ptr(), output.data_ptr(), count(input), nccl_type(input.scalar_type()), comm,
-                               stream),
-                 "ncclAllGather", comm);
+    return launch({output, input}, "ncclAllGather", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllGather(input.data_ptr(), output.data_ptr(), count(input), nccl_type(input.scalar_type()), comm,
+                           stream);
     });
   }
 
   Started start_broadcast(const at::Tensor& tensor, int root) override {
-    return launch({tensor}, [&](ncclComm_t comm, cudaStream_t stream) {
-      check_nccl(ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()),
-                               root, comm, stream),
-                 "ncclBroadcast", comm);
+    return launch({tensor}, "ncclBroadcast", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()), root,
+                           comm, stream);
     });
   }
 
@@ -120,17 +114,15 @@ class NcclCommunicator final : public CommunicatorBase {
     std::vector<at::Tensor> tensors;
     for (const Transfer& transfer : transfers)
       tensors.push_back(transfer.tensor);
-    return launch(std::move(tensors), [&](ncclComm_t comm, cudaStream_t stream) {
-      check_nccl(ncclGroupStart(), "ncclGroupStart");
+    return launch(std::move(tensors), "ncclSend and ncclRecv", [&](ncclComm_t comm, cudaStream_t stream) {
+      NcclGroup group;
       for (const auto& [direction, tensor, peer] : transfers) {
         const auto type = nccl_type(tensor.scalar_type());
-        if (direction == Transfer::Direction::kSend) {
-          check_nccl(ncclSend(tensor.data_ptr(), count(tensor), type, peer, comm, stream), "ncclSend", comm);
-        } else {
-          check_nccl(ncclRecv(tensor.data_ptr(), count(tensor), type, peer, comm, stream), "ncclRecv", comm);
-        }
+        group.add(direction == Transfer::Direction::kSend
+                      ? ncclSend(tensor.data_ptr(), count(tensor), type, peer, comm, stream)
+                      : ncclRecv(tensor.data_ptr(), count(tensor), type, peer, comm, stream));
       }
-      check_nccl(ncclGroupEnd(), "ncclGroupEnd", comm);
+      return group.end();
     });
   }
 
@@ -152,9 +144,9 @@ const NcclLink& link_of(const Communicator& world) {
 }  // namespace
 
 std::unique_ptr<Communicator> make_nccl_communicator(const std::string& axis, const MpiGroup& group, c10::Device device,
-                                                     Communicator* world) {
+                                                     Communicator* world, double limit_seconds) {
   std::shared_ptr<NcclLink> link;
-  if (world == nullptr && group.size() > 1) link = NcclLink::create(axis, group, device);
+  if (world == nullptr && group.size() > 1) link = NcclLink::create(axis, group, device, limit_seconds);
   if (world != nullptr && world->size() > 1) link = NcclLink::split(axis, link_of(*world), group);
   if (link == nullptr) return nullptr;
   return std::make_unique<NcclCommunicator>(axis, group, std::move(link));

@@ -13,9 +13,10 @@ namespace vit_hybrid::comm {
 
 /// Splits the communicator of `group` off `world`, or makes it from an id that is broadcast over
 /// `group` if `world` is null; then runs one of every operation and pair. Null for a group of one.
-/// Throws Error(kUsage) in a program built without CUDA (no_nccl.cpp). Collective over `world` if
-/// given, else over `group`.
+/// Throws Error(kUsage) in a program built without CUDA (no_nccl.cpp), and Error(kIo) where NCCL has
+/// not connected the ranks after `limit_seconds` (those of `world` if given). Collective over
+/// `world` if given, else over `group`.
 std::unique_ptr<Communicator> make_nccl_communicator(const std::string& axis, const MpiGroup& group, c10::Device device,
-                                                     Communicator* world);
+                                                     Communicator* world, double limit_seconds);
 
 }  // namespace vit_hybrid::comm

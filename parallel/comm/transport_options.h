@@ -18,6 +18,8 @@ struct TransportOptions {
   int64_t staging_bytes = int64_t{4} << 20;
   /// Size of one of the slots of a rank in shared memory; a multiple of 64.
   int64_t slot_bytes = int64_t{128} << 10;
+  /// How long NCCL may take to connect a group.
+  double connection_seconds = 600.0;
 };
 
 }  // namespace vit_hybrid::comm

@@ -3,7 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ops/full.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -48,9 +48,10 @@ constexpr const char* kNotThere = "the plan brings every message before its acti
 
 class PipelineRunner::Run {
  public:
-  Run(PipelineRunner& runner, const Schedule& schedule)
+  Run(PipelineRunner& runner, const Schedule& schedule, double loss_scale)
       : runner_(runner),
         schedule_(schedule),
+        loss_scale_(loss_scale),
         trains_(has_backward(schedule)),
         stages_(static_cast<size_t>(schedule.num_stages), nullptr),
         kept_(schedule, std::nullopt),
@@ -175,8 +176,8 @@ class PipelineRunner::Run {
   void backward(const Action& action) {
     const auto [kind, stage, micro_batch] = action;
     auto& slot = kept_[{ActionKind::kForward, stage, micro_batch}];
-    at::Tensor gradient =
-        is_last(action) ? at::ones(slot->output_shape, slot->output_options) : take({kind, stage + 1, micro_batch});
+    at::Tensor gradient = is_last(action) ? at::full(slot->output_shape, loss_scale_, slot->output_options)
+                                          : take({kind, stage + 1, micro_batch});
     const auto timer = runner_.clock_.measure(runner_.times_.backward);
     const comm::PhaseScope phase("backward");
     const Kept kept = std::move(*slot);
@@ -202,6 +203,7 @@ class PipelineRunner::Run {
 
   PipelineRunner& runner_;
   const Schedule& schedule_;
+  double loss_scale_;
   bool trains_;
   std::vector<StageProgram*> stages_;  // by global stage; null on other ranks
   ActionTable<std::optional<Kept>> kept_;
@@ -214,13 +216,13 @@ class PipelineRunner::Run {
 PipelineRunner::PipelineRunner(comm::Communicator& pipeline, std::vector<StageProgram*> stages)
     : pipeline_(pipeline), stages_(std::move(stages)), clock_(pipeline.device_type()) {}
 
-double PipelineRunner::run(const Schedule& schedule) {
+double PipelineRunner::run(const Schedule& schedule, double loss_scale) {
   VH_ASSERT(schedule.num_ranks() == pipeline_.size(),
             str("a schedule for ", schedule.num_ranks(), " ranks on ", pipeline_.size()));
   clock_.collect();  // of a run that nobody asked the times of
   times_ = {};
   const auto plan = plan_messages(schedule);
-  return Run(*this, schedule).walk(plan[static_cast<size_t>(pipeline_.rank())]);
+  return Run(*this, schedule, loss_scale).walk(plan[static_cast<size_t>(pipeline_.rank())]);
 }
 
 const RunTimes& PipelineRunner::times() {

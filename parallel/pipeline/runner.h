@@ -26,10 +26,11 @@ class PipelineRunner {
   /// `stages` are those of this rank, in ascending order of their global stage. Both must outlive the runner.
   PipelineRunner(comm::Communicator& pipeline, std::vector<StageProgram*> stages);
 
-  /// Runs all actions of this rank. A schedule with backwards trains; one without evaluates, without a graph. Returns
+  /// Runs all actions of this rank. A schedule with backwards trains, backward starting from `loss_scale` times each
+  /// micro-batch's loss; one without evaluates, without a graph. Returns
   /// the sum of the losses of this replica's micro-batches on the rank of the last stage, 0 on the others. All messages
   /// are complete at return. Collective over pipeline.
-  double run(const Schedule& schedule);
+  double run(const Schedule& schedule, double loss_scale = 1.0);
 
   /// Of the last run(); waits until the device has done it.
   const RunTimes& times();

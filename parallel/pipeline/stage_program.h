@@ -21,7 +21,7 @@ class StageProgram {
   virtual std::vector<int64_t> input_shape(int micro_batch) const = 0;
   virtual at::ScalarType activation_type() const = 0;
   /// The activation for the next stage; on the last stage the scalar loss of the micro-batch, already divided by the
-  /// global batch size (its backward starts from 1).
+  /// global batch size (its backward starts from the loss scale).
   virtual at::Tensor forward(int micro_batch, const at::Tensor& input) = 0;
   /// Called when nothing of the micro-batch is needed any more (after its backward, or its forward in evaluation).
   virtual void release(int micro_batch) = 0;

@@ -97,12 +97,12 @@ at::Tensor initial_values(const ParameterSpec& spec, uint64_t seed) {
   return values;
 }
 
-void initialize(ParameterBuffer& buffer, uint64_t seed) {
+void initialize(const std::vector<ParameterSpec>& specs, ParameterWriter& parameters, uint64_t seed) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  for (size_t i = 0; i < buffer.specs().size(); ++i) {
-    buffer.parameter(static_cast<int>(i)).value.copy_(initial_values(buffer.specs()[i], seed));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    parameters.write(static_cast<int>(i),
+                     [&](const at::Tensor& values) { values.copy_(initial_values(specs[i], seed)); });
   }
-  buffer.bump_version();
 }
 
 }  // namespace vit_hybrid::tensor

@@ -10,8 +10,7 @@ at::Tensor Linear::forward(const at::Tensor& x, const StepContext& context) {
   const at::Tensor y = without_grad([&] { return products_.forward(x, Terms::kWeightAndBias); });
   return record("Linear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
-    products_.add_bias_gradient(dy, context);
-    products_.add_weight_gradient(dy, x, context);
+    products_.add_gradients(dy, x, Terms::kWeightAndBias, context);
     return std::vector<at::Tensor>{products_.backward_input(dy)};
   });
 }
@@ -22,8 +21,22 @@ at::Tensor ColumnParallelLinear::forward(const at::Tensor& x, const StepContext&
     const at::Tensor dy = gradient.contiguous();
     const at::Tensor dx = products_.backward_input(dy);
     comm::Work sum = start_region_sum(dx, group_);
-    products_.add_bias_gradient(dy, context);
-    products_.add_weight_gradient(dy, x, context);
+    products_.add_gradients(dy, x, Terms::kWeightAndBias, context);
+    sum.wait();
+    return std::vector<at::Tensor>{dx};
+  });
+}
+
+at::Tensor ColumnParallelLinear::forward_gelu(const at::Tensor& x, const StepContext& context, Keep keep) {
+  at::Tensor pre_activation;
+  const bool kept = keep == Keep::kPreActivation && records({x});
+  const at::Tensor y = without_grad([&] { return products_.forward_gelu(x, kept ? &pre_activation : nullptr); });
+  return record("ColumnParallelLinearGelu", y, {x}, [this, x, pre_activation, &context](const at::Tensor& gradient) {
+    const at::Tensor z = pre_activation.defined() ? pre_activation : products_.forward(x, Terms::kWeightAndBias);
+    const at::Tensor dz = products_.backward_gelu(gradient.contiguous(), z, context);
+    const at::Tensor dx = products_.backward_input(dz);
+    comm::Work sum = start_region_sum(dx, group_);
+    products_.add_gradients(dz, x, Terms::kWeight, context);
     sum.wait();
     return std::vector<at::Tensor>{dx};
   });
@@ -37,8 +50,10 @@ at::Tensor RowParallelLinear::forward(const at::Tensor& x, const StepContext& co
   });
   return record("RowParallelLinear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
+    // The bias is the same on all ranks, and so must be the bits of its gradient: what is fused with the product of the
+    // weight depends on the rank's part of it.
     products_.add_bias_gradient(dy, context);
-    products_.add_weight_gradient(dy, x, context);
+    products_.add_gradients(dy, x, Terms::kWeight, context);
     return std::vector<at::Tensor>{products_.backward_input(dy)};
   });
 }

@@ -23,6 +23,12 @@ class Linear {
   LinearProducts products_;
 };
 
+/// What ColumnParallelLinear::forward_gelu() keeps for backward beside its input.
+enum class Keep {
+  kPreActivation,
+  kInputOnly,  ///< backward computes the pre-activation again, the same bits by one more product
+};
+
 /// y_r = x W_r^T + b_r: this rank's outputs from the whole input (M. Shoeybi et al., "Megatron-LM", 2019, section 3).
 /// The copy to the tensor region is part of it: backward sums the input's gradient over the group, while the
 /// weight's gradient is computed.
@@ -32,6 +38,8 @@ class ColumnParallelLinear {
       : products_(buffer, name, terms), group_(group) {}
   /// x [..., K], the same on all ranks -> [..., M_r]. Its backward is collective over tensor.
   at::Tensor forward(const at::Tensor& x, const StepContext& context);
+  /// gelu(x W_r^T + b_r), GELU with erf, as one node. Its backward is collective over tensor.
+  at::Tensor forward_gelu(const at::Tensor& x, const StepContext& context, Keep keep);
 
  private:
   LinearProducts products_;

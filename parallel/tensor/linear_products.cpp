@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "parallel/tensor/column_sums.h"
+#include "parallel/tensor/gelu.h"
+
 namespace vit_hybrid::tensor {
 
 namespace {
@@ -43,21 +46,42 @@ at::Tensor LinearProducts::forward(const at::Tensor& x, Terms terms) {
   return with_leading_dims(linear_forward(as_matrix(x), packed_, buffer_.version(), bias), x);
 }
 
-at::Tensor LinearProducts::backward_input(const at::Tensor& dy) const {
-  return with_leading_dims(linear_backward_input(as_matrix(dy), weight_.value), dy);
+at::Tensor LinearProducts::forward_gelu(const at::Tensor& x, at::Tensor* pre_activation) {
+  at::Tensor y = linear_gelu_forward(as_matrix(x), packed_, buffer_.version(), bias_.value, pre_activation);
+  if (pre_activation != nullptr) {
+    *pre_activation = with_leading_dims(*pre_activation, x);
+  }
+  return with_leading_dims(y, x);
 }
 
-void LinearProducts::add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const StepContext& context) const {
-  tensor::add_weight_gradient(weight_.gradient, as_matrix(dy), as_matrix(x));
+at::Tensor LinearProducts::backward_gelu(const at::Tensor& dy, const at::Tensor& pre_activation,
+                                         const StepContext& context) const {
+  const at::Tensor dz = exact_gelu_backward(as_matrix(dy), as_matrix(pre_activation), bias_.gradient);
+  if (has_bias()) {
+    context.ready(bias_.index);
+  }
+  return with_leading_dims(dz, dy);
+}
+
+at::Tensor LinearProducts::backward_input(const at::Tensor& dy) {
+  return with_leading_dims(linear_backward_input(as_matrix(dy), packed_, buffer_.version()), dy);
+}
+
+void LinearProducts::add_gradients(const at::Tensor& dy, const at::Tensor& x, Terms terms,
+                                   const StepContext& context) const {
+  const bool with_bias = terms == Terms::kWeightAndBias && has_bias();
+  add_weight_gradient(weight_.gradient, as_matrix(dy), as_matrix(x), with_bias ? bias_.gradient : at::Tensor());
   context.ready(weight_.index);
+  if (with_bias) {
+    context.ready(bias_.index);
+  }
 }
 
 void LinearProducts::add_bias_gradient(const at::Tensor& dy, const StepContext& context) const {
-  if (!has_bias()) {
-    return;
+  if (has_bias()) {
+    add_column_sums(bias_.gradient, as_matrix(dy));
+    context.ready(bias_.index);
   }
-  tensor::add_bias_gradient(bias_.gradient, as_matrix(dy));
-  context.ready(bias_.index);
 }
 
 }  // namespace vit_hybrid::tensor

@@ -1,11 +1,15 @@
-// The choice of a kernel, and the products by ATen.
+// The choice of a kernel, and the products by each.
 #include "parallel/tensor/matmul.h"
 
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 
 #include "parallel/tensor/blocked_products.h"
+#include "parallel/tensor/column_sums.h"
+#include "parallel/tensor/device_products.h"
+#include "parallel/tensor/gelu.h"
 #include "parallel/tensor/small_product.h"
 #include "src/base/memory_tracker.h"
 
@@ -13,7 +17,7 @@ namespace vit_hybrid::tensor {
 
 namespace {
 
-// Smaller products are over before the blocks pay.
+// Smaller products in fp32 are over before the blocks pay.
 constexpr int64_t kSmallestBlockedProduct = int64_t{1} << 20;
 
 bool is_amd_processor() {
@@ -24,58 +28,194 @@ bool is_amd_processor() {
 #endif
 }
 
-bool blocked_products_pay() {
-  static const bool pay = is_amd_processor() && has_block_kernel();
-  return pay;
+const char* instruction_set() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512bf16")) {
+    return "AVX-512 with bf16";
+  }
+  if (__builtin_cpu_supports("avx512f")) {
+    return "AVX-512 without bf16";
+  }
+  return __builtin_cpu_supports("avx2") ? "AVX2 only" : "no AVX2";
+#else
+  return "not x86";
+#endif
+}
+
+// The type's kernel for large products.
+ProductKernel kernel_of_type(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return is_amd_processor() && has_block_kernel() ? ProductKernel::kBlocked : ProductKernel::kLibrary;
+    case at::kBFloat16:
+      return has_bf16_block_kernel() ? ProductKernel::kBlocked : ProductKernel::kConverted;
+    case at::kHalf:
+      return ProductKernel::kConverted;
+    default:
+      return ProductKernel::kLibrary;
+  }
+}
+
+// `tensor` in fp32 among the workspaces; undefined if it is.
+at::Tensor workspace_in_fp32(const at::Tensor& tensor) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  return tensor.defined() ? tensor.to(at::kFloat) : tensor;
+}
+
+at::Tensor bias_in_fp32(const at::Tensor& bias, int64_t num_outputs) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  return bias.defined() ? bias.to(at::kFloat) : at::zeros({num_outputs}, at::kFloat);
+}
+
+at::Tensor new_rows(const at::Tensor& like, int64_t columns) {
+  return at::empty({like.size(0), columns}, like.options());
+}
+
+void run_blocked_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias,
+                         const BlockedOutput& out) {
+  blocked_forward(x.contiguous(), weight.forward_panels(version), bias_in_fp32(bias, weight.weight().size(0)), out);
+}
+
+// The result for half-length types before it is rounded.
+at::Tensor converted_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  return linear_forward(x.to(at::kFloat), weight.in_fp32(version), version, workspace_in_fp32(bias));
+}
+
+at::Tensor converted_backward_input(const at::Tensor& dy, PackedWeight& weight, int64_t version) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  return linear_backward_input(dy.to(at::kFloat), weight.in_fp32(version), version);
+}
+
+at::Tensor library_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
+}
+
+void add_converted_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const bool fits = gradient.scalar_type() == at::kFloat;
+  const at::Tensor sums = fits ? gradient : at::zeros(gradient.sizes(), at::kFloat);
+  add_weight_gradient(sums, dy.to(at::kFloat), x.to(at::kFloat), {});
+  if (!fits) {
+    gradient.add_(sums);
+  }
+}
+
+void add_library_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
+  if (gradient.scalar_type() == x.scalar_type()) {
+    gradient.addmm_(dy.t(), x);
+  } else {
+    gradient.add_(at::mm(dy.t(), x));
+  }
+}
+
+std::string host_kernel_text(at::ScalarType type) {
+  const std::string fp32 = kernel_of_type(at::kFloat) == ProductKernel::kBlocked
+                               ? "own blocks around oneDNN's kernel (AMD processor: MKL is half as fast there)"
+                               : "the BLAS of LibTorch (MKL)";
+  switch (kernel_of_type(type)) {
+    case ProductKernel::kBlocked:
+      return type == at::kFloat ? fp32
+                                : "own blocks around oneDNN's bf16 kernel, weights packed once a step, sums in fp32";
+    case ProductKernel::kConverted:
+      return std::string("converted to fp32, right but not fast (") +
+             (type == at::kHalf ? "no fp16 kernel on processors" : "no bf16 instructions") + "); " + fp32;
+    default:
+      return type == at::kFloat ? fp32 : "the BLAS of LibTorch (MKL)";
+  }
 }
 
 }  // namespace
 
 ProductKernel choose_product_kernel(const at::Tensor& rows, int64_t num_outputs) {
-  const bool fits =
-      rows.is_cpu() && rows.scalar_type() == at::kFloat && rows.numel() * num_outputs >= kSmallestBlockedProduct;
-  return fits && blocked_products_pay() ? ProductKernel::kBlocked : ProductKernel::kLibrary;
+  const bool is_small = rows.numel() * num_outputs < kSmallestBlockedProduct;
+  return is_small && rows.scalar_type() == at::kFloat ? ProductKernel::kLibrary : kernel_of_type(rows.scalar_type());
 }
 
-const at::Tensor& PackedWeight::panels(int64_t version) {
-  if (packed_version_ != version) {
-    const MemoryScope scope(MemoryClass::kWorkspaces);
-    panels_ = pack_panels(weight_, panels_);
-    packed_version_ = version;
-  }
-  return panels_;
+std::string product_kernel_text(c10::Device device, at::ScalarType type) {
+  return device.is_cpu() ? std::string(instruction_set()) + ": " + host_kernel_text(type) : device_product_text(type);
 }
 
 at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias) {
   const at::Tensor& matrix = weight.weight();
-  if (choose_product_kernel(x, matrix.size(0)) == ProductKernel::kBlocked) {
-    return blocked_forward(x.contiguous(), weight.panels(version), matrix.size(0), bias);
+  if (!x.is_cpu()) {
+    return device_linear_forward(x, matrix, bias);
   }
-  return bias.defined() ? at::addmm(bias, x, matrix.t()) : at::mm(x, matrix.t());
+  switch (choose_product_kernel(x, matrix.size(0))) {
+    case ProductKernel::kBlocked: {
+      at::Tensor y = new_rows(x, matrix.size(0));
+      run_blocked_forward(x, weight, version, bias, {y, {}});
+      return y;
+    }
+    case ProductKernel::kConverted:
+      return converted_forward(x, weight, version, bias).to(x.scalar_type());
+    default:
+      return library_forward(x, matrix, bias);
+  }
 }
 
-at::Tensor linear_backward_input(const at::Tensor& dy, const at::Tensor& weight) {
-  if (choose_product_kernel(dy, weight.size(1)) == ProductKernel::kBlocked) {
-    return blocked_backward_input(dy.contiguous(), weight);
+at::Tensor linear_gelu_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias,
+                               at::Tensor* pre_activation) {
+  const bool is_kept = pre_activation != nullptr;
+  const auto kernel = x.is_cpu() ? choose_product_kernel(x, weight.weight().size(0)) : ProductKernel::kLibrary;
+  if (kernel == ProductKernel::kBlocked) {
+    const int64_t num_outputs = weight.weight().size(0);
+    const BlockedOutput out{is_kept ? new_rows(x, num_outputs) : at::Tensor(), new_rows(x, num_outputs)};
+    run_blocked_forward(x, weight, version, bias, out);
+    if (is_kept) {
+      *pre_activation = out.linear;
+    }
+    return out.activated;
   }
-  return at::mm(dy, weight);
+  const bool is_converted = kernel == ProductKernel::kConverted;
+  const at::Tensor z =
+      is_converted ? converted_forward(x, weight, version, bias) : linear_forward(x, weight, version, bias);
+  if (is_kept) {
+    *pre_activation = z.to(x.scalar_type());
+  }
+  return exact_gelu(z).to(x.scalar_type());
 }
 
-void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
+at::Tensor linear_backward_input(const at::Tensor& dy, PackedWeight& weight, int64_t version) {
+  const at::Tensor& matrix = weight.weight();
+  if (!dy.is_cpu()) {
+    return device_linear_backward_input(dy, matrix);
+  }
+  switch (choose_product_kernel(dy, matrix.size(1))) {
+    case ProductKernel::kBlocked: {
+      at::Tensor dx = new_rows(dy, matrix.size(1));
+      blocked_backward_input(dy.contiguous(), weight.backward_panels(version), dx);
+      return dx;
+    }
+    case ProductKernel::kConverted:
+      return converted_backward_input(dy, weight, version).to(dy.scalar_type());
+    default:
+      return at::mm(dy, matrix);
+  }
+}
+
+void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
+                         const at::Tensor& bias_gradient) {
+  if (!dy.is_cpu()) {
+    device_add_weight_gradient(gradient, dy, x, bias_gradient);
+    return;
+  }
   if (dy.size(0) == 0) {
     return;
   }
-  if (gradient.scalar_type() != x.scalar_type()) {
-    gradient.add_(at::mm(dy.t(), x));
-  } else if (choose_product_kernel(dy, x.size(1)) == ProductKernel::kBlocked) {
-    blocked_add_weight_gradient(gradient, dy.contiguous(), x.contiguous());
-  } else {
-    gradient.addmm_(dy.t(), x);
+  if (bias_gradient.defined()) {
+    add_column_sums(bias_gradient, dy);
   }
-}
-
-void add_bias_gradient(const at::Tensor& gradient, const at::Tensor& dy) {
-  gradient.add_(at::sum(dy, {0}, false, gradient.scalar_type()));
+  switch (choose_product_kernel(dy, x.size(1))) {
+    case ProductKernel::kBlocked:
+      blocked_add_weight_gradient(gradient, dy.contiguous(), x.contiguous());
+      break;
+    case ProductKernel::kConverted:
+      add_converted_weight_gradient(gradient, dy, x);
+      break;
+    default:
+      add_library_weight_gradient(gradient, dy, x);
+  }
 }
 
 }  // namespace vit_hybrid::tensor

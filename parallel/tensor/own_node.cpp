@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -17,26 +18,27 @@ namespace {
 
 class OwnNode final : public torch::autograd::Node {
  public:
-  OwnNode(const char* name, Backward backward) : name_(name), backward_(std::move(backward)) {}
+  OwnNode(const char* name, JointBackward backward) : name_(name), backward_(std::move(backward)) {}
 
   std::string name() const override { return name_; }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     VH_ASSERT(backward_ != nullptr, name_ + ": a second backward through one graph");
-    if (!gradients[0].defined()) {
+    const auto defined = [](const at::Tensor& gradient) { return gradient.defined(); };
+    if (std::none_of(gradients.begin(), gradients.end(), defined)) {
       return torch::autograd::variable_list(num_outputs());
     }
     comm::progress();
     const at::NoGradGuard no_grad;
-    const at::Tensor gradient = std::move(gradients[0]);
-    return backward_(gradient);
+    const torch::autograd::variable_list moved = std::move(gradients);
+    return backward_(moved);
   }
 
   void release_variables() override { backward_ = nullptr; }
 
  private:
   std::string name_;
-  Backward backward_;
+  JointBackward backward_;
 };
 
 }  // namespace
@@ -55,15 +57,24 @@ bool records(const std::vector<at::Tensor>& inputs) {
 
 at::Tensor record(const char* name, const at::Tensor& output, const std::vector<at::Tensor>& inputs,
                   Backward backward) {
+  return record_jointly(name, {output}, inputs,
+                        [backward = std::move(backward)](const auto& gradients) { return backward(gradients[0]); })[0];
+}
+
+std::vector<at::Tensor> record_jointly(const char* name, const std::vector<at::Tensor>& outputs,
+                                       const std::vector<at::Tensor>& inputs, JointBackward backward) {
   comm::progress();  // messages between hosts move only inside calls like this one, once a layer
   if (!records(inputs)) {
-    return output;
+    return outputs;
   }
   std::shared_ptr<OwnNode> node(new OwnNode(name, std::move(backward)), torch::autograd::deleteNode);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
-  // A handle of its own: `output` may be a tensor that already has a history (an identity, an in-place sum).
-  at::Tensor recorded = output.detach();
-  torch::autograd::set_history(recorded, node);
+  std::vector<at::Tensor> recorded;
+  for (const at::Tensor& output : outputs) {
+    // A handle of its own: `output` may be a tensor that already has a history (an identity, an in-place sum).
+    recorded.push_back(output.detach());
+    torch::autograd::set_history(recorded.back(), node);
+  }
   return recorded;
 }
 

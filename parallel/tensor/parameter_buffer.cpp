@@ -77,6 +77,11 @@ ParameterBuffer::ParameterBuffer(std::vector<ParameterSpec> specs, FlatLayout la
   }
 }
 
+void ParameterBuffer::write(int parameter, const std::function<void(const at::Tensor& values)>& fill) {
+  fill(this->parameter(parameter).value);
+  bump_version();
+}
+
 const Parameter& ParameterBuffer::parameter(const std::string& name) const {
   const auto found = index_of_.find(name);
   VH_ASSERT(found != index_of_.end(), str("this rank has no parameter called ", name));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "parallel/tensor/parameter_spec.h"
+#include "parallel/tensor/parameter_writer.h"
 #include "src/base/partition.h"
 
 namespace vit_hybrid::tensor {
@@ -42,7 +43,7 @@ struct Parameter {
 };
 
 /// Allocates the flat buffers once (parameters in the compute type, gradients in the gradient type), zeroed.
-class ParameterBuffer {
+class ParameterBuffer final : public ParameterWriter {
  public:
   /// `gradient`: nullopt where the model is used and not trained, and no gradients are allocated.
   ParameterBuffer(std::vector<ParameterSpec> specs, FlatLayout layout, at::ScalarType compute,
@@ -58,6 +59,7 @@ class ParameterBuffer {
   const Parameter& parameter(int index) const { return parameters_.at(static_cast<size_t>(index)); }
   /// By canonical name; an unknown name is a broken invariant.
   const Parameter& parameter(const std::string& name) const;
+  void write(int parameter, const std::function<void(const at::Tensor& values)>& fill) override;
   /// Rises with every optimizer step (and load): packed copies of weights are renewed when it has risen.
   int64_t version() const { return version_; }
   void bump_version() { ++version_; }
@@ -72,9 +74,9 @@ class ParameterBuffer {
   int64_t version_ = 1;
 };
 
-/// Fills every parameter with its initial values: element i of the global tensor is draw i of the stream
+/// Fills every parameter of `specs` with its initial values: element i of the global tensor is draw i of the stream
 /// (seed, kInitialWeights, name), computed on the host in double and cast, so it is the same in every layout.
-void initialize(ParameterBuffer& buffer, uint64_t seed);
+void initialize(const std::vector<ParameterSpec>& specs, ParameterWriter& parameters, uint64_t seed);
 
 /// The initial values of one slice in double (host, local shape); what initialize() casts from.
 at::Tensor initial_values(const ParameterSpec& spec, uint64_t seed);

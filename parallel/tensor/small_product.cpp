@@ -36,25 +36,59 @@ void block_product(const ProductShape& shape, Store store, const float* a, const
                               store == Store::kAdd, a, b, c, false);
 }
 
+void block_product(const ProductShape& shape, Store store, const c10::BFloat16* a, const c10::BFloat16* b, float* c) {
+  at::native::cpublas::brgemm(shape.rows, shape.columns, shape.depth, shape.stride_a, shape.stride_b, shape.stride_c,
+                              store == Store::kAdd, a, b, c, true);
+}
+
 // Processors and builds of LibTorch without the kernel refuse it with an exception: asked once.
+template <class T>
 bool probe_block_kernel() {
   constexpr int64_t kExtent = 16;
-  const std::array<float, kExtent * kExtent> zeros{};
+  const std::array<T, kExtent * kExtent> zeros{};
   std::array<float, kExtent * kExtent> out{};
   try {
     block_product({kExtent, kExtent, kExtent, kExtent, kExtent, kExtent}, Store::kOverwrite, zeros.data(), zeros.data(),
                   out.data());
-    at::native::cpublas::brgemm_release(false);
+    finish_small_products();
     return true;
   } catch (const c10::Error&) {
     return false;
   }
 }
 
+bool processor_multiplies_bf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;  // so has every processor with AMX
+#else
+  return false;
+#endif
+}
+
+// C (+)= the last row of B, alone in its pairs, times the last column of A.
+void last_row_product(const ProductShape& shape, Store store, const c10::BFloat16* a, const c10::BFloat16* b_pairs,
+                      float* c) {
+  const int64_t last = shape.depth - 1;
+  const c10::BFloat16* const b = b_pairs + last * shape.stride_b;
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    const float left = a[row * shape.stride_a + last];
+    float* const to = c + row * shape.stride_c;
+    for (int64_t column = 0; column < shape.columns; ++column) {
+      const float product = left * static_cast<float>(b[2 * column]);
+      to[column] = store == Store::kAdd ? to[column] + product : product;
+    }
+  }
+}
+
 }  // namespace
 
 bool has_block_kernel() {
-  static const bool has = probe_block_kernel();
+  static const bool has = probe_block_kernel<float>();
+  return has;
+}
+
+bool has_bf16_block_kernel() {
+  static const bool has = processor_multiplies_bf16() && probe_block_kernel<c10::BFloat16>();
   return has;
 }
 
@@ -70,10 +104,21 @@ void small_product(const ProductShape& shape, Store store, const double* a, cons
   blas_product(shape, store, a, b, c);
 }
 
-void finish_small_products() {
-  if (has_block_kernel()) {
-    at::native::cpublas::brgemm_release(false);
+void small_product(const ProductShape& shape, Store store, const c10::BFloat16* a, const c10::BFloat16* b_pairs,
+                   float* c) {
+  // The tile instructions of AMX take whole pairs only.
+  ProductShape whole = shape;
+  whole.depth = shape.depth / 2 * 2;
+  if (whole.depth > 0) {
+    block_product(whole, store, a, b_pairs, c);
   }
+  if (whole.depth < shape.depth) {
+    last_row_product(shape, whole.depth > 0 ? Store::kAdd : store, a, b_pairs, c);
+  }
+}
+
+void finish_small_products() {
+  at::native::cpublas::brgemm_release(true);
 }
 
 }  // namespace vit_hybrid::tensor

@@ -1,6 +1,8 @@
 // Products of matrices that fit into the caches, the building block of the blocked kernels on the host.
 #pragma once
 
+#include <c10/util/BFloat16.h>
+
 #include <cstdint>
 
 namespace vit_hybrid::tensor {
@@ -21,8 +23,18 @@ struct ProductShape {
 void small_product(const ProductShape& shape, Store store, const float* a, const float* b, float* c);
 void small_product(const ProductShape& shape, Store store, const double* a, const double* b, double* c);
 
+/// The same for A in bf16, row-major, and B in bf16 in pairs of rows (pack_pairs() in pair_layout.h), stride_b pairs
+/// between two rows of pairs; the sums are fp32. An odd depth is allowed: the second half of the last pairs is not read
+/// as a number. Only where has_bf16_block_kernel().
+void small_product(const ProductShape& shape, Store store, const c10::BFloat16* a, const c10::BFloat16* b_pairs,
+                   float* c);
+
 /// True if the fp32 product runs on oneDNN's block kernel (generated for the shape at its first use), else on BLAS.
 bool has_block_kernel();
+
+/// True if LibTorch has the bf16 product and the processor multiplies bf16 (AVX512-BF16 or AMX): without such
+/// instructions oneDNN would imitate them, several times slower than fp32.
+bool has_bf16_block_kernel();
 
 /// A task that computed products calls this at its end: the kernels may have changed the processor's matrix state.
 void finish_small_products();

@@ -1,16 +1,11 @@
-// Adam by the fused host loop, and by ATen operations.
+// Adam by one pass over memory, on the host and on a GPU.
 #include "parallel/zero/adam_rule.h"
-
-#include <ATen/ops/addcdiv.h>
-#include <ATen/ops/addcmul.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/sqrt.h>
 
 #include <cmath>
 
+#include "parallel/zero/cuda_update.h"
 #include "parallel/zero/host_arrays.h"
 #include "parallel/zero/update_loops.h"
-#include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::zero {
 
@@ -34,24 +29,13 @@ AdamCoefficients<T> coefficients(const OptimizerOptions& options, const StepScal
   return c;
 }
 
-void update_with_aten(const UpdateTensors& tensors, const AdamCoefficients<double>& c) {
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  const at::Tensor& exp_avg = tensors.state[0];
-  const at::Tensor& exp_avg_sq = tensors.state[1];
-  const at::Tensor gradients = tensors.gradients.mul(c.gradient_scale).add_(tensors.weights, c.gradient_decay);
-  exp_avg.mul_(c.beta1).add_(gradients, c.one_minus_beta1);
-  exp_avg_sq.mul_(c.beta2).addcmul_(gradients, gradients, c.one_minus_beta2);
-  const at::Tensor denominators = exp_avg_sq.sqrt().mul_(c.root_scale).add_(c.eps);
-  tensors.weights.mul_(c.weight_factor).addcdiv_(exp_avg, denominators, -c.step_size);
-}
-
 }  // namespace
 
 void AdamRule::apply(const UpdateTensors& tensors, const StepScalars& step, double weight_decay,
                      double /*trust*/) const {
   check_stretch(tensors, 2);
-  if (!on_host_) {
-    update_with_aten(tensors, coefficients<double>(options_, step, weight_decay));
+  if (tensors.weights.is_cuda()) {
+    adam_step_cuda(tensors, step, options_, {weight_decay, {}, {}});
     return;
   }
   with_type(tensors, [&](auto zero) {
@@ -60,9 +44,8 @@ void AdamRule::apply(const UpdateTensors& tensors, const StepScalars& step, doub
     T* const weights = tensors.weights.data_ptr<T>();
     T* const exp_avg = tensors.state[0].data_ptr<T>();
     T* const exp_avg_sq = tensors.state[1].data_ptr<T>();
-    const T* const gradients = tensors.gradients.const_data_ptr<T>();
-    for_parts(tensors, [&](int64_t begin, int64_t count) {
-      adam_loop(weights + begin, exp_avg + begin, exp_avg_sq + begin, gradients + begin, count, c);
+    update_stretch<T>(tensors, [&](int64_t begin, int64_t count, const T* gradients) {
+      adam_loop(weights + begin, exp_avg + begin, exp_avg_sq + begin, gradients, count, c);
     });
   });
 }

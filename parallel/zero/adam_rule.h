@@ -10,14 +10,13 @@ namespace vit_hybrid::zero {
 /// algorithm 2.
 class AdamRule final : public UpdateRule {
  public:
-  AdamRule(const OptimizerOptions& options, bool on_host) : options_(options), on_host_(on_host) {}
+  explicit AdamRule(const OptimizerOptions& options) : options_(options) {}
 
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void apply(const UpdateTensors& tensors, const StepScalars& step, double weight_decay, double trust) const override;
 
  private:
   OptimizerOptions options_;
-  bool on_host_;
 };
 
 }  // namespace vit_hybrid::zero

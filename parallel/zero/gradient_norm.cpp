@@ -1,7 +1,10 @@
 // Local sums of squares, and the one reduction that makes them a norm.
 #include "parallel/zero/gradient_norm.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
@@ -51,18 +54,18 @@ GradientNorm::GradientNorm(const tensor::ParameterBuffer& buffer, ZeroStage stag
     : buffer_(buffer), counted_(counted_ranges(buffer, stage, data_rank, tensor_rank)), world_(world) {}
 
 NormResult GradientNorm::compute() const {
-  double sum = 0;
-  for (const Range& range : counted_) {
-    sum += sum_of_squares(buffer_.gradients().narrow(0, range.begin, range.size()));
-  }
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  const bool finite = std::isfinite(sum);
-  at::Tensor host = at::empty({2}, at::kDouble);
-  host.data_ptr<double>()[0] = finite ? sum : 0.0;
-  host.data_ptr<double>()[1] = finite ? 0.0 : 1.0;
-  const at::Tensor total = host.to(buffer_.gradients().device());
+  const at::Tensor total = at::zeros({2}, buffer_.gradients().options().dtype(at::kDouble));
+  at::Tensor sum = total[0];
+  for (const Range& range : counted_) {
+    sum.add_(sum_of_squares_there(buffer_.gradients().narrow(0, range.begin, range.size())));
+  }
+  // The sum, and the number of ranks where it is not finite. The host waits once, for the result.
+  const at::Tensor finite = at::isfinite(sum);
+  total[1].copy_(finite.logical_not());
+  sum.copy_(at::where(finite, sum, at::zeros_like(sum)));
   world_.all_reduce(total, comm::ReduceOp::kSum).wait();
-  host.copy_(total);
+  const at::Tensor host = total.cpu();
   const double* values = host.const_data_ptr<double>();
   if (values[1] != 0.0 || !std::isfinite(values[0])) {
     return {std::numeric_limits<double>::quiet_NaN(), false};

@@ -1,7 +1,10 @@
 // Counts contributions and starts reductions in the order of the buckets.
 #include "parallel/zero/gradient_reducer.h"
 
+#include <ATen/ops/empty.h>
+
 #include "src/base/error.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 
@@ -9,11 +12,21 @@ namespace vit_hybrid::zero {
 
 GradientReducer::GradientReducer(tensor::ParameterBuffer& buffer, comm::Communicator& data, ZeroStage stage,
                                  const PrecisionPolicy& precision)
-    : buffer_(buffer), data_(data), stage_(stage), bucket_of_(buffer.specs().size()), missing_(buffer.specs().size()) {
+    : buffer_(buffer),
+      data_(data),
+      stage_(stage),
+      reduce_type_(precision.reduce),
+      bucket_of_(buffer.specs().size()),
+      missing_(buffer.specs().size()) {
   VH_ASSERT(buffer.layout().shards == num_shards(stage, data.size()),
             str(buffer.layout().shards, " shards over ", data.size(), " data ranks"));
-  VH_ASSERT(precision.reduce == buffer.gradients().scalar_type(), "gradients are reduced in their own type");
   const auto& buckets = buffer.layout().buckets;
+  if (reduce_type_ != buffer.gradients().scalar_type()) {
+    const MemoryScope scope(MemoryClass::kCommunication);
+    for (const auto& bucket : buckets) {
+      copies_.push_back(at::empty({bucket.range.size()}, buffer.gradients().options().dtype(reduce_type_)));
+    }
+  }
   for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
     for (const int member : buckets[bucket].members) {
       bucket_of_[static_cast<size_t>(member)] = static_cast<int>(bucket);
@@ -59,8 +72,14 @@ void GradientReducer::finish() {
   }
   seconds_waited_ = 0;
   const ScopedTimer timer(seconds_waited_);
-  for (comm::Work& work : works_) {
-    work.wait();
+  for (size_t i = 0; i < works_.size(); ++i) {
+    works_[i].wait();
+    if (!copies_.empty()) {
+      const Range range = buffer_.layout().buckets[i].range;
+      const auto bucket = static_cast<int>(i);
+      reduced_part(buffer_.gradients().narrow(0, range.begin, range.size()), bucket)
+          .copy_(reduced_part(copies_[i], bucket));
+    }
   }
   in_step_ = false;
 }
@@ -74,13 +93,21 @@ void GradientReducer::start_complete_buckets() {
 
 comm::Work GradientReducer::reduce(int bucket) {
   const Range range = buffer_.layout().buckets[static_cast<size_t>(bucket)].range;
-  const at::Tensor whole = buffer_.gradients().narrow(0, range.begin, range.size());
+  at::Tensor whole = buffer_.gradients().narrow(0, range.begin, range.size());
+  if (!copies_.empty()) {
+    whole = copies_[static_cast<size_t>(bucket)].copy_(whole);
+  }
   if (stage_ == ZeroStage::kReplicated) {
     return data_.all_reduce(whole, comm::ReduceOp::kSum);
   }
+  return data_.reduce_scatter(reduced_part(whole, bucket), whole, comm::ReduceOp::kSum);
+}
+
+// What this rank gets of the sum of a bucket, of which `bucket_values` are all elements.
+at::Tensor GradientReducer::reduced_part(const at::Tensor& bucket_values, int bucket) const {
+  const Range range = buffer_.layout().buckets[static_cast<size_t>(bucket)].range;
   const Range own = owned_range(buffer_.layout(), bucket, stage_, data_.rank());
-  const at::Tensor shard = whole.narrow(0, own.begin - range.begin, own.size());
-  return data_.reduce_scatter(shard, whole, comm::ReduceOp::kSum);
+  return bucket_values.narrow(0, own.begin - range.begin, own.size());
 }
 
 void GradientReducer::poll() {

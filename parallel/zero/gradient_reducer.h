@@ -18,6 +18,7 @@ namespace vit_hybrid::zero {
 class GradientReducer final : public tensor::GradientSink {
  public:
   /// The layout of `buffer` must be cut into num_shards(stage, data.size()) shards. Both must outlive the reducer.
+  /// Where the precision reduces in another type than that of the gradients, a bucket travels as a cast copy.
   GradientReducer(tensor::ParameterBuffer& buffer, comm::Communicator& data, ZeroStage stage,
                   const PrecisionPolicy& precision);
 
@@ -38,17 +39,20 @@ class GradientReducer final : public tensor::GradientSink {
  private:
   void start_complete_buckets();
   comm::Work reduce(int bucket);
+  at::Tensor reduced_part(const at::Tensor& bucket_values, int bucket) const;
   void poll();
 
   tensor::ParameterBuffer& buffer_;
   comm::Communicator& data_;
   ZeroStage stage_;
-  std::vector<int> bucket_of_;   // by parameter
-  std::vector<int> missing_;     // by parameter: contributions still to come
-  std::vector<int> incomplete_;  // by bucket: members with missing contributions
-  std::vector<comm::Work> works_;
-  size_t next_bucket_ = 0;  // the first one not started
-  size_t first_open_ = 0;   // the first work that may not be complete
+  at::ScalarType reduce_type_;
+  std::vector<int> bucket_of_;      // by parameter
+  std::vector<int> missing_;        // by parameter: contributions still to come
+  std::vector<int> incomplete_;     // by bucket: members with missing contributions
+  std::vector<comm::Work> works_;   // by bucket
+  std::vector<at::Tensor> copies_;  // by bucket: what is reduced in its place; empty where it is reduced itself
+  size_t next_bucket_ = 0;          // the first one not started
+  size_t first_open_ = 0;           // the first work that may not be complete
   bool in_step_ = false;
   double seconds_waited_ = 0;
 };

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "parallel/zero/host_device.h"
+#include "src/base/host_device.h"
 
 namespace vit_hybrid::zero {
 

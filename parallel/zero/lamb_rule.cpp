@@ -40,7 +40,7 @@ at::Tensor update_by_aten(const UpdateTensors& tensors, const LambCoefficients<d
 }
 
 void prepare_with_aten(const UpdateTensors& tensors, const LambCoefficients<double>& c, const at::Tensor& sums) {
-  const at::Tensor gradients = tensors.gradients.mul(c.gradient_scale);
+  const at::Tensor gradients = tensors.gradients.to(tensors.weights.scalar_type()).mul(c.gradient_scale);
   tensors.state[0].mul_(c.beta1).add_(gradients, c.one_minus_beta1);
   tensors.state[1].mul_(c.beta2).addcmul_(gradients, gradients, c.one_minus_beta2);
   sums.select(0, 0).add_(sum_of_squares_there(tensors.weights));
@@ -52,9 +52,15 @@ SquareSums prepare_on_host(const UpdateTensors& tensors, const LambCoefficients<
   const T* const weights = tensors.weights.const_data_ptr<T>();
   T* const exp_avg = tensors.state[0].data_ptr<T>();
   T* const exp_avg_sq = tensors.state[1].data_ptr<T>();
-  const T* const gradients = tensors.gradients.const_data_ptr<T>();
   return sum_over_blocks<SquareSums>(tensors.weights.numel(), [&](int64_t begin, int64_t count) {
-    return lamb_prepare_loop(weights + begin, exp_avg + begin, exp_avg_sq + begin, gradients + begin, count, c);
+    SquareSums sums;
+    std::array<T, kChunk> buffer;
+    for (int64_t i = begin; i < begin + count; i += kChunk) {
+      const int64_t size = std::min(kChunk, begin + count - i);
+      const T* const gradients = widened(tensors.gradients, i, size, buffer.data());
+      sums += lamb_prepare_loop(weights + i, exp_avg + i, exp_avg_sq + i, gradients, size, c);
+    }
+    return sums;
   });
 }
 
@@ -63,7 +69,7 @@ void apply_on_host(const UpdateTensors& tensors, const LambCoefficients<T>& c) {
   T* const weights = tensors.weights.data_ptr<T>();
   const T* const exp_avg = tensors.state[0].const_data_ptr<T>();
   const T* const exp_avg_sq = tensors.state[1].const_data_ptr<T>();
-  for_parts(tensors, [&](int64_t begin, int64_t count) {
+  update_stretch<T>(tensors, [&](int64_t begin, int64_t count, const T* /*gradients*/) {
     lamb_apply_loop(weights + begin, exp_avg + begin, exp_avg_sq + begin, count, c);
   });
 }
@@ -96,6 +102,7 @@ void LambRule::apply(const UpdateTensors& tensors, const StepScalars& step, doub
     const MemoryScope scope(MemoryClass::kWorkspaces);
     const auto c = coefficients<double>(options_, step, weight_decay, trust);
     tensors.weights.add_(update_by_aten(tensors, c), -c.step_size);
+    cast_parameters(tensors);
     return;
   }
   with_type(tensors, [&](auto zero) {

@@ -1,7 +1,7 @@
 // The arithmetic of SGD with momentum and of LARS for one element, for host loops and device kernels alike.
 #pragma once
 
-#include "parallel/zero/host_device.h"
+#include "src/base/host_device.h"
 
 namespace vit_hybrid::zero {
 

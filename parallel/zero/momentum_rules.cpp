@@ -29,27 +29,29 @@ MomentumCoefficients<T> coefficients(const OptimizerOptions& options, const Step
 
 void update_with_aten(const UpdateTensors& tensors, const MomentumCoefficients<double>& c) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  const at::Tensor gradients =
-      tensors.gradients.mul(c.gradient_scale).add_(tensors.weights, c.weight_decay).mul_(c.trust);
+  const at::Tensor gradients = tensors.gradients.to(tensors.weights.scalar_type())
+                                   .mul(c.gradient_scale)
+                                   .add_(tensors.weights, c.weight_decay)
+                                   .mul_(c.trust);
   if (tensors.state.empty()) {
     tensors.weights.add_(gradients, -c.lr);
-    return;
+  } else {
+    const at::Tensor& buffer = tensors.state[0];
+    buffer.mul_(c.momentum).add_(gradients);
+    tensors.weights.add_(gradients.mul_(c.from_gradient).add_(buffer, c.from_buffer), -c.lr);
   }
-  const at::Tensor& buffer = tensors.state[0];
-  buffer.mul_(c.momentum).add_(gradients);
-  tensors.weights.add_(gradients.mul_(c.from_gradient).add_(buffer, c.from_buffer), -c.lr);
+  cast_parameters(tensors);
 }
 
 template <class T>
 void update_on_host(const UpdateTensors& tensors, const MomentumCoefficients<T>& c) {
   T* const weights = tensors.weights.data_ptr<T>();
-  const T* const gradients = tensors.gradients.const_data_ptr<T>();
   T* const buffer = tensors.state.empty() ? nullptr : tensors.state[0].data_ptr<T>();
-  for_parts(tensors, [&](int64_t begin, int64_t count) {
+  update_stretch<T>(tensors, [&](int64_t begin, int64_t count, const T* gradients) {
     if (buffer == nullptr) {
-      plain_loop(weights + begin, gradients + begin, count, c);
+      plain_loop(weights + begin, gradients, count, c);
     } else {
-      momentum_loop(weights + begin, buffer + begin, gradients + begin, count, c);
+      momentum_loop(weights + begin, buffer + begin, gradients, count, c);
     }
   });
 }

@@ -7,15 +7,16 @@
 namespace vit_hybrid::zero {
 
 PrecisionPolicy make_precision_policy(const std::string& name) {
-  if (name == "fp32") {
+  if (name == "fp32" || name == "tf32") {
     return {at::kFloat, at::kFloat, at::kFloat, at::kFloat};
   }
   if (name == "fp64") {
     return {at::kDouble, at::kDouble, at::kDouble, at::kDouble};
   }
-  const bool is_planned = name == "tf32" || name == "bf16" || name == "fp16";
-  throw Error(ErrorClass::kUsage, str("precision '", name, "' is ", is_planned ? "not in this version" : "unknown",
-                                      "; allowed: fp32, fp64"));
+  if (name == "bf16" || name == "fp16") {
+    return {name == "bf16" ? at::kBFloat16 : at::kHalf, at::kFloat, at::kFloat, at::kFloat};
+  }
+  throw Error(ErrorClass::kUsage, str("precision '", name, "' is unknown; allowed: fp32, fp64, tf32, bf16, fp16"));
 }
 
 }  // namespace vit_hybrid::zero

@@ -1,15 +1,24 @@
 // Sums of squares of tensors.
 #include "parallel/zero/sum_of_squares.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
+#include <limits>
+
+#include "parallel/zero/cuda_update.h"
 #include "src/base/error.h"
+#include "src/base/half_conversion.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::zero {
 
 namespace {
+
+constexpr int64_t kChunk = 1024;  // halves that are widened at a time
 
 template <class T>
 double host_sum_of_squares(const at::Tensor& values) {
@@ -18,24 +27,50 @@ double host_sum_of_squares(const at::Tensor& values) {
       values.numel(), [data](int64_t begin, int64_t count) { return block_sum_of_squares(data + begin, count); });
 }
 
+template <class Half>
+double host_sum_of_half_squares(const at::Tensor& values) {
+  const Half* const data = values.const_data_ptr<Half>();
+  return sum_over_blocks<double>(values.numel(), [data](int64_t begin, int64_t count) {
+    std::array<float, kChunk> chunk;
+    double sum = 0;
+    for (int64_t i = 0; i < count; i += kChunk) {
+      const int64_t size = std::min(kChunk, count - i);
+      convert(data + begin + i, chunk.data(), size);
+      sum += block_sum_of_squares(chunk.data(), size);
+    }
+    return sum;
+  });
+}
+
 }  // namespace
 
 double sum_of_squares(const at::Tensor& values) {
   if (!values.is_cpu()) {
     return sum_of_squares_there(values).item<double>();
   }
-  if (values.scalar_type() == at::kFloat) {
-    return host_sum_of_squares<float>(values);
+  switch (values.scalar_type()) {
+    case at::kFloat:
+      return host_sum_of_squares<float>(values);
+    case at::kDouble:
+      return host_sum_of_squares<double>(values);
+    case at::kBFloat16:
+      return host_sum_of_half_squares<c10::BFloat16>(values);
+    case at::kHalf:
+      return host_sum_of_half_squares<c10::Half>(values);
+    default:
+      VH_ASSERT(false, str("values of type ", c10::toString(values.scalar_type())));
   }
-  VH_ASSERT(values.scalar_type() == at::kDouble, str("values of type ", c10::toString(values.scalar_type())));
-  return host_sum_of_squares<double>(values);
 }
 
 at::Tensor sum_of_squares_there(const at::Tensor& values) {
   if (values.is_cpu()) {
     return at::full({}, sum_of_squares(values), at::kDouble);
   }
-  return at::linalg_vector_norm(values, 2.0, {}, false, at::kDouble).square();
+  const auto doubles = values.options().dtype(at::kDouble);
+  const at::Tensor workspace = at::empty({kSumOfSquaresWorkspace}, doubles);
+  const at::Tensor sums = at::zeros({2}, doubles);  // of the finite values, and how many are not
+  sum_of_squares_cuda(values, {1.0, {}, {}}, workspace, sums);
+  return at::where(sums[1] == 0.0, sums[0], at::full({}, std::numeric_limits<double>::infinity(), doubles));
 }
 
 }  // namespace vit_hybrid::zero

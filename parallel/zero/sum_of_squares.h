@@ -54,10 +54,11 @@ Sum sum_over_blocks(int64_t count, const SumOfBlock& sum_of_block) {
   return sum;
 }
 
-/// Of all values of a contiguous tensor: float or double on the host, any type on another device.
+/// Of all values of a contiguous tensor of a floating-point type.
 double sum_of_squares(const at::Tensor& values);
 
-/// The same as a tensor of one double on the device of `values`, so that nobody has to wait for it.
+/// The same as a tensor of one double on the device of `values`, so that nobody has to wait for it; infinite where a
+/// value is not finite.
 at::Tensor sum_of_squares_there(const at::Tensor& values);
 
 }  // namespace vit_hybrid::zero

@@ -8,6 +8,12 @@
 
 namespace vit_hybrid::zero {
 
+void cast_parameters(const UpdateTensors& tensors) {
+  if (tensors.parameters.defined()) {
+    tensors.parameters.copy_(tensors.weights);
+  }
+}
+
 void UpdateRule::prepare(const UpdateTensors& /*tensors*/, const StepScalars& /*step*/, double /*weight_decay*/,
                          const at::Tensor& /*sums*/) const {
   VH_ASSERT(false, "this rule has one pass");
@@ -22,7 +28,7 @@ std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options, at
   switch (options.kind) {
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
-      return std::make_unique<AdamRule>(options, on_host);
+      return std::make_unique<AdamRule>(options);
     case OptimizerKind::kSgd:
       return std::make_unique<SgdRule>(options, on_host);
     case OptimizerKind::kLamb:

@@ -20,12 +20,16 @@ struct StepScalars {
   double gradient_scale = 1.0;  ///< gradients are multiplied with it
 };
 
-/// Neighbouring weights with one weight decay: flat tensors of equal length and type on one device.
+/// Neighbouring weights with one weight decay: flat tensors of equal length on one device.
 struct UpdateTensors {
-  at::Tensor weights;
-  at::Tensor gradients;
-  std::vector<at::Tensor> state;  ///< in the order of UpdateRule::state_names()
+  at::Tensor weights;             ///< of the master type
+  at::Tensor gradients;           ///< of the master type, or half as long
+  std::vector<at::Tensor> state;  ///< of the master type, in the order of UpdateRule::state_names()
+  at::Tensor parameters;          ///< what is cast from the weights; undefined where the weights are the parameters
 };
+
+/// Casts the weights into the parameters, by ATen; nothing where the weights are the parameters.
+void cast_parameters(const UpdateTensors& tensors);
 
 /// One optimizer's arithmetic, chosen once for a run. It updates each element by itself, so that its bits do not depend
 /// on where a stretch is cut. A layer-wise rule also scales the step of each parameter by norms of the whole parameter:
@@ -45,12 +49,14 @@ class UpdateRule {
   /// What scales the step of a parameter with these norms.
   virtual double trust_ratio(double weight_norm, double update_norm, double weight_decay) const;
 
-  /// Updates weights and state in place. `trust`: trust_ratio() of the parameter; 1 for those whose step is not scaled.
+  /// Updates weights and state in place, and casts the new weights into the parameters. `trust`: trust_ratio() of the
+  /// parameter; 1 for those whose step is not scaled.
   virtual void apply(const UpdateTensors& tensors, const StepScalars& step, double weight_decay,
                      double trust) const = 0;
 };
 
-/// The rule of `options`: in one pass over memory on the host, by ATen operations, on any device, otherwise.
+/// The rule of `options`: in one pass over memory on the host, and Adam's on a GPU; by ATen operations, which work on
+/// any device, otherwise.
 std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options, at::DeviceType device);
 
 /// state_names() of the rule of `options`.

@@ -17,21 +17,27 @@ Zero1Optimizer::Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicat
     : buffer_(buffer),
       data_(data),
       stage_(stage),
+      master_type_(precision.master),
       options_(options),
       rule_(make_update_rule(options, buffer.values().device().type())),
       norms_(buffer, data, tensor, stage) {
   VH_ASSERT(buffer.layout().shards == num_shards(stage, data.size()),
             str(buffer.layout().shards, " shards over ", data.size(), " data ranks"));
-  VH_ASSERT(precision.master == buffer.values().scalar_type() && precision.master == buffer.gradients().scalar_type(),
-            "parameters, gradients and master weights have one type");
+  VH_ASSERT(
+      precision.compute == buffer.values().scalar_type() && precision.gradient == buffer.gradients().scalar_type(),
+      "the buffer has other types than the precision");
   int64_t state_size = 0;
   for (size_t i = 0; i < buffer.layout().buckets.size(); ++i) {
     buckets_.push_back(make_bucket(static_cast<int>(i), state_size));
     state_size += buckets_.back().own.size();
   }
   const MemoryScope scope(MemoryClass::kOptimizer);
+  const auto options_of_state = buffer.values().options().dtype(precision.master);
   for (size_t i = 0; i < rule_->state_names().size(); ++i) {
-    state_.push_back(at::zeros({state_size}, buffer.values().options().dtype(precision.master)));
+    state_.push_back(at::zeros({state_size}, options_of_state));
+  }
+  if (precision.has_own_master()) {
+    master_ = at::zeros({state_size}, options_of_state);
   }
 }
 
@@ -87,11 +93,58 @@ void Zero1Optimizer::step(const StepDecision& decision) {
   buffer_.bump_version();
 }
 
+// The master weights of a range of the flat buffer, of which the state begins at `state`.
+at::Tensor Zero1Optimizer::master_of(const Range& range, int64_t state) const {
+  return master_.defined() ? master_.narrow(0, state, range.size())
+                           : buffer_.values().narrow(0, range.begin, range.size());
+}
+
+// The parts of parameters that this rank owns, in the order of the flat buffer; `state`: where that of a part begins.
+void Zero1Optimizer::for_each_owned(
+    const std::function<void(int parameter, const Range& part, int64_t state)>& visit) const {
+  const auto& layout = buffer_.layout();
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = buckets_[i];
+    for (const int member : layout.buckets[i].members) {
+      const Range slot = layout.slots[static_cast<size_t>(member)];
+      const Range part{std::max(slot.begin, bucket.own.begin), std::min(slot.end, bucket.own.end)};
+      if (part.begin < part.end) {
+        visit(member, part, bucket.state + part.begin - bucket.own.begin);
+      }
+    }
+  }
+}
+
+void Zero1Optimizer::write(int parameter, const std::function<void(const at::Tensor& values)>& fill) {
+  if (!master_.defined()) {
+    buffer_.write(parameter, fill);
+    return;
+  }
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const at::Tensor& value = buffer_.parameter(parameter).value;
+  const at::Tensor wide = value.to(master_type_).contiguous();
+  const int64_t begin = buffer_.layout().slots[static_cast<size_t>(parameter)].begin;
+  // What this rank owns is more exact than the parameter's cast.
+  const auto for_own_part = [&](const auto& visit) {
+    for_each_owned([&](int owned, const Range& part, int64_t state) {
+      if (owned == parameter) {
+        visit(wide.view(-1).narrow(0, part.begin - begin, part.size()), master_of(part, state));
+      }
+    });
+  };
+  for_own_part([](const at::Tensor& values, const at::Tensor& master) { values.copy_(master); });
+  fill(wide);
+  for_own_part([](const at::Tensor& values, const at::Tensor& master) { master.copy_(values); });
+  buffer_.write(parameter, [&](const at::Tensor& values) { values.copy_(wide); });
+}
+
 UpdateTensors Zero1Optimizer::tensors_of(const Stretch& stretch) const {
   const int64_t size = stretch.range.size();
-  UpdateTensors tensors{buffer_.values().narrow(0, stretch.range.begin, size),
+  const at::Tensor parameters = buffer_.values().narrow(0, stretch.range.begin, size);
+  UpdateTensors tensors{master_of(stretch.range, stretch.state),
                         buffer_.gradients().narrow(0, stretch.range.begin, size),
-                        {}};
+                        {},
+                        master_.defined() ? parameters : at::Tensor()};
   for (const at::Tensor& state : state_) {
     tensors.state.push_back(state.narrow(0, stretch.state, size));
   }
@@ -139,26 +192,14 @@ at::Tensor Zero1Optimizer::gathered(size_t bucket, const at::Tensor& own) const 
 }
 
 std::vector<OwnedState> Zero1Optimizer::owned_state() const {
-  const auto& layout = buffer_.layout();
   std::vector<OwnedState> owned;
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    const Bucket& bucket = buckets_[i];
-    for (const int member : layout.buckets[i].members) {
-      const Range slot = layout.slots[static_cast<size_t>(member)];
-      const Range part{std::max(slot.begin, bucket.own.begin), std::min(slot.end, bucket.own.end)};
-      if (part.begin >= part.end) {
-        continue;
-      }
-      const int64_t state = bucket.state + part.begin - bucket.own.begin;
-      owned.push_back({member,
-                       {part.begin - slot.begin, part.end - slot.begin},
-                       buffer_.values().narrow(0, part.begin, part.size()),
-                       {}});
-      for (const at::Tensor& flat : state_) {
-        owned.back().state.push_back(flat.narrow(0, state, part.size()));
-      }
+  for_each_owned([&](int parameter, const Range& part, int64_t state) {
+    const int64_t begin = buffer_.layout().slots[static_cast<size_t>(parameter)].begin;
+    owned.push_back({parameter, {part.begin - begin, part.end - begin}, master_of(part, state), {}});
+    for (const at::Tensor& flat : state_) {
+      owned.back().state.push_back(flat.narrow(0, state, part.size()));
     }
-  }
+  });
   return owned;
 }
 
@@ -168,6 +209,7 @@ void Zero1Optimizer::visit_state(const std::function<void(int, const ParameterSt
   for (size_t i = 0; i < buckets_.size(); ++i) {
     const Bucket& bucket = buckets_[i];
     std::vector<at::Tensor> whole;
+    const at::Tensor master = master_.defined() ? gathered(i, master_of(bucket.own, bucket.state)) : at::Tensor();
     for (const at::Tensor& flat : state_) {
       whole.push_back(gathered(i, flat.narrow(0, bucket.state, bucket.own.size())));
     }
@@ -175,8 +217,9 @@ void Zero1Optimizer::visit_state(const std::function<void(int, const ParameterSt
       const Range slot = layout.slots[static_cast<size_t>(member)];
       const int64_t offset = slot.begin - layout.buckets[i].range.begin;
       const auto& shape = buffer_.specs()[static_cast<size_t>(member)].local_shape;
-      // The master weights are the parameters, which are whole on every rank between steps.
-      ParameterState state{buffer_.parameter(member).value, {}};
+      // Where the master weights are the parameters, they are whole on every rank between steps.
+      ParameterState state{
+          master.defined() ? master.narrow(0, offset, slot.size()).view(shape) : buffer_.parameter(member).value, {}};
       for (const at::Tensor& of_bucket : whole) {
         state.state.push_back(of_bucket.narrow(0, offset, slot.size()).view(shape));
       }

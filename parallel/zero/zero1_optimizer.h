@@ -11,6 +11,7 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
+#include "parallel/tensor/parameter_writer.h"
 #include "parallel/zero/parameter_norms.h"
 #include "parallel/zero/precision_policy.h"
 #include "parallel/zero/sharding.h"
@@ -40,8 +41,8 @@ struct OwnedState {
 };
 
 /// Optimizer of a rank. Under ZeRO-1 it holds the state of its shard of each bucket only, under stage 0 of all. The
-/// master weights are views of the parameter buffer (master and compute type are the same).
-class Zero1Optimizer {
+/// master weights are part of it, except where they are of the parameters' type: then they are views of the buffer.
+class Zero1Optimizer final : public tensor::ParameterWriter {
  public:
   /// Allocates the state, zeroed. `buffer` and the communicators must outlive the optimizer.
   Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicator& data, comm::Communicator& tensor, ZeroStage stage,
@@ -52,9 +53,15 @@ class Zero1Optimizer {
   /// Of the tensors that are kept of each parameter: "exp_avg".
   std::vector<std::string> state_names() const { return rule_->state_names(); }
 
-  /// Updates the owned ranges from the reduced gradients, gathers the parameters over data bucket by bucket while the
-  /// next one is updated, and raises the buffer's version. Collective over data, with a layer-wise rule also over
-  /// tensor.
+  /// Type of the master weights and of the state.
+  at::ScalarType master_type() const { return master_type_; }
+
+  /// A parameter and, of it, the master weights that this rank owns.
+  void write(int parameter, const std::function<void(const at::Tensor& values)>& fill) override;
+
+  /// Updates the owned ranges from the reduced gradients, casts them to the parameters' type, gathers the parameters
+  /// over data bucket by bucket while the next one is updated, and raises the buffer's version. Collective over data,
+  /// with a layer-wise rule also over tensor.
   void step(const StepDecision& decision);
 
   /// Steps done so far (without skipped ones).
@@ -88,6 +95,8 @@ class Zero1Optimizer {
   Bucket make_bucket(int bucket, int64_t state) const;
   bool decays(int parameter) const;
   UpdateTensors tensors_of(const Stretch& stretch) const;
+  at::Tensor master_of(const Range& range, int64_t state) const;
+  void for_each_owned(const std::function<void(int parameter, const Range& part, int64_t state)>& visit) const;
   void measure(const StepScalars& step);
   double trust_of(const Stretch& stretch) const;
   void update(const Bucket& bucket, const StepScalars& step);
@@ -97,11 +106,13 @@ class Zero1Optimizer {
   tensor::ParameterBuffer& buffer_;
   comm::Communicator& data_;
   ZeroStage stage_;
+  at::ScalarType master_type_;
   OptimizerOptions options_;
   std::unique_ptr<UpdateRule> rule_;
   ParameterNorms norms_;
   std::vector<Bucket> buckets_;
   std::vector<at::Tensor> state_;  // flat; of the owned ranges of all buckets
+  at::Tensor master_;              // the same; undefined where the parameters themselves are the master weights
   int64_t num_steps_ = 0;
 };
 

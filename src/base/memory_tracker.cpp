@@ -5,6 +5,7 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 
@@ -13,6 +14,23 @@ namespace vit_hybrid {
 namespace {
 
 thread_local MemoryClass active_class = MemoryClass::kUntagged;
+thread_local int num_attachments = 0;
+
+// The first attached thread, for which others may compute without being attached themselves.
+std::atomic<bool> has_leader = false;
+thread_local bool leads = false;
+std::atomic<MemoryClass> leaders_class = MemoryClass::kUntagged;
+
+void set_active(MemoryClass memory_class) {
+  active_class = memory_class;
+  if (leads) {
+    leaders_class = memory_class;
+  }
+}
+
+MemoryClass class_of_this_thread() {
+  return num_attachments > 0 ? active_class : leaders_class.load();
+}
 
 class Counters : public c10::MemoryReportingInfoBase {
  public:
@@ -26,7 +44,19 @@ class Counters : public c10::MemoryReportingInfoBase {
     }
   }
 
+  void reportOutOfMemory(int64_t alloc_size, size_t total_allocated, size_t total_reserved,
+                         c10::Device device) override {
+    const std::lock_guard lock(mutex_);
+    const auto unused = static_cast<int64_t>(total_reserved) - static_cast<int64_t>(total_allocated);
+    failure_ = MemoryFailure{alloc_size, class_of_this_thread(), device, std::max<int64_t>(unused, 0), report_};
+  }
+
   bool memoryProfilingEnabled() const override { return true; }
+
+  std::optional<MemoryFailure> last_failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
 
   MemoryReport report() const {
     const std::lock_guard lock(mutex_);
@@ -47,7 +77,7 @@ class Counters : public c10::MemoryReportingInfoBase {
   };
 
   void allocate(void* ptr, int64_t size) {
-    const auto memory_class = static_cast<size_t>(active_class);
+    const auto memory_class = static_cast<size_t>(class_of_this_thread());
     blocks_[ptr] = {size, memory_class};
     report_.current[memory_class] += size;
     report_.peak[memory_class] = std::max(report_.peak[memory_class], report_.current[memory_class]);
@@ -72,6 +102,7 @@ class Counters : public c10::MemoryReportingInfoBase {
   mutable std::mutex mutex_;
   std::unordered_map<void*, Block> blocks_;
   MemoryReport report_;
+  std::optional<MemoryFailure> failure_;
 };
 
 // Never destroyed: tensors with static storage are freed after it would be.
@@ -92,21 +123,38 @@ struct MemoryTracker::Attachment::Guard {
   c10::DebugInfoGuard guard{c10::DebugInfoKind::PROFILER_STATE, counters()};
 };
 
-MemoryTracker::Attachment::Attachment() : guard_(std::make_unique<Guard>()) {}
-MemoryTracker::Attachment::~Attachment() = default;
+MemoryTracker::Attachment::Attachment() : guard_(std::make_unique<Guard>()), leads_(!has_leader.exchange(true)) {
+  ++num_attachments;
+  if (leads_) {
+    leads = true;
+    leaders_class = active_class;
+  }
+}
+
+MemoryTracker::Attachment::~Attachment() {
+  --num_attachments;
+  if (leads_) {
+    leads = false;
+    leaders_class = MemoryClass::kUntagged;
+    has_leader = false;
+  }
+}
 
 MemoryReport MemoryTracker::report() {
   return counters()->report();
+}
+std::optional<MemoryFailure> MemoryTracker::last_failure() {
+  return counters()->last_failure();
 }
 void MemoryTracker::reset_peaks() {
   counters()->reset_peaks();
 }
 
 MemoryScope::MemoryScope(MemoryClass memory_class) : previous_(active_class) {
-  active_class = memory_class;
+  set_active(memory_class);
 }
 MemoryScope::~MemoryScope() {
-  active_class = previous_;
+  set_active(previous_);
 }
 
 }  // namespace vit_hybrid

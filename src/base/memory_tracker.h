@@ -1,9 +1,12 @@
 // MemoryTracker: every tensor byte of the process, by class, with peaks.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 namespace vit_hybrid {
@@ -33,9 +36,19 @@ struct MemoryReport {
   int64_t total_peak = 0;
 };
 
+/// An allocation that an allocator could not make, and what was held when it was asked for.
+struct MemoryFailure {
+  int64_t bytes = 0;  ///< asked for
+  MemoryClass memory_class = MemoryClass::kUntagged;
+  c10::Device device = c10::Device(c10::DeviceType::CPU);
+  int64_t unused_bytes = 0;  ///< that the allocator kept of the device in blocks which did not fit
+  MemoryReport held;
+};
+
 /// Counts the allocations of ATen's allocators (host and device) in the threads that are attached, by c10's memory
 /// reporting hook. A block is charged to the class that was active where it was allocated, also when another attached
-/// thread frees it.
+/// thread frees it. The threads in which autograd runs a backward pass for the first attached one belong to it: their
+/// blocks are charged to the class that is active there.
 class MemoryTracker {
  public:
   /// Counts allocations of the calling thread while it lives. Every thread that makes or frees tensors attaches.
@@ -49,9 +62,12 @@ class MemoryTracker {
    private:
     struct Guard;
     std::unique_ptr<Guard> guard_;
+    bool leads_;
   };
 
   static MemoryReport report();
+  /// The last allocation that failed in an attached thread. Memory that an error frees on its way is still in it.
+  static std::optional<MemoryFailure> last_failure();
   /// Forgets the peaks (they become the current values), to measure one part of a run.
   static void reset_peaks();
 };

@@ -7,6 +7,10 @@ int64_t device_peak_bytes(c10::Device /*device*/) {
   return 0;
 }
 
+int64_t device_total_bytes(c10::Device /*device*/) {
+  return 0;
+}
+
 std::string device_pci_address(c10::Device /*device*/) {
   return {};
 }

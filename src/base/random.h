@@ -28,6 +28,8 @@ class RandomStream {
   /// `a` and `b` say which stream of this purpose: e.g. (step, layer), (epoch, 0), (hash of a parameter's name, 0).
   RandomStream(uint64_t seed, Purpose purpose, uint64_t a = 0, uint64_t b = 0);
 
+  /// The key of philox4x32() behind the stream, for kernels that draw on their own; see block().
+  const std::array<uint32_t, 2>& key() const { return key_; }
   /// 4 x 32 uniform bits; block i holds the draws 4 i .. 4 i + 3 of bits().
   PhiloxBlock block(uint64_t i, uint64_t j = 0) const;
   /// 32 uniform bits, draw `i`; `j` is a second index where one is not enough (e.g. sample and element).

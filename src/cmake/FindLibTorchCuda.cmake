@@ -1,7 +1,7 @@
 # FindLibTorchCuda: LibTorch's CUDA libraries, the CUDA toolkit they were built with, and NCCL.
 #
 # Needs FindLibTorchCpu first. NCCL is looked for in NCCL_ROOT, the wheel beside LibTorch, and the toolkit.
-# Gives LibTorchCuda::torch_cuda (with cudart and NCCL) for the objects and programs of the CUDA variant.
+# Gives LibTorchCuda::torch_cuda (with cudart, cuBLASLt and NCCL) for the objects and programs of the CUDA variant.
 
 if(TARGET LibTorchCuda::torch_cuda)
   set(LibTorchCuda_FOUND TRUE)
@@ -30,12 +30,16 @@ find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2
 mark_as_advanced(NCCL_INCLUDE_DIR NCCL_LIBRARY)
 
 # libtorch_cuda.so needs these, which are in no toolkit: name them here rather than in a page of linker errors.
+set(_needed cufile cusparseLt)
+if(EXISTS ${LibTorchCpu_LIBRARY_DIR}/libtorch_nvshmem.so)  # from 2.8 on
+  list(APPEND _needed nvshmem_host)
+endif()
 set(_search_dirs ${CUDAToolkit_LIBRARY_DIR})
-foreach(_library cufile cusparseLt nvshmem_host)
+foreach(_library IN LISTS _needed)
   find_library(LibTorchCuda_${_library} NAMES ${_library} lib${_library}.so.0 lib${_library}.so.3
     HINTS ${LibTorchCpu_WHEEL_DIR}/nvidia/cu13/lib ${LibTorchCpu_WHEEL_DIR}/nvidia/cufile/lib
-      ${LibTorchCpu_WHEEL_DIR}/nvidia/cusparselt/lib ${LibTorchCpu_WHEEL_DIR}/nvidia/nvshmem/lib
-      ${CUDAToolkit_LIBRARY_DIR})
+      ${LibTorchCpu_WHEEL_DIR}/nvidia/cusparselt/lib ${LibTorchCpu_WHEEL_DIR}/cusparselt/lib
+      ${LibTorchCpu_WHEEL_DIR}/nvidia/nvshmem/lib ${CUDAToolkit_LIBRARY_DIR})
   mark_as_advanced(LibTorchCuda_${_library})
   if(LibTorchCuda_${_library})
     get_filename_component(_dir ${LibTorchCuda_${_library}} DIRECTORY)
@@ -44,8 +48,9 @@ foreach(_library cufile cusparseLt nvshmem_host)
 endforeach()
 
 include(FindPackageHandleStandardArgs)
+list(TRANSFORM _needed PREPEND LibTorchCuda_)
 find_package_handle_standard_args(LibTorchCuda
-  REQUIRED_VARS NCCL_LIBRARY NCCL_INCLUDE_DIR LibTorchCuda_cufile LibTorchCuda_cusparseLt LibTorchCuda_nvshmem_host
+  REQUIRED_VARS NCCL_LIBRARY NCCL_INCLUDE_DIR ${_needed}
   REASON_FAILURE_MESSAGE "launch/install_dependencies --cuda fetches what is not in the CUDA toolkit")
 
 list(REMOVE_DUPLICATES _search_dirs)
@@ -63,5 +68,6 @@ set_target_properties(LibTorchCuda::nccl PROPERTIES
 add_library(LibTorchCuda::torch_cuda SHARED IMPORTED)
 set_target_properties(LibTorchCuda::torch_cuda PROPERTIES
   IMPORTED_LOCATION ${LibTorchCpu_LIBRARY_DIR}/libtorch_cuda.so
-  INTERFACE_LINK_LIBRARIES "LibTorchCuda::c10_cuda;LibTorchCuda::nccl;CUDA::cudart;LibTorchCpu::torch_cpu"
+  INTERFACE_LINK_LIBRARIES
+    "LibTorchCuda::c10_cuda;LibTorchCuda::nccl;CUDA::cublasLt;CUDA::cudart;LibTorchCpu::torch_cpu"
   INTERFACE_LINK_OPTIONS "${_link_options}")

@@ -62,6 +62,9 @@ std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) 
   comparison.compare("optimizer", a.optimizer, b.optimizer);
   comparison.compare("step", a.step, b.step);
   comparison.compare("optimizer_steps", a.optimizer_steps, b.optimizer_steps);
+  comparison.compare("loss_scale", a.loss_scale, b.loss_scale);
+  comparison.compare("good_steps", a.good_steps, b.good_steps);
+  comparison.compare("skipped_steps", a.skipped_steps, b.skipped_steps);
   comparison.compare("epoch", a.epoch, b.epoch);
   comparison.compare("samples_of_epoch", a.samples_of_epoch, b.samples_of_epoch);
   comparison.compare("seed", a.seed, b.seed);

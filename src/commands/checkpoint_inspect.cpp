@@ -76,6 +76,11 @@ std::string head_text(const CheckpointReader& checkpoint) {
           info.libraries.empty() ? "" : str(" (", info.libraries, ")"), "\n  layout      ", info.layout,
           "\n  position    step ", info.step, " (", info.optimizer_steps, " of the optimizer), epoch ", info.epoch + 1,
           " after ", info.samples_of_epoch, " of ", info.num_samples, " samples; seed ", info.seed, "\n");
+  if (info.loss_scale > 0.0 || info.skipped_steps > 0) {
+    out +=
+        str("  loss scale  ", info.loss_scale > 0.0 ? str(info.loss_scale, " for ", info.good_steps, " steps") : "none",
+            ", ", info.skipped_steps, " steps skipped\n");
+  }
   if (!info.metric.empty()) {
     out += str("  validation  ", info.metric, " ", info.metric_value, "\n");
   }

@@ -13,6 +13,8 @@ namespace vit_hybrid::train {
 namespace {
 
 constexpr std::string_view kDecisive[] = {"precision",     "global-batch-size",
+                                          "loss-scale",    "grad-dtype",
+                                          "reduce-dtype",  "deterministic",
                                           "drop-last",     "interpolation",
                                           "mixup",         "optimizer",
                                           "beta1",         "beta2",

@@ -1,57 +1,133 @@
 // Device and threads of a rank: what the machine offers.
 #include "src/train/device.h"
 
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <ATen/detail/CUDAHooksInterface.h>
-#include <sched.h>
-#include <unistd.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/failure.h"
+#include "parallel/comm/make_communicator.h"
 #include "src/base/error.h"
+#include "src/base/gpu_survey.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/train/gpu_assignment.h"
+#include "src/train/metrics_log.h"
+#include "src/train/node_topology.h"
 
 namespace vit_hybrid::train {
 
 namespace {
 
-// Zero in a program without CUDA and on a node without GPUs.
-int num_gpus() {
-  return at::hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().deviceCount()) : 0;
+// A thread for each core: a second one on its other hardware thread would only share it.
+int share_of_cores(int ranks_of_node) {
+  const NodeTopology node = read_topology();
+  const auto cores = static_cast<int>(node.cores_of(allowed_processors()).size());
+  const auto node_cores = static_cast<int>(node.cores_of(node.all_processors()).size());
+  // A launcher that binds gives each rank its own cores; one that does not gives all of them to everybody.
+  return std::max(1, cores < node_cores ? cores : cores / ranks_of_node);
 }
 
-// Cores that this process may run on: what the launcher bound it to.
-int num_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+Json to_json(const GpuSurvey& survey) {
+  Json gpus = Json::array();
+  for (const Gpu& gpu : survey.gpus) {
+    gpus.push_back(Json::array({gpu.name, gpu.uuid, gpu.major, gpu.minor}));
+  }
+  return Json::array({survey.has_cuda, survey.is_broken, survey.none_reason, gpus});
 }
 
-c10::Device device_for(DeviceChoice choice, const comm::ProcessPlace& place) {
-  if (choice == DeviceChoice::kCpu) {
-    return c10::Device(c10::kCPU);
+GpuSurvey survey_from(const Json& json) {
+  GpuSurvey survey;
+  json[0].get_to(survey.has_cuda);
+  json[1].get_to(survey.is_broken);
+  json[2].get_to(survey.none_reason);
+  for (const Json& gpu : json[3]) {
+    survey.gpus.push_back({gpu[0], gpu[1], gpu[2], gpu[3]});
   }
-  const int gpus = num_gpus();
-  if (gpus >= place.node_size) {
-    return {c10::kCUDA, static_cast<c10::DeviceIndex>(place.node_rank)};
+  return survey;
+}
+
+// What every rank sees, by rank.
+std::vector<RankGpus> gather(const GpuSurvey& survey, const comm::MpiGroup& world) {
+  const comm::ProcessPlace& place = comm::process_place();
+  const Json mine = Json::array({place.host, place.node, place.node_rank, to_json(survey)});
+  std::vector<RankGpus> ranks;
+  for (const std::string& text : world.all_gather(mine.dump())) {
+    const Json json = Json::parse(text);
+    ranks.push_back({json[0], json[1], json[2], survey_from(json[3])});
   }
-  if (choice == DeviceChoice::kCuda) {
+  return ranks;
+}
+
+std::optional<int> agreed_gpu(const RunConfig& config, const GpuSurvey& survey, const comm::MpiGroup& world) {
+  if (config.device == DeviceChoice::kCpu) {
+    return std::nullopt;
+  }
+  // Without CUDA in the program all ranks know as much as each other.
+  const auto ranks = survey.has_cuda ? gather(survey, world) : std::vector<RankGpus>(1);
+  try {
+    return assign_gpu(config.device, config.parallel.ranks_per_gpu, ranks, survey.has_cuda ? world.rank() : 0);
+  } catch (const Error& error) {
+    throw comm::AgreedError(error, "", world.rank() == 0);  // every rank has found it
+  }
+}
+
+// Before NCCL starts. What the user has set stays.
+void let_ranks_share(int rank) {
+  const auto [name, value] = nccl_sharing_variable(comm::nccl_version(), rank);
+  setenv(name.c_str(), value.c_str(), 0);
+}
+
+// Makes it the current device of this thread, and has it do something.
+void begin_to_use(c10::Device device, const Gpu& gpu) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  try {
+    c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+    static_cast<void>(at::zeros({1}, at::TensorOptions(at::kFloat).device(device)).item<float>());
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
     throw Error(ErrorClass::kUsage,
-                str("--device cuda: ", place.host, " has ", gpus, " GPUs that this program can use for ",
-                    place.node_size, " ranks"),
-                "start one rank a GPU, use a program built with VIT_HYBRID_ENABLE_CUDA=ON, or give --device cpu");
+                str("the GPU ", gpu.name, ", of compute capability ", gpu.major, ".", gpu.minor,
+                    ", cannot be used: ", text.substr(0, text.find('\n'))),
+                "it may be in use by others, or too old or too new for the CUDA of this program; see nvidia-smi");
   }
-  return c10::Device(c10::kCPU);
 }
 
 }  // namespace
 
-c10::Device choose_device(const RunConfig& config, const comm::ProcessPlace& place) {
-  const c10::Device device = device_for(config.device, place);
-  static_cast<void>(batch_memory(config.data.pin_memory, device));
+c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world) {
+  const GpuSurvey survey = config.device == DeviceChoice::kCpu ? GpuSurvey() : survey_gpus();
+  const std::optional<int> number = agreed_gpu(config, survey, world);
+  const Gpu* const gpu = number ? &survey.gpus[static_cast<size_t>(*number)] : nullptr;
+  const c10::Device device =
+      number ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(*number)) : c10::Device(c10::kCPU);
+  comm::agreed(world, [&] {
+    if (const auto problem = precision_problem(config.precision.kind, gpu)) {
+      throw *problem;
+    }
+    static_cast<void>(batch_memory(config.data.pin_memory, device));
+    if (gpu != nullptr) {
+      begin_to_use(device, *gpu);
+    }
+  });
+  if (gpu != nullptr && config.parallel.ranks_per_gpu > 1) {
+    let_ranks_share(world.rank());
+  }
   return device;
+}
+
+comm::TransportOptions transport_options(const RunConfig& config) {
+  comm::TransportOptions options;
+  options.connection_seconds = config.parallel.timeout;
+  return options;
 }
 
 data::HostMemory batch_memory(PinMemory choice, c10::Device device) {
@@ -73,10 +149,7 @@ at::Tensor to_device(const at::Tensor& tensor, c10::Device device, at::ScalarTyp
 
 void set_threads(int threads, const comm::ProcessPlace& place) {
   if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) {
-    // A launcher that binds gives each rank its own cores; one that does not gives all of them to everybody.
-    const int cores = num_cores();
-    const int node_cores = std::max(cores, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-    threads = cores < node_cores ? cores : std::max(1, cores / place.node_size);
+    threads = share_of_cores(place.node_size);
   }
   if (threads > 0) {
     at::set_num_threads(threads);

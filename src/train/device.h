@@ -6,14 +6,19 @@
 
 #include "data/tensor_pool.h"
 #include "parallel/comm/failure.h"
+#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/transport_options.h"
 #include "src/train/run_config.h"
 
 namespace vit_hybrid::train {
 
-/// The device of this rank: one GPU a rank by its place on the node, or the CPU. kAuto takes GPUs where the program was
-/// built for them and the node has one for each of its ranks. Error(kUsage) where kCuda, or the configuration's
-/// pin_memory with that device, cannot be.
-c10::Device choose_device(const RunConfig& config, const comm::ProcessPlace& place);
+/// The device of this rank, made the current one of the calling thread: one GPU a rank (or ranks_per_gpu) by its place
+/// on the node, or the CPU; see assign_gpu(). Ranks that share a GPU have NCCL set up for it. Error(kUsage) where the
+/// device, or the configuration's precision or pin_memory with it, cannot be. Collective over `world`.
+c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world);
+
+/// How the communicators of a run are made: within its time limit.
+comm::TransportOptions transport_options(const RunConfig& config);
 
 /// Where the batches of a rank with this device lie on the host: kAuto page-locks them where the device is a GPU.
 /// Error(kUsage) where kOn is asked for and it is none.

@@ -19,19 +19,23 @@ TrainingLayout layout_of(const EngineOptions& options, mesh::DeviceMesh& mesh) {
 Engine::Engine(EngineOptions options, mesh::DeviceMesh& mesh)
     : options_(std::move(options)),
       mesh_(mesh),
-      model_(options_.model, options_.precision, mesh, layout_of(options_, mesh)),
+      model_(options_.model, options_.precision, mesh, layout_of(options_, mesh), options_.recompute),
       reducer_(parameters(), mesh.data(), options_.zero_stage, options_.precision),
       norm_(parameters(), options_.zero_stage, mesh.data().rank(), mesh.tensor().rank(), mesh.world()),
       optimizer_(parameters(), mesh.data(), mesh.tensor(), options_.zero_stage, options_.precision, options_.optimizer),
+      loss_scaler_(options_.loss_scale),
       clock_(mesh.device().type()) {
-  tensor::initialize(parameters(), options_.seed);
+  tensor::initialize(parameters().specs(), optimizer_, options_.seed);
 }
 
 StepResult Engine::train_step(StepPlan plan, VitProgram::NextBatch next_batch, double learning_rate) {
   const auto num_micro_batches = static_cast<int>(plan.micro_batches.size());
+  const double loss_scale = loss_scaler_.scale();
+  plan.loss_scale = loss_scale;
   plan.context.sink = &reducer_;
   reducer_.begin_step(num_micro_batches);
   StepResult result;
+  result.loss_scale = loss_scale;
   {
     const comm::PhaseScope phase("forward and backward");
     result.loss = model_.run(pipeline::make_schedule(options_.schedule, mesh_.pipeline().size(), num_micro_batches),
@@ -44,14 +48,15 @@ StepResult Engine::train_step(StepPlan plan, VitProgram::NextBatch next_batch, d
     reducer_.finish();
     norm = norm_.compute();
   }
-  result.grad_norm = norm.norm;
+  result.grad_norm = norm.norm / loss_scale;
   result.skipped = !norm.finite;
-  const double clip = options_.clip_norm > 0.0 ? zero::clip_coefficient(norm.norm, options_.clip_norm) : 1.0;
+  const double clip = options_.clip_norm > 0.0 ? zero::clip_coefficient(result.grad_norm, options_.clip_norm) : 1.0;
   {
     const comm::PhaseScope phase("optimizer");
     const auto timer = clock_.measure(seconds_.optimizer);
-    optimizer_.step({learning_rate, clip, result.skipped});
+    optimizer_.step({learning_rate, clip / loss_scale, result.skipped});
   }
+  loss_scaler_.update(norm.finite);
   clock_.collect();
   seconds_.forward += model_.times().forward;
   seconds_.backward += model_.times().backward;

@@ -9,6 +9,7 @@
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/zero/gradient_norm.h"
 #include "parallel/zero/gradient_reducer.h"
+#include "parallel/zero/loss_scaler.h"
 #include "parallel/zero/precision_policy.h"
 #include "parallel/zero/sharding.h"
 #include "parallel/zero/zero1_optimizer.h"
@@ -20,6 +21,8 @@ namespace vit_hybrid::train {
 struct EngineOptions {
   model::VitOptions model;
   zero::PrecisionPolicy precision;
+  zero::LossScaleOptions loss_scale;
+  model::Recompute recompute = model::Recompute::kNone;
   zero::OptimizerOptions optimizer;
   zero::ZeroStage zero_stage = zero::ZeroStage::kOptimizerState;
   std::string schedule = "1f1b";
@@ -30,9 +33,10 @@ struct EngineOptions {
 
 /// What one optimizer step gave; the same on all ranks but for `loss`.
 struct StepResult {
-  double loss = 0.0;       ///< of this replica's samples over the global batch; 0 but on the last stage
-  double grad_norm = 0.0;  ///< before clipping
-  bool skipped = false;    ///< the gradient was not finite: no rank changed its parameters
+  double loss = 0.0;        ///< of this replica's samples over the global batch; 0 but on the last stage
+  double grad_norm = 0.0;   ///< before clipping, without the loss scale
+  double loss_scale = 1.0;  ///< of this step
+  bool skipped = false;     ///< the gradient was not finite: no rank changed its parameters
 };
 
 /// Seconds of this rank's device by phase since the last reset.
@@ -60,6 +64,8 @@ class Engine {
   const ModelRunner& model() const { return model_; }
   tensor::ParameterBuffer& parameters() { return model_.parameters(); }
   zero::Zero1Optimizer& optimizer() { return optimizer_; }
+  zero::LossScaler& loss_scaler() { return loss_scaler_; }
+  const zero::LossScaler& loss_scaler() const { return loss_scaler_; }
   const PhaseSeconds& seconds() const { return seconds_; }
   void reset_seconds() { seconds_ = {}; }
 
@@ -70,6 +76,7 @@ class Engine {
   zero::GradientReducer reducer_;
   zero::GradientNorm norm_;
   zero::Zero1Optimizer optimizer_;
+  zero::LossScaler loss_scaler_;
   PhaseSeconds seconds_;
   PhaseClock clock_;
 };

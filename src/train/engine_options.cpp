@@ -6,13 +6,22 @@
 namespace vit_hybrid::train {
 
 zero::PrecisionPolicy precision_policy(const RunConfig& config) {
-  return zero::make_precision_policy(config.precision == Precision::kFp64 ? "fp64" : "fp32");
+  zero::PrecisionPolicy policy = zero::make_precision_policy(precision_name(config.precision.kind));
+  if (config.precision.gradient == GradientType::kHalf) {
+    policy.gradient = policy.reduce = policy.compute;
+  }
+  if (config.precision.reduce == GradientType::kHalf) {
+    policy.reduce = policy.compute;
+  }
+  return policy;
 }
 
 EngineOptions engine_options(const RunConfig& config) {
   EngineOptions options;
   options.model = config.model;
   options.precision = precision_policy(config);
+  options.loss_scale = zero::loss_scale_options(config.precision.kind == Precision::kFp16, config.precision.loss_scale);
+  options.recompute = config.recompute;
   options.optimizer = optimizer_options(config.optimizer);
   options.zero_stage = config.parallel.zero == 0 ? zero::ZeroStage::kReplicated : zero::ZeroStage::kOptimizerState;
   options.schedule = config.parallel.schedule;

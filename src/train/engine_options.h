@@ -6,7 +6,7 @@
 
 namespace vit_hybrid::train {
 
-/// The types that --precision stands for.
+/// The types that --precision, --grad-dtype and --reduce-dtype stand for.
 zero::PrecisionPolicy precision_policy(const RunConfig& config);
 
 EngineOptions engine_options(const RunConfig& config);

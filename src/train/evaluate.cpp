@@ -25,7 +25,7 @@ void write(const RunConfig& config, const ModelUse& use, const CheckpointReader&
   Json json = {{"checkpoint", checkpoint.path()},
                {"step", checkpoint.info().step},
                {"data", config.data.valid_data},
-               {"precision", config.precision == Precision::kFp64 ? "fp64" : "fp32"}};
+               {"precision", precision_name(config.precision.kind)}};
   if (figures.is_forecast()) {
     json["acc_against"] = data.climatology.defined() ? "time means" : "channel means";
     json["rmse_unit"] = "standard deviations";

@@ -28,6 +28,8 @@ class Evaluator {
   Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunner& model, const data::Dataset& dataset,
             int64_t num_samples, at::Tensor climatology);
 
+  /// The order of its samples, the same in every pass.
+  data::EpochPlan plan() const { return sampler_->epoch(0); }
   /// The figures, on all ranks. Collective over the world.
   Evaluation evaluate();
 

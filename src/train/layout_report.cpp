@@ -5,9 +5,12 @@
 #include <cstdio>
 #include <numeric>
 
+#include "model/vit_memory.h"
 #include "model/vit_options.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/text.h"
+#include "src/train/checkpoint/checkpoint_folder.h"
+#include "src/train/engine_options.h"
 
 namespace vit_hybrid::train {
 
@@ -83,6 +86,30 @@ AxisBalance pipeline_balance(const RunConfig& config, const std::vector<Range>& 
   return {join(texts, " | "), balance_of(loads)};
 }
 
+const char* recompute_name(model::Recompute recompute) {
+  switch (recompute) {
+    case model::Recompute::kNone:
+      return "none";
+    case model::Recompute::kSelective:
+      return "selective";
+    case model::Recompute::kFull:
+      return "full";
+  }
+  return "";
+}
+
+// Of the stage that has most, by the formula.
+int64_t most_activations(const RunConfig& config, const std::vector<Range>& stages,
+                         const std::vector<int>& peak_in_flight) {
+  int64_t most = 0;
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    most = std::max(
+        most, model::activation_bytes(config.model, stages[stage], config.parallel.tp, config.parallel.micro_batch_size,
+                                      config.recompute, precision_policy(config).compute, peak_in_flight[stage]));
+  }
+  return most;
+}
+
 }  // namespace
 
 double LayoutReport::efficiency() const {
@@ -90,11 +117,13 @@ double LayoutReport::efficiency() const {
 }
 
 std::vector<std::string> LayoutReport::lines() const {
-  return {str("  data      ", data.text, ": balance ", percent(data.balance)),
-          str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
-          str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
-          str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
-          str("  the layout leaves at most ", percent(efficiency()), " of the ranks' speed")};
+  return {
+      str("  data      ", data.text, ": balance ", percent(data.balance)),
+      str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
+      str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
+      str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
+      str("  memory    activations of at most ", size_text(activation_bytes), " a rank (--recompute ", recompute, ")"),
+      str("  the layout leaves at most ", percent(efficiency()), " of the ranks' speed")};
 }
 
 LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& stages) {
@@ -104,7 +133,10 @@ LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& st
   report.pipeline = pipeline_balance(config, stages);
   report.num_micro_batches = config.num_micro_batches();
   const auto schedule = pipeline::make_schedule(config.parallel.schedule, config.parallel.pp, report.num_micro_batches);
-  report.bubble = pipeline::check_schedule(schedule).bubble_fraction;
+  const auto check = pipeline::check_schedule(schedule);
+  report.bubble = check.bubble_fraction;
+  report.recompute = recompute_name(config.recompute);
+  report.activation_bytes = most_activations(config, stages, check.peak_in_flight);
   return report;
 }
 

@@ -19,7 +19,9 @@ struct LayoutReport {
   AxisBalance data;      ///< samples of a full global batch over replicas
   AxisBalance tensor;    ///< FLOP of a block over tensor ranks
   AxisBalance pipeline;  ///< forward FLOP over stages
-  double bubble = 0.0;   ///< idle share of the schedule on stages of equal cost
+  std::string recompute = "none";
+  int64_t activation_bytes = 0;  ///< that the rank with most of them keeps for backward, by model::activation_bytes()
+  double bubble = 0.0;           ///< idle share of the schedule on stages of equal cost
   int num_micro_batches = 1;
 
   /// The best share of the machine that the layout leaves: the product of the three balances and of 1 - bubble.

@@ -28,19 +28,21 @@ tensor::ParameterBuffer make_buffer(const model::VitOptions& options, Range unit
 }  // namespace
 
 ModelRunner::ModelRunner(const model::VitOptions& options, const zero::PrecisionPolicy& precision,
-                         mesh::DeviceMesh& mesh, const std::optional<TrainingLayout>& training)
+                         mesh::DeviceMesh& mesh, const std::optional<TrainingLayout>& training,
+                         model::Recompute recompute)
     : mesh_(mesh),
       stages_(pipeline::partition_stages(model::unit_costs(options), mesh.pipeline().size())),
       units_(stages_[static_cast<size_t>(mesh.pipeline().rank())]),
       buffer_(make_buffer(options, units_, precision, mesh, training)),
-      stage_(options, units_, buffer_, mesh.tensor()),
-      program_(options, units_, stage_, mesh.device(), precision.compute),
+      stage_(options, units_, buffer_, mesh.tensor(), recompute),
+      program_(options, units_, stage_, mesh.device(), precision.compute, precision.master),
       runner_(mesh.pipeline(), {&program_}) {}
 
 double ModelRunner::run(const pipeline::Schedule& schedule, StepPlan plan, VitProgram::NextBatch next_batch) {
   VH_ASSERT(buffer_.has_gradients() || !pipeline::has_backward(schedule), "a model in use has no gradients to add to");
+  const double loss_scale = plan.loss_scale;
   program_.begin(std::move(plan), std::move(next_batch));
-  return runner_.run(schedule);
+  return runner_.run(schedule, loss_scale);
 }
 
 void ModelRunner::evaluate(StepPlan plan, VitProgram::NextBatch next_batch) {

@@ -28,7 +28,7 @@ class ModelRunner {
  public:
   /// Parameters are zero until they are initialised or loaded.
   ModelRunner(const model::VitOptions& options, const zero::PrecisionPolicy& precision, mesh::DeviceMesh& mesh,
-              const std::optional<TrainingLayout>& training);
+              const std::optional<TrainingLayout>& training, model::Recompute recompute = model::Recompute::kNone);
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 

@@ -81,6 +81,22 @@ void resolve_test(RunConfig& config) {
 
 }  // namespace
 
+const char* precision_name(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return "fp32";
+    case Precision::kFp64:
+      return "fp64";
+    case Precision::kTf32:
+      return "tf32";
+    case Precision::kBf16:
+      return "bf16";
+    case Precision::kFp16:
+      return "fp16";
+  }
+  return "";
+}
+
 int64_t RunConfig::replica_batch_size() const {
   return ceil_divide(global_batch_size, std::max(parallel.dp, 1));
 }

@@ -8,12 +8,18 @@
 
 #include "data/image_transform.h"
 #include "data/io_mode.h"
+#include "model/recompute.h"
 #include "model/vit_options.h"
 #include "src/train/lr_schedule.h"
 
 namespace vit_hybrid::train {
 
-enum class Precision { kFp32, kFp64 };
+/// The type of parameters and activations, or how fp32 products are computed; zero::PrecisionPolicy says the rest.
+enum class Precision { kFp32, kFp64, kTf32, kBf16, kFp16 };
+/// As the option has it: "bf16".
+const char* precision_name(Precision precision);
+/// The type in which gradients are added up, or reduced: that of the master weights, or that of the parameters.
+enum class GradientType { kMaster, kHalf };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 /// kAuto is gone after resolve().
 enum class DataKind { kAuto, kHdf5, kSynthetic, kBuiltin };
@@ -35,8 +41,16 @@ struct ParallelConfig {
   double bucket_mb = 4.0;          ///< MiB
   double timeout = 600.0;          ///< seconds a communication may take
   int threads = 0;                 ///< of one rank; 0 ('auto'): OMP_NUM_THREADS, else its share of the node's cores
+  int ranks_per_gpu = 1;           ///< ranks that share a GPU
 
   int model_size() const { return tp * pp; }
+};
+
+struct PrecisionConfig {
+  Precision kind = Precision::kFp32;
+  double loss_scale = 0.0;  ///< of fp16; 0: dynamic
+  GradientType gradient = GradientType::kMaster;
+  GradientType reduce = GradientType::kMaster;
 };
 
 struct DataConfig {
@@ -122,7 +136,10 @@ struct RunConfig {
   CheckpointConfig checkpoint;
   int64_t global_batch_size = 16;
   int64_t local_batch_size = 0;  ///< samples a replica; when positive, resolve() sets global_batch_size = dp x this
-  Precision precision = Precision::kFp32;
+  PrecisionConfig precision;
+  model::Recompute recompute = model::Recompute::kNone;
+  bool deterministic = false;  ///< only kernels that give the same bits each time
+  bool retune = false;         ///< measure kernels again instead of using a checkpoint's choice
   DeviceChoice device = DeviceChoice::kAuto;
   uint64_t seed = 1;
   int64_t log_interval = 10;

@@ -172,6 +172,22 @@ void check_data(const RunConfig& config, Problems& out) {
   }
 }
 
+void check_precision(const RunConfig& config, Problems& out) {
+  const PrecisionConfig& precision = config.precision;
+  const bool is_half = precision.kind == Precision::kBf16 || precision.kind == Precision::kFp16;
+  if (precision.loss_scale > 0.0 && precision.kind != Precision::kFp16) {
+    out.push_back(str("--loss-scale ", precision.loss_scale, " is for --precision fp16, and --precision is ",
+                      precision_name(precision.kind),
+                      ", which needs none; allowed: dynamic (which does nothing there)"));
+  }
+  for (const auto& [name, type] : {std::pair("grad-dtype", precision.gradient), {"reduce-dtype", precision.reduce}}) {
+    if (type == GradientType::kHalf && !is_half) {
+      out.push_back(str("--", name, " half is for --precision bf16 and fp16, and --precision is ",
+                        precision_name(precision.kind)));
+    }
+  }
+}
+
 void check_checkpoints(const RunConfig& config, Problems& out) {
   const CheckpointConfig& checkpoint = config.checkpoint;
   if (checkpoint.resumes_own_run() && config.run_dir.empty() && checkpoint.dir.empty()) {
@@ -243,6 +259,7 @@ std::vector<std::string> problems(const RunConfig& config, int world_size) {
     out.push_back(std::move(problem));
   }
   check_data(config, out);
+  check_precision(config, out);
   check_checkpoints(config, out);
   return out;
 }

@@ -64,6 +64,7 @@ void RunLog::step(const StepRecord& record) {
                   {"lr", record.lr},
                   {"grad_norm", record.grad_norm},
                   {"skipped", record.skipped},
+                  {"loss_scale", record.loss_scale},
                   {"samples", record.samples},
                   {"samples_per_s", record.samples_per_second()},
                   {"seconds", to_json(record.seconds)},
@@ -75,6 +76,7 @@ void RunLog::step(const StepRecord& record) {
       str("step ", record.step, "/", total_steps_, ", epoch ", record.epoch, ": loss=", fixed_text(record.loss, 6),
           ", lr=", digits(record.lr), ", grad norm=", fixed_text(record.grad_norm, 4), ", ",
           fixed_text(record.samples_per_second(), 2), " samples/s",
+          record.loss_scale != 1.0 ? ", loss scale " + digits(record.loss_scale) : "",
           record.skipped ? ", SKIPPED: the gradient is not finite" : "");
   if (record.step % interval_ == 0 || record.step == total_steps_ || record.skipped) {
     log_line(text);

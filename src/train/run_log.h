@@ -36,6 +36,7 @@ struct StepRecord {
   double lr = 0.0;
   double grad_norm = 0.0;
   bool skipped = false;
+  double loss_scale = 1.0;
   StepSeconds seconds;
   double mean_data_wait = 0.0;  ///< seconds, over all ranks
   double most_data_wait = 0.0;  ///< of the rank that waited longest

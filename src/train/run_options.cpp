@@ -97,10 +97,39 @@ void add_device(OptionTable& table, RunConfig& config) {
   table.add({.name = "device",
              .value = choice(config.device, {"auto", "cpu", "cuda"}),
              .help = "Where tensors live; auto takes GPUs where the program and the machine have them."});
-  table.add({.name = "precision",
-             .value = choice(config.precision, {"fp32", "fp64"}, {{"none", Precision::kFp32}}),
-             .help = "Floating-point type of everything that is computed.",
-             .aliases = {"amp-mode"}});
+  table.add(
+      {.name = "precision",
+       .value = choice(config.precision.kind, {"fp32", "fp64", "tf32", "bf16", "fp16"}, {{"none", Precision::kFp32}}),
+       .help = "Type of parameters and activations; with bf16 and fp16, which are half as long, the optimizer's "
+               "weights, the gradients and all sums are fp32; tf32 is fp32 with the GPU's short products.",
+       .aliases = {"amp-mode"}});
+  table.add({.name = "loss-scale",
+             .value = number(config.precision.loss_scale, positive("dynamic")),
+             .help = "What fp16 gradients are multiplied by on their way; dynamic: halved when they overflow, doubled "
+                     "after 2000 steps without."});
+  table.add({.name = "grad-dtype",
+             .value = choice(config.precision.gradient, {"master", "half"}),
+             .help = "Type in which gradients are added up over micro-batches, with bf16 and fp16: the master weights' "
+                     "(fp32), or the parameters', in which they are then reduced too."});
+  table.add({.name = "reduce-dtype",
+             .value = choice(config.precision.reduce, {"grad", "half"}),
+             .help =
+                 "Type in which gradients are reduced over replicas, with bf16 and fp16: that of grad-dtype, or the "
+                 "parameters', which halves the bytes."});
+  table.add({.name = "recompute",
+             .value = choice(config.recompute, {"none", "selective", "full"}),
+             .help = "Activations that backward computes again instead of keeping them: none; selective: the inputs of "
+                     "attention and of GELU; full: all of a block but its input."});
+  table.add({.name = "deterministic",
+             .value = flag(config.deterministic),
+             .help = "On GPUs use only kernels that give the same bits each time (on CPUs all do)."});
+  table.add({.name = "retune",
+             .value = flag(config.retune),
+             .help = "On GPUs measure again which kernels are fastest, instead of using the choice of the checkpoint "
+                     "that is resumed."});
+  table.add({.name = "ranks-per-gpu",
+             .value = integer(config.parallel.ranks_per_gpu, from_one(kMostThreads)),
+             .help = "Ranks that share a GPU, for tests of layouts on few GPUs."});
   table.add({.name = "threads",
              .value = integer(config.parallel.threads, from_one(kMostThreads, "auto")),
              .help = "Threads a rank computes with; auto takes OMP_NUM_THREADS, else its share of the node's cores."});

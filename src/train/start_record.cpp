@@ -6,9 +6,9 @@
 
 #include <array>
 #include <ctime>
-#include <fstream>
 
 #include "src/base/version.h"
+#include "src/train/processor.h"
 
 namespace vit_hybrid::train {
 
@@ -71,24 +71,13 @@ Json machine(const comm::MpiSession& session) {
   utsname system{};
   uname(&system);
   return {{"host", session.place().host},
-          {"cpu", cpu_model()},
+          {"cpu", this_processor().name},
           {"architecture", system.machine},
           {"cores", sysconf(_SC_NPROCESSORS_ONLN)},
           {"system", std::string(system.sysname) + " " + system.release}};
 }
 
 }  // namespace
-
-std::string cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const size_t colon = line.find(':');
-    if (line.starts_with("model name") && colon != std::string::npos && colon + 2 < line.size()) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "unknown";
-}
 
 Json start_record(const RunConfig& config, const comm::MpiSession& session) {
   Json record = {{"kind", "start"}, {"time", time_text()}, {"name", config.name}};
@@ -97,7 +86,7 @@ Json start_record(const RunConfig& config, const comm::MpiSession& session) {
   record["model"] = model(config);
   record["machine"] = machine(session);
   record["seed"] = config.seed;
-  record["precision"] = config.precision == Precision::kFp64 ? "fp64" : "fp32";
+  record["precision"] = precision_name(config.precision.kind);
   record["is_builtin_default"] = config.is_builtin_default;
   return record;
 }

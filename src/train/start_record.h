@@ -1,16 +1,11 @@
 // The start record: what a run was, as the first line of metrics.jsonl.
 #pragma once
 
-#include <string>
-
 #include "parallel/comm/mpi_session.h"
 #include "src/train/metrics_log.h"
 #include "src/train/run_config.h"
 
 namespace vit_hybrid::train {
-
-/// Model name of this machine's processor, for instance "AMD EPYC 9755".
-std::string cpu_model();
 
 /// {"kind":"start", ...}: time, version, git commit and dirty flag, compiler, library versions, layout, model and its
 /// number of parameters, machine. Of one rank.

@@ -19,6 +19,7 @@ StepInput::StepInput(const data::Dataset& dataset, std::shared_ptr<const data::D
   if (dataset.background_reads() && (parts_.input || parts_.target)) {
     loader_ = std::make_unique<data::PrefetchLoader>(
         dataset, micro_batch_source(std::move(sampler), share_, options.start, options.num_steps), options.loader);
+    copies_ = std::make_unique<DeviceCopies>(*loader_, options.device);
   }
 }
 
@@ -27,8 +28,8 @@ VitProgram::NextBatch StepInput::open_step(const data::EpochPlan& plan, int64_t 
     return read_now(plan, step);
   }
   return [this] {
-    VH_ASSERT(loader_ != nullptr, "this rank reads nothing");
-    std::optional<data::Batch> batch = loader_->next();
+    VH_ASSERT(copies_ != nullptr, "this rank reads nothing");
+    std::optional<data::Batch> batch = copies_->next();
     VH_ASSERT(batch.has_value(), "the loader ended before the run");
     return join_bands(std::move(*batch));
   };

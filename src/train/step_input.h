@@ -10,6 +10,7 @@
 #include "data/sampler.h"
 #include "parallel/comm/communicator.h"
 #include "src/train/band_exchange.h"
+#include "src/train/device_copies.h"
 #include "src/train/micro_batch_stream.h"
 #include "src/train/vit_program.h"
 
@@ -20,6 +21,7 @@ struct StepInputOptions {
   int64_t num_steps = 0;
   data::SamplePosition start = {};  ///< of the first step: where the run that is resumed stopped
   data::LoaderOptions loader = {};
+  c10::Device device = c10::Device(c10::kCPU);  ///< where batches that are read ahead are brought
 };
 
 /// Joins data set, sampler and loader. Steps are opened one after the other from `start` on. The ranks of a replica's
@@ -53,6 +55,7 @@ class StepInput {
   BandExchange bands_;
   data::Parts parts_;
   std::unique_ptr<data::PrefetchLoader> loader_;  // null where the main thread reads or nothing is read
+  std::unique_ptr<DeviceCopies> copies_;          // of what it gives
   double seconds_reading_ = 0.0;
 };
 

@@ -4,14 +4,17 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "parallel/comm/agreement.h"
+#include "parallel/comm/failure.h"
 #include "parallel/comm/statistics.h"
 #include "parallel/comm/watchdog.h"
 #include "parallel/mesh/device_mesh.h"
+#include "parallel/tensor/device_kernels.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
@@ -22,10 +25,15 @@
 #include "src/train/checkpoint/resume.h"
 #include "src/train/data_source.h"
 #include "src/train/device.h"
+#include "src/train/kernel_report.h"
 #include "src/train/layout_report.h"
+#include "src/train/memory_advice.h"
+#include "src/train/placement.h"
 #include "src/train/rank_report.h"
 #include "src/train/run_folder.h"
+#include "src/train/run_kernels.h"
 #include "src/train/run_log.h"
+#include "src/train/run_speed.h"
 #include "src/train/start_record.h"
 #include "src/train/step_test.h"
 #include "src/train/time_limit.h"
@@ -48,6 +56,9 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
   log_line(str(config.name, ": ", parameters, " parameters, dp ", parallel.dp, " x tp ", parallel.tp, " x pp ",
                parallel.pp, " on ", mesh.device().str(), ", ", at::get_num_threads(), " threads a rank"));
   log_line(str("  input     ", data.text));
+  for (const std::string& line : report_kernels(config, mesh.device()).lines()) {
+    log_line(line);
+  }
   for (const std::string& line : report_layout(config, engine.model().stages()).lines()) {
     log_line(line);
   }
@@ -94,11 +105,32 @@ Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks
   return record;
 }
 
-void finish(const RunFolder& folder, RunLog& log, const Trainer& trainer, const std::optional<StepTest>& test,
-            mesh::DeviceMesh& mesh, double seconds_to_first_step) {
+// Speed of the run that `summary` is about, and where no test tells of them its time by phase and memory.
+void conclude_speed(const RunConfig& config, Json& summary, mesh::DeviceMesh& mesh) {
+  const bool is_test = summary.contains("test") && summary["test"].is_object();
+  const Json& rate = is_test ? summary["test"]["samples_per_s"]["median"] : summary["samples_per_s"];
+  if (rate == 0.0) {
+    return;  // there was nothing left to do
+  }
+  const FinishedRun run{rate, summary["ranks"][0]["seconds"]["step"], is_test, summary["interrupted"]};
+  const RunSpeed speed = measure_run_speed(config, run, mesh);
+  summary["speed"] = to_json(speed);
+  std::vector<std::string> lines = speed_lines(speed);
+  if (!is_test) {  // which has tables of them
+    const auto resources = resource_lines(summary["ranks"]);
+    lines.insert(lines.end(), resources.begin(), resources.end());
+  }
+  for (const std::string& line : lines) {
+    log_line(line);
+  }
+}
+
+void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const Trainer& trainer,
+            const std::optional<StepTest>& test, mesh::DeviceMesh& mesh, double seconds_to_first_step) {
   Json summary = log.final_figures();
   summary["interrupted"] = trainer.stop_reason().has_value();
   summary["seconds_to_first_step"] = seconds_to_first_step;
+  summary["kernels"] = to_json(report_kernels(config, mesh.device()));
   summary["communication"] = communication();
   summary["ranks"] = gather_rank_reports(trainer.total_seconds(), mesh.device(), mesh.host_world());
   if (test) {
@@ -106,6 +138,7 @@ void finish(const RunFolder& folder, RunLog& log, const Trainer& trainer, const 
   } else {
     log.print_table();
   }
+  conclude_speed(config, summary, mesh);
   if (mesh.host_world().rank() == 0) {
     write_json_file(folder.summary_path(), summary);
   }
@@ -148,24 +181,44 @@ void note_resumption(const CheckpointReader& checkpoint, const RunConfig& config
   }
 }
 
+// Which kernels of a GPU were chosen, in the records and as a file; nothing on the CPU.
+void note_kernels(const RunFolder& folder, RunLog& log, const comm::MpiGroup& world) {
+  if (saved_kernels().empty()) {
+    return;
+  }
+  Json record = {{"kind", "kernels"}};
+  record.update(kernel_choices_json());
+  log.event(record);
+  if (world.rank() == 0) {
+    std::ofstream(folder.path() + "/kernels.txt") << saved_kernels();
+  }
+}
+
 }  // namespace
 
 int train(const RunConfig& config, comm::MpiSession& session) {
   const TimeLimit time_limit = TimeLimit::of_this_job(config.checkpoint.time_limit);
   const Timer since_start;
   const MemoryTracker::Attachment attachment;
+  comm::set_memory_advice([config](const MemoryFailure& failure) { return memory_advice(config, failure); });
   watch_stop_signals(parse_signals(config.checkpoint.preempt_signals));
   set_threads(config.parallel.threads, session.place());
-  const c10::Device device = comm::agreed(session.world(), [&] { return choose_device(config, session.place()); });
+  const c10::Device device = choose_device(config, session.world());
+  tensor::set_device_kernel_options(kernel_options(config));
+  if (device.is_cpu()) {
+    report_placement(session.world(), at::get_num_threads());
+  }
   const comm::Watchdog watchdog(std::chrono::duration<double>(config.parallel.timeout));
-  mesh::DeviceMesh mesh(parallel_dims(config), session.world(), device);
+  mesh::DeviceMesh mesh(parallel_dims(config), session.world(), device, transport_options(config));
   const DataSource data = open_data(config, session.world());
   const auto resumed = open_resumed(config, data, session.world());
   const auto initial = open_initial(config, resumed.has_value(), session.world());
   const RunFolder folder = RunFolder::create(config, session.world(), resumed ? resumed->path() : "");
   MetricsLog metrics = folder.open_metrics(session.world());
   if (session.world().rank() == 0) {
-    metrics.write(start_record(config, session));
+    Json start = start_record(config, session);
+    start["kernels"] = to_json(report_kernels(config, device));
+    metrics.write(start);
   }
   if (resumed) {
     note_resumption(*resumed, config, metrics);
@@ -179,10 +232,12 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   Trainer trainer(
       config, session.world(), mesh, data, log,
       {checkpoints, resumed ? &*resumed : nullptr, initial ? &*initial : nullptr, test ? &*test : nullptr, time_limit});
+  choose_kernels(config, trainer.micro_batch_sizes(), resumed ? resumed->info().kernels : "", device, session.world());
+  note_kernels(folder, log, session.world());
   print_start(config, data, mesh, trainer.engine(), folder.path());
   const double seconds_to_first_step = since_start.seconds();
   trainer.run();
-  finish(folder, log, trainer, test, mesh, seconds_to_first_step);
+  finish(config, folder, log, trainer, test, mesh, seconds_to_first_step);
   if (trainer.stop_reason()) {
     const bool is_saved = config.checkpoint.keep > 0;
     log_warning(str("stopped by ", *trainer.stop_reason(), " after step ", trainer.step(),

@@ -11,6 +11,7 @@
 #include "src/train/checkpoint/model_state.h"
 #include "src/train/device.h"
 #include "src/train/engine_options.h"
+#include "src/train/run_kernels.h"
 
 namespace vit_hybrid::train {
 
@@ -18,9 +19,11 @@ namespace {
 
 mesh::DeviceMesh make_mesh(const RunConfig& config, const comm::MpiGroup& world) {
   set_threads(config.parallel.threads, comm::process_place());
-  const c10::Device device = comm::agreed(world, [&] { return choose_device(config, comm::process_place()); });
+  const c10::Device device = choose_device(config, world);
+  tensor::set_device_kernel_options(kernel_options(config));
   const ParallelConfig& parallel = config.parallel;
-  return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device};
+  return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device,
+          transport_options(config)};
 }
 
 }  // namespace
@@ -29,7 +32,9 @@ TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& chec
     : watchdog_(std::chrono::duration<double>(config.parallel.timeout)),
       mesh_(make_mesh(config, world)),
       runner_(config.model, precision_policy(config), mesh_, std::nullopt) {
-  comm::agreed(world, [&] { load_parameters(checkpoint, runner_.parameters(), mesh_.model()); });
+  comm::agreed(world, [&] {
+    load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.model(), mesh_.device());
+  });
 }
 
 std::string describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "parallel/comm/agreement.h"
@@ -19,6 +20,7 @@
 #include "src/train/checkpoint/init_from.h"
 #include "src/train/checkpoint/resume.h"
 #include "src/train/engine_options.h"
+#include "src/train/run_kernels.h"
 
 namespace vit_hybrid::train {
 
@@ -68,8 +70,9 @@ void start_from(const CheckpointReader& checkpoint, const RunConfig& config, Eng
                 const comm::MpiGroup& world) {
   log_line(str("weights of ", checkpoint.path(), ", with a fresh optimizer"));
   const InitFromOptions options{config.model, config.checkpoint.init_from_partial};
-  const auto remarks =
-      comm::agreed(world, [&] { return init_from(checkpoint, options, engine.parameters(), mesh.model()); });
+  const auto remarks = comm::agreed(world, [&] {
+    return init_from(checkpoint, options, engine.parameters().specs(), engine.optimizer(), mesh.model(), mesh.device());
+  });
   for (const std::string& remark : remarks) {
     log_warning(remark);
   }
@@ -106,6 +109,20 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
     start_from(*options_.initial, config, engine_, mesh, world);
   }
   checkpoints_.prepare(options_.resumed != nullptr ? options_.resumed->path() : "");
+}
+
+std::vector<int64_t> Trainer::micro_batch_sizes() const {
+  std::vector<data::EpochPlan> plans = {train_sampler_->epoch(position_.epoch, position_.samples_of_epoch),
+                                        train_sampler_->epoch(position_.epoch + 1)};
+  if (evaluator_ != nullptr) {
+    plans.push_back(evaluator_->plan());
+  }
+  std::set<int64_t> sizes;
+  for (const data::EpochPlan& plan : plans) {
+    const auto of_plan = train::micro_batch_sizes(plan, mesh_.data().size(), config_.parallel.micro_batch_size);
+    sizes.insert(of_plan.begin(), of_plan.end());
+  }
+  return {sizes.begin(), sizes.end()};
 }
 
 void Trainer::run() {
@@ -200,6 +217,7 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   record.loss = result.loss;
   record.grad_norm = result.grad_norm;
   record.skipped = result.skipped;
+  record.loss_scale = result.loss_scale;
   const PhaseSeconds& phases = engine_.seconds();
   record.seconds.forward = phases.forward;
   record.seconds.backward = phases.backward;
@@ -260,11 +278,16 @@ void Trainer::agree_at_border(StepRecord& record, bool ends_epoch) {
 
 void Trainer::check_finite(const StepRecord& record) {
   skipped_in_a_row_ = record.skipped ? skipped_in_a_row_ + 1 : 0;
-  if (skipped_in_a_row_ >= kMostSkippedInARow) {
-    throw Error(ErrorClass::kBadData,
-                str("the gradient was not finite in ", kMostSkippedInARow,
-                    " steps one after the other, the last with loss ", record.loss),
-                "lower --lr, clip with --clip-norm, or look for extreme values in the training data");
+  // With a loss scale that is still too large, steps are skipped until it is not.
+  const bool may_recover = std::isfinite(record.loss) && engine_.loss_scaler().can_back_off();
+  if (skipped_in_a_row_ >= kMostSkippedInARow && !may_recover) {
+    const bool is_fp16 = config_.precision.kind == Precision::kFp16;
+    throw Error(
+        ErrorClass::kBadData,
+        str("the gradient was not finite in ", skipped_in_a_row_, " steps one after the other, the last with loss ",
+            record.loss, is_fp16 ? str(" and loss scale ", record.loss_scale) : ""),
+        str("lower --lr, clip with --clip-norm, or look for extreme values in the training data",
+            is_fp16 ? "; fp16 ends at 65504: --precision bf16 or fp32 have room" : ""));
   }
 }
 

@@ -42,6 +42,9 @@ class Trainer {
   Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, const DataSource& data,
           RunLog& log, TrainerOptions options);
 
+  /// Samples that the micro-batches of training and validation have, ascending: what kernels are chosen for.
+  std::vector<int64_t> micro_batch_sizes() const;
+
   /// Runs to the end, or to the step border after an interruption was asked for on any rank or the time is up.
   void run();
 

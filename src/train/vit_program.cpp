@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model/losses.h"
+#include "model/patch_grid.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
@@ -14,8 +15,13 @@
 namespace vit_hybrid::train {
 
 VitProgram::VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
-                       at::ScalarType compute_type)
-    : options_(options), units_(units), stage_(stage), device_(device), compute_type_(compute_type) {}
+                       at::ScalarType compute_type, at::ScalarType wide_type)
+    : options_(options),
+      units_(units),
+      stage_(stage),
+      device_(device),
+      compute_type_(compute_type),
+      wide_type_(wide_type) {}
 
 void VitProgram::begin(StepPlan plan, NextBatch next_batch) {
   plan_ = std::move(plan);
@@ -41,9 +47,16 @@ data::Batch& VitProgram::batch(int micro_batch) {
   return batches_.emplace(micro_batch, std::move(next)).first->second;
 }
 
-at::Tensor VitProgram::on_device(const at::Tensor& tensor) const {
+at::Tensor VitProgram::on_device(const at::Tensor& part, const data::Batch& batch, at::ScalarType number_type) {
   const MemoryScope scope(MemoryClass::kData);
-  return to_device(tensor, device_, tensor.is_floating_point() ? compute_type_ : tensor.scalar_type());
+  const at::ScalarType stored = part.scalar_type();
+  if (batch.scaling == nullptr || stored == at::kLong) {
+    return to_device(part, device_, part.is_floating_point() ? number_type : stored);
+  }
+  if (!normalizer_.is_for(batch.scaling)) {
+    normalizer_ = data::BatchNormalizer(*batch.scaling, device_);
+  }
+  return normalizer_.normalized(to_device(part, device_, stored), number_type);
 }
 
 void VitProgram::fetch(int micro_batch) {
@@ -53,7 +66,8 @@ void VitProgram::fetch(int micro_batch) {
 }
 
 at::Tensor VitProgram::input(int micro_batch) {
-  return on_device(batch(micro_batch).inputs);
+  const data::Batch& samples = batch(micro_batch);
+  return on_device(samples.inputs, samples, compute_type_);
 }
 
 std::vector<int64_t> VitProgram::input_shape(int micro_batch) const {
@@ -68,7 +82,7 @@ at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
     return output;
   }
   if (plan_.prediction != nullptr) {
-    *plan_.prediction = output;
+    *plan_.prediction = model::fields_of(output, options_).to(wide_type_);
     return at::zeros({}, output.options());
   }
   const data::Batch& samples = batch(micro_batch);
@@ -79,8 +93,8 @@ at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
   return result;
 }
 
-at::Tensor VitProgram::loss(const at::Tensor& prediction, const data::Batch& batch) const {
-  const at::Tensor target = on_device(batch.targets);
+at::Tensor VitProgram::loss(const at::Tensor& prediction, const data::Batch& batch) {
+  const at::Tensor target = on_device(batch.targets, batch, wide_type_);
   if (options_.task == model::Task::kForecast) {
     return model::relative_l2_loss(prediction, target, plan_.global_batch);
   }
@@ -90,9 +104,12 @@ at::Tensor VitProgram::loss(const at::Tensor& prediction, const data::Batch& bat
 void VitProgram::count(double loss_sum, const at::Tensor& prediction, const data::Batch& batch) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   if (options_.task == model::Task::kForecast) {
-    plan_.evaluation->add_forecast(loss_sum, prediction, batch.targets, batch.inputs);
+    plan_.evaluation->add_forecast(loss_sum, model::fields_of(prediction, options_),
+                                   on_device(batch.targets, batch, wide_type_),
+                                   on_device(batch.inputs, batch, wide_type_));
   } else {
-    plan_.evaluation->add_classification(loss_sum, prediction, on_device(batch.targets));
+    plan_.evaluation->add_classification(loss_sum, prediction.to(wide_type_),
+                                         on_device(batch.targets, batch, wide_type_));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "data/batch_normalizer.h"
 #include "data/dataset.h"
 #include "model/vit_stage.h"
 #include "parallel/pipeline/stage_program.h"
@@ -18,6 +19,7 @@ namespace vit_hybrid::train {
 struct StepPlan {
   std::vector<std::vector<int64_t>> micro_batches;  ///< global sample numbers of each, none empty
   int64_t global_batch = 1;                         ///< what the losses are divided by
+  double loss_scale = 1.0;                          ///< what backward of a loss starts from
   tensor::StepContext context;                      ///< seed, step, mode and sink; the rest is set by micro-batch
   EvaluationSums* evaluation = nullptr;             ///< last stage in evaluation: where predictions are counted
   /// Last stage: where the output of the only micro-batch is put, which then has no target and no loss.
@@ -30,8 +32,9 @@ class VitProgram final : public pipeline::StageProgram {
  public:
   using NextBatch = std::function<data::Batch()>;
 
+  /// Inputs are cast to `compute_type`, targets and predictions that leave the program to `wide_type`.
   VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
-             at::ScalarType compute_type);
+             at::ScalarType compute_type, at::ScalarType wide_type);
 
   bool is_first() const { return units_.begin == 0; }
   bool is_last() const { return units_.end == options_.num_units(); }
@@ -48,19 +51,22 @@ class VitProgram final : public pipeline::StageProgram {
 
  private:
   data::Batch& batch(int micro_batch);
-  at::Tensor loss(const at::Tensor& prediction, const data::Batch& batch) const;
+  at::Tensor loss(const at::Tensor& prediction, const data::Batch& batch);
   void count(double loss_sum, const at::Tensor& prediction, const data::Batch& batch);
-  at::Tensor on_device(const at::Tensor& tensor) const;
+  /// A part of the batch on the device: numbers normalized and of this type, classes as they are.
+  at::Tensor on_device(const at::Tensor& part, const data::Batch& batch, at::ScalarType number_type);
 
   model::VitOptions options_;
   Range units_;
   model::VitStage& stage_;
   at::Device device_;
   at::ScalarType compute_type_;
+  at::ScalarType wide_type_;
   StepPlan plan_;
   NextBatch next_batch_;
   int next_micro_batch_ = 0;
   std::map<int, data::Batch> batches_;
+  data::BatchNormalizer normalizer_;
   std::vector<tensor::StepContext> contexts_;
 };
 

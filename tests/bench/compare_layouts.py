@@ -28,7 +28,8 @@ def run(arguments, ranks, threads, words):
         command = launcher + [arguments.program, "--preset", arguments.model, "--data", "synthetic", "--steps",
                               str(arguments.steps + 1), "--global-batch-size", str(arguments.batch),
                               "--generated-samples", str(arguments.batch * (arguments.steps + 1)),
-                              "--generated-valid-samples", "0", "--run-dir", str(run_folder)] + words
+                              "--generated-valid-samples", "0", "--precision", arguments.precision,
+                              "--device", "cpu", "--run-dir", str(run_folder)] + words
         subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
         lines = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
         steps = [line["seconds"] for line in lines if line["kind"] == "step"][1:]
@@ -41,6 +42,7 @@ def main():
     parser.add_argument("--model", default="vit-b16")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--cores", type=int, default=os.cpu_count())
+    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16", "fp64"], default="fp32")
     parser.add_argument("--micro-batches", type=int, default=8, help="of the pipeline")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=2)
@@ -67,7 +69,8 @@ def main():
             communication[name] += [step["communication"] for step in steps]
 
     reference = statistics.median(seconds["one process"])
-    print(f"{arguments.model}, batch {arguments.batch}, {n} cores, median of {len(seconds['one process'])} steps")
+    print(f"{arguments.model}, {arguments.precision}, batch {arguments.batch}, {n} cores, "
+          f"median of {len(seconds['one process'])} steps")
     print(f"{'layout':<12} {'s/step':>8} {'samples/s':>10} {'ratio':>6} {'waiting':>8}  MB a step on rank 0")
     for name in layouts:
         step = statistics.median(seconds[name])

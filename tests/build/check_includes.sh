@@ -64,8 +64,10 @@ confine() {
 
 confine "<mpi.h>" 'mpi\.h' '^parallel/comm/|^data/hdf5_'
 confine "<hdf5.h>" 'hdf5[^>"]*\.h|H5[A-Za-z]*\.h' '^data/hdf5_|^src/train/checkpoint'
-confine "a CUDA or NCCL header" 'nccl[^>"]*\.h|cuda[^>"]*|cublas[^>"]*|[^>"]*/cuda/[^>"]*|nvtx3/[^>"]*' \
-  '(cuda|nccl)[^/]*$|\.cuh?$'
+device_files='(cuda|cublas|cudnn|nccl)[^/]*$'
+confine "a CUDA, cuDNN or NCCL header" \
+  'nccl[^>"]*\.h|cuda[^>"]*|cublas[^>"]*|cudnn[^>"]*|[^>"]*/cuda/[^>"]*|nvtx3/[^>"]*' "$device_files"
+confine "device code (.cuh)" '[^>"]*\.cuh' '\.cuh?$'
 confine "all of LibTorch at once" 'torch/torch\.h|torch/all\.h|torch/extension\.h|ATen/ATen\.h' '^nowhere$'
 
 confine "libjpeg" 'jpeglib\.h|jerror\.h' '^data/.*jpeg'
@@ -73,8 +75,18 @@ confine "libpng" 'png\.h' '^data/.*png'
 
 # Whether CUDA is enabled is visible to the device files only: both variants share all other objects.
 while read -r file; do
-  [[ $file =~ (cuda|nccl)[^/]*$ ]] || complain "$file" "asks whether CUDA is enabled"
+  [[ $file =~ $device_files ]] || complain "$file" "asks whether CUDA is enabled"
 done < <(printf '%s\0' "${files[@]}" | xargs -0 grep -lE '^ *# *if.*ENABLE_CUDA' || true)
+
+# Device code sees plain arrays and the number types of LibTorch, and nothing else of it: it compiles in seconds.
+for file in "${files[@]}"; do
+  [[ $file =~ \.cuh?$ ]] || continue
+  [[ $file =~ $device_files ]] || complain "$file" "device code has 'cuda' in its name"
+  while read -r included; do
+    complain "$file" "device code must not include <$included>"
+  done < <(sed -nE 's/^ *# *include *[<"]((ATen|torch|c10)\/[^>"]*)[>"].*/\1/p' "$file" |
+    grep -vxE 'c10/util/(BFloat16|Half)\.h')
+done
 
 if [ "${#files[@]}" -lt 20 ]; then
   complain "tests/build/check_includes.sh" "found only ${#files[@]} files: the folders have moved"

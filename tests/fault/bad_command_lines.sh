@@ -48,7 +48,8 @@ refused 64 "'num-iters' (steps) is given twice, as '1' and '2'" --steps 1 --num-
 # Values: each with what is allowed.
 refused 64 "'lr' is 'nan'; allowed: number, more than 0" --lr nan
 refused 64 "'seed' is '-1'; allowed: integer, at least 0" --seed -1
-refused 64 "'precision' is 'fp16'; allowed: fp32, fp64" --precision fp16
+refused 64 "'precision' is 'fp8'; allowed: fp32, fp64, tf32, bf16, fp16" --precision fp8
+refused 64 "'ranks-per-gpu' is '0'; allowed: integer, 1 to " --ranks-per-gpu 0
 refused 64 "'pin-memory' is 'yes'; allowed: auto, on, off" --pin-memory yes
 refused 64 "--pin-memory on page-locks batches for copies to a GPU" --pin-memory on --device cpu
 refused 64 "num_heads is 3, which does not divide embed_dim 128" --num-heads 3

@@ -5,11 +5,12 @@
 
 #include "src/base/device_memory.h"
 #include "src/base/phase_clock.h"
+#include "tests/gpu/own_gpu.h"
 
 using namespace vit_hybrid;
 
 TEST_CASE("gpu phase clock: a phase lasts as long as the device is at work") {
-  const at::Tensor ones = at::ones({2048, 2048}, at::TensorOptions(at::kFloat).device(at::kCUDA));
+  const at::Tensor ones = at::ones({2048, 2048}, at::TensorOptions(at::kFloat).device(testing::own_gpu()));
   at::Tensor product = at::mm(ones, ones);
   CHECK(product[0][0].item<float>() == 2048.0f);  // all work so far is done
   PhaseClock clock(c10::DeviceType::CUDA);
@@ -33,10 +34,12 @@ TEST_CASE("gpu phase clock: a phase lasts as long as the device is at work") {
 }
 
 TEST_CASE("gpu memory: the allocator's peak and the device's address") {
-  const c10::Device device(at::kCUDA, 0);
+  const c10::Device device = testing::own_gpu();
   const at::Tensor large = at::ones({64, 1 << 20}, at::TensorOptions(at::kFloat).device(device));
   CHECK(device_peak_bytes(device) >= static_cast<int64_t>(large.nbytes()));
   CHECK(device_peak_bytes(c10::Device(at::kCPU)) == 0);
+  CHECK(device_total_bytes(device) > device_peak_bytes(device));
+  CHECK(device_total_bytes(c10::Device(at::kCPU)) == 0);
   CHECK(device_pci_address(device).find(':') != std::string::npos);
   CHECK(device_pci_address(c10::Device(at::kCPU)).empty());
 }

@@ -13,6 +13,7 @@
 #include "data/tensor_pool.h"
 #include "data/weather_dataset.h"
 #include "src/train/device.h"
+#include "tests/gpu/own_gpu.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/mpi_test.h"
 #include "tests/support/scratch_folder.h"
@@ -54,7 +55,7 @@ TEST_CASE("pinned batches: every data set hands them over where they are asked f
 // The device is busy when the copies are started, so the host is far ahead of them: memory that came back to a pool at
 // once would be overwritten before it is read.
 TEST_CASE("pinned batches: memory of a batch that was given up is not used again before its copy is over") {
-  const c10::Device device(c10::kCUDA, 0);
+  const c10::Device device = own_gpu();
   constexpr int64_t kValues = int64_t{1} << 22;
   data::TensorPool pool;
   at::Tensor busy = at::ones({4096, 4096}, at::TensorOptions(at::kFloat).device(device));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/npy.h"
+#include "model/patch_grid.h"
 #include "model/vit_stage.h"
 #include "parallel/comm/mpi_session.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
@@ -37,11 +38,11 @@ void run(const std::string& checkpoint, const std::string& inputs, const std::st
   const model::VitOptions options = train::model_from_json(reader.info().model);
   auto& group = testing::group_of_one();
   testing::TestStage ours(options, {0, options.num_units()}, testing::test_parameters(options), at::kFloat, group);
-  train::load_parameters(reader, ours.buffer, group);
+  train::load_parameters(reader, ours.buffer.specs(), ours.buffer, group, at::kCPU);
   const at::NoGradGuard no_grad;
   const at::Tensor images = data::read_npy(inputs).to(at::kFloat);
   const auto context = testing::test_context(images.size(0), tensor::Mode::kEvaluation);
-  data::write_npy(outputs, ours.stage.forward(images, context).contiguous());
+  data::write_npy(outputs, model::fields_of(ours.stage.forward(images, context), options).contiguous());
 }
 
 void make(const std::string& folder, const comm::MpiGroup& world) {

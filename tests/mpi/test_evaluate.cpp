@@ -93,7 +93,7 @@ TEST_CASE("evaluate: a classifier's top-1 and top-5 do not depend on the layout,
   RunConfig config;
   config.model = small_classifier(model::Pooling::kToken);
   config.model.image_width = config.model.image_height = 16;
-  config.precision = train::Precision::kFp64;
+  config.precision.kind = train::Precision::kFp64;
   config.data.kind = train::DataKind::kHdf5;
   config.data.valid_data = config.data.train_data = folder.file("images.h5");
   config.global_batch_size = 4;

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
+#include "data/batch_normalizer.h"
 #include "data/hdf5_writer.h"
 #include "data/image_dataset.h"
 #include "parallel/comm/mpi_group.h"
@@ -40,6 +41,18 @@ at::Tensor some_images() {
     images.data_ptr<uint8_t>()[i] = static_cast<uint8_t>(stream.bits(static_cast<uint64_t>(i)));
   }
   return images;
+}
+
+// (x / 255 - mean) / std of pixels [height, width, 3], as planes.
+at::Tensor normalized(const at::Tensor& pixels) {
+  const ColorStatistics statistics;
+  const at::Tensor planes = pixels.permute({2, 0, 1}).to(at::kFloat).contiguous();
+  for (int64_t i = 0; i < planes.numel(); ++i) {
+    float& value = planes.data_ptr<float>()[i];
+    const auto channel = static_cast<size_t>(3 * i / planes.numel());
+    value = (value / 255.0f - statistics.mean[channel]) / statistics.std[channel];
+  }
+  return planes;
 }
 
 at::Tensor some_labels(at::ScalarType type) {
@@ -100,10 +113,15 @@ TEST_CASE("images: what evaluation cuts from, by default and as asked for") {
   for (const auto& [asked, resized] : {std::pair{0, 16}, {16, 16}, {14, 14}, {25, 25}}) {
     const ImageDataset dataset(group,
                                {.path = path, .use = ImageUse::kEvaluation, .image_size = kCut, .resized = asked});
-    at::Tensor expected = at::empty({3, kCut, kCut}, at::kFloat);
+    at::Tensor expected = at::empty({kCut, kCut, 3}, at::kByte);
     resize_crop({image.const_data_ptr<uint8_t>(), 3 * kSize * kSize}, kSize, kSize,
-                center_crop(kSize, kSize, resized, kCut), kCut, {}, {expected.data_ptr<float>(), 3 * kCut * kCut});
-    CHECK(at::equal(dataset.read(std::vector<int64_t>{3}, {}, 0).inputs[0], expected));
+                center_crop(kSize, kSize, resized, kCut), kCut, {expected.data_ptr<uint8_t>(), 3 * kCut * kCut});
+    CHECK(at::equal(dataset.read(std::vector<int64_t>{3}, {}, 0).inputs[0], normalized(expected)));
+    const Batch stored = dataset.read(std::vector<int64_t>{3}, {.form = ValueForm::kStored}, 0);
+    CHECK(at::equal(stored.inputs[0], expected));
+    REQUIRE(stored.scaling == dataset.stored_scaling());
+    CHECK(at::equal(BatchNormalizer(*stored.scaling, at::kCPU).normalized(stored.inputs, at::kFloat)[0],
+                    normalized(expected)));
   }
   try {
     const ImageDataset dataset(group, {.path = path, .use = ImageUse::kEvaluation, .image_size = kCut, .resized = 13});
@@ -157,12 +175,12 @@ TEST_CASE("images: training crops are keyed by seed, epoch and sample alone") {
   CHECK(!at::equal(together[1], read(5, 3, {7})[0]));
   CHECK(!at::equal(together[1], read(6, 2, {7})[0]));
   const ImageDataset dataset(group, {.path = folder.file("i.h5"), .image_size = 12, .seed = 5});
-  at::Tensor expected = at::empty({3, 12, 12}, at::kFloat);
+  at::Tensor expected = at::empty({12, 12, 3}, at::kByte);
   const at::Tensor image = some_images()[7].contiguous();
   resize_crop({image.const_data_ptr<uint8_t>(), 3 * kSize * kSize}, kSize, kSize,
-              random_resized_crop(RandomStream(5, Purpose::kAugmentation, 2, 7), kSize, kSize), 12, {},
-              {expected.data_ptr<float>(), 3 * 12 * 12});
-  CHECK(at::equal(together[1], expected));
+              random_resized_crop(RandomStream(5, Purpose::kAugmentation, 2, 7), kSize, kSize), 12,
+              {expected.data_ptr<uint8_t>(), 3 * 12 * 12});
+  CHECK(at::equal(together[1], normalized(expected)));
 }
 
 TEST_CASE("images: files that do not fit are one error on all ranks") {

@@ -85,7 +85,8 @@ struct Model {
     train::save_checkpoint(world, mesh, engine, options, info, path);
   }
   std::vector<std::string> init(const train::CheckpointReader& checkpoint, bool partial) {
-    return train::init_from(checkpoint, {options, partial}, engine.parameters(), mesh.model());
+    return train::init_from(checkpoint, {options, partial}, engine.parameters().specs(), engine.optimizer(),
+                            mesh.model(), mesh.device());
   }
   // Whether every parameter of this rank but those named is its slice of the checkpoint's.
   void check_equal(const train::CheckpointReader& checkpoint, const std::vector<std::string>& but) {

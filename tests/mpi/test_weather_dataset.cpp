@@ -10,6 +10,7 @@
 #include <limits>
 #include <set>
 
+#include "data/batch_normalizer.h"
 #include "data/npy.h"
 #include "data/sampler.h"
 #include "data/weather_dataset.h"
@@ -121,6 +122,16 @@ Error error_of(const comm::MpiGroup& group, const WeatherOptions& options) {
   return testing::agreed_error(group, [&] { const WeatherDataset dataset(group, options); });
 }
 
+// As they are stored, values become those of `batch` when they are normalized.
+void check_stored(const WeatherDataset& dataset, const std::vector<int64_t>& samples, const Batch& batch) {
+  const Batch stored = dataset.read(samples, {.form = ValueForm::kStored}, 0);
+  REQUIRE(stored.scaling == dataset.stored_scaling());
+  const BatchNormalizer normalizer(*stored.scaling, at::kCPU);
+  CHECK(at::equal(normalizer.normalized(stored.inputs, at::kFloat), batch.inputs));
+  CHECK(at::equal(normalizer.normalized(stored.targets, at::kFloat), batch.targets));
+  CHECK(!at::equal(stored.inputs, batch.inputs));
+}
+
 }  // namespace
 
 TEST_CASE("weather: normalized pairs, from every kind of file in every way") {
@@ -154,6 +165,12 @@ TEST_CASE("weather: normalized pairs, from every kind of file in every way") {
       CHECK(at::equal(targets.targets, batch.targets));
       CHECK(!targets.inputs.defined());
       CHECK(!dataset.read(samples, {.input = false, .target = false}, 0).inputs.defined());
+      CHECK(batch.scaling == nullptr);
+      // Only float32 can be used as it is stored.
+      CHECK((dataset.stored_scaling() != nullptr) == (type == at::kFloat));
+      if (dataset.stored_scaling() != nullptr) {
+        check_stored(dataset, samples, batch);
+      }
       for (const Range& band : {Range{0, 2}, Range{1, kHeight}, Range{3, 3}}) {
         const Batch part = dataset.read(samples, {.band = band}, 0);
         CHECK(at::equal(part.inputs, batch.inputs.narrow(2, band.begin, band.size())));
@@ -194,14 +211,16 @@ TEST_CASE("weather: a value that is not finite is named") {
     WeatherOptions options = folder.options();
     options.io = mode;
     const WeatherDataset dataset(group, options);
-    dataset.read(std::vector<int64_t>{0, 3, 5}, {}, 0);  // none of them has the bad time
-    try {
-      dataset.read(std::vector<int64_t>{0, 4}, {}, 0);
-      CHECK(false);
-    } catch (const Error& error) {
-      CHECK((error.error_class() == ErrorClass::kBadData));
-      CHECK(contains(error.what(), str(folder.year_path(1993), ": dataset 'fields' is not finite (nan) at time 2, ",
-                                       "channel 1 (v), row 4, column 6")));
+    for (const ValueForm form : {ValueForm::kNormalized, ValueForm::kStored}) {
+      dataset.read(std::vector<int64_t>{0, 3, 5}, {.form = form}, 0);  // none of them has the bad time
+      try {
+        dataset.read(std::vector<int64_t>{0, 4}, {.form = form}, 0);
+        CHECK(false);
+      } catch (const Error& error) {
+        CHECK((error.error_class() == ErrorClass::kBadData));
+        CHECK(contains(error.what(), str(folder.year_path(1993), ": dataset 'fields' is not finite (nan) at time 2, ",
+                                         "channel 1 (v), row 4, column 6")));
+      }
     }
   }
 }

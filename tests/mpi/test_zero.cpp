@@ -67,7 +67,7 @@ struct Replica {
                type, at::kCPU),
         reducer(buffer, data, zero_stage, precision),
         optimizer(buffer, data, *tensor, zero_stage, precision, options) {
-    tensor::initialize(buffer, 1);
+    tensor::initialize(buffer.specs(), optimizer, 1);
   }
 
   void step(int number, const StepDecision& decision) {

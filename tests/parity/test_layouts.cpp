@@ -5,6 +5,7 @@
 
 #include "src/base/text.h"
 #include "tests/support/mpi_test.h"
+#include "tests/support/test_layouts.h"
 #include "tests/support/training_harness.h"
 #include "tests/support/vit_harness.h"
 
@@ -50,31 +51,6 @@ std::vector<Experiment> experiments(const char* precision) {
   return {weather, with_everything(weather), token, with_everything(mean)};
 }
 
-std::vector<Layout> layouts(int num_ranks) {
-  using zero::ZeroStage;
-  const auto replicated = ZeroStage::kReplicated;
-  const auto sharded = ZeroStage::kOptimizerState;
-  const std::vector<Layout> all = {
-      {1, 1, 1, replicated},       {1, 1, 1, sharded, "gpipe"}, {2, 1, 1, sharded},
-      {2, 1, 1, replicated},       {1, 2, 1, sharded},          {1, 1, 2, sharded},
-      {1, 1, 2, sharded, "gpipe"}, {1, 1, 3, sharded},          {3, 1, 1, sharded},
-      {1, 3, 1, sharded},          {2, 2, 1, sharded},          {2, 1, 2, sharded},
-      {2, 1, 2, replicated},       {1, 2, 2, sharded},          {4, 1, 1, sharded},
-      {1, 4, 1, sharded},          {1, 1, 4, sharded},          {2, 2, 1, sharded, "1f1b", "dp-tp-pp"},
-      {3, 1, 2, sharded},          {1, 3, 2, sharded},          {1, 3, 2, replicated, "gpipe"},
-      {2, 2, 2, sharded},          {2, 2, 2, replicated},       {2, 2, 2, sharded, "gpipe", "pp-tp-dp"},
-      {1, 4, 2, sharded},          {4, 2, 1, sharded},          {8, 1, 1, sharded},
-      {1, 8, 1, sharded},
-  };
-  std::vector<Layout> result;
-  for (const Layout& layout : all) {
-    if (layout.num_ranks() == num_ranks) {
-      result.push_back(layout);
-    }
-  }
-  return result;
-}
-
 // A selection: each axis, the share of the state, and what replicates it.
 std::vector<Layout> layouts_of_optimizers(int num_ranks) {
   const auto replicated = zero::ZeroStage::kReplicated;
@@ -109,7 +85,7 @@ TEST_CASE("layouts: fp64 losses, gradients, parameters and optimizer state are t
   const comm::MpiGroup world = comm::MpiGroup::world();
   for (const Experiment& experiment : experiments("fp64")) {
     const TrainingOutcome reference = one_process(experiment, world);
-    for (const Layout& layout : layouts(world.size())) {
+    for (const Layout& layout : test_layouts(world.size())) {
       CAPTURE(experiment.name);
       CAPTURE(layout.text());
       const Errors errors = compare(run(experiment, layout, world), reference, experiment.learning_rate);
@@ -151,7 +127,7 @@ TEST_CASE("layouts: fp32 losses and gradients stay within rounding of one proces
   for (Experiment experiment : experiments("fp32")) {
     experiment.global_batches = {17};  // later steps compare different weights: Adam magnifies rounding
     const TrainingOutcome reference = one_process(experiment, world);
-    for (const Layout& layout : layouts(world.size())) {
+    for (const Layout& layout : test_layouts(world.size())) {
       CAPTURE(experiment.name);
       CAPTURE(layout.text());
       const Errors errors = compare(run(experiment, layout, world), reference, experiment.learning_rate);

@@ -29,6 +29,18 @@ done
 head -n 1 first/metrics.jsonl | grep -q '"git_commit"' || fail "the start record names no commit"
 [ "$(grep -c '"total_peak"' first/summary.json)" = "$ranks" ] || fail "not one memory report a rank"
 [ "$(grep -c '"process_peak": [1-9]' first/summary.json)" = "$ranks" ] || fail "not the peak of every rank's process"
+head -n 1 first/metrics.jsonl | grep -qE '"kernels":\{"types":"[^"]+","processor":"[^"]+","products":"[^"]+","attention":"' ||
+  fail "the start record names no kernels"
+for name in types processor products attention optimizer; do
+  grep -qE "^  $name +[^ ]" first.txt || fail "no line on '$name' at the start"
+  grep -qE "\"$name\": \"[^\"]" first/summary.json || fail "summary.json has no '$name'"
+done
+grep -qE '^speed: [0-9.]+ samples/s, [0-9.]+ [GT]FLOP/s' first.txt || fail "no line on speed"
+grep -qF 'the measured matmul roof of all ranks: not known; that takes 0.3 s, and the steps took' first.txt ||
+  fail "the roof of a run of 3 steps is measured, or nothing is said of it"
+grep -qE '^time of the steps, mean of the ranks: .*forward [0-9.]+ %, backward' first.txt || fail "no line on time by phase"
+grep -qE '^most memory of a rank: tensors [0-9.]+ MiB, process' first.txt || fail "no line on memory"
+grep -qE '"model_flops_per_s": [0-9]' first/summary.json || fail "summary.json has no speed"
 if grep '"untagged"' first/summary.json | grep -vqE '"untagged": 0,?$'; then
   fail "tensor bytes without a class: $(grep '"untagged"' first/summary.json | sort | uniq -c)"
 fi

@@ -40,6 +40,8 @@ said measured 'test of 5 steps, after 1 that warm up'
 for part in step 'data wait' forward backward reduce optimizer communication; do
   grep -qE "^  $part +[0-9.]+ +[0-9.]+ +[0-9.]+ +[01]$" measured.txt || fail "no times of '$part'"
 done
+grep -qE '^  [0-9.]+ % of the measured matmul roof of all ranks, [0-9.]+ [GT]FLOP/s$' measured.txt || fail "no roof"
+grep -qE '"percent_of_roof": [0-9]' measured/summary.json || fail "summary.json has no share of the roof"
 said measured 'an epoch: 2 steps, '
 said measured 'the whole training: 12 steps, '
 [ "$(grep -c '^power: ' measured.txt)" = 2 ] || fail "not two lines on power"

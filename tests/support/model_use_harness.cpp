@@ -65,7 +65,7 @@ void write_weather(const comm::MpiGroup& world, const std::string& folder) {
 train::RunConfig weather_config(const std::string& folder, const Layout& layout, train::Precision precision) {
   train::RunConfig config;
   config.model = small_forecaster();
-  config.precision = precision;
+  config.precision.kind = precision;
   config.data.kind = train::DataKind::kHdf5;
   config.data.train_data = config.data.valid_data = folder;
   config.data.stats = folder;

@@ -44,9 +44,10 @@ at::Tensor whole_flat_gradient(const tensor::ParameterBuffer& buffer, mesh::Devi
   return flat;
 }
 
-TensorsByName gather_gradients(train::Engine& engine, mesh::DeviceMesh& mesh, zero::ZeroStage stage) {
+TensorsByName gather_gradients(train::Engine& engine, mesh::DeviceMesh& mesh, zero::ZeroStage stage,
+                               double loss_scale) {
   const auto& buffer = engine.parameters();
-  const at::Tensor flat = whole_flat_gradient(buffer, mesh, stage);
+  const at::Tensor flat = whole_flat_gradient(buffer, mesh, stage).to(at::kDouble).div_(loss_scale);
   TensorsByName result;
   for (size_t i = 0; i < buffer.specs().size(); ++i) {
     const auto& spec = buffer.specs()[i];
@@ -61,7 +62,9 @@ void gather_state(train::Engine& engine, mesh::DeviceMesh& mesh, TrainingOutcome
   const auto names = engine.optimizer().state_names();
   engine.optimizer().visit_state([&](int parameter, const zero::ParameterState& state) {
     const auto& spec = specs[static_cast<size_t>(parameter)];
-    out.parameters[spec.name] = whole(spec, engine.parameters().parameter(parameter).value, mesh);
+    const at::Tensor& value = engine.parameters().parameter(parameter).value;
+    out.parameters[spec.name] = whole(spec, state.master, mesh);
+    out.parameters_are_cast = out.parameters_are_cast && state.master.to(value.scalar_type()).equal(value);
     for (size_t i = 0; i < names.size(); ++i) {
       out.states[names[i]][spec.name] = whole(spec, state.state[i], mesh);
     }
@@ -149,7 +152,9 @@ void Training::run_steps(int64_t count) {
         experiment_.learning_rate);
     outcome_.losses.push_back(sum_over_world(result.loss, mesh_));
     outcome_.grad_norms.push_back(result.grad_norm);
-    outcome_.gradients.push_back(gather_gradients(engine_, mesh_, layout_.zero));
+    outcome_.loss_scales.push_back(result.loss_scale);
+    outcome_.skipped.push_back(result.skipped);
+    outcome_.gradients.push_back(gather_gradients(engine_, mesh_, layout_.zero, result.loss_scale));
   }
 }
 
@@ -160,6 +165,10 @@ void Training::save(const std::string& path) {
   info.optimizer = engine_.optimizer().name();
   info.step = step_;
   info.optimizer_steps = engine_.optimizer().num_steps();
+  const zero::LossScaleState scale = engine_.loss_scaler().state();
+  info.loss_scale = scale.scale;
+  info.good_steps = scale.good_steps;
+  info.skipped_steps = scale.skipped_steps;
   info.layout = layout_.text();
   train::save_checkpoint(world_, mesh_, engine_, options_.model, info, path);
 }

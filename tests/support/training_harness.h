@@ -43,8 +43,11 @@ struct TrainingOutcome {
   int64_t first_step = 0;                       ///< the step of the vectors' first entries: not 0 after a resumption
   std::vector<double> losses;                   ///< global, by step, on every rank
   std::vector<double> grad_norms;               ///< by step
-  std::vector<TensorsByName> gradients;         ///< by step, before clipping
-  TensorsByName parameters;                     ///< after the last step
+  std::vector<TensorsByName> gradients;         ///< by step, before clipping, without the loss scale
+  std::vector<double> loss_scales;              ///< by step
+  std::vector<bool> skipped;                    ///< by step
+  TensorsByName parameters;                     ///< master weights after the last step
+  bool parameters_are_cast = true;              ///< on this rank: parameters are the master weights in their type
   std::map<std::string, TensorsByName> states;  ///< of the optimizer, by their names ("exp_avg")
 };
 
@@ -62,6 +65,7 @@ class Training {
   void load(const std::string& path);
   /// Of the whole state, as a checkpoint of it has them, by dataset.
   std::map<std::string, std::string> checksums();
+  train::Engine& engine() { return engine_; }
   /// What the steps of this training gave, and its state now.
   TrainingOutcome outcome();
 

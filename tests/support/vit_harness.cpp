@@ -38,6 +38,18 @@ model::VitOptions small_model() {
   return options;
 }
 
+// What the forecast head gives for fields [B, C, H, W]: patches row by row, features over (row, column, channel).
+at::Tensor head_output(const model::VitOptions& options, const at::Tensor& prediction) {
+  if (options.task == model::Task::kClassify) {
+    return prediction;
+  }
+  const int64_t patch = options.patch_size;
+  return prediction
+      .reshape({prediction.size(0), options.out_channels, options.grid_height(), patch, options.grid_width(), patch})
+      .permute({0, 2, 4, 3, 5, 1})
+      .reshape(output_shape(options, prediction.size(0)));
+}
+
 tensor::ParameterBuffer make_buffer(const model::VitOptions& options, Range units, at::ScalarType type,
                                     const comm::Communicator& group) {
   auto specs = model::parameter_specs(options, units, 0, group.rank(), group.size());
@@ -136,7 +148,7 @@ std::vector<int64_t> output_shape(const model::VitOptions& options, int64_t num_
   if (options.task == model::Task::kClassify) {
     return {num_samples, options.num_classes};
   }
-  return {num_samples, options.out_channels, options.image_height, options.image_width};
+  return {num_samples, options.num_tokens(), options.patch_size * options.patch_size * options.out_channels};
 }
 
 Outcome run_ours(const model::VitOptions& options, const NamedTensors& parameters, const at::Tensor& images,
@@ -152,7 +164,7 @@ Outcome run_ours(const model::VitOptions& options, const NamedTensors& parameter
 Outcome run_reference(const model::VitOptions& options, const NamedTensors& parameters, const at::Tensor& images,
                       const at::Tensor& output_gradient, const tensor::StepContext& context, at::ScalarType type) {
   ReferenceVit reference(options, type, parameters);
-  const at::Tensor output = reference.forward(images.to(type), context);
+  const at::Tensor output = head_output(options, reference.forward(images.to(type), context));
   torch::autograd::backward({output}, {output_gradient.to(type)});
   return {output.detach(), reference.gradients()};
 }

@@ -60,7 +60,7 @@ Outcome run_ours(const model::VitOptions& options, const NamedTensors& parameter
 Outcome run_reference(const model::VitOptions& options, const NamedTensors& parameters, const at::Tensor& images,
                       const at::Tensor& output_gradient, const tensor::StepContext& context, at::ScalarType type);
 
-/// Shape of the model's output for B samples.
+/// Shape of the last unit's output for B samples: patches of a forecast, logits.
 std::vector<int64_t> output_shape(const model::VitOptions& options, int64_t num_samples);
 
 /// The largest gradient_error over all parameters, and the name it belongs to. The names must be the same.

@@ -5,7 +5,11 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <limits>
 
 #include "model/attend.h"
 #include "model/attention_heads.h"
@@ -13,7 +17,9 @@
 #include "model/blocked_attention.h"
 #include "model/fused_attention.h"
 #include "model/masked_attention.h"
+#include "parallel/tensor/small_product.h"
 #include "tests/support/compare.h"
+#include "tests/support/contains.h"
 #include "tests/support/group_of_one.h"
 #include "tests/support/vit_harness.h"
 
@@ -29,8 +35,12 @@ struct Shape {
   int64_t samples, tokens, heads, head_dim;
 };
 
-// One block and less, several blocks of both kinds, one token; head widths from odd to wide.
-const std::vector<Shape> kShapes = {{2, 15, 3, 3}, {3, 197, 2, 64}, {1, 1100, 2, 48}, {2, 1, 1, 8}, {1, 129, 1, 88}};
+// One token and two, less than a block, several blocks of both kinds and several tasks, odd numbers of tokens; head
+// widths from odd to wide.
+const std::vector<Shape> kShapes = {{2, 1, 1, 8},    {2, 2, 3, 5},    {2, 15, 3, 3},  {1, 33, 2, 80},  {3, 197, 2, 64},
+                                    {1, 129, 1, 88}, {1, 513, 2, 48}, {1, 513, 1, 5}, {1, 1100, 1, 48}};
+
+constexpr auto kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
 
 constexpr int64_t kFirstHead = 2;
 
@@ -80,59 +90,122 @@ at::Tensor make_dout(const Shape& shape) {
   return normal_tensor({shape.samples, shape.tokens, shape.heads * shape.head_dim}, 22);
 }
 
-Result reference(const Shape& shape, double rate) {
-  return run(make_qkv(shape), make_dout(shape), [&](const at::Tensor& qkv) {
+// What an attention of this type is given, in double: the exact result of these is what it is measured against.
+struct Given {
+  at::Tensor qkv;
+  at::Tensor dout;
+};
+
+Given given_to(const Shape& shape, at::ScalarType type) {
+  return {make_qkv(shape).to(type).to(at::kDouble), make_dout(shape).to(type).to(at::kDouble)};
+}
+
+using Mask = std::optional<at::Tensor>;
+
+Result reference(const Given& given, const Shape& shape, double rate, const Mask& mask) {
+  return run(given.qkv, given.dout, [&](const at::Tensor& qkv) {
     const auto [q, k, v] = model::split_heads(qkv, shape.heads);
-    std::optional<at::Tensor> mask;
-    if (rate > 0.0) {
-      mask = explicit_mask(shape, rate);
-    }
     return model::merge_heads(std::get<0>(at::_scaled_dot_product_attention_math(q, k, v, {}, rate, false, mask)));
   });
 }
 
-void check(const Result& ours, const Result& expected, double bound) {
-  CHECK(relative_error(ours.out, expected.out) <= bound);
-  CHECK(relative_error(ours.gradient, expected.gradient) <= bound);
+// Relative to the largest element of each tensor.
+//  fp32: products over up to 1100 terms, exponents of size 20 off by a unit of 6e-8 each, and the exponential itself.
+//  bf16, unit 2^-9 (4e-3 between numbers): the weights are rounded once as operands, and so is the result: by random
+//    signs less than 2 units. In backward the gradients of the scores are rounded once as operands, and the gradient
+//    once; delta has the rounding of the result of forward, which counts a few times where dp and delta nearly cancel:
+//    less than 6 units.
+//  fp16, unit 2^-11: the result is rounded once; in backward the result in delta, as above, and the gradient: 4 units.
+double forward_bound(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return 1e-13;
+    case at::kFloat:
+      return 1e-5;
+    case at::kBFloat16:
+      return 2.0 * 0x1p-9;
+    default:
+      return 1.1 * 0x1p-11;
+  }
 }
 
-constexpr double kDoubleBound = 1e-13;
-// fp32: products over up to 1100 terms, exponents of size 20 off by a unit of 6e-8 each, and the exponential itself.
-constexpr double kFloatBound = 1e-5;
+double backward_bound(at::ScalarType type) {
+  switch (type) {
+    case at::kBFloat16:
+      return 6.0 * 0x1p-9;
+    case at::kHalf:
+      return 4.0 * 0x1p-11;
+    default:
+      return forward_bound(type);
+  }
+}
 
-}  // namespace
-
-TEST_CASE("attention: without dropout all kernels are LibTorch's plain attention") {
-  for (const Shape& shape : kShapes) {
-    CAPTURE(shape.tokens);
-    const Result expected = reference(shape, 0.0);
-    for (const auto type : {at::kDouble, at::kFloat}) {
-      const double bound = type == at::kDouble ? kDoubleBound : kFloatBound;
-      const at::Tensor qkv = make_qkv(shape).to(type);
-      const at::Tensor dout = make_dout(shape).to(type);
-      check(run(qkv, dout, [&](const auto& x) { return model::fused_attention(x, shape.heads); }), expected, bound);
-      check(run(qkv, dout, [&](const auto& x) { return model::blocked_attention(x, shape.heads, {}); }), expected,
-            bound);
-      check(run(qkv, dout, [&](const auto& x) { return model::attend(x, shape.heads, {}); }), expected, bound);
+// The gradients of q, k and v by themselves. Those of q and k are zero where there is but one key: there is but noise,
+// which is measured against that of v.
+void check(const Result& ours, const Result& expected, at::ScalarType type) {
+  CHECK((ours.out.scalar_type() == type));
+  CHECK((ours.gradient.scalar_type() == type));
+  CHECK(relative_error(ours.out, expected.out) <= forward_bound(type));
+  const auto parts = ours.gradient.chunk(3, 2);
+  const auto exact = expected.gradient.chunk(3, 2);
+  for (size_t i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    if (ours.out.size(1) == 1 && i < 2) {
+      const double largest = expected.gradient.abs().max().item<double>();
+      CHECK(parts[i].to(at::kDouble).abs().max().item<double>() <= backward_bound(type) * largest);
+    } else {
+      CHECK(relative_error(parts[i], exact[i]) <= backward_bound(type));
     }
   }
 }
 
-TEST_CASE("attention: with dropout ours is the plain attention with the mask draw by draw") {
-  constexpr double kRate = 0.3;
+// Each kernel of `kernels`, called with (qkv, heads), in each type, against the exact attention.
+template <class... Kernels>
+void check_kernels(const Shape& shape, double rate, const Kernels&... kernels) {
+  const Mask mask = rate > 0.0 ? Mask(explicit_mask(shape, rate)) : Mask();
+  for (const auto type : kTypes) {
+    CAPTURE(shape.tokens);
+    CAPTURE(shape.head_dim);
+    CAPTURE(std::string(c10::toString(type)));
+    const Given given = given_to(shape, type);
+    const Result expected = reference(given, shape, rate, mask);
+    const at::Tensor qkv = given.qkv.to(type);
+    const at::Tensor dout = given.dout.to(type);
+    (check(run(qkv, dout, kernels), expected, type), ...);
+  }
+}
+
+constexpr double kDoubleBound = 1e-13;
+
+}  // namespace
+
+TEST_CASE("attention: without dropout, in every type, ours is LibTorch's plain attention in fp64") {
+  for (const Shape& shape : kShapes) {
+    check_kernels(
+        shape, 0.0, [&](const at::Tensor& x) { return model::blocked_attention(x, shape.heads, {}); },
+        [&](const at::Tensor& x) { return model::attend(x, shape.heads, {}); });
+  }
+}
+
+TEST_CASE("attention: LibTorch's fused attention of the types it may be chosen for") {
   for (const Shape& shape : kShapes) {
     CAPTURE(shape.tokens);
-    const Result expected = reference(shape, kRate);
-    const AttentionDropout dropout = make_dropout(shape, kRate);
     for (const auto type : {at::kDouble, at::kFloat}) {
-      const double bound = type == at::kDouble ? kDoubleBound : kFloatBound;
-      const at::Tensor qkv = make_qkv(shape).to(type);
-      const at::Tensor dout = make_dout(shape).to(type);
-      check(run(qkv, dout, [&](const auto& x) { return model::blocked_attention(x, shape.heads, dropout); }), expected,
-            bound);
-      check(run(qkv, dout, [&](const auto& x) { return model::masked_attention(x, shape.heads, dropout); }), expected,
-            bound);
+      const Given given = given_to(shape, type);
+      check(run(given.qkv.to(type), given.dout.to(type),
+                [&](const at::Tensor& x) { return model::fused_attention(x, shape.heads); }),
+            reference(given, shape, 0.0, {}), type);
     }
+  }
+}
+
+TEST_CASE("attention: with dropout, in every type, ours is the plain attention with the mask draw by draw") {
+  constexpr double kRate = 0.3;
+  for (const Shape& shape : kShapes) {
+    const AttentionDropout dropout = make_dropout(shape, kRate);
+    check_kernels(
+        shape, kRate, [&](const at::Tensor& x) { return model::blocked_attention(x, shape.heads, dropout); },
+        [&](const at::Tensor& x) { return model::masked_attention(x, shape.heads, dropout); });
   }
 }
 
@@ -149,43 +222,114 @@ TEST_CASE("attention: scores of any size give no overflow") {
 }
 
 TEST_CASE("attention: the bits do not depend on the number of threads") {
-  const Shape shape{2, 700, 2, 16};
+  const Shape shape{2, 1101, 2, 16};
   const AttentionDropout dropout = make_dropout(shape, 0.1);
-  const auto compute = [&] {
-    return run(make_qkv(shape).to(at::kFloat), make_dout(shape).to(at::kFloat),
-               [&](const auto& x) { return model::blocked_attention(x, shape.heads, dropout); });
-  };
   const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const Result one = compute();
-  at::set_num_threads(3);
-  const Result three = compute();
+  for (const auto type : kTypes) {
+    CAPTURE(std::string(c10::toString(type)));
+    const auto compute = [&](int threads) {
+      at::set_num_threads(threads);
+      return run(make_qkv(shape).to(type), make_dout(shape).to(type),
+                 [&](const auto& x) { return model::blocked_attention(x, shape.heads, dropout); });
+    };
+    const Result one = compute(1);
+    for (const int threads : {2, 3}) {
+      const Result several = compute(threads);
+      CHECK(one.out.equal(several.out));
+      CHECK(one.gradient.equal(several.gradient));
+    }
+  }
   at::set_num_threads(before);
-  CHECK(one.out.equal(three.out));
-  CHECK(one.gradient.equal(three.gradient));
 }
 
-TEST_CASE("attention: what is not a number stays so") {
-  const Shape shape{1, 40, 1, 8};
-  at::Tensor qkv = make_qkv(shape).to(at::kFloat);
-  qkv[0][17][2] = std::nan("");
-  const at::Tensor out = model::blocked_attention(qkv, 1, {});
-  CHECK(out[0][17].isnan().all().item<bool>());
+TEST_CASE("attention: the bits of a sample and head do not depend on the others") {
+  const Shape shape{2, 300, 3, 16};
+  for (const auto type : kTypes) {
+    CAPTURE(std::string(c10::toString(type)));
+    const at::Tensor qkv = make_qkv(shape).to(type);
+    const at::Tensor dout = make_dout(shape).to(type);
+    const auto attention = [](int64_t heads) {
+      return [heads](const at::Tensor& x) { return model::blocked_attention(x, heads, {}); };
+    };
+    const Result all = run(qkv, dout, attention(3));
+    const auto head = [](const at::Tensor& x, int64_t parts) {  // the middle one of the last sample
+      return x.view({2, 300, parts, 3, 16}).narrow(0, 1, 1).select(3, 1).reshape({1, 300, -1});
+    };
+    const Result one = run(head(qkv, 3), head(dout, 1), attention(1));
+    CHECK(one.out.equal(head(all.out, 1)));
+    CHECK(one.gradient.equal(head(all.gradient, 3)));
+  }
+}
+
+TEST_CASE("attention: what is not finite in q, k, v or the gradient stays so in both directions") {
+  const Shape shape{1, 70, 1, 8};
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto is_finite = [](const at::Tensor& x) { return x.isfinite().all().item<bool>(); };
+  const auto attention = [](const at::Tensor& x) { return model::blocked_attention(x, 1, {}); };
+  for (const auto type : kTypes) {
+    for (const double value : {infinity, -infinity, std::nan("")}) {
+      for (int64_t part = 0; part < 3; ++part) {
+        CAPTURE(std::string(c10::toString(type)));
+        CAPTURE(value);
+        CAPTURE(part);
+        const at::Tensor qkv = make_qkv(shape).to(type);
+        const at::Tensor dout = make_dout(shape).to(type);
+        CHECK(is_finite(run(qkv, dout, attention).gradient));
+        qkv[0][17][part * 8 + 2] = value;
+        const Result result = run(qkv, dout, attention);
+        CHECK(!is_finite(result.out));
+        CHECK(!is_finite(result.gradient));
+      }
+      const at::Tensor dout = make_dout(shape).to(type);
+      dout[0][17][2] = value;
+      CHECK(!is_finite(run(make_qkv(shape).to(type), dout, attention).gradient));
+    }
+  }
+}
+
+TEST_CASE("attention: an fp16 gradient too large for the type is infinite") {
+  const at::Tensor dout = at::full({1, 300, 8}, 6e4, at::TensorOptions(at::kHalf));
+  // One key that all queries look at: the gradient of its value is 300 times that.
+  at::Tensor qkv = at::zeros({1, 300, 24}, at::TensorOptions(at::kHalf));
+  qkv.narrow(2, 0, 8).fill_(8.0);
+  qkv[0][5].narrow(0, 8, 8).fill_(8.0);
+  const Result result = run(qkv, dout, [](const at::Tensor& x) { return model::blocked_attention(x, 1, {}); });
+  CHECK(result.out.isfinite().all().item<bool>());
+  CHECK(result.gradient[0][5].narrow(0, 16, 8).isinf().all().item<bool>());
 }
 
 TEST_CASE("attention: fp32 exponentials are exact to three units") {
   double worst = 0.0;
-  for (double x = -86.0; x <= 80.0; x += 0.0137) {
-    auto value = static_cast<float>(x);
-    const double exact = std::exp(static_cast<double>(value));
-    const float sum = model::exponentials(&value, 1, 1.0f, 0.0f);
-    CHECK(sum == value);
-    worst = std::max(worst, std::abs(value / exact - 1.0));
+  for (double x = -86.0; x <= 0.0; x += 0.0137) {
+    float scores[2] = {0.0f, static_cast<float>(x)};
+    float maximum = -std::numeric_limits<float>::infinity();
+    float sum = 0.0f;
+    float correction = 0.0f;
+    model::update_softmax({1, 2, 2, scores, 1.0f, scores, &maximum, &sum, &correction});
+    CHECK(maximum == 0.0f);
+    CHECK(sum == scores[0] + scores[1]);
+    worst = std::max(worst, std::abs(scores[1] / std::exp(static_cast<double>(static_cast<float>(x))) - 1.0));
   }
   CHECK(worst < 3e-7);
-  float tiny = -1e30f;
-  model::exponentials(&tiny, 1, 1.0f, 0.0f);
-  CHECK(tiny < 1e-37f);
+}
+
+TEST_CASE("attention: the kernel is chosen by type and device, and said") {
+  const auto text = [](at::ScalarType type, bool with_dropout) {
+    return model::attention_kernel_text(at::kCPU, type, with_dropout);
+  };
+  const bool has_kernel = tensor::has_block_kernel();
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    CHECK(text(type, true).starts_with("ours"));
+    CHECK(text(type, false).starts_with(has_kernel ? "ours" : "LibTorch's"));
+  }
+  CHECK(text(at::kDouble, true).starts_with("ours"));
+  CHECK(text(at::kDouble, false).starts_with("LibTorch's"));
+  CHECK(contains(text(at::kHalf, true), "fp16 is not multiplied"));
+  CHECK(contains(text(at::kBFloat16, true), "no bf16 instructions") == !tensor::has_bf16_block_kernel());
+  const c10::Device gpu(at::kCUDA, 0);
+  CHECK((model::choose_attention_kernel(gpu, at::kHalf, false) == model::AttentionKernel::kFused));
+  CHECK((model::choose_attention_kernel(gpu, at::kHalf, true) == model::AttentionKernel::kMasked));
+  CHECK(contains(model::attention_kernel_text(gpu, at::kHalf, true), "in fp32"));
 }
 
 TEST_CASE("attention: the model with attention dropout is the reference with masks draw by draw") {

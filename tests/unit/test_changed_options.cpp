@@ -17,7 +17,7 @@ TEST_CASE("changed options: what decides the training is named with both values,
   CHECK(changed_options(stored, now).empty());
   now.schedule.lr = 0.001;
   now.optimizer.beta2 = 0.999;
-  now.precision = Precision::kFp64;
+  now.precision.kind = Precision::kFp64;
   CHECK(changed_options(stored, now) ==
         std::vector<std::string>{"precision fp64 (fp32)", "beta2 0.999 (0.95)", "lr 0.001 (5e-04)"});
 }

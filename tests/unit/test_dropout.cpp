@@ -3,11 +3,14 @@
 #include <doctest/doctest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <ATen/Parallel.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 
 #include "model/dropout.h"
 #include "tests/support/compare.h"
 #include "tests/support/group_of_one.h"
+#include "tests/support/rounding.h"
 #include "tests/support/vit_harness.h"
 
 using namespace vit_hybrid;
@@ -88,6 +91,51 @@ TEST_CASE("dropout: drop-path drops whole branches of samples and keeps the mean
   const double fraction = dropped.select(2, 0).sum().item<double>() / kMany;
   CHECK(std::abs(fraction - 0.25) < 4.0 * std::sqrt(0.25 * 0.75 / kMany));
   CHECK(sum.max().item<double>() == doctest::Approx(1.0 + 1.0 / 0.75));
+}
+
+// 1 / (1 - rate) in bf16 would be off by up to 1/256, and the product and the sum would be rounded each.
+TEST_CASE("dropout: in every type the scale is exact and the result rounded once") {
+  const auto context = test_context(kSamples, tensor::Mode::kTraining);
+  constexpr double kScale = 1.0 / 0.7;
+  for (const auto type : kFloatTypes) {
+    CAPTURE(c10::toString(type));
+    const at::Tensor x = normal_tensor({kSamples, 7, 33}, 1).to(type).requires_grad_();
+    const at::Tensor y = model::dropout(x, {0, 33}, 33, {0.3, 1, DropSite::kOutput}, context);
+    const at::Tensor dy = normal_tensor(x.sizes(), 2).to(type);
+    torch::autograd::backward({y}, {dy});
+    const at::Tensor kept = y.detach().ne(0);
+    const at::Tensor exact = x.detach().to(at::kDouble) * kScale * kept;
+    const at::Tensor exact_gradient = dy.to(at::kDouble) * kScale * kept;
+    CHECK((y.scalar_type() == type));
+    CHECK(rounded_once(y.detach(), exact, exact.abs()));
+    CHECK(rounded_once(x.grad(), exact_gradient, exact_gradient.abs()));
+
+    const at::Tensor residual = normal_tensor({kSamples, 7, 33}, 3).to(type);
+    const at::Tensor branch = normal_tensor({kSamples, 7, 33}, 4).to(type);
+    const DropKey path{0.3, 3, DropSite::kMlpPath};
+    const at::Tensor scales = model::path_scales(branch, path, context).to(at::kDouble).view({kSamples, 1, 1});
+    for (const double scale : {scales.max().item<double>(), scales.min().item<double>()}) {
+      const bool known = scale == 0.0 || std::abs(scale - kScale) <= kScale * 0x1p-24;
+      CHECK(known);
+    }
+    const at::Tensor product = branch.to(at::kDouble) * scales;
+    const at::Tensor sum = model::add_residual(residual, branch.clone(), path, context);
+    CHECK(rounded_once(sum, residual.to(at::kDouble) + product, residual.to(at::kDouble).abs() + product.abs()));
+  }
+}
+
+TEST_CASE("dropout: the bits do not depend on the number of threads") {
+  const int threads = at::get_num_threads();
+  const auto context = test_context(kSamples, tensor::Mode::kTraining);
+  for (const auto type : kFloatTypes) {
+    const at::Tensor x = normal_tensor({kSamples, 200, 33}, 1).to(type);
+    at::set_num_threads(1);
+    const at::Tensor one = model::dropout(x, {0, 33}, 33, {0.3, 1, DropSite::kOutput}, context);
+    at::set_num_threads(2);
+    const at::Tensor two = model::dropout(x, {0, 33}, 33, {0.3, 1, DropSite::kOutput}, context);
+    at::set_num_threads(threads);
+    CHECK(at::equal(one, two));
+  }
 }
 
 TEST_CASE("dropout: the model with all kinds of dropout is the reference with masks draw by draw") {

@@ -121,7 +121,7 @@ TEST_CASE("initialize: the buffer gets the values cast to its type, and gaps sta
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     ParameterBuffer buffer(specs, make_flat_layout(specs, 40, 3), type, type, at::kCPU);
     const int64_t version = buffer.version();
-    initialize(buffer, kSeed);
+    initialize(buffer.specs(), buffer, kSeed);
     CHECK(buffer.version() > version);
     at::Tensor rest = buffer.values().clone();
     for (size_t i = 0; i < specs.size(); ++i) {

@@ -5,15 +5,20 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/mm.h>
 
 #include <limits>
 
 #include "parallel/tensor/blocked_products.h"
+#include "parallel/tensor/gelu.h"
 #include "parallel/tensor/linear.h"
+#include "parallel/tensor/matmul.h"
+#include "parallel/tensor/panels.h"
 #include "parallel/tensor/small_product.h"
 #include "tests/support/compare.h"
 #include "tests/support/group_of_one.h"
+#include "tests/support/linear_layer.h"
 #include "tests/support/vit_harness.h"
 
 using namespace vit_hybrid;
@@ -40,18 +45,34 @@ at::Tensor floats(at::IntArrayRef shape, uint64_t seed) {
   return normal_tensor(shape, seed).to(at::kFloat);
 }
 
+at::Tensor nan_tensor(at::IntArrayRef shape, at::ScalarType type) {
+  return at::full(shape, std::numeric_limits<double>::quiet_NaN(), type);
+}
+
+// Types that the blocked products have on this machine.
+std::vector<at::ScalarType> blocked_types() {
+  std::vector<at::ScalarType> types = {at::kFloat};
+  if (tensor::has_bf16_block_kernel()) {
+    types.push_back(at::kBFloat16);
+  }
+  return types;
+}
+
+// Half a unit in the last digit, of the largest element at most.
+double rounding_of(at::ScalarType type) {
+  return type == at::kBFloat16 ? 0x1p-8 : type == at::kHalf ? 0x1p-11 : 0.0;
+}
+
+// GELU in fp32 against its exact value, of numbers of the size of the largest.
+constexpr double kGeluError = 2.5e-7;
+
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
   return at::mm(a.to(at::kDouble), b.to(at::kDouble));
 }
 
-// A weight [M, K] and a bias in a buffer, under the name "layer".
-tensor::ParameterBuffer make_layer(const Shape& shape, at::ScalarType type) {
-  using tensor::DecayGroup;
-  std::vector<tensor::ParameterSpec> specs = {
-      tensor::replicated("layer.weight", {shape.outputs, shape.inputs}, {}, DecayGroup::kMatrix),
-      tensor::replicated("layer.bias", {shape.outputs}, {}, DecayGroup::kVector)};
-  auto layout = tensor::make_flat_layout(specs, 1, 1);
-  return {std::move(specs), std::move(layout), type, type, at::kCPU};
+// The nearest values of a type, in double.
+at::Tensor rounded(const at::Tensor& tensor, at::ScalarType type) {
+  return tensor.to(type).to(at::kDouble);
 }
 
 void set(tensor::ParameterBuffer& buffer, const std::string& name, uint64_t seed) {
@@ -62,46 +83,71 @@ void set(tensor::ParameterBuffer& buffer, const std::string& name, uint64_t seed
 
 }  // namespace
 
-TEST_CASE("linear: blocked products of all shapes are the exact ones up to fp32 rounding") {
-  for (const auto& [rows, inputs, outputs] : kShapes) {
-    CAPTURE(rows);
-    CAPTURE(inputs);
-    CAPTURE(outputs);
-    const at::Tensor x = floats({rows, inputs}, 1);
-    const at::Tensor weight = floats({outputs, inputs}, 2);
-    const at::Tensor bias = floats({outputs}, 3);
-    const at::Tensor dy = floats({rows, outputs}, 4);
-    const at::Tensor panels = tensor::pack_panels(weight);
+TEST_CASE("linear: blocked products of all shapes and types are the exact ones up to rounding") {
+  for (const auto type : blocked_types()) {
+    const double rounding = rounding_of(type);
+    for (const auto& [rows, inputs, outputs] : kShapes) {
+      CAPTURE(type);
+      CAPTURE(rows);
+      CAPTURE(inputs);
+      CAPTURE(outputs);
+      const at::Tensor x = normal_tensor({rows, inputs}, 1).to(type);
+      const at::Tensor weight = normal_tensor({outputs, inputs}, 2).to(type);
+      const at::Tensor bias = floats({outputs}, 3);
+      const at::Tensor dy = normal_tensor({rows, outputs}, 4).to(type);
 
-    const at::Tensor exact = product(x, weight.t());
-    CHECK(relative_error(tensor::blocked_forward(x, panels, outputs, {}), exact) <= float_bound(inputs));
-    CHECK(relative_error(tensor::blocked_forward(x, panels, outputs, bias), exact + bias) <= float_bound(inputs));
-    CHECK(relative_error(tensor::blocked_backward_input(dy, weight), product(dy, weight)) <= float_bound(outputs));
+      const at::Tensor y = nan_tensor({rows, outputs}, type);
+      const at::Tensor activated = nan_tensor({rows, outputs}, type);
+      tensor::blocked_forward(x, tensor::pack_transposed_panels(weight), bias, {y, activated});
+      const at::Tensor exact = product(x, weight.t()) + bias;
+      CHECK(relative_error(y, exact) <= float_bound(inputs) + rounding);
+      CHECK(relative_error(activated, at::gelu(exact)) <= 2.0 * float_bound(inputs) + kGeluError + rounding);
 
-    const at::Tensor gradient = at::full({outputs, inputs}, 0.5f);
-    tensor::blocked_add_weight_gradient(gradient, dy, x);
-    CHECK(relative_error(gradient, product(dy.t(), x) + 0.5) <= float_bound(rows));
+      const at::Tensor dx = nan_tensor({rows, inputs}, type);
+      tensor::blocked_backward_input(dy, tensor::pack_panels(weight), dx);
+      CHECK(relative_error(dx, product(dy, weight)) <= float_bound(outputs) + rounding);
+
+      for (const auto gradient_type : {at::kFloat, type}) {
+        const at::Tensor gradient = at::full({outputs, inputs}, 0.5f, gradient_type);
+        tensor::blocked_add_weight_gradient(gradient, dy, x);
+        CHECK(relative_error(gradient, product(dy.t(), x) + 0.5) <= float_bound(rows) + rounding_of(gradient_type));
+      }
+    }
   }
 }
 
 TEST_CASE("linear: blocked products have the same bits with any number of threads") {
-  const at::Tensor x = floats({700, 400}, 1);
-  const at::Tensor weight = floats({500, 400}, 2);
-  const at::Tensor dy = floats({700, 500}, 3);
-  const auto compute = [&] {
-    const at::Tensor gradient = at::zeros({500, 400}, x.options());
-    tensor::blocked_add_weight_gradient(gradient, dy, x);
-    return std::array{tensor::blocked_forward(x, tensor::pack_panels(weight), 500, {}),
-                      tensor::blocked_backward_input(dy, weight), gradient};
-  };
-  const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const auto one = compute();
-  at::set_num_threads(3);
-  const auto three = compute();
-  at::set_num_threads(before);
-  for (size_t i = 0; i < one.size(); ++i) {
-    CHECK(one[i].equal(three[i]));
+  for (const auto type : blocked_types()) {
+    const at::Tensor x = normal_tensor({700, 400}, 1).to(type);
+    const at::Tensor weight = normal_tensor({500, 400}, 2).to(type);
+    const at::Tensor dy = normal_tensor({700, 500}, 3).to(type);
+    tensor::PackedWeight packed(weight);
+    int64_t version = 0;
+    const auto compute = [&] {
+      ++version;
+      const at::Tensor gradient = at::zeros({500, 400}, at::kFloat);
+      const at::Tensor bias_gradient = at::zeros({500}, at::kFloat);
+      tensor::add_weight_gradient(gradient, dy, x, bias_gradient);
+      at::Tensor z;
+      const at::Tensor activated = tensor::linear_gelu_forward(x, packed, version, {}, &z);
+      return std::array{z,
+                        activated,
+                        tensor::linear_backward_input(dy, packed, version),
+                        gradient,
+                        bias_gradient,
+                        tensor::exact_gelu_backward(dy, z, bias_gradient),
+                        bias_gradient};
+    };
+    const int before = at::get_num_threads();
+    at::set_num_threads(1);
+    const auto one = compute();
+    at::set_num_threads(3);
+    const auto three = compute();
+    at::set_num_threads(before);
+    for (size_t i = 0; i < one.size(); ++i) {
+      CAPTURE(i);
+      CHECK(one[i].equal(three[i]));
+    }
   }
 }
 
@@ -134,12 +180,14 @@ TEST_CASE("linear: small products overwrite and add, in both types") {
   tensor::finish_small_products();
 }
 
-TEST_CASE("linear: forward and backward of all three kinds, fp64 and fp32, small and blocked") {
+TEST_CASE("linear: forward and backward of all three kinds, in all types, small and blocked") {
   for (const Shape& shape : {Shape{6, 5, 4}, Shape{300, 130, 140}}) {
-    for (const auto type : {at::kDouble, at::kFloat}) {
-      const double bound = type == at::kDouble ? 1e-14 : float_bound(shape.rows);
-      const at::Tensor x = normal_tensor({2, shape.rows / 2, shape.inputs}, 1);
-      const at::Tensor dy = normal_tensor({2, shape.rows / 2, shape.outputs}, 2);
+    for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+      CAPTURE(type);
+      const double sums = type == at::kDouble ? 1e-14 : float_bound(shape.rows);
+      const double bound = sums + rounding_of(type);
+      const at::Tensor x = rounded(normal_tensor({2, shape.rows / 2, shape.inputs}, 1), type);
+      const at::Tensor dy = rounded(normal_tensor({2, shape.rows / 2, shape.outputs}, 2), type);
       const at::Tensor rows = x.view({-1, shape.inputs});
       const at::Tensor drows = dy.view({-1, shape.outputs});
       const auto check = [&](auto&& layer, tensor::ParameterBuffer& buffer) {
@@ -149,16 +197,18 @@ TEST_CASE("linear: forward and backward of all three kinds, fp64 and fp32, small
         const auto context = test_context(2, tensor::Mode::kTraining);
         const at::Tensor y = layer.forward(input, context);
         torch::autograd::backward({y}, {dy.to(type)});
-        CHECK(relative_error(y.detach(), (product(rows, weight.t()) + bias).view(dy.sizes())) <= bound);
+        // A row-parallel layer rounds before and after its bias.
+        CHECK(relative_error(y.detach(), (product(rows, weight.t()) + bias).view(dy.sizes())) <=
+              bound + rounding_of(type));
         CHECK(relative_error(input.grad(), product(drows, weight).view(x.sizes())) <= bound);
-        CHECK(relative_error(buffer.parameter("layer.weight").gradient, product(drows.t(), rows)) <= bound);
-        CHECK(relative_error(buffer.parameter("layer.bias").gradient, drows.sum(0)) <= bound);
+        CHECK(relative_error(buffer.parameter("layer.weight").gradient, product(drows.t(), rows)) <= sums);
+        CHECK(relative_error(buffer.parameter("layer.bias").gradient, drows.sum(0)) <= sums);
       };
       const auto terms = tensor::Terms::kWeightAndBias;
       auto& group = group_of_one();
       for (int kind = 0; kind < 3; ++kind) {
         CAPTURE(kind);
-        auto buffer = make_layer(shape, type);
+        auto buffer = make_linear_layer(shape.inputs, shape.outputs, type);
         set(buffer, "layer.weight", 3);
         set(buffer, "layer.bias", 4);
         if (kind == 0) {
@@ -173,25 +223,67 @@ TEST_CASE("linear: forward and backward of all three kinds, fp64 and fp32, small
   }
 }
 
-TEST_CASE("linear: a packed weight is renewed when the version of the buffer has risen") {
+TEST_CASE("linear: packed weights are renewed when the version of the buffer has risen, in all types") {
   const Shape shape{300, 130, 140};
-  auto buffer = make_layer(shape, at::kFloat);
-  tensor::Linear layer(buffer, "layer", tensor::Terms::kWeight);
-  const at::Tensor x = floats({shape.rows, shape.inputs}, 1);
-  const auto context = test_context(1, tensor::Mode::kEvaluation);
-  for (const uint64_t seed : {3, 4}) {
-    set(buffer, "layer.weight", seed);
-    const at::Tensor exact = product(x, buffer.parameter("layer.weight").value.t());
-    CHECK(relative_error(layer.forward(x, context), exact) <= float_bound(shape.inputs));
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+    CAPTURE(type);
+    auto buffer = make_linear_layer(shape.inputs, shape.outputs, type);
+    tensor::LinearProducts products(buffer, "layer", tensor::Terms::kWeight);
+    const at::Tensor x = normal_tensor({shape.rows, shape.inputs}, 1).to(type);
+    const at::Tensor dy = normal_tensor({shape.rows, shape.outputs}, 2).to(type);
+    for (const uint64_t seed : {3, 4}) {
+      set(buffer, "layer.weight", seed);
+      const at::Tensor weight = buffer.parameter("layer.weight").value;
+      const double bound = float_bound(shape.outputs) + rounding_of(type);
+      CHECK(relative_error(products.forward(x, tensor::Terms::kWeight), product(x, weight.t())) <= bound);
+      CHECK(relative_error(products.backward_input(dy), product(dy, weight)) <= bound);
+    }
   }
 }
 
-TEST_CASE("linear: the kernel depends on type and size") {
+TEST_CASE("linear: gradients of half-length types are added to") {
+  const at::Tensor x = normal_tensor({301, 130}, 1);
+  const at::Tensor dy = normal_tensor({301, 70}, 2);
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor gradient = at::full({70, 130}, 2.0, type);
+    const at::Tensor bias_gradient = at::full({70}, 2.0, type);
+    tensor::add_weight_gradient(gradient, dy.to(type), x.to(type), bias_gradient);
+    const double bound = float_bound(301) + rounding_of(type);
+    CHECK(relative_error(gradient, product(dy.to(type).t(), x.to(type)) + 2.0) <= bound);
+    CHECK(relative_error(bias_gradient, rounded(dy, type).sum(0) + 2.0) <= bound);
+  }
+}
+
+TEST_CASE("linear: no rows are allowed, and leave gradients as they are") {
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+    tensor::PackedWeight weight(normal_tensor({6, 5}, 1).to(type));
+    const at::Tensor x = at::zeros({0, 5}, type);
+    const at::Tensor dy = at::zeros({0, 6}, type);
+    CHECK(tensor::linear_forward(x, weight, 1, {}).sizes() == dy.sizes());
+    CHECK(tensor::linear_gelu_forward(x, weight, 1, {}, nullptr).sizes() == dy.sizes());
+    CHECK(tensor::linear_backward_input(dy, weight, 1).sizes() == x.sizes());
+    const at::Tensor gradient = at::full({6, 5}, 2.0, at::kDouble);
+    const at::Tensor bias_gradient = at::full({6}, 3.0, at::kDouble);
+    tensor::add_weight_gradient(gradient, dy, x, bias_gradient);
+    CHECK((gradient == 2.0).all().item<bool>());
+    CHECK((bias_gradient == 3.0).all().item<bool>());
+  }
+}
+
+TEST_CASE("linear: the kernel depends on type and size, and its text says which") {
+  using tensor::ProductKernel;
   const at::Tensor large = at::zeros({1024, 64}, at::kFloat);
-  const auto kernel = tensor::choose_product_kernel(large, 1024);
-  CHECK(tensor::choose_product_kernel(large.to(at::kDouble), 1024) == tensor::ProductKernel::kLibrary);
-  CHECK(tensor::choose_product_kernel(large.narrow(0, 0, 4), 1024) == tensor::ProductKernel::kLibrary);
-  CHECK(tensor::choose_product_kernel(large.narrow(0, 0, 0), 1024) == tensor::ProductKernel::kLibrary);
-  MESSAGE("large fp32 products here are ",
-          std::string(kernel == tensor::ProductKernel::kBlocked ? "blocked" : "the library's"));
+  const auto kernel_for = [&](at::ScalarType type) { return tensor::choose_product_kernel(large.to(type), 1024); };
+  CHECK(kernel_for(at::kDouble) == ProductKernel::kLibrary);
+  CHECK(kernel_for(at::kHalf) == ProductKernel::kConverted);
+  CHECK(kernel_for(at::kBFloat16) ==
+        (tensor::has_bf16_block_kernel() ? ProductKernel::kBlocked : ProductKernel::kConverted));
+  CHECK(tensor::choose_product_kernel(large.narrow(0, 0, 4), 1024) == ProductKernel::kLibrary);
+  CHECK(tensor::choose_product_kernel(large.narrow(0, 0, 0), 1024) == ProductKernel::kLibrary);
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+    const std::string text = tensor::product_kernel_text(at::kCPU, type);
+    CHECK((text.find("converted") != std::string::npos) == (kernel_for(type) == ProductKernel::kConverted));
+    CHECK((text.find("own blocks") != std::string::npos) >= (kernel_for(type) == ProductKernel::kBlocked));
+    MESSAGE(std::string(at::toString(type)), ": ", text);
+  }
 }

@@ -2,7 +2,10 @@
 #include <doctest/doctest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/tensor.h>
@@ -10,7 +13,9 @@
 #include <limits>
 
 #include "model/losses.h"
+#include "model/patch_grid.h"
 #include "tests/support/compare.h"
+#include "tests/support/rounding.h"
 #include "tests/support/vit_harness.h"
 
 using namespace vit_hybrid;
@@ -144,5 +149,118 @@ TEST_CASE("losses: the cross-entropy of mixed classes is the mean of those of th
     CHECK(ours.loss == doctest::Approx(kShare * a.loss + (1.0 - kShare) * b.loss).epsilon(1e-7));
     const at::Tensor expected = kShare * a.gradient + (1.0 - kShare) * b.gradient;
     CHECK(relative_error(ours.gradient, expected) <= 1e-7);  // the shares are fp32
+  }
+}
+
+namespace {
+
+constexpr double kLossScale = 65536.0;
+
+// Patches of a grid that does not divide by anything, as the head of each type gives them, and true fields.
+struct Forecast {
+  explicit Forecast(at::ScalarType type, int64_t num_samples = 3)
+      : patches(normal_tensor({num_samples, grid.num_patches(), grid.num_features()}, 1).to(type)),
+        fields(normal_tensor({num_samples, grid.channels, grid.height(), grid.width()}, 2).to(at::toOpMathType(type))) {
+  }
+
+  // The formula in fp64 of just these values, and its gradient times `dloss`.
+  LossAndGradient reference(double dloss) const {
+    const auto formula = [&](const at::Tensor& x) {
+      return plain_relative_l2(model::unpatchify(x, grid), fields.to(at::kDouble), 5) * dloss;
+    };
+    auto both = differentiate(patches.to(at::kDouble), formula);
+    both.loss /= dloss;
+    return both;
+  }
+  LossAndGradient ours(double dloss) const {
+    return differentiate_from(
+        patches, [&](const auto& x) { return model::relative_l2_loss(x, fields, 5); }, dloss);
+  }
+
+  static LossAndGradient differentiate_from(const at::Tensor& x, const auto& loss, double dloss) {
+    const at::Tensor leaf = x.detach().clone().requires_grad_();
+    const at::Tensor value = loss(leaf);
+    torch::autograd::backward({value}, {at::full({}, dloss, value.options())});
+    return {value.template item<double>(), leaf.grad()};
+  }
+
+  model::PatchGrid grid{3, 5, 4, 6};
+  at::Tensor patches;
+  at::Tensor fields;
+};
+
+}  // namespace
+
+TEST_CASE("losses: relative L2 of patches, whatever their type, is the formula with its gradient rounded once") {
+  for (const auto type : kFloatTypes) {
+    CAPTURE(c10::toString(type));
+    for (const double dloss : {1.0, kLossScale}) {
+      const Forecast given(type);
+      const auto expected = given.reference(dloss);
+      const auto ours = given.ours(dloss);
+      CHECK(std::abs(ours.loss - expected.loss) <= 4.0 * unit_roundoff(at::toOpMathType(type)) * expected.loss);
+      CHECK((ours.gradient.scalar_type() == type));
+      // What a difference is made of is at most about ten times the largest one.
+      const double largest = expected.gradient.abs().max().item<double>();
+      CHECK(rounded_once(ours.gradient, expected.gradient, at::full({}, 10.0 * largest, at::kDouble)));
+    }
+  }
+}
+
+TEST_CASE("losses: a loss scale neither overflows nor vanishes on the way, and what does overflow is seen") {
+  const Forecast given(at::kHalf);
+  // d loss / d prediction is near 1e-2 / 5 here: times 2^14 it is large, and fits.
+  const auto plain = given.ours(1.0);
+  const auto scaled = given.ours(0x1p14);
+  CHECK(scaled.gradient.isfinite().all().item<bool>());
+  // fp16's normal numbers are only shifted by a power of two.
+  const at::Tensor normal = plain.gradient.abs().ge(0x1p-14);
+  CHECK(normal.sum().item<int64_t>() > normal.numel() / 2);
+  CHECK(at::equal(scaled.gradient.to(at::kDouble).masked_select(normal),
+                  (plain.gradient.to(at::kDouble) * 0x1p14).masked_select(normal)));
+  CHECK(given.ours(1e12).gradient.isinf().any().item<bool>());
+
+  // The factor alone is beyond fp32 where prediction and truth are tiny; its product with the difference is not.
+  const at::Tensor truth = at::full({1, 1, 4, 4}, 1e-25, at::kFloat);
+  const auto tiny = Forecast::differentiate_from(
+      at::full({1, 1, 4, 4}, 2e-25, at::kFloat), [&](const auto& x) { return model::relative_l2_loss(x, truth, 1); },
+      1e-10);
+  CHECK(tiny.loss == doctest::Approx(1.0).epsilon(1e-6));
+  CHECK(tiny.gradient.isfinite().all().item<bool>());
+  CHECK(tiny.gradient.max().item<double>() == doctest::Approx(1e-10 / (4.0 * 4.0 * 1e-25)).epsilon(1e-6));
+}
+
+TEST_CASE("losses: fields and their patches have one loss, and its bits do not depend on the number of threads") {
+  const int threads = at::get_num_threads();
+  for (const auto type : kFloatTypes) {
+    const Forecast given(type);
+    at::set_num_threads(1);
+    const auto one = given.ours(kLossScale);
+    at::set_num_threads(2);
+    const auto two = given.ours(kLossScale);
+    at::set_num_threads(threads);
+    CHECK(one.loss == two.loss);
+    CHECK(at::equal(one.gradient, two.gradient));
+
+    const auto of_fields = Forecast::differentiate_from(
+        model::unpatchify(given.patches, given.grid),
+        [&](const auto& x) { return model::relative_l2_loss(x, given.fields, 5); }, kLossScale);
+    CHECK(of_fields.loss == doctest::Approx(one.loss).epsilon(1e-6));
+    CHECK(relative_error(of_fields.gradient, model::unpatchify(one.gradient, given.grid)) <= unit_roundoff(type) * 8.0);
+  }
+}
+
+TEST_CASE("losses: cross-entropy of half-length logits is fp32's, with its gradient rounded once") {
+  const at::Tensor labels = at::tensor({5, 0, 2, 2}, at::kLong);
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor logits = (normal_tensor({4, 6}, 6) * 3.0).to(type);
+    const auto loss = [&](const auto& x) { return model::cross_entropy_loss(x, labels, 0.1, 9); };
+    const auto expected = Forecast::differentiate_from(logits.to(at::kDouble), loss, 1024.0);
+    const auto ours = Forecast::differentiate_from(logits, loss, 1024.0);
+    CHECK(std::abs(ours.loss - expected.loss) <= kFloatBound * expected.loss);
+    CHECK((ours.gradient.scalar_type() == type));
+    CHECK(rounded_once(ours.gradient, expected.gradient, at::full({}, 2.0 * 1024.0 / 9.0, at::kDouble)));
+    CHECK(Forecast::differentiate_from(logits, loss, 1e8).gradient.isinf().any().item<bool>() == (type == at::kHalf));
+    CHECK(model::num_correct(logits, labels, 2) == model::num_correct(logits.to(at::kFloat), labels, 2));
   }
 }

@@ -62,7 +62,7 @@ TEST_CASE("model use: the model, precision, seed and statistics are the checkpoi
   const RunConfig config = config_for_use(info, "c.h5", "/d", {}, 3);
   CHECK(config.model.depth == 5);
   CHECK(config.model.embed_dim == 384);
-  CHECK(config.precision == Precision::kFp64);
+  CHECK(config.precision.kind == Precision::kFp64);
   CHECK(config.seed == 7);
   CHECK(config.data.global_means == "/s/global_means.npy");
   CHECK(config.data.valid_data == "/d");

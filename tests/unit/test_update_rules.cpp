@@ -45,7 +45,7 @@ OptimizerOptions options_of(OptimizerKind kind, double weight_decay) {
 }
 
 UpdateTensors fresh(const UpdateRule& rule, const at::Tensor& weights) {
-  UpdateTensors tensors{weights.clone(), at::zeros_like(weights), {}};
+  UpdateTensors tensors{weights.clone(), at::zeros_like(weights), {}, {}};
   for (size_t i = 0; i < rule.state_names().size(); ++i) {
     tensors.state.push_back(at::zeros_like(weights));
   }
@@ -167,7 +167,7 @@ TEST_CASE("update rules: the bits of what LAMB and LARS change do not depend on 
     parts.gradients.copy_(whole.gradients);
     const at::Tensor sums = at::zeros({2, 2}, at::kDouble);
     const auto update = [&](const UpdateTensors& all, int64_t begin, int64_t size, int64_t row) {
-      UpdateTensors part{all.weights.narrow(0, begin, size), all.gradients.narrow(0, begin, size), {}};
+      UpdateTensors part{all.weights.narrow(0, begin, size), all.gradients.narrow(0, begin, size), {}, {}};
       for (const at::Tensor& state : all.state) {
         part.state.push_back(state.narrow(0, begin, size));
       }

@@ -65,11 +65,15 @@ void for_each_field(Info& info, const Field& field) {
   field("optimizer", info.optimizer);
   field("step", info.step);
   field("optimizer_steps", info.optimizer_steps);
+  field("loss_scale", info.loss_scale);
+  field("good_steps", info.good_steps);
+  field("skipped_steps", info.skipped_steps);
   field("epoch", info.epoch);
   field("samples_of_epoch", info.samples_of_epoch);
   field("seed", info.seed);
   field("num_samples", info.num_samples);
   field("channels", info.channels);
+  field("kernels", info.kernels);
   field("layout", info.layout);
   field("metric", info.metric);
   field("metric_value", info.metric_value);

@@ -21,6 +21,7 @@
 #include "src/train/checkpoint/model_json.h"
 #include "src/train/checkpoint/save.h"
 #include "src/train/load_run_config.h"
+#include "src/train/run_kernels.h"
 
 namespace vit_hybrid::train {
 
@@ -143,11 +144,16 @@ CheckpointInfo Checkpointer::info(const TrainingPosition& position, const std::o
   out.optimizer = engine_.optimizer().name();
   out.step = position.step;
   out.optimizer_steps = engine_.optimizer().num_steps();
+  const zero::LossScaleState scale = engine_.loss_scaler().state();
+  out.loss_scale = scale.scale;
+  out.good_steps = scale.good_steps;
+  out.skipped_steps = scale.skipped_steps;
   out.epoch = position.epoch;
   out.samples_of_epoch = position.samples_of_epoch;
   out.seed = static_cast<int64_t>(config_.seed);
   out.num_samples = data_.num_samples;
   out.channels = data_.channels;
+  out.kernels = saved_kernels();
   out.layout = layout_text(config_, mesh_);
   if (figures) {
     out.metric = metric_name();

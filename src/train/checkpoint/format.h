@@ -11,7 +11,7 @@
 namespace vit_hybrid::train {
 
 /// Raised whenever a file of the new kind would be misread by an older program.
-inline constexpr int64_t kCheckpointFormat = 2;
+inline constexpr int64_t kCheckpointFormat = 3;
 
 /// Datasets, contiguous, each a whole global tensor in the master type under its canonical name:
 ///   /parameters/<name>, and /optimizer/<state>/<name> for each state that the optimizer keeps of a parameter:
@@ -35,11 +35,15 @@ struct CheckpointInfo {
   std::string optimizer;        ///< "adamw", as --optimizer has it; empty in a file of weights alone
   int64_t step = 0;             ///< iterations done, skipped ones included: the key of dropout's draws
   int64_t optimizer_steps = 0;  ///< steps that changed the weights: Adam's t
+  double loss_scale = 0.0;      ///< of fp16, where it is dynamic; 0: none to go on from
+  int64_t good_steps = 0;       ///< without an overflow since it was changed
+  int64_t skipped_steps = 0;    ///< iterations whose gradient was not finite
   int64_t epoch = 0;            ///< epochs completed
   int64_t samples_of_epoch = 0;  ///< samples of the epoch under way that were seen, in the order of (seed, epoch)
   int64_t seed = 0;              ///< of weights, dropout, sample order
   int64_t num_samples = 0;       ///< training samples in use (what the order of an epoch permutes)
   std::string channels;          ///< their names as the data give them, separated by commas; empty where they give none
+  std::string kernels;           ///< of a GPU that were chosen, KernelTable::text(); empty on CPUs
   std::string layout;            ///< "dp 4 x tp 2 x pp 2, zero 1" of the run that wrote it, for the reader's eyes
   std::string metric;            ///< name of the validation figure below, or empty: "loss", "top1"
   double metric_value = 0.0;

@@ -135,9 +135,9 @@ std::vector<ParameterSpec> whole_specs(const model::VitOptions& model) {
 }  // namespace
 
 std::vector<std::string> init_from(const CheckpointReader& checkpoint, const InitFromOptions& options,
-                                   tensor::ParameterBuffer& buffer, comm::Communicator& model_group) {
+                                   const std::vector<ParameterSpec>& specs, tensor::ParameterWriter& parameters,
+                                   comm::Communicator& model_group, c10::Device device) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  const c10::Device device = buffer.values().device();
   std::optional<Loader> loader;
   std::vector<std::string> remarks;
   std::vector<std::string> fitting;
@@ -154,14 +154,13 @@ std::vector<std::string> init_from(const CheckpointReader& checkpoint, const Ini
       }
     }
   });
-  SliceReader reader(checkpoint, fitting, buffer.specs(), model_group, device);
+  SliceReader reader(checkpoint, fitting, specs, model_group, device);
   agreed_over(model_group, device, [&] {
-    for (size_t i = 0; i < buffer.specs().size(); ++i) {
-      loader->load(buffer.specs()[i], buffer.parameter(static_cast<int>(i)).value, reader);
+    for (size_t i = 0; i < specs.size(); ++i) {
+      parameters.write(static_cast<int>(i), [&](const at::Tensor& values) { loader->load(specs[i], values, reader); });
     }
   });
   reader.verify();
-  buffer.bump_version();
   return remarks;
 }
 

@@ -8,7 +8,8 @@
 
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/tensor/parameter_buffer.h"
+#include "parallel/tensor/parameter_spec.h"
+#include "parallel/tensor/parameter_writer.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
 
 namespace vit_hybrid::train {
@@ -19,12 +20,13 @@ struct InitFromOptions {
   bool partial = false;
 };
 
-/// Fills the parameters from the checkpoint's weights, cast to the buffer's type, and raises its version; an
-/// optimizer's state is not looked at. The positions are resized where the grid of patches differs. Checksums are
-/// verified. Returns a line for each thing that was resized or keeps its initial values. Where the rest does not fit,
-/// Error(kUsage) names the model options that differ. Collective over `model_group` (tensor x pipeline), errors agreed.
+/// Writes the parameters of this rank, which are those of `specs`, from the checkpoint's weights; an optimizer's state
+/// is not looked at. The positions are resized where the grid of patches differs. Checksums are verified. Returns a
+/// line for each thing that was resized or keeps its initial values. Where the rest does not fit, Error(kUsage) names
+/// the model options that differ. Collective over `model_group` (tensor x pipeline), errors agreed.
 std::vector<std::string> init_from(const CheckpointReader& checkpoint, const InitFromOptions& options,
-                                   tensor::ParameterBuffer& buffer, comm::Communicator& model_group);
+                                   const std::vector<tensor::ParameterSpec>& specs, tensor::ParameterWriter& parameters,
+                                   comm::Communicator& model_group, c10::Device device);
 
 /// Height and width of a grid of patches.
 struct PatchGrid {

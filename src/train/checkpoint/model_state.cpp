@@ -75,9 +75,8 @@ void refuse_unheld(const CheckpointReader& checkpoint, const std::vector<std::st
 
 }  // namespace
 
-void load_parameters(const CheckpointReader& checkpoint, tensor::ParameterBuffer& buffer, comm::Communicator& model) {
-  const auto& specs = buffer.specs();
-  const c10::Device device = buffer.values().device();
+void load_parameters(const CheckpointReader& checkpoint, const std::vector<ParameterSpec>& specs,
+                     tensor::ParameterWriter& parameters, comm::Communicator& model, c10::Device device) {
   agreed_over(model, device, [&] {
     for (const ParameterSpec& spec : specs) {
       check_fit(checkpoint, spec);
@@ -88,11 +87,10 @@ void load_parameters(const CheckpointReader& checkpoint, tensor::ParameterBuffer
   refuse_unheld(checkpoint, names, reader);
   agreed_over(model, device, [&] {
     for (size_t i = 0; i < specs.size(); ++i) {
-      reader.read(specs[i], buffer.parameter(static_cast<int>(i)).value);
+      parameters.write(static_cast<int>(i), [&](const at::Tensor& values) { reader.read(specs[i], values); });
     }
   });
   reader.verify();
-  buffer.bump_version();
 }
 
 }  // namespace vit_hybrid::train

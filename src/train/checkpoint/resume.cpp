@@ -161,7 +161,9 @@ void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config
 
 void restore(const CheckpointReader& checkpoint, Engine& engine, mesh::DeviceMesh& mesh, const comm::MpiGroup& world) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  comm::agreed(world, [&] { load_parameters(checkpoint, engine.parameters(), mesh.model()); });
+  comm::agreed(world, [&] {
+    load_parameters(checkpoint, engine.parameters().specs(), engine.optimizer(), mesh.model(), mesh.device());
+  });
   Checksums checksums;
   comm::agreed(world, [&] {
     for (const CheckpointTensor& tensor : checkpoint.tensors()) {
@@ -175,7 +177,9 @@ void restore(const CheckpointReader& checkpoint, Engine& engine, mesh::DeviceMes
   add_up(checksums, mesh);
   const int num_copies = mesh.dims().data() / engine.parameters().layout().shards;
   comm::agreed_on_rank_0(world, [&] { verify(checkpoint, checksums, static_cast<uint64_t>(num_copies)); });
-  engine.optimizer().set_num_steps(checkpoint.info().optimizer_steps);
+  const CheckpointInfo& info = checkpoint.info();
+  engine.optimizer().set_num_steps(info.optimizer_steps);
+  engine.loss_scaler().restore({info.loss_scale, info.good_steps, info.skipped_steps});
 }
 
 }  // namespace vit_hybrid::train

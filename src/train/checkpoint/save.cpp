@@ -28,7 +28,7 @@ Checksums checksums_of(Engine& engine, const model::VitOptions& model) {
 }
 
 std::vector<data::Hdf5DatasetSpec> datasets_of(Engine& engine, const model::VitOptions& model) {
-  const at::ScalarType master = engine.parameters().values().scalar_type();
+  const at::ScalarType master = engine.optimizer().master_type();
   const std::string not_yet = TensorChecksum().text();
   std::vector<data::Hdf5DatasetSpec> specs;
   for (const std::string& group : state_groups(engine)) {
@@ -43,7 +43,7 @@ std::vector<data::Hdf5DatasetSpec> datasets_of(Engine& engine, const model::VitO
 }  // namespace
 
 int64_t checkpoint_bytes(Engine& engine, const model::VitOptions& model) {
-  const auto item = static_cast<int64_t>(engine.parameters().values().element_size());
+  const auto item = static_cast<int64_t>(at::elementSize(engine.optimizer().master_type()));
   return static_cast<int64_t>(state_groups(engine).size()) * item * model::num_parameters(model);
 }
 

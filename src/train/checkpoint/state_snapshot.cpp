@@ -14,7 +14,7 @@ StateSnapshot::StateSnapshot(Engine& engine, const mesh::DeviceMesh& mesh) : sta
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const at::Tensor& like = engine.parameters().values();
   const auto kind = like.is_cuda() ? data::HostMemory::kPinned : data::HostMemory::kPageable;
-  const at::Tensor memory = data::host_tensor({elements}, like.scalar_type(), kind).zero_();
+  const at::Tensor memory = data::host_tensor({elements}, engine.optimizer().master_type(), kind).zero_();
   copies_ = state_;
   int64_t at = 0;
   for (StateBox& copy : copies_) {

@@ -11,6 +11,7 @@
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi_session.h"
 #include "parallel/comm/operation.h"
+#include "parallel/comm/operation_slot.h"
 #include "parallel/comm/watchdog.h"
 #include "src/base/error.h"
 
@@ -74,6 +75,23 @@ void fail(const std::string& kind, const comm::MpiSession& session) {
     const comm::Watchdog watchdog(std::chrono::milliseconds(1000));
     if (rank == 0) sleep(kLongerThanTheTest);
     session.world().barrier();
+  } else if (kind == "device") {
+    // As NCCL's watchdog probes find it, and as its communicators are aborted.
+    const comm::Watchdog watchdog(std::chrono::seconds(100));
+    Run run(session);
+    comm::set_before_abort([] { std::fputs("communicators aborted\n", stderr); });
+    const comm::OperationNote note{"data", "all_reduce", 4096, 7, comm::run_position()};
+    using Kind = comm::DeviceStatus::Kind;
+    const comm::DeviceOperation operation(note, [rank] {
+      return rank == 1 ? comm::DeviceStatus{Kind::kFailed, "remote process exited"}
+                       : comm::DeviceStatus{Kind::kRunning, {}};
+    });
+    run.all_reduce_without_rank_0();
+  } else if (kind == "hanging_abort") {
+    Run run(session);
+    comm::set_before_abort([] { sleep(kLongerThanTheTest); });
+    if (rank == last) throw Error(ErrorClass::kBadData, "1990.h5: sample 7 is not finite");
+    run.all_reduce_without_rank_0();
   } else if (kind != "nothing") {
     throw Error(ErrorClass::kUsage, "unknown kind " + kind);
   }

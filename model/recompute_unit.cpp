@@ -1,0 +1,43 @@
+// The node that runs a unit again, and the inner engine call.
+#include "model/recompute_unit.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "parallel/tensor/own_node.h"
+#include "src/base/memory_tracker.h"
+
+namespace vit_hybrid::model {
+
+namespace {
+
+// The gradient of the input; `unit` runs on an input that the outer graph does not know. The engine is entered once
+// more from inside a node: it then works on in this thread (on devices in theirs), on the stream of this node.
+at::Tensor backward_through(Unit& unit, const at::Tensor& x, const tensor::StepContext& context, const at::Tensor& dy) {
+  const MemoryScope scope(MemoryClass::kActivations);
+  const at::AutoGradMode grad_mode(true);
+  const at::Tensor input = x.detach().set_requires_grad(true);
+  const auto output_edge = torch::autograd::impl::gradient_edge(unit.forward(input, context));
+  const auto input_edge = torch::autograd::impl::gradient_edge(input);
+  return torch::autograd::Engine::get_default_engine()
+      .execute({output_edge}, {dy}, /*keep_graph=*/false, /*create_graph=*/false, /*accumulate_grad=*/false,
+               {input_edge})
+      .at(0);
+}
+
+}  // namespace
+
+at::Tensor RecomputedUnit::forward(const at::Tensor& x, const tensor::StepContext& context) {
+  if (!tensor::records({x})) {
+    return unit_->forward(x, context);
+  }
+  // Under grad mode too, for the kernels, and so the bits, to be those of a unit that keeps all; the graph goes at
+  // once.
+  const at::Tensor y = unit_->forward(x.detach().set_requires_grad(true), context).detach();
+  return tensor::record("RecomputedUnit", y, {x}, [this, x = x.detach(), &context](const at::Tensor& dy) {
+    return std::vector<at::Tensor>{backward_through(*unit_, x, context, dy)};
+  });
+}
+
+}  // namespace vit_hybrid::model

@@ -1,0 +1,91 @@
+// Measuring on rank 0, and the broadcast of what came out.
+#include "model/tune_kernels.h"
+
+#include <cmath>
+
+#include "parallel/comm/agreement.h"
+#include "parallel/tensor/device_products.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+
+namespace vit_hybrid::model {
+
+namespace {
+
+using tensor::KernelTable;
+
+std::string adoption_text(KernelTable::Adopted adopted, const KernelTable& saved, SavedKernels use) {
+  if (use == SavedKernels::kMeasureAgain && !saved.choices().empty()) {
+    return ", the saved ones given up by --retune";
+  }
+  switch (adopted) {
+    case KernelTable::Adopted::kAll:
+      return str(", ", saved.choices().size(), " as saved");
+    case KernelTable::Adopted::kOtherMachine:
+      return str(", the saved ones were for ", saved.machine());
+    case KernelTable::Adopted::kNothingSaved:
+      break;
+  }
+  return "";
+}
+
+// On one rank: the table of all choices, left in kernel_table(), and what was done.
+TuningReport choose(const DeviceProblems& problems, const std::string& saved_text, SavedKernels use,
+                    c10::Device device) {
+  const Timer timer;
+  const KernelTable saved = KernelTable::parse(saved_text);
+  KernelTable& table = tensor::kernel_table();
+  table = KernelTable(tensor::machine_text(tensor::device_traits(device), tensor::device_kernel_options().order));
+  auto adopted = KernelTable::Adopted::kNothingSaved;
+  if (use == SavedKernels::kUse) {
+    adopted = table.adopt(saved);
+  }
+  TuningReport report;
+  report.num_saved = static_cast<int>(table.choices().size());
+  for (const auto& product : problems.products) {
+    if (table.find(product.name()) == nullptr) {
+      tensor::measure_product(product, device);
+    }
+  }
+  for (const auto& attention : problems.attentions) {
+    if (table.find(attention.name()) == nullptr) {
+      measure_attention(attention, device);
+    }
+  }
+  tensor::release_unused_device_memory();
+  report.num_measured = static_cast<int>(table.choices().size()) - report.num_saved;
+  report.seconds = timer.seconds();
+  report.text = str("kernels of ", report.num_measured, " shapes measured on rank 0 in ",
+                    std::round(10.0 * report.seconds) / 10.0, " s", adoption_text(adopted, saved, use));
+  return report;
+}
+
+}  // namespace
+
+TuningReport tune_kernels(const DeviceProblems& problems, const std::string& saved, SavedKernels use,
+                          c10::Device device, const comm::MpiGroup& world) {
+  TuningReport report;
+  if (!device.is_cuda()) {
+    return report;
+  }
+  comm::agreed_on_rank_0(world, [&] { report = choose(problems.distinct(), saved, use, device); });
+  const std::string choices = world.broadcast(world.rank() == 0 ? tensor::kernel_table().text() : "", 0);
+  report.text = world.broadcast(report.text, 0);
+  world.broadcast(&report.num_measured, sizeof(report.num_measured), 0);
+  world.broadcast(&report.num_saved, sizeof(report.num_saved), 0);
+  world.broadcast(&report.seconds, sizeof(report.seconds), 0);
+  tensor::kernel_table() = KernelTable::parse(choices);
+  tensor::forget_product_plans();
+  return report;
+}
+
+std::string fixed_order_cost_text(const DeviceProblems& problems) {
+  const double cost = tensor::kernel_table().cost(problems.names());
+  if (tensor::device_kernel_options().order == tensor::SumOrder::kAny || tensor::kernel_table().choices().empty()) {
+    return {};
+  }
+  return str("--deterministic: products and attention take ", std::round(1000.0 * cost) / 10.0,
+             " % longer than with the fastest kernels");
+}
+
+}  // namespace vit_hybrid::model

@@ -1,0 +1,102 @@
+// Sums of what the nodes of a block and of the heads keep. D, A, H: see vit_memory.h; P: features of a token's patch.
+#include "model/vit_memory.h"
+
+#include <ATen/OpMathType.h>
+
+#include <algorithm>
+
+namespace vit_hybrid::model {
+
+namespace {
+
+// Bytes a token of the parts of a block on the rank that has most.
+struct BlockBytes {
+  BlockBytes(const VitOptions& options, int tensor_size, at::ScalarType type)
+      : size(static_cast<int64_t>(at::elementSize(type))),
+        number(static_cast<int64_t>(at::elementSize(at::toOpMathType(type)))),
+        dim(options.embed_dim * size),
+        heads(Partition(options.num_heads, tensor_size).largest()),
+        attention(heads * options.head_dim() * size),
+        hidden(Partition(options.mlp_hidden, tensor_size).largest() * size),
+        output_mask(options.dropout > 0.0 ? options.embed_dim : 0),
+        hidden_mask(options.dropout > 0.0 ? hidden / size : 0) {}
+
+  int64_t kept(Recompute recompute) const {
+    if (recompute == Recompute::kFull) {
+      return dim;
+    }
+    const int64_t again = recompute == Recompute::kSelective ? 3 * attention + hidden : 0;
+    return 4 * dim + 4 * attention + 2 * hidden + (4 + heads) * number + 2 * output_mask + hidden_mask - again;
+  }
+
+  // What its backward takes at most beside what was kept, where nothing or the two inputs are computed again.
+  int64_t working(Recompute recompute) const {
+    const bool again = recompute == Recompute::kSelective;
+    // fc2: the gradients of the block's output, of its own output and of its input. Later GELU and fc1: the first,
+    // those of GELU's output and input, and of fc1's input, beside GELU's input if that is computed again; GELU's
+    // output is gone.
+    const int64_t fc2 = 2 * dim + hidden - output_mask;
+    const int64_t gelu = 2 * dim + hidden + (again ? hidden : 0) - output_mask - hidden_mask;
+    // Attention: the gradients of the first sum, of its output, and of qkv; all that the MLP kept is gone, and the sum.
+    const int64_t gone = 2 * dim + (again ? 1 : 2) * hidden;
+    const int64_t core = dim + 4 * attention + (again ? 3 * attention : 0) - gone;
+    return std::max({fc2, gelu, core});
+  }
+
+  int64_t size;
+  int64_t number;  // bytes of a statistic
+  int64_t dim;
+  int64_t heads;
+  int64_t attention;
+  int64_t hidden;
+  int64_t output_mask;  // of dropout after fc2, and as much after the projection
+  int64_t hidden_mask;
+};
+
+struct HeadBytes {
+  int64_t kept = 0;
+  int64_t working = 0;  // beside what was kept, most of it in the loss
+};
+
+// Of a sample.
+HeadBytes head_bytes(const VitOptions& options, const BlockBytes& block) {
+  if (options.task == Task::kClassify) {
+    return {2 * block.dim + 3 * options.num_classes * block.number, options.num_classes * block.number};
+  }
+  const int64_t prediction = options.out_channels * options.image_height * options.image_width * block.size;
+  const int64_t row = block.dim * options.num_tokens();
+  // The loss's gradient beside the prediction, or the head's input's gradient in its stead.
+  return {2 * row + 2 * block.number * options.num_tokens() + prediction, std::max(prediction, row)};
+}
+
+}  // namespace
+
+int64_t kept_bytes_per_token(const VitOptions& options, int tensor_size, Recompute recompute, at::ScalarType type) {
+  return BlockBytes(options, tensor_size, type).kept(recompute);
+}
+
+int64_t activation_bytes(const VitOptions& options, Range units, int tensor_size, int64_t micro_batch,
+                         Recompute recompute, at::ScalarType type, int64_t in_flight) {
+  const BlockBytes block(options, tensor_size, type);
+  const int64_t tokens = options.num_tokens();
+  const int64_t blocks =
+      std::max<int64_t>(0, std::min(units.end, options.depth + 1) - std::max<int64_t>(units.begin, 1));
+  int64_t kept = blocks * tokens * block.kept(recompute);
+  if (units.begin == 0 && options.dropout > 0.0) {
+    kept += tokens * options.embed_dim;  // a byte an element
+  }
+  int64_t working = 0;
+  if (blocks > 0) {
+    const bool is_full = recompute == Recompute::kFull;
+    working = tokens * (is_full ? block.kept(Recompute::kNone) - block.dim + block.working(Recompute::kNone)
+                                : block.working(recompute));
+  }
+  if (units.end == options.num_units()) {
+    const HeadBytes head = head_bytes(options, block);
+    kept += head.kept;
+    working = std::max(head.working, working - head.kept);  // what the head kept is gone when a block's backward runs
+  }
+  return micro_batch * (in_flight * kept + working);
+}
+
+}  // namespace vit_hybrid::model

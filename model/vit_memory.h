@@ -1,0 +1,32 @@
+// The memory that a ViT's activations take in training, by formula.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+
+#include "model/recompute.h"
+#include "model/vit_options.h"
+
+namespace vit_hybrid::model {
+
+/// Bytes a token that the graph of a block keeps between forward and backward, on the rank of a tensor group of
+/// `tensor_size` that has most. With D features, A = heads x d and H of the attention's and the MLP's features on this
+/// rank, in elements of `type`:
+///   kNone       its input, both norms' output and the first sum (4 D), qkv (3 A), the attention's output (A), the
+///   input
+///               and the output of GELU (2 H): 16 D for one rank and H = 4 D
+///   kSelective  without qkv and the input of GELU: 9 D
+///   kFull       its input: D
+/// Beside them, unless kFull: two numbers a norm and one a head (fp32 for half-length types), and a byte an element
+/// that is dropped or kept by dropout: 2 D + H.
+int64_t kept_bytes_per_token(const VitOptions& options, int tensor_size, Recompute recompute, at::ScalarType type);
+
+/// The peak of this rank's activations in a training step with micro-batches of `micro_batch` samples on a stage of the
+/// layer units `units`, of which `in_flight` at once are between forward and backward: what all graphs keep, and what
+/// the backward of one block, or of the head and the loss, takes beside. Workspaces of products, and attention's, are
+/// not counted.
+int64_t activation_bytes(const VitOptions& options, Range units, int tensor_size, int64_t micro_batch,
+                         Recompute recompute, at::ScalarType type, int64_t in_flight = 1);
+
+}  // namespace vit_hybrid::model

@@ -1,0 +1,56 @@
+// What kernels on GPUs are chosen by: a run's options, the device's properties, the table of measured choices, a
+// stopwatch.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "parallel/tensor/kernel_choice.h"
+#include "parallel/tensor/product_problem.h"
+
+namespace vit_hybrid::tensor {
+
+/// kFixed: the same bits each time; kernels whose sums depend on which block of threads comes first are passed over.
+enum class SumOrder { kAny, kFixed };
+
+/// Of a run, the same on all ranks.
+struct DeviceKernelOptions {
+  Fp32Products fp32 = Fp32Products::kExact;
+  SumOrder order = SumOrder::kAny;
+};
+
+/// Sets the options of the process; before its first work on a device. With kFixed also sets CUBLAS_WORKSPACE_CONFIG,
+/// unless it is set, for what LibTorch itself computes with cuBLAS.
+void set_device_kernel_options(const DeviceKernelOptions& options);
+const DeviceKernelOptions& device_kernel_options();
+
+/// The choices of the process; empty, and of no machine, until something is measured or loaded.
+KernelTable& kernel_table();
+
+/// Properties of a GPU that kernels differ by.
+struct DeviceTraits {
+  std::string name;    ///< "NVIDIA H200"
+  int capability = 0;  ///< 90 for sm_90
+  int multiprocessors = 0;
+  int64_t cublaslt_version = 0;
+  int64_t cudnn_version = 0;  ///< 91501 for 9.15.1; 0 without cuDNN
+};
+
+/// What a KernelTable holds for, as text: GPU, libraries, and the order of sums.
+std::string machine_text(const DeviceTraits& traits, SumOrder order);
+
+/// Of a GPU; a broken invariant for the CPU, and in a program without CUDA.
+const DeviceTraits& device_traits(c10::Device device);
+
+/// Microseconds of the current device that `work` takes, which it puts on the current stream: the least of several
+/// rounds. A broken invariant in a program without CUDA.
+double device_microseconds(const std::function<void()>& work);
+
+/// Gives memory that LibTorch's allocator holds on the current device and does not use back to the device, so that what
+/// measuring needed counts in no peak. A broken invariant in a program without CUDA.
+void release_unused_device_memory();
+
+}  // namespace vit_hybrid::tensor

@@ -1,0 +1,19 @@
+// A program without CUDA has no GPU to ask or to measure.
+#include "parallel/tensor/device_kernels.h"
+#include "src/base/error.h"
+
+namespace vit_hybrid::tensor {
+
+const DeviceTraits& device_traits(c10::Device device) {
+  fail_invariant("a GPU in a program without CUDA", __FILE__, __LINE__, device.str());
+}
+
+double device_microseconds(const std::function<void()>& /*work*/) {
+  fail_invariant("a GPU in a program without CUDA", __FILE__, __LINE__, "device_microseconds");
+}
+
+void release_unused_device_memory() {
+  fail_invariant("a GPU in a program without CUDA", __FILE__, __LINE__, "release_unused_device_memory");
+}
+
+}  // namespace vit_hybrid::tensor

@@ -1,0 +1,46 @@
+// The words for an allocation that failed.
+#include "src/base/memory_failure.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <numeric>
+#include <vector>
+
+#include "src/base/text.h"
+
+namespace vit_hybrid {
+
+std::string bytes_text(int64_t bytes) {
+  constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024.0 && unit + 1 < kUnits.size()) {
+    value /= 1024.0;
+    ++unit;
+  }
+  const int decimals = unit == 0 || value >= 100.0 ? 0 : value >= 10.0 ? 1 : 2;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, kUnits[unit]);
+  return text.data();
+}
+
+std::string memory_failure_text(const MemoryFailure& failure, int64_t device_bytes) {
+  std::array<size_t, kNumMemoryClasses> order{};
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto& held = failure.held.current;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return held[a] > held[b]; });
+  std::vector<std::string> classes;
+  for (const size_t i : order) {
+    if (held[i] > 0) {
+      classes.push_back(str(memory_class_name(static_cast<MemoryClass>(i)), " ", bytes_text(held[i])));
+    }
+  }
+  return str(
+      "out of memory: ", bytes_text(failure.bytes), " were asked for ", memory_class_name(failure.memory_class), " on ",
+      failure.device.str(), device_bytes > 0 ? ", which has " + bytes_text(device_bytes) : "", "; held are ",
+      bytes_text(failure.held.total_current), classes.empty() ? "" : " (" + join(classes) + ")",
+      failure.unused_bytes > 0 ? ", and " + bytes_text(failure.unused_bytes) + " in pieces that do not fit" : "");
+}
+
+}  // namespace vit_hybrid

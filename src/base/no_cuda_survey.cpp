@@ -1,0 +1,12 @@
+// GPUs in a program without CUDA: none.
+#include "src/base/gpu_survey.h"
+
+namespace vit_hybrid {
+
+GpuSurvey survey_gpus() {
+  GpuSurvey survey;
+  survey.none_reason = "this program was built without CUDA";
+  return survey;
+}
+
+}  // namespace vit_hybrid

@@ -1,0 +1,81 @@
+// DeviceCopies: order between the stream of copies and that of the step, by events.
+#include "src/train/device_copies.h"
+
+#include <ATen/ops/empty_like.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <utility>
+
+#include "src/base/memory_tracker.h"
+
+namespace vit_hybrid::train {
+
+class DeviceCopies::Stream {
+ public:
+  explicit Stream(c10::Device device)
+      : device_(device),
+        guard_(device.type()),
+        copies_(guard_.getStreamFromGlobalPool(device, /*isHighPriority=*/false)),
+        free_(device.type()),
+        done_(device.type()) {}
+
+  bool has_started() const { return started_.has_value(); }
+
+  // The memory is the step's stream's: what it held before is no longer used once that stream has come to here, and
+  // when it is given up again the copy has been waited for.
+  void start(data::Batch batch) {
+    const MemoryScope scope(MemoryClass::kData);
+    free_.record(guard_.getStream(device_));
+    free_.block(copies_);
+    for (at::Tensor* part : {&batch.inputs, &batch.targets}) {
+      if (part->defined()) {
+        const at::Tensor there = at::empty_like(*part, part->options().device(device_).pinned_memory(false));
+        const c10::StreamGuard on_copies(copies_);
+        there.copy_(*part, /*non_blocking=*/part->is_pinned());
+        *part = there;
+      }
+    }
+    done_.record(copies_);
+    started_ = std::move(batch);
+  }
+
+  data::Batch finish() {
+    done_.block(guard_.getStream(device_));
+    return *std::exchange(started_, std::nullopt);
+  }
+
+ private:
+  c10::Device device_;
+  c10::impl::VirtualGuardImpl guard_;
+  c10::Stream copies_;
+  c10::Event free_;
+  c10::Event done_;
+  std::optional<data::Batch> started_;
+};
+
+DeviceCopies::DeviceCopies(data::PrefetchLoader& loader, c10::Device device)
+    : loader_(loader), stream_(device.is_cpu() ? nullptr : std::make_unique<Stream>(device)) {}
+
+DeviceCopies::~DeviceCopies() = default;
+
+std::optional<data::Batch> DeviceCopies::next() {
+  if (stream_ == nullptr) {
+    return loader_.next();
+  }
+  if (!stream_->has_started()) {
+    std::optional<data::Batch> batch = loader_.next();
+    if (!batch) {
+      return std::nullopt;
+    }
+    stream_->start(std::move(*batch));
+  }
+  data::Batch batch = stream_->finish();
+  if (loader_.has_next()) {
+    stream_->start(std::move(*loader_.next()));
+  }
+  return batch;
+}
+
+}  // namespace vit_hybrid::train

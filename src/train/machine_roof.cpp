@@ -1,0 +1,98 @@
+// The roof: square products that grow until they are large, then as many as there is time for.
+#include "src/train/machine_roof.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "parallel/tensor/matmul.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/phase_clock.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+constexpr int64_t kFirstHostSize = 256;
+constexpr int64_t kLargestHostSize = 4096;
+constexpr int64_t kDeviceSize = 8192;
+constexpr int64_t kSmallestDeviceSize = 1024;
+
+class SquareProduct {
+ public:
+  SquareProduct(int64_t size, c10::Device device, at::ScalarType type)
+      : size_(size), x_(filled(size, device, type)), weight_(filled(size, device, type)), clock_(device.type()) {
+    seconds_of(1);  // packs the weight, and whatever a first call does
+  }
+
+  double flops() const {
+    return 2.0 * static_cast<double>(size_) * static_cast<double>(size_) * static_cast<double>(size_);
+  }
+
+  double seconds_of(int count) {
+    double seconds = 0.0;
+    {
+      const auto phase = clock_.measure(seconds);
+      for (int i = 0; i < count; ++i) {
+        tensor::linear_forward(x_, weight_, 0, {});
+      }
+    }
+    clock_.collect();
+    return seconds;
+  }
+
+ private:
+  // Values like those of a network: a GPU draws less power, and is faster, on zeros.
+  static at::Tensor filled(int64_t size, c10::Device device, at::ScalarType type) {
+    return at::empty({size, size}, at::TensorOptions(device).dtype(type)).normal_();
+  }
+
+  int64_t size_;
+  at::Tensor x_;
+  tensor::PackedWeight weight_;
+  PhaseClock clock_;
+};
+
+double best_of_windows(SquareProduct& product, double seconds) {
+  constexpr double kWindow = 0.05;  // long beside the turns that the system gives to processes
+  const double once = std::max(product.seconds_of(1), 1e-6);
+  const int count = std::max(1, static_cast<int>(kWindow / once));
+  const Timer timer;
+  double best = 0.0;
+  do {
+    best = std::max(best, count * product.flops() / product.seconds_of(count));
+  } while (timer.seconds() < seconds);
+  return best;
+}
+
+double measure_on_host(at::ScalarType type, double seconds) {
+  constexpr double kGrowing = 0.25;  // part of the time, in which the largest product runs twice
+  const Timer timer;
+  int64_t size = kFirstHostSize;
+  auto product = std::make_unique<SquareProduct>(size, c10::Device(c10::kCPU), type);
+  while (size < kLargestHostSize && 2 * 8 * product->seconds_of(1) < kGrowing * seconds - timer.seconds()) {
+    size *= 2;
+    product = std::make_unique<SquareProduct>(size, c10::Device(c10::kCPU), type);
+  }
+  return best_of_windows(*product, seconds - timer.seconds());
+}
+
+}  // namespace
+
+std::optional<double> measure_matmul_roof(c10::Device device, at::ScalarType type, double seconds) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  if (device.is_cpu()) {
+    return measure_on_host(type, seconds);
+  }
+  for (int64_t size = kDeviceSize; size >= kSmallestDeviceSize; size /= 2) {
+    try {
+      SquareProduct product(size, device, type);
+      return best_of_windows(product, seconds);
+    } catch (const c10::OutOfMemoryError&) {  // a smaller one may fit
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace vit_hybrid::train

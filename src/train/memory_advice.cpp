@@ -1,0 +1,91 @@
+// MemoryAdvice: the options by class of memory.
+#include "src/train/memory_advice.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <vector>
+
+#include "src/base/text.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+// Classes that hold less than this part are left alone.
+constexpr double kWorthwhile = 0.1;
+
+bool is_half(const RunConfig& config) {
+  return config.precision.kind == Precision::kBf16 || config.precision.kind == Precision::kFp16;
+}
+
+void add_for_activations(const RunConfig& config, std::vector<std::string>& options) {
+  if (config.recompute == model::Recompute::kNone) {
+    options.push_back("--recompute selective or full");
+  } else if (config.recompute == model::Recompute::kSelective) {
+    options.push_back("--recompute full");
+  }
+  if (config.parallel.micro_batch_size > 1) {
+    options.push_back(str("a smaller --micro-batch-size (it is ", config.parallel.micro_batch_size, ")"));
+  }
+  if (config.parallel.pp > 1 && config.parallel.schedule == "gpipe") {
+    options.push_back("--schedule 1f1b, which keeps fewer micro-batches");
+  }
+}
+
+void add_for_optimizer(const RunConfig& config, std::vector<std::string>& options) {
+  if (config.parallel.zero == 0 && config.parallel.dp > 1) {
+    options.push_back("--zero 1");
+  } else {
+    options.push_back(str("more replicas (--dp is ", config.parallel.dp, "), which share the optimizer's state"));
+  }
+}
+
+void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vector<std::string>& options) {
+  switch (memory_class) {
+    case MemoryClass::kParameters:
+      return;  // --tp and --pp, which always count
+    case MemoryClass::kGradients:
+      if (is_half(config) && config.precision.gradient == GradientType::kMaster) {
+        options.push_back("--grad-dtype half");
+      }
+      return;
+    case MemoryClass::kOptimizer:
+      return add_for_optimizer(config, options);
+    case MemoryClass::kCommunication:
+      options.push_back(str("a smaller --bucket-mb (it is ", config.parallel.bucket_mb, ")"));
+      return;
+    default:
+      return add_for_activations(config, options);
+  }
+}
+
+}  // namespace
+
+std::string memory_advice(const RunConfig& config, const MemoryFailure& failure) {
+  auto wanted = failure.held.current;
+  wanted[static_cast<size_t>(failure.memory_class)] += failure.bytes;
+  const int64_t total = std::accumulate(wanted.begin(), wanted.end(), int64_t{0});
+  std::array<size_t, kNumMemoryClasses> order{};
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return wanted[a] > wanted[b]; });
+  std::vector<std::string> options;
+  for (const size_t i : order) {
+    if (static_cast<double>(wanted[i]) >= kWorthwhile * static_cast<double>(total)) {
+      add_for_class(static_cast<MemoryClass>(i), config, options);
+    }
+  }
+  options.push_back(str("more --tp or --pp (they are ", config.parallel.tp, " and ", config.parallel.pp, ")"));
+  if (!is_half(config)) {
+    options.push_back("--precision bf16 or fp16");
+  }
+  std::vector<std::string> once;
+  for (const std::string& option : options) {
+    if (std::find(once.begin(), once.end(), option) == once.end()) {
+      once.push_back(option);
+    }
+  }
+  return "what makes it hold less: " + join(once);
+}
+
+}  // namespace vit_hybrid::train

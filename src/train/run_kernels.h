@@ -1,0 +1,36 @@
+// The kernels of a run on GPUs: what its configuration allows, for which sizes they are measured, and the choice
+// itself.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/sampler.h"
+#include "parallel/comm/mpi_group.h"
+#include "parallel/tensor/device_kernels.h"
+#include "src/train/metrics_log.h"
+#include "src/train/run_config.h"
+
+namespace vit_hybrid::train {
+
+/// --precision tf32 and --deterministic, for tensor::set_device_kernel_options().
+tensor::DeviceKernelOptions kernel_options(const RunConfig& config);
+
+/// Numbers of samples that the micro-batches of all replicas have in the epoch of `plan`, ascending; none where it has
+/// no steps. Pure.
+std::vector<int64_t> micro_batch_sizes(const data::EpochPlan& plan, int64_t num_replicas, int64_t micro_batch_size);
+
+/// model::tune_kernels() for the layers of the whole mesh and micro-batches of these sizes, with its report in the log.
+/// `saved`: CheckpointInfo's of the run that is resumed, or empty; rank 0's counts. Does nothing on the CPU. Collective
+/// over `world`.
+void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, const std::string& saved,
+                    c10::Device device, const comm::MpiGroup& world);
+
+/// What a checkpoint stores of the choices: their text, or nothing where none was made.
+std::string saved_kernels();
+
+/// {"machine": ..., "choices": {problem: {"kernel": ..., "us": ..., "fastest_us": ...}}}; null where none was made.
+Json kernel_choices_json();
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,90 @@
+// RunSpeed as a record and as text. Pure.
+#include <algorithm>
+#include <array>
+
+#include "src/base/text.h"
+#include "src/train/evaluation_report.h"
+#include "src/train/run_speed.h"
+#include "src/train/test_figures.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+std::string flops_text(double flops) {
+  constexpr double kTera = 1e12, kGiga = 1e9;
+  return flops < kTera ? fixed_text(flops / kGiga, 1) + " GFLOP/s" : fixed_text(flops / kTera, 2) + " TFLOP/s";
+}
+
+void add(Json& json, const std::string& name, const Speed& speed, double model_flops) {
+  if (!speed.flops) {
+    json[name + "_flops_per_s"] = nullptr;
+    json["percent_of_" + name] = nullptr;
+    json[name + "_missing"] = speed.missing;
+    return;
+  }
+  json[name + "_flops_per_s"] = *speed.flops;
+  json["percent_of_" + name] = 100.0 * model_flops / *speed.flops;
+}
+
+std::string share_text(const char* of, const Speed& speed, double model_flops) {
+  if (!speed.flops) {
+    return str("  ", of, ": not known; ", speed.missing);
+  }
+  return str("  ", fixed_text(100.0 * model_flops / *speed.flops, 1), " % of ", of, ", ", flops_text(*speed.flops));
+}
+
+// The largest value over the ranks of one of their bytes, in MiB.
+std::string most(const Json& ranks, const char* what) {
+  int64_t bytes = 0;
+  for (const Json& rank : ranks) {
+    bytes = std::max(bytes, rank["memory"][what].get<int64_t>());
+  }
+  return fixed_text(static_cast<double>(bytes) / (1 << 20), 1) + " MiB";
+}
+
+double sum_of(const Json& ranks, const char* part) {
+  double sum = 0.0;
+  for (const Json& rank : ranks) {
+    sum += rank["seconds"][part].get<double>();
+  }
+  return sum;
+}
+
+}  // namespace
+
+Json to_json(const RunSpeed& speed) {
+  Json json = {{"samples_per_s", speed.samples_per_second}, {"model_flops_per_s", speed.model_flops}};
+  add(json, "roof", speed.roof, speed.model_flops);
+  add(json, "peak", speed.peak, speed.model_flops);
+  return json;
+}
+
+std::vector<std::string> speed_lines(const RunSpeed& speed) {
+  return {str("speed: ", fixed_text(speed.samples_per_second, 2), " samples/s, ", flops_text(speed.model_flops),
+              " of the model's arithmetic"),
+          share_text("the measured matmul roof of all ranks", speed.roof, speed.model_flops),
+          share_text("their peak by data sheet", speed.peak, speed.model_flops)};
+}
+
+std::vector<std::string> resource_lines(const Json& ranks) {
+  const double whole = sum_of(ranks, "step");
+  std::vector<std::string> shares;
+  std::string communication;
+  for (const auto& [part, member] : kStepParts) {
+    const double share = whole > 0.0 ? 100.0 * sum_of(ranks, part) / whole : 0.0;
+    std::string name = part;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    if (member == &StepSeconds::communication) {
+      communication = str("; blocked in communication, in whichever part, ", fixed_text(share, 1), " %");
+    } else if (member != &StepSeconds::step) {
+      shares.push_back(str(name, " ", fixed_text(share, 1), " %"));
+    }
+  }
+  const std::string device = most(ranks, "device_peak");
+  return {str("time of the steps, mean of the ranks: ", join(shares), communication),
+          str("most memory of a rank: tensors ", most(ranks, "total_peak"), ", process ", most(ranks, "process_peak"),
+              device == "0.0 MiB" ? "" : ", GPU " + device)};
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,25 @@
+// own_gpu(): by choose_device(), with as many ranks a GPU as it takes.
+#include "tests/gpu/own_gpu.h"
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include "parallel/comm/failure.h"
+#include "src/train/device.h"
+#include "tests/support/mpi_test.h"
+
+namespace vit_hybrid::testing {
+
+c10::Device own_gpu() {
+  static const c10::Device device = [] {
+    comm::set_process_place({world_rank(), world_size(), 0, 1, world_rank(), world_size(), "here"}, nullptr);
+    const int num_gpus = static_cast<int>(at::detail::getCUDAHooks().deviceCount());
+    train::RunConfig config;
+    config.device = train::DeviceChoice::kCuda;
+    config.parallel.ranks_per_gpu = (world_size() + num_gpus - 1) / num_gpus;
+    return train::choose_device(config, comm::MpiGroup::world());
+  }();
+  return device;
+}
+
+}  // namespace vit_hybrid::testing

@@ -1,0 +1,157 @@
+// LibTorch's attention kernels as we call them on a GPU, against softmax and products in fp64.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/softmax.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "model/attention_heads.h"
+#include "model/device_attention.h"
+#include "model/tune_kernels.h"
+#include "parallel/tensor/device_products.h"
+#include "src/base/text.h"
+#include "tests/gpu/own_gpu.h"
+#include "tests/support/compare.h"
+#include "tests/support/training_harness.h"
+#include "tests/support/vit_harness.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::testing;
+using model::DeviceAttention;
+using tensor::SumOrder;
+
+namespace {
+
+c10::Device gpu() {
+  static const c10::Device device = own_gpu();
+  return device;
+}
+
+struct Values {
+  at::Tensor out;
+  at::Tensor dqkv;
+};
+
+at::Tensor plain_attention(const at::Tensor& qkv, int64_t num_heads) {
+  const auto [q, k, v] = model::split_heads(qkv, num_heads);
+  const at::Tensor scores = at::matmul(q, k.transpose(-2, -1)) / std::sqrt(static_cast<double>(q.size(3)));
+  return model::merge_heads(at::matmul(at::softmax(scores, -1), v));
+}
+
+template <class Attention>
+Values values_of(const at::Tensor& qkv, const at::Tensor& dout, const Attention& attention) {
+  const at::Tensor input = qkv.detach().clone().requires_grad_();
+  const at::Tensor out = attention(input);
+  out.backward(dout);
+  return {out.detach(), input.grad()};
+}
+
+// Every kernel that takes the problem; returns how many there were.
+size_t check_kernels(const model::AttentionProblem& problem, SumOrder order, double bound) {
+  const auto options = at::TensorOptions(at::kDouble).device(gpu());
+  const int64_t dim = problem.heads * problem.head_dim;
+  const at::Tensor qkv = at::randn({problem.samples, problem.tokens, 3 * dim}, options).to(problem.type);
+  const at::Tensor dout = at::randn({problem.samples, problem.tokens, dim}, options).to(problem.type);
+  const Values wanted = values_of(qkv.to(at::kDouble), dout.to(at::kDouble),
+                                  [&](const at::Tensor& x) { return plain_attention(x, problem.heads); });
+  const auto kernels = model::device_attentions(problem, tensor::device_traits(gpu()), order);
+  for (const DeviceAttention kernel : kernels) {
+    const std::string name = str(problem.name(), " ", model::device_attention_name(kernel));
+    CAPTURE(name);
+    const auto attention = [&](const at::Tensor& x) { return model::device_attention(x, problem.heads, kernel); };
+    const Values values = values_of(qkv, dout, attention);
+    CHECK(relative_error(values.out, wanted.out) <= bound);
+    CHECK(relative_error(values.dqkv, wanted.dqkv) <= bound);
+    if (kernel != DeviceAttention::kComposite) {
+      CHECK(values.dqkv.is_contiguous());
+      CHECK(attention(qkv).equal(values.out));  // the forward of evaluation keeps nothing, and gives the same
+    }
+    for (int round = 0; round < 3 && order == SumOrder::kFixed; ++round) {
+      CHECK(values_of(qkv, dout, attention).dqkv.equal(values.dqkv));
+    }
+  }
+  return kernels.size();
+}
+
+// Sets the order of sums, and forgets what was measured, until it ends.
+class OrderScope {
+ public:
+  explicit OrderScope(SumOrder order) { start({tensor::Fp32Products::kExact, order}); }
+  ~OrderScope() { start({}); }
+  OrderScope(const OrderScope&) = delete;
+  OrderScope& operator=(const OrderScope&) = delete;
+
+ private:
+  static void start(const tensor::DeviceKernelOptions& options) {
+    tensor::set_device_kernel_options(options);
+    tensor::kernel_table() = {};
+    tensor::forget_product_plans();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("gpu attention: every kernel that takes a shape, forward and backward") {
+  const OrderScope scope(SumOrder::kAny);
+  size_t most = 0;
+  for (const int64_t tokens : {197, 256, 15, 1}) {
+    for (const int64_t head_dim : {64, 48, 80, 20}) {
+      most = std::max(most, check_kernels({2, tokens, 3, head_dim, at::kHalf}, SumOrder::kAny, 2e-3));
+      check_kernels({2, tokens, 3, head_dim, at::kFloat}, SumOrder::kAny, 2e-5);
+    }
+    if (tensor::device_traits(gpu()).capability >= 80) {
+      check_kernels({1, tokens, 3, 64, at::kBFloat16}, SumOrder::kAny, 2e-2);
+    }
+  }
+  check_kernels({2, 37, 3, 8, at::kDouble}, SumOrder::kAny, 1e-12);
+  CHECK(most >= (tensor::device_traits(gpu()).capability >= 80 ? 2 : 1));
+}
+
+TEST_CASE("gpu attention: sums in a fixed order give the same bits each time") {
+  const OrderScope scope(SumOrder::kFixed);
+  for (const int64_t tokens : {197, 1024}) {
+    check_kernels({4, tokens, 6, 64, at::kHalf}, SumOrder::kFixed, 2e-3);
+    check_kernels({2, tokens, 3, 64, at::kFloat}, SumOrder::kFixed, 2e-5);
+  }
+}
+
+TEST_CASE("gpu attention: the measured kernel is the one that runs") {
+  const OrderScope scope(SumOrder::kAny);
+  const model::AttentionProblem problem{2, 197, 3, 64, at::kHalf};
+  model::measure_attention(problem, gpu());
+  const tensor::KernelChoice* choice = tensor::kernel_table().find(problem.name());
+  REQUIRE(choice != nullptr);
+  CHECK(choice->microseconds > 0.0);
+  const at::Tensor qkv = at::randn({2, 197, 3 * 192}, at::TensorOptions(at::kHalf).device(gpu()));
+  for (const DeviceAttention kernel : model::device_attentions(problem, tensor::device_traits(gpu()), SumOrder::kAny)) {
+    tensor::kernel_table().choose(problem.name(), {model::device_attention_name(kernel), "", 1.0, 1.0});
+    CHECK(model::device_attention(qkv, 3).equal(model::device_attention(qkv, 3, kernel)));
+  }
+}
+
+TEST_CASE("gpu kernels: a training computes no product that was not measured before it") {
+  const OrderScope scope(SumOrder::kAny);
+  const comm::MpiGroup own = comm::MpiGroup::world().split(comm::MpiGroup::world().rank());
+  Experiment experiment;
+  experiment.options.model = small_forecaster();
+  experiment.options.precision = zero::make_precision_policy("fp16");
+  experiment.global_batches = {9, 4, 1};
+  const auto problems = model::device_problems_of_mesh(experiment.options.model, 1, {3, 2, 1}, {at::kHalf, at::kFloat});
+  const auto report = model::tune_kernels(problems, "", model::SavedKernels::kUse, gpu(), own);
+  CHECK(report.num_measured >= static_cast<int>(problems.products.size() + problems.attentions.size()));
+  run(experiment, Layout{}, own, gpu());
+  const auto unmeasured = tensor::unmeasured_products();
+  CAPTURE(join(unmeasured));
+  CHECK(unmeasured.empty());
+  const std::string saved = tensor::kernel_table().text();
+  const auto resumed = model::tune_kernels(problems, saved, model::SavedKernels::kUse, gpu(), own);
+  CHECK(resumed.num_measured == 0);
+  CHECK(resumed.num_saved == report.num_measured);
+  CHECK(tensor::kernel_table().text() == saved);
+  const auto again = model::tune_kernels(problems, saved, model::SavedKernels::kMeasureAgain, gpu(), own);
+  CHECK(again.num_measured == report.num_measured);
+}

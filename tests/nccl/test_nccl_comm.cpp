@@ -1,0 +1,124 @@
+// Communicators of NCCL are connected within a limit, and aborted when the job fails.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <thread>
+
+#include "parallel/comm/failure.h"
+#include "parallel/comm/nccl_comm.h"
+#include "tests/nccl/fake_nccl.h"
+#include "tests/support/contains.h"
+#include "tests/support/thrown_error.h"
+
+namespace vit_hybrid::testing {
+
+namespace {
+
+using comm::MpiGroup;
+using comm::NcclComm;
+
+// The fake as a test wants it; as new afterwards.
+struct Fake {
+  explicit Fake(int polls) { fake_nccl().polls = polls; }
+  ~Fake() { fake_nccl() = {}; }
+};
+
+}  // namespace
+
+TEST_CASE("nccl comm: it is connected without blocking and used only to be split; the parts block") {
+  const Fake fake(3);
+  const MpiGroup world = MpiGroup::world();
+  {
+    const auto root = NcclComm::connect("world", world, 10.0);
+    CHECK(root->rank() == world.rank());
+    CHECK(root->size() == world.size());
+    const auto part = NcclComm::split("tensor", *root, 0, 5);
+    REQUIRE(part != nullptr);
+    CHECK(part->rank() == 5);
+    CHECK(NcclComm::split("tensor", *root, std::nullopt, 0) == nullptr);
+    REQUIRE(fake_nccl().configs.size() == 3);
+    CHECK(fake_nccl().configs[0].blocking == 0);
+    CHECK(fake_nccl().configs[0].maxCTAs == 1);
+    CHECK(fake_nccl().configs[1].blocking == 1);
+  }
+  CHECK(fake_nccl().num_destroyed == 2);
+}
+
+TEST_CASE("nccl comm: a connection that does not come is given up, by the name of its axis") {
+  const Fake fake(-1);
+  const MpiGroup world = MpiGroup::world();
+  const Error never = thrown_error([&] { NcclComm::connect("world", world, 0.05); });
+  CHECK(never.error_class() == ErrorClass::kIo);
+  CHECK(never.message() ==
+        "axis 'world': ncclCommInitRankConfig has waited 0.05 s for the other ranks, the limit (--timeout)");
+  fake_nccl().polls = 0;
+  const auto root = NcclComm::connect("world", world, 0.05);
+  fake_nccl().polls = -1;
+  const Error part = thrown_error([&] { NcclComm::split("tensor", *root, 0, 0); });
+  CHECK(contains(part.message(), "ncclCommSplit has waited 0.05 s"));
+}
+
+TEST_CASE("nccl comm: an error that NCCL finds in another thread is told, and not waited for where NCCL is busy") {
+  const Fake fake(0);
+  const auto root = NcclComm::connect("world", MpiGroup::world(), 10.0);
+  CHECK(root->error() == ncclSuccess);
+  fake_nccl().async_error = ncclRemoteError;
+  CHECK(root->error_unless_busy() == ncclRemoteError);
+  const Error error = thrown_error([&] { root->finish(ncclInProgress, "ncclAllReduce"); });
+  CHECK(error.message() == "ncclAllReduce failed: remote process exited: as the fake was told");
+  const auto inside = NcclComm::enter();
+  bool had_to_wait = false;
+  std::thread([&] { had_to_wait = !root->error_unless_busy().has_value(); }).join();
+  CHECK(had_to_wait);
+}
+
+TEST_CASE("nccl comm: a group ends whatever happened in it, with the first error") {
+  comm::NcclGroup fine;
+  fine.add(ncclInProgress);
+  CHECK(fake_nccl().group_depth == 1);
+  CHECK(fine.end() == ncclInProgress);
+  comm::NcclGroup bad;
+  bad.add(ncclInvalidArgument);
+  bad.add(ncclSystemError);
+  CHECK(bad.end() == ncclInvalidArgument);
+  CHECK(fake_nccl().group_depth == 0);
+}
+
+// In a process of its own, which ends.
+TEST_CASE("nccl comm: when the job fails all communicators are aborted, also while another thread goes on") {
+  const Fake fake(0);
+  const auto root = NcclComm::connect("world", MpiGroup::world(), 10.0);
+  const auto part = NcclComm::split("data", *root, 0, 0);
+  std::array<int, 2> ends{};
+  REQUIRE(pipe(ends.data()) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    fake_nccl().abort_pipe = ends[1];
+    std::freopen("/dev/null", "w", stderr);
+    comm::set_process_place({}, nullptr);  // as if it were alone: it must not end the test's job
+    std::thread([&] {
+      while (true) {
+        static_cast<void>(root->error());  // stands still once they are aborted
+      }
+    }).detach();
+    comm::report_and_abort("vit_hybrid: an error", 74);
+  }
+  close(ends[1]);
+  std::array<char, 16> bytes{};
+  ssize_t num_aborted = 0;
+  for (ssize_t got = 0; (got = read(ends[0], bytes.data(), bytes.size())) > 0;) {
+    num_aborted += got;
+  }
+  close(ends[0]);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(num_aborted >= 2);  // and those that the tests before have left to be aborted
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 74);
+}
+
+}  // namespace vit_hybrid::testing

@@ -1,0 +1,171 @@
+// LayerNorm's lanes run on the host as real threads, which wait for each other as a warp's lanes do: against LibTorch
+// in double.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/native_layer_norm_backward.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+#include <doctest/doctest.h>
+
+#include <array>
+#include <barrier>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "model/norm_gradient_lanes.h"
+#include "src/base/random.h"
+#include "tests/support/compare.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::model;
+
+namespace {
+
+constexpr int kLanes = 8;
+
+// A lane that is a thread; sums are made by lane 0 in the order of the lanes.
+class ThreadLanes {
+ public:
+  struct Shared {
+    std::barrier<> barrier{kLanes};
+    std::array<double, kLanes> values{};
+  };
+  ThreadLanes(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
+  int rank() const { return rank_; }
+  int size() const { return kLanes; }
+  template <class F>
+  F sum(F value) const {
+    shared_.values[static_cast<size_t>(rank_)] = static_cast<double>(value);
+    shared_.barrier.arrive_and_wait();
+    F total = 0;
+    for (const double part : shared_.values) {
+      total += static_cast<F>(part);
+    }
+    shared_.barrier.arrive_and_wait();
+    return total;
+  }
+  template <class Vector>
+  void forget(Vector& /*vector*/) const {}
+
+ private:
+  Shared& shared_;
+  int rank_;
+};
+
+template <class Work>
+void for_lanes(const Work& work) {
+  ThreadLanes::Shared shared;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kLanes; ++rank) {
+    threads.emplace_back([&, rank] { work(ThreadLanes(shared, rank)); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+at::Tensor normals(at::IntArrayRef shape, uint64_t key, at::ScalarType type) {
+  const at::Tensor values = at::empty(shape, at::kDouble);
+  RandomStream(11, Purpose::kTest, key).normals(0, {values.data_ptr<double>(), static_cast<size_t>(values.numel())});
+  return values.to(type);
+}
+
+template <class T>
+constexpr at::ScalarType kType = c10::CppTypeToScalarType<T>::value;
+
+// What is left in an element that nobody wrote.
+at::Tensor unwritten(const at::Tensor& like, at::ScalarType type) {
+  return at::full_like(like, std::numeric_limits<double>::quiet_NaN(), like.options().dtype(type));
+}
+
+template <class T>
+void check_norm(int64_t rows, int64_t features, bool in_registers, double bound) {
+  CAPTURE(features);
+  CAPTURE(in_registers);
+  using F = ComputeType<T>;
+  constexpr int kWidth = kVectorWidth<T>;
+  constexpr int kVectors = 3;
+  const at::Tensor x = normals({rows, features}, 1, kType<T>).add(3.0), branch = normals({rows, features}, 2, kType<T>);
+  const at::Tensor weight = normals({features}, 3, kType<T>), bias = normals({features}, 4, kType<T>);
+  const at::Tensor scales = normals({rows / 2}, 5, kType<F>);
+  const at::Tensor sum = branch.clone(), y = unwritten(x, kType<T>);
+  const at::Tensor mean = unwritten(x.select(1, 0), kType<F>), rstd = mean.clone();
+  const NormForward<T> forward{x.const_data_ptr<T>(),
+                               sum.data_ptr<T>(),
+                               scales.const_data_ptr<F>(),
+                               weight.const_data_ptr<T>(),
+                               bias.const_data_ptr<T>(),
+                               y.data_ptr<T>(),
+                               mean.data_ptr<F>(),
+                               rstd.data_ptr<F>(),
+                               rows,
+                               2,
+                               features,
+                               F(1e-5)};
+  const at::Tensor dy = normals({rows, features}, 6, kType<T>), residual = normals({rows, features}, 7, kType<T>);
+  const at::Tensor dx = unwritten(x, kType<T>), sums = at::zeros({2, features}, kType<F>);
+  const NormBackward<T> backward{dy.const_data_ptr<T>(),
+                                 sum.const_data_ptr<T>(),
+                                 mean.const_data_ptr<F>(),
+                                 rstd.const_data_ptr<F>(),
+                                 weight.const_data_ptr<T>(),
+                                 residual.const_data_ptr<T>(),
+                                 dx.data_ptr<T>(),
+                                 rows,
+                                 features};
+  for_lanes([&](const ThreadLanes& lanes) {
+    WeightSums<F, kWidth * kVectors> own;
+    own.clear();
+    for (int64_t row = 0; row < rows; ++row) {
+      F* const of_weight = sums.data_ptr<F>();
+      if (in_registers) {
+        norm_short_row<kWidth, kVectors>(forward, row, lanes);
+        static_cast<void>(lanes.sum(F(0)));  // lane 0 has written the statistics
+        norm_gradient_short_row<kWidth, kVectors>(backward, row, lanes, own);
+      } else {
+        norm_long_row<1>(forward, row, lanes);
+        static_cast<void>(lanes.sum(F(0)));
+        norm_gradient_long_row<1>(backward, row, lanes, of_weight, of_weight + features);
+      }
+    }
+    for (int i = 0; in_registers && i < kWidth * kVectors; ++i) {
+      const int64_t column = column_of<kWidth>(i / kWidth, lanes) + i % kWidth;
+      if (column < features) {
+        sums.data_ptr<F>()[column] += own.weight[i];
+        sums.data_ptr<F>()[features + column] += own.bias[i];
+      }
+    }
+  });
+  const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
+  const at::Tensor scale = wide(scales).repeat_interleave(2).unsqueeze(1);
+  CHECK(testing::relative_error(sum, wide(x) + scale * wide(branch)) <= bound);
+  const auto [y64, mean64, rstd64] = at::native_layer_norm(wide(sum), {features}, wide(weight), wide(bias), 1e-5);
+  CHECK(testing::relative_error(y, y64) <= bound);
+  CHECK(testing::relative_error(mean, mean64.view(-1)) <= bound);
+  CHECK(testing::relative_error(rstd, rstd64.view(-1)) <= bound);
+  const auto [dx64, dweight64, dbias64] = at::native_layer_norm_backward(
+      wide(dy), wide(sum), {features}, mean64, rstd64, wide(weight), wide(bias), {true, true, true});
+  CHECK(testing::relative_error(dx, dx64 + wide(residual)) <= bound);
+  CHECK(testing::relative_error(sums[0], dweight64) <= (bound > 1e-4 ? 1e-4 : bound));  // fp32 whatever T is
+  CHECK(testing::relative_error(sums[1], dbias64) <= (bound > 1e-4 ? 1e-5 : bound));
+}
+
+}  // namespace
+
+TEST_CASE("device norm: the lanes of a row add, norm, and make the gradients of the layer in double") {
+  const auto check = [](auto zero, double bound) {
+    using T = decltype(zero);
+    for (const int64_t vectors : {1, kLanes + 3, 3 * kLanes}) {
+      check_norm<T>(6, vectors * kVectorWidth<T>, true, bound);
+      check_norm<T>(6, vectors * kVectorWidth<T> + 1, false, bound);
+    }
+  };
+  check(float(), 4e-6);
+  check(double(), 1e-13);
+  check(c10::BFloat16(), 6e-3);
+  check(c10::Half(), 8e-4);
+}

@@ -1,0 +1,96 @@
+// The table of measured choices: its text, what a resumed run takes over, what fixed sums cost.
+#include "parallel/tensor/kernel_choice.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <vector>
+
+#include "src/base/error.h"
+#include "tests/support/contains.h"
+#include "tests/support/thrown_error.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::testing;
+using tensor::KernelTable;
+
+namespace {
+
+KernelTable two_choices() {
+  KernelTable table("NVIDIA A (sm_90, 132 multiprocessors), cuBLASLt 130002");
+  table.choose("forward+bias R12608 M3072 K768 bf16>bf16 16B", {"00ff7e", "algorithm 66, tile 24", 101.25, 101.25});
+  table.choose("attention B64 N197 h12 d64 bf16", {"flash", "cudnn 90 us, flash 120 us", 120.1, 90.3});
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("kernel choice: the text gives an equal table back, all digits included") {
+  KernelTable table = two_choices();
+  table.choose("x", {"y", "", 1.0 / 3.0, 1e-7});
+  CHECK(KernelTable::parse(table.text()) == table);
+  CHECK(KernelTable::parse("") == KernelTable());
+  CHECK(KernelTable::parse(KernelTable("nothing yet").text()).machine() == "nothing yet");
+}
+
+TEST_CASE("kernel choice: damaged text is refused, with its line") {
+  const std::string text = two_choices().text();
+  const auto message = [](const std::string& damaged) {
+    return thrown_error([&] { KernelTable::parse(damaged); }).message();
+  };
+  CHECK(contains(message("something else\n"), "line 1"));
+  CHECK(contains(message("vit_hybrid kernels 1\n"), "line 2"));
+  CHECK(contains(message(text + "one\ttwo\n"), "line 5: 2 fields instead of 5"));
+  CHECK(contains(message(text + "p\tk\tt\t1.5x\t1\n"), "'1.5x' is no time"));
+  CHECK(contains(message(text + "p\tk\tt\t-1\t1\n"), "'-1' is no time"));
+  CHECK(contains(message(text + "p\tk\tt\tnan\t1\n"), "'nan' is no time"));
+  CHECK(thrown_error([&] { KernelTable::parse("x"); }).error_class() == ErrorClass::kBadData);
+}
+
+TEST_CASE("kernel choice: what was measured on another machine is not taken over") {
+  const KernelTable saved = two_choices();
+  KernelTable same(saved.machine());
+  CHECK(same.adopt(saved) == KernelTable::Adopted::kAll);
+  CHECK(same == saved);
+  KernelTable other("NVIDIA B");
+  CHECK(other.adopt(saved) == KernelTable::Adopted::kOtherMachine);
+  CHECK(other.choices().empty());
+  CHECK(same.adopt(KernelTable()) == KernelTable::Adopted::kNothingSaved);
+  CHECK(same == saved);
+}
+
+TEST_CASE("kernel choice: a saved choice replaces one that was there") {
+  const KernelTable saved = two_choices();
+  KernelTable table(saved.machine());
+  table.choose("attention B64 N197 h12 d64 bf16", {"efficient", "", 130.0, 130.0});
+  table.adopt(saved);
+  REQUIRE(table.find("attention B64 N197 h12 d64 bf16") != nullptr);
+  CHECK(table.find("attention B64 N197 h12 d64 bf16")->kernel == "flash");
+  CHECK(table.find("attention B63 N197 h12 d64 bf16") == nullptr);
+}
+
+TEST_CASE("kernel choice: what is missing, each once, in its order") {
+  const std::vector<std::string> problems = {"b", "attention B64 N197 h12 d64 bf16", "a", "b"};
+  CHECK(two_choices().missing(problems) == std::vector<std::string>{"b", "a"});
+}
+
+TEST_CASE("kernel choice: the cost counts a problem as often as it is computed") {
+  KernelTable table;
+  table.choose("a", {"slow", "", 110.0, 100.0});
+  table.choose("b", {"fast", "", 50.0, 50.0});
+  const std::vector<std::string> once = {"a", "b"}, often = {"a", "a", "a", "b", "unknown"};
+  CHECK(table.cost(once) == doctest::Approx(10.0 / 150.0));
+  CHECK(table.cost(often) == doctest::Approx(30.0 / 350.0));
+  CHECK(KernelTable().cost(once) == 0.0);
+}
+
+TEST_CASE("kernel choice: bytes as hexadecimal text and back") {
+  const std::array<unsigned char, 4> bytes = {0x00, 0xff, 0x7e, 0x0a};
+  CHECK(tensor::to_hex(bytes.data(), bytes.size()) == "00ff7e0a");
+  std::array<unsigned char, 4> back{};
+  tensor::from_hex("00ff7e0a", back.data(), back.size());
+  CHECK(back == bytes);
+  CHECK_THROWS_AS(tensor::from_hex("00ff7e", back.data(), back.size()), Error);
+  CHECK_THROWS_AS(tensor::from_hex("00ff7e0A", back.data(), back.size()), Error);
+  CHECK_THROWS_AS(tensor::from_hex("00ff7e0g", back.data(), back.size()), Error);
+}

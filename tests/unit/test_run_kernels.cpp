@@ -1,0 +1,73 @@
+// Which sizes of micro-batches kernels are measured for, and what the records of a run show of the choices.
+#include "src/train/run_kernels.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+using namespace vit_hybrid;
+
+namespace {
+
+data::EpochPlan plan_of(int64_t samples, int64_t batch) {
+  return data::EpochPlan({samples, batch, data::SampleOrder::kInOrder, data::LastBatch::kKeep, 1}, 0);
+}
+
+using Sizes = std::vector<int64_t>;
+
+}  // namespace
+
+TEST_CASE("run kernels: the sizes of all micro-batches of an epoch, walked step by step") {
+  for (const int64_t samples : {1, 7, 64, 100, 131}) {
+    for (const int64_t batch : {1, 12, 64}) {
+      for (const int64_t replicas : {1, 3, 8}) {
+        for (const int64_t micro_batch : {1, 3, 16}) {
+          const data::EpochPlan plan = plan_of(samples, batch);
+          Sizes wanted;
+          for (int64_t step = 0; step < plan.num_steps(); ++step) {
+            for (int64_t replica = 0; replica < replicas; ++replica) {
+              for (const auto& part : data::micro_batches(plan.replica_batch(step, replica, replicas), micro_batch)) {
+                wanted.push_back(static_cast<int64_t>(part.size()));
+              }
+            }
+          }
+          std::sort(wanted.begin(), wanted.end());
+          wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+          CHECK((train::micro_batch_sizes(plan, replicas, micro_batch) == wanted));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("run kernels: nothing is left of an epoch") {
+  const data::EpochPlan rest({10, 4, data::SampleOrder::kInOrder, data::LastBatch::kKeep, 1}, 0, 10);
+  CHECK(train::micro_batch_sizes(rest, 2, 4).empty());
+}
+
+TEST_CASE("run kernels: options of a configuration") {
+  train::RunConfig config;
+  CHECK((train::kernel_options(config).fp32 == tensor::Fp32Products::kExact));
+  CHECK((train::kernel_options(config).order == tensor::SumOrder::kAny));
+  config.precision.kind = train::Precision::kTf32;
+  config.deterministic = true;
+  CHECK((train::kernel_options(config).fp32 == tensor::Fp32Products::kTf32));
+  CHECK((train::kernel_options(config).order == tensor::SumOrder::kFixed));
+}
+
+TEST_CASE("run kernels: records show names instead of a library's bytes") {
+  CHECK(train::saved_kernels().empty());
+  CHECK(train::kernel_choices_json().is_null());
+  tensor::kernel_table() = tensor::KernelTable("GPU");
+  tensor::kernel_table().choose("forward R1 M2 K3", {"00ff", "tile 24", 2.5, 2.0});
+  tensor::kernel_table().choose("attention B1", {"flash", "", 1.0, 1.0});
+  CHECK(tensor::KernelTable::parse(train::saved_kernels()) == tensor::kernel_table());
+  const auto json = train::kernel_choices_json();
+  CHECK(json["machine"] == "GPU");
+  CHECK(json["choices"]["forward R1 M2 K3"]["kernel"] == "cuBLASLt");
+  CHECK(json["choices"]["forward R1 M2 K3"]["us"] == 2.5);
+  CHECK(json["choices"]["forward R1 M2 K3"]["fastest_us"] == 2.0);
+  CHECK(json["choices"]["attention B1"]["kernel"] == "flash");
+  tensor::kernel_table() = {};
+}

@@ -1,0 +1,125 @@
+// The formula of activation memory against what the tracker counts in a step.
+#include <doctest/doctest.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <ATen/OpMathType.h>
+#include <ATen/ops/ones.h>
+
+#include "model/losses.h"
+#include "model/vit_memory.h"
+#include "src/base/memory_tracker.h"
+#include "tests/support/group_of_one.h"
+#include "tests/support/vit_harness.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::testing;
+using model::Recompute;
+using model::VitOptions;
+
+namespace {
+
+constexpr int64_t kSamples = 4;
+constexpr size_t kActivations = static_cast<size_t>(MemoryClass::kActivations);
+
+VitOptions forecaster() {
+  VitOptions options;
+  options.image_height = 64;
+  options.image_width = 64;
+  options.patch_size = 4;
+  options.in_channels = 5;
+  options.out_channels = 5;
+  options.embed_dim = 128;
+  options.depth = 6;
+  options.num_heads = 4;
+  options.mlp_hidden = 512;
+  return options;
+}
+
+VitOptions classifier_with_dropout() {
+  VitOptions options = forecaster();
+  options.task = model::Task::kClassify;
+  options.num_classes = 10;
+  options.dropout = 0.1;
+  options.attention_dropout = 0.1;
+  options.drop_path = 0.1;
+  return options;
+}
+
+at::Tensor loss_of(const VitOptions& options, const at::Tensor& output, const at::Tensor& target) {
+  return options.task == model::Task::kClassify ? model::cross_entropy_loss(output, target, 0.1, kSamples)
+                                                : model::relative_l2_loss(output, target, kSamples);
+}
+
+// Of a forward, loss and backward, as the pipeline runs them.
+int64_t measured_peak(const VitOptions& options, at::ScalarType type, Recompute recompute) {
+  const MemoryTracker::Attachment attachment;
+  const MemoryScope scope(MemoryClass::kData);
+  const Range units{0, options.num_units()};
+  TestStage holder(options, units, test_parameters(options), type, group_of_one());
+  model::VitStage stage(options, units, holder.buffer, group_of_one(), recompute);
+  const auto context = test_context(kSamples, tensor::Mode::kTraining);
+  const at::Tensor images = test_images(options, kSamples).to(type).requires_grad_();
+  const at::Tensor target = options.task == model::Task::kClassify
+                                ? at::ones({kSamples}, at::kLong)
+                                : test_images(options, kSamples).mul(2.0).to(at::toOpMathType(type));
+  const MemoryScope activations(MemoryClass::kActivations);
+  MemoryTracker::reset_peaks();
+  const int64_t before = MemoryTracker::report().current[kActivations];
+  at::Tensor loss = loss_of(options, stage.forward(images, context), target);
+  const auto output_edge = torch::autograd::impl::gradient_edge(loss);
+  const at::Tensor gradient = at::ones({}, loss.options());
+  loss.reset();
+  torch::autograd::Engine::get_default_engine().execute({output_edge}, {gradient}, false, false, false,
+                                                        {torch::autograd::impl::gradient_edge(images)});
+  return MemoryTracker::report().peak[kActivations] - before;
+}
+
+}  // namespace
+
+TEST_CASE("vit_memory: a block's bytes a token") {
+  const VitOptions options = forecaster();
+  const int64_t dim = 4 * options.embed_dim;
+  CHECK(model::kept_bytes_per_token(options, 1, Recompute::kNone, at::kFloat) == 16 * dim + 8 * 4);
+  CHECK(model::kept_bytes_per_token(options, 1, Recompute::kSelective, at::kFloat) == 9 * dim + 8 * 4);
+  CHECK(model::kept_bytes_per_token(options, 1, Recompute::kFull, at::kFloat) == dim);
+  CHECK(model::kept_bytes_per_token(options, 4, Recompute::kNone, at::kFloat) == 7 * dim + 5 * 4);
+  CHECK(model::kept_bytes_per_token(options, 1, Recompute::kNone, at::kBFloat16) == 8 * dim + 8 * 4);
+  const VitOptions drops = classifier_with_dropout();
+  CHECK(model::kept_bytes_per_token(drops, 2, Recompute::kNone, at::kFloat) == 10 * dim + 6 * 4 + 4 * 128);
+  // The rank with two of three heads, and with 257 hidden features of 513.
+  VitOptions odd = options;
+  odd.num_heads = 3;
+  odd.embed_dim = 96;
+  odd.mlp_hidden = 513;
+  CHECK(model::kept_bytes_per_token(odd, 2, Recompute::kNone, at::kDouble) == 8 * (4 * 96 + 4 * 64 + 2 * 257 + 6));
+}
+
+TEST_CASE("vit_memory: micro-batches in flight, and stages") {
+  const VitOptions options = forecaster();
+  const auto bytes = [&](Range units, int64_t in_flight) {
+    return model::activation_bytes(options, units, 1, 2, Recompute::kNone, at::kFloat, in_flight);
+  };
+  const int64_t block =
+      2 * options.num_tokens() * model::kept_bytes_per_token(options, 1, Recompute::kNone, at::kFloat);
+  CHECK(bytes({1, 4}, 3) - bytes({1, 4}, 2) == 3 * block);
+  CHECK(bytes({1, 4}, 1) - bytes({1, 3}, 1) == block);
+  CHECK(bytes({0, 3}, 1) == bytes({3, 5}, 1));
+}
+
+TEST_CASE("vit_memory: the formula is the tracker's peak within one per cent") {
+  constexpr double kBound = 0.01;
+  for (const VitOptions& options : {forecaster(), classifier_with_dropout()}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+        const auto formula = static_cast<double>(
+            model::activation_bytes(options, {0, options.num_units()}, 1, kSamples, recompute, type));
+        const auto measured = static_cast<double>(measured_peak(options, type, recompute));
+        CAPTURE(options.dropout);
+        CAPTURE(std::string(at::toString(type)));
+        CAPTURE(static_cast<int>(recompute));
+        CHECK(measured / formula == doctest::Approx(1.0).epsilon(kBound));
+      }
+    }
+  }
+}
