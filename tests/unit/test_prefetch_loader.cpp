@@ -149,4 +149,30 @@ TEST_CASE("loader: empty requests are passed over") {
   }
 }
 
+TEST_CASE("loader: has_next() is true of a batch that is there, and of no error and no end") {
+  FakeDataset dataset;
+  dataset.fails_at = 1;
+  const auto wait_for_reads = [&](int count) {
+    while (dataset.num_reads < count || dataset.reading > 0) {
+      std::this_thread::yield();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // until what was read is handed over
+  };
+  PrefetchLoader loader(dataset, count_to(2), {});
+  wait_for_reads(2);
+  CHECK(loader.has_next());
+  CHECK(loader.next().has_value());
+  CHECK_FALSE(loader.has_next());
+  CHECK_THROWS_AS(loader.next(), Error);
+  CHECK_FALSE(loader.has_next());
+
+  PrefetchLoader ended(dataset, count_to(0), {});
+  CHECK_FALSE(ended.has_next());
+  LoaderOptions alone;
+  alone.num_threads = 0;  // reads in next()
+  PrefetchLoader reading(dataset, count_to(1), alone);
+  CHECK_FALSE(reading.has_next());
+  CHECK(reading.next().has_value());
+}
+
 }  // namespace vit_hybrid::data
