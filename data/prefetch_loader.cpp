@@ -1,6 +1,8 @@
 // The threads of the prefetching loader: requests are claimed in order, results are returned in order.
 #include "data/prefetch_loader.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -122,6 +124,9 @@ std::optional<std::pair<int64_t, ReadRequest>> PrefetchLoader::claim_request() {
 }
 
 void PrefetchLoader::run_thread() {
+  if (!options_.device.is_cpu()) {
+    c10::impl::VirtualGuardImpl(options_.device.type()).setDevice(options_.device);
+  }
   const MemoryTracker::Attachment attachment;
   while (auto claimed = claim_request()) {
     Result result = read(claimed->second);

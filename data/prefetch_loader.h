@@ -29,6 +29,8 @@ using RequestSource = std::function<std::optional<ReadRequest>()>;
 struct LoaderOptions {
   Parts parts = {};
   int64_t prefetch_depth = 2;  ///< batches read, or being read, that next() has not returned yet; at least 1
+  c10::Device device =
+      c10::Device(c10::kCPU);  ///< of the rank: of the threads too, which make page-locked memory for it
   int64_t num_threads = 1;  ///< background threads, of which no more run than batches are read ahead; 0 reads in next()
 };
 

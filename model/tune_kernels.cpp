@@ -14,13 +14,13 @@ namespace {
 
 using tensor::KernelTable;
 
-std::string adoption_text(KernelTable::Adopted adopted, const KernelTable& saved, SavedKernels use) {
+std::string adoption_text(KernelTable::Adopted adopted, const KernelTable& saved, int num_adopted, SavedKernels use) {
   if (use == SavedKernels::kMeasureAgain && !saved.choices().empty()) {
     return ", the saved ones given up by --retune";
   }
   switch (adopted) {
     case KernelTable::Adopted::kAll:
-      return str(", ", saved.choices().size(), " as saved");
+      return str(", ", num_adopted, " as saved");
     case KernelTable::Adopted::kOtherMachine:
       return str(", the saved ones were for ", saved.machine());
     case KernelTable::Adopted::kNothingSaved:
@@ -38,7 +38,14 @@ TuningReport choose(const DeviceProblems& problems, const std::string& saved_tex
   table = KernelTable(tensor::machine_text(tensor::device_traits(device), tensor::device_kernel_options().order));
   auto adopted = KernelTable::Adopted::kNothingSaved;
   if (use == SavedKernels::kUse) {
-    adopted = table.adopt(saved);
+    std::vector<std::string> names;
+    for (const auto& product : problems.products) {
+      names.push_back(product.name());
+    }
+    for (const auto& attention : problems.attentions) {
+      names.push_back(attention.name());
+    }
+    adopted = table.adopt(saved, names);
   }
   TuningReport report;
   report.num_saved = static_cast<int>(table.choices().size());
@@ -55,8 +62,9 @@ TuningReport choose(const DeviceProblems& problems, const std::string& saved_tex
   tensor::release_unused_device_memory();
   report.num_measured = static_cast<int>(table.choices().size()) - report.num_saved;
   report.seconds = timer.seconds();
-  report.text = str("kernels of ", report.num_measured, " shapes measured on rank 0 in ",
-                    std::round(10.0 * report.seconds) / 10.0, " s", adoption_text(adopted, saved, use));
+  report.text =
+      str("kernels of ", report.num_measured, " shapes measured on rank 0 in ",
+          std::round(10.0 * report.seconds) / 10.0, " s", adoption_text(adopted, saved, report.num_saved, use));
   return report;
 }
 

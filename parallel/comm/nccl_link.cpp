@@ -88,7 +88,9 @@ DeviceStatus NcclLink::status(Event& done) const {
   if (error && *error != ncclSuccess && *error != ncclInProgress) {
     return {DeviceStatus::Kind::kFailed, nccl_error_text(*error, comm_->get())};
   }
-  // Not CUDAEvent::query(), which throws: this may be the watchdog's thread.
+  // Not CUDAEvent::query(), which throws: this may be the watchdog's thread. Nor without the device: a thread begins
+  // with GPU 0, and the query would make a context there.
+  cudaSetDevice(device_.index());
   const cudaError_t state = cudaEventQuery(done.event());
   if (state == cudaSuccess) return {DeviceStatus::Kind::kComplete, {}};
   if (state == cudaErrorNotReady) return {DeviceStatus::Kind::kRunning, {}};

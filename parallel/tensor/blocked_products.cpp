@@ -53,16 +53,36 @@ void store_tile(const float* sums, const float* bias, Range rows, Range columns,
   }
 }
 
-// A B + bias: tiles in the order of the panels, so that a thread's panel stays in its cache.
+// The tiles of `part`, one of `parts` with equally many columns in all: the last panel may be a narrow one. Tiles are
+// numbered in the order of the panels, so that a thread's panel stays in its cache.
+template <class T>
+Range tiles_of_part(int64_t part, int64_t parts, int64_t row_blocks, int64_t num_columns) {
+  const auto tile_at = [&](int64_t position) {
+    const int64_t panel = position / (row_blocks * kPanelColumns<T>);
+    const int64_t columns = block_range(panel, kPanelColumns<T>, num_columns).size();
+    const int64_t rest = position - panel * row_blocks * kPanelColumns<T>;
+    return panel * row_blocks + (rest == 0 ? 0 : rest / columns);
+  };
+  const Range positions = Partition(row_blocks * num_columns, parts).part(part);
+  return {tile_at(positions.begin), tile_at(positions.end)};
+}
+
+// A B + bias.
 template <class T>
 void multiply(const at::Tensor& a, const at::Tensor& panels, const at::Tensor& bias, const BlockedOutput& out) {
   const int64_t num_columns = bias.size(0);
   const int64_t row_blocks = num_blocks(a.size(0), kTileRows<T>);
-  at::parallel_for(0, row_blocks * panels.size(0), 1, [&](int64_t begin, int64_t end) {
+  if (row_blocks == 0) {
+    return;
+  }
+  const int64_t parts = at::get_num_threads();
+  at::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
     const MemoryScope scope(MemoryClass::kWorkspaces);
     const at::Tensor tile = at::empty({kTileRows<T>, kPanelColumns<T>}, at::kFloat);
     float* const sums = tile.mutable_data_ptr<float>();
-    for (int64_t task = begin; task < end; ++task) {
+    const Range tasks{tiles_of_part<T>(begin, parts, row_blocks, num_columns).begin,
+                      tiles_of_part<T>(end - 1, parts, row_blocks, num_columns).end};
+    for (int64_t task = tasks.begin; task < tasks.end; ++task) {
       const int64_t panel = task / row_blocks;
       const Range rows = block_range(task % row_blocks, kTileRows<T>, a.size(0));
       const Range columns = block_range(panel, kPanelColumns<T>, num_columns);

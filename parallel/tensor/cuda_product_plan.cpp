@@ -140,8 +140,9 @@ ProductPlan::Preference ProductPlan::make_preference() const {
   const uint64_t workspace = kProductWorkspaceBytes;
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
   // Sums of parts of K are kept in the computing type: in the output's they would be rounded to half precision.
-  const uint32_t in_place = is_half(problem_.result) ? 0 : CUBLASLT_REDUCTION_SCHEME_INPLACE;
-  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | in_place;
+  // Not in place: blocks would add in an order that is not said, and tensor ranks that compute the same weight's
+  // gradient must have the same bits, or their copies of it drift apart.
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   const auto alignment = static_cast<uint32_t>(problem_.alignment);
   for (const auto attribute :

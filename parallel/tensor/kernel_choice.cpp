@@ -67,15 +67,17 @@ std::vector<std::string> KernelTable::missing(std::span<const std::string> probl
   return result;
 }
 
-KernelTable::Adopted KernelTable::adopt(const KernelTable& saved) {
+KernelTable::Adopted KernelTable::adopt(const KernelTable& saved, std::span<const std::string> problems) {
   if (saved.choices_.empty()) {
     return Adopted::kNothingSaved;
   }
   if (saved.machine_ != machine_) {
     return Adopted::kOtherMachine;
   }
-  for (const auto& [problem, choice] : saved.choices_) {
-    choose(problem, choice);
+  for (const std::string& problem : problems) {
+    if (const KernelChoice* const choice = saved.find(problem); choice != nullptr) {
+      choose(problem, *choice);
+    }
   }
   return Adopted::kAll;
 }

@@ -36,8 +36,9 @@ class KernelTable {
 
   /// What came of adopt(), for the start-up report.
   enum class Adopted { kAll, kNothingSaved, kOtherMachine };
-  /// Takes the choices of `saved`, which is of an earlier start of the run, unless it is of another machine.
-  Adopted adopt(const KernelTable& saved);
+  /// Takes the choices of `saved`, which is of an earlier start of the run, for those of `problems` that it has, unless
+  /// it is of another machine.
+  Adopted adopt(const KernelTable& saved, std::span<const std::string> problems);
 
   /// How much longer `problems` (each as often as it is computed) take than they would with the fastest kernels:
   /// 0.02 is 2 %. Problems without a choice do not count.

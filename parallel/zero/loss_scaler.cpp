@@ -21,8 +21,11 @@ void LossScaler::update(bool finite) {
     }
     return;
   }
+  if (!options_.is_dynamic) {
+    return;
+  }
   ++good_steps_;
-  if (options_.is_dynamic && good_steps_ >= options_.growth_interval) {
+  if (good_steps_ >= options_.growth_interval) {
     scale_ = std::min(scale_ * options_.growth, kLargest);
     good_steps_ = 0;
   }

@@ -5,17 +5,22 @@
 #include <array>
 
 #include "parallel/zero/sum_of_squares.h"
+#include "src/base/instruction_sets.h"
 
 namespace vit_hybrid::zero {
 
 namespace {
 
+// The loops below are made part of each version of the functions at the end.
+#define VH_IN_VERSIONS inline __attribute__((always_inline))
+
 constexpr int64_t kChunk = 1024;  // updates that are kept for their sum: they stay in the first-level cache
 
 // The moments and updates of a chunk.
 template <class T>
-void lamb_chunk(const T* __restrict weights, T* __restrict exp_avg, T* __restrict exp_avg_sq,
-                const T* __restrict gradients, int64_t count, T* __restrict updates, const LambCoefficients<T> c) {
+VH_IN_VERSIONS void lamb_chunk(const T* __restrict weights, T* __restrict exp_avg, T* __restrict exp_avg_sq,
+                               const T* __restrict gradients, int64_t count, T* __restrict updates,
+                               const LambCoefficients<T> c) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     lamb_moments(exp_avg[i], exp_avg_sq[i], gradients[i], c);
@@ -23,11 +28,9 @@ void lamb_chunk(const T* __restrict weights, T* __restrict exp_avg, T* __restric
   }
 }
 
-}  // namespace
-
 template <class T>
-void adam_loop(T* __restrict weights, T* __restrict exp_avg, T* __restrict exp_avg_sq, const T* __restrict gradients,
-               int64_t count, const AdamCoefficients<T>& coefficients) {
+VH_IN_VERSIONS void adam_all(T* __restrict weights, T* __restrict exp_avg, T* __restrict exp_avg_sq,
+                             const T* __restrict gradients, int64_t count, const AdamCoefficients<T>& coefficients) {
   const AdamCoefficients<T> c = coefficients;  // cannot be among what the loop writes to
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
@@ -36,8 +39,8 @@ void adam_loop(T* __restrict weights, T* __restrict exp_avg, T* __restrict exp_a
 }
 
 template <class T>
-void momentum_loop(T* __restrict weights, T* __restrict buffer, const T* __restrict gradients, int64_t count,
-                   const MomentumCoefficients<T>& coefficients) {
+VH_IN_VERSIONS void momentum_all(T* __restrict weights, T* __restrict buffer, const T* __restrict gradients,
+                                 int64_t count, const MomentumCoefficients<T>& coefficients) {
   const MomentumCoefficients<T> c = coefficients;
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
@@ -46,8 +49,8 @@ void momentum_loop(T* __restrict weights, T* __restrict buffer, const T* __restr
 }
 
 template <class T>
-void plain_loop(T* __restrict weights, const T* __restrict gradients, int64_t count,
-                const MomentumCoefficients<T>& coefficients) {
+VH_IN_VERSIONS void plain_all(T* __restrict weights, const T* __restrict gradients, int64_t count,
+                              const MomentumCoefficients<T>& coefficients) {
   const MomentumCoefficients<T> c = coefficients;
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
@@ -55,15 +58,9 @@ void plain_loop(T* __restrict weights, const T* __restrict gradients, int64_t co
   }
 }
 
-SquareSums& SquareSums::operator+=(const SquareSums& other) {
-  weights += other.weights;
-  update += other.update;
-  return *this;
-}
-
 template <class T>
-SquareSums lamb_prepare_loop(const T* weights, T* exp_avg, T* exp_avg_sq, const T* gradients, int64_t count,
-                             const LambCoefficients<T>& c) {
+VH_IN_VERSIONS SquareSums lamb_prepare_all(const T* weights, T* exp_avg, T* exp_avg_sq, const T* gradients,
+                                           int64_t count, const LambCoefficients<T>& c) {
   std::array<T, kChunk> updates;
   SquareSums sums;
   for (int64_t first = 0; first < count; first += kChunk) {
@@ -75,8 +72,8 @@ SquareSums lamb_prepare_loop(const T* weights, T* exp_avg, T* exp_avg_sq, const 
 }
 
 template <class T>
-void lamb_apply_loop(T* __restrict weights, const T* __restrict exp_avg, const T* __restrict exp_avg_sq, int64_t count,
-                     const LambCoefficients<T>& coefficients) {
+VH_IN_VERSIONS void lamb_apply_all(T* __restrict weights, const T* __restrict exp_avg, const T* __restrict exp_avg_sq,
+                                   int64_t count, const LambCoefficients<T>& coefficients) {
   const LambCoefficients<T> c = coefficients;
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
@@ -84,18 +81,42 @@ void lamb_apply_loop(T* __restrict weights, const T* __restrict exp_avg, const T
   }
 }
 
-template void adam_loop(float*, float*, float*, const float*, int64_t, const AdamCoefficients<float>&);
-template void momentum_loop(float*, float*, const float*, int64_t, const MomentumCoefficients<float>&);
-template void plain_loop(float*, const float*, int64_t, const MomentumCoefficients<float>&);
-template SquareSums lamb_prepare_loop(const float*, float*, float*, const float*, int64_t,
-                                      const LambCoefficients<float>&);
-template void lamb_apply_loop(float*, const float*, const float*, int64_t, const LambCoefficients<float>&);
+}  // namespace
 
-template void adam_loop(double*, double*, double*, const double*, int64_t, const AdamCoefficients<double>&);
-template void momentum_loop(double*, double*, const double*, int64_t, const MomentumCoefficients<double>&);
-template void plain_loop(double*, const double*, int64_t, const MomentumCoefficients<double>&);
-template SquareSums lamb_prepare_loop(const double*, double*, double*, const double*, int64_t,
-                                      const LambCoefficients<double>&);
-template void lamb_apply_loop(double*, const double*, const double*, int64_t, const LambCoefficients<double>&);
+SquareSums& SquareSums::operator+=(const SquareSums& other) {
+  weights += other.weights;
+  update += other.update;
+  return *this;
+}
+
+// One version an instruction set; the bits are the same in all of them.
+#define VH_DEFINE_LOOPS(T)                                                                                       \
+  template <>                                                                                                    \
+  VH_VERSIONS void adam_loop(T* weights, T* exp_avg, T* exp_avg_sq, const T* gradients, int64_t count,           \
+                             const AdamCoefficients<T>& c) {                                                     \
+    adam_all(weights, exp_avg, exp_avg_sq, gradients, count, c);                                                 \
+  }                                                                                                              \
+  template <>                                                                                                    \
+  VH_VERSIONS void momentum_loop(T* weights, T* buffer, const T* gradients, int64_t count,                       \
+                                 const MomentumCoefficients<T>& c) {                                             \
+    momentum_all(weights, buffer, gradients, count, c);                                                          \
+  }                                                                                                              \
+  template <>                                                                                                    \
+  VH_VERSIONS void plain_loop(T* weights, const T* gradients, int64_t count, const MomentumCoefficients<T>& c) { \
+    plain_all(weights, gradients, count, c);                                                                     \
+  }                                                                                                              \
+  template <>                                                                                                    \
+  VH_VERSIONS SquareSums lamb_prepare_loop(const T* weights, T* exp_avg, T* exp_avg_sq, const T* gradients,      \
+                                           int64_t count, const LambCoefficients<T>& c) {                        \
+    return lamb_prepare_all(weights, exp_avg, exp_avg_sq, gradients, count, c);                                  \
+  }                                                                                                              \
+  template <>                                                                                                    \
+  VH_VERSIONS void lamb_apply_loop(T* weights, const T* exp_avg, const T* exp_avg_sq, int64_t count,             \
+                                   const LambCoefficients<T>& c) {                                               \
+    lamb_apply_all(weights, exp_avg, exp_avg_sq, count, c);                                                      \
+  }
+
+VH_DEFINE_LOOPS(float)
+VH_DEFINE_LOOPS(double)
 
 }  // namespace vit_hybrid::zero

@@ -21,6 +21,15 @@ class DeviceCopies::Stream {
         free_(device.type()),
         done_(device.type()) {}
 
+  // Memory that is still copied into goes back to the step's stream after the copy.
+  ~Stream() {
+    if (started_) {
+      done_.block(guard_.getStream(device_));
+    }
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
   bool has_started() const { return started_.has_value(); }
 
   // The memory is the step's stream's: what it held before is no longer used once that stream has come to here, and

@@ -23,7 +23,7 @@ StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, const data
   return {dataset,
           std::move(sampler),
           mesh.tensor(),
-          {share, num_steps, start, {parts, config.data.prefetch_depth, config.data.io_threads}, mesh.device()}};
+          {share, num_steps, start, {parts, config.data.prefetch_depth, mesh.device(), config.data.io_threads}}};
 }
 
 Evaluator::Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunner& model, const data::Dataset& dataset,

@@ -122,7 +122,7 @@ std::vector<std::string> LayoutReport::lines() const {
       str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
       str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
       str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
-      str("  memory    activations of at most ", size_text(activation_bytes), " a rank (--recompute ", recompute, ")"),
+      str("  memory    activations of about ", size_text(activation_bytes), " a rank (--recompute ", recompute, ")"),
       str("  the layout leaves at most ", percent(efficiency()), " of the ranks' speed")};
 }
 

@@ -54,16 +54,20 @@ class SquareProduct {
   PhaseClock clock_;
 };
 
-double best_of_windows(SquareProduct& product, double seconds) {
-  constexpr double kWindow = 0.05;  // long beside the turns that the system gives to processes
+// The mean over all the time, not the best of it: where ranks share cores, each is alone on one in its turns, and the
+// sum over the ranks would be more than the machine has.
+double sustained_rate(SquareProduct& product, double seconds) {
+  constexpr double kWindow = 0.05;
   const double once = std::max(product.seconds_of(1), 1e-6);
   const int count = std::max(1, static_cast<int>(kWindow / once));
   const Timer timer;
-  double best = 0.0;
+  double flops = 0.0;
+  double busy = 0.0;
   do {
-    best = std::max(best, count * product.flops() / product.seconds_of(count));
+    busy += product.seconds_of(count);
+    flops += count * product.flops();
   } while (timer.seconds() < seconds);
-  return best;
+  return flops / busy;
 }
 
 double measure_on_host(at::ScalarType type, double seconds) {
@@ -75,7 +79,7 @@ double measure_on_host(at::ScalarType type, double seconds) {
     size *= 2;
     product = std::make_unique<SquareProduct>(size, c10::Device(c10::kCPU), type);
   }
-  return best_of_windows(*product, seconds - timer.seconds());
+  return sustained_rate(*product, seconds - timer.seconds());
 }
 
 }  // namespace
@@ -88,7 +92,7 @@ std::optional<double> measure_matmul_roof(c10::Device device, at::ScalarType typ
   for (int64_t size = kDeviceSize; size >= kSmallestDeviceSize; size /= 2) {
     try {
       SquareProduct product(size, device, type);
-      return best_of_windows(product, seconds);
+      return sustained_rate(product, seconds);
     } catch (const c10::OutOfMemoryError&) {  // a smaller one may fit
     }
   }

@@ -1,6 +1,7 @@
 // Rollout: out of the last stage, into the first.
 #include "src/train/rollout.h"
 
+#include <ATen/OpMathType.h>
 #include <ATen/ops/empty.h>
 
 #include "src/base/error.h"
@@ -15,8 +16,10 @@ Rollout::Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const std::vector<i
     return;
   }
   const MemoryScope scope(MemoryClass::kData);
+  // What predict() gives: fp32 for parameters of half the length.
   const at::Tensor& values = model_.parameters().values();
-  state_ = at::empty({1, shape[0], shape[1], shape[2]}, values.options());
+  const at::ScalarType type = at::toOpMathType(values.scalar_type());
+  state_ = at::empty({1, shape[0], shape[1], shape[2]}, values.options().dtype(type));
   if (mesh_.tensor().rank() == 0) {
     state_.copy_(start.unsqueeze(0));
   }

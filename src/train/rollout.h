@@ -20,7 +20,7 @@ class Rollout {
   Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start);
 
   /// One lead time further: the new state [C, H, W], normalised, float32 on the host, on world rank 0; undefined on the
-  /// others. Between lead times it keeps the model's type. Collective over the mesh.
+  /// others. Between lead times it is kept in the type of predictions. Collective over the mesh.
   at::Tensor advance();
 
  private:

@@ -138,6 +138,9 @@ double RunLog::median_samples_per_second() const {
 }
 
 void RunLog::print_table() const {
+  if (skipped_steps_ > 0) {
+    log_warning(str(skipped_steps_, " of the steps changed nothing: their gradient was not finite"));
+  }
   const auto cell = [](const std::string& text) { return right_text(text, 14); };
   const bool forecast = !validations_.empty() && validations_.front().figures.is_forecast();
   log_line("");

@@ -19,7 +19,7 @@ StepInput::StepInput(const data::Dataset& dataset, std::shared_ptr<const data::D
   if (dataset.background_reads() && (parts_.input || parts_.target)) {
     loader_ = std::make_unique<data::PrefetchLoader>(
         dataset, micro_batch_source(std::move(sampler), share_, options.start, options.num_steps), options.loader);
-    copies_ = std::make_unique<DeviceCopies>(*loader_, options.device);
+    copies_ = std::make_unique<DeviceCopies>(*loader_, options.loader.device);
   }
 }
 

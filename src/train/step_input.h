@@ -20,8 +20,7 @@ struct StepInputOptions {
   ReplicaShare share = {};
   int64_t num_steps = 0;
   data::SamplePosition start = {};  ///< of the first step: where the run that is resumed stopped
-  data::LoaderOptions loader = {};
-  c10::Device device = c10::Device(c10::kCPU);  ///< where batches that are read ahead are brought
+  data::LoaderOptions loader = {};  ///< batches that are read ahead are brought to its device
 };
 
 /// Joins data set, sampler and loader. Steps are opened one after the other from `start` on. The ranks of a replica's

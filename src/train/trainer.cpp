@@ -171,6 +171,7 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
   for (int64_t i = 0; i < plan.num_steps() && !is_over(); ++i) {
     const StepRecord step = train_step(plan, i);
     log_.step(step);
+    check_finite(step);
     if (options_.test != nullptr) {
       options_.test->add(step);
     }
@@ -194,7 +195,7 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
 }
 
 StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoch) {
-  comm::set_step(position_.step);
+  comm::set_step(position_.step + 1);  // as the log counts
   const Timer timer;
   const double blocked_before = blocked_seconds();
   const double waited_before = train_input_.seconds_waited();
@@ -226,7 +227,6 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   record.seconds.data_wait = train_input_.seconds_waited() - waited_before;
   record.seconds.step = timer.seconds();
   agree_at_border(record, step_of_epoch + 1 == plan.num_steps());
-  check_finite(record);
   record.seconds.step = timer.seconds();
   record.seconds.communication = blocked_seconds() - blocked_before;
   totals_.add(record.seconds);
@@ -286,8 +286,11 @@ void Trainer::check_finite(const StepRecord& record) {
         ErrorClass::kBadData,
         str("the gradient was not finite in ", skipped_in_a_row_, " steps one after the other, the last with loss ",
             record.loss, is_fp16 ? str(" and loss scale ", record.loss_scale) : ""),
-        str("lower --lr, clip with --clip-norm, or look for extreme values in the training data",
-            is_fp16 ? "; fp16 ends at 65504: --precision bf16 or fp32 have room" : ""));
+        is_fp16 && !engine_.loss_scaler().is_dynamic() && std::isfinite(record.loss)
+            ? str("the loss is finite: --loss-scale ", record.loss_scale,
+                  " is too large; give a smaller one, or dynamic")
+            : str("lower --lr, clip with --clip-norm, or look for extreme values in the training data",
+                  is_fp16 ? "; fp16 ends at 65504: --precision bf16 or fp32 have room" : ""));
   }
 }
 

@@ -232,6 +232,10 @@ TEST_CASE("gpu products: what was measured is used, is right, and is used again"
   const auto saved = tensor::KernelTable::parse(tensor::kernel_table().text());
   CHECK(saved == tensor::kernel_table());
   tensor::kernel_table() = tensor::KernelTable(saved.machine());
-  CHECK(tensor::kernel_table().adopt(saved) == tensor::KernelTable::Adopted::kAll);
+  std::vector<std::string> names;
+  for (const auto& [name, choice] : saved.choices()) {
+    names.push_back(name);
+  }
+  CHECK(tensor::kernel_table().adopt(saved, names) == tensor::KernelTable::Adopted::kAll);
   check_all();
 }

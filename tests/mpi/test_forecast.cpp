@@ -171,6 +171,35 @@ TEST_CASE("forecast: truth ends with its file, the forecast does not") {
   }
 }
 
+TEST_CASE("forecast: half-length types give the fields of fp32 to their rounding, through every stage") {
+  const Quiet quiet;
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  write_weather(world, folder.file("data"));
+  const Layout layout{1, 1, world.size() > 4 ? 4 : world.size()};
+  RunConfig config = weather_config(folder.file("data"), layout, train::Precision::kFp32);
+  if (config.parallel.model_size() != world.size()) return;
+  save_initial_model(world, config, folder.file("c.h5"));
+  const train::CheckpointReader checkpoint(world, folder.file("c.h5"));
+  at::Tensor reference;
+  for (const auto precision : {train::Precision::kFp32, train::Precision::kBf16, train::Precision::kFp16}) {
+    CAPTURE(train::precision_name(precision));
+    config.precision.kind = precision;
+    train::ForecastOptions options = forecast_options(folder.file("c.h5"), folder.file("data"), folder.file("f.h5"));
+    options.use.overwrite = true;
+    train::forecast(config, options, checkpoint, world);
+    if (world.rank() == 0) {
+      const at::Tensor fields = data::read_whole_dataset(folder.file("f.h5"), "fields");
+      reference = reference.defined() ? reference : fields;
+      // An untrained model of few layers: the rounding of its numbers, 2^-9 and 2^-11 of them, a few times over.
+      const double bound = precision == train::Precision::kBf16 ? 0.05 : 0.0125;
+      CHECK(relative_error(fields, reference) <= bound);
+      CHECK((precision == train::Precision::kFp32) == fields.equal(reference));
+    }
+    world.barrier();
+  }
+}
+
 TEST_CASE("forecast: what cannot be is refused on all ranks, before any file is made") {
   const Quiet quiet;
   const comm::MpiGroup world = comm::MpiGroup::world();

@@ -23,6 +23,14 @@ KernelTable two_choices() {
   return table;
 }
 
+std::vector<std::string> names_of(const KernelTable& table) {
+  std::vector<std::string> names;
+  for (const auto& [name, choice] : table.choices()) {
+    names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace
 
 TEST_CASE("kernel choice: the text gives an equal table back, all digits included") {
@@ -49,21 +57,30 @@ TEST_CASE("kernel choice: damaged text is refused, with its line") {
 
 TEST_CASE("kernel choice: what was measured on another machine is not taken over") {
   const KernelTable saved = two_choices();
+  const std::vector<std::string> wanted = names_of(saved);
   KernelTable same(saved.machine());
-  CHECK(same.adopt(saved) == KernelTable::Adopted::kAll);
+  CHECK(same.adopt(saved, wanted) == KernelTable::Adopted::kAll);
   CHECK(same == saved);
   KernelTable other("NVIDIA B");
-  CHECK(other.adopt(saved) == KernelTable::Adopted::kOtherMachine);
+  CHECK(other.adopt(saved, wanted) == KernelTable::Adopted::kOtherMachine);
   CHECK(other.choices().empty());
-  CHECK(same.adopt(KernelTable()) == KernelTable::Adopted::kNothingSaved);
+  CHECK(same.adopt(KernelTable(), wanted) == KernelTable::Adopted::kNothingSaved);
   CHECK(same == saved);
+}
+
+TEST_CASE("kernel choice: of what was saved only what the run needs is taken over") {
+  const KernelTable saved = two_choices();
+  KernelTable table(saved.machine());
+  const std::vector<std::string> wanted = {names_of(saved).front(), "a shape of this run alone"};
+  CHECK(table.adopt(saved, wanted) == KernelTable::Adopted::kAll);
+  CHECK(names_of(table) == std::vector<std::string>{wanted.front()});
 }
 
 TEST_CASE("kernel choice: a saved choice replaces one that was there") {
   const KernelTable saved = two_choices();
   KernelTable table(saved.machine());
   table.choose("attention B64 N197 h12 d64 bf16", {"efficient", "", 130.0, 130.0});
-  table.adopt(saved);
+  table.adopt(saved, names_of(saved));
   REQUIRE(table.find("attention B64 N197 h12 d64 bf16") != nullptr);
   CHECK(table.find("attention B64 N197 h12 d64 bf16")->kernel == "flash");
   CHECK(table.find("attention B63 N197 h12 d64 bf16") == nullptr);

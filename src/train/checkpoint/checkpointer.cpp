@@ -153,7 +153,7 @@ CheckpointInfo Checkpointer::info(const TrainingPosition& position, const std::o
   out.seed = static_cast<int64_t>(config_.seed);
   out.num_samples = data_.num_samples;
   out.channels = data_.channels;
-  out.kernels = saved_kernels();
+  out.kernels = checkpoint_kernels();
   out.layout = layout_text(config_, mesh_);
   if (figures) {
     out.metric = metric_name();
