@@ -1,5 +1,5 @@
 // Which attention kernel takes what, and the choice among them by measuring.
-#include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
 
 #include <algorithm>
 #include <array>
@@ -61,8 +61,8 @@ double measure(const AttentionProblem& problem, c10::Device device, DeviceAttent
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const auto options = at::TensorOptions(problem.type).device(device);
   const int64_t dim = problem.heads * problem.head_dim;
-  const at::Tensor qkv = at::empty({problem.samples, problem.tokens, 3 * dim}, options).normal_();
-  const at::Tensor dout = at::empty({problem.samples, problem.tokens, dim}, options).normal_();
+  const at::Tensor qkv = at::randn({problem.samples, problem.tokens, 3 * dim}, options);
+  const at::Tensor dout = at::randn({problem.samples, problem.tokens, dim}, options);
   try {
     return tensor::device_microseconds([&] {
       const AttentionPass pass = attention_forward(qkv, problem.heads, kernel, Passes::kBoth);

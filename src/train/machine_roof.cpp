@@ -1,7 +1,7 @@
 // The roof: square products that grow until they are large, then as many as there is time for.
 #include "src/train/machine_roof.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class SquareProduct {
  private:
   // Values like those of a network: a GPU draws less power, and is faster, on zeros.
   static at::Tensor filled(int64_t size, c10::Device device, at::ScalarType type) {
-    return at::empty({size, size}, at::TensorOptions(device).dtype(type)).normal_();
+    return at::randn({size, size}, at::TensorOptions(device).dtype(type));
   }
 
   int64_t size_;
