@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "data/hdf5_attributes.h"
 #include "data/hdf5_crash_guard.h"
 #include "data/hdf5_handle.h"
 #include "data/hdf5_open.h"
@@ -53,7 +54,7 @@ void note_attribute(hid_t object, const std::string& name, Hdf5AttributeMap& att
   const Hid space(H5Aget_space(attribute.get()), &H5Sclose);
   const H5T_class_t kind = H5Tget_class(type.get());
   if (kind == H5T_STRING) {
-    attributes[name] = hdf5_text_attribute(object, name);
+    attributes[name] = hdf5_joined_text(object, name);
     return;
   }
   if (H5Sget_simple_extent_npoints(space.get()) != 1) {

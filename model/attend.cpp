@@ -31,9 +31,8 @@ std::string why_converted(at::ScalarType type) {
   if (type == at::kHalf) {
     return "; fp16 is not multiplied as such on processors";
   }
-  return type == at::kBFloat16 && !tensor::has_bf16_block_kernel()
-             ? "; this processor has no bf16 instructions (AVX512-BF16, AMX), or LibTorch no bf16 block kernel"
-             : "";
+  const std::string why = type == at::kBFloat16 ? tensor::why_no_bf16_block_kernel() : "";
+  return why.empty() ? why : "; " + why;
 }
 
 std::string host_text(at::ScalarType type, bool with_dropout) {

@@ -3,7 +3,8 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
+
+#include <optional>
 
 #include "model/blocked_attention_kernels.h"
 #include "parallel/tensor/own_node.h"
@@ -29,6 +30,16 @@ at::Tensor kernel_operand(const at::Tensor& x) {
   return x.to(kernel_type(x.scalar_type())).contiguous();
 }
 
+// For a result of `type`: where that is converted, a workspace in the type of the kernel.
+at::Tensor kernel_result(at::IntArrayRef shape, at::ScalarType type) {
+  const at::ScalarType computed = kernel_type(type);
+  std::optional<MemoryScope> scope;
+  if (computed != type) {
+    scope.emplace(MemoryClass::kWorkspaces);
+  }
+  return at::empty(shape, computed);
+}
+
 #define VH_DISPATCH_KERNEL_TYPE(TYPE, ...) \
   AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, TYPE, "blocked_attention", __VA_ARGS__)
 
@@ -36,7 +47,7 @@ at::Tensor kernel_operand(const at::Tensor& x) {
 std::array<at::Tensor, 2> forward(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout) {
   const AttentionExtents extents = extents_of(qkv, num_heads);
   const at::Tensor input = kernel_operand(qkv);
-  const at::Tensor out = at::empty({extents.samples, extents.tokens, extents.width()}, input.options());
+  const at::Tensor out = kernel_result({extents.samples, extents.tokens, extents.width()}, qkv.scalar_type());
   const auto statistics = qkv.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor logsumexp = at::empty({extents.matrices(), extents.tokens}, input.options().dtype(statistics));
   VH_DISPATCH_KERNEL_TYPE(input.scalar_type(), [&] {
@@ -49,15 +60,16 @@ std::array<at::Tensor, 2> forward(const at::Tensor& qkv, int64_t num_heads, cons
 at::Tensor backward(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout,
                     const std::array<at::Tensor, 2>& results, const at::Tensor& dout_given) {
   const AttentionExtents extents = extents_of(qkv, num_heads);
-  const at::Tensor input = kernel_operand(qkv);
-  const at::Tensor out = kernel_operand(results[0]);
-  const at::Tensor dout = kernel_operand(dout_given);
-  const at::Tensor dqkv = at::empty_like(input);
+  at::Tensor input = kernel_operand(qkv);
+  at::Tensor out = kernel_operand(results[0]);
+  at::Tensor dout = kernel_operand(dout_given);
+  const at::Tensor dqkv = kernel_result(qkv.sizes(), qkv.scalar_type());
   VH_DISPATCH_KERNEL_TYPE(input.scalar_type(), [&] {
     attention_backward<scalar_t>({extents, dropout, input.const_data_ptr<scalar_t>()}, out.const_data_ptr<scalar_t>(),
                                  results[1].const_data_ptr<ComputeType<scalar_t>>(), dout.const_data_ptr<scalar_t>(),
                                  dqkv.mutable_data_ptr<scalar_t>());
   });
+  input = out = dout = at::Tensor();  // before there is another copy
   return dqkv.to(qkv.scalar_type());
 }
 

@@ -72,9 +72,11 @@ VH_VERSIONS void scaled_difference_row(const T* prediction, const F* truth, doub
   differences_of(prediction, truth, factor, to, n);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T and F are types.
 #define VH_INSTANTIATE(T, F)                                            \
   template FieldSquares field_squares_row(const T*, const F*, int64_t); \
   template void scaled_difference_row(const T*, const F*, double, T*, int64_t)
+// NOLINTEND(bugprone-macro-parentheses)
 
 VH_INSTANTIATE(float, float);
 VH_INSTANTIATE(double, double);

@@ -76,7 +76,7 @@ struct Lanes<c10::BFloat16> {
     const auto bits = reinterpret_cast<detail::Bits>(v);
     const detail::Bits rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
     const detail::Bits quiet = rounded * 0 + 0x7FC0;
-    detail::store_words(to, (bits & 0x7FFFFFFF) > 0x7F800000 ? quiet : rounded);
+    detail::store_words(to, v != v ? quiet : rounded);
   }
 };
 
@@ -218,6 +218,33 @@ VH_INLINE void for_lanes(int64_t n, const Use& use) {
   }
   if (i < n) {
     use(i, Part{n - i});
+  }
+}
+
+/// Writes what `value(i, Whole or Part, V&)` gives for the vectors of a row of n elements, two at a time where a type
+/// has an instruction for that.
+template <class T, class Value>
+VH_INLINE void store_lanes(int64_t n, T* to, const Value& value) {
+  using V = typename Lanes<T>::V;
+  constexpr int64_t kWidth = Lanes<T>::kWidth;
+  int64_t i = 0;
+  if constexpr (requires(V v) { Lanes<T>::store_pair(to, v, v); }) {
+    for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
+      V first, second;
+      value(i, Whole(), first);
+      value(i + kWidth, Whole(), second);
+      Lanes<T>::store_pair(to + i, first, second);
+    }
+  }
+  for (; i + kWidth <= n; i += kWidth) {
+    V v;
+    value(i, Whole(), v);
+    Lanes<T>::store(to + i, v);
+  }
+  if (i < n) {
+    V v;
+    value(i, Part{n - i}, v);
+    store_part(to + i, n - i, v);
   }
 }
 

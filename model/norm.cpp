@@ -1,4 +1,4 @@
-// Row by row: a row stays in the first-level cache between its passes.
+// Groups of rows: they stay in the first-level cache between their passes.
 #include "model/norm.h"
 
 #include <ATen/OpMathType.h>
@@ -19,6 +19,7 @@ namespace vit_hybrid::model {
 
 namespace {
 
+using tensor::AlignedRow;
 using tensor::ColumnSums;
 using tensor::FloatRow;
 using tensor::with_float_type;
@@ -44,7 +45,7 @@ class ThreadRows {
       : n_(weight.numel()),
         weight_(n_),
         bias_(n_),
-        workspace_(static_cast<size_t>(FloatRow<T>::kIsConverted ? 2 * n_ : 0)),
+        workspace_(FloatRow<T>::kIsConverted ? kWorkspaceRows * n_ : 0),
         rows_{n_, static_cast<F>(eps), weight_.read(weight.const_data_ptr<T>(), n_),
               bias.defined() ? bias_.read(bias.const_data_ptr<T>(), n_) : nullptr, workspace_.data()} {}
   ThreadRows(const ThreadRows&) = delete;  // rows_ points into it
@@ -56,22 +57,18 @@ class ThreadRows {
   int64_t n_;
   FloatRow<T> weight_;
   FloatRow<T> bias_;
-  std::vector<F> workspace_;
+  AlignedRow<F> workspace_;
   NormRows<F> rows_;
 };
 
-// Calls `norm(row, rows)`, which gives the row's statistics, for each row of x.
+// Calls `norm(begin, end, mean, rstd, rows)` on each thread for its rows of x and the places of their statistics.
 template <class T, class Norm>
-void norm_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Normed& out,
-               const Norm& norm) {
+void norm_on_host(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, const Normed& out,
+                  const Norm& norm) {
   using F = typename FloatRow<T>::Float;
   at::parallel_for(0, num_rows(x), kElements / weight.numel() + 1, [&](int64_t begin, int64_t end) {
     const ThreadRows<T> thread(weight, bias, eps);
-    for (int64_t row = begin; row < end; ++row) {
-      const NormStatistics<F> statistics = norm(row, thread.rows());
-      out.mean.mutable_data_ptr<F>()[row] = statistics.mean;
-      out.rstd.mutable_data_ptr<F>()[row] = statistics.rstd;
-    }
+    norm(begin, end, out.mean.mutable_data_ptr<F>() + begin, out.rstd.mutable_data_ptr<F>() + begin, thread.rows());
   });
 }
 
@@ -88,13 +85,14 @@ void backward_on_host(const at::Tensor& dy, const NormInput& input, const at::Te
     const ThreadRows<T> thread(weight, at::Tensor(), 0.0);
     for (int64_t block = begin; block < end; ++block) {
       const Range rows = dweight.block(block);
-      for (int64_t row = rows.begin; row < rows.end; ++row) {
-        const int64_t first = row * n;
-        const NormStatistics<F> statistics{input.mean.const_data_ptr<F>()[row], input.rstd.const_data_ptr<F>()[row]};
-        norm_backward_row(above + first, x + first, statistics, beside == nullptr ? nullptr : beside + first,
-                          dx.mutable_data_ptr<T>() + first, dweight.sums<F>(block), dbias.sums<F>(block),
-                          thread.rows());
-      }
+      const int64_t first = rows.begin * n;
+      const NormRowsBackward<T, F> arrays = {above + first,
+                                             x + first,
+                                             input.mean.const_data_ptr<F>() + rows.begin,
+                                             input.rstd.const_data_ptr<F>() + rows.begin,
+                                             beside == nullptr ? nullptr : beside + first,
+                                             dx.mutable_data_ptr<T>() + first};
+      norm_backward_rows(arrays, rows.size(), dweight.sums<F>(block), dbias.sums<F>(block), thread.rows());
     }
   });
 }
@@ -110,8 +108,10 @@ Normed layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
     using T = decltype(zero);
     const T* const from = x.const_data_ptr<T>();
     T* const to = out.y.mutable_data_ptr<T>();
-    norm_rows<T>(x, weight, bias, eps, out,
-                 [=](int64_t row, const auto& rows) { return norm_row(from + row * rows.n, to + row * rows.n, rows); });
+    norm_on_host<T>(x, weight, bias, eps, out,
+                    [=](int64_t begin, int64_t end, auto* mean, auto* rstd, const auto& rows) {
+                      norm_rows(from + begin * rows.n, to + begin * rows.n, end - begin, mean, rstd, rows);
+                    });
   });
   return out;
 }
@@ -124,14 +124,20 @@ NormedSum residual_layer_norm(const at::Tensor& residual, const at::Tensor& bran
   const Normed out = empty_normed(branch);
   with_float_type(branch.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    const SampleScales<typename FloatRow<T>::Float> scale_of(scales, branch, num_rows(branch));
+    using F = typename FloatRow<T>::Float;
+    const SampleScales<F> scale_of(scales, branch, num_rows(branch));
     const T* const kept = residual.const_data_ptr<T>();
     T* const sum = branch.mutable_data_ptr<T>();
     T* const to = out.y.mutable_data_ptr<T>();
-    norm_rows<T>(branch, weight, bias, eps, out, [=](int64_t row, const auto& rows) {
-      const int64_t first = row * rows.n;
-      return residual_norm_row(kept + first, sum + first, scale_of.of_row(row), to + first, rows);
-    });
+    norm_on_host<T>(
+        branch, weight, bias, eps, out, [=](int64_t begin, int64_t end, F* mean, F* rstd, const NormRows<F>& rows) {
+          std::vector<F> of_rows(static_cast<size_t>(end - begin));
+          for (int64_t row = begin; row < end; ++row) {
+            of_rows[static_cast<size_t>(row - begin)] = scale_of.of_row(row);
+          }
+          const int64_t first = begin * rows.n;
+          residual_norm_rows(kept + first, sum + first, of_rows.data(), to + first, end - begin, mean, rstd, rows);
+        });
   });
   return {branch, out};
 }

@@ -34,12 +34,19 @@ VH_HOST_DEVICE inline __attribute__((always_inline)) X norm_output(const X& x, N
   return normalized(x, statistics) * weight + bias;
 }
 
-/// The gradient of x from that of norm_output().
+/// The gradient of x from that of norm_output(), for a given x^.
+template <class X, class F>
+VH_HOST_DEVICE inline __attribute__((always_inline)) X norm_gradient_at(const X& dy, const X& normalized_x, F rstd,
+                                                                        const X& weight, NormMeans<F> means) {
+  return rstd * (dy * weight - means.gradient - normalized_x * means.product);
+}
+
 template <class X, class F>
 VH_HOST_DEVICE inline __attribute__((always_inline)) X norm_gradient(const X& dy, const X& x,
                                                                      NormStatistics<F> statistics, const X& weight,
                                                                      NormMeans<F> means) {
-  return statistics.rstd * (dy * weight - means.gradient - normalized(x, statistics) * means.product);
+  const X normalized_x = normalized(x, statistics);
+  return norm_gradient_at(dy, normalized_x, statistics.rstd, weight, means);
 }
 
 /// `scale` is what stochastic depth multiplies the branch of a sample with: 0 or 1 / (1 - rate); else 1.

@@ -1,166 +1,38 @@
-// Row loops, compiled for several instruction sets; the program takes the widest at its start.
+// Row loops, compiled for several instruction sets; the program takes the widest at its start, and for bf16 the
+// processor's bf16 unit where it has one.
 
 // How a vector is passed differs between instruction sets; here none is, everything is inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #include "model/norm_rows.h"
 
-#include <cmath>
+#include <algorithm>
 #include <type_traits>
 
-#include "model/lanes.h"
+#include "model/bf16_unit_lanes.h"
+#include "model/norm_loops.h"
+#include "src/base/half_conversion.h"
 #include "src/base/instruction_sets.h"
 
 namespace vit_hybrid::model {
 
-namespace {
+namespace versions {
 
-// The row in F for later passes: x itself, or the workspace, into which the first pass puts it by keep_widened().
 template <class T, class F>
-VH_INLINE const F* widened(const T* x, F* workspace) {
-  if constexpr (std::is_same_v<T, F>) {
-    return x;
-  } else {
-    return workspace;
-  }
-}
-
-template <class T, class Part, class V>
-VH_INLINE void keep_widened(const Part& part, typename Lanes<T>::Float* to, const V& v) {
-  if constexpr (!std::is_same_v<T, typename Lanes<T>::Float>) {
-    part.store(to, v);
-  }
-}
-
-// The norm of the row whose vectors `read(i, part, v)` gives, once; `values` finds them again.
-template <class T, class F, class Read>
-VH_INLINE NormStatistics<F> norm_of(const F* values, T* y, const NormRows<F>& rows, const Read& read) {
-  using V = typename Lanes<F>::V;
-  const int64_t n = rows.n;
-  const F mean = sum_lanes<F>(n, read) / F(n);
-  const auto square = [=](int64_t i, auto part, V& v) VH_INLINED {
-    part.load(values + i, v);
-    v -= mean;
-    part.template clear_others<F>(v);
-    v *= v;
-  };
-  const NormStatistics<F> statistics{mean, F(1) / std::sqrt(sum_lanes<F>(n, square) / F(n) + rows.eps)};
-  for_lanes<F>(n, [=, weight = rows.weight, bias = rows.bias](int64_t i, auto part) VH_INLINED {
-    V v, w, b;
-    part.load(values + i, v);
-    part.load(weight + i, w);
-    part.load(bias + i, b);
-    part.store(y + i, norm_output(v, statistics, w, b));
-  });
-  return statistics;
+VH_VERSIONS void norm_rows(const T* x, T* y, int64_t count, F* mean, F* rstd, const NormRows<F>& rows) {
+  norm_all(x, y, count, mean, rstd, rows);
 }
 
 template <class T, class F>
-VH_INLINE NormStatistics<F> norm(const T* x, T* y, const NormRows<F>& rows) {
-  F* const workspace = rows.workspace;
-  const auto read = [=](int64_t i, auto part, auto& v) VH_INLINED {
-    part.load(x + i, v);
-    keep_widened<T>(part, workspace + i, v);
-  };
-  return norm_of(widened(x, workspace), y, rows, read);
+VH_VERSIONS void residual_norm_rows(const T* residual, T* branch, const F* scales, T* y, int64_t count, F* mean,
+                                    F* rstd, const NormRows<F>& rows) {
+  add_and_norm_all(residual, branch, scales, y, count, mean, rstd, rows);
 }
 
 template <class T, class F>
-VH_INLINE NormStatistics<F> add_and_norm(const T* residual, T* branch, F scale, T* y, const NormRows<F>& rows) {
-  F* const workspace = rows.workspace;
-  const auto read = [=](int64_t i, auto part, auto& v) VH_INLINED {
-    typename Lanes<F>::V kept, added;
-    part.load(residual + i, kept);
-    part.load(branch + i, added);
-    part.store(branch + i, residual_sum(kept, added, scale));
-    part.load(branch + i, v);
-    keep_widened<T>(part, workspace + i, v);
-  };
-  return norm_of(widened(branch, workspace), y, rows, read);
-}
-
-template <class T, class F>
-VH_INLINE void differentiate(const T* dy, const T* x, NormStatistics<F> statistics, const T* residual, T* dx,
-                             F* dweight, F* dbias, const NormRows<F>& rows) {
-  using V = typename Lanes<F>::V;
-  const int64_t n = rows.n;
-  const F* const weight = rows.weight;
-  F* const wide_dy = rows.workspace;
-  F* const wide_x = std::is_same_v<T, F> ? nullptr : rows.workspace + n;
-  V gradients = {};
-  V products = {};
-  for_lanes<F>(n, [=, &gradients, &products](int64_t i, auto part) VH_INLINED {
-    V above, v, w, dw, db;
-    part.load(dy + i, above);
-    part.load(x + i, v);
-    keep_widened<T>(part, wide_dy + i, above);
-    keep_widened<T>(part, wide_x + i, v);
-    part.load(weight + i, w);
-    part.load(dweight + i, dw);
-    part.load(dbias + i, db);
-    const V of_weight = above * normalized(v, statistics);
-    part.store(dweight + i, dw + of_weight);
-    part.store(dbias + i, db + above);
-    gradients += above * w;
-    products += of_weight * w;
-  });
-  const NormMeans<F> means{sum_of<F>(gradients) / F(n), sum_of<F>(products) / F(n)};
-  const F* const above_row = widened(dy, wide_dy);
-  const F* const row = widened(x, wide_x);
-  for_lanes<F>(n, [=](int64_t i, auto part) VH_INLINED {
-    V above, v, w;
-    V beside = {};
-    part.load(above_row + i, above);
-    part.load(row + i, v);
-    part.load(weight + i, w);
-    if (residual != nullptr) {
-      part.load(residual + i, beside);
-    }
-    part.store(dx + i, norm_gradient(above, v, statistics, w, means) + beside);
-  });
-}
-
-template <class T, class F>
-VH_INLINE void add_branch(const T* residual, const T* branch, F scale, T* sum, int64_t n) {
-  using V = typename Lanes<T>::V;
-  for_lanes<T>(n, [=](int64_t i, auto part) VH_INLINED {
-    V added;
-    V kept = {};
-    part.load(branch + i, added);
-    if (residual != nullptr) {
-      part.load(residual + i, kept);
-    }
-    part.store(sum + i, residual_sum(kept, added, scale));
-  });
-}
-
-template <class T, class F>
-VH_INLINE void keep_elements(const T* x, const uint8_t* keep, F scale, T* kept, int64_t n) {
-  using V = typename Lanes<T>::V;
-  for_lanes<T>(n, [=](int64_t i, auto part) VH_INLINED {
-    V v, mask;
-    part.load(x + i, v);
-    part.load_bytes(keep + i, mask);
-    part.store(kept + i, v * (mask * scale));
-  });
-}
-
-}  // namespace
-
-template <class T, class F>
-VH_VERSIONS NormStatistics<F> norm_row(const T* x, T* y, const NormRows<F>& rows) {
-  return norm(x, y, rows);
-}
-
-template <class T, class F>
-VH_VERSIONS NormStatistics<F> residual_norm_row(const T* residual, T* branch, F scale, T* y, const NormRows<F>& rows) {
-  return add_and_norm(residual, branch, scale, y, rows);
-}
-
-template <class T, class F>
-VH_VERSIONS void norm_backward_row(const T* dy, const T* x, NormStatistics<F> statistics, const T* residual, T* dx,
-                                   F* dweight, F* dbias, const NormRows<F>& rows) {
-  differentiate(dy, x, statistics, residual, dx, dweight, dbias, rows);
+VH_VERSIONS void norm_backward_rows(const NormRowsBackward<T, F>& arrays, int64_t count, F* dweight, F* dbias,
+                                    const NormRows<F>& rows) {
+  differentiate_all(arrays, count, dweight, dbias, rows);
 }
 
 template <class T, class F>
@@ -173,11 +45,157 @@ VH_VERSIONS void keep_row(const T* x, const uint8_t* keep, F scale, T* kept, int
   keep_elements(x, keep, scale, kept, n);
 }
 
-#define VH_INSTANTIATE(T, F)                                                                                        \
-  template NormStatistics<F> norm_row(const T*, T*, const NormRows<F>&);                                            \
-  template NormStatistics<F> residual_norm_row(const T*, T*, F, T*, const NormRows<F>&);                            \
-  template void norm_backward_row(const T*, const T*, NormStatistics<F>, const T*, T*, F*, F*, const NormRows<F>&); \
-  template void residual_row(const T*, const T*, F, T*, int64_t);                                                   \
+}  // namespace versions
+
+// Half-length rows by way of fp32, a few at a time: they stay in the first-level cache.
+namespace widened {
+
+namespace {
+
+template <class T>
+void norm_rows(const T* x, T* y, int64_t count, float* mean, float* rstd, const NormRows<float>& rows) {
+  float* const wide = rows.workspace;
+  for (int64_t row = 0; row < count; row += kWidenedRows) {
+    const int64_t group = std::min(kWidenedRows, count - row);
+    convert(x + row * rows.n, wide, group * rows.n);
+    versions::norm_rows(wide, wide, group, mean + row, rstd + row, rows);
+    convert(wide, y + row * rows.n, group * rows.n);
+  }
+}
+
+template <class T>
+void residual_norm_rows(const T* residual, T* branch, const float* scales, T* y, int64_t count, float* mean,
+                        float* rstd, const NormRows<float>& rows) {
+  const int64_t n = rows.n;
+  float* const kept = rows.workspace;
+  float* const sum = rows.workspace + n;
+  for (int64_t row = 0; row < count; row += kWidenedRows) {
+    const int64_t group = std::min(kWidenedRows, count - row);
+    for (int64_t i = row; i < row + group; ++i) {
+      convert(residual + i * n, kept, n);
+      convert(branch + i * n, sum, n);
+      versions::residual_row(kept, sum, scales[i], sum, n);
+      convert(sum, branch + i * n, n);
+    }
+    norm_rows(branch + row * n, y + row * n, group, mean + row, rstd + row, rows);
+  }
+}
+
+template <class T>
+void norm_backward_rows(const NormRowsBackward<T, float>& arrays, int64_t count, float* dweight, float* dbias,
+                        const NormRows<float>& rows) {
+  float* const dy = rows.workspace;
+  float* const x = dy + kWidenedRows * rows.n;
+  float* const residual = x + kWidenedRows * rows.n;
+  for (int64_t row = 0; row < count; row += kWidenedRows) {
+    const int64_t group = std::min(kWidenedRows, count - row);
+    const int64_t first = row * rows.n;
+    convert(arrays.dy + first, dy, group * rows.n);
+    convert(arrays.x + first, x, group * rows.n);
+    if (arrays.residual != nullptr) {
+      convert(arrays.residual + first, residual, group * rows.n);
+    }
+    const NormRowsBackward<float, float> wide = {
+        dy, x, arrays.mean + row, arrays.rstd + row, arrays.residual == nullptr ? nullptr : residual, dy};
+    versions::norm_backward_rows(wide, group, dweight, dbias, rows);
+    convert(dy, arrays.dx + first, group * rows.n);
+  }
+}
+
+}  // namespace
+
+}  // namespace widened
+
+namespace bf16_unit {
+
+namespace {
+
+using c10::BFloat16;
+
+const UnitBFloat16* of_unit(const BFloat16* x) {
+  return reinterpret_cast<const UnitBFloat16*>(x);
+}
+
+UnitBFloat16* of_unit(BFloat16* x) {
+  return reinterpret_cast<UnitBFloat16*>(x);
+}
+
+VH_BF16_UNIT void norm_rows(const BFloat16* x, BFloat16* y, int64_t count, float* mean, float* rstd,
+                            const NormRows<float>& rows) {
+  norm_all(of_unit(x), of_unit(y), count, mean, rstd, rows);
+}
+
+VH_BF16_UNIT void residual_norm_rows(const BFloat16* residual, BFloat16* branch, const float* scales, BFloat16* y,
+                                     int64_t count, float* mean, float* rstd, const NormRows<float>& rows) {
+  add_and_norm_all(of_unit(residual), of_unit(branch), scales, of_unit(y), count, mean, rstd, rows);
+}
+
+VH_BF16_UNIT void norm_backward_rows(const NormRowsBackward<BFloat16, float>& a, int64_t count, float* dweight,
+                                     float* dbias, const NormRows<float>& rows) {
+  const NormRowsBackward<UnitBFloat16, float> arrays = {of_unit(a.dy), of_unit(a.x),        a.mean,
+                                                        a.rstd,        of_unit(a.residual), of_unit(a.dx)};
+  differentiate_all(arrays, count, dweight, dbias, rows);
+}
+
+VH_BF16_UNIT void residual_row(const BFloat16* residual, const BFloat16* branch, float scale, BFloat16* sum,
+                               int64_t n) {
+  add_branch(of_unit(residual), of_unit(branch), scale, of_unit(sum), n);
+}
+
+VH_BF16_UNIT void keep_row(const BFloat16* x, const uint8_t* keep, float scale, BFloat16* kept, int64_t n) {
+  keep_elements(of_unit(x), keep, scale, of_unit(kept), n);
+}
+
+}  // namespace
+
+}  // namespace bf16_unit
+
+// Calls bf16_unit::function where T is bf16 and the processor has the unit, otherwise for half-length types
+// other::function, else the version for its instruction set.
+#define VH_CALL(other, function, ...)               \
+  if constexpr (std::is_same_v<T, c10::BFloat16>) { \
+    if (has_bf16_unit()) {                          \
+      return bf16_unit::function(__VA_ARGS__);      \
+    }                                               \
+  }                                                 \
+  if constexpr (sizeof(T) == 2) {                   \
+    other::function(__VA_ARGS__);                   \
+  } else {                                          \
+    versions::function(__VA_ARGS__);                \
+  }
+
+template <class T, class F>
+void norm_rows(const T* x, T* y, int64_t count, F* mean, F* rstd, const NormRows<F>& rows) {
+  VH_CALL(widened, norm_rows, x, y, count, mean, rstd, rows);
+}
+
+template <class T, class F>
+void residual_norm_rows(const T* residual, T* branch, const F* scales, T* y, int64_t count, F* mean, F* rstd,
+                        const NormRows<F>& rows) {
+  VH_CALL(widened, residual_norm_rows, residual, branch, scales, y, count, mean, rstd, rows);
+}
+
+template <class T, class F>
+void norm_backward_rows(const NormRowsBackward<T, F>& arrays, int64_t count, F* dweight, F* dbias,
+                        const NormRows<F>& rows) {
+  VH_CALL(widened, norm_backward_rows, arrays, count, dweight, dbias, rows);
+}
+
+template <class T, class F>
+void residual_row(const T* residual, const T* branch, F scale, T* sum, int64_t n) {
+  VH_CALL(versions, residual_row, residual, branch, scale, sum, n);
+}
+
+template <class T, class F>
+void keep_row(const T* x, const uint8_t* keep, F scale, T* kept, int64_t n) {
+  VH_CALL(versions, keep_row, x, keep, scale, kept, n);
+}
+
+#define VH_INSTANTIATE(T, F)                                                                            \
+  template void norm_rows(const T*, T*, int64_t, F*, F*, const NormRows<F>&);                           \
+  template void residual_norm_rows(const T*, T*, const F*, T*, int64_t, F*, F*, const NormRows<F>&);    \
+  template void norm_backward_rows(const NormRowsBackward<T, F>&, int64_t, F*, F*, const NormRows<F>&); \
+  template void residual_row(const T*, const T*, F, T*, int64_t);                                       \
   template void keep_row(const T*, const uint8_t*, F, T*, int64_t)
 
 VH_INSTANTIATE(float, float);

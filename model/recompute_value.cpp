@@ -33,7 +33,7 @@ at::Tensor recompute_in_backward(const at::Tensor& value, const at::Tensor& resu
     return result;
   }
   VH_ASSERT(value.storage_offset() == 0 && value.nbytes() == value.storage().nbytes(), "a view cannot be given back");
-  const c10::Storage storage = value.storage();
+  const c10::Storage& storage = value.storage();
   VH_ASSERT(!result.is_alias_of(value), "the result is a view of what would be given back");
   static_cast<void>(take_memory(storage));
   return tensor::record("recompute", result, {result}, [storage, compute = std::move(compute)](const at::Tensor& dy) {

@@ -29,7 +29,7 @@ struct BlockBytes {
     return 4 * dim + 4 * attention + 2 * hidden + (4 + heads) * number + 2 * output_mask + hidden_mask - again;
   }
 
-  // What its backward takes at most beside what was kept, where nothing or the two inputs are computed again.
+  // What its backward takes at most beside what it keeps then, which with kFull is what it keeps without recompute.
   int64_t working(Recompute recompute) const {
     const bool again = recompute == Recompute::kSelective;
     // fc2: the gradients of the block's output, of its own output and of its input. Later GELU and fc1: the first,
@@ -39,7 +39,9 @@ struct BlockBytes {
     const int64_t gelu = 2 * dim + hidden + (again ? hidden : 0) - output_mask - hidden_mask;
     // Attention: the gradients of the first sum, of its output, and of qkv; all that the MLP kept is gone, and the sum.
     const int64_t gone = 2 * dim + (again ? 1 : 2) * hidden;
-    const int64_t core = dim + 4 * attention + (again ? 3 * attention : 0) - gone;
+    // With kFull the gradient of the block's output stays outside of the graph that was made again.
+    const int64_t outside = recompute == Recompute::kFull ? dim : 0;
+    const int64_t core = dim + 4 * attention + (again ? 3 * attention : 0) - gone + outside;
     return std::max({fc2, gelu, core});
   }
 
@@ -76,7 +78,7 @@ int64_t kept_bytes_per_token(const VitOptions& options, int tensor_size, Recompu
 }
 
 int64_t activation_bytes(const VitOptions& options, Range units, int tensor_size, int64_t micro_batch,
-                         Recompute recompute, at::ScalarType type, int64_t in_flight) {
+                         Recompute recompute, at::ScalarType type, const HeldMicroBatches& held) {
   const BlockBytes block(options, tensor_size, type);
   const int64_t tokens = options.num_tokens();
   const int64_t blocks =
@@ -88,15 +90,14 @@ int64_t activation_bytes(const VitOptions& options, Range units, int tensor_size
   int64_t working = 0;
   if (blocks > 0) {
     const bool is_full = recompute == Recompute::kFull;
-    working = tokens * (is_full ? block.kept(Recompute::kNone) - block.dim + block.working(Recompute::kNone)
-                                : block.working(recompute));
+    working = tokens * (block.working(recompute) + (is_full ? block.kept(Recompute::kNone) - block.dim : 0));
   }
   if (units.end == options.num_units()) {
     const HeadBytes head = head_bytes(options, block);
     kept += head.kept;
     working = std::max(head.working, working - head.kept);  // what the head kept is gone when a block's backward runs
   }
-  return micro_batch * (in_flight * kept + working);
+  return micro_batch * (held.in_flight * kept + working + held.received_early * tokens * block.dim);
 }
 
 }  // namespace vit_hybrid::model

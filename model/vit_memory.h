@@ -22,11 +22,17 @@ namespace vit_hybrid::model {
 /// that is dropped or kept by dropout: 2 D + H.
 int64_t kept_bytes_per_token(const VitOptions& options, int tensor_size, Recompute recompute, at::ScalarType type);
 
+/// The micro-batches that a stage of a pipeline holds at once: pipeline::ScheduleReport's figures of its rank.
+struct HeldMicroBatches {
+  int64_t in_flight = 1;       ///< between forward and backward
+  int64_t received_early = 0;  ///< whose message from another stage waits for its action
+};
+
 /// The peak of this rank's activations in a training step with micro-batches of `micro_batch` samples on a stage of the
-/// layer units `units`, of which `in_flight` at once are between forward and backward: what all graphs keep, and what
-/// the backward of one block, or of the head and the loss, takes beside. Workspaces of products, and attention's, are
-/// not counted.
+/// layer units `units`: what the graphs of all that are in flight keep, what the backward of one block, or of the head
+/// and the loss, takes beside, and messages that wait. Workspaces are not counted: those of products and attention, and
+/// the copies in fp32 of types that are computed so.
 int64_t activation_bytes(const VitOptions& options, Range units, int tensor_size, int64_t micro_batch,
-                         Recompute recompute, at::ScalarType type, int64_t in_flight = 1);
+                         Recompute recompute, at::ScalarType type, const HeldMicroBatches& held = {});
 
 }  // namespace vit_hybrid::model

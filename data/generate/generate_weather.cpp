@@ -12,8 +12,11 @@
 #include "data/generate/weather_samples.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
+#include "src/base/error.h"
 #include "src/base/partition.h"
+#include "src/base/signals.h"
 #include "src/base/text.h"
+#include "src/base/timer.h"
 
 namespace vit_hybrid::data {
 
@@ -35,6 +38,38 @@ WeatherInMemory empty_year(const GenerateWeatherOptions& options) {
   weather.channel_names = WeatherChannels(options.channels).names();
   return weather;
 }
+
+// Says from time to time how far a year is, and ends it when a signal asks for that.
+class LongTask {
+ public:
+  LongTask(const GenerateWeatherOptions& options, int64_t parts, const GenerationProgress& progress)
+      : options_(options), parts_(parts), progress_(progress) {}
+
+  void count() {
+    ++done_;
+    if (const int signal = stop_signal(); signal != 0) {
+      throw Error(ErrorClass::kTemporary,
+                  str("stopped by ", signal_name(signal), " while weather was generated in memory"));
+    }
+    if (progress_ && since_report_.seconds() >= kSecondsBetween && done_ < parts_) {
+      const double rest = since_begin_.seconds() * static_cast<double>(parts_ - done_) / static_cast<double>(done_);
+      progress_(str("generating ", options_.steps_per_year, " samples of weather in memory, ", options_.channels, " x ",
+                    options_.height, " x ", options_.width, ": ", 100 * done_ / parts_, " % done, ",
+                    static_cast<int64_t>(rest) + 1, " s to go"));
+      since_report_ = Timer();
+    }
+  }
+
+ private:
+  static constexpr double kSecondsBetween = 10.0;
+
+  const GenerateWeatherOptions& options_;
+  int64_t parts_;
+  const GenerationProgress& progress_;
+  int64_t done_ = 0;
+  Timer since_begin_;
+  Timer since_report_;
+};
 
 }  // namespace
 
@@ -75,15 +110,21 @@ void generate_weather(const GenerateWeatherOptions& options, const comm::MpiGrou
   files.write_statistics();
 }
 
-WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options) {
+WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options, const GenerationProgress& progress) {
   check_options(options);
   WeatherYear year(year_options(options), options.first_year);
-  for (int64_t i = 0; i < spin_up_samples(options.sample_interval_hours); ++i) {
+  const int64_t spin_up = spin_up_samples(options.sample_interval_hours);
+  LongTask task(options, spin_up + options.steps_per_year, progress);
+  for (int64_t i = 0; i < spin_up; ++i) {
     year.advance();
+    task.count();
   }
   WeatherInMemory weather = empty_year(options);
   FieldStatistics statistics = make_statistics(options);
-  next_samples(year, statistics, weather.fields);
+  for (int64_t i = 0; i < options.steps_per_year; ++i) {
+    next_samples(year, statistics, weather.fields.narrow(0, i, 1));
+    task.count();
+  }
   const StatisticsTensors tensors = statistics_tensors(statistics, options);
   weather.means = tensors.means;
   weather.stds = tensors.stds;
@@ -92,14 +133,16 @@ WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options
 }
 
 std::vector<WeatherInMemory> generate_weather_in_memory(const std::vector<GenerateWeatherOptions>& years,
-                                                        const comm::MpiGroup& group) {
+                                                        const comm::MpiGroup& group,
+                                                        const GenerationProgress& progress) {
   const Partition owners(std::ssize(years), group.size());
   std::vector<WeatherInMemory> weather;
   comm::agreed(group, [&] {
     for (int64_t i = 0; i < std::ssize(years); ++i) {
       const auto& options = years[static_cast<size_t>(i)];
-      weather.push_back(owners.part(group.rank()).contains(i) ? generate_weather_in_memory(options)
-                                                              : empty_year(options));
+      weather.push_back(owners.part(group.rank()).contains(i)
+                            ? generate_weather_in_memory(options, group.rank() == 0 ? progress : GenerationProgress())
+                            : empty_year(options));
     }
   });
   for (int64_t i = 0; i < std::ssize(years); ++i) {

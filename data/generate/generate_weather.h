@@ -55,12 +55,15 @@ struct WeatherInMemory {
 };
 
 /// The year `first_year` of the data set that generate_weather() would write: the same numbers. On this rank alone; no
-/// files. Error(kUsage) as check_options().
-WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options);
+/// files. `progress` (may be empty) is called every few seconds. Error(kUsage) as check_options(), Error(kTemporary)
+/// when a signal asks the program to stop.
+WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options,
+                                           const GenerationProgress& progress = {});
 
 /// The year `first_year` of each of several data sets, at the same time on different ranks, and then on all of them.
-/// Collective over `group`, with the same options on all ranks; errors are agreed.
+/// `progress` is called on rank 0. Collective over `group`, with the same options on all ranks; errors are agreed.
 std::vector<WeatherInMemory> generate_weather_in_memory(const std::vector<GenerateWeatherOptions>& years,
-                                                        const comm::MpiGroup& group);
+                                                        const comm::MpiGroup& group,
+                                                        const GenerationProgress& progress = {});
 
 }  // namespace vit_hybrid::data

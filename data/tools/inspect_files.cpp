@@ -33,15 +33,11 @@ std::string bytes_text(int64_t bytes) {
     value /= 1024.0;
     ++unit;
   }
-  char text[48];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text;
+  return str(fixed_text(value, unit == 0 ? 0 : 1), " ", kUnits[unit]);
 }
 
 std::string ratio_text(double ratio) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", ratio);
-  return text;
+  return fixed_text(ratio, 2);
 }
 
 std::string direct_text(const Hdf5Layout& layout) {

@@ -102,6 +102,42 @@ MessagePlan plan_messages(const Schedule& schedule) {
 
 namespace {
 
+bool uses_message(const Schedule& schedule, const Action& action) {
+  const int producer = action.stage + (action.kind == ActionKind::kForward ? -1 : 1);
+  return producer >= 0 && producer < schedule.num_stages &&
+         schedule.rank_of_stage[static_cast<size_t>(producer)] !=
+             schedule.rank_of_stage[static_cast<size_t>(action.stage)];
+}
+
+int peak_received_early(const Schedule& schedule, const std::vector<PlanStep>& steps) {
+  int64_t waiting = 0;
+  int64_t peak = 0;
+  for (const PlanStep& step : steps) {
+    if (const auto* group = std::get_if<MessageGroup>(&step)) {
+      waiting += std::count_if(group->begin(), group->end(), [](const Message& message) {
+        return message.direction == Message::Direction::kReceive;
+      });
+      continue;
+    }
+    const Action& action = std::get<Action>(step);
+    waiting -= uses_message(schedule, action) ? 1 : 0;
+    peak = action.kind == ActionKind::kBackward ? std::max(peak, waiting) : peak;
+  }
+  return static_cast<int>(peak);
+}
+
+}  // namespace
+
+std::vector<int> peak_received_early(const Schedule& schedule, const MessagePlan& plan) {
+  std::vector<int> peaks;
+  for (const auto& steps : plan) {
+    peaks.push_back(peak_received_early(schedule, steps));
+  }
+  return peaks;
+}
+
+namespace {
+
 // The simulation of check_rendezvous().
 class Rendezvous {
  public:

@@ -33,6 +33,9 @@ using MessagePlan = std::vector<std::vector<PlanStep>>;
 /// only receives is started one action earlier where no other exchange lies between.
 MessagePlan plan_messages(const Schedule& schedule);
 
+/// By rank: most messages whose exchange was started, and whose action has not been, while a backward runs.
+std::vector<int> peak_received_early(const Schedule& schedule, const MessagePlan& plan);
+
 /// Runs the plan with rendezvous semantics: an exchange ends only when both ends of each of its messages have been
 /// reached, and a rank stands still until then. Throws Error(kInternal) that names what each rank waits for.
 void check_rendezvous(const Schedule& schedule, const MessagePlan& plan);

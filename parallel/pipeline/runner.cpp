@@ -144,6 +144,7 @@ class PipelineRunner::Run {
     if (passed.exchange >= 0) {
       const ScopedTimer timer(runner_.times_.wait);
       exchanges_[static_cast<size_t>(passed.exchange)].wait();
+      poll();  // what was sent meanwhile need not stay through an action
     }
     return std::move(passed.tensor);
   }

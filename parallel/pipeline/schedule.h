@@ -46,6 +46,8 @@ struct ScheduleReport {
   double makespan = 0;              ///< in the unit of the times given
   double bubble_fraction = 0;       ///< idle time of all ranks over num_ranks x makespan
   std::vector<int> peak_in_flight;  ///< by rank: most micro-batches whose forward is kept
+  /// By rank: most messages received, or about to be, for later actions while a backward runs.
+  std::vector<int> peak_received_early;
 };
 
 /// True for a schedule that trains; one without any backward evaluates.

@@ -95,9 +95,11 @@ ScheduleReport check_schedule(const Schedule& schedule, double forward_time, dou
   check_shape(schedule);
   check_actions(schedule);
   const auto timeline = time_actions(schedule, forward_time, backward_time);
-  check_rendezvous(schedule, plan_messages(schedule));
+  const MessagePlan plan = plan_messages(schedule);
+  check_rendezvous(schedule, plan);
 
   ScheduleReport report;
+  report.peak_received_early = peak_received_early(schedule, plan);
   double busy = 0;
   for (size_t rank = 0; rank < timeline.size(); ++rank) {
     for (const TimedAction& action : timeline[rank]) {

@@ -26,9 +26,7 @@ void add_on_host(const at::Tensor& gradient, const at::Tensor& dy) {
   at::parallel_for(0, sums.num_blocks(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const Range rows = sums.block(block);
-      for (int64_t row = rows.begin; row < rows.end; ++row) {
-        add_row(dy.const_data_ptr<T>() + row * columns, sums.sums<Sum>(block), columns);
-      }
+      add_rows(dy.const_data_ptr<T>() + rows.begin * columns, rows.size(), sums.sums<Sum>(block), columns);
     }
   });
   sums.add_to(gradient);
@@ -48,9 +46,7 @@ Range ColumnSums::block(int64_t index) const {
 
 void ColumnSums::add_to(const at::Tensor& gradient) const {
   AT_DISPATCH_FLOATING_TYPES(partial_.scalar_type(), "add_column_sums", [&] {
-    for (int64_t i = 1; i < num_blocks(); ++i) {
-      add_row(sums<scalar_t>(i), sums<scalar_t>(0), partial_.size(1));
-    }
+    add_rows(sums<scalar_t>(1), num_blocks() - 1, sums<scalar_t>(0), partial_.size(1));
   });
   gradient.add_(partial_[0]);
 }

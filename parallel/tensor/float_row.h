@@ -15,6 +15,22 @@
 
 namespace vit_hybrid::tensor {
 
+/// Numbers from the start of a cache line on: a vector as long as a line touches no other.
+template <class F>
+class AlignedRow {
+ public:
+  explicit AlignedRow(int64_t count) : lines_((static_cast<size_t>(count) + Line::kCount - 1) / Line::kCount) {}
+  F* data() { return lines_.empty() ? nullptr : lines_.front().numbers; }
+
+ private:
+  struct alignas(64) Line {
+    static constexpr size_t kCount = 64 / sizeof(F);
+    F numbers[kCount];
+  };
+
+  std::vector<Line> lines_;
+};
+
 template <class T>
 class FloatRow {
  public:
@@ -22,7 +38,7 @@ class FloatRow {
   static constexpr bool kIsConverted = !std::is_same_v<T, Float>;
 
   /// For up to `capacity` elements at a time.
-  explicit FloatRow(int64_t capacity) : buffer_(static_cast<size_t>(kIsConverted ? capacity : 0)) {}
+  explicit FloatRow(int64_t capacity) : buffer_(kIsConverted ? capacity : 0) {}
 
   /// `count` elements of `row`; overwritten by the next use of this object where they had to be converted.
   const Float* read(const T* row, int64_t count) {
@@ -34,19 +50,8 @@ class FloatRow {
     }
   }
 
-  /// Lets `compute(Float*)` write `count` elements, which are then rounded to `row`.
-  template <class Compute>
-  void write(T* row, int64_t count, const Compute& compute) {
-    if constexpr (kIsConverted) {
-      compute(buffer_.data());
-      convert(buffer_.data(), row, count);
-    } else {
-      compute(row);
-    }
-  }
-
  private:
-  std::vector<Float> buffer_;
+  AlignedRow<Float> buffer_;
 };
 
 /// Calls `function` with a zero of the C++ type of `type`: fp32, fp64, bf16 or fp16.

@@ -41,9 +41,14 @@ void backward_on_host(const at::Tensor& dy, const at::Tensor& z, const at::Tenso
   });
 }
 
-at::Tensor to_fp32(const at::Tensor& x) {
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  return x.to(at::kFloat);
+// What `compute` makes of copies in fp32, all of them among the workspaces, rounded to fp16.
+template <class Compute>
+at::Tensor through_fp32(const Compute& compute) {
+  const auto in_workspaces = [&] {
+    const MemoryScope scope(MemoryClass::kWorkspaces);
+    return compute();
+  };
+  return in_workspaces().to(at::kHalf);
 }
 
 }  // namespace
@@ -53,7 +58,7 @@ at::Tensor exact_gelu(const at::Tensor& z) {
     return device_gelu(z);
   }
   if (z.scalar_type() == at::kHalf) {
-    return exact_gelu(to_fp32(z)).to(at::kHalf);
+    return through_fp32([&] { return exact_gelu(z.to(at::kFloat)); });
   }
   const at::Tensor in = z.contiguous();
   at::Tensor y = at::empty_like(in);
@@ -66,7 +71,7 @@ at::Tensor exact_gelu_backward(const at::Tensor& dy, const at::Tensor& z, const 
     return device_gelu_backward(dy, z, bias_gradient);
   }
   if (dy.scalar_type() == at::kHalf) {
-    return exact_gelu_backward(to_fp32(dy), to_fp32(z), bias_gradient).to(at::kHalf);
+    return through_fp32([&] { return exact_gelu_backward(dy.to(at::kFloat), z.to(at::kFloat), bias_gradient); });
   }
   at::Tensor dz = at::empty_like(dy);
   const ColumnSums sums(dy.size(0), dy.size(1), at::toOpMathType(dy.scalar_type()));

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "src/base/half_conversion.h"
 #include "src/base/instruction_sets.h"
 
 namespace vit_hybrid::tensor {
@@ -67,14 +68,8 @@ double density(double z) {
   return std::exp(-0.5 * z * z) * (0.5 * M_2_SQRTPI * M_SQRT1_2);
 }
 
-VH_INLINE void store(float value, float& to) {
-  to = value;
-}
-// c10's conversion without its branch, which no compiler turns into vectors.
-VH_INLINE void store(float value, BFloat16& to) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const uint32_t rounded = bits + 0x7FFF + ((bits >> 16) & 1);
-  to.x = static_cast<uint16_t>((bits & 0x7FFFFFFF) > 0x7F800000 ? 0x7FC0 : rounded >> 16);
+VH_INLINE double load(double from) {
+  return from;
 }
 VH_INLINE float load(float from) {
   return from;
@@ -83,9 +78,18 @@ VH_INLINE float load(BFloat16 from) {
   return std::bit_cast<float>(static_cast<uint32_t>(from.x) << 16);
 }
 
-// y[i] = value(i), a few vectors of values at a time: in one loop with the rounding, compilers make no vectors of them.
-template <class T, class Value>
-VH_INLINE void store_all(int64_t count, T* y, const Value& value) {
+// y[i] = value(i).
+template <class Value>
+VH_INLINE void store_all(int64_t count, float* y, const Value& value) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = value(i);
+  }
+}
+
+// A few vectors of values at a time: in one loop with the rounding, compilers make no vectors of them.
+template <class Value>
+VH_INLINE void store_all(int64_t count, BFloat16* y, const Value& value) {
   constexpr int64_t kChunk = 128;
   for (int64_t begin = 0; begin < count; begin += kChunk) {
     const int64_t size = std::min(kChunk, count - begin);
@@ -96,7 +100,7 @@ VH_INLINE void store_all(int64_t count, T* y, const Value& value) {
     }
 #pragma omp simd
     for (int64_t i = 0; i < size; ++i) {
-      store(values[i], y[begin + i]);
+      y[begin + i].x = bfloat16_bits(values[i]);
     }
   }
 }
@@ -121,11 +125,17 @@ VH_INLINE void gelu_backward_loop(const T* dy, const T* z, T* dz, float* sums, i
       });
 }
 
-template <class T>
-VH_INLINE void store_loop(const float* sums, const float* bias, T* y, int64_t count) {
+VH_INLINE void store_loop(const float* sums, const float* bias, float* y, int64_t count) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    store(sums[i] + bias[i], y[i]);
+    y[i] = sums[i] + bias[i];
+  }
+}
+
+VH_INLINE void store_loop(const float* sums, const float* bias, BFloat16* y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    y[i].x = bfloat16_bits(sums[i] + bias[i]);
   }
 }
 
@@ -138,11 +148,27 @@ VH_INLINE void store_gelu_loop(const float* sums, const float* bias, T* y, int64
       });
 }
 
-template <class T>
-VH_INLINE void add_loop(const T* row, float* sums, int64_t count) {
+// Four rows at a time, one after the other into the same sum: sums pass memory a quarter as often.
+template <class T, class F>
+VH_INLINE void add_loop(const T* rows, int64_t num_rows, F* sums, int64_t count) {
+  int64_t row = 0;
+  for (; row + 4 <= num_rows; row += 4) {
+    const T* const first = rows + row * count;
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    sums[i] += load(row[i]);
+    for (int64_t i = 0; i < count; ++i) {
+      F sum = sums[i];
+      sum += load(first[i]);
+      sum += load(first[i + count]);
+      sum += load(first[i + 2 * count]);
+      sum += load(first[i + 3 * count]);
+      sums[i] = sum;
+    }
+  }
+  for (; row < num_rows; ++row) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      sums[i] += load(rows[row * count + i]);
+    }
   }
 }
 
@@ -189,16 +215,14 @@ VH_VERSIONS void store_gelu_row(const float* sums, const float* bias, BFloat16* 
   store_gelu_loop(sums, bias, y, count);
 }
 
-VH_VERSIONS void add_row(const float* row, float* sums, int64_t count) {
-  add_loop(row, sums, count);
+VH_VERSIONS void add_rows(const float* rows, int64_t num_rows, float* sums, int64_t count) {
+  add_loop(rows, num_rows, sums, count);
 }
-VH_VERSIONS void add_row(const BFloat16* row, float* sums, int64_t count) {
-  add_loop(row, sums, count);
+VH_VERSIONS void add_rows(const double* rows, int64_t num_rows, double* sums, int64_t count) {
+  add_loop(rows, num_rows, sums, count);
 }
-void add_row(const double* row, double* sums, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    sums[i] += row[i];
-  }
+VH_VERSIONS void add_rows(const BFloat16* rows, int64_t num_rows, float* sums, int64_t count) {
+  add_loop(rows, num_rows, sums, count);
 }
 
 }  // namespace vit_hybrid::tensor

@@ -29,9 +29,9 @@ void store_row(const float* sums, const float* bias, c10::BFloat16* y, int64_t c
 void store_gelu_row(const float* sums, const float* bias, float* y, int64_t count);
 void store_gelu_row(const float* sums, const float* bias, c10::BFloat16* y, int64_t count);
 
-/// sums <- sums + row.
-void add_row(const float* row, float* sums, int64_t count);
-void add_row(const double* row, double* sums, int64_t count);
-void add_row(const c10::BFloat16* row, float* sums, int64_t count);
+/// sums <- sums + row for each of the rows [num_rows, count], one after the other.
+void add_rows(const float* rows, int64_t num_rows, float* sums, int64_t count);
+void add_rows(const double* rows, int64_t num_rows, double* sums, int64_t count);
+void add_rows(const c10::BFloat16* rows, int64_t num_rows, float* sums, int64_t count);
 
 }  // namespace vit_hybrid::tensor

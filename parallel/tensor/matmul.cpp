@@ -1,6 +1,7 @@
 // The choice of a kernel, and the products by each.
 #include "parallel/tensor/matmul.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
@@ -12,6 +13,7 @@
 #include "parallel/tensor/gelu.h"
 #include "parallel/tensor/small_product.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/text.h"
 
 namespace vit_hybrid::tensor {
 
@@ -28,13 +30,14 @@ bool is_amd_processor() {
 #endif
 }
 
-const char* instruction_set() {
+// What the processor has for products of this type.
+const char* instruction_set([[maybe_unused]] at::ScalarType type) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bf16")) {
-    return "AVX-512 with bf16";
-  }
   if (__builtin_cpu_supports("avx512f")) {
-    return "AVX-512 without bf16";
+    if (type != at::kBFloat16) {
+      return "AVX-512";
+    }
+    return __builtin_cpu_supports("avx512bf16") ? "AVX-512 with bf16" : "AVX-512 without bf16";
   }
   return __builtin_cpu_supports("avx2") ? "AVX2 only" : "no AVX2";
 #else
@@ -82,6 +85,20 @@ at::Tensor converted_forward(const at::Tensor& x, PackedWeight& weight, int64_t 
   return linear_forward(x.to(at::kFloat), weight.in_fp32(version), version, workspace_in_fp32(bias));
 }
 
+// gelu() of that, and that itself, each rounded.
+at::Tensor converted_gelu_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias,
+                                  at::Tensor* pre_activation) {
+  at::Tensor z = converted_forward(x, weight, version, bias);
+  if (pre_activation != nullptr) {
+    *pre_activation = z.to(x.scalar_type());
+  }
+  {
+    const MemoryScope scope(MemoryClass::kWorkspaces);
+    z = exact_gelu(z);
+  }
+  return z.to(x.scalar_type());
+}
+
 at::Tensor converted_backward_input(const at::Tensor& dy, PackedWeight& weight, int64_t version) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   return linear_backward_input(dy.to(at::kFloat), weight.in_fp32(version), version);
@@ -109,19 +126,31 @@ void add_library_weight_gradient(const at::Tensor& gradient, const at::Tensor& d
   }
 }
 
+std::string library_text(const std::string& why) {
+  return str("the BLAS of LibTorch", at::hasMKL() ? " (MKL): " : ": ", why);
+}
+
+std::string fp32_kernel_text() {
+  if (kernel_of_type(at::kFloat) == ProductKernel::kBlocked) {
+    const std::string setting = limiting_setting(at::kFloat);
+    return str("own blocks around oneDNN's fp32 kernel (AMD processor",
+               setting.empty() ? ": MKL is half as fast there" : "; " + setting + " keeps oneDNN from AVX-512", ")");
+  }
+  return library_text(is_amd_processor() ? "this processor or LibTorch has no block kernel of oneDNN's"
+                                         : "own blocks are for AMD processors, where MKL is half as fast");
+}
+
 std::string host_kernel_text(at::ScalarType type) {
-  const std::string fp32 = kernel_of_type(at::kFloat) == ProductKernel::kBlocked
-                               ? "own blocks around oneDNN's kernel (AMD processor: MKL is half as fast there)"
-                               : "the BLAS of LibTorch (MKL)";
   switch (kernel_of_type(type)) {
     case ProductKernel::kBlocked:
-      return type == at::kFloat ? fp32
+      return type == at::kFloat ? fp32_kernel_text()
                                 : "own blocks around oneDNN's bf16 kernel, weights packed once a step, sums in fp32";
     case ProductKernel::kConverted:
-      return std::string("converted to fp32, right but not fast (") +
-             (type == at::kHalf ? "no fp16 kernel on processors" : "no bf16 instructions") + "); " + fp32;
+      return str("converted to fp32, right but not fast (",
+                 type == at::kHalf ? "no fp16 kernel on processors" : why_no_bf16_block_kernel(), "); ",
+                 fp32_kernel_text());
     default:
-      return type == at::kFloat ? fp32 : "the BLAS of LibTorch (MKL)";
+      return type == at::kFloat ? fp32_kernel_text() : library_text("oneDNN has no block kernel for fp64");
   }
 }
 
@@ -133,7 +162,7 @@ ProductKernel choose_product_kernel(const at::Tensor& rows, int64_t num_outputs)
 }
 
 std::string product_kernel_text(c10::Device device, at::ScalarType type) {
-  return device.is_cpu() ? std::string(instruction_set()) + ": " + host_kernel_text(type) : device_product_text(type);
+  return device.is_cpu() ? str(instruction_set(type), ": ", host_kernel_text(type)) : device_product_text(type);
 }
 
 at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias) {
@@ -167,13 +196,14 @@ at::Tensor linear_gelu_forward(const at::Tensor& x, PackedWeight& weight, int64_
     }
     return out.activated;
   }
-  const bool is_converted = kernel == ProductKernel::kConverted;
-  const at::Tensor z =
-      is_converted ? converted_forward(x, weight, version, bias) : linear_forward(x, weight, version, bias);
-  if (is_kept) {
-    *pre_activation = z.to(x.scalar_type());
+  if (kernel == ProductKernel::kConverted) {
+    return converted_gelu_forward(x, weight, version, bias, pre_activation);
   }
-  return exact_gelu(z).to(x.scalar_type());
+  const at::Tensor z = linear_forward(x, weight, version, bias);
+  if (is_kept) {
+    *pre_activation = z;
+  }
+  return exact_gelu(z);
 }
 
 at::Tensor linear_backward_input(const at::Tensor& dy, PackedWeight& weight, int64_t version) {

@@ -4,9 +4,14 @@
 #include <ATen/native/CPUBlas.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
-#include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
+#include <cstdlib>
+#include <exception>
+
+#include "src/base/text.h"
 
 namespace vit_hybrid::tensor {
 
@@ -41,7 +46,8 @@ void block_product(const ProductShape& shape, Store store, const c10::BFloat16* 
                               store == Store::kAdd, a, b, c, true);
 }
 
-// Processors and builds of LibTorch without the kernel refuse it with an exception: asked once.
+// Processors and builds of LibTorch without the kernel refuse it with an exception of ATen's, settings of oneDNN with
+// one of oneDNN's: asked once.
 template <class T>
 bool probe_block_kernel() {
   constexpr int64_t kExtent = 16;
@@ -52,7 +58,7 @@ bool probe_block_kernel() {
                   out.data());
     finish_small_products();
     return true;
-  } catch (const c10::Error&) {
+  } catch (const std::exception&) {
     return false;
   }
 }
@@ -63,6 +69,24 @@ bool processor_multiplies_bf16() {
 #else
   return false;
 #endif
+}
+
+bool processor_has_avx512() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") != 0;
+#else
+  return false;
+#endif
+}
+
+// Of the names that oneDNN's setting takes, those of instruction sets without AVX-512, or without its bf16 part.
+bool lacks_instructions(std::string set, at::ScalarType type) {
+  constexpr std::array kWithoutBf16 = {"AVX512_CORE", "AVX512_CORE_VNNI", "SSE41",      "AVX",
+                                       "AVX2",        "AVX2_VNNI",        "AVX2_VNNI_2"};
+  constexpr size_t kWithAvx512 = 2;
+  std::transform(set.begin(), set.end(), set.begin(), [](unsigned char c) { return std::toupper(c); });
+  const auto* const first = kWithoutBf16.begin() + (type == at::kBFloat16 ? 0 : kWithAvx512);
+  return std::find(first, kWithoutBf16.end(), set) != kWithoutBf16.end();
 }
 
 // C (+)= the last row of B, alone in its pairs, times the last column of A.
@@ -90,6 +114,29 @@ bool has_block_kernel() {
 bool has_bf16_block_kernel() {
   static const bool has = processor_multiplies_bf16() && probe_block_kernel<c10::BFloat16>();
   return has;
+}
+
+std::string limiting_setting(at::ScalarType type) {
+  if (type == at::kBFloat16 ? !processor_multiplies_bf16() : !processor_has_avx512()) {
+    return "";
+  }
+  for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {  // oneDNN looks at the first that is set
+    if (const char* const set = std::getenv(name)) {
+      return lacks_instructions(set, type) ? str(name, "=", set) : "";
+    }
+  }
+  return "";
+}
+
+std::string why_no_bf16_block_kernel() {
+  if (has_bf16_block_kernel()) {
+    return "";
+  }
+  if (!processor_multiplies_bf16()) {
+    return "this processor has no bf16 instructions (AVX512-BF16, AMX)";
+  }
+  const std::string setting = limiting_setting(at::kBFloat16);
+  return setting.empty() ? "this LibTorch has no bf16 block kernel" : setting + " forbids oneDNN bf16 instructions";
 }
 
 void small_product(const ProductShape& shape, Store store, const float* a, const float* b, float* c) {

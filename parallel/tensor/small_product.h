@@ -1,9 +1,10 @@
 // Products of matrices that fit into the caches, the building block of the blocked kernels on the host.
 #pragma once
 
-#include <c10/util/BFloat16.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <string>
 
 namespace vit_hybrid::tensor {
 
@@ -35,6 +36,12 @@ bool has_block_kernel();
 /// True if LibTorch has the bf16 product and the processor multiplies bf16 (AVX512-BF16 or AMX): without such
 /// instructions oneDNN would imitate them, several times slower than fp32.
 bool has_bf16_block_kernel();
+
+/// The setting that keeps oneDNN's kernel of this type from instructions that the processor has, AVX-512 or for bf16
+/// those of bf16: "ONEDNN_MAX_CPU_ISA=AVX2"; empty where there is none.
+std::string limiting_setting(at::ScalarType type);
+/// "this processor has no bf16 instructions", or what else has_bf16_block_kernel() lacks; empty where it is true.
+std::string why_no_bf16_block_kernel();
 
 /// A task that computed products calls this at its end: the kernels may have changed the processor's matrix state.
 void finish_small_products();

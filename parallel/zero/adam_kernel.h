@@ -22,6 +22,19 @@ struct AdamCoefficients {
   T gradient_decay;  ///< decay as part of the gradient (Adam): weight_decay; else 0
 };
 
+/// How a step takes the weight decay of an element.
+struct AdamDecay {
+  double lr;
+  bool decoupled;  ///< as AdamW has it
+};
+
+/// Sets the two coefficients that depend on the weight decay.
+template <class T>
+VH_HOST_DEVICE inline void set_weight_decay(AdamCoefficients<T>& c, const AdamDecay& decay, double weight_decay) {
+  c.weight_factor = static_cast<T>(decay.decoupled ? 1.0 - decay.lr * weight_decay : 1.0);
+  c.gradient_decay = static_cast<T>(decay.decoupled ? 0.0 : weight_decay);
+}
+
 /// Updates one weight and its moments: D. P. Kingma and J. Ba, "Adam", ICLR 2015, algorithm 1, with eps added to the
 /// corrected root as torch.optim has it; decoupled decay: I. Loshchilov and F. Hutter, ICLR 2019, algorithm 2.
 template <class T>

@@ -5,6 +5,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "parallel/zero/adam_coefficients.h"
 #include "parallel/zero/update_kernels_cuda.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -15,10 +16,6 @@ namespace {
 
 static_assert(kSumOfSquaresWorkspace >= 2 * kSquareBlocks);
 
-AdamConstants adam_constants(const OptimizerOptions& options) {
-  return {options.beta1, options.beta2, options.eps, options.kind == OptimizerKind::kAdamW};
-}
-
 void check_doubles(const at::Tensor& tensor, int64_t count, const char* what) {
   VH_ASSERT(
       tensor.is_cuda() && tensor.scalar_type() == at::kDouble && tensor.is_contiguous() && tensor.numel() >= count,
@@ -26,114 +23,82 @@ void check_doubles(const at::Tensor& tensor, int64_t count, const char* what) {
           " doubles on the device"));
 }
 
-SegmentTable table_of(const Segments& segments) {
-  if (!segments.bounds.defined()) {
-    return {segments.value, nullptr, nullptr, 1};
+// Whole allocations, which begin where vectors of 16 bytes may.
+void check_whole(const at::Tensor& tensor, int64_t count, const char* what) {
+  VH_ASSERT(tensor.is_cuda() && tensor.is_contiguous() && tensor.storage_offset() == 0 && tensor.numel() == count,
+            str(what, ": ", tensor.numel(), " elements from ", tensor.storage_offset(), " on ", tensor.device().str(),
+                " for ", count));
+}
+
+void check_owned(const OwnedTensors& owned) {
+  VH_ASSERT(owned.state.size() == 2, str(owned.state.size(), " state tensors for 2"));
+  const int64_t count = owned.state[0].numel();
+  VH_ASSERT(count % kSegmentAlignment == 0, str(count, " elements"));
+  check_whole(owned.state[0], count, "first moments");
+  check_whole(owned.state[1], count, "second moments");
+  if (owned.master.defined()) {
+    check_whole(owned.master, count, "master weights");
   }
-  const int64_t count = segments.values.numel();
-  check_doubles(segments.values, 1, "values of segments");
-  VH_ASSERT(segments.bounds.is_cuda() && segments.bounds.scalar_type() == at::kLong &&
-                segments.bounds.is_contiguous() && segments.bounds.numel() == count + 1,
-            str(segments.bounds.numel(), " bounds of ", count, " segments"));
-  return {segments.value, segments.bounds.const_data_ptr<int64_t>(), segments.values.const_data_ptr<double>(), count};
+  VH_ASSERT(owned.master.defined() == (owned.parameters.scalar_type() != owned.state[0].scalar_type()),
+            "parameters of another type than the state's need master weights, and others have none");
+  check_whole(owned.parameters, owned.gradients.numel(), "parameters");
+  check_whole(owned.gradients, owned.gradients.numel(), "gradients");
+  VH_ASSERT(owned.segments.is_cuda() && (owned.segments.size(0) > 0 || count == 0),
+            str(owned.segments.size(0), " segments for ", count, " elements"));
 }
 
 template <class Master, class Gradient, class Parameter>
-void adam_step(const UpdateTensors& tensors, const StepNumbers& step, const AdamConstants& constants,
-               const SegmentTable& weight_decay, CUstream_st* stream) {
+void adam_step(const OwnedTensors& owned, const StepScalars& step, const OptimizerOptions& options) {
   const AdamArrays<Master, Gradient, Parameter> arrays{
-      tensors.weights.mutable_data_ptr<Master>(), tensors.state[0].mutable_data_ptr<Master>(),
-      tensors.state[1].mutable_data_ptr<Master>(), tensors.gradients.const_data_ptr<Gradient>(),
-      tensors.parameters.defined() ? tensors.parameters.mutable_data_ptr<Parameter>() : nullptr};
-  launch_adam(arrays, tensors.weights.numel(), step, constants, weight_decay, stream);
+      owned.master.defined() ? owned.master.mutable_data_ptr<Master>() : nullptr,
+      owned.state[0].mutable_data_ptr<Master>(), owned.state[1].mutable_data_ptr<Master>(),
+      owned.gradients.const_data_ptr<Gradient>(), owned.parameters.mutable_data_ptr<Parameter>()};
+  launch_adam(arrays, owned.state[0].numel(), adam_coefficients<Master>(options, step, 0.0), adam_decay(options, step),
+              segment_table(owned.segments), c10::cuda::getCurrentCUDAStream());
 }
 
 // With the types of gradients and parameters in a run of half precision `Half`.
 template <class Half>
-void half_adam_step(const UpdateTensors& tensors, const StepNumbers& step, const AdamConstants& constants,
-                    const SegmentTable& weight_decay, CUstream_st* stream) {
-  if (tensors.gradients.scalar_type() == at::kFloat) {
-    adam_step<float, float, Half>(tensors, step, constants, weight_decay, stream);
+void half_adam_step(const OwnedTensors& owned, const StepScalars& step, const OptimizerOptions& options) {
+  if (owned.gradients.scalar_type() == at::kFloat) {
+    adam_step<float, float, Half>(owned, step, options);
   } else {
-    adam_step<float, Half, Half>(tensors, step, constants, weight_decay, stream);
+    adam_step<float, Half, Half>(owned, step, options);
   }
-}
-
-void check_update(const UpdateTensors& tensors) {
-  VH_ASSERT(tensors.state.size() == 2, str(tensors.state.size(), " state tensors for 2"));
-  for (const at::Tensor& tensor : {tensors.state[0], tensors.state[1], tensors.gradients, tensors.parameters}) {
-    VH_ASSERT(
-        !tensor.defined() || (tensor.is_cuda() && tensor.is_contiguous() && tensor.numel() == tensors.weights.numel() &&
-                              tensors.weights.is_contiguous()),
-        str(tensor.numel(), " elements on ", tensor.device().str(), " for ", tensors.weights.numel(), " weights"));
-  }
-}
-
-void update(const UpdateTensors& tensors, const StepNumbers& step, const OptimizerOptions& options,
-            const Segments& weight_decay) {
-  check_update(tensors);
-  const c10::cuda::CUDAGuard guard(tensors.weights.device());
-  CUstream_st* const stream = c10::cuda::getCurrentCUDAStream();
-  const AdamConstants constants = adam_constants(options);
-  const SegmentTable decay = table_of(weight_decay);
-  const at::ScalarType parameters =
-      tensors.parameters.defined() ? tensors.parameters.scalar_type() : tensors.weights.scalar_type();
-  switch (parameters) {
-    case at::kDouble:
-      adam_step<double, double, double>(tensors, step, constants, decay, stream);
-      break;
-    case at::kFloat:
-      adam_step<float, float, float>(tensors, step, constants, decay, stream);
-      break;
-    case at::kBFloat16:
-      half_adam_step<c10::BFloat16>(tensors, step, constants, decay, stream);
-      break;
-    case at::kHalf:
-      half_adam_step<c10::Half>(tensors, step, constants, decay, stream);
-      break;
-    default:
-      VH_ASSERT(false, str("parameters of type ", c10::toString(parameters)));
-  }
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 }  // namespace
 
-void begin_adam_step_cuda(const at::Tensor& step, const OptimizerOptions& options) {
-  check_doubles(step, kNumStepSlots, "step");
-  const c10::cuda::CUDAGuard guard(step.device());
-  launch_count_adam_step(step.mutable_data_ptr<double>(), adam_constants(options), c10::cuda::getCurrentCUDAStream());
+void adam_step_cuda(const OwnedTensors& owned, const StepScalars& step, const OptimizerOptions& options) {
+  check_owned(owned);
+  const c10::cuda::CUDAGuard guard(owned.parameters.device());
+  switch (owned.parameters.scalar_type()) {
+    case at::kDouble:
+      adam_step<double, double, double>(owned, step, options);
+      break;
+    case at::kFloat:
+      adam_step<float, float, float>(owned, step, options);
+      break;
+    case at::kBFloat16:
+      half_adam_step<c10::BFloat16>(owned, step, options);
+      break;
+    case at::kHalf:
+      half_adam_step<c10::Half>(owned, step, options);
+      break;
+    default:
+      VH_ASSERT(false, str("parameters of type ", c10::toString(owned.parameters.scalar_type())));
+  }
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-void adam_step_cuda(const UpdateTensors& tensors, const at::Tensor& step, const OptimizerOptions& options,
-                    const Segments& weight_decay) {
-  check_doubles(step, kNumStepSlots, "step");
-  StepNumbers numbers;
-  numbers.on_device = step.const_data_ptr<double>();
-  update(tensors, numbers, options, weight_decay);
-}
-
-void adam_step_cuda(const UpdateTensors& tensors, const StepScalars& step, const OptimizerOptions& options,
-                    const Segments& weight_decay) {
-  StepNumbers numbers;
-  numbers.values[kStepNumber] = static_cast<double>(step.number - 1);
-  numbers.values[kStepLr] = step.lr;
-  numbers.values[kStepGradientScale] = step.gradient_scale;
-  count_adam_step(numbers.values, adam_constants(options));
-  update(tensors, numbers, options, weight_decay);
-}
-
-void sum_of_squares_cuda(const at::Tensor& values, const Segments& counts, const at::Tensor& workspace,
-                         const at::Tensor& sums) {
+void sum_of_squares_cuda(const at::Tensor& values, const at::Tensor& workspace, const at::Tensor& sums) {
   check_doubles(workspace, kSumOfSquaresWorkspace, "workspace");
   check_doubles(sums, 2, "sums");
   VH_ASSERT(values.is_cuda() && values.is_contiguous(), "values must be contiguous and on the device");
   const c10::cuda::CUDAGuard guard(values.device());
-  const SegmentTable table = table_of(counts);
   const auto launch = [&](const auto* data) {
-    launch_sum_of_squares(data, values.numel(), table, workspace.mutable_data_ptr<double>(),
-                          sums.mutable_data_ptr<double>(), c10::cuda::getCurrentCUDAStream());
+    launch_sum_of_squares(data, values.numel(), workspace.mutable_data_ptr<double>(), sums.mutable_data_ptr<double>(),
+                          c10::cuda::getCurrentCUDAStream());
   };
   switch (values.scalar_type()) {
     case at::kDouble:

@@ -2,23 +2,24 @@
 // them.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
+#include <type_traits>
 
-#include "parallel/zero/device_step.h"
+#include "parallel/zero/adam_kernel.h"
 #include "parallel/zero/segment_cursor.h"
 #include "src/base/element_vector.h"
 #include "src/base/vector_split.h"
 
 namespace vit_hybrid::zero {
 
-/// The arrays of an Adam pass. `parameters` may be null: then the weights are the parameters.
+/// The arrays of an Adam pass over the state of the owned elements. Where Parameter is Master, the parameters are the
+/// master weights, and `master` is null.
 template <class Master, class Gradient, class Parameter>
 struct AdamArrays {
-  Master* weights;
+  Master* master;  ///< as exp_avg and exp_avg_sq by element of the state
   Master* exp_avg;
   Master* exp_avg_sq;
-  const Gradient* gradients;
+  const Gradient* gradients;  ///< as the parameters by element of the flat buffers
   Parameter* parameters;
 };
 
@@ -26,46 +27,52 @@ struct AdamArrays {
 template <class Master>
 inline constexpr int kAdamWidth = kVectorWidth<Master>;
 
-/// Updates `kWidth` elements from `first` on.
-template <int kWidth, class Master, class Gradient, class Parameter>
-VH_HOST_DEVICE inline void adam_vector(const AdamArrays<Master, Gradient, Parameter>& a, int64_t first,
-                                       AdamCoefficients<Master>& c, const AdamConstants& constants, double lr,
-                                       SegmentCursor& decay) {
-  auto weights = load_vector<kWidth>(a.weights + first);
+/// Updates a vector: the elements of the state from `first` on, those of the flat buffers from `flat` on.
+template <class Master, class Gradient, class Parameter>
+VH_HOST_DEVICE inline void adam_vector(const AdamArrays<Master, Gradient, Parameter>& a, int64_t first, int64_t flat,
+                                       const AdamCoefficients<Master>& c) {
+  constexpr int kWidth = kAdamWidth<Master>;
+  constexpr bool kOwnMaster = !std::is_same_v<Master, Parameter>;
+  Master* weights_at = nullptr;
+  if constexpr (kOwnMaster) {
+    weights_at = a.master + first;
+  } else {
+    weights_at = a.parameters + flat;
+  }
+  auto weights = load_vector<kWidth>(weights_at);
   auto exp_avg = load_vector<kWidth>(a.exp_avg + first);
   auto exp_avg_sq = load_vector<kWidth>(a.exp_avg_sq + first);
-  const auto gradients = load_vector<kWidth>(a.gradients + first);
-  ElementVector<Parameter, kWidth> parameters;
+  const auto gradients = load_vector<kWidth>(a.gradients + flat);
   VH_UNROLL
   for (int k = 0; k < kWidth; ++k) {
-    if (decay.move_to(first + k)) {
-      set_weight_decay(c, constants, lr, decay.value());
-    }
     adam_element(weights[k], exp_avg[k], exp_avg_sq[k], static_cast<Master>(gradients[k]), c);
-    parameters[k] = static_cast<Parameter>(weights[k]);
   }
-  store_vector(a.weights + first, weights);
+  store_vector(weights_at, weights);
   store_vector(a.exp_avg + first, exp_avg);
   store_vector(a.exp_avg_sq + first, exp_avg_sq);
-  if (a.parameters != nullptr) {
-    store_vector(a.parameters + first, parameters);
+  if constexpr (kOwnMaster) {
+    ElementVector<Parameter, kWidth> parameters;
+    VH_UNROLL
+    for (int k = 0; k < kWidth; ++k) {
+      parameters[k] = static_cast<Parameter>(weights[k]);
+    }
+    store_vector(a.parameters + flat, parameters);
   }
 }
 
-/// A thread's share of an Adam pass.
+/// A thread's share of an Adam pass over `vectors` vectors; `c` is without weight decay.
 template <class Master, class Gradient, class Parameter>
-VH_HOST_DEVICE inline void adam_share(const AdamArrays<Master, Gradient, Parameter>& a, const VectorSplit& split,
-                                      const ThreadShare& share, const StepNumbers& step, const AdamConstants& constants,
-                                      const SegmentTable& weight_decay) {
-  const double lr = step[kStepLr];
-  auto c = adam_coefficients<Master>(step, constants, weight_decay.value);
-  SegmentCursor vector_decay(weight_decay);
-  for (int64_t i = share.first; i < share.end_among(split.vectors); i += share.stride) {
-    adam_vector<kAdamWidth<Master>>(a, split.vector(i), c, constants, lr, vector_decay);
-  }
-  SegmentCursor single_decay(weight_decay);
-  for (int64_t i = share.first; i < share.end_among(split.num_singles()); i += share.stride) {
-    adam_vector<1>(a, split.single(i), c, constants, lr, single_decay);
+VH_HOST_DEVICE inline void adam_share(const AdamArrays<Master, Gradient, Parameter>& a, int64_t vectors,
+                                      const ThreadShare& share, AdamCoefficients<Master> c, const AdamDecay& decay,
+                                      const SegmentTable& segments) {
+  static_assert(kSegmentAlignment % kAdamWidth<Master> == 0, "a vector would lie in two segments");
+  SegmentCursor segment(segments);
+  for (int64_t i = share.first; i < share.end_among(vectors); i += share.stride) {
+    const int64_t first = i * kAdamWidth<Master>;
+    if (segment.move_to(first)) {
+      set_weight_decay(c, decay, segment.weight_decay());
+    }
+    adam_vector(a, first, first + segment.shift(), c);
   }
 }
 
@@ -75,36 +82,29 @@ struct SquareCount {
   double not_finite = 0.0;
 };
 
-/// Adds one value that counts `weight` times.
+/// Adds one value.
 template <class T>
-VH_HOST_DEVICE inline void add_square(SquareCount& total, T value, double weight) {
+VH_HOST_DEVICE inline void add_square(SquareCount& total, T value) {
   const auto narrow = static_cast<ComputeType<T>>(value);
   const bool finite = narrow - narrow == 0;  // not of infinities, and not of what is no number
   const auto wide = static_cast<double>(narrow);
-  total.sum += finite ? weight * (wide * wide) : 0.0;
-  total.not_finite += finite ? 0.0 : weight;
+  total.sum += finite ? wide * wide : 0.0;
+  total.not_finite += finite ? 0.0 : 1.0;
 }
 
 /// A thread's share of a sum of squares.
 template <class T>
-VH_HOST_DEVICE inline SquareCount square_share(const T* values, const VectorSplit& split, const ThreadShare& share,
-                                               const SegmentTable& counts) {
+VH_HOST_DEVICE inline SquareCount square_share(const T* values, const VectorSplit& split, const ThreadShare& share) {
   SquareCount total;
-  SegmentCursor vector_count(counts);
   for (int64_t i = share.first; i < share.end_among(split.vectors); i += share.stride) {
-    const int64_t first = split.vector(i);
-    const auto vector = load_vector<kVectorWidth<T>>(values + first);
+    const auto vector = load_vector<kVectorWidth<T>>(values + split.vector(i));
     VH_UNROLL
     for (int k = 0; k < kVectorWidth<T>; ++k) {
-      vector_count.move_to(first + k);
-      add_square(total, vector[k], vector_count.value());
+      add_square(total, vector[k]);
     }
   }
-  SegmentCursor single_count(counts);
   for (int64_t i = share.first; i < share.end_among(split.num_singles()); i += share.stride) {
-    const int64_t element = split.single(i);
-    single_count.move_to(element);
-    add_square(total, values[element], single_count.value());
+    add_square(total, values[split.single(i)]);
   }
   return total;
 }

@@ -4,22 +4,11 @@
 
 namespace vit_hybrid::zero {
 
-void begin_adam_step_cuda(const at::Tensor& /*step*/, const OptimizerOptions& /*options*/) {
+void adam_step_cuda(const OwnedTensors& /*owned*/, const StepScalars& /*step*/, const OptimizerOptions& /*options*/) {
   VH_ASSERT(false, "this program was built without CUDA");
 }
 
-void adam_step_cuda(const UpdateTensors& /*tensors*/, const at::Tensor& /*step*/, const OptimizerOptions& /*options*/,
-                    const Segments& /*weight_decay*/) {
-  VH_ASSERT(false, "this program was built without CUDA");
-}
-
-void adam_step_cuda(const UpdateTensors& /*tensors*/, const StepScalars& /*step*/, const OptimizerOptions& /*options*/,
-                    const Segments& /*weight_decay*/) {
-  VH_ASSERT(false, "this program was built without CUDA");
-}
-
-void sum_of_squares_cuda(const at::Tensor& /*values*/, const Segments& /*counts*/, const at::Tensor& /*workspace*/,
-                         const at::Tensor& /*sums*/) {
+void sum_of_squares_cuda(const at::Tensor& /*values*/, const at::Tensor& /*workspace*/, const at::Tensor& /*sums*/) {
   VH_ASSERT(false, "this program was built without CUDA");
 }
 

@@ -69,7 +69,7 @@ at::Tensor sum_of_squares_there(const at::Tensor& values) {
   const auto doubles = values.options().dtype(at::kDouble);
   const at::Tensor workspace = at::empty({kSumOfSquaresWorkspace}, doubles);
   const at::Tensor sums = at::zeros({2}, doubles);  // of the finite values, and how many are not
-  sum_of_squares_cuda(values, {1.0, {}, {}}, workspace, sums);
+  sum_of_squares_cuda(values, workspace, sums);
   return at::where(sums[1] == 0.0, sums[0], at::full({}, std::numeric_limits<double>::infinity(), doubles));
 }
 

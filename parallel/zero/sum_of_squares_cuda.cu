@@ -14,9 +14,9 @@ constexpr int kFewestVectorsOfThread = 4;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    square_kernel(const T* values, VectorSplit split, int64_t per_thread, SegmentTable counts, double* partial) {
+    square_kernel(const T* values, VectorSplit split, int64_t per_thread, double* partial) {
   const auto share = ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, per_thread);
-  const SquareCount own = square_share(values, split, share, counts);
+  const SquareCount own = square_share(values, split, share);
   const double sum = block_sum<kThreads>(own.sum);
   const double not_finite = block_sum<kThreads>(own.not_finite);
   if (threadIdx.x == 0) {
@@ -38,8 +38,7 @@ __global__ void __launch_bounds__(kSquareBlocks) add_partial_kernel(const double
 }  // namespace
 
 template <class T>
-void launch_sum_of_squares(const T* values, int64_t count, const SegmentTable& counts, double* workspace, double* sums,
-                           CUstream_st* stream) {
+void launch_sum_of_squares(const T* values, int64_t count, double* workspace, double* sums, CUstream_st* stream) {
   if (count == 0) {
     return;
   }
@@ -48,13 +47,13 @@ void launch_sum_of_squares(const T* values, int64_t count, const SegmentTable& c
   int64_t per_thread = num_blocks_for(split.num_items(), most);
   per_thread = per_thread < kFewestVectorsOfThread ? kFewestVectorsOfThread : per_thread;
   const auto blocks = static_cast<int>(num_blocks_for(split.num_items(), kThreads * per_thread));
-  square_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(values, split, per_thread, counts, workspace);
+  square_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(values, split, per_thread, workspace);
   add_partial_kernel<<<1, kSquareBlocks, 0, stream>>>(workspace, blocks, sums);
 }
 
-template void launch_sum_of_squares(const double*, int64_t, const SegmentTable&, double*, double*, CUstream_st*);
-template void launch_sum_of_squares(const float*, int64_t, const SegmentTable&, double*, double*, CUstream_st*);
-template void launch_sum_of_squares(const c10::BFloat16*, int64_t, const SegmentTable&, double*, double*, CUstream_st*);
-template void launch_sum_of_squares(const c10::Half*, int64_t, const SegmentTable&, double*, double*, CUstream_st*);
+template void launch_sum_of_squares(const double*, int64_t, double*, double*, CUstream_st*);
+template void launch_sum_of_squares(const float*, int64_t, double*, double*, CUstream_st*);
+template void launch_sum_of_squares(const c10::BFloat16*, int64_t, double*, double*, CUstream_st*);
+template void launch_sum_of_squares(const c10::Half*, int64_t, double*, double*, CUstream_st*);
 
 }  // namespace vit_hybrid::zero

@@ -9,20 +9,18 @@ struct CUstream_st;  // cudaStream_t points to it
 
 namespace vit_hybrid::zero {
 
-void launch_count_adam_step(double* step, const AdamConstants& constants, CUstream_st* stream);
-
-/// adam_share() over `count` elements. Instantiated for float and double masters, with the gradients and parameters of
-/// cuda_update.h.
+/// adam_share() over `count` elements of the state, a multiple of kSegmentAlignment, by one kernel. All arrays are
+/// aligned to 16 bytes. Instantiated for float and double masters, with the gradients and parameters of cuda_update.h.
 template <class Master, class Gradient, class Parameter>
-void launch_adam(const AdamArrays<Master, Gradient, Parameter>& arrays, int64_t count, const StepNumbers& step,
-                 const AdamConstants& constants, const SegmentTable& weight_decay, CUstream_st* stream);
+void launch_adam(const AdamArrays<Master, Gradient, Parameter>& arrays, int64_t count,
+                 const AdamCoefficients<Master>& coefficients, const AdamDecay& decay, const SegmentTable& segments,
+                 CUstream_st* stream);
 
 /// Blocks, and so pairs of doubles in the workspace, of a sum of squares at most.
 inline constexpr int kSquareBlocks = 1024;
 
 /// sums[0] and [1] += square_share() over `count` values. float, double, BFloat16 and Half.
 template <class T>
-void launch_sum_of_squares(const T* values, int64_t count, const SegmentTable& counts, double* workspace, double* sums,
-                           CUstream_st* stream);
+void launch_sum_of_squares(const T* values, int64_t count, double* workspace, double* sums, CUstream_st* stream);
 
 }  // namespace vit_hybrid::zero

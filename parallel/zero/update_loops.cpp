@@ -90,6 +90,7 @@ SquareSums& SquareSums::operator+=(const SquareSums& other) {
 }
 
 // One version an instruction set; the bits are the same in all of them.
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
 #define VH_DEFINE_LOOPS(T)                                                                                       \
   template <>                                                                                                    \
   VH_VERSIONS void adam_loop(T* weights, T* exp_avg, T* exp_avg_sq, const T* gradients, int64_t count,           \
@@ -115,6 +116,7 @@ SquareSums& SquareSums::operator+=(const SquareSums& other) {
                                    const LambCoefficients<T>& c) {                                               \
     lamb_apply_all(weights, exp_avg, exp_avg_sq, count, c);                                                      \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 
 VH_DEFINE_LOOPS(float)
 VH_DEFINE_LOOPS(double)

@@ -23,12 +23,16 @@ double UpdateRule::trust_ratio(double /*weight_norm*/, double /*update_norm*/, d
   return 1.0;
 }
 
+void UpdateRule::apply_to_owned(const OwnedTensors& /*owned*/, const StepScalars& /*step*/) const {
+  VH_ASSERT(false, "this rule updates stretch by stretch");
+}
+
 std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options, at::DeviceType device) {
   const bool on_host = device == at::kCPU;
   switch (options.kind) {
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
-      return std::make_unique<AdamRule>(options);
+      return std::make_unique<AdamRule>(options, on_host);
     case OptimizerKind::kSgd:
       return std::make_unique<SgdRule>(options, on_host);
     case OptimizerKind::kLamb:

@@ -31,9 +31,12 @@ struct UpdateTensors {
 /// Casts the weights into the parameters, by ATen; nothing where the weights are the parameters.
 void cast_parameters(const UpdateTensors& tensors);
 
+struct OwnedTensors;  // owned_tensors.h
+
 /// One optimizer's arithmetic, chosen once for a run. It updates each element by itself, so that its bits do not depend
-/// on where a stretch is cut. A layer-wise rule also scales the step of each parameter by norms of the whole parameter:
-/// it sees every stretch twice, first in prepare(), then, when the sums of all owners are added up, in apply().
+/// on where a stretch is cut, nor on whether all stretches are updated at once. A layer-wise rule also scales the step
+/// of each parameter by norms of the whole parameter: it sees every stretch twice, first in prepare(), then, when the
+/// sums of all owners are added up, in apply().
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
@@ -49,14 +52,19 @@ class UpdateRule {
   /// What scales the step of a parameter with these norms.
   virtual double trust_ratio(double weight_norm, double update_norm, double weight_decay) const;
 
+  /// Whether it updates all that a rank owns by one call of apply_to_owned(), in place of apply() for each stretch.
+  virtual bool updates_at_once() const { return false; }
+  /// apply() for all segments of what a rank owns.
+  virtual void apply_to_owned(const OwnedTensors& owned, const StepScalars& step) const;
+
   /// Updates weights and state in place, and casts the new weights into the parameters. `trust`: trust_ratio() of the
   /// parameter; 1 for those whose step is not scaled.
   virtual void apply(const UpdateTensors& tensors, const StepScalars& step, double weight_decay,
                      double trust) const = 0;
 };
 
-/// The rule of `options`: in one pass over memory on the host, and Adam's on a GPU; by ATen operations, which work on
-/// any device, otherwise.
+/// The rule of `options`: in one pass over memory on the host, and Adam's on a GPU, which updates all at once; by ATen
+/// operations, which work on any device, otherwise.
 std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options, at::DeviceType device);
 
 /// state_names() of the rule of `options`.

@@ -39,6 +39,9 @@ Zero1Optimizer::Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicat
   if (precision.has_own_master()) {
     master_ = at::zeros({state_size}, options_of_state);
   }
+  if (rule_->updates_at_once()) {
+    segments_ = segment_tensor(segments(), buffer.values().device());
+  }
 }
 
 // Gaps after a parameter are taken with it: all is zero there, and stays zero.
@@ -65,6 +68,16 @@ Zero1Optimizer::Bucket Zero1Optimizer::make_bucket(int bucket, int64_t state) co
   return made;
 }
 
+std::vector<Segment> Zero1Optimizer::segments() const {
+  std::vector<Segment> segments;
+  for (const Bucket& bucket : buckets_) {
+    for (const Stretch& stretch : bucket.stretches) {
+      segments.push_back({stretch.state, stretch.range.begin - stretch.state, stretch.weight_decay});
+    }
+  }
+  return segments;
+}
+
 // Whether it is treated as matrices are: weight decay, and the trust ratio of a layer-wise rule.
 bool Zero1Optimizer::decays(int parameter) const {
   const auto group = buffer_.specs()[static_cast<size_t>(parameter)].decay;
@@ -80,9 +93,14 @@ void Zero1Optimizer::step(const StepDecision& decision) {
   if (rule_->is_layerwise()) {
     measure(step);
   }
+  if (rule_->updates_at_once()) {
+    rule_->apply_to_owned({master_, state_, buffer_.values(), buffer_.gradients(), segments_}, step);
+  }
   std::vector<comm::Work> gathers;
   for (size_t i = 0; i < buckets_.size(); ++i) {
-    update(buckets_[i], step);
+    if (!rule_->updates_at_once()) {
+      update(buckets_[i], step);
+    }
     if (stage_ == ZeroStage::kOptimizerState) {
       gathers.push_back(gather(i));
     }

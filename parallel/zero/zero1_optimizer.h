@@ -12,6 +12,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/parameter_writer.h"
+#include "parallel/zero/owned_tensors.h"
 #include "parallel/zero/parameter_norms.h"
 #include "parallel/zero/precision_policy.h"
 #include "parallel/zero/sharding.h"
@@ -60,8 +61,8 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   void write(int parameter, const std::function<void(const at::Tensor& values)>& fill) override;
 
   /// Updates the owned ranges from the reduced gradients, casts them to the parameters' type, gathers the parameters
-  /// over data bucket by bucket while the next one is updated, and raises the buffer's version. Collective over data,
-  /// with a layer-wise rule also over tensor.
+  /// over data, and raises the buffer's version. A rule that goes stretch by stretch updates the next bucket while one
+  /// is gathered. Collective over data, with a layer-wise rule also over tensor.
   void step(const StepDecision& decision);
 
   /// Steps done so far (without skipped ones).
@@ -99,6 +100,7 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   void for_each_owned(const std::function<void(int parameter, const Range& part, int64_t state)>& visit) const;
   void measure(const StepScalars& step);
   double trust_of(const Stretch& stretch) const;
+  std::vector<Segment> segments() const;
   void update(const Bucket& bucket, const StepScalars& step);
   comm::Work gather(size_t bucket);
   at::Tensor gathered(size_t bucket, const at::Tensor& own) const;
@@ -113,6 +115,7 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   std::vector<Bucket> buckets_;
   std::vector<at::Tensor> state_;  // flat; of the owned ranges of all buckets
   at::Tensor master_;              // the same; undefined where the parameters themselves are the master weights
+  at::Tensor segments_;            // segment_tensor() of all stretches; undefined where the rule does not need it
   int64_t num_steps_ = 0;
 };
 

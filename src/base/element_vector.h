@@ -30,9 +30,25 @@ template <int kWidth, class T>
 VH_HOST_DEVICE inline ElementVector<T, kWidth> load_vector(const T* data) {
   return *reinterpret_cast<const ElementVector<T, kWidth>*>(data);
 }
+/// To global memory. Device code stores whole words: nvcc would make a store of each element of a copied vector.
 template <class T, int kWidth>
 VH_HOST_DEVICE inline void store_vector(T* data, const ElementVector<T, kWidth>& vector) {
-  *reinterpret_cast<ElementVector<T, kWidth>*>(data) = vector;
+  using Vector = ElementVector<T, kWidth>;
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(Vector) >= 8) {
+    using Word = std::conditional_t<sizeof(Vector) % 16 == 0, uint4, uint2>;
+    VH_UNROLL
+    for (size_t i = 0; i < sizeof(Vector) / sizeof(Word); ++i) {
+      Word word;
+      memcpy(&word, reinterpret_cast<const char*>(&vector) + i * sizeof(Word), sizeof(Word));
+      __stwb(reinterpret_cast<Word*>(data) + i, word);
+    }
+  } else {
+    *reinterpret_cast<Vector*>(data) = vector;
+  }
+#else
+  *reinterpret_cast<Vector*>(data) = vector;
+#endif
 }
 
 /// The product or sum in the computing type, rounded once to T.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <numeric>
 #include <vector>
 
@@ -20,9 +19,7 @@ std::string bytes_text(int64_t bytes) {
     ++unit;
   }
   const int decimals = unit == 0 || value >= 100.0 ? 0 : value >= 10.0 ? 1 : 2;
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, kUnits[unit]);
-  return text.data();
+  return str(fixed_text(value, decimals), " ", kUnits[unit]);
 }
 
 std::string memory_failure_text(const MemoryFailure& failure, int64_t device_bytes) {

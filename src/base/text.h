@@ -1,7 +1,8 @@
-// Text from values: concatenation with all digits of a number, and joined lists.
+// Text from values: concatenation with all digits of a number, a number of decimals, and joined lists.
 #pragma once
 
 #include <charconv>
+#include <cmath>
 #include <concepts>
 #include <sstream>
 #include <string>
@@ -9,11 +10,23 @@
 
 namespace vit_hybrid {
 
-/// A floating-point number with the fewest digits that read back as the same number.
+namespace detail {
+// The sign of what is no number means nothing.
+std::string number_text(std::floating_point auto value, auto... format) {
+  char buffer[512];
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value, format...).ptr;
+  return std::isnan(value) ? "nan" : std::string(buffer, end);
+}
+}  // namespace detail
+
+/// A floating-point number with the fewest digits that read back as the same number; "nan", "inf", "-inf".
 inline std::string digits(std::floating_point auto value) {
-  char buffer[64];
-  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
-  return std::string(buffer, end);
+  return detail::number_text(value);
+}
+
+/// A number with so many decimals, at most 100, rounded: "0.350"; "nan", "inf", "-inf".
+inline std::string fixed_text(double value, int decimals) {
+  return detail::number_text(value, std::chars_format::fixed, decimals);
 }
 
 namespace detail {

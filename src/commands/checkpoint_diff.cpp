@@ -37,7 +37,7 @@ class InfoComparison {
   template <class Value>
   void compare(const std::string& name, const Value& a, const Value& b) {
     if (a != b) {
-      text_ += str("  ", name, ": ", a, " against ", b, "\n");
+      text_ += str("  ", name, ": ", shown(a), " against ", shown(b), "\n");
     }
   }
   void compare_whole(const std::string& name, const std::string& a, const std::string& b) {
@@ -48,6 +48,12 @@ class InfoComparison {
   std::string take() { return std::exchange(text_, {}); }
 
  private:
+  template <class Value>
+  static std::string shown(const Value& value) {
+    const std::string text = str(value);
+    return text.empty() ? "none" : text;
+  }
+
   std::string text_;
 };
 
@@ -69,6 +75,7 @@ std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) 
   comparison.compare("samples_of_epoch", a.samples_of_epoch, b.samples_of_epoch);
   comparison.compare("seed", a.seed, b.seed);
   comparison.compare("num_samples", a.num_samples, b.num_samples);
+  comparison.compare("channels", a.channels, b.channels);
   return comparison.take();
 }
 
@@ -88,10 +95,12 @@ std::string origin_differences(const CheckpointInfo& a, const CheckpointInfo& b)
   InfoComparison comparison;
   comparison.compare("version", a.version, b.version);
   comparison.compare("git_commit", a.git_commit, b.git_commit);
+  comparison.compare("libraries", a.libraries, b.libraries);
   comparison.compare("layout", a.layout, b.layout);
   comparison.compare("metric", a.metric, b.metric);
   comparison.compare("metric_value", a.metric_value, b.metric_value);
   comparison.compare_whole("config", a.config, b.config);
+  comparison.compare_whole("kernels", a.kernels, b.kernels);
   return comparison.take();
 }
 

@@ -15,6 +15,7 @@
 #include "data/weather_dataset.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/train/climatology.h"
@@ -162,7 +163,7 @@ DataSource make_builtin_data(const RunConfig& config, const comm::MpiGroup& worl
   if (valid_pairs > 0) {
     years.push_back(builtin_options(config, kTrainYear + 1, valid_pairs));
   }
-  const std::vector<data::WeatherInMemory> weather = data::generate_weather_in_memory(years, world);
+  const std::vector<data::WeatherInMemory> weather = data::generate_weather_in_memory(years, world, log_line);
   const data::WeatherInMemory& training = weather.front();
   const auto pairs = [&](at::Tensor fields) {
     fields.sub_(training.means).div_(training.stds);

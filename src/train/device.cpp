@@ -22,6 +22,7 @@
 #include "src/train/gpu_assignment.h"
 #include "src/train/metrics_log.h"
 #include "src/train/node_topology.h"
+#include "src/train/step_recording.h"
 
 namespace vit_hybrid::train {
 
@@ -86,11 +87,14 @@ void let_ranks_share(int rank) {
   setenv(name.c_str(), value.c_str(), 0);
 }
 
-// Makes it the current device of this thread, and has it do something.
+// Makes it the current device of this thread, on a stream of the thread's own (work on the default one can neither be
+// recorded nor run beside that of others), and has it do something.
 void begin_to_use(c10::Device device, const Gpu& gpu) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   try {
-    c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+    const c10::impl::VirtualGuardImpl gpus(device.type());
+    gpus.setDevice(device);
+    gpus.exchangeStream(gpus.getStreamFromGlobalPool(device, /*isHighPriority=*/false));
     static_cast<void>(at::zeros({1}, at::TensorOptions(at::kFloat).device(device)).item<float>());
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
@@ -111,9 +115,10 @@ c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world) 
       number ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(*number)) : c10::Device(c10::kCPU);
   comm::agreed(world, [&] {
     if (const auto problem = precision_problem(config.precision.kind, gpu)) {
-      throw *problem;
+      throw Error(*problem);
     }
     static_cast<void>(batch_memory(config.data.pin_memory, device));
+    static_cast<void>(records_steps(config, device));
     if (gpu != nullptr) {
       begin_to_use(device, *gpu);
     }

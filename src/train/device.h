@@ -12,9 +12,10 @@
 
 namespace vit_hybrid::train {
 
-/// The device of this rank, made the current one of the calling thread: one GPU a rank (or ranks_per_gpu) by its place
-/// on the node, or the CPU; see assign_gpu(). Ranks that share a GPU have NCCL set up for it. Error(kUsage) where the
-/// device, or the configuration's precision or pin_memory with it, cannot be. Collective over `world`.
+/// The device of this rank, made the current one of the calling thread, with a stream of its own: one GPU a rank (or
+/// ranks_per_gpu) by its place on the node, or the CPU; see assign_gpu(). Ranks that share a GPU have NCCL set up for
+/// it. Error(kUsage) where the device, or the configuration's precision, pin_memory or cuda_graph with it, cannot be.
+/// Collective over `world`.
 c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world);
 
 /// How the communicators of a run are made: within its time limit.

@@ -10,8 +10,9 @@ namespace vit_hybrid::train {
 
 namespace {
 
-TrainingLayout layout_of(const EngineOptions& options, mesh::DeviceMesh& mesh) {
-  return {options.bucket_bytes, zero::num_shards(options.zero_stage, mesh.data().size())};
+TrainingOptions training_options(const EngineOptions& options, mesh::DeviceMesh& mesh) {
+  return {options.bucket_bytes, zero::num_shards(options.zero_stage, mesh.data().size()), options.recompute,
+          options.recorder};
 }
 
 }  // namespace
@@ -19,7 +20,7 @@ TrainingLayout layout_of(const EngineOptions& options, mesh::DeviceMesh& mesh) {
 Engine::Engine(EngineOptions options, mesh::DeviceMesh& mesh)
     : options_(std::move(options)),
       mesh_(mesh),
-      model_(options_.model, options_.precision, mesh, layout_of(options_, mesh), options_.recompute),
+      model_(options_.model, options_.precision, mesh, training_options(options_, mesh)),
       reducer_(parameters(), mesh.data(), options_.zero_stage, options_.precision),
       norm_(parameters(), options_.zero_stage, mesh.data().rank(), mesh.tensor().rank(), mesh.world()),
       optimizer_(parameters(), mesh.data(), mesh.tensor(), options_.zero_stage, options_.precision, options_.optimizer),

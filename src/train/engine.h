@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "parallel/zero/precision_policy.h"
 #include "parallel/zero/sharding.h"
 #include "parallel/zero/zero1_optimizer.h"
+#include "src/base/device_graph.h"
 #include "src/base/phase_clock.h"
 #include "src/train/model_runner.h"
 
@@ -29,6 +31,7 @@ struct EngineOptions {
   double clip_norm = 0.0;          ///< 0: no clipping
   int64_t bucket_bytes = 4 << 20;  ///< of gradients
   uint64_t seed = 1;
+  std::shared_ptr<DeviceRecorder> recorder;  ///< of micro-batches, where StepGraph allows it; null: none is recorded
 };
 
 /// What one optimizer step gave; the same on all ranks but for `loss`.

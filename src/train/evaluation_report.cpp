@@ -1,7 +1,6 @@
 // The figures of an evaluation: a table and an object.
 #include "src/train/evaluation_report.h"
 
-#include <cstdio>
 #include <numeric>
 
 #include "src/base/text.h"
@@ -35,12 +34,6 @@ Json by_name(const std::vector<std::string>& names, const std::vector<double>& v
 }
 
 }  // namespace
-
-std::string fixed_text(double value, int decimals) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof(buffer), "%.*f", decimals, value);
-  return buffer;
-}
 
 std::string right_text(const std::string& text, size_t width) {
   return text.size() >= width ? text : std::string(width - text.size(), ' ') + text;

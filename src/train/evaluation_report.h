@@ -9,8 +9,6 @@
 
 namespace vit_hybrid::train {
 
-/// A number with `decimals` places.
-std::string fixed_text(double value, int decimals);
 /// Text at the right end of `width` characters.
 std::string right_text(const std::string& text, size_t width);
 /// 0 of no values.

@@ -13,7 +13,6 @@
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
-#include "src/train/evaluation_report.h"
 #include "src/train/forecast_record.h"
 #include "src/train/rollout.h"
 #include "src/train/trained_model.h"

@@ -11,6 +11,7 @@
 #include "src/train/engine_options.h"
 #include "src/train/optimizer_options.h"
 #include "src/train/processor.h"
+#include "src/train/step_recording.h"
 
 namespace vit_hybrid::train {
 
@@ -86,6 +87,9 @@ KernelReport report_kernels(const RunConfig& config, c10::Device device) {
   report.parts.emplace_back("products", tensor::product_kernel_text(device, policy.compute));
   report.parts.emplace_back("attention", model::attention_kernel_text(device, policy.compute, drops));
   report.parts.emplace_back("optimizer", optimizer_text(config, device));
+  if (device.is_cuda()) {
+    report.parts.emplace_back("step", step_recording_text(config, device));
+  }
   report.padded = padded_dims(config.model, config.parallel.tp,
                               unit_multiples(device.type(), config.precision.kind, vector_bytes(this_processor())));
   return report;

@@ -2,7 +2,6 @@
 #include "src/train/layout_report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include "model/vit_memory.h"
@@ -17,9 +16,7 @@ namespace vit_hybrid::train {
 namespace {
 
 std::string percent(double share) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof(buffer), "%.1f %%", 100.0 * share);
-  return buffer;
+  return fixed_text(100.0 * share, 1) + " %";
 }
 
 double balance_of(const std::vector<double>& loads) {
@@ -100,12 +97,13 @@ const char* recompute_name(model::Recompute recompute) {
 
 // Of the stage that has most, by the formula.
 int64_t most_activations(const RunConfig& config, const std::vector<Range>& stages,
-                         const std::vector<int>& peak_in_flight) {
+                         const pipeline::ScheduleReport& schedule) {
   int64_t most = 0;
   for (size_t stage = 0; stage < stages.size(); ++stage) {
+    const model::HeldMicroBatches held{schedule.peak_in_flight[stage], schedule.peak_received_early[stage]};
     most = std::max(
         most, model::activation_bytes(config.model, stages[stage], config.parallel.tp, config.parallel.micro_batch_size,
-                                      config.recompute, precision_policy(config).compute, peak_in_flight[stage]));
+                                      config.recompute, precision_policy(config).compute, held));
   }
   return most;
 }
@@ -136,7 +134,7 @@ LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& st
   const auto check = pipeline::check_schedule(schedule);
   report.bubble = check.bubble_fraction;
   report.recompute = recompute_name(config.recompute);
-  report.activation_bytes = most_activations(config, stages, check.peak_in_flight);
+  report.activation_bytes = most_activations(config, stages, check);
   return report;
 }
 

@@ -41,6 +41,25 @@ void add_for_optimizer(const RunConfig& config, std::vector<std::string>& option
   }
 }
 
+bool are_made_in_memory(const DataConfig& data) {
+  return data.train_data.empty() || data.kind == DataKind::kBuiltin || data.kind == DataKind::kSynthetic;
+}
+
+void add_for_data(const RunConfig& config, std::vector<std::string>& options) {
+  const DataConfig& data = config.data;
+  if (are_made_in_memory(data)) {
+    options.push_back(str("fewer --generated-samples and --generated-valid-samples (they are ", data.generated_samples,
+                          " and ", data.generated_valid_samples, "), or files (data generate, --train-data)"));
+    return;
+  }
+  if (data.prefetch_depth > 1) {
+    options.push_back(str("a smaller --prefetch-depth (it is ", data.prefetch_depth, ")"));
+  }
+  if (config.parallel.micro_batch_size > 1) {
+    options.push_back(str("a smaller --micro-batch-size (it is ", config.parallel.micro_batch_size, ")"));
+  }
+}
+
 void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vector<std::string>& options) {
   switch (memory_class) {
     case MemoryClass::kParameters:
@@ -55,6 +74,8 @@ void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vecto
     case MemoryClass::kCommunication:
       options.push_back(str("a smaller --bucket-mb (it is ", config.parallel.bucket_mb, ")"));
       return;
+    case MemoryClass::kData:
+      return add_for_data(config, options);
     default:
       return add_for_activations(config, options);
   }
@@ -75,8 +96,11 @@ std::string memory_advice(const RunConfig& config, const MemoryFailure& failure)
       add_for_class(static_cast<MemoryClass>(i), config, options);
     }
   }
-  options.push_back(str("more --tp or --pp (they are ", config.parallel.tp, " and ", config.parallel.pp, ")"));
-  if (!is_half(config)) {
+  const bool is_of_model = static_cast<MemoryClass>(order[0]) != MemoryClass::kData || options.empty();
+  if (is_of_model) {
+    options.push_back(str("more --tp or --pp (they are ", config.parallel.tp, " and ", config.parallel.pp, ")"));
+  }
+  if (is_of_model && !is_half(config)) {
     options.push_back("--precision bf16 or fp16");
   }
   std::vector<std::string> once;

@@ -15,8 +15,8 @@ namespace {
 
 tensor::ParameterBuffer make_buffer(const model::VitOptions& options, Range units,
                                     const zero::PrecisionPolicy& precision, mesh::DeviceMesh& mesh,
-                                    const std::optional<TrainingLayout>& training) {
-  const TrainingLayout chosen = training.value_or(TrainingLayout());
+                                    const std::optional<TrainingOptions>& training) {
+  const TrainingOptions chosen = training.value_or(TrainingOptions());
   auto specs =
       model::parameter_specs(options, units, mesh.pipeline().rank(), mesh.tensor().rank(), mesh.tensor().size());
   const auto bucket = chosen.bucket_bytes / static_cast<int64_t>(at::elementSize(precision.gradient));
@@ -28,14 +28,14 @@ tensor::ParameterBuffer make_buffer(const model::VitOptions& options, Range unit
 }  // namespace
 
 ModelRunner::ModelRunner(const model::VitOptions& options, const zero::PrecisionPolicy& precision,
-                         mesh::DeviceMesh& mesh, const std::optional<TrainingLayout>& training,
-                         model::Recompute recompute)
+                         mesh::DeviceMesh& mesh, const std::optional<TrainingOptions>& training)
     : mesh_(mesh),
       stages_(pipeline::partition_stages(model::unit_costs(options), mesh.pipeline().size())),
       units_(stages_[static_cast<size_t>(mesh.pipeline().rank())]),
       buffer_(make_buffer(options, units_, precision, mesh, training)),
-      stage_(options, units_, buffer_, mesh.tensor(), recompute),
-      program_(options, units_, stage_, mesh.device(), precision.compute, precision.master),
+      stage_(options, units_, buffer_, mesh.tensor(), training ? training->recompute : model::Recompute::kNone),
+      program_(options, units_, stage_, mesh.device(), precision.compute, precision.master,
+               training ? training->recorder : nullptr),
       runner_(mesh.pipeline(), {&program_}) {}
 
 double ModelRunner::run(const pipeline::Schedule& schedule, StepPlan plan, VitProgram::NextBatch next_batch) {

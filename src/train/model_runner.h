@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -15,20 +16,22 @@
 
 namespace vit_hybrid::train {
 
-/// How a training lays out parameters and gradients.
-struct TrainingLayout {
+/// What is settled for a training: how gradients lie, and how a pass is done.
+struct TrainingOptions {
   int64_t bucket_bytes = 4 << 20;  ///< of gradients
   int shards = 1;                  ///< parts that every bucket divides into
+  model::Recompute recompute = model::Recompute::kNone;
+  std::shared_ptr<DeviceRecorder> recorder;  ///< of micro-batches (StepGraph); null: none is recorded
 };
 
 /// The only forward path: training, validation and the use of a trained model all go through run(). Without a
-/// TrainingLayout it holds parameters alone: no gradients, and the passes have no backward. Constructor and passes are
+/// TrainingOptions it holds parameters alone: no gradients, and the passes have no backward. Constructor and passes are
 /// collective over the mesh.
 class ModelRunner {
  public:
   /// Parameters are zero until they are initialised or loaded.
   ModelRunner(const model::VitOptions& options, const zero::PrecisionPolicy& precision, mesh::DeviceMesh& mesh,
-              const std::optional<TrainingLayout>& training, model::Recompute recompute = model::Recompute::kNone);
+              const std::optional<TrainingOptions>& training);
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 

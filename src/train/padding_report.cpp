@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "src/base/text.h"
-#include "src/train/evaluation_report.h"
 
 namespace vit_hybrid::train {
 

@@ -113,7 +113,8 @@ std::string instruction_set_text(const Processor& processor, at::ScalarType type
   }
   std::string out = "neither AVX-512 nor AVX2: vectors of 16 bytes";
   if (processor.has("avx512f")) {
-    out = processor.has("amx_bf16")      ? "AVX-512 and AMX"
+    out = type != at::kBFloat16          ? "AVX-512"
+          : processor.has("amx_bf16")    ? "AVX-512 and AMX"
           : processor.has("avx512_bf16") ? "AVX-512 with BF16"
                                          : "AVX-512";
   } else if (processor.has("avx2")) {

@@ -25,6 +25,7 @@ enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class DataKind { kAuto, kHdf5, kSynthetic, kBuiltin };
 /// Whether the buffers of batches are page-locked; kAuto: where they are copied to a GPU.
 enum class PinMemory { kAuto, kOn, kOff };
+enum class CudaGraph { kAuto, kOn, kOff };
 /// Whether the data are copied to each node first.
 enum class StageData { kNone, kNode };
 enum class OptimizerKind { kAdam, kAdamW, kSgd, kLamb, kLars };
@@ -140,6 +141,7 @@ struct RunConfig {
   model::Recompute recompute = model::Recompute::kNone;
   bool deterministic = false;  ///< only kernels that give the same bits each time
   bool retune = false;         ///< measure kernels again instead of using a checkpoint's choice
+  CudaGraph cuda_graph = CudaGraph::kAuto;
   DeviceChoice device = DeviceChoice::kAuto;
   uint64_t seed = 1;
   int64_t log_interval = 10;

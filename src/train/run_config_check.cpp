@@ -119,6 +119,33 @@ void check_duration(const RunConfig& config, Problems& out) {
   }
 }
 
+// Where the command line says something else than a configuration, what belongs to the latter may stay there.
+bool is_overruled(const RunConfig& config, const char* option, const char* by) {
+  const auto is_typed = [&](const char* name) {
+    const auto found = config.origin.find(name);
+    return found != config.origin.end() && found->second == "command line";
+  };
+  return is_typed(by) && !is_typed(option);
+}
+
+// Paths that nothing would read or write.
+void check_unused_paths(const RunConfig& config, Problems& out) {
+  const DataConfig& data = config.data;
+  const bool is_generated = data.kind == DataKind::kBuiltin || data.kind == DataKind::kSynthetic;
+  for (const auto& [name, path] : {std::pair("train-data", data.train_data), {"valid-data", data.valid_data}}) {
+    if (is_generated && !path.empty() && !is_overruled(config, name, "data")) {
+      out.push_back(str("--", name, " '", path, "' is given, and --data ",
+                        data.kind == DataKind::kBuiltin ? "builtin" : "synthetic",
+                        " makes its data in memory and reads none; give --data hdf5, or no --", name));
+    }
+  }
+  if (data.stage == StageData::kNone && !data.stage_dir.empty() && !is_overruled(config, "stage-dir", "stage-data")) {
+    out.push_back(str("--stage-dir '", data.stage_dir,
+                      "' is where --stage-data node puts its copies, and --stage-data is none; give --stage-data node, "
+                      "or no --stage-dir"));
+  }
+}
+
 void check_data(const RunConfig& config, Problems& out) {
   const DataConfig& data = config.data;
   if (data.kind == DataKind::kAuto) {
@@ -259,6 +286,7 @@ std::vector<std::string> problems(const RunConfig& config, int world_size) {
     out.push_back(std::move(problem));
   }
   check_data(config, out);
+  check_unused_paths(config, out);
   check_precision(config, out);
   check_checkpoints(config, out);
   return out;

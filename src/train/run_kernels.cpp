@@ -13,9 +13,6 @@ namespace vit_hybrid::train {
 
 namespace {
 
-// HDF5 keeps attributes in headers of at most 64 KiB.
-constexpr size_t kMostTextOfCheckpoint = 60000;
-
 // In the place of a kernel's bytes, which nobody can read.
 constexpr const char* kBytesOfLibrary = "cuBLASLt";
 
@@ -59,11 +56,6 @@ void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, 
   const auto problems = model::device_problems_of_mesh(config.model, config.parallel.tp, sizes, types);
   const auto use = config.retune ? model::SavedKernels::kMeasureAgain : model::SavedKernels::kUse;
   log_line(model::tune_kernels(problems, saved, use, device, world).text);
-  if (checkpoint_kernels() != saved_kernels()) {
-    log_warning(str("the choice of kernels, ", saved_kernels().size(), " bytes for ",
-                    tensor::kernel_table().choices().size(), " shapes, is more than the ", kMostTextOfCheckpoint,
-                    " bytes that a checkpoint has room for: a resumed run will measure them again"));
-  }
   const int64_t largest = sizes.empty() ? 0 : sizes.back();
   const auto of_micro_batch =
       model::device_problems(config.model, {0, config.model.num_units()}, 0, config.parallel.tp, largest, types);
@@ -71,11 +63,6 @@ void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, 
   if (!cost.empty()) {
     log_line(cost);
   }
-}
-
-std::string checkpoint_kernels() {
-  std::string text = saved_kernels();
-  return text.size() > kMostTextOfCheckpoint ? std::string() : text;
 }
 
 std::string saved_kernels() {

@@ -27,11 +27,8 @@ std::vector<int64_t> micro_batch_sizes(const data::EpochPlan& plan, int64_t num_
 void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, const std::string& saved,
                     c10::Device device, const comm::MpiGroup& world);
 
-/// The choices as a text; nothing where none was made.
+/// The choices as a text, as checkpoints store it; nothing where none was made.
 std::string saved_kernels();
-/// What a checkpoint stores of them: nothing where they are more than its description has room for, which
-/// choose_kernels() says.
-std::string checkpoint_kernels();
 
 /// {"machine": ..., "choices": {problem: {"kernel": ..., "us": ..., "fastest_us": ...}}}; null where none was made.
 Json kernel_choices_json();

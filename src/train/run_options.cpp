@@ -127,6 +127,11 @@ void add_device(OptionTable& table, RunConfig& config) {
              .value = flag(config.retune),
              .help = "On GPUs measure again which kernels are fastest, instead of using the choice of the checkpoint "
                      "that is resumed."});
+  table.add({.name = "cuda-graph",
+             .value = choice(config.cuda_graph, {"auto", "on", "off"}),
+             .help =
+                 "On a GPU record forward and backward of a micro-batch once and start them as a whole; auto: on one "
+                 "rank, without dropout and drop path."});
   table.add({.name = "ranks-per-gpu",
              .value = integer(config.parallel.ranks_per_gpu, from_one(kMostThreads)),
              .help = "Ranks that share a GPU, for tests of layouts on few GPUs."});

@@ -11,7 +11,6 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/train/engine_options.h"
-#include "src/train/evaluation_report.h"
 #include "src/train/machine_roof.h"
 #include "src/train/peak_speed.h"
 #include "src/train/processor.h"
@@ -25,7 +24,7 @@ constexpr double kRoofSeconds = 0.3;
 constexpr double kWorthIt = 20.0;
 
 // Sum over the ranks, known where each rank knows its own.
-Speed sum_of(Speed own, comm::Communicator& host_world) {
+Speed sum_of(const Speed& own, comm::Communicator& host_world) {
   const at::Tensor sums = at::tensor({own.flops.value_or(0.0), own.flops ? 1.0 : 0.0}, at::kDouble);
   host_world.all_reduce(sums, comm::ReduceOp::kSum).wait();
   const double* values = sums.const_data_ptr<double>();

@@ -3,7 +3,6 @@
 #include <array>
 
 #include "src/base/text.h"
-#include "src/train/evaluation_report.h"
 #include "src/train/run_speed.h"
 #include "src/train/test_figures.h"
 

@@ -21,6 +21,7 @@
 #include "src/train/checkpoint/resume.h"
 #include "src/train/engine_options.h"
 #include "src/train/run_kernels.h"
+#include "src/train/step_recording.h"
 
 namespace vit_hybrid::train {
 
@@ -37,6 +38,12 @@ double blocked_seconds() {
     sum += axis.blocked_seconds;
   }
   return sum;
+}
+
+EngineOptions training_options(const RunConfig& config, c10::Device device) {
+  EngineOptions options = engine_options(config);
+  options.recorder = make_step_recorder(config, device);
+  return options;
 }
 
 std::shared_ptr<const data::DistributedSampler> train_sampler(const RunConfig& config, const DataSource& data) {
@@ -85,7 +92,7 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
     : config_(config),
       mesh_(mesh),
       log_(log),
-      engine_(engine_options(config), mesh),
+      engine_(training_options(config, mesh.device()), mesh),
       train_sampler_(train_sampler(config, data)),
       evaluator_(data.valid == nullptr || options.test != nullptr
                      ? nullptr

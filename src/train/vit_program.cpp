@@ -15,13 +15,19 @@
 namespace vit_hybrid::train {
 
 VitProgram::VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
-                       at::ScalarType compute_type, at::ScalarType wide_type)
+                       at::ScalarType compute_type, at::ScalarType wide_type, std::shared_ptr<DeviceRecorder> recorder)
     : options_(options),
       units_(units),
       stage_(stage),
       device_(device),
       compute_type_(compute_type),
-      wide_type_(wide_type) {}
+      wide_type_(wide_type),
+      whole_forward_([this](const at::Tensor& input, const at::Tensor& target, const tensor::StepContext& context) {
+        return loss(stage_.forward(input, context), target);
+      }),
+      step_graph_(recorder == nullptr ? nullptr : std::make_unique<StepGraph>(std::move(recorder))) {
+  VH_ASSERT(step_graph_ == nullptr || (is_first() && is_last()), "a part of a model is not recorded");
+}
 
 void VitProgram::begin(StepPlan plan, NextBatch next_batch) {
   plan_ = std::move(plan);
@@ -77,7 +83,12 @@ std::vector<int64_t> VitProgram::input_shape(int micro_batch) const {
 
 at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
   const MemoryScope scope(MemoryClass::kActivations);
-  const at::Tensor output = stage_.forward(input, contexts_[static_cast<size_t>(micro_batch)]);
+  const tensor::StepContext& context = contexts_[static_cast<size_t>(micro_batch)];
+  if (step_graph_ != nullptr && context.training()) {
+    const MicroBatchKind kind{static_cast<int64_t>(context.samples.size()), plan_.global_batch};
+    return step_graph_->run(kind, input, target(batch(micro_batch)), context, whole_forward_);
+  }
+  const at::Tensor output = stage_.forward(input, context);
   if (!is_last()) {
     return output;
   }
@@ -86,15 +97,18 @@ at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
     return at::zeros({}, output.options());
   }
   const data::Batch& samples = batch(micro_batch);
-  const at::Tensor result = loss(output, samples);
+  const at::Tensor result = loss(output, target(samples));
   if (plan_.evaluation != nullptr) {
     count(result.item<double>() * static_cast<double>(plan_.global_batch), output, samples);
   }
   return result;
 }
 
-at::Tensor VitProgram::loss(const at::Tensor& prediction, const data::Batch& batch) {
-  const at::Tensor target = on_device(batch.targets, batch, wide_type_);
+at::Tensor VitProgram::target(const data::Batch& batch) {
+  return on_device(batch.targets, batch, wide_type_);
+}
+
+at::Tensor VitProgram::loss(const at::Tensor& prediction, const at::Tensor& target) const {
   if (options_.task == model::Task::kForecast) {
     return model::relative_l2_loss(prediction, target, plan_.global_batch);
   }
@@ -104,12 +118,10 @@ at::Tensor VitProgram::loss(const at::Tensor& prediction, const data::Batch& bat
 void VitProgram::count(double loss_sum, const at::Tensor& prediction, const data::Batch& batch) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   if (options_.task == model::Task::kForecast) {
-    plan_.evaluation->add_forecast(loss_sum, model::fields_of(prediction, options_),
-                                   on_device(batch.targets, batch, wide_type_),
+    plan_.evaluation->add_forecast(loss_sum, model::fields_of(prediction, options_), target(batch),
                                    on_device(batch.inputs, batch, wide_type_));
   } else {
-    plan_.evaluation->add_classification(loss_sum, prediction.to(wide_type_),
-                                         on_device(batch.targets, batch, wide_type_));
+    plan_.evaluation->add_classification(loss_sum, prediction.to(wide_type_), target(batch));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "model/vit_stage.h"
 #include "parallel/pipeline/stage_program.h"
 #include "src/train/evaluation.h"
+#include "src/train/step_graph.h"
 
 namespace vit_hybrid::train {
 
@@ -32,9 +34,10 @@ class VitProgram final : public pipeline::StageProgram {
  public:
   using NextBatch = std::function<data::Batch()>;
 
-  /// Inputs are cast to `compute_type`, targets and predictions that leave the program to `wide_type`.
+  /// Inputs are cast to `compute_type`, targets and predictions that leave the program to `wide_type`. With a
+  /// `recorder`, which is for what StepGraph is for, micro-batches in training are recorded and replayed.
   VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
-             at::ScalarType compute_type, at::ScalarType wide_type);
+             at::ScalarType compute_type, at::ScalarType wide_type, std::shared_ptr<DeviceRecorder> recorder);
 
   bool is_first() const { return units_.begin == 0; }
   bool is_last() const { return units_.end == options_.num_units(); }
@@ -51,7 +54,8 @@ class VitProgram final : public pipeline::StageProgram {
 
  private:
   data::Batch& batch(int micro_batch);
-  at::Tensor loss(const at::Tensor& prediction, const data::Batch& batch);
+  at::Tensor target(const data::Batch& batch);
+  at::Tensor loss(const at::Tensor& prediction, const at::Tensor& target) const;
   void count(double loss_sum, const at::Tensor& prediction, const data::Batch& batch);
   /// A part of the batch on the device: numbers normalized and of this type, classes as they are.
   at::Tensor on_device(const at::Tensor& part, const data::Batch& batch, at::ScalarType number_type);
@@ -68,6 +72,8 @@ class VitProgram final : public pipeline::StageProgram {
   std::map<int, data::Batch> batches_;
   data::BatchNormalizer normalizer_;
   std::vector<tensor::StepContext> contexts_;
+  StepGraph::Forward whole_forward_;       // of the whole model
+  std::unique_ptr<StepGraph> step_graph_;  // null without a recorder
 };
 
 }  // namespace vit_hybrid::train

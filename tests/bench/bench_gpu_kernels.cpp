@@ -24,7 +24,11 @@
 #include "data/normalize_batch.h"
 #include "model/device_attention_mask.h"
 #include "model/device_rows.h"
-#include "parallel/zero/cuda_update.h"
+#include "model/vit_options.h"
+#include "parallel/comm/self_communicator.h"
+#include "parallel/tensor/parameter_buffer.h"
+#include "parallel/zero/sum_of_squares.h"
+#include "parallel/zero/zero1_optimizer.h"
 #include "src/base/text.h"
 
 namespace {
@@ -33,6 +37,7 @@ using namespace vit_hybrid;
 
 constexpr int kSkipped = 77;
 constexpr int kCallsOfRound = 10;
+constexpr int64_t kBucketElements = int64_t{1} << 20;  // 4 MiB of fp32, as options have it
 
 at::TensorOptions on_gpu(at::ScalarType type) {
   return at::TensorOptions(type).device(c10::Device(c10::kCUDA, 0));
@@ -103,29 +108,30 @@ void bench_norms(Bench& bench, at::ScalarType type, int64_t features) {
              [&] { static_cast<void>(model::device_layer_norm_backward(normed.y, input, weight, branch, sums)); });
 }
 
-void bench_optimizer(Bench& bench, at::ScalarType gradient, at::ScalarType parameter) {
-  constexpr int64_t kCount = int64_t{1} << 27;
-  const auto zeros = [](at::ScalarType type) { return at::zeros({kCount}, on_gpu(type)); };
-  const zero::UpdateTensors tensors{normals({kCount}, at::kFloat),
-                                    normals({kCount}, gradient),
-                                    {zeros(at::kFloat), zeros(at::kFloat)},
-                                    parameter == at::kFloat ? at::Tensor() : zeros(parameter)};
+// A rank's step as a training of one rank has it: all parameters of a ViT-B/16, matrices and vectors in turn.
+void bench_optimizer(Bench& bench, const zero::PrecisionPolicy& precision) {
+  const auto model = model::preset("vit-b16");
+  const auto specs = model::parameter_specs(model, {0, model.num_units()}, 0, 0, 1);
+  tensor::ParameterBuffer buffer(specs, tensor::make_flat_layout(specs, kBucketElements, 1), precision.compute,
+                                 precision.gradient, c10::Device(c10::kCUDA, 0));
+  comm::SelfCommunicator data("data", c10::DeviceType::CUDA), tensor("tensor", c10::DeviceType::CUDA);
   zero::OptimizerOptions options;
   options.kind = zero::OptimizerKind::kAdamW;
-  const at::Tensor step = at::ones({zero::kNumStepSlots}, on_gpu(at::kDouble));
-  step.select(0, zero::kStepSkip).zero_();
-  zero::begin_adam_step_cuda(step, options);
-  const double bytes = static_cast<double>(kCount) *
-                       (6 * 4.0 + static_cast<double>(c10::elementSize(gradient)) +
-                        (parameter == at::kFloat ? 0.0 : static_cast<double>(c10::elementSize(parameter))));
-  bench.line(str("AdamW, gradient ", c10::toString(gradient), ", parameter ", c10::toString(parameter)), bytes, [&] {
-    zero::adam_step_cuda(tensors, step, options, {0.1, {}, {}});
-  });
-  const at::Tensor workspace = at::empty({zero::kSumOfSquaresWorkspace}, on_gpu(at::kDouble));
-  const at::Tensor sums = at::zeros({2}, on_gpu(at::kDouble));
-  bench.line(str("sum of squares ", c10::toString(gradient)), static_cast<double>(tensors.gradients.nbytes()), [&] {
-    zero::sum_of_squares_cuda(tensors.gradients, {1.0, {}, {}}, workspace, sums);
-  });
+  options.weight_decay = 0.1;
+  zero::Zero1Optimizer optimizer(buffer, data, tensor, zero::ZeroStage::kOptimizerState, precision, options);
+  buffer.values().normal_(0.0, 0.02);
+  buffer.gradients().normal_();
+  // Read: gradient, master weight and moments; written: master weight, moments and a parameter that is cast from it.
+  const auto bytes_each =
+      static_cast<double>(6 * c10::elementSize(precision.master) + c10::elementSize(precision.gradient) +
+                          (precision.has_own_master() ? c10::elementSize(precision.compute) : 0));
+  const std::string what = str(" of ViT-B/16, gradient ", c10::toString(precision.gradient));
+  bench.line(str("AdamW", what, ", parameter ", c10::toString(precision.compute)),
+             static_cast<double>(buffer.layout().size) * bytes_each, [&] {
+               optimizer.step({1e-4, 1.0, false});
+             });
+  bench.line(str("sum of squares", what), static_cast<double>(buffer.gradients().nbytes()),
+             [&] { static_cast<void>(zero::sum_of_squares_there(buffer.gradients())); });
 }
 
 void bench_fields(Bench& bench, at::ScalarType type) {
@@ -187,9 +193,13 @@ int main(int argc, char** argv) {
     bench_input(bench, type);
     bench_dropout(bench, type);
   }
-  bench_optimizer(bench, at::kFloat, at::kFloat);
-  bench_optimizer(bench, at::kFloat, at::kBFloat16);
-  bench_optimizer(bench, at::kBFloat16, at::kBFloat16);
-  bench_optimizer(bench, at::kHalf, at::kHalf);
+  for (const char* name : {"fp32", "bf16", "fp16"}) {
+    zero::PrecisionPolicy precision = zero::make_precision_policy(name);
+    bench_optimizer(bench, precision);
+    if (precision.has_own_master()) {
+      precision.gradient = precision.compute;
+      bench_optimizer(bench, precision);
+    }
+  }
   return 0;
 }

@@ -30,6 +30,7 @@
 #include "model/field_error.h"
 #include "model/norm.h"
 #include "model/residual.h"
+#include "parallel/tensor/column_sums.h"
 #include "src/base/heap.h"
 #include "src/base/timer.h"
 
@@ -126,6 +127,8 @@ std::vector<Operation> operations_on_tokens(const Shape& shape, at::ScalarType t
       {"LayerNorm backward + residual", 4 * array, [=] { norm_backward(branch); },
        [=] { composed_backward().add_(branch); }},
       {"residual", 3 * array, [=] { model::residual_sum(z, branch, at::Tensor()); }, [=] { branch.add_(z); }},
+      {"sums over the rows", array, [=] { tensor::add_column_sums(dbias, z[0]); },
+       [=] { dbias.add_(z[0].sum(0, false, at::kFloat)); }},
       {"dropout (ours: keyed)", 2 * array + z.numel(), drop,
        [=] { z.mul(at::bernoulli(at::empty(z.sizes(), options), 0.9)).mul_(1.0 / 0.9); }},
   };

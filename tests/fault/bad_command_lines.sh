@@ -49,9 +49,12 @@ refused 64 "'num-iters' (steps) is given twice, as '1' and '2'" --steps 1 --num-
 refused 64 "'lr' is 'nan'; allowed: number, more than 0" --lr nan
 refused 64 "'seed' is '-1'; allowed: integer, at least 0" --seed -1
 refused 64 "'precision' is 'fp8'; allowed: fp32, fp64, tf32, bf16, fp16" --precision fp8
+refused 64 "--cuda-graph on: the device is the CPU" --device cpu --cuda-graph on --steps 1
 refused 64 "'ranks-per-gpu' is '0'; allowed: integer, 1 to " --ranks-per-gpu 0
 refused 64 "'pin-memory' is 'yes'; allowed: auto, on, off" --pin-memory yes
 refused 64 "--pin-memory on page-locks batches for copies to a GPU" --pin-memory on --device cpu
+refused 64 "--train-data '$work' is given, and --data builtin makes its data in memory" --data builtin --train-data "$work"
+refused 64 "--stage-dir '$work' is where --stage-data node puts its copies" --stage-dir "$work"
 refused 64 "num_heads is 3, which does not divide embed_dim 128" --num-heads 3
 refused 64 "pipeline degree (--pp) is 99, more than the 6 layer units" --pp 99
 refused 64 "--dp 7 x --tp 1 x --pp 1 is 7, but there " --dp 7

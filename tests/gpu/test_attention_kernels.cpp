@@ -14,6 +14,7 @@
 #include "model/tune_kernels.h"
 #include "parallel/tensor/device_products.h"
 #include "src/base/text.h"
+#include "tests/gpu/kernel_scope.h"
 #include "tests/gpu/own_gpu.h"
 #include "tests/support/compare.h"
 #include "tests/support/training_harness.h"
@@ -77,26 +78,10 @@ size_t check_kernels(const model::AttentionProblem& problem, SumOrder order, dou
   return kernels.size();
 }
 
-// Sets the order of sums, and forgets what was measured, until it ends.
-class OrderScope {
- public:
-  explicit OrderScope(SumOrder order) { start({tensor::Fp32Products::kExact, order}); }
-  ~OrderScope() { start({}); }
-  OrderScope(const OrderScope&) = delete;
-  OrderScope& operator=(const OrderScope&) = delete;
-
- private:
-  static void start(const tensor::DeviceKernelOptions& options) {
-    tensor::set_device_kernel_options(options);
-    tensor::kernel_table() = {};
-    tensor::forget_product_plans();
-  }
-};
-
 }  // namespace
 
 TEST_CASE("gpu attention: every kernel that takes a shape, forward and backward") {
-  const OrderScope scope(SumOrder::kAny);
+  const KernelScope scope({tensor::Fp32Products::kExact, SumOrder::kAny});
   size_t most = 0;
   for (const int64_t tokens : {197, 256, 15, 1}) {
     for (const int64_t head_dim : {64, 48, 80, 20}) {
@@ -112,7 +97,7 @@ TEST_CASE("gpu attention: every kernel that takes a shape, forward and backward"
 }
 
 TEST_CASE("gpu attention: sums in a fixed order give the same bits each time") {
-  const OrderScope scope(SumOrder::kFixed);
+  const KernelScope scope({tensor::Fp32Products::kExact, SumOrder::kFixed});
   for (const int64_t tokens : {197, 1024}) {
     check_kernels({4, tokens, 6, 64, at::kHalf}, SumOrder::kFixed, 2e-3);
     check_kernels({2, tokens, 3, 64, at::kFloat}, SumOrder::kFixed, 2e-5);
@@ -120,7 +105,7 @@ TEST_CASE("gpu attention: sums in a fixed order give the same bits each time") {
 }
 
 TEST_CASE("gpu attention: the measured kernel is the one that runs") {
-  const OrderScope scope(SumOrder::kAny);
+  const KernelScope scope({tensor::Fp32Products::kExact, SumOrder::kAny});
   const model::AttentionProblem problem{2, 197, 3, 64, at::kHalf};
   model::measure_attention(problem, gpu());
   const tensor::KernelChoice* choice = tensor::kernel_table().find(problem.name());
@@ -134,7 +119,7 @@ TEST_CASE("gpu attention: the measured kernel is the one that runs") {
 }
 
 TEST_CASE("gpu kernels: a training computes no product that was not measured before it") {
-  const OrderScope scope(SumOrder::kAny);
+  const KernelScope scope({tensor::Fp32Products::kExact, SumOrder::kAny});
   const comm::MpiGroup own = comm::MpiGroup::world().split(comm::MpiGroup::world().rank());
   Experiment experiment;
   experiment.options.model = small_forecaster();

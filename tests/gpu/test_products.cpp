@@ -13,6 +13,7 @@
 #include "parallel/tensor/device_kernels.h"
 #include "parallel/tensor/device_products.h"
 #include "src/base/text.h"
+#include "tests/gpu/kernel_scope.h"
 #include "tests/gpu/own_gpu.h"
 #include "tests/support/compare.h"
 
@@ -109,26 +110,6 @@ void measure_layer(const Shape& shape, const Type& type) {
     CHECK(choice->fastest <= choice->microseconds);
   }
 }
-
-// Restores the options and choices that tests change.
-class KernelScope {
- public:
-  explicit KernelScope(tensor::DeviceKernelOptions options) : before_(tensor::device_kernel_options()) {
-    start(options);
-  }
-  ~KernelScope() { start(before_); }
-  KernelScope(const KernelScope&) = delete;
-  KernelScope& operator=(const KernelScope&) = delete;
-
- private:
-  static void start(tensor::DeviceKernelOptions options) {
-    tensor::set_device_kernel_options(options);
-    tensor::kernel_table() = {};
-    tensor::forget_product_plans();
-  }
-
-  tensor::DeviceKernelOptions before_;
-};
 
 }  // namespace
 

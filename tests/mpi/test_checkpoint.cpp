@@ -8,6 +8,7 @@
 #include <set>
 
 #include "parallel/mesh/device_mesh.h"
+#include "parallel/tensor/device_kernels.h"
 #include "src/base/text.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
 #include "src/train/checkpoint/checkpointer.h"
@@ -171,6 +172,22 @@ TEST_CASE("checkpoint: latest and best move, the last k and those stay") {
   next.checkpoints.prepare(path + "/step-000000005.h5");
   CHECK_FALSE(next.checkpoints.wants_best(loss_of(1.25)));
   CHECK(next.checkpoints.wants_best(loss_of(0.5)));
+}
+
+TEST_CASE("checkpoint: a table of kernels of any size is saved and found again") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  Rig rig(world, folder.path());
+  tensor::KernelTable table("GPU");
+  while (table.text().size() < 200000) {
+    table.choose(str("forward R", table.choices().size()), {std::string(5000, 'f'), "tile 128x256", 2.5, 2.0});
+  }
+  rig.checkpoints.prepare("");
+  tensor::kernel_table() = table;
+  rig.checkpoints.save({1, 0, 0}, {});
+  tensor::kernel_table() = {};
+  const CheckpointReader file(world, folder.path());
+  CHECK(tensor::KernelTable::parse(file.info().kernels) == table);
 }
 
 TEST_CASE("checkpoint: a figure that is not finite is never the best") {

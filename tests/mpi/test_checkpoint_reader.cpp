@@ -7,10 +7,12 @@
 #include <fstream>
 #include <iterator>
 
+#include "data/hdf5_tree.h"
 #include "data/hdf5_writer.h"
 #include "model/vit_options.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/pipeline/stage_partition.h"
+#include "src/base/text.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
 #include "src/train/checkpoint/model_json.h"
 #include "src/train/checkpoint/model_state.h"
@@ -69,6 +71,16 @@ void flip_bit(const std::string& path, int64_t offset) {
   file.put(byte);
 }
 
+// A table of chosen kernels of this many bytes.
+std::string kernels_of_bytes(size_t bytes) {
+  std::string text;
+  for (size_t line = 0; text.size() < bytes; ++line) {
+    text += str("forward R", line, " M2304 K768\t0011223344\ttile 128x256\t", line, ".5\t2\n");
+  }
+  text.resize(bytes);
+  return text;
+}
+
 // The slice of the model that this rank holds in a layout, and its groups.
 struct Slice {
   Slice(const model::VitOptions& options, const mesh::ParallelDims& dims, const comm::MpiGroup& world)
@@ -119,6 +131,39 @@ TEST_CASE("checkpoint reader: every rank has what was written") {
     const auto box = reader.read("parameters/blocks.1.attn.qkv.weight", start, size);
     CHECK(at::equal(box, weights.at("blocks.1.attn.qkv.weight").narrow(0, 5, 40).narrow(1, 3, 7)));
     world.barrier();
+  }
+}
+
+TEST_CASE("checkpoint reader: a table of kernels of any size is read, and damage in it found") {
+  const auto world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  const auto options = small_forecaster();
+  // Up to 60,000 bytes they are one attribute, as they were in files before there were longer ones.
+  const std::vector<std::string> names = {"kernels", "kernels.1", "kernels.2", "kernels.3", "kernels.4"};
+  const std::vector<std::pair<size_t, size_t>> cases = {{0, 1}, {59999, 1}, {60000, 1}, {60001, 2}, {200000, 4}};
+  for (const auto& [bytes, num_attributes] : cases) {
+    CAPTURE(bytes);
+    CheckpointInfo info = info_of(options);
+    info.kernels = kernels_of_bytes(bytes);
+    const std::string path = folder.file(str(bytes, ".h5"));
+    write_weights(world, path, info, weights_of(options));
+    const CheckpointReader reader(world, path);
+    CHECK(reader.info().kernels == info.kernels);
+    CHECK(reader.info().layout == info.layout);
+    CHECK(data::read_hdf5_tree(path, names, {}).attributes.size() == num_attributes);
+    world.barrier();
+    if (bytes > 0) {
+      on_rank_0(world, [&] {
+        std::ifstream file(path, std::ios::binary);
+        const std::string content{std::istreambuf_iterator<char>(file), {}};
+        const size_t place = content.find(info.kernels.substr(bytes / 2, 40));
+        REQUIRE(place != std::string::npos);
+        flip_bit(path, static_cast<int64_t>(place));
+      });
+      const Error damaged = agreed_error(world, [&] { CheckpointReader(world, path); });
+      CHECK((damaged.error_class() == ErrorClass::kBadData));
+      CHECK(contains(damaged.message(), "is damaged: the bytes from "));
+    }
   }
 }
 

@@ -5,9 +5,11 @@
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "parallel/comm/make_communicator.h"
 #include "parallel/pipeline/runner.h"
@@ -127,6 +129,38 @@ class ToyStage final : public StageProgram {
   std::vector<at::Tensor> gradients_;
   std::set<int> in_flight_;
   size_t most_in_flight_ = 0;
+};
+
+int64_t current_activations() {
+  return MemoryTracker::report().current[static_cast<size_t>(MemoryClass::kActivations)];
+}
+
+// Passes on what it gets, the second of two stages so late that messages wait for it.
+class LateStage final : public StageProgram {
+ public:
+  static constexpr int64_t kElements = 1 << 16;
+  static constexpr int64_t kBytes = kElements * static_cast<int64_t>(sizeof(double));
+
+  explicit LateStage(int stage) : stage_(stage) {}
+  at::Tensor input(int) override { return at::zeros({kElements}, at::kDouble); }
+  std::vector<int64_t> input_shape(int) const override { return {kElements}; }
+  at::ScalarType activation_type() const override { return at::kDouble; }
+  at::Tensor forward(int, const at::Tensor& input) override {
+    if (stage_ == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return stage_ == 1 ? input.sum() : input.mul(2.0);
+  }
+  void release(int micro_batch) override {
+    if (micro_batch == 0) {
+      after_backward_ = current_activations();
+    }
+  }
+  int64_t after_backward() const { return after_backward_; }
+
+ private:
+  int stage_;
+  int64_t after_backward_ = 0;
 };
 
 // Consecutive ranks of the world in groups of `size`; the last group takes what is left.
@@ -254,19 +288,32 @@ TEST_CASE("pipeline_runner: 1F1B keeps fewer activations than GPipe, and both gi
   const auto pipeline = groups_of(2);
   ToyStage stage(pipeline->rank(), pipeline->size());
   PipelineRunner runner(*pipeline, {&stage});
-  const auto activations = [] {
-    return MemoryTracker::report().current[static_cast<size_t>(MemoryClass::kActivations)];
-  };
   const auto peak = [] { return MemoryTracker::report().peak[static_cast<size_t>(MemoryClass::kActivations)]; };
   std::vector<int64_t> peaks;
   for (const char* name : {"gpipe", "1f1b"}) {
-    const int64_t before = activations();
+    const int64_t before = current_activations();
     MemoryTracker::reset_peaks();
     runner.run(make_schedule(name, pipeline->size(), kMicroBatches));
-    CHECK(activations() == before);
+    CHECK(current_activations() == before);
     peaks.push_back(peak());
   }
   CHECK(peaks[1] < peaks[0]);
+}
+
+TEST_CASE("pipeline_runner: what a late receiver has taken does not stay through the sender's next backward") {
+  if (testing::world_size() < 2) {
+    return;
+  }
+  const MemoryTracker::Attachment attachment;
+  const auto pipeline = groups_of(2);
+  LateStage stage(pipeline->rank());
+  PipelineRunner runner(*pipeline, {&stage});
+  const int64_t before = current_activations();
+  runner.run(make_gpipe(2, 2));
+  if (pipeline->rank() == 0) {
+    // Both inputs, the first one's gradient, and the second one's on its way.
+    CHECK(stage.after_backward() - before == 4 * LateStage::kBytes);
+  }
 }
 
 TEST_CASE("pipeline_runner: a schedule for another number of ranks, or a stage without program, is refused") {

@@ -60,6 +60,15 @@ expect 1 diff "$(start dropout0)" "$(start heads)"
 says "state:"
 says "  --num-heads: 4 against 2"
 
+# Data whose channels have names, and a file that another program wrote.
+"$program" data generate --out data --train-years 1 --valid-years 0 --steps-per-year 20 --height 16 --width 32 \
+  >data.txt || fail "data generate ended with exit code $?"
+train "$program" --run-dir named --train-data data/train --stats data/stats --in-channels 8 >named.txt ||
+  fail "the run ended with exit code $?"
+expect 1 diff serial named
+says "  channels: none against u,v,"
+grep -q "libraries:" <<<"$text" && fail "one program has two sets of libraries: $text"
+
 cp "$file" damaged.h5
 printf 'X' | dd of=damaged.h5 bs=1 seek=$(($(stat -c %s damaged.h5) - 1000)) conv=notrunc status=none
 expect 65 verify "$file" damaged.h5
@@ -82,6 +91,7 @@ expect 64 export serial
 expect 0 import model.safetensors --out weights.h5
 says "34720 parameters"
 expect 1 diff serial weights.h5
+says "  libraries: LibTorch "
 says "optimizer/exp_avg/blocks.0.attn.proj.bias: only in the first"
 says "step: 2 against 0"
 expect 0 export weights.h5 --out again.safetensors

@@ -110,4 +110,17 @@ grep -q 'nothing is left to do: the checkpoint is of step 7 ' past_2.txt || fail
 train 1 other --run-dir past --steps 8 --resume latest --lr 2e-3 --weight-decay 0.1 || fail "another learning rate failed"
 grep -q 'other than in the checkpoint: weight-decay 0.1 (0), lr 0.002 (0.001), steps 8 (7)' other.txt ||
   fail "no word on what differs: $(grep 'other than' other.txt)"
+
+# A signal while data are made that take hours: that is said, and not waited for.
+"${launcher[@]}" 2 "$program" --run-dir making --depth 1 --embed-dim 32 --image-size 64x128 --generated-samples 8000 \
+  >making.txt 2>making.err &
+job=$!
+for _ in $(seq 600); do
+  ! grep -q 'generating 8001 samples of weather in memory, .*: [0-9]* % done, [0-9]* s to go' making.txt || break
+  kill -0 $job 2>/dev/null || fail "the run ended before its data were made"
+  sleep 0.1
+done
+kill -USR1 $job
+ended 75
+grep -q 'stopped by SIGUSR1 while weather was generated in memory' making.err || fail "no word on the signal"
 echo "resume: passed"

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "data/sampler.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
 #include "src/train/checkpoint/engine_state.h"
@@ -113,6 +114,7 @@ std::string Layout::text() const {
 }
 
 data::Batch make_batch(const model::VitOptions& options, const std::vector<int64_t>& samples) {
+  const MemoryScope scope(MemoryClass::kData);
   data::Batch batch;
   batch.samples = samples;
   const auto n = static_cast<int64_t>(samples.size());

@@ -325,7 +325,9 @@ TEST_CASE("attention: the kernel is chosen by type and device, and said") {
   CHECK(text(at::kDouble, true).starts_with("ours"));
   CHECK(text(at::kDouble, false).starts_with("LibTorch's"));
   CHECK(contains(text(at::kHalf, true), "fp16 is not multiplied"));
-  CHECK(contains(text(at::kBFloat16, true), "no bf16 instructions") == !tensor::has_bf16_block_kernel());
+  const std::string why_not = tensor::why_no_bf16_block_kernel();
+  CHECK(why_not.empty() == tensor::has_bf16_block_kernel());
+  CHECK(contains(text(at::kBFloat16, true), why_not.empty() ? "block kernel in bf16" : why_not.c_str()));
   const c10::Device gpu(at::kCUDA, 0);
   CHECK((model::choose_attention_kernel(gpu, at::kHalf, false) == model::AttentionKernel::kFused));
   CHECK((model::choose_attention_kernel(gpu, at::kHalf, true) == model::AttentionKernel::kMasked));

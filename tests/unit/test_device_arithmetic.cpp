@@ -8,10 +8,14 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "data/normalize_batch.h"
+#include "parallel/zero/adam_coefficients.h"
 #include "parallel/zero/flat_passes.h"
+#include "parallel/zero/owned_tensors.h"
+#include "src/base/error.h"
 #include "src/base/random.h"
 #include "src/base/vector_split.h"
 #include "tests/support/compare.h"
@@ -21,10 +25,10 @@ using namespace vit_hybrid::zero;
 
 namespace {
 
-// Calls `work(share)` for each thread of a grid that is large enough for the split.
+// Calls `work(share)` for each thread of a grid that is large enough for `items`.
 template <class Work>
-void for_grid(const VectorSplit& split, int threads, int per_thread, const Work& work) {
-  const int64_t blocks = num_blocks_for(split.num_items(), int64_t{threads} * per_thread);
+void for_grid(int64_t items, int threads, int per_thread, const Work& work) {
+  const int64_t blocks = num_blocks_for(items, int64_t{threads} * per_thread);
   for (int64_t block = 0; block < blocks; ++block) {
     for (int thread = 0; thread < threads; ++thread) {
       work(ThreadShare::of(block, thread, threads, per_thread));
@@ -68,7 +72,7 @@ TEST_CASE("device arithmetic: the threads of a grid take each element once, vect
         CHECK((split.vectors == 0 || other == 0));  // together never aligned
         CHECK((split.vectors > 0 || other == 1 || count < 7));
         std::vector<int> visits(static_cast<size_t>(count), 0);
-        for_grid(split, 8, 3, [&](const ThreadShare& share) {
+        for_grid(split.num_items(), 8, 3, [&](const ThreadShare& share) {
           for (int64_t i = share.first; i < share.end_among(split.vectors); i += share.stride) {
             CHECK(reinterpret_cast<uintptr_t>(a.data() + split.vector(i)) % 16 == 0);
             CHECK(reinterpret_cast<uintptr_t>(b.data() + split.vector(i)) % 8 == 0);
@@ -86,104 +90,134 @@ TEST_CASE("device arithmetic: the threads of a grid take each element once, vect
 }
 
 TEST_CASE("device arithmetic: a cursor finds the segment of each element, also when it jumps") {
-  const std::vector<int64_t> bounds = {0, 1, 5, 6, 30, 31, 100};
-  const std::vector<double> values = {10, 11, 12, 13, 14, 15};
-  const SegmentTable table{-1.0, bounds.data(), values.data(), 6};
+  const std::vector<Segment> segments = {{0, 4, 10}, {1, 3, 11}, {5, 4, 12}, {6, 9, 13}, {30, 8, 14}, {31, 7, 15}};
+  const SegmentTable table{segments.data(), 6};
   for (const int64_t stride : {1, 2, 7, 29, 64}) {
     for (int64_t first = 0; first < stride; ++first) {
       SegmentCursor cursor(table);
       double before = -1.0;
       for (int64_t element = first; element < 100; element += stride) {
         size_t segment = 0;
-        while (bounds[segment + 1] <= element)
+        while (segment + 1 < segments.size() && segments[segment + 1].begin <= element)
           ++segment;
-        CHECK(cursor.move_to(element) == (before != values[segment]));
-        CHECK(cursor.value() == values[segment]);
-        before = cursor.value();
+        CHECK(cursor.move_to(element) == (before != segments[segment].weight_decay));
+        CHECK(cursor.shift() == segments[segment].shift);
+        CHECK(cursor.weight_decay() == segments[segment].weight_decay);
+        before = cursor.weight_decay();
       }
     }
   }
-  SegmentCursor one({2.5, nullptr, nullptr, 1});
-  one.move_to(int64_t{1} << 50);
-  CHECK(one.value() == 2.5);
+  const Segment one{0, 0, 2.5};
+  SegmentCursor cursor({&one, 1});
+  cursor.move_to(int64_t{1} << 50);
+  CHECK(cursor.weight_decay() == 2.5);
+}
+
+TEST_CASE("device arithmetic: segments that vectors would not fit are refused") {
+  CHECK(segment_table(segment_tensor({{0, 8, 0.0}, {12, 4, 0.1}}, at::kCPU)).segments[1].begin == 12);
+  CHECK(segment_table(segment_tensor({}, at::kCPU)).count == 0);
+  for (const std::vector<Segment>& wrong : std::vector<std::vector<Segment>>{
+           {{4, 0, 0.0}}, {{0, 2, 0.0}}, {{0, 0, 0.0}, {6, 0, 0.1}}, {{0, 0, 0.0}, {8, 0, 0.1}, {8, 0, 0.0}}}) {
+    CHECK_THROWS_AS(segment_tensor(wrong, at::kCPU), Error);
+  }
 }
 
 namespace {
 
-// Two steps over `count` elements that lie `offset` behind an aligned address, against the update in double.
-template <class Master, class Gradient, class Parameter>
-void check_adam(int64_t count, int64_t offset, bool decoupled, double bound) {
-  CAPTURE(count);
-  CAPTURE(offset);
-  const AdamConstants constants{0.9, 0.95, 1e-8, decoupled};
-  std::vector<int64_t> bounds = {0, count / 3, count};
-  const std::vector<double> decays = {0.0, 0.1};
-  const SegmentTable table{0.0, bounds.data(), decays.data(), 2};
-  Shifted<Master> weights(count, offset), exp_avg(count, offset), exp_avg_sq(count, offset);
-  Shifted<Gradient> gradients(count, offset);
-  Shifted<Parameter> parameters(count, offset);
-  std::vector<double> w(static_cast<size_t>(count)), m(w), v(w);
-  for (int64_t i = 0; i < count; ++i) {
-    weights[i] = static_cast<Master>(normal(i, 1));
-    exp_avg[i] = exp_avg_sq[i] = Master(0);
-    w[static_cast<size_t>(i)] = static_cast<double>(weights[i]);
+// What a rank may own of three buckets: segments of the state, and where they lie in flat buffers of 3 `count`.
+std::vector<Segment> some_segments(int64_t count) {
+  std::vector<Segment> segments = {{0, 8, 0.0}};
+  for (const int64_t begin : {count / 3, count / 2, count / 4 * 3}) {
+    const int64_t aligned = begin / kSegmentAlignment * kSegmentAlignment;
+    if (aligned > segments.back().begin) {
+      const auto index = static_cast<int64_t>(segments.size());
+      segments.push_back({aligned, 8 + index / 2 * count, index % 2 == 0 ? 0.0 : 0.1});
+    }
   }
-  const AdamArrays<Master, Gradient, Parameter> arrays{weights.data(), exp_avg.data(), exp_avg_sq.data(),
-                                                       gradients.data(), parameters.data()};
-  double step[kNumStepSlots] = {0.0, 0.01, 0.25, 0.0, 0.0, 0.0};
+  return segments;
+}
+
+// Two steps over a state of `count` elements, against the update in double.
+template <class Master, class Gradient, class Parameter>
+void check_adam(int64_t count, OptimizerKind kind, double bound) {
+  CAPTURE(count);
+  constexpr bool kOwnMaster = !std::is_same_v<Master, Parameter>;
+  const bool decoupled = kind == OptimizerKind::kAdamW;
+  const std::vector<Segment> segments = some_segments(count);
+  const SegmentTable table{segments.data(), static_cast<int64_t>(segments.size())};
+  OptimizerOptions options;
+  options.kind = kind;
+  const int64_t flat_size = 3 * count;
+  const Parameter untouched(-7);
+  Shifted<Master> master(count, 0), exp_avg(count, 0), exp_avg_sq(count, 0);
+  Shifted<Gradient> gradients(flat_size, 0);
+  Shifted<Parameter> parameters(flat_size, 0);
+  std::vector<double> w(static_cast<size_t>(count)), m(w), v(w), decays(w);
+  std::vector<int64_t> flat(w.size());
+  std::vector<bool> owned(static_cast<size_t>(flat_size), false);
+  for (int64_t i = 0; i < flat_size; ++i) {
+    parameters[i] = untouched;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const auto k = static_cast<size_t>(i);
+    size_t segment = 0;
+    while (segment + 1 < segments.size() && segments[segment + 1].begin <= i)
+      ++segment;
+    decays[k] = segments[segment].weight_decay;
+    flat[k] = i + segments[segment].shift;
+    owned.at(static_cast<size_t>(flat[k])) = true;
+    master[i] = static_cast<Master>(normal(i, 1));
+    exp_avg[i] = exp_avg_sq[i] = Master(0);
+    parameters[flat[k]] = static_cast<Parameter>(master[i]);
+    w[k] = static_cast<double>(master[i]);
+  }
+  const AdamArrays<Master, Gradient, Parameter> arrays{kOwnMaster ? master.data() : nullptr, exp_avg.data(),
+                                                       exp_avg_sq.data(), gradients.data(), parameters.data()};
   for (int number = 1; number <= 2; ++number) {
-    count_adam_step(step, constants);
-    CHECK(step[kStepNumber] == number);
-    StepNumbers numbers;
-    numbers.on_device = step;
-    for (int64_t i = 0; i < count; ++i) {
+    const StepScalars step{number, 0.01, 0.25};
+    for (int64_t i = 0; i < flat_size; ++i) {
       gradients[i] = static_cast<Gradient>(normal(i, 1 + static_cast<uint64_t>(number)));
     }
-    const VectorSplit split = make_vector_split(count, kAdamWidth<Master>,
-                                                {{weights.data(), sizeof(Master)},
-                                                 {gradients.data(), sizeof(Gradient)},
-                                                 {parameters.data(), sizeof(Parameter)}});
-    for_grid(split, 4, 2,
-             [&](const ThreadShare& share) { adam_share(arrays, split, share, numbers, constants, table); });
-    for (int64_t i = 0; i < count; ++i) {
-      const auto k = static_cast<size_t>(i);
-      const double decay = i < count / 3 ? 0.0 : 0.1;
-      const double gradient = 0.25 * static_cast<double>(gradients[i]) + (decoupled ? 0.0 : decay * w[k]);
+    const int64_t vectors = count / kAdamWidth<Master>;
+    for_grid(vectors, 4, 2, [&](const ThreadShare& share) {
+      adam_share(arrays, vectors, share, adam_coefficients<Master>(options, step, 0.0), adam_decay(options, step),
+                 table);
+    });
+    for (size_t k = 0; k < w.size(); ++k) {
+      const double gradient = 0.25 * static_cast<double>(gradients[flat[k]]) + (decoupled ? 0.0 : decays[k] * w[k]);
       m[k] = 0.9 * m[k] + 0.1 * gradient;
       v[k] = 0.95 * v[k] + 0.05 * gradient * gradient;
       const double root = std::sqrt(v[k] / (1.0 - std::pow(0.95, number))) + 1e-8;
-      w[k] -= (decoupled ? 0.01 * decay * w[k] : 0.0) + 0.01 * m[k] / (1.0 - std::pow(0.9, number)) / root;
+      w[k] -= (decoupled ? 0.01 * decays[k] * w[k] : 0.0) + 0.01 * m[k] / (1.0 - std::pow(0.9, number)) / root;
     }
   }
   for (int64_t i = 0; i < count; ++i) {
     const auto k = static_cast<size_t>(i);
-    CHECK(std::abs(static_cast<double>(weights[i]) - w[k]) <= bound);
+    const Parameter parameter = parameters[flat[k]];
+    const double weight = kOwnMaster ? static_cast<double>(master[i]) : static_cast<double>(parameter);
+    CHECK(std::abs(weight - w[k]) <= bound);
     CHECK(std::abs(static_cast<double>(exp_avg[i]) - m[k]) <= bound);
     CHECK(std::abs(static_cast<double>(exp_avg_sq[i]) - v[k]) <= bound);
-    CHECK(static_cast<double>(parameters[i]) == static_cast<double>(static_cast<Parameter>(weights[i])));
+    if (kOwnMaster) {
+      CHECK(static_cast<double>(parameter) == static_cast<double>(static_cast<Parameter>(master[i])));
+    }
+  }
+  for (int64_t i = 0; i < flat_size; ++i) {
+    CHECK((owned[static_cast<size_t>(i)] || parameters[i] == untouched));
   }
 }
 
 }  // namespace
 
-TEST_CASE("device arithmetic: Adam's pass scales, decays, updates and casts each element once") {
-  for (const int64_t count : {1, 7, 64, 101}) {
-    for (const int64_t offset : {0, 1}) {
-      for (const bool decoupled : {false, true}) {
-        check_adam<double, double, double>(count, offset, decoupled, 1e-13);
-        check_adam<float, float, float>(count, offset, decoupled, 2e-6);
-        check_adam<float, float, c10::BFloat16>(count, offset, decoupled, 2e-6);
-        check_adam<float, c10::Half, c10::Half>(count, offset, decoupled, 2e-6);
-      }
+TEST_CASE("device arithmetic: Adam's pass scales, decays, updates and casts each element once, wherever it lies") {
+  for (const int64_t count : {4, 12, 64, 100, 1000}) {
+    for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+      check_adam<double, double, double>(count, kind, 1e-13);
+      check_adam<float, float, float>(count, kind, 2e-6);
+      check_adam<float, float, c10::BFloat16>(count, kind, 2e-6);
+      check_adam<float, c10::Half, c10::Half>(count, kind, 2e-6);
     }
   }
-}
-
-TEST_CASE("device arithmetic: a skipped step is not counted") {
-  double step[kNumStepSlots] = {4.0, 0.01, 1.0, 1.0, 5.0, 6.0};
-  count_adam_step(step, {0.9, 0.95, 1e-8, true});
-  CHECK(step[kStepNumber] == 4.0);
-  CHECK(step[kStepSize] == 5.0);
 }
 
 namespace {
@@ -191,22 +225,18 @@ namespace {
 template <class T>
 void check_squares(int64_t count, int64_t offset) {
   Shifted<T> values(count, offset);
-  const std::vector<int64_t> bounds = {0, count / 2, count / 2 + 5, count};
-  const std::vector<double> counts = {1.0, 0.0, 1.0};
   double sum = 0.0, not_finite = 0.0;
   for (int64_t i = 0; i < count; ++i) {
     values[i] = static_cast<T>(normal(i, 9));
     if (i % 31 == 3) values[i] = static_cast<T>(std::numeric_limits<float>::infinity());
     if (i % 37 == 5) values[i] = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
-    if (i < bounds[1] || i >= bounds[2]) {
-      const auto value = static_cast<double>(values[i]);
-      (std::isfinite(value) ? sum : not_finite) += std::isfinite(value) ? value * value : 1.0;
-    }
+    const auto value = static_cast<double>(values[i]);
+    (std::isfinite(value) ? sum : not_finite) += std::isfinite(value) ? value * value : 1.0;
   }
   const VectorSplit split = make_vector_split(count, kVectorWidth<T>, {{values.data(), sizeof(T)}});
   SquareCount total;
-  for_grid(split, 4, 3, [&](const ThreadShare& share) {
-    const SquareCount part = square_share(values.data(), split, share, {1.0, bounds.data(), counts.data(), 3});
+  for_grid(split.num_items(), 4, 3, [&](const ThreadShare& share) {
+    const SquareCount part = square_share(values.data(), split, share);
     total.sum += part.sum;
     total.not_finite += part.not_finite;
   });

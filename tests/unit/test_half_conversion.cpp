@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "src/base/half_conversion.h"
@@ -70,13 +71,42 @@ TEST_CASE("half conversion: fp16 is rounded as c10 rounds it") {
   check_both_ways<c10::Half>();
 }
 
-TEST_CASE("half conversion: any count, none of the elements after it is touched") {
-  const std::vector<float> from(40, 1.5F);
-  for (int64_t count = 0; count <= 33; ++count) {
-    std::vector<c10::Half> to(40, c10::Half(7.0F));
+TEST_CASE_TEMPLATE("half conversion: any count, none of the elements after it is touched", T, c10::BFloat16,
+                   c10::Half) {
+  constexpr int64_t kMost = 200;
+  const std::vector<float> from(kMost, 1.5F);
+  for (int64_t count = 0; count <= kMost; ++count) {
+    std::vector<T> to(kMost, T(7.0F));
     convert(from.data(), to.data(), count);
-    for (int64_t i = 0; i < 40; ++i) {
-      CHECK(static_cast<float>(to[static_cast<size_t>(i)]) == (i < count ? 1.5F : 7.0F));
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < kMost; ++i) {
+      wrong += static_cast<float>(to[static_cast<size_t>(i)]) == (i < count ? 1.5F : 7.0F) ? 0 : 1;
+    }
+    CAPTURE(count);
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE_TEMPLATE("half conversion: one hard number at any place, and its neighbours", T, c10::BFloat16, c10::Half) {
+  constexpr int64_t kCount = 300;
+  for (const float hard :
+       {std::numeric_limits<float>::quiet_NaN(), std::bit_cast<float>(0x7FA50000U), std::bit_cast<float>(0xFFFFFFFFU),
+        std::numeric_limits<float>::infinity(), 1e-40F, -0.0F, 3.4e38F}) {
+    for (int64_t place = 0; place < kCount; ++place) {
+      std::vector<float> from(kCount, 1.0F + 0x1p-12F);
+      from[static_cast<size_t>(place)] = hard;
+      std::vector<T> to(kCount);
+      convert(from.data(), to.data(), kCount);
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < kCount; ++i) {
+        const T expected(from[static_cast<size_t>(i)]);
+        const T got = to[static_cast<size_t>(i)];
+        const bool both_nan = std::isnan(static_cast<float>(got)) && std::isnan(static_cast<float>(expected));
+        wrong += got.x == expected.x || (both_nan && std::is_same_v<T, c10::Half>) ? 0 : 1;
+      }
+      CAPTURE(hard);
+      CAPTURE(place);
+      CHECK(wrong == 0);
     }
   }
 }

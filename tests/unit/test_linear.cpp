@@ -8,6 +8,7 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/mm.h>
 
+#include <cstdlib>
 #include <limits>
 
 #include "parallel/tensor/blocked_products.h"
@@ -16,7 +17,9 @@
 #include "parallel/tensor/matmul.h"
 #include "parallel/tensor/panels.h"
 #include "parallel/tensor/small_product.h"
+#include "src/train/processor.h"
 #include "tests/support/compare.h"
+#include "tests/support/contains.h"
 #include "tests/support/group_of_one.h"
 #include "tests/support/linear_layer.h"
 #include "tests/support/vit_harness.h"
@@ -284,6 +287,24 @@ TEST_CASE("linear: the kernel depends on type and size, and its text says which"
     const std::string text = tensor::product_kernel_text(at::kCPU, type);
     CHECK((text.find("converted") != std::string::npos) == (kernel_for(type) == ProductKernel::kConverted));
     CHECK((text.find("own blocks") != std::string::npos) >= (kernel_for(type) == ProductKernel::kBlocked));
+    CHECK_MESSAGE(contains(text, "bf16") == (type == at::kBFloat16), text);
     MESSAGE(std::string(at::toString(type)), ": ", text);
+  }
+}
+
+// CMakeLists.txt runs it once more with each of these settings.
+TEST_CASE("linear: the text names a setting that keeps oneDNN from instructions") {
+  const char* const variable = std::getenv("ONEDNN_MAX_CPU_ISA");
+  const std::string set = variable == nullptr ? "" : variable;
+  if ((set != "AVX512_CORE" && set != "AVX2") || !train::this_processor().has("avx512_bf16")) {
+    MESSAGE("skipped: ONEDNN_MAX_CPU_ISA is not AVX512_CORE or AVX2, or this processor has no bf16 instructions");
+    return;
+  }
+  CHECK_FALSE(tensor::has_bf16_block_kernel());
+  for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+    const std::string text = tensor::product_kernel_text(at::kCPU, type);
+    const bool in_fp32 = contains(text, "oneDNN's fp32 kernel");
+    CHECK_MESSAGE(contains(text, "ONEDNN_MAX_CPU_ISA=" + set + " keeps") == (in_fp32 && set == "AVX2"), text);
+    CHECK_MESSAGE(contains(text, "ONEDNN_MAX_CPU_ISA=" + set + " forbids") == (type == at::kBFloat16), text);
   }
 }

@@ -66,6 +66,17 @@ TEST_CASE("memory advice: gradients of half precision can be half as long") {
   CHECK(contains(memory_advice(config, failure_with(MemoryClass::kGradients)), "hold less: more --tp"));
 }
 
+TEST_CASE("memory advice: data that are made in memory are fewer, those of files are read less far ahead") {
+  RunConfig config = config_with(1, 1);
+  const MemoryFailure failure = failure_with(MemoryClass::kData);
+  CHECK(contains(memory_advice(config, failure),
+                 "hold less: fewer --generated-samples and --generated-valid-samples (they are 512 and 64), or files"));
+  CHECK_FALSE(contains(memory_advice(config, failure), "--tp"));
+  config.data.train_data = "era/train";
+  config.data.prefetch_depth = 4;
+  CHECK(contains(memory_advice(config, failure), "hold less: a smaller --prefetch-depth (it is 4), a smaller --micro"));
+}
+
 TEST_CASE("memory advice: it is the hint of memory that was not there, and another hint stands in for it") {
   const std::bad_alloc exception;
   CHECK(comm::as_error(exception).hint() == "use a smaller micro-batch or more ranks");

@@ -73,6 +73,8 @@ TEST_CASE("processor: what is missing of the instruction sets is said") {
   const Processor zen5 = machine("AuthenticAMD", 0x1a, 2, kAvx512 + "avx512_bf16");
   CHECK(vector_bytes(zen5) == 64);
   CHECK(instruction_set_text(zen5, at::kBFloat16) == "AVX-512 with BF16");
+  CHECK(instruction_set_text(zen5, at::kFloat) == "AVX-512");
+  CHECK(instruction_set_text(zen5, at::kDouble) == "AVX-512");
   CHECK(contains(instruction_set_text(zen5, at::kHalf), "fp16 is computed in fp32"));
   const Processor skylake = machine("GenuineIntel", 6, 0x55, kAvx512);
   CHECK(instruction_set_text(skylake, at::kFloat) == "AVX-512");

@@ -62,6 +62,17 @@ TEST_CASE("run config: what does not go together is said with what would") {
       {{"--device=cpu", "--pin-memory=on"},
        1,
        "--pin-memory on page-locks batches for copies to a GPU, and --device cpu makes none; allowed: auto, off"},
+      {{"--data=builtin", "--train-data=/x"},
+       1,
+       "--train-data '/x' is given, and --data builtin makes its data in memory and reads none; give --data hdf5, or "
+       "no --train-data"},
+      {{"--data=synthetic", "--valid-data=/y"}, 1, "--valid-data '/y' is given, and --data synthetic makes its data"},
+      {{"--valid-data=/y"}, 1, "--valid-data '/y' is given, and --data builtin makes its data in memory"},
+      {{"--train-data=/x", "--stats=/x", "--stage-dir=/tmp"},
+       1,
+       "--stage-dir '/tmp' is where --stage-data node puts its copies, and --stage-data is none; give --stage-data "
+       "node, or no --stage-dir"},
+      {{"--train-data=/x", "--stats=/x", "--stage-data=none", "--stage-dir=/tmp"}, 1, "--stage-dir '/tmp' is where"},
       {{"--stage-data=node"}, 1, "--stage-data node copies HDF5 files, and none are read"},
       {{"--train-data=/x", "--stats=/x", "--stage-data=node", "--io=collective"},
        1,
@@ -109,6 +120,23 @@ TEST_CASE("run config: what does not go together is said with what would") {
     CHECK_MESSAGE(contains(message, c.message), message);
     CHECK_MESSAGE(!contains(message, "\n"), message);
   }
+}
+
+TEST_CASE("run config: paths of a configuration stay where the command line takes other data") {
+  const auto problems_with = [](const std::string& file, const Words& words) {
+    const auto read = [&](const std::string&) { return file; };
+    Words all = {"--config=c.yaml"};
+    all.insert(all.end(), words.begin(), words.end());
+    LoadedConfig loaded = load_run_config(all, {}, read);
+    resolve(loaded.config, 1);
+    return join(all_problems(loaded, 1), "\n");
+  };
+  const std::string paths = "train_data: /x\nvalid_data: /y\nstats: /x\nstage_data: node\nstage_dir: /tmp\n";
+  CHECK(problems_with(paths, {}) == "");
+  CHECK(problems_with(paths, {"--data=synthetic", "--stage-data=none"}) == "");
+  CHECK(contains(problems_with(paths, {"--data=synthetic", "--stage-data=none", "--train-data=/z"}), "'/z'"));
+  CHECK(contains(problems_with(paths + "data: builtin\n", {"--stage-data=none"}), "--train-data '/x' is given"));
+  CHECK(contains(problems_with("stage_dir: /tmp\n", {}), "--stage-dir '/tmp' is where"));
 }
 
 TEST_CASE("run config: a test leaves no checkpoint, whatever the recipe says of them") {

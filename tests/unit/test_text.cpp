@@ -1,6 +1,7 @@
 // Text: all digits of a number, and joined values.
 #include <doctest/doctest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -23,6 +24,34 @@ TEST_CASE("text: a number is written with the fewest digits that give it back") 
   for (const float value : {1.0f / 3.0f, 1e-45f, std::numeric_limits<float>::max()}) {
     CHECK(std::strtof(digits(value).c_str(), nullptr) == value);
   }
+}
+
+TEST_CASE("text: a number with some decimals is rounded, to even where it lies between two") {
+  using vit_hybrid::fixed_text;
+  CHECK(fixed_text(0.35, 3) == "0.350");
+  CHECK(fixed_text(-1.0 / 3.0, 6) == "-0.333333");
+  CHECK(fixed_text(0.125, 2) == "0.12");
+  CHECK(fixed_text(99.5, 0) == "100");
+  for (const double value : {1e300, 123456789.987654321, 5e-324, -0.0, std::numeric_limits<double>::max()}) {
+    char expected[512];
+    std::snprintf(expected, sizeof(expected), "%.7f", value);
+    CHECK(fixed_text(value, 7) == expected);
+  }
+}
+
+TEST_CASE("text: what is no number has no sign") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double value : {nan, -nan, infinity - infinity}) {
+    CHECK(digits(value) == "nan");
+    CHECK(digits(static_cast<float>(value)) == "nan");
+    CHECK(vit_hybrid::fixed_text(value, 6) == "nan");
+    CHECK(str("loss ", value) == "loss nan");
+    CHECK(join(std::vector<double>{value, 1.5}) == "nan, 1.5");
+  }
+  CHECK(digits(-infinity) == "-inf");
+  CHECK(vit_hybrid::fixed_text(-infinity, 2) == "-inf");
+  CHECK(vit_hybrid::fixed_text(infinity, 2) == "inf");
 }
 
 TEST_CASE("text: values one after the other") {

@@ -46,6 +46,13 @@ VitOptions classifier_with_dropout() {
   return options;
 }
 
+// Attention's gradients are its peak.
+VitOptions with_small_mlp() {
+  VitOptions options = forecaster();
+  options.mlp_hidden = 32;
+  return options;
+}
+
 at::Tensor loss_of(const VitOptions& options, const at::Tensor& output, const at::Tensor& target) {
   return options.task == model::Task::kClassify ? model::cross_entropy_loss(output, target, 0.1, kSamples)
                                                 : model::relative_l2_loss(output, target, kSamples);
@@ -98,24 +105,27 @@ TEST_CASE("vit_memory: a block's bytes a token") {
 TEST_CASE("vit_memory: micro-batches in flight, and stages") {
   const VitOptions options = forecaster();
   const auto bytes = [&](Range units, int64_t in_flight) {
-    return model::activation_bytes(options, units, 1, 2, Recompute::kNone, at::kFloat, in_flight);
+    return model::activation_bytes(options, units, 1, 2, Recompute::kNone, at::kFloat, {in_flight, 0});
   };
   const int64_t block =
       2 * options.num_tokens() * model::kept_bytes_per_token(options, 1, Recompute::kNone, at::kFloat);
   CHECK(bytes({1, 4}, 3) - bytes({1, 4}, 2) == 3 * block);
   CHECK(bytes({1, 4}, 1) - bytes({1, 3}, 1) == block);
   CHECK(bytes({0, 3}, 1) == bytes({3, 5}, 1));
+  CHECK(model::activation_bytes(options, {1, 4}, 1, 2, Recompute::kNone, at::kFloat, {2, 3}) - bytes({1, 4}, 2) ==
+        3 * 2 * options.num_tokens() * options.embed_dim * 4);
 }
 
 TEST_CASE("vit_memory: the formula is the tracker's peak within one per cent") {
   constexpr double kBound = 0.01;
-  for (const VitOptions& options : {forecaster(), classifier_with_dropout()}) {
-    for (const auto type : {at::kFloat, at::kBFloat16}) {
+  for (const VitOptions& options : {forecaster(), classifier_with_dropout(), with_small_mlp()}) {
+    for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
         const auto formula = static_cast<double>(
             model::activation_bytes(options, {0, options.num_units()}, 1, kSamples, recompute, type));
         const auto measured = static_cast<double>(measured_peak(options, type, recompute));
         CAPTURE(options.dropout);
+        CAPTURE(options.mlp_hidden);
         CAPTURE(std::string(at::toString(type)));
         CAPTURE(static_cast<int>(recompute));
         CHECK(measured / formula == doctest::Approx(1.0).epsilon(kBound));

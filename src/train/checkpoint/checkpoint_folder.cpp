@@ -154,9 +154,7 @@ std::string size_text(int64_t bytes) {
   for (; value >= 1000.0 && unit + 1 < kUnits.size(); ++unit) {
     value /= 1000.0;
   }
-  char text[64];
-  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text;
+  return str(fixed_text(value, unit == 0 ? 0 : 1), " ", kUnits[unit]);
 }
 
 }  // namespace vit_hybrid::train

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -44,9 +43,7 @@ std::string libraries_text() {
 }
 
 std::string seconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3f s", seconds);
-  return text;
+  return fixed_text(seconds, 3) + " s";
 }
 
 }  // namespace
@@ -153,7 +150,7 @@ CheckpointInfo Checkpointer::info(const TrainingPosition& position, const std::o
   out.seed = static_cast<int64_t>(config_.seed);
   out.num_samples = data_.num_samples;
   out.channels = data_.channels;
-  out.kernels = checkpoint_kernels();
+  out.kernels = saved_kernels();
   out.layout = layout_text(config_, mesh_);
   if (figures) {
     out.metric = metric_name();

@@ -17,8 +17,8 @@ inline constexpr int64_t kCheckpointFormat = 3;
 ///   /parameters/<name>, and /optimizer/<state>/<name> for each state that the optimizer keeps of a parameter:
 ///   exp_avg and exp_avg_sq (adam, adamw, lamb), momentum_buffer (sgd, lars), none (sgd without momentum).
 /// Each carries the text attribute "checksum" (TensorChecksum::text()). The file's attributes are those of
-/// CheckpointInfo. A file without an optimizer's name holds weights alone (an import): it can be evaluated and started
-/// from, not resumed.
+/// CheckpointInfo, of long texts in parts: "kernels", "kernels.1" (data/hdf5_attributes.h). A file without an
+/// optimizer's name holds weights alone (an import): it can be evaluated and started from, not resumed.
 inline constexpr const char* kParametersGroup = "parameters";
 inline constexpr const char* kOptimizerGroup = "optimizer";
 inline constexpr const char* kChecksumAttribute = "checksum";

@@ -1,0 +1,78 @@
+// Device graphs by LibTorch's CUDAGraph, which has the allocator keep the recorded addresses.
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/Exception.h>
+
+#include <exception>
+
+#include "src/base/device_graph.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid {
+
+namespace {
+
+using PoolId = decltype(at::cuda::graph_pool_handle());  // its name changed between versions of LibTorch
+
+class CudaGraph final : public DeviceGraph {
+ public:
+  // Other threads (the loader's, MPI's) go on calling CUDA meanwhile: only this one is bound by the rules of recording.
+  void record(const std::function<void()>& work, PoolId pool) {
+    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+    } catch (...) {
+      end_failed();
+      throw;
+    }
+    graph_.capture_end();
+  }
+
+  void replay() override { graph_.replay(); }
+
+ private:
+  // The stream is free again after it; the error that brought us here says more than that of an unfinished recording.
+  void end_failed() {
+    try {
+      graph_.capture_end();
+    } catch (const std::exception&) {
+    }
+  }
+
+  at::cuda::CUDAGraph graph_;
+};
+
+class CudaRecorder final : public DeviceRecorder {
+ public:
+  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
+    const auto stream = c10::cuda::getCurrentCUDAStream();
+    VH_ASSERT(stream != c10::cuda::getDefaultCUDAStream(), "work on a GPU's default stream cannot be recorded");
+    // The graphs' memory is their own: what the same work took before would be held beside it.
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    auto graph = std::make_unique<CudaGraph>();
+    try {
+      graph->record(work, pool_);
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const c10::Error& error) {
+      const std::string text = error.what_without_backtrace();
+      throw Error(ErrorClass::kInternal,
+                  str("the step could not be recorded as a CUDA graph: ", text.substr(0, text.find('\n'))),
+                  "--cuda-graph off trains without");
+    }
+    return graph;
+  }
+
+ private:
+  PoolId pool_ = at::cuda::graph_pool_handle();
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceRecorder> make_device_recorder() {
+  return std::make_unique<CudaRecorder>();
+}
+
+}  // namespace vit_hybrid

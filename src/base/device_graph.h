@@ -1,0 +1,32 @@
+// DeviceGraph: the work that host code gives a GPU, recorded once and then started as a whole (a CUDA graph).
+#pragma once
+
+#include <functional>
+#include <memory>
+
+namespace vit_hybrid {
+
+/// A GPU's recorded work: its kernels with the addresses and numbers that they had when they were recorded.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  /// Starts the work on the current stream.
+  virtual void replay() = 0;
+};
+
+/// Records graphs, all of which share their memory: what one leaves in tensors that were made while it was recorded
+/// holds until another one is replayed.
+class DeviceRecorder {
+ public:
+  virtual ~DeviceRecorder() = default;
+  /// What `work` starts on the current stream, which must not be the default one, and what autograd starts on it from
+  /// other threads. The host's part of `work` is done now, the device's at each replay. `work` must neither wait for
+  /// the device nor copy from pageable memory, and must have been done once before, so that all that is made at first
+  /// use is there. Error(kInternal) where it cannot be recorded.
+  virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) = 0;
+};
+
+/// The recorder of a program with CUDA.
+std::unique_ptr<DeviceRecorder> make_device_recorder();
+
+}  // namespace vit_hybrid

@@ -1,0 +1,66 @@
+// Which runs have their micro-batches recorded, and what is said of the others.
+#include <doctest/doctest.h>
+
+#include "src/base/error.h"
+#include "src/train/step_recording.h"
+#include "tests/support/contains.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::train;
+using testing::contains;
+
+namespace {
+
+const c10::Device kGpu(c10::kCUDA, 0);
+
+RunConfig one_rank() {
+  RunConfig config;
+  config.parallel.dp = 1;
+  return config;
+}
+
+std::string refusal(RunConfig config, c10::Device device) {
+  config.cuda_graph = CudaGraph::kOn;
+  try {
+    static_cast<void>(records_steps(config, device));
+  } catch (const Error& error) {
+    CHECK(error.error_class() == ErrorClass::kUsage);
+    return error.message();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("step recording: one rank on a GPU, unless it is switched off") {
+  RunConfig config = one_rank();
+  for (const auto choice : {CudaGraph::kAuto, CudaGraph::kOn}) {
+    config.cuda_graph = choice;
+    CHECK(records_steps(config, kGpu));
+    CHECK(contains(step_recording_text(config, kGpu), "CUDA graphs"));
+  }
+  config.cuda_graph = CudaGraph::kOff;
+  CHECK_FALSE(records_steps(config, kGpu));
+  CHECK(step_recording_text(config, kGpu) == "started kernel by kernel: --cuda-graph off");
+}
+
+TEST_CASE("step recording: what stands against it is named, and refused where it is asked for") {
+  RunConfig layout = one_rank();
+  layout.parallel.tp = 2;
+  RunConfig random = one_rank();
+  random.model.drop_path = 0.1;
+  RunConfig gpipe = one_rank();
+  gpipe.parallel.schedule = "gpipe";
+  gpipe.parallel.micro_batch_size = 4;
+  gpipe.global_batch_size = 12;
+  CHECK(refusal(one_rank(), c10::Device(c10::kCPU)) == "--cuda-graph on: the device is the CPU");
+  CHECK(contains(refusal(layout, kGpu), "--cuda-graph on: the layout is 1 x 2 x 1"));
+  CHECK(contains(refusal(random, kGpu), "drops at random"));
+  CHECK(contains(refusal(gpipe, kGpu), "the activations of 3 micro-batches"));
+  for (const RunConfig& config : {layout, random, gpipe}) {
+    CHECK_FALSE(records_steps(config, kGpu));
+    CHECK(contains(step_recording_text(config, kGpu), "started kernel by kernel: "));
+  }
+  gpipe.global_batch_size = 4;
+  CHECK(records_steps(gpipe, kGpu));
+}
