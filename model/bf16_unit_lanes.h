@@ -2,9 +2,10 @@
 #pragma once
 
 #include "model/lanes.h"
+#include "src/base/instruction_sets.h"
 
 #if defined(__x86_64__)
-/// For functions that read or write UnitBFloat16: they may be called where has_bf16_unit().
+/// For functions that read or write UnitBFloat16: they may be called where has_avx512_bf16().
 #define VH_BF16_UNIT __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 #else
 #define VH_BF16_UNIT
@@ -13,11 +14,6 @@
 namespace vit_hybrid::model {
 
 #if defined(__x86_64__)
-
-inline bool has_bf16_unit() {
-  static const bool has = __builtin_cpu_supports("avx512bf16") != 0;
-  return has;
-}
 
 struct UnitBFloat16 {
   uint16_t x;
@@ -80,10 +76,6 @@ struct Lanes<UnitBFloat16> {
 };
 
 #else
-
-inline bool has_bf16_unit() {
-  return false;
-}
 
 using UnitBFloat16 = c10::BFloat16;
 

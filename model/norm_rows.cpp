@@ -154,7 +154,7 @@ VH_BF16_UNIT void keep_row(const BFloat16* x, const uint8_t* keep, float scale, 
 // other::function, else the version for its instruction set.
 #define VH_CALL(other, function, ...)               \
   if constexpr (std::is_same_v<T, c10::BFloat16>) { \
-    if (has_bf16_unit()) {                          \
+    if (has_avx512_bf16()) {                        \
       return bf16_unit::function(__VA_ARGS__);      \
     }                                               \
   }                                                 \

@@ -61,7 +61,8 @@ WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options
                                            const GenerationProgress& progress = {});
 
 /// The year `first_year` of each of several data sets, at the same time on different ranks, and then on all of them.
-/// `progress` is called on rank 0. Collective over `group`, with the same options on all ranks; errors are agreed.
+/// `progress` is called on rank 0. A signal that reaches only some of the ranks ends it at the latest when the years of
+/// those are done. Collective over `group`, with the same options on all ranks; errors are agreed.
 std::vector<WeatherInMemory> generate_weather_in_memory(const std::vector<GenerateWeatherOptions>& years,
                                                         const comm::MpiGroup& group,
                                                         const GenerationProgress& progress = {});

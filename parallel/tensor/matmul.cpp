@@ -12,6 +12,7 @@
 #include "parallel/tensor/device_products.h"
 #include "parallel/tensor/gelu.h"
 #include "parallel/tensor/small_product.h"
+#include "src/base/instruction_sets.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 
@@ -37,7 +38,7 @@ const char* instruction_set([[maybe_unused]] at::ScalarType type) {
     if (type != at::kBFloat16) {
       return "AVX-512";
     }
-    return __builtin_cpu_supports("avx512bf16") ? "AVX-512 with bf16" : "AVX-512 without bf16";
+    return has_avx512_bf16() ? "AVX-512 with bf16" : "AVX-512 without bf16";
   }
   return __builtin_cpu_supports("avx2") ? "AVX2 only" : "no AVX2";
 #else

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "src/base/instruction_sets.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::tensor {
@@ -63,14 +64,6 @@ bool probe_block_kernel() {
   }
 }
 
-bool processor_multiplies_bf16() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;  // so has every processor with AMX
-#else
-  return false;
-#endif
-}
-
 bool processor_has_avx512() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512f") != 0;
@@ -112,12 +105,12 @@ bool has_block_kernel() {
 }
 
 bool has_bf16_block_kernel() {
-  static const bool has = processor_multiplies_bf16() && probe_block_kernel<c10::BFloat16>();
+  static const bool has = has_avx512_bf16() && probe_block_kernel<c10::BFloat16>();
   return has;
 }
 
 std::string limiting_setting(at::ScalarType type) {
-  if (type == at::kBFloat16 ? !processor_multiplies_bf16() : !processor_has_avx512()) {
+  if (type == at::kBFloat16 ? !has_avx512_bf16() : !processor_has_avx512()) {
     return "";
   }
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {  // oneDNN looks at the first that is set
@@ -132,7 +125,7 @@ std::string why_no_bf16_block_kernel() {
   if (has_bf16_block_kernel()) {
     return "";
   }
-  if (!processor_multiplies_bf16()) {
+  if (!has_avx512_bf16()) {
     return "this processor has no bf16 instructions (AVX512-BF16, AMX)";
   }
   const std::string setting = limiting_setting(at::kBFloat16);

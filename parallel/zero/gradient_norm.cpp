@@ -17,7 +17,8 @@ namespace vit_hybrid::zero {
 
 namespace {
 
-// The slots that this rank counts, cut to what it owns; neighbours are joined over the gaps, which are zero.
+// The slots that this rank counts, cut to what it owns; neighbours are joined over the gaps, which are zero, also over
+// the border of two buckets of which it owns the end and the begin.
 std::vector<Range> counted_ranges(const tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank,
                                   int tensor_rank) {
   std::vector<Range> counted;
@@ -25,9 +26,12 @@ std::vector<Range> counted_ranges(const tensor::ParameterBuffer& buffer, ZeroSta
     return counted;
   }
   const auto& layout = buffer.layout();
+  bool joins = false;
+  int64_t owned_end = 0;
   for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
     const Range own = owned_range(layout, static_cast<int>(bucket), stage, data_rank);
-    bool joins = false;
+    joins = joins && own.begin == owned_end;
+    owned_end = own.end;
     for (const int member : layout.buckets[bucket].members) {
       const auto index = static_cast<size_t>(member);
       const bool counts = tensor_rank == 0 || !buffer.specs()[index].replicated_over_tensor;
@@ -56,14 +60,11 @@ GradientNorm::GradientNorm(const tensor::ParameterBuffer& buffer, ZeroStage stag
 NormResult GradientNorm::compute() const {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const at::Tensor total = at::zeros({2}, buffer_.gradients().options().dtype(at::kDouble));
-  at::Tensor sum = total[0];
-  for (const Range& range : counted_) {
-    sum.add_(sum_of_squares_there(buffer_.gradients().narrow(0, range.begin, range.size())));
-  }
+  const at::Tensor sum = sum_of_squares_there(buffer_.gradients(), counted_);
   // The sum, and the number of ranks where it is not finite. The host waits once, for the result.
   const at::Tensor finite = at::isfinite(sum);
   total[1].copy_(finite.logical_not());
-  sum.copy_(at::where(finite, sum, at::zeros_like(sum)));
+  total[0].copy_(at::where(finite, sum, at::zeros_like(sum)));
   world_.all_reduce(total, comm::ReduceOp::kSum).wait();
   const at::Tensor host = total.cpu();
   const double* values = host.const_data_ptr<double>();

@@ -62,15 +62,26 @@ double sum_of_squares(const at::Tensor& values) {
   }
 }
 
-at::Tensor sum_of_squares_there(const at::Tensor& values) {
+at::Tensor sum_of_squares_there(const at::Tensor& values, const std::vector<Range>& ranges) {
+  const auto part = [&](const Range& range) { return values.narrow(0, range.begin, range.size()); };
   if (values.is_cpu()) {
-    return at::full({}, sum_of_squares(values), at::kDouble);
+    double sum = 0.0;
+    for (const Range& range : ranges) {
+      sum += sum_of_squares(part(range));
+    }
+    return at::full({}, sum, at::kDouble);
   }
   const auto doubles = values.options().dtype(at::kDouble);
   const at::Tensor workspace = at::empty({kSumOfSquaresWorkspace}, doubles);
   const at::Tensor sums = at::zeros({2}, doubles);  // of the finite values, and how many are not
-  sum_of_squares_cuda(values, workspace, sums);
+  for (const Range& range : ranges) {
+    sum_of_squares_cuda(part(range), workspace, sums);
+  }
   return at::where(sums[1] == 0.0, sums[0], at::full({}, std::numeric_limits<double>::infinity(), doubles));
+}
+
+at::Tensor sum_of_squares_there(const at::Tensor& values) {
+  return sum_of_squares_there(values.view(-1), {{0, values.numel()}});
 }
 
 }  // namespace vit_hybrid::zero

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/base/partition.h"
+
 namespace vit_hybrid::zero {
 
 /// Of `count` values, on this thread.
@@ -57,8 +59,10 @@ Sum sum_over_blocks(int64_t count, const SumOfBlock& sum_of_block) {
 /// Of all values of a contiguous tensor of a floating-point type.
 double sum_of_squares(const at::Tensor& values);
 
-/// The same as a tensor of one double on the device of `values`, so that nobody has to wait for it; infinite where a
-/// value is not finite.
+/// Of the elements of flat `values` in `ranges`, as a tensor of one double on its device, so that nobody has to wait
+/// for it; infinite where a value is not finite.
+at::Tensor sum_of_squares_there(const at::Tensor& values, const std::vector<Range>& ranges);
+/// Of all elements.
 at::Tensor sum_of_squares_there(const at::Tensor& values);
 
 }  // namespace vit_hybrid::zero

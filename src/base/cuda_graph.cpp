@@ -3,8 +3,10 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
+#include <cuda_runtime_api.h>
 
 #include <exception>
+#include <utility>
 
 #include "src/base/device_graph.h"
 #include "src/base/error.h"
@@ -16,11 +18,18 @@ namespace {
 
 using PoolId = decltype(at::cuda::graph_pool_handle());  // its name changed between versions of LibTorch
 
-class CudaGraph final : public DeviceGraph {
+class RecordedGraph final : public DeviceGraph {
  public:
+  explicit RecordedGraph(std::shared_ptr<const PoolId> pool) : pool_(std::move(pool)) {}
+
+  // The device may still be at a replay.
+  ~RecordedGraph() override { static_cast<void>(cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream())); }
+  RecordedGraph(const RecordedGraph&) = delete;
+  RecordedGraph& operator=(const RecordedGraph&) = delete;
+
   // Other threads (the loader's, MPI's) go on calling CUDA meanwhile: only this one is bound by the rules of recording.
-  void record(const std::function<void()>& work, PoolId pool) {
-    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+  void record(const std::function<void()>& work) {
+    graph_.capture_begin(*pool_, cudaStreamCaptureModeThreadLocal);
     try {
       work();
     } catch (...) {
@@ -41,6 +50,7 @@ class CudaGraph final : public DeviceGraph {
     }
   }
 
+  std::shared_ptr<const PoolId> pool_;
   at::cuda::CUDAGraph graph_;
 };
 
@@ -51,9 +61,9 @@ class CudaRecorder final : public DeviceRecorder {
     VH_ASSERT(stream != c10::cuda::getDefaultCUDAStream(), "work on a GPU's default stream cannot be recorded");
     // The graphs' memory is their own: what the same work took before would be held beside it.
     c10::cuda::CUDACachingAllocator::emptyCache();
-    auto graph = std::make_unique<CudaGraph>();
+    auto graph = std::make_unique<RecordedGraph>(pool());
     try {
-      graph->record(work, pool_);
+      graph->record(work);
     } catch (const c10::OutOfMemoryError&) {
       throw;
     } catch (const c10::Error& error) {
@@ -66,7 +76,17 @@ class CudaRecorder final : public DeviceRecorder {
   }
 
  private:
-  PoolId pool_ = at::cuda::graph_pool_handle();
+  // LibTorch gives a pool up with its last graph, and does not take it up again.
+  std::shared_ptr<const PoolId> pool() {
+    auto pool = pool_.lock();
+    if (pool == nullptr) {
+      pool = std::make_shared<const PoolId>(at::cuda::graph_pool_handle());
+      pool_ = pool;
+    }
+    return pool;
+  }
+
+  std::weak_ptr<const PoolId> pool_;
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ class DeviceGraph {
 };
 
 /// Records graphs, all of which share their memory: what one leaves in tensors that were made while it was recorded
-/// holds until another one is replayed.
+/// holds until another one is replayed. The memory is given back when no graph is left.
 class DeviceRecorder {
  public:
   virtual ~DeviceRecorder() = default;

@@ -44,11 +44,6 @@ bool has_fp16_conversions() {
   return has;
 }
 
-bool has_bf16_conversion() {
-  static const bool has = __builtin_cpu_supports("avx512bf16") != 0;
-  return has;
-}
-
 // Stops at numbers that the instruction rounds otherwise than c10: of a NaN it keeps digits, and of a subnormal number
 // it makes 0.
 __attribute__((target("avx512f,avx512dq,avx512bf16"))) int64_t convert_vectors(const float* from, c10::BFloat16* to,
@@ -101,7 +96,7 @@ VH_VERSIONS static void round_to_bfloat16(const float* from, c10::BFloat16* to, 
 void convert(const float* from, c10::BFloat16* to, int64_t count) {
 #if defined(__x86_64__)
   constexpr int64_t kChunk = 128;  // numbers that are rounded without the instruction where one of them is special
-  while (has_bf16_conversion() && count > 0) {
+  while (has_avx512_bf16() && count > 0) {
     const int64_t done = convert_vectors(from, to, count);
     const int64_t others = std::min(count - done, kChunk);
     round_to_bfloat16(from + done, to + done, others);

@@ -1,5 +1,9 @@
 # How everything is compiled: language, baseline instruction set, optimisation, warnings, sanitizers, ccache.
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "This is GCC ${CMAKE_CXX_COMPILER_VERSION}; 12 or later is needed (set CXX, or load a module).")
+endif()
+
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

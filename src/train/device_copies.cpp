@@ -15,11 +15,7 @@ namespace vit_hybrid::train {
 class DeviceCopies::Stream {
  public:
   explicit Stream(c10::Device device)
-      : device_(device),
-        guard_(device.type()),
-        copies_(guard_.getStreamFromGlobalPool(device, /*isHighPriority=*/false)),
-        free_(device.type()),
-        done_(device.type()) {}
+      : device_(device), guard_(device.type()), copies_(other_stream()), free_(device.type()), done_(device.type()) {}
 
   // Memory that is still copied into goes back to the step's stream after the copy.
   ~Stream() {
@@ -56,6 +52,12 @@ class DeviceCopies::Stream {
   }
 
  private:
+  // The pool goes round: its next stream may be the one that the step is on.
+  c10::Stream other_stream() const {
+    const c10::Stream next = guard_.getStreamFromGlobalPool(device_, /*isHighPriority=*/false);
+    return next == guard_.getStream(device_) ? guard_.getStreamFromGlobalPool(device_, /*isHighPriority=*/false) : next;
+  }
+
   c10::Device device_;
   c10::impl::VirtualGuardImpl guard_;
   c10::Stream copies_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/text.h"
+#include "src/train/step_recording.h"
 
 namespace vit_hybrid::train {
 
@@ -99,6 +100,9 @@ std::string memory_advice(const RunConfig& config, const MemoryFailure& failure)
   const bool is_of_model = static_cast<MemoryClass>(order[0]) != MemoryClass::kData || options.empty();
   if (is_of_model) {
     options.push_back(str("more --tp or --pp (they are ", config.parallel.tp, " and ", config.parallel.pp, ")"));
+  }
+  if (failure.device.is_cuda() && records_steps(config, failure.device)) {
+    options.push_back("--cuda-graph off, whose activations stay reserved while others are made");
   }
   if (is_of_model && !is_half(config)) {
     options.push_back("--precision bf16 or fp16");

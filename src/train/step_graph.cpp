@@ -89,6 +89,11 @@ at::Tensor StepGraph::run(const MicroBatchKind& kind, const at::Tensor& input, c
                           const tensor::StepContext& context, const Forward& forward) {
   const auto [found, is_first] = kinds_.try_emplace(kind);
   if (is_first) {
+    // What it keeps for backward lies in ordinary memory. What the other kinds have reserved would be held beside it,
+    // so it is given up: they are recorded again, and from then on all of them share theirs.
+    for (auto& [other, recorded] : kinds_) {
+      recorded = nullptr;
+    }
     return forward(input, target, context);
   }
   if (found->second == nullptr) {

@@ -38,7 +38,7 @@ class StepGraph {
   StepGraph& operator=(const StepGraph&) = delete;
 
   /// What forward(input, target, context) gives and, in its backward, does: the same bits. The first micro-batch of a
-  /// kind is computed so; the second one is recorded, and it and all later ones are replayed from copies of `input`,
+  /// kind is computed so; the next one is recorded, and it and all later ones are replayed from copies of `input`,
   /// which requires grad and gets none, and `target`. `forward` outlives this object.
   at::Tensor run(const MicroBatchKind& kind, const at::Tensor& input, const at::Tensor& target,
                  const tensor::StepContext& context, const Forward& forward);
@@ -47,7 +47,7 @@ class StepGraph {
   class Recorded;
 
   std::shared_ptr<DeviceRecorder> recorder_;
-  std::map<MicroBatchKind, std::unique_ptr<Recorded>> kinds_;  // null: seen once
+  std::map<MicroBatchKind, std::unique_ptr<Recorded>> kinds_;  // null: seen, and not recorded
 };
 
 }  // namespace vit_hybrid::train

@@ -2,6 +2,8 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <doctest/doctest.h>
 
+#include <utility>
+
 #include "src/base/device_graph.h"
 #include "tests/gpu/host_comparison.h"
 #include "tests/gpu/kernel_scope.h"
@@ -64,19 +66,24 @@ TEST_CASE("gpu step graph: with activations that backward computes again") {
   }
 }
 
-TEST_CASE("gpu step graph: no memory is asked of the driver after the second step") {
+TEST_CASE("gpu step graph: no memory is asked of the driver after the step that follows the recording") {
   if (world_size() != 1) {
     return;
   }
-  Experiment experiment = gpu_experiment(small_forecaster(), "fp16");
-  experiment.global_batches.assign(6, 6);
-  experiment.options.recorder = make_device_recorder();
-  Training training(experiment, Layout{}, comm::MpiGroup::world(), own_gpu());
+  const comm::MpiGroup world = comm::MpiGroup::world();
   const auto allocations = [] {
     return c10::cuda::CUDACachingAllocator::getDeviceStats(own_gpu().index()).num_device_alloc;
   };
-  training.run_steps(2);
-  const int64_t before = allocations();
-  training.run_steps(4);
-  CHECK(allocations() == before);
+  for (const auto& [micro_batch_size, recording_step] : {std::pair{3, 1}, std::pair{6, 2}}) {
+    Experiment experiment = gpu_experiment(small_forecaster(), "fp16");
+    experiment.micro_batch_size = micro_batch_size;
+    experiment.global_batches.assign(6, 6);
+    experiment.options.recorder = make_device_recorder();
+    Training training(experiment, Layout{}, world, own_gpu());
+    training.run_steps(recording_step + 1);
+    const int64_t before = allocations();
+    training.run_steps();
+    CAPTURE(micro_batch_size);
+    CHECK(allocations() == before);
+  }
 }

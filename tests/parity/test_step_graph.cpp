@@ -74,10 +74,11 @@ bool equal(const TensorsByName& some, const TensorsByName& others) {
   return all;
 }
 
-// Three steps of 3 + 3 + 2 samples, two of 2 + 2, and one of 3 + 2 + 2, which all are parts of another loss: all kinds
-// but the last one of 3 samples come again, and are replayed from their second time on.
-constexpr int kKinds = 4;
-constexpr int kReplayed = (6 - 1) + (3 - 1) + (4 - 1) + (2 - 1);
+// By steps, with a letter for each kind (number of samples, and of those that the loss is divided by), a small one
+// where it is computed as it comes, which makes all forget their records, and a capital where it is replayed, ' after
+// it was recorded: a b B' | A' B B | c C' | A' B' B | C C | d D' e.
+constexpr int kRecorded = 6;
+constexpr int kReplayed = 11;
 
 void check_same_bits(Experiment experiment) {
   const comm::MpiGroup world = comm::MpiGroup::world();
@@ -96,7 +97,7 @@ void check_same_bits(Experiment experiment) {
     CHECK(equal(recorded.gradients[step], plain.gradients[step]));
   }
   CHECK(equal(recorded.parameters, plain.parameters));
-  CHECK(recorder->num_recorded() == 2 * kKinds);
+  CHECK(recorder->num_recorded() == 2 * kRecorded);
   CHECK(recorder->num_replayed() == 2 * kReplayed);
 }
 

@@ -66,6 +66,16 @@ TEST_CASE("memory advice: gradients of half precision can be half as long") {
   CHECK(contains(memory_advice(config, failure_with(MemoryClass::kGradients)), "hold less: more --tp"));
 }
 
+TEST_CASE("memory advice: recorded steps reserve activations") {
+  RunConfig config = config_with(1, 1);
+  MemoryFailure failure = failure_with(MemoryClass::kActivations);
+  CHECK_FALSE(contains(memory_advice(config, failure), "--cuda-graph off"));
+  failure.device = c10::Device(c10::kCUDA, 0);
+  CHECK(contains(memory_advice(config, failure), "--cuda-graph off"));
+  config.cuda_graph = CudaGraph::kOff;
+  CHECK_FALSE(contains(memory_advice(config, failure), "--cuda-graph off"));
+}
+
 TEST_CASE("memory advice: data that are made in memory are fewer, those of files are read less far ahead") {
   RunConfig config = config_with(1, 1);
   const MemoryFailure failure = failure_with(MemoryClass::kData);
