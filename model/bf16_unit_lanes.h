@@ -24,9 +24,7 @@ struct UnitBFloat16 {
 template <>
 struct Lanes<UnitBFloat16> {
   using Float = float;
-  using Unsigned = Lanes<float>::Unsigned;
   using V = Lanes<float>::V;
-  using Index = Lanes<float>::Index;
   static constexpr int64_t kWidth = 16;
 
   // One shuffle: each word to the upper half of a lane, zeros beside it.

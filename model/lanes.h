@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace vit_hybrid::model {
 
@@ -39,31 +40,27 @@ VH_INLINE void store_words(void* to, const Bits& bits) {
 
 }  // namespace detail
 
-template <class F, class U>
+template <class F>
 struct PlainLanes {
   using Float = F;
-  using Unsigned = U;
   typedef F V __attribute__((vector_size(64)));
-  typedef U Index __attribute__((vector_size(64)));
   static constexpr int64_t kWidth = 64 / sizeof(F);
   static VH_INLINE void load(const F* from, V& v) { std::memcpy(&v, from, sizeof(v)); }
   static VH_INLINE void store(F* to, const V& v) { std::memcpy(to, &v, sizeof(v)); }
 };
 
 template <>
-struct Lanes<float> : PlainLanes<float, uint32_t> {};
+struct Lanes<float> : PlainLanes<float> {};
 
 template <>
-struct Lanes<double> : PlainLanes<double, uint64_t> {};
+struct Lanes<double> : PlainLanes<double> {};
 
 // bf16 is the upper half of fp32: what is cut off is added as a carry where it is more than half of the last digit, or
 // just half and the digit is odd. A NaN must not become infinite by that.
 template <>
 struct Lanes<c10::BFloat16> {
   using Float = float;
-  using Unsigned = Lanes<float>::Unsigned;
   using V = Lanes<float>::V;
-  using Index = Lanes<float>::Index;
   static constexpr int64_t kWidth = 16;
 
   static VH_INLINE void load(const c10::BFloat16* from, V& v) {
@@ -76,7 +73,7 @@ struct Lanes<c10::BFloat16> {
     const auto bits = reinterpret_cast<detail::Bits>(v);
     const detail::Bits rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
     const detail::Bits quiet = rounded * 0 + 0x7FC0;
-    detail::store_words(to, v != v ? quiet : rounded);
+    detail::store_words(to, v != v ? quiet : rounded);  // NOLINT(misc-redundant-expression): true of NaN
   }
 };
 
@@ -85,9 +82,7 @@ struct Lanes<c10::BFloat16> {
 template <>
 struct Lanes<c10::Half> {
   using Float = float;
-  using Unsigned = Lanes<float>::Unsigned;
   using V = Lanes<float>::V;
-  using Index = Lanes<float>::Index;
   static constexpr int64_t kWidth = 16;
 
   static VH_INLINE void load(const c10::Half* from, V& v) {
@@ -248,19 +243,24 @@ VH_INLINE void store_lanes(int64_t n, T* to, const Value& value) {
   }
 }
 
+namespace detail {
+
+// Leaves the sum of all lanes in the first one.
+template <size_t kHalf, class V, size_t... kLane>
+VH_INLINE void add_halves(V& v, std::index_sequence<kLane...> lanes) {
+  v += __builtin_shufflevector(v, v, ((kLane + kHalf) % sizeof...(kLane))...);
+  if constexpr (kHalf > 1) {
+    add_halves<kHalf / 2>(v, lanes);
+  }
+}
+
+}  // namespace detail
+
 /// The sum of the lanes, halves first.
 template <class T>
 VH_INLINE typename Lanes<T>::Float sum_of(const typename Lanes<T>::V& lanes) {
   typename Lanes<T>::V v = lanes;
-  using Index = typename Lanes<T>::Index;
-  Index lane;
-  for (int64_t i = 0; i < Lanes<T>::kWidth; ++i) {
-    lane[i] = static_cast<typename Lanes<T>::Unsigned>(i);
-  }
-#pragma GCC unroll 4
-  for (int64_t half = Lanes<T>::kWidth / 2; half > 0; half /= 2) {
-    v += __builtin_shuffle(v, lane + static_cast<typename Lanes<T>::Unsigned>(half));
-  }
+  detail::add_halves<Lanes<T>::kWidth / 2>(v, std::make_index_sequence<Lanes<T>::kWidth>());
   return v[0];
 }
 

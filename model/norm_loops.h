@@ -83,24 +83,25 @@ VH_INLINE NormMeans<F> add_to_parameters(const NormRowsBackward<T, F>& arrays, i
   const NormStatistics<F> statistics{arrays.mean[row], arrays.rstd[row]};
   V gradients = {};
   V products = {};
-  for_lanes<F>(
-      n, [=, weight = rows.weight, workspace = rows.workspace, &gradients, &products](int64_t i, auto part) VH_INLINED {
-        V above, v, w, dw, db;
-        part.load(dy + i, above);
-        part.load(x + i, v);
-        part.load(weight + i, w);
-        part.load(dweight + i, dw);
-        part.load(dbias + i, db);
-        v = normalized(v, statistics);
-        if constexpr (!std::is_same_v<T, F>) {
-          part.store(workspace + i, v);
-        }
-        const V of_weight = above * v;
-        part.store(dweight + i, dw + of_weight);
-        part.store(dbias + i, db + above);
-        gradients += above * w;
-        products += of_weight * w;
-      });
+  const F* const weight = rows.weight;
+  F* const workspace = rows.workspace;
+  for_lanes<F>(n, [=, &gradients, &products](int64_t i, auto part) VH_INLINED {
+    V above, v, w, dw, db;
+    part.load(dy + i, above);
+    part.load(x + i, v);
+    part.load(weight + i, w);
+    part.load(dweight + i, dw);
+    part.load(dbias + i, db);
+    v = normalized(v, statistics);
+    if constexpr (!std::is_same_v<T, F>) {
+      part.store(workspace + i, v);
+    }
+    const V of_weight = above * v;
+    part.store(dweight + i, dw + of_weight);
+    part.store(dbias + i, db + above);
+    gradients += above * w;
+    products += of_weight * w;
+  });
   return {sum_of<F>(gradients) / F(n), sum_of<F>(products) / F(n)};
 }
 
@@ -113,7 +114,9 @@ VH_INLINE void differentiate_row(const NormRowsBackward<T, F>& arrays, int64_t r
   const T* const x = arrays.x + row * n;
   const T* const residual = arrays.residual == nullptr ? nullptr : arrays.residual + row * n;
   const NormStatistics<F> statistics{arrays.mean[row], arrays.rstd[row]};
-  const auto gradient = [=, weight = rows.weight, workspace = rows.workspace](int64_t i, auto part, V& v) VH_INLINED {
+  const F* const weight = rows.weight;
+  const F* const workspace = rows.workspace;
+  const auto gradient = [=](int64_t i, auto part, V& v) VH_INLINED {
     V above, w;
     V beside = {};
     part.load(dy + i, above);

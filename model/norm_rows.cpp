@@ -150,53 +150,62 @@ VH_BF16_UNIT void keep_row(const BFloat16* x, const uint8_t* keep, float scale, 
 
 }  // namespace bf16_unit
 
-// Calls bf16_unit::function where T is bf16 and the processor has the unit, otherwise for half-length types
-// other::function, else the version for its instruction set.
-#define VH_CALL(other, function, ...)               \
+// Ends the caller by bf16_unit::function where T is bf16 and the processor has the unit.
+#define VH_TRY_UNIT(function, ...)                  \
   if constexpr (std::is_same_v<T, c10::BFloat16>) { \
     if (has_avx512_bf16()) {                        \
       return bf16_unit::function(__VA_ARGS__);      \
     }                                               \
-  }                                                 \
-  if constexpr (sizeof(T) == 2) {                   \
-    other::function(__VA_ARGS__);                   \
-  } else {                                          \
-    versions::function(__VA_ARGS__);                \
+  }
+
+// By way of fp32 for half-length types, else by the version for the processor's instruction set.
+#define VH_CALL(function, ...)       \
+  if constexpr (sizeof(T) == 2) {    \
+    widened::function(__VA_ARGS__);  \
+  } else {                           \
+    versions::function(__VA_ARGS__); \
   }
 
 template <class T, class F>
 void norm_rows(const T* x, T* y, int64_t count, F* mean, F* rstd, const NormRows<F>& rows) {
-  VH_CALL(widened, norm_rows, x, y, count, mean, rstd, rows);
+  VH_TRY_UNIT(norm_rows, x, y, count, mean, rstd, rows)
+  VH_CALL(norm_rows, x, y, count, mean, rstd, rows)
 }
 
 template <class T, class F>
 void residual_norm_rows(const T* residual, T* branch, const F* scales, T* y, int64_t count, F* mean, F* rstd,
                         const NormRows<F>& rows) {
-  VH_CALL(widened, residual_norm_rows, residual, branch, scales, y, count, mean, rstd, rows);
+  VH_TRY_UNIT(residual_norm_rows, residual, branch, scales, y, count, mean, rstd, rows)
+  VH_CALL(residual_norm_rows, residual, branch, scales, y, count, mean, rstd, rows)
 }
 
 template <class T, class F>
 void norm_backward_rows(const NormRowsBackward<T, F>& arrays, int64_t count, F* dweight, F* dbias,
                         const NormRows<F>& rows) {
-  VH_CALL(widened, norm_backward_rows, arrays, count, dweight, dbias, rows);
+  VH_TRY_UNIT(norm_backward_rows, arrays, count, dweight, dbias, rows)
+  VH_CALL(norm_backward_rows, arrays, count, dweight, dbias, rows)
 }
 
 template <class T, class F>
 void residual_row(const T* residual, const T* branch, F scale, T* sum, int64_t n) {
-  VH_CALL(versions, residual_row, residual, branch, scale, sum, n);
+  VH_TRY_UNIT(residual_row, residual, branch, scale, sum, n)
+  versions::residual_row(residual, branch, scale, sum, n);
 }
 
 template <class T, class F>
 void keep_row(const T* x, const uint8_t* keep, F scale, T* kept, int64_t n) {
-  VH_CALL(versions, keep_row, x, keep, scale, kept, n);
+  VH_TRY_UNIT(keep_row, x, keep, scale, kept, n)
+  versions::keep_row(x, keep, scale, kept, n);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T and F are types.
 #define VH_INSTANTIATE(T, F)                                                                            \
   template void norm_rows(const T*, T*, int64_t, F*, F*, const NormRows<F>&);                           \
   template void residual_norm_rows(const T*, T*, const F*, T*, int64_t, F*, F*, const NormRows<F>&);    \
   template void norm_backward_rows(const NormRowsBackward<T, F>&, int64_t, F*, F*, const NormRows<F>&); \
   template void residual_row(const T*, const T*, F, T*, int64_t);                                       \
   template void keep_row(const T*, const uint8_t*, F, T*, int64_t)
+// NOLINTEND(bugprone-macro-parentheses)
 
 VH_INSTANTIATE(float, float);
 VH_INSTANTIATE(double, double);

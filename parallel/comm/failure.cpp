@@ -13,7 +13,9 @@
 #include <future>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
+#include <typeinfo>
 #include <utility>
 
 #include "parallel/comm/agreement.h"
@@ -62,7 +64,7 @@ BeforeAbort& before_abort() {
   return *instance;
 }
 
-// In a thread of its own, which is left alone where it hangs.
+// In a thread of its own, which is left alone where it hangs; in this one where the system starts none.
 void run_before_abort() {
   std::function<void()> action;
   {
@@ -72,11 +74,15 @@ void run_before_abort() {
   if (action == nullptr) return;
   std::promise<void> promise;
   std::future<void> done = promise.get_future();
-  std::thread([action = std::move(action), promise = std::move(promise)]() mutable {
+  try {
+    std::thread([action, promise = std::move(promise)]() mutable {
+      action();
+      promise.set_value();
+    }).detach();
+    done.wait_for(kPatienceBeforeAbort);
+  } catch (const std::system_error&) {
     action();
-    promise.set_value();
-  }).detach();
-  done.wait_for(kPatienceBeforeAbort);
+  }
 }
 
 bool claim() {
@@ -111,10 +117,14 @@ void print(const std::string& line) {
 
 // Whatever hangs from here on (MPI_Abort, a file system, a lock), the process ends.
 void end_process_later(int exit_code) {
-  std::thread([exit_code] {
-    std::this_thread::sleep_for(kPatience);
-    std::_Exit(exit_code);
-  }).detach();
+  try {
+    std::thread([exit_code] {
+      std::this_thread::sleep_for(kPatience);
+      std::_Exit(exit_code);
+    }).detach();
+  } catch (const std::system_error&) {
+    alarm(std::chrono::duration_cast<std::chrono::seconds>(kPatience).count());  // no thread: SIGALRM ends it
+  }
 }
 
 [[noreturn]] void end_job(int exit_code) {
@@ -145,6 +155,12 @@ void end_process_later(int exit_code) {
   }
   run_before_abort();
   end_job(exit_code);
+}
+
+// What std::thread throws where the system starts no more of them. Errors of files and streams are derived from it.
+bool is_thread_failure(const std::exception& exception) {
+  return typeid(exception) == typeid(std::system_error) &&
+         static_cast<const std::system_error&>(exception).code() == std::errc::resource_unavailable_try_again;
 }
 
 std::string bracketed(const std::string& a, const std::string& b) {
@@ -178,6 +194,11 @@ void set_before_abort(std::function<void()> action) {
 
 Error as_error(const std::exception& exception) {
   if (const auto* const error = dynamic_cast<const Error*>(&exception)) return *error;
+  if (is_thread_failure(exception)) {
+    return Error(ErrorClass::kUsage, str("a thread could not be started: ", exception.what()),
+                 "give fewer --threads or --io-threads, or raise the limits on threads (ulimit -u) and on memory "
+                 "(ulimit -v)");
+  }
   const auto* const torch = dynamic_cast<const c10::Error*>(&exception);
   const std::string text = torch != nullptr ? torch->what_without_backtrace() : exception.what();
   const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };

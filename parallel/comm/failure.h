@@ -29,7 +29,7 @@ struct ProcessPlace {
 const ProcessPlace& process_place();
 
 /// Any exception as an Error: an Error itself; class kUsage for memory that was not there, with what the tracker knows
-/// of it; else class kInternal, LibTorch's without its stack.
+/// of it, and for a thread that could not be started; else class kInternal, LibTorch's without its stack.
 Error as_error(const std::exception& exception);
 
 /// What a user can do about memory that was not there; the hint of as_error().

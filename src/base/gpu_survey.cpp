@@ -5,13 +5,9 @@
 
 namespace vit_hybrid {
 
-namespace {
-
-std::string cuda_version(int number) {
+std::string cuda_version_text(int number) {
   return str(number / 1000, ".", number % 1000 / 10);
 }
-
-}  // namespace
 
 GpuSurvey explain(const CudaRefusal& refusal, const char* visible_devices) {
   GpuSurvey survey;
@@ -20,8 +16,8 @@ GpuSurvey explain(const CudaRefusal& refusal, const char* visible_devices) {
     survey.none_reason = "no NVIDIA driver is installed";
   } else if (refusal.kind == CudaRefusal::Kind::kDriverTooOld) {
     survey.is_broken = true;
-    survey.none_reason = str("the NVIDIA driver is one for CUDA ", cuda_version(refusal.driver_version),
-                             ", older than the CUDA ", cuda_version(refusal.runtime_version), " of this program");
+    survey.none_reason = str("the NVIDIA driver is one for CUDA ", cuda_version_text(refusal.driver_version),
+                             ", older than the CUDA ", cuda_version_text(refusal.runtime_version), " of this program");
   } else if (refusal.kind == CudaRefusal::Kind::kNoDevice) {
     survey.none_reason = "the NVIDIA driver finds no GPU";
     if (visible_devices != nullptr) {

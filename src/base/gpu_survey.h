@@ -32,6 +32,9 @@ struct CudaRefusal {
   int runtime_version = 0;
 };
 
+/// "12.4" for CUDA's 12040.
+std::string cuda_version_text(int number);
+
 /// The survey that a refusal makes; `visible_devices` is CUDA_VISIBLE_DEVICES, or null. Pure.
 GpuSurvey explain(const CudaRefusal& refusal, const char* visible_devices);
 

@@ -6,21 +6,10 @@
 #include <numeric>
 #include <vector>
 
+#include "src/base/bytes_text.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid {
-
-std::string bytes_text(int64_t bytes) {
-  constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024.0 && unit + 1 < kUnits.size()) {
-    value /= 1024.0;
-    ++unit;
-  }
-  const int decimals = unit == 0 || value >= 100.0 ? 0 : value >= 10.0 ? 1 : 2;
-  return str(fixed_text(value, decimals), " ", kUnits[unit]);
-}
 
 std::string memory_failure_text(const MemoryFailure& failure, int64_t device_bytes) {
   std::array<size_t, kNumMemoryClasses> order{};

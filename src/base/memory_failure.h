@@ -8,9 +8,6 @@
 
 namespace vit_hybrid {
 
-/// "1.50 GiB": three digits in the unit that suits.
-std::string bytes_text(int64_t bytes);
-
 /// "out of memory: 1.50 GiB were asked for activations on cuda:0, which has 79.1 GiB; held are ...", by class, the
 /// largest first. `device_bytes` is the memory of the device; 0 where it is not known. Pure.
 std::string memory_failure_text(const MemoryFailure& failure, int64_t device_bytes);

@@ -23,10 +23,13 @@ std::string compiler();
 std::string build_type();
 
 /// (name, version) of each library whose version is fixed when the program is built. What only the loaded library can
-/// tell (MPI, NCCL) is told by its communicators.
+/// tell is told by cuda_library_versions() and (MPI, NCCL) by the communicators.
 std::vector<std::pair<std::string, std::string>> library_versions();
 
-/// All of the above in a few lines, as `--version` prints it.
+/// (name, version) of CUDA and cuDNN as they are loaded; empty in a program without CUDA. Needs no GPU.
+std::vector<std::pair<std::string, std::string>> cuda_library_versions();
+
+/// Version, commit, compiler and library_versions() in a few lines.
 std::string version_text();
 
 }  // namespace vit_hybrid

@@ -5,10 +5,11 @@
 #include <optional>
 
 #include "data/posix_file.h"
+#include "src/base/bytes_text.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/commands/checkpoint_tool.h"
-#include "src/train/checkpoint/checkpoint_folder.h"
+#include "src/train/checkpoint/precision_lines.h"
 #include "src/train/checkpoint/reading_order.h"
 #include "src/train/checkpoint/tensor_summary.h"
 #include "src/train/checkpoint/verify.h"
@@ -71,15 +72,13 @@ std::string head_text(const CheckpointReader& checkpoint) {
   const CheckpointInfo& info = checkpoint.info();
   const int64_t bytes = data::PosixFile(checkpoint.path(), data::PosixFile::Access::kRead).size();
   std::string out =
-      str(checkpoint.path(), "\n  size        ", train::size_text(bytes), " (", bytes, " bytes), format ", info.format,
+      str(checkpoint.path(), "\n  size        ", bytes_text(bytes), " (", bytes, " bytes), format ", info.format,
           "\n  written by  vit_hybrid ", info.version, ", commit ", info.git_commit,
           info.libraries.empty() ? "" : str(" (", info.libraries, ")"), "\n  layout      ", info.layout,
           "\n  position    step ", info.step, " (", info.optimizer_steps, " of the optimizer), epoch ", info.epoch + 1,
           " after ", info.samples_of_epoch, " of ", info.num_samples, " samples; seed ", info.seed, "\n");
-  if (info.loss_scale > 0.0 || info.skipped_steps > 0) {
-    out +=
-        str("  loss scale  ", info.loss_scale > 0.0 ? str(info.loss_scale, " for ", info.good_steps, " steps") : "none",
-            ", ", info.skipped_steps, " steps skipped\n");
+  for (const std::string& line : train::precision_lines(info)) {
+    out += "  " + line + "\n";
   }
   if (!info.metric.empty()) {
     out += str("  validation  ", info.metric, " ", info.metric_value, "\n");

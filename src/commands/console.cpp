@@ -6,8 +6,8 @@
 
 #include "parallel/comm/launcher.h"
 #include "src/base/text.h"
-#include "src/base/version.h"
 #include "src/train/load_run_config.h"
+#include "src/train/loaded_libraries.h"
 #include "src/train/options/sources.h"
 
 namespace vit_hybrid::commands {
@@ -46,7 +46,7 @@ void agree_on_start(const comm::MpiGroup& world, const std::vector<std::string>&
     variables += options::environment_name(entry.name) + "=" + entry.text + "\n";
   }
   comm::same_on_all_ranks(world, variables, "the environment");
-  comm::same_on_all_ranks(world, version_text(), "the build");
+  comm::same_on_all_ranks(world, train::program_text(), "the build");
 }
 
 std::string read_for_all(const comm::MpiGroup& world, const std::string& path) {

@@ -4,9 +4,9 @@
 #include "src/base/error.h"
 #include "src/base/nearest_word.h"
 #include "src/base/text.h"
-#include "src/base/version.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
+#include "src/train/loaded_libraries.h"
 #include "src/train/options/option_table.h"
 
 namespace vit_hybrid::commands {
@@ -93,7 +93,7 @@ int run(int argc, char** argv) {
   Invocation invocation{&argc, &argv, {argv + 1, argv + argc}};
   const auto& words = invocation.words;
   if (asks_for(words, "version")) {
-    print_once(version_text());
+    print_once(train::program_text());
     return 0;
   }
   const Command& first = all_commands().front();

@@ -1,12 +1,11 @@
 // changed_options(): texts against texts, as config_text() prints them.
 #include "src/train/changed_options.h"
 
-#include <map>
 #include <string_view>
 
 #include "src/base/text.h"
-#include "src/train/options/sources.h"
 #include "src/train/run_options.h"
+#include "src/train/stored_options.h"
 
 namespace vit_hybrid::train {
 
@@ -26,20 +25,10 @@ constexpr std::string_view kDecisive[] = {"precision",     "global-batch-size",
                                           "lr-batch-size", "warmup",
                                           "steps",         "epochs"};
 
-std::map<std::string, std::string> texts_by_key(const std::string& yaml) {
-  std::map<std::string, std::string> texts;
-  for (const options::Source& source : options::parse_yaml({"the checkpoint's configuration", ""}, yaml)) {
-    for (const options::Entry& entry : source) {
-      texts[entry.name] = entry.text;
-    }
-  }
-  return texts;
-}
-
 }  // namespace
 
 std::vector<std::string> changed_options(const std::string& stored, const RunConfig& config) {
-  const auto before = texts_by_key(stored);
+  const auto before = stored_options(stored);
   RunConfig shown = config;  // the table binds to variables, though it only reads them here
   RunRequest request;
   const auto table = run_option_table(shown, request);

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <latch>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "parallel/comm/agreement.h"
@@ -17,6 +19,7 @@
 #include "parallel/comm/make_communicator.h"
 #include "src/base/error.h"
 #include "src/base/gpu_survey.h"
+#include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/train/gpu_assignment.h"
@@ -105,6 +108,33 @@ void begin_to_use(c10::Device device, const Gpu& gpu) {
   }
 }
 
+// LibTorch waits for ever for a thread that the system does not start, and OpenMP ends the process. So as many as they
+// will hold are first started on trial. LibTorch has a pool beside OpenMP's where it is given a number.
+void try_threads(int threads, int pools, const std::string& option) {
+  const int count = pools * (threads - 1);
+  std::vector<std::thread> started;
+  started.reserve(static_cast<size_t>(count));
+  std::latch end_of_trial(1);
+  std::string problem;
+  try {
+    while (static_cast<int>(started.size()) < count) {
+      started.emplace_back([&end_of_trial] { end_of_trial.wait(); });
+    }
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  end_of_trial.count_down();
+  for (std::thread& thread : started) {
+    thread.join();
+  }
+  if (!problem.empty()) {
+    throw Error(ErrorClass::kUsage,
+                str(option, threads, ", which takes ", count, " threads beside the first, but only ", started.size(),
+                    " could be started: ", problem),
+                "give fewer --threads, or raise the limits on threads (ulimit -u) and on memory (ulimit -v)");
+  }
+}
+
 }  // namespace
 
 c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world) {
@@ -123,6 +153,11 @@ c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world) 
       begin_to_use(device, *gpu);
     }
   });
+  if (config.device == DeviceChoice::kAuto && survey.has_cuda && !number) {
+    log_warning(
+        "the device is the CPU: " + (survey.none_reason.empty() ? "not every node has a GPU" : survey.none_reason) +
+        "; --device cuda would refuse that");
+  }
   if (gpu != nullptr && config.parallel.ranks_per_gpu > 1) {
     let_ranks_share(world.rank());
   }
@@ -153,10 +188,14 @@ at::Tensor to_device(const at::Tensor& tensor, c10::Device device, at::ScalarTyp
 }
 
 void set_threads(int threads, const comm::ProcessPlace& place) {
+  const std::string option = threads > 0 ? "--threads is " : "--threads is auto, here ";
   if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) {
     threads = share_of_cores(place.node_size);
   }
-  if (threads > 0) {
+  if (threads == 0) {  // OpenMP knows
+    try_threads(at::get_num_threads(), /*pools=*/1, option);
+  } else {
+    try_threads(threads, /*pools=*/2, option);
     at::set_num_threads(threads);
   }
 }

@@ -70,7 +70,9 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
   const DataSource data = open_valid_data(config, world);
   comm::agreed(world, [&] { require_channels(checkpoint, data.channels); });
   TrainedModel model(config, checkpoint, world);
-  log_line(describe(config, checkpoint, model.mesh().device()));
+  for (const std::string& line : describe(config, checkpoint, model.mesh().device())) {
+    log_line(line);
+  }
   log_line(str("  input     ", data.text));
   const Timer timer;
   Evaluator evaluator(config, model.mesh(), model.runner(), *data.valid, data.num_valid_samples, data.climatology);

@@ -66,7 +66,9 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
     require_channels(checkpoint, record->given_channels());
   });
   TrainedModel model(config, checkpoint, world);
-  log_line(describe(config, checkpoint, model.mesh().device()));
+  for (const std::string& line : describe(config, checkpoint, model.mesh().device())) {
+    log_line(line);
+  }
   for (const std::string& line : record ? record->description() : std::vector<std::string>()) {
     log_line("  " + line);
   }

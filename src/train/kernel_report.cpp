@@ -19,13 +19,18 @@ namespace {
 
 constexpr size_t kNameWidth = 10;
 
+std::string forward_types(const zero::PrecisionPolicy& policy) {
+  return str("parameters and activations ", tensor::short_name(policy.compute));
+}
+
+std::string products_note(const RunConfig& config) {
+  return config.precision.kind == Precision::kTf32 ? "; products on GPUs in TF32" : "";
+}
+
 std::string types_text(const RunConfig& config, const zero::PrecisionPolicy& policy) {
-  std::string text = str("parameters and activations ", tensor::short_name(policy.compute), ", gradients ",
-                         tensor::short_name(policy.gradient), ", reduced in ", tensor::short_name(policy.reduce),
-                         ", master weights ", tensor::short_name(policy.master));
-  if (config.precision.kind == Precision::kTf32) {
-    text += "; products on GPUs in TF32";
-  }
+  std::string text = str(forward_types(policy), ", gradients ", tensor::short_name(policy.gradient), ", reduced in ",
+                         tensor::short_name(policy.reduce), ", master weights ", tensor::short_name(policy.master),
+                         products_note(config));
   if (config.precision.kind == Precision::kFp16) {
     text += "; loss scale " +
             (config.precision.loss_scale > 0.0 ? digits(config.precision.loss_scale) : std::string("dynamic"));
@@ -57,6 +62,17 @@ std::string optimizer_text(const RunConfig& config, c10::Device device) {
              is_fused ? ": one kernel, one pass over the shard" : ": operation by operation, only adam has a kernel");
 }
 
+// Of the device and of the kernels of a forward pass.
+void add_forward(KernelReport& report, c10::Device device, at::ScalarType type, bool with_dropout) {
+  if (device.is_cuda()) {
+    report.parts.emplace_back("GPU", gpu_text(device));
+  } else {
+    report.parts.emplace_back("processor", processor_text(type));
+  }
+  report.parts.emplace_back("products", tensor::product_kernel_text(device, type));
+  report.parts.emplace_back("attention", model::attention_kernel_text(device, type, with_dropout));
+}
+
 }  // namespace
 
 std::vector<std::string> KernelReport::lines() const {
@@ -76,22 +92,23 @@ std::vector<std::string> KernelReport::lines() const {
 
 KernelReport report_kernels(const RunConfig& config, c10::Device device) {
   const zero::PrecisionPolicy policy = precision_policy(config);
-  const bool drops = config.model.attention_dropout > 0.0;
   KernelReport report;
   report.parts.emplace_back("types", types_text(config, policy));
-  if (device.is_cuda()) {
-    report.parts.emplace_back("GPU", gpu_text(device));
-  } else {
-    report.parts.emplace_back("processor", processor_text(policy.compute));
-  }
-  report.parts.emplace_back("products", tensor::product_kernel_text(device, policy.compute));
-  report.parts.emplace_back("attention", model::attention_kernel_text(device, policy.compute, drops));
+  add_forward(report, device, policy.compute, config.model.attention_dropout > 0.0);
   report.parts.emplace_back("optimizer", optimizer_text(config, device));
   if (device.is_cuda()) {
     report.parts.emplace_back("step", step_recording_text(config, device));
   }
   report.padded = padded_dims(config.model, config.parallel.tp,
                               unit_multiples(device.type(), config.precision.kind, vector_bytes(this_processor())));
+  return report;
+}
+
+KernelReport report_kernels_of_use(const RunConfig& config, c10::Device device) {
+  const zero::PrecisionPolicy policy = precision_policy(config);
+  KernelReport report;
+  report.parts.emplace_back("types", forward_types(policy) + products_note(config));
+  add_forward(report, device, policy.compute, false);
   return report;
 }
 

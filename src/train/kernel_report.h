@@ -25,6 +25,9 @@ struct KernelReport {
 /// Of this rank, whose device is `device`.
 KernelReport report_kernels(const RunConfig& config, c10::Device device);
 
+/// The same where a trained model is only used: what forward passes take, without dropout.
+KernelReport report_kernels_of_use(const RunConfig& config, c10::Device device);
+
 /// {"types": "...", "processor": "...", "products": ..., "padded_dimensions": [...]}
 Json to_json(const KernelReport& report);
 

@@ -7,8 +7,8 @@
 #include "model/vit_memory.h"
 #include "model/vit_options.h"
 #include "parallel/pipeline/schedule.h"
+#include "src/base/bytes_text.h"
 #include "src/base/text.h"
-#include "src/train/checkpoint/checkpoint_folder.h"
 #include "src/train/engine_options.h"
 
 namespace vit_hybrid::train {
@@ -120,7 +120,7 @@ std::vector<std::string> LayoutReport::lines() const {
       str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
       str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
       str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
-      str("  memory    activations of about ", size_text(activation_bytes), " a rank (--recompute ", recompute, ")"),
+      str("  memory    activations of about ", bytes_text(activation_bytes), " a rank (--recompute ", recompute, ")"),
       str("  the layout leaves at most ", percent(efficiency()), " of the ranks' speed")};
 }
 

@@ -34,24 +34,11 @@ void add_for_activations(const RunConfig& config, std::vector<std::string>& opti
   }
 }
 
-void add_for_optimizer(const RunConfig& config, std::vector<std::string>& options) {
-  if (config.parallel.zero == 0 && config.parallel.dp > 1) {
-    options.push_back("--zero 1");
-  } else {
-    options.push_back(str("more replicas (--dp is ", config.parallel.dp, "), which share the optimizer's state"));
-  }
-}
-
-bool are_made_in_memory(const DataConfig& data) {
-  return data.train_data.empty() || data.kind == DataKind::kBuiltin || data.kind == DataKind::kSynthetic;
-}
-
 void add_for_data(const RunConfig& config, std::vector<std::string>& options) {
   const DataConfig& data = config.data;
-  if (are_made_in_memory(data)) {
+  if (data.kind == DataKind::kBuiltin) {  // synthetic data are made batch by batch
     options.push_back(str("fewer --generated-samples and --generated-valid-samples (they are ", data.generated_samples,
-                          " and ", data.generated_valid_samples, "), or files (data generate, --train-data)"));
-    return;
+                          " and ", data.generated_valid_samples, ")"));
   }
   if (data.prefetch_depth > 1) {
     options.push_back(str("a smaller --prefetch-depth (it is ", data.prefetch_depth, ")"));
@@ -71,7 +58,8 @@ void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vecto
       }
       return;
     case MemoryClass::kOptimizer:
-      return add_for_optimizer(config, options);
+      options.push_back(str("more replicas (--dp is ", config.parallel.dp, "), which share the optimizer's state"));
+      return;
     case MemoryClass::kCommunication:
       options.push_back(str("a smaller --bucket-mb (it is ", config.parallel.bucket_mb, ")"));
       return;
@@ -92,20 +80,25 @@ std::string memory_advice(const RunConfig& config, const MemoryFailure& failure)
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return wanted[a] > wanted[b]; });
   std::vector<std::string> options;
+  if (config.parallel.zero == 0 && config.parallel.dp > 1) {
+    options.emplace_back("--zero 1");
+  }
   for (const size_t i : order) {
     if (static_cast<double>(wanted[i]) >= kWorthwhile * static_cast<double>(total)) {
       add_for_class(static_cast<MemoryClass>(i), config, options);
     }
   }
-  const bool is_of_model = static_cast<MemoryClass>(order[0]) != MemoryClass::kData || options.empty();
-  if (is_of_model) {
+  const auto most = static_cast<MemoryClass>(order[0]);
+  const bool holds_model = failure.held.current[static_cast<size_t>(MemoryClass::kParameters)] > 0;
+  if (most != MemoryClass::kData || holds_model) {
     options.push_back(str("more --tp or --pp (they are ", config.parallel.tp, " and ", config.parallel.pp, ")"));
   }
-  if (failure.device.is_cuda() && records_steps(config, failure.device)) {
-    options.push_back("--cuda-graph off, whose activations stay reserved while others are made");
+  // Parameters, gradients and state together are no shorter with a master copy.
+  if (!is_half(config) && (most == MemoryClass::kActivations || most == MemoryClass::kWorkspaces)) {
+    options.emplace_back("--precision bf16 or fp16");
   }
-  if (is_of_model && !is_half(config)) {
-    options.push_back("--precision bf16 or fp16");
+  if (failure.device.is_cuda() && records_steps(config, failure.device)) {
+    options.emplace_back("--cuda-graph off, whose activations stay reserved while others are made");
   }
   std::vector<std::string> once;
   for (const std::string& option : options) {

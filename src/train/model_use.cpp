@@ -29,9 +29,18 @@ constexpr std::array<std::string_view, 12> kFromCheckpoint = {
     "name",       "seed",         "precision",   "global-batch-size", "global-means", "global-stds",
     "time-means", "dataset-name", "labels-name", "interpolation",     "stats",        "valid-resize"};
 
+// Those of them whose help does not tell where else they come from.
+constexpr std::array<std::string_view, 4> kShownAsTraining = {"precision", "stats", "labels-name", "valid-resize"};
+
 template <size_t n>
 bool is_among(const std::array<std::string_view, n>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// An option whose value, where it is not given, is not the variable's but the training's.
+options::Option from_training(options::Option option) {
+  option.value.print = [] { return std::string("the training's"); };
+  return option;
 }
 
 // What of a checkpoint's configuration counts. A path that was not given is none.
@@ -98,7 +107,7 @@ void add_run_options(options::OptionTable& table, RunConfig& config, UsePurpose 
     const bool for_batches = purpose == UsePurpose::kEvaluation && is_among(kForBatches, option.name);
     if (is_among(kAlways, option.name) || for_batches) {
       table.begin_group(option.group);
-      table.add(option);
+      table.add(is_among(kShownAsTraining, option.name) ? from_training(option) : option);
     }
   }
 }

@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/base/text.h"
+#include "src/train/epoch_table.h"
 #include "src/train/evaluation_report.h"
 
 namespace vit_hybrid::train {
@@ -118,15 +119,6 @@ Json RunLog::valid_record(const ValidationRecord& record) const {
   return json;
 }
 
-const EpochRecord* RunLog::epoch_of(int64_t epoch) const {
-  for (const EpochRecord& record : epochs_) {
-    if (record.epoch == epoch) {
-      return &record;
-    }
-  }
-  return nullptr;
-}
-
 double RunLog::median_samples_per_second() const {
   std::vector<double> rates(step_rates_.begin() + (step_rates_.size() > 1 ? 1 : 0), step_rates_.end());
   if (rates.empty()) {
@@ -141,29 +133,9 @@ void RunLog::print_table() const {
   if (skipped_steps_ > 0) {
     log_warning(str(skipped_steps_, " of the steps changed nothing: their gradient was not finite"));
   }
-  const auto cell = [](const std::string& text) { return right_text(text, 14); };
-  const bool forecast = !validations_.empty() && validations_.front().figures.is_forecast();
   log_line("");
-  log_line(str(right_text("epoch", 6), cell("train loss"), cell("val loss"), cell(forecast ? "RMSE" : "top-1"),
-               cell(forecast ? "persistence" : "top-5"), cell("samples/s")));
-  for (const ValidationRecord& record : validations_) {
-    const Evaluation& figures = record.figures;
-    const EpochRecord* epoch = epoch_of(record.epoch);
-    log_line(str(right_text(std::to_string(record.epoch), 6),
-                 cell(epoch != nullptr ? fixed_text(epoch->train_loss, 6) : "-"), cell(fixed_text(figures.loss, 6)),
-                 cell(fixed_text(forecast ? mean_of(figures.rmse) : figures.top1, 6)),
-                 cell(fixed_text(forecast ? mean_of(figures.persistence_rmse) : figures.top5, 6)),
-                 cell(epoch != nullptr ? fixed_text(epoch->samples_per_second(), 2) : "-")));
-  }
-  if (validations_.empty()) {
-    for (const EpochRecord& epoch : epochs_) {
-      log_line(str(right_text(std::to_string(epoch.epoch), 6), cell(fixed_text(epoch.train_loss, 6)), cell("-"),
-                   cell("-"), cell("-"), cell(fixed_text(epoch.samples_per_second(), 2))));
-    }
-  }
-  if (forecast) {
-    log_line(
-        "epoch 0 is the untrained network; RMSE and persistence are means over the channels, in standard deviations");
+  for (const std::string& line : epoch_table(epochs_, validations_)) {
+    log_line(line);
   }
 }
 

@@ -77,14 +77,13 @@ class RunLog {
   void epoch(const EpochRecord& record);
   void validation(ValidationRecord record);
 
-  /// Prints the table: losses by epoch, RMSE beside persistence or top-1 and top-5, samples/s.
+  /// Prints epoch_table().
   void print_table() const;
   /// The same figures for summary.json.
   Json final_figures() const;
 
  private:
   Json valid_record(const ValidationRecord& record) const;
-  const EpochRecord* epoch_of(int64_t epoch) const;
   /// Median over the steps without the first, which warms up.
   double median_samples_per_second() const;
 

@@ -22,6 +22,11 @@ using options::word;
 constexpr int64_t kMostRanks = 1 << 20;
 constexpr int64_t kUsualTestSteps = 50;
 
+// Outside all gradients of fp16 are lost or overflow.
+options::NumberRange loss_scale_range() {
+  return {.least = 1e-4, .most = 1e12, .word_for_zero = "dynamic"};
+}
+
 // --test is --test-steps 50; beside a --test-steps of another number it changes nothing.
 options::Value test_flag(int64_t& steps) {
   options::Value value{options::Kind::kFlag, "flag", "true, false", {}, {}};
@@ -102,9 +107,10 @@ void add_device(OptionTable& table, RunConfig& config) {
        .value = choice(config.precision.kind, {"fp32", "fp64", "tf32", "bf16", "fp16"}, {{"none", Precision::kFp32}}),
        .help = "Type of parameters and activations; with bf16 and fp16, which are half as long, the optimizer's "
                "weights, the gradients and all sums are fp32; tf32 is fp32 with the GPU's short products.",
-       .aliases = {"amp-mode"}});
+       .aliases = {"amp-mode"},
+       .flags_elsewhere = {"fp16", "bf16"}});
   table.add({.name = "loss-scale",
-             .value = number(config.precision.loss_scale, positive("dynamic")),
+             .value = number(config.precision.loss_scale, loss_scale_range()),
              .help = "What fp16 gradients are multiplied by on their way; dynamic: halved when they overflow, doubled "
                      "after 2000 steps without."});
   table.add({.name = "grad-dtype",

@@ -18,10 +18,10 @@ struct Speed {
 };
 
 struct RunSpeed {
-  double samples_per_second = 0.0;
-  double model_flops = 0.0;  ///< a second, of the model's arithmetic; what recompute does again does not count
-  Speed roof;                ///< of matrix products, measured on all ranks at once
-  Speed peak;                ///< by data sheet
+  double samples_per_second = 0.0;  ///< median of the steps
+  double model_flops = 0.0;         ///< a second, of the model's arithmetic; what recompute does again does not count
+  Speed roof;                       ///< of matrix products, measured on all ranks at once
+  Speed peak;                       ///< by data sheet
 };
 
 /// What a run was, as far as its speed goes; the same on all ranks but for the first.
@@ -40,8 +40,9 @@ RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, mesh
 /// "percent_of_peak"}, with null and "roof_missing" or "peak_missing" for what is not known.
 Json to_json(const RunSpeed& speed);
 
-/// The same for people, and from `ranks`, of gather_rank_reports(), the time by phase and the most memory.
+/// The same for people, and from `ranks`, of gather_rank_reports(), the time by phase and the most memory, beside the
+/// `estimated_activation_bytes` of LayoutReport.
 std::vector<std::string> speed_lines(const RunSpeed& speed);
-std::vector<std::string> resource_lines(const Json& ranks);
+std::vector<std::string> resource_lines(const Json& ranks, int64_t estimated_activation_bytes);
 
 }  // namespace vit_hybrid::train

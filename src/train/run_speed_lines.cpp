@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "src/base/bytes_text.h"
 #include "src/base/text.h"
 #include "src/train/run_speed.h"
 #include "src/train/test_figures.h"
@@ -33,13 +34,21 @@ std::string share_text(const char* of, const Speed& speed, double model_flops) {
   return str("  ", fixed_text(100.0 * model_flops / *speed.flops, 1), " % of ", of, ", ", flops_text(*speed.flops));
 }
 
-// The largest value over the ranks of one of their bytes, in MiB.
-std::string most(const Json& ranks, const char* what) {
+// The largest value over the ranks of one of their bytes.
+int64_t most(const Json& ranks, const Json::json_pointer& what) {
   int64_t bytes = 0;
   for (const Json& rank : ranks) {
     bytes = std::max(bytes, rank["memory"][what].get<int64_t>());
   }
-  return fixed_text(static_cast<double>(bytes) / (1 << 20), 1) + " MiB";
+  return bytes;
+}
+
+std::string memory_line(const Json& ranks, int64_t estimated_activation_bytes) {
+  const auto text = [&](const char* what) { return bytes_text(most(ranks, Json::json_pointer(what))); };
+  return str("most memory of a rank: tensors ", text("/total_peak"), ", activations at most ",
+             text("/peak/activations"), " (estimated ", bytes_text(estimated_activation_bytes), "), process ",
+             text("/process_peak"),
+             most(ranks, Json::json_pointer("/device_peak")) > 0 ? ", GPU " + text("/device_peak") : "");
 }
 
 double sum_of(const Json& ranks, const char* part) {
@@ -60,13 +69,13 @@ Json to_json(const RunSpeed& speed) {
 }
 
 std::vector<std::string> speed_lines(const RunSpeed& speed) {
-  return {str("speed: ", fixed_text(speed.samples_per_second, 2), " samples/s, ", flops_text(speed.model_flops),
-              " of the model's arithmetic"),
+  return {str("speed: ", fixed_text(speed.samples_per_second, 2), " samples/s (median of the steps), ",
+              flops_text(speed.model_flops), " of the model's arithmetic"),
           share_text("the measured matmul roof of all ranks", speed.roof, speed.model_flops),
           share_text("their peak by data sheet", speed.peak, speed.model_flops)};
 }
 
-std::vector<std::string> resource_lines(const Json& ranks) {
+std::vector<std::string> resource_lines(const Json& ranks, int64_t estimated_activation_bytes) {
   const double whole = sum_of(ranks, "step");
   std::vector<std::string> shares;
   std::string communication;
@@ -80,10 +89,8 @@ std::vector<std::string> resource_lines(const Json& ranks) {
       shares.push_back(str(name, " ", fixed_text(share, 1), " %"));
     }
   }
-  const std::string device = most(ranks, "device_peak");
   return {str("time of the steps, mean of the ranks: ", join(shares), communication),
-          str("most memory of a rank: tensors ", most(ranks, "total_peak"), ", process ", most(ranks, "process_peak"),
-              device == "0.0 MiB" ? "" : ", GPU " + device)};
+          memory_line(ranks, estimated_activation_bytes)};
 }
 
 }  // namespace vit_hybrid::train

@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "src/base/version.h"
+#include "src/train/loaded_libraries.h"
 #include "src/train/processor.h"
 
 namespace vit_hybrid::train {
@@ -34,7 +35,9 @@ Json build() {
   for (const auto& [name, version] : library_versions()) {
     libraries[name] = version;
   }
-  libraries["MPI"] = comm::mpi_library_version();
+  for (const auto& [name, version] : loaded_libraries()) {
+    libraries[name] = version;
+  }
   return out;
 }
 

@@ -4,11 +4,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <tuple>
 
 #include "parallel/tensor/step_context.h"
 #include "src/base/device_graph.h"
@@ -20,7 +20,9 @@ struct MicroBatchKind {
   int64_t samples = 0;
   int64_t global_batch = 0;  ///< of which the loss is a part
 
-  auto operator<=>(const MicroBatchKind&) const = default;
+  bool operator<(const MicroBatchKind& other) const {
+    return std::tie(samples, global_batch) < std::tie(other.samples, other.global_batch);
+  }
 };
 
 /// For a whole model on one rank in training without random draws: there the work of a micro-batch is a function of its

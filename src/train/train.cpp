@@ -106,7 +106,7 @@ Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks
 }
 
 // Speed of the run that `summary` is about, and where no test tells of them its time by phase and memory.
-void conclude_speed(const RunConfig& config, Json& summary, mesh::DeviceMesh& mesh) {
+void conclude_speed(const RunConfig& config, const Engine& engine, Json& summary, mesh::DeviceMesh& mesh) {
   const bool is_test = summary.contains("test") && summary["test"].is_object();
   const Json& rate = is_test ? summary["test"]["samples_per_s"]["median"] : summary["samples_per_s"];
   if (rate == 0.0) {
@@ -117,7 +117,8 @@ void conclude_speed(const RunConfig& config, Json& summary, mesh::DeviceMesh& me
   summary["speed"] = to_json(speed);
   std::vector<std::string> lines = speed_lines(speed);
   if (!is_test) {  // which has tables of them
-    const auto resources = resource_lines(summary["ranks"]);
+    const auto resources =
+        resource_lines(summary["ranks"], report_layout(config, engine.model().stages()).activation_bytes);
     lines.insert(lines.end(), resources.begin(), resources.end());
   }
   for (const std::string& line : lines) {
@@ -138,7 +139,7 @@ void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const
   } else {
     log.print_table();
   }
-  conclude_speed(config, summary, mesh);
+  conclude_speed(config, trainer.engine(), summary, mesh);
   if (mesh.host_world().rank() == 0) {
     write_json_file(folder.summary_path(), summary);
   }

@@ -11,6 +11,7 @@
 #include "src/train/checkpoint/model_state.h"
 #include "src/train/device.h"
 #include "src/train/engine_options.h"
+#include "src/train/kernel_report.h"
 #include "src/train/run_kernels.h"
 
 namespace vit_hybrid::train {
@@ -37,12 +38,15 @@ TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& chec
   });
 }
 
-std::string describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {
+std::vector<std::string> describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {
   const ParallelConfig& parallel = config.parallel;
   const CheckpointInfo& info = checkpoint.info();
-  return str(config.name, ": ", model::num_parameters(config.model), " parameters of ", checkpoint.path(), " (step ",
-             info.step, ", ", info.epoch, " epochs), dp ", parallel.dp, " x tp ", parallel.tp, " x pp ", parallel.pp,
-             " on ", device.str(), ", ", at::get_num_threads(), " threads a rank");
+  std::vector<std::string> lines = report_kernels_of_use(config, device).lines();
+  lines.insert(lines.begin(),
+               str(config.name, ": ", model::num_parameters(config.model), " parameters of ", checkpoint.path(),
+                   " (step ", info.step, ", ", info.epoch, " epochs), dp ", parallel.dp, " x tp ", parallel.tp,
+                   " x pp ", parallel.pp, " on ", device.str(), ", ", at::get_num_threads(), " threads a rank"));
+  return lines;
 }
 
 }  // namespace vit_hybrid::train

@@ -1,6 +1,9 @@
 // TrainedModel: the ranks of a job with a checkpoint's model on them, ready to predict.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "parallel/comm/mpi_group.h"
 #include "parallel/comm/watchdog.h"
 #include "parallel/mesh/device_mesh.h"
@@ -28,7 +31,7 @@ class TrainedModel {
   ModelRunner runner_;
 };
 
-/// One line: the name of the run, what it was trained for, and the layout it is used in.
-std::string describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device);
+/// The name of the run, what it was trained for, and the layout it is used in; then the types and kernels it takes.
+std::vector<std::string> describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device);
 
 }  // namespace vit_hybrid::train

@@ -176,6 +176,28 @@ def merged(results):
             "memory": {what: max(result["memory"][what] for result in results) for what in results[0]["memory"]}}
 
 
+def finished(what, process, errors):
+    """Waits for a process; what it said on standard error is passed on where it went well, and is the end of all, with
+    its last line as the reason, where it did not."""
+    output = process.communicate()[0]
+    errors.seek(0)
+    said = errors.read()
+    if process.returncode == 0:
+        sys.stderr.write(said)
+        return output
+    lines = [line for line in said.splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("vit_hybrid: ") and not line.startswith("vit_hybrid: warning: ")]
+    end = f"exit code {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
+    sys.exit(f"compare_pytorch: {what} ended with {end}: {(own or lines or ['it said nothing'])[-1].strip()}")
+
+
+def started(what, words, environment, **streams):
+    try:
+        return subprocess.Popen(words, env=environment, text=True, **streams)
+    except OSError as error:
+        sys.exit(f"compare_pytorch: {what} cannot be started: {error.strerror}: {error.filename}")
+
+
 def run_pytorch(arguments, kind):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -184,14 +206,18 @@ def run_pytorch(arguments, kind):
     for name in ("model", "batch", "threads", "steps", "warm-up", "precision", "device"):
         words += [f"--{name}", str(getattr(arguments, name.replace("-", "_")))]
     words += ["--fused"] if arguments.fused else []
+    what = f"PyTorch ({kind})"
     workers = []
     for rank in range(arguments.ddp):
         environment = dict(os.environ, OMP_NUM_THREADS=str(arguments.threads), RANK=str(rank),
                            WORLD_SIZE=str(arguments.ddp), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-        workers.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True))
-    outputs = [worker.communicate()[0] for worker in workers]
-    if any(worker.returncode for worker in workers):
-        sys.exit(f"compare_pytorch: PyTorch ({kind}) failed")
+        errors = tempfile.TemporaryFile("w+")
+        workers.append((started(what, words, environment, stdout=subprocess.PIPE, stderr=errors), errors))
+    try:
+        outputs = [finished(what, *worker) for worker in workers]
+    finally:
+        for process, _ in workers:  # where one failed, the others may wait for it
+            process.kill()
     return merged([json.loads(output.splitlines()[-1]) for output in outputs])
 
 
@@ -210,7 +236,9 @@ def run_program(arguments):
                               "--micro-batch-size", str(arguments.batch // arguments.ddp),
                               "--generated-samples", str(arguments.batch * steps), "--generated-valid-samples", "0",
                               "--optimizer", "adam", "--keep-checkpoints", "none", "--run-dir", str(run)]
-        subprocess.run(command + arguments.options, check=True, env=environment, stdout=subprocess.DEVNULL)
+        with tempfile.TemporaryFile("w+") as errors:
+            finished("vit_hybrid", started("vit_hybrid", command + arguments.options, environment,
+                                           stdout=subprocess.DEVNULL, stderr=errors), errors)
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         memory = [rank["memory"] for rank in json.loads((run / "summary.json").read_text())["ranks"]]
     seconds = [line["seconds"]["step"] for line in lines if line["kind"] == "step"][arguments.warm_up:]

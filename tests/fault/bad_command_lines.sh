@@ -39,6 +39,8 @@ touch used/metrics.jsonl
 # Words and names.
 refused_main 64 "unknown option '--emded-dim'; did you mean '--embed-dim'?" --emded-dim 64
 refused 64 "unknown option '--embed'; did you mean '--embed-dim'?" --embed 64
+refused 64 "unknown option '--fp16'; did you mean '--precision fp16'?" --fp16
+refused 64 "unknown option '--bf16'; did you mean '--precision bf16'?" evaluate --bf16
 refused 64 "unknown command 'trian'" trian
 refused 64 "unknown command 'data'; known are " data
 refused 64 "stray word 'short'" --config c.yaml:base short
@@ -78,6 +80,7 @@ refused_main 73 "cannot use '$work/c.yaml/run' as run folder: Not a directory" -
 
 # The environment.
 VIT_HYBRID_LRR=1 refused 64 "environment VIT_HYBRID_LRR: unknown option 'lrr'; did you mean 'lr'?"
+VIT_HYBRID_FP16=1 refused 64 "unknown option 'fp16'; did you mean 'precision=fp16'?"
 VIT_HYBRID_DEPTH=-1 refused_main 64 "environment VIT_HYBRID_DEPTH: 'depth' is '-1'" --steps 1
 
 # The other command.

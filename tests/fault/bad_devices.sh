@@ -39,14 +39,23 @@ if [ "$variant" = cpu ]; then
     text="were asked for parameters on cpu; held are"
     expect 64 "$text" bash -c 'ulimit -v 4000000; exec "$@"' limited \
       "${launcher[@]}" "$program" --steps 1 --run-dir "$work/never" "${large[@]}"
-    grep -q 'what makes it hold less: more --tp or --pp (they are 1 and 1), --precision bf16 or fp16' "$work/err" ||
+    grep -q 'what makes it hold less: more --tp or --pp (they are 1 and 1)' "$work/err" ||
       fail "no advice"
+    # Their stacks alone take more than that; without a trial LibTorch would wait for ever for those that do not start.
+    expect 64 "--threads is 4096, which takes 8190 threads beside the first, but only " \
+      bash -c 'ulimit -v 4000000; exec "$@"' limited \
+      "${launcher[@]}" "$program" --steps 1 --run-dir "$work/never" --threads 4096
   fi
 else
   # What no machine has: a GPU that the user hides. On one rank the message has no place.
   export CUDA_VISIBLE_DEVICES=
   refused "has no GPU that this program can use: " --device cuda
   refused "--precision tf32: the device is the CPU" --precision tf32
+  count=$((count + 1))
+  "${launcher[@]}" "$program" --steps 1 --run-dir "$work/auto" --depth 1 --embed-dim 32 --generated-samples 16 \
+    --generated-valid-samples 0 >/dev/null 2>"$work/err"
+  code=$?
+  [ $code = 0 ] && grep -q 'warning: the device is the CPU: ' "$work/err" || fail "--device auto says not why it is the CPU"
   unset CUDA_VISIBLE_DEVICES
   if [ "$num_gpus" = 0 ]; then
     echo "[skipped] too few GPUs, and out of their memory: no GPU on this machine"

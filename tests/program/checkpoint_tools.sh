@@ -28,6 +28,7 @@ file=$(echo serial/checkpoints/step-*2.h5)
 expect 0 inspect serial
 says "parameters  34720, float32, optimizer adam: exp_avg, exp_avg_sq"
 says "parameters/blocks.1.mlp.fc2.weight"
+says "precision   fp32"
 expect 0 inspect serial --print-config
 says "embed_dim: 32"
 expect 0 inspect --all serial

@@ -46,6 +46,7 @@ on 4 four evaluate --checkpoint $checkpoint --data data/valid --dp 2 --pp 2 --va
   --stage-data node --stage-dir staged --pin-memory off || fail "no evaluation on four ranks"
 grep -q 'read direct, copied to staged of each node' four.txt || fail "the data of an evaluation were not copied"
 for name in one four; do
+  grep -qE '^  types +parameters and activations fp32$' $name.txt || fail "$name does not say in which types it counts"
   loss=$(sed -n 's/.*samples, loss //p' $name.txt)
   awk -v a="$loss" -v b="$validated" 'BEGIN {exit !(a - b < 2e-6 && b - a < 2e-6)}' ||
     fail "the loss of the evaluation is $loss, that of the validation $validated"
@@ -59,6 +60,7 @@ on 4 forecast forecast --checkpoint $checkpoint --data data/valid --start 15 --s
 [ "$(head -c 4 forecast.h5 | tail -c 3)" = HDF ] || fail "forecast.h5 is no HDF5 file"
 [ "$(head -c 4 forecast.png | tail -c 3)" = PNG ] || fail "forecast.png is no PNG file"
 [ "$(grep -c '"lead"' forecast.json)" = 4 ] || fail "not one record for each of the 4 lead times with truth"
+grep -qE '^  attention +[^ ]' forecast.txt || fail "the forecast does not say which kernels it takes"
 grep -q 'those from 5 to 6 have no truth' forecast.txt || fail "nothing is said of the lead times without truth"
 [ "$(grep -cE '^ +[1-4]( +-?[0-9.]+){5}$' forecast.txt)" = 4 ] || fail "no line for each lead time"
 refused 73 "'forecast.h5' is there already" 2 \
@@ -69,6 +71,7 @@ refused 64 "a forecast is one trajectory" 2 forecast --checkpoint $checkpoint --
 # A new training from the weights, on another grid; another depth cannot be.
 on 2 start "${model[@]}" --image-size 24x40 --data builtin --generated-samples 8 --generated-valid-samples 0 --steps 1 \
   --global-batch-size 4 --run-dir second --init-from $checkpoint --pp 2 || fail "no training from the weights"
+grep -qE '^ epoch +train loss +samples/s$' start.txt || fail "a run without validation has columns of one"
 grep -q 'positions resized from 4 x 8 to 6 x 10 patches' start.err || fail "nothing is said of the positions"
 refused 64 "--depth is 3, the checkpoint's is 2" 2 --task forecast --image-size 16x32 --patch-size 4 \
   --in-channels 8 --embed-dim 32 --depth 3 --num-heads 4 --data builtin --generated-samples 8 \

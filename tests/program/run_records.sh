@@ -22,6 +22,7 @@ grep -qE '^ *Data wait: [0-9.]+ % of the time, [0-9.]+ % where the slowest rank'
 [ "$(grep '"kind":"step"' first/metrics.jsonl | grep -cE '"data_wait":\{"mean":[0-9.e-]+,"max":[0-9.e-]+,')" = 3 ] ||
   fail "not every step says how long its ranks waited for data"
 [ "$(grep -c '"data_wait": [0-9]' first/summary.json)" = "$ranks" ] || fail "not one figure of data wait a rank"
+"$program" --version | grep -qE '^MPI [A-Z].*[0-9]' || fail "--version names no MPI library"
 for file in config.yaml out.log metrics.jsonl summary.json; do
   [ -s "first/$file" ] || fail "the run left no $file"
 done
@@ -35,11 +36,14 @@ for name in types processor products attention optimizer; do
   grep -qE "^  $name +[^ ]" first.txt || fail "no line on '$name' at the start"
   grep -qE "\"$name\": \"[^\"]" first/summary.json || fail "summary.json has no '$name'"
 done
-grep -qE '^speed: [0-9.]+ samples/s, [0-9.]+ [GT]FLOP/s' first.txt || fail "no line on speed"
+grep -qE '^speed: [0-9.]+ samples/s \(median of the steps\), [0-9.]+ [GT]FLOP/s' first.txt || fail "no line on speed"
 grep -qF 'the measured matmul roof of all ranks: not known; that takes 0.3 s, and the steps took' first.txt ||
   fail "the roof of a run of 3 steps is measured, or nothing is said of it"
 grep -qE '^time of the steps, mean of the ranks: .*forward [0-9.]+ %, backward' first.txt || fail "no line on time by phase"
-grep -qE '^most memory of a rank: tensors [0-9.]+ MiB, process' first.txt || fail "no line on memory"
+bytes='[0-9.]+ [KMG]iB'
+grep -qE "^  memory +activations of about $bytes a rank" first.txt || fail "no estimate of the activations"
+grep -qE "^most memory of a rank: tensors $bytes, activations at most $bytes \(estimated $bytes\), process $bytes" \
+  first.txt || fail "no line on memory"
 grep -qE '"model_flops_per_s": [0-9]' first/summary.json || fail "summary.json has no speed"
 if grep '"untagged"' first/summary.json | grep -vqE '"untagged": 0,?$'; then
   fail "tensor bytes without a class: $(grep '"untagged"' first/summary.json | sort | uniq -c)"

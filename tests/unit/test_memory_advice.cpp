@@ -54,7 +54,7 @@ TEST_CASE("memory advice: activations are recomputed, or come in smaller micro-b
 
 TEST_CASE("memory advice: the optimizer's state is shared among replicas") {
   const MemoryFailure failure = failure_with(MemoryClass::kOptimizer);
-  CHECK(contains(memory_advice(config_with(4, 0), failure), "hold less: --zero 1, more --tp"));
+  CHECK(contains(memory_advice(config_with(4, 0), failure), "hold less: --zero 1, more replicas (--dp is 4)"));
   CHECK(contains(memory_advice(config_with(4, 1), failure), "hold less: more replicas (--dp is 4)"));
 }
 
@@ -76,15 +76,27 @@ TEST_CASE("memory advice: recorded steps reserve activations") {
   CHECK_FALSE(contains(memory_advice(config, failure), "--cuda-graph off"));
 }
 
-TEST_CASE("memory advice: data that are made in memory are fewer, those of files are read less far ahead") {
+TEST_CASE("memory advice: a data set in memory has fewer samples, batches are read less far ahead") {
   RunConfig config = config_with(1, 1);
-  const MemoryFailure failure = failure_with(MemoryClass::kData);
-  CHECK(contains(memory_advice(config, failure),
-                 "hold less: fewer --generated-samples and --generated-valid-samples (they are 512 and 64), or files"));
-  CHECK_FALSE(contains(memory_advice(config, failure), "--tp"));
-  config.data.train_data = "era/train";
-  config.data.prefetch_depth = 4;
-  CHECK(contains(memory_advice(config, failure), "hold less: a smaller --prefetch-depth (it is 4), a smaller --micro"));
+  config.data.kind = DataKind::kBuiltin;
+  MemoryFailure failure;  // before there is a model
+  failure.bytes = 1 << 20;
+  failure.memory_class = MemoryClass::kData;
+  CHECK(memory_advice(config, failure) ==
+        "what makes it hold less: fewer --generated-samples and --generated-valid-samples (they are 512 and 64), a "
+        "smaller --prefetch-depth (it is 2), a smaller --micro-batch-size (it is 8)");
+  config.data.kind = DataKind::kSynthetic;
+  CHECK(memory_advice(config, failure_with(MemoryClass::kData)) ==
+        "what makes it hold less: a smaller --prefetch-depth (it is 2), a smaller --micro-batch-size (it is 8), more "
+        "--tp or --pp (they are 1 and 1)");
+}
+
+TEST_CASE("memory advice: half precision is for activations, ZeRO for all that is replicated") {
+  RunConfig config = config_with(2, 0);
+  for (const auto largest : {MemoryClass::kParameters, MemoryClass::kGradients, MemoryClass::kOptimizer}) {
+    CHECK_FALSE(contains(memory_advice(config, failure_with(largest)), "--precision"));
+    CHECK(contains(memory_advice(config, failure_with(largest)), "hold less: --zero 1"));
+  }
 }
 
 TEST_CASE("memory advice: it is the hint of memory that was not there, and another hint stands in for it") {

@@ -74,6 +74,16 @@ TEST_CASE("model use: the model, precision, seed and statistics are the checkpoi
   CHECK(config.run_dir.empty());
 }
 
+TEST_CASE("model use: where the training's value is what is not given, the table says so") {
+  RunConfig config;
+  options::OptionTable table;
+  add_run_options(table, config, UsePurpose::kEvaluation);
+  for (const char* name : {"precision", "stats", "valid-resize"}) {
+    CHECK(table.find(name)->value.print() == "the training's");
+  }
+  CHECK(table.find("tp")->value.print() == "1");
+}
+
 TEST_CASE("model use: the command line wins") {
   const CheckpointInfo info = checkpoint_of({"--preset", "weather-short", "--train-data", "/t", "--stats", "/s"}, 1);
   const RunConfig config = config_for_use(

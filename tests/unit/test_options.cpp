@@ -55,7 +55,18 @@ TEST_CASE("options: a word can stand for 0") {
     CHECK_MESSAGE(accepts(value, nothing), nothing);
     CHECK(n == 0);
   }
-  CHECK(value.allowed == "auto, or 1 to 100");
+  CHECK(allowed_column(value) == "auto, or 1 to 100");
+  CHECK(allowed_text(value) == "auto, or an integer 1 to 100");
+  double x = 0.5;
+  NumberRange range;
+  range.word_for_zero = "dynamic";
+  CHECK(allowed_column(number(x, range)) == "dynamic");
+  CHECK(allowed_text(number(x, range)) == "dynamic, or any finite number");
+  range.least = 0.0;
+  CHECK(allowed_text(number(x, range)) == "dynamic, or a number at least 0");
+  range.word_for_zero.clear();
+  CHECK(allowed_text(number(x, range)) == "number, at least 0");
+  CHECK(allowed_text(number(x, {})) == "any finite number");
 }
 
 TEST_CASE("options: a number is finite and within its range") {
@@ -121,13 +132,15 @@ TEST_CASE("options: names in any spelling, and the nearest of a wrong one") {
   OptionTable table;
   table.begin_group("First");
   table.add({.name = "learning-rate", .value = number(lr, {}), .help = "Rate.", .aliases = {"lr", "step_size"}});
-  table.add({.name = "drop-last", .value = flag(drop), .help = "Drops | the last."});
+  table.add({.name = "drop-last", .value = flag(drop), .help = "Drops | the last.", .flags_elsewhere = {"keep"}});
   REQUIRE(table.find("learning_rate") != nullptr);
   CHECK(table.find("learning_rate") == table.find("step-size"));
   CHECK(table.find("learning") == nullptr);
   CHECK(table.find("LR") == nullptr);
-  CHECK(table.nearest("drop_lsat") == "drop-last");
-  CHECK(table.nearest("learn") == "learning-rate");  // what begins so, however long
+  CHECK(table.meant_by("drop_lsat", " ") == "drop-last");
+  CHECK(table.meant_by("learn", " ") == "learning-rate");  // what begins so, however long
+  CHECK(table.find("keep") == nullptr);
+  CHECK(table.meant_by("keep", ": ") == "drop-last: keep");
   CHECK(environment_name("drop-last") == "VIT_HYBRID_DROP_LAST");
   CHECK_THROWS_AS(table.add({.name = "lr", .value = flag(drop), .help = ""}), vit_hybrid::Error);
 

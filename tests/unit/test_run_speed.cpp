@@ -24,7 +24,7 @@ RunSpeed some_speed() {
   return speed;
 }
 
-Json rank(double step, double forward, double communication, int64_t tensors, int64_t device) {
+Json rank(double step, double forward, double communication, int64_t tensors, int64_t activations, int64_t device) {
   return {{"seconds",
            {{"step", step},
             {"forward", forward},
@@ -33,7 +33,11 @@ Json rank(double step, double forward, double communication, int64_t tensors, in
             {"communication", communication},
             {"optimizer", 0.0},
             {"data_wait", 0.0}}},
-          {"memory", {{"total_peak", tensors}, {"process_peak", 64 << 20}, {"device_peak", device}}}};
+          {"memory",
+           {{"peak", {{"activations", activations}}},
+            {"total_peak", tensors},
+            {"process_peak", 64 << 20},
+            {"device_peak", device}}}};
 }
 
 }  // namespace
@@ -49,19 +53,20 @@ TEST_CASE("run speed: per cent of the roof, and what is not known is null with i
   CHECK(json["percent_of_peak"].is_null());
   CHECK(json["peak_missing"] == "nobody knows");
   const std::string text = join(speed_lines(some_speed()), "\n");
-  CHECK(contains(text, "speed: 12.50 samples/s, 600.0 GFLOP/s of the model's arithmetic"));
+  CHECK(contains(text, "speed: 12.50 samples/s (median of the steps), 600.0 GFLOP/s of the model's arithmetic"));
   CHECK(contains(text, "50.0 % of the measured matmul roof of all ranks, 1.20 TFLOP/s"));
   CHECK(contains(text, "their peak by data sheet: not known; nobody knows"));
 }
 
 TEST_CASE("run speed: time is the mean of the ranks, memory the most of them") {
-  const Json ranks = Json::array({rank(10.0, 2.0, 1.0, 5 << 20, 0), rank(10.0, 4.0, 3.0, 3 << 20, 0)});
-  const std::string text = join(resource_lines(ranks), "\n");
+  const Json ranks =
+      Json::array({rank(10.0, 2.0, 1.0, 5 << 20, 1 << 20, 0), rank(10.0, 4.0, 3.0, 3 << 20, 2 << 20, 0)});
+  const std::string text = join(resource_lines(ranks, 3 << 19), "\n");
   CHECK(contains(text, "forward 30.0 %"));
   CHECK(contains(text, "blocked in communication, in whichever part, 20.0 %"));
-  CHECK(contains(text, "tensors 5.0 MiB, process 64.0 MiB"));
+  CHECK(contains(text, "tensors 5.00 MiB, activations at most 2.00 MiB (estimated 1.50 MiB), process 64.0 MiB"));
   CHECK_FALSE(contains(text, "GPU"));
-  CHECK(contains(join(resource_lines(Json::array({rank(1.0, 0.0, 0.0, 0, 7 << 20)}))), "GPU 7.0 MiB"));
+  CHECK(contains(join(resource_lines(Json::array({rank(1.0, 0.0, 0.0, 0, 0, 7 << 20)}), 0)), "GPU 7.00 MiB"));
 }
 
 TEST_CASE("run speed: a roof is measured in every type, and its memory is given back") {

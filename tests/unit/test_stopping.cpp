@@ -97,8 +97,6 @@ TEST_CASE("checkpoint folder: space that is not there is refused with both numbe
   const Error error =
       testing::thrown_error([&] { folder.require_space(int64_t{1} << 60, "two checkpoints of 600 PB"); });
   CHECK(error.error_class() == ErrorClass::kCannotCreate);
-  CHECK(error.message().find("left, but two checkpoints of 600 PB need 1152921.5 TB") != std::string::npos);
+  CHECK(error.message().find("left, but two checkpoints of 600 PB need 1048576 TiB") != std::string::npos);
   CHECK(error.hint().find("--checkpoint-dir") != std::string::npos);
-  CHECK(size_text(999) == "999 B");
-  CHECK(size_text(1500) == "1.5 kB");
 }

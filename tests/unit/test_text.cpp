@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "src/base/bytes_text.h"
 #include "src/base/text.h"
 
+using vit_hybrid::bytes_text;
 using vit_hybrid::digits;
 using vit_hybrid::join;
 using vit_hybrid::str;
@@ -57,6 +59,13 @@ TEST_CASE("text: what is no number has no sign") {
 TEST_CASE("text: values one after the other") {
   CHECK(str() == "");
   CHECK(str("tp ", 3, " of ", 0.25, ", ", true, ' ', std::string("x")) == "tp 3 of 0.25, true x");
+}
+
+TEST_CASE("text: bytes in the unit that suits, with three digits") {
+  CHECK(bytes_text(1000) == "1000 bytes");
+  CHECK(bytes_text(1536) == "1.50 KiB");
+  CHECK(bytes_text(614466355) == "586 MiB");
+  CHECK(bytes_text(int64_t{24} << 30) == "24.0 GiB");
 }
 
 TEST_CASE("text: joined ranges") {

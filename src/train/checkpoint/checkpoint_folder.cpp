@@ -4,7 +4,6 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "data/posix_file.h"
+#include "src/base/bytes_text.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
@@ -143,18 +143,8 @@ void CheckpointFolder::require_space(int64_t bytes, const std::string& what) con
   const auto free = static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
   if (free < bytes) {
     throw Error(ErrorClass::kCannotCreate,
-                str(path_, " has ", size_text(free), " left, but ", what, " need ", size_text(bytes)), kHint);
+                str(path_, " has ", bytes_text(free), " left, but ", what, " need ", bytes_text(bytes)), kHint);
   }
-}
-
-std::string size_text(int64_t bytes) {
-  constexpr std::array<const char*, 5> kUnits = {"B", "kB", "MB", "GB", "TB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1000.0 && unit + 1 < kUnits.size(); ++unit) {
-    value /= 1000.0;
-  }
-  return str(fixed_text(value, unit == 0 ? 0 : 1), " ", kUnits[unit]);
 }
 
 }  // namespace vit_hybrid::train

@@ -45,7 +45,4 @@ class CheckpointFolder {
 inline constexpr const char* kLatest = "latest";
 inline constexpr const char* kBest = "best";
 
-/// "1.5 GB"
-std::string size_text(int64_t bytes);
-
 }  // namespace vit_hybrid::train

@@ -11,6 +11,7 @@
 #include "data/posix_file.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_session.h"
+#include "src/base/bytes_text.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
@@ -78,7 +79,7 @@ void Checkpointer::prepare(const std::string& resumed) {
   comm::agreed_on_rank_0(world_, [&] {
     folder_.create();
     folder_.require_own(resumed);
-    folder_.require_space(2 * bytes(), str("two checkpoints of ", size_text(bytes())));
+    folder_.require_space(2 * bytes(), str("two checkpoints of ", bytes_text(bytes())));
     const auto stored = stored_best();
     best = stored ? digits(*stored) : "";
   });
@@ -214,7 +215,7 @@ void Checkpointer::conclude(const Saving& saving) {
               {"stall", stall},
               {"best", saving.is_best}});
   log_line(str("checkpoint of step ", saving.position.step, saving.is_best ? " (best so far)" : "", ": ", saving.path,
-               ", ", size_text(bytes()), " in ", seconds_text(seconds),
+               ", ", bytes_text(bytes()), " in ", seconds_text(seconds),
                options_.async ? str(", of which training waited ", seconds_text(stall)) : ""));
 }
 

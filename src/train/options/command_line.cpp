@@ -69,7 +69,7 @@ po::parsed_options parse(const OptionTable& table, const po::options_description
         .run();
   } catch (const po::unknown_option& error) {
     const std::string name = without_dashes(error.get_option_name());
-    refuse(str("unknown option '--", name, "'"), str("did you mean '--", table.nearest(name), "'?"));
+    refuse(str("unknown option '--", name, "'"), str("did you mean '--", table.meant_by(name, " "), "'?"));
   } catch (const po::error_with_option_name& error) {
     const std::string name = without_dashes(error.get_option_name());
     if (const Option* option = table.find(name)) {

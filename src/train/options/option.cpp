@@ -39,13 +39,6 @@ bool is_word(const std::string& text, const std::string& word) {
   return !word.empty() && (given == word || nothing);
 }
 
-std::string with_word(const std::string& word, const std::string& range) {
-  if (word.empty()) {
-    return range;
-  }
-  return range.empty() ? word : word + ", or " + range;
-}
-
 std::string range_text(const IntegerRange& range) {
   const bool has_least = range.least != std::numeric_limits<int64_t>::min();
   const bool has_most = range.most < kAsGoodAsEndless;
@@ -80,7 +73,7 @@ Value integer_value(Integer& variable, IntegerRange range) {
   range.most = std::min(range.most, std::numeric_limits<Integer>::max() < std::numeric_limits<int64_t>::max()
                                         ? static_cast<int64_t>(std::numeric_limits<Integer>::max())
                                         : std::numeric_limits<int64_t>::max());
-  Value value{Kind::kInteger, "integer", with_word(range.word_for_zero, range_text(range)), {}, {}};
+  Value value{Kind::kInteger, "integer", range_text(range), {}, {}, range.word_for_zero};
   value.parse = [&variable, range](const std::string& text) {
     if (is_word(text, range.word_for_zero)) {
       variable = 0;
@@ -101,6 +94,24 @@ Value integer_value(Integer& variable, IntegerRange range) {
 
 }  // namespace
 
+std::string allowed_column(const Value& value) {
+  const std::string& word = value.word_for_zero;
+  return word.empty() || value.allowed.empty() ? word + value.allowed : word + ", or " + value.allowed;
+}
+
+std::string allowed_text(const Value& value) {
+  if (value.kind == Kind::kChoice || value.kind == Kind::kFlag) {
+    return value.allowed;
+  }
+  if (value.allowed.empty()) {
+    return (value.word_for_zero.empty() ? "" : value.word_for_zero + ", or ") + "any finite " + value.type;
+  }
+  if (value.word_for_zero.empty()) {
+    return value.type + ", " + value.allowed;
+  }
+  return str(value.word_for_zero, ", or ", value.kind == Kind::kInteger ? "an " : "a ", value.type, " ", value.allowed);
+}
+
 Value integer(int64_t& variable, IntegerRange range) {
   return integer_value(variable, std::move(range));
 }
@@ -114,7 +125,7 @@ Value integer(uint64_t& variable, IntegerRange range) {
 }
 
 Value number(double& variable, const NumberRange& range) {
-  Value value{Kind::kNumber, "number", with_word(range.word_for_zero, range_text(range)), {}, {}};
+  Value value{Kind::kNumber, "number", range_text(range), {}, {}, range.word_for_zero};
   value.parse = [&variable, range](const std::string& text) {
     if (is_word(text, range.word_for_zero)) {
       variable = 0.0;

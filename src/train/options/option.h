@@ -20,7 +20,13 @@ struct Value {
   std::string allowed;  ///< range or choices as text; empty: everything of the type
   std::function<bool(const std::string&)> parse;
   std::function<std::string()> print;
+  std::string word_for_zero = {};  ///< allowed too
 };
+
+/// What is allowed, as a table says it that has a column for the type: "auto, or at least 1".
+std::string allowed_column(const Value& value);
+/// The same as the end of a sentence: "auto, or an integer at least 1".
+std::string allowed_text(const Value& value);
 
 /// Bounds of an integer, and a word that stands for 0 ("auto", "none"); 0 is then not to be written as a number unless
 /// it lies within the bounds.
@@ -86,6 +92,8 @@ struct Option {
   /// Options of which a source that gives this one makes earlier sources be forgotten: a preset those that it sets, one
   /// of two ways to say a number the other.
   std::vector<std::string> forgets = {};
+  /// Values that are flags in other programs, not here: who gives one is told this option.
+  std::vector<std::string> flags_elsewhere = {};
   Scope scope = Scope::kEverywhere;
   std::string group = {};  ///< heading; filled in by the table
 };

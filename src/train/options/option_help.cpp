@@ -29,8 +29,8 @@ std::string default_text(const Option& option) {
 // What stands behind the sentence: unit, range, default, other names.
 std::string right_column(const Option& option) {
   std::string out = option.help + unit_text(option);
-  if (option.value.kind != Kind::kFlag && !option.value.allowed.empty()) {
-    out += " (" + option.value.allowed + ")";
+  if (const std::string allowed = allowed_column(option.value); option.value.kind != Kind::kFlag && !allowed.empty()) {
+    out += " (" + allowed + ")";
   }
   out += " default: " + default_text(option);
   if (!option.aliases.empty()) {
@@ -76,7 +76,7 @@ std::string markdown_row(const Option& option) {
   const std::string name = option.value.kind == Kind::kFlag ? "--[no-]" + option.name : "--" + option.name;
   const std::string aliases = option.aliases.empty() ? "" : "<br>" + code("--" + join(option.aliases, "`<br>`--"));
   return str("| ", code(name), aliases, " | ", option.value.type, " | ", code(option.value.print()), " | ",
-             cell(option.value.allowed), " | ", option.unit, " | ", cell(option.help), " |\n");
+             cell(allowed_column(option.value)), " | ", option.unit, " | ", cell(option.help), " |\n");
 }
 
 }  // namespace

@@ -50,7 +50,13 @@ const Option* OptionTable::find(const std::string& name) const {
   return found == by_name_.end() ? nullptr : found->second;
 }
 
-std::string OptionTable::nearest(const std::string& name) const {
+std::string OptionTable::meant_by(const std::string& name, const std::string& separator) const {
+  for (const Option& option : options_) {
+    const auto& flags = option.flags_elsewhere;
+    if (std::find(flags.begin(), flags.end(), name) != flags.end()) {
+      return option.name + separator + name;
+    }
+  }
   std::vector<std::string> names;
   for (const auto& [known, option] : by_name_) {
     names.push_back(known);

@@ -37,8 +37,9 @@ class OptionTable {
 
   /// The option of a name or alias in any spelling, or null.
   const Option* find(const std::string& name) const;
-  /// The nearest name or alias.
-  std::string nearest(const std::string& name) const;
+  /// What is meant by a name that is not known: the nearest name or alias; where it is one of Option::flags_elsewhere,
+  /// the option and this value, with `separator` between them.
+  std::string meant_by(const std::string& name, const std::string& separator) const;
   const std::deque<Option>& options() const { return options_; }
   /// Keys accepted without meaning, and the value they must have (empty: any).
   const std::map<std::string, std::string>& unused_keys() const { return unused_keys_; }

@@ -10,15 +10,6 @@ namespace vit_hybrid::options {
 
 namespace {
 
-std::string allowed_text(const Option& option) {
-  const std::string& type = option.value.type;
-  const std::string& allowed = option.value.allowed;
-  if (option.value.kind == Kind::kChoice || option.value.kind == Kind::kFlag) {
-    return allowed;
-  }
-  return allowed.empty() ? "any finite " + type : type + ", " + allowed;
-}
-
 // Where the name that was written is another one than the option's, both are said.
 std::string shown_name(const Entry& entry, const Option& option) {
   const bool is_alias = canonical_name(entry.name) != option.name;
@@ -60,7 +51,7 @@ void Settings::add_unknown(const Entry& entry) {
   const bool is_from_file = entry.place == Place::kFile;
   if (unused == table_.unused_keys().end() || !is_from_file) {
     problems_.push_back(str(entry.origin, ": unknown ", is_from_file ? "key" : "option", " '", entry.name,
-                            "'; did you mean '", table_.nearest(entry.name), "'?"));
+                            "'; did you mean '", table_.meant_by(entry.name, is_from_file ? ": " : "="), "'?"));
   } else if (unused->second.empty()) {
     if (std::find(unused_keys_.begin(), unused_keys_.end(), entry.name) == unused_keys_.end()) {
       unused_keys_.push_back(entry.name);
@@ -81,8 +72,8 @@ void Settings::apply(const Option& option, const Entry& entry) {
     return;
   }
   misread_options_.push_back(option.name);
-  problems_.push_back(
-      str(entry.origin, ": ", shown_name(entry, option), " is '", entry.text, "'; allowed: ", allowed_text(option)));
+  problems_.push_back(str(entry.origin, ": ", shown_name(entry, option), " is '", entry.text,
+                          "'; allowed: ", allowed_text(option.value)));
 }
 
 void Settings::apply_all() {
