@@ -3,6 +3,7 @@
 
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi_session.h"
+#include "src/base/text.h"
 #include "src/base/version.h"
 
 namespace vit_hybrid::train {
@@ -21,7 +22,7 @@ std::vector<std::pair<std::string, std::string>> loaded_libraries() {
 std::string program_text() {
   std::string text = version_text();
   for (const auto& [name, version] : loaded_libraries()) {
-    text += name + " " + version + "\n";
+    text += str(name, " ", version, "\n");
   }
   return text + (cuda_library_versions().empty() ? "built without CUDA: computes on processors only\n" : "");
 }

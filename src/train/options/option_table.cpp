@@ -7,6 +7,7 @@
 
 #include "src/base/error.h"
 #include "src/base/nearest_word.h"
+#include "src/base/text.h"
 
 namespace vit_hybrid::options {
 
@@ -54,7 +55,7 @@ std::string OptionTable::meant_by(const std::string& name, const std::string& se
   for (const Option& option : options_) {
     const auto& flags = option.flags_elsewhere;
     if (std::find(flags.begin(), flags.end(), name) != flags.end()) {
-      return option.name + separator + name;
+      return str(option.name, separator, name);
     }
   }
   std::vector<std::string> names;
