@@ -9,10 +9,10 @@
 
 #include "model/avx512.h"
 #include "src/base/error.h"
+#include "src/base/instruction_sets.h"
 
 #if defined(__x86_64__)
-#define VH_BF16_ROWS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
-#define VH_BF16_INLINE VH_BF16_ROWS inline __attribute__((always_inline))
+#define VH_BF16_INLINE VH_AVX512_BF16 inline __attribute__((always_inline))
 #endif
 
 namespace vit_hybrid::model {
@@ -136,7 +136,7 @@ VH_BF16_INLINE ScoreRow row_of(const ScoreTile<BFloat16>& tile, int64_t row) {
 
 // Two queries: their weights and gradients lie side by side in the right operands.
 template <bool kDropout>
-VH_BF16_ROWS void differentiate_pair(const ScoreTile<BFloat16>& tile, int64_t first) {
+VH_AVX512_BF16 void differentiate_pair(const ScoreTile<BFloat16>& tile, int64_t first) {
   const bool whole = first + 1 < tile.queries;
   const ScoreRow row0 = row_of(tile, first);
   const ScoreRow row1 = row_of(tile, whole ? first + 1 : first);
@@ -159,7 +159,7 @@ VH_BF16_ROWS void differentiate_pair(const ScoreTile<BFloat16>& tile, int64_t fi
 
 }  // namespace
 
-VH_BF16_ROWS void update_softmax(const SoftmaxTile<BFloat16>& tile) {
+VH_AVX512_BF16 void update_softmax(const SoftmaxTile<BFloat16>& tile) {
   const float factor = tile.scale * kLog2E;
   for (int64_t row = 0; row < tile.queries; ++row) {
     const float* const scores = tile.scores + row * tile.stride;
@@ -171,7 +171,7 @@ VH_BF16_ROWS void update_softmax(const SoftmaxTile<BFloat16>& tile) {
   }
 }
 
-VH_BF16_ROWS void mask_row(BFloat16* x, const uint8_t* keep, int64_t n) {
+VH_AVX512_BF16 void mask_row(BFloat16* x, const uint8_t* keep, int64_t n) {
   for (int64_t i = 0; i < n; i += 2 * kWidth) {
     const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(keep + i));
     const __m512i all = _mm512_loadu_si512(x + i);
@@ -179,7 +179,7 @@ VH_BF16_ROWS void mask_row(BFloat16* x, const uint8_t* keep, int64_t n) {
   }
 }
 
-VH_BF16_ROWS void store_row(const float* x, int64_t n, float factor, BFloat16* to) {
+VH_AVX512_BF16 void store_row(const float* x, int64_t n, float factor, BFloat16* to) {
   for (int64_t i = 0; i < n; i += kWidth) {
     const __mmask16 mask = lanes(n - i);
     const __m512 value = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), _mm512_set1_ps(factor));
@@ -187,7 +187,7 @@ VH_BF16_ROWS void store_row(const float* x, int64_t n, float factor, BFloat16* t
   }
 }
 
-VH_BF16_ROWS float row_product(const BFloat16* x, const BFloat16* y, int64_t n) {
+VH_AVX512_BF16 float row_product(const BFloat16* x, const BFloat16* y, int64_t n) {
   __m512 sum = _mm512_setzero_ps();
   for (int64_t i = 0; i < n; i += kWidth) {
     const __mmask16 mask = lanes(n - i);

@@ -1,15 +1,9 @@
 // Lanes of bf16 by the instructions of AVX512-BF16: the bits of Lanes<c10::BFloat16> in a fraction of its instructions.
+// What reads or writes UnitBFloat16 is VH_AVX512_BF16.
 #pragma once
 
 #include "model/lanes.h"
 #include "src/base/instruction_sets.h"
-
-#if defined(__x86_64__)
-/// For functions that read or write UnitBFloat16: they may be called where has_avx512_bf16().
-#define VH_BF16_UNIT __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
-#else
-#define VH_BF16_UNIT
-#endif
 
 namespace vit_hybrid::model {
 
@@ -22,11 +16,7 @@ struct UnitBFloat16 {
 // Assembler, because the loops are put together of lambdas that are of no instruction set of their own, and no
 // intrinsic can be inlined into those.
 template <>
-struct Lanes<UnitBFloat16> {
-  using Float = float;
-  using V = Lanes<float>::V;
-  static constexpr int64_t kWidth = 16;
-
+struct Lanes<UnitBFloat16> : HalfLengthLanes {
   // One shuffle: each word to the upper half of a lane, zeros beside it.
   static VH_INLINE void load(const UnitBFloat16* from, V& v) {
     constexpr Pair kOrder = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,

@@ -55,14 +55,17 @@ struct Lanes<float> : PlainLanes<float> {};
 template <>
 struct Lanes<double> : PlainLanes<double> {};
 
+// Half-length numbers are computed with as fp32.
+struct HalfLengthLanes {
+  using Float = float;
+  using V = Lanes<float>::V;
+  static constexpr int64_t kWidth = Lanes<float>::kWidth;
+};
+
 // bf16 is the upper half of fp32: what is cut off is added as a carry where it is more than half of the last digit, or
 // just half and the digit is odd. A NaN must not become infinite by that.
 template <>
-struct Lanes<c10::BFloat16> {
-  using Float = float;
-  using V = Lanes<float>::V;
-  static constexpr int64_t kWidth = 16;
-
+struct Lanes<c10::BFloat16> : HalfLengthLanes {
   static VH_INLINE void load(const c10::BFloat16* from, V& v) {
     detail::Bits bits;
     detail::load_words(from, bits);
@@ -80,11 +83,7 @@ struct Lanes<c10::BFloat16> {
 // fp16 has three more digits and 112 fewer powers of two: shifted into the place of fp32's digits its numbers, the
 // subnormal ones too, are too small by 2^112.
 template <>
-struct Lanes<c10::Half> {
-  using Float = float;
-  using V = Lanes<float>::V;
-  static constexpr int64_t kWidth = 16;
-
+struct Lanes<c10::Half> : HalfLengthLanes {
   static VH_INLINE void load(const c10::Half* from, V& v) {
     detail::Bits bits;
     detail::load_words(from, bits);

@@ -120,29 +120,29 @@ UnitBFloat16* of_unit(BFloat16* x) {
   return reinterpret_cast<UnitBFloat16*>(x);
 }
 
-VH_BF16_UNIT void norm_rows(const BFloat16* x, BFloat16* y, int64_t count, float* mean, float* rstd,
-                            const NormRows<float>& rows) {
+VH_AVX512_BF16 void norm_rows(const BFloat16* x, BFloat16* y, int64_t count, float* mean, float* rstd,
+                              const NormRows<float>& rows) {
   norm_all(of_unit(x), of_unit(y), count, mean, rstd, rows);
 }
 
-VH_BF16_UNIT void residual_norm_rows(const BFloat16* residual, BFloat16* branch, const float* scales, BFloat16* y,
-                                     int64_t count, float* mean, float* rstd, const NormRows<float>& rows) {
+VH_AVX512_BF16 void residual_norm_rows(const BFloat16* residual, BFloat16* branch, const float* scales, BFloat16* y,
+                                       int64_t count, float* mean, float* rstd, const NormRows<float>& rows) {
   add_and_norm_all(of_unit(residual), of_unit(branch), scales, of_unit(y), count, mean, rstd, rows);
 }
 
-VH_BF16_UNIT void norm_backward_rows(const NormRowsBackward<BFloat16, float>& a, int64_t count, float* dweight,
-                                     float* dbias, const NormRows<float>& rows) {
+VH_AVX512_BF16 void norm_backward_rows(const NormRowsBackward<BFloat16, float>& a, int64_t count, float* dweight,
+                                       float* dbias, const NormRows<float>& rows) {
   const NormRowsBackward<UnitBFloat16, float> arrays = {of_unit(a.dy), of_unit(a.x),        a.mean,
                                                         a.rstd,        of_unit(a.residual), of_unit(a.dx)};
   differentiate_all(arrays, count, dweight, dbias, rows);
 }
 
-VH_BF16_UNIT void residual_row(const BFloat16* residual, const BFloat16* branch, float scale, BFloat16* sum,
-                               int64_t n) {
+VH_AVX512_BF16 void residual_row(const BFloat16* residual, const BFloat16* branch, float scale, BFloat16* sum,
+                                 int64_t n) {
   add_branch(of_unit(residual), of_unit(branch), scale, of_unit(sum), n);
 }
 
-VH_BF16_UNIT void keep_row(const BFloat16* x, const uint8_t* keep, float scale, BFloat16* kept, int64_t n) {
+VH_AVX512_BF16 void keep_row(const BFloat16* x, const uint8_t* keep, float scale, BFloat16* kept, int64_t n) {
   keep_elements(of_unit(x), keep, scale, of_unit(kept), n);
 }
 

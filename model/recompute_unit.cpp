@@ -2,10 +2,10 @@
 #include "model/recompute_unit.h"
 
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "parallel/tensor/own_node.h"
+#include "src/base/backward_between.h"
 #include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::model {
@@ -20,10 +20,7 @@ at::Tensor backward_through(Unit& unit, const at::Tensor& x, const tensor::StepC
   const at::Tensor input = x.detach().set_requires_grad(true);
   const auto output_edge = torch::autograd::impl::gradient_edge(unit.forward(input, context));
   const auto input_edge = torch::autograd::impl::gradient_edge(input);
-  return torch::autograd::Engine::get_default_engine()
-      .execute({output_edge}, {dy}, /*keep_graph=*/false, /*create_graph=*/false, /*accumulate_grad=*/false,
-               {input_edge})
-      .at(0);
+  return backward_between(output_edge, dy, input_edge);
 }
 
 }  // namespace

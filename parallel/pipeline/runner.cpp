@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <optional>
@@ -14,6 +13,7 @@
 #include "parallel/comm/operation.h"
 #include "parallel/pipeline/message_plan.h"
 #include "parallel/pipeline/timeline.h"
+#include "src/base/backward_between.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
@@ -183,14 +183,11 @@ class PipelineRunner::Run {
     const comm::PhaseScope phase("backward");
     const Kept kept = std::move(*slot);
     slot.reset();
-    // The engine computes just what lies between the two edges and hands the input's gradient back.
-    auto gradients = torch::autograd::Engine::get_default_engine().execute({kept.output}, {std::move(gradient)},
-                                                                           /*keep_graph=*/false, /*create_graph=*/false,
-                                                                           /*accumulate_grad=*/false, {kept.input});
+    const at::Tensor of_input = backward_between(kept.output, std::move(gradient), kept.input);
     program(action).release(micro_batch);
     if (stage > 0) {
-      VH_ASSERT(gradients.at(0).defined(), str("the ", describe(action), " gave no gradient of its input"));
-      passed_[action].tensor = gradients[0].contiguous();
+      VH_ASSERT(of_input.defined(), str("the ", describe(action), " gave no gradient of its input"));
+      passed_[action].tensor = of_input.contiguous();
     }
   }
 

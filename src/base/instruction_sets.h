@@ -10,6 +10,13 @@
 #define VH_VERSIONS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #endif
 
+// VH_AVX512_BF16: a function for processors with AVX512-BF16, to be called where has_avx512_bf16(); x86 only.
+#if defined(__x86_64__)
+#define VH_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+#else
+#define VH_AVX512_BF16
+#endif
+
 namespace vit_hybrid {
 
 /// Whether this processor has AVX512-BF16; every one with AMX has.

@@ -2,13 +2,13 @@
 #include "src/train/step_graph.h"
 
 #include <ATen/ops/zeros_like.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <utility>
 #include <vector>
 
 #include "parallel/tensor/own_node.h"
+#include "src/base/backward_between.h"
 #include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::train {
@@ -48,9 +48,8 @@ class StepGraph::Recorded {
     loss_gradient_ = at::zeros_like(loss_.detach());
     backward_ = recorder.record([this] {
       sink_.clear();
-      torch::autograd::Engine::get_default_engine().execute(
-          {torch::autograd::impl::gradient_edge(loss_)}, {loss_gradient_}, /*keep_graph=*/false,
-          /*create_graph=*/false, /*accumulate_grad=*/false, {torch::autograd::impl::gradient_edge(input_)});
+      backward_between(torch::autograd::impl::gradient_edge(loss_), loss_gradient_,
+                       torch::autograd::impl::gradient_edge(input_));
     });
   }
 

@@ -3,6 +3,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 
 #include "parallel/comm/failure.h"
 #include "src/train/device.h"
@@ -20,6 +21,10 @@ c10::Device own_gpu() {
     return train::choose_device(config, comm::MpiGroup::world());
   }();
   return device;
+}
+
+int64_t device_allocations() {
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(own_gpu().index()).num_device_alloc;
 }
 
 }  // namespace vit_hybrid::testing

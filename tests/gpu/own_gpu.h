@@ -3,10 +3,15 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
+
 namespace vit_hybrid::testing {
 
 /// Chosen as the program chooses it, and the current device from then on; the ranks share GPUs where they outnumber
 /// them. Collective over the world.
 c10::Device own_gpu();
+
+/// Calls of the driver for memory of that GPU so far.
+int64_t device_allocations();
 
 }  // namespace vit_hybrid::testing

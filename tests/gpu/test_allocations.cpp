@@ -2,7 +2,6 @@
 // sentence.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <doctest/doctest.h>
 
 #include "parallel/comm/failure.h"
@@ -18,11 +17,6 @@ using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
 
 namespace {
-
-// Calls of the driver for memory so far.
-int64_t device_allocations() {
-  return c10::cuda::CUDACachingAllocator::getDeviceStats(own_gpu().index()).num_device_alloc;
-}
 
 Layout layout_of_world() {
   const int size = world_size();

@@ -1,5 +1,4 @@
 // CUDA graphs: a training whose micro-batches are replayed has the bits of one that starts its kernels one by one.
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <doctest/doctest.h>
 
 #include <utility>
@@ -71,9 +70,6 @@ TEST_CASE("gpu step graph: no memory is asked of the driver after the step that 
     return;
   }
   const comm::MpiGroup world = comm::MpiGroup::world();
-  const auto allocations = [] {
-    return c10::cuda::CUDACachingAllocator::getDeviceStats(own_gpu().index()).num_device_alloc;
-  };
   for (const auto& [micro_batch_size, recording_step] : {std::pair{3, 1}, std::pair{6, 2}}) {
     Experiment experiment = gpu_experiment(small_forecaster(), "fp16");
     experiment.micro_batch_size = micro_batch_size;
@@ -81,9 +77,9 @@ TEST_CASE("gpu step graph: no memory is asked of the driver after the step that 
     experiment.options.recorder = make_device_recorder();
     Training training(experiment, Layout{}, world, own_gpu());
     training.run_steps(recording_step + 1);
-    const int64_t before = allocations();
+    const int64_t before = device_allocations();
     training.run_steps();
     CAPTURE(micro_batch_size);
-    CHECK(allocations() == before);
+    CHECK(device_allocations() == before);
   }
 }

@@ -2,7 +2,6 @@
 // in double.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/zeros.h>
@@ -12,16 +11,16 @@
 
 #include <array>
 #include <barrier>
-#include <limits>
 #include <thread>
 #include <vector>
 
 #include "model/norm_gradient_lanes.h"
-#include "src/base/random.h"
 #include "tests/support/compare.h"
+#include "tests/support/kernel_arrays.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::model;
+using namespace vit_hybrid::testing;
 
 namespace {
 
@@ -66,20 +65,6 @@ void for_lanes(const Work& work) {
   for (std::thread& thread : threads) {
     thread.join();
   }
-}
-
-at::Tensor normals(at::IntArrayRef shape, uint64_t key, at::ScalarType type) {
-  const at::Tensor values = at::empty(shape, at::kDouble);
-  RandomStream(11, Purpose::kTest, key).normals(0, {values.data_ptr<double>(), static_cast<size_t>(values.numel())});
-  return values.to(type);
-}
-
-template <class T>
-constexpr at::ScalarType kType = c10::CppTypeToScalarType<T>::value;
-
-// What is left in an element that nobody wrote.
-at::Tensor unwritten(const at::Tensor& like, at::ScalarType type) {
-  return at::full_like(like, std::numeric_limits<double>::quiet_NaN(), like.options().dtype(type));
 }
 
 template <class T>

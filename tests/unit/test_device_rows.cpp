@@ -2,11 +2,9 @@
 // LibTorch in double.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
-#include <limits>
 #include <tuple>
 #include <vector>
 
@@ -14,25 +12,13 @@
 #include "model/field_passes.h"
 #include "model/sample_kernels_cuda.h"
 #include "tests/support/compare.h"
+#include "tests/support/kernel_arrays.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::model;
+using namespace vit_hybrid::testing;
 
 namespace {
-
-at::Tensor normals(at::IntArrayRef shape, uint64_t key, at::ScalarType type) {
-  const at::Tensor values = at::empty(shape, at::kDouble);
-  RandomStream(11, Purpose::kTest, key).normals(0, {values.data_ptr<double>(), static_cast<size_t>(values.numel())});
-  return values.to(type);
-}
-
-template <class T>
-constexpr at::ScalarType kType = c10::CppTypeToScalarType<T>::value;
-
-// What is left in an element that nobody wrote.
-at::Tensor unwritten(const at::Tensor& like, at::ScalarType type) {
-  return at::full_like(like, std::numeric_limits<double>::quiet_NaN(), like.options().dtype(type));
-}
 
 // Calls `work(share)` for each thread of a grid.
 template <class Work>
