@@ -3,6 +3,7 @@
 #include <c10/util/Half.h>
 
 #include "data/normalize_kernels_cuda.h"
+#include "src/base/cuda_grid.cuh"
 
 namespace vit_hybrid::data {
 
@@ -10,7 +11,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kVectorsOfThread = 4;
-constexpr int64_t kMostOfGrid = 65535;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) planes_kernel(PlanePass<T> pass, VectorSplit split, int64_t planes) {
@@ -28,11 +28,6 @@ __global__ void __launch_bounds__(kThreads) images_kernel(ImagePass<T> pass, Vec
   }
 }
 
-dim3 grid_for(const VectorSplit& split, int64_t repeats) {
-  return dim3(static_cast<unsigned>(num_blocks_for(split.num_items(), kThreads * kVectorsOfThread)),
-              static_cast<unsigned>(repeats < kMostOfGrid ? repeats : kMostOfGrid));
-}
-
 }  // namespace
 
 template <class T>
@@ -40,7 +35,7 @@ void launch_normalize_planes(const PlanePass<T>& pass, int64_t samples, CUstream
   const int64_t planes = samples * pass.channels;
   if (planes > 0 && pass.plane > 0) {
     const VectorSplit split = plane_split(pass);
-    planes_kernel<<<grid_for(split, planes), kThreads, 0, stream>>>(pass, split, planes);
+    planes_kernel<<<grid_of(split, kThreads * kVectorsOfThread, planes), kThreads, 0, stream>>>(pass, split, planes);
   }
 }
 
@@ -48,7 +43,7 @@ template <class T>
 void launch_normalize_images(const ImagePass<T>& pass, int64_t samples, CUstream_st* stream) {
   if (samples > 0 && pass.pixels > 0) {
     const VectorSplit split = pixel_split(pass);
-    images_kernel<<<grid_for(split, samples), kThreads, 0, stream>>>(pass, split, samples);
+    images_kernel<<<grid_of(split, kThreads * kVectorsOfThread, samples), kThreads, 0, stream>>>(pass, split, samples);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <c10/util/Half.h>
 
 #include "model/sample_kernels_cuda.h"
+#include "src/base/cuda_grid.cuh"
 
 namespace vit_hybrid::model {
 
@@ -40,10 +41,8 @@ void launch_dropout(const DropoutPass<T>& pass, const SampleNumbers& samples, CU
     return;
   }
   const VectorSplit split = dropout_split(pass);
-  constexpr int64_t kItemsOfBlock = kThreads * kVectorsOfThread;
-  const dim3 grid(static_cast<unsigned>(num_blocks_for(split.num_items(), kItemsOfBlock)),
-                  static_cast<unsigned>(samples.count));
-  dropout_kernel<<<grid, kThreads, 0, stream>>>(pass, split, samples);
+  dropout_kernel<<<grid_of(split, kThreads * kVectorsOfThread, samples.count), kThreads, 0, stream>>>(pass, split,
+                                                                                                      samples);
 }
 
 void launch_attention_mask(const AttentionMask& mask, const SampleNumbers& samples, CUstream_st* stream) {

@@ -3,6 +3,7 @@
 #include <c10/util/Half.h>
 
 #include "model/field_kernels_cuda.h"
+#include "src/base/cuda_grid.cuh"
 #include "src/base/cuda_reduce.cuh"
 
 namespace vit_hybrid::model {
@@ -11,7 +12,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kVectorsOfThread = 4;
-constexpr int64_t kMostSamplesOfGrid = 65535;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) field_squares_kernel(FieldArrays<T> arrays, VectorSplit split,
@@ -53,10 +53,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-unsigned samples_of_grid(int64_t samples) {
-  return static_cast<unsigned>(samples < kMostSamplesOfGrid ? samples : kMostSamplesOfGrid);
-}
-
 }  // namespace
 
 template <class T>
@@ -68,11 +64,9 @@ void launch_field_squares(const FieldArrays<T>& arrays, int64_t samples, double*
   const VectorSplit split = field_split(arrays);
   const int64_t needed = num_blocks_for(split.num_items(), static_cast<int64_t>(kFieldParts) * kThreads);
   const int64_t per_thread = needed < kVectorsOfThread ? kVectorsOfThread : needed;
-  const auto parts = static_cast<unsigned>(num_blocks_for(split.num_items(), kThreads * per_thread));
-  field_squares_kernel<<<dim3(parts, samples_of_grid(samples)), kThreads, 0, stream>>>(arrays, split, per_thread,
-                                                                                       samples, workspace);
-  add_field_parts_kernel<<<samples_of_grid(samples), kFieldParts, 0, stream>>>(workspace, static_cast<int>(parts),
-                                                                               samples, squares);
+  const dim3 grid = grid_of(split, kThreads * per_thread, samples);
+  field_squares_kernel<<<grid, kThreads, 0, stream>>>(arrays, split, per_thread, samples, workspace);
+  add_field_parts_kernel<<<grid.y, kFieldParts, 0, stream>>>(workspace, static_cast<int>(grid.x), samples, squares);
 }
 
 template <class T>
@@ -81,8 +75,8 @@ void launch_field_gradient(const FieldArrays<T>& arrays, int64_t samples, CUstre
     return;
   }
   const VectorSplit split = field_split(arrays);
-  const auto blocks = static_cast<unsigned>(num_blocks_for(split.num_items(), kThreads * kVectorsOfThread));
-  field_gradient_kernel<<<dim3(blocks, samples_of_grid(samples)), kThreads, 0, stream>>>(arrays, split, samples);
+  const dim3 grid = grid_of(split, kThreads * kVectorsOfThread, samples);
+  field_gradient_kernel<<<grid, kThreads, 0, stream>>>(arrays, split, samples);
 }
 
 #define VH_LAUNCH_FIELD(T)                                                                            \

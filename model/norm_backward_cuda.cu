@@ -5,16 +5,12 @@
 
 #include <type_traits>
 
-#include "model/norm_kernels_cuda.h"
 #include "model/norm_lanes_cuda.cuh"
 #include "src/base/vector_split.h"
 
 namespace vit_hybrid::model {
 
 namespace {
-
-constexpr int kWarpsOfBlock = 4;
-constexpr int kLongRowThreads = 256;
 
 // Blocks that a multiprocessor's registers have room for, where a lane keeps so many elements of each array.
 template <class T>
@@ -119,13 +115,6 @@ __global__ void __launch_bounds__(kColumnsOfBlock* kPartsAtOnce)
   }
 }
 
-template <int kElements, class T>
-void launch_in_registers(const NormBackward<T>& arrays, const NormParts& parts, ComputeType<T>* partial,
-                         CUstream_st* stream) {
-  norm_gradient_kernel<kElements / kVectorWidth<T>>
-      <<<static_cast<unsigned>(parts.parts), kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays, partial);
-}
-
 }  // namespace
 
 template <class T>
@@ -142,22 +131,16 @@ void launch_norm_backward(const NormBackward<T>& arrays, const NormParts& parts,
     return;
   }
   const bool aligned = has_aligned_rows(arrays);
+  const auto blocks = static_cast<unsigned>(parts.parts);
   if constexpr (!std::is_same_v<T, double>) {
     if (aligned && arrays.features <= kMostInRegisters) {
-      const int64_t elements_of_lane = (arrays.features + kWarpSize - 1) / kWarpSize;
-      if (elements_of_lane <= 16) {
-        launch_in_registers<16>(arrays, parts, partial, stream);
-      } else if (elements_of_lane <= 24) {
-        launch_in_registers<24>(arrays, parts, partial, stream);
-      } else if (elements_of_lane <= 32) {
-        launch_in_registers<32>(arrays, parts, partial, stream);
-      } else {
-        launch_in_registers<kMostInRegisters / kWarpSize>(arrays, parts, partial, stream);
-      }
+      with_elements_of_lane(arrays.features, [&](auto elements) {
+        norm_gradient_kernel<elements / kVectorWidth<T>>
+            <<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays, partial);
+      });
       return;
     }
   }
-  const auto blocks = static_cast<unsigned>(parts.parts);
   if (aligned) {
     norm_gradient_long_kernel<kVectorWidth<T>><<<blocks, kLongRowThreads, 0, stream>>>(arrays, partial);
   } else {

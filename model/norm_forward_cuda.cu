@@ -4,7 +4,6 @@
 
 #include <type_traits>
 
-#include "model/norm_kernels_cuda.h"
 #include "model/norm_lanes_cuda.cuh"
 #include "src/base/vector_split.h"
 
@@ -12,8 +11,6 @@ namespace vit_hybrid::model {
 
 namespace {
 
-constexpr int kWarpsOfBlock = 4;
-constexpr int kLongRowThreads = 256;
 constexpr int64_t kMostBlocks = 1 << 20;
 
 // The lane functions are __host__ __device__ for tests, and call the device's sums: right where a kernel calls them.
@@ -48,12 +45,6 @@ bool has_aligned_rows(const NormForward<T>& a) {
   return split.head == 0 && split.num_singles() == 0;
 }
 
-template <int kElements, class T>
-void launch_in_registers(const NormForward<T>& arrays, CUstream_st* stream) {
-  norm_kernel<kElements / kVectorWidth<T>>
-      <<<num_blocks(arrays.rows, kWarpsOfBlock), kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays);
-}
-
 }  // namespace
 
 template <class T>
@@ -64,16 +55,10 @@ void launch_norm(const NormForward<T>& arrays, CUstream_st* stream) {
   const bool aligned = has_aligned_rows(arrays);
   if constexpr (!std::is_same_v<T, double>) {
     if (aligned && arrays.features <= kMostInRegisters) {
-      const int64_t elements_of_lane = (arrays.features + kWarpSize - 1) / kWarpSize;
-      if (elements_of_lane <= 16) {
-        launch_in_registers<16>(arrays, stream);
-      } else if (elements_of_lane <= 24) {
-        launch_in_registers<24>(arrays, stream);
-      } else if (elements_of_lane <= 32) {
-        launch_in_registers<32>(arrays, stream);
-      } else {
-        launch_in_registers<kMostInRegisters / kWarpSize>(arrays, stream);
-      }
+      const unsigned blocks = num_blocks(arrays.rows, kWarpsOfBlock);
+      with_elements_of_lane(arrays.features, [&](auto elements) {
+        norm_kernel<elements / kVectorWidth<T>><<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays);
+      });
       return;
     }
   }

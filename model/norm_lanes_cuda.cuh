@@ -1,11 +1,32 @@
-// The lanes that share a row on a GPU: a warp, or a block.
+// The lanes that share a row on a GPU: a warp whose registers hold the row, or a block.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "model/norm_kernels_cuda.h"
 #include "src/base/cuda_reduce.cuh"
 
 namespace vit_hybrid::model {
+
+constexpr int kWarpsOfBlock = 4;      // a warp a row
+constexpr int kLongRowThreads = 256;  // a block a row
+
+// Calls run(std::integral_constant) with the elements of a row that each lane of a warp keeps in registers: the least
+// of those that are compiled which hold `features`, at most kMostInRegisters.
+template <class Run>
+void with_elements_of_lane(int64_t features, const Run& run) {
+  const int64_t needed = (features + kWarpSize - 1) / kWarpSize;
+  if (needed <= 16) {
+    run(std::integral_constant<int, 16>());
+  } else if (needed <= 24) {
+    run(std::integral_constant<int, 24>());
+  } else if (needed <= 32) {
+    run(std::integral_constant<int, 32>());
+  } else {
+    run(std::integral_constant<int, kMostInRegisters / kWarpSize>());
+  }
+}
 
 // To the compiler, the vector is another one afterwards.
 template <class Vector>

@@ -3,6 +3,7 @@
 #include <c10/util/Half.h>
 
 #include "model/sample_kernels_cuda.h"
+#include "src/base/cuda_grid.cuh"
 
 namespace vit_hybrid::model {
 
@@ -10,7 +11,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kVectorsOfThread = 2;
-constexpr int64_t kMostSamplesOfGrid = 65535;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) scaled_sum_kernel(ScaledSum<T> sum, VectorSplit split, int64_t samples) {
@@ -37,10 +37,7 @@ void launch_scaled_sum(const ScaledSum<T>& sum, int64_t samples, CUstream_st* st
     return;
   }
   const VectorSplit split = scaled_sum_split(sum);
-  constexpr int64_t kItemsOfBlock = kThreads * kVectorsOfThread;
-  const dim3 grid(static_cast<unsigned>(num_blocks_for(split.num_items(), kItemsOfBlock)),
-                  static_cast<unsigned>(samples < kMostSamplesOfGrid ? samples : kMostSamplesOfGrid));
-  scaled_sum_kernel<<<grid, kThreads, 0, stream>>>(sum, split, samples);
+  scaled_sum_kernel<<<grid_of(split, kThreads * kVectorsOfThread, samples), kThreads, 0, stream>>>(sum, split, samples);
 }
 
 template <class F>

@@ -12,6 +12,7 @@
 #include "data/year_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
+#include "src/base/bytes_text.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -24,17 +25,6 @@ constexpr int64_t kSmallRead = int64_t{64} << 10;       // bytes; smaller ones a
 constexpr int64_t kManyReads = 16;                      // for one sample
 constexpr int64_t kMostWholeBytes = int64_t{64} << 20;  // of a dataset of one dim that is read in one go
 constexpr size_t kMostAttributeText = 100;              // characters of an attribute that are shown
-
-std::string bytes_text(int64_t bytes) {
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024.0 && unit + 1 < std::size(kUnits)) {
-    value /= 1024.0;
-    ++unit;
-  }
-  return str(fixed_text(value, unit == 0 ? 0 : 1), " ", kUnits[unit]);
-}
 
 std::string ratio_text(double ratio) {
   return fixed_text(ratio, 2);

@@ -3,21 +3,15 @@
 
 #include <cmath>
 
+#include "parallel/zero/moment_kernel.h"
 #include "src/base/host_device.h"
 
 namespace vit_hybrid::zero {
 
 /// The scalars of one step, in the type of the master weights.
 template <class T>
-struct AdamCoefficients {
-  T gradient_scale;  ///< gradients are multiplied with it (clipping, loss scale)
-  T beta1;
-  T one_minus_beta1;
-  T beta2;
-  T one_minus_beta2;
-  T step_size;   ///< lr / (1 - beta1^t)
-  T root_scale;  ///< 1 / sqrt(1 - beta2^t)
-  T eps;
+struct AdamCoefficients : MomentCoefficients<T> {
+  T step_size;       ///< lr / (1 - beta1^t)
   T weight_factor;   ///< decoupled decay (AdamW): 1 - lr weight_decay; else 1
   T gradient_decay;  ///< decay as part of the gradient (Adam): weight_decay; else 0
 };
@@ -35,14 +29,12 @@ VH_HOST_DEVICE inline void set_weight_decay(AdamCoefficients<T>& c, const AdamDe
   c.gradient_decay = static_cast<T>(decay.decoupled ? 0.0 : weight_decay);
 }
 
-/// Updates one weight and its moments: D. P. Kingma and J. Ba, "Adam", ICLR 2015, algorithm 1, with eps added to the
-/// corrected root as torch.optim has it; decoupled decay: I. Loshchilov and F. Hutter, ICLR 2019, algorithm 2.
+/// Updates one weight and its moments: D. P. Kingma and J. Ba, "Adam", ICLR 2015, algorithm 1; decoupled decay:
+/// I. Loshchilov and F. Hutter, ICLR 2019, algorithm 2.
 template <class T>
 VH_HOST_DEVICE inline void adam_element(T& weight, T& exp_avg, T& exp_avg_sq, T gradient,
                                         const AdamCoefficients<T>& c) {
-  gradient = gradient * c.gradient_scale + c.gradient_decay * weight;
-  exp_avg = c.beta1 * exp_avg + c.one_minus_beta1 * gradient;
-  exp_avg_sq = c.beta2 * exp_avg_sq + c.one_minus_beta2 * gradient * gradient;
+  update_moments(exp_avg, exp_avg_sq, gradient * c.gradient_scale + c.gradient_decay * weight, c);
   weight = c.weight_factor * weight - c.step_size * exp_avg / (std::sqrt(exp_avg_sq) * c.root_scale + c.eps);
 }
 

@@ -5,9 +5,8 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sqrt.h>
 
-#include <cmath>
-
 #include "parallel/zero/host_arrays.h"
+#include "parallel/zero/moment_coefficients.h"
 #include "parallel/zero/sum_of_squares.h"
 #include "parallel/zero/update_loops.h"
 #include "src/base/memory_tracker.h"
@@ -19,16 +18,9 @@ namespace {
 template <class T>
 LambCoefficients<T> coefficients(const OptimizerOptions& options, const StepScalars& step, double weight_decay,
                                  double trust) {
-  const auto number = static_cast<double>(step.number);
   LambCoefficients<T> c{};
-  c.gradient_scale = static_cast<T>(step.gradient_scale);
-  c.beta1 = static_cast<T>(options.beta1);
-  c.one_minus_beta1 = static_cast<T>(1.0 - options.beta1);
-  c.beta2 = static_cast<T>(options.beta2);
-  c.one_minus_beta2 = static_cast<T>(1.0 - options.beta2);
-  c.mean_scale = static_cast<T>(1.0 / (1.0 - std::pow(options.beta1, number)));
-  c.root_scale = static_cast<T>(1.0 / std::sqrt(1.0 - std::pow(options.beta2, number)));
-  c.eps = static_cast<T>(options.eps);
+  set_moments(c, options, step);
+  c.mean_scale = static_cast<T>(1.0 / bias_correction(options.beta1, step.number));
   c.weight_decay = static_cast<T>(weight_decay);
   c.step_size = static_cast<T>(step.lr * trust);
   return c;

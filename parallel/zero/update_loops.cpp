@@ -23,7 +23,7 @@ VH_IN_VERSIONS void lamb_chunk(const T* __restrict weights, T* __restrict exp_av
                                const LambCoefficients<T> c) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    lamb_moments(exp_avg[i], exp_avg_sq[i], gradients[i], c);
+    update_moments(exp_avg[i], exp_avg_sq[i], gradients[i] * c.gradient_scale, c);
     updates[i] = lamb_update(weights[i], exp_avg[i], exp_avg_sq[i], c);
   }
 }

@@ -29,7 +29,7 @@ struct SquareSums {
   SquareSums& operator+=(const SquareSums& other);
 };
 
-/// lamb_moments() for each element, and the sums of weights and updates on this thread.
+/// update_moments() for each element, and the sums of weights and updates on this thread.
 template <class T>
 SquareSums lamb_prepare_loop(const T* weights, T* exp_avg, T* exp_avg_sq, const T* gradients, int64_t count,
                              const LambCoefficients<T>& c);

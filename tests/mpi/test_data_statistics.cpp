@@ -181,7 +181,7 @@ TEST_CASE("data inspect: layout, cost, values and the command that repacks") {
   CHECK(contains(scaled, "          1          0\n"));
   const std::string plain = inspect(group, {{folder.path()}, 2, 2});
   for (const char* part :
-       {"plain.h5: ", "scaled.h5: ", "contiguous, 1.9 KiB", "yes, all values lie together from byte ",
+       {"plain.h5: ", "scaled.h5: ", "contiguous, 1.88 KiB", "yes, all values lie together from byte ",
         "one sample of 240 bytes = 1 read, 1.00 x", "= 3 reads, 1.00 x", "2 of 8 rows", "labels (5), 64-bit integer"}) {
     CHECK_MESSAGE(contains(plain, part), part);
   }

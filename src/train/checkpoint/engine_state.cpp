@@ -2,7 +2,6 @@
 #include "src/train/checkpoint/engine_state.h"
 
 #include <ATen/ops/as_strided.h>
-#include <ATen/ops/empty.h>
 
 #include <utility>
 
@@ -91,24 +90,6 @@ std::vector<GlobalTensor> global_tensors(const model::VitOptions& options) {
   return out;
 }
 
-void add_up(Checksums& checksums, mesh::DeviceMesh& mesh) {
-  const MemoryScope scope(MemoryClass::kCommunication);
-  // In halves, so that no sum of signed numbers overflows.
-  at::Tensor halves = at::empty({2 * static_cast<int64_t>(checksums.size())}, at::kLong);
-  auto* half = halves.data_ptr<int64_t>();
-  for (const auto& [path, checksum] : checksums) {
-    *half++ = static_cast<int64_t>(checksum.value() & 0xFFFFFFFF);
-    *half++ = static_cast<int64_t>(checksum.value() >> 32);
-  }
-  mesh.host_world().all_reduce(halves, comm::ReduceOp::kSum).wait();
-  half = halves.data_ptr<int64_t>();
-  for (auto& [path, checksum] : checksums) {
-    checksum = {};
-    checksum.add(static_cast<uint64_t>(half[0]) + (static_cast<uint64_t>(half[1]) << 32));
-    half += 2;
-  }
-}
-
 Checksums state_checksums(Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const auto groups = state_groups(engine);
@@ -125,7 +106,7 @@ Checksums state_checksums(Engine& engine, const model::VitOptions& options, mesh
           .add(spec.global_shape, piece.box.global_offset, piece.values[i].cpu());
     }
   }
-  add_up(checksums, mesh);
+  add_up(checksums, mesh.host_world());
   return checksums;
 }
 

@@ -4,13 +4,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "model/vit_options.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/tensor/parameter_spec.h"
+#include "src/train/checkpoint/checksums.h"
 #include "src/train/checkpoint/format.h"
 #include "src/train/engine.h"
 
@@ -42,12 +42,8 @@ struct GlobalTensor {
 /// All of them, in forward order.
 std::vector<GlobalTensor> global_tensors(const model::VitOptions& options);
 
-/// Checksums by dataset path, one for each of the engine's state_groups() and each global tensor.
-using Checksums = std::map<std::string, TensorChecksum>;
-/// Adds what each rank has counted. The keys are the same on all ranks. Collective over the world.
-void add_up(Checksums& checksums, mesh::DeviceMesh& mesh);
-
-/// The checksums of the state of the whole mesh, as a checkpoint of it would have them. Collective over the world.
+/// The checksums of the state of the whole mesh, as a checkpoint of it would have them: by dataset path, one for each
+/// of the engine's state_groups() and each global tensor. Collective over the world.
 Checksums state_checksums(Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh);
 
 }  // namespace vit_hybrid::train

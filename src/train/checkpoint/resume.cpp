@@ -174,7 +174,7 @@ void restore(const CheckpointReader& checkpoint, Engine& engine, mesh::DeviceMes
     const bool counts_replicated = mesh::on(mesh.coordinate(), mesh::Axis::kTensor) == 0;
     read_state(checkpoint, engine, counts_replicated, checksums);
   });
-  add_up(checksums, mesh);
+  add_up(checksums, mesh.host_world());
   const int num_copies = mesh.dims().data() / engine.parameters().layout().shards;
   comm::agreed_on_rank_0(world, [&] { verify(checkpoint, checksums, static_cast<uint64_t>(num_copies)); });
   const CheckpointInfo& info = checkpoint.info();

@@ -86,7 +86,7 @@ void CheckpointWriter::write(const StateBox& box) {
 }
 
 void CheckpointWriter::finish() {
-  add_up(checksums_, mesh_);
+  add_up(checksums_, mesh_.host_world());
   std::vector<data::Hdf5Text> texts;
   for (const auto& [dataset, checksum] : checksums_) {
     texts.push_back({dataset, kChecksumAttribute, checksum.text()});

@@ -10,6 +10,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_spec.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
+#include "src/train/checkpoint/checksums.h"
 
 namespace vit_hybrid::train {
 
@@ -24,7 +25,7 @@ class SliceReader {
               const std::vector<tensor::ParameterSpec>& specs, comm::Communicator& model, c10::Device device);
 
   /// Whether a rank of the model holds a part of it.
-  bool is_held(const std::string& name) const { return sums_.at(name).holder < model_.size(); }
+  bool is_held(const std::string& name) const { return holders_.at(name) < model_.size(); }
   /// Fills the slice of one of the names, whose global shape is that of the checkpoint, cast to its type.
   void read(const tensor::ParameterSpec& spec, const at::Tensor& slice);
   /// Error(kBadData), on all ranks, names the first parameter whose checksum is another than it was when it was
@@ -32,18 +33,14 @@ class SliceReader {
   void verify();
 
  private:
-  struct Sum {
-    TensorChecksum checksum;
-    int holder = 0;  // the lowest rank that holds a part of it; the size of the model where none does
-  };
-
   void find_holders(const std::vector<tensor::ParameterSpec>& specs);
-  void add_up();
 
   const CheckpointReader& checkpoint_;
   comm::Communicator& model_;
   c10::Device device_;
-  std::map<std::string, Sum> sums_;  // by name, in the same order on all ranks
+  Checksums checksums_;  // by name, as the next
+  std::map<std::string, int>
+      holders_;  // the lowest rank that holds a part of it; the size of the model where none does
 };
 
 }  // namespace vit_hybrid::train
