@@ -1,9 +1,6 @@
 // Trainer: the loop.
 #include "src/train/trainer.h"
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -13,7 +10,6 @@
 #include "parallel/comm/statistics.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/base/memory_tracker.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
@@ -21,6 +17,7 @@
 #include "src/train/checkpoint/resume.h"
 #include "src/train/engine_options.h"
 #include "src/train/run_kernels.h"
+#include "src/train/step_border.h"
 #include "src/train/step_recording.h"
 
 namespace vit_hybrid::train {
@@ -28,9 +25,6 @@ namespace vit_hybrid::train {
 namespace {
 
 constexpr int64_t kMostSkippedInARow = 10;
-// Where the numbers of signals begin among what is agreed at a step border; on Linux they are below 65.
-constexpr int kFirstSignal = 4;
-constexpr int kMostSignals = 65;
 
 double blocked_seconds() {
   double sum = 0.0;
@@ -233,7 +227,7 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   record.seconds.optimizer = phases.optimizer;
   record.seconds.data_wait = train_input_.seconds_waited() - waited_before;
   record.seconds.step = timer.seconds();
-  agree_at_border(record, step_of_epoch + 1 == plan.num_steps());
+  agree(record, step_of_epoch + 1 == plan.num_steps());
   record.seconds.step = timer.seconds();
   record.seconds.communication = blocked_seconds() - blocked_before;
   totals_.add(record.seconds);
@@ -251,33 +245,24 @@ void Trainer::advance(const data::EpochPlan& plan, int64_t step_of_epoch) {
   is_saved_ = false;
 }
 
-void Trainer::agree_at_border(StepRecord& record, bool ends_epoch) {
-  // Tensor ranks of a replica hold the same loss: one of them counts.
-  const double counted = mesh_.tensor().rank() == 0 ? record.loss : 0.0;
+void Trainer::agree(StepRecord& record, bool ends_epoch) {
   const double next_seconds = record.seconds.step + (ends_epoch ? validation_seconds_ : 0.0);
-  const bool time_is_up = options_.time_limit.is_near(next_seconds, checkpoints_.expected_seconds());
-  const MemoryScope scope(MemoryClass::kCommunication);
-  at::Tensor sums = at::zeros({kFirstSignal + kMostSignals}, at::kDouble);
-  auto* const values = sums.mutable_data_ptr<double>();
-  values[0] = counted;
-  values[1] = time_is_up ? 1.0 : 0.0;
-  values[2] = checkpoints_.has_written() ? 1.0 : 0.0;
-  values[3] = record.seconds.data_wait;
-  values[kFirstSignal + std::clamp(stop_signal(), 0, kMostSignals - 1)] = 1.0;
-  mesh_.host_world().all_reduce(sums, comm::ReduceOp::kSum).wait();
-  all_have_written_ = values[2] == static_cast<double>(mesh_.size());
-  record.loss = values[0];
-  record.mean_data_wait = values[3] / static_cast<double>(mesh_.size());
-  const at::Tensor most = at::full({1}, record.seconds.data_wait, at::kDouble);
-  mesh_.host_world().all_reduce(most, comm::ReduceOp::kMax).wait();
-  record.most_data_wait = most.item<double>();
+  BorderReport own;
+  // Tensor ranks of a replica hold the same loss: one of them counts.
+  own.loss = mesh_.tensor().rank() == 0 ? record.loss : 0.0;
+  own.data_wait = record.seconds.data_wait;
+  own.time_is_up = options_.time_limit.is_near(next_seconds, checkpoints_.expected_seconds());
+  own.has_written = checkpoints_.has_written();
+  own.signal = stop_signal();
+  const BorderAgreement all = agree_at_border(own, mesh_.host_world());
+  record.loss = all.loss;
+  record.mean_data_wait = all.mean_data_wait;
+  record.most_data_wait = all.most_data_wait;
+  all_have_written_ = all.all_have_written;
   if (position_.step < last_step_) {
-    for (int signal = 1; signal < kMostSignals; ++signal) {
-      if (values[kFirstSignal + signal] > 0.0) {
-        stop_reason_ = signal_name(signal);
-      }
-    }
-    if (!stop_reason_ && values[1] > 0.0) {
+    if (all.signal != 0) {
+      stop_reason_ = signal_name(all.signal);
+    } else if (all.time_is_up) {
       stop_reason_ = options_.time_limit.name();
     }
   }

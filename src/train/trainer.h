@@ -67,7 +67,7 @@ class Trainer {
   void advance(const data::EpochPlan& plan, int64_t step_of_epoch);
   /// The global loss from the replicas' ones; ranks also agree here whether somebody asked to stop, and whether all
   /// have written their part of a checkpoint, and learn how long the others waited for data.
-  void agree_at_border(StepRecord& record, bool ends_epoch);
+  void agree(StepRecord& record, bool ends_epoch);
   void check_finite(const StepRecord& record);
   /// After `epoch` epochs; nothing without validation data.
   void validate(int64_t epoch);
