@@ -12,8 +12,8 @@ Same model, batch, optimizer (Adam) and precision: bf16 and fp16 are PyTorch's a
 fp32 has no TF32 on either side, tf32 has it on both. Each measurement is a process of its own (with --ddp N: N processes,
 DistributedDataParallel over gloo or nccl against --dp N), and `--rounds` rounds go through all of them in turn, so that what
 else the machine does falls on all. Seconds are medians over the steps after those that warm up, by events on a GPU. Without
---program only PyTorch is measured. Memory is the most of one process: resident on the host; on a GPU what tensors held, and
-what the allocator did.
+--program only PyTorch is measured. Memory is the most of one process: resident on the host; on a GPU what LibTorch's
+allocator held.
 """
 import argparse
 import contextlib
@@ -164,7 +164,7 @@ def pytorch_worker(arguments):
     seconds = timed_steps(torch, arguments, lambda: train_step(torch, arguments, model, optimizer, scaler, x, y))
     memory = {"process": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
     if arguments.device == "cuda":
-        memory.update(tensors=torch.cuda.max_memory_allocated(), device=torch.cuda.max_memory_reserved())
+        memory.update(device=torch.cuda.max_memory_reserved())
     if world > 1:
         torch.distributed.destroy_process_group()
     print(json.dumps({"seconds": seconds, "memory": memory}))
@@ -244,8 +244,7 @@ def run_program(arguments):
     seconds = [line["seconds"]["step"] for line in lines if line["kind"] == "step"][arguments.warm_up:]
     peaks = {"process": max(rank["process_peak"] for rank in memory)}
     if arguments.device == "cuda":
-        peaks.update(tensors=max(rank["total_peak"] for rank in memory),
-                     device=max(rank["device_peak"] for rank in memory))
+        peaks.update(device=max(rank["device_peak"] for rank in memory))
     return {"seconds": seconds, "memory": peaks}
 
 

@@ -80,6 +80,8 @@ size_t check_kernels(const model::AttentionProblem& problem, SumOrder order, dou
 
 }  // namespace
 
+TEST_SUITE_BEGIN("one rank");
+
 TEST_CASE("gpu attention: every kernel that takes a shape, forward and backward") {
   const KernelScope scope({tensor::Fp32Products::kExact, SumOrder::kAny});
   size_t most = 0;
@@ -140,3 +142,5 @@ TEST_CASE("gpu kernels: a training computes no product that was not measured bef
   const auto again = model::tune_kernels(problems, saved, model::SavedKernels::kMeasureAgain, gpu(), own);
   CHECK(again.num_measured == report.num_measured);
 }
+
+TEST_SUITE_END();

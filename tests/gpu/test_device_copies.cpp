@@ -32,6 +32,8 @@ data::RequestSource one_by_one() {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("one rank");
+
 TEST_CASE("device copies: every batch has its values, in order, though the device is behind") {
   const c10::Device device = own_gpu();
   const at::Tensor inputs = at::arange(kBatches, at::kFloat).view({kBatches, 1}).expand({kBatches, kValues});
@@ -55,3 +57,5 @@ TEST_CASE("device copies: every batch has its values, in order, though the devic
     CHECK(sums[static_cast<size_t>(i)].item<double>() == static_cast<double>(i * (kValues + 1)));
   }
 }
+
+TEST_SUITE_END();

@@ -81,6 +81,8 @@ void check_norm(at::ScalarType type, double bound, int64_t tokens, int64_t featu
 
 }  // namespace
 
+TEST_SUITE_BEGIN("one rank");
+
 TEST_CASE("gpu kernels: residual sum and LayerNorm, forward and backward, in rows of any length") {
   for_types([](at::ScalarType type, double bound) {
     for (const int64_t features : {7, 48, 192, 384, 768, 1024, 1280, 1408, 5000}) {
@@ -173,3 +175,5 @@ TEST_CASE("gpu kernels: errors of fields in patches, and their gradients") {
     }
   });
 }
+
+TEST_SUITE_END();

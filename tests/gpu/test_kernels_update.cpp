@@ -169,6 +169,8 @@ void check_adam(const PrecisionPolicy& precision, ZeroStage stage, int rank, int
 
 }  // namespace
 
+TEST_SUITE_BEGIN("one rank");
+
 TEST_CASE("gpu kernels: Adam's step over all that a rank owns is that of fp64, for every type, wherever it lies") {
   for (const PrecisionPolicy& precision : all_policies()) {
     CAPTURE(c10::toString(precision.compute));
@@ -213,3 +215,5 @@ TEST_CASE("gpu kernels: normalized batches have the bits of the host") {
     }
   }
 }
+
+TEST_SUITE_END();

@@ -10,6 +10,8 @@
 using namespace vit_hybrid;
 using train::Precision;
 
+TEST_SUITE_BEGIN("one rank");
+
 TEST_CASE("gpu roof: fp16 is faster than fp32, and neither is faster than the data sheet's peak") {
   const MemoryTracker::Attachment attachment;
   const c10::Device device = testing::own_gpu();
@@ -27,3 +29,5 @@ TEST_CASE("gpu roof: fp16 is faster than fp32, and neither is faster than the da
     CHECK(*fp32 < 1.05 * train::gpu_peak_flops(name, Precision::kFp32));
   }
 }
+
+TEST_SUITE_END();

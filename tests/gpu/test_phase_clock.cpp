@@ -9,6 +9,8 @@
 
 using namespace vit_hybrid;
 
+TEST_SUITE_BEGIN("one rank");
+
 TEST_CASE("gpu phase clock: a phase lasts as long as the device is at work") {
   const at::Tensor ones = at::ones({2048, 2048}, at::TensorOptions(at::kFloat).device(testing::own_gpu()));
   at::Tensor product = at::mm(ones, ones);
@@ -43,3 +45,5 @@ TEST_CASE("gpu memory: the allocator's peak and the device's address") {
   CHECK(device_pci_address(device).find(':') != std::string::npos);
   CHECK(device_pci_address(c10::Device(at::kCPU)).empty());
 }
+
+TEST_SUITE_END();

@@ -36,6 +36,8 @@ void check_pinned(const data::Dataset& dataset) {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("one rank");
+
 TEST_CASE("pinned batches: every data set hands them over where they are asked for, and only there") {
   check_pinned(data::MemoryDataset(at::ones({4, 3}), at::arange(4, at::kLong), {}));
   check_pinned(data::SyntheticDataset::fields(4, {2, 8, 8}, 1));
@@ -72,3 +74,5 @@ TEST_CASE("pinned batches: memory of a batch that was given up is not used again
     CHECK(copies[static_cast<size_t>(i)].eq(static_cast<double>(i)).all().item<bool>());
   }
 }
+
+TEST_SUITE_END();

@@ -113,6 +113,8 @@ void measure_layer(const Shape& shape, const Type& type) {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("one rank");
+
 TEST_CASE("gpu products: forward and backward of linear layers in every type") {
   const KernelScope scope({});
   for (const Type& type : types()) {
@@ -220,3 +222,5 @@ TEST_CASE("gpu products: what was measured is used, is right, and is used again"
   CHECK(tensor::kernel_table().adopt(saved, names) == tensor::KernelTable::Adopted::kAll);
   check_all();
 }
+
+TEST_SUITE_END();

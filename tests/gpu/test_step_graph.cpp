@@ -41,10 +41,9 @@ void check_same_bits(Experiment experiment) {
 
 }  // namespace
 
+TEST_SUITE_BEGIN("one rank");
+
 TEST_CASE("gpu step graph: recorded micro-batches give the bits of a training without") {
-  if (world_size() != 1) {
-    return;
-  }
   const KernelScope scope(kFixedOrder);
   for (const char* precision : {"fp64", "fp32", "fp16"}) {
     CAPTURE(precision);
@@ -54,9 +53,6 @@ TEST_CASE("gpu step graph: recorded micro-batches give the bits of a training wi
 }
 
 TEST_CASE("gpu step graph: with activations that backward computes again") {
-  if (world_size() != 1) {
-    return;
-  }
   const KernelScope scope(kFixedOrder);
   for (const auto recompute : {model::Recompute::kSelective, model::Recompute::kFull}) {
     Experiment experiment = graph_experiment(small_forecaster(), "fp16");
@@ -66,9 +62,6 @@ TEST_CASE("gpu step graph: with activations that backward computes again") {
 }
 
 TEST_CASE("gpu step graph: no memory is asked of the driver after the step that follows the recording") {
-  if (world_size() != 1) {
-    return;
-  }
   const comm::MpiGroup world = comm::MpiGroup::world();
   for (const auto& [micro_batch_size, recording_step] : {std::pair{3, 1}, std::pair{6, 2}}) {
     Experiment experiment = gpu_experiment(small_forecaster(), "fp16");
@@ -83,3 +76,5 @@ TEST_CASE("gpu step graph: no memory is asked of the driver after the step that 
     CHECK(device_allocations() == before);
   }
 }
+
+TEST_SUITE_END();
