@@ -8,6 +8,7 @@
 
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/own_processors.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 
@@ -124,6 +125,7 @@ std::optional<std::pair<int64_t, ReadRequest>> PrefetchLoader::claim_request() {
 }
 
 void PrefetchLoader::run_thread() {
+  use_allowed_processors();
   if (!options_.device.is_cpu()) {
     c10::impl::VirtualGuardImpl(options_.device.type()).setDevice(options_.device);
   }

@@ -9,7 +9,6 @@
 #include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 
 #include <optional>
@@ -17,6 +16,7 @@
 
 #include "model/attention_heads.h"
 #include "model/device_attention_passes.h"
+#include "model/device_qkv_gradient.h"
 #include "parallel/tensor/own_node.h"
 #include "src/base/error.h"
 
@@ -59,8 +59,8 @@ at::Tensor part_BNhd(const at::Tensor& qkv, int64_t num_heads, int64_t part) {
   return qkv.view({qkv.size(0), qkv.size(1), 3, num_heads, head_dim}).select(2, part);
 }
 
-// The gradients of q, k and v, each [B, N, h, d] in any layout, as one tensor like qkv. No copy where they already are
-// its thirds, as the efficient kernel writes them.
+// The gradients of q, k and v, each [B, N, h, d], as one tensor like qkv. No copy where they already are its thirds, as
+// the efficient kernel writes them; flash's and cuDNN's are three tensors.
 at::Tensor joined(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv, const at::Tensor& qkv) {
   const int64_t width = qkv.size(2), third = width / 3;
   const auto is_third = [&](const at::Tensor& gradient, int64_t index) {
@@ -71,12 +71,7 @@ at::Tensor joined(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& 
   if (is_third(dq, 0) && is_third(dk, 1) && is_third(dv, 2)) {
     return dq.as_strided(qkv.sizes(), {qkv.size(1) * width, width, 1}, dq.storage_offset());
   }
-  at::Tensor dqkv = at::empty_like(qkv, at::MemoryFormat::Contiguous);
-  const int64_t num_heads = dq.size(2);
-  part_BNhd(dqkv, num_heads, 0).copy_(dq);
-  part_BNhd(dqkv, num_heads, 1).copy_(dk);
-  part_BNhd(dqkv, num_heads, 2).copy_(dv);
-  return dqkv;
+  return device_qkv_gradient(dq, dk, dv);
 }
 
 AttentionPass efficient_forward(const at::Tensor& qkv, int64_t num_heads, Passes passes) {

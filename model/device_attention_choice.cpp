@@ -1,16 +1,18 @@
 // Which attention kernel takes what, and the choice among them by measuring.
+#include "model/device_attention_choice.h"
+
 #include <ATen/ops/randn.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <exception>
-#include <limits>
+#include <charconv>
+#include <cstdlib>
 #include <set>
+#include <string_view>
+#include <utility>
 
-#include "model/device_attention.h"
 #include "model/device_attention_passes.h"
-#include "src/base/error.h"
+#include "parallel/tensor/device_products.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 
@@ -56,21 +58,46 @@ bool efficient_takes(const AttentionProblem& problem, const DeviceTraits& traits
   return problem.head_dim % multiple == 0;
 }
 
-// Microseconds of both passes; infinite where the library refuses after all.
-double measure(const AttentionProblem& problem, c10::Device device, DeviceAttention kernel, SumOrder order) {
+// Of both passes.
+tensor::KernelTime measure(const AttentionProblem& problem, c10::Device device, DeviceAttention kernel,
+                           SumOrder order) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const auto options = at::TensorOptions(problem.type).device(device);
   const int64_t dim = problem.heads * problem.head_dim;
   const at::Tensor qkv = at::randn({problem.samples, problem.tokens, 3 * dim}, options);
   const at::Tensor dout = at::randn({problem.samples, problem.tokens, dim}, options);
-  try {
-    return tensor::device_microseconds([&] {
-      const AttentionPass pass = attention_forward(qkv, problem.heads, kernel, Passes::kBoth);
-      attention_backward(dout, qkv, problem.heads, kernel, order, pass);
-    });
-  } catch (const std::exception&) {
-    return std::numeric_limits<double>::infinity();
+  return tensor::device_time([&] {
+    const AttentionPass pass = attention_forward(qkv, problem.heads, kernel, Passes::kBoth);
+    attention_backward(dout, qkv, problem.heads, kernel, order, pass);
+  });
+}
+
+// What comes in the name before and after the number of samples.
+constexpr std::string_view kNameBegin = "attention B";
+
+std::string name_end(const AttentionProblem& problem) {
+  return str(" N", problem.tokens, " h", problem.heads, " d", problem.head_dim, " ", tensor::short_name(problem.type));
+}
+
+// The number of samples in the name of a problem that is like this one but for that.
+std::optional<int64_t> samples_of(std::string_view name, std::string_view end) {
+  if (!name.starts_with(kNameBegin) || !name.ends_with(end)) {
+    return std::nullopt;
   }
+  const char* const begin = name.data() + kNameBegin.size();
+  const char* const wanted_end = name.data() + name.size() - end.size();
+  int64_t samples = 0;
+  const auto [last, error] = std::from_chars(begin, wanted_end, samples);
+  return error == std::errc() && last == wanted_end ? std::optional(samples) : std::nullopt;
+}
+
+std::optional<DeviceAttention> kernel_named(const std::string& name) {
+  for (const DeviceAttention kernel : kKernels) {
+    if (device_attention_name(kernel) == name) {
+      return kernel;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -90,7 +117,7 @@ std::string device_attention_name(DeviceAttention kernel) {
 }
 
 std::string AttentionProblem::name() const {
-  return str("attention B", samples, " N", tokens, " h", heads, " d", head_dim, " ", tensor::short_name(type));
+  return str(kNameBegin, samples, name_end(*this));
 }
 
 double AttentionProblem::flops() const {
@@ -118,13 +145,30 @@ std::vector<DeviceAttention> device_attentions(const AttentionProblem& problem, 
   return kernels;
 }
 
-DeviceAttention chosen_attention(const AttentionProblem& problem, c10::Device device) {
-  if (const tensor::KernelChoice* choice = tensor::kernel_table().find(problem.name())) {
-    for (const DeviceAttention kernel : kKernels) {
-      if (device_attention_name(kernel) == choice->kernel) {
-        return kernel;
-      }
+std::optional<DeviceAttention> find_attention(const tensor::KernelTable& table, const AttentionProblem& problem) {
+  if (const tensor::KernelChoice* choice = table.find(problem.name())) {
+    return kernel_named(choice->kernel);
+  }
+  const std::string end = name_end(problem);
+  const tensor::KernelChoice* nearest = nullptr;
+  int64_t nearest_samples = 0;
+  for (const auto& [name, choice] : table.choices()) {
+    const auto samples = samples_of(name, end);
+    if (!samples) {
+      continue;
     }
+    const int64_t distance = std::abs(*samples - problem.samples), least = std::abs(nearest_samples - problem.samples);
+    if (nearest == nullptr || distance < least || (distance == least && *samples > nearest_samples)) {
+      nearest = &choice;
+      nearest_samples = *samples;
+    }
+  }
+  return nearest == nullptr ? std::nullopt : kernel_named(nearest->kernel);
+}
+
+DeviceAttention chosen_attention(const AttentionProblem& problem, c10::Device device) {
+  if (const auto kernel = find_attention(tensor::kernel_table(), problem)) {
+    return *kernel;
   }
   return device_attentions(problem, tensor::device_traits(device), tensor::device_kernel_options().order).front();
 }
@@ -133,34 +177,23 @@ void measure_attention(const AttentionProblem& problem, c10::Device device) {
   const DeviceTraits& traits = tensor::device_traits(device);
   const SumOrder order = tensor::device_kernel_options().order;
   const auto kernels = device_attentions(problem, traits, order);
-  tensor::KernelChoice choice;
-  choice.kernel = device_attention_name(kernels.front());
   if (kernels.front() == DeviceAttention::kComposite) {
-    choice.text = "the only one that takes it";
-    tensor::kernel_table().choose(problem.name(), choice);
+    const std::string name = device_attention_name(DeviceAttention::kComposite);
+    tensor::kernel_table().choose(problem.name(), {name, "the only one that takes it", 0.0, 0.0});
     return;
   }
-  choice.microseconds = std::numeric_limits<double>::infinity();
-  std::vector<std::string> times;
+  tensor::wake_device(device);
+  std::vector<std::pair<std::string, tensor::KernelTime>> times;
   for (const DeviceAttention kernel : kernels) {
-    const double microseconds = measure(problem, device, kernel, order);
-    times.push_back(str(device_attention_name(kernel), " ", std::round(microseconds), " us"));
-    if (microseconds < choice.microseconds) {
-      choice.kernel = device_attention_name(kernel);
-      choice.microseconds = microseconds;
-    }
+    times.emplace_back(device_attention_name(kernel), measure(problem, device, kernel, order));
   }
-  if (std::isinf(choice.microseconds)) {
-    throw Error(ErrorClass::kInternal, str(problem.name(), " on ", traits.name, ": no kernel ran: ", join(times)));
-  }
-  choice.fastest = choice.microseconds;
+  tensor::KernelChoice choice = tensor::fastest_kernel(problem.name(), times);
   if (order == SumOrder::kFixed) {
     for (const DeviceAttention kernel : device_attentions(problem, traits, SumOrder::kAny)) {
-      choice.fastest = std::min(choice.fastest, measure(problem, device, kernel, SumOrder::kAny));
+      choice.fastest = std::min(choice.fastest, measure(problem, device, kernel, SumOrder::kAny).microseconds);
     }
   }
-  choice.text = join(times);
-  tensor::kernel_table().choose(problem.name(), choice);
+  tensor::kernel_table().choose(problem.name(), std::move(choice));
 }
 
 std::string device_attention_text(c10::Device device, at::ScalarType type) {

@@ -25,7 +25,7 @@ AttentionPass attention_forward(const at::Tensor& qkv, int64_t num_heads, Device
 at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, int64_t num_heads, DeviceAttention kernel,
                               tensor::SumOrder order, const AttentionPass& pass);
 
-/// The kernel of kernel_table(), else the first that takes the problem.
+/// The kernel that find_attention() has in kernel_table(), else the first that takes the problem.
 DeviceAttention chosen_attention(const AttentionProblem& problem, c10::Device device);
 
 }  // namespace vit_hybrid::model

@@ -59,10 +59,12 @@ void add_block(const VitOptions& options, int tensor_rank, int tensor_size, int6
     problems.attentions.push_back({num_samples, options.num_tokens(), heads, options.head_dim(), types.compute});
   }
   // The biases of row-parallel linears are added after the sum over the ranks, and their gradients must have the same
-  // bits on all of them: a kernel of its own adds them up. That of fc1 comes with GELU's backward.
-  collector.linear(rows, width, dim, Bias::kNone, InputGradient::kYes);
+  // bits on all of them: a kernel of its own adds them up. One rank has no such sum. The gradient of fc1's bias comes
+  // with GELU's backward.
+  const Bias row_parallel = tensor_size == 1 ? Bias::kInProduct : Bias::kNone;
+  collector.linear(rows, width, dim, row_parallel, InputGradient::kYes);
   collector.linear(rows, dim, hidden, Bias::kGradientElsewhere, InputGradient::kYes);
-  collector.linear(rows, hidden, dim, Bias::kNone, InputGradient::kYes);
+  collector.linear(rows, hidden, dim, row_parallel, InputGradient::kYes);
 }
 
 }  // namespace

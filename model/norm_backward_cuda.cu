@@ -12,6 +12,12 @@ namespace vit_hybrid::model {
 
 namespace {
 
+// Whether a warp takes a row, where rows are aligned; else a block does.
+template <class T>
+constexpr bool takes_warps(int64_t features) {
+  return !std::is_same_v<T, double> && features <= kMostInRegisters && features % kVectorWidth<T> == 0;
+}
+
 // Blocks that a multiprocessor's registers have room for, where a lane keeps so many elements of each array.
 template <class T>
 constexpr int blocks_at_once(int64_t elements_of_lane) {
@@ -59,6 +65,35 @@ __global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize, blocks_at_once<T>(kV
   write_part<kWidth, kVectors>(sums, arrays.features, partial + blockIdx.x * 2 * arrays.features);
 }
 
+// Blocks for which there is room where a block takes a row; elements of 8 bytes take two registers.
+template <class T>
+constexpr int blocks_of_rows_at_once(int64_t features) {
+  return (features <= kMostInBlock / 2 ? 4 : 2) / (sizeof(T) == 8 ? 2 : 1);
+}
+
+// A thread has the same columns in each row: it keeps their sums, and writes them as its columns of the part.
+template <int kWidth, int kVectors, class T>
+__global__ void __launch_bounds__(kLongRowThreads, blocks_of_rows_at_once<T>(kVectors* kWidth* kLongRowThreads))
+    norm_gradient_block_kernel(NormBackward<T> arrays, ComputeType<T>* partial) {
+  WeightSums<ComputeType<T>, kWidth * kVectors> sums;
+  sums.clear();
+  const BlockLanes<kLongRowThreads> lanes;
+  for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
+    norm_gradient_short_row<kWidth, kVectors>(arrays, row, lanes, sums);
+  }
+  ComputeType<T>* const part = partial + blockIdx.x * 2 * arrays.features;
+  for_columns<kWidth, kVectors>(arrays.features, lanes, [&](int v, int64_t column) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      part[column + k] = sums.weight[v * kWidth + k];
+      part[arrays.features + column + k] = sums.bias[v * kWidth + k];
+    }
+  });
+}
+
+// Where no registers hold a row, the sums of a part are in memory: of a multiprocessor few enough to stay in a cache.
+constexpr int kPartsInMemory = 2;
+
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kLongRowThreads)
     norm_gradient_long_kernel(NormBackward<T> arrays, ComputeType<T>* partial) {
@@ -74,6 +109,18 @@ __global__ void __launch_bounds__(kLongRowThreads)
   for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
     norm_gradient_long_row<kWidth>(arrays, row, lanes, part, part + arrays.features);
   }
+}
+
+// By vectors of `kWidth`, which rows and arrays are aligned for.
+template <int kWidth, class T>
+void launch_blocks(const NormBackward<T>& arrays, unsigned blocks, ComputeType<T>* partial, CUstream_st* stream) {
+  if (arrays.features > kMostInBlock) {
+    norm_gradient_long_kernel<kWidth><<<blocks, kLongRowThreads, 0, stream>>>(arrays, partial);
+    return;
+  }
+  with_elements_of_thread(arrays.features, [&](auto elements) {
+    norm_gradient_block_kernel<kWidth, elements / kWidth><<<blocks, kLongRowThreads, 0, stream>>>(arrays, partial);
+  });
 }
 
 template <class T>
@@ -119,8 +166,12 @@ __global__ void __launch_bounds__(kColumnsOfBlock* kPartsAtOnce)
 
 template <class T>
 NormParts norm_parts(int64_t rows, int64_t features, int num_multiprocessors) {
-  const int64_t blocks = num_blocks_for(rows, kWarpsOfBlock);
-  const int64_t at_once = static_cast<int64_t>(blocks_at_once<T>(features / kWarpSize)) * num_multiprocessors;
+  const bool by_warps = takes_warps<T>(features);
+  const int64_t blocks = num_blocks_for(rows, by_warps ? kWarpsOfBlock : 1);
+  const int64_t of_multiprocessor = by_warps                   ? blocks_at_once<T>(features / kWarpSize)
+                                    : features <= kMostInBlock ? blocks_of_rows_at_once<T>(features)
+                                                               : kPartsInMemory;
+  const int64_t at_once = of_multiprocessor * num_multiprocessors;
   return {blocks < at_once ? blocks : at_once, rows, features};
 }
 
@@ -133,7 +184,7 @@ void launch_norm_backward(const NormBackward<T>& arrays, const NormParts& parts,
   const bool aligned = has_aligned_rows(arrays);
   const auto blocks = static_cast<unsigned>(parts.parts);
   if constexpr (!std::is_same_v<T, double>) {
-    if (aligned && arrays.features <= kMostInRegisters) {
+    if (aligned && takes_warps<T>(arrays.features)) {
       with_elements_of_lane(arrays.features, [&](auto elements) {
         norm_gradient_kernel<elements / kVectorWidth<T>>
             <<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays, partial);
@@ -142,9 +193,9 @@ void launch_norm_backward(const NormBackward<T>& arrays, const NormParts& parts,
     }
   }
   if (aligned) {
-    norm_gradient_long_kernel<kVectorWidth<T>><<<blocks, kLongRowThreads, 0, stream>>>(arrays, partial);
+    launch_blocks<kVectorWidth<T>>(arrays, blocks, partial, stream);
   } else {
-    norm_gradient_long_kernel<1><<<blocks, kLongRowThreads, 0, stream>>>(arrays, partial);
+    launch_blocks<1>(arrays, blocks, partial, stream);
   }
 }
 

@@ -1,4 +1,4 @@
-// Residual sum and LayerNorm: a warp a row where its registers hold the row, else a block a row.
+// Residual sum and LayerNorm: a warp a row where its registers hold the row, else a block.
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
@@ -25,6 +25,13 @@ __global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize) norm_kernel(NormForw
   }
 }
 
+template <int kWidth, int kVectors, class T>
+__global__ void __launch_bounds__(kLongRowThreads) norm_block_kernel(NormForward<T> arrays) {
+  for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
+    norm_short_row<kWidth, kVectors>(arrays, row, BlockLanes<kLongRowThreads>());
+  }
+}
+
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kLongRowThreads) norm_long_kernel(NormForward<T> arrays) {
   for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
@@ -35,6 +42,19 @@ __global__ void __launch_bounds__(kLongRowThreads) norm_long_kernel(NormForward<
 unsigned num_blocks(int64_t rows, int64_t rows_of_block) {
   const int64_t blocks = num_blocks_for(rows, rows_of_block);
   return static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
+}
+
+// By vectors of `kWidth`, which rows and arrays are aligned for.
+template <int kWidth, class T>
+void launch_blocks(const NormForward<T>& arrays, CUstream_st* stream) {
+  const unsigned blocks = num_blocks(arrays.rows, 1);
+  if (arrays.features > kMostInBlock) {
+    norm_long_kernel<kWidth><<<blocks, kLongRowThreads, 0, stream>>>(arrays);
+    return;
+  }
+  with_elements_of_thread(arrays.features, [&](auto elements) {
+    norm_block_kernel<kWidth, elements / kWidth><<<blocks, kLongRowThreads, 0, stream>>>(arrays);
+  });
 }
 
 template <class T>
@@ -62,11 +82,10 @@ void launch_norm(const NormForward<T>& arrays, CUstream_st* stream) {
       return;
     }
   }
-  const unsigned blocks = num_blocks(arrays.rows, 1);
   if (aligned) {
-    norm_long_kernel<kVectorWidth<T>><<<blocks, kLongRowThreads, 0, stream>>>(arrays);
+    launch_blocks<kVectorWidth<T>>(arrays, stream);
   } else {
-    norm_long_kernel<1><<<blocks, kLongRowThreads, 0, stream>>>(arrays);
+    launch_blocks<1>(arrays, stream);
   }
 }
 

@@ -9,12 +9,14 @@ struct CUstream_st;  // cudaStream_t points to it
 
 namespace vit_hybrid::model {
 
+/// Features of a row that the registers of a warp hold, and those of a block.
+inline constexpr int kMostInRegisters = 1280;
+inline constexpr int kMostInBlock = 4096;
+
 /// Any number of features and alignment; rows of up to kMostInRegisters features, of whole aligned vectors, are read
 /// once. float, double, BFloat16 and Half.
 template <class T>
 void launch_norm(const NormForward<T>& arrays, CUstream_st* stream);
-
-inline constexpr int kMostInRegisters = 1280;
 
 /// The sums of the weights' gradients over rows are added up in parts, each by one block.
 struct NormParts {
@@ -31,7 +33,8 @@ struct NormParts {
 template <class T>
 NormParts norm_parts(int64_t rows, int64_t features, int num_multiprocessors);
 
-/// dx, and the sums of dy x^ and dy of each part into `partial`.
+/// dx, and the sums of dy x^ and dy of each part into `partial`. Rows of up to kMostInBlock features are read once, and
+/// the sums of a part are kept in registers over all of its rows.
 template <class T>
 void launch_norm_backward(const NormBackward<T>& arrays, const NormParts& parts, ComputeType<T>* partial,
                           CUstream_st* stream);

@@ -28,6 +28,16 @@ void with_elements_of_lane(int64_t features, const Run& run) {
   }
 }
 
+// The same for each thread of a block, at most kMostInBlock features.
+template <class Run>
+void with_elements_of_thread(int64_t features, const Run& run) {
+  if (features <= kMostInBlock / 2) {
+    run(std::integral_constant<int, kMostInBlock / 2 / kLongRowThreads>());
+  } else {
+    run(std::integral_constant<int, kMostInBlock / kLongRowThreads>());
+  }
+}
+
 // To the compiler, the vector is another one afterwards.
 template <class Vector>
 __device__ inline void forget_vector(Vector& vector) {
@@ -61,6 +71,12 @@ struct BlockLanes {
   template <class F>
   __device__ F sum(F value) const {
     return block_sum<kThreads>(value);
+  }
+  template <class Vector>
+  __device__ void forget(Vector& vector) const {
+    if constexpr (sizeof(Vector) >= sizeof(uint32_t)) {  // one element of two bytes is not worth it
+      forget_vector(vector);
+    }
   }
 };
 

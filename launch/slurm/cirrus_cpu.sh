@@ -18,6 +18,8 @@
 # "placement: ..." with the option that mends it where ranks share cores, run more threads than they have cores, lie over
 # both sockets, or take memory from elsewhere; it says nothing where all is well.
 #
+# The processors have AVX-512 with bf16: give --precision bf16.
+#
 # Not tried on Cirrus itself yet: the checks of the placement (tried on made-up descriptions of such a node), widths other
 # than 12, and the speed of any of this.
 #

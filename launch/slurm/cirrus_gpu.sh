@@ -13,6 +13,8 @@
 #   module load gcc openmpi hdf5parallel nvidia/nvhpc cmake      (names differ from one release of the system to the next)
 #   cmake --preset cuda -DCMAKE_PREFIX_PATH=<site-packages with torch 2.7.1>
 #   cmake --build --preset cuda --target vit_hybrid_cuda
+#
+# V100s compute fp16 several times as fast as fp32, and have no bf16: give --precision fp16.
 #SBATCH --job-name=vit_hybrid
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=4

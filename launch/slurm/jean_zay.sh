@@ -16,6 +16,8 @@
 #   module load gcc cuda openmpi hdf5/<version>-mpi-cuda cmake    (module avail shows the versions)
 #   cmake --preset cuda -DCMAKE_PREFIX_PATH=<site-packages with torch>
 #   cmake --build --preset cuda --target vit_hybrid_cuda
+#
+# V100s compute fp16 several times as fast as fp32, and have no bf16: give --precision fp16; bf16 on the others.
 #SBATCH --job-name=vit_hybrid
 #SBATCH --constraint=v100-32g
 #SBATCH --nodes=4

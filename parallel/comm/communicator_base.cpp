@@ -1,6 +1,7 @@
 // CommunicatorBase: from a checked call to a noted Work.
 #include "parallel/comm/communicator_base.h"
 
+#include <deque>
 #include <utility>
 
 #include "parallel/comm/checks.h"
@@ -38,6 +39,38 @@ void copy_own_messages(std::vector<Transfer>& transfers, int own_rank) {
   }
   transfers = std::move(others);
 }
+
+// Several operations as one.
+class CoalescedState final : public NotedState {
+ public:
+  explicit CoalescedState(std::deque<std::unique_ptr<NotedState>> parts) : parts_(std::move(parts)) {}
+
+  void begin() override {
+    for (const auto& part : parts_) {
+      part->set_note(note());
+      part->begin();
+    }
+  }
+  void abandon() noexcept override {
+    for (const auto& part : parts_)
+      part->abandon();
+  }
+
+ private:
+  void complete(BlockedScope& /*blocked*/) override {
+    for (; !parts_.empty(); parts_.pop_front())
+      parts_.front()->wait();
+  }
+  bool try_complete() override {
+    while (!parts_.empty() && parts_.front()->test())
+      parts_.pop_front();
+    return parts_.empty();
+  }
+  // The parts count theirs.
+  double blocked_seconds(double /*host_seconds*/) const override { return 0; }
+
+  std::deque<std::unique_ptr<NotedState>> parts_;
+};
 
 }  // namespace
 
@@ -94,6 +127,28 @@ Work CommunicatorBase::all_gather(const at::Tensor& output, const at::Tensor& in
   note(Operation::kAllGather, bytes_of(output));
   if (output.numel() == 0) return Work();
   return launched(start_all_gather(output, input));
+}
+
+Work CommunicatorBase::all_gather_coalesced(std::vector<Gather> gathers) {
+  for (const Gather& gather : gathers)
+    check_all_gather(*this, gather.output, gather.input);
+  int64_t bytes = 0;
+  for (const Gather& gather : gathers) {
+    note(Operation::kAllGather, bytes_of(gather.output));
+    bytes += bytes_of(gather.output);
+  }
+  current_.bytes = bytes;
+  std::erase_if(gathers, [](const Gather& gather) { return gather.output.numel() == 0; });
+  if (gathers.empty()) return Work();
+  return launched(start_all_gathers(gathers));
+}
+
+CommunicatorBase::Started CommunicatorBase::start_all_gathers(const std::vector<Gather>& gathers) {
+  std::deque<Started> parts;
+  for (const auto& [output, input] : gathers) {
+    if (Started part = start_all_gather(output, input)) parts.push_back(std::move(part));
+  }
+  return parts.empty() ? nullptr : std::make_unique<CoalescedState>(std::move(parts));
 }
 
 Work CommunicatorBase::broadcast(const at::Tensor& tensor, int root) {

@@ -139,15 +139,30 @@ void end_process_later(int exit_code) {
   std::_Exit(exit_code);
 }
 
-[[noreturn]] void speak_and_end(const std::string& line, int exit_code, bool may_speak) {
+// Who claims to speak: at once, after those that may know the cause, or not at all.
+enum class Turn { kFirst, kLast, kNever };
+
+Turn turn_of(Cause cause) {
+  return cause == Cause::kOwn ? Turn::kFirst : Turn::kLast;
+}
+
+Turn turn_of(const std::exception& exception) {
+  if (const auto* const agreed = dynamic_cast<const AgreedError*>(&exception)) {
+    return agreed->speaks() ? Turn::kFirst : Turn::kNever;
+  }
+  return turn_of(dynamic_cast<const LostPeerError*>(&exception) == nullptr ? Cause::kOwn : Cause::kLostPeer);
+}
+
+[[noreturn]] void speak_and_end(const std::string& line, int exit_code, Turn turn) {
   if (g_failing.exchange(true)) {
     // Another thread of this process is already at it.
     std::this_thread::sleep_for(2 * kPatience);
     std::_Exit(exit_code);
   }
   end_process_later(exit_code);
-  if (may_speak) std::this_thread::sleep_for(std::min(place().node * kDelayPerNode, kLongestDelay));
-  if (may_speak && claim()) {
+  if (turn == Turn::kLast) std::this_thread::sleep_for(kPatienceOfTheSilent);  // whoever knows more ends the job
+  if (turn != Turn::kNever) std::this_thread::sleep_for(std::min(place().node * kDelayPerNode, kLongestDelay));
+  if (turn != Turn::kNever && claim()) {
     print(line);
     log_to_file(line);
   } else {
@@ -161,6 +176,11 @@ void end_process_later(int exit_code) {
 bool is_thread_failure(const std::exception& exception) {
   return typeid(exception) == typeid(std::system_error) &&
          static_cast<const std::system_error&>(exception).code() == std::errc::resource_unavailable_try_again;
+}
+
+std::string memory_hint(const MemoryFailure& failure) {
+  const std::string advice = memory_advice() != nullptr ? memory_advice()(failure) : "";
+  return advice.empty() ? "use a smaller micro-batch or more ranks" : advice;
 }
 
 std::string bracketed(const std::string& a, const std::string& b) {
@@ -206,16 +226,17 @@ Error as_error(const std::exception& exception) {
                       dynamic_cast<const c10::OutOfMemoryError*>(&exception) != nullptr || says("allocate memory") ||
                       says("out of memory");
   if (!memory) return Error(ErrorClass::kInternal, text);
-  // Memory that ATen's allocators do not manage, as a library's workspace, leaves no failure: only what is held.
   const bool is_known = says("allocate memory") || says("Tried to allocate");
-  MemoryFailure failure = is_known ? MemoryTracker::last_failure().value_or(MemoryFailure()) : MemoryFailure();
-  const bool is_counted = failure.bytes > 0;
-  if (!is_counted) failure.held = MemoryTracker::report();
-  const std::string advice = memory_advice() != nullptr ? memory_advice()(failure) : "";
-  return Error(ErrorClass::kUsage,
-               is_counted ? memory_failure_text(failure, device_total_bytes(failure.device))
-                          : str("out of memory: ", text.substr(0, text.find('\n'))),
-               advice.empty() ? "use a smaller micro-batch or more ranks" : advice);
+  const MemoryFailure failure = is_known ? MemoryTracker::last_failure().value_or(MemoryFailure()) : MemoryFailure();
+  if (failure.bytes == 0) return memory_error(text);
+  return Error(ErrorClass::kUsage, memory_failure_text(failure, device_total_bytes(failure.device)),
+               memory_hint(failure));
+}
+
+Error memory_error(const std::string& text) {
+  MemoryFailure failure;  // ATen's allocators know of none: only what is held
+  failure.held = MemoryTracker::report();
+  return Error(ErrorClass::kUsage, str("out of memory: ", text.substr(0, text.find('\n'))), memory_hint(failure));
 }
 
 std::string failure_text(const std::exception& exception) {
@@ -232,12 +253,11 @@ std::string failure_text(const std::exception& exception) {
 }
 
 void report_and_abort(const std::exception& exception) {
-  const auto* const agreed = dynamic_cast<const AgreedError*>(&exception);
-  speak_and_end(failure_text(exception), as_error(exception).exit_code(), agreed == nullptr || agreed->speaks());
+  speak_and_end(failure_text(exception), as_error(exception).exit_code(), turn_of(exception));
 }
 
-void report_and_abort(const std::string& line, int exit_code) {
-  speak_and_end(line, exit_code, true);
+void report_and_abort(const std::string& line, int exit_code, Cause cause) {
+  speak_and_end(line, exit_code, turn_of(cause));
 }
 
 }  // namespace vit_hybrid::comm

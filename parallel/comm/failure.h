@@ -32,7 +32,21 @@ const ProcessPlace& process_place();
 /// of it, and for a thread that could not be started; else class kInternal, LibTorch's without its stack.
 Error as_error(const std::exception& exception);
 
-/// What a user can do about memory that was not there; the hint of as_error().
+/// Memory that was not there and was asked for by a library, without ATen's allocators: class kUsage, with what a user
+/// can do. `text`: what the library says.
+Error memory_error(const std::string& text);
+
+/// What a rank finds when another one is gone, which has told why, or whose launcher will. So this is told only where
+/// nothing has ended the job for a while.
+class LostPeerError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Whether an error is a process' own, or a LostPeerError.
+enum class Cause { kOwn, kLostPeer };
+
+/// What a user can do about memory that was not there; the hint of as_error() and memory_error().
 using MemoryAdvice = std::function<std::string(const MemoryFailure&)>;
 /// From the start of the run on, when its configuration is known; of one thread.
 void set_memory_advice(MemoryAdvice advice);
@@ -49,14 +63,14 @@ std::string failure_text(const std::exception& exception);
 /// the exit code of the error's class. From the main thread, in a catch of main().
 ///
 /// Who speaks: an AgreedError names its speaker. Otherwise the ranks of a node race for one atomic
-/// in shared memory, and node k gives the nodes before it min(k/10 s, 3 s) to end the job. So there
-/// is exactly one message from a node, and one from the job unless nodes fail independently within
-/// the time an abort needs. Nothing here waits for another process or for progress in MPI, and any
-/// thread may do it.
+/// in shared memory, and node k gives the nodes before it min(k/10 s, 3 s) to end the job; a process
+/// that has lost a peer gives all others 3 s first. So there is exactly one message from a node, and
+/// one from the job unless nodes fail independently within the time an abort needs. Nothing here
+/// waits for another process or for progress in MPI, and any thread may do it.
 [[noreturn]] void report_and_abort(const std::exception& exception);
 
 /// The same for a text that is ready and an exit code; for the watchdog, from any thread.
-[[noreturn]] void report_and_abort(const std::string& line, int exit_code);
+[[noreturn]] void report_and_abort(const std::string& line, int exit_code, Cause cause = Cause::kOwn);
 
 /// For MpiSession: where this process is, and the node's claim (null: claims stay in the process).
 void set_process_place(ProcessPlace place, std::atomic<int>* node_claim);

@@ -16,7 +16,7 @@ std::unique_ptr<Communicator> make_communicator(const std::string& axis, MpiGrou
   std::unique_ptr<Communicator> made;
   if (device.is_cuda()) {
     // Also for a group of one: the split is collective over the world.
-    made = make_nccl_communicator(axis, group, device, world, options.connection_seconds);
+    made = make_nccl_communicator(axis, group, device, world, options);
   } else {
     VH_ASSERT(device.is_cpu(), str("no back end for tensors on ", device.str()));
     if (group.size() > 1) made = make_mpi_communicator(axis, std::move(group), options);

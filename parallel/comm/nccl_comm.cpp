@@ -32,13 +32,16 @@ Registry& registry() {
   return *instance;
 }
 
-// Kernels that wait for a rank which will not come would keep the process from ending.
+// Kernels that wait for a rank which will not come would keep the process from ending. In a group, because the abort of
+// one communicator waits for its kernels, which may stand behind those of another.
 void abort_all() {
   std::unique_lock lock(registry().mutex, kPatienceForCalls);
   if (!lock.owns_lock()) return;  // a call hangs, and would be left with freed memory
+  NcclGroup group;
   for (ncclComm_t comm : registry().comms) {
-    ncclCommAbort(comm);
+    group.add(ncclCommAbort(comm));
   }
+  group.end();
   lock.release();  // and keeps it: no call of NCCL after this
 }
 
@@ -46,10 +49,22 @@ OperationNote connection_note(const std::string& axis, const char* what) {
   return {axis, what, 0, 0, run_position()};
 }
 
+void check_made(ncclComm_t comm, const std::string& axis, const char* call) {
+  if (comm != nullptr) return;
+  throw Error(ErrorClass::kIo, vit_hybrid::str("axis '", axis, "': ", call, " succeeded and made no communicator"),
+              "this version of NCCL behaves as none that is known: NCCL_DEBUG=INFO shows its steps");
+}
+
 ncclConfig_t config_with(bool blocks) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = blocks ? 1 : 0;
   return config;
+}
+
+// NCCL's words for memory of the device that it did not get; the last of them is what ncclGetLastError() gives.
+bool tells_of_memory(const std::string& text) {
+  const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+  return says("out of memory") || says("Failed to CUDA calloc") || says("Failed to CUDA malloc");
 }
 
 }  // namespace
@@ -62,8 +77,11 @@ std::string nccl_error_text(ncclResult_t result, ncclComm_t comm) {
 
 void check_nccl(ncclResult_t result, const char* call, ncclComm_t comm) {
   if (result == ncclSuccess || result == ncclInProgress) return;
-  throw Error(ErrorClass::kIo, vit_hybrid::str(call, " failed: ", nccl_error_text(result, comm)),
-              "run again with NCCL_DEBUG=WARN to see NCCL's own messages");
+  const std::string text = vit_hybrid::str(call, " failed: ", nccl_error_text(result, comm));
+  if (result == ncclUnhandledCudaError && tells_of_memory(text)) throw memory_error(text);
+  const std::string hint = "run again with NCCL_DEBUG=WARN to see NCCL's own messages";
+  if (result == ncclRemoteError) throw LostPeerError(ErrorClass::kIo, text, hint);
+  throw Error(ErrorClass::kIo, text, hint);
 }
 
 std::shared_ptr<NcclComm> NcclComm::connect(const std::string& axis, const MpiGroup& group, double limit_seconds) {
@@ -82,7 +100,8 @@ std::shared_ptr<NcclComm> NcclComm::connect(const std::string& axis, const MpiGr
     result = ncclCommInitRankConfig(&comm, group.size(), id, group.rank(), &config);
   }
   check_nccl(result, "ncclCommInitRankConfig");
-  auto made = std::make_shared<NcclComm>(axis, comm, limit_seconds);
+  check_made(comm, axis, "ncclCommInitRankConfig");
+  auto made = std::make_shared<NcclComm>(axis, comm, limit_seconds);  // it is there at once, and not yet to be used
   made->finish(result, "ncclCommInitRankConfig");
   return made;
 }
@@ -92,14 +111,19 @@ std::shared_ptr<NcclComm> NcclComm::split(const std::string& axis, const NcclCom
   const OperationNote note = connection_note(axis, "split by NCCL");
   const BlockedScope blocked(note);
   ncclConfig_t config = config_with(/*blocks=*/true);
-  ncclComm_t comm = nullptr;
+  auto place = std::make_unique<ncclComm_t>(nullptr);
   ncclResult_t result = ncclSuccess;
   {
     const auto inside = enter();
-    result = ncclCommSplit(parent.comm_, color.value_or(NCCL_SPLIT_NOCOLOR), key, &comm, &config);
+    result = ncclCommSplit(parent.comm_, color.value_or(NCCL_SPLIT_NOCOLOR), key, place.get(), &config);
   }
-  parent.finish(result, "ncclCommSplit");  // until then `comm` is null
-  return comm == nullptr ? nullptr : std::make_shared<NcclComm>(axis, comm, parent.limit_seconds_);
+  // A thread of NCCL writes there before the parent is through; also after the wait is given up, which leaks it.
+  ncclComm_t* const lent = place.release();
+  parent.finish(result, "ncclCommSplit");
+  place.reset(lent);
+  if (!color) return nullptr;
+  check_made(*place, axis, "ncclCommSplit");
+  return std::make_shared<NcclComm>(axis, *place, parent.limit_seconds_);
 }
 
 NcclComm::NcclComm(std::string axis, ncclComm_t comm, double limit_seconds)
@@ -117,12 +141,14 @@ NcclComm::~NcclComm() {
 }
 
 int NcclComm::rank() const {
+  const auto inside = enter();
   int rank = 0;
   check_nccl(ncclCommUserRank(comm_, &rank), "ncclCommUserRank", comm_);
   return rank;
 }
 
 int NcclComm::size() const {
+  const auto inside = enter();
   int size = 0;
   check_nccl(ncclCommCount(comm_, &size), "ncclCommCount", comm_);
   return size;
@@ -133,17 +159,17 @@ std::unique_lock<std::timed_mutex> NcclComm::enter() {
 }
 
 void NcclComm::finish(ncclResult_t result, const char* call) const {
+  check_nccl(result, call, comm_);
   const Timer timer;
-  while (result == ncclInProgress) {
-    std::this_thread::sleep_for(kPollingPause);
-    result = error();
-    if (result == ncclInProgress && timer.seconds() > limit_seconds_) {
+  while ((result = error()) == ncclInProgress) {
+    if (timer.seconds() > limit_seconds_) {
       throw Error(ErrorClass::kIo,
                   vit_hybrid::str("axis '", axis_, "': ", call, " has waited ", limit_seconds_,
                                   " s for the other ranks, the limit (--timeout)"),
                   "a rank is stuck or gone, or the ranks cannot reach each other: NCCL_DEBUG=INFO shows the addresses, "
                   "NCCL_SOCKET_IFNAME names the network to use");
     }
+    std::this_thread::sleep_for(kPollingPause);
   }
   check_nccl(result, call, comm_);
 }

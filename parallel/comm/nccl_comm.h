@@ -15,7 +15,8 @@ namespace vit_hybrid::comm {
 /// NCCL's text for an error, with what it knows besides.
 std::string nccl_error_text(ncclResult_t result, ncclComm_t comm);
 
-/// Throws Error(kIo) if `result` is an error; `call` names the function.
+/// Throws if `result` is an error; `call` names the function: LostPeerError where another rank is gone, memory_error()
+/// where the device has no memory left, else Error(kIo).
 void check_nccl(ncclResult_t result, const char* call, ncclComm_t comm = nullptr);
 
 /// Calls of NCCL that begin together. Inside, ncclInProgress is no more than ncclSuccess.
@@ -39,6 +40,9 @@ class NcclGroup {
 ///
 /// A group is first connected without blocking, which is the only way to give up. In such a communicator every later
 /// operation would be started by a thread made for it; so the one that is used is split off it, and blocks.
+///
+/// What a call returns says nothing of a communicator that does not block: ncclCommSplit() returns ncclSuccess, and
+/// goes on in a thread. Only the communicator's state does, which finish() waits for.
 class NcclComm {
  public:
   /// The ranks of `group`, from an id that is broadcast over it. Only to be split. Collective over `group`.
@@ -60,8 +64,9 @@ class NcclComm {
 
   /// Held around calls of NCCL. Once the job fails, all communicators are aborted under it, and it is not had again.
   static std::unique_lock<std::timed_mutex> enter();
-  /// Returns when what `call` has begun is started (ncclInProgress: by a thread of NCCL). Throws Error(kIo) where
-  /// `result` or what came of it is an error, or nothing comes of it within the limit. Not inside enter() or a group.
+  /// Returns when what `call` has begun is started, perhaps by a thread of NCCL. Throws as check_nccl() where `result`
+  /// or what came of it is an error, and Error(kIo) where nothing comes of it within the limit. Not inside enter() or a
+  /// group.
   void finish(ncclResult_t result, const char* call) const;
   /// What NCCL has found since: ncclSuccess, ncclInProgress, or an error.
   ncclResult_t error() const;

@@ -103,6 +103,20 @@ class NcclCommunicator final : public CommunicatorBase {
     });
   }
 
+  Started start_all_gathers(const std::vector<Gather>& gathers) override {
+    std::vector<at::Tensor> tensors;
+    for (const Gather& gather : gathers)
+      tensors.insert(tensors.end(), {gather.output, gather.input});
+    return launch(std::move(tensors), "ncclAllGather", [&](ncclComm_t comm, cudaStream_t stream) {
+      NcclGroup group;
+      for (const auto& [output, input] : gathers) {
+        group.add(ncclAllGather(input.data_ptr(), output.data_ptr(), count(input), nccl_type(input.scalar_type()), comm,
+                                stream));
+      }
+      return group.end();
+    });
+  }
+
   Started start_broadcast(const at::Tensor& tensor, int root) override {
     return launch({tensor}, "ncclBroadcast", [&](ncclComm_t comm, cudaStream_t stream) {
       return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()), root,
@@ -144,10 +158,10 @@ const NcclLink& link_of(const Communicator& world) {
 }  // namespace
 
 std::unique_ptr<Communicator> make_nccl_communicator(const std::string& axis, const MpiGroup& group, c10::Device device,
-                                                     Communicator* world, double limit_seconds) {
+                                                     Communicator* world, const TransportOptions& options) {
   std::shared_ptr<NcclLink> link;
-  if (world == nullptr && group.size() > 1) link = NcclLink::create(axis, group, device, limit_seconds);
-  if (world != nullptr && world->size() > 1) link = NcclLink::split(axis, link_of(*world), group);
+  if (world == nullptr && group.size() > 1) link = NcclLink::create(axis, group, device, options);
+  if (world != nullptr && world->size() > 1) link = NcclLink::split(axis, link_of(*world), group, options);
   if (link == nullptr) return nullptr;
   return std::make_unique<NcclCommunicator>(axis, group, std::move(link));
 }

@@ -4,7 +4,10 @@
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <algorithm>
+#include <array>
 #include <exception>
+#include <set>
 #include <utility>
 
 #include "parallel/comm/statistics.h"
@@ -16,20 +19,23 @@ namespace vit_hybrid::comm {
 
 namespace {
 
-// Pairs are connected at construction up to this size; in larger groups, neighbours.
-constexpr int kLargestFullyConnected = 64;
+// Of the first operations: as small as there is, and as large as those of a step.
+constexpr std::array<size_t, 4> kWarmUpBytes = {sizeof(float), 64 << 10, 1 << 20, 16 << 20};
 
 }  // namespace
 
 std::shared_ptr<NcclLink> NcclLink::create(const std::string& axis, const MpiGroup& group, c10::Device device,
-                                           double limit_seconds) {
+                                           const TransportOptions& options) {
   const c10::cuda::CUDAGuard guard(device);
-  auto root = NcclComm::connect(axis, group, limit_seconds);
+  auto root = NcclComm::connect(axis, group, options.connection_seconds);
   auto comm = NcclComm::split(axis, *root, 0, group.rank());
-  return std::make_shared<NcclLink>(axis, std::move(comm), std::move(root), device);
+  auto link = std::make_shared<NcclLink>(axis, std::move(comm), std::move(root), device);
+  link->warm_up(options.connects_neighbours);
+  return link;
 }
 
-std::shared_ptr<NcclLink> NcclLink::split(const std::string& axis, const NcclLink& parent, const MpiGroup& group) {
+std::shared_ptr<NcclLink> NcclLink::split(const std::string& axis, const NcclLink& parent, const MpiGroup& group,
+                                          const TransportOptions& options) {
   const c10::cuda::CUDAGuard guard(parent.device());
   VH_ASSERT(parent.root_ != nullptr, vit_hybrid::str("axis '", axis, "' is split off one that was split off itself"));
   // A group is known by the rank in the parent of its first member.
@@ -37,7 +43,10 @@ std::shared_ptr<NcclLink> NcclLink::split(const std::string& axis, const NcclLin
   group.broadcast(&color, sizeof color, 0);
   auto comm =
       NcclComm::split(axis, *parent.root_, group.size() == 1 ? std::nullopt : std::optional(color), group.rank());
-  return comm == nullptr ? nullptr : std::make_shared<NcclLink>(axis, std::move(comm), nullptr, parent.device());
+  if (comm == nullptr) return nullptr;
+  auto link = std::make_shared<NcclLink>(axis, std::move(comm), nullptr, parent.device());
+  link->warm_up(options.connects_neighbours);
+  return link;
 }
 
 NcclLink::NcclLink(std::string axis, std::shared_ptr<NcclComm> comm, std::shared_ptr<NcclComm> root, c10::Device device)
@@ -47,9 +56,7 @@ NcclLink::NcclLink(std::string axis, std::shared_ptr<NcclComm> comm, std::shared
       device_(device),
       stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
       events_([] { return std::make_shared<Event>(); }),
-      timing_events_([] { return std::make_shared<Event>(cudaEventDefault); }) {
-  warm_up();
-}
+      timing_events_([] { return std::make_shared<Event>(cudaEventDefault); }) {}
 
 NcclLink::~NcclLink() {
   if (std::uncaught_exceptions() > 0) return;
@@ -86,7 +93,8 @@ DeviceStatus NcclLink::status(Event& done) const {
   // The watchdog must not wait for a thread that hangs in NCCL: its blocked scope tells of it.
   const auto error = comm_->error_unless_busy();
   if (error && *error != ncclSuccess && *error != ncclInProgress) {
-    return {DeviceStatus::Kind::kFailed, nccl_error_text(*error, comm_->get())};
+    return {DeviceStatus::Kind::kFailed, nccl_error_text(*error, comm_->get()),
+            *error == ncclRemoteError ? Cause::kLostPeer : Cause::kOwn};
   }
   // Not CUDAEvent::query(), which throws: this may be the watchdog's thread. Nor without the device: a thread begins
   // with GPU 0, and the query would make a context there.
@@ -110,41 +118,53 @@ void NcclLink::forget_complete() {
   }
 }
 
-// NCCL connects at the first use of an operation or pair, which would be in the middle of the first step.
-void NcclLink::warm_up() {
+// NCCL connects the ranks, with memory of the device that LibTorch knows nothing of, when it first chooses an
+// algorithm, which it does by operation and size: that would be in the middle of the first step.
+void NcclLink::warm_up(bool connects_neighbours) {
   const OperationNote note{axis_, "first operation of NCCL", 0, 0, run_position()};
-  const int rank = comm_->rank();
-  const int size = comm_->size();
   const MemoryScope scope(MemoryClass::kCommunication);
   const c10::cuda::CUDAGuard guard(device_);
-  const at::Tensor one = at::zeros({1}, at::TensorOptions(at::kFloat).device(device_));
-  const at::Tensor many = at::zeros({size}, one.options());
-  auto* const small = one.data_ptr<float>();
-  auto* const large = many.data_ptr<float>();
-  launch(note, "ncclAllReduce", [&](ncclComm_t comm, cudaStream_t stream) {
-    return ncclAllReduce(small, small, 1, ncclFloat, ncclSum, comm, stream);
-  });
-  launch(note, "ncclReduceScatter", [&](ncclComm_t comm, cudaStream_t stream) {
-    return ncclReduceScatter(large, small, 1, ncclFloat, ncclSum, comm, stream);
-  });
-  launch(note, "ncclAllGather",
-         [&](ncclComm_t comm, cudaStream_t stream) { return ncclAllGather(small, large, 1, ncclFloat, comm, stream); });
-  launch(note, "ncclBroadcast", [&](ncclComm_t comm, cudaStream_t stream) {
-    return ncclBroadcast(small, small, 1, ncclFloat, 0, comm, stream);
-  });
-  launch(note, "ncclSend and ncclRecv", [&](ncclComm_t comm, cudaStream_t stream) {
-    NcclGroup group;
-    for (int peer = 0; peer < size; ++peer) {
-      const int distance = (peer - rank + size) % size;
-      if (distance == 0 || (size > kLargestFullyConnected && distance != 1 && distance != size - 1)) continue;
-      group.add(ncclSend(small, 1, ncclFloat, peer, comm, stream));
-      group.add(ncclRecv(large + peer, 1, ncclFloat, peer, comm, stream));
-    }
-    return group.end();
-  });
+  const auto size = static_cast<size_t>(comm_->size());
+  const auto part = [size](size_t bytes) { return std::max(size_t{1}, bytes / sizeof(float) / size); };
+  const auto most = static_cast<int64_t>(part(kWarmUpBytes.back()) * size);
+  const at::Tensor values = at::zeros({most}, at::TensorOptions(at::kFloat).device(device_));
+  for (const size_t bytes : kWarmUpBytes)
+    run_collectives(note, values.data_ptr<float>(), part(bytes));
+  if (connects_neighbours) run_exchange(note, values.data_ptr<float>());
   const BlockedScope blocked(note);
   stream_.synchronize();
   check();
+}
+
+// In place, with `part` values of each rank.
+void NcclLink::run_collectives(const OperationNote& note, float* values, size_t part) {
+  const size_t whole = part * static_cast<size_t>(comm_->size());
+  float* const own = values + part * static_cast<size_t>(comm_->rank());
+  launch(note, "ncclAllReduce", [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclAllReduce(values, values, whole, ncclFloat, ncclSum, comm, stream);
+  });
+  launch(note, "ncclReduceScatter", [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclReduceScatter(values, own, part, ncclFloat, ncclSum, comm, stream);
+  });
+  launch(note, "ncclAllGather", [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclAllGather(own, values, part, ncclFloat, comm, stream);
+  });
+  launch(note, "ncclBroadcast", [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclBroadcast(values, values, whole, ncclFloat, 0, comm, stream);
+  });
+}
+
+void NcclLink::run_exchange(const OperationNote& note, float* values) {
+  const int rank = comm_->rank();
+  const int size = comm_->size();
+  launch(note, "ncclSend and ncclRecv", [&](ncclComm_t comm, cudaStream_t stream) {
+    NcclGroup group;
+    for (const int peer : std::set<int>{(rank + 1) % size, (rank + size - 1) % size}) {
+      group.add(ncclSend(values + rank, 1, ncclFloat, peer, comm, stream));
+      group.add(ncclRecv(values + peer, 1, ncclFloat, peer, comm, stream));
+    }
+    return group.end();
+  });
 }
 
 }  // namespace vit_hybrid::comm

@@ -12,6 +12,7 @@
 #include "parallel/comm/nccl_comm.h"
 #include "parallel/comm/operation_slot.h"
 #include "parallel/comm/reuse_pool.h"
+#include "parallel/comm/transport_options.h"
 
 namespace vit_hybrid::comm {
 
@@ -23,10 +24,11 @@ class NcclLink {
 
   /// From an id that is broadcast over `group`. Collective over `group`.
   static std::shared_ptr<NcclLink> create(const std::string& axis, const MpiGroup& group, c10::Device device,
-                                          double limit_seconds);
+                                          const TransportOptions& options);
   /// The part of `parent`, which create() made, whose ranks are those of `group`; null for a group of one. Collective
   /// over `parent`.
-  static std::shared_ptr<NcclLink> split(const std::string& axis, const NcclLink& parent, const MpiGroup& group);
+  static std::shared_ptr<NcclLink> split(const std::string& axis, const NcclLink& parent, const MpiGroup& group,
+                                         const TransportOptions& options);
 
   /// `root`, which may be null, is what further links are split off.
   NcclLink(std::string axis, std::shared_ptr<NcclComm> comm, std::shared_ptr<NcclComm> root, c10::Device device);
@@ -55,7 +57,7 @@ class NcclLink {
   }
   /// Later work on the caller's stream runs after `done`; the time it stands still is counted, once it is known.
   void hold_caller(Event& done);
-  /// Throws Error(kIo) if NCCL found an error since (a lost connection, a dead peer).
+  /// Throws as check_nccl() if NCCL found an error since (a lost connection, a dead peer).
   void check() const;
 
  private:
@@ -72,7 +74,9 @@ class NcclLink {
   std::shared_ptr<Event> put_in_slot(const OperationNote& note);
   DeviceStatus status(Event& done) const;
   void forget_complete();
-  void warm_up();
+  void warm_up(bool connects_neighbours);
+  void run_collectives(const OperationNote& note, float* values, size_t part);
+  void run_exchange(const OperationNote& note, float* values);
 
   std::string axis_;
   std::shared_ptr<NcclComm> comm_;

@@ -8,7 +8,7 @@ namespace vit_hybrid::comm {
 
 std::unique_ptr<Communicator> make_nccl_communicator(const std::string& axis, const MpiGroup& /*group*/,
                                                      c10::Device device, Communicator* /*world*/,
-                                                     double /*limit_seconds*/) {
+                                                     const TransportOptions& /*options*/) {
   throw Error(ErrorClass::kUsage,
               str("axis '", axis, "': this program was built without CUDA and cannot use ", device.str()),
               "use --device cpu, or the program built with VIT_HYBRID_ENABLE_CUDA=ON");

@@ -53,7 +53,7 @@ std::optional<OverdueOperation> look_at(const Entry& entry, double limit_seconds
   }
   const DeviceStatus status = entry.probe();
   if (status.kind == DeviceStatus::Kind::kFailed) {
-    return OverdueOperation{entry.what(), age, status.error, true};
+    return OverdueOperation{entry.what(), age, status.error, true, status.cause};
   }
   if (status.kind == DeviceStatus::Kind::kComplete || age <= limit_seconds) return std::nullopt;
   return OverdueOperation{entry.what(), age, {}, false};

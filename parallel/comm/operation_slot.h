@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "parallel/comm/failure.h"
 #include "parallel/comm/operation.h"
 
 namespace vit_hybrid::comm {
@@ -35,7 +36,8 @@ class BlockedScope {
 struct DeviceStatus {
   enum class Kind { kRunning, kComplete, kFailed };
   Kind kind = Kind::kRunning;
-  std::string error;  ///< for kFailed
+  std::string error;          ///< for kFailed
+  Cause cause = Cause::kOwn;  ///< for kFailed
 };
 
 /// A device operation is in flight while this object lives; `probe` looks at it without blocking
@@ -57,6 +59,7 @@ struct OverdueOperation {
   double seconds;      ///< since it was begun
   std::string remark;  ///< what is known besides; may be empty
   bool failed;         ///< the device reports an error (in remark); else it has outlasted the limit
+  Cause cause = Cause::kOwn;
 };
 
 /// The oldest operation that has failed or has been in flight for more than `limit_seconds`.

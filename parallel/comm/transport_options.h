@@ -20,6 +20,9 @@ struct TransportOptions {
   int64_t slot_bytes = int64_t{128} << 10;
   /// How long NCCL may take to connect a group.
   double connection_seconds = 600.0;
+  /// Whether NCCL connects neighbours on the ring of ranks for exchange() at the start; other pairs, and all of them
+  /// otherwise, when they first meet.
+  bool connects_neighbours = true;
 };
 
 }  // namespace vit_hybrid::comm

@@ -29,7 +29,7 @@ void Watchdog::watch() {
   std::unique_lock lock(mutex_);
   while (!stop_requested_.wait_for(lock, period, [this] { return stop_; })) {
     if (const auto overdue = overdue_operation(limit_.count())) {
-      report_and_abort(overdue_text(*overdue, limit_.count()), static_cast<int>(ErrorClass::kIo));
+      report_and_abort(overdue_text(*overdue, limit_.count()), static_cast<int>(ErrorClass::kIo), overdue->cause);
     }
   }
 }

@@ -17,8 +17,14 @@ namespace vit_hybrid::tensor {
 
 namespace {
 
-constexpr double kRoundMicroseconds = 1500.0;
-constexpr int kRounds = 3;
+// How long the calls of a round are to take, at most how many they are, and how many rounds there are.
+struct Rounds {
+  double microseconds;
+  int most_calls;
+  int count;
+};
+constexpr Rounds kBriefRounds = {200.0, 20, 1};
+constexpr Rounds kFullRounds = {1500.0, 200, 3};
 
 DeviceTraits read_traits(c10::Device device) {
   const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(device.index());
@@ -54,15 +60,22 @@ const DeviceTraits& device_traits(c10::Device device) {
   return found != known.end() ? found->second : known.emplace(device.index(), read_traits(device)).first->second;
 }
 
-double device_microseconds(const std::function<void()>& work) {
+double device_microseconds(const std::function<void()>& work, Effort effort) {
+  const Rounds& rounds = effort == Effort::kBrief ? kBriefRounds : kFullRounds;
   work();  // what is made at first use: kernels are loaded, plans built, memory allocated
   const double once = std::max(measure(work, 2), 0.1);
-  const int repeats = std::clamp(static_cast<int>(kRoundMicroseconds / once), 1, 200);
+  const int repeats = std::clamp(static_cast<int>(rounds.microseconds / once), 1, rounds.most_calls);
   double least = once;
-  for (int round = 0; round < kRounds; ++round) {
+  // One call more would say nothing that the two before did not.
+  const bool is_known = effort == Effort::kBrief && repeats <= 2;
+  for (int round = 0; round < rounds.count && !is_known; ++round) {
     least = std::min(least, measure(work, repeats));
   }
   return least;
+}
+
+void synchronize_device() {
+  c10::cuda::device_synchronize();
 }
 
 void release_unused_device_memory() {

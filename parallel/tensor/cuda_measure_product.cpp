@@ -1,4 +1,4 @@
-// The choice of a product's algorithm by measuring all that cuBLASLt offers.
+// The choice of a product's algorithm by measuring what cuBLASLt offers.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
@@ -6,15 +6,20 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "parallel/tensor/cuda_product_cache.h"
 #include "parallel/tensor/device_kernels.h"
 #include "parallel/tensor/device_products.h"
+#include "parallel/tensor/kernel_timing.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/base/timer.h"
 
 namespace vit_hybrid::tensor {
 
@@ -41,7 +46,7 @@ struct Operands {
   }
 };
 
-// The fastest of what is offered: `chosen` among those that the options allow.
+// The fastest of what is offered, and whether the options allow it.
 struct Fastest {
   std::optional<ProductAlgorithm> algorithm;
   double chosen = std::numeric_limits<double>::infinity();
@@ -50,23 +55,32 @@ struct Fastest {
 
 Fastest measure_algorithms(const ProductProblem& problem, const Operands& operands, c10::Device device) {
   DeviceProducts& products = DeviceProducts::of(device);
-  ProductPlan plan(problem, products.handle());
-  const bool is_fixed = device_kernel_options().order == SumOrder::kFixed;
+  ProductPlan plan = products.plan(problem);
+  const std::vector<ProductAlgorithm> algorithms = plan.algorithms(kMostAlgorithms);
   const at::Tensor gradient = at::empty_like(operands.vector).zero_();
+  const auto measured = fastest_candidate(algorithms.size(), [&](size_t number, Effort effort) {
+    bool ran = true;
+    const double microseconds = device_microseconds(
+        [&] {
+          ran = products.run(plan, algorithms[number], operands.addresses()) && ran;
+          if (problem.extra == ProductExtra::kBiasGradient) {
+            gradient.add_(operands.vector);
+          }
+        },
+        effort);
+    return ran ? std::optional(microseconds) : std::nullopt;
+  });
+  if (!measured) {
+    return {};
+  }
+  // How a fused bias gradient is added up the library does not say.
+  const bool is_allowed =
+      device_kernel_options().order == SumOrder::kAny || problem.extra != ProductExtra::kBiasGradient;
   Fastest fastest;
-  for (const ProductAlgorithm& algorithm : plan.algorithms(kMostAlgorithms)) {
-    const double microseconds = device_microseconds([&] {
-      products.run(plan, algorithm, operands.addresses());
-      if (problem.extra == ProductExtra::kBiasGradient) {
-        gradient.add_(operands.vector);
-      }
-    });
-    fastest.any = std::min(fastest.any, microseconds);
-    const bool is_allowed = !is_fixed || (problem.extra != ProductExtra::kBiasGradient && algorithm.has_fixed_order());
-    if (is_allowed && microseconds < fastest.chosen) {
-      fastest.chosen = microseconds;
-      fastest.algorithm = algorithm;
-    }
+  fastest.any = measured->microseconds;
+  if (is_allowed) {
+    fastest.algorithm = algorithms[measured->candidate];
+    fastest.chosen = fastest.any;
   }
   return fastest;
 }
@@ -104,10 +118,42 @@ KernelChoice plain_choice(ProductProblem problem, c10::Device device) {
   return *kernel_table().find(problem.name());
 }
 
+// Sets a device to work for a while.
+void keep_busy(c10::Device device) {
+  constexpr int64_t kSide = 2048;
+  constexpr int kCallsAtOnce = 32;
+  constexpr double kSeconds = 0.1;
+  const c10::cuda::CUDAGuard guard(device);
+  const ProductProblem problem =
+      product_problem(ProductKind::kForward, ProductExtra::kNone, kSide, kSide, kSide, at::kHalf);
+  const Operands operands(problem, device);
+  DeviceProducts& products = DeviceProducts::of(device);
+  ProductPlan plan = products.plan(problem);
+  const std::vector<ProductAlgorithm> algorithms = plan.algorithms(kMostAlgorithms);
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  bool runs = !algorithms.empty();
+  for (const Timer timer; runs && timer.seconds() < kSeconds;) {
+    for (int i = 0; i < kCallsAtOnce && runs; ++i) {
+      runs = products.run(plan, algorithms.front(), operands.addresses());
+    }
+    stream.synchronize();
+  }
+}
+
 }  // namespace
+
+void wake_device(c10::Device device) {
+  static std::mutex mutex;
+  static std::set<c10::DeviceIndex> awake;
+  const std::lock_guard lock(mutex);
+  if (awake.insert(device.index()).second) {
+    keep_busy(device);
+  }
+}
 
 void measure_product(const ProductProblem& problem, c10::Device device) {
   VH_ASSERT(problem.rows > 0 && problem.outputs > 0 && problem.inputs > 0, problem.name());
+  wake_device(device);
   const c10::cuda::CUDAGuard guard(device);
   const Operands operands(problem, device);
   const Fastest fused = measure_algorithms(problem, operands, device);

@@ -26,6 +26,14 @@ AllDevices& all_devices() {
   return *devices;
 }
 
+// A choice of rank 0, or of an earlier start of the run.
+[[noreturn]] void refuse_choice(const ProductProblem& problem) {
+  throw Error(ErrorClass::kInternal,
+              str("the kernel chosen for ", problem.name(), " (", kernel_table().find(problem.name())->text,
+                  ") does not run on this GPU"),
+              "start all ranks on GPUs of one kind, and give --retune");
+}
+
 }  // namespace
 
 DeviceProducts& DeviceProducts::of(c10::Device device) {
@@ -33,7 +41,7 @@ DeviceProducts& DeviceProducts::of(c10::Device device) {
   const std::lock_guard lock(devices.mutex);
   auto& products = devices.products[device.index()];
   if (products == nullptr) {
-    products = std::make_unique<DeviceProducts>();
+    products = std::make_unique<DeviceProducts>(device);
   }
   return *products;
 }
@@ -48,25 +56,31 @@ std::vector<DeviceProducts*> DeviceProducts::all() {
   return result;
 }
 
-DeviceProducts::DeviceProducts() {
+DeviceProducts::DeviceProducts(c10::Device device)
+    : workspace_bytes_(product_workspace_bytes(device_traits(device).capability)) {
   check_cublas(cublasLtCreate(&handle_), "cublasLtCreate");
 }
 
 bool DeviceProducts::run(const ProductProblem& problem, const ProductOperands& operands) {
   const std::lock_guard lock(mutex_);
   Ready& product = ready(problem);
-  if (!product.algorithm) {
-    return false;
-  }
   const auto stream = c10::cuda::getCurrentCUDAStream();
-  product.plan.run(*product.algorithm, operands, workspace(stream), stream.stream());
-  return true;
+  while (!product.algorithms.empty()) {
+    if (product.plan.run(product.algorithms.front(), operands, workspace(stream), stream.stream())) {
+      return true;
+    }
+    if (product.is_measured) {
+      refuse_choice(problem);
+    }
+    product.algorithms.erase(product.algorithms.begin());
+  }
+  return false;
 }
 
-void DeviceProducts::run(ProductPlan& plan, const ProductAlgorithm& algorithm, const ProductOperands& operands) {
+bool DeviceProducts::run(ProductPlan& plan, const ProductAlgorithm& algorithm, const ProductOperands& operands) {
   const std::lock_guard lock(mutex_);
   const auto stream = c10::cuda::getCurrentCUDAStream();
-  plan.run(algorithm, operands, workspace(stream), stream.stream());
+  return plan.run(algorithm, operands, workspace(stream), stream.stream());
 }
 
 void DeviceProducts::forget_plans() {
@@ -92,30 +106,22 @@ DeviceProducts::Ready& DeviceProducts::ready(const ProductProblem& problem) {
 }
 
 DeviceProducts::Ready DeviceProducts::prepare(const ProductProblem& problem) {
-  Ready product{ProductPlan(problem, handle_), std::nullopt, false};
+  Ready product{plan(problem), {}, false};
   if (const KernelChoice* choice = kernel_table().find(problem.name())) {
     product.is_measured = true;
     if (choice->kernel == kApart) {
       return product;
     }
-    product.algorithm = ProductAlgorithm::from_kernel(choice->kernel);
-    if (!product.plan.accepts(*product.algorithm)) {
-      throw Error(ErrorClass::kInternal,
-                  str("the kernel chosen for ", problem.name(), " (", choice->text, ") does not run on this GPU"),
-                  "start all ranks on GPUs of one kind, and give --retune");
+    product.algorithms = {ProductAlgorithm::from_kernel(choice->kernel)};
+    if (!product.plan.accepts(product.algorithms.front())) {
+      refuse_choice(problem);
     }
     return product;
   }
   if (problem.extra == ProductExtra::kBiasGradient) {
     return product;  // fused only where that was measured to be faster: it often is not
   }
-  const bool is_fixed = device_kernel_options().order == SumOrder::kFixed;
-  for (const ProductAlgorithm& algorithm : product.plan.algorithms(kMostAlgorithms)) {
-    if (!is_fixed || algorithm.has_fixed_order()) {
-      product.algorithm = algorithm;
-      break;
-    }
-  }
+  product.algorithms = product.plan.algorithms(kMostAlgorithms);
   return product;
 }
 
@@ -123,8 +129,7 @@ void* DeviceProducts::workspace(const c10::cuda::CUDAStream& stream) {
   at::Tensor& memory = workspaces_[stream.id()];
   if (!memory.defined()) {
     const MemoryScope scope(MemoryClass::kWorkspaces);
-    memory =
-        at::empty({static_cast<int64_t>(kProductWorkspaceBytes)}, at::TensorOptions(at::kByte).device(stream.device()));
+    memory = at::empty({static_cast<int64_t>(workspace_bytes_)}, at::TensorOptions(at::kByte).device(stream.device()));
   }
   return memory.mutable_data_ptr();
 }

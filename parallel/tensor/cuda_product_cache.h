@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,11 +18,11 @@ namespace vit_hybrid::tensor {
 
 /// The choice, in a KernelTable, of a kernel of its own for a product's extra.
 inline constexpr const char* kApart = "apart";
-/// Algorithms that are asked for and measured.
-inline constexpr int kMostAlgorithms = 8;
+/// Algorithms that are asked for, and tried where kernels are measured.
+inline constexpr int kMostAlgorithms = 32;
 
-/// Each problem's plan is made once, with the algorithm that kernel_table() has for it, else the first that cuBLASLt
-/// names and the options allow. Forward and backward, which run in different threads, may use it.
+/// Each problem's plan is made once, with the algorithm that kernel_table() has for it, else the first of
+/// ProductPlan::algorithms() that runs. Forward and backward, which run in different threads, may use it.
 class DeviceProducts {
  public:
   /// That of a GPU, which lives as long as the process.
@@ -31,25 +30,25 @@ class DeviceProducts {
   /// Those of all GPUs used so far.
   static std::vector<DeviceProducts*> all();
 
-  DeviceProducts();
+  explicit DeviceProducts(c10::Device device);
   DeviceProducts(const DeviceProducts&) = delete;
   DeviceProducts& operator=(const DeviceProducts&) = delete;
 
   /// Computes the product on the current stream. False, and nothing is done, where it cannot be computed so: where an
   /// extra goes apart, and where cuBLASLt has no kernel.
   bool run(const ProductProblem& problem, const ProductOperands& operands);
-  /// The same with an algorithm and a plan of the caller's.
-  void run(ProductPlan& plan, const ProductAlgorithm& algorithm, const ProductOperands& operands);
+  /// The same with an algorithm and a plan() of the caller's; false where cuBLASLt refuses the algorithm.
+  bool run(ProductPlan& plan, const ProductAlgorithm& algorithm, const ProductOperands& operands);
+  ProductPlan plan(const ProductProblem& problem) const { return {problem, handle_, workspace_bytes_}; }
 
   void forget_plans();
   /// Names of the problems computed so far that kernel_table() had nothing for, in ascending order.
   std::vector<std::string> unmeasured();
-  cublasLtHandle_t handle() const { return handle_; }
 
  private:
   struct Ready {
     ProductPlan plan;
-    std::optional<ProductAlgorithm> algorithm;  ///< nothing: run() is false
+    std::vector<ProductAlgorithm> algorithms;  ///< the first one runs; none: run() is false
     bool is_measured = false;
   };
   Ready& ready(const ProductProblem& problem);
@@ -57,6 +56,7 @@ class DeviceProducts {
   void* workspace(const c10::cuda::CUDAStream& stream);
 
   std::mutex mutex_;
+  size_t workspace_bytes_;
   cublasLtHandle_t handle_ = nullptr;
   std::unordered_map<ProductProblem, Ready, ProductProblemHash> products_;
   std::map<c10::StreamId, at::Tensor> workspaces_;  // products of one stream run one after the other

@@ -26,10 +26,6 @@ cudaDataType_t cuda_type(at::ScalarType type) {
   }
 }
 
-bool is_half(at::ScalarType type) {
-  return type == at::kBFloat16 || type == at::kHalf;
-}
-
 cublasComputeType_t compute_type(const ProductProblem& problem) {
   if (problem.type == at::kDouble) {
     return CUBLAS_COMPUTE_64F;
@@ -59,6 +55,25 @@ Value config(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttr
   return value;
 }
 
+PartSums part_sums(uint32_t scheme) {
+  switch (scheme) {
+    case CUBLASLT_REDUCTION_SCHEME_NONE:
+      return PartSums::kNone;
+    case CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE:
+      return PartSums::kInSumType;
+    case CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE:
+      return PartSums::kInResultType;
+    default:
+      return PartSums::kInResult;
+  }
+}
+
+// What the library finds before it starts anything: of an algorithm, not of the device.
+bool is_refusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
 }  // namespace
 
 void check_cublas(cublasStatus_t status, const char* call) {
@@ -78,16 +93,16 @@ std::string ProductAlgorithm::kernel() const {
 }
 
 std::string ProductAlgorithm::text() const {
-  const auto parts = config<int32_t>(bytes_, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+  const int parts = traits().parts;
   return str("algorithm ", config<int32_t>(bytes_, CUBLASLT_ALGO_CONFIG_ID), ", tile ",
              config<uint32_t>(bytes_, CUBLASLT_ALGO_CONFIG_TILE_ID), ", stages ",
              config<uint32_t>(bytes_, CUBLASLT_ALGO_CONFIG_STAGES_ID),
              parts > 1 ? str(", ", parts, " parts of K") : std::string());
 }
 
-// In place, blocks add to the output one after the other: in turn, but in which order the library does not say.
-bool ProductAlgorithm::has_fixed_order() const {
-  return config<uint32_t>(bytes_, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME) != CUBLASLT_REDUCTION_SCHEME_INPLACE;
+AlgorithmTraits ProductAlgorithm::traits() const {
+  return {config<int32_t>(bytes_, CUBLASLT_ALGO_CONFIG_SPLITK_NUM),
+          part_sums(config<uint32_t>(bytes_, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME))};
 }
 
 ProductPlan::Layout ProductPlan::make_layout(const ColumnMajor& matrix, at::ScalarType type) {
@@ -104,10 +119,11 @@ void ProductPlan::set(cublasLtMatmulDescAttributes_t attribute, const Value& val
                "cublasLtMatmulDescSetAttribute");
 }
 
-ProductPlan::ProductPlan(const ProductProblem& problem, cublasLtHandle_t handle)
+ProductPlan::ProductPlan(const ProductProblem& problem, cublasLtHandle_t handle, size_t workspace_bytes)
     : problem_(problem),
       product_(column_major(problem)),
       handle_(handle),
+      workspace_bytes_(workspace_bytes),
       a_(make_layout(product_.a, problem.type)),
       b_(make_layout(product_.b, problem.type)),
       d_(make_layout(product_.d, problem.result)) {
@@ -137,12 +153,13 @@ ProductPlan::Preference ProductPlan::make_preference() const {
     check_cublas(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
                  "cublasLtMatmulPreferenceSetAttribute");
   };
-  const uint64_t workspace = kProductWorkspaceBytes;
+  const uint64_t workspace = workspace_bytes_;
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
-  // Sums of parts of K are kept in the computing type: in the output's they would be rounded to half precision.
-  // Not in place: blocks would add in an order that is not said, and tensor ranks that compute the same weight's
-  // gradient must have the same bits, or their copies of it drift apart.
-  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  // As is_as_promised() has it, so that those that are not take no place among `most`.
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  if (may_keep_parts_as_result(problem_.result)) {
+    reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  }
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   const auto alignment = static_cast<uint32_t>(problem_.alignment);
   for (const auto attribute :
@@ -166,8 +183,9 @@ std::vector<ProductAlgorithm> ProductPlan::algorithms(int most) const {
   std::vector<ProductAlgorithm> algorithms;
   for (int i = 0; i < found; ++i) {
     const auto& result = results[static_cast<size_t>(i)];
-    if (result.state == CUBLAS_STATUS_SUCCESS) {
-      algorithms.emplace_back(result.algo);
+    const ProductAlgorithm algorithm(result.algo);
+    if (result.state == CUBLAS_STATUS_SUCCESS && is_as_promised(problem_, algorithm.traits()) && accepts(algorithm)) {
+      algorithms.push_back(algorithm);
     }
   }
   return algorithms;
@@ -177,10 +195,10 @@ bool ProductPlan::accepts(const ProductAlgorithm& algorithm) const {
   cublasLtMatmulHeuristicResult_t result{};
   const auto status = cublasLtMatmulAlgoCheck(handle_, description_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
                                               algorithm.get(), &result);
-  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kProductWorkspaceBytes;
+  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace_bytes_;
 }
 
-void ProductPlan::run(const ProductAlgorithm& algorithm, const ProductOperands& operands, void* workspace,
+bool ProductPlan::run(const ProductAlgorithm& algorithm, const ProductOperands& operands, void* workspace,
                       cudaStream_t stream) {
   if (problem_.extra != ProductExtra::kNone) {
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.vector);
@@ -192,10 +210,14 @@ void ProductPlan::run(const ProductAlgorithm& algorithm, const ProductOperands& 
   const void* const alpha = is_double ? static_cast<const void*>(&one) : &one_float;
   const void* const no_beta = is_double ? static_cast<const void*>(&zero) : &zero_float;
   const void* const beta = product_.accumulates ? alpha : no_beta;
-  check_cublas(
+  const cublasStatus_t status =
       cublasLtMatmul(handle_, description_.get(), alpha, operands.a, a_.get(), operands.b, b_.get(), beta, operands.d,
-                     d_.get(), operands.d, d_.get(), algorithm.get(), workspace, kProductWorkspaceBytes, stream),
-      "cublasLtMatmul");
+                     d_.get(), operands.d, d_.get(), algorithm.get(), workspace, workspace_bytes_, stream);
+  if (is_refusal(status)) {
+    return false;
+  }
+  check_cublas(status, "cublasLtMatmul");
+  return true;
 }
 
 }  // namespace vit_hybrid::tensor

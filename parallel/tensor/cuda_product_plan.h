@@ -9,11 +9,9 @@
 
 #include "parallel/tensor/device_kernels.h"
 #include "parallel/tensor/product_problem.h"
+#include "parallel/tensor/product_rules.h"
 
 namespace vit_hybrid::tensor {
-
-/// Device memory that an algorithm may work in. Hopper's want most: 32 MiB is what cuBLAS itself takes there.
-inline constexpr size_t kProductWorkspaceBytes = size_t{32} << 20;
 
 /// Throws Error(kInternal) with cuBLAS's own text if `status` is an error; `call` names the function.
 void check_cublas(cublasStatus_t status, const char* call);
@@ -28,8 +26,7 @@ class ProductAlgorithm {
   const cublasLtMatmulAlgo_t* get() const { return &bytes_; }
   std::string kernel() const;  ///< its bytes in hexadecimal digits
   std::string text() const;    ///< "algorithm 66, tile 24, stages 36, 2 parts of K"
-  /// Whether partial sums are added in a fixed order.
-  bool has_fixed_order() const;
+  AlgorithmTraits traits() const;
 
  private:
   cublasLtMatmulAlgo_t bytes_;
@@ -46,16 +43,16 @@ struct ProductOperands {
 
 class ProductPlan {
  public:
-  /// `handle` outlives the plan.
-  ProductPlan(const ProductProblem& problem, cublasLtHandle_t handle);
+  /// `handle` outlives the plan. Algorithms may work in `workspace_bytes`.
+  ProductPlan(const ProductProblem& problem, cublasLtHandle_t handle, size_t workspace_bytes);
 
-  /// At most `most`, those first that cuBLASLt takes for the fastest; none where it cannot compute this problem. None
-  /// of them adds partial sums in half precision.
+  /// At most `most`, those first that cuBLASLt takes for the fastest; none where it cannot compute this problem. All
+  /// are as promised, and the device accepts them.
   std::vector<ProductAlgorithm> algorithms(int most) const;
   /// Whether the device can run it, of another device or program perhaps.
   bool accepts(const ProductAlgorithm& algorithm) const;
-  /// Not from two threads at once.
-  void run(const ProductAlgorithm& algorithm, const ProductOperands& operands, void* workspace, cudaStream_t stream);
+  /// False, and nothing is done, where cuBLASLt refuses the algorithm after all. Not from two threads at once.
+  bool run(const ProductAlgorithm& algorithm, const ProductOperands& operands, void* workspace, cudaStream_t stream);
 
  private:
   template <class T, cublasStatus_t (*destroy)(T*)>
@@ -77,6 +74,7 @@ class ProductPlan {
   ProductProblem problem_;
   ColumnMajorProduct product_;
   cublasLtHandle_t handle_;
+  size_t workspace_bytes_;
   Description description_;
   Layout a_;
   Layout b_;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "parallel/tensor/kernel_choice.h"
+#include "parallel/tensor/kernel_timing.h"
 #include "parallel/tensor/product_problem.h"
 
 namespace vit_hybrid::tensor {
@@ -22,8 +23,9 @@ struct DeviceKernelOptions {
   SumOrder order = SumOrder::kAny;
 };
 
-/// Sets the options of the process; before its first work on a device. With kFixed also sets CUBLAS_WORKSPACE_CONFIG,
-/// unless it is set, for what LibTorch itself computes with cuBLAS.
+/// Sets the options of the process; before its first work on a device. Also for what LibTorch itself computes with
+/// cuBLAS and cuDNN: TF32 with kTf32 alone, sums never in half precision, and with kFixed CUBLAS_WORKSPACE_CONFIG,
+/// unless it is set.
 void set_device_kernel_options(const DeviceKernelOptions& options);
 const DeviceKernelOptions& device_kernel_options();
 
@@ -39,15 +41,22 @@ struct DeviceTraits {
   int64_t cudnn_version = 0;  ///< 91501 for 9.15.1; 0 without cuDNN
 };
 
-/// What a KernelTable holds for, as text: GPU, libraries, and the order of sums.
+/// What a KernelTable holds for, as text: GPU, libraries, the order of sums, and the workspace of products.
 std::string machine_text(const DeviceTraits& traits, SumOrder order);
 
 /// Of a GPU; a broken invariant for the CPU, and in a program without CUDA.
 const DeviceTraits& device_traits(c10::Device device);
 
 /// Microseconds of the current device that `work` takes, which it puts on the current stream: the least of several
-/// rounds. A broken invariant in a program without CUDA.
-double device_microseconds(const std::function<void()>& work);
+/// rounds, or with Effort::kBrief of two short ones. A broken invariant in a program without CUDA.
+double device_microseconds(const std::function<void()>& work, Effort effort = Effort::kFull);
+
+/// time_or_refusal() of device_microseconds().
+KernelTime device_time(const std::function<void()>& work);
+
+/// Waits for all work on the current device, and throws what went wrong there. A broken invariant in a program without
+/// CUDA.
+void synchronize_device();
 
 /// Gives memory that LibTorch's allocator holds on the current device and does not use back to the device, so that what
 /// measuring needed counts in no peak. A broken invariant in a program without CUDA.

@@ -42,6 +42,11 @@ at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, const
 /// operands.
 void measure_product(const ProductProblem& problem, c10::Device device);
 
+/// A GPU that had nothing to do runs at a low clock, and its first measurements would be of that. The first call for a
+/// device keeps it at work for a tenth of a second; later ones do nothing. measure_product() and
+/// model::measure_attention() begin with it.
+void wake_device(c10::Device device);
+
 /// Products look into kernel_table() once a problem; after it has changed they must look again.
 void forget_product_plans();
 

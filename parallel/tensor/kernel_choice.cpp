@@ -56,6 +56,10 @@ void KernelTable::choose(const std::string& problem, KernelChoice choice) {
   choices_.insert_or_assign(problem, std::move(choice));
 }
 
+void KernelTable::forget(const std::string& problem) {
+  choices_.erase(problem);
+}
+
 std::vector<std::string> KernelTable::missing(std::span<const std::string> problems) const {
   std::vector<std::string> result;
   std::set<std::string> seen;

@@ -31,6 +31,8 @@ class KernelTable {
   /// Null where nothing was chosen for it.
   const KernelChoice* find(const std::string& problem) const;
   void choose(const std::string& problem, KernelChoice choice);
+  /// Does nothing where nothing was chosen for it.
+  void forget(const std::string& problem);
   /// The problems without a choice, each once, in their order.
   std::vector<std::string> missing(std::span<const std::string> problems) const;
 

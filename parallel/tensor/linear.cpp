@@ -43,17 +43,21 @@ at::Tensor ColumnParallelLinear::forward_gelu(const at::Tensor& x, const StepCon
 }
 
 at::Tensor RowParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
+  // The product of a single rank is the whole sum: it takes the bias along, and its gradient.
+  const Terms of_product = group_.size() == 1 ? Terms::kWeightAndBias : Terms::kWeight;
   const at::Tensor y = without_grad([&] {
-    const at::Tensor sum = products_.forward(x, Terms::kWeight);
+    const at::Tensor sum = products_.forward(x, of_product);
     start_region_sum(sum, group_).wait();
-    return products_.has_bias() ? sum.add_(products_.bias()) : sum;
+    return of_product == Terms::kWeight && products_.has_bias() ? sum.add_(products_.bias()) : sum;
   });
-  return record("RowParallelLinear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
+  return record("RowParallelLinear", y, {x}, [this, x, of_product, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
-    // The bias is the same on all ranks, and so must be the bits of its gradient: what is fused with the product of the
-    // weight depends on the rank's part of it.
-    products_.add_bias_gradient(dy, context);
-    products_.add_gradients(dy, x, Terms::kWeight, context);
+    if (of_product == Terms::kWeight) {
+      // The bias is the same on all ranks, and so must be the bits of its gradient: what is fused with the product of
+      // the weight depends on the rank's part of it.
+      products_.add_bias_gradient(dy, context);
+    }
+    products_.add_gradients(dy, x, of_product, context);
     return std::vector<at::Tensor>{products_.backward_input(dy)};
   });
 }

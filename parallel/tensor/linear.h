@@ -47,7 +47,7 @@ class ColumnParallelLinear {
 };
 
 /// y = sum over r of x_r W_r^T, plus b once, after the sum (Megatron-LM, section 3): the reduction from the tensor
-/// region is part of it.
+/// region is part of it. In a group of one it is Linear: the bias is added before the product is rounded.
 class RowParallelLinear {
  public:
   RowParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms, comm::Communicator& group)

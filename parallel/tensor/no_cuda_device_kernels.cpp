@@ -8,8 +8,12 @@ const DeviceTraits& device_traits(c10::Device device) {
   fail_invariant("a GPU in a program without CUDA", __FILE__, __LINE__, device.str());
 }
 
-double device_microseconds(const std::function<void()>& /*work*/) {
+double device_microseconds(const std::function<void()>& /*work*/, Effort /*effort*/) {
   fail_invariant("a GPU in a program without CUDA", __FILE__, __LINE__, "device_microseconds");
+}
+
+void synchronize_device() {
+  fail_invariant("a GPU in a program without CUDA", __FILE__, __LINE__, "synchronize_device");
 }
 
 void release_unused_device_memory() {

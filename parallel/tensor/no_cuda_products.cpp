@@ -42,6 +42,10 @@ void measure_product(const ProductProblem& /*problem*/, c10::Device /*device*/) 
   no_cuda("measure_product");
 }
 
+void wake_device(c10::Device /*device*/) {
+  no_cuda("wake_device");
+}
+
 void forget_product_plans() {}
 
 std::vector<std::string> unmeasured_products() {

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
@@ -95,20 +96,37 @@ void Zero1Optimizer::step(const StepDecision& decision) {
   }
   if (rule_->updates_at_once()) {
     rule_->apply_to_owned({master_, state_, buffer_.values(), buffer_.gradients(), segments_}, step);
-  }
-  std::vector<comm::Work> gathers;
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    if (!rule_->updates_at_once()) {
-      update(buckets_[i], step);
-    }
-    if (stage_ == ZeroStage::kOptimizerState) {
-      gathers.push_back(gather(i));
-    }
-  }
-  for (comm::Work& work : gathers) {
-    work.wait();
+    gather_all();
+  } else {
+    update_and_gather(step);
   }
   buffer_.bump_version();
+}
+
+void Zero1Optimizer::gather_all() {
+  if (stage_ == ZeroStage::kReplicated) {
+    return;
+  }
+  std::vector<comm::Gather> gathers;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    gathers.push_back(gather_of(i));
+  }
+  data_.all_gather_coalesced(std::move(gathers)).wait();
+}
+
+// One bucket is gathered while the next is updated.
+void Zero1Optimizer::update_and_gather(const StepScalars& step) {
+  std::vector<comm::Work> works;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    update(buckets_[i], step);
+    if (stage_ == ZeroStage::kOptimizerState) {
+      const auto [output, input] = gather_of(i);
+      works.push_back(data_.all_gather(output, input));
+    }
+  }
+  for (comm::Work& work : works) {
+    work.wait();
+  }
 }
 
 // The master weights of a range of the flat buffer, of which the state begins at `state`.
@@ -193,11 +211,10 @@ void Zero1Optimizer::update(const Bucket& bucket, const StepScalars& step) {
   }
 }
 
-comm::Work Zero1Optimizer::gather(size_t bucket) {
+comm::Gather Zero1Optimizer::gather_of(size_t bucket) const {
   const Range range = buffer_.layout().buckets[bucket].range;
   const Range own = buckets_[bucket].own;
-  return data_.all_gather(buffer_.values().narrow(0, range.begin, range.size()),
-                          buffer_.values().narrow(0, own.begin, own.size()));
+  return {buffer_.values().narrow(0, range.begin, range.size()), buffer_.values().narrow(0, own.begin, own.size())};
 }
 
 at::Tensor Zero1Optimizer::gathered(size_t bucket, const at::Tensor& own) const {

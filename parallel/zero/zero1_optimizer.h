@@ -62,7 +62,8 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
 
   /// Updates the owned ranges from the reduced gradients, casts them to the parameters' type, gathers the parameters
   /// over data, and raises the buffer's version. A rule that goes stretch by stretch updates the next bucket while one
-  /// is gathered. Collective over data, with a layer-wise rule also over tensor.
+  /// is gathered; after one that updates all at once, all are gathered together. Collective over data, with a
+  /// layer-wise rule also over tensor.
   void step(const StepDecision& decision);
 
   /// Steps done so far (without skipped ones).
@@ -102,7 +103,9 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   double trust_of(const Stretch& stretch) const;
   std::vector<Segment> segments() const;
   void update(const Bucket& bucket, const StepScalars& step);
-  comm::Work gather(size_t bucket);
+  void update_and_gather(const StepScalars& step);
+  void gather_all();
+  comm::Gather gather_of(size_t bucket) const;  // of its parameters
   at::Tensor gathered(size_t bucket, const at::Tensor& own) const;
 
   tensor::ParameterBuffer& buffer_;

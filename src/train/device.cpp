@@ -1,17 +1,14 @@
 // Device and threads of a rank: what the machine offers.
 #include "src/train/device.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <latch>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "parallel/comm/agreement.h"
@@ -24,21 +21,11 @@
 #include "src/base/text.h"
 #include "src/train/gpu_assignment.h"
 #include "src/train/metrics_log.h"
-#include "src/train/node_topology.h"
 #include "src/train/step_recording.h"
 
 namespace vit_hybrid::train {
 
 namespace {
-
-// A thread for each core: a second one on its other hardware thread would only share it.
-int share_of_cores(int ranks_of_node) {
-  const NodeTopology node = read_topology();
-  const auto cores = static_cast<int>(node.cores_of(allowed_processors()).size());
-  const auto node_cores = static_cast<int>(node.cores_of(node.all_processors()).size());
-  // A launcher that binds gives each rank its own cores; one that does not gives all of them to everybody.
-  return std::max(1, cores < node_cores ? cores : cores / ranks_of_node);
-}
 
 Json to_json(const GpuSurvey& survey) {
   Json gpus = Json::array();
@@ -86,8 +73,9 @@ std::optional<int> agreed_gpu(const RunConfig& config, const GpuSurvey& survey, 
 
 // Before NCCL starts. What the user has set stays.
 void let_ranks_share(int rank) {
-  const auto [name, value] = nccl_sharing_variable(comm::nccl_version(), rank);
-  setenv(name.c_str(), value.c_str(), 0);
+  for (const auto& [name, value] : nccl_sharing_variables(comm::nccl_version(), rank)) {
+    setenv(name.c_str(), value.c_str(), 0);
+  }
 }
 
 // Makes it the current device of this thread, on a stream of the thread's own (work on the default one can neither be
@@ -105,33 +93,6 @@ void begin_to_use(c10::Device device, const Gpu& gpu) {
                 str("the GPU ", gpu.name, ", of compute capability ", gpu.major, ".", gpu.minor,
                     ", cannot be used: ", text.substr(0, text.find('\n'))),
                 "it may be in use by others, or too old or too new for the CUDA of this program; see nvidia-smi");
-  }
-}
-
-// LibTorch waits for ever for a thread that the system does not start, and OpenMP ends the process. So as many as they
-// will hold are first started on trial. LibTorch has a pool beside OpenMP's where it is given a number.
-void try_threads(int threads, int pools, const std::string& option) {
-  const int count = pools * (threads - 1);
-  std::vector<std::thread> started;
-  started.reserve(static_cast<size_t>(count));
-  std::latch end_of_trial(1);
-  std::string problem;
-  try {
-    while (static_cast<int>(started.size()) < count) {
-      started.emplace_back([&end_of_trial] { end_of_trial.wait(); });
-    }
-  } catch (const std::exception& error) {
-    problem = error.what();
-  }
-  end_of_trial.count_down();
-  for (std::thread& thread : started) {
-    thread.join();
-  }
-  if (!problem.empty()) {
-    throw Error(ErrorClass::kUsage,
-                str(option, threads, ", which takes ", count, " threads beside the first, but only ", started.size(),
-                    " could be started: ", problem),
-                "give fewer --threads, or raise the limits on threads (ulimit -u) and on memory (ulimit -v)");
   }
 }
 
@@ -185,19 +146,6 @@ data::HostMemory batch_memory(PinMemory choice, c10::Device device) {
 at::Tensor to_device(const at::Tensor& tensor, c10::Device device, at::ScalarType type) {
   const bool non_blocking = device.is_cuda() && tensor.is_cpu() && tensor.is_pinned();
   return tensor.to(device, type, non_blocking);
-}
-
-void set_threads(int threads, const comm::ProcessPlace& place) {
-  const std::string option = threads > 0 ? "--threads is " : "--threads is auto, here ";
-  if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) {
-    threads = share_of_cores(place.node_size);
-  }
-  if (threads == 0) {  // OpenMP knows
-    try_threads(at::get_num_threads(), /*pools=*/1, option);
-  } else {
-    try_threads(threads, /*pools=*/2, option);
-    at::set_num_threads(threads);
-  }
 }
 
 }  // namespace vit_hybrid::train

@@ -1,4 +1,4 @@
-// Device and threads of a rank.
+// The device of a rank.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,8 +27,5 @@ data::HostMemory batch_memory(PinMemory choice, c10::Device device);
 
 /// `tensor` as `type` on the device; from page-locked memory the copy is started, and the host goes on.
 at::Tensor to_device(const at::Tensor& tensor, c10::Device device, at::ScalarType type);
-
-/// Threads of this rank: `threads`, else OMP_NUM_THREADS, else the node's cores shared among its ranks.
-void set_threads(int threads, const comm::ProcessPlace& place);
 
 }  // namespace vit_hybrid::train

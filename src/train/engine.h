@@ -28,8 +28,8 @@ struct EngineOptions {
   zero::OptimizerOptions optimizer;
   zero::ZeroStage zero_stage = zero::ZeroStage::kOptimizerState;
   std::string schedule = "1f1b";
-  double clip_norm = 0.0;          ///< 0: no clipping
-  int64_t bucket_bytes = 4 << 20;  ///< of gradients
+  double clip_norm = 0.0;    ///< 0: no clipping
+  int64_t bucket_bytes = 0;  ///< of gradients; 0: see TrainingOptions
   uint64_t seed = 1;
   std::shared_ptr<DeviceRecorder> recorder;  ///< of micro-batches, where StepGraph allows it; null: none is recorded
 };

@@ -203,15 +203,17 @@ std::optional<Error> precision_problem(Precision precision, const Gpu* gpu) {
                "give --precision fp16, which it has, or fp32");
 }
 
-std::pair<std::string, std::string> nccl_sharing_variable(const std::string& nccl_version, int rank) {
-  // Since 2.30 it is a setting; before, NCCL takes ranks for those of different hosts that have different names.
+std::vector<std::pair<std::string, std::string>> nccl_sharing_variables(const std::string& nccl_version, int rank) {
+  // Since 2.30 it is a setting; before, NCCL takes ranks for those of different hosts that have different names. Of one
+  // host, they must do without NVLink's multicast, which is between GPUs, and with few blocks, because the kernels of
+  // all ranks wait for each other and must be on the GPU together.
   char* end = nullptr;
   const long major = std::strtol(nccl_version.c_str(), &end, 10);
   const long minor = *end == '.' ? std::strtol(end + 1, nullptr, 10) : 0;
   if (major > 2 || (major == 2 && minor >= 30)) {
-    return {"NCCL_MULTI_RANK_GPU_ENABLE", "1"};
+    return {{"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_MAX_CTAS", "4"}};
   }
-  return {"NCCL_HOSTID", str("rank", rank)};
+  return {{"NCCL_HOSTID", str("rank", rank)}};
 }
 
 }  // namespace vit_hybrid::train

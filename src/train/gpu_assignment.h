@@ -30,7 +30,7 @@ std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std:
 /// Why this precision cannot be had on a GPU, or, with null, on the CPU.
 std::optional<Error> precision_problem(Precision precision, const Gpu* gpu);
 
-/// The environment variable, and its value, that has NCCL of this version ("2.28.9") take ranks that share a GPU.
-std::pair<std::string, std::string> nccl_sharing_variable(const std::string& nccl_version, int rank);
+/// The environment variables, with their values, that have NCCL of this version ("2.28.9") take ranks that share a GPU.
+std::vector<std::pair<std::string, std::string>> nccl_sharing_variables(const std::string& nccl_version, int rank);
 
 }  // namespace vit_hybrid::train

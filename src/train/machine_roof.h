@@ -8,10 +8,14 @@
 
 namespace vit_hybrid::train {
 
+/// How long trainings and benchmarks measure a roof.
+inline constexpr double kRoofSeconds = 0.3;
+
 /// FLOP/s of the largest square product y = x W^T of this type that is fast enough to be measured several times within
-/// `seconds` of wall time, by the kernel that linear layers take, with a weight that is packed already: the best of
-/// windows of several products, so that ranks that share cores get what each has of them. Nothing where the device has
-/// no memory left for it. On a GPU by events.
+/// `seconds` of wall time, by the kernel that linear layers take, with a weight that is packed already: the mean over
+/// that time, so that ranks that share cores get what each has of them. On a GPU by events, and by the fastest of its
+/// library's kernels, which is measured before (and is in kernel_table() only meanwhile). Nothing where the device has
+/// no memory left for it.
 std::optional<double> measure_matmul_roof(c10::Device device, at::ScalarType type, double seconds);
 
 }  // namespace vit_hybrid::train

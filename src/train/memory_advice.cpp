@@ -61,7 +61,9 @@ void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vecto
       options.push_back(str("more replicas (--dp is ", config.parallel.dp, "), which share the optimizer's state"));
       return;
     case MemoryClass::kCommunication:
-      options.push_back(str("a smaller --bucket-mb (it is ", config.parallel.bucket_mb, ")"));
+      options.push_back(config.parallel.bucket_mb > 0.0
+                            ? str("a smaller --bucket-mb (it is ", config.parallel.bucket_mb, ")")
+                            : "a smaller --bucket-mb (it is auto)");
       return;
     case MemoryClass::kData:
       return add_for_data(config, options);

@@ -1,8 +1,6 @@
 // Files of /sys and /proc, and the calls that say what this process may use.
 #include "src/train/node_topology.h"
 
-#include <omp.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -145,27 +143,6 @@ NodeTopology read_topology(const std::string& root) {
   }
   topology.memories = parse_number_list(first_line(root + "/node/has_memory"));
   return topology;
-}
-
-std::vector<int> allowed_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) {
-    return {};
-  }
-  std::set<int> processors;
-  for (int number = 0; number < CPU_SETSIZE; ++number) {
-    if (CPU_ISSET(number, &set)) {
-      processors.insert(number);
-    }
-  }
-  // With OMP_PROC_BIND the first thread is bound to its own place before main() begins.
-  for (int place = 0; place < omp_get_num_places(); ++place) {
-    std::vector<int> numbers(static_cast<size_t>(omp_get_place_num_procs(place)));
-    omp_get_place_proc_ids(place, numbers.data());
-    processors.insert(numbers.begin(), numbers.end());
-  }
-  return sorted(processors);
 }
 
 std::vector<int> job_processors(const NodeTopology& topology) {

@@ -30,10 +30,6 @@ struct NodeTopology {
 /// From a folder like /sys/devices/system. No processors where there are no such files.
 NodeTopology read_topology(const std::string& root = "/sys/devices/system");
 
-/// The processors that this process may run on: those that it was bound to, all the places of OpenMP's threads
-/// included. Empty where the kernel does not say.
-std::vector<int> allowed_processors();
-
 /// Those that the job may use on this node, by its control group; all of the topology where there is none.
 std::vector<int> job_processors(const NodeTopology& topology);
 

@@ -13,7 +13,7 @@ struct DataSheet {
   double fp64, fp32, tf32, bf16, fp16;
 };
 
-constexpr std::array<DataSheet, 8> kDataSheets = {{
+constexpr std::array<DataSheet, 9> kDataSheets = {{
     {"H200 NVL", 60.0, 60.0, 417.5, 835.5, 835.5},
     {"H200", 67.0, 67.0, 494.7, 989.4, 989.4},  // GH200 too
     {"H100 NVL", 60.0, 60.0, 417.5, 835.5, 835.5},
@@ -21,6 +21,7 @@ constexpr std::array<DataSheet, 8> kDataSheets = {{
     {"H100", 66.9, 66.9, 494.7, 989.4, 989.4},
     {"A100", 19.5, 19.5, 156.0, 312.0, 312.0},
     {"V100-SXM2", 7.8, 15.7, 0.0, 0.0, 125.0},
+    {"V100S-PCIE", 8.2, 16.4, 0.0, 0.0, 130.0},
     {"V100-PCIE", 7.0, 14.0, 0.0, 0.0, 112.0},
 }};
 

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
-#include <numeric>
 #include <set>
-#include <unordered_map>
 
 #include "src/base/text.h"
+#include "src/train/core_crowds.h"
 
 namespace vit_hybrid::train {
 
@@ -43,31 +41,16 @@ bool is_within(const std::vector<int>& part, const std::vector<int>& whole) {
   return std::includes(whole.begin(), whole.end(), part.begin(), part.end());
 }
 
-// Ranks of a node each of which may share a core with another of them, and how many cores these are.
-struct Crowd {
-  std::vector<int> ranks;
-  size_t cores = 0;
-};
-
 class Checks {
  public:
   explicit Checks(const std::vector<RankPlacement>& ranks) : ranks_(ranks) {
-    std::map<int, std::vector<int>> nodes;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      const auto number = static_cast<int>(rank);
-      if (of(number).node_cores == 0 || of(number).cores.empty()) {
-        unknown_.add({number}, str("no cores in /sys/devices/system of ", of(number).host));
-      } else {
-        nodes[of(number).node].push_back(number);
+      if (!has_known_cores(ranks[rank])) {
+        unknown_.add({static_cast<int>(rank)}, str("no cores in /sys/devices/system of ", ranks[rank].host));
       }
     }
-    for (const auto& [node, members] : nodes) {
-      const std::vector<Crowd> crowds = crowds_of(members);
-      const auto used = std::accumulate(crowds.begin(), crowds.end(), size_t{0},
-                                        [](size_t sum, const Crowd& crowd) { return sum + crowd.cores; });
-      for (const Crowd& crowd : crowds) {
-        check(crowd, used);
-      }
+    for (const NodeCrowds& node : crowds_of_nodes(ranks)) {
+      check(node);
     }
   }
 
@@ -81,6 +64,7 @@ class Checks {
     };
     put(Kind::kNote, "not checked", unknown_);
     put(Kind::kNote, "more ranks than cores", turns_);
+    put(Kind::kNote, "idle cores", idle_);
     put(Kind::kWarning, "more threads than cores in a rank", own_cores_);
     put(Kind::kWarning, "ranks on the same cores", shared_);
     put(Kind::kWarning, "more threads than cores", full_);
@@ -92,45 +76,38 @@ class Checks {
  private:
   const RankPlacement& of(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
 
-  std::vector<Crowd> crowds_of(const std::vector<int>& members) const {
-    std::vector<size_t> leader(members.size());
-    std::iota(leader.begin(), leader.end(), size_t{0});
-    const auto leader_of = [&](size_t member) {
-      while (leader[member] != member) {
-        member = leader[member] = leader[leader[member]];
-      }
-      return member;
-    };
-    std::unordered_map<int, size_t> first_on_core;
-    for (size_t member = 0; member < members.size(); ++member) {
-      for (const int core : of(members[member]).cores) {
-        const size_t first = first_on_core.emplace(core, member).first->second;
-        leader[leader_of(member)] = leader_of(first);
-      }
-    }
-    std::map<size_t, Crowd> crowds;
-    for (size_t member = 0; member < members.size(); ++member) {
-      crowds[leader_of(member)].ranks.push_back(members[member]);
-    }
-    for (const auto& [core, member] : first_on_core) {
-      ++crowds[leader_of(member)].cores;
-    }
-    std::vector<Crowd> out;
-    for (auto& [key, crowd] : crowds) {
-      out.push_back(std::move(crowd));
-    }
-    return out;
+  // Of a rank that may run on enough cores.
+  size_t running_threads(int rank) const {
+    return std::min(static_cast<size_t>(of(rank).threads), of(rank).cores.size());
   }
 
-  // `used`: cores of the node that some rank may run on.
-  void check(const Crowd& crowd, size_t used) {
+  void check(const NodeCrowds& node) {
+    bool is_idle = true;
+    std::vector<int> all;
+    for (const CoreCrowd& crowd : node.crowds) {
+      check(crowd, node);
+      for (const int rank : crowd.ranks) {
+        is_idle = is_idle && of(rank).is_automatic;
+        all.push_back(rank);
+      }
+    }
+    const RankPlacement& first = of(all.front());
+    const auto node_cores = static_cast<size_t>(first.node_cores);
+    if (is_idle && node.cores_in_use() + all.size() <= node_cores) {  // room for another thread of each
+      idle_.add(all, str(node_cores - node.cores_in_use(), " of the ", node_cores, " cores of ", first.host,
+                         " are not used, because the launcher binds ranks to the others; ",
+                         binding(static_cast<int>(node_cores / all.size()))));
+    }
+  }
+
+  void check(const CoreCrowd& crowd, const NodeCrowds& node) {
     size_t threads = 0;
     for (const int rank : crowd.ranks) {
-      threads += std::min(static_cast<size_t>(of(rank).threads), of(rank).cores.size());
+      threads += running_threads(rank);
       check_own_cores(rank);
     }
     if (threads > crowd.cores) {
-      describe(crowd, threads, used);
+      describe(crowd, threads, node);
       return;
     }
     for (const int rank : crowd.ranks) {
@@ -150,18 +127,19 @@ class Checks {
                                has_all ? "" : ", or " + binding(threads)));
   }
 
-  void describe(const Crowd& crowd, size_t threads, size_t used) {
+  void describe(const CoreCrowd& crowd, size_t threads, const NodeCrowds& node) {
     const RankPlacement& first = of(crowd.ranks.front());
     const std::string what = str(counted(threads, "thread"), " on ", counted(crowd.cores, "core"), " of ", first.host);
     const auto node_cores = static_cast<size_t>(first.node_cores);
-    if (crowd.cores < node_cores) {
+    const size_t used = node.cores_in_use();
+    if (crowd.cores < node_cores && node.num_ranks() * static_cast<size_t>(first.threads) <= node_cores) {
       const std::string free =
           used < node_cores ? str(", while ", node_cores - used, " of its ", node_cores, " are free") : "";
       shared_.add(crowd.ranks, str(what, free, "; ", binding(first.threads)));
     } else if (crowd.ranks.size() > crowd.cores) {
       turns_.add(crowd.ranks, str(what, ", in turns; for speed start no more ranks than cores"));
     } else {
-      full_.add(crowd.ranks, str(what, "; give --threads ", crowd.cores / crowd.ranks.size()));
+      full_.add(crowd.ranks, str(what, "; give --threads ", crowd.fair_share()));
     }
   }
 
@@ -185,6 +163,7 @@ class Checks {
   const std::vector<RankPlacement>& ranks_;
   Finding unknown_;
   Finding turns_;
+  Finding idle_;
   Finding own_cores_;
   Finding shared_;
   Finding full_;
@@ -211,6 +190,19 @@ RankPlacement place_rank(const NodeTopology& topology, const std::vector<int>& p
   std::set_intersection(near.begin(), near.end(), topology.memories.begin(), topology.memories.end(),
                         std::back_inserter(place.near_memories));
   return place;
+}
+
+std::vector<int> shared_out_threads(const std::vector<RankPlacement>& ranks) {
+  std::vector<int> threads(ranks.size(), 1);
+  for (const NodeCrowds& node : crowds_of_nodes(ranks)) {
+    for (const CoreCrowd& crowd : node.crowds) {
+      for (const int rank : crowd.ranks) {
+        const auto own = static_cast<int>(ranks[static_cast<size_t>(rank)].cores.size());
+        threads[static_cast<size_t>(rank)] = std::min(own, crowd.fair_share());
+      }
+    }
+  }
+  return threads;
 }
 
 std::vector<PlacementRemark> placement_remarks(const std::vector<RankPlacement>& ranks) {

@@ -14,6 +14,7 @@ struct RankPlacement {
   int node = 0;
   std::string host;
   int threads = 1;
+  bool is_automatic = false;       ///< nobody has asked for this number
   int node_cores = 0;              ///< that the job may use there; 0: not known
   std::vector<int> cores;          ///< that the rank may run on
   std::vector<int> sockets;        ///< of these cores
@@ -33,10 +34,19 @@ struct PlacementRemark {
 };
 
 /// What is wrong with the placement of all ranks, in rank order: at most one remark of each kind. More ranks than cores
-/// on a node, which only somebody who tries things out has, is a note. Pure.
+/// on a node, which only somebody who tries things out has, is a note, and so are cores that nobody uses where nobody
+/// has asked for so few threads. Pure.
 std::vector<PlacementRemark> placement_remarks(const std::vector<RankPlacement>& ranks);
 
-/// Prints them, for this job with `threads` threads in this rank. Collective over `world`.
-void report_placement(const comm::MpiGroup& world, int threads);
+/// The number of threads that gives each rank, in rank order, an even share of the cores: of a node's cores that ranks
+/// may use in common each gets as many as the others, at least one. Pure.
+std::vector<int> shared_out_threads(const std::vector<RankPlacement>& ranks);
+
+/// What each rank finds about itself, in rank order, with its present number of threads. Collective over `world`.
+std::vector<RankPlacement> gather_placements(const comm::MpiGroup& world, bool is_automatic = false);
+
+/// Prints the remarks about this job. `is_automatic`: nobody has asked for this rank's number of threads. Collective
+/// over `world`.
+void report_placement(const comm::MpiGroup& world, bool is_automatic);
 
 }  // namespace vit_hybrid::train

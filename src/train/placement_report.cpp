@@ -1,6 +1,9 @@
 // report_placement(): what each rank finds about itself, brought together and printed.
+#include <ATen/Parallel.h>
+
 #include "parallel/comm/failure.h"
 #include "src/base/log.h"
+#include "src/base/own_processors.h"
 #include "src/base/text.h"
 #include "src/train/metrics_log.h"
 #include "src/train/placement.h"
@@ -9,9 +12,10 @@ namespace vit_hybrid::train {
 
 namespace {
 
-RankPlacement place_of_this_rank(int threads) {
+RankPlacement place_of_this_rank(bool is_automatic) {
   const NodeTopology topology = read_topology();
-  RankPlacement place = place_rank(topology, allowed_processors(), allowed_memories(), threads);
+  RankPlacement place = place_rank(topology, allowed_processors(), allowed_memories(), at::get_num_threads());
+  place.is_automatic = is_automatic;
   place.node = comm::process_place().node;
   place.host = comm::process_place().host;
   place.node_cores = static_cast<int>(topology.cores_of(job_processors(topology)).size());
@@ -19,27 +23,32 @@ RankPlacement place_of_this_rank(int threads) {
 }
 
 std::string to_text(const RankPlacement& place) {
-  return Json::array({place.node, place.host, place.threads, place.node_cores, number_list(place.cores),
-                      number_list(place.sockets), number_list(place.near_memories), number_list(place.memories)})
+  return Json::array({place.node, place.host, place.threads, place.is_automatic, place.node_cores,
+                      number_list(place.cores), number_list(place.sockets), number_list(place.near_memories),
+                      number_list(place.memories)})
       .dump();
 }
 
 RankPlacement from_text(const std::string& text) {
   const Json json = Json::parse(text);
   const auto numbers = [&](size_t index) { return parse_number_list(json[index].get<std::string>()); };
-  return {json[0], json[1], json[2], json[3], numbers(4), numbers(5), numbers(6), numbers(7)};
+  return {json[0], json[1], json[2], json[3], json[4], numbers(5), numbers(6), numbers(7), numbers(8)};
 }
 
 }  // namespace
 
-void report_placement(const comm::MpiGroup& world, int threads) {
-  const auto texts = world.all_gather(to_text(place_of_this_rank(threads)));
+std::vector<RankPlacement> gather_placements(const comm::MpiGroup& world, bool is_automatic) {
+  std::vector<RankPlacement> ranks;
+  for (const std::string& text : world.all_gather(to_text(place_of_this_rank(is_automatic)))) {
+    ranks.push_back(from_text(text));
+  }
+  return ranks;
+}
+
+void report_placement(const comm::MpiGroup& world, bool is_automatic) {
+  const auto ranks = gather_placements(world, is_automatic);
   if (world.rank() != 0) {
     return;
-  }
-  std::vector<RankPlacement> ranks;
-  for (const std::string& text : texts) {
-    ranks.push_back(from_text(text));
   }
   for (const PlacementRemark& remark : placement_remarks(ranks)) {
     const std::string line = "placement: " + remark.text;

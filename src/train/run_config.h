@@ -39,7 +39,7 @@ struct ParallelConfig {
   int zero = 1;                    ///< 0: every rank keeps the whole optimizer state
   std::string schedule = "1f1b";   ///< 1f1b or gpipe
   int64_t micro_batch_size = 0;    ///< samples; 0 ('auto') is gone after resolve()
-  double bucket_mb = 4.0;          ///< MiB
+  double bucket_mb = 0.0;          ///< MiB; 0 ('auto'): as suits the device, see TrainingOptions
   double timeout = 600.0;          ///< seconds a communication may take
   int threads = 0;                 ///< of one rank; 0 ('auto'): OMP_NUM_THREADS, else its share of the node's cores
   int ranks_per_gpu = 1;           ///< ranks that share a GPU

@@ -2,9 +2,11 @@
 #include "src/train/run_kernels.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "model/tune_kernels.h"
+#include "parallel/comm/agreement.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/train/engine_options.h"
@@ -31,6 +33,36 @@ tensor::DeviceKernelOptions kernel_options(const RunConfig& config) {
   const bool is_tf32 = config.precision.kind == Precision::kTf32;
   return {is_tf32 ? tensor::Fp32Products::kTf32 : tensor::Fp32Products::kExact,
           config.deterministic ? tensor::SumOrder::kFixed : tensor::SumOrder::kAny};
+}
+
+Tf32Override tf32_override(Precision precision, const char* value) {
+  const std::string text = value == nullptr ? "" : value;
+  const bool is_tf32 = precision == Precision::kTf32;
+  if (text.empty() || (text == "0") != is_tf32) {
+    return {};
+  }
+  if (is_tf32) {
+    return {
+        std::nullopt,
+        "--precision tf32 without TF32: NVIDIA_TF32_OVERRIDE is 0, by which NVIDIA's libraries never take it; unset "
+        "it, or give --precision fp32"};
+  }
+  return {Error(ErrorClass::kUsage,
+                str("--precision ", precision_name(precision), " is to have no TF32, but NVIDIA_TF32_OVERRIDE is '",
+                    text, "', and NVIDIA's libraries obey that instead of this program"),
+                "unset NVIDIA_TF32_OVERRIDE or set it to 0, or give --precision tf32"),
+          {}};
+}
+
+void set_kernel_options(const RunConfig& config, c10::Device device, const comm::MpiGroup& world) {
+  if (device.is_cuda()) {
+    const Tf32Override forced = tf32_override(config.precision.kind, std::getenv("NVIDIA_TF32_OVERRIDE"));
+    comm::agree(world, forced.problem);
+    if (!forced.warning.empty()) {
+      log_warning(forced.warning);
+    }
+  }
+  tensor::set_device_kernel_options(kernel_options(config));
 }
 
 std::vector<int64_t> micro_batch_sizes(const data::EpochPlan& plan, int64_t num_replicas, int64_t micro_batch_size) {

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/sampler.h"
 #include "parallel/comm/mpi_group.h"
 #include "parallel/tensor/device_kernels.h"
+#include "src/base/error.h"
 #include "src/train/metrics_log.h"
 #include "src/train/run_config.h"
 
@@ -16,6 +18,18 @@ namespace vit_hybrid::train {
 
 /// --precision tf32 and --deterministic, for tensor::set_device_kernel_options().
 tensor::DeviceKernelOptions kernel_options(const RunConfig& config);
+
+/// NVIDIA's libraries read NVIDIA_TF32_OVERRIDE themselves, and it counts for more than what a program asks of them.
+struct Tf32Override {
+  std::optional<Error> problem;  ///< they might take TF32 without --precision tf32
+  std::string warning;           ///< they take no TF32 with it; empty where they do
+};
+/// `value`: of the variable, null where it is not set. Pure.
+Tf32Override tf32_override(Precision precision, const char* value);
+
+/// tensor::set_device_kernel_options() of the run's options. Error(kUsage) where the device is a GPU and the
+/// environment forces TF32 upon it; a warning where it forbids it. Collective over `world`.
+void set_kernel_options(const RunConfig& config, c10::Device device, const comm::MpiGroup& world);
 
 /// Numbers of samples that the micro-batches of all replicas have in the epoch of `plan`, ascending; none where it has
 /// no steps. Pure.

@@ -129,10 +129,13 @@ double RunLog::median_samples_per_second() const {
   return *middle;
 }
 
-void RunLog::print_table() const {
+void RunLog::warn_of_skipped_steps() const {
   if (skipped_steps_ > 0) {
     log_warning(str(skipped_steps_, " of the steps changed nothing: their gradient was not finite"));
   }
+}
+
+void RunLog::print_table() const {
   log_line("");
   for (const std::string& line : epoch_table(epochs_, validations_)) {
     log_line(line);

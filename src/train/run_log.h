@@ -77,6 +77,8 @@ class RunLog {
   void epoch(const EpochRecord& record);
   void validation(ValidationRecord record);
 
+  /// Warns where there were any.
+  void warn_of_skipped_steps() const;
   /// Prints epoch_table().
   void print_table() const;
   /// The same figures for summary.json.

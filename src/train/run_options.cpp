@@ -143,7 +143,9 @@ void add_device(OptionTable& table, RunConfig& config) {
              .help = "Ranks that share a GPU, for tests of layouts on few GPUs."});
   table.add({.name = "threads",
              .value = integer(config.parallel.threads, from_one(kMostThreads, "auto")),
-             .help = "Threads a rank computes with; auto takes OMP_NUM_THREADS, else its share of the node's cores."});
+             .help =
+                 "Threads a rank computes with; auto takes OMP_NUM_THREADS, else its share of the cores that it may "
+                 "run on."});
 }
 
 void add_parallel(OptionTable& table, RunConfig& config) {
@@ -169,8 +171,9 @@ void add_parallel(OptionTable& table, RunConfig& config) {
              .help = "1: each data-parallel rank keeps its share of the optimizer state (ZeRO-1); 0: each keeps all."});
   table.add({.name = "schedule", .value = word(parallel.schedule, {"1f1b", "gpipe"}), .help = "Pipeline schedule."});
   table.add({.name = "bucket-mb",
-             .value = number(parallel.bucket_mb, positive()),
-             .help = "Size of the pieces in which gradients are reduced while backward runs.",
+             .value = number(parallel.bucket_mb, positive("auto")),
+             .help = "Size of the pieces in which gradients are reduced while backward runs; auto is 4 on CPUs, 25 on "
+                     "GPUs.",
              .unit = "MiB",
              .aliases = {"bucket-cap-mb"}});
   table.add({.name = "timeout",

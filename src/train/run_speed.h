@@ -36,6 +36,9 @@ struct FinishedRun {
 /// long. Collective over the mesh's world; no memory figure is to be taken after it.
 RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, mesh::DeviceMesh& mesh);
 
+/// The roof, unless the model itself was faster: then other programs had the cores while it was measured. Pure.
+Speed believable_roof(const Speed& roof, double model_flops);
+
 /// {"samples_per_s", "model_flops_per_s", "roof_flops_per_s", "percent_of_roof", "peak_flops_per_s",
 /// "percent_of_peak"}, with null and "roof_missing" or "peak_missing" for what is not known.
 Json to_json(const RunSpeed& speed);

@@ -61,6 +61,14 @@ double sum_of(const Json& ranks, const char* part) {
 
 }  // namespace
 
+Speed believable_roof(const Speed& roof, double model_flops) {
+  if (!roof.flops || *roof.flops >= model_flops) {
+    return roof;
+  }
+  return {std::nullopt, str("products reached ", flops_text(*roof.flops), ", less than the model's own rate: other ",
+                            "programs were at work while they were measured")};
+}
+
 Json to_json(const RunSpeed& speed) {
   Json json = {{"samples_per_s", speed.samples_per_second}, {"model_flops_per_s", speed.model_flops}};
   add(json, "roof", speed.roof, speed.model_flops);

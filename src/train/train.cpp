@@ -30,6 +30,7 @@
 #include "src/train/memory_advice.h"
 #include "src/train/placement.h"
 #include "src/train/rank_report.h"
+#include "src/train/rank_threads.h"
 #include "src/train/run_folder.h"
 #include "src/train/run_kernels.h"
 #include "src/train/run_log.h"
@@ -134,6 +135,7 @@ void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const
   summary["kernels"] = to_json(report_kernels(config, mesh.device()));
   summary["communication"] = communication();
   summary["ranks"] = gather_rank_reports(trainer.total_seconds(), mesh.device(), mesh.host_world());
+  log.warn_of_skipped_steps();
   if (test) {
     summary["test"] = conclude_test(*test, trainer.tested_run(), summary["ranks"], log, mesh);
   } else {
@@ -203,11 +205,11 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   const MemoryTracker::Attachment attachment;
   comm::set_memory_advice([config](const MemoryFailure& failure) { return memory_advice(config, failure); });
   watch_stop_signals(parse_signals(config.checkpoint.preempt_signals));
-  set_threads(config.parallel.threads, session.place());
+  set_threads(config.parallel.threads, session.world());
   const c10::Device device = choose_device(config, session.world());
-  tensor::set_device_kernel_options(kernel_options(config));
+  set_kernel_options(config, device, session.world());
   if (device.is_cpu()) {
-    report_placement(session.world(), at::get_num_threads());
+    report_placement(session.world(), threads_are_shared_out(config.parallel.threads));
   }
   const comm::Watchdog watchdog(std::chrono::duration<double>(config.parallel.timeout));
   mesh::DeviceMesh mesh(parallel_dims(config), session.world(), device, transport_options(config));

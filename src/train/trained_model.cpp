@@ -12,6 +12,8 @@
 #include "src/train/device.h"
 #include "src/train/engine_options.h"
 #include "src/train/kernel_report.h"
+#include "src/train/placement.h"
+#include "src/train/rank_threads.h"
 #include "src/train/run_kernels.h"
 
 namespace vit_hybrid::train {
@@ -19,10 +21,13 @@ namespace vit_hybrid::train {
 namespace {
 
 mesh::DeviceMesh make_mesh(const RunConfig& config, const comm::MpiGroup& world) {
-  set_threads(config.parallel.threads, comm::process_place());
+  set_threads(config.parallel.threads, world);
   const c10::Device device = choose_device(config, world);
-  tensor::set_device_kernel_options(kernel_options(config));
+  set_kernel_options(config, device, world);
   const ParallelConfig& parallel = config.parallel;
+  if (device.is_cpu()) {
+    report_placement(world, threads_are_shared_out(parallel.threads));
+  }
   return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device,
           transport_options(config)};
 }

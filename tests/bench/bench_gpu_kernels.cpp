@@ -26,10 +26,12 @@
 #include "model/device_rows.h"
 #include "model/vit_options.h"
 #include "parallel/comm/self_communicator.h"
+#include "parallel/tensor/device_products.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/zero/sum_of_squares.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "src/base/text.h"
+#include "tests/bench/gpu_line.h"
 
 namespace {
 
@@ -59,9 +61,11 @@ class Bench {
   // `bytes`: what one call has to read and write.
   template <class Call>
   void line(const std::string& name, double bytes, const Call& call) {
-    const double rate = bytes_per_second(call, bytes);
-    std::printf("%-58s %7.0f GB/s  %5.1f %%\n", name.c_str(), rate * 1e-9, 100.0 * rate / copy_);
-    std::fflush(stdout);
+    bench::attempt(name, [&] {
+      const double rate = bytes_per_second(call, bytes);
+      std::printf("%-58s %7.0f GB/s  %5.1f %%\n", name.c_str(), rate * 1e-9, 100.0 * rate / copy_);
+      std::fflush(stdout);
+    });
   }
 
  private:
@@ -104,6 +108,9 @@ void bench_norms(Bench& bench, at::ScalarType type, int64_t features) {
              [&] { static_cast<void>(model::device_layer_norm(x, weight, bias, 1e-6)); });
   bench.line("residual + LayerNorm forward" + what, 4 * bytes,
              [&] { static_cast<void>(model::device_residual_layer_norm(x, branch, {}, weight, bias, 1e-6)); });
+  bench.line("residual sum" + what, 3 * bytes, [&] { static_cast<void>(model::device_residual_sum(x, branch, {})); });
+  bench.line("LayerNorm backward" + what, 3 * bytes,
+             [&] { static_cast<void>(model::device_layer_norm_backward(normed.y, input, weight, {}, sums)); });
   bench.line("LayerNorm backward + residual gradient" + what, 4 * bytes,
              [&] { static_cast<void>(model::device_layer_norm_backward(normed.y, input, weight, branch, sums)); });
 }
@@ -176,6 +183,30 @@ void bench_dropout(Bench& bench, at::ScalarType type) {
   });
 }
 
+int bench_all(int rounds) {
+  tensor::wake_device(c10::Device(c10::kCUDA, 0));
+  Bench bench(rounds);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat}) {
+    const std::string in = str(" in ", c10::toString(type));
+    for (const int64_t features : {384, 768, 1024, 1280, 2048}) {
+      bench::attempt("norms" + in, [&] { bench_norms(bench, type, features); });
+    }
+    bench::attempt("field errors" + in, [&] { bench_fields(bench, type); });
+    bench::attempt("input" + in, [&] { bench_input(bench, type); });
+    bench::attempt("dropout" + in, [&] { bench_dropout(bench, type); });
+  }
+  for (const char* name : {"fp32", "bf16", "fp16"}) {
+    zero::PrecisionPolicy precision = zero::make_precision_policy(name);
+    const auto optimizer = [&] { bench_optimizer(bench, precision); };
+    bench::attempt(str("optimizer in ", name), optimizer);
+    if (precision.has_own_master()) {
+      precision.gradient = precision.compute;
+      bench::attempt(str("optimizer in ", name, ", half gradients"), optimizer);
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -184,22 +215,5 @@ int main(int argc, char** argv) {
     return kSkipped;
   }
   const int rounds = argc > 1 ? std::max(1, std::atoi(argv[1])) : 7;
-  Bench bench(rounds);
-  for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat}) {
-    for (const int64_t features : {768, 1024, 1280, 2048}) {
-      bench_norms(bench, type, features);
-    }
-    bench_fields(bench, type);
-    bench_input(bench, type);
-    bench_dropout(bench, type);
-  }
-  for (const char* name : {"fp32", "bf16", "fp16"}) {
-    zero::PrecisionPolicy precision = zero::make_precision_policy(name);
-    bench_optimizer(bench, precision);
-    if (precision.has_own_master()) {
-      precision.gradient = precision.compute;
-      bench_optimizer(bench, precision);
-    }
-  }
-  return 0;
+  return bench::run([&] { return bench_all(rounds); });
 }

@@ -3,9 +3,9 @@
 //   bench_gpu_products [PRESET [SAMPLES [TYPE]]]
 //
 // for a micro-batch of SAMPLES (64) samples of PRESET (vit-b16) in TYPE (bf16; fp16, fp32, tf32): the products of its
-// layers by the fastest algorithm of cuBLASLt and by the first that it names, attention by each kernel that takes it,
-// GELU and the sums of columns. Roofs: a product of 8192 x 8192 matrices, and a copy of 1 GiB. Ends with 77 where there
-// is no GPU.
+// layers by the fastest algorithm of cuBLASLt, attention by each kernel that takes it, GELU and the sums of columns.
+// Roofs: the one of products that trainings state (of 8192 x 8192 matrices, held for some tenths of a second), and a
+// copy of 1 GiB. What does not run says why. Ends with 77 where there is no GPU.
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -21,13 +21,13 @@
 #include "parallel/tensor/device_kernels.h"
 #include "parallel/tensor/device_products.h"
 #include "src/base/error.h"
+#include "src/train/machine_roof.h"
+#include "tests/bench/gpu_line.h"
 
 namespace {
 
 using namespace vit_hybrid;
 using tensor::device_microseconds;
-using tensor::ProductExtra;
-using tensor::ProductKind;
 
 constexpr int kSkipped = 77;
 const c10::Device kGpu(at::kCUDA, 0);
@@ -42,15 +42,15 @@ at::Tensor draws(at::IntArrayRef shape, at::ScalarType type) {
 }
 
 Roofs measure_roofs(const model::ProductTypes& types) {
-  constexpr int64_t kSide = 8192, kBytes = int64_t{1} << 30;
-  auto square = tensor::product_problem(ProductKind::kForward, ProductExtra::kNone, kSide, kSide, kSide, types.compute);
-  square.fp32 = types.fp32;
-  tensor::measure_product(square, kGpu);
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  const auto flops = train::measure_matmul_roof(kGpu, types.compute, train::kRoofSeconds);
+  if (!flops) {
+    throw Error(ErrorClass::kTemporary, "the GPU has no memory left for the product of the roof", "see nvidia-smi");
+  }
   const at::Tensor from = at::empty({kBytes}, at::TensorOptions(at::kByte).device(kGpu)).zero_();
   const at::Tensor to = at::empty_like(from);
   const double copy = device_microseconds([&] { to.copy_(from); });
-  return {square.flops() / tensor::kernel_table().find(square.name())->fastest * 1e-6,
-          2.0 * static_cast<double>(kBytes) / copy * 1e-3};
+  return {*flops * 1e-12, 2.0 * static_cast<double>(kBytes) / copy * 1e-3};
 }
 
 void print_compute(const std::string& name, double microseconds, double flops, const Roofs& roofs) {
@@ -67,30 +67,33 @@ void print_memory(const std::string& name, double microseconds, double bytes, co
 
 void bench_products(const model::DeviceProblems& problems, const Roofs& roofs) {
   for (const auto& problem : problems.products) {
-    tensor::measure_product(problem, kGpu);
-    const tensor::KernelChoice& choice = *tensor::kernel_table().find(problem.name());
-    print_compute(problem.name(), choice.microseconds, problem.flops(), roofs);
-    std::printf("    %s\n", choice.text.c_str());
+    bench::attempt(problem.name(), [&] {
+      tensor::measure_product(problem, kGpu);
+      const tensor::KernelChoice& choice = *tensor::kernel_table().find(problem.name());
+      print_compute(problem.name(), choice.microseconds, problem.flops(), roofs);
+      std::printf("    %s\n", choice.text.c_str());
+    });
   }
 }
 
-void bench_attention(const model::DeviceProblems& problems, const Roofs& roofs) {
+void bench_attention(const model::AttentionProblem& problem, const Roofs& roofs) {
   const auto order = tensor::device_kernel_options().order;
-  for (const auto& problem : problems.attentions) {
-    const int64_t dim = problem.heads * problem.head_dim;
-    const at::Tensor qkv = draws({problem.samples, problem.tokens, 3 * dim}, problem.type);
-    const at::Tensor dout = draws({problem.samples, problem.tokens, dim}, problem.type);
-    for (const auto kernel : model::device_attentions(problem, tensor::device_traits(kGpu), order)) {
-      if (kernel == model::DeviceAttention::kComposite) {
-        std::printf("%-64s composite: no fused kernel takes it\n", problem.name().c_str());
-        continue;
-      }
+  const int64_t dim = problem.heads * problem.head_dim;
+  const at::Tensor qkv = draws({problem.samples, problem.tokens, 3 * dim}, problem.type);
+  const at::Tensor dout = draws({problem.samples, problem.tokens, dim}, problem.type);
+  for (const auto kernel : model::device_attentions(problem, tensor::device_traits(kGpu), order)) {
+    if (kernel == model::DeviceAttention::kComposite) {
+      std::printf("%-64s composite: no fused kernel takes it\n", problem.name().c_str());
+      continue;
+    }
+    const std::string name = problem.name() + " " + model::device_attention_name(kernel);
+    bench::attempt(name, [&] {
       const double both = device_microseconds([&] {
         const auto pass = model::attention_forward(qkv, problem.heads, kernel, model::Passes::kBoth);
         model::attention_backward(dout, qkv, problem.heads, kernel, order, pass);
       });
-      print_compute(problem.name() + " " + model::device_attention_name(kernel), both, problem.flops(), roofs);
-    }
+      print_compute(name, both, problem.flops(), roofs);
+    });
   }
 }
 
@@ -98,10 +101,12 @@ void bench_rows(int64_t rows, int64_t columns, at::ScalarType type, const Roofs&
   const at::Tensor z = draws({rows, columns}, type), dy = draws({rows, columns}, type);
   const at::Tensor sums = at::empty({columns}, at::TensorOptions(at::kFloat).device(kGpu)).zero_();
   const auto bytes = static_cast<double>(z.nbytes());
-  print_memory("gelu", device_microseconds([&] { tensor::device_gelu(z); }), 2.0 * bytes, roofs);
-  print_memory("gelu backward with the bias gradient",
-               device_microseconds([&] { tensor::device_gelu_backward(dy, z, sums); }), 3.0 * bytes, roofs);
-  print_memory("sums of columns", device_microseconds([&] { tensor::device_add_column_sums(sums, dy); }), bytes, roofs);
+  const auto line = [&](const std::string& name, double moved, const auto& kernel) {
+    bench::attempt(name, [&] { print_memory(name, device_microseconds(kernel), moved, roofs); });
+  };
+  line("gelu", 2.0 * bytes, [&] { tensor::device_gelu(z); });
+  line("gelu backward with the bias gradient", 3.0 * bytes, [&] { tensor::device_gelu_backward(dy, z, sums); });
+  line("sums of columns", bytes, [&] { tensor::device_add_column_sums(sums, dy); });
 }
 
 model::ProductTypes types_of(const std::string& name) {
@@ -114,13 +119,7 @@ model::ProductTypes types_of(const std::string& name) {
   throw Error(ErrorClass::kUsage, "type '" + name + "'", "give bf16, fp16, fp32 or tf32");
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
-  if (!at::hasCUDA()) {
-    std::puts("[skipped] no CUDA device on this machine");
-    return kSkipped;
-  }
+int bench_preset(int argc, char** argv) {
   const std::string preset = argc > 1 ? argv[1] : "vit-b16";
   const int64_t samples = argc > 2 ? std::atoll(argv[2]) : 64;
   const model::ProductTypes types = types_of(argc > 3 ? argv[3] : "bf16");
@@ -132,10 +131,20 @@ int main(int argc, char** argv) try {
               static_cast<long long>(samples), roofs.teraflops, roofs.gigabytes);
   const auto problems = model::device_problems_of_mesh(options, 1, {samples}, types);
   bench_products(problems, roofs);
-  bench_attention(problems, roofs);
-  bench_rows(samples * options.num_tokens(), options.mlp_hidden, types.compute, roofs);
+  for (const auto& problem : problems.attentions) {
+    bench::attempt(problem.name(), [&] { bench_attention(problem, roofs); });
+  }
+  bench::attempt("gelu and sums of columns",
+                 [&] { bench_rows(samples * options.num_tokens(), options.mlp_hidden, types.compute, roofs); });
   return 0;
-} catch (const Error& error) {
-  std::fprintf(stderr, "%s\n%s\n", error.message().c_str(), error.hint().c_str());
-  return error.exit_code();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!at::hasCUDA()) {
+    std::puts("[skipped] no CUDA device on this machine");
+    return kSkipped;
+  }
+  return bench::run([&] { return bench_preset(argc, argv); });
 }

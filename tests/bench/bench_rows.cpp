@@ -1,4 +1,4 @@
-// Norms, residual sums, dropout and the loss on the host: memory traffic beside that of a copy, and LibTorch's
+// Norms, residual sums, GELU, dropout and the loss on the host: memory traffic beside that of a copy, and LibTorch's
 // operations for the same.
 //
 //   bench_rows [ROUNDS]
@@ -11,6 +11,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/bernoulli.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
@@ -31,6 +33,7 @@
 #include "model/norm.h"
 #include "model/residual.h"
 #include "parallel/tensor/column_sums.h"
+#include "parallel/tensor/gelu.h"
 #include "src/base/heap.h"
 #include "src/base/timer.h"
 
@@ -127,6 +130,9 @@ std::vector<Operation> operations_on_tokens(const Shape& shape, at::ScalarType t
       {"LayerNorm backward + residual", 4 * array, [=] { norm_backward(branch); },
        [=] { composed_backward().add_(branch); }},
       {"residual", 3 * array, [=] { model::residual_sum(z, branch, at::Tensor()); }, [=] { branch.add_(z); }},
+      {"GELU", 2 * array, [=] { tensor::exact_gelu(z); }, [=] { at::gelu(z); }},
+      {"GELU backward, sums over the rows", 3 * array, [=] { tensor::exact_gelu_backward(dy[0], z[0], dbias); },
+       [=] { dbias.add_(at::gelu_backward(dy[0], z[0]).sum(0, false, at::kFloat)); }},
       {"sums over the rows", array, [=] { tensor::add_column_sums(dbias, z[0]); },
        [=] { dbias.add_(z[0].sum(0, false, at::kFloat)); }},
       {"dropout (ours: keyed)", 2 * array + z.numel(), drop,

@@ -1,12 +1,21 @@
 // Trainings on GPUs and on the host, compared.
 #include "tests/gpu/host_comparison.h"
 
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAContextLight.h>
 #include <doctest/doctest.h>
 
 #include "parallel/comm/mpi_group.h"
 #include "tests/gpu/own_gpu.h"
 
 namespace vit_hybrid::testing {
+
+namespace {
+
+// Of errors in a layout over those in one process.
+constexpr double kHalfFactor = 3.0;
+
+}  // namespace
 
 Experiment gpu_experiment(const model::VitOptions& model, const std::string& precision) {
   Experiment result;
@@ -34,10 +43,13 @@ void compare_with_host(const Experiment& experiment, const Layout& layout, const
   }
 }
 
-void compare_half_with_one_process(const model::VitOptions& model, const std::string& precision, const Layout& layout,
-                                   double factor) {
+void compare_half_with_one_process(const model::VitOptions& model, const std::string& precision, const Layout& layout) {
   const comm::MpiGroup world = comm::MpiGroup::world();
   const c10::Device gpu = own_gpu();
+  if (precision == "bf16" && at::cuda::getDeviceProperties(gpu.index())->major < 8) {
+    MESSAGE("[skipped] bf16: this GPU has none");
+    return;
+  }
   Experiment exact = gpu_experiment(model, "fp64");
   Experiment half = gpu_experiment(model, precision);
   exact.global_batches = half.global_batches = {9};  // Adam would magnify the rounding of the first step in the next
@@ -48,9 +60,9 @@ void compare_half_with_one_process(const model::VitOptions& model, const std::st
   CAPTURE(many.worst);
   CHECK(one.gradient > 1e-5);  // it is half precision
   CHECK(one.gradient < 0.2);
-  CHECK(many.gradient <= factor * one.gradient);
-  CHECK(many.norm <= factor * one.gradient);
-  CHECK(many.loss <= factor * one.gradient);
+  CHECK(many.gradient <= kHalfFactor * one.gradient);
+  CHECK(many.norm <= kHalfFactor * one.gradient);
+  CHECK(many.loss <= kHalfFactor * one.gradient);
 }
 
 }  // namespace vit_hybrid::testing

@@ -1,5 +1,6 @@
 // The model's own kernels on a GPU against ATen operations in fp64 on the same device, and masks against the host's.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/randn.h>
@@ -8,10 +9,12 @@
 #include <doctest/doctest.h>
 
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "model/attention_dropout.h"
 #include "model/device_attention_mask.h"
+#include "model/device_qkv_gradient.h"
 #include "model/device_rows.h"
 #include "tests/gpu/own_gpu.h"
 #include "tests/support/compare.h"
@@ -85,7 +88,7 @@ TEST_SUITE_BEGIN("one rank");
 
 TEST_CASE("gpu kernels: residual sum and LayerNorm, forward and backward, in rows of any length") {
   for_types([](at::ScalarType type, double bound) {
-    for (const int64_t features : {7, 48, 192, 384, 768, 1024, 1280, 1408, 5000}) {
+    for (const int64_t features : {7, 48, 192, 384, 768, 1024, 1280, 1281, 1408, 1664, 2048, 2049, 4096, 4097, 5000}) {
       check_norm(type, bound, 197, features, float_of(type));
     }
     check_norm(type, bound, 4050, 768, float_of(type));
@@ -96,10 +99,22 @@ TEST_CASE("gpu kernels: residual sum and LayerNorm, forward and backward, in row
 }
 
 TEST_CASE("gpu kernels: rows that are not aligned are normed as others are") {
-  const at::Tensor memory = normals({4 * 768 + 1}, at::kHalf), weight = normals({768}, at::kHalf);
-  const at::Tensor x = memory.narrow(0, 1, 4 * 768).view({4, 768});
-  const Normed shifted = device_layer_norm(x, weight, weight, 1e-6);
-  CHECK(relative_error(shifted.y, device_layer_norm(x.clone(), weight, weight, 1e-6).y) <= 1e-3);
+  for (const int64_t features : {768, 1408, 4096}) {
+    const at::Tensor memory = normals({11 * features + 1}, at::kHalf), weight = normals({features}, at::kHalf);
+    const at::Tensor x = memory.narrow(0, 1, 11 * features).view({11, features}), aligned = x.clone();
+    const Normed shifted = device_layer_norm(x, weight, weight, 1e-6);
+    CHECK(relative_error(shifted.y, device_layer_norm(aligned, weight, weight, 1e-6).y) <= 1e-3);
+    const auto backward = [&](const at::Tensor& rows) {
+      const at::Tensor sums = at::zeros({2, features}, weight.options().dtype(at::kFloat));
+      const NormInput input{rows, shifted.mean, shifted.rstd};
+      const at::Tensor dx = device_layer_norm_backward(rows, input, weight, rows, {sums[0], sums[1]});
+      return std::pair(dx, sums);
+    };
+    const auto [dx, sums] = backward(x);
+    const auto [aligned_dx, aligned_sums] = backward(aligned);
+    CHECK(relative_error(dx, aligned_dx) <= 1e-3);
+    CHECK(relative_error(sums, aligned_sums) <= 1e-5);
+  }
 }
 
 TEST_CASE("gpu kernels: residual sums and scaled samples") {
@@ -153,6 +168,21 @@ TEST_CASE("gpu kernels: dropout, drop path and attention masks draw what the hos
     }
   }
   CHECK(keep.equal(expected));
+}
+
+TEST_CASE("gpu kernels: the gradients of q, k and v are joined, by vectors and one by one, in any layout") {
+  for_types([](at::ScalarType type, double /*bound*/) {
+    // Whole vectors or not; more rows than a block takes; a row of heads longer than the threads of a block.
+    for (const auto& [tokens, heads, head_dim] : {std::tuple(1, 1, 8), std::tuple(197, 3, 64), std::tuple(33, 5, 7)}) {
+      const std::vector<int64_t> shape = {2, tokens, heads, head_dim};
+      const at::Tensor dq = normals(shape, type), dk = normals(shape, type);
+      const at::Tensor by_heads = normals({2, heads, tokens, head_dim}, type).transpose(1, 2);
+      const at::Tensor shifted = normals({dq.numel() + 1}, type).narrow(0, 1, dq.numel()).view(shape);
+      for (const at::Tensor& dv : {dq.flip(1), by_heads, shifted}) {
+        CHECK(device_qkv_gradient(dq, dk, dv).equal(at::cat({dq.flatten(2), dk.flatten(2), dv.flatten(2)}, 2)));
+      }
+    }
+  });
 }
 
 TEST_CASE("gpu kernels: errors of fields in patches, and their gradients") {

@@ -1,6 +1,9 @@
 // The roof of a GPU's products: by events, below what the data sheet allows, and with what memory there is.
+#include <ATen/ops/ones.h>
 #include <doctest/doctest.h>
 
+#include "parallel/tensor/device_kernels.h"
+#include "parallel/tensor/device_products.h"
 #include "src/base/gpu_survey.h"
 #include "src/base/memory_tracker.h"
 #include "src/train/machine_roof.h"
@@ -16,10 +19,15 @@ TEST_CASE("gpu roof: fp16 is faster than fp32, and neither is faster than the da
   const MemoryTracker::Attachment attachment;
   const c10::Device device = testing::own_gpu();
   const std::string name = survey_gpus().gpus.at(static_cast<size_t>(device.index())).name;
+  // The first product of a process takes the workspace of products, and keeps it.
+  const at::Tensor small = at::ones({8, 8}, at::TensorOptions(at::kFloat).device(device));
+  static_cast<void>(tensor::device_linear_forward(small, small, {}));
+  const auto choices = tensor::kernel_table();
   const int64_t before = MemoryTracker::report().total_current;
   const auto fp32 = train::measure_matmul_roof(device, at::kFloat, 0.1);
   const auto fp16 = train::measure_matmul_roof(device, at::kHalf, 0.1);
   CHECK(MemoryTracker::report().total_current == before);
+  CHECK(tensor::kernel_table() == choices);
   REQUIRE(fp32.has_value());
   REQUIRE(fp16.has_value());
   MESSAGE(name, ": fp32 ", *fp32 * 1e-12, ", fp16 ", *fp16 * 1e-12, " TFLOP/s");

@@ -3,18 +3,48 @@
 
 #include <unistd.h>
 
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
 struct ncclComm {
-  int polls_left = 0;
-  int rank = 0;
-  int size = 1;
-  ncclComm_t child = nullptr;  // that comes with the last poll
-  ncclComm_t* child_place = nullptr;
+  ncclComm(int own_rank, int num_ranks) : rank(own_rank), size(num_ranks) {}
+
+  int rank;
+  int size;
   bool is_aborted = false;
+
+  std::thread thread;  // of the call that is in progress
+  std::mutex mutex;
+  std::condition_variable looked_at;
+  int looks_left = 0;
+  ncclResult_t state = ncclSuccess;
 };
 
+using vit_hybrid::testing::fake_nccl;
+
 namespace {
+
 constexpr int kUseAfterAbort = 99;
+
+bool is_busy(ncclComm_t comm) {
+  const std::lock_guard lock(comm->mutex);
+  return comm->state == ncclInProgress;
 }
+
+void go_on_in_thread(ncclComm_t comm, std::function<void()> work) {
+  comm->state = ncclInProgress;
+  comm->looks_left = fake_nccl().polls;
+  comm->thread = std::thread([comm, work = std::move(work)] {
+    std::unique_lock lock(comm->mutex);
+    comm->looked_at.wait(lock, [comm] { return comm->looks_left == 0; });
+    work();
+    comm->state = ncclSuccess;
+  });
+}
+
+}  // namespace
 
 namespace vit_hybrid::testing {
 
@@ -23,9 +53,16 @@ FakeNccl& fake_nccl() {
   return fake;
 }
 
-}  // namespace vit_hybrid::testing
+void end_thread_of(ncclComm_t comm) {
+  {
+    const std::lock_guard lock(comm->mutex);
+    comm->looks_left = 0;
+  }
+  comm->looked_at.notify_all();
+  comm->thread.join();
+}
 
-using vit_hybrid::testing::fake_nccl;
+}  // namespace vit_hybrid::testing
 
 extern "C" {
 
@@ -34,7 +71,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 
 const char* ncclGetLastError(ncclComm_t /*comm*/) {
-  return "as the fake was told";
+  return fake_nccl().last_error.c_str();
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -45,46 +82,49 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (id.internal[0] != 'f') return ncclInvalidArgument;  // it was not broadcast
   fake_nccl().configs.push_back(*config);
-  *comm = new ncclComm{fake_nccl().polls, rank, size};
-  return config->blocking == 0 ? ncclInProgress : ncclSuccess;
+  *comm = new ncclComm(rank, size);
+  if (config->blocking != 0) return ncclSuccess;
+  go_on_in_thread(*comm, [] {});
+  return ncclInProgress;
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* child, ncclConfig_t* config) {
-  if (parent->polls_left != 0) return ncclInvalidArgument;
+  if (is_busy(parent)) return ncclInvalidArgument;
   fake_nccl().configs.push_back(*config);
   *child = nullptr;
-  parent->polls_left = fake_nccl().polls;
-  parent->child = color == NCCL_SPLIT_NOCOLOR ? nullptr : new ncclComm{0, key, parent->size};
-  parent->child_place = child;
-  return ncclInProgress;
+  const bool makes_one = color != NCCL_SPLIT_NOCOLOR && fake_nccl().makes_children;
+  go_on_in_thread(parent, [=] { *child = makes_one ? new ncclComm(key, parent->size) : nullptr; });
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   if (comm->is_aborted) _exit(kUseAfterAbort);
-  if (comm->polls_left != 0) {
-    --comm->polls_left;
-    *error = ncclInProgress;
-    return ncclSuccess;
+  {
+    const std::lock_guard lock(comm->mutex);
+    *error = comm->state;
+    if (comm->looks_left > 0) --comm->looks_left;
   }
-  if (comm->child_place != nullptr) {
-    *comm->child_place = comm->child;
-    comm->child_place = nullptr;
-  }
+  comm->looked_at.notify_all();
+  if (*error == ncclInProgress) return ncclSuccess;
+  if (comm->thread.joinable()) comm->thread.join();
   *error = fake_nccl().async_error;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
+  if (is_busy(comm)) return ncclInvalidArgument;
   *rank = comm->rank;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
+  if (is_busy(comm)) return ncclInvalidArgument;
   *count = comm->size;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (is_busy(comm)) return ncclInvalidArgument;
   ++fake_nccl().num_destroyed;
   delete comm;
   return ncclSuccess;
@@ -92,7 +132,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->is_aborted = true;
-  return write(fake_nccl().abort_pipe, "a", 1) == 1 ? ncclSuccess : ncclSystemError;
+  const char* const how = fake_nccl().group_depth > 0 ? "g" : "a";
+  return write(fake_nccl().abort_pipe, how, 1) == 1 ? ncclSuccess : ncclSystemError;
 }
 
 ncclResult_t ncclGroupStart() {

@@ -3,8 +3,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <string>
 #include <thread>
 
 #include "parallel/comm/failure.h"
@@ -59,6 +61,54 @@ TEST_CASE("nccl comm: a connection that does not come is given up, by the name o
   fake_nccl().polls = -1;
   const Error part = thrown_error([&] { NcclComm::split("tensor", *root, 0, 0); });
   CHECK(contains(part.message(), "ncclCommSplit has waited 0.05 s"));
+  end_thread_of(root->get());  // which writes the child to where the split wanted it
+}
+
+TEST_CASE("nccl comm: a split that ends well without a communicator is refused") {
+  const Fake fake(2);
+  const auto root = NcclComm::connect("world", MpiGroup::world(), 10.0);
+  fake_nccl().makes_children = false;
+  const Error none = thrown_error([&] { NcclComm::split("tensor", *root, 0, 0); });
+  CHECK(none.error_class() == ErrorClass::kIo);
+  CHECK(none.message() == "axis 'tensor': ncclCommSplit succeeded and made no communicator");
+  CHECK(NcclComm::split("tensor", *root, std::nullopt, 0) == nullptr);
+}
+
+TEST_CASE("nccl comm: an error is waited for whatever the call itself returned") {
+  const Fake fake(2);
+  const auto root = NcclComm::connect("world", MpiGroup::world(), 10.0);
+  fake_nccl().async_error = ncclSystemError;
+  const Error error = thrown_error([&] { NcclComm::split("tensor", *root, 0, 0); });
+  CHECK(error.message() == "ncclCommSplit failed: another error: as the fake was told");
+  CHECK(thrown_error([&] { root->finish(ncclSuccess, "ncclBroadcast"); }).message() ==
+        "ncclBroadcast failed: another error: as the fake was told");
+}
+
+TEST_CASE("nccl comm: memory that NCCL does not get is told as that of LibTorch is") {
+  const Fake fake(0);
+  comm::set_memory_advice([](const MemoryFailure&) { return "the advice"; });
+  for (const char* text : {"Failed to CUDA calloc async 4194304 bytes", "Cuda failure 2 'out of memory'"}) {
+    fake_nccl().last_error = text;
+    const Error error = thrown_error([] { comm::check_nccl(ncclUnhandledCudaError, "ncclAllReduce"); });
+    CHECK(error.error_class() == ErrorClass::kUsage);
+    CHECK(error.message() == std::string("out of memory: ncclAllReduce failed: another error: ") + text);
+    CHECK(error.hint() == "the advice");
+    // The text may be that of an earlier error.
+    CHECK(thrown_error([] { comm::check_nccl(ncclSystemError, "ncclAllReduce"); }).error_class() == ErrorClass::kIo);
+  }
+  comm::set_memory_advice(nullptr);
+  fake_nccl().last_error = "Cuda failure 700 'an illegal memory access was encountered'";
+  const Error other = thrown_error([] { comm::check_nccl(ncclUnhandledCudaError, "ncclAllReduce"); });
+  CHECK(other.error_class() == ErrorClass::kIo);
+}
+
+TEST_CASE("nccl comm: that another rank is gone is a consequence, everything else an error of its own") {
+  CHECK_THROWS_AS(comm::check_nccl(ncclRemoteError, "ncclAllReduce"), comm::LostPeerError);
+  try {
+    comm::check_nccl(ncclSystemError, "ncclAllReduce");
+  } catch (const Error& error) {
+    CHECK(dynamic_cast<const comm::LostPeerError*>(&error) == nullptr);
+  }
 }
 
 TEST_CASE("nccl comm: an error that NCCL finds in another thread is told, and not waited for where NCCL is busy") {
@@ -111,7 +161,7 @@ TEST_CASE("nccl comm: when the job fails all communicators are aborted, also whi
   std::array<char, 16> bytes{};
   ssize_t num_aborted = 0;
   for (ssize_t got = 0; (got = read(ends[0], bytes.data(), bytes.size())) > 0;) {
-    num_aborted += got;
+    num_aborted += std::count(bytes.begin(), bytes.begin() + got, 'g');  // all in one group
   }
   close(ends[0]);
   int status = 0;

@@ -191,10 +191,12 @@ TEST_CASE("device: bf16 and TF32 begin with compute capability 8.0") {
 }
 
 TEST_CASE("device: what makes NCCL take ranks that share a GPU") {
-  using Variable = std::pair<std::string, std::string>;
-  CHECK(nccl_sharing_variable("2.28.9", 5) == Variable("NCCL_HOSTID", "rank5"));
-  CHECK(nccl_sharing_variable("2.30.1", 5) == Variable("NCCL_MULTI_RANK_GPU_ENABLE", "1"));
-  CHECK(nccl_sharing_variable("3.0.0", 0) == Variable("NCCL_MULTI_RANK_GPU_ENABLE", "1"));
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+  CHECK(nccl_sharing_variables("2.28.9", 5) == Variables{{"NCCL_HOSTID", "rank5"}});
+  const Variables of_one_host = {
+      {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_MAX_CTAS", "4"}};
+  CHECK(nccl_sharing_variables("2.30.1", 5) == of_one_host);
+  CHECK(nccl_sharing_variables("3.0.0", 0) == of_one_host);
 }
 
 TEST_CASE("device: batches are page-locked where a GPU takes them") {

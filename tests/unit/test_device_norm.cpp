@@ -67,12 +67,11 @@ void for_lanes(const Work& work) {
   }
 }
 
-template <class T>
+template <class T, int kWidth = kVectorWidth<T>>
 void check_norm(int64_t rows, int64_t features, bool in_registers, double bound) {
   CAPTURE(features);
   CAPTURE(in_registers);
   using F = ComputeType<T>;
-  constexpr int kWidth = kVectorWidth<T>;
   constexpr int kVectors = 3;
   const at::Tensor x = normals({rows, features}, 1, kType<T>).add(3.0), branch = normals({rows, features}, 2, kType<T>);
   const at::Tensor weight = normals({features}, 3, kType<T>), bias = normals({features}, 4, kType<T>);
@@ -148,6 +147,7 @@ TEST_CASE("device norm: the lanes of a row add, norm, and make the gradients of 
       check_norm<T>(6, vectors * kVectorWidth<T>, true, bound);
       check_norm<T>(6, vectors * kVectorWidth<T> + 1, false, bound);
     }
+    check_norm<T, 1>(6, 2 * kLanes + 3, true, bound);
   };
   check(float(), 4e-6);
   check(double(), 1e-13);

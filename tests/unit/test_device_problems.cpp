@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "model/device_attention_choice.h"
 #include "src/base/text.h"
 #include "tests/support/vit_harness.h"
 
@@ -74,13 +75,16 @@ TEST_CASE("device problems: gradients have their own type, tf32 is named, nothin
     CHECK((problem.fp32 == tensor::Fp32Products::kExact));  // there is no fp32 product in it
     CHECK(problem.flops() > 0.0);
   }
-  const auto fused_bias_gradients = [&](at::ScalarType gradient) {
-    const auto list = model::device_problems(options, {1, 2}, 0, 1, 2, {at::kHalf, gradient}).products;
-    return std::count_if(list.begin(), list.end(),
-                         [](const auto& problem) { return problem.extra == tensor::ProductExtra::kBiasGradient; });
+  const auto fused = [&](int tensor_size, at::ScalarType gradient, tensor::ProductExtra extra) {
+    const auto list = model::device_problems(options, {1, 2}, 0, tensor_size, 2, {at::kHalf, gradient}).products;
+    return std::count_if(list.begin(), list.end(), [&](const auto& problem) { return problem.extra == extra; });
   };
-  CHECK(fused_bias_gradients(at::kFloat) == 1);  // of qkv: the other biases of a block have kernels of their own
-  CHECK(fused_bias_gradients(at::kHalf) == 0);   // it would be rounded twice
+  constexpr auto kBias = tensor::ProductExtra::kBias, kBiasGradient = tensor::ProductExtra::kBiasGradient;
+  CHECK(fused(1, at::kFloat, kBias) == 4);
+  CHECK(fused(2, at::kFloat, kBias) == 2);          // proj and fc2 add theirs after the sum over the ranks
+  CHECK(fused(1, at::kFloat, kBiasGradient) == 3);  // that of fc1 comes with GELU's
+  CHECK(fused(2, at::kFloat, kBiasGradient) == 1);  // of qkv
+  CHECK(fused(1, at::kHalf, kBiasGradient) == 0);   // it would be rounded twice
   const auto tf32 = model::device_problems(options, {1, 2}, 0, 1, 2, {at::kFloat, at::kFloat, half.fp32});
   CHECK(tf32.products.front().name() == "forward+bias R394 M2304 K768 tf32>fp32 16B");
   const auto nothing = model::device_problems(options, {0, options.num_units()}, 0, 1, 0, {});
@@ -136,4 +140,35 @@ TEST_CASE("device attention: cuDNN where its backward is right") {
 TEST_CASE("device attention: with sums in a fixed order there is no cuDNN") {
   CHECK(taken(at::kBFloat16, 64, gpu(90), SumOrder::kFixed) == "flash, efficient");
   CHECK(taken(at::kBFloat16, 64, gpu(90), SumOrder::kFixed, 256) == "flash, efficient");
+}
+
+TEST_CASE("device attention: numbers of samples that nobody measured take the kernel of the nearest that was") {
+  tensor::KernelTable table("GPU");
+  const auto kernel = [&](int64_t samples, int64_t tokens = 197) {
+    const auto found = model::find_attention(table, {samples, tokens, 12, 64, at::kHalf});
+    return found ? model::device_attention_name(*found) : std::string("none");
+  };
+  CHECK(kernel(64) == "none");
+  const auto choose = [&](const model::AttentionProblem& problem, const std::string& name) {
+    table.choose(problem.name(), {name, "", 1.0, 1.0});
+  };
+  choose({64, 197, 12, 64, at::kHalf}, "flash");
+  choose({1024, 197, 12, 64, at::kHalf}, "efficient");
+  CHECK(kernel(64) == "flash");
+  CHECK(kernel(1) == "flash");
+  CHECK(kernel(543) == "flash");
+  CHECK(kernel(544) == "efficient");  // as far from both
+  CHECK(kernel(100000) == "efficient");
+  choose({2, 197, 12, 64, at::kHalf}, "cudnn");
+  CHECK(kernel(2) == "cudnn");
+  CHECK(kernel(3) == "cudnn");
+  // All else is another problem.
+  choose({7, 197, 1, 64, at::kHalf}, "composite");
+  choose({7, 197, 12, 32, at::kHalf}, "composite");
+  choose({7, 197, 12, 64, at::kBFloat16}, "composite");
+  choose({7, 7, 12, 64, at::kHalf}, "composite");
+  table.choose("attention Bx N197 h12 d64 fp16", {"composite", "", 1.0, 1.0});
+  CHECK(kernel(7) == "cudnn");
+  CHECK(kernel(7, 97) == "none");
+  CHECK(kernel(7, 7) == "composite");
 }

@@ -34,4 +34,16 @@ TEST_CASE("failure: what is derived from the error of threads, or is another one
   CHECK(is_internal(std::runtime_error(no_more.message())));
 }
 
+TEST_CASE("failure: memory that a library did not get is told in one line, with what a user can do") {
+  comm::set_memory_advice([](const MemoryFailure& failure) {
+    return failure.bytes == 0 && failure.held.total_current >= 0 ? "do this" : "";
+  });
+  const Error error = comm::memory_error("ncclAllReduce failed\nat enqueue.cc");
+  CHECK(error.error_class() == ErrorClass::kUsage);
+  CHECK(error.message() == "out of memory: ncclAllReduce failed");
+  CHECK(error.hint() == "do this");
+  comm::set_memory_advice(nullptr);
+  CHECK(contains(comm::memory_error("x").hint(), "micro-batch"));
+}
+
 }  // namespace

@@ -86,6 +86,15 @@ TEST_CASE("kernel choice: a saved choice replaces one that was there") {
   CHECK(table.find("attention B63 N197 h12 d64 bf16") == nullptr);
 }
 
+TEST_CASE("kernel choice: a choice that is forgotten is gone, and no other") {
+  KernelTable table = two_choices();
+  table.choose("of a benchmark", {"k", "", 1.0, 1.0});
+  table.forget("of a benchmark");
+  CHECK(table == two_choices());
+  table.forget("never chosen");
+  CHECK(table == two_choices());
+}
+
 TEST_CASE("kernel choice: what is missing, each once, in its order") {
   const std::vector<std::string> problems = {"b", "attention B64 N197 h12 d64 bf16", "a", "b"};
   CHECK(two_choices().missing(problems) == std::vector<std::string>{"b", "a"});

@@ -52,6 +52,14 @@ TEST_CASE("memory advice: activations are recomputed, or come in smaller micro-b
   CHECK(memory_advice(config, failure) == "what makes it hold less: more --tp or --pp (they are 1 and 2)");
 }
 
+TEST_CASE("memory advice: communication holds less with smaller buckets") {
+  RunConfig config = config_with(2, 1);
+  const MemoryFailure failure = failure_with(MemoryClass::kCommunication);
+  CHECK(contains(memory_advice(config, failure), "hold less: a smaller --bucket-mb (it is auto), more"));
+  config.parallel.bucket_mb = 2.5;
+  CHECK(contains(memory_advice(config, failure), "hold less: a smaller --bucket-mb (it is 2.5), more"));
+}
+
 TEST_CASE("memory advice: the optimizer's state is shared among replicas") {
   const MemoryFailure failure = failure_with(MemoryClass::kOptimizer);
   CHECK(contains(memory_advice(config_with(4, 0), failure), "hold less: --zero 1, more replicas (--dp is 4)"));

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "src/base/own_processors.h"
 #include "src/base/text.h"
 #include "src/train/placement.h"
 #include "tests/support/contains.h"
@@ -168,6 +169,44 @@ TEST_CASE("placement: more threads than cores, of one rank and of all") {
   CHECK(contains(own, "in a rank (ranks 0-23): 12 threads on 1 core each; give --threads 1, or bind"));
   const std::string full = only_remark(std::vector(24, on_big_node(range(0, kCores), 24)), Kind::kWarning);
   CHECK(contains(full, "more threads than cores (ranks 0-23): 576 threads on 288 cores of n1; give --threads 12"));
+}
+
+TEST_CASE("placement: cores that ranks have in common are shared out evenly") {
+  CHECK(shared_out_threads(in_blocks(24, 12, 1)) == std::vector(24, 12));
+  CHECK(shared_out_threads(std::vector(24, on_big_node(range(0, kCores), 1))) == std::vector(24, 12));
+  // Bound to sockets in turn, as Open MPI does with more than two ranks: 3 ranks on the first, 2 on the second.
+  std::vector<RankPlacement> ranks;
+  for (int rank = 0; rank < 5; ++rank) {
+    const int socket = rank % 2;
+    ranks.push_back(on_big_node(range(socket * kCores / 2, (socket + 1) * kCores / 2), 1));
+  }
+  CHECK(shared_out_threads(ranks) == Numbers{48, 72, 48, 72, 48});
+  // Partly the same; narrow ones beside a wide one; more ranks than cores; not known.
+  CHECK(shared_out_threads({on_big_node(range(0, 12), 1), on_big_node(range(6, 18), 1)}) == Numbers{9, 9});
+  CHECK(shared_out_threads({on_big_node(range(0, 12), 1), on_big_node(range(6, 7), 1)}) == Numbers{6, 1});
+  CHECK(shared_out_threads(std::vector(3, on_big_node(range(0, 2), 1))) == Numbers{1, 1, 1});
+  CHECK(shared_out_threads({RankPlacement()}) == Numbers{1});
+}
+
+TEST_CASE("placement: advice is only to bind what the node has cores for") {
+  const std::string text = only_remark(std::vector(36, on_big_node(range(0, kCores / 2), 12)), Kind::kWarning);
+  CHECK(contains(text, "more threads than cores (ranks 0-35): 432 threads on 144 cores of n1; give --threads 4"));
+}
+
+TEST_CASE("placement: cores that nobody uses are told where nobody asked for so few threads") {
+  auto ranks = in_blocks(2, 1, 1);  // as Open MPI binds two ranks
+  CHECK(placement_remarks(ranks).empty());
+  for (RankPlacement& rank : ranks) {
+    rank.is_automatic = true;
+  }
+  const std::string text = only_remark(ranks, Kind::kNote);
+  CHECK(contains(text, "idle cores (ranks 0-1): 286 of the 288 cores of n1 are not used"));
+  CHECK(contains(text, "--map-by slot:PE=144 --bind-to core"));
+  ranks = in_blocks(24, 12, 12);
+  for (RankPlacement& rank : ranks) {
+    rank.is_automatic = true;
+  }
+  CHECK(placement_remarks(ranks).empty());
 }
 
 TEST_CASE("placement: memory elsewhere") {

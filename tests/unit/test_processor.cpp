@@ -93,5 +93,6 @@ TEST_CASE("peak: GPUs by their driver's name, and nothing is made up") {
   CHECK(gpu_peak_flops("NVIDIA A100-SXM4-80GB", Precision::kTf32) == doctest::Approx(156e12));
   CHECK(gpu_peak_flops("Tesla V100-SXM2-32GB", Precision::kFp16) == doctest::Approx(125e12));
   CHECK(gpu_peak_flops("Tesla V100-SXM2-32GB", Precision::kBf16) == 0.0);
+  CHECK(gpu_peak_flops("Tesla V100S-PCIE-32GB", Precision::kFp16) == doctest::Approx(130e12));
   CHECK(gpu_peak_flops("NVIDIA GeForce RTX 4090", Precision::kFp16) == 0.0);
 }

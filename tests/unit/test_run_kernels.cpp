@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "tests/support/contains.h"
+
 using namespace vit_hybrid;
+using vit_hybrid::testing::contains;
 
 namespace {
 
@@ -54,6 +57,32 @@ TEST_CASE("run kernels: options of a configuration") {
   config.deterministic = true;
   CHECK((train::kernel_options(config).fp32 == tensor::Fp32Products::kTf32));
   CHECK((train::kernel_options(config).order == tensor::SumOrder::kFixed));
+}
+
+TEST_CASE("run kernels: TF32 that the environment forces or forbids") {
+  using train::Precision;
+  const auto override_of = [](Precision precision, const char* value) {
+    return train::tf32_override(precision, value);
+  };
+  for (const auto precision : {Precision::kFp32, Precision::kFp64, Precision::kBf16, Precision::kFp16}) {
+    for (const char* const value : {static_cast<const char*>(nullptr), "", "0"}) {
+      CHECK_FALSE(override_of(precision, value).problem.has_value());
+      CHECK(override_of(precision, value).warning.empty());
+    }
+    REQUIRE(override_of(precision, "1").problem.has_value());
+    CHECK(override_of(precision, "1").problem->error_class() == ErrorClass::kUsage);
+    CHECK(override_of(precision, "1").warning.empty());
+  }
+  CHECK(
+      override_of(Precision::kFp32, "1").problem->message() ==
+      "--precision fp32 is to have no TF32, but NVIDIA_TF32_OVERRIDE is '1', and NVIDIA's libraries obey that instead "
+      "of this program");
+  for (const char* const value : {static_cast<const char*>(nullptr), "", "1"}) {
+    CHECK_FALSE(override_of(Precision::kTf32, value).problem.has_value());
+    CHECK(override_of(Precision::kTf32, value).warning.empty());
+  }
+  CHECK_FALSE(override_of(Precision::kTf32, "0").problem.has_value());
+  CHECK(contains(override_of(Precision::kTf32, "0").warning, "NVIDIA_TF32_OVERRIDE is 0"));
 }
 
 TEST_CASE("run kernels: records show names instead of a library's bytes") {

@@ -58,6 +58,14 @@ TEST_CASE("run speed: per cent of the roof, and what is not known is null with i
   CHECK(contains(text, "their peak by data sheet: not known; nobody knows"));
 }
 
+TEST_CASE("run speed: a roof below the model's own rate is none, and says why") {
+  const Speed roof = believable_roof({4.1e9, {}}, 40e9);
+  CHECK_FALSE(roof.flops);
+  CHECK(contains(roof.missing, "products reached 4.1 GFLOP/s, less than the model's own rate"));
+  CHECK(believable_roof({40e9, {}}, 40e9).flops == 40e9);
+  CHECK(believable_roof({std::nullopt, "nobody knows"}, 40e9).missing == "nobody knows");
+}
+
 TEST_CASE("run speed: time is the mean of the ranks, memory the most of them") {
   const Json ranks =
       Json::array({rank(10.0, 2.0, 1.0, 5 << 20, 1 << 20, 0), rank(10.0, 4.0, 3.0, 3 << 20, 2 << 20, 0)});

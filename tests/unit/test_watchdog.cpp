@@ -48,10 +48,15 @@ TEST_CASE("watchdog: a device operation is overdue only while its probe says tha
   status.kind = DeviceStatus::Kind::kComplete;
   CHECK_FALSE(overdue_operation(0.001));
   status = {DeviceStatus::Kind::kFailed, "the peer is gone"};
-  const auto failed = overdue_operation(1000);
+  auto failed = overdue_operation(1000);
   REQUIRE(failed);
   CHECK(failed->failed);
   CHECK(failed->remark == "the peer is gone");
+  CHECK(failed->cause == Cause::kOwn);
+  status.cause = Cause::kLostPeer;
+  failed = overdue_operation(1000);
+  REQUIRE(failed);
+  CHECK(failed->cause == Cause::kLostPeer);
 }
 
 TEST_CASE("watchdog: the line names rank, axis, operation, bytes, phase, step and sequence number") {

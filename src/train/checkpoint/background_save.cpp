@@ -2,6 +2,7 @@
 #include "src/train/checkpoint/background_save.h"
 
 #include "parallel/comm/agreement.h"
+#include "src/base/own_processors.h"
 
 namespace vit_hybrid::train {
 
@@ -21,6 +22,7 @@ BackgroundSave::~BackgroundSave() {
 }
 
 void BackgroundSave::write() {
+  use_allowed_processors();
   try {
     for (const StateBox& box : snapshot_.boxes()) {
       if (stops_) {

@@ -14,6 +14,7 @@
 #include "src/base/bytes_text.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/own_processors.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/base/version.h"
@@ -225,7 +226,10 @@ void Checkpointer::free_space(std::vector<data::PosixFile> removed) {
     freeing_.join();
   }
   if (!removed.empty()) {
-    freeing_ = std::thread([files = std::move(removed)]() mutable { files.clear(); });
+    freeing_ = std::thread([files = std::move(removed)]() mutable {
+      use_allowed_processors();
+      files.clear();
+    });
   }
 }
 

@@ -87,6 +87,24 @@ void fail(const std::string& kind, const comm::MpiSession& session) {
                        : comm::DeviceStatus{Kind::kRunning, {}};
     });
     run.all_reduce_without_rank_0();
+  } else if (kind == "lost_peer" || kind == "lost_peer_on_device") {
+    // Rank 1 finds that the last one is gone before that one has told why, as in a job of several nodes.
+    const comm::Watchdog watchdog(std::chrono::seconds(5));
+    Run run(session);
+    using Kind = comm::DeviceStatus::Kind;
+    const bool on_device = kind == "lost_peer_on_device";
+    const comm::DeviceOperation operation({"data", "all_reduce", 4096, 7, comm::run_position()}, [=] {
+      return rank == 1 && on_device ? comm::DeviceStatus{Kind::kFailed, "remote process exited", comm::Cause::kLostPeer}
+                                    : comm::DeviceStatus{Kind::kRunning, {}};
+    });
+    if (rank == 1 && !on_device) throw comm::LostPeerError(ErrorClass::kIo, "remote process exited");
+    if (rank == last) sleep(1);
+    if (rank == last) throw Error(ErrorClass::kBadData, "1990.h5: sample 7 is not finite");
+    run.all_reduce_without_rank_0();
+  } else if (kind == "only_lost_peer") {
+    Run run(session);
+    if (rank == 1) throw comm::LostPeerError(ErrorClass::kIo, "remote process exited", "look at the network");
+    run.all_reduce_without_rank_0();
   } else if (kind == "hanging_abort") {
     Run run(session);
     comm::set_before_abort([] { sleep(kLongerThanTheTest); });

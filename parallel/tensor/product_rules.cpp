@@ -1,0 +1,36 @@
+// The rules.
+#include "parallel/tensor/product_rules.h"
+
+namespace vit_hybrid::tensor {
+
+namespace {
+
+constexpr int kHopper = 90;
+
+}  // namespace
+
+bool may_keep_parts_as_result(at::ScalarType result) {
+  return result == at::kFloat || result == at::kDouble;
+}
+
+bool is_as_promised(const ProductProblem& problem, const AlgorithmTraits& algorithm) {
+  const bool is_cut = algorithm.parts > 1 || algorithm.sums != PartSums::kNone;
+  if (!is_cut) {
+    return true;
+  }
+  const bool is_wide = may_keep_parts_as_result(problem.result);
+  // In the result, blocks add in turn, but in which order the library does not say; tensor ranks that compute the same
+  // weight's gradient must have the same bits, or their copies of it drift apart.
+  if (algorithm.sums == PartSums::kInResult || (algorithm.sums == PartSums::kInResultType && !is_wide)) {
+    return false;
+  }
+  // The step that adds the parts up rounds to the result's type, and the bias is added to what came out: two roundings
+  // in half precision.
+  return problem.extra != ProductExtra::kBias || is_wide;
+}
+
+size_t product_workspace_bytes(int capability) {
+  return size_t{capability >= kHopper ? 64U : 32U} << 20;
+}
+
+}  // namespace vit_hybrid::tensor

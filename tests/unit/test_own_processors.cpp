@@ -1,0 +1,57 @@
+// Threads that are started by one that OpenMP has bound to a core.
+#include <doctest/doctest.h>
+#include <omp.h>
+#include <sched.h>
+
+#include <thread>
+#include <vector>
+
+#include "src/base/own_processors.h"
+
+using namespace vit_hybrid;
+
+namespace {
+
+int num_bound_to() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  REQUIRE(sched_getaffinity(0, sizeof(set), &set) == 0);
+  return CPU_COUNT(&set);
+}
+
+template <class F>
+int on_a_thread(const F& function) {
+  int result = 0;
+  std::thread([&] { result = function(); }).join();
+  return result;
+}
+
+}  // namespace
+
+// A test of its own runs this one again with OMP_PROC_BIND=close OMP_PLACES=cores.
+TEST_CASE("processors: a thread that works beside the bound ones may run on all that the process has") {
+  const std::vector<int> allowed = allowed_processors();
+  REQUIRE_FALSE(allowed.empty());
+  if (omp_get_proc_bind() != omp_proc_bind_false && omp_get_num_places() > 1) {
+    CHECK(on_a_thread(num_bound_to) < static_cast<int>(allowed.size()));
+  }
+  CHECK(on_a_thread([] {
+          use_allowed_processors();
+          return num_bound_to();
+        }) == static_cast<int>(allowed.size()));
+}
+
+TEST_CASE("processors: who is bound to one by other means stays there") {
+  if (omp_get_num_places() > 0) {
+    return;
+  }
+  const int first = allowed_processors().front();
+  std::thread([first] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    REQUIRE(sched_setaffinity(0, sizeof(one), &one) == 0);
+    use_allowed_processors();
+    CHECK(allowed_processors() == std::vector<int>{first});
+  }).join();
+}
