@@ -101,6 +101,14 @@ std::vector<std::string> DeviceProblems::names() const {
   return names;
 }
 
+std::vector<std::string> DeviceProblems::names_with_parts() const {
+  std::vector<std::string> with_parts = names();
+  for (const auto& product : products) {
+    with_parts.push_back(product.without_extra().name());
+  }
+  return with_parts;
+}
+
 DeviceProblems device_problems(const VitOptions& options, Range units, int tensor_rank, int tensor_size,
                                int64_t num_samples, const ProductTypes& types) {
   DeviceProblems problems;

@@ -28,6 +28,8 @@ struct DeviceProblems {
   /// Each once, in the order of their first places.
   DeviceProblems distinct() const;
   std::vector<std::string> names() const;
+  /// Of all that choices are made of: names(), and all products also without an extra.
+  std::vector<std::string> names_with_parts() const;
 };
 
 /// Forward and backward of one micro-batch of `num_samples` samples through the layer units of a tensor rank. Attention

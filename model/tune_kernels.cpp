@@ -38,14 +38,7 @@ TuningReport choose(const DeviceProblems& problems, const std::string& saved_tex
   table = KernelTable(tensor::machine_text(tensor::device_traits(device), tensor::device_kernel_options().order));
   auto adopted = KernelTable::Adopted::kNothingSaved;
   if (use == SavedKernels::kUse) {
-    std::vector<std::string> names;
-    for (const auto& product : problems.products) {
-      names.push_back(product.name());
-    }
-    for (const auto& attention : problems.attentions) {
-      names.push_back(attention.name());
-    }
-    adopted = table.adopt(saved, names);
+    adopted = table.adopt(saved, problems.names_with_parts());
   }
   TuningReport report;
   report.num_saved = static_cast<int>(table.choices().size());

@@ -57,17 +57,15 @@ class CoalescedState final : public NotedState {
   }
 
  private:
-  void complete(BlockedScope& /*blocked*/) override {
+  void complete(BlockedScope& blocked) override {
     for (; !parts_.empty(); parts_.pop_front())
-      parts_.front()->wait();
+      complete_part(*parts_.front(), blocked);
   }
   bool try_complete() override {
     while (!parts_.empty() && parts_.front()->test())
       parts_.pop_front();
     return parts_.empty();
   }
-  // The parts count theirs.
-  double blocked_seconds(double /*host_seconds*/) const override { return 0; }
 
   std::deque<std::unique_ptr<NotedState>> parts_;
 };

@@ -30,6 +30,8 @@ class NotedState : public Work::State {
   /// Returns when the operation is complete; `blocked` takes remarks.
   virtual void complete(class BlockedScope& blocked) = 0;
   virtual bool try_complete() = 0;
+  /// For operations made of others.
+  static void complete_part(NotedState& part, class BlockedScope& blocked) { part.complete(blocked); }
   /// Seconds that the wait cost, given those the host was blocked.
   virtual double blocked_seconds(double host_seconds) const { return host_seconds; }
 

@@ -110,12 +110,12 @@ double measure_extra(const ProductProblem& problem, const Operands& operands) {
 }
 
 // The choice of the product without its extra, measured if it was not.
-KernelChoice plain_choice(ProductProblem problem, c10::Device device) {
-  problem.extra = ProductExtra::kNone;
-  if (kernel_table().find(problem.name()) == nullptr) {
-    measure_product(problem, device);
+KernelChoice plain_choice(const ProductProblem& problem, c10::Device device) {
+  const ProductProblem plain = problem.without_extra();
+  if (kernel_table().find(plain.name()) == nullptr) {
+    measure_product(plain, device);
   }
-  return *kernel_table().find(problem.name());
+  return *kernel_table().find(plain.name());
 }
 
 // Sets a device to work for a while.

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -155,10 +156,11 @@ ProductPlan::Preference ProductPlan::make_preference() const {
   };
   const uint64_t workspace = workspace_bytes_;
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
-  // As is_as_promised() has it, so that those that are not take no place among `most`.
-  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  if (may_keep_parts_as_result(problem_.result)) {
-    reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  // Those that are not as promised shall take no place among `most`.
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE;
+  for (const auto& [sums, scheme] : {std::pair{PartSums::kInSumType, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
+                                     {PartSums::kInResultType, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE}}) {
+    reductions |= is_as_promised(problem_, {2, sums}) ? scheme : CUBLASLT_REDUCTION_SCHEME_NONE;
   }
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   const auto alignment = static_cast<uint32_t>(problem_.alignment);

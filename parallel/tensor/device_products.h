@@ -50,7 +50,8 @@ void wake_device(c10::Device device);
 /// Products look into kernel_table() once a problem; after it has changed they must look again.
 void forget_product_plans();
 
-/// Names of the problems computed so far whose kernel was not measured but is the first that cuBLASLt names.
+/// Names of the problems computed so far whose kernel was not measured: it is the first that cuBLASLt names and
+/// that computes as promised and runs.
 std::vector<std::string> unmeasured_products();
 
 /// One line for the start-up report: which kernels compute linear layers of this type, and why.

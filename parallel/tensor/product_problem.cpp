@@ -63,6 +63,12 @@ std::string ProductProblem::name() const {
              short_name(result), " ", alignment, "B");
 }
 
+ProductProblem ProductProblem::without_extra() const {
+  ProductProblem plain = *this;
+  plain.extra = ProductExtra::kNone;
+  return plain;
+}
+
 double ProductProblem::flops() const {
   return 2.0 * static_cast<double>(rows) * static_cast<double>(outputs) * static_cast<double>(inputs);
 }

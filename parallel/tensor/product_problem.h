@@ -33,6 +33,8 @@ struct ProductProblem {
   bool operator==(const ProductProblem&) const = default;
   /// One word a property, unique: "forward+bias R12608 M3072 K768 bf16>bf16 16B".
   std::string name() const;
+  /// The product alone, whose choice counts where the extra is a kernel of its own.
+  ProductProblem without_extra() const;
   double flops() const;
 };
 

@@ -16,9 +16,6 @@ struct AlgorithmTraits {
   PartSums sums = PartSums::kNone;
 };
 
-/// Whether sums of parts in the result's type are as exact as in the type of sums: no half precision.
-bool may_keep_parts_as_result(at::ScalarType result);
-
 /// Whether the algorithm gives what device_products.h promises for the problem.
 bool is_as_promised(const ProductProblem& problem, const AlgorithmTraits& algorithm);
 

@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "parallel/tensor/device_kernels.h"
@@ -112,33 +113,38 @@ double undisturbed_seconds(SquareProduct& product) {
   return std::min(product.seconds_of(1), product.seconds_of(1));
 }
 
-double measure_on_host(at::ScalarType type, double seconds) {
-  constexpr double kGrowing = 0.4;  // part of the time, in which the largest product runs three times
+// The largest product that runs three times within `seconds`, smaller ones before it.
+std::unique_ptr<SquareProduct> host_product(at::ScalarType type, double seconds) {
   const Timer timer;
   int64_t size = kFirstHostSize;
   auto product = std::make_unique<SquareProduct>(size, c10::Device(c10::kCPU), type);
-  while (size < kLargestHostSize && 3 * 8 * undisturbed_seconds(*product) < kGrowing * seconds - timer.seconds()) {
+  while (size < kLargestHostSize && 3 * 8 * undisturbed_seconds(*product) < seconds - timer.seconds()) {
     size *= 2;
     product = std::make_unique<SquareProduct>(size, c10::Device(c10::kCPU), type);
   }
-  return sustained_rate(*product, seconds - timer.seconds());
+  return product;
+}
+
+// Null where the device has no memory for it.
+std::unique_ptr<SquareProduct> device_product(c10::Device device, at::ScalarType type) {
+  for (int64_t size = kDeviceSize; size >= kSmallestDeviceSize; size /= 2) {
+    try {
+      return std::make_unique<SquareProduct>(size, device, type);
+    } catch (const c10::OutOfMemoryError&) {  // a smaller one may fit
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace
 
-std::optional<double> measure_matmul_roof(c10::Device device, at::ScalarType type, double seconds) {
+std::optional<double> measure_matmul_roof(c10::Device device, at::ScalarType type, double seconds,
+                                          const std::function<void()>& ready) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  if (device.is_cpu()) {
-    return measure_on_host(type, seconds);
-  }
-  for (int64_t size = kDeviceSize; size >= kSmallestDeviceSize; size /= 2) {
-    try {
-      SquareProduct product(size, device, type);
-      return sustained_rate(product, seconds);
-    } catch (const c10::OutOfMemoryError&) {  // a smaller one may fit
-    }
-  }
-  return std::nullopt;
+  const double growing = device.is_cpu() ? 0.4 * seconds : 0.0;
+  const auto product = device.is_cpu() ? host_product(type, growing) : device_product(device, type);
+  ready();
+  return product ? std::optional(sustained_rate(*product, seconds - growing)) : std::nullopt;
 }
 
 }  // namespace vit_hybrid::train

@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include <functional>
 #include <optional>
 
 namespace vit_hybrid::train {
@@ -15,7 +16,9 @@ inline constexpr double kRoofSeconds = 0.3;
 /// `seconds` of wall time, by the kernel that linear layers take, with a weight that is packed already: the mean over
 /// that time, so that ranks that share cores get what each has of them. On a GPU by events, and by the fastest of its
 /// library's kernels, which is measured before (and is in kernel_table() only meanwhile). Nothing where the device has
-/// no memory left for it.
-std::optional<double> measure_matmul_roof(c10::Device device, at::ScalarType type, double seconds);
+/// no memory left for it. `ready` is called once in any case, when only the measuring is left: ranks that meet in it
+/// measure at the same time.
+std::optional<double> measure_matmul_roof(
+    c10::Device device, at::ScalarType type, double seconds, const std::function<void()>& ready = [] {});
 
 }  // namespace vit_hybrid::train

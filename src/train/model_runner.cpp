@@ -1,6 +1,7 @@
 // ModelRunner: assembly of one rank's part, and its passes.
 #include "src/train/model_runner.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -24,7 +25,7 @@ tensor::ParameterBuffer make_buffer(const model::VitOptions& options, Range unit
   auto specs =
       model::parameter_specs(options, units, mesh.pipeline().rank(), mesh.tensor().rank(), mesh.tensor().size());
   const int64_t bytes = chosen.bucket_bytes > 0 ? chosen.bucket_bytes : default_bucket_bytes(mesh.device());
-  const auto bucket = bytes / static_cast<int64_t>(at::elementSize(precision.gradient));
+  const auto bucket = std::max<int64_t>(1, bytes / static_cast<int64_t>(at::elementSize(precision.gradient)));
   auto layout = tensor::make_flat_layout(specs, bucket, chosen.shards);
   const auto gradient = training ? std::optional(precision.gradient) : std::nullopt;
   return {std::move(specs), std::move(layout), precision.compute, gradient, mesh.device()};

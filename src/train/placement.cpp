@@ -95,7 +95,7 @@ class Checks {
     const auto node_cores = static_cast<size_t>(first.node_cores);
     if (is_idle && node.cores_in_use() + all.size() <= node_cores) {  // room for another thread of each
       idle_.add(all, str(node_cores - node.cores_in_use(), " of the ", node_cores, " cores of ", first.host,
-                         " are not used, because the launcher binds ranks to the others; ",
+                         " are not used, because ranks are bound to the others; unless they are another job's, ",
                          binding(static_cast<int>(node_cores / all.size()))));
     }
   }

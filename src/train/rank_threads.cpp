@@ -51,10 +51,11 @@ bool threads_are_shared_out(int threads) {
 }
 
 void set_threads(int threads, const comm::MpiGroup& world) {
-  const auto shares = shared_out_threads(gather_placements(world));
   const std::string option = threads > 0 ? "--threads is " : "--threads is auto, here ";
-  if (threads_are_shared_out(threads)) {
-    threads = shares[static_cast<size_t>(world.rank())];
+  if (threads == 0) {
+    // Gathered by all ranks: OMP_NUM_THREADS may be set for some.
+    const auto shares = shared_out_threads(gather_placements(world));
+    threads = threads_are_shared_out(threads) ? shares[static_cast<size_t>(world.rank())] : 0;
   }
   if (threads == 0) {  // OpenMP knows
     try_threads(at::get_num_threads(), /*pools=*/1, option);

@@ -41,7 +41,7 @@ struct ParallelConfig {
   int64_t micro_batch_size = 0;    ///< samples; 0 ('auto') is gone after resolve()
   double bucket_mb = 0.0;          ///< MiB; 0 ('auto'): as suits the device, see TrainingOptions
   double timeout = 600.0;          ///< seconds a communication may take
-  int threads = 0;                 ///< of one rank; 0 ('auto'): OMP_NUM_THREADS, else its share of the node's cores
+  int threads = 0;                 ///< of one rank; 0 ('auto'): OMP_NUM_THREADS, else its share of its cores
   int ranks_per_gpu = 1;           ///< ranks that share a GPU
 
   int model_size() const { return tp * pp; }

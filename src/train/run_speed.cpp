@@ -33,8 +33,9 @@ Speed sum_of(const Speed& own, comm::Communicator& host_world) {
   return {std::nullopt, own.flops ? "it is not known of every rank" : own.missing};
 }
 
-Speed own_roof(const RunConfig& config, const mesh::DeviceMesh& mesh) {
-  const auto flops = measure_matmul_roof(mesh.device(), precision_policy(config).compute, kRoofSeconds);
+Speed own_roof(const RunConfig& config, mesh::DeviceMesh& mesh) {
+  const auto flops = measure_matmul_roof(mesh.device(), precision_policy(config).compute, kRoofSeconds,
+                                         [&] { mesh.host_world().barrier().wait(); });
   return {flops, flops ? "" : "the GPU has no memory left for the product"};
 }
 
@@ -46,7 +47,6 @@ Speed roof_of(const RunConfig& config, const FinishedRun& run, mesh::DeviceMesh&
     return {std::nullopt, str("it is measured with --test, or after steps that took ", kWorthIt * kRoofSeconds,
                               " s; these took ", fixed_text(run.step_seconds, 2), " s")};
   }
-  mesh.host_world().barrier().wait();
   return sum_of(own_roof(config, mesh), mesh.host_world());
 }
 

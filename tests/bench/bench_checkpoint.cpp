@@ -27,6 +27,7 @@
 #include "src/train/device.h"
 #include "src/train/engine_options.h"
 #include "src/train/load_run_config.h"
+#include "src/train/rank_threads.h"
 
 namespace {
 
@@ -286,7 +287,7 @@ int main(int argc, char** argv) {
   session.world().barrier();
   try {
     auto config = config_of({argv + 3, argv + argc}, session.world().size());
-    train::set_threads(config.parallel.threads, session.place());
+    train::set_threads(config.parallel.threads, session.world());
     Training training(session.world(), folder, std::move(config));
     print_bandwidths(session.world(), training, rounds);
     print_stalls(session.world(), training, rounds);

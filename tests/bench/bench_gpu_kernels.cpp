@@ -39,7 +39,7 @@ using namespace vit_hybrid;
 
 constexpr int kSkipped = 77;
 constexpr int kCallsOfRound = 10;
-constexpr int64_t kBucketElements = int64_t{1} << 20;  // 4 MiB of fp32, as options have it
+constexpr int64_t kBucketElements = int64_t{25} << 18;  // 25 MiB of fp32, as --bucket-mb auto has it
 
 at::TensorOptions on_gpu(at::ScalarType type) {
   return at::TensorOptions(type).device(c10::Device(c10::kCUDA, 0));

@@ -80,6 +80,7 @@ TEST_CASE("product plan: parts of the inner dimension are added up as promised")
   CHECK(taken(half_plan()) == Ids{0, 3});
   CHECK(fake_cublaslt().preferences[CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] == kInSumType);
   CHECK(taken(half_plan(ProductExtra::kBias)) == Ids{3});
+  CHECK(fake_cublaslt().preferences[CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] == CUBLASLT_REDUCTION_SCHEME_NONE);
   CHECK(taken(gradient_plan()) == Ids{0, 1, 3});
   CHECK(fake_cublaslt().preferences[CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK] == (kInSumType | kInResultType));
   CHECK(fake_cublaslt().preferences[CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES] == kWorkspace);

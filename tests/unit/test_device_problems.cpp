@@ -65,6 +65,20 @@ TEST_CASE("device problems: their arithmetic is that of a training step, in ever
   }
 }
 
+TEST_CASE("device problems: saved choices are taken over with those of the products alone that they are made of") {
+  const auto options = model::preset("vit-b16");
+  const auto problems = model::device_problems(options, {0, options.num_units()}, 0, 1, 2, {at::kHalf, at::kFloat});
+  tensor::KernelTable saved("here");
+  for (const auto& problem : problems.products) {
+    saved.choose(problem.name(), {"apart", "two kernels", 2.0, 2.0});
+    saved.choose(problem.without_extra().name(), {"00ff", "tile 128x256", 1.0, 1.0});
+  }
+  REQUIRE(saved.choices().size() > problems.distinct().products.size());
+  tensor::KernelTable resumed("here");
+  resumed.adopt(saved, problems.distinct().names_with_parts());
+  CHECK((resumed == saved));
+}
+
 TEST_CASE("device problems: gradients have their own type, tf32 is named, nothing is empty") {
   const auto options = model::preset("vit-b16");
   const model::ProductTypes half{at::kBFloat16, at::kFloat, tensor::Fp32Products::kTf32};
