@@ -11,7 +11,7 @@ set(VIT_HYBRID_TEST_ENVIRONMENT
   OMP_NUM_THREADS=1 MKL_NUM_THREADS=1)
 if(VIT_HYBRID_SANITIZE)
   # MPI and LibTorch keep allocations until the end on purpose.
-  list(APPEND VIT_HYBRID_TEST_ENVIRONMENT ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1)
+  list(APPEND VIT_HYBRID_TEST_ENVIRONMENT ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1)
 endif()
 
 set(VIT_HYBRID_MPIRUN ${MPIEXEC_EXECUTABLE})
