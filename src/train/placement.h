@@ -42,11 +42,11 @@ std::vector<PlacementRemark> placement_remarks(const std::vector<RankPlacement>&
 /// may use in common each gets as many as the others, at least one. Pure.
 std::vector<int> shared_out_threads(const std::vector<RankPlacement>& ranks);
 
-/// What each rank finds about itself, in rank order, with its present number of threads. Collective over `world`.
-std::vector<RankPlacement> gather_placements(const comm::MpiGroup& world, bool is_automatic = false);
+/// What each rank finds about itself, in rank order. `threads`: of this rank; 0 where nobody has asked for a number,
+/// and it is automatic. Collective over `world`.
+std::vector<RankPlacement> gather_placements(int threads, const comm::MpiGroup& world);
 
-/// Prints the remarks about this job. `is_automatic`: nobody has asked for this rank's number of threads. Collective
-/// over `world`.
-void report_placement(const comm::MpiGroup& world, bool is_automatic);
+/// Prints the remarks about this job; ranks other than 0 print nothing.
+void report_placement(const std::vector<RankPlacement>& ranks);
 
 }  // namespace vit_hybrid::train

@@ -1,6 +1,4 @@
-// report_placement(): what each rank finds about itself, brought together and printed.
-#include <ATen/Parallel.h>
-
+// What each rank finds about itself, brought together and printed.
 #include "parallel/comm/failure.h"
 #include "src/base/log.h"
 #include "src/base/own_processors.h"
@@ -12,10 +10,10 @@ namespace vit_hybrid::train {
 
 namespace {
 
-RankPlacement place_of_this_rank(bool is_automatic) {
+RankPlacement place_of_this_rank(int threads) {
   const NodeTopology topology = read_topology();
-  RankPlacement place = place_rank(topology, allowed_processors(), allowed_memories(), at::get_num_threads());
-  place.is_automatic = is_automatic;
+  RankPlacement place = place_rank(topology, allowed_processors(), allowed_memories(), threads);
+  place.is_automatic = threads == 0;
   place.node = comm::process_place().node;
   place.host = comm::process_place().host;
   place.node_cores = static_cast<int>(topology.cores_of(job_processors(topology)).size());
@@ -37,19 +35,15 @@ RankPlacement from_text(const std::string& text) {
 
 }  // namespace
 
-std::vector<RankPlacement> gather_placements(const comm::MpiGroup& world, bool is_automatic) {
+std::vector<RankPlacement> gather_placements(int threads, const comm::MpiGroup& world) {
   std::vector<RankPlacement> ranks;
-  for (const std::string& text : world.all_gather(to_text(place_of_this_rank(is_automatic)))) {
+  for (const std::string& text : world.all_gather(to_text(place_of_this_rank(threads)))) {
     ranks.push_back(from_text(text));
   }
   return ranks;
 }
 
-void report_placement(const comm::MpiGroup& world, bool is_automatic) {
-  const auto ranks = gather_placements(world, is_automatic);
-  if (world.rank() != 0) {
-    return;
-  }
+void report_placement(const std::vector<RankPlacement>& ranks) {
   for (const PlacementRemark& remark : placement_remarks(ranks)) {
     const std::string line = "placement: " + remark.text;
     if (remark.kind == PlacementRemark::Kind::kNote) {

@@ -11,7 +11,6 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
-#include "src/train/placement.h"
 
 namespace vit_hybrid::train {
 
@@ -46,23 +45,22 @@ void try_threads(int threads, int pools, const std::string& option) {
 
 }  // namespace
 
-bool threads_are_shared_out(int threads) {
-  return threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr;
-}
-
-void set_threads(int threads, const comm::MpiGroup& world) {
+std::vector<RankPlacement> set_threads(int threads, const comm::MpiGroup& world) {
+  const bool is_by_openmp = threads == 0 && std::getenv("OMP_NUM_THREADS") != nullptr;  // for some ranks, perhaps
+  std::vector<RankPlacement> ranks = gather_placements(is_by_openmp ? at::get_num_threads() : threads, world);
+  const auto shares = shared_out_threads(ranks);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].threads = ranks[rank].is_automatic ? shares[rank] : ranks[rank].threads;
+  }
+  const int own = ranks[static_cast<size_t>(world.rank())].threads;
   const std::string option = threads > 0 ? "--threads is " : "--threads is auto, here ";
-  if (threads == 0) {
-    // Gathered by all ranks: OMP_NUM_THREADS may be set for some.
-    const auto shares = shared_out_threads(gather_placements(world));
-    threads = threads_are_shared_out(threads) ? shares[static_cast<size_t>(world.rank())] : 0;
-  }
-  if (threads == 0) {  // OpenMP knows
-    try_threads(at::get_num_threads(), /*pools=*/1, option);
+  if (is_by_openmp) {
+    try_threads(own, /*pools=*/1, option);
   } else {
-    try_threads(threads, /*pools=*/2, option);
-    at::set_num_threads(threads);
+    try_threads(own, /*pools=*/2, option);
+    at::set_num_threads(own);
   }
+  return ranks;
 }
 
 }  // namespace vit_hybrid::train

@@ -205,11 +205,11 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   const MemoryTracker::Attachment attachment;
   comm::set_memory_advice([config](const MemoryFailure& failure) { return memory_advice(config, failure); });
   watch_stop_signals(parse_signals(config.checkpoint.preempt_signals));
-  set_threads(config.parallel.threads, session.world());
+  const auto placements = set_threads(config.parallel.threads, session.world());
   const c10::Device device = choose_device(config, session.world());
   set_kernel_options(config, device, session.world());
   if (device.is_cpu()) {
-    report_placement(session.world(), threads_are_shared_out(config.parallel.threads));
+    report_placement(placements);
   }
   const comm::Watchdog watchdog(std::chrono::duration<double>(config.parallel.timeout));
   mesh::DeviceMesh mesh(parallel_dims(config), session.world(), device, transport_options(config));

@@ -21,12 +21,12 @@ namespace vit_hybrid::train {
 namespace {
 
 mesh::DeviceMesh make_mesh(const RunConfig& config, const comm::MpiGroup& world) {
-  set_threads(config.parallel.threads, world);
+  const auto placements = set_threads(config.parallel.threads, world);
   const c10::Device device = choose_device(config, world);
   set_kernel_options(config, device, world);
   const ParallelConfig& parallel = config.parallel;
   if (device.is_cpu()) {
-    report_placement(world, threads_are_shared_out(parallel.threads));
+    report_placement(placements);
   }
   return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device,
           transport_options(config)};
