@@ -187,13 +187,8 @@ std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std:
 }
 
 std::optional<Error> precision_problem(Precision precision, const Gpu* gpu) {
-  const bool from_ampere = gpu != nullptr && gpu->major >= 8;
-  if (precision == Precision::kTf32 && gpu == nullptr) {
-    return Error(ErrorClass::kUsage, "--precision tf32: the device is the CPU, and TF32 is an arithmetic of GPUs",
-                 "give --precision fp32, or bf16, which is faster");
-  }
   const bool wants_ampere = precision == Precision::kTf32 || precision == Precision::kBf16;
-  if (!wants_ampere || gpu == nullptr || from_ampere) {
+  if (!wants_ampere || gpu == nullptr || gpu->major >= 8) {
     return std::nullopt;
   }
   const std::string name = precision == Precision::kTf32 ? "tf32" : "bf16";

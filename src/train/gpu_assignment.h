@@ -27,7 +27,7 @@ struct RankGpus {
 /// fit.
 std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std::vector<RankGpus>& ranks, int rank);
 
-/// Why this precision cannot be had on a GPU, or, with null, on the CPU.
+/// Why this precision cannot be had on a GPU, or, with null, on the CPU, which can do all of them.
 std::optional<Error> precision_problem(Precision precision, const Gpu* gpu);
 
 /// The environment variables, with their values, that have NCCL of this version ("2.28.9") take ranks that share a GPU.

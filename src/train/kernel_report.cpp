@@ -23,14 +23,17 @@ std::string forward_types(const zero::PrecisionPolicy& policy) {
   return str("parameters and activations ", tensor::short_name(policy.compute));
 }
 
-std::string products_note(const RunConfig& config) {
-  return config.precision.kind == Precision::kTf32 ? "; products on GPUs in TF32" : "";
+std::string products_note(const RunConfig& config, c10::Device device) {
+  if (config.precision.kind != Precision::kTf32) {
+    return "";
+  }
+  return device.is_cuda() ? "; products in TF32" : "; products in fp32, because a CPU has no TF32";
 }
 
-std::string types_text(const RunConfig& config, const zero::PrecisionPolicy& policy) {
+std::string types_text(const RunConfig& config, const zero::PrecisionPolicy& policy, c10::Device device) {
   std::string text = str(forward_types(policy), ", gradients ", tensor::short_name(policy.gradient), ", reduced in ",
                          tensor::short_name(policy.reduce), ", master weights ", tensor::short_name(policy.master),
-                         products_note(config));
+                         products_note(config, device));
   if (config.precision.kind == Precision::kFp16) {
     text += "; loss scale " +
             (config.precision.loss_scale > 0.0 ? digits(config.precision.loss_scale) : std::string("dynamic"));
@@ -93,7 +96,7 @@ std::vector<std::string> KernelReport::lines() const {
 KernelReport report_kernels(const RunConfig& config, c10::Device device) {
   const zero::PrecisionPolicy policy = precision_policy(config);
   KernelReport report;
-  report.parts.emplace_back("types", types_text(config, policy));
+  report.parts.emplace_back("types", types_text(config, policy, device));
   add_forward(report, device, policy.compute, config.model.attention_dropout > 0.0);
   report.parts.emplace_back("optimizer", optimizer_text(config, device));
   if (device.is_cuda()) {
@@ -107,7 +110,7 @@ KernelReport report_kernels(const RunConfig& config, c10::Device device) {
 KernelReport report_kernels_of_use(const RunConfig& config, c10::Device device) {
   const zero::PrecisionPolicy policy = precision_policy(config);
   KernelReport report;
-  report.parts.emplace_back("types", forward_types(policy) + products_note(config));
+  report.parts.emplace_back("types", forward_types(policy) + products_note(config, device));
   add_forward(report, device, policy.compute, false);
   return report;
 }

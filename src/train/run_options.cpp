@@ -105,8 +105,9 @@ void add_device(OptionTable& table, RunConfig& config) {
   table.add(
       {.name = "precision",
        .value = choice(config.precision.kind, {"fp32", "fp64", "tf32", "bf16", "fp16"}, {{"none", Precision::kFp32}}),
-       .help = "Type of parameters and activations; with bf16 and fp16, which are half as long, the optimizer's "
-               "weights, the gradients and all sums are fp32; tf32 is fp32 with the GPU's short products.",
+       .help =
+           "Type of parameters and activations; with bf16 and fp16, which are half as long, the optimizer's "
+           "weights, the gradients and all sums are fp32; tf32 is fp32 with a GPU's short products (on a CPU: fp32).",
        .aliases = {"amp-mode"},
        .flags_elsewhere = {"fp16", "bf16"}});
   table.add({.name = "loss-scale",

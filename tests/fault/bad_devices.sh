@@ -29,8 +29,6 @@ fi
 
 if [ "$variant" = cpu ]; then
   refused "--device cuda: this program was built without CUDA; use bin/cuda/vit_hybrid" --device cuda
-  refused "--precision tf32: the device is the CPU" --precision tf32
-  refused "--precision tf32: the device is the CPU" --precision tf32 --device cpu
   # Every rank wants 9 GiB for its parameters, and may have less than 4. A sanitizer takes far more than that for itself.
   if ldd "$program" | grep -q libasan; then
     echo "[skipped] out of memory: the program has a sanitizer"
@@ -50,7 +48,6 @@ else
   # What no machine has: a GPU that the user hides. On one rank the message has no place.
   export CUDA_VISIBLE_DEVICES=
   refused "has no GPU that this program can use: " --device cuda
-  refused "--precision tf32: the device is the CPU" --precision tf32
   count=$((count + 1))
   "${launcher[@]}" "$program" --steps 1 --run-dir "$work/auto" --depth 1 --embed-dim 32 --generated-samples 16 \
     --generated-valid-samples 0 >/dev/null 2>"$work/err"
@@ -65,7 +62,6 @@ else
     fi
     share=$(((ranks + num_gpus - 1) / num_gpus))
     refused "out of memory: " --device cuda --ranks-per-gpu $share --embed-dim 16384 --depth 64 --num-heads 16
-    refused "--precision tf32: the device is the CPU" --precision tf32 --device cpu
   fi
 fi
 

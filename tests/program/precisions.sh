@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains the same forecaster on generated weather in fp32, bf16 and fp16 and compares what they have learnt: all beat
-# persistence, and the validation losses are the same but for half a per cent.
+# persistence, and the validation losses are the same but for half a per cent. TF32, which a CPU has not, is fp32 there.
 #
 #   precisions.sh PROGRAM WORK_DIR LAUNCHER...   (whose last word takes the number of ranks)
 set -euo pipefail
@@ -21,6 +21,7 @@ train() {
 }
 launch=("$@" 2)
 train fp32 --precision fp32
+train tf32 --precision tf32 --device cpu
 train bf16 --precision bf16
 train fp16 --precision fp16
 train fp16_half --precision fp16 --grad-dtype half
@@ -34,6 +35,8 @@ for name in bf16 fp16 fp16_half bf16_half; do
   awk -v a="$loss" -v b="$reference" 'BEGIN { exit !(a < 1.005 * b && b < 1.005 * a) }' ||
     fail "$name ends with the validation loss $loss, fp32 with $reference"
 done
+[ "$(last tf32 loss)" = "$reference" ] || fail "tf32 ends with $(last tf32 loss), fp32 with $reference"
+grep -q 'products in fp32, because a CPU has no TF32' tf32.txt || fail "tf32 says not that it is fp32"
 first=$(grep '"kind":"valid"' fp32/metrics.jsonl | head -n 1 | sed 's/.*"loss":\([^,}]*\).*/\1/')
 awk -v a="$reference" -v b="$first" 'BEGIN { exit !(a < 0.7 * b) }' || fail "fp32 has learnt nothing: $first, then $reference"
 

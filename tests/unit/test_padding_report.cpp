@@ -97,6 +97,10 @@ TEST_CASE("kernels: the report names types and kernels, in lines and in the reco
   const Json json = to_json(report);
   CHECK(json["types"] ==
         "parameters and activations fp16, gradients fp32, reduced in fp16, master weights fp32; loss scale 128");
+  config.precision = {};
+  config.precision.kind = Precision::kTf32;
+  CHECK(contains(to_json(report_kernels(config, c10::Device(c10::kCPU)))["types"].get<std::string>(),
+                 "; products in fp32, because a CPU has no TF32"));
   for (const std::string part : {"processor", "products", "attention", "optimizer"}) {
     REQUIRE_MESSAGE(json.contains(part), part);
     CHECK_MESSAGE(!json[part].get<std::string>().empty(), part);
