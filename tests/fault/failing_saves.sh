@@ -25,12 +25,13 @@ fail() {
   head -n 8 err | sed 's/^/    /'
 }
 
-# The fault is set within, so that the launcher itself does not see it.
+# The fault is set within, so that the launcher itself does not see it. AddressSanitizer has to be loaded first.
 cat >faulty <<'END'
 #!/bin/sh
 fault=$1 shim=$2
 shift 2
-VIT_HYBRID_TEST_FAULT="$fault" LD_PRELOAD="$shim${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@"
+asan=$(ldd "$1" | awk '$1 ~ /^libasan/ { print $3 }')
+VIT_HYBRID_TEST_FAULT="$fault" LD_PRELOAD="${asan:+$asan:}$shim${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@"
 END
 chmod +x faulty
 

@@ -37,8 +37,10 @@ for name in types processor products attention optimizer; do
   grep -qE "\"$name\": \"[^\"]" first/summary.json || fail "summary.json has no '$name'"
 done
 grep -qE '^speed: [0-9.]+ samples/s \(median of the steps\), [0-9.]+ [GT]FLOP/s' first.txt || fail "no line on speed"
-grep -qF 'the measured matmul roof of all ranks: not known; it is measured with --test, or after' first.txt ||
-  fail "the roof of a run of 3 steps is measured, or nothing is said of it"
+# Only where these steps took long, as with a sanitizer, is it worth measuring.
+roof='the measured matmul roof of all ranks'
+grep -qE "^  ($roof: not known; it is measured with --test, or after|[0-9.]+ % of $roof, [0-9.]+ [GT]FLOP/s)" first.txt ||
+  fail "nothing is said of the roof"
 grep -qE '^time of the steps, mean of the ranks: .*forward [0-9.]+ %, backward' first.txt || fail "no line on time by phase"
 bytes='[0-9.]+ [KMG]iB'
 grep -qE "^  memory +activations of about $bytes a rank" first.txt || fail "no estimate of the activations"
