@@ -1,4 +1,5 @@
-// tune_kernels(): the kernels of a mesh of GPUs, chosen once by measuring and the same on all ranks.
+// tune_kernels(), tune_host_kernel(): the kernels of a mesh of GPUs or of processors, chosen once by measuring and the
+// same on all ranks.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,6 +9,8 @@
 
 #include "model/device_problems.h"
 #include "parallel/comm/mpi_group.h"
+#include "parallel/tensor/device_kernels.h"
+#include "parallel/tensor/host_kernel_timing.h"
 
 namespace vit_hybrid::model {
 
@@ -24,10 +27,25 @@ struct TuningReport {
 
 /// Rank 0 takes the choices of `saved` (KernelTable::text() of the run that is resumed, or empty), measures the
 /// problems that it has none for, and sends all to the others: afterwards tensor::kernel_table() is the same on every
-/// rank. Before the first step, when parameters and optimizer state are allocated. With device the CPU it does nothing.
-/// Error(kBadData), on all ranks, where `saved` is damaged. Collective over `world`.
+/// rank. Before the first step, when parameters and optimizer state are allocated. Error(kBadData), on all ranks, where
+/// `saved` is damaged. Collective over `world`.
 TuningReport tune_kernels(const DeviceProblems& problems, const std::string& saved, SavedKernels use,
                           c10::Device device, const comm::MpiGroup& world);
+
+/// What the kernel of the host's fp32 products is chosen for.
+struct HostProblem {
+  tensor::HostLayer layer;  ///< the largest of the model, of a rank and a micro-batch
+  std::string machine;      ///< of rank 0: KernelTable::machine()
+  /// kFixed: the usual kernel, whatever was saved, because measuring may choose another one the next time.
+  tensor::SumOrder order = tensor::SumOrder::kAny;
+};
+
+/// Sets tensor::host_kernel() and tensor::kernel_table() on all ranks: the kernel of `saved` if that is of this
+/// machine, else that of tensor::choose_host_kernel(), after a tenth of a second in which all ranks measure both. Where
+/// a rank has one kernel only, all take the library's; where the layer is too small for blocks, nothing is measured:
+/// the table is empty then. Error(kBadData), on all ranks, where `saved` is damaged and used. Collective over `world`.
+TuningReport tune_host_kernel(const HostProblem& problem, const std::string& saved, SavedKernels use,
+                              const comm::MpiGroup& world);
 
 /// What fixed sums cost: how much longer `problems` take with the chosen kernels than with the fastest, as one line;
 /// empty where nothing was passed over.

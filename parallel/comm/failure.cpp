@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <future>
 #include <mutex>
-#include <new>
 #include <system_error>
 #include <thread>
 #include <typeinfo>
@@ -222,10 +221,7 @@ Error as_error(const std::exception& exception) {
   const auto* const torch = dynamic_cast<const c10::Error*>(&exception);
   const std::string text = torch != nullptr ? torch->what_without_backtrace() : exception.what();
   const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
-  const bool memory = dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
-                      dynamic_cast<const c10::OutOfMemoryError*>(&exception) != nullptr || says("allocate memory") ||
-                      says("out of memory");
-  if (!memory) return Error(ErrorClass::kInternal, text);
+  if (!is_missing_memory(exception)) return Error(ErrorClass::kInternal, text);
   const bool is_known = says("allocate memory") || says("Tried to allocate");
   const MemoryFailure failure = is_known ? MemoryTracker::last_failure().value_or(MemoryFailure()) : MemoryFailure();
   if (failure.bytes == 0) return memory_error(text);

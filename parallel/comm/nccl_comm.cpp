@@ -11,6 +11,7 @@
 #include "parallel/comm/failure.h"
 #include "parallel/comm/operation_slot.h"
 #include "src/base/error.h"
+#include "src/base/memory_failure.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 
@@ -59,12 +60,6 @@ ncclConfig_t config_with(bool blocks) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = blocks ? 1 : 0;
   return config;
-}
-
-// NCCL's words for memory of the device that it did not get; the last of them is what ncclGetLastError() gives.
-bool tells_of_memory(const std::string& text) {
-  const auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
-  return says("out of memory") || says("Failed to CUDA calloc") || says("Failed to CUDA malloc");
 }
 
 }  // namespace

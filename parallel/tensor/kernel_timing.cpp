@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <new>
 
 #include "src/base/error.h"
+#include "src/base/memory_failure.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::tensor {
@@ -30,12 +30,6 @@ std::string reason_of(const std::exception& exception) {
   std::string line = text.substr(0, std::min(text.find('\n'), kMostReason));
   std::replace(line.begin(), line.end(), '\t', ' ');
   return line.empty() ? "without a reason" : line;
-}
-
-bool is_missing_memory(const std::exception& exception) {
-  return dynamic_cast<const c10::OutOfMemoryError*>(&exception) != nullptr ||
-         dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
-         reason_of(exception).find("out of memory") != std::string::npos;
 }
 
 // After an illegal address or a failed launch every later call fails too, far from its cause.

@@ -20,16 +20,7 @@ namespace vit_hybrid::tensor {
 
 namespace {
 
-// Smaller products in fp32 are over before the blocks pay.
 constexpr int64_t kSmallestBlockedProduct = int64_t{1} << 20;
-
-bool is_amd_processor() {
-#if defined(__x86_64__)
-  return __builtin_cpu_is("amd") != 0;
-#else
-  return false;
-#endif
-}
 
 // What the processor has for products of this type.
 const char* instruction_set([[maybe_unused]] at::ScalarType type) {
@@ -50,7 +41,7 @@ const char* instruction_set([[maybe_unused]] at::ScalarType type) {
 ProductKernel kernel_of_type(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
-      return is_amd_processor() && has_block_kernel() ? ProductKernel::kBlocked : ProductKernel::kLibrary;
+      return host_kernel().kernel;
     case at::kBFloat16:
       return has_bf16_block_kernel() ? ProductKernel::kBlocked : ProductKernel::kConverted;
     case at::kHalf:
@@ -128,17 +119,15 @@ void add_library_weight_gradient(const at::Tensor& gradient, const at::Tensor& d
 }
 
 std::string library_text(const std::string& why) {
-  return str("the BLAS of LibTorch", at::hasMKL() ? " (MKL): " : ": ", why);
+  return str("the BLAS of LibTorch", at::hasMKL() ? ", MKL (" : " (", why, ")");
 }
 
 std::string fp32_kernel_text() {
-  if (kernel_of_type(at::kFloat) == ProductKernel::kBlocked) {
-    const std::string setting = limiting_setting(at::kFloat);
-    return str("own blocks around oneDNN's fp32 kernel (AMD processor",
-               setting.empty() ? ": MKL is half as fast there" : "; " + setting + " keeps oneDNN from AVX-512", ")");
-  }
-  return library_text(is_amd_processor() ? "this processor or LibTorch has no block kernel of oneDNN's"
-                                         : "own blocks are for AMD processors, where MKL is half as fast");
+  const std::string setting = limiting_setting(at::kFloat);
+  const std::string why =
+      host_kernel().reason + (setting.empty() ? "" : str("; ", setting, " keeps oneDNN from AVX-512"));
+  return host_kernel().kernel == ProductKernel::kBlocked ? str("own blocks around oneDNN's fp32 kernel (", why, ")")
+                                                         : library_text(why);
 }
 
 std::string host_kernel_text(at::ScalarType type) {
@@ -157,8 +146,16 @@ std::string host_kernel_text(at::ScalarType type) {
 
 }  // namespace
 
+bool is_large_product(int64_t rows, int64_t outputs, int64_t inputs) {
+  return rows * outputs * inputs >= kSmallestBlockedProduct;
+}
+
+bool multiplies_in_fp32(at::ScalarType type) {
+  return type == at::kFloat || kernel_of_type(type) == ProductKernel::kConverted;
+}
+
 ProductKernel choose_product_kernel(const at::Tensor& rows, int64_t num_outputs) {
-  const bool is_small = rows.numel() * num_outputs < kSmallestBlockedProduct;
+  const bool is_small = !is_large_product(rows.size(0), num_outputs, rows.size(1));
   return is_small && rows.scalar_type() == at::kFloat ? ProductKernel::kLibrary : kernel_of_type(rows.scalar_type());
 }
 

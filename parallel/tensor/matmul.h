@@ -8,22 +8,24 @@
 #include <string>
 
 #include "parallel/tensor/packed_weight.h"
+#include "parallel/tensor/product_kernel.h"
 
 namespace vit_hybrid::tensor {
 
 // Types: fp64, fp32, bf16 and fp16. Sums of products are fp32 (fp64 for fp64), the bias is added to them, and the
 // result is rounded once. R, the number of rows, may be 0.
 
-/// How a product on the host is computed. (Those on GPUs: device_products.h.)
-enum class ProductKernel {
-  kLibrary,    ///< ATen's: MKL or another BLAS
-  kBlocked,    ///< ours around oneDNN's block kernel, fp32 and bf16
-  kConverted,  ///< half-length types in fp32: operands are converted, the result is rounded
-};
-
-/// The kernel for rows [R, K] (of this type) times a weight [M, K]. Depends on the shape, the type and the processor,
-/// not on the number of threads.
+/// The kernel for rows [R, K] (of this type) times a weight [M, K]. Depends on the shape, the type, the processor and
+/// host_kernel(), not on the number of threads.
 ProductKernel choose_product_kernel(const at::Tensor& rows, int64_t num_outputs);
+
+/// Whether products of this type are computed on the host in fp32: fp32 itself, and half-length types for which this
+/// processor or LibTorch has no kernel.
+bool multiplies_in_fp32(at::ScalarType type);
+
+/// Whether a product in fp32 is so large that host_kernel() computes it; smaller ones are over before blocks pay, and
+/// are the library's.
+bool is_large_product(int64_t rows, int64_t outputs, int64_t inputs);
 
 /// One line for the start-up report: how linear layers of this type are computed on this device, and why.
 std::string product_kernel_text(c10::Device device, at::ScalarType type);

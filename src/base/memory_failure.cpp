@@ -1,8 +1,11 @@
 // The words for an allocation that failed.
 #include "src/base/memory_failure.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <array>
+#include <new>
 #include <numeric>
 #include <vector>
 
@@ -10,6 +13,23 @@
 #include "src/base/text.h"
 
 namespace vit_hybrid {
+
+bool tells_of_memory(const std::string& text) {
+  // LibTorch's, CUDA's, and the last two NCCL's.
+  constexpr std::array kWords = {"allocate memory", "out of memory", "Failed to CUDA calloc", "Failed to CUDA malloc"};
+  return std::any_of(kWords.begin(), kWords.end(),
+                     [&](const char* words) { return text.find(words) != std::string::npos; });
+}
+
+bool is_missing_memory(const std::exception& exception) {
+  if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ||
+      dynamic_cast<const c10::OutOfMemoryError*>(&exception) != nullptr) {
+    return true;
+  }
+  // A stack may hold the words too.
+  const auto* const torch = dynamic_cast<const c10::Error*>(&exception);
+  return tells_of_memory(torch != nullptr ? torch->what_without_backtrace() : exception.what());
+}
 
 std::string memory_failure_text(const MemoryFailure& failure, int64_t device_bytes) {
   std::array<size_t, kNumMemoryClasses> order{};

@@ -1,15 +1,22 @@
 // Joins configuration, sampler and the measuring of kernels.
 #include "src/train/run_kernels.h"
 
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <set>
 
 #include "model/tune_kernels.h"
 #include "parallel/comm/agreement.h"
+#include "parallel/tensor/matmul.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
+#include "src/base/version.h"
 #include "src/train/engine_options.h"
+#include "src/train/processor.h"
 
 namespace vit_hybrid::train {
 
@@ -25,6 +32,45 @@ model::ProductTypes product_types(const RunConfig& config) {
 
 bool is_hexadecimal(const std::string& kernel) {
   return !kernel.empty() && kernel.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+model::SavedKernels use_of_saved(const RunConfig& config) {
+  return config.retune ? model::SavedKernels::kMeasureAgain : model::SavedKernels::kUse;
+}
+
+// Settings that change what the libraries do on a processor.
+std::string library_settings() {
+  std::string out;
+  for (const char* const name :
+       {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "MKL_CBWR"}) {
+    if (const char* const value = std::getenv(name)) {
+      out += str(", ", name, "=", value);
+    }
+  }
+  return out;
+}
+
+// A library's version out of its banner; the whole of one that looks otherwise.
+std::string version_between(const std::string& banner, const std::string& before, const std::string& after) {
+  const size_t found = banner.find(before);
+  const size_t begin = found == std::string::npos ? found : found + before.size();
+  const size_t end = banner.find(after, begin);
+  return end == std::string::npos ? banner : banner.substr(begin, end - begin);
+}
+
+// What the choice of the host's kernel holds for, in one line.
+std::string host_machine_text() {
+  const Processor& processor = this_processor();
+  std::string text = str(processor.name, " (family ", processor.family, ", model ", processor.model, ", vectors of ",
+                         vector_bytes(processor), " bytes), ranks with --threads ", at::get_num_threads());
+  for (const auto& [name, version] : library_versions()) {
+    text += name == "LibTorch" ? str(", LibTorch ", version) : "";
+  }
+  text += str(", oneDNN ", version_between(at::get_mkldnn_version(), "DNN v", " "), ", MKL ",
+              version_between(at::get_mkl_version(), "Version ", " for "), library_settings());
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  return text;
 }
 
 }  // namespace
@@ -86,14 +132,41 @@ void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, 
   }
   const auto types = product_types(config);
   const auto problems = model::device_problems_of_mesh(config.model, config.parallel.tp, sizes, types);
-  const auto use = config.retune ? model::SavedKernels::kMeasureAgain : model::SavedKernels::kUse;
-  log_line(model::tune_kernels(problems, saved, use, device, world).text);
+  log_line(model::tune_kernels(problems, saved, use_of_saved(config), device, world).text);
   const int64_t largest = sizes.empty() ? 0 : sizes.back();
   const auto of_micro_batch =
       model::device_problems(config.model, {0, config.model.num_units()}, 0, config.parallel.tp, largest, types);
   const std::string cost = model::fixed_order_cost_text(of_micro_batch);
   if (!cost.empty()) {
     log_line(cost);
+  }
+}
+
+tensor::HostLayer largest_layer(const RunConfig& config, ModelPasses passes) {
+  const int64_t replica = config.replica_batch_size();
+  const int64_t samples = std::min<int64_t>(config.parallel.micro_batch_size, replica);
+  model::DeviceProblems problems;  // of a block: there are many of those, and one of each other layer
+  for (int rank = 0; rank < config.parallel.tp; ++rank) {
+    problems.add(
+        model::device_problems(config.model, {1, 2}, rank, config.parallel.tp, samples, product_types(config)));
+  }
+  const auto is_smaller = [](const auto& a, const auto& b) { return a.flops() < b.flops(); };
+  const auto largest = std::max_element(problems.products.begin(), problems.products.end(), is_smaller);
+  const bool trains = passes == ModelPasses::kTraining;
+  return {largest->rows, largest->outputs, largest->inputs, trains ? largest->rows / samples * replica : 0,
+          trains ? tensor::HostLayer::Passes::kForwardAndBackward : tensor::HostLayer::Passes::kForward};
+}
+
+void choose_host_kernel(const RunConfig& config, ModelPasses passes, const std::string& saved,
+                        const comm::MpiGroup& world) {
+  // A rank may stand on another processor than the others.
+  if (world.max(tensor::multiplies_in_fp32(precision_policy(config).compute) ? 1 : 0) == 0) {
+    return;
+  }
+  const model::HostProblem problem{largest_layer(config, passes), host_machine_text(), kernel_options(config).order};
+  const std::string text = model::tune_host_kernel(problem, saved, use_of_saved(config), world).text;
+  if (!text.empty()) {
+    log_line(text);
   }
 }
 

@@ -1,5 +1,4 @@
-// The kernels of a run on GPUs: what its configuration allows, for which sizes they are measured, and the choice
-// itself.
+// The kernels of a run: what its configuration allows, for which sizes they are measured, and the choice itself.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +9,7 @@
 #include "data/sampler.h"
 #include "parallel/comm/mpi_group.h"
 #include "parallel/tensor/device_kernels.h"
+#include "parallel/tensor/host_kernel_timing.h"
 #include "src/base/error.h"
 #include "src/train/metrics_log.h"
 #include "src/train/run_config.h"
@@ -36,10 +36,22 @@ void set_kernel_options(const RunConfig& config, c10::Device device, const comm:
 std::vector<int64_t> micro_batch_sizes(const data::EpochPlan& plan, int64_t num_replicas, int64_t micro_batch_size);
 
 /// model::tune_kernels() for the layers of the whole mesh and micro-batches of these sizes, with its report in the log.
-/// `saved`: CheckpointInfo's of the run that is resumed, or empty; rank 0's counts. Does nothing on the CPU. Collective
-/// over `world`.
+/// `saved`: CheckpointInfo's of the run that is resumed, or empty; rank 0's counts. On a GPU, when its memory is taken;
+/// does nothing on the CPU. Collective over `world`.
 void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, const std::string& saved,
                     c10::Device device, const comm::MpiGroup& world);
+
+/// What is done with a model.
+enum class ModelPasses { kTraining, kForward };
+
+/// The largest linear layer of a block on any tensor rank, as a micro-batch of the run goes through it.
+tensor::HostLayer largest_layer(const RunConfig& config, ModelPasses passes);
+
+/// model::tune_host_kernel() for that layer, where the precision computes products in fp32. `saved`: CheckpointInfo's
+/// of the model that is trained on or used, or empty; rank 0's counts. On the CPU, before the first record of the run,
+/// which names the kernel. Collective over `world`.
+void choose_host_kernel(const RunConfig& config, ModelPasses passes, const std::string& saved,
+                        const comm::MpiGroup& world);
 
 /// The choices as a text, as checkpoints store it; nothing where none was made.
 std::string saved_kernels();

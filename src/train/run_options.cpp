@@ -129,16 +129,17 @@ void add_device(OptionTable& table, RunConfig& config) {
                      "attention and of GELU; full: all of a block but its input."});
   table.add({.name = "deterministic",
              .value = flag(config.deterministic),
-             .help = "On GPUs use only kernels that give the same bits each time (on CPUs all do)."});
+             .help = "Use only kernels that give the same bits each time: on GPUs those that add in a fixed order; on "
+                     "CPUs, where all do, the one that is usual on the processor, without measuring."});
   table.add({.name = "retune",
              .value = flag(config.retune),
-             .help = "On GPUs measure again which kernels are fastest, instead of using the choice of the checkpoint "
-                     "that is resumed."});
+             .help = "Measure again which kernels are fastest, instead of using the choice of the checkpoint that is "
+                     "resumed."});
   table.add({.name = "cuda-graph",
              .value = choice(config.cuda_graph, {"auto", "on", "off"}),
              .help =
-                 "On a GPU record forward and backward of a micro-batch once and start them as a whole; auto: on one "
-                 "rank, without dropout and drop path."});
+                 "On a GPU record a step once (forward and backward of a micro-batch, norm, update) and start it as a "
+                 "whole; auto: on one rank, without dropout and drop path."});
   table.add({.name = "ranks-per-gpu",
              .value = integer(config.parallel.ranks_per_gpu, from_one(kMostThreads)),
              .help = "Ranks that share a GPU, for tests of layouts on few GPUs."});

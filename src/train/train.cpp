@@ -184,7 +184,7 @@ void note_resumption(const CheckpointReader& checkpoint, const RunConfig& config
   }
 }
 
-// Which kernels of a GPU were chosen, in the records and as a file; nothing on the CPU.
+// Which kernels were chosen, in the records and as a file; nothing where there was nothing to choose.
 void note_kernels(const RunFolder& folder, RunLog& log, const comm::MpiGroup& world) {
   if (saved_kernels().empty()) {
     return;
@@ -218,6 +218,9 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   const auto initial = open_initial(config, resumed.has_value(), session.world());
   const RunFolder folder = RunFolder::create(config, session.world(), resumed ? resumed->path() : "");
   MetricsLog metrics = folder.open_metrics(session.world());
+  if (device.is_cpu()) {
+    choose_host_kernel(config, ModelPasses::kTraining, resumed ? resumed->info().kernels : "", session.world());
+  }
   if (session.world().rank() == 0) {
     Json start = start_record(config, session);
     start["kernels"] = to_json(report_kernels(config, device));

@@ -20,13 +20,14 @@ namespace vit_hybrid::train {
 
 namespace {
 
-mesh::DeviceMesh make_mesh(const RunConfig& config, const comm::MpiGroup& world) {
+mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world) {
   const auto placements = set_threads(config.parallel.threads, world);
   const c10::Device device = choose_device(config, world);
   set_kernel_options(config, device, world);
   const ParallelConfig& parallel = config.parallel;
   if (device.is_cpu()) {
     report_placement(placements);
+    choose_host_kernel(config, ModelPasses::kForward, checkpoint.info().kernels, world);
   }
   return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device,
           transport_options(config)};
@@ -36,7 +37,7 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const comm::MpiGroup& world)
 
 TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world)
     : watchdog_(std::chrono::duration<double>(config.parallel.timeout)),
-      mesh_(make_mesh(config, world)),
+      mesh_(make_mesh(config, checkpoint, world)),
       runner_(config.model, precision_policy(config), mesh_, std::nullopt) {
   comm::agreed(world, [&] {
     load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.model(), mesh_.device());

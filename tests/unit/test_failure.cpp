@@ -1,11 +1,17 @@
 // Failure: what other exceptions than the project's own are to a user.
+#include <c10/util/Exception.h>
+#include <c10/util/Lazy.h>
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <memory>
+#include <new>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 
 #include "parallel/comm/failure.h"
+#include "src/base/memory_failure.h"
 #include "tests/support/contains.h"
 
 namespace {
@@ -44,6 +50,24 @@ TEST_CASE("failure: memory that a library did not get is told in one line, with 
   CHECK(error.hint() == "do this");
   comm::set_memory_advice(nullptr);
   CHECK(contains(comm::memory_error("x").hint(), "micro-batch"));
+}
+
+TEST_CASE("failure: memory that was not there is known by an exception's type, or by a library's words") {
+  for (const char* text :
+       {"DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes", "CUDA error: out of memory",
+        "Failed to CUDA calloc async 4194304 bytes", "Failed to CUDA malloc 1 bytes"}) {
+    CHECK_MESSAGE(tells_of_memory(text), text);
+    CHECK(is_missing_memory(std::runtime_error(text)));
+    CHECK(comm::as_error(std::runtime_error(text)).error_class() == ErrorClass::kUsage);
+  }
+  CHECK(is_missing_memory(std::bad_alloc()));
+  CHECK(is_missing_memory(c10::OutOfMemoryError({"f", "f.cpp", 1}, "no more")));
+  CHECK_FALSE(tells_of_memory("CUDA error: an illegal memory access was encountered"));
+  CHECK_FALSE(is_missing_memory(std::runtime_error("CUBLAS_STATUS_EXECUTION_FAILED")));
+  // What a stack shows is no message.
+  const std::string stack = "frame #0: out of memory handler";
+  CHECK_FALSE(
+      is_missing_memory(c10::Error("refused", std::make_shared<c10::PrecomputedLazyValue<std::string>>(stack))));
 }
 
 }  // namespace

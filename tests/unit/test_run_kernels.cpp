@@ -85,6 +85,29 @@ TEST_CASE("run kernels: TF32 that the environment forces or forbids") {
   CHECK(contains(override_of(Precision::kTf32, "0").warning, "NVIDIA_TF32_OVERRIDE is 0"));
 }
 
+TEST_CASE("run kernels: the host's kernel is chosen by the largest layer of a block") {
+  using Passes = tensor::HostLayer::Passes;
+  train::RunConfig config;
+  config.model.image_height = config.model.image_width = 32;
+  config.model.patch_size = 4;
+  config.model.in_channels = config.model.out_channels = 100;  // larger layers, but one each
+  config.model.embed_dim = 96;
+  config.model.num_heads = 4;
+  config.model.mlp_hidden = 384;
+  config.global_batch_size = 12;
+  config.parallel.dp = 2;
+  config.parallel.micro_batch_size = 2;
+  const int64_t tokens = config.model.num_tokens();
+  const auto layer = [&] { return train::largest_layer(config, train::ModelPasses::kTraining); };
+  CHECK((layer() == tensor::HostLayer{2 * tokens, 384, 96, 6 * tokens, Passes::kForwardAndBackward}));
+  config.parallel.tp = 2;  // fc1's share is larger than that of qkv, 144
+  CHECK((layer() == tensor::HostLayer{2 * tokens, 192, 96, 6 * tokens, Passes::kForwardAndBackward}));
+  config.parallel.micro_batch_size = 16;  // more than a replica has
+  CHECK((layer() == tensor::HostLayer{6 * tokens, 192, 96, 6 * tokens, Passes::kForwardAndBackward}));
+  CHECK((train::largest_layer(config, train::ModelPasses::kForward) ==
+         tensor::HostLayer{6 * tokens, 192, 96, 0, Passes::kForward}));
+}
+
 TEST_CASE("run kernels: records show names instead of a library's bytes") {
   CHECK(train::saved_kernels().empty());
   CHECK(train::kernel_choices_json().is_null());

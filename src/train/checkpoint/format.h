@@ -43,7 +43,7 @@ struct CheckpointInfo {
   int64_t seed = 0;              ///< of weights, dropout, sample order
   int64_t num_samples = 0;       ///< training samples in use (what the order of an epoch permutes)
   std::string channels;          ///< their names as the data give them, separated by commas; empty where they give none
-  std::string kernels;           ///< of a GPU that were chosen, KernelTable::text(); empty on CPUs
+  std::string kernels;           ///< that were chosen, KernelTable::text(); empty where there was no choice
   std::string layout;            ///< "dp 4 x tp 2 x pp 2, zero 1" of the run that wrote it, for the reader's eyes
   std::string metric;            ///< name of the validation figure below, or empty: "loss", "top1"
   double metric_value = 0.0;

@@ -1,0 +1,63 @@
+// The time of a linear layer's products by each kernel of the host, measured on all ranks at once.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "parallel/comm/mpi_group.h"
+#include "parallel/tensor/packed_weight.h"
+#include "parallel/tensor/product_kernel.h"
+
+namespace vit_hybrid::tensor {
+
+/// A layer [outputs, inputs] of a rank as a run computes it.
+struct HostLayer {
+  enum class Passes { kForward, kForwardAndBackward };
+
+  int64_t rows = 0;  ///< of a micro-batch
+  int64_t outputs = 0;
+  int64_t inputs = 0;
+  int64_t rows_per_packing = 0;  ///< between two changes of the weight; 0: it never changes
+  Passes passes = Passes::kForwardAndBackward;
+
+  bool operator==(const HostLayer&) const = default;
+};
+
+/// As much of the layer as `threads` threads compute in some milliseconds: fewer rows, then fewer outputs.
+HostLayer measured_part(HostLayer layer, int threads);
+
+/// Computes a layer's products in fp32, with each kernel through the same functions as in a step.
+class HostKernelTimer {
+ public:
+  explicit HostKernelTimer(const HostLayer& layer);
+
+  /// Of the products of `layer`, and of its share of packing the weight where the kernel needs that. host_kernel() is
+  /// `kernel` meanwhile.
+  double microseconds(ProductKernel kernel);
+
+ private:
+  void pack();
+  void multiply();
+
+  HostLayer layer_;
+  at::Tensor x_;         // [rows, inputs]
+  at::Tensor dy_;        // [rows, outputs]
+  at::Tensor bias_;      // [outputs]
+  at::Tensor gradient_;  // [outputs, inputs]
+  PackedWeight weight_;  // [outputs, inputs]
+  int64_t version_ = 0;
+};
+
+/// The time of each of `count` candidates, summed over the ranks: of each rank the least of several rounds, in which
+/// all ranks measure the same candidate at the same time, because they share caches and memory. `measure(candidate)`
+/// gives microseconds; what it throws on one rank all throw. NaN, on all ranks, for a candidate that has no time on one
+/// of them (not finite, not positive). A tenth of a second, longer where three rounds and a first one that does not
+/// count take longer. The same on all ranks. Collective over `world`.
+std::vector<double> microseconds_of_all_ranks(size_t count, const std::function<double(size_t candidate)>& measure,
+                                              const comm::MpiGroup& world);
+
+}  // namespace vit_hybrid::tensor

@@ -1,0 +1,243 @@
+// The kernel of the host's fp32 products on several ranks: the same on all of them, whatever each has measured.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "model/tune_kernels.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi_group.h"
+#include "parallel/tensor/host_kernel_choice.h"
+#include "parallel/tensor/small_product.h"
+#include "tests/support/contains.h"
+#include "tests/support/thrown_error.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::testing;
+using model::SavedKernels;
+using tensor::KernelTable;
+using tensor::ProductKernel;
+
+namespace {
+
+// What was set is undone at the end of each test.
+class KeptChoice {
+ public:
+  ~KeptChoice() {
+    tensor::set_host_kernel(kernel_);
+    tensor::kernel_table() = table_;
+  }
+
+ private:
+  tensor::HostKernel kernel_ = tensor::host_kernel();
+  KernelTable table_ = tensor::kernel_table();
+};
+
+const model::HostProblem kProblem{{256, 96, 64, 256}, "this machine", tensor::SumOrder::kAny};
+
+std::string saved_choice(const std::string& machine, const std::string& kernel) {
+  KernelTable table(machine);
+  table.choose(tensor::kHostProblem, {kernel, "measured: long ago", 12.5, 12.5});
+  return table.text();
+}
+
+std::string other_kernel() {
+  return tensor::usual_host_kernel().kernel == ProductKernel::kBlocked ? "library" : "blocked";
+}
+
+void check_same_on_all_ranks(const comm::MpiGroup& world) {
+  const auto& host = tensor::host_kernel();
+  comm::same_on_all_ranks(world, tensor::kernel_name(host.kernel) + " " + host.reason, "the kernel");
+  comm::same_on_all_ranks(world, tensor::kernel_table().text(), "the table");
+}
+
+bool has_choice() {
+  if (!tensor::has_block_kernel()) {
+    MESSAGE("skipped: no block kernel of oneDNN's here");
+  }
+  return tensor::has_block_kernel();
+}
+
+}  // namespace
+
+TEST_CASE("host kernel: each rank's least time counts, the first round does not, and the sum is the same everywhere") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  // Round after round 114, 107, 100, 107, ... microseconds; how many rounds there are is a matter of time.
+  std::vector<std::vector<double>> measured(2);
+  const auto times = tensor::microseconds_of_all_ranks(
+      2,
+      [&](size_t candidate) {
+        const auto call = static_cast<double>(measured[candidate].size());
+        const double least = candidate == 0 ? 100.0 : 40.0 * (world.rank() + 1);
+        measured[candidate].push_back(call == 0 ? 1.0 : least + 7.0 * std::abs(call - 3.0));
+        return measured[candidate].back();
+      },
+      world);
+  REQUIRE(times.size() == 2);
+  const auto rounds = static_cast<int64_t>(measured[0].size());
+  CHECK(rounds >= 2);
+  CHECK(measured[1].size() == measured[0].size());
+  CHECK(world.max(rounds) == world.min(rounds));
+  for (size_t i = 0; i < 2; ++i) {
+    const double least = *std::min_element(measured[i].begin() + 1, measured[i].end());
+    CHECK(times[i] == doctest::Approx(static_cast<double>(world.sum(static_cast<int64_t>(least)))));
+  }
+  CHECK(world.max(static_cast<int64_t>(times[1])) == world.min(static_cast<int64_t>(times[1])));
+}
+
+TEST_CASE("host kernel: ranks whose own times contradict each other choose alike") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  // For the last rank alone the library is much faster, and for all others a little slower.
+  const bool is_last = world.rank() == world.size() - 1;
+  const auto times = tensor::microseconds_of_all_ranks(
+      2, [&](size_t candidate) { return candidate == 0 ? 100.0
+                                        : is_last      ? 10.0
+                                                       : 105.0; }, world);
+  const auto choice = tensor::choose_host_kernel(ProductKernel::kBlocked, {times[0], times[1]}, "maker");
+  const double others = world.size() - 1.0;
+  const bool library_wins = 100.0 * (others + 1.0) >= 1.1 * (105.0 * others + 10.0);
+  CHECK(choice.kernel == (library_wins ? "library" : "blocked"));
+  CHECK(library_wins == (world.size() <= 6));
+  comm::same_on_all_ranks(world, choice.kernel + choice.text, "the choice");
+}
+
+TEST_CASE("host kernel: a candidate without a time on one rank has none on any") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  for (const double no_time :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 0.0, -5.0}) {
+    const auto times = tensor::microseconds_of_all_ranks(
+        2, [&](size_t candidate) { return candidate == 1 && world.rank() == world.size() - 1 ? no_time : 3.0; }, world);
+    CHECK(times[0] == doctest::Approx(3.0 * world.size()));
+    CHECK(std::isnan(times[1]));
+  }
+}
+
+TEST_CASE("host kernel: what one rank throws while it measures all throw") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  int calls = 0;
+  const Error error = agreed_error(world, [&] {
+    tensor::microseconds_of_all_ranks(
+        2,
+        [&](size_t) -> double {
+          if (++calls == 5 && world.rank() == world.size() - 1) {
+            throw Error(ErrorClass::kIo, "the fifth");
+          }
+          return 1.0;
+        },
+        world);
+  });
+  CHECK(error.message() == "the fifth");
+  CHECK(world.max(calls) == 5);
+}
+
+TEST_CASE("host kernel: measured where nothing is saved, and the same on all ranks") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const KeptChoice kept;
+  if (!has_choice()) {
+    return;
+  }
+  const auto report = model::tune_host_kernel(kProblem, "", SavedKernels::kUse, world);
+  CHECK(report.num_measured == 1);
+  CHECK(report.num_saved == 0);
+  CHECK(contains(report.text, "kernel of fp32 products measured on all ranks in "));
+  CHECK(contains(tensor::host_kernel().reason, "measured: "));
+  const auto* const choice = tensor::kernel_table().find(tensor::kHostProblem);
+  REQUIRE(choice != nullptr);
+  CHECK(choice->kernel == tensor::kernel_name(tensor::host_kernel().kernel));
+  CHECK(choice->microseconds > 0.0);
+  CHECK(tensor::kernel_table().machine() == kProblem.machine);
+  check_same_on_all_ranks(world);
+}
+
+TEST_CASE("host kernel: a saved choice is taken over on its machine alone, and --retune gives it up") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const KeptChoice kept;
+  if (!has_choice()) {
+    return;
+  }
+  // Only rank 0 looks into the checkpoint.
+  const auto on_rank_0 = [&](const std::string& text) { return world.rank() == 0 ? text : std::string("nonsense"); };
+  const std::string saved = saved_choice(kProblem.machine, other_kernel());
+  for (int start = 0; start < 2; ++start) {  // a resumed run's choice is taken over like the first one's
+    const std::string table = start == 0 ? saved : tensor::kernel_table().text();
+    const auto report = model::tune_host_kernel(kProblem, on_rank_0(table), SavedKernels::kUse, world);
+    CHECK(report.num_measured == 0);
+    CHECK(report.num_saved == 1);
+    CHECK(report.text.empty());
+    CHECK(tensor::kernel_name(tensor::host_kernel().kernel) == other_kernel());
+    CHECK(tensor::host_kernel().reason == "as saved in the checkpoint; measured: long ago");
+    CHECK(tensor::kernel_table().text() == saved);
+    check_same_on_all_ranks(world);
+  }
+  const auto again = model::tune_host_kernel(kProblem, on_rank_0(saved), SavedKernels::kMeasureAgain, world);
+  CHECK(again.num_measured == 1);
+  CHECK(contains(again.text, ", the saved ones given up by --retune"));
+  CHECK_FALSE(contains(tensor::host_kernel().reason, "saved"));
+  check_same_on_all_ranks(world);
+  for (const auto& [machine, kernel] : {std::pair("another machine", other_kernel().c_str()),
+                                        std::pair(kProblem.machine.c_str(), "of a later version")}) {
+    const std::string other = saved_choice(machine, kernel);
+    const auto report = model::tune_host_kernel(kProblem, on_rank_0(other), SavedKernels::kUse, world);
+    CHECK(report.num_measured == 1);
+    CHECK(report.num_saved == 0);
+    const bool is_other = machine == std::string("another machine");
+    CHECK(contains(report.text, is_other ? ", the saved ones were for another machine"
+                                         : ", the saved one, 'of a later version', is not known to this version"));
+    check_same_on_all_ranks(world);
+  }
+}
+
+TEST_CASE("host kernel: a damaged saved choice is refused on all ranks, unless it is given up") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const KeptChoice kept;
+  if (!has_choice()) {
+    return;
+  }
+  const auto tune = [&](SavedKernels use) {
+    return model::tune_host_kernel(kProblem, world.rank() == 0 ? "damaged" : "", use, world);
+  };
+  CHECK(agreed_error(world, [&] { tune(SavedKernels::kUse); }).error_class() == ErrorClass::kBadData);
+  CHECK(tune(SavedKernels::kMeasureAgain).num_measured == 1);
+}
+
+TEST_CASE("host kernel: with --deterministic the usual one is taken, whatever was saved") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const KeptChoice kept;
+  if (!has_choice()) {
+    return;
+  }
+  model::HostProblem fixed = kProblem;
+  fixed.order = tensor::SumOrder::kFixed;
+  for (const auto use : {SavedKernels::kUse, SavedKernels::kMeasureAgain}) {
+    const auto report = model::tune_host_kernel(fixed, saved_choice(fixed.machine, other_kernel()), use, world);
+    CHECK(report.num_measured == 0);
+    CHECK(report.num_saved == 0);
+    CHECK(report.text.empty());
+    CHECK((tensor::host_kernel().kernel == tensor::usual_host_kernel().kernel));
+    CHECK(contains(tensor::host_kernel().reason, "; not measured: --deterministic"));
+    check_same_on_all_ranks(world);
+  }
+  // A run that goes on without the option has the same bits too.
+  const std::string saved = tensor::kernel_table().text();
+  CHECK(model::tune_host_kernel(kProblem, saved, SavedKernels::kUse, world).num_saved == 1);
+  CHECK((tensor::host_kernel().kernel == tensor::usual_host_kernel().kernel));
+}
+
+TEST_CASE("host kernel: for small products nothing is measured and nothing saved") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const KeptChoice kept;
+  if (!has_choice()) {
+    return;
+  }
+  model::HostProblem small = kProblem;
+  small.layer.rows = 8;
+  const auto report = model::tune_host_kernel(small, "", SavedKernels::kUse, world);
+  CHECK(report.num_measured == 0);
+  CHECK(report.text.empty());
+  CHECK(tensor::kernel_table().choices().empty());
+  CHECK((tensor::host_kernel().kernel == tensor::usual_host_kernel().kernel));
+  CHECK(contains(tensor::host_kernel().reason, "not measured: products as small as this model's go to "));
+  check_same_on_all_ranks(world);
+}
