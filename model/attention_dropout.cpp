@@ -7,8 +7,8 @@
 #include <array>
 #include <cstring>
 
-#include "model/avx512.h"
 #include "model/device_attention_mask.h"
+#include "src/base/avx512.h"
 #include "src/base/philox.h"
 
 namespace vit_hybrid::model {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "model/avx512.h"
+#include "src/base/avx512.h"
 #include "src/base/error.h"
 #include "src/base/instruction_sets.h"
 

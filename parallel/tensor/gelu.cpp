@@ -33,10 +33,9 @@ void backward_on_host(const at::Tensor& dy, const at::Tensor& z, const at::Tenso
   at::parallel_for(0, sums.num_blocks(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const Range rows = sums.block(block);
-      for (int64_t row = rows.begin; row < rows.end; ++row) {
-        gelu_backward_row(dy.const_data_ptr<T>() + row * columns, z.const_data_ptr<T>() + row * columns,
-                          dz.mutable_data_ptr<T>() + row * columns, sums.sums<Sum>(block), columns);
-      }
+      const int64_t first = rows.begin * columns;
+      gelu_backward_rows(dy.const_data_ptr<T>() + first, z.const_data_ptr<T>() + first,
+                         dz.mutable_data_ptr<T>() + first, rows.size(), sums.sums<Sum>(block), columns);
     }
   });
 }

@@ -1,10 +1,10 @@
 // Compiled for several instruction sets; the program takes the widest at its start.
 #include "parallel/tensor/linear_rows.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 
+#include "parallel/tensor/gelu_bf16.h"
 #include "src/base/half_conversion.h"
 #include "src/base/instruction_sets.h"
 
@@ -78,76 +78,6 @@ VH_INLINE float load(BFloat16 from) {
   return std::bit_cast<float>(static_cast<uint32_t>(from.x) << 16);
 }
 
-// y[i] = value(i).
-template <class Value>
-VH_INLINE void store_all(int64_t count, float* y, const Value& value) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    y[i] = value(i);
-  }
-}
-
-// A few vectors of values at a time: in one loop with the rounding, compilers make no vectors of them.
-template <class Value>
-VH_INLINE void store_all(int64_t count, BFloat16* y, const Value& value) {
-  constexpr int64_t kChunk = 128;
-  for (int64_t begin = 0; begin < count; begin += kChunk) {
-    const int64_t size = std::min(kChunk, count - begin);
-    float values[kChunk];
-#pragma omp simd
-    for (int64_t i = 0; i < size; ++i) {
-      values[i] = value(begin + i);
-    }
-#pragma omp simd
-    for (int64_t i = 0; i < size; ++i) {
-      y[begin + i].x = bfloat16_bits(values[i]);
-    }
-  }
-}
-
-// The loops, for each version below to be compiled with it.
-template <class T>
-VH_INLINE void gelu_loop(const T* z, T* y, int64_t count) {
-  store_all(
-      count, y, [=](int64_t i) __attribute__((always_inline)) {
-        const float value = load(z[i]);
-        return value * sigmoidal(value, kDistribution, kDistributionLimit);
-      });
-}
-
-template <class T>
-VH_INLINE void gelu_backward_loop(const T* dy, const T* z, T* dz, float* sums, int64_t count) {
-  store_all(
-      count, dz, [=](int64_t i) __attribute__((always_inline)) {
-        const float gradient = load(dy[i]) * sigmoidal(load(z[i]), kDerivative, kDerivativeLimit);
-        sums[i] += gradient;
-        return gradient;
-      });
-}
-
-VH_INLINE void store_loop(const float* sums, const float* bias, float* y, int64_t count) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    y[i] = sums[i] + bias[i];
-  }
-}
-
-VH_INLINE void store_loop(const float* sums, const float* bias, BFloat16* y, int64_t count) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    y[i].x = bfloat16_bits(sums[i] + bias[i]);
-  }
-}
-
-template <class T>
-VH_INLINE void store_gelu_loop(const float* sums, const float* bias, T* y, int64_t count) {
-  store_all(
-      count, y, [=](int64_t i) __attribute__((always_inline)) {
-        const float z = sums[i] + bias[i];
-        return z * sigmoidal(z, kDistribution, kDistributionLimit);
-      });
-}
-
 // Four rows at a time, one after the other into the same sum: sums pass memory a quarter as often.
 template <class T, class F>
 VH_INLINE void add_loop(const T* rows, int64_t num_rows, F* sums, int64_t count) {
@@ -177,42 +107,67 @@ VH_INLINE void add_loop(const T* rows, int64_t num_rows, F* sums, int64_t count)
 }  // namespace
 
 VH_VERSIONS void gelu_row(const float* z, float* y, int64_t count) {
-  gelu_loop(z, y, count);
-}
-VH_VERSIONS void gelu_row(const BFloat16* z, BFloat16* y, int64_t count) {
-  gelu_loop(z, y, count);
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = z[i] * sigmoidal(z[i], kDistribution, kDistributionLimit);
+  }
 }
 void gelu_row(const double* z, double* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     y[i] = z[i] * distribution(z[i]);
   }
 }
+void gelu_row(const BFloat16* z, BFloat16* y, int64_t count) {
+  has_avx512_bf16() ? bf16_unit::gelu_row(z, y, count) : portable::gelu_row(z, y, count);
+}
 
-VH_VERSIONS void gelu_backward_row(const float* dy, const float* z, float* dz, float* sums, int64_t count) {
-  gelu_backward_loop(dy, z, dz, sums, count);
-}
-VH_VERSIONS void gelu_backward_row(const BFloat16* dy, const BFloat16* z, BFloat16* dz, float* sums, int64_t count) {
-  gelu_backward_loop(dy, z, dz, sums, count);
-}
-void gelu_backward_row(const double* dy, const double* z, double* dz, double* sums, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    dz[i] = dy[i] * (distribution(z[i]) + z[i] * density(z[i]));
-    sums[i] += dz[i];
+VH_VERSIONS void gelu_backward_rows(const float* dy, const float* z, float* dz, int64_t num_rows, float* sums,
+                                    int64_t count) {
+  for (int64_t row = 0; row < num_rows; ++row, dy += count, z += count, dz += count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      const float gradient = dy[i] * sigmoidal(z[i], kDerivative, kDerivativeLimit);
+      sums[i] += gradient;
+      dz[i] = gradient;
+    }
   }
+}
+void gelu_backward_rows(const double* dy, const double* z, double* dz, int64_t num_rows, double* sums, int64_t count) {
+  for (int64_t row = 0; row < num_rows; ++row, dy += count, z += count, dz += count) {
+    for (int64_t i = 0; i < count; ++i) {
+      dz[i] = dy[i] * (distribution(z[i]) + z[i] * density(z[i]));
+      sums[i] += dz[i];
+    }
+  }
+}
+void gelu_backward_rows(const BFloat16* dy, const BFloat16* z, BFloat16* dz, int64_t num_rows, float* sums,
+                        int64_t count) {
+  has_avx512_bf16() ? bf16_unit::gelu_backward_rows(dy, z, dz, num_rows, sums, count)
+                    : portable::gelu_backward_rows(dy, z, dz, num_rows, sums, count);
 }
 
 VH_VERSIONS void store_row(const float* sums, const float* bias, float* y, int64_t count) {
-  store_loop(sums, bias, y, count);
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = sums[i] + bias[i];
+  }
 }
 VH_VERSIONS void store_row(const float* sums, const float* bias, BFloat16* y, int64_t count) {
-  store_loop(sums, bias, y, count);
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    y[i].x = bfloat16_bits(sums[i] + bias[i]);
+  }
 }
 
 VH_VERSIONS void store_gelu_row(const float* sums, const float* bias, float* y, int64_t count) {
-  store_gelu_loop(sums, bias, y, count);
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const float z = sums[i] + bias[i];
+    y[i] = z * sigmoidal(z, kDistribution, kDistributionLimit);
+  }
 }
-VH_VERSIONS void store_gelu_row(const float* sums, const float* bias, BFloat16* y, int64_t count) {
-  store_gelu_loop(sums, bias, y, count);
+void store_gelu_row(const float* sums, const float* bias, BFloat16* y, int64_t count) {
+  has_avx512_bf16() ? bf16_unit::store_gelu_row(sums, bias, y, count) : portable::store_gelu_row(sums, bias, y, count);
 }
 
 VH_VERSIONS void add_rows(const float* rows, int64_t num_rows, float* sums, int64_t count) {

@@ -1,0 +1,290 @@
+// GELU of bf16 rows, by the loops of each set of instructions that this processor has, against erfc in fp64.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "parallel/tensor/gelu_bf16.h"
+#include "parallel/tensor/linear_rows.h"
+#include "src/base/instruction_sets.h"
+
+using namespace vit_hybrid;
+using c10::BFloat16;
+
+namespace {
+
+struct Loops {
+  std::string name;
+  void (*gelu)(const BFloat16* z, BFloat16* y, int64_t count);
+  void (*backward)(const BFloat16* dy, const BFloat16* z, BFloat16* dz, int64_t num_rows, float* sums, int64_t count);
+  void (*store)(const float* sums, const float* bias, BFloat16* y, int64_t count);
+};
+
+std::vector<Loops> all_loops() {
+  std::vector<Loops> loops = {
+      {"picked", tensor::gelu_row, tensor::gelu_backward_rows, tensor::store_gelu_row},
+      {"portable", tensor::portable::gelu_row, tensor::portable::gelu_backward_rows, tensor::portable::store_gelu_row}};
+  if (has_avx512_bf16()) {
+    loops.push_back({"AVX512-BF16", tensor::bf16_unit::gelu_row, tensor::bf16_unit::gelu_backward_rows,
+                     tensor::bf16_unit::store_gelu_row});
+  }
+  return loops;
+}
+
+std::vector<BFloat16> all_numbers() {
+  std::vector<BFloat16> numbers;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    numbers.emplace_back(static_cast<uint16_t>(bits), BFloat16::from_bits());
+  }
+  return numbers;
+}
+
+// Results before they are rounded: the sums of a backward row by gradients of 1.
+struct Slopes {
+  std::vector<BFloat16> rounded;
+  std::vector<float> sums;
+};
+
+Slopes slopes(const Loops& loops, const std::vector<BFloat16>& z) {
+  Slopes result{std::vector<BFloat16>(z.size()), std::vector<float>(z.size(), 0.0f)};
+  const std::vector<BFloat16> ones(z.size(), BFloat16(1.0f));
+  loops.backward(ones.data(), z.data(), result.rounded.data(), 1, result.sums.data(), static_cast<int64_t>(z.size()));
+  return result;
+}
+
+std::vector<BFloat16> values(const Loops& loops, const std::vector<BFloat16>& z) {
+  std::vector<BFloat16> y(z.size());
+  loops.gelu(z.data(), y.data(), static_cast<int64_t>(z.size()));
+  return y;
+}
+
+double tail(double a) {
+  return 0.5 * std::erfc(a * M_SQRT1_2);
+}
+
+double exact_value(double z) {
+  return z * tail(-z);
+}
+
+double exact_slope(double z) {
+  return tail(-z) + z * std::exp(-0.5 * z * z) / std::sqrt(2.0 * M_PI);
+}
+
+double value_error(double z) {
+  return std::fabs(z) < 3.0 ? 1e-4 * std::fabs(z) * tail(std::fabs(z)) : 1.1e-6;
+}
+
+double slope_error(double z) {
+  return std::max(1.3e-4 * std::fabs(exact_slope(-std::fabs(z))), 2.7e-6);
+}
+
+BFloat16 rounded(double value) {
+  return BFloat16(static_cast<float>(value));
+}
+
+// Whether y is a number within `error` of `exact`, rounded. bf16's smallest normal number is allowed for: zeros may
+// stand for those below.
+bool is_rounded(BFloat16 y, double exact, double error) {
+  const double margin = error + static_cast<double>(std::numeric_limits<BFloat16>::min());
+  return static_cast<float>(y) >= static_cast<float>(rounded(exact - margin)) &&
+         static_cast<float>(y) <= static_cast<float>(rounded(exact + margin));
+}
+
+bool is_bend(double z) {
+  return std::fabs(z) >= 0x1p-7 && std::fabs(z) <= 3.0;
+}
+
+// Numbers over the bend, in no order.
+struct Rows {
+  explicit Rows(int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      sums.push_back(static_cast<float>(i * 37 % 151) * 0.08f - 6.0f);
+      bias.push_back(static_cast<float>(i % 5) * 0.1f);
+      z.emplace_back(sums.back());
+      dy.emplace_back(1.0f - static_cast<float>(i % 11) * 0.2f);
+    }
+  }
+
+  std::vector<float> sums, bias;
+  std::vector<BFloat16> z, dy;
+};
+
+}  // namespace
+
+TEST_CASE("gelu bf16: every number's value is within its bound, and nearly always the nearest") {
+  const std::vector<BFloat16> z = all_numbers();
+  for (const Loops& loops : all_loops()) {
+    CAPTURE(loops.name);
+    const std::vector<BFloat16> y = values(loops, z);
+    int outside = 0;
+    int in_bend = 0;
+    int not_nearest = 0;
+    for (size_t i = 0; i < z.size(); ++i) {
+      const double number = static_cast<float>(z[i]);
+      if (std::isfinite(number)) {
+        const double exact = exact_value(number);
+        outside += is_rounded(y[i], exact, value_error(number)) ? 0 : 1;
+        in_bend += is_bend(number) ? 1 : 0;
+        not_nearest += is_bend(number) && y[i] != rounded(exact) ? 1 : 0;
+      }
+    }
+    CHECK(outside == 0);
+    CHECK(in_bend > 2000);
+    CHECK(not_nearest <= in_bend / 50);  // 1 % are the number beside it
+  }
+}
+
+TEST_CASE("gelu bf16: every number's slope is within its bound before it is rounded, and nearly always the nearest") {
+  const std::vector<BFloat16> z = all_numbers();
+  for (const Loops& loops : all_loops()) {
+    CAPTURE(loops.name);
+    const Slopes slope = slopes(loops, z);
+    int outside = 0;
+    int not_rounded = 0;
+    int not_nearest = 0;
+    for (size_t i = 0; i < z.size(); ++i) {
+      const double number = static_cast<float>(z[i]);
+      if (std::isfinite(number)) {
+        const double exact = exact_slope(number);
+        outside += std::fabs(static_cast<double>(slope.sums[i]) - exact) <= slope_error(number) ? 0 : 1;
+        not_rounded += slope.rounded[i] == BFloat16(slope.sums[i]) ? 0 : 1;
+        not_nearest += is_bend(number) && slope.rounded[i] != rounded(exact) ? 1 : 0;
+      }
+    }
+    CHECK(outside == 0);
+    CHECK(not_rounded == 0);
+    CHECK(not_nearest <= 100);  // of 2228: 4 % are the number beside it
+  }
+}
+
+TEST_CASE("gelu bf16: far from the bend it is 0 or its input, its slope 0 or 1, and what is not a number stays so") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<BFloat16> large = {6.5f, 80.0f, 3e4f, 3e38f, infinity};
+  const std::vector<BFloat16> nans = {nan, -nan};
+  for (const Loops& loops : all_loops()) {
+    CAPTURE(loops.name);
+    std::vector<BFloat16> z = large;
+    std::transform(large.begin(), large.end(), std::back_inserter(z), [](BFloat16 x) { return -x; });
+    const std::vector<BFloat16> y = values(loops, z);
+    const Slopes slope = slopes(loops, z);
+    for (size_t i = 0; i < large.size(); ++i) {
+      const auto below = static_cast<float>(y[large.size() + i]);
+      CHECK(y[i] == z[i]);
+      CHECK((below <= 0.0f && below > -1e-9f));
+      CHECK(slope.rounded[i] == 1.0f);
+      CHECK(std::fabs(slope.sums[large.size() + i]) < 1e-9f);
+    }
+    for (const BFloat16 value : values(loops, nans)) {
+      CHECK(std::isnan(static_cast<float>(value)));
+    }
+    for (const BFloat16 value : slopes(loops, nans).rounded) {
+      CHECK(std::isnan(static_cast<float>(value)));
+    }
+  }
+}
+
+TEST_CASE("gelu bf16: at the end of a product it is that of the sum with the bias, rounded once") {
+  constexpr int64_t kCount = 200003;
+  std::vector<float> sums, bias;
+  for (int64_t i = 0; i < kCount; ++i) {
+    sums.push_back(static_cast<float>(i) * 9e-5f - 9.0f);
+    bias.push_back(static_cast<float>(i % 17) * 0.03f - 0.25f);
+  }
+  for (const Loops& loops : all_loops()) {
+    CAPTURE(loops.name);
+    std::vector<BFloat16> y(kCount);
+    loops.store(sums.data(), bias.data(), y.data(), kCount);
+    int outside = 0;
+    for (size_t i = 0; i < y.size(); ++i) {
+      const double z = sums[i] + bias[i];
+      outside += is_rounded(y[i], exact_value(z), value_error(z)) ? 0 : 1;
+    }
+    CHECK(outside == 0);
+  }
+}
+
+TEST_CASE("gelu bf16: rows of every length have the bits of their elements, in place too, and end where they end") {
+  constexpr int64_t kLongest = 150;
+  constexpr size_t kGuard = 40;
+  const BFloat16 untouched = 7.0f;
+  const Rows in(kLongest);
+  for (const Loops& loops : all_loops()) {
+    CAPTURE(loops.name);
+    for (int64_t count = 0; count <= kLongest; ++count) {
+      const auto length = static_cast<size_t>(count);
+      std::vector<BFloat16> y(length + kGuard, untouched);
+      std::vector<BFloat16> stored = y;
+      std::copy_n(in.z.begin(), length, y.begin());
+      loops.gelu(y.data(), y.data(), count);
+      loops.store(in.sums.data(), in.bias.data(), stored.data(), count);
+      bool equal = true;
+      for (size_t i = 0; i < length; ++i) {
+        BFloat16 value, end;
+        loops.gelu(&in.z[i], &value, 1);
+        loops.store(&in.sums[i], &in.bias[i], &end, 1);
+        equal = equal && y[i] == value && stored[i] == end;
+      }
+      for (size_t i = length; i < length + kGuard; ++i) {
+        equal = equal && y[i] == untouched && stored[i] == untouched;
+      }
+      CAPTURE(count);
+      CHECK(equal);
+    }
+  }
+}
+
+TEST_CASE("gelu bf16: backward of any number of rows has the bits of its elements, summed one row after the other") {
+  constexpr int64_t kMostRows = 7;
+  constexpr int64_t kLongest = 100;
+  constexpr size_t kGuard = 40;
+  const BFloat16 untouched = 7.0f;
+  const Rows in(kMostRows * kLongest);
+  for (const Loops& loops : all_loops()) {
+    CAPTURE(loops.name);
+    for (int64_t count = 1; count <= kLongest; ++count) {
+      for (int64_t num_rows = 0; num_rows <= kMostRows; ++num_rows) {
+        const auto elements = static_cast<size_t>(num_rows * count);
+        const auto length = static_cast<size_t>(count);
+        std::vector<BFloat16> dz(elements + kGuard, untouched);
+        std::copy_n(in.dy.begin(), elements, dz.begin());
+        std::vector<BFloat16> expected_dz = dz;
+        std::vector<float> sums(length + kGuard, 2.0f);
+        std::vector<float> expected_sums = sums;
+        for (size_t i = 0; i < elements; ++i) {
+          loops.backward(&in.dy[i], &in.z[i], &expected_dz[i], 1, &expected_sums[i % length], 1);
+        }
+        loops.backward(dz.data(), in.z.data(), dz.data(), num_rows, sums.data(), count);
+        CAPTURE(count);
+        CAPTURE(num_rows);
+        CHECK(dz == expected_dz);
+        CHECK(sums == expected_sums);
+      }
+    }
+  }
+}
+
+TEST_CASE("gelu bf16: all loops give the same normal numbers") {
+  // Without fused multiplications (a portable loop for the oldest processors) a few are rounded otherwise.
+  constexpr int kRoundedOtherwise = 10;
+  const std::vector<BFloat16> z = all_numbers();
+  const auto differ = [&](const std::vector<BFloat16>& a, const std::vector<BFloat16>& b) {
+    int count = 0;
+    for (size_t i = 0; i < z.size(); ++i) {
+      const auto first = static_cast<float>(a[i]);
+      count += std::isnan(first) || std::fabs(first) < std::numeric_limits<BFloat16>::min() || a[i] == b[i] ? 0 : 1;
+    }
+    return count;
+  };
+  const Loops portable = all_loops()[1];
+  for (const Loops& loops : all_loops()) {
+    CAPTURE(loops.name);
+    CHECK(differ(values(portable, z), values(loops, z)) <= kRoundedOtherwise);
+    CHECK(differ(slopes(portable, z).rounded, slopes(loops, z).rounded) <= kRoundedOtherwise);
+  }
+}
