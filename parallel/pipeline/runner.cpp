@@ -4,8 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -66,7 +68,7 @@ class PipelineRunner::Run {
     VH_ASSERT(local == runner.stages_.size(), str(runner.stages_.size(), " programs for ", local, " stages"));
   }
 
-  double walk(const std::vector<PlanStep>& steps) {
+  void walk(const std::vector<PlanStep>& steps) {
     const MemoryScope scope(MemoryClass::kActivations);
     const at::AutoGradMode grad_mode(trains_);
     for (const PlanStep& step : steps) {
@@ -83,7 +85,7 @@ class PipelineRunner::Run {
     for (comm::Work& work : exchanges_) {
       work.wait();
     }
-    return sum_of_losses();
+    keep_losses();
   }
 
  private:
@@ -191,12 +193,10 @@ class PipelineRunner::Run {
     }
   }
 
-  double sum_of_losses() const {
-    double sum = 0;
-    for (const at::Tensor& loss : losses_) {
-      sum += loss.item<double>();
-    }
-    return sum;
+  // In one tensor, so that the host has to wait once to read them.
+  void keep_losses() const {
+    const MemoryScope scope(MemoryClass::kWorkspaces);
+    runner_.losses_ = losses_.empty() ? at::Tensor() : at::stack(losses_).to(at::kDouble);
   }
 
   PipelineRunner& runner_;
@@ -214,13 +214,23 @@ class PipelineRunner::Run {
 PipelineRunner::PipelineRunner(comm::Communicator& pipeline, std::vector<StageProgram*> stages)
     : pipeline_(pipeline), stages_(std::move(stages)), clock_(pipeline.device_type()) {}
 
-double PipelineRunner::run(const Schedule& schedule, double loss_scale) {
+void PipelineRunner::run(const Schedule& schedule, double loss_scale) {
   VH_ASSERT(schedule.num_ranks() == pipeline_.size(),
             str("a schedule for ", schedule.num_ranks(), " ranks on ", pipeline_.size()));
   clock_.collect();  // of a run that nobody asked the times of
   times_ = {};
   const auto plan = plan_messages(schedule);
-  return Run(*this, schedule, loss_scale).walk(plan[static_cast<size_t>(pipeline_.rank())]);
+  Run(*this, schedule, loss_scale).walk(plan[static_cast<size_t>(pipeline_.rank())]);
+}
+
+double PipelineRunner::loss() const {
+  if (!losses_.defined()) {
+    return 0.0;
+  }
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const at::Tensor losses = losses_.cpu();
+  const auto* const values = losses.const_data_ptr<double>();
+  return std::accumulate(values, values + losses.numel(), 0.0);
 }
 
 const RunTimes& PipelineRunner::times() {

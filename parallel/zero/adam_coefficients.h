@@ -3,23 +3,41 @@
 
 #include "parallel/zero/adam_kernel.h"
 #include "parallel/zero/moment_coefficients.h"
-#include "parallel/zero/update_rule.h"
+#include "parallel/zero/optimizer_options.h"
+#include "parallel/zero/step_scalars.h"
 
 namespace vit_hybrid::zero {
 
-/// How the step takes weight decay.
-inline AdamDecay adam_decay(const OptimizerOptions& options, const StepScalars& step) {
-  return {step.lr, options.kind == OptimizerKind::kAdamW};
+/// What stays for a run.
+template <class T>
+struct AdamConstants {
+  AdamCoefficients<T> coefficients;  ///< without those of a step
+  bool decoupled;                    ///< see AdamDecay
+};
+
+template <class T>
+AdamConstants<T> adam_constants(const OptimizerOptions& options) {
+  AdamConstants<T> constants{};
+  set_betas(constants.coefficients, options);
+  constants.decoupled = options.kind == OptimizerKind::kAdamW;
+  return constants;
 }
 
-/// Made in double, and rounded once to the type of the master weights.
+/// The coefficients of a step but for the two that depend on the weight decay, rounded once to the type of the master
+/// weights.
 template <class T>
-AdamCoefficients<T> adam_coefficients(const OptimizerOptions& options, const StepScalars& step, double weight_decay) {
-  AdamCoefficients<T> c{};
-  set_moments(c, options, step);
-  c.step_size = static_cast<T>(step.lr / bias_correction(options.beta1, step.number));
-  set_weight_decay(c, adam_decay(options, step), weight_decay);
+VH_HOST_DEVICE inline AdamCoefficients<T> adam_coefficients(const AdamConstants<T>& constants,
+                                                            const StepScalars& step) {
+  AdamCoefficients<T> c = constants.coefficients;
+  set_moments_of_step(c, step);
+  c.step_size = static_cast<T>(step.step_size);
   return c;
+}
+
+/// How the step takes weight decay.
+template <class T>
+VH_HOST_DEVICE inline AdamDecay adam_decay(const AdamConstants<T>& constants, const StepScalars& step) {
+  return {step.lr, constants.decoupled};
 }
 
 }  // namespace vit_hybrid::zero

@@ -13,32 +13,32 @@ constexpr int kVectorsOfThread = 4;
 
 template <class Master, class Gradient, class Parameter>
 __global__ void __launch_bounds__(kThreads)
-    adam_kernel(AdamArrays<Master, Gradient, Parameter> arrays, int64_t vectors, AdamCoefficients<Master> coefficients,
-                AdamDecay decay, SegmentTable segments) {
+    adam_kernel(AdamArrays<Master, Gradient, Parameter> arrays, int64_t vectors, AdamConstants<Master> constants,
+                const StepScalars* step, SegmentTable segments) {
   const auto share = ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, kVectorsOfThread);
-  adam_share(arrays, vectors, share, coefficients, decay, segments);
+  adam_share(arrays, vectors, share, constants, *step, segments);
 }
 
 }  // namespace
 
 template <class Master, class Gradient, class Parameter>
 void launch_adam(const AdamArrays<Master, Gradient, Parameter>& arrays, int64_t count,
-                 const AdamCoefficients<Master>& coefficients, const AdamDecay& decay, const SegmentTable& segments,
+                 const AdamConstants<Master>& constants, const StepScalars* step, const SegmentTable& segments,
                  CUstream_st* stream) {
   if (count == 0) {
     return;
   }
   const int64_t vectors = count / kAdamWidth<Master>;
   const auto blocks = static_cast<unsigned>(num_blocks_for(vectors, int64_t{kThreads} * kVectorsOfThread));
-  adam_kernel<<<blocks, kThreads, 0, stream>>>(arrays, vectors, coefficients, decay, segments);
+  adam_kernel<<<blocks, kThreads, 0, stream>>>(arrays, vectors, constants, step, segments);
 }
 
 using c10::BFloat16;
 using c10::Half;
 
-#define VH_LAUNCH_ADAM(Master, Gradient, Parameter)                                                                   \
-  template void launch_adam(const AdamArrays<Master, Gradient, Parameter>&, int64_t, const AdamCoefficients<Master>&, \
-                            const AdamDecay&, const SegmentTable&, CUstream_st*);
+#define VH_LAUNCH_ADAM(Master, Gradient, Parameter)                                                                \
+  template void launch_adam(const AdamArrays<Master, Gradient, Parameter>&, int64_t, const AdamConstants<Master>&, \
+                            const StepScalars*, const SegmentTable&, CUstream_st*);
 VH_LAUNCH_ADAM(double, double, double)
 VH_LAUNCH_ADAM(float, float, float)
 VH_LAUNCH_ADAM(float, float, BFloat16)

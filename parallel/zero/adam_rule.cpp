@@ -9,7 +9,7 @@
 
 namespace vit_hybrid::zero {
 
-void AdamRule::apply_to_owned(const OwnedTensors& owned, const StepScalars& step) const {
+void AdamRule::apply_to_owned(const OwnedTensors& owned, const at::Tensor& step) const {
   adam_step_cuda(owned, step, options_);
 }
 
@@ -19,7 +19,9 @@ void AdamRule::apply(const UpdateTensors& tensors, const StepScalars& step, doub
   check_stretch(tensors, 2);
   with_type(tensors, [&](auto zero) {
     using T = decltype(zero);
-    const auto c = adam_coefficients<T>(options_, step, weight_decay);
+    const auto constants = adam_constants<T>(options_);
+    auto c = adam_coefficients(constants, step);
+    set_weight_decay(c, adam_decay(constants, step), weight_decay);
     T* const weights = tensors.weights.data_ptr<T>();
     T* const exp_avg = tensors.state[0].data_ptr<T>();
     T* const exp_avg_sq = tensors.state[1].data_ptr<T>();

@@ -14,7 +14,7 @@ class AdamRule final : public UpdateRule {
 
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   bool updates_at_once() const override { return !on_host_; }
-  void apply_to_owned(const OwnedTensors& owned, const StepScalars& step) const override;
+  void apply_to_owned(const OwnedTensors& owned, const at::Tensor& step) const override;
   void apply(const UpdateTensors& tensors, const StepScalars& step, double weight_decay, double trust) const override;
 
  private:

@@ -5,7 +5,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "parallel/zero/adam_coefficients.h"
+#include "parallel/zero/step_control.h"
 #include "parallel/zero/update_kernels_cuda.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -48,18 +48,18 @@ void check_owned(const OwnedTensors& owned) {
 }
 
 template <class Master, class Gradient, class Parameter>
-void adam_step(const OwnedTensors& owned, const StepScalars& step, const OptimizerOptions& options) {
+void adam_step(const OwnedTensors& owned, const at::Tensor& step, const OptimizerOptions& options) {
   const AdamArrays<Master, Gradient, Parameter> arrays{
       owned.master.defined() ? owned.master.mutable_data_ptr<Master>() : nullptr,
       owned.state[0].mutable_data_ptr<Master>(), owned.state[1].mutable_data_ptr<Master>(),
       owned.gradients.const_data_ptr<Gradient>(), owned.parameters.mutable_data_ptr<Parameter>()};
-  launch_adam(arrays, owned.state[0].numel(), adam_coefficients<Master>(options, step, 0.0), adam_decay(options, step),
+  launch_adam(arrays, owned.state[0].numel(), adam_constants<Master>(options), scalars_in(step),
               segment_table(owned.segments), c10::cuda::getCurrentCUDAStream());
 }
 
 // With the types of gradients and parameters in a run of half precision `Half`.
 template <class Half>
-void half_adam_step(const OwnedTensors& owned, const StepScalars& step, const OptimizerOptions& options) {
+void half_adam_step(const OwnedTensors& owned, const at::Tensor& step, const OptimizerOptions& options) {
   if (owned.gradients.scalar_type() == at::kFloat) {
     adam_step<float, float, Half>(owned, step, options);
   } else {
@@ -69,8 +69,9 @@ void half_adam_step(const OwnedTensors& owned, const StepScalars& step, const Op
 
 }  // namespace
 
-void adam_step_cuda(const OwnedTensors& owned, const StepScalars& step, const OptimizerOptions& options) {
+void adam_step_cuda(const OwnedTensors& owned, const at::Tensor& step, const OptimizerOptions& options) {
   check_owned(owned);
+  VH_ASSERT(step.is_cuda(), "the numbers of the step are on the host");
   const c10::cuda::CUDAGuard guard(owned.parameters.device());
   switch (owned.parameters.scalar_type()) {
     case at::kDouble:
@@ -88,6 +89,13 @@ void adam_step_cuda(const OwnedTensors& owned, const StepScalars& step, const Op
     default:
       VH_ASSERT(false, str("parameters of type ", c10::toString(owned.parameters.scalar_type())));
   }
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void decide_cuda(const at::Tensor& step) {
+  VH_ASSERT(step.is_cuda(), "the numbers of the step are on the host");
+  const c10::cuda::CUDAGuard guard(step.device());
+  launch_decide(scalars_in(step), c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

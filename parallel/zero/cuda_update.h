@@ -5,14 +5,17 @@
 
 #include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/owned_tensors.h"
-#include "parallel/zero/update_rule.h"
 
 namespace vit_hybrid::zero {
 
 /// The whole step of Adam or AdamW in one pass over memory, by one kernel: scales the gradients, updates moments and
 /// weights, and casts the new weights into the parameters. Master weights, gradients and parameters are all fp64 or all
-/// fp32, or fp32 with parameters, or gradients and parameters, in bf16 or fp16.
-void adam_step_cuda(const OwnedTensors& owned, const StepScalars& step, const OptimizerOptions& options);
+/// fp32, or fp32 with parameters, or gradients and parameters, in bf16 or fp16. `step`: StepControl::values(); nothing
+/// changes where it says that the step is skipped.
+void adam_step_cuda(const OwnedTensors& owned, const at::Tensor& step, const OptimizerOptions& options);
+
+/// decide() of StepControl::values().
+void decide_cuda(const at::Tensor& step);
 
 /// Doubles that sum_of_squares_cuda() needs to work in.
 inline constexpr int64_t kSumOfSquaresWorkspace = 2048;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "parallel/zero/adam_kernel.h"
+#include "parallel/zero/adam_coefficients.h"
 #include "parallel/zero/segment_cursor.h"
 #include "src/base/element_vector.h"
 #include "src/base/vector_split.h"
@@ -60,12 +60,17 @@ VH_HOST_DEVICE inline void adam_vector(const AdamArrays<Master, Gradient, Parame
   }
 }
 
-/// A thread's share of an Adam pass over `vectors` vectors; `c` is without weight decay.
+/// A thread's share of an Adam pass over `vectors` vectors; nothing of a skipped step.
 template <class Master, class Gradient, class Parameter>
 VH_HOST_DEVICE inline void adam_share(const AdamArrays<Master, Gradient, Parameter>& a, int64_t vectors,
-                                      const ThreadShare& share, AdamCoefficients<Master> c, const AdamDecay& decay,
-                                      const SegmentTable& segments) {
+                                      const ThreadShare& share, const AdamConstants<Master>& constants,
+                                      const StepScalars& step, const SegmentTable& segments) {
   static_assert(kSegmentAlignment % kAdamWidth<Master> == 0, "a vector would lie in two segments");
+  if (step.is_skipped()) {
+    return;
+  }
+  const AdamDecay decay = adam_decay(constants, step);
+  auto c = adam_coefficients(constants, step);
   SegmentCursor segment(segments);
   for (int64_t i = share.first; i < share.end_among(vectors); i += share.stride) {
     const int64_t first = i * kAdamWidth<Master>;

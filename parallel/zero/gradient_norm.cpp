@@ -1,14 +1,7 @@
-// Local sums of squares, and the one reduction that makes them a norm.
+// Local sums of squares, and the one reduction that makes them those of the model.
 #include "parallel/zero/gradient_norm.h"
 
-#include <ATen/ops/isfinite.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
-
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "parallel/zero/sum_of_squares.h"
 #include "src/base/memory_tracker.h"
@@ -55,27 +48,15 @@ std::vector<Range> counted_ranges(const tensor::ParameterBuffer& buffer, ZeroSta
 
 GradientNorm::GradientNorm(const tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank, int tensor_rank,
                            comm::Communicator& world)
-    : buffer_(buffer), counted_(counted_ranges(buffer, stage, data_rank, tensor_rank)), world_(world) {}
-
-NormResult GradientNorm::compute() const {
+    : buffer_(buffer), counted_(counted_ranges(buffer, stage, data_rank, tensor_rank)), world_(world) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  const at::Tensor total = at::zeros({2}, buffer_.gradients().options().dtype(at::kDouble));
-  const at::Tensor sum = sum_of_squares_there(buffer_.gradients(), counted_);
-  // The sum, and the number of ranks where it is not finite. The host waits once, for the result.
-  const at::Tensor finite = at::isfinite(sum);
-  total[1].copy_(finite.logical_not());
-  total[0].copy_(at::where(finite, sum, at::zeros_like(sum)));
-  world_.all_reduce(total, comm::ReduceOp::kSum).wait();
-  const at::Tensor host = total.cpu();
-  const double* values = host.const_data_ptr<double>();
-  if (values[1] != 0.0 || !std::isfinite(values[0])) {
-    return {std::numeric_limits<double>::quiet_NaN(), false};
-  }
-  return {std::sqrt(values[0]), true};
+  workspace_ = sum_of_squares_workspace(buffer.values().device());
 }
 
-double clip_coefficient(double norm, double max_norm) {
-  return std::min(1.0, max_norm / (norm + 1e-6));
+void GradientNorm::sum_into(const at::Tensor& sums) const {
+  sums.zero_();
+  add_squares(buffer_.gradients(), counted_, workspace_, sums);
+  world_.all_reduce(sums, comm::ReduceOp::kSum).wait();
 }
 
 }  // namespace vit_hybrid::zero

@@ -1,6 +1,8 @@
 // GradientNorm: the L2 norm of the whole model's gradient, every parameter counted once.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <vector>
 
 #include "parallel/comm/communicator.h"
@@ -10,12 +12,6 @@
 
 namespace vit_hybrid::zero {
 
-/// Of one step; the same bits on all ranks of the world.
-struct NormResult {
-  double norm = 0;
-  bool finite = true;  ///< false if any rank has a gradient that is not finite: then all ranks skip the step
-};
-
 /// Counts each element on one rank of the world: on the data rank that owns it (on data rank 0 where all own it), and,
 /// if it is replicated over the tensor axis, on tensor rank 0.
 class GradientNorm {
@@ -23,16 +19,16 @@ class GradientNorm {
   GradientNorm(const tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank, int tensor_rank,
                comm::Communicator& world);
 
-  /// After GradientReducer::finish(). Squares are added up in double. Collective over world.
-  NormResult compute() const;
+  /// After GradientReducer::finish(): sets StepControl::sums(), float64 [2], to the sum of the squares, added up in
+  /// double, and to how often some rank has something that is not finite; the same bits on all ranks. The host does not
+  /// wait for a GPU. Collective over world.
+  void sum_into(const at::Tensor& sums) const;
 
  private:
   const tensor::ParameterBuffer& buffer_;
   std::vector<Range> counted_;  // elements of the flat buffer that this rank counts
   comm::Communicator& world_;
+  at::Tensor workspace_;  // of a GPU
 };
-
-/// What gradients are multiplied with: min(1, max_norm / (norm + 1e-6)), as torch's clip_grad_norm_.
-double clip_coefficient(double norm, double max_norm);
 
 }  // namespace vit_hybrid::zero

@@ -19,8 +19,9 @@ template <class T>
 LambCoefficients<T> coefficients(const OptimizerOptions& options, const StepScalars& step, double weight_decay,
                                  double trust) {
   LambCoefficients<T> c{};
-  set_moments(c, options, step);
-  c.mean_scale = static_cast<T>(1.0 / bias_correction(options.beta1, step.number));
+  set_betas(c, options);
+  set_moments_of_step(c, step);
+  c.mean_scale = static_cast<T>(step.mean_scale);
   c.weight_decay = static_cast<T>(weight_decay);
   c.step_size = static_cast<T>(step.lr * trust);
   return c;

@@ -7,6 +7,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
 #include <limits>
 
 #include "parallel/zero/cuda_update.h"
@@ -62,26 +63,35 @@ double sum_of_squares(const at::Tensor& values) {
   }
 }
 
-at::Tensor sum_of_squares_there(const at::Tensor& values, const std::vector<Range>& ranges) {
-  const auto part = [&](const Range& range) { return values.narrow(0, range.begin, range.size()); };
+at::Tensor sum_of_squares_there(const at::Tensor& values) {
   if (values.is_cpu()) {
-    double sum = 0.0;
-    for (const Range& range : ranges) {
-      sum += sum_of_squares(part(range));
-    }
-    return at::full({}, sum, at::kDouble);
+    return at::full({}, sum_of_squares(values), at::kDouble);
   }
   const auto doubles = values.options().dtype(at::kDouble);
-  const at::Tensor workspace = at::empty({kSumOfSquaresWorkspace}, doubles);
-  const at::Tensor sums = at::zeros({2}, doubles);  // of the finite values, and how many are not
-  for (const Range& range : ranges) {
-    sum_of_squares_cuda(part(range), workspace, sums);
-  }
+  const at::Tensor sums = at::zeros({2}, doubles);
+  add_squares(values.view(-1), {{0, values.numel()}}, sum_of_squares_workspace(values.device()), sums);
   return at::where(sums[1] == 0.0, sums[0], at::full({}, std::numeric_limits<double>::infinity(), doubles));
 }
 
-at::Tensor sum_of_squares_there(const at::Tensor& values) {
-  return sum_of_squares_there(values.view(-1), {{0, values.numel()}});
+at::Tensor sum_of_squares_workspace(c10::Device device) {
+  return device.is_cpu() ? at::Tensor()
+                         : at::empty({kSumOfSquaresWorkspace}, at::TensorOptions(at::kDouble).device(device));
+}
+
+void add_squares(const at::Tensor& values, const std::vector<Range>& ranges, const at::Tensor& workspace,
+                 const at::Tensor& sums) {
+  const auto part = [&](const Range& range) { return values.narrow(0, range.begin, range.size()); };
+  if (!values.is_cpu()) {
+    for (const Range& range : ranges) {
+      sum_of_squares_cuda(part(range), workspace, sums);
+    }
+    return;
+  }
+  double sum = 0.0;
+  for (const Range& range : ranges) {
+    sum += sum_of_squares(part(range));
+  }
+  sums.mutable_data_ptr<double>()[std::isfinite(sum) ? 0 : 1] += std::isfinite(sum) ? sum : 1.0;
 }
 
 }  // namespace vit_hybrid::zero

@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <algorithm>
 #include <array>
@@ -59,10 +60,15 @@ Sum sum_over_blocks(int64_t count, const SumOfBlock& sum_of_block) {
 /// Of all values of a contiguous tensor of a floating-point type.
 double sum_of_squares(const at::Tensor& values);
 
-/// Of the elements of flat `values` in `ranges`, as a tensor of one double on its device, so that nobody has to wait
-/// for it; infinite where a value is not finite.
-at::Tensor sum_of_squares_there(const at::Tensor& values, const std::vector<Range>& ranges);
-/// Of all elements.
+/// The same as a tensor of one double on the device of the values, so that nobody has to wait for it; infinite where a
+/// value is not finite.
 at::Tensor sum_of_squares_there(const at::Tensor& values);
+
+/// Where add_squares() works on the device; undefined for the CPU, where it needs nothing.
+at::Tensor sum_of_squares_workspace(c10::Device device);
+/// Of the elements of flat `values` in `ranges`: adds the sum of what is finite to sums[0], and how often something is
+/// not to sums[1], float64 [2] on their device. Nobody waits, and nothing is allocated on a GPU.
+void add_squares(const at::Tensor& values, const std::vector<Range>& ranges, const at::Tensor& workspace,
+                 const at::Tensor& sums);
 
 }  // namespace vit_hybrid::zero

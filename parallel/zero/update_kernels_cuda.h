@@ -4,17 +4,22 @@
 #include <cstdint>
 
 #include "parallel/zero/flat_passes.h"
+#include "parallel/zero/step_scalars.h"
 
 struct CUstream_st;  // cudaStream_t points to it
 
 namespace vit_hybrid::zero {
 
-/// adam_share() over `count` elements of the state, a multiple of kSegmentAlignment, by one kernel. All arrays are
-/// aligned to 16 bytes. Instantiated for float and double masters, with the gradients and parameters of cuda_update.h.
+/// adam_share() over `count` elements of the state, a multiple of kSegmentAlignment, by one kernel. `step` is on the
+/// device; all arrays are aligned to 16 bytes. Instantiated for float and double masters, with the gradients and
+/// parameters of cuda_update.h.
 template <class Master, class Gradient, class Parameter>
 void launch_adam(const AdamArrays<Master, Gradient, Parameter>& arrays, int64_t count,
-                 const AdamCoefficients<Master>& coefficients, const AdamDecay& decay, const SegmentTable& segments,
+                 const AdamConstants<Master>& constants, const StepScalars* step, const SegmentTable& segments,
                  CUstream_st* stream);
+
+/// decide() of what `step` points to on the device.
+void launch_decide(StepScalars* step, CUstream_st* stream);
 
 /// Blocks, and so pairs of doubles in the workspace, of a sum of squares at most.
 inline constexpr int kSquareBlocks = 1024;

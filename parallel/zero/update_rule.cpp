@@ -23,7 +23,7 @@ double UpdateRule::trust_ratio(double /*weight_norm*/, double /*update_norm*/, d
   return 1.0;
 }
 
-void UpdateRule::apply_to_owned(const OwnedTensors& /*owned*/, const StepScalars& /*step*/) const {
+void UpdateRule::apply_to_owned(const OwnedTensors& /*owned*/, const at::Tensor& /*step*/) const {
   VH_ASSERT(false, "this rule updates stretch by stretch");
 }
 

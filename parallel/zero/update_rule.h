@@ -4,21 +4,14 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceType.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "parallel/zero/optimizer_options.h"
+#include "parallel/zero/step_scalars.h"
 
 namespace vit_hybrid::zero {
-
-/// What changes from step to step.
-struct StepScalars {
-  int64_t number = 1;  ///< t of the bias corrections, from 1
-  double lr = 0.0;
-  double gradient_scale = 1.0;  ///< gradients are multiplied with it
-};
 
 /// Neighbouring weights with one weight decay: flat tensors of equal length on one device.
 struct UpdateTensors {
@@ -54,8 +47,9 @@ class UpdateRule {
 
   /// Whether it updates all that a rank owns by one call of apply_to_owned(), in place of apply() for each stretch.
   virtual bool updates_at_once() const { return false; }
-  /// apply() for all segments of what a rank owns.
-  virtual void apply_to_owned(const OwnedTensors& owned, const StepScalars& step) const;
+  /// apply() for all segments of what a rank owns, or nothing where the step is skipped. `step`: StepControl::values(),
+  /// of which the host reads nothing.
+  virtual void apply_to_owned(const OwnedTensors& owned, const at::Tensor& step) const;
 
   /// Updates weights and state in place, and casts the new weights into the parameters. `trust`: trust_ratio() of the
   /// parameter; 1 for those whose step is not scaled.

@@ -85,22 +85,27 @@ bool Zero1Optimizer::decays(int parameter) const {
   return group == tensor::DecayGroup::kMatrix || options_.decay_vectors;
 }
 
-void Zero1Optimizer::step(const StepDecision& decision) {
-  if (decision.skip) {
+void Zero1Optimizer::update(const StepControl& control) {
+  if (rule_->updates_at_once()) {
+    rule_->apply_to_owned({master_, state_, buffer_.values(), buffer_.gradients(), segments_}, control.values());
+    gather_all();
     return;
   }
-  ++num_steps_;
-  const StepScalars step{num_steps_, decision.lr, decision.gradient_scale};
+  const StepScalars step = control.read();
+  if (step.is_skipped()) {
+    return;
+  }
   if (rule_->is_layerwise()) {
     measure(step);
   }
-  if (rule_->updates_at_once()) {
-    rule_->apply_to_owned({master_, state_, buffer_.values(), buffer_.gradients(), segments_}, step);
-    gather_all();
-  } else {
-    update_and_gather(step);
+  update_and_gather(step);
+}
+
+void Zero1Optimizer::end_step(bool skipped) {
+  if (!skipped) {
+    ++num_steps_;
+    buffer_.bump_version();
   }
-  buffer_.bump_version();
 }
 
 void Zero1Optimizer::gather_all() {

@@ -16,16 +16,10 @@
 #include "parallel/zero/parameter_norms.h"
 #include "parallel/zero/precision_policy.h"
 #include "parallel/zero/sharding.h"
+#include "parallel/zero/step_control.h"
 #include "parallel/zero/update_rule.h"
 
 namespace vit_hybrid::zero {
-
-/// What the trainer decides for one step; the same on all ranks of the world.
-struct StepDecision {
-  double lr = 0.0;
-  double gradient_scale = 1.0;  ///< the clip coefficient
-  bool skip = false;            ///< the gradients are not finite: nothing changes, not even the step number
-};
 
 /// State of one parameter, whole over the data axis, in its local shape (that of the tensor rank's slice).
 struct ParameterState {
@@ -60,11 +54,18 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   /// A parameter and, of it, the master weights that this rank owns.
   void write(int parameter, const std::function<void(const at::Tensor& values)>& fill) override;
 
-  /// Updates the owned ranges from the reduced gradients, casts them to the parameters' type, gathers the parameters
-  /// over data, and raises the buffer's version. A rule that goes stretch by stretch updates the next bucket while one
-  /// is gathered; after one that updates all at once, all are gathered together. Collective over data, with a
-  /// layer-wise rule also over tensor.
-  void step(const StepDecision& decision);
+  /// The scalars of the next step, of which the loss scale and what depends on the gradient are left to set.
+  StepScalars next_step(double lr) const { return scalars_of_step(options_, num_steps_ + 1, lr); }
+
+  /// Updates the owned ranges from the reduced gradients by the control's scalars, the same on all ranks of the world,
+  /// casts them to the parameters' type and gathers the parameters over data; changes nothing where the step is
+  /// skipped. A rule that updates all at once leaves the scalars where they are: its host does not wait, and gathers in
+  /// any case, all buckets together. With one that goes stretch by stretch the host reads them; the next bucket is
+  /// updated while one is gathered. Collective over data, with a layer-wise rule also over tensor.
+  void update(const StepControl& control);
+  /// What the host keeps of a step when it knows how it ended: counts it and raises the buffer's version, unless it was
+  /// skipped.
+  void end_step(bool skipped);
 
   /// Steps done so far (without skipped ones).
   int64_t num_steps() const { return num_steps_; }

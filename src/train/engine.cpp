@@ -25,43 +25,48 @@ Engine::Engine(EngineOptions options, mesh::DeviceMesh& mesh)
       norm_(parameters(), options_.zero_stage, mesh.data().rank(), mesh.tensor().rank(), mesh.world()),
       optimizer_(parameters(), mesh.data(), mesh.tensor(), options_.zero_stage, options_.precision, options_.optimizer),
       loss_scaler_(options_.loss_scale),
+      control_(mesh.device()),
+      decision_(options_.update_recorder),
+      update_(options_.update_recorder),
       clock_(mesh.device().type()) {
   tensor::initialize(parameters().specs(), optimizer_, options_.seed);
 }
 
 StepResult Engine::train_step(StepPlan plan, VitProgram::NextBatch next_batch, double learning_rate) {
   const auto num_micro_batches = static_cast<int>(plan.micro_batches.size());
-  const double loss_scale = loss_scaler_.scale();
-  plan.loss_scale = loss_scale;
+  zero::StepScalars step = optimizer_.next_step(learning_rate);
+  step.loss_scale = loss_scaler_.scale();
+  step.max_norm = options_.clip_norm;
+  control_.set(step);
+  plan.loss_scale = step.loss_scale;
   plan.context.sink = &reducer_;
   reducer_.begin_step(num_micro_batches);
-  StepResult result;
-  result.loss_scale = loss_scale;
   {
     const comm::PhaseScope phase("forward and backward");
-    result.loss = model_.run(pipeline::make_schedule(options_.schedule, mesh_.pipeline().size(), num_micro_batches),
-                             std::move(plan), std::move(next_batch));
+    model_.run(pipeline::make_schedule(options_.schedule, mesh_.pipeline().size(), num_micro_batches), std::move(plan),
+               std::move(next_batch));
   }
-  zero::NormResult norm;
   {
     const comm::PhaseScope phase("gradient reduction");
     const auto timer = clock_.measure(seconds_.reduce);
     reducer_.finish();
-    norm = norm_.compute();
+    decision_.run([this] {
+      norm_.sum_into(control_.sums());
+      control_.decide();
+    });
   }
-  result.grad_norm = norm.norm / loss_scale;
-  result.skipped = !norm.finite;
-  const double clip = options_.clip_norm > 0.0 ? zero::clip_coefficient(result.grad_norm, options_.clip_norm) : 1.0;
   {
     const comm::PhaseScope phase("optimizer");
     const auto timer = clock_.measure(seconds_.optimizer);
-    optimizer_.step({learning_rate, clip / loss_scale, result.skipped});
+    update_.run([this] { optimizer_.update(control_); });
   }
-  loss_scaler_.update(norm.finite);
+  step = control_.read();  // a GPU's host waits here, and with Adam nowhere before
+  optimizer_.end_step(step.is_skipped());
+  loss_scaler_.update(!step.is_skipped());
   clock_.collect();
   seconds_.forward += model_.times().forward;
   seconds_.backward += model_.times().backward;
-  return result;
+  return {model_.loss(), step.norm, step.loss_scale, step.is_skipped()};
 }
 
 }  // namespace vit_hybrid::train

@@ -13,10 +13,12 @@
 #include "parallel/zero/loss_scaler.h"
 #include "parallel/zero/precision_policy.h"
 #include "parallel/zero/sharding.h"
+#include "parallel/zero/step_control.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "src/base/device_graph.h"
 #include "src/base/phase_clock.h"
 #include "src/train/model_runner.h"
+#include "src/train/recorded_work.h"
 
 namespace vit_hybrid::train {
 
@@ -32,6 +34,9 @@ struct EngineOptions {
   int64_t bucket_bytes = 0;  ///< of gradients; 0: see TrainingOptions
   uint64_t seed = 1;
   std::shared_ptr<DeviceRecorder> recorder;  ///< of micro-batches, where StepGraph allows it; null: none is recorded
+  /// Of norm and update, on one rank with an optimizer that updates all at once; null: they are not recorded. Another
+  /// one than that of micro-batches, whose graphs are given up when their memory is needed.
+  std::shared_ptr<DeviceRecorder> update_recorder;
 };
 
 /// What one optimizer step gave; the same on all ranks but for `loss`.
@@ -69,6 +74,8 @@ class Engine {
   zero::Zero1Optimizer& optimizer() { return optimizer_; }
   zero::LossScaler& loss_scaler() { return loss_scaler_; }
   const zero::LossScaler& loss_scaler() const { return loss_scaler_; }
+  /// With the scalars of the last step.
+  const zero::StepControl& control() const { return control_; }
   const PhaseSeconds& seconds() const { return seconds_; }
   void reset_seconds() { seconds_ = {}; }
 
@@ -80,6 +87,9 @@ class Engine {
   zero::GradientNorm norm_;
   zero::Zero1Optimizer optimizer_;
   zero::LossScaler loss_scaler_;
+  zero::StepControl control_;
+  RecordedWork decision_;
+  RecordedWork update_;
   PhaseSeconds seconds_;
   PhaseClock clock_;
 };

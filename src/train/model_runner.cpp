@@ -44,11 +44,11 @@ ModelRunner::ModelRunner(const model::VitOptions& options, const zero::Precision
                training ? training->recorder : nullptr),
       runner_(mesh.pipeline(), {&program_}) {}
 
-double ModelRunner::run(const pipeline::Schedule& schedule, StepPlan plan, VitProgram::NextBatch next_batch) {
+void ModelRunner::run(const pipeline::Schedule& schedule, StepPlan plan, VitProgram::NextBatch next_batch) {
   VH_ASSERT(buffer_.has_gradients() || !pipeline::has_backward(schedule), "a model in use has no gradients to add to");
   const double loss_scale = plan.loss_scale;
   program_.begin(std::move(plan), std::move(next_batch));
-  return runner_.run(schedule, loss_scale);
+  runner_.run(schedule, loss_scale);
 }
 
 void ModelRunner::evaluate(StepPlan plan, VitProgram::NextBatch next_batch) {

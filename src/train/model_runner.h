@@ -36,8 +36,8 @@ class ModelRunner {
   ModelRunner& operator=(const ModelRunner&) = delete;
 
   /// One pass over the micro-batches of this rank's replica in the order of `schedule`. A schedule with backwards adds
-  /// gradients. Returns what PipelineRunner::run() returns.
-  double run(const pipeline::Schedule& schedule, StepPlan plan, VitProgram::NextBatch next_batch);
+  /// gradients.
+  void run(const pipeline::Schedule& schedule, StepPlan plan, VitProgram::NextBatch next_batch);
   /// Forward only; predictions are counted in plan.evaluation on the last stage.
   void evaluate(StepPlan plan, VitProgram::NextBatch next_batch);
   /// Forward of `num_samples` inputs without targets, on the first stage [num_samples, C, H, W] in `inputs`. The output
@@ -49,7 +49,8 @@ class ModelRunner {
   /// Layer units of every stage.
   const std::vector<Range>& stages() const { return stages_; }
   tensor::ParameterBuffer& parameters() { return buffer_; }
-  /// Of the last pass.
+  // Of the last pass: see PipelineRunner.
+  double loss() const { return runner_.loss(); }
   const pipeline::RunTimes& times() { return runner_.times(); }
 
  private:

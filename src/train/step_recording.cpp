@@ -1,8 +1,10 @@
 // What a recorded step cannot have.
 #include "src/train/step_recording.h"
 
+#include "parallel/zero/update_rule.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/train/optimizer_options.h"
 
 namespace vit_hybrid::train {
 
@@ -29,6 +31,11 @@ std::optional<std::string> obstacle(const RunConfig& config, c10::Device device)
   return std::nullopt;
 }
 
+// The device's numbers alone steer such an update; the host reads those of another before each.
+bool updates_at_once(const RunConfig& config, c10::Device device) {
+  return zero::make_update_rule(optimizer_options(config.optimizer), device.type())->updates_at_once();
+}
+
 }  // namespace
 
 bool records_steps(const RunConfig& config, c10::Device device) {
@@ -47,12 +54,21 @@ std::shared_ptr<DeviceRecorder> make_step_recorder(const RunConfig& config, c10:
   return records_steps(config, device) ? make_device_recorder() : nullptr;
 }
 
+std::shared_ptr<DeviceRecorder> make_update_recorder(const RunConfig& config, c10::Device device) {
+  return records_steps(config, device) && updates_at_once(config, device) ? make_device_recorder() : nullptr;
+}
+
 std::string step_recording_text(const RunConfig& config, c10::Device device) {
-  if (records_steps(config, device)) {
-    return "CUDA graphs: forward and backward of a micro-batch are recorded once and started as a whole";
+  if (!records_steps(config, device)) {
+    return "started kernel by kernel: " +
+           (config.cuda_graph == CudaGraph::kOff ? std::string("--cuda-graph off") : *obstacle(config, device));
   }
-  return "started kernel by kernel: " +
-         (config.cuda_graph == CudaGraph::kOff ? std::string("--cuda-graph off") : *obstacle(config, device));
+  if (updates_at_once(config, device)) {
+    return "CUDA graphs: forward, backward, norm and update are recorded once and started as a whole";
+  }
+  return str("CUDA graphs: forward and backward are recorded once and started as a whole; norm and update are started ",
+             "kernel by kernel: the host reads the norm before it starts an update of --optimizer ",
+             zero::optimizer_name(optimizer_options(config.optimizer).kind));
 }
 
 }  // namespace vit_hybrid::train

@@ -37,6 +37,7 @@ double blocked_seconds() {
 EngineOptions training_options(const RunConfig& config, c10::Device device) {
   EngineOptions options = engine_options(config);
   options.recorder = make_step_recorder(config, device);
+  options.update_recorder = make_update_recorder(config, device);
   return options;
 }
 

@@ -59,7 +59,7 @@ void measure(const Pass& pass, int64_t count, int rounds, double roof) {
   int64_t number = 0;
   const at::Tensor sums = at::zeros({2}, at::kDouble);
   const double seconds = best_seconds(rounds, [&] {
-    const zero::StepScalars step{++number, 1e-3, 1.0};
+    const zero::StepScalars step = zero::scalars_of_step(options, ++number, 1e-3);
     if (rule->is_layerwise()) {
       rule->prepare(tensors, step, 0.01, sums);
     }

@@ -10,16 +10,20 @@
 #include <ATen/ops/zeros_like.h>
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "data/normalize_batch.h"
 #include "parallel/comm/communicator_base.h"
+#include "parallel/comm/self_communicator.h"
 #include "parallel/zero/cuda_update.h"
+#include "parallel/zero/gradient_norm.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "tests/gpu/own_gpu.h"
 #include "tests/support/compare.h"
+#include "tests/support/optimizer_step.h"
 #include "tests/support/textbook_optimizer.h"
 
 using namespace vit_hybrid;
@@ -75,7 +79,8 @@ class Owner {
         tensor_(0, 1),
         buffer_(specs(), tensor::make_flat_layout(specs(), 3000, num_shards(stage, size)), precision.compute,
                 precision.gradient, on_gpu(at::kFloat).device()),
-        optimizer_(buffer_, data_, tensor_, stage, precision, options_) {
+        optimizer_(buffer_, data_, tensor_, stage, precision, options_),
+        control_(buffer_.values().device()) {
     tensor::initialize(buffer_.specs(), optimizer_, 1);
     for (const OwnedState& owned : optimizer_.owned_state()) {
       const auto& spec = buffer_.specs()[static_cast<size_t>(owned.parameter)];
@@ -94,7 +99,14 @@ class Owner {
       const at::Tensor& gradient = buffer_.parameter(owned[i].parameter).gradient;
       expected_[i].step(part(gradient, owned[i].range).to(at::kDouble) * scale, lr);
     }
-    optimizer_.step({lr, scale, false});
+    testing::step(optimizer_, control_, lr, scale);
+  }
+
+  void skip_step(double lr) {
+    for (int i = 0; i < static_cast<int>(specs().size()); ++i) {
+      buffer_.parameter(i).gradient.fill_(std::numeric_limits<double>::infinity());
+    }
+    testing::step(optimizer_, control_, lr, 1.0, /*skip=*/true);
   }
 
   // Weights and moments are the textbook's, parameters the cast weights; nothing else has changed.
@@ -138,6 +150,7 @@ class Owner {
   LoneRank data_, tensor_;
   tensor::ParameterBuffer buffer_;
   Zero1Optimizer optimizer_;
+  StepControl control_;
   std::vector<TextbookOptimizer> expected_;
   at::Tensor start_;
 };
@@ -162,6 +175,7 @@ void check_adam(const PrecisionPolicy& precision, ZeroStage stage, int rank, int
     Owner owner(precision, kind, stage, rank, size);
     for (int number = 1; number <= 3; ++number) {
       owner.step(0.01 / number, 0.25);
+      owner.skip_step(0.01);
     }
     owner.check(precision.master == at::kDouble ? 1e-13 : 1e-6);
   }
@@ -180,6 +194,58 @@ TEST_CASE("gpu kernels: Adam's step over all that a rank owns is that of fp64, f
       for (int rank = 0; rank < size; ++rank) {
         check_adam(precision, ZeroStage::kOptimizerState, rank, size);
       }
+    }
+  }
+}
+
+TEST_CASE("gpu kernels: what a step decides has the bits of the host") {
+  StepControl control(on_gpu(at::kDouble).device());
+  StepScalars step = scalars_of_step(OptimizerOptions{}, 3, 0.01);
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double loss_scale : {1.0, 3.0, 65536.0}) {
+    for (const double max_norm : {0.0, 0.7, 1e9}) {
+      for (const double squares : {0.0, 0.1, 12345.678, infinity, std::numeric_limits<double>::quiet_NaN()}) {
+        for (const double not_finite : {0.0, 1.0}) {
+          step.loss_scale = loss_scale;
+          step.max_norm = max_norm;
+          step.squares = squares;
+          step.not_finite = not_finite;
+          StepScalars host = step;
+          decide(host);
+          control.set(step);
+          control.decide();
+          const StepScalars there = control.read();
+          CHECK(there.lr == step.lr);
+          CHECK(there.is_skipped() == host.is_skipped());
+          CHECK((there.norm == host.norm || host.is_skipped()));
+          CHECK(there.gradient_scale == host.gradient_scale);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gpu kernels: the norm of gradients on a GPU is that of the host, of what is not finite too") {
+  comm::SelfCommunicator world("world", on_gpu(at::kFloat).device().type());
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    const auto layout = tensor::make_flat_layout(specs(), 3000, 1);
+    tensor::ParameterBuffer buffer(specs(), layout, at::kFloat, type, on_gpu(type).device());
+    StepControl control(buffer.values().device());
+    const GradientNorm norm(buffer, ZeroStage::kOptimizerState, 0, 0, world);
+    for (const bool finite : {true, false, true}) {
+      double squares = 0.0;
+      for (int i = 0; i < static_cast<int>(specs().size()); ++i) {
+        const at::Tensor gradient = buffer.parameter(i).gradient.normal_();
+        squares += gradient.to(at::kDouble).square().sum().item<double>();
+      }
+      if (!finite) {
+        buffer.parameter(4).gradient.select(0, 300).fill_(std::numeric_limits<double>::quiet_NaN());
+      }
+      norm.sum_into(control.sums());
+      control.decide();
+      const StepScalars step = control.read();
+      CHECK(step.is_skipped() == !finite);
+      CHECK((!finite || std::abs(step.norm - std::sqrt(squares)) <= 1e-12 * step.norm));
     }
   }
 }

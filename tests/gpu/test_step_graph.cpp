@@ -1,7 +1,8 @@
-// CUDA graphs: a training whose micro-batches are replayed has the bits of one that starts its kernels one by one.
+// CUDA graphs: a training whose steps are replayed has the bits of one that starts its kernels one by one.
 #include <doctest/doctest.h>
 
-#include <utility>
+#include <limits>
+#include <vector>
 
 #include "src/base/device_graph.h"
 #include "tests/gpu/host_comparison.h"
@@ -22,13 +23,19 @@ constexpr tensor::DeviceKernelOptions kFixedOrder{tensor::Fp32Products::kExact, 
 Experiment graph_experiment(const model::VitOptions& model, const char* precision) {
   Experiment experiment = gpu_experiment(model, precision);
   experiment.global_batches = {8, 8, 4, 8, 4, 7};
+  experiment.learning_rate_factor = 0.7;
   return experiment;
+}
+
+void record_steps(Experiment& experiment) {
+  experiment.options.recorder = make_device_recorder();
+  experiment.options.update_recorder = make_device_recorder();
 }
 
 void check_same_bits(Experiment experiment) {
   const comm::MpiGroup world = comm::MpiGroup::world();
   const TrainingOutcome plain = run(experiment, Layout{}, world, own_gpu());
-  experiment.options.recorder = make_device_recorder();
+  record_steps(experiment);
   const TrainingOutcome recorded = run(experiment, Layout{}, world, own_gpu());
   CHECK(recorded.losses == plain.losses);
   CHECK(recorded.grad_norms == plain.grad_norms);
@@ -39,11 +46,30 @@ void check_same_bits(Experiment experiment) {
   CHECK(errors.state == 0.0);
 }
 
+// Six steps, the fourth with a weight from which nothing finite comes.
+TrainingOutcome run_with_overflow(const Experiment& experiment) {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  Training training(experiment, Layout{}, world, own_gpu());
+  training.run_steps(3);
+  const auto before = training.checksums();
+  tensor::ParameterBuffer& parameters = training.engine().parameters();
+  const at::Tensor kept = parameters.parameter(0).value.clone();
+  parameters.write(0, [](const at::Tensor& values) {
+    values.flatten().narrow(0, 0, 1).fill_(std::numeric_limits<float>::infinity());
+  });
+  training.run_steps(1);
+  parameters.write(0, [&](const at::Tensor& values) { values.copy_(kept); });
+  CHECK(training.checksums() == before);
+  training.run_steps();
+  CHECK(training.engine().optimizer().num_steps() == 5);
+  return training.outcome();
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("one rank");
 
-TEST_CASE("gpu step graph: recorded micro-batches give the bits of a training without") {
+TEST_CASE("gpu step graph: recorded steps give the bits of a training without") {
   const KernelScope scope(kFixedOrder);
   for (const char* precision : {"fp64", "fp32", "fp16"}) {
     CAPTURE(precision);
@@ -61,15 +87,37 @@ TEST_CASE("gpu step graph: with activations that backward computes again") {
   }
 }
 
+TEST_CASE("gpu step graph: a replayed update takes the scale of its step, and skips the one that overflows") {
+  const KernelScope scope(kFixedOrder);
+  for (const auto kind : {zero::OptimizerKind::kAdam, zero::OptimizerKind::kAdamW}) {
+    Experiment experiment = graph_experiment(small_forecaster(), "fp16");
+    experiment.options.optimizer.kind = kind;
+    experiment.options.optimizer.weight_decay = 0.1;
+    experiment.options.loss_scale = zero::loss_scale_options(/*is_fp16=*/true, /*fixed=*/0.0);
+    experiment.options.loss_scale.growth_interval = 1;
+    const TrainingOutcome plain = run_with_overflow(experiment);
+    record_steps(experiment);
+    const TrainingOutcome recorded = run_with_overflow(experiment);
+    CHECK(recorded.skipped == std::vector<bool>{false, false, false, true, false, false});
+    CHECK(recorded.loss_scales == plain.loss_scales);
+    for (const auto& [name, parameter] : plain.parameters) {
+      CAPTURE(name);
+      CHECK(recorded.parameters.at(name).equal(parameter));
+      CHECK(recorded.states.at("exp_avg_sq").at(name).equal(plain.states.at("exp_avg_sq").at(name)));
+    }
+  }
+}
+
 TEST_CASE("gpu step graph: no memory is asked of the driver after the step that follows the recording") {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  for (const auto& [micro_batch_size, recording_step] : {std::pair{3, 1}, std::pair{6, 2}}) {
+  // Norm and update are recorded in the second step, micro-batches in the first or in the second one.
+  for (const int64_t micro_batch_size : {3, 6}) {
     Experiment experiment = gpu_experiment(small_forecaster(), "fp16");
     experiment.micro_batch_size = micro_batch_size;
     experiment.global_batches.assign(6, 6);
-    experiment.options.recorder = make_device_recorder();
+    record_steps(experiment);
     Training training(experiment, Layout{}, world, own_gpu());
-    training.run_steps(recording_step + 1);
+    training.run_steps(3);
     const int64_t before = device_allocations();
     training.run_steps();
     CAPTURE(micro_batch_size);

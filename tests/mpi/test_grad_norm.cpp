@@ -13,6 +13,7 @@
 #include "parallel/comm/make_communicator.h"
 #include "parallel/zero/gradient_norm.h"
 #include "parallel/zero/parameter_norms.h"
+#include "parallel/zero/step_control.h"
 #include "src/base/random.h"
 #include "tests/support/mpi_test.h"
 
@@ -97,6 +98,19 @@ void spoil_what_others_own(tensor::ParameterBuffer& buffer, ZeroStage stage, int
   }
 }
 
+// What a step decides by the norm of the whole gradient.
+StepScalars decided(const GradientNorm& norm, double max_norm = 0.0, double loss_scale = 1.0) {
+  StepControl control(at::kCPU);
+  StepScalars step;
+  step.max_norm = max_norm;
+  step.loss_scale = loss_scale;
+  step.squares = step.not_finite = 7.0;  // of the step before
+  control.set(step);
+  norm.sum_into(control.sums());
+  control.decide();
+  return control.read();
+}
+
 // Calls `check(place, world)` for each layout of the world's ranks.
 template <class Check>
 void for_each_layout(const Check& check) {
@@ -121,8 +135,8 @@ TEST_CASE("grad_norm: every parameter counts once, and all ranks get the same bi
       fill_gradients(buffer);
       spoil_what_others_own(buffer, stage, place.data_rank);
       const GradientNorm norm(buffer, stage, place.data_rank, place.tensor_rank, world);
-      const NormResult result = norm.compute();
-      CHECK(result.finite);
+      const StepScalars result = decided(norm);
+      CHECK_FALSE(result.is_skipped());
       CHECK(result.norm == doctest::Approx(norm_of_whole_model(place.pipeline_size)).epsilon(1e-14));
       const at::Tensor largest = at::full({1}, result.norm, at::kDouble);
       const at::Tensor smallest = largest.clone();
@@ -181,7 +195,7 @@ TEST_CASE("grad_norm: one element that is not finite on one rank is seen by all"
       fill_gradients(buffer);
       const ZeroStage stage = ZeroStage::kOptimizerState;
       const GradientNorm norm(buffer, stage, place.data_rank, place.tensor_rank, world);
-      CHECK(norm.compute().finite);
+      CHECK_FALSE(decided(norm).is_skipped());
       const int culprit = place.tensor_size * place.data_size * place.pipeline_size - 1;
       const int index = place.tensor_rank == 0 ? 1 : 0;  // replicated ones are counted on tensor rank 0
       const Range slot = layout.slots[static_cast<size_t>(index)];
@@ -196,9 +210,9 @@ TEST_CASE("grad_norm: one element that is not finite on one rank is seen by all"
       }
       const at::Tensor any = at::full({1}, spoiled ? 1.0 : 0.0, at::kDouble);
       world.all_reduce(any, comm::ReduceOp::kMax).wait();
-      const NormResult result = norm.compute();
-      CHECK(result.finite == (any.item<double>() == 0.0));
-      CHECK(std::isnan(result.norm) == !result.finite);
+      const StepScalars result = decided(norm);
+      CHECK(result.is_skipped() != (any.item<double>() == 0.0));
+      CHECK(std::isnan(result.norm) == result.is_skipped());
     });
   }
 }
@@ -211,7 +225,23 @@ TEST_CASE("grad_norm: long sums do not depend on the number of threads and lose 
   tensor::ParameterBuffer buffer(one, layout, at::kFloat, at::kFloat, at::kCPU);
   buffer.parameter(0).gradient.fill_(0.5F);
   const GradientNorm norm(buffer, ZeroStage::kReplicated, 0, 0, *self);
-  CHECK(norm.compute().norm == std::sqrt(0.25 * kCount));  // the sum is exact in double
+  CHECK(decided(norm).norm == std::sqrt(0.25 * kCount));  // the sum is exact in double
+}
+
+TEST_CASE("grad_norm: the gradient is scaled by the clip coefficient over the loss scale, which the norm is without") {
+  const auto self = comm::make_communicator("world", comm::MpiGroup::world().split(testing::world_rank()), at::kCPU);
+  const std::vector<tensor::ParameterSpec> one = {tensor::replicated("w", {25}, {}, tensor::DecayGroup::kMatrix)};
+  tensor::ParameterBuffer buffer(one, tensor::make_flat_layout(one, 1, 1), at::kHalf, at::kFloat, at::kCPU);
+  const GradientNorm norm(buffer, ZeroStage::kReplicated, 0, 0, *self);
+  buffer.parameter(0).gradient.fill_(0.8F * 64);
+  const double expected = std::sqrt(25 * std::pow(static_cast<double>(0.8F), 2));
+  for (const double max_norm : {0.0, 0.5, 100.0}) {
+    const StepScalars step = decided(norm, max_norm, /*loss_scale=*/64.0);
+    CHECK(step.norm == doctest::Approx(expected).epsilon(1e-15));
+    CHECK(step.gradient_scale == (max_norm == 0.5 ? 0.5 / (step.norm + 1e-6) : 1.0) / 64.0);
+  }
+  buffer.parameter(0).gradient.select(0, 3).fill_(std::numeric_limits<float>::infinity());
+  CHECK(decided(norm, 0.5, 64.0).is_skipped());
 }
 
 TEST_CASE("grad_norm: the clip coefficient is torch's") {

@@ -15,6 +15,7 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/random.h"
 #include "tests/support/compare.h"
+#include "tests/support/optimizer_step.h"
 #include "tests/support/textbook_optimizer.h"
 
 using namespace vit_hybrid;
@@ -66,11 +67,12 @@ struct Replica {
         buffer(specs(), tensor::make_flat_layout(specs(), bucket_elements, num_shards(zero_stage, data.size())), type,
                type, at::kCPU),
         reducer(buffer, data, zero_stage, precision),
-        optimizer(buffer, data, *tensor, zero_stage, precision, options) {
+        optimizer(buffer, data, *tensor, zero_stage, precision, options),
+        control(at::kCPU) {
     tensor::initialize(buffer.specs(), optimizer, 1);
   }
 
-  void step(int number, const StepDecision& decision) {
+  void step(int number, double gradient_scale, bool skip = false) {
     const Range mine = Partition(kMicroBatches, data.size()).part(data.rank());
     reducer.begin_step(static_cast<int>(mine.size()));
     for (int64_t m = mine.begin; m < mine.end; ++m) {
@@ -81,7 +83,7 @@ struct Replica {
       }
     }
     reducer.finish();
-    optimizer.step(decision);
+    testing::step(optimizer, control, kLr, gradient_scale, skip);
   }
 
   comm::Communicator& data;
@@ -90,6 +92,7 @@ struct Replica {
   tensor::ParameterBuffer buffer;
   GradientReducer reducer;
   Zero1Optimizer optimizer;
+  StepControl control;
 };
 
 bool is_matrix(const tensor::ParameterSpec& spec) {
@@ -150,7 +153,7 @@ TEST_CASE("zero: parameters and state after five steps are those of the textbook
           Replica replica(*data, stage, type, options);
           const int64_t version = replica.buffer.version();
           for (int step = 0; step < kSteps; ++step) {
-            replica.step(step, {kLr, 0.5, false});
+            replica.step(step, 0.5);
           }
           CHECK(replica.optimizer.num_steps() == kSteps);
           CHECK(replica.buffer.version() == version + kSteps);
@@ -179,7 +182,7 @@ TEST_CASE("zero: stage 1 and stage 0 give the same state, gathered over the data
   for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
     Replica replica(*data, stage, at::kDouble, options);
     for (int step = 0; step < kSteps; ++step) {
-      replica.step(step, {kLr, 1.0, false});
+      replica.step(step, 1.0);
     }
     auto& of_stage = states[static_cast<int>(stage)];
     replica.optimizer.visit_state([&](int parameter, const ParameterState& state) {
@@ -204,7 +207,7 @@ TEST_CASE("zero: all ranks hold the same bits after the gather") {
     for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
       Replica replica(*data, stage, at::kFloat, options_of(kind));
       for (int step = 0; step < kSteps; ++step) {
-        replica.step(step, {kLr, 1.0, false});
+        replica.step(step, 1.0);
       }
       const at::Tensor largest = replica.buffer.values().clone();
       const at::Tensor smallest = largest.clone();
@@ -218,14 +221,14 @@ TEST_CASE("zero: all ranks hold the same bits after the gather") {
 TEST_CASE("zero: a skipped step changes nothing") {
   const auto data = groups_of(8);
   Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat, OptimizerOptions{});
-  replica.step(0, {kLr, 1.0, false});
+  replica.step(0, 1.0);
   const at::Tensor before = replica.buffer.values().clone();
   const int64_t version = replica.buffer.version();
-  replica.step(1, {kLr, 1.0, true});
+  replica.step(1, 1.0, /*skip=*/true);
   CHECK(replica.buffer.values().equal(before));
   CHECK(replica.buffer.version() == version);
   CHECK(replica.optimizer.num_steps() == 1);
-  replica.step(1, {kLr, 1.0, false});
+  replica.step(1, 1.0);
   CHECK_FALSE(replica.buffer.values().equal(before));
 }
 
@@ -233,7 +236,7 @@ TEST_CASE("zero: padding and gaps stay zero") {
   const auto data = groups_of(8);
   for (const OptimizerOptions& options : all_options()) {
     Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat, options);
-    replica.step(0, {kLr, 1.0, false});
+    replica.step(0, 1.0);
     at::Tensor rest = replica.buffer.values().clone();
     for (const Range& slot : replica.buffer.layout().slots) {
       rest.narrow(0, slot.begin, slot.size()).zero_();

@@ -1,7 +1,9 @@
-// Recorded micro-batches on the host, where a recorder that does recorded work again stands for the device's: the bits
-// of a training without.
+// Recorded steps on the host, where a recorder that does recorded work again stands for the device's: the bits of a
+// training without.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,13 +22,24 @@ namespace {
 // As on a device, recording changes no number, and a replay works on what stands in the recorded tensors.
 class HostRecorder final : public DeviceRecorder {
  public:
-  /// Those of the engine that is recorded.
-  void set_gradients(at::Tensor gradients) { gradients_ = std::move(gradients); }
+  /// The engine that is recorded, with all that its steps change.
+  void watch(train::Engine& engine) {
+    tensors_ = {engine.parameters().values(), engine.parameters().gradients(), engine.control().values()};
+    for (const zero::OwnedState& owned : engine.optimizer().owned_state()) {
+      tensors_.push_back(owned.master);
+      tensors_.insert(tensors_.end(), owned.state.begin(), owned.state.end());
+    }
+  }
 
   std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
-    const at::Tensor before = gradients_.clone();
+    std::vector<at::Tensor> before;
+    for (const at::Tensor& tensor : tensors_) {
+      before.push_back(tensor.clone());
+    }
     work();
-    gradients_.copy_(before);
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      tensors_[i].copy_(before[i]);
+    }
     ++num_recorded_;
     return std::make_unique<Graph>(work, num_replayed_);
   }
@@ -49,7 +62,7 @@ class HostRecorder final : public DeviceRecorder {
     int& num_replayed_;
   };
 
-  at::Tensor gradients_;
+  std::vector<at::Tensor> tensors_;
   int num_recorded_ = 0;
   int num_replayed_ = 0;
 };
@@ -59,8 +72,10 @@ Experiment experiment_of(const model::VitOptions& model, const std::string& prec
   experiment.options.model = model;
   experiment.options.precision = zero::make_precision_policy(precision);
   experiment.options.loss_scale = zero::loss_scale_options(precision == "fp16", /*fixed=*/0.0);
+  experiment.options.loss_scale.growth_interval = 1;  // another scale in each step
   experiment.options.bucket_bytes = 8 << 10;
   experiment.options.clip_norm = 0.5;
+  experiment.learning_rate_factor = 0.7;
   // In micro-batches of at most 3 samples; steps of another size stand between those of the same.
   experiment.global_batches = {8, 8, 4, 8, 4, 7};
   return experiment;
@@ -80,30 +95,65 @@ bool equal(const TensorsByName& some, const TensorsByName& others) {
 constexpr int kRecorded = 6;
 constexpr int kReplayed = 11;
 
+// In the first step norm and update are done as they come, in the second recorded and replayed.
+constexpr int kPieces = 2;
+constexpr int kReplayedSteps = 5;
+
+constexpr int64_t kSkippedStep = 3;
+constexpr int64_t kDoneSteps = 5;
+
+// All steps, one of them with a weight from which nothing finite comes.
+TrainingOutcome run_with_overflow(Training& training) {
+  training.run_steps(kSkippedStep);
+  tensor::ParameterBuffer& parameters = training.engine().parameters();
+  const at::Tensor kept = parameters.parameter(0).value.clone();
+  parameters.write(0, [](const at::Tensor& values) {
+    values.flatten().narrow(0, 0, 1).fill_(std::numeric_limits<double>::infinity());
+  });
+  training.run_steps(1);
+  parameters.write(0, [&](const at::Tensor& values) { values.copy_(kept); });
+  training.run_steps();
+  return training.outcome();
+}
+
+bool same(double a, double b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
+
 void check_same_bits(Experiment experiment) {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  const TrainingOutcome plain = run(experiment, Layout{}, world);
-  const auto recorder = std::make_shared<HostRecorder>();
+  Training plain_training(experiment, Layout{}, world);
+  const TrainingOutcome plain = run_with_overflow(plain_training);
+  const auto recorder = std::make_shared<HostRecorder>(), update_recorder = std::make_shared<HostRecorder>();
   experiment.options.recorder = recorder;
+  experiment.options.update_recorder = update_recorder;
   Training training(experiment, Layout{}, world);
-  recorder->set_gradients(training.engine().parameters().gradients());
-  training.run_steps();
-  const TrainingOutcome recorded = training.outcome();
-  CHECK(recorded.losses == plain.losses);
-  CHECK(recorded.grad_norms == plain.grad_norms);
-  CHECK(recorded.loss_scales == plain.loss_scales);
-  for (size_t step = 0; step < plain.gradients.size(); ++step) {
+  recorder->watch(training.engine());
+  update_recorder->watch(training.engine());
+  const TrainingOutcome recorded = run_with_overflow(training);
+  for (size_t step = 0; step < plain.losses.size(); ++step) {
     CAPTURE(step);
-    CHECK(equal(recorded.gradients[step], plain.gradients[step]));
+    CHECK(plain.skipped[step] == (step == kSkippedStep));
+    CHECK(same(recorded.losses[step], plain.losses[step]));
+    CHECK(same(recorded.grad_norms[step], plain.grad_norms[step]));
+    CHECK((plain.skipped[step] || equal(recorded.gradients[step], plain.gradients[step])));
   }
+  CHECK(recorded.skipped == plain.skipped);
+  CHECK(recorded.loss_scales == plain.loss_scales);
   CHECK(equal(recorded.parameters, plain.parameters));
+  for (const auto& [name, state] : plain.states) {
+    CHECK(equal(recorded.states.at(name), state));
+  }
+  CHECK(training.engine().optimizer().num_steps() == kDoneSteps);
   CHECK(recorder->num_recorded() == 2 * kRecorded);
   CHECK(recorder->num_replayed() == 2 * kReplayed);
+  CHECK(update_recorder->num_recorded() == kPieces);
+  CHECK(update_recorder->num_replayed() == kPieces * kReplayedSteps);
 }
 
 }  // namespace
 
-TEST_CASE("parity: recorded micro-batches give the bits of a training without, in all precisions") {
+TEST_CASE("parity: recorded steps give the bits of a training without, in all precisions") {
   if (world_size() != 1) {
     return;
   }
@@ -112,6 +162,23 @@ TEST_CASE("parity: recorded micro-batches give the bits of a training without, i
     check_same_bits(experiment_of(small_forecaster(), precision));
   }
   check_same_bits(experiment_of(small_classifier(model::Pooling::kToken), "fp64"));
+}
+
+TEST_CASE("parity: recorded steps with each optimizer that updates all at once, clipped or not") {
+  if (world_size() != 1) {
+    return;
+  }
+  for (const auto kind : {zero::OptimizerKind::kAdam, zero::OptimizerKind::kAdamW}) {
+    for (const double clip_norm : {0.0, 0.5}) {
+      CAPTURE(zero::optimizer_name(kind));
+      CAPTURE(clip_norm);
+      Experiment experiment = experiment_of(small_forecaster(), "fp16");
+      experiment.options.optimizer.kind = kind;
+      experiment.options.optimizer.weight_decay = 0.1;
+      experiment.options.clip_norm = clip_norm;
+      check_same_bits(experiment);
+    }
+  }
 }
 
 TEST_CASE("parity: recorded micro-batches that are computed again in backward") {

@@ -151,7 +151,7 @@ void Training::run_steps(int64_t count) {
     auto next = std::make_shared<size_t>(0);
     const auto result = engine_.train_step(
         std::move(plan), [this, queue, next] { return make_batch(options_.model, (*queue)[(*next)++]); },
-        experiment_.learning_rate);
+        experiment_.learning_rate * std::pow(experiment_.learning_rate_factor, static_cast<double>(step_)));
     outcome_.losses.push_back(sum_over_world(result.loss, mesh_));
     outcome_.grad_norms.push_back(result.grad_norm);
     outcome_.loss_scales.push_back(result.loss_scale);

@@ -21,7 +21,8 @@ struct Experiment {
   std::string name;
   train::EngineOptions options;
   int64_t micro_batch_size = 3;
-  double learning_rate = 1e-2;
+  double learning_rate = 1e-2;        ///< of the first step
+  double learning_rate_factor = 1.0;  ///< from each step to the next
   std::vector<int64_t> global_batches;
 };
 

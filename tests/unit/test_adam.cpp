@@ -15,6 +15,7 @@
 #include "src/base/error.h"
 #include "src/base/random.h"
 #include "tests/support/compare.h"
+#include "tests/support/optimizer_step.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::zero;
@@ -75,7 +76,7 @@ double error_after_ten_steps(const OptimizerOptions& options, at::ScalarType typ
   for (int64_t step = 1; step <= 10; ++step) {
     const at::Tensor gradient = normals(kCount, static_cast<uint64_t>(step), type).mul(std::pow(10.0, step % 4 - 2));
     ours.gradients.copy_(gradient);
-    update(ours, options, {step, kLr, 1.0}, options.weight_decay);
+    update(ours, options, testing::scalars_of(options, step, kLr, 1.0), options.weight_decay);
     theirs.mutable_grad() = gradient;
     optimizer->step();
   }
@@ -101,7 +102,7 @@ TEST_CASE("adam: closed forms") {
   SUBCASE("the first step is lr g / (|g| + eps)") {
     const UpdateTensors tensors = fresh(at::full({3}, 2.0, at::kDouble));
     tensors.gradients.fill_(-4.0);
-    update(tensors, options, {1, lr, 1.0}, 0.0);
+    update(tensors, options, testing::scalars_of(options, 1, lr, 1.0), 0.0);
     CHECK(tensors.weights[1].item<double>() == doctest::Approx(2.0 + lr * 4.0 / (4.0 + 1e-3)).epsilon(1e-14));
     CHECK(tensors.state[0][1].item<double>() == doctest::Approx(-0.4).epsilon(1e-14));
     CHECK(tensors.state[1][1].item<double>() == doctest::Approx(0.016).epsilon(1e-12));
@@ -110,7 +111,7 @@ TEST_CASE("adam: closed forms") {
     const UpdateTensors tensors = fresh(at::full({1}, 2.0, at::kDouble));
     tensors.gradients.fill_(4.0);
     for (int64_t step = 1; step <= 20; ++step) {
-      update(tensors, options, {step, lr, 1.0}, 0.0);
+      update(tensors, options, testing::scalars_of(options, step, lr, 1.0), 0.0);
       CHECK(tensors.weights.item<double>() ==
             doctest::Approx(2.0 - static_cast<double>(step) * lr * 4.0 / (4.0 + 1e-3)).epsilon(1e-12));
     }
@@ -120,15 +121,15 @@ TEST_CASE("adam: closed forms") {
     const UpdateTensors plain = fresh(at::full({1}, 2.0, at::kDouble));
     scaled.gradients.fill_(8.0);
     plain.gradients.fill_(2.0);
-    update(scaled, options, {1, lr, 0.25}, 0.1);
-    update(plain, options, {1, lr, 1.0}, 0.1);
+    update(scaled, options, testing::scalars_of(options, 1, lr, 0.25), 0.1);
+    update(plain, options, testing::scalars_of(options, 1, lr, 1.0), 0.1);
     CHECK(scaled.weights.equal(plain.weights));
   }
   SUBCASE("with no gradient AdamW only decays") {
     OptimizerOptions decoupled = options;
     decoupled.kind = OptimizerKind::kAdamW;
     const UpdateTensors tensors = fresh(at::full({1}, 2.0, at::kDouble));
-    update(tensors, decoupled, {1, lr, 1.0}, 0.1);
+    update(tensors, decoupled, testing::scalars_of(decoupled, 1, lr, 1.0), 0.1);
     CHECK(tensors.weights.item<double>() == doctest::Approx(2.0 * (1.0 - lr * 0.1)).epsilon(1e-15));
   }
 }
@@ -142,14 +143,14 @@ TEST_CASE("adam: the bits do not depend on where a stretch is cut") {
     for (int64_t step = 1; step <= 3; ++step) {
       whole.gradients.copy_(normals(kCount, static_cast<uint64_t>(step), type));
       parts.gradients.copy_(whole.gradients);
-      update(whole, options, {step, 1e-2, 0.7}, 0.1);
+      update(whole, options, testing::scalars_of(options, step, 1e-2, 0.7), 0.1);
       for (int64_t begin = 0; begin < kCount; begin += 37) {
         const int64_t size = std::min<int64_t>(37, kCount - begin);
         const UpdateTensors part{parts.weights.narrow(0, begin, size),
                                  parts.gradients.narrow(0, begin, size),
                                  {parts.state[0].narrow(0, begin, size), parts.state[1].narrow(0, begin, size)},
                                  {}};
-        update(part, options, {step, 1e-2, 0.7}, 0.1);
+        update(part, options, testing::scalars_of(options, step, 1e-2, 0.7), 0.1);
       }
     }
     CHECK(parts.weights.equal(whole.weights));

@@ -19,6 +19,7 @@
 #include "src/base/random.h"
 #include "src/base/vector_split.h"
 #include "tests/support/compare.h"
+#include "tests/support/optimizer_step.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::zero;
@@ -137,7 +138,7 @@ std::vector<Segment> some_segments(int64_t count) {
   return segments;
 }
 
-// Two steps over a state of `count` elements, against the update in double.
+// Two steps over a state of `count` elements, and a skipped one between them, against the update in double.
 template <class Master, class Gradient, class Parameter>
 void check_adam(int64_t count, OptimizerKind kind, double bound) {
   CAPTURE(count);
@@ -173,17 +174,18 @@ void check_adam(int64_t count, OptimizerKind kind, double bound) {
   }
   const AdamArrays<Master, Gradient, Parameter> arrays{kOwnMaster ? master.data() : nullptr, exp_avg.data(),
                                                        exp_avg_sq.data(), gradients.data(), parameters.data()};
-  for (int number = 1; number <= 2; ++number) {
-    const StepScalars step{number, 0.01, 0.25};
+  constexpr int kSkipped = 0;
+  for (const int number : {1, kSkipped, 2}) {
+    StepScalars step = testing::scalars_of(options, number == kSkipped ? 2 : number, 0.01, 0.25);
+    step.skip = number == kSkipped ? 1.0 : 0.0;
     for (int64_t i = 0; i < flat_size; ++i) {
       gradients[i] = static_cast<Gradient>(normal(i, 1 + static_cast<uint64_t>(number)));
     }
     const int64_t vectors = count / kAdamWidth<Master>;
     for_grid(vectors, 4, 2, [&](const ThreadShare& share) {
-      adam_share(arrays, vectors, share, adam_coefficients<Master>(options, step, 0.0), adam_decay(options, step),
-                 table);
+      adam_share(arrays, vectors, share, adam_constants<Master>(options), step, table);
     });
-    for (size_t k = 0; k < w.size(); ++k) {
+    for (size_t k = 0; k < w.size() && number != kSkipped; ++k) {
       const double gradient = 0.25 * static_cast<double>(gradients[flat[k]]) + (decoupled ? 0.0 : decays[k] * w[k]);
       m[k] = 0.9 * m[k] + 0.1 * gradient;
       v[k] = 0.95 * v[k] + 0.05 * gradient * gradient;

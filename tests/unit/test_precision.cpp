@@ -14,6 +14,7 @@
 #include "parallel/zero/update_rule.h"
 #include "src/base/error.h"
 #include "tests/support/contains.h"
+#include "tests/support/optimizer_step.h"
 #include "tests/support/vit_harness.h"
 
 using namespace vit_hybrid;
@@ -115,7 +116,7 @@ TEST_CASE("precision: every rule updates the master weights as from fp32 gradien
         UpdateTensors tensors = random_stretch(half_gradients ? half : at::kFloat, half, num_states);
         UpdateTensors wide = random_stretch(at::kFloat, at::kFloat, num_states);
         wide.gradients = tensors.gradients.to(at::kFloat);
-        const StepScalars step{3, 1e-2, 0.5};
+        const StepScalars step = testing::scalars_of(options, 3, 1e-2, 0.5);
         const at::Tensor sums = at::zeros({2}, at::kDouble);
         const at::Tensor wide_sums = at::zeros({2}, at::kDouble);
         if (rule->is_layerwise()) {

@@ -37,11 +37,26 @@ TEST_CASE("step recording: one rank on a GPU, unless it is switched off") {
   for (const auto choice : {CudaGraph::kAuto, CudaGraph::kOn}) {
     config.cuda_graph = choice;
     CHECK(records_steps(config, kGpu));
-    CHECK(contains(step_recording_text(config, kGpu), "CUDA graphs"));
+    CHECK(contains(step_recording_text(config, kGpu), "CUDA graphs: forward, backward, norm and update are recorded"));
   }
   config.cuda_graph = CudaGraph::kOff;
   CHECK_FALSE(records_steps(config, kGpu));
   CHECK(step_recording_text(config, kGpu) == "started kernel by kernel: --cuda-graph off");
+}
+
+TEST_CASE("step recording: norm and update are recorded with optimizers that update all at once") {
+  RunConfig config = one_rank();
+  for (const auto kind : {OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    config.optimizer.kind = kind;
+    CHECK(contains(step_recording_text(config, kGpu), "norm and update are recorded once"));
+  }
+  for (const auto kind : {OptimizerKind::kSgd, OptimizerKind::kLamb, OptimizerKind::kLars}) {
+    config.optimizer.kind = kind;
+    CHECK(records_steps(config, kGpu));
+    CHECK(contains(step_recording_text(config, kGpu), "CUDA graphs: forward and backward are recorded once"));
+    CHECK(contains(step_recording_text(config, kGpu), "norm and update are started kernel by kernel: the host reads"));
+    CHECK(make_update_recorder(config, kGpu) == nullptr);
+  }
 }
 
 TEST_CASE("step recording: what stands against it is named, and refused where it is asked for") {

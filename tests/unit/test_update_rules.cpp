@@ -12,6 +12,7 @@
 #include "parallel/zero/update_rule.h"
 #include "src/base/random.h"
 #include "tests/support/compare.h"
+#include "tests/support/optimizer_step.h"
 #include "tests/support/textbook_optimizer.h"
 
 using namespace vit_hybrid;
@@ -68,7 +69,7 @@ UpdateTensors after_five_steps(const OptimizerOptions& options, at::ScalarType t
   const UpdateTensors ours = fresh(*rule, normals(0).to(type));
   for (int64_t step = 1; step <= kSteps; ++step) {
     ours.gradients.copy_(gradient(step));
-    step_alone(*rule, ours, {step, kLr, kScale}, options.weight_decay);
+    step_alone(*rule, ours, testing::scalars_of(options, step, kLr, kScale), options.weight_decay);
   }
   return ours;
 }
@@ -146,10 +147,11 @@ TEST_CASE("update rules: five steps of LAMB and LARS are those of their papers")
 }
 
 TEST_CASE("update rules: a step of LAMB is lr times the length of the weights, and one of nothing is not scaled") {
-  const auto rule = make_update_rule(options_of(OptimizerKind::kLamb, 0.1), at::kCPU);
+  const OptimizerOptions options = options_of(OptimizerKind::kLamb, 0.1);
+  const auto rule = make_update_rule(options, at::kCPU);
   const UpdateTensors tensors = fresh(*rule, normals(0));
   tensors.gradients.copy_(normals(1).mul(1e-3));
-  step_alone(*rule, tensors, {1, kLr, 1.0}, 0.1);
+  step_alone(*rule, tensors, testing::scalars_of(options, 1, kLr, 1.0), 0.1);
   CHECK(length(tensors.weights - normals(0)) == doctest::Approx(kLr * length(normals(0))).epsilon(1e-12));
   for (const OptimizerKind kind : {OptimizerKind::kLamb, OptimizerKind::kLars}) {
     const auto any = make_update_rule(options_of(kind, 0.1), at::kCPU);
@@ -160,7 +162,9 @@ TEST_CASE("update rules: a step of LAMB is lr times the length of the weights, a
 
 TEST_CASE("update rules: the bits of what LAMB and LARS change do not depend on where a stretch is cut") {
   for (const OptimizerKind kind : {OptimizerKind::kLamb, OptimizerKind::kLars, OptimizerKind::kSgd}) {
-    const auto rule = make_update_rule(options_of(kind, 0.1), at::kCPU);
+    const OptimizerOptions options = options_of(kind, 0.1);
+    const StepScalars step = testing::scalars_of(options, 1, kLr, kScale);
+    const auto rule = make_update_rule(options, at::kCPU);
     const UpdateTensors whole = fresh(*rule, normals(0).to(at::kFloat));
     const UpdateTensors parts = fresh(*rule, normals(0).to(at::kFloat));
     whole.gradients.copy_(normals(1));
@@ -172,9 +176,9 @@ TEST_CASE("update rules: the bits of what LAMB and LARS change do not depend on 
         part.state.push_back(state.narrow(0, begin, size));
       }
       if (rule->is_layerwise()) {
-        rule->prepare(part, {1, kLr, kScale}, 0.1, sums[row]);
+        rule->prepare(part, step, 0.1, sums[row]);
       }
-      rule->apply(part, {1, kLr, kScale}, 0.1, 0.7);
+      rule->apply(part, step, 0.1, 0.7);
     };
     update(whole, 0, kCount, 0);
     for (int64_t begin = 0; begin < kCount; begin += 1237) {
