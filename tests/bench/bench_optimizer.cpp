@@ -1,9 +1,10 @@
-// The optimizer's pass over a shard against the memory bandwidth of the same threads.
+// The optimizer's pass over a shard, and the gradient norm's, against the memory bandwidth of the same threads.
 //
 //   bench_optimizer [MILLIONS_OF_PARAMETERS [THREADS [ROUNDS]]]
 //
-// Prints, for each rule in fp32, and in bf16 with fp32 master weights, milliseconds, GB/s of what it must read and
-// write, and the per cent of the rate at which the threads scale an array in place (read and write the same lines).
+// Prints, for each rule in fp32, and in bf16 with fp32 master weights, and for the norm of gradients in both,
+// milliseconds, GB/s of what it must read and write, and the per cent of the rate at which the threads scale an array
+// in place (read and write the same lines).
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -12,8 +13,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <string>
 #include <vector>
 
+#include "parallel/zero/sum_of_squares.h"
 #include "parallel/zero/update_rule.h"
 #include "src/base/timer.h"
 
@@ -36,6 +39,19 @@ double scale_rate(int64_t count, int rounds) {
   at::Tensor values = at::full({count}, 1.0F, at::kFloat);
   const double seconds = best_seconds(rounds, [&] { values.mul_(0.999F); });
   return 8.0 * static_cast<double>(count) / seconds;
+}
+
+void print(const std::string& name, bool is_half, double seconds, double bytes, double roof) {
+  const double rate = bytes / seconds;
+  std::printf("%-6s %-5s %8.2f ms %7.1f GB/s %6.1f %%\n", name.c_str(), is_half ? "bf16" : "fp32", seconds * 1e3,
+              rate * 1e-9, 100.0 * rate / roof);
+}
+
+void measure_norm(at::ScalarType type, int64_t count, int rounds, double roof) {
+  const at::Tensor gradients = at::full({count}, 1e-3F, type);
+  double sum = 0.0;
+  const double seconds = best_seconds(rounds, [&] { sum += zero::sum_of_squares(gradients); });
+  print(sum > 0.0 ? "norm" : "?", type != at::kFloat, seconds, static_cast<double>(gradients.nbytes()), roof);
 }
 
 struct Pass {
@@ -69,9 +85,8 @@ void measure(const Pass& pass, int64_t count, int rounds, double roof) {
   const auto num_states = static_cast<double>(tensors.state.size());
   double bytes = 4.0 * (1 + 2 + 2 * num_states) + (tensors.parameters.defined() ? 2.0 : 0.0);
   bytes += rule->is_layerwise() ? 4.0 * (2 + num_states) : 0.0;
-  const double rate = bytes * static_cast<double>(count) / seconds;
-  std::printf("%-6s %-5s %8.2f ms %7.1f GB/s %6.1f %%\n", zero::optimizer_name(pass.kind).c_str(),
-              tensors.parameters.defined() ? "bf16" : "fp32", seconds * 1e3, rate * 1e-9, 100.0 * rate / roof);
+  print(zero::optimizer_name(pass.kind), tensors.parameters.defined(), seconds, bytes * static_cast<double>(count),
+        roof);
 }
 
 }  // namespace
@@ -90,5 +105,7 @@ int main(int argc, char** argv) {
       measure({kind, parameters}, count, rounds, roof);
     }
   }
+  measure_norm(at::kFloat, count, rounds, roof);
+  measure_norm(at::kBFloat16, count, rounds, roof);
   return 0;
 }
