@@ -12,6 +12,7 @@
 #include "parallel/comm/nccl_comm.h"
 #include "parallel/comm/operation_slot.h"
 #include "parallel/comm/reuse_pool.h"
+#include "parallel/comm/statistics.h"
 #include "parallel/comm/transport_options.h"
 
 namespace vit_hybrid::comm {
@@ -88,6 +89,7 @@ class NcclLink {
   ReusePool<Event> timing_events_;
   std::deque<InFlight> in_flight_;
   std::deque<Hold> holds_;
+  StatisticsSource source_{[this] { forget_complete(); }};
 };
 
 }  // namespace vit_hybrid::comm

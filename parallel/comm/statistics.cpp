@@ -2,6 +2,7 @@
 #include "parallel/comm/statistics.h"
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 #include <utility>
 
@@ -27,9 +28,25 @@ Counters& counters() {
   return *instance;
 }
 
+struct Sources {
+  std::mutex mutex;
+  std::vector<const std::function<void()>*> settle;
+};
+
+Sources& sources() {
+  static Sources* const instance = new Sources;
+  return *instance;
+}
+
 }  // namespace
 
 std::vector<AxisStatistics> statistics() {
+  {
+    const std::lock_guard lock(sources().mutex);
+    for (const auto* const settle : sources().settle) {
+      (*settle)();
+    }
+  }
   const std::lock_guard lock(counters().mutex);
   return counters().axes;
 }
@@ -60,6 +77,16 @@ void count_operation(const std::string& axis, int group_size, Operation operatio
 void add_blocked_seconds(const std::string& axis, double seconds) {
   const std::lock_guard lock(counters().mutex);
   counters().of(axis).blocked_seconds += seconds;
+}
+
+StatisticsSource::StatisticsSource(std::function<void()> settle) : settle_(std::move(settle)) {
+  const std::lock_guard lock(sources().mutex);
+  sources().settle.push_back(&settle_);
+}
+
+StatisticsSource::~StatisticsSource() {
+  const std::lock_guard lock(sources().mutex);
+  std::erase(sources().settle, &settle_);
 }
 
 }  // namespace vit_hybrid::comm

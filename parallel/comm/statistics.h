@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct AxisStatistics {
   const OperationCount& count(Operation operation) const { return counts[static_cast<size_t>(operation)]; }
 };
 
-/// A copy of all counters, in the order in which the axes were first used.
+/// A copy of all counters, in the order in which the axes were first used. Sources are asked first.
 std::vector<AxisStatistics> statistics();
 /// The counters of one axis; zeros if it was never used.
 AxisStatistics statistics_of(const std::string& axis);
@@ -37,5 +38,18 @@ void reset_statistics();
 /// For back ends: adds an operation, and blocked time, to the counters of an axis.
 void count_operation(const std::string& axis, int group_size, Operation operation, int64_t bytes);
 void add_blocked_seconds(const std::string& axis, double seconds);
+
+/// For back ends that learn of blocked time late, from a device: `settle`, which adds what has become known, is called
+/// by statistics(), on its thread, as long as this object lives.
+class StatisticsSource {
+ public:
+  explicit StatisticsSource(std::function<void()> settle);
+  ~StatisticsSource();
+  StatisticsSource(const StatisticsSource&) = delete;
+  StatisticsSource& operator=(const StatisticsSource&) = delete;
+
+ private:
+  std::function<void()> settle_;
+};
 
 }  // namespace vit_hybrid::comm

@@ -35,7 +35,7 @@ void StepControl::set(const StepScalars& step) {
   }
 }
 
-void StepControl::decide() const {
+void StepControl::decide() {
   if (values_.is_cpu()) {
     zero::decide(*scalars_in(values_));
   } else {

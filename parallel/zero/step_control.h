@@ -22,7 +22,7 @@ class StepControl {
   /// Squares and not_finite, where GradientNorm leaves them: float64 [2] on the device.
   const at::Tensor& sums() const { return sums_; }
   /// decide() where the numbers are, on the current stream.
-  void decide() const;
+  void decide();
   /// The numbers as they stand; waits until the current stream of a GPU has got so far.
   StepScalars read() const;
 

@@ -66,8 +66,9 @@ at::Tensor sum_of_squares_there(const at::Tensor& values);
 
 /// Where add_squares() works on the device; undefined for the CPU, where it needs nothing.
 at::Tensor sum_of_squares_workspace(c10::Device device);
-/// Of the elements of flat `values` in `ranges`: adds the sum of what is finite to sums[0], and how often something is
-/// not to sums[1], float64 [2] on their device. Nobody waits, and nothing is allocated on a GPU.
+/// Of the elements of flat `values` in `ranges`: adds the sum to sums[0], and to sums[1] something positive where not
+/// all are finite (sums[0] then means nothing), float64 [2] on their device. Nobody waits, and nothing is allocated on
+/// a GPU.
 void add_squares(const at::Tensor& values, const std::vector<Range>& ranges, const at::Tensor& workspace,
                  const at::Tensor& sums);
 

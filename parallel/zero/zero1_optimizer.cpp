@@ -123,7 +123,7 @@ void Zero1Optimizer::gather_all() {
 void Zero1Optimizer::update_and_gather(const StepScalars& step) {
   std::vector<comm::Work> works;
   for (size_t i = 0; i < buckets_.size(); ++i) {
-    update(buckets_[i], step);
+    update_bucket(buckets_[i], step);
     if (stage_ == ZeroStage::kOptimizerState) {
       const auto [output, input] = gather_of(i);
       works.push_back(data_.all_gather(output, input));
@@ -210,7 +210,7 @@ double Zero1Optimizer::trust_of(const Stretch& stretch) const {
                             stretch.weight_decay);
 }
 
-void Zero1Optimizer::update(const Bucket& bucket, const StepScalars& step) {
+void Zero1Optimizer::update_bucket(const Bucket& bucket, const StepScalars& step) {
   for (const Stretch& stretch : bucket.stretches) {
     rule_->apply(tensors_of(stretch), step, stretch.weight_decay, trust_of(stretch));
   }

@@ -103,7 +103,7 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   void measure(const StepScalars& step);
   double trust_of(const Stretch& stretch) const;
   std::vector<Segment> segments() const;
-  void update(const Bucket& bucket, const StepScalars& step);
+  void update_bucket(const Bucket& bucket, const StepScalars& step);
   void update_and_gather(const StepScalars& step);
   void gather_all();
   comm::Gather gather_of(size_t bucket) const;  // of its parameters

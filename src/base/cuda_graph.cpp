@@ -56,11 +56,11 @@ class RecordedGraph final : public DeviceGraph {
 
 class CudaRecorder final : public DeviceRecorder {
  public:
+  void make_room() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
+
   std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
     const auto stream = c10::cuda::getCurrentCUDAStream();
     VH_ASSERT(stream != c10::cuda::getDefaultCUDAStream(), "work on a GPU's default stream cannot be recorded");
-    // The graphs' memory is their own: what the same work took before would be held beside it.
-    c10::cuda::CUDACachingAllocator::emptyCache();
     auto graph = std::make_unique<RecordedGraph>(pool());
     try {
       graph->record(work);

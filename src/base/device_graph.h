@@ -19,6 +19,9 @@ class DeviceGraph {
 class DeviceRecorder {
  public:
   virtual ~DeviceRecorder() = default;
+  /// Gives back the memory that is kept for later and in no use: a graph has its own, and what its work took when it
+  /// was done before would be held beside that. To be called before work is recorded that makes large tensors.
+  virtual void make_room() = 0;
   /// What `work` starts on the current stream, which must not be the default one, and what autograd starts on it from
   /// other threads. The host's part of `work` is done now, the device's at each replay. `work` must neither wait for
   /// the device nor copy from pageable memory, and must have been done once before, so that all that is made at first

@@ -5,6 +5,7 @@
 
 #include "parallel/comm/operation.h"
 #include "parallel/pipeline/schedule.h"
+#include "src/base/error.h"
 
 namespace vit_hybrid::train {
 
@@ -29,6 +30,7 @@ Engine::Engine(EngineOptions options, mesh::DeviceMesh& mesh)
       decision_(options_.update_recorder),
       update_(options_.update_recorder),
       clock_(mesh.device().type()) {
+  VH_ASSERT(options_.update_recorder == nullptr || mesh.size() == 1, "messages between ranks are not recorded");
   tensor::initialize(parameters().specs(), optimizer_, options_.seed);
 }
 

@@ -44,6 +44,7 @@ class StepGraph::Recorded {
            const tensor::StepContext& context, const Forward& forward)
       : input_(own_copy(input).set_requires_grad(true)), target_(own_copy(target)), context_(context) {
     context_.sink = &sink_;
+    recorder.make_room();
     forward_ = recorder.record([this, &forward] { loss_ = forward(input_, target_, context_); });
     loss_gradient_ = at::zeros_like(loss_.detach());
     backward_ = recorder.record([this] {

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <limits>
-#include <vector>
+#include <utility>
 
 #include "src/base/device_graph.h"
 #include "tests/gpu/host_comparison.h"
@@ -46,11 +46,11 @@ void check_same_bits(Experiment experiment) {
   CHECK(errors.state == 0.0);
 }
 
-// Six steps, the fourth with a weight from which nothing finite comes.
-TrainingOutcome run_with_overflow(const Experiment& experiment) {
+// Six steps, that after `whole_steps` with a weight from which nothing finite comes.
+TrainingOutcome run_with_overflow(const Experiment& experiment, int64_t whole_steps) {
   const comm::MpiGroup world = comm::MpiGroup::world();
   Training training(experiment, Layout{}, world, own_gpu());
-  training.run_steps(3);
+  training.run_steps(whole_steps);
   const auto before = training.checksums();
   tensor::ParameterBuffer& parameters = training.engine().parameters();
   const at::Tensor kept = parameters.parameter(0).value.clone();
@@ -89,16 +89,24 @@ TEST_CASE("gpu step graph: with activations that backward computes again") {
 
 TEST_CASE("gpu step graph: a replayed update takes the scale of its step, and skips the one that overflows") {
   const KernelScope scope(kFixedOrder);
-  for (const auto kind : {zero::OptimizerKind::kAdam, zero::OptimizerKind::kAdamW}) {
+  // The second step is the one in which norm and update are recorded.
+  for (const auto& [kind, whole_steps] :
+       {std::pair{zero::OptimizerKind::kAdam, int64_t{1}}, std::pair{zero::OptimizerKind::kAdamW, int64_t{3}}}) {
     Experiment experiment = graph_experiment(small_forecaster(), "fp16");
     experiment.options.optimizer.kind = kind;
     experiment.options.optimizer.weight_decay = 0.1;
     experiment.options.loss_scale = zero::loss_scale_options(/*is_fp16=*/true, /*fixed=*/0.0);
     experiment.options.loss_scale.growth_interval = 1;
-    const TrainingOutcome plain = run_with_overflow(experiment);
+    const TrainingOutcome plain = run_with_overflow(experiment, whole_steps);
     record_steps(experiment);
-    const TrainingOutcome recorded = run_with_overflow(experiment);
-    CHECK(recorded.skipped == std::vector<bool>{false, false, false, true, false, false});
+    const TrainingOutcome recorded = run_with_overflow(experiment, whole_steps);
+    for (int64_t step = 0; step < 6; ++step) {
+      const auto index = static_cast<size_t>(step);
+      CAPTURE(step);
+      CHECK(recorded.skipped[index] == (step == whole_steps));
+      CHECK((step == whole_steps || recorded.losses[index] == plain.losses[index]));
+      CHECK((step == whole_steps || recorded.grad_norms[index] == plain.grad_norms[index]));
+    }
     CHECK(recorded.loss_scales == plain.loss_scales);
     for (const auto& [name, parameter] : plain.parameters) {
       CAPTURE(name);
@@ -110,14 +118,13 @@ TEST_CASE("gpu step graph: a replayed update takes the scale of its step, and sk
 
 TEST_CASE("gpu step graph: no memory is asked of the driver after the step that follows the recording") {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  // Norm and update are recorded in the second step, micro-batches in the first or in the second one.
-  for (const int64_t micro_batch_size : {3, 6}) {
+  for (const auto& [micro_batch_size, recording_step] : {std::pair{3, 1}, std::pair{6, 2}}) {
     Experiment experiment = gpu_experiment(small_forecaster(), "fp16");
     experiment.micro_batch_size = micro_batch_size;
     experiment.global_batches.assign(6, 6);
     record_steps(experiment);
     Training training(experiment, Layout{}, world, own_gpu());
-    training.run_steps(3);
+    training.run_steps(recording_step + 1);
     const int64_t before = device_allocations();
     training.run_steps();
     CAPTURE(micro_batch_size);
