@@ -6,12 +6,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 
-#include <algorithm>
-
 #include "parallel/tensor/column_sums.h"
 #include "parallel/tensor/device_products.h"
 #include "parallel/tensor/linear_rows.h"
-#include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::tensor {
 
@@ -40,28 +37,16 @@ void backward_on_host(const at::Tensor& dy, const at::Tensor& z, const at::Tenso
   });
 }
 
-// What `compute` makes of copies in fp32, all of them among the workspaces, rounded to fp16.
-template <class Compute>
-at::Tensor through_fp32(const Compute& compute) {
-  const auto in_workspaces = [&] {
-    const MemoryScope scope(MemoryClass::kWorkspaces);
-    return compute();
-  };
-  return in_workspaces().to(at::kHalf);
-}
-
 }  // namespace
 
 at::Tensor exact_gelu(const at::Tensor& z) {
   if (!z.is_cpu()) {
     return device_gelu(z);
   }
-  if (z.scalar_type() == at::kHalf) {
-    return through_fp32([&] { return exact_gelu(z.to(at::kFloat)); });
-  }
   const at::Tensor in = z.contiguous();
   at::Tensor y = at::empty_like(in);
-  AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, z.scalar_type(), "gelu", [&] { gelu_on_host<scalar_t>(in, y); });
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, z.scalar_type(), "gelu",
+                                  [&] { gelu_on_host<scalar_t>(in, y); });
   return y;
 }
 
@@ -69,13 +54,10 @@ at::Tensor exact_gelu_backward(const at::Tensor& dy, const at::Tensor& z, const 
   if (!dy.is_cpu()) {
     return device_gelu_backward(dy, z, bias_gradient);
   }
-  if (dy.scalar_type() == at::kHalf) {
-    return through_fp32([&] { return exact_gelu_backward(dy.to(at::kFloat), z.to(at::kFloat), bias_gradient); });
-  }
   at::Tensor dz = at::empty_like(dy);
   const ColumnSums sums(dy.size(0), dy.size(1), at::toOpMathType(dy.scalar_type()));
-  AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, dy.scalar_type(), "gelu_backward",
-                                 [&] { backward_on_host<scalar_t>(dy, z, dz, sums); });
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, dy.scalar_type(), "gelu_backward",
+                                  [&] { backward_on_host<scalar_t>(dy, z, dz, sums); });
   if (bias_gradient.defined()) {
     sums.add_to(bias_gradient);
   }

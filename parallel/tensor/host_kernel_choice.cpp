@@ -26,14 +26,18 @@ std::string spoken_name(ProductKernel kernel) {
   return kernel == ProductKernel::kBlocked ? "own blocks" : library_name();
 }
 
+std::string verb(ProductKernel kernel) {
+  return kernel == ProductKernel::kBlocked ? " are " : " is ";
+}
+
 std::string reason_of(ProductKernel chosen, const HostTimes& times, const std::string& maker) {
   const ProductKernel other = other_than(chosen);
   const double ratio = time_of(other, times) / time_of(chosen, times);
   if (ratio >= 1.0) {
     return str("measured: ", fixed_text(ratio, 2), " times as fast as ", spoken_name(other));
   }
-  return str(maker, "; measured: ", spoken_name(other), " is ", fixed_text(1.0 / ratio, 2),
-             " times as fast, and is taken from ", kClearlyFaster, " times on");
+  return str(maker, "; measured: ", spoken_name(other), verb(other), fixed_text(1.0 / ratio, 2), " times as fast, and",
+             verb(other), "taken from ", kClearlyFaster, " times on");
 }
 
 }  // namespace

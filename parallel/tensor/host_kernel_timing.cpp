@@ -70,21 +70,22 @@ HostLayer measured_part(HostLayer layer, int threads) {
 HostKernelTimer::HostKernelTimer(const HostLayer& layer)
     : layer_(layer),
       x_(filled(layer.rows, layer.inputs)),
-      dy_(filled(layer.rows, layer.outputs)),
       bias_(filled(1, layer.outputs).reshape({layer.outputs})),
-      gradient_(filled(layer.outputs, layer.inputs)),
-      weight_(filled(layer.outputs, layer.inputs)) {}
+      weight_(filled(layer.outputs, layer.inputs)) {
+  if (layer.passes == HostLayer::Passes::kForwardAndBackward) {
+    dy_ = filled(layer.rows, layer.outputs);
+    gradient_ = filled(layer.outputs, layer.inputs);
+  }
+}
 
 double HostKernelTimer::microseconds(ProductKernel kernel) {
   const KernelScope kernel_scope(kernel);
   const MemoryScope memory_scope(MemoryClass::kWorkspaces);
   double seconds = 0.0;
-  if (kernel == ProductKernel::kBlocked) {
+  if (kernel == ProductKernel::kBlocked && layer_.rows_per_packing > 0) {
     const Timer timer;
     pack();
-    seconds += layer_.rows_per_packing == 0
-                   ? 0.0
-                   : timer.seconds() * static_cast<double>(layer_.rows) / static_cast<double>(layer_.rows_per_packing);
+    seconds = timer.seconds() * static_cast<double>(layer_.rows) / static_cast<double>(layer_.rows_per_packing);
   }
   const Timer timer;
   multiply();

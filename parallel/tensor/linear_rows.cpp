@@ -1,6 +1,7 @@
 // Compiled for several instruction sets; the program takes the widest at its start.
 #include "parallel/tensor/linear_rows.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -13,6 +14,7 @@ namespace vit_hybrid::tensor {
 namespace {
 
 using c10::BFloat16;
+using c10::Half;
 
 #define VH_INLINE inline __attribute__((always_inline))
 
@@ -104,6 +106,34 @@ VH_INLINE void add_loop(const T* rows, int64_t num_rows, F* sums, int64_t count)
 
 #undef VH_INLINE
 
+// Half-length rows by way of the fp32 loops, this many elements at a time: they stay in the first-level cache.
+constexpr int64_t kChunk = 512;
+
+template <class T>
+void gelu_row_in_fp32(const T* z, T* y, int64_t count) {
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t size = std::min(kChunk, count - begin);
+    float row[kChunk];
+    convert(z + begin, row, size);
+    gelu_row(row, row, size);
+    convert(row, y + begin, size);
+  }
+}
+
+template <class T>
+void gelu_backward_rows_in_fp32(const T* dy, const T* z, T* dz, int64_t num_rows, float* sums, int64_t count) {
+  for (int64_t row = 0; row < num_rows; ++row, dy += count, z += count, dz += count) {
+    for (int64_t begin = 0; begin < count; begin += kChunk) {
+      const int64_t size = std::min(kChunk, count - begin);
+      float gradient[kChunk], numbers[kChunk];
+      convert(dy + begin, gradient, size);
+      convert(z + begin, numbers, size);
+      gelu_backward_rows(gradient, numbers, gradient, 1, sums + begin, size);
+      convert(gradient, dz + begin, size);
+    }
+  }
+}
+
 }  // namespace
 
 VH_VERSIONS void gelu_row(const float* z, float* y, int64_t count) {
@@ -118,7 +148,10 @@ void gelu_row(const double* z, double* y, int64_t count) {
   }
 }
 void gelu_row(const BFloat16* z, BFloat16* y, int64_t count) {
-  has_avx512_bf16() ? bf16_unit::gelu_row(z, y, count) : portable::gelu_row(z, y, count);
+  has_avx512_bf16() ? bf16_unit::gelu_row(z, y, count) : gelu_row_in_fp32(z, y, count);
+}
+void gelu_row(const Half* z, Half* y, int64_t count) {
+  gelu_row_in_fp32(z, y, count);
 }
 
 VH_VERSIONS void gelu_backward_rows(const float* dy, const float* z, float* dz, int64_t num_rows, float* sums,
@@ -143,7 +176,10 @@ void gelu_backward_rows(const double* dy, const double* z, double* dz, int64_t n
 void gelu_backward_rows(const BFloat16* dy, const BFloat16* z, BFloat16* dz, int64_t num_rows, float* sums,
                         int64_t count) {
   has_avx512_bf16() ? bf16_unit::gelu_backward_rows(dy, z, dz, num_rows, sums, count)
-                    : portable::gelu_backward_rows(dy, z, dz, num_rows, sums, count);
+                    : gelu_backward_rows_in_fp32(dy, z, dz, num_rows, sums, count);
+}
+void gelu_backward_rows(const Half* dy, const Half* z, Half* dz, int64_t num_rows, float* sums, int64_t count) {
+  gelu_backward_rows_in_fp32(dy, z, dz, num_rows, sums, count);
 }
 
 VH_VERSIONS void store_row(const float* sums, const float* bias, float* y, int64_t count) {
@@ -167,7 +203,7 @@ VH_VERSIONS void store_gelu_row(const float* sums, const float* bias, float* y, 
   }
 }
 void store_gelu_row(const float* sums, const float* bias, BFloat16* y, int64_t count) {
-  has_avx512_bf16() ? bf16_unit::store_gelu_row(sums, bias, y, count) : portable::store_gelu_row(sums, bias, y, count);
+  bf16_unit::store_gelu_row(sums, bias, y, count);
 }
 
 VH_VERSIONS void add_rows(const float* rows, int64_t num_rows, float* sums, int64_t count) {

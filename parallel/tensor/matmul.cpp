@@ -123,11 +123,13 @@ std::string library_text(const std::string& why) {
 }
 
 std::string fp32_kernel_text() {
+  constexpr const char* kOwn = "own blocks around oneDNN's fp32 kernel";
+  const auto& [kernel, reason, is_rare] = host_kernel();
+  const bool is_own = kernel == ProductKernel::kBlocked;
   const std::string setting = limiting_setting(at::kFloat);
-  const std::string why =
-      host_kernel().reason + (setting.empty() ? "" : str("; ", setting, " keeps oneDNN from AVX-512"));
-  return host_kernel().kernel == ProductKernel::kBlocked ? str("own blocks around oneDNN's fp32 kernel (", why, ")")
-                                                         : library_text(why);
+  const std::string why = str(reason, is_own && is_rare ? str("; larger ones: ", kOwn) : "",
+                              setting.empty() ? "" : str("; ", setting, " keeps oneDNN from AVX-512"));
+  return is_own && !is_rare ? str(kOwn, " (", why, ")") : library_text(why);
 }
 
 std::string host_kernel_text(at::ScalarType type) {

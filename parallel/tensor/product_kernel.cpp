@@ -66,7 +66,7 @@ HostKernel usual_host_kernel() {
     return {ProductKernel::kLibrary, "this processor or LibTorch has no block kernel of oneDNN's"};
   }
   if (!is_amd_processor()) {
-    return {ProductKernel::kLibrary, "own blocks are for AMD processors, where MKL is half as fast"};
+    return {ProductKernel::kLibrary, str(processor_maker_text(), ": ", library_name(), " is usual there")};
   }
   const bool is_limited = !limiting_setting(at::kFloat).empty();  // which the start-up report names
   return {ProductKernel::kBlocked, is_limited ? "AMD processor" : "AMD processor: MKL is half as fast there"};

@@ -22,6 +22,7 @@ std::optional<ProductKernel> kernel_named(const std::string& name);
 struct HostKernel {
   ProductKernel kernel = ProductKernel::kLibrary;  ///< kLibrary or kBlocked
   std::string reason;                              ///< in a few words, for the start-up report
+  bool is_rare = false;  ///< products of the model's blocks are too small for it: the library computes those
 
   bool operator==(const HostKernel&) const = default;
 };

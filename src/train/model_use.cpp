@@ -15,9 +15,10 @@ namespace vit_hybrid::train {
 
 namespace {
 
-constexpr std::array<std::string_view, 14> kAlways = {
-    "dp",        "tp",      "pp",    "order",        "timeout",     "device",     "ranks-per-gpu",
-    "precision", "threads", "stats", "global-means", "global-stds", "time-means", "dataset-name"};
+constexpr std::array<std::string_view, 16> kAlways = {
+    "dp",           "tp",          "pp",         "order",         "device", "ranks-per-gpu",
+    "threads",      "timeout",     "precision",  "deterministic", "retune", "stats",
+    "global-means", "global-stds", "time-means", "dataset-name"};
 // The data of a forecast are a few states, read one by one.
 constexpr std::array<std::string_view, 11> kForBatches = {
     "micro-batch-size", "valid-batch-size", "valid-resize", "labels-name", "io",         "io-threads",

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "model/tune_host_kernel.h"
 #include "model/tune_kernels.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/tensor/matmul.h"
@@ -58,16 +59,20 @@ std::string version_between(const std::string& banner, const std::string& before
   return end == std::string::npos ? banner : banner.substr(begin, end - begin);
 }
 
+std::string libtorch_version() {
+  const auto versions = library_versions();
+  return std::find_if(versions.begin(), versions.end(), [](const auto& library) { return library.first == "LibTorch"; })
+      ->second;
+}
+
 // What the choice of the host's kernel holds for, in one line.
 std::string host_machine_text() {
   const Processor& processor = this_processor();
-  std::string text = str(processor.name, " (family ", processor.family, ", model ", processor.model, ", vectors of ",
-                         vector_bytes(processor), " bytes), ranks with --threads ", at::get_num_threads());
-  for (const auto& [name, version] : library_versions()) {
-    text += name == "LibTorch" ? str(", LibTorch ", version) : "";
-  }
-  text += str(", oneDNN ", version_between(at::get_mkldnn_version(), "DNN v", " "), ", MKL ",
-              version_between(at::get_mkl_version(), "Version ", " for "), library_settings());
+  std::string text =
+      str(processor.name, " (family ", processor.family, ", model ", processor.model, ", vectors of ",
+          vector_bytes(processor), " bytes), ranks with --threads ", at::get_num_threads(), ", LibTorch ",
+          libtorch_version(), ", oneDNN ", version_between(at::get_mkldnn_version(), "DNN v", " "), ", MKL ",
+          version_between(at::get_mkl_version(), "Version ", " for "), library_settings());
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
   return text;
@@ -142,7 +147,7 @@ void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, 
   }
 }
 
-tensor::HostLayer largest_layer(const RunConfig& config, ModelPasses passes) {
+tensor::HostLayer largest_layer(const RunConfig& config, tensor::HostLayer::Passes passes) {
   const int64_t replica = config.replica_batch_size();
   const int64_t samples = std::min<int64_t>(config.parallel.micro_batch_size, replica);
   model::DeviceProblems problems;  // of a block: there are many of those, and one of each other layer
@@ -152,12 +157,11 @@ tensor::HostLayer largest_layer(const RunConfig& config, ModelPasses passes) {
   }
   const auto is_smaller = [](const auto& a, const auto& b) { return a.flops() < b.flops(); };
   const auto largest = std::max_element(problems.products.begin(), problems.products.end(), is_smaller);
-  const bool trains = passes == ModelPasses::kTraining;
-  return {largest->rows, largest->outputs, largest->inputs, trains ? largest->rows / samples * replica : 0,
-          trains ? tensor::HostLayer::Passes::kForwardAndBackward : tensor::HostLayer::Passes::kForward};
+  const bool is_trained = passes == tensor::HostLayer::Passes::kForwardAndBackward;
+  return {largest->rows, largest->outputs, largest->inputs, is_trained ? largest->rows / samples * replica : 0, passes};
 }
 
-void choose_host_kernel(const RunConfig& config, ModelPasses passes, const std::string& saved,
+void choose_host_kernel(const RunConfig& config, tensor::HostLayer::Passes passes, const std::string& saved,
                         const comm::MpiGroup& world) {
   // A rank may stand on another processor than the others.
   if (world.max(tensor::multiplies_in_fp32(precision_policy(config).compute) ? 1 : 0) == 0) {

@@ -41,16 +41,13 @@ std::vector<int64_t> micro_batch_sizes(const data::EpochPlan& plan, int64_t num_
 void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, const std::string& saved,
                     c10::Device device, const comm::MpiGroup& world);
 
-/// What is done with a model.
-enum class ModelPasses { kTraining, kForward };
-
 /// The largest linear layer of a block on any tensor rank, as a micro-batch of the run goes through it.
-tensor::HostLayer largest_layer(const RunConfig& config, ModelPasses passes);
+tensor::HostLayer largest_layer(const RunConfig& config, tensor::HostLayer::Passes passes);
 
 /// model::tune_host_kernel() for that layer, where the precision computes products in fp32. `saved`: CheckpointInfo's
 /// of the model that is trained on or used, or empty; rank 0's counts. On the CPU, before the first record of the run,
 /// which names the kernel. Collective over `world`.
-void choose_host_kernel(const RunConfig& config, ModelPasses passes, const std::string& saved,
+void choose_host_kernel(const RunConfig& config, tensor::HostLayer::Passes passes, const std::string& saved,
                         const comm::MpiGroup& world);
 
 /// The choices as a text, as checkpoints store it; nothing where none was made.

@@ -133,8 +133,7 @@ void add_device(OptionTable& table, RunConfig& config) {
                      "CPUs, where all do, the one that is usual on the processor, without measuring."});
   table.add({.name = "retune",
              .value = flag(config.retune),
-             .help = "Measure again which kernels are fastest, instead of using the choice of the checkpoint that is "
-                     "resumed."});
+             .help = "Measure again which kernels are fastest, instead of using the choice in the checkpoint."});
   table.add({.name = "cuda-graph",
              .value = choice(config.cuda_graph, {"auto", "on", "off"}),
              .help =

@@ -219,7 +219,8 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   const RunFolder folder = RunFolder::create(config, session.world(), resumed ? resumed->path() : "");
   MetricsLog metrics = folder.open_metrics(session.world());
   if (device.is_cpu()) {
-    choose_host_kernel(config, ModelPasses::kTraining, resumed ? resumed->info().kernels : "", session.world());
+    choose_host_kernel(config, tensor::HostLayer::Passes::kForwardAndBackward, resumed ? resumed->info().kernels : "",
+                       session.world());
   }
   if (session.world().rank() == 0) {
     Json start = start_record(config, session);

@@ -27,7 +27,7 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& chec
   const ParallelConfig& parallel = config.parallel;
   if (device.is_cpu()) {
     report_placement(placements);
-    choose_host_kernel(config, ModelPasses::kForward, checkpoint.info().kernels, world);
+    choose_host_kernel(config, tensor::HostLayer::Passes::kForward, checkpoint.info().kernels, world);
   }
   return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device,
           transport_options(config)};

@@ -82,6 +82,8 @@ TEST_CASE("host kernel: the choice says by how much, and holds its time and the 
         tensor::KernelChoice{"blocked",
                              "maker; measured: " + library + " is 1.05 times as fast, and is taken from 1.1 times on",
                              105.0, 100.0});
+  CHECK(choice(kLibrary, 100.0, 104.0).text ==
+        "maker; measured: own blocks are 1.04 times as fast, and are taken from 1.1 times on");
   CHECK(tensor::unmeasured_host_kernel(kLibrary, "why", "maker") ==
         tensor::KernelChoice{"library", "maker; not measured: why", 0.0, 0.0});
 }
@@ -141,6 +143,20 @@ TEST_CASE("host kernel: it computes what is large and fp32, or is converted to t
   CHECK(tensor::multiplies_in_fp32(at::kHalf));
   CHECK(tensor::multiplies_in_fp32(at::kBFloat16) == !tensor::has_bf16_block_kernel());
   CHECK_FALSE(tensor::multiplies_in_fp32(at::kDouble));
+}
+
+TEST_CASE("host kernel: where the model's products are too small for it, the library is said first") {
+  const KeptKernel kept;
+  tensor::set_host_kernel({kLibrary, "small", true});
+  const std::string of_library = tensor::product_kernel_text(at::kCPU, at::kFloat);
+  CHECK_MESSAGE(contains(of_library, ": the BLAS of LibTorch"), of_library);
+  CHECK_MESSAGE(contains(of_library, "(small)"), of_library);
+  if (tensor::has_block_kernel()) {
+    tensor::set_host_kernel({kBlocked, "small", true});
+    const std::string of_both = tensor::product_kernel_text(at::kCPU, at::kFloat);
+    CHECK_MESSAGE(contains(of_both, ": the BLAS of LibTorch"), of_both);
+    CHECK_MESSAGE(contains(of_both, "(small; larger ones: own blocks around oneDNN's fp32 kernel)"), of_both);
+  }
 }
 
 TEST_CASE("host kernel: both give the same products but for rounding, and not the same bits") {

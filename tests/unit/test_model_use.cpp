@@ -95,6 +95,22 @@ TEST_CASE("model use: the command line wins") {
   CHECK(config.global_batch_size == 2);  // a batch smaller than the replicas is allowed here
 }
 
+TEST_CASE("model use: how kernels are chosen is said on the command line, and not taken from the training") {
+  const CheckpointInfo info = checkpoint_of(
+      {"--preset", "weather-short", "--train-data", "/t", "--stats", "/s", "--deterministic", "--retune"}, 1);
+  const RunConfig plain = config_for_use(info, "c.h5", "/d", {}, 1);
+  CHECK_FALSE(plain.deterministic);
+  CHECK_FALSE(plain.retune);
+  const RunConfig asked = config_for_use(info, "c.h5", "/d", command_line({"--deterministic", "--retune"}), 1);
+  CHECK(asked.deterministic);
+  CHECK(asked.retune);
+  RunConfig config;
+  options::OptionTable forecast;
+  add_run_options(forecast, config, UsePurpose::kForecast);
+  CHECK(forecast.find("deterministic") != nullptr);
+  CHECK(forecast.find("retune") != nullptr);
+}
+
 TEST_CASE("model use: an evaluation reads as a training does, a forecast's few states need no choice") {
   const CheckpointInfo info = checkpoint_of({"--preset", "weather-short", "--train-data", "/t", "--stats", "/s"}, 1);
   const RunConfig staged = config_for_use(

@@ -98,14 +98,14 @@ TEST_CASE("run kernels: the host's kernel is chosen by the largest layer of a bl
   config.parallel.dp = 2;
   config.parallel.micro_batch_size = 2;
   const int64_t tokens = config.model.num_tokens();
-  const auto layer = [&] { return train::largest_layer(config, train::ModelPasses::kTraining); };
+  const auto layer = [&] { return train::largest_layer(config, Passes::kForwardAndBackward); };
   CHECK((layer() == tensor::HostLayer{2 * tokens, 384, 96, 6 * tokens, Passes::kForwardAndBackward}));
   config.parallel.tp = 2;  // fc1's share is larger than that of qkv, 144
   CHECK((layer() == tensor::HostLayer{2 * tokens, 192, 96, 6 * tokens, Passes::kForwardAndBackward}));
   config.parallel.micro_batch_size = 16;  // more than a replica has
   CHECK((layer() == tensor::HostLayer{6 * tokens, 192, 96, 6 * tokens, Passes::kForwardAndBackward}));
-  CHECK((train::largest_layer(config, train::ModelPasses::kForward) ==
-         tensor::HostLayer{6 * tokens, 192, 96, 0, Passes::kForward}));
+  CHECK(
+      (train::largest_layer(config, Passes::kForward) == tensor::HostLayer{6 * tokens, 192, 96, 0, Passes::kForward}));
 }
 
 TEST_CASE("run kernels: records show names instead of a library's bytes") {
