@@ -7,10 +7,12 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "parallel/zero/cuda_update.h"
+#include "parallel/zero/update_loops.h"
 #include "src/base/error.h"
 #include "src/base/half_conversion.h"
 #include "src/base/text.h"
@@ -24,8 +26,8 @@ constexpr int64_t kChunk = 1024;  // halves that are widened at a time
 template <class T>
 double host_sum_of_squares(const at::Tensor& values) {
   const T* const data = values.const_data_ptr<T>();
-  return sum_over_blocks<double>(
-      values.numel(), [data](int64_t begin, int64_t count) { return block_sum_of_squares(data + begin, count); });
+  return sum_over_blocks<double>(values.numel(),
+                                 [data](int64_t begin, int64_t count) { return square_loop(data + begin, count); });
 }
 
 template <class Half>
@@ -37,7 +39,7 @@ double host_sum_of_half_squares(const at::Tensor& values) {
     for (int64_t i = 0; i < count; i += kChunk) {
       const int64_t size = std::min(kChunk, count - i);
       convert(data + begin + i, chunk.data(), size);
-      sum += block_sum_of_squares(chunk.data(), size);
+      sum += square_loop(chunk.data(), size);
     }
     return sum;
   });

@@ -6,36 +6,12 @@
 #include <c10/core/Device.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "src/base/partition.h"
 
 namespace vit_hybrid::zero {
-
-/// Of `count` values, on this thread.
-template <class T>
-double block_sum_of_squares(const T* values, int64_t count) {
-  constexpr int64_t kLanes = 16;  // independent sums, so that additions need not wait for each other
-  std::array<double, kLanes> sums{};
-  const int64_t whole = count - count % kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes) {
-#pragma omp simd
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
-      sums[static_cast<size_t>(lane)] += value * value;
-    }
-  }
-  double sum = 0;
-  for (const double lane : sums) {
-    sum += lane;
-  }
-  for (int64_t i = whole; i < count; ++i) {
-    sum += static_cast<double>(values[i]) * values[i];
-  }
-  return sum;
-}
 
 /// The sum of `sum_of_block(begin, count)` over blocks of a fixed size, which all threads share. `Sum` begins as Sum()
 /// and has +=.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "parallel/zero/sum_of_squares.h"
 #include "src/base/instruction_sets.h"
 
 namespace vit_hybrid::zero {
@@ -15,6 +14,28 @@ namespace {
 #define VH_IN_VERSIONS inline __attribute__((always_inline))
 
 constexpr int64_t kChunk = 1024;  // updates that are kept for their sum: they stay in the first-level cache
+
+template <class T>
+VH_IN_VERSIONS double square_all(const T* values, int64_t count) {
+  constexpr int64_t kLanes = 16;  // independent sums, so that additions need not wait for each other
+  std::array<double, kLanes> sums{};
+  const int64_t whole = count - count % kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes) {
+#pragma omp simd
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      sums[static_cast<size_t>(lane)] += value * value;
+    }
+  }
+  double sum = 0;
+  for (const double lane : sums) {
+    sum += lane;
+  }
+  for (int64_t i = whole; i < count; ++i) {
+    sum += static_cast<double>(values[i]) * values[i];
+  }
+  return sum;
+}
 
 // The moments and updates of a chunk.
 template <class T>
@@ -66,7 +87,7 @@ VH_IN_VERSIONS SquareSums lamb_prepare_all(const T* weights, T* exp_avg, T* exp_
   for (int64_t first = 0; first < count; first += kChunk) {
     const int64_t size = std::min(kChunk, count - first);
     lamb_chunk(weights + first, exp_avg + first, exp_avg_sq + first, gradients + first, size, updates.data(), c);
-    sums += {block_sum_of_squares(weights + first, size), block_sum_of_squares(updates.data(), size)};
+    sums += {square_all(weights + first, size), square_all(updates.data(), size)};
   }
   return sums;
 }
@@ -105,6 +126,10 @@ SquareSums& SquareSums::operator+=(const SquareSums& other) {
   template <>                                                                                                    \
   VH_VERSIONS void plain_loop(T* weights, const T* gradients, int64_t count, const MomentumCoefficients<T>& c) { \
     plain_all(weights, gradients, count, c);                                                                     \
+  }                                                                                                              \
+  template <>                                                                                                    \
+  VH_VERSIONS double square_loop(const T* values, int64_t count) {                                               \
+    return square_all(values, count);                                                                            \
   }                                                                                                              \
   template <>                                                                                                    \
   VH_VERSIONS SquareSums lamb_prepare_loop(const T* weights, T* exp_avg, T* exp_avg_sq, const T* gradients,      \

@@ -1,4 +1,4 @@
-// The updates of all rules over plain arrays on the host, float and double.
+// The updates of all rules, and sums of squares, over plain arrays on the host, float and double.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,10 @@ template <class T>
 void momentum_loop(T* weights, T* buffer, const T* gradients, int64_t count, const MomentumCoefficients<T>& c);
 template <class T>
 void plain_loop(T* weights, const T* gradients, int64_t count, const MomentumCoefficients<T>& c);
+
+/// The sum of the squares in double, on this thread, in an order that depends on `count` alone.
+template <class T>
+double square_loop(const T* values, int64_t count);
 
 /// Two sums of squares over some elements.
 struct SquareSums {
