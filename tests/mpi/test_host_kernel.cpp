@@ -177,15 +177,16 @@ TEST_CASE("host kernel: a saved choice is taken over on its machine alone, and -
   CHECK(contains(again.text, ", the saved ones given up by --retune"));
   CHECK_FALSE(contains(tensor::host_kernel().reason, "saved"));
   check_same_on_all_ranks(world);
-  for (const auto& [machine, kernel] : {std::pair("another machine", other_kernel().c_str()),
-                                        std::pair(kProblem.machine.c_str(), "of a later version")}) {
+  const std::string another_machine = "another machine";
+  for (const auto& [machine, kernel] :
+       {std::pair(another_machine, other_kernel()), std::pair(kProblem.machine, std::string("of a later version"))}) {
     const std::string other = saved_choice(machine, kernel);
     const auto report = model::tune_host_kernel(kProblem, on_rank_0(other), SavedKernels::kUse, world);
     CHECK(report.num_measured == 1);
     CHECK(report.num_saved == 0);
-    const bool is_other = machine == std::string("another machine");
-    CHECK(contains(report.text, is_other ? ", the saved ones were for another machine"
-                                         : ", the saved one, 'of a later version', is not known to this version"));
+    CHECK(contains(report.text, machine == another_machine
+                                    ? ", the saved ones were for another machine"
+                                    : ", the saved one, 'of a later version', is not known to this version"));
     check_same_on_all_ranks(world);
   }
 }
