@@ -11,10 +11,6 @@
 #include "src/base/error.h"
 #include "src/base/instruction_sets.h"
 
-#if defined(__x86_64__)
-#define VH_BF16_INLINE VH_AVX512_BF16 inline __attribute__((always_inline))
-#endif
-
 namespace vit_hybrid::model {
 
 using c10::BFloat16;
@@ -25,11 +21,6 @@ namespace {
 
 constexpr float kLog2E = 1.44269504088896341f;
 constexpr int64_t kWidth = 16;  // fp32 numbers of a register
-
-// Lanes of the register that starts `left` elements before the end.
-VH_BF16_INLINE __mmask16 lanes(int64_t left) {
-  return static_cast<__mmask16>((uint32_t{1} << std::clamp<int64_t>(left, 0, kWidth)) - 1);
-}
 
 // 2^x where the mask is set, else 0: 2^floor(x) times the polynomial of the 5th order that is nearest to 2^r in [0, 1]
 // by relative error (1.5e-7 in fp32). 0 far below the smallest number, NaN for NaN.

@@ -3,8 +3,6 @@
 // multipliers need 4.5.
 #include "parallel/tensor/gelu_bf16.h"
 
-#include <algorithm>
-
 #include "src/base/avx512.h"
 #include "src/base/error.h"
 #include "src/base/instruction_sets.h"
@@ -38,7 +36,6 @@ constexpr float kSlopeRoot[] = {0.9502814f,    -0.031354524f, -0.046018228f,
                                 -0.002857141f, 0.0026195054f, -0.00023660147f};
 constexpr float kSlopeZero = 0.75179154f;  // r
 
-#define VH_BF16_INLINE VH_AVX512_BF16 inline __attribute__((always_inline))
 #define VH_EACH _Pragma("GCC unroll 4") for (int k = 0; k < n; ++k)
 
 constexpr int kWidth = 16;  // fp32 numbers of a register
@@ -54,11 +51,6 @@ VH_BF16_INLINE __m512i bits(__m512 x) {
 
 VH_BF16_INLINE __m512 float_of(__m512i bits) {
   return _mm512_castsi512_ps(bits);
-}
-
-// Lanes of the register that starts `left` elements before the end.
-VH_BF16_INLINE __mmask16 lanes(int64_t left) {
-  return static_cast<__mmask16>((uint32_t{1} << std::clamp<int64_t>(left, 0, kWidth)) - 1);
 }
 
 // a = min(|z|, kTailEnd); NaN stays NaN: the minimum is the second operand then.
@@ -217,7 +209,6 @@ VH_AVX512_BF16 void store_gelu_row(const float* sums, const float* bias, BFloat1
 }
 
 #undef VH_EACH
-#undef VH_BF16_INLINE
 
 #else
 
