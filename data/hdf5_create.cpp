@@ -24,8 +24,11 @@ Hdf5Room hdf5_room_for_seal(const std::vector<Hdf5DatasetSpec>& datasets, const 
   const auto num_datasets = static_cast<int64_t>(datasets.size());
   Hdf5Room room{seal_block_bytes(num_datasets + 1), kFileMetadata + num_datasets * kDatasetMetadata};
   for (const auto& [name, value] : attributes) {
-    const auto* const text = std::get_if<std::string>(&value);
-    room.metadata_bytes += text == nullptr ? 0 : static_cast<int64_t>(text->size());
+    if (const auto* const text = std::get_if<std::string>(&value)) {
+      room.metadata_bytes += static_cast<int64_t>(text->size());
+    } else if (const auto* const numbers = std::get_if<std::vector<double>>(&value)) {
+      room.metadata_bytes += static_cast<int64_t>(numbers->size() * sizeof(double));
+    }
   }
   return room;
 }

@@ -14,6 +14,7 @@ namespace vit_hybrid::data {
 namespace {
 
 constexpr size_t kFieldDims = 4;  // time, channel, latitude, longitude
+constexpr size_t kMostNumbers = 8;
 
 std::string byte_order(hid_t type) {
   const H5T_class_t kind = H5Tget_class(type);
@@ -60,9 +61,13 @@ std::string channels_of(hid_t file, hid_t dataset) {
   return names.empty() ? hdf5_scale_texts(dataset, 1) : names;
 }
 
-std::string value_text(const std::variant<std::string, int64_t, double>& value) {
-  return std::visit([](const auto& x) { return str(x); }, value);
-}
+// Few numbers are shown, of more how many there are.
+struct ShownValue {
+  std::string operator()(const std::vector<double>& numbers) const {
+    return numbers.size() <= kMostNumbers ? join(numbers) : str(numbers.size(), " numbers");
+  }
+  std::string operator()(const auto& value) const { return str(value); }
+};
 
 Hdf5Description describe(hid_t file, const std::string& path, const std::string& name,
                          const Hdf5AttributeMap& attributes) {
@@ -82,7 +87,7 @@ Hdf5Description describe(hid_t file, const std::string& path, const std::string&
     description.channels = channels_of(file, dataset.get());
   }
   for (const auto& [key, value] : attributes) {
-    description.attributes.emplace_back(key, value_text(value));
+    description.attributes.emplace_back(key, std::visit(ShownValue(), value));
   }
   description.has_numbers = hdf5_stored_type(type.get()).has_value();
   if (description.has_numbers) {

@@ -10,6 +10,7 @@
 #include "data/chunk_decoder.h"
 #include "data/hdf5_chunks.h"
 #include "data/hdf5_crash_guard.h"
+#include "data/hdf5_grid.h"
 #include "data/hdf5_handle.h"
 #include "data/hdf5_open.h"
 #include "data/hdf5_scales.h"
@@ -259,6 +260,9 @@ Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, 
     if (layout.attribute.empty() && attribute == kChannels) {
       layout.attribute = hdf5_scale_texts(opened.get(), kChannelDim);
     }
+  }
+  if (attribute == kChannels) {
+    layout.grid = hdf5_grid(file.get(), opened.get(), path);
   }
   return layout;
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "data/grid.h"
+
 namespace vit_hybrid::data {
 
 /// Described once by one rank, and sent to the others (hdf5_layout_bytes.h): nobody else needs to open the file with
@@ -32,6 +34,7 @@ struct Hdf5Layout {
   std::vector<int64_t> chunk_masks;    ///< kFiltered: bit i: filter i was not applied to the chunk
   std::vector<int64_t> filters;        ///< kFiltered: their numbers (ChunkFilter) in the order of writing
   std::string attribute;               ///< value of the text attribute asked for, or empty
+  Grid grid;                           ///< asked for with the channels, as the file gives it
 
   int64_t num_rows() const { return shape.empty() ? 1 : shape.front(); }
   /// Bytes in memory of one index of the first dim.
@@ -45,7 +48,7 @@ struct Hdf5Layout {
 void require_written(const Hdf5Layout& layout, const std::string& where);
 
 /// Describes `dataset` of the file, on this rank alone (main thread), with the text attribute of the dataset or file if
-/// `attribute` is not empty and it is there; for "channels" also the texts of a dimension scale of dim 1.
+/// `attribute` is not empty and it is there; for "channels" also the texts of a dimension scale of dim 1, and the grid.
 /// Error(kMissingInput) without the file, Error(kBadData) if it is no HDF5 file, is truncated or has no such dataset of
 /// numbers (the hint names those it has).
 Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute = {});

@@ -17,9 +17,11 @@ class Packer {
     add(static_cast<int64_t>(text.size()));
     bytes_ += text;
   }
-  void add(const std::vector<int64_t>& words) {
+  template <class Word>
+  void add(const std::vector<Word>& words) {
+    static_assert(sizeof(Word) == sizeof(int64_t));
     add(static_cast<int64_t>(words.size()));
-    bytes_.append(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(int64_t));
+    bytes_.append(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(Word));
   }
   std::string take() { return std::move(bytes_); }
 
@@ -40,9 +42,10 @@ class Unpacker {
     copy(value.data(), value.size());
     return value;
   }
-  std::vector<int64_t> words() {
-    std::vector<int64_t> values(static_cast<size_t>(word()));
-    copy(values.data(), values.size() * sizeof(int64_t));
+  template <class Word = int64_t>
+  std::vector<Word> words() {
+    std::vector<Word> values(static_cast<size_t>(word()));
+    copy(values.data(), values.size() * sizeof(Word));
     return values;
   }
 
@@ -76,6 +79,8 @@ std::string pack_layouts(const std::vector<Hdf5Layout>& layouts) {
     packer.add(layout.chunk_masks);
     packer.add(layout.filters);
     packer.add(layout.attribute);
+    packer.add(layout.grid.latitudes);
+    packer.add(layout.grid.longitudes);
   }
   return packer.take();
 }
@@ -98,6 +103,8 @@ std::vector<Hdf5Layout> unpack_layouts(const std::string& bytes) {
     layout.chunk_masks = unpacker.words();
     layout.filters = unpacker.words();
     layout.attribute = unpacker.text();
+    layout.grid.latitudes = unpacker.words<double>();
+    layout.grid.longitudes = unpacker.words<double>();
   }
   return layouts;
 }

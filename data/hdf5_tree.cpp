@@ -57,6 +57,12 @@ void note_attribute(hid_t object, const std::string& name, Hdf5AttributeMap& att
     attributes[name] = hdf5_joined_text(object, name);
     return;
   }
+  if (kind == H5T_FLOAT && H5Sget_simple_extent_ndims(space.get()) == 1) {
+    if (auto numbers = hdf5_joined_numbers(object, name)) {
+      attributes[name] = std::move(*numbers);
+    }
+    return;
+  }
   if (H5Sget_simple_extent_npoints(space.get()) != 1) {
     return;
   }

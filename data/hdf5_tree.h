@@ -11,8 +11,8 @@
 
 namespace vit_hybrid::data {
 
-/// Texts, integers that fit 64 bits and numbers; attributes of other types and arrays of numbers are left out.
-using Hdf5AttributeMap = std::map<std::string, std::variant<std::string, int64_t, double>>;
+/// Texts, integers that fit 64 bits, floating-point numbers and lists of them; attributes of other types are left out.
+using Hdf5AttributeMap = std::map<std::string, std::variant<std::string, int64_t, double, std::vector<double>>>;
 
 struct Hdf5TreeDataset {
   std::string name;  ///< with its groups, without a '/' before it

@@ -19,7 +19,7 @@ class MpiGroup;
 
 namespace vit_hybrid::data {
 
-using Hdf5Value = std::variant<std::string, int64_t, double>;
+using Hdf5Value = std::variant<std::string, int64_t, double, std::vector<double>>;
 using Hdf5Attributes = std::vector<std::pair<std::string, Hdf5Value>>;
 
 /// A dataset to create. Types: float32, float64, uint8, int32, int64 (kFloat, kDouble, kByte, kInt, kLong).

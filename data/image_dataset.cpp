@@ -2,8 +2,8 @@
 #include "data/image_dataset.h"
 
 #include <algorithm>
-#include <sstream>
 
+#include "data/class_names.h"
 #include "data/hdf5_layout.h"
 #include "data/hdf5_rows.h"
 #include "parallel/comm/agreement.h"
@@ -43,20 +43,6 @@ std::string read_class_names(const comm::MpiGroup& group, const ImageOptions& op
   return group.broadcast(names, 0);
 }
 
-// One of two lists may have ended.
-std::string class_at(const std::vector<std::string>& names, size_t i) {
-  return i < names.size() ? str("'", names[i], "'") : "not there";
-}
-
-std::vector<std::string> split_names(const std::string& names) {
-  std::vector<std::string> result;
-  std::istringstream text(names);
-  for (std::string name; std::getline(text, name, ',');) {
-    result.push_back(name);
-  }
-  return result;
-}
-
 void check_resized(const ImageOptions& options) {
   if (options.resized != 0 && options.resized < options.image_size) {
     throw Error(ErrorClass::kUsage,
@@ -82,7 +68,10 @@ ImageDataset::ImageDataset(const comm::MpiGroup& group, const ImageOptions& opti
   comm::agreed(group, [&] { check_images(); });
   labels_ = read_labels(group, options_);
   class_names_ = read_class_names(group, options_);
-  comm::agreed(group, [&] { check_labels(); });
+  comm::agreed(group, [&] {
+    match_classes();
+    check_labels();
+  });
   if (!options.stage_folder.empty()) {
     source_.stage(options.stage_folder, {options.stage_samples > 0 ? options.stage_samples : size()});
   }
@@ -115,6 +104,24 @@ void ImageDataset::check_labels() const {
         str(options_.path, ": dataset '", options_.labels, "' holds the class ", *bad, " at ", bad - labels_.begin()),
         options_.num_classes > 0 ? str("classes are 0 .. ", options_.num_classes - 1) : "classes are 0, 1, ...");
   }
+}
+
+// Labels become the numbers that the classes of these names have in the options.
+void ImageDataset::match_classes() {
+  if (options_.class_names.empty() || class_names_.empty() || class_names_ == options_.class_names) {
+    return;
+  }
+  const std::vector<int64_t> numbers = class_numbers(class_names_, options_.class_names, options_.path);
+  for (int64_t& label : labels_) {
+    if (label < 0 || label >= std::ssize(numbers)) {
+      throw Error(ErrorClass::kBadData,
+                  str(options_.path, ": dataset '", options_.labels, "' holds the class ", label, ", but names ",
+                      numbers.size(), " classes"),
+                  str("classes are 0 .. ", std::ssize(numbers) - 1, ", or its attribute 'classes' lacks names"));
+    }
+    label = numbers[static_cast<size_t>(label)];
+  }
+  class_names_ = options_.class_names;
 }
 
 Crop ImageDataset::crop(int64_t sample, int64_t epoch) const {
@@ -175,19 +182,12 @@ Batch ImageDataset::read(std::span<const int64_t> samples, Parts parts, int64_t 
 }
 
 void check_same_classes(const ImageDataset& a, const ImageDataset& b) {
-  if (a.class_names().empty() || b.class_names().empty() || a.class_names() == b.class_names()) {
-    return;
+  const std::string difference = class_difference(a.class_names(), a.path(), b.class_names(), b.path());
+  if (!difference.empty()) {
+    throw Error(ErrorClass::kBadData, difference,
+                str("their ", split_names(a.class_names()).size(), " and ", split_names(b.class_names()).size(),
+                    " classes must be the same, in the same order"));
   }
-  const std::vector<std::string> of_a = split_names(a.class_names());
-  const std::vector<std::string> of_b = split_names(b.class_names());
-  size_t first = 0;
-  while (first < of_a.size() && first < of_b.size() && of_a[first] == of_b[first]) {
-    ++first;
-  }
-  throw Error(ErrorClass::kBadData,
-              str("class ", first, " is ", class_at(of_a, first), " in ", a.path(), " and ", class_at(of_b, first),
-                  " in ", b.path()),
-              str("their ", of_a.size(), " and ", of_b.size(), " classes must be the same, in the same order"));
 }
 
 }  // namespace vit_hybrid::data

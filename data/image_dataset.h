@@ -31,6 +31,9 @@ struct ImageOptions {
   int64_t image_size = 224;  ///< height and width of what is read
   int64_t resized = 0;       ///< both sides, for kEvaluation; at least image_size; 0: usual_resized()
   int64_t num_classes = 0;   ///< labels must be below; 0: not checked
+  /// Names of the classes, with commas between them, as a model numbers them: labels of a file that names its classes
+  /// are matched by name. Empty: they are as the file has them.
+  std::string class_names = {};
   uint64_t seed = 0;
   ColorStatistics statistics = {};
   Interpolation interpolation = Interpolation::kBilinear;
@@ -59,14 +62,17 @@ class ImageDataset : public Dataset {
   bool background_reads() const override { return source_.background_reads(); }
   const StoredScaling* stored_scaling() const override { return &scaling_; }
 
-  /// Names of the classes with commas between them, as the labels' attribute `classes` has them; empty without one.
+  /// Names of the classes with commas between them, in the order of the labels' numbers: those of the options where the
+  /// file has any, else those of its labels' attribute `classes`; empty without one.
   const std::string& class_names() const { return class_names_; }
   const std::string& path() const { return options_.path; }
+  const ColorStatistics& statistics() const { return options_.statistics; }
   /// How the bytes are read, for the log.
   const std::string& io_text() const { return source_.mode_text(); }
 
  private:
   void check_images() const;
+  void match_classes();
   void check_labels() const;
   Crop crop(int64_t sample, int64_t epoch) const;
   at::Tensor read_images(std::span<const int64_t> samples, int64_t epoch, const Parts& parts) const;

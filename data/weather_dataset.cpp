@@ -48,6 +48,7 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
     const RowFile& first = source_->files().front();
     shape_ = {first.layout.shape.begin() + 1, first.layout.shape.end()};
     given_channels_ = data::given_channels(source_->files());
+    grid_ = given_grid(source_->files());
     channel_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
     std::vector<int64_t> num_times;
     for (const RowFile& file : source_->files()) {
@@ -63,9 +64,7 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
   if (!options.stage_folder.empty()) {
     source_->stage(options.stage_folder, rows_needed(options.stage_samples));
   }
-  normalization_ = options.global_means.empty()
-                       ? Normalization::identity(shape_.front())
-                       : Normalization::read(group, options.global_means, options.global_stds, shape_.front());
+  normalization_ = normalization_of(group, options, shape_.front());
   has_float_files_ = source_->files().front().layout.type == at::kFloat;
   scaling_ = {{normalization_.mean.begin(), normalization_.mean.end()},
               {normalization_.std.begin(), normalization_.std.end()}};
@@ -112,6 +111,38 @@ std::string given_channels(const std::vector<RowFile>& files) {
     }
   }
   return named == nullptr ? "" : named->layout.attribute;
+}
+
+Grid given_grid(const std::vector<RowFile>& files) {
+  const RowFile* named = nullptr;
+  Grid grid;
+  for (const RowFile& file : files) {
+    if (file.layout.grid == Grid()) {
+      continue;
+    }
+    named = named == nullptr ? &file : named;
+    if (!same_grid(file.layout.grid, grid)) {
+      throw Error(ErrorClass::kBadData,
+                  str(file.path, " has ", grid_text(file.layout.grid), ", but ", named->path, " has ", grid_text(grid)),
+                  "all files have the same points in the same order");
+    }
+    grid = joined_grid(grid, file.layout.grid);
+  }
+  return grid;
+}
+
+Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels) {
+  if (!options.global_means.empty()) {
+    return Normalization::read(group, options.global_means, options.global_stds, channels);
+  }
+  if (!options.normalization) {
+    return Normalization::identity(channels);
+  }
+  if (static_cast<int64_t>(options.normalization->mean.size()) != channels) {
+    throw Error(ErrorClass::kBadData, str("the statistics are those of ", options.normalization->mean.size(),
+                                          " channels, the data in ", options.folder, " have ", channels));
+  }
+  return *options.normalization;
 }
 
 // Bands that begin with a chunk in every file.

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/grid.h"
 #include "data/io_mode.h"
 #include "data/normalization.h"
 #include "data/row_source.h"
@@ -15,10 +17,11 @@
 namespace vit_hybrid::data {
 
 struct WeatherOptions {
-  std::string folder = {};         ///< holds the year files: 1990.h5, ...
-  std::string global_means = {};   ///< .npy file; empty: values stay as they are
-  std::string global_stds = {};    ///< given together with global_means
-  std::string dataset = "fields";  ///< (time, channel, height, width), floating point
+  std::string folder = {};                          ///< holds the year files: 1990.h5, ...
+  std::string global_means = {};                    ///< .npy file; empty: as `normalization` says
+  std::string global_stds = {};                     ///< given together with global_means
+  std::optional<Normalization> normalization = {};  ///< known otherwise; without it and files values stay as they are
+  std::string dataset = "fields";                   ///< (time, channel, height, width), floating point
   IoMode io = IoMode::kAuto;
   MpiIoHints mpiio_hints = {};    ///< for collective reading
   std::string stage_folder = {};  ///< of each node, where what is read is copied first; empty: nothing is copied
@@ -28,6 +31,13 @@ struct WeatherOptions {
 /// The names of channels that the files give, separated by commas; empty where none does. Files that give none are
 /// taken to have those of the others. Error(kBadData) where two differ.
 std::string given_channels(const std::vector<RowFile>& files);
+
+/// The grid that the files give. Files that give none are taken to have that of the others. Error(kBadData) where two
+/// differ.
+Grid given_grid(const std::vector<RowFile>& files);
+
+/// What the options say, for data of so many channels. Collective over `group`; errors as Normalization::read()'s.
+Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels);
 
 /// Sample s is the pair (t, t + 1) number s over the files in the order of years; no pair crosses the end of a year.
 /// Inputs and targets are normalized fields [channels, height, width].
@@ -56,6 +66,8 @@ class WeatherDataset : public Dataset {
   const Normalization& normalization() const { return normalization_; }
   /// The names of the channels that the files give, empty where none does (channel_names() then has others).
   const std::string& given_channels() const { return given_channels_; }
+  /// The points of the fields, as far as the files give them.
+  const Grid& grid() const { return grid_; }
   /// Bytes that this rank has read from the files directly so far.
   int64_t bytes_read() const { return source_->bytes_read(); }
 
@@ -70,6 +82,7 @@ class WeatherDataset : public Dataset {
   std::vector<int64_t> shape_;  // of one field
   std::vector<std::string> channel_names_;
   std::string given_channels_;
+  Grid grid_;
   int64_t band_unit_ = 1;
   Normalization normalization_;
   bool has_float_files_ = false;  // float32: other types are converted while they are normalized

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <sstream>
 
+#include "data/class_names.h"
 #include "data/hdf5_layout.h"
 #include "data/year_files.h"
 #include "parallel/comm/mpi_group.h"
@@ -18,19 +18,10 @@ namespace vit_hybrid::data {
 
 namespace {
 
-std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, ',');) {
-    parts.push_back(part);
-  }
-  return parts;
-}
-
 // Those of the attribute `units` if there is one for each channel, else those of ERA5's variables.
 std::vector<std::string> units_of(const std::string& path, const std::string& dataset,
                                   const std::vector<std::string>& names) {
-  std::vector<std::string> units = split_at_commas(inspect_dataset(path, dataset, "units").attribute);
+  std::vector<std::string> units = split_names(inspect_dataset(path, dataset, "units").attribute);
   if (units.size() != names.size()) {
     units.clear();
     std::transform(names.begin(), names.end(), std::back_inserter(units), &era5_unit);
@@ -50,9 +41,8 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& self, const WeatherOptions& opt
   given_channels_ = data::given_channels(source_->files());
   names_ = data::channel_names(shape_.front(), given_channels_, first.path);
   units_ = units_of(first.path, dataset_, names_);
-  normalization_ = options.global_means.empty()
-                       ? Normalization::identity(shape_.front())
-                       : Normalization::read(self, options.global_means, options.global_stds, shape_.front());
+  grid_ = given_grid(source_->files());
+  normalization_ = normalization_of(self, options, shape_.front());
 }
 
 void WeatherTimes::check_layouts() {

@@ -36,6 +36,8 @@ class WeatherTimes {
   const std::vector<std::string>& channel_names() const { return names_; }
   /// As the files name them, separated by commas; empty where none does.
   const std::string& given_channels() const { return given_channels_; }
+  /// The points of the states, as far as the files give them.
+  const Grid& grid() const { return grid_; }
   /// The unit of each channel; all empty where the files name none.
   const std::vector<std::string>& units() const { return units_; }
   const Normalization& normalization() const { return normalization_; }
@@ -51,6 +53,7 @@ class WeatherTimes {
   std::vector<int64_t> shape_;
   std::vector<std::string> names_;
   std::string given_channels_;
+  Grid grid_;
   std::vector<std::string> units_;
   Normalization normalization_;
 };

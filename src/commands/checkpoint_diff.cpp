@@ -1,4 +1,6 @@
 // The command `checkpoint diff`: in what two checkpoints differ.
+#include <algorithm>
+
 #include "src/base/text.h"
 #include "src/commands/checkpoint_tool.h"
 #include "src/train/checkpoint/model_json.h"
@@ -40,6 +42,15 @@ class InfoComparison {
       text_ += str("  ", name, ": ", shown(a), " against ", shown(b), "\n");
     }
   }
+  // Of lists the first place in which they differ.
+  void compare_lists(const std::string& name, const std::vector<double>& a, const std::vector<double>& b) {
+    if (a.size() != b.size()) {
+      compare(name, length_text(a), length_text(b));
+    } else if (a != b) {
+      const auto [of_a, of_b] = std::mismatch(a.begin(), a.end(), b.begin());
+      compare(str(name, "[", of_a - a.begin(), "]"), *of_a, *of_b);
+    }
+  }
   void compare_whole(const std::string& name, const std::string& a, const std::string& b) {
     if (a != b) {
       text_ += str("  ", name, ": another\n");
@@ -48,6 +59,9 @@ class InfoComparison {
   std::string take() { return std::exchange(text_, {}); }
 
  private:
+  static std::string length_text(const std::vector<double>& list) {
+    return list.empty() ? "" : str(list.size(), " numbers");
+  }
   template <class Value>
   static std::string shown(const Value& value) {
     const std::string text = str(value);
@@ -76,6 +90,13 @@ std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) 
   comparison.compare("seed", a.seed, b.seed);
   comparison.compare("num_samples", a.num_samples, b.num_samples);
   comparison.compare("channels", a.channels, b.channels);
+  if (std::min(a.format, b.format) >= train::kTrainingDataFormat) {  // else one of them does not know
+    comparison.compare("class_names", a.class_names, b.class_names);
+    comparison.compare_lists("means", a.means, b.means);
+    comparison.compare_lists("stds", a.stds, b.stds);
+    comparison.compare_lists("latitudes", a.grid.latitudes, b.grid.latitudes);
+    comparison.compare_lists("longitudes", a.grid.longitudes, b.grid.longitudes);
+  }
   return comparison.take();
 }
 
@@ -93,6 +114,7 @@ std::string training_differences(const CheckpointInfo& a, const CheckpointInfo& 
 // What says where the file comes from.
 std::string origin_differences(const CheckpointInfo& a, const CheckpointInfo& b) {
   InfoComparison comparison;
+  comparison.compare("format", a.format, b.format);
   comparison.compare("version", a.version, b.version);
   comparison.compare("git_commit", a.git_commit, b.git_commit);
   comparison.compare("libraries", a.libraries, b.libraries);
@@ -165,7 +187,8 @@ std::string checkpoint_diff_help() {
   return "usage: vit_hybrid checkpoint diff A B [options]\n\nPrints in what two checkpoints differ: first what they "
          "say "
          "of themselves, then the first tensor of another\nvalue, with its global index. Values are compared bit by "
-         "bit. The exit code is 0 if tensors, model and position\nare the same, whatever wrote them, in whatever "
+         "bit. The exit code is 0 if tensors, model, position and\nthe data of the training (channels, classes, "
+         "statistics, grid) are the same, whatever wrote them, in whatever "
          "layout, and with whatever dropout and label smoothing, else 1.\n" +
          options::help_text(table_of(chosen));
 }
@@ -191,7 +214,7 @@ int run_checkpoint_diff(const Invocation& invocation) {
   const std::string tensors = tensor_differences(a, b, chosen.all);
   print_section(chosen.all ? "tensors:\n" : "first tensor:\n", tensors);
   const bool same = state.empty() && tensors.empty();
-  print_once(same ? "the same tensors, model and position\n" : "they differ\n");
+  print_once(same ? "the same tensors, model, position and data\n" : "they differ\n");
   return same ? 0 : kDiffer;
 }
 

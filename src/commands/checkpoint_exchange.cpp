@@ -77,9 +77,11 @@ std::vector<std::string> model_problems(const VitOptions& options) {
   return model::validate(options, 1, 1);
 }
 
-train::CheckpointInfo info_of_import(train::RunConfig config, const std::string& path, WeightNames names) {
+train::CheckpointInfo info_of_import(train::RunConfig config, const train::TrainingData& data, const std::string& path,
+                                     WeightNames names) {
   config.name = std::filesystem::path(path).stem().string();
   train::CheckpointInfo info;
+  static_cast<train::TrainingData&>(info) = data;
   info.version = project_version();
   info.git_commit = git_commit() + (git_dirty() ? "+changes" : "");
   info.config = train::config_text(config);
@@ -161,7 +163,8 @@ int run_checkpoint_import(const Invocation& invocation) {
   agree_on_start(world, invocation.words);
   comm::agreed_on_rank_0(world, [&] { check_output(chosen.out, chosen.overwrite, "out"); });
   const auto foreign = comm::agreed(world, [&] { return read_import(files.front(), chosen, settings); });
-  train::write_weights(world, chosen.out, info_of_import(chosen.config, files.front(), chosen.names), foreign.weights);
+  train::write_weights(world, chosen.out, info_of_import(chosen.config, foreign.data, files.front(), chosen.names),
+                       foreign.weights);
   log_line(str("wrote ", foreign.weights.size(), " tensors of ", files.front(), " to ", chosen.out, ": ",
                model::num_parameters(chosen.config.model), " parameters, model ",
                train::model_json(chosen.config.model)));

@@ -68,6 +68,20 @@ std::string optimizer_text(const CheckpointReader& checkpoint) {
   return str("optimizer ", checkpoint.info().optimizer, ": ", states.empty() ? "no state" : join(states));
 }
 
+// What it knows of the data of its training.
+std::string data_text(const CheckpointInfo& info) {
+  std::string out;
+  const auto line = [&](const char* name, const std::string& text) {
+    out += text.empty() ? "" : str("  ", name, text, "\n");
+  };
+  line("channels    ", info.channels);
+  line("classes     ", info.class_names);
+  line("means       ", join(info.means));
+  line("deviations  ", join(info.stds));
+  line("grid        ", info.grid == data::Grid() ? "" : data::grid_text(info.grid));
+  return out;
+}
+
 std::string head_text(const CheckpointReader& checkpoint) {
   const CheckpointInfo& info = checkpoint.info();
   const int64_t bytes = data::PosixFile(checkpoint.path(), data::PosixFile::Access::kRead).size();
@@ -83,9 +97,7 @@ std::string head_text(const CheckpointReader& checkpoint) {
   if (!info.metric.empty()) {
     out += str("  validation  ", info.metric, " ", info.metric_value, "\n");
   }
-  if (!info.channels.empty()) {
-    out += str("  channels    ", info.channels, "\n");
-  }
+  out += data_text(info);
   return out + str("  model       ", info.model, "\n  parameters  ", num_parameters(checkpoint), ", ",
                    type_name(checkpoint.tensors().front().type), ", ", optimizer_text(checkpoint), "\n");
 }

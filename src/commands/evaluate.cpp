@@ -57,7 +57,7 @@ int run_evaluate(const Invocation& invocation) {
   command.require({{"checkpoint", request.use.checkpoint}, {"data", request.use.data}});
   train::CheckpointReader checkpoint(session.world(), request.use.checkpoint);
   train::RunConfig config = command.configure(checkpoint, request.use.data, overrides);
-  command.check_paths(config);
+  command.check_paths(config, overrides);
   config.data.limit_nsamples_val = request.limit_nsamples;
   train::evaluate(config, request.use, checkpoint, session.world());
   session.finalize();

@@ -64,9 +64,9 @@ int run_forecast(const Invocation& invocation) {
   const options::Source overrides = command.parse(table);
   command.require({{"checkpoint", chosen.use.checkpoint}, {"data", chosen.use.data}, {"out", chosen.use.out}});
   train::CheckpointReader checkpoint(session.world(), chosen.use.checkpoint);
-  const train::RunConfig config = command.configure(checkpoint, chosen.use.data, overrides);
+  train::RunConfig config = command.configure(checkpoint, chosen.use.data, overrides);
   same_error_on_all_ranks([&] { train::check_forecast(config, chosen); });
-  command.check_paths(config);
+  command.check_paths(config, overrides);
   train::forecast(config, chosen, checkpoint, session.world());
   session.finalize();
   return 0;

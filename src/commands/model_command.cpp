@@ -1,6 +1,8 @@
 // ModelCommand: parsing and checking with one message.
 #include "src/commands/model_command.h"
 
+#include <unistd.h>
+
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
@@ -51,7 +53,14 @@ train::RunConfig ModelCommand::configure(const train::CheckpointReader& checkpoi
       [&] { return train::config_for_use(checkpoint.info(), checkpoint.path(), data, overrides, world_.size()); });
 }
 
-void ModelCommand::check_paths(const train::RunConfig& config) const {
+void ModelCommand::check_paths(train::RunConfig& config, const options::Source& overrides) const {
+  if (train::has_time_means_of_training(config, overrides)) {
+    int64_t is_there = ::access(config.data.time_means.c_str(), R_OK) == 0 ? 1 : 0;
+    world_.broadcast(&is_there, sizeof(is_there), 0);
+    if (is_there == 0) {
+      config.data.time_means.clear();
+    }
+  }
   comm::agreed_on_rank_0(world_, [&] {
     if (const auto problems = train::missing_paths(config); !problems.empty()) {
       const std::string text = options::problem_list(problems);

@@ -28,8 +28,9 @@ class ModelCommand {
   /// The configuration that the checkpoint and the command line make.
   train::RunConfig configure(const train::CheckpointReader& checkpoint, const std::string& data,
                              const options::Source& overrides) const;
-  /// Refuses paths that are not there; rank 0 looks at them. Collective.
-  void check_paths(const train::RunConfig& config) const;
+  /// Refuses paths that are not there, but for the time means of the training, which are left out then; rank 0 looks at
+  /// them. Collective.
+  void check_paths(train::RunConfig& config, const options::Source& overrides) const;
 
  private:
   std::vector<std::string> words_;

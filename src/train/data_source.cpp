@@ -43,12 +43,14 @@ void set_reading(Options& options, const DataConfig& config, int64_t limit) {
 
 // --- HDF5 weather ---------------------------------------------------------------------------------------------------
 
-std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, const comm::MpiGroup& world,
-                                                   const std::string& folder, int64_t limit) {
+std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, const TrainingData& trained,
+                                                   const comm::MpiGroup& world, const std::string& folder,
+                                                   int64_t limit) {
   data::WeatherOptions options;
   options.folder = folder;
   options.global_means = config.data.global_means;
   options.global_stds = config.data.global_stds;
+  options.normalization = normalization_of(trained);
   options.dataset = config.data.dataset_name;
   set_reading(options, config.data, limit);
   return std::make_unique<data::WeatherDataset>(world, options);
@@ -59,7 +61,27 @@ std::string text_of(const data::WeatherDataset& dataset, const std::string& fold
              "; ACC against ", climatology.defined() ? "time means" : "channel means");
 }
 
-void check_same_channels(const data::WeatherDataset& train, const data::WeatherDataset& valid) {
+// Which latitudes the rows are weighed by.
+std::string rows_text(const data::Grid& given, const data::Grid& trained) {
+  const auto range = [](const data::Grid& grid) { return str(grid.latitudes.front(), " to ", grid.latitudes.back()); };
+  if (!given.latitudes.empty()) {
+    return str("rows at the data's latitudes ", range(given));
+  }
+  return trained.latitudes.empty() ? "rows taken for latitudes 90 to -90, which the data do not name"
+                                   : str("rows at the checkpoint's latitudes ", range(trained));
+}
+
+TrainingData description_of(const data::WeatherDataset& dataset) {
+  TrainingData described;
+  described.channels = dataset.given_channels();
+  described.means = dataset.normalization().mean;
+  described.stds = dataset.normalization().std;
+  described.grid = dataset.grid();
+  return described;
+}
+
+// Training data on the one hand, validation data on the other.
+void check_same_fields(const data::WeatherDataset& train, const data::WeatherDataset& valid) {
   if (!train.given_channels().empty() && !valid.given_channels().empty() &&
       train.given_channels() != valid.given_channels()) {
     throw Error(ErrorClass::kBadData,
@@ -67,28 +89,37 @@ void check_same_channels(const data::WeatherDataset& train, const data::WeatherD
                     valid.given_channels()),
                 "both must have the same channels in the same order");
   }
+  if (!data::same_grid(train.grid(), valid.grid())) {
+    throw Error(ErrorClass::kBadData,
+                str("the training data have ", data::grid_text(train.grid()), ", the validation data ",
+                    data::grid_text(valid.grid())),
+                "both must have the same points in the same order");
+  }
 }
 
 DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& world) {
   DataSource source;
-  auto train = open_weather(config, world, config.data.train_data, config.data.limit_nsamples);
+  auto train = open_weather(config, {}, world, config.data.train_data, config.data.limit_nsamples);
   source.climatology = read_climatology(config.data, world, train->target_shape(), train->normalization());
+  source.described = description_of(*train);
   source.text = text_of(*train, config.data.train_data, source.climatology);
   if (!config.data.valid_data.empty()) {
-    auto valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
-    comm::agreed(world, [&] { check_same_channels(*train, *valid); });
+    auto valid = open_weather(config, {}, world, config.data.valid_data, config.data.limit_nsamples_val);
+    comm::agreed(world, [&] { check_same_fields(*train, *valid); });
+    source.described.grid = data::joined_grid(train->grid(), valid->grid());
+    source.text += str("; ", valid->size(), " for validation");
     source.valid = std::move(valid);
-    source.text += str("; ", source.valid->size(), " for validation");
   }
-  source.channels = train->given_channels();
+  source.text += str("; ", rows_text(source.described.grid, {}));
   source.train = std::move(train);
   return source;
 }
 
 // --- HDF5 images ----------------------------------------------------------------------------------------------------
 
-std::unique_ptr<data::ImageDataset> open_images(const RunConfig& config, const comm::MpiGroup& world,
-                                                const std::string& path, data::ImageUse use, int64_t limit) {
+std::unique_ptr<data::ImageDataset> open_images(const RunConfig& config, const TrainingData& trained,
+                                                const comm::MpiGroup& world, const std::string& path,
+                                                data::ImageUse use, int64_t limit) {
   data::ImageOptions options;
   options.path = path;
   options.images = config.data.dataset_name;
@@ -98,6 +129,11 @@ std::unique_ptr<data::ImageDataset> open_images(const RunConfig& config, const c
   options.resized = config.data.valid_resize;
   options.interpolation = config.data.interpolation;
   options.num_classes = config.model.num_classes;
+  options.class_names = trained.class_names;
+  if (trained.means.size() == options.statistics.mean.size()) {
+    std::copy(trained.means.begin(), trained.means.end(), options.statistics.mean.begin());
+    std::copy(trained.stds.begin(), trained.stds.end(), options.statistics.std.begin());
+  }
   options.seed = config.seed;
   set_reading(options, config.data, limit);
   return std::make_unique<data::ImageDataset>(world, options);
@@ -107,15 +143,26 @@ std::string text_of(const data::ImageDataset& dataset, const std::string& path) 
   return str(dataset.size(), " images in ", path, ", read ", dataset.io_text());
 }
 
+TrainingData description_of(const data::ImageDataset& dataset) {
+  const data::ColorStatistics& statistics = dataset.statistics();
+  TrainingData described;
+  described.class_names = dataset.class_names();
+  described.means.assign(statistics.mean.begin(), statistics.mean.end());
+  described.stds.assign(statistics.std.begin(), statistics.std.end());
+  return described;
+}
+
 DataSource open_hdf5_images(const RunConfig& config, const comm::MpiGroup& world) {
   DataSource source;
   auto train =
-      open_images(config, world, config.data.train_data, data::ImageUse::kTraining, config.data.limit_nsamples);
+      open_images(config, {}, world, config.data.train_data, data::ImageUse::kTraining, config.data.limit_nsamples);
+  source.described = description_of(*train);
   source.text = text_of(*train, config.data.train_data);
   if (!config.data.valid_data.empty()) {
-    auto valid =
-        open_images(config, world, config.data.valid_data, data::ImageUse::kEvaluation, config.data.limit_nsamples_val);
+    auto valid = open_images(config, {}, world, config.data.valid_data, data::ImageUse::kEvaluation,
+                             config.data.limit_nsamples_val);
     data::check_same_classes(*train, *valid);
+    source.described.class_names = train->class_names().empty() ? valid->class_names() : train->class_names();
     source.text += str("; ", valid->size(), " for validation");
     source.valid = std::move(valid);
   }
@@ -169,7 +216,14 @@ DataSource make_builtin_data(const RunConfig& config, const comm::MpiGroup& worl
     fields.sub_(training.means).div_(training.stds);
     return std::make_unique<data::MemoryDataset>(data::MemoryDataset::pairs(fields, training.channel_names));
   };
+  const auto numbers = [](const at::Tensor& statistic) {
+    const at::Tensor values = statistic.to(at::kDouble).contiguous();
+    return std::vector<double>(values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel());
+  };
   DataSource source;
+  source.described.channels = join(training.channel_names, ",");
+  source.described.means = numbers(training.means);
+  source.described.stds = numbers(training.stds);
   source.train = pairs(training.fields);
   source.text = str(source.train->size(), " pairs of shallow-water weather generated in memory");
   if (valid_pairs > 0) {
@@ -223,7 +277,7 @@ int64_t limited(const data::Dataset& dataset, int64_t limit) {
 }
 
 void apply_limits(const DataConfig& config, DataSource& source) {
-  source.num_train_samples = limited(*source.train, config.limit_nsamples);
+  source.num_train_samples = source.described.num_samples = limited(*source.train, config.limit_nsamples);
   if (source.num_train_samples < source.train->size()) {
     source.text += str("; of these the first ", source.num_train_samples, " are used for training");
   }
@@ -257,7 +311,7 @@ DataSource open_data(const RunConfig& config, const comm::MpiGroup& world) {
   return source;
 }
 
-DataSource open_valid_data(const RunConfig& config, const comm::MpiGroup& world) {
+DataSource open_valid_data(const RunConfig& config, const TrainingData& trained, const comm::MpiGroup& world) {
   const MemoryScope scope(MemoryClass::kData);
   DataSource source;
   const auto check = [&](const data::Dataset& valid) {
@@ -266,17 +320,20 @@ DataSource open_valid_data(const RunConfig& config, const comm::MpiGroup& world)
     });
   };
   if (config.is_forecast()) {
-    auto valid = open_weather(config, world, config.data.valid_data, config.data.limit_nsamples_val);
+    auto valid = open_weather(config, trained, world, config.data.valid_data, config.data.limit_nsamples_val);
     check(*valid);
     source.climatology = read_climatology(config.data, world, valid->target_shape(), valid->normalization());
     source.text = text_of(*valid, config.data.valid_data, source.climatology);
-    source.channels = valid->given_channels();
+    source.described = description_of(*valid);
+    source.text += str(config.data.global_means.empty() ? "; normalised with the checkpoint's statistics" : "", "; ",
+                       rows_text(source.described.grid, trained.grid));
     source.valid = std::move(valid);
   } else {
-    auto valid =
-        open_images(config, world, config.data.valid_data, data::ImageUse::kEvaluation, config.data.limit_nsamples_val);
+    auto valid = open_images(config, trained, world, config.data.valid_data, data::ImageUse::kEvaluation,
+                             config.data.limit_nsamples_val);
     check(*valid);
     source.text = text_of(*valid, config.data.valid_data);
+    source.described = description_of(*valid);
     source.valid = std::move(valid);
   }
   source.num_valid_samples = limited(*source.valid, config.data.limit_nsamples_val);

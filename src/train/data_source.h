@@ -21,17 +21,17 @@ struct DataSource {
   int64_t num_train_samples = 0;         ///< the first of `train` that are used (--limit-nsamples)
   int64_t num_valid_samples = 0;         ///< and of `valid` (--limit-nsamples-val)
   at::Tensor climatology;                ///< [C, H, W] normalised time means, or undefined: anomalies against 0
-  std::string channels;                  ///< names that the files give, separated by commas; empty where none does
-  /// What its checkpoints say of the training data.
-  TrainingData training_data() const { return {num_train_samples, channels}; }
-  std::string text;  ///< one line that says what the data are and how they are read
+  TrainingData described;                ///< what checkpoints say of them; of training and validation what either has
+  std::string text;                      ///< one line that says what the data are and how they are read
 };
 
 /// Opens (or makes) the data sets and checks that the model fits them. Collective over `world`, which outlives them;
 /// errors are agreed: Error(kMissingInput), Error(kBadData), Error(kUsage).
 DataSource open_data(const RunConfig& config, const comm::MpiGroup& world);
 
-/// Opens the validation data alone, from HDF5 files: `train` is null. Collective and with errors as open_data().
-DataSource open_valid_data(const RunConfig& config, const comm::MpiGroup& world);
+/// Opens the validation data alone, from HDF5 files, for a model that was trained on `trained`: `train` is null. Where
+/// the configuration names no statistics they are the training's; classes are matched by name. Collective and with
+/// errors as open_data().
+DataSource open_valid_data(const RunConfig& config, const TrainingData& trained, const comm::MpiGroup& world);
 
 }  // namespace vit_hybrid::train

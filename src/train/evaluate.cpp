@@ -67,15 +67,18 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
       require_folder_of(use.out);
     }
   });
-  const DataSource data = open_valid_data(config, world);
-  comm::agreed(world, [&] { require_channels(checkpoint, data.channels); });
+  const CheckpointInfo& trained = checkpoint.info();
+  const DataSource data = open_valid_data(config, trained, world);
+  comm::agreed(world, [&] { require_trained_data(checkpoint, data.described); });
   TrainedModel model(config, checkpoint, world);
   for (const std::string& line : describe(config, checkpoint, model.mesh().device())) {
     log_line(line);
   }
   log_line(str("  input     ", data.text));
+  warn_of_use(config, checkpoint, data.described);
   const Timer timer;
-  Evaluator evaluator(config, model.mesh(), model.runner(), *data.valid, data.num_valid_samples, data.climatology);
+  Evaluator evaluator(config, model.mesh(), model.runner(), *data.valid, data.num_valid_samples, data.climatology,
+                      data::joined_grid(data.described.grid, trained.grid));
   Evaluation figures = evaluator.evaluate();
   const double seconds = timer.seconds();
   for (const std::string& line : table_lines(figures, data.valid->channel_names())) {

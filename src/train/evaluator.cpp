@@ -6,7 +6,6 @@
 
 #include <utility>
 
-#include "data/grid_weights.h"
 #include "src/base/memory_tracker.h"
 #include "src/train/device.h"
 
@@ -27,7 +26,7 @@ StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, const data
 }
 
 Evaluator::Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunner& model, const data::Dataset& dataset,
-                     int64_t num_samples, at::Tensor climatology)
+                     int64_t num_samples, at::Tensor climatology, data::Grid grid)
     : config_(config),
       mesh_(mesh),
       model_(model),
@@ -35,7 +34,8 @@ Evaluator::Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunne
       sampler_(std::make_shared<data::DistributedSampler>(
           data::SamplerOptions{num_samples, config.data.valid_batch_size, data::SampleOrder::kInOrder,
                                data::LastBatch::kKeep, config.seed})),
-      climatology_(std::move(climatology)) {}
+      climatology_(std::move(climatology)),
+      grid_(std::move(grid)) {}
 
 Evaluation Evaluator::evaluate() {
   const data::EpochPlan plan = this->plan();
@@ -59,7 +59,8 @@ EvaluationSums Evaluator::empty_sums() const {
     return EvaluationSums::classification();
   }
   const auto shape = dataset_.target_shape();
-  return EvaluationSums::forecast(shape[0], at::tensor(data::latitude_weights(shape[1]), at::kDouble), climatology_);
+  const at::Tensor weights = at::tensor(data::latitude_weights(grid_, shape[1]), at::kDouble);
+  return EvaluationSums::forecast(shape[0], weights, climatology_);
 }
 
 Evaluation Evaluator::reduce(const EvaluationSums& sums) {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "data/dataset.h"
+#include "data/grid.h"
 #include "data/sampler.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/train/evaluation.h"
@@ -23,10 +24,10 @@ StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, const data
 
 class Evaluator {
  public:
-  /// The first `num_samples` of `dataset`; anomalies are against `climatology` (see EvaluationSums). All but the tensor
-  /// outlive the evaluator.
+  /// The first `num_samples` of `dataset`; anomalies are against `climatology` (see EvaluationSums), and rows are
+  /// weighed by the latitudes of `grid`. All but the last two outlive the evaluator.
   Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunner& model, const data::Dataset& dataset,
-            int64_t num_samples, at::Tensor climatology);
+            int64_t num_samples, at::Tensor climatology, data::Grid grid);
 
   /// The order of its samples, the same in every pass.
   data::EpochPlan plan() const { return sampler_->epoch(0); }
@@ -43,6 +44,7 @@ class Evaluator {
   const data::Dataset& dataset_;
   std::shared_ptr<const data::DistributedSampler> sampler_;
   at::Tensor climatology_;
+  data::Grid grid_;
 };
 
 }  // namespace vit_hybrid::train

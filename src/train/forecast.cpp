@@ -62,8 +62,8 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
   std::optional<ForecastRecord> record;  // on rank 0
   comm::agreed_on_rank_0(world, [&] {
     require_room(config, options);
-    record.emplace(config, options, checkpoint.path(), self);
-    require_channels(checkpoint, record->given_channels());
+    record.emplace(config, options, checkpoint.path(), checkpoint.info(), self);
+    require_trained_data(checkpoint, record->described());
   });
   TrainedModel model(config, checkpoint, world);
   for (const std::string& line : describe(config, checkpoint, model.mesh().device())) {
@@ -71,6 +71,9 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
   }
   for (const std::string& line : record ? record->description() : std::vector<std::string>()) {
     log_line("  " + line);
+  }
+  if (record) {
+    warn_of_use(config, checkpoint, record->described());
   }
   const Timer timer;
   const std::vector<int64_t> shape = {config.model.in_channels, config.model.image_height, config.model.image_width};

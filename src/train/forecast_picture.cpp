@@ -51,6 +51,9 @@ void draw_forecast(const ForecastPicture& picture, const std::string& path) {
   } else {
     panels = {panel("forecast", picture.forecast, data::finite_range(picture.forecast), label)};
   }
+  for (MapPanel& map : panels) {
+    map.grid = picture.grid;
+  }
   data::write_png(
       path, data::draw_maps(str(picture.channel, ", lead time ", picture.lead, " from ", picture.source), panels));
 }

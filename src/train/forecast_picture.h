@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "data/grid.h"
+
 namespace vit_hybrid::train {
 
 struct ForecastPicture {
@@ -15,6 +17,7 @@ struct ForecastPicture {
   std::string source;   ///< where the forecast started
   at::Tensor forecast;  ///< [H, W], host
   at::Tensor truth;     ///< the same, or undefined: then the forecast alone is drawn
+  data::Grid grid;      ///< of their points
 };
 
 /// Writes a PNG file. Truth and forecast have the truth's range of colours, the error one that is even about 0.

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "data/grid_weights.h"
+#include "data/grid.h"
 #include "data/hdf5_scale_copy.h"
 #include "data/posix_file.h"
 #include "model/losses.h"
@@ -25,11 +25,12 @@ namespace vit_hybrid::train {
 
 namespace {
 
-data::WeatherOptions weather_options(const RunConfig& config) {
+data::WeatherOptions weather_options(const RunConfig& config, const TrainingData& trained) {
   data::WeatherOptions options;
   options.folder = config.data.valid_data;
   options.global_means = config.data.global_means;
   options.global_stds = config.data.global_stds;
+  options.normalization = normalization_of(trained);
   options.dataset = config.data.dataset_name;
   options.io = config.data.io;
   return options;
@@ -44,9 +45,9 @@ int64_t index_of(const std::string& text) {
 
 // The figures of one state.
 Evaluation figures_of(const at::Tensor& prediction, const at::Tensor& truth, const at::Tensor& start,
-                      const at::Tensor& climatology) {
+                      const at::Tensor& climatology, const data::Grid& grid) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  const at::Tensor weights = at::tensor(data::latitude_weights(truth.size(1)), at::kDouble);
+  const at::Tensor weights = at::tensor(data::latitude_weights(grid, truth.size(1)), at::kDouble);
   EvaluationSums sums = EvaluationSums::forecast(truth.size(0), weights, climatology);
   const auto one = [](const at::Tensor& state) { return state.unsqueeze(0); };
   const double loss = model::relative_l2_loss(one(prediction), one(truth), 1).item<double>();
@@ -63,13 +64,14 @@ ForecastPaths forecast_paths(const ForecastOptions& options) {
 }
 
 ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& options, const std::string& checkpoint,
-                               const comm::MpiGroup& self)
+                               const TrainingData& trained, const comm::MpiGroup& self)
     : options_(options),
       paths_(forecast_paths(options)),
       checkpoint_(checkpoint),
       dataset_(config.data.dataset_name),
       self_(self),
-      times_(self, weather_options(config)) {
+      times_(self, weather_options(config, trained)),
+      grid_(data::joined_grid(times_.grid(), trained.grid)) {
   check_model(config);
   choose_place();
   choose_channel();
@@ -81,6 +83,15 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
   start_ = times_.read(place_.file, place_.time);
   open_file();
   copy_scales();
+}
+
+TrainingData ForecastRecord::described() const {
+  TrainingData described;
+  described.channels = times_.given_channels();
+  described.means = times_.normalization().mean;
+  described.stds = times_.normalization().std;
+  described.grid = times_.grid();
+  return described;
 }
 
 void ForecastRecord::check_model(const RunConfig& config) const {
@@ -180,7 +191,7 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
     return;
   }
   const at::Tensor truth = times_.read(place_.file, place_.time + lead);
-  figures_.push_back(figures_of(prediction, truth, start_, climatology_));
+  figures_.push_back(figures_of(prediction, truth, start_, climatology_, grid_));
   if (lead == lead_) {
     pictured_truth_ = data::denormalize_field(truth, times_.normalization())[channel_].clone();
   }
@@ -223,6 +234,7 @@ void ForecastRecord::draw() const {
   picture.source = str(std::filesystem::path(times_.path(place_.file)).filename().string(), ", time ", place_.time);
   picture.forecast = pictured_;
   picture.truth = pictured_truth_;
+  picture.grid = grid_;
   draw_forecast(picture, paths_.picture);
 }
 

@@ -11,6 +11,7 @@
 #include "data/hdf5_writer.h"
 #include "data/weather_times.h"
 #include "parallel/comm/mpi_group.h"
+#include "src/train/checkpoint/training_data.h"
 #include "src/train/evaluation.h"
 #include "src/train/forecast_options.h"
 #include "src/train/metrics_log.h"
@@ -22,12 +23,14 @@ class ForecastRecord {
  public:
   /// Opens the data of `config` and checks the options against them and the model: Error(kUsage), Error(kMissingInput),
   /// Error(kBadData). Then refuses files that are there: Error(kCannotCreate). This process is alone in `self`, which
-  /// outlives the record, as does `options`.
+  /// outlives the record, as does `options`. `trained` is what the model of `checkpoint` was trained on: its statistics
+  /// count where the configuration names none, its latitudes where the data have none.
   ForecastRecord(const RunConfig& config, const ForecastOptions& options, const std::string& checkpoint,
-                 const comm::MpiGroup& self);
+                 const TrainingData& trained, const comm::MpiGroup& self);
 
   const at::Tensor& start() const { return start_; }  ///< [C, H, W], normalised
-  const std::string& given_channels() const { return times_.given_channels(); }
+  /// What the data say of themselves.
+  TrainingData described() const;
   /// What is forecast from where, how far there is truth, and what of the data's layout the file goes without.
   std::vector<std::string> description() const;
 
@@ -59,6 +62,7 @@ class ForecastRecord {
   std::string dataset_;
   const comm::MpiGroup& self_;
   data::WeatherTimes times_;
+  data::Grid grid_;
   at::Tensor climatology_;
   data::WeatherTimes::Place place_;
   int64_t channel_ = 0;

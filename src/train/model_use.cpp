@@ -84,6 +84,39 @@ void fit_batch(RunConfig& config, int world_size) {
   config.global_batch_size = std::max<int64_t>(batch, replicas);
 }
 
+// Of the training itself, which its checkpoint knows better than files that may be others by now. What is left to look
+// for is the climatology, which is no part of a checkpoint.
+void use_stored_statistics(DataConfig& data) {
+  if (data.time_means.empty() && !data.stats.empty()) {
+    data.time_means = data.stats + "/time_means.npy";
+  }
+  data.stats.clear();
+  data.global_means.clear();
+  data.global_stds.clear();
+}
+
+void check_stored_grid(const CheckpointInfo& checkpoint, const RunConfig& config, const std::string& path) {
+  const auto fits = [](const std::vector<double>& points, int64_t count) {
+    return points.empty() || std::ssize(points) == count;
+  };
+  if (!fits(checkpoint.grid.latitudes, config.model.image_height) ||
+      !fits(checkpoint.grid.longitudes, config.model.image_width)) {
+    throw Error(ErrorClass::kBadData,
+                str(path, " has ", data::grid_text(checkpoint.grid), ", its model takes fields of ",
+                    config.model.image_height, " x ", config.model.image_width),
+                "it is damaged: use another checkpoint");
+  }
+}
+
+// Whether the command line names one of these options.
+bool gives(const options::OptionTable& table, const options::Source& overrides,
+           std::initializer_list<std::string_view> names) {
+  return std::any_of(overrides.begin(), overrides.end(), [&](const options::Entry& entry) {
+    const options::Option* const option = table.find(entry.name);
+    return option != nullptr && std::find(names.begin(), names.end(), option->name) != names.end();
+  });
+}
+
 }  // namespace
 
 void add_use_options(options::OptionTable& table, ModelUse& use, const std::string& out_help) {
@@ -132,8 +165,21 @@ RunConfig config_for_use(const CheckpointInfo& checkpoint, const std::string& pa
   config.data.train_data = config.data.valid_data = data;
   fit_batch(config, world_size);
   resolve(config, world_size);
-  refuse(problems(config, world_size));
+  check_stored_grid(checkpoint, config, path);
+  RunConfig checked = config;
+  if (!checkpoint.means.empty() && !gives(table, overrides, {"stats", "global-means", "global-stds"})) {
+    use_stored_statistics(config.data);
+    checked.data.global_means = checked.data.global_stds = path;  // there is nothing to ask for
+  }
+  refuse(problems(checked, world_size));
   return config;
+}
+
+bool has_time_means_of_training(const RunConfig& config, const options::Source& overrides) {
+  RunConfig ignored;
+  RunRequest request;
+  return !config.data.time_means.empty() &&
+         !gives(run_option_table(ignored, request), overrides, {"stats", "time-means"});
 }
 
 std::vector<std::string> missing_paths(const RunConfig& config) {

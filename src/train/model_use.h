@@ -29,11 +29,15 @@ enum class UsePurpose { kEvaluation, kForecast };
 void add_run_options(options::OptionTable& table, RunConfig& config, UsePurpose purpose);
 
 /// The configuration for `world_size` ranks: the model and, where `overrides` (entries of a command line) do not say
-/// otherwise, precision, batch size and the description of the data from the checkpoint; the rest at its default. The
-/// data are HDF5 files at `data`. Problems are one Error(kUsage), the same on all ranks; Error(kBadData) where the
-/// checkpoint holds no configuration of ours. Pure.
+/// otherwise, precision, batch size and the description of the data from the checkpoint; the rest at its default. Files
+/// of statistics are left out where the checkpoint holds the statistics themselves. The data are HDF5 files at `data`.
+/// Problems are one Error(kUsage), the same on all ranks; Error(kBadData) where the checkpoint holds no configuration
+/// of ours. Pure.
 RunConfig config_for_use(const CheckpointInfo& checkpoint, const std::string& path, const std::string& data,
                          const options::Source& overrides, int world_size);
+
+/// Whether the time means of such a configuration were named by the training: their file may be gone by now.
+bool has_time_means_of_training(const RunConfig& config, const options::Source& overrides);
 
 /// Every path of such a configuration that is not there or cannot be read. For one rank to ask.
 std::vector<std::string> missing_paths(const RunConfig& config);

@@ -156,7 +156,7 @@ std::optional<CheckpointReader> open_resumed(const RunConfig& config, const Data
     return std::nullopt;
   }
   CheckpointReader checkpoint(world, *path);
-  check_resumable(checkpoint, config, data.training_data(), world);
+  check_resumable(checkpoint, config, data.described, world);
   return checkpoint;
 }
 
@@ -178,6 +178,9 @@ void note_resumption(const CheckpointReader& checkpoint, const RunConfig& config
                  {"layout", info.layout}});
   log_line(str("resumed from ", checkpoint.path(), ": step ", info.step, ", epoch ", info.epoch + 1, " after ",
                info.samples_of_epoch, " of ", info.num_samples, " samples, written by ", info.layout));
+  if (const auto line = earlier_format_line(checkpoint)) {
+    log_line("  " + *line);
+  }
   const auto changes = changed_options(info.config, config);
   if (!changes.empty()) {
     log_line(str("  other than in the checkpoint: ", join(changes)));

@@ -7,6 +7,7 @@
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
+#include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/train/checkpoint/model_state.h"
 #include "src/train/device.h"
@@ -42,6 +43,22 @@ TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& chec
   comm::agreed(world, [&] {
     load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.model(), mesh_.device());
   });
+}
+
+void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, const TrainingData& given) {
+  const CheckpointInfo& trained = checkpoint.info();
+  if (const auto line = earlier_format_line(checkpoint)) {
+    log_line("  note      " + *line);
+  }
+  if (const std::string difference = statistics_difference(trained, given); !difference.empty()) {
+    log_warning(str("the statistics of ", config.data.global_means, " and ", config.data.global_stds,
+                    " are used, which are not those of the training: ", difference));
+  }
+  if (trained.format >= kTrainingDataFormat && trained.class_names.empty() != given.class_names.empty()) {
+    log_warning(given.class_names.empty()
+                    ? str("the data name no classes: their numbers are taken for those of ", trained.class_names)
+                    : "the checkpoint names no classes: the data's numbers are taken for its own");
+  }
 }
 
 std::vector<std::string> describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {

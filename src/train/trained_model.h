@@ -34,4 +34,8 @@ class TrainedModel {
 /// The name of the run, what it was trained for, and the layout it is used in; then the types and kernels it takes.
 std::vector<std::string> describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device);
 
+/// Says what of the data that are `given` is taken otherwise than in the training or cannot be compared with it:
+/// statistics, numbers of classes, and what a checkpoint of an earlier format does not hold.
+void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, const TrainingData& given);
+
 }  // namespace vit_hybrid::train

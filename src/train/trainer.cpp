@@ -68,10 +68,10 @@ int64_t total_steps(const RunConfig& config, const data::DistributedSampler& sam
   return start.step + rest + whole * sampler.steps_per_epoch();
 }
 
-void start_from(const CheckpointReader& checkpoint, const RunConfig& config, Engine& engine, mesh::DeviceMesh& mesh,
-                const comm::MpiGroup& world) {
+void start_from(const CheckpointReader& checkpoint, const RunConfig& config, const std::string& class_names,
+                Engine& engine, mesh::DeviceMesh& mesh, const comm::MpiGroup& world) {
   log_line(str("weights of ", checkpoint.path(), ", with a fresh optimizer"));
-  const InitFromOptions options{config.model, config.checkpoint.init_from_partial};
+  const InitFromOptions options{config.model, config.checkpoint.init_from_partial, class_names};
   const auto remarks = comm::agreed(world, [&] {
     return init_from(checkpoint, options, engine.parameters().specs(), engine.optimizer(), mesh.model(), mesh.device());
   });
@@ -92,10 +92,10 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
       evaluator_(data.valid == nullptr || options.test != nullptr
                      ? nullptr
                      : std::make_unique<Evaluator>(config, mesh, engine_.model(), *data.valid, data.num_valid_samples,
-                                                   data.climatology)),
+                                                   data.climatology, data.described.grid)),
       options_(std::move(options)),
       position_(start_of(options_.resumed)),
-      checkpoints_(config, world, mesh, engine_, log, options_.checkpoint_folder, data.training_data()),
+      checkpoints_(config, world, mesh, engine_, log, options_.checkpoint_folder, data.described),
       lr_schedule_{config.schedule.kind, config.scaled_lr(), config.schedule.warmup, 1},
       total_steps_(total_steps(config, *train_sampler_, position_)),
       last_step_(options_.test != nullptr ? position_.step + options_.test->steps() : total_steps_),
@@ -108,7 +108,7 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
     restore(*options_.resumed, engine_, mesh, world);
     is_saved_ = true;
   } else if (options_.initial != nullptr) {
-    start_from(*options_.initial, config, engine_, mesh, world);
+    start_from(*options_.initial, config, data.described.class_names, engine_, mesh, world);
   }
   checkpoints_.prepare(options_.resumed != nullptr ? options_.resumed->path() : "");
 }

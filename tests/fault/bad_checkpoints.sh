@@ -52,7 +52,7 @@ echo step-000000009.h5 >dangling/checkpoints/latest
 refused 65 "truncated.h5 is damaged: it has $((size / 2)) bytes, $size were written" --resume truncated.h5
 refused 65 "checksum" --resume flipped.h5
 refused 65 "structure.h5 is damaged: the bytes from $block to " --resume structure.h5
-refused 65 "unsealed.h5 is no checkpoint of format 3: it does not begin with a checkpoint's seal" --resume unsealed.h5
+refused 65 "unsealed.h5 is no checkpoint of the formats 3 to 4: it does not begin with a checkpoint's seal" --resume unsealed.h5
 refused 65 "foreign.h5" --resume foreign.h5
 refused 65 "empty.h5" --resume empty.h5
 refused 66 "nowhere.h5" --resume nowhere.h5

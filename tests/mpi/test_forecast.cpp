@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "data/grid_weights.h"
+#include "data/grid.h"
 #include "data/hdf5_layout.h"
 #include "data/hdf5_rows.h"
 #include "data/npy.h"
@@ -107,7 +107,7 @@ TEST_CASE("forecast: fields and figures are those of a plain loop over the refer
         const Json json = read_json(folder.file("forecast.json"));
         REQUIRE(json["leads"].size() == 3);
         CHECK(json["source_time"].get<int64_t>() == kStart);
-        const at::Tensor weights = at::tensor(data::latitude_weights(12), at::kDouble).reshape({12, 1});
+        const at::Tensor weights = at::tensor(data::latitude_weights({}, 12), at::kDouble).reshape({12, 1});
         for (int64_t lead = 1; lead <= 3; ++lead) {
           for (int64_t c = 0; c < 3; ++c) {
             const auto rmse = [&](const at::Tensor& yhat) {

@@ -79,14 +79,16 @@ struct Model {
         mesh(mesh::ParallelDims(layout.dp, layout.tp, layout.pp), world, c10::Device(c10::kCPU)),
         engine(train::engine_options(config_of(model, seed)), mesh) {}
 
-  void save(const comm::MpiGroup& world, const std::string& path) {
+  void save(const comm::MpiGroup& world, const std::string& path, const std::string& class_names = "") {
     train::CheckpointInfo info;
+    info.class_names = class_names;
     info.model = train::model_json(options);
     train::save_checkpoint(world, mesh, engine, options, info, path);
   }
-  std::vector<std::string> init(const train::CheckpointReader& checkpoint, bool partial) {
-    return train::init_from(checkpoint, {options, partial}, engine.parameters().specs(), engine.optimizer(),
-                            mesh.model(), mesh.device());
+  std::vector<std::string> init(const train::CheckpointReader& checkpoint, bool partial,
+                                const std::string& class_names = "") {
+    return train::init_from(checkpoint, {options, partial, class_names}, engine.parameters().specs(),
+                            engine.optimizer(), mesh.model(), mesh.device());
   }
   // Whether every parameter of this rank but those named is its slice of the checkpoint's.
   void check_equal(const train::CheckpointReader& checkpoint, const std::vector<std::string>& but) {
@@ -113,6 +115,35 @@ struct Model {
 };
 
 }  // namespace
+
+TEST_CASE("init-from: a head of other classes is refused, or stays fresh; the same classes take it over") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const Layout layout{1, world.size(), 1};
+  const ScratchFolder folder(world);
+  const auto options = small_classifier(model::Pooling::kToken);
+  const std::string names = "a,b,c,d,e,f,g";
+  Model(world, layout, options, 1).save(world, folder.file("c.h5"), names);
+  const train::CheckpointReader checkpoint(world, folder.file("c.h5"));
+  Model same(world, layout, options, 2);
+  CHECK(same.init(checkpoint, false, names).empty());
+  same.check_equal(checkpoint, {});
+  Model unnamed(world, layout, options, 2);
+  CHECK(unnamed.init(checkpoint, false).empty());
+  unnamed.check_equal(checkpoint, {});
+  Model other(world, layout, options, 2);
+  const Error refused = agreed_error(world, [&] { other.init(checkpoint, false, "b,a,c,d,e,f,g"); });
+  CHECK((refused.error_class() == ErrorClass::kUsage));
+  CHECK(refused.message().find("class 0 is 'b' in the data and 'a' in the checkpoint") != std::string::npos);
+  CHECK(refused.hint().find("--init-from-partial") != std::string::npos);
+  const at::Tensor before = other.value("head.weight");
+  const auto remarks = other.init(checkpoint, true, "b,a,c,d,e,f,g");
+  CHECK(std::find(remarks.begin(), remarks.end(), "head.weight keeps its initial values") != remarks.end());
+  other.check_equal(checkpoint, {"head.weight", "head.bias"});
+  if (before.defined()) {
+    CHECK(other.value("head.weight").equal(before));
+  }
+  world.barrier();
+}
 
 TEST_CASE("init-from: the same model takes all weights over, and the optimizer stays fresh") {
   const comm::MpiGroup world = comm::MpiGroup::world();

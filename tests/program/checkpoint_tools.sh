@@ -53,7 +53,7 @@ start() { echo "$1"/checkpoints/step-*0.h5; }
 expect 0 diff "$(start dropout0)" "$(start dropout0.25)"
 says "  --dropout: 0 against 0.25"
 says "  --drop-path: 0 against 0.25"
-says "the same tensors, model and position"
+says "the same tensors, model, position and data"
 expect 1 diff dropout0 dropout0.25
 says "first tensor:"
 train "$program" --run-dir heads --num-heads 2 --checkpoint-at-start >heads.txt || fail "the run ended with exit code $?"

@@ -78,12 +78,15 @@ train::RunConfig weather_config(const std::string& folder, const Layout& layout,
   return config;
 }
 
-void save_initial_model(const comm::MpiGroup& world, const train::RunConfig& config, const std::string& path) {
+void save_initial_model(const comm::MpiGroup& world, const train::RunConfig& config, const std::string& path,
+                        const train::TrainingData& data, int64_t format) {
   const comm::MpiGroup self = world.split(world.rank());
   if (world.rank() == 0) {
     mesh::DeviceMesh mesh(mesh::ParallelDims(1, 1, 1), self, c10::Device(c10::kCPU));
     train::Engine engine(train::engine_options(config), mesh);
     train::CheckpointInfo info;
+    static_cast<train::TrainingData&>(info) = data;
+    info.format = format;
     info.config = train::config_text(config);
     info.model = train::model_json(config.model);
     train::save_checkpoint(self, mesh, engine, config.model, info, path);

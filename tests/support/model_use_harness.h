@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "parallel/comm/mpi_group.h"
+#include "src/train/checkpoint/format.h"
 #include "src/train/metrics_log.h"
 #include "src/train/run_config.h"
 #include "tests/support/training_harness.h"
@@ -36,9 +37,10 @@ void write_weather(const comm::MpiGroup& world, const std::string& folder);
 /// A configuration of small_forecaster() on such a folder, resolved for the ranks of the layout.
 train::RunConfig weather_config(const std::string& folder, const Layout& layout, train::Precision precision);
 
-/// Saves the weights that the configuration's seed gives as the checkpoint `path`; rank 0 writes. Collective over
-/// `world`.
-void save_initial_model(const comm::MpiGroup& world, const train::RunConfig& config, const std::string& path);
+/// Saves the weights that the configuration's seed gives as the checkpoint `path`, which says that they were trained on
+/// `data` as far as files of this format do; rank 0 writes. Collective over `world`.
+void save_initial_model(const comm::MpiGroup& world, const train::RunConfig& config, const std::string& path,
+                        const train::TrainingData& data = {}, int64_t format = train::kCheckpointFormat);
 
 /// Some layouts of a number of ranks, with and without replicas.
 std::vector<Layout> layouts_of(int ranks);

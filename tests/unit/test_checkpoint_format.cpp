@@ -13,6 +13,7 @@
 
 #include "src/base/random.h"
 #include "src/base/timer.h"
+#include "src/train/checkpoint/checkpoint_description.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
 #include "src/train/checkpoint/format.h"
 #include "src/train/checkpoint/model_json.h"
@@ -174,6 +175,24 @@ TEST_CASE("channels differ where both name them") {
   CHECK(channels_difference(info, "v,u").empty());
   CHECK(channels_difference(info, "").empty());
   CHECK(channels_difference(info, "u,v") == "the data have the channels u,v, the model was trained on v,u");
+}
+
+TEST_CASE("attributes of format 3 are those that it had") {
+  CheckpointInfo info;
+  info.means = {1.0};
+  const auto names = [](const CheckpointInfo& of) {
+    std::vector<std::string> out;
+    for (const auto& [name, value] : info_attributes(of)) {
+      out.push_back(name);
+    }
+    return out;
+  };
+  const auto now = names(info);
+  info.format = 3;
+  const auto then = names(info);
+  CHECK(then.size() == 22);
+  CHECK(now.size() == then.size() + 5);
+  CHECK(std::find(then.begin(), then.end(), "means") == then.end());
 }
 
 TEST_CASE("what are no model options is refused") {

@@ -1,4 +1,4 @@
-// Year files and their pairs, channel names, normalization, latitude weights, and data sets in memory.
+// Year files and their pairs, channel names, normalization, and data sets in memory.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -13,7 +13,6 @@
 #include <numeric>
 #include <set>
 
-#include "data/grid_weights.h"
 #include "data/memory_dataset.h"
 #include "data/normalization.h"
 #include "data/synthetic_dataset.h"
@@ -130,18 +129,6 @@ TEST_CASE("normalization: pieces of a field, cut anywhere, are as the whole") {
         17);
   CHECK(normalize_run({field.const_data_ptr(), at::kFloat}, {18, 30}, 10, normalization, whole.data_ptr<float>()) ==
         -1);
-}
-
-TEST_CASE("latitude weights: cosine of the latitude, mean 1") {
-  const auto weights = latitude_weights(5);  // 90, 45, 0, -45, -90 degrees
-  const double sum = 1.0 + std::sqrt(2.0);
-  const std::vector<double> expected = {0.0, 5.0 * std::sqrt(0.5) / sum, 5.0 / sum, 5.0 * std::sqrt(0.5) / sum, 0.0};
-  for (size_t i = 0; i < 5; ++i) {
-    CHECK(std::abs(weights[i] - expected[i]) < 1e-14);
-  }
-  const auto many = latitude_weights(360);
-  CHECK(std::abs(std::accumulate(many.begin(), many.end(), 0.0) - 360.0) < 1e-10);
-  CHECK(latitude_weights(1) == std::vector<double>{1.0});
 }
 
 TEST_CASE("memory data set: pairs of consecutive fields, and classes") {

@@ -84,6 +84,29 @@ TEST_CASE("model use: where the training's value is what is not given, the table
   CHECK(table.find("tp")->value.print() == "1");
 }
 
+TEST_CASE("model use: statistics that the checkpoint holds need no files, unless files are given") {
+  CheckpointInfo info = checkpoint_of({"--preset", "weather-short", "--train-data", "/t", "--stats", "/s"}, 1);
+  info.means.assign(20, 1.0);
+  info.stds.assign(20, 2.0);
+  const RunConfig plain = config_for_use(info, "c.h5", "/d", {}, 1);
+  CHECK(plain.data.stats.empty());
+  CHECK(plain.data.global_means.empty());
+  CHECK(plain.data.global_stds.empty());
+  CHECK(plain.data.time_means == "/s/time_means.npy");  // the climatology is no part of a checkpoint
+  CHECK(has_time_means_of_training(plain, {}));
+  const options::Source words = command_line({"--stats", "/other"});
+  const RunConfig given = config_for_use(info, "c.h5", "/d", words, 1);
+  CHECK(given.data.global_means == "/other/global_means.npy");
+  CHECK_FALSE(has_time_means_of_training(given, words));
+  CheckpointInfo builtin = checkpoint_of({}, 1);  // a training without any files
+  builtin.means = {1.0};
+  builtin.stds = {2.0};
+  CHECK(config_for_use(builtin, "c.h5", "/d", {}, 1).data.global_means.empty());
+  info.grid.latitudes = {1.0, 2.0};
+  const Error damaged = testing::thrown_error([&] { config_for_use(info, "c.h5", "/d", {}, 1); });
+  CHECK(damaged.error_class() == ErrorClass::kBadData);
+}
+
 TEST_CASE("model use: the command line wins") {
   const CheckpointInfo info = checkpoint_of({"--preset", "weather-short", "--train-data", "/t", "--stats", "/s"}, 1);
   const RunConfig config = config_for_use(

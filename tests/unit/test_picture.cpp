@@ -215,6 +215,81 @@ TEST_CASE(
   CHECK(distance(pixel(columns, map.left + seam, map.top + 5), kViridis.at(0.5)) <= 30);
 }
 
+// The first row of the map, counted from its top, whose colour is that of `value` on the scale from 0 to 1.
+namespace {
+int row_of(const Pixels& picture, const MapPlace& map, double value) {
+  int nearest = 0;
+  for (int y = 0; y < map.height; ++y) {
+    const auto off = [&](int row) {
+      return distance(pixel(picture, map.left + map.width / 2, map.top + row), kViridis.at(value));
+    };
+    nearest = off(y) < off(nearest) ? y : nearest;
+  }
+  return nearest;
+}
+
+// A marked row: 1 in a field of zeros.
+MapPanel marked_row(int64_t row, std::vector<double> latitudes) {
+  MapPanel panel;
+  panel.field = at::zeros({static_cast<int64_t>(latitudes.size()), 8}, at::kDouble);
+  panel.field[row].fill_(1.0);
+  panel.grid.latitudes = std::move(latitudes);
+  return panel;
+}
+
+// Marks at the left of the map, as rows counted from its top.
+std::vector<int> marks(const Pixels& picture, const MapPlace& map) {
+  std::vector<int> rows;
+  for (int y = 0; y < map.height; ++y) {
+    if (pixel(picture, map.left - 4, map.top + y) == kBlack) rows.push_back(y);
+  }
+  return rows;
+}
+}  // namespace
+
+TEST_CASE("picture: north is up, wherever the rows begin, and a region has its own axis") {
+  // 60 N is row 2 of rows from the north, row 10 of rows from the south: a sixth down the map.
+  std::vector<double> north_first;
+  for (int i = 0; i <= 12; ++i) {
+    north_first.push_back(90.0 - 15.0 * i);
+  }
+  const std::vector<double> south_first(north_first.rbegin(), north_first.rend());
+  const Pixels from_north = draw_maps("", {marked_row(2, north_first)});
+  const Pixels from_south = draw_maps("", {marked_row(10, south_first)});
+  const MapPlace map = find_map(from_north);
+  CHECK(std::abs(row_of(from_north, map, 1.0) - map.height / 6) <= 1);
+  CHECK((from_south.values == from_north.values));
+  // From 75 to 65 N: 67.5 N is three quarters down, the marks stand at 66, 68, ... 74.
+  const Pixels region = draw_maps("", {marked_row(3, {75.0, 72.5, 70.0, 67.5, 65.0})});
+  CHECK(std::abs(row_of(region, map, 1.0) - 3 * map.height / 4) <= 1);
+  const std::vector<int> rows = marks(region, map);
+  REQUIRE(rows.size() == 5);
+  for (int i = 0; i < 5; ++i) {
+    CHECK(std::abs(rows[static_cast<size_t>(i)] - map.height * (1 + 2 * i) / 10) <= 1);
+  }
+  // Uneven rows lie at their latitudes: 0 is the middle, though it is the second of three.
+  const Pixels uneven = draw_maps("", {marked_row(1, {80.0, 70.0, -80.0})});
+  CHECK(std::abs(row_of(uneven, map, 1.0) - map.height / 16) <= 1);
+}
+
+TEST_CASE("picture: columns of a region end with it, and those that begin at the dateline go round") {
+  MapPanel panel;
+  panel.field = at::arange(5, at::kDouble).unsqueeze(0).expand({3, 5}).contiguous();
+  panel.high = 4.0;
+  panel.grid.longitudes = {350.0, 355.0, 360.0, 365.0, 370.0};
+  const Pixels region = draw_maps("", {panel});
+  const MapPlace map = find_map(region);
+  CHECK(distance(pixel(region, map.left + 1, map.top + 5), kViridis.at(0.0)) <= 5);
+  CHECK(distance(pixel(region, map.left + map.width - 2, map.top + 5), kViridis.at(1.0)) <= 5);
+  CHECK(distance(pixel(region, map.left + map.width / 2, map.top + 5), kViridis.at(0.5)) <= 5);
+  panel.field = at::arange(4, at::kDouble).unsqueeze(0).expand({3, 4}).contiguous();
+  panel.high = 3.0;
+  panel.grid.longitudes = {-180.0, -90.0, 0.0, 90.0};
+  const Pixels globe = draw_maps("", {panel});
+  CHECK(distance(pixel(globe, map.left + 3 * map.width / 4, map.top + 5), kViridis.at(1.0)) <= 5);
+  CHECK(distance(pixel(globe, map.left + map.width - 1, map.top + 5), kViridis.at(0.0)) <= 5);
+}
+
 TEST_CASE("picture: a finer grid than the map is averaged, what is not finite is grey, a constant field has a range") {
   constexpr int kFine = 2000;
   at::Tensor field = at::zeros({4, kFine}, at::kDouble);

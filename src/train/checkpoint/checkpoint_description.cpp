@@ -35,6 +35,7 @@ class InfoReader {
   void get(const char* name, std::string& value) const { value = get_as<std::string>(name); }
   void get(const char* name, int64_t& value) const { value = get_as<int64_t>(name); }
   void get(const char* name, double& value) const { value = get_as<double>(name); }
+  void get(const char* name, std::vector<double>& value) const { value = get_as<std::vector<double>>(name); }
 
  private:
   template <class Value>
@@ -54,7 +55,7 @@ class InfoReader {
   const std::string& path_;
 };
 
-// Calls `field(name, member)` for all of a CheckpointInfo but the format.
+// Calls `field(name, member)` for all of a CheckpointInfo that a file of its format has, but the format.
 template <class Info, class Field>
 void for_each_field(Info& info, const Field& field) {
   field("version", info.version);
@@ -77,6 +78,13 @@ void for_each_field(Info& info, const Field& field) {
   field("layout", info.layout);
   field("metric", info.metric);
   field("metric_value", info.metric_value);
+  if (info.format >= kTrainingDataFormat) {
+    field("class_names", info.class_names);
+    field("means", info.means);
+    field("stds", info.stds);
+    field("latitudes", info.grid.latitudes);
+    field("longitudes", info.grid.longitudes);
+  }
 }
 
 std::vector<std::string> info_names() {
@@ -86,10 +94,20 @@ std::vector<std::string> info_names() {
   return names;
 }
 
+const std::string& text_of(const std::string& value) {
+  return value;
+}
+std::string text_of(const std::vector<double>& value) {
+  return join(value);
+}
+std::string text_of(auto value) {
+  return str(value);
+}
+
 // Of everything that the file says of itself: a changed digit of the step would go unseen otherwise.
 std::string info_checksum(const CheckpointInfo& info) {
   std::string text = str("format ", info.format);
-  for_each_field(info, [&](const char* name, const auto& value) { text += str("\n", name, " ", value); });
+  for_each_field(info, [&](const char* name, const auto& value) { text += str("\n", name, " ", text_of(value)); });
   TensorChecksum checksum;
   checksum.add(name_key(text.c_str()));
   return checksum.text();
@@ -102,10 +120,12 @@ int64_t format_of(const data::Hdf5AttributeMap& attributes, const std::string& p
            "checkpoints are written by vit_hybrid train and vit_hybrid checkpoint import");
   }
   const int64_t format = std::get<int64_t>(found->second);
-  if (format != kCheckpointFormat) {
+  if (format < kOldestFormat || format > kCheckpointFormat) {
     const char* const hint = format > kCheckpointFormat ? "a newer vit_hybrid wrote it: use that one"
                                                         : "an older vit_hybrid wrote it: use that one";
-    refuse(str(path, " is a checkpoint of format ", format, "; this program reads format ", kCheckpointFormat), hint);
+    refuse(str(path, " is a checkpoint of format ", format, "; this program reads the formats ", kOldestFormat, " to ",
+               kCheckpointFormat),
+           hint);
   }
   return format;
 }
@@ -122,6 +142,7 @@ CheckpointInfo read_info(const data::Hdf5AttributeMap& attributes, const std::st
                " when they were written"),
            "the file is damaged: use another checkpoint, or a copy of this one");
   }
+  check_training_data(info, path);
   return info;
 }
 
@@ -191,7 +212,7 @@ CheckpointDescription describe_checkpoint(const std::string& path) {
   CheckpointDescription description;
   description.path = resolve_checkpoint(path);
   if (!data::check_seal(description.path)) {
-    refuse(str(description.path, " is no checkpoint of format ", kCheckpointFormat,
+    refuse(str(description.path, " is no checkpoint of the formats ", kOldestFormat, " to ", kCheckpointFormat,
                ": it does not begin with a checkpoint's seal"),
            "checkpoints are written by vit_hybrid train and vit_hybrid checkpoint import; those of format 1, which had "
            "no seal, by an older vit_hybrid: use that one");

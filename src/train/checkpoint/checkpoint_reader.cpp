@@ -176,19 +176,24 @@ at::Tensor CheckpointReader::read(const std::string& dataset) const {
   return read(dataset, std::vector<int64_t>(shape.size(), 0), shape);
 }
 
-std::string channels_difference(const CheckpointInfo& info, const std::string& given) {
-  if (info.channels.empty() || given.empty() || info.channels == given) {
-    return {};
+void require_trained_data(const CheckpointReader& checkpoint, const TrainingData& given) {
+  const CheckpointInfo& info = checkpoint.info();
+  if (const std::string difference = channels_difference(info, given.channels); !difference.empty()) {
+    refuse(str(difference, " (", checkpoint.path(), ")"), "give data with the same channels in the same order");
   }
-  return str("the data have the channels ", given, ", the model was trained on ", info.channels);
+  if (const std::string difference = grid_difference(info, given.grid); !difference.empty()) {
+    refuse(str(difference, " (", checkpoint.path(), ")"),
+           "give data on the grid of the training, with rows and columns in the same order");
+  }
 }
 
-void require_channels(const CheckpointReader& checkpoint, const std::string& given) {
-  const std::string difference = channels_difference(checkpoint.info(), given);
-  if (!difference.empty()) {
-    throw Error(ErrorClass::kBadData, str(difference, " (", checkpoint.path(), ")"),
-                "give data with the same channels in the same order");
+std::optional<std::string> earlier_format_line(const CheckpointReader& checkpoint) {
+  if (checkpoint.info().format >= kTrainingDataFormat) {
+    return std::nullopt;
   }
+  return str(checkpoint.path(), " is of format ", checkpoint.info().format,
+             ", without statistics, class names and coordinates: statistics are those of the files that its training "
+             "named or the options name, latitudes those of the data, and classes go by their numbers");
 }
 
 }  // namespace vit_hybrid::train

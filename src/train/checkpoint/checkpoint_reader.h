@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,11 +60,11 @@ class CheckpointReader {
   std::unique_ptr<State> state_;
 };
 
-/// "the data have the channels u,v, the model was trained on v,u": what two lists of names, `given` by data and that of
-/// the training, differ in; empty where they are the same, or one of them is empty.
-std::string channels_difference(const CheckpointInfo& info, const std::string& given);
-/// Error(kBadData) with that text where there is one.
-void require_channels(const CheckpointReader& checkpoint, const std::string& given);
+/// Error(kBadData) where data have other channels than the training's, or another grid.
+void require_trained_data(const CheckpointReader& checkpoint, const TrainingData& given);
+
+/// What a checkpoint of an earlier format does not say, and what is used instead; nothing of one of this format.
+std::optional<std::string> earlier_format_line(const CheckpointReader& checkpoint);
 
 /// The file that `path` names: itself, for a file `latest` or `best` of a checkpoint folder what it names, for a folder
 /// what its `latest` names. Error(kMissingInput).

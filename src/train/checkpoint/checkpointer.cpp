@@ -135,6 +135,7 @@ bool Checkpointer::beats_best(const Evaluation& figures) const {
 
 CheckpointInfo Checkpointer::info(const TrainingPosition& position, const std::optional<Evaluation>& figures) const {
   CheckpointInfo out;
+  static_cast<TrainingData&>(out) = data_;
   out.version = project_version();
   out.git_commit = git_commit() + (git_dirty() ? "+changes" : "");
   out.libraries = libraries_text();
@@ -150,8 +151,6 @@ CheckpointInfo Checkpointer::info(const TrainingPosition& position, const std::o
   out.epoch = position.epoch;
   out.samples_of_epoch = position.samples_of_epoch;
   out.seed = static_cast<int64_t>(config_.seed);
-  out.num_samples = data_.num_samples;
-  out.channels = data_.channels;
   out.kernels = saved_kernels();
   out.layout = layout_text(config_, mesh_);
   if (figures) {

@@ -17,6 +17,7 @@ namespace vit_hybrid::train {
 namespace {
 
 constexpr const char* kModelKey = "vit_hybrid.model";
+constexpr const char* kDataKey = "vit_hybrid.data";
 
 WeightShapes shapes_of(const CheckpointReader& checkpoint) {
   const std::string prefix = dataset_path(kParametersGroup, "");
@@ -41,7 +42,10 @@ at::Tensor converted(const at::Tensor& values, at::ScalarType type, const std::s
 
 std::map<std::string, std::string> metadata_of(const CheckpointInfo& info) {
   // "format" is what PyTorch's own tools look for.
-  return {{"format", "pt"}, {kModelKey, info.model}, {"vit_hybrid.step", str(info.step)}};
+  return {{"format", "pt"},
+          {kModelKey, info.model},
+          {kDataKey, training_data_json(info)},
+          {"vit_hybrid.step", str(info.step)}};
 }
 
 std::string unknown_name(const SafetensorsReader& file, WeightNames names, const std::string& name) {
@@ -94,6 +98,9 @@ ForeignWeights read_foreign_weights(const std::string& path, WeightNames names) 
   const auto& metadata = file.header().metadata;
   if (const auto found = metadata.find(kModelKey); found != metadata.end()) {
     foreign.model = model_from_json(found->second);
+  }
+  if (const auto found = metadata.find(kDataKey); found != metadata.end()) {
+    foreign.data = training_data_of(found->second, path);
   }
   return foreign;
 }

@@ -23,6 +23,7 @@ size_t export_weights(const CheckpointReader& checkpoint, const std::string& pat
 struct ForeignWeights {
   NamedWeights weights;                    ///< float64 where all of the file's are, else float32
   std::optional<model::VitOptions> model;  ///< where the file says it, as those that export_weights() writes
+  TrainingData data;                       ///< likewise
 };
 
 /// Error(kBadData) if it is no such file or holds a weight without a counterpart here, named with its nearest relative.

@@ -8,24 +8,30 @@
 #include <string>
 #include <vector>
 
+#include "src/train/checkpoint/training_data.h"
+
 namespace vit_hybrid::train {
 
 /// Raised whenever a file of the new kind would be misread by an older program.
-inline constexpr int64_t kCheckpointFormat = 3;
+inline constexpr int64_t kCheckpointFormat = 4;
+/// Files from this format on are read.
+inline constexpr int64_t kOldestFormat = 3;
+/// From this format on a file says what its model was trained on: all of TrainingData, not only samples and channels.
+inline constexpr int64_t kTrainingDataFormat = 4;
 
 /// Datasets, contiguous, each a whole global tensor in the master type under its canonical name:
 ///   /parameters/<name>, and /optimizer/<state>/<name> for each state that the optimizer keeps of a parameter:
 ///   exp_avg and exp_avg_sq (adam, adamw, lamb), momentum_buffer (sgd, lars), none (sgd without momentum).
 /// Each carries the text attribute "checksum" (TensorChecksum::text()). The file's attributes are those of
-/// CheckpointInfo, of long texts in parts: "kernels", "kernels.1" (data/hdf5_attributes.h). A file without an
+/// CheckpointInfo, of long texts and lists in parts: "kernels", "kernels.1" (data/hdf5_attributes.h). A file without an
 /// optimizer's name holds weights alone (an import): it can be evaluated and started from, not resumed.
 inline constexpr const char* kParametersGroup = "parameters";
 inline constexpr const char* kOptimizerGroup = "optimizer";
 inline constexpr const char* kChecksumAttribute = "checksum";
 std::string dataset_path(const std::string& group, const std::string& name);
 
-/// The attributes of a checkpoint's file, by the names of the members.
-struct CheckpointInfo {
+/// The attributes of a checkpoint's file, by the names of the members (of the grid "latitudes" and "longitudes").
+struct CheckpointInfo : TrainingData {
   int64_t format = kCheckpointFormat;
   std::string version;          ///< of the program that wrote it
   std::string git_commit;       ///< with "+changes" where the sources had any
@@ -41,18 +47,10 @@ struct CheckpointInfo {
   int64_t epoch = 0;            ///< epochs completed
   int64_t samples_of_epoch = 0;  ///< samples of the epoch under way that were seen, in the order of (seed, epoch)
   int64_t seed = 0;              ///< of weights, dropout, sample order
-  int64_t num_samples = 0;       ///< training samples in use (what the order of an epoch permutes)
-  std::string channels;          ///< their names as the data give them, separated by commas; empty where they give none
   std::string kernels;           ///< that were chosen, KernelTable::text(); empty where there was no choice
   std::string layout;            ///< "dp 4 x tp 2 x pp 2, zero 1" of the run that wrote it, for the reader's eyes
   std::string metric;            ///< name of the validation figure below, or empty: "loss", "top1"
   double metric_value = 0.0;
-};
-
-/// What a checkpoint says of the data that it was trained on: members of CheckpointInfo.
-struct TrainingData {
-  int64_t num_samples = 0;
-  std::string channels;
 };
 
 /// Sum over the elements of a tensor of mix(global row-major index, bits of the value) modulo 2^64: ranks add what they

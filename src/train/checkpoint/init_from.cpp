@@ -39,12 +39,16 @@ bool may_stay_initial(const std::string& name) {
 class Loader {
  public:
   Loader(const CheckpointReader& checkpoint, const InitFromOptions& options)
-      : checkpoint_(checkpoint), options_(options), stored_(model_from_json(checkpoint.info().model)) {}
+      : checkpoint_(checkpoint),
+        options_(options),
+        stored_(model_from_json(checkpoint.info().model)),
+        other_classes_(classes_difference(checkpoint.info(), options.class_names)) {}
 
   bool fits(const ParameterSpec& spec) const {
     const CheckpointTensor* stored = find(spec);
     const bool is_elsewhere = spec.name == kPositions && grid_of(stored_) != grid_of(options_.model);
-    return stored != nullptr && stored->shape == spec.global_shape && !is_elsewhere;
+    const bool is_of_others = spec.name.starts_with("head.") && !other_classes_.empty();
+    return stored != nullptr && stored->shape == spec.global_shape && !is_elsewhere && !is_of_others;
   }
 
   // A parameter of this model that the checkpoint does not have as it is.
@@ -53,6 +57,13 @@ class Loader {
       return;
     }
     const CheckpointTensor* stored = find(spec);
+    if (stored != nullptr && stored->shape == spec.global_shape) {
+      throw Error(ErrorClass::kUsage,
+                  str("--init-from ", checkpoint_.path(), ": the parameter ", spec.name,
+                      " is of other classes: ", other_classes_),
+                  "give data whose classes are numbered as the checkpoint's, or --init-from-partial, which starts with "
+                  "a new head");
+    }
     const std::string theirs = stored == nullptr ? "is missing" : str("is ", join(stored->shape, " x "));
     const auto differences = model_differences(checkpoint_.info().model, options_.model);
     throw Error(ErrorClass::kUsage,
@@ -107,6 +118,7 @@ class Loader {
   const CheckpointReader& checkpoint_;
   const InitFromOptions& options_;
   model::VitOptions stored_;
+  std::string other_classes_;  // in which the data's differ; empty where they do not
 };
 
 void refuse_unused(const CheckpointReader& checkpoint, const InitFromOptions& options,

@@ -18,6 +18,9 @@ struct InitFromOptions {
   model::VitOptions model;  ///< what is trained
   /// Head, last norm and class token may be missing or have another shape: they keep their initial values.
   bool partial = false;
+  /// Names of the classes of the data, with commas between them; empty: not known. A head of other classes than these
+  /// does not fit.
+  std::string class_names = {};
 };
 
 /// Writes the parameters of this rank, which are those of `specs`, from the checkpoint's weights; an optimizer's state

@@ -82,9 +82,11 @@ void check_on_rank_0(const CheckpointReader& checkpoint, const RunConfig& config
     lines.push_back(str("the training data have ", data.num_samples, " samples in use, the checkpoint's had ",
                         info.num_samples, " (--train-data, --limit-nsamples, --generated-samples)"));
   }
-  const std::string channels = channels_difference(info, data.channels);
-  if (!channels.empty()) {
-    lines.push_back(channels);
+  for (const std::string& data_line : {channels_difference(info, data.channels), grid_difference(info, data.grid),
+                                       statistics_difference(info, data), classes_difference(info, data.class_names)}) {
+    if (!data_line.empty()) {
+      lines.push_back(data_line);
+    }
   }
   if (!lines.empty()) {
     throw Error(ErrorClass::kUsage, str("this run cannot go on from ", checkpoint.path(), ": ", join(lines, "; ")),

@@ -21,8 +21,8 @@ std::string configured_checkpoint_folder(const RunConfig& config);
 std::optional<std::string> find_resume(const RunConfig& config, const comm::MpiGroup& world);
 
 /// Error(kUsage), agreed, with a line for each thing in which the run differs from the checkpoint's and must not: model
-/// options, optimizer (Adam and AdamW are one), seed, number of training samples and their channels. Collective over
-/// `world`.
+/// options, optimizer (Adam and AdamW are one), seed, number of training samples, and their channels, grid, statistics
+/// and class names where both sides know them. Collective over `world`.
 void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config, const TrainingData& data,
                      const comm::MpiGroup& world);
 

@@ -1,0 +1,18 @@
+// The latitudes and longitudes that an HDF5 file gives for a dataset of fields. For data/hdf5_* only.
+#pragma once
+
+#include <string>
+
+#include "data/grid.h"
+#include "data/hdf5_handle.h"
+
+namespace vit_hybrid::data {
+
+/// Those of the third and fourth dim of a dataset (time, channel, latitude, longitude): the values of a dimension scale
+/// attached to the dim that is named latitude or lat (longitude, lon) or has such units, else those of a dataset of
+/// numbers of this name beside the dataset or in the root group, which has as many values as the dim. Dimensions of
+/// netCDF that are no variables have none. Error(kBadData) for other units than degrees, dims the other way round, or
+/// points that check_grid() refuses; `path` is the file's.
+Grid hdf5_grid(hid_t file, hid_t dataset, const std::string& path);
+
+}  // namespace vit_hybrid::data

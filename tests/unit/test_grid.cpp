@@ -1,0 +1,187 @@
+// Grids of fields: weights of rows against closed forms, comparison and refusals; names of classes; what checkpoints
+// say of the data of a training.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+#include "data/class_names.h"
+#include "data/grid.h"
+#include "src/base/error.h"
+#include "src/train/checkpoint/training_data.h"
+#include "tests/support/contains.h"
+#include "tests/support/thrown_error.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::data;
+using testing::contains;
+using testing::thrown_error;
+using train::TrainingData;
+
+namespace {
+
+std::vector<double> points(double first, double last, int count) {
+  std::vector<double> out;
+  for (int i = 0; i < count; ++i) {
+    out.push_back(count == 1 ? first : first + (last - first) * i / (count - 1));
+  }
+  return out;
+}
+
+void check_close(const std::vector<double>& a, const std::vector<double>& b, double largest) {
+  REQUIRE(a.size() == b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    CHECK(std::abs(a[i] - b[i]) <= largest);
+  }
+}
+
+Error refused(const Grid& grid) {
+  const Error error = thrown_error([&] { check_grid(grid, "a.h5"); });
+  CHECK((error.error_class() == ErrorClass::kBadData));
+  CHECK(contains(error.message(), "a.h5"));
+  return error;
+}
+
+}  // namespace
+
+TEST_CASE("latitude weights: without latitudes those of the reference workload, bit for bit") {
+  check_close(latitude_weights({}, 5),  // 90, 45, 0, -45, -90 degrees
+              {0.0, 5.0 * std::sqrt(0.5) / (1.0 + std::sqrt(2.0)), 5.0 / (1.0 + std::sqrt(2.0)),
+               5.0 * std::sqrt(0.5) / (1.0 + std::sqrt(2.0)), 0.0},
+              1e-14);
+  for (const int64_t height : {3, 12, 360, 721}) {
+    std::vector<double> expected;  // w_i = H cos(phi_i) / sum_k cos(phi_k), phi_i = 90 - 180 i/(H-1)
+    double sum = 0.0;
+    for (int64_t i = 0; i < height; ++i) {
+      const double phi = std::numbers::pi * (0.5 - static_cast<double>(i) / static_cast<double>(height - 1));
+      expected.push_back(std::cos(phi));
+      sum += expected.back();
+    }
+    for (double& weight : expected) {
+      weight *= static_cast<double>(height) / sum;
+    }
+    CHECK(latitude_weights({}, height) == expected);
+    check_close(latitude_weights({points(90, -90, static_cast<int>(height)), {}}, height), expected, 1e-12);
+  }
+  CHECK(latitude_weights({}, 1) == std::vector<double>{1.0});
+  CHECK(latitude_weights({}, 2) == std::vector<double>{1.0, 1.0});  // both poles, of no area: they count alike
+}
+
+TEST_CASE("latitude weights: those of the file's latitudes, from the south, of a region, of a Gaussian grid") {
+  const std::vector<double> region = {75.0, 70.0, 65.0};
+  const double sum = std::cos(75 * std::numbers::pi / 180) + std::cos(70 * std::numbers::pi / 180) +
+                     std::cos(65 * std::numbers::pi / 180);
+  std::vector<double> expected;
+  for (const double latitude : region) {
+    expected.push_back(3 * std::cos(latitude * std::numbers::pi / 180) / sum);
+  }
+  CHECK(expected.front() < 0.8);  // not alike: 75 N counts less than 65 N
+  check_close(latitude_weights({region, {}}, 3), expected, 1e-14);
+  std::reverse(expected.begin(), expected.end());
+  check_close(latitude_weights({{65.0, 70.0, 75.0}, {}}, 3), expected, 1e-14);
+  check_close(latitude_weights({{60.0}, {}}, 1), {1.0}, 1e-15);
+  check_close(latitude_weights({{90.0, -90.0}, {}}, 2), {1.0, 1.0}, 0.0);
+  const auto many = latitude_weights({{87.8638, 85.0965, 82.3129, -12.5, -80.0}, {}}, 5);
+  CHECK(std::accumulate(many.begin(), many.end(), 0.0) == doctest::Approx(5.0).epsilon(1e-14));
+}
+
+TEST_CASE("grid: what is none is refused with its place and value") {
+  check_grid({}, "a.h5");
+  check_grid({points(90, -90, 721), points(0, 359.75, 1440)}, "a.h5");
+  check_grid({points(-90, 90, 3), points(-180, 180, 5)}, "a.h5");
+  CHECK(contains(refused({{90.0, 95.0}, {}}).message(), "the latitude 1 is 95; allowed: -90 to 90"));
+  CHECK(contains(refused({{10.0, std::nan("")}, {}}).message(), "the latitude 1 is nan"));
+  CHECK(contains(refused({{}, {0.0, std::numeric_limits<double>::infinity()}}).message(), "the longitude 1 is inf"));
+  CHECK(
+      contains(refused({{10.0, 5.0, 6.0}, {}}).message(), "neither grow nor fall throughout: 5 is followed by 6 at 2"));
+  CHECK(contains(refused({{5.0, 5.0}, {}}).message(), "neither grow nor fall"));
+  CHECK(contains(refused({{}, points(0, 540, 7)}).message(), "go round more than once"));
+}
+
+TEST_CASE("grid: longitudes go on where they wrap, and points are the same to rounding") {
+  std::vector<double> wrapped = {350.0, 355.0, 0.0, 5.0};
+  unwrap_longitudes(wrapped);
+  CHECK(wrapped == std::vector<double>{350.0, 355.0, 360.0, 365.0});
+  std::vector<double> dateline = {170.0, 175.0, -180.0, -175.0};
+  unwrap_longitudes(dateline);
+  CHECK(dateline == std::vector<double>{170.0, 175.0, 180.0, 185.0});
+  std::vector<double> plain = points(0, 359.5, 720);
+  unwrap_longitudes(plain);
+  CHECK(plain == points(0, 359.5, 720));
+
+  const Grid grid{points(90, -90, 7), points(0, 300, 6)};
+  Grid rounded = grid;
+  for (double& longitude : rounded.longitudes) {
+    longitude = static_cast<float>(longitude + 1e-5);
+  }
+  CHECK(same_grid(grid, rounded));
+  CHECK(same_grid(grid, {}));
+  CHECK(same_grid(grid, {{}, grid.longitudes}));
+  Grid turned = grid;
+  std::reverse(turned.latitudes.begin(), turned.latitudes.end());
+  CHECK_FALSE(same_grid(grid, turned));
+  CHECK_FALSE(same_grid(grid, {{}, points(0, 300, 7)}));
+  CHECK(joined_grid({grid.latitudes, {}}, grid) == grid);
+  CHECK(grid_text(grid) == "7 latitudes from 90 to -90, 6 longitudes from 0 to 300");
+  CHECK(grid_text({}) == "no latitudes, no longitudes");
+}
+
+TEST_CASE("class names: numbers by name, and what is not known is named") {
+  CHECK(class_numbers("stripe cat,circle", "circle,square,stripe cat", "a.h5") == std::vector<int64_t>{2, 0});
+  const Error unknown = thrown_error([] { class_numbers("circle,dog,cow", "circle,square", "a.h5"); });
+  CHECK((unknown.error_class() == ErrorClass::kBadData));
+  CHECK(unknown.message() ==
+        "a.h5 has classes that the model was not trained on: 'dog', 'cow'; it knows circle, square");
+  CHECK(contains(thrown_error([] { class_numbers("a", "a,b,a", "x.h5"); }).message(), "have the name 'a'"));
+  CHECK(class_difference("a,b", "x", "a,c", "y") == "class 1 is 'b' in x and 'c' in y");
+  CHECK(class_difference("a,b", "x", "a", "y") == "class 1 is 'b' in x and not there in y");
+  CHECK(class_difference("a,b", "x", "", "y").empty());
+}
+
+TEST_CASE("training data: in what others differ, and what is known by one side alone does not") {
+  TrainingData trained;
+  trained.channels = "u,v";
+  trained.class_names = "cat,dog";
+  trained.means = {2.0, -50.0};
+  trained.stds = {3.0, 20.0};
+  trained.grid.latitudes = {75.0, 65.0};
+  CHECK(statistics_difference(trained, trained).empty());
+  CHECK(statistics_difference(trained, {}).empty());
+  TrainingData other = trained;
+  other.means[1] = static_cast<float>(-50.0 + 1e-6);  // the same numbers in another type
+  CHECK(statistics_difference(trained, other).empty());
+  other.stds[1] = 20.5;
+  CHECK(statistics_difference(trained, other) == "channel 1 (v) has the mean " + str(other.means[1]) +
+                                                     " and the deviation 20.5, the model was trained with -50 and 20");
+  other.means.push_back(0.0);
+  CHECK(contains(statistics_difference(trained, other), "statistics of 3 channels"));
+  CHECK(classes_difference(trained, "dog,cat") == "class 0 is 'dog' in the data and 'cat' in the checkpoint");
+  CHECK(grid_difference(trained, {{65.0, 75.0}, {}}) ==
+        "the data have 2 latitudes from 65 to 75, no longitudes, the model was trained on 2 latitudes from 75 to 65, "
+        "no longitudes");
+  CHECK(grid_difference(trained, {}).empty());
+}
+
+TEST_CASE("training data: JSON and back, and what is no training's is refused") {
+  TrainingData data;
+  data.channels = "u,v";
+  data.class_names = "cat,\xff dog";  // no UTF-8: becomes a mark of it
+  data.means = {0.1, -1e-300};
+  data.stds = {1.0 / 3.0, 20.0};
+  data.grid = {points(75, 65, 3), points(0, 10, 2)};
+  const TrainingData back = train::training_data_of(train::training_data_json(data), "x");
+  CHECK(back.channels == data.channels);
+  CHECK(contains(back.class_names, "dog"));
+  CHECK(back.means == data.means);
+  CHECK(back.stds == data.stds);
+  CHECK((back.grid == data.grid));
+  CHECK((train::training_data_of("{}", "x").grid == Grid()));
+  for (const char* text : {"", "[1", "{\"means\": \"u\"}", "{\"means\": [1]}", "{\"means\": [1], \"stds\": [0]}",
+                           "{\"latitudes\": [1, 100]}", "{\"channels\": 7}"}) {
+    CAPTURE(text);
+    CHECK((thrown_error([&] { train::training_data_of(text, "x"); }).error_class() == ErrorClass::kBadData));
+  }
+}
