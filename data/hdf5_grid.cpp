@@ -96,7 +96,8 @@ Hid named_dataset(hid_t file, const std::string& group, const Axis& axis) {
 }
 
 std::vector<double> points_of(hid_t file, hid_t dataset, const Axis& axis, int64_t count, const std::string& path) {
-  for (const Hid& scale : hdf5_attached_scales(dataset)[axis.dim]) {
+  const auto scales = hdf5_attached_scales(dataset);
+  for (const Hid& scale : scales[axis.dim]) {
     if (is_of(axis, scale.get()) && has_points(scale.get(), count)) {
       return read_points(axis, scale.get(), count, path);
     }

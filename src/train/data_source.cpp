@@ -162,6 +162,11 @@ DataSource open_hdf5_images(const RunConfig& config, const comm::MpiGroup& world
     auto valid = open_images(config, {}, world, config.data.valid_data, data::ImageUse::kEvaluation,
                              config.data.limit_nsamples_val);
     data::check_same_classes(*train, *valid);
+    if (train->class_names().empty() != valid->class_names().empty()) {
+      log_warning(str("of ", train->path(), " and ", valid->path(),
+                      " one names its classes and the other does not: their "
+                      "numbers are taken for the same"));
+    }
     source.described.class_names = train->class_names().empty() ? valid->class_names() : train->class_names();
     source.text += str("; ", valid->size(), " for validation");
     source.valid = std::move(valid);

@@ -299,7 +299,18 @@ TEST_CASE("trained data: coordinates are dimension scales or datasets of their n
     std::filesystem::create_directory(folder.file("scales"));
     write_scaled_file(folder.file("scales/2001.h5"), weather_fields(1), weather_channels());
   });
-  CHECK((grid_of("scales") == Grid{points(0, 5.5, 12), points(0, 9.5, 20)}));  // 0, 0.5, 1, ...
+  const Grid of_scales{points(0, 5.5, 12), points(0, 9.5, 20)};  // 0, 0.5, 1, ...
+  CHECK((grid_of("scales") == of_scales));
+  const auto scaled = [&](const std::string& name, const GridScales& grid) {
+    on_rank_0(world, [&] {
+      std::filesystem::create_directory(folder.file(name));
+      write_scaled_file(folder.file(name + "/2001.h5"), weather_fields(1), weather_channels(), {}, grid);
+    });
+    return name;
+  };
+  CHECK((grid_of(scaled("units", {"y", "degrees_N", "x", "degrees_E"})) == of_scales));
+  CHECK((grid_of(scaled("names", {"latitude", "", "longitude", ""})) == of_scales));
+  CHECK((grid_of(scaled("plane", {"y", "m", "x", "m"})) == Grid()));
   const at::Tensor latitudes = at::tensor(points(75, 20, 12), at::kDouble);
   const std::vector<double> expected = points(75, 20, 12);
   write_with("cf", "lat", latitudes, {{"units", std::string("degrees_north")}});
@@ -311,6 +322,7 @@ TEST_CASE("trained data: coordinates are dimension scales or datasets of their n
     CHECK((error.error_class() == ErrorClass::kBadData));
     return error.message();
   };
+  CHECK(contains(refused(scaled("turned", {"lon", "", "lat", ""})), "dim 2 of '/fields' is a longitude ('lon')"));
   write_with("metres", "lat", latitudes, {{"units", std::string("m")}});
   CHECK(contains(refused("metres"), "2001.h5: '/lat' has the units 'm'"));
   write_with("radians", "lon", at::tensor(points(0, 6, 20), at::kDouble), {{"units", std::string("radians")}});

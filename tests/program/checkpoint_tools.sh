@@ -67,7 +67,7 @@ says "  --num-heads: 4 against 2"
 train "$program" --run-dir named --train-data data/train --stats data/stats --in-channels 8 >named.txt ||
   fail "the run ended with exit code $?"
 expect 1 diff serial named
-says "  channels: none against u,v,"
+says " against u,v,height,"
 grep -q "libraries:" <<<"$text" && fail "one program has two sets of libraries: $text"
 
 cp "$file" damaged.h5

@@ -54,6 +54,21 @@ for name in one four; do
 done
 grep -qE '^height +[0-9.]+ +[0-9.]+ +-?[0-9.]+ +-?[0-9.]+$' one.txt || fail "no line for the channel height"
 
+# The checkpoint and data are enough. Other statistics are taken with a warning, and no run goes on with them.
+mv data/stats data/elsewhere
+on 2 alone evaluate --checkpoint $checkpoint --data data/valid || fail "no evaluation without the statistics' files"
+grep -qF "normalised with the checkpoint's statistics" alone.txt || fail "it is not said whose statistics are taken"
+[ "$(grep -E '^(height|u) ' alone.txt | cut -c 1-50)" = "$(grep -E '^(height|u) ' one.txt | cut -c 1-50)" ] ||
+  fail "the stored statistics give other figures"
+mv data/elsewhere data/stats
+on 1 stats data stats data/valid --out other_stats || fail "no other statistics"
+on 1 other evaluate --checkpoint $checkpoint --data data/valid --stats other_stats || fail "no evaluation with --stats"
+grep -qF 'are used, which are not those of the training: channel 0 (u) has the mean' other.err ||
+  fail "other statistics are used with no word"
+refused 64 "the model was trained with" 2 --config run/config.yaml --run-dir run --resume latest --stats other_stats --steps 8
+on 1 inspected checkpoint inspect run || fail "no inspection"
+grep -qE '^  means +-?[0-9]' inspected.txt || fail "the means are not shown"
+
 # The fields, the figures and the picture.
 on 4 forecast forecast --checkpoint $checkpoint --data data/valid --start 15 --steps 6 --channel height --tp 2 --pp 2 \
   --out forecast.h5 || fail "no forecast"

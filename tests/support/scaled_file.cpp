@@ -43,7 +43,7 @@ hid_t use_type() {
 
 // With values, or texts; else the values are 0, 0.5, 1, ...
 void make_scale(hid_t file, const char* name, hsize_t size, const std::vector<std::string>& texts,
-                std::vector<double> values = {}) {
+                std::vector<double> values = {}, const char* units = "") {
   const hid_t space = check(H5Screate_simple(1, &size, nullptr));
   hid_t type = check(H5Tcopy(H5T_NATIVE_DOUBLE));
   if (!texts.empty()) {
@@ -70,6 +70,9 @@ void make_scale(hid_t file, const char* name, hsize_t size, const std::vector<st
   add_text(scale, "CLASS", "DIMENSION_SCALE");
   add_text(scale, "NAME", name);
   add_text(scale, "long_name", str("values of ", name));
+  if (*units != '\0') {
+    add_text(scale, "units", units);
+  }
   H5Dclose(scale);
   H5Tclose(type);
   H5Sclose(space);
@@ -148,18 +151,18 @@ void add_others(hid_t file) {
 }  // namespace
 
 void write_scaled_file(const std::string& path, const at::Tensor& fields, const std::vector<std::string>& channels,
-                       const std::vector<double>& times) {
+                       const std::vector<double>& times, const GridScales& grid) {
   const hid_t file = check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
   const auto extent = [&](int64_t dim) { return static_cast<hsize_t>(fields.size(dim)); };
   make_scale(file, "time", extent(0), {}, times);
   make_scale(file, "channel", extent(1), channels);
-  make_scale(file, "lat", extent(2), {});
-  make_scale(file, "lon", extent(3), {});
+  make_scale(file, grid.rows, extent(2), {}, {}, grid.row_units);
+  make_scale(file, grid.columns, extent(3), {}, {}, grid.column_units);
   const hid_t dataset = make_fields(file, fields);
   add_text(dataset, "units", "m/s,m/s");
   add_text(dataset, "long_name", "a state");
   add_labels(dataset, {"Time", "Channel name", "Latitude", "Longitude"});
-  attach(file, dataset, {"time", "channel", "lat", "lon"});
+  attach(file, dataset, {"time", "channel", grid.rows, grid.columns});
   H5Dclose(dataset);
   add_others(file);
   H5Fclose(file);

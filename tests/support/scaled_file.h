@@ -8,12 +8,20 @@
 
 namespace vit_hybrid::testing {
 
+/// Names and units of the scales of rows and columns.
+struct GridScales {
+  const char* rows = "lat";
+  const char* row_units = "degrees_north";
+  const char* columns = "lon";
+  const char* column_units = "degrees_east";
+};
+
 /// Writes `fields` (time, channel, lat, lon) float32 in gzipped chunks of two times with the scales time, channel (the
 /// names), lat and lon attached and labels for all dims; a group "grid" with an attribute of its own and a dataset in
 /// it; a soft link "state" to the fields; and an empty attribute of the file. The values of time are `times`, or 0,
 /// 0.5, 1, ...
 void write_scaled_file(const std::string& path, const at::Tensor& fields, const std::vector<std::string>& channels,
-                       const std::vector<double>& times = {});
+                       const std::vector<double>& times = {}, const GridScales& grid = {});
 
 /// The name of the dataset that the first entry of the scale's REFERENCE_LIST points to.
 std::string first_user_of_scale(const std::string& path, const std::string& scale);
