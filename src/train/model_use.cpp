@@ -84,17 +84,6 @@ void fit_batch(RunConfig& config, int world_size) {
   config.global_batch_size = std::max<int64_t>(batch, replicas);
 }
 
-// Of the training itself, which its checkpoint knows better than files that may be others by now. What is left to look
-// for is the climatology, which is no part of a checkpoint.
-void use_stored_statistics(DataConfig& data) {
-  if (data.time_means.empty() && !data.stats.empty()) {
-    data.time_means = data.stats + "/time_means.npy";
-  }
-  data.stats.clear();
-  data.global_means.clear();
-  data.global_stds.clear();
-}
-
 void check_stored_grid(const CheckpointInfo& checkpoint, const RunConfig& config, const std::string& path) {
   const auto fits = [](const std::vector<double>& points, int64_t count) {
     return points.empty() || std::ssize(points) == count;
@@ -168,7 +157,9 @@ RunConfig config_for_use(const CheckpointInfo& checkpoint, const std::string& pa
   check_stored_grid(checkpoint, config, path);
   RunConfig checked = config;
   if (!checkpoint.means.empty() && !gives(table, overrides, {"stats", "global-means", "global-stds"})) {
-    use_stored_statistics(config.data);
+    // The checkpoint knows them better than files that may be others by now. The folder stays, for a climatology.
+    config.data.global_means.clear();
+    config.data.global_stds.clear();
     checked.data.global_means = checked.data.global_stds = path;  // there is nothing to ask for
   }
   refuse(problems(checked, world_size));
@@ -185,6 +176,9 @@ bool has_time_means_of_training(const RunConfig& config, const options::Source& 
 std::vector<std::string> missing_paths(const RunConfig& config) {
   RunConfig asked = config;
   asked.data.valid_data.clear();  // the same as train_data
+  if (config.data.global_means.empty()) {
+    asked.data.stats.clear();  // nothing must be there
+  }
   std::vector<std::string> out = path_problems(asked);
   for (std::string& problem : out) {
     constexpr std::string_view kName = "--train-data";

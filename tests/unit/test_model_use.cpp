@@ -89,15 +89,23 @@ TEST_CASE("model use: statistics that the checkpoint holds need no files, unless
   info.means.assign(20, 1.0);
   info.stds.assign(20, 2.0);
   const RunConfig plain = config_for_use(info, "c.h5", "/d", {}, 1);
-  CHECK(plain.data.stats.empty());
   CHECK(plain.data.global_means.empty());
   CHECK(plain.data.global_stds.empty());
-  CHECK(plain.data.time_means == "/s/time_means.npy");  // the climatology is no part of a checkpoint
-  CHECK(has_time_means_of_training(plain, {}));
+  CHECK(plain.data.stats == "/s");  // where a climatology may be, which is no part of a checkpoint
+  for (const std::string& problem : missing_paths(plain)) {
+    CHECK(problem.find("--stats") == std::string::npos);
+  }
+  CHECK_FALSE(has_time_means_of_training(plain, {}));
   const options::Source words = command_line({"--stats", "/other"});
   const RunConfig given = config_for_use(info, "c.h5", "/d", words, 1);
   CHECK(given.data.global_means == "/other/global_means.npy");
-  CHECK_FALSE(has_time_means_of_training(given, words));
+  CheckpointInfo with_means =
+      checkpoint_of({"--preset", "weather-short", "--train-data", "/t", "--stats", "/s", "--time-means", "/m.npy"}, 1);
+  with_means.means = info.means;
+  with_means.stds = info.stds;
+  const RunConfig named = config_for_use(with_means, "c.h5", "/d", {}, 1);
+  CHECK(has_time_means_of_training(named, {}));  // which may be gone
+  CHECK_FALSE(has_time_means_of_training(named, command_line({"--time-means", "/m.npy"})));
   CheckpointInfo builtin = checkpoint_of({}, 1);  // a training without any files
   builtin.means = {1.0};
   builtin.stds = {2.0};
