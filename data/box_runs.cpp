@@ -31,6 +31,18 @@ bool advance(std::vector<int64_t>& index, std::span<const int64_t> box, size_t n
 
 }  // namespace
 
+std::optional<int64_t> bytes_of_shape(std::span<const int64_t> shape, int64_t item) {
+  int64_t bytes = item;
+  bool is_empty = false;
+  for (const int64_t extent : shape) {
+    is_empty = is_empty || extent == 0;
+    if (extent < 0 || (extent > 0 && __builtin_mul_overflow(bytes, extent, &bytes))) {
+      return std::nullopt;
+    }
+  }
+  return is_empty ? 0 : bytes;
+}
+
 int64_t num_elements(std::span<const int64_t> shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }

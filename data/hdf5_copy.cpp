@@ -6,9 +6,12 @@
 
 #include "data/box_runs.h"
 #include "data/hdf5_attribute_copy.h"
+#include "data/hdf5_compare.h"
 #include "data/hdf5_crash_guard.h"
+#include "data/hdf5_dataset_copy.h"
 #include "data/hdf5_handle.h"
 #include "data/hdf5_open.h"
+#include "data/hdf5_scales.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -20,11 +23,27 @@ constexpr int64_t kMostAlignedFrom = int64_t{64} << 10;  // bytes from which obj
 struct Link {
   std::string name;
   H5L_type_t type;
+  bool operator==(const Link&) const = default;
 };
 
 herr_t note_link(hid_t, const char* name, const H5L_info_t* info, void* links) {
   static_cast<std::vector<Link>*>(links)->push_back({name, info->type});
   return 0;
+}
+
+std::vector<Link> links_of(hid_t file, const std::string& doing) {
+  std::vector<Link> links;
+  hdf5_check(H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_link, &links), ErrorClass::kIo, doing);
+  return links;
+}
+
+// What a soft or external link says.
+std::vector<char> link_value(hid_t file, const std::string& name, const std::string& doing) {
+  H5L_info_t info{};
+  hdf5_check(H5Lget_info(file, name.c_str(), &info, H5P_DEFAULT), ErrorClass::kIo, doing);
+  std::vector<char> value(info.u.val_size + 1, '\0');
+  hdf5_check(H5Lget_val(file, name.c_str(), value.data(), value.size(), H5P_DEFAULT), ErrorClass::kIo, doing);
+  return value;
 }
 
 // From one open file into another.
@@ -34,12 +53,14 @@ class Copy {
       : from_path_(from), to_path_(to), rewrite_(rewrite), from_(hdf5_open_file(from)), to_(create_file()) {}
 
   void run() {
-    std::vector<Link> links;
-    check(H5Lvisit(from_.get(), H5_INDEX_NAME, H5_ITER_INC, &note_link, &links), "list the objects");
+    const std::vector<Link> links = links_of(from_.get(), what("list the objects"));
     for (const Link& link : links) {
       copy_link(link);
     }
     // Once all objects are there to be referred to.
+    for (const std::string& name : without_values_) {
+      copy_values(name);
+    }
     copy_attributes("/");
     for (const Link& link : links) {
       if (link.type == H5L_TYPE_HARD) {
@@ -72,11 +93,7 @@ class Copy {
     if (link.type == H5L_TYPE_HARD) {
       return copy_object(link.name);
     }
-    H5L_info_t info{};
-    check(H5Lget_info(from_.get(), link.name.c_str(), &info, H5P_DEFAULT), "look at link " + link.name);
-    std::vector<char> value(info.u.val_size + 1, '\0');
-    check(H5Lget_val(from_.get(), link.name.c_str(), value.data(), value.size(), H5P_DEFAULT),
-          "read link " + link.name);
+    const std::vector<char> value = link_value(from_.get(), link.name, what("read link " + link.name));
     if (link.type == H5L_TYPE_SOFT) {
       return check(H5Lcreate_soft(value.data(), to_.get(), link.name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
                    "make link " + link.name);
@@ -84,7 +101,7 @@ class Copy {
     const char* file = nullptr;
     const char* object = nullptr;
     unsigned flags = 0;
-    check(H5Lunpack_elink_val(value.data(), info.u.val_size, &flags, &file, &object), "read link " + link.name);
+    check(H5Lunpack_elink_val(value.data(), value.size() - 1, &flags, &file, &object), "read link " + link.name);
     check(H5Lcreate_external(file, object, to_.get(), link.name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
           "make link " + link.name);
   }
@@ -96,11 +113,24 @@ class Copy {
                             "make group " + name));
     } else if (name == rewrite_.dataset) {
       create_dataset(object.get());
+    } else if (H5Iget_type(object.get()) == H5I_DATASET) {
+      hdf5_check_storage(object.get(), str(from_path_, ": dataset '", name, "'"));
+      if (!hdf5_copy_dataset(object.get(), to_.get(), name, what("copy " + name))) {
+        without_values_.push_back(name);
+      }
     } else {
       const Hid options(H5Pcreate(H5P_OBJECT_COPY), &H5Pclose);
       H5Pset_copy_object(options.get(), H5O_COPY_WITHOUT_ATTR_FLAG);
-      check(H5Ocopy(from_.get(), name.c_str(), to_.get(), name.c_str(), options.get(), H5P_DEFAULT), "copy " + name);
+      check(H5Ocopy(object.get(), ".", to_.get(), name.c_str(), options.get(), H5P_DEFAULT), "copy " + name);
     }
+  }
+
+  void copy_values(const std::string& name) {
+    const std::string doing = "copy the values of " + name;
+    const Hid source = own(H5Dopen2(from_.get(), name.c_str(), H5P_DEFAULT), &H5Dclose, doing);
+    const Hid target = own(H5Dopen2(to_.get(), name.c_str(), H5P_DEFAULT), &H5Dclose, doing);
+    hdf5_copy_values(source.get(), target.get(), what(doing),
+                     [&](hid_t type, char* value) { redirect(type, value, doing); });
   }
 
   void create_dataset(hid_t source) {
@@ -170,19 +200,18 @@ class Copy {
   }
 
   void redirect_reference(hid_t type, char* value, const std::string& doing) const {
-    if (H5Tequal(type, H5T_STD_REF_OBJ) <= 0) {
-      throw Error(ErrorClass::kBadData, str("cannot ", what(doing), ": it refers to a region of a dataset"),
-                  "remove the attribute from a copy of the file");
+    const bool is_region = H5Tequal(type, H5T_STD_REF_DSETREG) > 0;
+    if (!is_region && H5Tequal(type, H5T_STD_REF_OBJ) <= 0) {
+      throw Error(ErrorClass::kBadData, str("cannot ", what(doing), ": it has references of a kind that is not known"),
+                  "remove them from a copy of the file");
     }
-    const auto* reference = reinterpret_cast<const hobj_ref_t*>(value);
-    if (*reference == 0) {
+    if (std::all_of(value, value + H5Tget_size(type), [](char byte) { return byte == '\0'; })) {
       return;  // to nothing
     }
-    const Hid object = own(H5Rdereference2(from_.get(), H5P_DEFAULT, H5R_OBJECT, reference), &H5Oclose, doing);
-    const ssize_t length = H5Iget_name(object.get(), nullptr, 0);
-    std::string name(static_cast<size_t>(std::max<ssize_t>(length, 0)), '\0');
-    H5Iget_name(object.get(), name.data(), name.size() + 1);
-    check(H5Rcreate(value, to_.get(), name.c_str(), H5R_OBJECT, -1), doing);
+    const H5R_type_t kind = is_region ? H5R_DATASET_REGION : H5R_OBJECT;
+    const Hid object = own(H5Rdereference2(from_.get(), H5P_DEFAULT, kind, value), &H5Oclose, doing);
+    const Hid region = is_region ? own(H5Rget_region(from_.get(), kind, value), &H5Sclose, doing) : Hid();
+    check(H5Rcreate(value, to_.get(), hdf5_object_name(object.get()).c_str(), kind, region ? region.get() : -1), doing);
   }
 
   const std::string& from_path_;
@@ -190,9 +219,54 @@ class Copy {
   const Hdf5Rewrite& rewrite_;
   Hid from_;
   Hid to_;
+  std::vector<std::string> without_values_;  // datasets that are made
 };
 
+void compare_attributes(hid_t from, hid_t to, const std::string& where) {
+  const auto names = hdf5_attribute_names(from, "list the attributes of " + where);
+  if (names != hdf5_attribute_names(to, "list the attributes of " + where)) {
+    hdf5_fail_comparison(where, "the list of its attributes");
+  }
+  for (const std::string& name : names) {
+    hdf5_require_same_attribute(from, to, name, where);
+  }
+}
+
+// Of the dataset that was made anew the values are not looked at: their type is another one.
+void compare_objects(hid_t from, hid_t to, const Hdf5Rewrite& rewrite, const std::string& name,
+                     const std::string& where) {
+  const Hid a = hdf5_own(H5Oopen(from, name.c_str(), H5P_DEFAULT), &H5Oclose, ErrorClass::kIo, "open " + where);
+  const Hid b = hdf5_own(H5Oopen(to, name.c_str(), H5P_DEFAULT), &H5Oclose, ErrorClass::kIo, "read back " + where);
+  const H5I_type_t kind = H5Iget_type(a.get());
+  if (kind != H5Iget_type(b.get()) || (kind == H5I_DATATYPE && H5Tequal(a.get(), b.get()) <= 0)) {
+    hdf5_fail_comparison(where, "the kind of object");
+  }
+  if (kind == H5I_DATASET && name != rewrite.dataset) {
+    hdf5_require_same_dataset(a.get(), b.get(), where);
+  }
+  compare_attributes(a.get(), b.get(), where);
+}
+
 }  // namespace
+
+void verify_hdf5_copy(const std::string& from, const std::string& to, const Hdf5Rewrite& rewrite) {
+  const Hdf5CrashGuard guard(to, Hdf5CrashGuard::kNoLimit);
+  const Hid a = hdf5_open_file(from);
+  const Hid b = hdf5_open_file(to);
+  const auto links = links_of(a.get(), "list the objects of " + from);
+  if (links != links_of(b.get(), "list the objects of " + to)) {
+    hdf5_fail_comparison(to, "the list of its objects");
+  }
+  compare_attributes(a.get(), b.get(), to);
+  for (const Link& link : links) {
+    const std::string where = str(to, ": '", link.name, "'");
+    if (link.type == H5L_TYPE_HARD) {
+      compare_objects(a.get(), b.get(), rewrite, link.name, where);
+    } else if (link_value(a.get(), link.name, "read " + where) != link_value(b.get(), link.name, "read " + where)) {
+      hdf5_fail_comparison(where, "where the link leads");
+    }
+  }
+}
 
 void copy_hdf5_structure(const std::string& from, const std::string& to, const Hdf5Rewrite& rewrite) {
   const Hdf5CrashGuard guard(from, Hdf5CrashGuard::kNoLimit);  // there may be much to copy

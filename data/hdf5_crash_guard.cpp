@@ -99,14 +99,19 @@ void restore_actions() {
   _exit(kExitCode);
 }
 
+// By another process, which says nothing of the file (abort() and raise() send to their own).
+bool is_sent(const siginfo_t& info) {
+  return (info.si_code == SI_USER || info.si_code == SI_QUEUE || info.si_code == SI_TKILL) && info.si_pid != getpid();
+}
+
 // A message from a process whose other ranks have to be ended is more than a handler may do: the reporter does it.
 // Where it cannot, because what HDF5 left of the heap crashes it or keeps it for ever, the handler speaks.
-void on_crash(int signal) {
+void on_crash(int signal, siginfo_t* info, void*) {
   const Hdf5CrashGuard* const guard = g_innermost.load();
   if (guard != nullptr && this_thread() == g_reporter) {
     speak_and_exit(*guard, g_signal);
   }
-  const bool is_ours = this_thread() == g_thread || signal == kTimeIsUp;
+  const bool is_ours = signal == kTimeIsUp ? info->si_code == SI_TIMER : this_thread() == g_thread && !is_sent(*info);
   if (guard == nullptr || !is_ours) {
     restore_actions();
     raise(signal);  // comes when this handler has returned
@@ -128,8 +133,8 @@ void install() {
   stack.ss_size = g_stack.size();
   sigaltstack(&stack, &g_stack_before);
   struct sigaction action {};
-  action.sa_handler = &on_crash;
-  action.sa_flags = SA_ONSTACK;
+  action.sa_sigaction = &on_crash;
+  action.sa_flags = SA_ONSTACK | SA_SIGINFO;
   sigfillset(&action.sa_mask);
   for (size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], &action, &g_actions_before[i]);

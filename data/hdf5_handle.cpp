@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "data/box_runs.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -156,13 +157,7 @@ std::string hdf5_type_name(hid_t type) {
 }
 
 int64_t hdf5_value_bytes(const std::vector<int64_t>& shape, at::ScalarType type) {
-  auto bytes = static_cast<int64_t>(c10::elementSize(type));
-  for (const int64_t extent : shape) {
-    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) {
-      return -1;
-    }
-  }
-  return bytes;
+  return bytes_of_shape(shape, static_cast<int64_t>(c10::elementSize(type))).value_or(-1);
 }
 
 std::vector<int64_t> hdf5_shape(hid_t space) {

@@ -44,9 +44,24 @@ std::vector<Filter> filters_of(hid_t creation) {
     size_t num_parameters = std::size(parameters);
     const H5Z_filter_t id = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_parameters, parameters,
                                            sizeof(name), name, nullptr);
-    filters.push_back({id, name, parameters[0]});
+    const bool is_szip = id == H5Z_FILTER_SZIP;  // files name those only that are not HDF5's own
+    filters.push_back({id, name[0] != '\0' ? name : is_szip ? "szip" : "without a name", parameters[0]});
   }
   return filters;
+}
+
+// The names and numbers of those that HDF5 does not have, nor finds among its plugins.
+std::string missing_filters(hid_t creation) {
+  std::vector<std::string> missing;
+  for (const Filter& filter : filters_of(creation)) {
+    unsigned can = 0;
+    const bool is_there = H5Zfilter_avail(filter.id) > 0 && H5Zget_filter_info(filter.id, &can) >= 0;
+    if (!is_there || (can & H5Z_FILTER_CONFIG_DECODE_ENABLED) == 0) {
+      missing.push_back(str(filter.name, " (", filter.id, ")"));
+    }
+  }
+  H5Eclear2(H5E_DEFAULT);
+  return join(missing);
 }
 
 // Whether decode_chunk() undoes the filter.
@@ -77,18 +92,11 @@ std::string foreign_filters(hid_t creation, const Hdf5Layout& layout) {
   return names.empty() ? "" : str("filter ", join(names));
 }
 
-// Name of the file that the object lies in.
-std::string file_name_of(hid_t object) {
-  std::string name(static_cast<size_t>(std::max<ssize_t>(H5Fget_name(object, nullptr, 0), 0)), '\0');
-  H5Fget_name(object, name.data(), name.size() + 1);
-  return name;
-}
-
 // What keeps the bytes of the file from being the values in memory, or nothing.
 std::string reason_opaque(hid_t file, hid_t dataset, hid_t creation, hid_t type, const StoredType& stored,
                           const Hdf5Layout& layout) {
-  const std::string owner = file_name_of(dataset);
-  if (owner != file_name_of(file)) {
+  const std::string owner = hdf5_file_name(dataset);
+  if (owner != hdf5_file_name(file)) {
     return str("a link to ", owner);
   }
   if (!stored.is_native) {
@@ -109,11 +117,15 @@ std::string reason_opaque(hid_t file, hid_t dataset, hid_t creation, hid_t type,
   return user_block == 0 ? "" : "a user block before the HDF5 file";
 }
 
-void check_end(const std::string& where, const Hdf5Layout& layout, int64_t end) {
-  if (end > layout.file_bytes) {
+// Begin and length are what the file says: neither of them, nor their sum, need fit 63 bits.
+void check_place(const std::string& where, const Hdf5Layout& layout, int64_t begin, int64_t bytes) {
+  int64_t end = 0;
+  const bool fits = begin >= 0 && bytes >= 0 && !__builtin_add_overflow(begin, bytes, &end);
+  if (!fits || end > layout.file_bytes) {
     throw Error(ErrorClass::kBadData,
-                str(where, " ends at byte ", end, ", but the file has ", layout.file_bytes, " bytes"),
-                "the file is truncated: copy or make it again");
+                str(where, fits ? str(" ends at byte ", end) : str(" has ", bytes, " bytes at byte ", begin),
+                    ", but the file has ", layout.file_bytes, " bytes"),
+                "the file is truncated or damaged: copy or make it again");
   }
 }
 
@@ -129,7 +141,7 @@ void locate_contiguous(hid_t dataset, const std::string& where, Hdf5Layout& layo
   const haddr_t offset = H5Dget_offset(dataset);
   layout.storage = Storage::kContiguous;
   layout.offset = static_cast<int64_t>(offset);
-  check_end(where, layout, layout.offset + layout.num_rows() * layout.row_bytes());
+  check_place(where, layout, layout.offset, hdf5_value_bytes(layout.shape, layout.type));
 }
 
 void forget_chunks(Hdf5Layout& layout, const std::string& why) {
@@ -178,7 +190,7 @@ void locate_chunks(hid_t dataset, hid_t creation, const std::string& where, Hdf5
   }
   layout.storage = layout.filters.empty() ? Storage::kChunked : Storage::kFiltered;
   for (size_t i = 0; i < layout.chunk_offsets.size(); ++i) {
-    check_end(where, layout, layout.chunk_offsets[i] + layout.chunk_bytes[i]);
+    check_place(where, layout, layout.chunk_offsets[i], layout.chunk_bytes[i]);
   }
   if (layout.storage == Storage::kChunked) {  // all of the same size, without filters
     layout.chunk_bytes.clear();
@@ -190,6 +202,7 @@ void locate(const std::string& path, hid_t file, hid_t dataset, const std::strin
             const StoredType& stored, Hdf5Layout& layout) {
   const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
   layout.opaque_because = reason_opaque(file, dataset, creation.get(), type, stored, layout);
+  layout.missing_filters = missing_filters(creation.get());
   switch (H5Pget_layout(creation.get())) {
     case H5D_CHUNKED:
       return locate_chunks(dataset, creation.get(), where, layout);
@@ -207,7 +220,19 @@ void locate(const std::string& path, hid_t file, hid_t dataset, const std::strin
 
 }  // namespace
 
-void require_written(const Hdf5Layout& layout, const std::string& where) {
+void require_filters(const Hdf5Layout& layout, const std::string& where) {
+  if (!layout.missing_filters.empty()) {
+    throw Error(
+        ErrorClass::kBadData,
+        str(where, " is stored with the filter ", layout.missing_filters,
+            ", which the HDF5 library of this program does not have"),
+        "name the folder of the filter's plugin in HDF5_PLUGIN_PATH, or make the file anew without it where the "
+        "filter is known: `vit_hybrid data repack FILE --out FOLDER`, `h5repack -f NONE` or `h5repack -f GZIP=1`");
+  }
+}
+
+void require_readable(const Hdf5Layout& layout, const std::string& where) {
+  require_filters(layout, where);
   if (!layout.unwritten.empty()) {
     throw Error(ErrorClass::kBadData, str(where, " was not wholly written: ", layout.unwritten),
                 "HDF5 would make values up in its place: finish the file or make it again");

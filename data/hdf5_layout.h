@@ -23,8 +23,9 @@ struct Hdf5Layout {
   std::vector<int64_t> shape;
   at::ScalarType type = at::kFloat;  ///< of the values once in memory
   Storage storage = Storage::kOpaque;
-  std::string opaque_because;  ///< why only HDF5 can read it: "filter szip", "big-endian values"
-  bool is_virtual = false;     ///< made of parts of other files: not for MPI-IO
+  std::string opaque_because;   ///< why only HDF5 can read it: "filter szip", "big-endian values"
+  bool is_virtual = false;      ///< made of parts of other files: not for MPI-IO
+  std::string missing_filters;  ///< those of the dataset that this HDF5 lacks: "lzf (32000)"; empty: none
   std::string unwritten;  ///< what HDF5 would make up fill values for: "2 of 24 chunks (from row 5)"; empty: nothing
   int64_t file_bytes = 0;
   int64_t offset = 0;                  ///< kContiguous: of the first value
@@ -44,8 +45,11 @@ struct Hdf5Layout {
   bool operator==(const Hdf5Layout&) const = default;
 };
 
-/// Error(kBadData) where some of the values were never written; `where` names the dataset.
-void require_written(const Hdf5Layout& layout, const std::string& where);
+/// Error(kBadData) where HDF5 lacks a filter of the dataset, with the remedy; `where` names the dataset.
+void require_filters(const Hdf5Layout& layout, const std::string& where);
+
+/// Error(kBadData) where not all values can be read: require_filters(), and values that were never written.
+void require_readable(const Hdf5Layout& layout, const std::string& where);
 
 /// Describes `dataset` of the file, on this rank alone (main thread), with the text attribute of the dataset or file if
 /// `attribute` is not empty and it is there; for "channels" also the texts of a dimension scale of dim 1, and the grid.

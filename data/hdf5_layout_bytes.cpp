@@ -70,6 +70,7 @@ std::string pack_layouts(const std::vector<Hdf5Layout>& layouts) {
     packer.add(static_cast<int64_t>(layout.storage));
     packer.add(layout.opaque_because);
     packer.add(static_cast<int64_t>(layout.is_virtual));
+    packer.add(layout.missing_filters);
     packer.add(layout.unwritten);
     packer.add(layout.file_bytes);
     packer.add(layout.offset);
@@ -94,6 +95,7 @@ std::vector<Hdf5Layout> unpack_layouts(const std::string& bytes) {
     layout.storage = static_cast<Hdf5Layout::Storage>(unpacker.word());
     layout.opaque_because = unpacker.text();
     layout.is_virtual = unpacker.word() != 0;
+    layout.missing_filters = unpacker.text();
     layout.unwritten = unpacker.text();
     layout.file_bytes = unpacker.word();
     layout.offset = unpacker.word();

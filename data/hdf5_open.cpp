@@ -2,7 +2,10 @@
 #include "data/hdf5_open.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "data/posix_file.h"
@@ -12,6 +15,9 @@ namespace vit_hybrid::data {
 
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr size_t kMostPathBytes = 4097;
 constexpr size_t kMostNames = 12;         // in a hint
 constexpr hssize_t kMostTexts = 1 << 16;  // of an attribute
 constexpr size_t kMostTextBytes = size_t{1} << 24;
@@ -70,6 +76,17 @@ Hid access_without_locks() {
   return access;
 }
 
+// Where HDF5 looks for raw files with relative names.
+fs::path external_prefix(const fs::path& folder) {
+  const char* given = std::getenv("HDF5_EXTFILE_PREFIX");
+  const std::string_view prefix = given == nullptr ? "" : given;
+  constexpr std::string_view kOrigin = "${ORIGIN}";
+  if (prefix.starts_with(kOrigin)) {
+    return folder / fs::path(prefix.substr(kOrigin.size())).relative_path();
+  }
+  return fs::absolute(prefix.empty() || prefix == "." ? fs::path(".") : fs::path(prefix));
+}
+
 }  // namespace
 
 int64_t existing_file_bytes(const std::string& path) {
@@ -110,7 +127,38 @@ Hid hdf5_open_dataset(hid_t file, const std::string& path, const std::string& da
     H5Eclear2(H5E_DEFAULT);
     throw Error(ErrorClass::kBadData, str(path, " has no dataset '", dataset, "' (", reason, ")"), datasets_hint(file));
   }
-  return {opened, &H5Dclose};
+  Hid owned(opened, &H5Dclose);
+  hdf5_check_storage(opened, str(path, ": dataset '", dataset, "'"));
+  return owned;
+}
+
+void hdf5_check_storage(hid_t dataset, const std::string& where) {
+  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+  const int count = H5Pget_external_count(creation.get());
+  if (count <= 0) {
+    return;
+  }
+  const fs::path folder = fs::weakly_canonical(fs::absolute(hdf5_file_name(dataset)).parent_path());
+  for (int i = 0; i < count; ++i) {
+    std::vector<char> name(kMostPathBytes, '\0');
+    off_t offset = 0;
+    hsize_t bytes = 0;
+    H5Pget_external(creation.get(), static_cast<unsigned>(i), name.size() - 1, name.data(), &offset, &bytes);
+    const fs::path file = fs::weakly_canonical(external_prefix(folder) / name.data());
+    if (std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first != folder.end()) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, " has external storage in ", file.string(), ", outside of the folder of its file, ",
+                      folder.string()),
+                  "a data file must not make other files part of the data: move the raw file beside it, or make the "
+                  "dataset anew with its values in the file");
+    }
+  }
+}
+
+std::string hdf5_file_name(hid_t object) {
+  std::string name(static_cast<size_t>(std::max<ssize_t>(H5Fget_name(object, nullptr, 0), 0)), '\0');
+  H5Fget_name(object, name.data(), name.size() + 1);
+  return name;
 }
 
 std::string hdf5_text_attribute(hid_t object, const std::string& name) {

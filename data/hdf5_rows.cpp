@@ -182,7 +182,7 @@ std::unique_ptr<RowReader> make_collective_row_reader(const comm::MpiGroup& grou
 
 at::Tensor read_whole_dataset(const std::string& path, const std::string& dataset) {
   const Hdf5Layout layout = inspect_dataset(path, dataset);
-  require_written(layout, str(path, ": dataset '", dataset, "'"));
+  require_readable(layout, str(path, ": dataset '", dataset, "'"));
   const Hdf5CrashGuard guard(path, Hdf5CrashGuard::kNoLimit);  // it may be large
   const Hid file = hdf5_open_file(path);
   const Hid opened = hdf5_open_dataset(file.get(), path, dataset);

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "data/hdf5_attribute_copy.h"
+#include "data/hdf5_compare.h"
 #include "data/hdf5_crash_guard.h"
+#include "data/hdf5_dataset_copy.h"
 #include "data/hdf5_open.h"
 #include "data/hdf5_scale_times.h"
 #include "data/hdf5_scales.h"
@@ -23,12 +26,6 @@ bool refers_to_objects(hid_t object, const std::string& attribute) {
   const Hid opened(H5Aopen(object, attribute.c_str(), H5P_DEFAULT), &H5Aclose);
   const Hid type(H5Aget_type(opened.get()), &H5Tclose);
   return H5Tdetect_class(type.get(), H5T_REFERENCE) > 0;
-}
-
-// Virtual datasets and raw files are found by paths that need not hold for the new file.
-bool has_values_elsewhere(hid_t dataset) {
-  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
-  return H5Pget_layout(creation.get()) == H5D_VIRTUAL || H5Pget_external_count(creation.get()) > 0;
 }
 
 class ScaleCopy {
@@ -118,8 +115,11 @@ class ScaleCopy {
     if (name.empty()) {
       return leave_out("a scale", "it has no name");
     }
-    if (has_values_elsewhere(scale)) {
+    if (hdf5_has_values_elsewhere(scale)) {
       return leave_out(thing, "its values are in another file");
+    }
+    if (const Hid type(H5Dget_type(scale), &H5Tclose); H5Tdetect_class(type.get(), H5T_REFERENCE) > 0) {
+      return leave_out(thing, "it refers to objects of its file");
     }
     if (!is_time) {
       if (!try_to([&] { copy_whole(scale, name, thing); })) {
@@ -141,9 +141,11 @@ class ScaleCopy {
   }
 
   void copy_whole(hid_t scale, const std::string& name, const std::string& thing) const {
-    const Hid options(H5Pcreate(H5P_OBJECT_COPY), &H5Pclose);
-    H5Pset_copy_object(options.get(), H5O_COPY_WITHOUT_ATTR_FLAG);
-    check(H5Ocopy(scale, ".", to_.get(), name.c_str(), options.get(), with_groups().get()), "copy " + thing);
+    const std::string doing = what("copy " + thing);
+    if (!hdf5_copy_dataset(scale, to_.get(), name, doing)) {
+      const Hid copy = own(H5Dopen2(to_.get(), name.c_str(), H5P_DEFAULT), &H5Dclose, "open " + thing);
+      hdf5_copy_values(scale, copy.get(), doing);
+    }
   }
 
   // Empty, or why it cannot be done.
@@ -177,7 +179,53 @@ class ScaleCopy {
   std::vector<std::string> left_out_;
 };
 
+// Of the values as the stored type holds them.
+bool has_times(hid_t scale, std::vector<long double> expected) {
+  const Hid type(H5Dget_type(scale), &H5Tclose);
+  std::vector<long double> found(expected.size());
+  return H5Tget_size(type.get()) <= sizeof(long double) &&
+         H5Tconvert(H5T_NATIVE_LDOUBLE, type.get(), expected.size(), expected.data(), nullptr, H5P_DEFAULT) >= 0 &&
+         H5Tconvert(type.get(), H5T_NATIVE_LDOUBLE, expected.size(), expected.data(), nullptr, H5P_DEFAULT) >= 0 &&
+         H5Dread(scale, H5T_NATIVE_LDOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, found.data()) >= 0 && found == expected;
+}
+
+void compare_attributes(hid_t from, hid_t to, const std::set<std::string>& others, const std::string& where) {
+  for (const std::string& name : hdf5_attribute_names(to, "list the attributes of " + where)) {
+    if (!others.contains(name) && has_attribute(from, name)) {
+      hdf5_require_same_attribute(from, to, name, where);
+    }
+  }
+}
+
 }  // namespace
+
+void verify_hdf5_scales(const Hdf5ScaleCopy& copy) {
+  const Hdf5CrashGuard guard(copy.to);
+  const Hid from = hdf5_open_file(copy.from);
+  const Hid to = hdf5_open_file(copy.to);
+  const Hid source = hdf5_open_dataset(from.get(), copy.from, copy.dataset);
+  const Hid target = hdf5_open_dataset(to.get(), copy.to, copy.dataset);
+  // The lists are made anew, the program has its own names and units of channels.
+  const std::set<std::string> own = {kHdf5ScaleList, kHdf5DatasetList, "channels", "units"};
+  compare_attributes(source.get(), target.get(), own, str(copy.to, ": dataset '", copy.dataset, "'"));
+  const Hid space(H5Dget_space(source.get()), &H5Sclose);
+  const auto scales = hdf5_attached_scales(target.get());
+  for (size_t dim = 0; dim < scales.size(); ++dim) {
+    for (const Hid& scale : scales[dim]) {
+      const std::string name = hdf5_object_name(scale.get());
+      const std::string where = str(copy.to, ": scale '", name, "'");
+      const Hid old = hdf5_open_dataset(from.get(), copy.from, name);
+      compare_attributes(old.get(), scale.get(), {kHdf5DatasetList}, where);
+      if (dim > 0) {
+        hdf5_require_same_dataset(old.get(), scale.get(), where);
+      } else if (!has_times(
+                     scale.get(),
+                     hdf5_times(old.get(), hdf5_shape(space.get()).front(), copy.first_row, copy.num_rows).values)) {
+        hdf5_fail_comparison(where, "its times");
+      }
+    }
+  }
+}
 
 std::vector<std::string> copy_hdf5_scales(const Hdf5ScaleCopy& copy) {
   const Hdf5CrashGuard guard(copy.from);

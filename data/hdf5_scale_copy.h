@@ -25,4 +25,8 @@ struct Hdf5ScaleCopy {
 /// which this process may have `to` open already. Error(kBadData), Error(kIo).
 std::vector<std::string> copy_hdf5_scales(const Hdf5ScaleCopy& copy);
 
+/// Reads back, from the files as they are now, what copy_hdf5_scales() did: Error(kIo) names a scale or an attribute
+/// that is not as it was copied. On this rank alone (main thread), when no writer has `to` open any more.
+void verify_hdf5_scales(const Hdf5ScaleCopy& copy);
+
 }  // namespace vit_hybrid::data

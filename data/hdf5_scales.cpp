@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "data/hdf5_open.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -140,6 +141,8 @@ std::vector<std::vector<Hid>> hdf5_attached_scales(hid_t dataset) {
     for (size_t i = 0; i < lists[d].len; ++i) {
       Hid scale(H5Rdereference2(dataset, H5P_DEFAULT, H5R_OBJECT, references + i), &H5Oclose);
       if (scale && H5Iget_type(scale.get()) == H5I_DATASET) {
+        hdf5_check_storage(scale.get(),
+                           str(hdf5_file_name(scale.get()), ": scale '", hdf5_object_name(scale.get()), "'"));
         scales[d].push_back(std::move(scale));
       }
     }

@@ -32,38 +32,103 @@ VirtualPart virtual_part(hid_t creation, size_t number) {
   return {text_of(&H5Pget_virtual_filename), text_of(&H5Pget_virtual_dsetname), std::max<int64_t>(count, -1)};
 }
 
-// The file as HDF5 looks for it: by its name, then beside the virtual dataset's own.
-std::string existing_source(const std::string& path, const std::string& name, const std::string& where) {
+// The file as HDF5 looks for it: by its name, then beside the virtual dataset's own; empty if it is not there.
+std::string found_source(const std::string& path, const std::string& name) {
   std::error_code error;
   for (const auto& candidate : {std::filesystem::path(name), std::filesystem::path(path).parent_path() / name}) {
     if (std::filesystem::exists(candidate, error)) {
       return candidate.string();
     }
   }
+  return "";
+}
+
+std::string existing_source(const std::string& path, const std::string& name, const std::string& where) {
+  std::string found = found_source(path, name);
+  if (!found.empty()) {
+    return found;
+  }
   throw Error(ErrorClass::kMissingInput,
               str(where, " is virtual, and the file ", name, " that it is made of is not there"),
               "its values would silently be fill values");
+}
+
+// The name with the number of a block in the place of %b.
+std::string block_name(const std::string& pattern, int64_t block) {
+  std::string name;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const bool is_escape = pattern[i] == '%' && i + 1 < pattern.size();
+    name += !is_escape ? std::string(1, pattern[i]) : pattern[++i] == 'b' ? str(block) : std::string(1, pattern[i]);
+  }
+  return name;
+}
+
+// Virtual datasets of virtual datasets, down to these, which have an end. Main thread.
+class Level {
+ public:
+  explicit Level(const std::string& where) {
+    constexpr int kMostLevels = 32;
+    if (depth_ >= kMostLevels) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, " is made of virtual datasets that are made of others without an end"), "make it anew");
+    }
+    ++depth_;
+  }
+  ~Level() { --depth_; }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+ private:
+  static inline int depth_ = 0;
+};
+
+// What a dataset that is a part lacks; Error(kBadData) where it cannot be read at all.
+std::string unwritten_in(const std::string& file, const std::string& dataset) {
+  const Hdf5Layout layout = inspect_dataset(file, dataset);
+  require_filters(layout, str(file, ": dataset '", dataset, "'"));
+  return layout.unwritten.empty() ? "" : str(layout.unwritten, " in ", file);
+}
+
+// A part of this file, by a pattern of names, or without an end: it is not known how many values it has. What is there
+// is looked at all the same.
+std::string unwritten_in_uncounted(const std::string& path, const VirtualPart& part, const std::string& where) {
+  if (part.dataset.find('%') != std::string::npos) {
+    throw Error(ErrorClass::kBadData,
+                str(where, " is virtual and made of datasets by a pattern of names, ", part.dataset),
+                "name each of them in it");
+  }
+  const bool is_pattern = part.file.find('%') != std::string::npos;
+  for (int64_t block = 0; block == 0 || is_pattern; ++block) {
+    const std::string file = part.file == "." ? path : found_source(path, block_name(part.file, block));
+    if (file.empty()) {
+      break;  // as HDF5 does
+    }
+    const std::string unwritten = unwritten_in(file, part.dataset);
+    if (!unwritten.empty()) {
+      return unwritten;
+    }
+  }
+  return "";
 }
 
 }  // namespace
 
 std::string hdf5_unwritten_parts(const std::string& path, hid_t creation, const std::string& where,
                                  const Hdf5Layout& layout) {
+  const Level level(where);
   size_t count = 0;
   H5Pget_virtual_count(creation, &count);
   int64_t num_missing = num_elements(layout.shape);
   bool is_countable = true;
   for (size_t i = 0; i < count; ++i) {
     const VirtualPart part = virtual_part(creation, i);
-    if (part.file == "." || part.file.find('%') != std::string::npos || part.num_values < 0) {
-      is_countable = false;  // in this file, by a pattern, without an end
-      continue;
-    }
-    num_missing -= part.num_values;
-    const std::string source = existing_source(path, part.file, where);
-    const std::string unwritten = inspect_dataset(source, part.dataset).unwritten;
+    const bool is_counted = part.file != "." && part.file.find('%') == std::string::npos && part.num_values >= 0;
+    is_countable = is_countable && is_counted;
+    num_missing -= std::max<int64_t>(part.num_values, 0);
+    const std::string unwritten = is_counted ? unwritten_in(existing_source(path, part.file, where), part.dataset)
+                                             : unwritten_in_uncounted(path, part, where);
     if (!unwritten.empty()) {
-      return str(unwritten, " in ", source);
+      return unwritten;
     }
   }
   return is_countable && num_missing > 0 ? str(num_missing, " values for which it names no file") : "";

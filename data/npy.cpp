@@ -6,10 +6,10 @@
 #include <bit>
 #include <charconv>
 #include <cstring>
-#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "data/box_runs.h"
 #include "data/posix_file.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -120,17 +120,6 @@ std::string make_header(const at::Tensor& values) {
   return header + text;
 }
 
-// Bytes of an array of this shape, or nothing if they do not fit into 63 bits.
-std::optional<int64_t> bytes_of(const std::vector<int64_t>& shape, int64_t item) {
-  int64_t bytes = item;
-  for (const int64_t extent : shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
-      return std::nullopt;
-    }
-  }
-  return bytes;
-}
-
 }  // namespace
 
 at::Tensor read_npy(const std::string& path) {
@@ -138,7 +127,7 @@ at::Tensor read_npy(const std::string& path) {
   const Header header = read_header(file);
   const auto item = static_cast<int64_t>(c10::elementSize(header.type));
   const int64_t available = file.size() - header.size;
-  const auto bytes = bytes_of(header.shape, item);
+  const auto bytes = bytes_of_shape(header.shape, item);
   if (!bytes || *bytes > available) {
     throw Error(ErrorClass::kBadData,
                 str(path, ": shape (", join(header.shape), ") of ", item, "-byte values needs more than the ",

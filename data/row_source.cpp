@@ -47,7 +47,7 @@ void check_presence(const RowFile& file, size_t inspector) {
                 str(file.path, " has ", bytes, " bytes here and ", file.layout.file_bytes, " on rank ", inspector),
                 "all ranks must see the same file");
   }
-  require_written(file.layout, str(file.path, ": dataset '", file.dataset, "'"));
+  require_readable(file.layout, str(file.path, ": dataset '", file.dataset, "'"));
 }
 
 // The bytes of the dataset that hold no value of the first `num_rows` rows.

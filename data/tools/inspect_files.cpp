@@ -115,7 +115,7 @@ std::string quoted(const std::string& word) {
 std::string repack_text(const std::string& path, const Hdf5Description& dataset, int num_ranks) {
   const std::string why =
       is_samples(dataset) ? slow_because(dataset.layout, read_cost(dataset.layout, 0, whole_row(dataset.layout))) : "";
-  if (why.empty() || !dataset.layout.unwritten.empty()) {
+  if (why.empty() || !dataset.layout.unwritten.empty() || !dataset.layout.missing_filters.empty()) {
     return "";
   }
   if (dataset.is_linked) {
@@ -165,7 +165,10 @@ FileText describe_file(const std::string& path, const InspectOptions& options, i
                  describe_file_system(path), "\n");
   for (const Hdf5Description& dataset : datasets) {
     file.end += describe_dataset(dataset, options.bands) + repack_text(path, dataset, num_ranks);
-    if (!dataset.layout.unwritten.empty()) {
+    if (!dataset.layout.missing_filters.empty()) {
+      file.end +=
+          str("  values:     cannot be read: this HDF5 lacks the filter ", dataset.layout.missing_filters, "\n");
+    } else if (!dataset.layout.unwritten.empty()) {
       file.end += str("  values:     never written: ", dataset.layout.unwritten, "\n");
     } else if (is_samples(dataset)) {
       const int64_t count = channel_places(dataset.shape, dataset.layout.type).channels;

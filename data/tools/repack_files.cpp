@@ -43,14 +43,14 @@ class Repacking {
         type_(repacked_type(options.type, old_.type)),
         rows_(old_.num_rows(), rows_read_together(old_), group.size()) {
     comm::agreed(group_, [&] { check(options); });
-    Hdf5Rewrite rewrite{source_.dataset(), type_, {}, options.align};
+    rewrite_ = {source_.dataset(), type_, {}, options.align};
     if (options.layout == RepackLayout::kSampleChunks) {
-      rewrite.chunk = old_.shape;
-      rewrite.chunk.front() = 1;
+      rewrite_.chunk = old_.shape;
+      rewrite_.chunk.front() = 1;
     }
     comm::agreed_on_rank_0(group_, [&] {
       check_room(options.out, old_.num_rows() * row_bytes());
-      copy_hdf5_structure(input_, temporary_, rewrite);
+      copy_hdf5_structure(input_, temporary_, rewrite_);
     });
   }
   ~Repacking() {
@@ -68,7 +68,7 @@ class Repacking {
     write(target.files().front().layout, checksums);
     const auto communicator = comm::make_communicator("data", group_.duplicate(), at::kCPU);
     communicator->all_reduce(checksums, comm::ReduceOp::kSum).wait();
-    comm::agreed(group_, [&] { verify(target, checksums); });
+    verify(checksums);
     finish();
     return {output_, old_.file_bytes, target.files().front().layout.file_bytes, num_elements(old_.shape),
             group_.sum(num_blurred_)};
@@ -186,9 +186,15 @@ class Repacking {
                 "give --dtype bf16, which has the range of fp32, or keep");
   }
 
-  // Each rank the rows of the next one, so that what is read does not come from the memory that wrote it where the
-  // ranks are on different nodes.
-  void verify(const RowSource& target, const at::Tensor& checksums) const {
+  // All by HDF5, as other programs will read it. Each rank the rows of the next one, so that what is read does not come
+  // from the memory that wrote it where the ranks are on different nodes.
+  void verify(const at::Tensor& checksums) const {
+    const RowSource target(group_, {temporary_}, source_.dataset(), "", IoMode::kIndependent);
+    comm::agreed(group_, [&] { verify_rows(target, checksums); });
+    comm::agreed_on_rank_0(group_, [&] { verify_hdf5_copy(input_, temporary_, rewrite_); });
+  }
+
+  void verify_rows(const RowSource& target, const at::Tensor& checksums) const {
     const Range rows = rows_.part((group_.rank() + 1) % group_.size());
     const at::Tensor row = at::empty({row_bytes()}, at::kByte);
     for (int64_t i = rows.begin; i < rows.end; ++i) {
@@ -217,6 +223,7 @@ class Repacking {
   const Hdf5Layout& old_;
   const at::ScalarType type_;
   const RowGroups rows_;
+  Hdf5Rewrite rewrite_;
   int64_t num_blurred_ = 0;
   bool finished_ = false;
 };
@@ -235,7 +242,7 @@ std::vector<RepackedFile> repack_files(const comm::MpiGroup& group, const Repack
     files.push_back(Repacking(group, options, input).run());
     if (progress && group.rank() == 0) {
       progress(str("wrote ", files.back().path, ": ", files.back().bytes_before, " -> ", files.back().bytes_after,
-                   " bytes, every row read back"));
+                   " bytes, all of it read back"));
     }
   }
   return files;

@@ -41,10 +41,11 @@ struct RepackedFile {
 };
 
 /// Rewrites each file to a file of its name in `out`: the dataset in the wanted layout and type, every rank its rows;
-/// all else is copied. A file gets its name when every row was read back by another rank than the one that wrote it,
-/// with the checksum it was written with. Its bytes do not depend on the number of ranks. `progress` is called on rank
-/// 0. Collective over `group`; errors are agreed: Error(kMissingInput), Error(kBadData) also for a value that the new
-/// type cannot hold, Error(kUsage), Error(kCannotCreate), Error(kIo).
+/// all else is copied. A file gets its name when all of it was read back by HDF5: every row by another rank than the
+/// one that wrote it, with the checksum it was written with, and all else compared with the input by rank 0. Its bytes
+/// do not depend on the number of ranks. `progress` is called on rank 0. Collective over `group`; errors are agreed:
+/// Error(kMissingInput), Error(kBadData) also for a value that the new type cannot hold, Error(kUsage),
+/// Error(kCannotCreate), Error(kIo).
 std::vector<RepackedFile> repack_files(const comm::MpiGroup& group, const RepackOptions& options,
                                        const std::function<void(const std::string&)>& progress);
 

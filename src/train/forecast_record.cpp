@@ -9,7 +9,6 @@
 #include <filesystem>
 
 #include "data/grid.h"
-#include "data/hdf5_scale_copy.h"
 #include "data/posix_file.h"
 #include "model/losses.h"
 #include "src/base/error.h"
@@ -157,8 +156,7 @@ void ForecastRecord::open_file() {
 // Now, under the file's temporary name: what fails or dies meanwhile leaves no half file behind and loses no forecast.
 // All is known of the lead times.
 void ForecastRecord::copy_scales() {
-  left_out_ = data::copy_hdf5_scales(
-      {times_.path(place_.file), data::temporary_name(paths_.fields), dataset_, place_.time + 1, options_.steps});
+  left_out_ = data::copy_hdf5_scales(scales_for(data::temporary_name(paths_.fields)));
 }
 
 std::string ForecastRecord::source_text() const {
@@ -197,8 +195,13 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
   }
 }
 
+data::Hdf5ScaleCopy ForecastRecord::scales_for(const std::string& path) const {
+  return {times_.path(place_.file), path, dataset_, place_.time + 1, options_.steps};
+}
+
 void ForecastRecord::finish() {
   file_->finish();
+  data::verify_hdf5_scales(scales_for(paths_.fields));
   write_json_file(paths_.figures, figures_json());
   draw();
 }

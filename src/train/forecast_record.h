@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/hdf5_scale_copy.h"
 #include "data/hdf5_writer.h"
 #include "data/weather_times.h"
 #include "parallel/comm/mpi_group.h"
@@ -50,6 +51,7 @@ class ForecastRecord {
   void choose_channel();
   void choose_lead();
   void open_file();
+  data::Hdf5ScaleCopy scales_for(const std::string& path) const;
   void copy_scales();
   Json figures_json() const;
   void draw() const;

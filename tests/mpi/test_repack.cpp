@@ -6,10 +6,14 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <fstream>
 
+#include "data/hdf5_copy.h"
 #include "data/hdf5_description.h"
 #include "data/hdf5_rows.h"
 #include "data/posix_file.h"
+#include "data/row_source.h"
+#include "data/tools/inspect_files.h"
 #include "data/tools/repack_files.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/text.h"
@@ -20,6 +24,7 @@
 #include "tests/support/scaled_file.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
+#include "tests/support/typed_file.h"
 
 namespace vit_hybrid::data {
 namespace {
@@ -158,6 +163,123 @@ TEST_CASE("repack: scales, groups, links and attributes are kept") {
   CHECK(at::equal(read_whole_dataset(path, "state"), fields));  // through the link
   CHECK(at::equal(read_whole_dataset(path, "grid/levels"), counted({3}, at::kDouble).mul(0.5)));
   group.barrier();
+}
+
+TEST_CASE("repack: values of every type beside the fields are kept, and all of the file is read back") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const std::string input = folder.file("typed.h5");
+  on_rank_0(group, [&] {
+    testing::write_hdf5_file(input, {{"fields", counted({5, 2, 4, 5}), {1, 2, 4, 5}, 1}});
+    testing::add_typed_datasets(input, "fields");
+    testing::add_foreign_filter(input, "foreign", counted({3, 2}), 32100, "made-up");
+  });
+  const auto done = repack_files(group, {{input}, folder.file("out")}, {});
+  const std::string& path = done.at(0).path;
+  CHECK(at::equal(read_whole_dataset(path, "fields"), counted({5, 2, 4, 5})));
+  on_rank_0(group, [&] {
+    CHECK(testing::texts_and_fill(path, "names") == std::vector<std::string>{"one", "", "three", "nothing", "nothing"});
+    CHECK(testing::texts_and_fill(path, "chunked").back() == "nothing");
+    CHECK(testing::referred_names(path, "references") == std::vector<std::string>{"/names", ""});
+    Hdf5Rewrite rewrite;
+    rewrite.dataset = "fields";
+    verify_hdf5_copy(input, path, rewrite);
+    // What is compared is found: a value, an attribute and an object that are others.
+    const auto differs = [&](const std::string& text, auto&& change) {
+      const std::string other = folder.file("other.h5");
+      fs::copy_file(path, other, fs::copy_options::overwrite_existing);
+      change(other);
+      const Error error = testing::thrown_error([&] { verify_hdf5_copy(path, other, rewrite); });
+      CHECK((error.error_class() == ErrorClass::kIo));
+      CHECK_MESSAGE(contains(error.what(), text), error.what());
+    };
+    const auto replaced = [](const char* old, const char* by) {
+      return [=](const std::string& other) {
+        std::string bytes = file_bytes(other);
+        const size_t at = bytes.rfind(old);
+        REQUIRE(at != std::string::npos);
+        bytes.replace(at, std::string(by).size(), by);
+        std::ofstream(other, std::ios::binary) << bytes;
+      };
+    };
+    differs("'names'", replaced("three", "throw"));
+    differs("'opaque' is not read as it was written: its values", replaced("abcdef", "abcdeg"));
+    differs("the list of its objects",
+            [](const std::string& other) { testing::add_external_link(other, "l", "x.h5"); });
+  });
+}
+
+TEST_CASE("repack: datasets whose values are in other files become real ones, unless those are elsewhere") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const at::Tensor raw = counted({6});
+  on_rank_0(group, [&] {
+    testing::write_hdf5_file(folder.file("part.h5"), {{"x", raw}});
+    const PosixFile file(folder.file("raw"), PosixFile::Access::kCreate);
+    file.write(0, raw.const_data_ptr(), static_cast<int64_t>(raw.nbytes()));
+    testing::write_virtual_file(folder.file("both.h5"), "x", {"part.h5"}, {6});
+    testing::add_external_dataset(folder.file("both.h5"), "fields", folder.file("raw"), {6});
+  });
+  const auto done = repack_files(group, {{folder.file("both.h5")}, folder.file("out"), "fields"}, {});
+  on_rank_0(group, [&] { fs::rename(folder.file("raw"), folder.file("gone")); });
+  for (const char* name : {"x", "fields"}) {
+    CHECK(at::equal(read_whole_dataset(done.at(0).path, name), raw));
+  }
+  group.barrier();
+  // A raw file in another folder is none of the data's, whoever asks and on whatever way.
+  on_rank_0(group, [&] {
+    fs::create_directories(folder.file("secret"));
+    fs::rename(folder.file("gone"), folder.file("secret/raw"));
+    fs::create_directories(folder.file("in"));
+    testing::write_hdf5_file(folder.file("in/a.h5"), {{"fields", counted({2, 2, 2})}});
+    testing::add_external_dataset(folder.file("in/a.h5"), "e", folder.file("secret/raw"), {6});
+    testing::write_virtual_file(folder.file("v.h5"), "e", {"in/a.h5"}, {6});
+    fs::create_symlink(folder.file("secret/raw"), folder.file("in/link"));
+    testing::write_hdf5_file(folder.file("in/b.h5"), {{"fields", counted({2, 2, 2})}});
+    testing::add_external_dataset(folder.file("in/b.h5"), "e", folder.file("in/link"), {6});
+  });
+  const auto refused = [&](auto&& body) {
+    const Error error = agreed_error(group, body);
+    CHECK((error.error_class() == ErrorClass::kBadData));
+    CHECK_MESSAGE(contains(error.what(), "'e' has external storage in " + folder.file("secret/raw")), error.what());
+    group.barrier();
+  };
+  for (const char* name : {"in/a.h5", "in/b.h5", "v.h5"}) {
+    CAPTURE(name);
+    const std::string path = folder.file(name);
+    refused([&] { repack_files(group, {{path}, folder.file("out2"), "e"}, {}); });
+    refused([&] { inspect_files(group, {{path}}, [](const std::string&) {}); });
+    refused([&] { const RowSource source(group, {path}, "e", "", IoMode::kAuto); });
+  }
+  refused([&] { repack_files(group, {{folder.file("in/a.h5")}, folder.file("out2"), "fields"}, {}); });
+}
+
+TEST_CASE("hdf5: a filter that this HDF5 lacks is named before a row is read") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const std::string input = folder.file("lzf.h5");
+  on_rank_0(group, [&] {
+    testing::write_hdf5_file(input, {{"labels", counted({4}, at::kLong)}});
+    testing::add_foreign_filter(input, "fields", counted({4, 2, 3, 3}), 32100, "made-up");
+    testing::write_virtual_file(folder.file("v.h5"), "fields", {"lzf.h5"}, {4, 2, 3, 3});
+  });
+  for (const char* name : {"lzf.h5", "v.h5"}) {
+    const Error error =
+        agreed_error(group, [&] { const RowSource source(group, {folder.file(name)}, "fields", "", IoMode::kAuto); });
+    CHECK((error.error_class() == ErrorClass::kBadData));
+    CHECK_MESSAGE(contains(error.what(), input + ": dataset 'fields' is stored with the filter made-up (32100)"),
+                  error.what());
+    for (const char* remedy : {"HDF5_PLUGIN_PATH", "vit_hybrid data repack", "h5repack -f NONE"}) {
+      CHECK(contains(error.hint(), remedy));
+    }
+  }
+  // `data inspect` goes on with what can be read.
+  std::string text;
+  inspect_files(group, {{input}}, [&](const std::string& part) { text += part; });
+  if (group.rank() == 0) {
+    CHECK_MESSAGE(contains(text, "cannot be read: this HDF5 lacks the filter made-up (32100)"), text);
+    CHECK(contains(text, "labels"));
+  }
 }
 
 TEST_CASE("repack: what is refused leaves no file") {

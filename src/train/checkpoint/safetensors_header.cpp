@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "data/box_runs.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/train/checkpoint/safetensors_json.h"
@@ -29,13 +30,7 @@ constexpr Type kTypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, 
 
 // Bytes of the values; -1 if they are more than 64 bits can count.
 int64_t value_bytes(const SafetensorsEntry& entry) {
-  int64_t bytes = safetensors_type_bytes(entry.type);
-  for (const int64_t extent : entry.shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
-      return -1;
-    }
-  }
-  return bytes;
+  return data::bytes_of_shape(entry.shape, safetensors_type_bytes(entry.type)).value_or(-1);
 }
 
 void check(const SafetensorsEntry& entry, int64_t data_bytes, const std::string& where) {
