@@ -8,6 +8,7 @@
 #include "data/hdf5_attribute_copy.h"
 #include "data/hdf5_compare.h"
 #include "data/hdf5_crash_guard.h"
+#include "data/hdf5_create.h"
 #include "data/hdf5_dataset_copy.h"
 #include "data/hdf5_handle.h"
 #include "data/hdf5_open.h"
@@ -79,8 +80,8 @@ class Copy {
     const Hid access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
     H5Pset_alignment(access.get(), static_cast<hsize_t>(std::clamp<int64_t>(unit, 1, kMostAlignedFrom)),
                      static_cast<hsize_t>(rewrite_.alignment));
-    return hdf5_own(H5Fcreate(to_path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), &H5Fclose,
-                    ErrorClass::kCannotCreate, str("create ", to_path_));
+    hdf5_make_way(to_path_);
+    return hdf5_create_anew(to_path_, Hid(), access);
   }
 
   std::string what(const std::string& doing) const { return str(doing, " of ", from_path_, " for ", to_path_); }

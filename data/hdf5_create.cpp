@@ -1,6 +1,8 @@
 // Creation of HDF5 files and datasets.
 #include "data/hdf5_create.h"
 
+#include <unistd.h>
+
 #include <variant>
 
 #include "data/file_seal.h"
@@ -40,8 +42,16 @@ Hid hdf5_create_file(const std::string& path, const Hid& access, const Hdf5Room&
     H5Pset_userblock(creation.get(), static_cast<hsize_t>(room.block_bytes));
     H5Pset_meta_block_size(access.get(), static_cast<hsize_t>(room.metadata_bytes));
   }
-  return hdf5_own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), &H5Fclose,
-                  ErrorClass::kCannotCreate, str("create ", path));
+  return hdf5_create_anew(path, creation, access);
+}
+
+Hid hdf5_create_anew(const std::string& path, const Hid& creation, const Hid& access) {
+  return hdf5_own(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation ? creation.get() : H5P_DEFAULT, access.get()),
+                  &H5Fclose, ErrorClass::kCannotCreate, str("create ", path));
+}
+
+void hdf5_make_way(const std::string& path) {
+  ::unlink(path.c_str());  // where it fails, the creation that follows says why
 }
 
 Hid hdf5_create_dataset(hid_t file, const Hdf5DatasetSpec& spec, const std::string& path) {

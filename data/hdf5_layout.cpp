@@ -14,6 +14,7 @@
 #include "data/hdf5_handle.h"
 #include "data/hdf5_open.h"
 #include "data/hdf5_scales.h"
+#include "data/hdf5_time_axis.h"
 #include "data/hdf5_virtual.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -281,6 +282,9 @@ Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, 
     layout.attribute = hdf5_text_attribute(opened.get(), attribute);
     if (layout.attribute.empty()) {
       layout.attribute = hdf5_text_attribute(file.get(), attribute);
+    }
+    if (attribute == kChannels) {
+      layout.times = hdf5_time_axis(opened.get(), where);
     }
     if (layout.attribute.empty() && attribute == kChannels) {
       layout.attribute = hdf5_scale_texts(opened.get(), kChannelDim);

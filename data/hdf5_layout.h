@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/grid.h"
+#include "data/time_axis.h"
 
 namespace vit_hybrid::data {
 
@@ -34,6 +35,7 @@ struct Hdf5Layout {
   std::vector<int64_t> chunk_bytes;    ///< kFiltered: of each chunk in the file
   std::vector<int64_t> chunk_masks;    ///< kFiltered: bit i: filter i was not applied to the chunk
   std::vector<int64_t> filters;        ///< kFiltered: their numbers (ChunkFilter) in the order of writing
+  TimeAxis times;                      ///< of the rows, where channels were asked for
   std::string attribute;               ///< value of the text attribute asked for, or empty
   Grid grid;                           ///< asked for with the channels, as the file gives it
 
@@ -52,9 +54,9 @@ void require_filters(const Hdf5Layout& layout, const std::string& where);
 void require_readable(const Hdf5Layout& layout, const std::string& where);
 
 /// Describes `dataset` of the file, on this rank alone (main thread), with the text attribute of the dataset or file if
-/// `attribute` is not empty and it is there; for "channels" also the texts of a dimension scale of dim 1, and the grid.
-/// Error(kMissingInput) without the file, Error(kBadData) if it is no HDF5 file, is truncated or has no such dataset of
-/// numbers (the hint names those it has).
+/// `attribute` is not empty and it is there; for "channels" also the texts of a dimension scale of dim 1, the grid and
+/// the times. Error(kMissingInput) without the file, Error(kBadData) if it is no HDF5 file, is truncated or has no such
+/// dataset of numbers (the hint names those it has).
 Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute = {});
 
 }  // namespace vit_hybrid::data

@@ -1,6 +1,7 @@
 // Layouts as bytes: words of 64 bits, and texts and lists with their length before them.
 #include "data/hdf5_layout_bytes.h"
 
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -79,6 +80,10 @@ std::string pack_layouts(const std::vector<Hdf5Layout>& layouts) {
     packer.add(layout.chunk_bytes);
     packer.add(layout.chunk_masks);
     packer.add(layout.filters);
+    packer.add(static_cast<int64_t>(layout.times.kind));
+    packer.add(std::bit_cast<int64_t>(layout.times.first));
+    packer.add(std::bit_cast<int64_t>(layout.times.last));
+    packer.add(layout.times.calendar);
     packer.add(layout.attribute);
     packer.add(layout.grid.latitudes);
     packer.add(layout.grid.longitudes);
@@ -104,6 +109,10 @@ std::vector<Hdf5Layout> unpack_layouts(const std::string& bytes) {
     layout.chunk_bytes = unpacker.words();
     layout.chunk_masks = unpacker.words();
     layout.filters = unpacker.words();
+    layout.times.kind = static_cast<TimeAxis::Kind>(unpacker.word());
+    layout.times.first = std::bit_cast<double>(unpacker.word());
+    layout.times.last = std::bit_cast<double>(unpacker.word());
+    layout.times.calendar = unpacker.text();
     layout.attribute = unpacker.text();
     layout.grid.latitudes = unpacker.words<double>();
     layout.grid.longitudes = unpacker.words<double>();

@@ -2,6 +2,7 @@
 #include "data/hdf5_open.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -67,6 +68,17 @@ std::string read_variable_texts(hid_t attribute, hid_t type, size_t num) {
   return join(texts, ",");
 }
 
+// By its first bytes, of the versions 1, 2 and 5.
+bool is_netcdf_classic(const std::string& path) {
+  const PosixFile file(path, PosixFile::Access::kRead);
+  std::array<char, 4> start{};
+  if (file.size() < static_cast<int64_t>(start.size())) {
+    return false;
+  }
+  file.read(0, start.data(), start.size());
+  return std::string_view(start.data(), 3) == "CDF" && (start[3] == 1 || start[3] == 2 || start[3] == 5);
+}
+
 // The default driver; HDF5_USE_FILE_LOCKING still has the last word.
 Hid access_without_locks() {
   Hid access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
@@ -102,6 +114,10 @@ Hid hdf5_open_file(const std::string& path, hid_t access) {
     if (reason.find("unable to lock file") != std::string::npos) {
       throw Error(ErrorClass::kIo, str(path, " cannot be opened: another program has locked it (", reason, ")"),
                   "wait for that program, or let HDF5 look at no locks: HDF5_USE_FILE_LOCKING=FALSE");
+    }
+    if (is_netcdf_classic(path)) {
+      throw Error(ErrorClass::kBadData, str(path, " is a netCDF-3 (classic) file, not HDF5"),
+                  str("convert it to netCDF-4, which is HDF5: nccopy -k nc4 ", path, " NEW.nc"));
     }
     throw Error(ErrorClass::kBadData, str(path, " cannot be opened as an HDF5 file: ", reason),
                 "it is damaged, truncated or of another format: copy or make it again");

@@ -96,8 +96,12 @@ bool Hdf5Writer::State::close_hdf5() {
 // Rank 0 alone finds out whether a file can be made, the others whether they see it: MPI-IO's own errors are poor, and
 // an opening that fails on one rank only would leave the others waiting.
 void Hdf5Writer::State::check_paths() const {
-  comm::agreed_on_rank_0(group, [&] { PosixFile(temporary, PosixFile::Access::kCreate).close(); });
+  comm::agreed_on_rank_0(group, [&] {
+    hdf5_make_way(temporary);
+    PosixFile(temporary, PosixFile::Access::kCreate).close();
+  });
   comm::agreed(group, [&] { PosixFile(temporary, PosixFile::Access::kUpdate).close(); });
+  comm::agreed_on_rank_0(group, [&] { hdf5_make_way(temporary); });
 }
 
 void Hdf5Writer::State::create_file(const Hid& access) {

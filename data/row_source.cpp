@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "data/box_runs.h"
+#include "data/file_sample.h"
 #include "data/hdf5_layout_bytes.h"
 #include "data/hdf5_rows.h"
+#include "data/year_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
@@ -73,7 +75,7 @@ std::vector<Range> bytes_left_out(const Hdf5Layout& layout, int64_t num_rows) {
 }  // namespace
 
 RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, std::string dataset,
-                     const std::string& attribute, IoMode io, MpiIoHints hints)
+                     const std::string& attribute, IoMode io, MpiIoHints hints, FileOrder order)
     : group_(group), dataset_(std::move(dataset)), hints_(std::move(hints)) {
   auto layouts = inspect_for_all(group, paths, dataset_, attribute);
   for (size_t i = 0; i < paths.size(); ++i) {
@@ -83,7 +85,12 @@ RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>
     for (size_t i = 0; i < files_.size(); ++i) {
       check_presence(files_[i], i % static_cast<size_t>(group.size()));
     }
+  });
+  require_same_files(group, paths);
+  comm::agreed(group, [&] {
+    const std::string remark = order == FileOrder::kByTime ? order_by_time(files_) : "";
     choose_mode(io);
+    mode_text_ += remark.empty() ? "" : str(" (", remark, ")");
   });
   make_reader();
 }

@@ -16,6 +16,11 @@ class MpiGroup;
 
 namespace vit_hybrid::data {
 
+enum class FileOrder {
+  kAsGiven,
+  kByTime,  ///< order_by_time(): of weather
+};
+
 /// The files, each inspected by one rank for all, and seen to be there by every rank.
 class RowSource {
  public:
@@ -23,7 +28,7 @@ class RowSource {
   /// `attribute` names the text attribute to look up (Hdf5Layout::attribute), if not empty. Error(kMissingInput),
   /// Error(kBadData); Error(kUsage) if some file's bytes cannot be read as `io` asks.
   RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, std::string dataset,
-            const std::string& attribute, IoMode io, MpiIoHints hints = {});
+            const std::string& attribute, IoMode io, MpiIoHints hints = {}, FileOrder order = FileOrder::kAsGiven);
 
   /// From now on rows are read from copies in `folder` of each node (see StagedFiles): of each file what its first
   /// num_rows[file] rows need, and files of which no row is needed stay where they are. Collective over the group;
@@ -34,7 +39,8 @@ class RowSource {
   const std::vector<RowFile>& files() const { return files_; }
   /// Never kAuto.
   IoMode mode() const { return mode_; }
-  /// The mode and, where auto could not take the direct one, why: "independent (1990.h5 has filter deflate)".
+  /// The mode and, where auto could not take the direct one, why: "independent (1990.h5 has filter deflate)"; and
+  /// what order_by_time() says.
   const std::string& mode_text() const { return mode_text_; }
   /// True if read() makes no MPI and no HDF5 call and may run on any thread.
   bool background_reads() const { return mode_ == IoMode::kDirect; }

@@ -78,6 +78,18 @@ void check_space(const std::string& folder, int64_t bytes) {
   }
 }
 
+// Into a file that has no name any more.
+void write_all(int descriptor, int64_t offset, const char* bytes, int64_t count) {
+  for (int64_t done = 0; done < count;) {
+    const ssize_t put = ::pwrite(descriptor, bytes + done, static_cast<size_t>(count - done), offset + done);
+    if (put == 0 || (put < 0 && errno != EINTR)) {
+      throw Error(ErrorClass::kIo,
+                  str("cannot write a staged copy: ", put == 0 ? "nothing was written" : reason(errno)));
+    }
+    done += std::max<ssize_t>(put, 0);
+  }
+}
+
 // A folder of the node that is gone with this object.
 class PassingFolder {
  public:
@@ -155,17 +167,15 @@ void StagedFiles::copy_share(const comm::MpiGroup& node, const std::vector<FileT
   const Range mine = Partition(static_cast<int64_t>(pieces.size()), node.size()).part(node.rank());
   std::vector<char> buffer(mine.empty() ? 0 : kPieceBytes);
   std::optional<PosixFile> from;
-  std::optional<PosixFile> to;
   std::optional<size_t> open_file;
   for (int64_t i = mine.begin; i < mine.end; ++i) {
     const Piece& piece = pieces[static_cast<size_t>(i)];
     if (open_file != piece.file) {
       from.emplace(files[piece.file].path, PosixFile::Access::kRead);
-      to.emplace(path(piece.file), PosixFile::Access::kUpdate);
       open_file = piece.file;
     }
     from->read(piece.bytes.begin, buffer.data(), piece.bytes.size());
-    to->write(piece.bytes.begin, buffer.data(), piece.bytes.size());
+    write_all(descriptors_[piece.file], piece.bytes.begin, buffer.data(), piece.bytes.size());
   }
 }
 

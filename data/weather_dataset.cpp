@@ -19,7 +19,7 @@ constexpr char kSeparator = '\n';  // of paths that travel in one text
 std::vector<std::string> list_for_all(const comm::MpiGroup& group, const std::string& folder) {
   std::string text;
   comm::agreed_on_rank_0(group, [&] {
-    for (const std::string& path : list_year_files(folder)) {
+    for (const std::string& path : list_weather_files(folder)) {
       text += path + kSeparator;
     }
   });
@@ -42,7 +42,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions& options) {
   const MemoryScope scope(MemoryClass::kData);
   source_ = std::make_unique<RowSource>(group, list_for_all(group, options.folder), options.dataset, "channels",
-                                        options.io, options.mpiio_hints);
+                                        options.io, options.mpiio_hints, FileOrder::kByTime);
   comm::agreed(group, [&] {
     check_layouts();
     const RowFile& first = source_->files().front();

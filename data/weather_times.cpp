@@ -35,7 +35,8 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& self, const WeatherOptions& opt
   VH_ASSERT(self.size() == 1, "times are read by one process");
   const MemoryScope scope(MemoryClass::kData);
   const IoMode io = options.io == IoMode::kCollective ? IoMode::kIndependent : options.io;
-  source_ = std::make_unique<RowSource>(self, list_year_files(options.folder), dataset_, "channels", io);
+  source_ = std::make_unique<RowSource>(self, list_weather_files(options.folder), dataset_, "channels", io,
+                                        MpiIoHints{}, FileOrder::kByTime);
   check_layouts();
   const RowFile& first = source_->files().front();
   given_channels_ = data::given_channels(source_->files());

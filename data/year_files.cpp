@@ -2,8 +2,8 @@
 #include "data/year_files.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
-#include <map>
 #include <string_view>
 #include <system_error>
 
@@ -21,14 +21,80 @@ constexpr const char* kEra5Channels =
     "u10,v10,t2m,sp,msl,t850,u1000,v1000,z1000,u850,v850,z850,u500,v500,z500,t500,z50,r500,r850,tcwv";
 constexpr int64_t kNumEra5Channels = 20;
 
-std::string year_of(const fs::path& path) {
-  const std::string stem = path.stem().string();
-  const std::string year = stem.size() < kYearLength ? stem : stem.substr(stem.size() - kYearLength);
-  if (year.size() != kYearLength || year.find_first_not_of("0123456789") != std::string::npos) {
-    throw Error(ErrorClass::kBadData, str(path.string(), ": the last four characters before .h5 are no year"),
-                "weather files are named by their year, such as 1990.h5; move other files out of the folder");
+constexpr const char* kDigits = "0123456789";
+
+// The digits at the end of the name, without its extension.
+std::string number_of(const std::string& path) {
+  const std::string stem = fs::path(path).stem().string();
+  const size_t before = stem.find_last_not_of(kDigits);
+  return before == stem.npos ? stem : stem.substr(before + 1);
+}
+
+bool has_year(const RowFile& file) {
+  return number_of(file.path).size() == kYearLength;
+}
+
+// The name up to its number.
+std::string name_before(const std::string& path) {
+  const std::string stem = fs::path(path).stem().string();
+  return stem.substr(0, stem.size() - number_of(path).size());
+}
+
+bool are_counted(const std::vector<RowFile>& files) {
+  const std::string& first = files.front().path;
+  return !number_of(first).empty() && std::all_of(files.begin(), files.end(), [&](const RowFile& file) {
+    return number_of(file.path).size() == number_of(first).size() && name_before(file.path) == name_before(first);
+  });
+}
+
+// The first of two files that follow each other of which the second begins before the first has ended.
+auto find_overlap(const std::vector<RowFile>& files) {
+  return std::adjacent_find(files.begin(), files.end(), [](const RowFile& a, const RowFile& b) {
+    const TimeAxis& before = a.layout.times;
+    const TimeAxis& after = b.layout.times;
+    return before.kind != TimeAxis::Kind::kNone && before.kind == after.kind && before.calendar == after.calendar &&
+           !(before.last < after.first);
+  });
+}
+
+bool have_all(const std::vector<RowFile>& files, TimeAxis::Kind kind) {
+  return std::all_of(files.begin(), files.end(), [&](const RowFile& file) {
+    return file.layout.times.kind == kind && file.layout.times.calendar == files.front().layout.times.calendar;
+  });
+}
+
+void sort_by_begin(std::vector<RowFile>& files) {
+  std::stable_sort(files.begin(), files.end(),
+                   [](const RowFile& a, const RowFile& b) { return a.layout.times.first < b.layout.times.first; });
+}
+
+void sort_by_number(std::vector<RowFile>& files) {
+  std::stable_sort(files.begin(), files.end(),
+                   [](const RowFile& a, const RowFile& b) { return number_of(a.path) < number_of(b.path); });
+  const auto same = std::adjacent_find(files.begin(), files.end(), [](const RowFile& a, const RowFile& b) {
+    return number_of(a.path) == number_of(b.path);
+  });
+  if (same != files.end()) {
+    throw Error(ErrorClass::kBadData,
+                str("two files of the ", has_year(*same) ? "year " : "number ", number_of(same->path), ": ", same->path,
+                    " and ", (same + 1)->path),
+                "move one of them out of the folder");
   }
-  return year;
+}
+
+void refuse_overlap(const std::vector<RowFile>& files) {
+  const auto first = find_overlap(files);
+  if (first == files.end() || first->layout.times.kind != TimeAxis::Kind::kDates) {
+    return;
+  }
+  const TimeAxis& a = first->layout.times;
+  const TimeAxis& b = (first + 1)->layout.times;
+  throw Error(ErrorClass::kBadData,
+              str("the times of ", first->path, " (", time_text(a, a.first), " to ", time_text(a, a.last),
+                  ") do not all lie before those of ", (first + 1)->path, " (", time_text(b, b.first), " to ",
+                  time_text(b, b.last), ")"),
+              "each time may be in one file only, and names must not say another order than the times: correct the "
+              "files, or move one of them out of the folder");
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -52,7 +118,14 @@ std::string numbered_name(int64_t channel, int64_t count) {
 
 }  // namespace
 
-std::vector<std::string> list_year_files(const std::string& folder) {
+bool has_hdf5_name(const std::string& path) {
+  std::string extension = fs::path(path).extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == ".h5" || extension == ".hdf5" || extension == ".nc" || extension == ".nc4";
+}
+
+std::vector<std::string> list_weather_files(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     throw Error(ErrorClass::kMissingInput,
@@ -61,30 +134,52 @@ std::vector<std::string> list_year_files(const std::string& folder) {
                                               : str(" is not there", error ? str(" (", error.message(), ")") : "")),
                 "give a folder with one HDF5 file a year");
   }
-  std::map<std::string, std::string> by_year;
+  std::vector<std::string> paths;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() != ".h5" || entry->path().filename().string().starts_with('.')) {
-      continue;  // hidden ones are what copying programs leave
-    }
-    const std::string path = entry->path().string();
-    const auto [other, is_new] = by_year.emplace(year_of(entry->path()), path);
-    if (!is_new) {
-      throw Error(ErrorClass::kBadData,
-                  str(folder, " has two files of the year ", other->first, ": ", other->second, " and ", path));
+    const std::string name = entry->path().filename().string();
+    if (has_hdf5_name(name) && !name.starts_with('.')) {  // hidden ones are what copying programs leave
+      paths.push_back(entry->path().string());
     }
   }
   if (error) {
     throw Error(ErrorClass::kIo, str("cannot list the folder ", folder, ": ", error.message()));
   }
-  if (by_year.empty()) {
-    throw Error(ErrorClass::kMissingInput, str("the data folder ", folder, " holds no file *.h5"),
+  if (paths.empty()) {
+    throw Error(ErrorClass::kMissingInput,
+                str("the data folder ", folder, " holds no file *.h5, *.hdf5, *.nc or *.nc4"),
                 "it must hold one HDF5 file a year, such as 1990.h5");
   }
-  std::vector<std::string> paths;
-  for (const auto& [year, path] : by_year) {
-    paths.push_back(path);
-  }
+  std::sort(paths.begin(), paths.end());
   return paths;
+}
+
+std::string order_by_time(std::vector<RowFile>& files) {
+  if (files.size() < 2) {
+    return "";
+  }
+  const bool has_numbers = have_all(files, TimeAxis::Kind::kNumbers);
+  if (has_numbers || have_all(files, TimeAxis::Kind::kDates)) {
+    sort_by_begin(files);
+    refuse_overlap(files);
+    if (find_overlap(files) == files.end()) {
+      return "";
+    }
+  }
+  const std::string why = has_numbers ? "their time axes, which have no units, overlap" : "not all have a time axis";
+  const auto unnamed = std::find_if_not(files.begin(), files.end(), &has_year);
+  if (unnamed != files.end() && !are_counted(files)) {
+    throw Error(ErrorClass::kBadData,
+                str("the order of the files is not known: ", why, ", and the name of ", unnamed->path,
+                    " does not end with a year"),
+                "give all files a dimension scale of time with CF units (`hours since 1900-01-01`), or name them by "
+                "their year, such as 1990.h5, or by numbers of equal length, such as 201501.h5; move other files out "
+                "of the folder");
+  }
+  sort_by_number(files);
+  refuse_overlap(files);
+  const char* names = unnamed == files.end() ? "years" : "numbers";
+  return unnamed == files.end() && !has_numbers ? ""
+                                                : str("files in the order of the ", names, " in their names: ", why);
 }
 
 YearPairs::YearPairs(const std::vector<int64_t>& num_times) {

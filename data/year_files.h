@@ -1,15 +1,27 @@
-// The year files of a weather data set: which there are, and how their times make pairs.
+// The files of a weather data set: which there are, their order, and how their times make pairs.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "data/row_reader.h"
+
 namespace vit_hybrid::data {
 
-/// The *.h5 files of a folder, sorted by year, the last four characters of their stem. Error(kMissingInput) if the
-/// folder is not there or holds none; Error(kBadData) for a name without a year, or two of one year.
-std::vector<std::string> list_year_files(const std::string& folder);
+/// Whether a file is named as HDF5 and netCDF-4 files are: *.h5, *.hdf5, *.nc, *.nc4, in any case of letters.
+bool has_hdf5_name(const std::string& path);
+
+/// The files of a folder that are named so, but for hidden ones, in the order of names. Error(kMissingInput) if the
+/// folder is not there or holds none.
+std::vector<std::string> list_weather_files(const std::string& folder);
+
+/// Puts the files of a weather data set in the order of their times: that of their time axes where all have one (of
+/// dates, or numbers that do not overlap), else that of the years, the last four characters of their names' stems and
+/// no part of a longer number, else that of numbers of equal length at the end of names that are equal before them.
+/// Returns what a user should be told of it, or nothing. Error(kBadData) where neither tells an order, where two files
+/// are of one year or number, and where dates overlap.
+std::string order_by_time(std::vector<RowFile>& files);
 
 /// Pairs (t, t + 1) of consecutive times, counted over the files; none crosses the end of a file.
 class YearPairs {

@@ -5,6 +5,7 @@
 #include <set>
 #include <system_error>
 
+#include "data/year_files.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -53,7 +54,7 @@ void check_strangers(const PlannedOutput& output) {
   for (const fs::path& folder : folders) {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-      if (entry.path().extension() == ".h5" && !planned.contains(entry.path())) {
+      if (has_hdf5_name(entry.path().string()) && !planned.contains(entry.path())) {
         refuse(str("the data set in ", output.folder, " also has ", entry.path().string(),
                    ", which would not be replaced"),
                "remove what is left of the old data set, or give another folder");

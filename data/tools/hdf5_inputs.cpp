@@ -6,6 +6,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "data/year_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
@@ -21,8 +22,7 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string extension = entry->path().extension().string();
-    if (extension == ".h5" || extension == ".hdf5") {
+    if (has_hdf5_name(entry->path().string())) {
       files.push_back(entry->path().string());
     }
   }
@@ -30,7 +30,7 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
     throw Error(ErrorClass::kMissingInput, str("cannot list the folder ", folder, ": ", error.message()));
   }
   if (files.empty()) {
-    throw Error(ErrorClass::kMissingInput, str("the folder ", folder, " holds no *.h5 or *.hdf5 file"),
+    throw Error(ErrorClass::kMissingInput, str("the folder ", folder, " holds no *.h5, *.hdf5, *.nc or *.nc4 file"),
                 "name the folder that has the files in it, or the files themselves");
   }
   std::sort(files.begin(), files.end());

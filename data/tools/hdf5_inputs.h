@@ -10,9 +10,9 @@ class MpiGroup;
 
 namespace vit_hybrid::data {
 
-/// The files of `words`: a file is itself, a folder its *.h5 and *.hdf5 files in order of names (not those in folders
-/// below it). Looked up by rank 0 for all. Collective over `group`; errors are agreed: Error(kMissingInput) for what is
-/// not there and a folder without such files.
+/// The files of `words`: a file is itself, a folder the files in it with names of HDF5 (has_hdf5_name()) in order of
+/// names (not those in folders below it). Looked up by rank 0 for all. Collective over `group`; errors are agreed:
+/// Error(kMissingInput) for what is not there and a folder without such files.
 std::vector<std::string> list_hdf5_inputs(const comm::MpiGroup& group, const std::vector<std::string>& words);
 
 /// Lines of text from rank 0 on all ranks (none has a line break in it). Collective over `group`.

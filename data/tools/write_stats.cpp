@@ -98,10 +98,11 @@ WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& o
                          const std::function<void(const std::string&)>& progress) {
   std::vector<std::string> paths;
   comm::agreed_on_rank_0(group, [&] {
-    paths = list_year_files(options.inputs.front());
+    paths = list_weather_files(options.inputs.front());
     prepare_folder(options);
   });
-  const RowSource source(group, broadcast_lines(group, paths), options.dataset, "channels", IoMode::kAuto);
+  const RowSource source(group, broadcast_lines(group, paths), options.dataset, "channels", IoMode::kAuto, {},
+                         FileOrder::kByTime);
   WrittenStats result;
   comm::agreed(group, [&] {
     check_files(source);

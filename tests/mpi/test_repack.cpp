@@ -3,12 +3,14 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "data/hdf5_copy.h"
+#include "data/hdf5_create.h"
 #include "data/hdf5_description.h"
 #include "data/hdf5_rows.h"
 #include "data/posix_file.h"
@@ -252,6 +254,49 @@ TEST_CASE("repack: datasets whose values are in other files become real ones, un
     refused([&] { const RowSource source(group, {path}, "e", "", IoMode::kAuto); });
   }
   refused([&] { repack_files(group, {{folder.file("in/a.h5")}, folder.file("out2"), "fields"}, {}); });
+}
+
+TEST_CASE("hdf5: a link at the name of a temporary file is not followed") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const std::string input = folder.file("in.h5");
+  const std::string victim = folder.file("victim");
+  const auto put_link = [&](const std::string& path) {
+    on_rank_0(group, [&] {
+      std::ofstream(victim) << "precious";
+      fs::create_symlink(victim, temporary_name(path));
+    });
+  };
+  on_rank_0(group, [&] {
+    testing::write_hdf5_file(input, {{"fields", counted({2, 2, 2})}});
+    fs::create_directories(folder.file("out"));
+  });
+  put_link(folder.file("out/in.h5"));
+  repack_files(group, {{input}, folder.file("out")}, {});
+  CHECK(file_bytes(victim) == "precious");
+  CHECK(at::equal(read_whole_dataset(folder.file("out/in.h5"), "fields"), counted({2, 2, 2})));
+  // HDF5 alone: what stands there when it makes a file is not opened.
+  on_rank_0(group, [&] {
+    fs::create_symlink(victim, folder.file("link"));
+    const Hid access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
+    const Error error = testing::thrown_error([&] { hdf5_create_anew(folder.file("link"), Hid(), access); });
+    CHECK((error.error_class() == ErrorClass::kCannotCreate));
+    CHECK(file_bytes(victim) == "precious");
+    hdf5_make_way(folder.file("link"));
+    static_cast<void>(hdf5_create_anew(folder.file("link"), Hid(), access));
+    CHECK(file_bytes(victim) == "precious");
+  });
+  for (const IoMode mode : {IoMode::kAuto, IoMode::kIndependent, IoMode::kCollective}) {
+    const std::string path = folder.file(str("written", static_cast<int>(mode), ".h5"));
+    put_link(path);
+    Hdf5Writer writer(group, path, {{"x", {group.size()}, at::kFloat}}, {}, mode);
+    const std::vector<int64_t> start = {group.rank()};
+    writer.write("x", start, counted({1}));
+    writer.finish();
+    CHECK(at::equal(read_whole_dataset(path, "x"), at::zeros({group.size()})));
+    CHECK(file_bytes(victim) == "precious");
+    group.barrier();
+  }
 }
 
 TEST_CASE("hdf5: a filter that this HDF5 lacks is named before a row is read") {

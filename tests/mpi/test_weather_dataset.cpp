@@ -12,6 +12,7 @@
 
 #include "data/batch_normalizer.h"
 #include "data/npy.h"
+#include "data/posix_file.h"
 #include "data/sampler.h"
 #include "data/weather_dataset.h"
 #include "parallel/comm/mpi_group.h"
@@ -20,6 +21,7 @@
 #include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/on_rank_0.h"
+#include "tests/support/scaled_file.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
 
@@ -195,6 +197,79 @@ TEST_CASE("weather: statistics may be a vector, or missing") {
   // Without statistics the values stay as they are.
   const WeatherDataset raw(group, {.folder = folder.scratch.path()});
   CHECK(raw.read(std::vector<int64_t>{3}, {}, 0).inputs.flatten()[9].item<double>() == value_at(1993, 0, 0, 1, 2));
+}
+
+TEST_CASE("weather: files of all names, in the order of their times") {
+  const auto group = comm::MpiGroup::world();
+  const Folder folder(group);
+  const auto write = [&](const char* name, int64_t year, const std::vector<double>& times, const char* units) {
+    testing::on_rank_0(group, [&] {
+      testing::write_scaled_file(folder.scratch.file(name), year_values(year, 3, at::kFloat), {"u", "v", "h"}, times,
+                                 {}, units);
+    });
+  };
+  write("201502.h5", 1991, {0, 6, 12}, "hours since 2015-02-01 00:00:00");
+  write("z.nc", 1990, {0, 0.25, 0.5}, "days since 2015-01-01");
+  write("a.HDF5", 1993, {1000, 1006, 1012}, "hours since 2015-02-01 00:00:00");
+  {
+    const WeatherDataset dataset(group, {.folder = folder.scratch.path()});
+    CHECK(dataset.size() == 6);
+    CHECK(dataset.io_text() == "direct (chunks are inflated by the reading threads)");
+    const Batch batch = dataset.read(std::vector<int64_t>{0, 2, 4}, {}, 0);
+    int64_t i = 0;
+    for (const int64_t year : {1990, 1991, 1993}) {
+      CHECK(batch.inputs[i++].flatten()[0].item<double>() == value_at(year, 0, 0, 0, 0));
+    }
+  }
+  group.barrier();
+  const auto refused = [&](const std::string& text) {
+    const Error error =
+        testing::agreed_error(group, [&] { const WeatherDataset dataset(group, {.folder = folder.scratch.path()}); });
+    CHECK((error.error_class() == ErrorClass::kBadData));
+    CHECK_MESSAGE(contains(error.what(), text), error.what());
+    group.barrier();
+  };
+  write("b.nc4", 1994, {1012, 1018, 1024}, "hours since 2015-02-01 00:00:00");
+  refused("the times of " + folder.scratch.file("a.HDF5") +
+          " (2015-03-14 16:00:00 to 2015-03-15 04:00:00) do not all lie");
+  write("b.nc4", 1994, {2012, 2018, 2015}, "hours since 2015-02-01 00:00:00");
+  refused("its times do not ascend: row 1 has 2018");
+  testing::on_rank_0(group, [&] {
+    const PosixFile file(folder.scratch.file("b.nc4"), PosixFile::Access::kCreate);
+    file.write(0, "CDF\1 and what follows", 21);
+  });
+  refused("b.nc4 is a netCDF-3 (classic) file, not HDF5; convert it to netCDF-4, which is HDF5: nccopy -k nc4");
+}
+
+TEST_CASE("weather: files of the same size and other contents on one rank are found") {
+  const auto group = comm::MpiGroup::world();
+  const Folder folder(group);
+  namespace fs = std::filesystem;
+  const fs::path before = fs::current_path();
+  const std::string mine = folder.scratch.file(str("rank", group.rank()));
+  const int last = group.size() - 1;
+  fs::create_directories(mine);
+  const at::Tensor values = at::zeros({8, 3, 64, 64}, at::kFloat);
+  testing::write_hdf5_file(mine + "/1990.h5", {{"fields", values}});
+  values.fill_(1.0);
+  testing::write_hdf5_file(mine + "/1991.h5", {{"fields", values}});
+  fs::current_path(mine);  // the same path, and a folder of its own for each rank
+  const WeatherOptions options{.folder = "."};
+  { const WeatherDataset same(group, options); }
+  group.barrier();
+  if (group.rank() == last) {
+    values[5].fill_(2.0);  // one row of eight
+    testing::write_hdf5_file(mine + "/1991.h5", {{"fields", values}});
+  }
+  group.barrier();
+  if (group.size() > 1) {
+    const Error error = testing::agreed_error(group, [&] { const WeatherDataset mixed(group, options); });
+    CHECK((error.error_class() == ErrorClass::kBadData));
+    CHECK_MESSAGE(contains(error.what(), str("./1991.h5 has other contents on rank ", last, " (")), error.what());
+    CHECK(contains(error.what(), ") than on rank 0 ("));
+  }
+  fs::current_path(before);
+  group.barrier();
 }
 
 TEST_CASE("weather: a value that is not finite is named") {

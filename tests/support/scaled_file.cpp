@@ -151,10 +151,15 @@ void add_others(hid_t file) {
 }  // namespace
 
 void write_scaled_file(const std::string& path, const at::Tensor& fields, const std::vector<std::string>& channels,
-                       const std::vector<double>& times, const GridScales& grid) {
+                       const std::vector<double>& times, const GridScales& grid, const std::string& time_units) {
   const hid_t file = check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
   const auto extent = [&](int64_t dim) { return static_cast<hsize_t>(fields.size(dim)); };
   make_scale(file, "time", extent(0), {}, times);
+  if (!time_units.empty()) {
+    const hid_t scale = check(H5Dopen2(file, "time", H5P_DEFAULT));
+    add_text(scale, "units", time_units);
+    H5Dclose(scale);
+  }
   make_scale(file, "channel", extent(1), channels);
   make_scale(file, grid.rows, extent(2), {}, {}, grid.row_units);
   make_scale(file, grid.columns, extent(3), {}, {}, grid.column_units);

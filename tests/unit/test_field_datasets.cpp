@@ -18,7 +18,9 @@
 #include "data/synthetic_dataset.h"
 #include "data/year_files.h"
 #include "src/base/error.h"
+#include "src/base/text.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
 
 namespace vit_hybrid::data {
 namespace {
@@ -27,35 +29,114 @@ void touch(const std::string& path) {
   std::ofstream(path) << "x";
 }
 
-Error error_of_listing(const std::string& folder) {
-  try {
-    list_year_files(folder);
-  } catch (const Error& error) {
-    return error;
+RowFile file_of(const std::string& path, const TimeAxis& times = {}) {
+  RowFile file;
+  file.path = path;
+  file.layout.times = times;
+  return file;
+}
+
+std::vector<RowFile> files_of(const std::vector<std::string>& paths) {
+  std::vector<RowFile> files;
+  for (const std::string& path : paths) {
+    files.push_back(file_of(path));
   }
-  return {ErrorClass::kInternal, "no error"};
+  return files;
+}
+
+// The names in their order, or the error; then what is said of the order.
+std::string ordered(std::vector<RowFile> files) {
+  try {
+    const std::string remark = order_by_time(files);
+    std::string text;
+    for (const RowFile& file : files) {
+      text += file.path + " ";
+    }
+    return text + "| " + remark;
+  } catch (const Error& error) {
+    return str(error.exit_code(), " ", error.what());
+  }
+}
+
+TimeAxis hours(double first, double last, const std::string& since = "1990-01-01", const std::string& calendar = "") {
+  return time_axis(first, last, "hours since " + since, calendar);
 }
 
 }  // namespace
 
-TEST_CASE("year files: listed by year, whatever stands before it") {
+TEST_CASE("weather files: HDF5 and netCDF-4 by their names, sorted") {
   const testing::ScratchFolder folder;
-  for (const char* name : {"2001.h5", "era5_1990.h5", "b1995.h5", "notes.txt", "1999.nc"}) {
+  for (const char* name : {"b.h5", "a.nc", "c.hdf5", "d.NC4", ".h.h5", "notes.txt", "x.nc.tmp"}) {
     touch(folder.file(name));
   }
-  CHECK(list_year_files(folder.path()) ==
-        std::vector<std::string>{folder.file("era5_1990.h5"), folder.file("b1995.h5"), folder.file("2001.h5")});
-  touch(folder.file("2001a.h5"));
-  CHECK(error_of_listing(folder.path()).error_class() == ErrorClass::kBadData);
-  CHECK(error_of_listing(folder.path()).message().find("2001a.h5") != std::string::npos);
-  std::filesystem::rename(folder.file("2001a.h5"), folder.file("a2001.h5"));
-  CHECK(error_of_listing(folder.path()).message().find("two files of the year 2001") != std::string::npos);
+  CHECK(list_weather_files(folder.path()) == std::vector<std::string>{folder.file("a.nc"), folder.file("b.h5"),
+                                                                      folder.file("c.hdf5"), folder.file("d.NC4")});
+  const testing::ScratchFolder empty;
+  for (const std::string& path : {empty.path(), empty.file("none")}) {
+    const Error error = testing::thrown_error([&] { list_weather_files(path); });
+    CHECK(error.error_class() == ErrorClass::kMissingInput);
+  }
 }
 
-TEST_CASE("year files: no folder, and no file in it") {
-  const testing::ScratchFolder folder;
-  CHECK(error_of_listing(folder.path()).error_class() == ErrorClass::kMissingInput);
-  CHECK(error_of_listing(folder.file("none")).error_class() == ErrorClass::kMissingInput);
+TEST_CASE("weather files: the order of years, whatever stands before them") {
+  CHECK(ordered(files_of({"2001.h5", "era5_1990.h5", "b1995.nc"})) == "era5_1990.h5 b1995.nc 2001.h5 | ");
+  CHECK(ordered(files_of({"any.h5"})) == "any.h5 | ");
+  CHECK(ordered(files_of({"2001.h5", "a2001.nc"})).find("65 two files of the year 2001: 2001.h5 and a2001.nc") == 0);
+  for (const char* other : {"2001a.h5", "201501.h5", "01.h5", "a.h5"}) {
+    const std::string text = ordered(files_of({"2001.h5", other}));
+    CHECK_MESSAGE(text.find("65 the order of the files is not known") == 0, text);
+  }
+}
+
+TEST_CASE("weather files: numbers of equal length are an order that is told") {
+  const std::string text = ordered(files_of({"m/200002.h5", "m/199912.nc", "m/199911.h5"}));
+  CHECK(text.find("m/199911.h5 m/199912.nc m/200002.h5 | files in the order of the numbers in their names") == 0);
+  CHECK(ordered(files_of({"199912.h5", "199912.nc"})).find("65 two files of the number 199912") == 0);
+  CHECK(ordered(files_of({"a199912.h5", "b200001.nc"})).find("65 ") == 0);
+}
+
+TEST_CASE("weather files: times come before names") {
+  CHECK(ordered({file_of("b.h5", hours(0, 18)), file_of("a.h5", hours(24, 42))}) == "b.h5 a.h5 | ");
+  // From another begin, in another unit, of another calendar.
+  CHECK(ordered({file_of("1991.h5", hours(0, 18, "1991-01-01 00:00:00")), file_of("1990.h5", hours(0, 18))}) ==
+        "1990.h5 1991.h5 | ");
+  CHECK(ordered({file_of("a.h5", time_axis(2, 3, "days since 1990-01-01T00:00:00Z", "")),
+                 file_of("b.h5", hours(0, 47))}) == "b.h5 a.h5 | ");
+  CHECK(ordered({file_of("a.h5", hours(0, 1)), file_of("b.h5", hours(2, 3, "1990-01-01", "noleap"))})
+            .find("65 the order") == 0);
+  CHECK(ordered({file_of("b.h5", hours(0, 24)), file_of("a.h5", hours(24, 42))})
+            .find("65 the times of b.h5 (1990-01-01 00:00:00 to 1990-01-02 00:00:00) do not all lie before those of "
+                  "a.h5 (1990-01-02 00:00:00 to ") == 0);
+  // Numbers without units order files where they go on from one to the next, not where they count anew.
+  const TimeAxis early = time_axis(0, 9, "", "");
+  const TimeAxis late = time_axis(10, 19, "", "");
+  CHECK(ordered({file_of("1990.h5", late), file_of("1991.h5", early)}) == "1991.h5 1990.h5 | ");
+  CHECK(ordered({file_of("1991.h5", early), file_of("1990.h5", early)})
+            .find("1990.h5 1991.h5 | files in the order of the years in their names: their time axes") == 0);
+  CHECK(ordered({file_of("b.h5", early), file_of("a.h5", early)}).find("65 the order") == 0);
+  // Where not all have times, those that have must not contradict the names.
+  CHECK(ordered({file_of("1990.h5", hours(0, 9)), file_of("1991.h5"), file_of("1992.h5", hours(10, 19))}) ==
+        "1990.h5 1991.h5 1992.h5 | ");
+  CHECK(ordered({file_of("1990.h5", hours(10, 19)), file_of("1991.h5", hours(0, 9)), file_of("1992.h5")})
+            .find("65 the times of 1990.h5") == 0);
+}
+
+TEST_CASE("time axes: units and calendars") {
+  using Kind = TimeAxis::Kind;
+  CHECK(time_axis(1, 2, "hours since 1970-01-01", "").first == 3600.0);
+  CHECK(time_axis(1, 2, "days since 2000-03-01 12:00:00.5", "standard").last == 11019.5 * 86400.0 + 0.5);
+  CHECK(time_axis(0, 1, "minutes since 1970-1-2 00:01", "").first == 86460.0);
+  CHECK(time_axis(0, 1, "seconds since 1971-03-01", "noleap").first == (365.0 + 59) * 86400.0);
+  CHECK(time_axis(0, 1, "seconds since 1971-03-01", "366_day").first == (366.0 + 60) * 86400.0);
+  CHECK(time_axis(0, 1, "seconds since 1971-03-01", "360_day").first == 420.0 * 86400.0);
+  for (const char* units : {"m", "hours", "months since 1990-01-01", "hours since 1990-02-30", "hours since 1990-13-01",
+                            "hours since 1990-01-01 00:00:00 +01:00"}) {
+    CAPTURE(units);
+    CHECK((time_axis(0, 1, units, "").kind == Kind::kNone));
+  }
+  CHECK((time_axis(0, 1, "hours since 1990-01-01", "julian").kind == Kind::kNone));
+  CHECK((time_axis(0, 1, "", "").kind == Kind::kNumbers));
+  CHECK(time_text(hours(0, 1), hours(31, 32, "2016-02-28").first) == "2016-02-29 07:00:00");
 }
 
 TEST_CASE("year pairs: none crosses the end of a year") {

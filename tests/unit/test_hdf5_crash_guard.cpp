@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <thread>
 
 #include "data/hdf5_crash_guard.h"
@@ -15,6 +16,7 @@
 #include "src/base/error.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
 
 namespace vit_hybrid::data {
 namespace {
@@ -95,6 +97,46 @@ TEST_CASE("hdf5 crash guard: crashes outside of it stay what they are") {
   const End none = end_of([] { const Hdf5CrashGuard guard("x.h5", std::chrono::seconds(1)); });
   CHECK(none.exit_code == 0);
   CHECK(none.text.empty());
+}
+
+TEST_CASE("hdf5 crash guard: a signal that another process sends says nothing of the file") {
+  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGXCPU}) {
+    CAPTURE(signal);
+    const End end = end_of([&] {
+      const Hdf5CrashGuard guard("x.h5", std::chrono::seconds(20));
+      std::signal(SIGALRM, SIG_DFL);
+      alarm(20);
+      const pid_t self = getpid();
+      if (fork() == 0) {
+        kill(self, signal);
+        _exit(0);
+      }
+      spin();
+    });
+    CHECK(end.exit_code == -signal);
+    CHECK(end.text.find("HDF5") == std::string::npos);
+  }
+}
+
+TEST_CASE("hdf5 layout: a place that overflows is damage") {
+  const testing::ScratchFolder folder;
+  testing::write_hdf5_file(folder.file("good.h5"), {{"fields", testing::counted({3, 4, 4})}});
+  const int64_t offset = inspect_dataset(folder.file("good.h5"), "fields").offset;
+  std::ifstream file(folder.file("good.h5"), std::ios::binary);
+  const std::string good{std::istreambuf_iterator<char>(file), {}};
+  const std::string stored(reinterpret_cast<const char*>(&offset), sizeof offset);
+  int num_places = 0;
+  for (size_t at = good.find(stored); at != std::string::npos; at = good.find(stored, at + 1)) {
+    ++num_places;
+    for (const int64_t value : {std::numeric_limits<int64_t>::max() - 100, int64_t{-512}}) {
+      std::string bad = good;
+      bad.replace(at, sizeof value, reinterpret_cast<const char*>(&value), sizeof value);
+      std::ofstream(folder.file("bad.h5"), std::ios::binary | std::ios::trunc) << bad;
+      const Error error = testing::thrown_error([&] { inspect_dataset(folder.file("bad.h5"), "fields"); });
+      CHECK_MESSAGE(error.error_class() == ErrorClass::kBadData, error.what());
+    }
+  }
+  CHECK(num_places > 0);
 }
 
 TEST_CASE("hdf5 crash guard: computing without an end is ended, and its time is over with the guard") {

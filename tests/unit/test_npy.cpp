@@ -106,7 +106,9 @@ TEST_CASE("npy: what is damaged or of another kind is refused") {
         "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }",
         "{'descr': '<f4', 'fortran_order': False, 'shape': 2 }",
         "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }"}) {
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4294967296, 4294967296), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 0, 4294967296), }"}) {
     CAPTURE(dictionary);
     write_bytes(path, numpy_file(dictionary, kTwoFloats));
     CHECK(class_of_reading(path) == ErrorClass::kBadData);

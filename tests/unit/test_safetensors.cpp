@@ -150,6 +150,9 @@ TEST_CASE("safetensors: every malformed header is refused with its reason") {
   CHECK(contains(
       refusal(with(R"("dtype":"F32","shape":[4611686018427387904,4611686018427387904],"data_offsets":[0,0])"), 0),
       "not those"));
+  CHECK(contains(
+      refusal(with(R"("dtype":"F32","shape":[0,4611686018427387904,4611686018427387904],"data_offsets":[0,0])"), 0),
+      "not those of F32 [0"));
   const std::string two = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)";
   CHECK(contains(refusal(two + R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", 3), "overlap"));
   CHECK(contains(refusal(two + R"("b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})", 5), "gap"));
