@@ -51,17 +51,37 @@ std::vector<Filter> filters_of(hid_t creation) {
   return filters;
 }
 
-// The names and numbers of those that HDF5 does not have, nor finds among its plugins.
-std::string missing_filters(hid_t creation) {
-  std::vector<std::string> missing;
-  for (const Filter& filter : filters_of(creation)) {
-    unsigned can = 0;
-    const bool is_there = H5Zfilter_avail(filter.id) > 0 && H5Zget_filter_info(filter.id, &can) >= 0;
-    if (!is_there || (can & H5Z_FILTER_CONFIG_DECODE_ENABLED) == 0) {
-      missing.push_back(str(filter.name, " (", filter.id, ")"));
+bool is_there(const Filter& filter) {
+  unsigned can = 0;
+  const bool is_known = H5Zfilter_avail(filter.id) > 0 && H5Zget_filter_info(filter.id, &can) >= 0;
+  H5Eclear2(H5E_DEFAULT);
+  return is_known && (can & H5Z_FILTER_CONFIG_DECODE_ENABLED) != 0;
+}
+
+// Whether some chunk has gone through filter `number`: one that made nothing smaller may have been left out.
+bool is_applied(hid_t dataset, size_t number, const Hdf5Layout& layout) {
+  Hdf5Layout found = layout;
+  if (hdf5_num_chunks(layout) > kHdf5MostChunks) {
+    return true;
+  }
+  static_cast<void>(hdf5_find_chunks(dataset, found));
+  for (size_t i = 0; i < found.chunk_offsets.size(); ++i) {
+    if (found.chunk_offsets[i] != kHdf5ChunkNotStored && (found.chunk_masks[i] >> number & 1) == 0) {
+      return true;
     }
   }
-  H5Eclear2(H5E_DEFAULT);
+  return false;
+}
+
+// The names and numbers of those that HDF5 does not have, nor finds among its plugins, and needs.
+std::string missing_filters(hid_t dataset, hid_t creation, const Hdf5Layout& layout) {
+  std::vector<std::string> missing;
+  const std::vector<Filter> filters = filters_of(creation);
+  for (size_t i = 0; i < filters.size(); ++i) {
+    if (!is_there(filters[i]) && is_applied(dataset, i, layout)) {
+      missing.push_back(str(filters[i].name, " (", filters[i].id, ")"));
+    }
+  }
   return join(missing);
 }
 
@@ -172,6 +192,7 @@ void locate_chunks(hid_t dataset, hid_t creation, const std::string& where, Hdf5
   H5Pget_chunk(creation, static_cast<int>(extents.size()), extents.data());
   layout.chunk.assign(extents.begin(), extents.end());
   layout.unwritten = unwritten_chunks(dataset, layout);
+  layout.missing_filters = missing_filters(dataset, creation, layout);
   if (!layout.opaque_because.empty()) {
     return;
   }
@@ -203,7 +224,6 @@ void locate(const std::string& path, hid_t file, hid_t dataset, const std::strin
             const StoredType& stored, Hdf5Layout& layout) {
   const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
   layout.opaque_because = reason_opaque(file, dataset, creation.get(), type, stored, layout);
-  layout.missing_filters = missing_filters(creation.get());
   switch (H5Pget_layout(creation.get())) {
     case H5D_CHUNKED:
       return locate_chunks(dataset, creation.get(), where, layout);

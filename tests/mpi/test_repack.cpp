@@ -307,7 +307,12 @@ TEST_CASE("hdf5: a filter that this HDF5 lacks is named before a row is read") {
     testing::write_hdf5_file(input, {{"labels", counted({4}, at::kLong)}});
     testing::add_foreign_filter(input, "fields", counted({4, 2, 3, 3}), 32100, "made-up");
     testing::write_virtual_file(folder.file("v.h5"), "fields", {"lzf.h5"}, {4, 2, 3, 3});
+    testing::add_foreign_filter(input, "unfiltered", counted({4, 2, 3, 3}), 32100, "made-up",
+                                testing::FilterResult::kFailed);
   });
+  // One that was applied to no chunk, because it made none smaller, is not missed.
+  const auto plain = repack_files(group, {{input}, folder.file("out"), "unfiltered"}, {});
+  CHECK(at::equal(read_whole_dataset(plain.at(0).path, "unfiltered"), counted({4, 2, 3, 3})));
   for (const char* name : {"lzf.h5", "v.h5"}) {
     const Error error =
         agreed_error(group, [&] { const RowSource source(group, {folder.file(name)}, "fields", "", IoMode::kAuto); });

@@ -214,22 +214,19 @@ void add_external_dataset(const std::string& path, const std::string& name, cons
 }
 
 void add_foreign_filter(const std::string& path, const std::string& name, const at::Tensor& values, int number,
-                        const std::string& filter) {
-  const H5Z_class2_t none = {H5Z_CLASS_T_VERS,
-                             number,
-                             1,
-                             1,
-                             filter.c_str(),
-                             nullptr,
-                             nullptr,
-                             [](unsigned, size_t, const unsigned*, size_t bytes, size_t*, void**) { return bytes; }};
+                        const std::string& filter, FilterResult result) {
+  const auto keep = [](unsigned, size_t, const unsigned*, size_t bytes, size_t*, void**) { return bytes; };
+  const auto fail = [](unsigned, size_t, const unsigned*, size_t, size_t*, void**) { return size_t{0}; };
+  const H5Z_class2_t none = {
+      H5Z_CLASS_T_VERS, number,  1,       1,
+      filter.c_str(),   nullptr, nullptr, result == FilterResult::kDone ? static_cast<H5Z_func_t>(keep) : fail};
   check(H5Zregister(&none));
   const hid_t file = check(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
   const std::vector<hsize_t> extents(values.sizes().begin(), values.sizes().end());
   const hid_t space = check(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
   const hid_t creation = check(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_chunk(creation, static_cast<int>(extents.size()), extents.data());
-  check(H5Pset_filter(creation, number, 0, 0, nullptr));
+  check(H5Pset_filter(creation, number, H5Z_FLAG_OPTIONAL, 0, nullptr));
   const hid_t dataset =
       check(H5Dcreate2(file, name.c_str(), H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT));
   check(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.contiguous().const_data_ptr()));

@@ -26,8 +26,10 @@ std::vector<std::string> referred_names(const std::string& path, const std::stri
 void add_external_dataset(const std::string& path, const std::string& name, const std::string& raw,
                           const std::vector<int64_t>& shape);
 
-/// Makes `name` a dataset of `values`, stored in one chunk with a filter of this number and name that no HDF5 has.
+/// Makes `name` a dataset of `values`, stored in one chunk with a filter of this number and name that no HDF5 has. An
+/// optional filter that fails leaves the chunk as it is.
+enum class FilterResult { kDone, kFailed };
 void add_foreign_filter(const std::string& path, const std::string& name, const at::Tensor& values, int number,
-                        const std::string& filter);
+                        const std::string& filter, FilterResult result = FilterResult::kDone);
 
 }  // namespace vit_hybrid::testing
