@@ -21,7 +21,8 @@ Hid hdf5_transfer(Hdf5Transfer transfer);
 /// The watchdog's note of a collective HDF5 call, while this object lives.
 class Hdf5Blocked {
  public:
-  Hdf5Blocked(const char* operation, int64_t bytes);
+  /// All ranks of `group` make the call.
+  Hdf5Blocked(const comm::MpiGroup& group, const char* operation, int64_t bytes);
 
  private:
   comm::OperationNote note_;

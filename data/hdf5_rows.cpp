@@ -13,6 +13,7 @@
 #include "data/hdf5_open.h"
 #include "data/hdf5_parallel.h"
 #include "parallel/comm/agreement.h"
+#include "parallel/comm/operation.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -64,6 +65,7 @@ void read_row(const OpenDataset& opened, const RowFile& file, const RowBox& box,
     H5Sselect_hyperslab(stored.get(), H5S_SELECT_SET, start.data(), nullptr, extents.data(), nullptr);
   }
   char nothing = 0;
+  comm::note_work();
   hdf5_check(H5Dread(opened.dataset.get(), hdf5_memory_type(file.layout.type), memory.get(), stored.get(), transfer,
                      is_nothing ? &nothing : row->to),
              ErrorClass::kIo,
@@ -142,7 +144,7 @@ class CollectiveRowReader : public RowReader {
     const auto num_rows = static_cast<int64_t>(rows.size());
     const int64_t num_rounds = group_.max(num_rows);
     comm::agreed(group_, [&] {
-      const Hdf5Blocked blocked("collective HDF5 read", num_rows * box_bytes(file, box));
+      const Hdf5Blocked blocked(group_, "collective HDF5 read", num_rows * box_bytes(file, box));
       const auto opened = open_.get(number, [&] {
         const Hid access = hdf5_mpi_access(group_, hints_);
         return std::make_shared<OpenDataset>(open_dataset(file, dataset_, access.get()));

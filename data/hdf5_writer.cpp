@@ -105,13 +105,18 @@ void Hdf5Writer::State::check_paths() const {
 }
 
 void Hdf5Writer::State::create_file(const Hid& access) {
-  const Hdf5Blocked blocked("creation of an HDF5 file", 0);
   file = hdf5_create_file(temporary, access, room);
 }
 
 void Hdf5Writer::State::create_together(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes) {
-  comm::agreed(group, [&] { create_file(hdf5_mpi_access(group)); });
-  comm::agreed(group, [&] { create_datasets(std::move(specs), attributes); });
+  comm::agreed(group, [&] {
+    const Hdf5Blocked blocked(group, "creation of an HDF5 file", 0);
+    create_file(hdf5_mpi_access(group));
+  });
+  comm::agreed(group, [&] {
+    const Hdf5Blocked blocked(group, "creation of HDF5 datasets", 0);
+    create_datasets(std::move(specs), attributes);
+  });
 }
 
 // Where HDF5 moves no values it is not shared either: a call inside it that fails on one rank leaves nobody waiting.
@@ -141,7 +146,6 @@ void Hdf5Writer::State::share_offsets(const std::vector<Hdf5DatasetSpec>& specs)
 }
 
 void Hdf5Writer::State::create_datasets(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes) {
-  const Hdf5Blocked blocked("creation of HDF5 datasets", 0);
   hdf5_add_attributes(file.get(), attributes, path);
   for (Hdf5DatasetSpec& spec : specs) {
     Hid handle = hdf5_create_dataset(file.get(), spec, path);
@@ -176,7 +180,8 @@ void Hdf5Writer::State::write_hdf5(const Dataset& dataset, std::span<const int64
   }
   const bool collective = mode == IoMode::kCollective;
   const Hid transfer = hdf5_transfer(collective ? Hdf5Transfer::kCollective : Hdf5Transfer::kIndependent);
-  const Hdf5Blocked blocked("writing of an HDF5 dataset", static_cast<int64_t>(values.nbytes()));
+  std::optional<Hdf5Blocked> blocked;  // alone, nobody waits
+  if (collective) blocked.emplace(group, "writing of an HDF5 dataset", static_cast<int64_t>(values.nbytes()));
   hdf5_check(H5Dwrite(dataset.handle.get(), hdf5_memory_type(dataset.spec.type), memory.get(), stored.get(),
                       transfer.get(), values.const_data_ptr()),
              ErrorClass::kIo, str("write dataset '", dataset.spec.name, "' of ", path));
@@ -190,7 +195,6 @@ void Hdf5Writer::State::flush() {
 }
 
 void Hdf5Writer::State::replace_texts(const std::vector<Hdf5Text>& texts) {
-  const Hdf5Blocked blocked("writing of HDF5 attributes", 0);
   for (const Hdf5Text& text : texts) {
     hdf5_replace_text(datasets.at(text.dataset).handle.get(), text.attribute, text.value, path);
   }
@@ -219,8 +223,8 @@ void Hdf5Writer::State::finish_direct(const std::vector<Hdf5Text>& texts) {
 
 void Hdf5Writer::State::finish_hdf5(const std::vector<Hdf5Text>& texts) {
   comm::agreed(group, [&] {
+    const Hdf5Blocked blocked(group, "writing of HDF5 attributes, and closing", 0);
     replace_texts(texts);
-    const Hdf5Blocked blocked("closing of an HDF5 file", 0);
     hdf5_check(close_hdf5() ? 0 : -1, ErrorClass::kIo, str("write ", temporary));
   });
   comm::agreed_on_rank_0(group, [&] {

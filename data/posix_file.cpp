@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "parallel/comm/operation.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -44,6 +45,12 @@ int open_flags(PosixFile::Access access) {
       break;
   }
   return O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
+}
+
+// So much at a time that the watchdog sees a slow file system come further.
+size_t piece(int64_t bytes) {
+  constexpr int64_t kMost = int64_t{64} << 20;
+  return static_cast<size_t>(std::min(bytes, kMost));
 }
 
 }  // namespace
@@ -88,7 +95,8 @@ int64_t PosixFile::size() const {
 void PosixFile::read(int64_t offset, void* bytes, int64_t count) const {
   auto* to = static_cast<char*>(bytes);
   for (int64_t done = 0; done < count;) {
-    const ssize_t got = ::pread(descriptor_, to + done, static_cast<size_t>(count - done), offset + done);
+    comm::note_work();
+    const ssize_t got = ::pread(descriptor_, to + done, piece(count - done), offset + done);
     if (got > 0) {
       done += got;
     } else if (got == 0) {
@@ -104,7 +112,8 @@ void PosixFile::read(int64_t offset, void* bytes, int64_t count) const {
 void PosixFile::write(int64_t offset, const void* bytes, int64_t count) const {
   const auto* from = static_cast<const char*>(bytes);
   for (int64_t done = 0; done < count;) {
-    const ssize_t put = ::pwrite(descriptor_, from + done, static_cast<size_t>(count - done), offset + done);
+    comm::note_work();
+    const ssize_t put = ::pwrite(descriptor_, from + done, piece(count - done), offset + done);
     if (put > 0) {
       done += put;
     } else if (put == 0 || errno != EINTR) {

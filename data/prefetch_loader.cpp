@@ -4,8 +4,10 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "parallel/comm/operation.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/own_processors.h"
@@ -13,6 +15,10 @@
 #include "src/base/timer.h"
 
 namespace vit_hybrid::data {
+
+namespace {
+constexpr std::chrono::milliseconds kBetweenNotes{100};
+}  // namespace
 
 PrefetchLoader::PrefetchLoader(const Dataset& dataset, RequestSource source, LoaderOptions options)
     : dataset_(dataset), options_(options), source_(std::move(source)) {
@@ -73,7 +79,9 @@ std::optional<Batch> PrefetchLoader::next_now() {
 
 std::optional<Batch> PrefetchLoader::next_prefetched() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return results_.contains(num_returned_) || (at_end_ && num_claimed_ == num_returned_); });
+  const auto is_there = [&] { return results_.contains(num_returned_) || (at_end_ && num_claimed_ == num_returned_); };
+  while (!changed_.wait_for(lock, kBetweenNotes, is_there))
+    comm::note_work_of_helpers();
   if (!results_.contains(num_returned_)) {
     return std::nullopt;
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "parallel/comm/agreement.h"
+#include "parallel/comm/operation.h"
 #include "parallel/tensor/device_products.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
@@ -24,11 +25,13 @@ TuningReport choose(const DeviceProblems& problems, const std::string& saved, Sa
   TuningReport report;
   report.num_saved = static_cast<int>(table.choices().size());
   for (const auto& product : problems.products) {
+    comm::note_work();
     if (table.find(product.name()) == nullptr) {
       tensor::measure_product(product, device);
     }
   }
   for (const auto& attention : problems.attentions) {
+    comm::note_work();
     if (table.find(attention.name()) == nullptr) {
       measure_attention(attention, device);
     }

@@ -5,6 +5,7 @@
 #include "model/heads.h"
 #include "model/patch_embedding.h"
 #include "model/recompute_unit.h"
+#include "parallel/comm/operation.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -46,6 +47,7 @@ VitStage::~VitStage() = default;
 at::Tensor VitStage::forward(const at::Tensor& x, const tensor::StepContext& context) {
   at::Tensor activation = x;
   for (const auto& unit : units_) {
+    comm::note_work();
     activation = unit->forward(activation, context);
   }
   return activation;

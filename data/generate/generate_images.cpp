@@ -12,6 +12,7 @@
 #include "data/hdf5_writer.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
+#include "parallel/comm/operation.h"
 #include "src/base/partition.h"
 
 namespace vit_hybrid::data {
@@ -50,6 +51,7 @@ void write_block(const GenerateImagesOptions& options, Range numbers, int64_t fi
   const at::Tensor images = at::empty({numbers.size(), options.size, options.size, 3}, at::kByte);
   const at::Tensor labels = at::empty({numbers.size()}, at::kLong);
   for (int64_t i = 0; i < numbers.size(); ++i) {
+    comm::note_work();
     painter.paint(numbers.begin + i, images.mutable_data_ptr<uint8_t>() + i * image_bytes(options));
     labels.mutable_data_ptr<int64_t>()[i] = painter.label(numbers.begin + i);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/generate/row_kernels.h"
+#include "parallel/comm/operation.h"
 
 namespace vit_hybrid::data {
 
@@ -141,6 +142,7 @@ void ShallowWater::step(ShallowWaterState& state, double dt) {
   const double to_next_stage[] = {dt / 2, dt / 2, dt};
   const double weight[] = {dt / 6, dt / 3, dt / 3, dt / 6};
   const int64_t columns = grid_.columns();
+  comm::note_work();
   for (int s = 0; s < 4; ++s) {
     const auto own_memory = [](size_t, int64_t, double* memory) { return memory; };
     for_each_slope(s == 0 ? state : stage_, own_memory, [&](size_t k, int64_t j, const double* slope) {

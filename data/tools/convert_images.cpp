@@ -20,6 +20,7 @@
 #include "data/tools/output_place.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/make_communicator.h"
+#include "parallel/comm/operation.h"
 #include "src/base/error.h"
 #include "src/base/partition.h"
 #include "src/base/text.h"
@@ -167,6 +168,7 @@ class Conversion {
     std::vector<std::optional<Error>> errors(static_cast<size_t>(rows.size()));
     at::parallel_for(0, rows.size(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
+        comm::note_work();
         uint8_t* to = images.mutable_data_ptr<uint8_t>() + i * bytes;
         errors[static_cast<size_t>(i)] = convert(file_of(rows.begin + i).path, {to, static_cast<size_t>(bytes)});
       }

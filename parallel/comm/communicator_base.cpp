@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "parallel/comm/checks.h"
+#include "parallel/comm/node_board.h"
 #include "parallel/comm/operation_slot.h"
 #include "parallel/comm/statistics.h"
 
@@ -85,8 +86,13 @@ void NotedState::wait() {
   add_blocked_seconds(note_.axis, blocked_seconds(blocked.seconds()));
 }
 
-CommunicatorBase::CommunicatorBase(std::string axis, int rank, int size, at::DeviceType device_type)
-    : axis_(std::move(axis)), rank_(rank), size_(size), device_type_(device_type) {}
+CommunicatorBase::CommunicatorBase(std::string axis, int rank, int size, at::DeviceType device_type,
+                                   std::shared_ptr<WatchedGroup> watched)
+    : axis_(std::move(axis)), rank_(rank), size_(size), device_type_(device_type), watched_(std::move(watched)) {
+  if (watched_ == nullptr) return;
+  watched_->set_axis(axis_);
+  current_.group = watched_->id();
+}
 
 void CommunicatorBase::note(Operation operation, int64_t bytes) {
   current_.axis = axis_;
@@ -94,6 +100,8 @@ void CommunicatorBase::note(Operation operation, int64_t bytes) {
   current_.bytes = bytes;
   current_.position = run_position();
   ++current_.sequence;
+  // Exchanges are between some of the ranks: what others have begun says nothing of them.
+  current_.turn = watched_ == nullptr || operation == Operation::kExchange ? 0 : watched_->next_turn();
   count_operation(axis_, size_, operation, bytes);
 }
 

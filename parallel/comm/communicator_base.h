@@ -10,6 +10,8 @@
 
 namespace vit_hybrid::comm {
 
+class WatchedGroup;
+
 /// Copies the bytes of `input` to `output`, of equal size, on the current stream; nothing if they are
 /// the same memory.
 void copy_values(const at::Tensor& output, const at::Tensor& input);
@@ -59,7 +61,9 @@ class CommunicatorBase : public Communicator {
  protected:
   using Started = std::unique_ptr<NotedState>;
 
-  CommunicatorBase(std::string axis, int rank, int size, at::DeviceType device_type);
+  /// `watched` may be null: then nobody waits here for others.
+  CommunicatorBase(std::string axis, int rank, int size, at::DeviceType device_type,
+                   std::shared_ptr<WatchedGroup> watched);
 
   virtual Started start_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
   virtual Started start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) = 0;
@@ -82,6 +86,7 @@ class CommunicatorBase : public Communicator {
   int rank_;
   int size_;
   at::DeviceType device_type_;
+  std::shared_ptr<WatchedGroup> watched_;
   OperationNote current_;
 };
 

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "parallel/comm/agreement.h"
+#include "parallel/comm/node_board.h"
 #include "parallel/comm/operation.h"
 #include "src/base/device_memory.h"
 #include "src/base/log.h"
@@ -35,16 +36,18 @@ constexpr milliseconds kLongestDelay{3000};
 constexpr milliseconds kPatienceOfTheSilent{3000};
 constexpr milliseconds kPatience{15000};
 constexpr milliseconds kPatienceBeforeAbort{2000};
+constexpr milliseconds kPatienceWithFinalize{2000};
 constexpr milliseconds kPatienceOfReader{500};
 constexpr milliseconds kPauseOfReader{2};
 
-std::atomic<int> g_process_claim{0};
-std::atomic<std::atomic<int>*> g_node_claim{nullptr};
 std::atomic<bool> g_failing{false};
 
-ProcessPlace& place() {
-  static ProcessPlace* const instance = new ProcessPlace;
-  return *instance;
+std::atomic<const ProcessPlace*> g_place{nullptr};
+
+const ProcessPlace& place() {
+  static const ProcessPlace* const none = new ProcessPlace;
+  const ProcessPlace* const known = g_place.load();
+  return known != nullptr ? *known : *none;
 }
 
 // Never destroyed: a job may fail while static objects are.
@@ -53,13 +56,19 @@ MemoryAdvice& memory_advice() {
   return *instance;
 }
 
-struct BeforeAbort {
+template <class Result>
+struct Action {
   std::mutex mutex;
-  std::function<void()> action;
+  std::function<Result()> action;
 };
 
-BeforeAbort& before_abort() {
-  static BeforeAbort* const instance = new BeforeAbort;
+Action<void>& before_abort() {
+  static auto* const instance = new Action<void>;
+  return *instance;
+}
+
+Action<bool>& job_claim() {
+  static auto* const instance = new Action<bool>;
   return *instance;
 }
 
@@ -85,8 +94,13 @@ void run_before_abort() {
 }
 
 bool claim() {
-  std::atomic<int>* const node_claim = g_node_claim.load();
-  return (node_claim != nullptr ? *node_claim : g_process_claim).exchange(1) == 0;
+  if (!claim_board(place().rank)) return false;
+  std::function<bool()> claim_of_job;
+  {
+    const std::lock_guard lock(job_claim().mutex);
+    claim_of_job = job_claim().action;
+  }
+  return claim_of_job == nullptr || claim_of_job();
 }
 
 // A launcher may stop reading what a process has written once its job is aborted: MPICH's did, now and then. So the
@@ -115,14 +129,14 @@ void print(const std::string& line) {
 }
 
 // Whatever hangs from here on (MPI_Abort, a file system, a lock), the process ends.
-void end_process_later(int exit_code) {
+void end_process_later(int exit_code, milliseconds patience) {
   try {
-    std::thread([exit_code] {
-      std::this_thread::sleep_for(kPatience);
+    std::thread([exit_code, patience] {
+      std::this_thread::sleep_for(patience);
       std::_Exit(exit_code);
     }).detach();
   } catch (const std::system_error&) {
-    alarm(std::chrono::duration_cast<std::chrono::seconds>(kPatience).count());  // no thread: SIGALRM ends it
+    alarm(std::chrono::duration_cast<std::chrono::seconds>(patience).count());  // no thread: SIGALRM ends it
   }
 }
 
@@ -132,9 +146,16 @@ void end_process_later(int exit_code) {
   int finalized = 0;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
-  // Alone, nobody else is to be ended, and perhaps there is no launcher that keeps MPI_Abort's banner away.
+  remove_board_file();
+  // Alone, nobody else is to be ended, and perhaps there is no launcher that keeps MPI_Abort's banner away. But MPI is,
+  // or its folder in /tmp stays.
   const bool alone = place().size == 1;
-  if (initialized != 0 && finalized == 0 && !alone) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  const bool runs = initialized != 0 && finalized == 0;
+  if (runs && !alone) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  if (runs && alone && is_main_thread()) {
+    end_process_later(exit_code, kPatienceWithFinalize);
+    MPI_Finalize();
+  }
   std::_Exit(exit_code);
 }
 
@@ -158,7 +179,7 @@ Turn turn_of(const std::exception& exception) {
     std::this_thread::sleep_for(2 * kPatience);
     std::_Exit(exit_code);
   }
-  end_process_later(exit_code);
+  end_process_later(exit_code, kPatience);
   if (turn == Turn::kLast) std::this_thread::sleep_for(kPatienceOfTheSilent);  // whoever knows more ends the job
   if (turn != Turn::kNever) std::this_thread::sleep_for(std::min(place().node * kDelayPerNode, kLongestDelay));
   if (turn != Turn::kNever && claim()) {
@@ -197,9 +218,13 @@ const ProcessPlace& process_place() {
   return place();
 }
 
-void set_process_place(ProcessPlace new_place, std::atomic<int>* node_claim) {
-  place() = std::move(new_place);
-  g_node_claim = node_claim;
+void set_process_place(ProcessPlace new_place) {
+  g_place = new ProcessPlace(std::move(new_place));  // the old one stays: other threads may look at it
+}
+
+void set_job_claim(std::function<bool()> claim) {
+  const std::lock_guard lock(job_claim().mutex);
+  job_claim().action = std::move(claim);
 }
 
 void set_memory_advice(MemoryAdvice advice) {

@@ -63,16 +63,22 @@ std::string failure_text(const std::exception& exception);
 /// the exit code of the error's class. From the main thread, in a catch of main().
 ///
 /// Who speaks: an AgreedError names its speaker. Otherwise the ranks of a node race for one atomic
-/// in shared memory, and node k gives the nodes before it min(k/10 s, 3 s) to end the job; a process
-/// that has lost a peer gives all others 3 s first. So there is exactly one message from a node, and
-/// one from the job unless nodes fail independently within the time an abort needs. Nothing here
-/// waits for another process or for progress in MPI, and any thread may do it.
+/// on the node's board, and node k gives the nodes before it min(k/10 s, 3 s) to end the job, and
+/// then asks them (set_job_claim); a process that has lost a peer gives all others 3 s first. So
+/// there is exactly one message from a node, and one from the job unless nodes that cannot talk
+/// fail independently within the time an abort needs. Nothing here waits for progress in MPI, and
+/// any thread may do it. A process that is alone ends MPI before itself, if the main thread fails,
+/// and is given two seconds for it.
 [[noreturn]] void report_and_abort(const std::exception& exception);
 
 /// The same for a text that is ready and an exit code; for the watchdog, from any thread.
 [[noreturn]] void report_and_abort(const std::string& line, int exit_code, Cause cause = Cause::kOwn);
 
-/// For MpiSession: where this process is, and the node's claim (null: claims stay in the process).
-void set_process_place(ProcessPlace place, std::atomic<int>* node_claim);
+/// For MpiSession: where this process is.
+void set_process_place(ProcessPlace place);
+
+/// Asks the other nodes whether this process may speak for the job, once it may for its node; bounded in time. Null:
+/// they are not asked.
+void set_job_claim(std::function<bool()> claim);
 
 }  // namespace vit_hybrid::comm

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <thread>
-#include <vector>
 
 #include "parallel/comm/operation_slot.h"
 #include "parallel/comm/waiting.h"
@@ -15,7 +14,7 @@ namespace vit_hybrid::comm {
 namespace {
 
 constexpr int kLooksBetweenClocks = 100;
-constexpr double kSecondsBetweenRemarks = 0.5;
+constexpr double kSecondsBetweenAnswers = 0.25;  // to the question whom it waits for
 
 struct InFlight {
   std::vector<HostTask*> tasks;  // in the order of their start
@@ -67,14 +66,14 @@ bool HostTask::try_complete() {
 }
 
 void HostTask::complete(BlockedScope& blocked) {
-  double next_remark = kSecondsBetweenRemarks;
+  double next_answer = kSecondsBetweenAnswers;
   Waiting waiting;
   while (!try_complete()) {
     waiting.pause();
-    if (waiting.looks() % kLooksBetweenClocks != 0 || blocked.seconds() < next_remark) continue;
-    const std::string known = waits_for();
-    if (!known.empty()) blocked.remark("waiting for " + known);
-    next_remark = blocked.seconds() + kSecondsBetweenRemarks;
+    blocked.look();
+    if (waiting.looks() % kLooksBetweenClocks != 0 || blocked.seconds() < next_answer) continue;
+    blocked.awaits(awaits());
+    next_answer = blocked.seconds() + kSecondsBetweenAnswers;
   }
 }
 

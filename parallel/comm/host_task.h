@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "parallel/comm/communicator_base.h"
 
@@ -21,8 +22,8 @@ class HostTask : public NotedState {
 
   /// Does what can be done without waiting; true once the operation is complete.
   virtual bool advance() = 0;
-  /// Which ranks it waits for, if that is known: "ranks 2 and 5 of the group".
-  virtual std::string waits_for() const { return {}; }
+  /// Which ranks of the world it waits for, if that is known.
+  virtual std::vector<int> awaits() const { return {}; }
 
   /// For progress(): advances if not yet done. An error gets the name of the operation.
   void push();
@@ -47,7 +48,7 @@ class TaskQueue {
   std::deque<const HostTask*> tasks_;
 };
 
-/// "rank 2" or "ranks 2, 5 and 7" (at most eight are named), for waits_for().
+/// "rank 2" or "ranks 2, 5 and 7" (at most eight are named).
 std::string rank_list(const std::vector<int>& ranks);
 
 }  // namespace vit_hybrid::comm

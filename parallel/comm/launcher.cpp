@@ -16,16 +16,17 @@ struct Announcement {
   const char* launcher;
   const char* size;
   const char* rank;
+  const char* num_here;  // tasks on this node; Slurm's is a number only where there is one node
 };
 
 // The first that is set counts. Slurm comes last: its variables are also seen by what an mpirun
 // inside of a job step starts. SLURM_NTASKS is no sign, every process of a batch script sees it.
 constexpr std::array<Announcement, 5> kAnnouncements = {{
-    {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-    {"MVAPICH's mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
-    {"a PMI launcher (mpirun of MPICH or Intel MPI, srun --mpi=pmi2)", "PMI_SIZE", "PMI_RANK"},
-    {"flux run", "FLUX_JOB_SIZE", "FLUX_TASK_RANK"},
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+    {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"MVAPICH's mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"},
+    {"a PMI launcher (mpirun of MPICH or Intel MPI, srun --mpi=pmi2)", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"},
+    {"flux run", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", ""},
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE"},
 }};
 
 std::optional<int> to_int(const std::optional<std::string>& text) {
@@ -55,7 +56,8 @@ std::optional<Launch> find_launch(const Environment& environment) {
   for (const Announcement& announcement : kAnnouncements) {
     const auto size = to_int(environment(announcement.size));
     if (size) {
-      return Launch{announcement.launcher, *size, to_int(environment(announcement.rank)).value_or(0)};
+      return Launch{announcement.launcher, *size, to_int(environment(announcement.rank)).value_or(0),
+                    to_int(environment(announcement.num_here))};
     }
   }
   return std::nullopt;

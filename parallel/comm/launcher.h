@@ -17,6 +17,7 @@ struct Launch {
   std::string launcher;  ///< "Open MPI's mpirun", "srun", ...
   int num_ranks;
   int rank;
+  std::optional<int> num_here = std::nullopt;  ///< of them on this node, where the launcher says so
 };
 
 /// The launch that the environment describes; the innermost, if one launcher was started by another.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "parallel/comm/mpi_tasks.h"
+#include "parallel/comm/node_board.h"
 #include "parallel/comm/shared_tasks.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -17,7 +18,7 @@ namespace {
 class MpiCommunicator final : public CommunicatorBase {
  public:
   MpiCommunicator(std::string axis, MpiGroup group, const TransportOptions& options)
-      : CommunicatorBase(std::move(axis), group.rank(), group.size(), at::kCPU),
+      : CommunicatorBase(std::move(axis), group.rank(), group.size(), at::kCPU, group.watched()),
         link_(std::make_shared<MpiLink>(std::move(group), options)) {
     if (use_shared_memory()) {
       shared_ = std::make_shared<SharedLink>(link_->group, options.slot_bytes);

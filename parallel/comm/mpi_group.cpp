@@ -5,10 +5,12 @@
 
 #include <exception>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/mpi_handle.h"
+#include "parallel/comm/node_board.h"
 #include "parallel/comm/operation_slot.h"
 #include "parallel/comm/waiting.h"
 #include "src/base/error.h"
@@ -29,32 +31,35 @@ std::unique_ptr<MpiGroup::Handle> own(MPI_Comm comm) {
   return handle;
 }
 
-OperationNote control_note(const char* operation, int64_t bytes) {
-  return {"control", operation, bytes, 0, run_position()};
+// Of a collective that begins.
+OperationNote control_note(WatchedGroup& group, const char* operation, int64_t bytes) {
+  return {"control", operation, bytes, 0, run_position(), group.id(), group.next_turn()};
 }
 
 // Waits without keeping the core from other ranks (a blocking call of MPI may spin), and with progress for operations
 // in flight. start(&request) starts a non-blocking call; `call` is its name.
 template <class Start>
-void wait_for(const char* operation, int64_t bytes, const char* call, Start start) {
-  const OperationNote note = control_note(operation, bytes);
-  const BlockedScope blocked(note);
+void wait_for(const MpiGroup& group, const char* operation, int64_t bytes, const char* call, Start start) {
+  const OperationNote note = control_note(*group.watched(), operation, bytes);
+  BlockedScope blocked(note);
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(start(&request), call);
   int complete = 0;
   for (Waiting waiting; complete == 0; waiting.pause()) {
+    blocked.look();
     check_mpi(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), call);
     progress();
   }
 }
 
-void meet(MPI_Comm comm, const char* operation) {
-  wait_for(operation, 0, "MPI_Ibarrier", [&](MPI_Request* request) { return MPI_Ibarrier(comm, request); });
+void meet(const MpiGroup& group, const char* operation) {
+  wait_for(group, operation, 0, "MPI_Ibarrier",
+           [&](MPI_Request* request) { return MPI_Ibarrier(mpi_comm(group), request); });
 }
 
 int64_t reduce(const MpiGroup& group, int64_t value, MPI_Op op) {
   int64_t result = 0;
-  wait_for("agreement", sizeof value, "MPI_Iallreduce", [&](MPI_Request* request) {
+  wait_for(group, "agreement", sizeof value, "MPI_Iallreduce", [&](MPI_Request* request) {
     return MPI_Iallreduce(&value, &result, 1, MPI_INT64_T, op, mpi_comm(group), request);
   });
   return result;
@@ -64,6 +69,8 @@ int g_node = -1;  // lowest world rank of the node, once known
 
 // The cores that the ranks of a node may use together, against the number of the ranks.
 void choose_manner_of_waiting(const MpiGroup& node) {
+  const OperationNote note = control_note(*node.watched(), "counting of cores", 0);
+  const BlockedScope blocked(note);
   cpu_set_t own;
   cpu_set_t all;
   CPU_ZERO(&own);
@@ -84,6 +91,22 @@ void check_mpi(int code, const char* call) {
               "see the network's and the MPI library's messages");
 }
 
+std::vector<int> world_ranks(MPI_Comm comm) {
+  MPI_Group members = MPI_GROUP_NULL;
+  MPI_Group world = MPI_GROUP_NULL;
+  check_mpi(MPI_Comm_group(comm, &members), "MPI_Comm_group");
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  int size = 0;
+  check_mpi(MPI_Group_size(members, &size), "MPI_Group_size");
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<int> out(ranks.size());
+  check_mpi(MPI_Group_translate_ranks(members, size, ranks.data(), world, out.data()), "MPI_Group_translate_ranks");
+  MPI_Group_free(&members);
+  MPI_Group_free(&world);
+  return out;
+}
+
 bool may_release_mpi() noexcept {
   int initialized = 0;
   int finalized = 0;
@@ -95,12 +118,14 @@ bool may_release_mpi() noexcept {
 MpiGroup::MpiGroup(std::unique_ptr<Handle> handle) : handle_(std::move(handle)) {
   check_mpi(MPI_Comm_rank(handle_->comm, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(handle_->comm, &size_), "MPI_Comm_size");
+  watched_ = std::make_shared<WatchedGroup>(world_ranks(handle_->comm));
 }
 
 MpiGroup::MpiGroup(MpiGroup&&) noexcept = default;
 
 MpiGroup& MpiGroup::operator=(MpiGroup&& other) noexcept {
   std::swap(handle_, other.handle_);
+  std::swap(watched_, other.watched_);
   std::swap(rank_, other.rank_);
   std::swap(size_, other.size_);
   return *this;
@@ -116,7 +141,11 @@ MpiGroup MpiGroup::world() {
     check_mpi(MPI_Comm_set_errhandler(predefined, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   }
   MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+  {
+    const OperationNote note{"control", kBuilding, 0, 0, run_position()};
+    const BlockedScope blocked(note);
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+  }
   MpiGroup group(own(comm));
   if (g_node < 0) {
     const MpiGroup node = group.split_by_node();
@@ -128,8 +157,8 @@ MpiGroup MpiGroup::world() {
 }
 
 MpiGroup MpiGroup::duplicate() const {
-  meet(handle_->comm, kBuilding);
-  const OperationNote note = control_note(kBuilding, 0);
+  meet(*this, kBuilding);
+  const OperationNote note = control_note(*watched_, kBuilding, 0);
   const BlockedScope blocked(note);
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(handle_->comm, &comm), "MPI_Comm_dup");
@@ -138,8 +167,8 @@ MpiGroup MpiGroup::duplicate() const {
 
 MpiGroup MpiGroup::split(int color) const {
   VH_ASSERT(color >= 0, str("color ", color));
-  meet(handle_->comm, kBuilding);
-  const OperationNote note = control_note(kBuilding, 0);
+  meet(*this, kBuilding);
+  const OperationNote note = control_note(*watched_, kBuilding, 0);
   const BlockedScope blocked(note);
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(handle_->comm, color, rank_, &comm), "MPI_Comm_split");
@@ -147,8 +176,8 @@ MpiGroup MpiGroup::split(int color) const {
 }
 
 MpiGroup MpiGroup::split_by_node() const {
-  meet(handle_->comm, kBuilding);
-  const OperationNote note = control_note(kBuilding, 0);
+  meet(*this, kBuilding);
+  const OperationNote note = control_note(*watched_, kBuilding, 0);
   const BlockedScope blocked(note);
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(handle_->comm, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &comm),
@@ -162,12 +191,12 @@ bool MpiGroup::is_on_one_node() const {
 }
 
 void MpiGroup::barrier() const {
-  meet(handle_->comm, "barrier");
+  meet(*this, "barrier");
 }
 
 void MpiGroup::broadcast(void* data, int64_t bytes, int root) const {
   VH_ASSERT(bytes >= 0 && bytes <= kMaxControlBytes, str("a control message of ", bytes, " bytes"));
-  wait_for("broadcast", bytes, "MPI_Ibcast", [&](MPI_Request* request) {
+  wait_for(*this, "broadcast", bytes, "MPI_Ibcast", [&](MPI_Request* request) {
     return MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, root, handle_->comm, request);
   });
 }
@@ -192,7 +221,7 @@ int64_t MpiGroup::sum(int64_t value) const {
 
 std::vector<int64_t> MpiGroup::all_gather(int64_t value) const {
   std::vector<int64_t> values(static_cast<size_t>(size_));
-  wait_for("all_gather", size_ * int64_t{sizeof value}, "MPI_Iallgather", [&](MPI_Request* request) {
+  wait_for(*this, "all_gather", size_ * int64_t{sizeof value}, "MPI_Iallgather", [&](MPI_Request* request) {
     return MPI_Iallgather(&value, 1, MPI_INT64_T, values.data(), 1, MPI_INT64_T, handle_->comm, request);
   });
   return values;
@@ -210,7 +239,7 @@ std::vector<std::string> MpiGroup::all_gather(const std::string& text) const {
     VH_ASSERT(total <= std::numeric_limits<int>::max(), str("texts of ", total, " bytes"));
   }
   std::string all(static_cast<size_t>(total), ' ');
-  wait_for("all_gather", total, "MPI_Iallgatherv", [&](MPI_Request* request) {
+  wait_for(*this, "all_gather", total, "MPI_Iallgatherv", [&](MPI_Request* request) {
     return MPI_Iallgatherv(text.data(), static_cast<int>(text.size()), MPI_BYTE, all.data(), counts.data(),
                            starts.data(), MPI_BYTE, handle_->comm, request);
   });

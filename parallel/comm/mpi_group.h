@@ -8,6 +8,8 @@
 
 namespace vit_hybrid::comm {
 
+class WatchedGroup;
+
 /// Some processes, in order, that can talk over MPI. Move-only; owns its MPI communicator. The
 /// member functions that move data are for small control messages of host memory (arguments, ids,
 /// status); they block, and are collective over the group. Tensors go through a Communicator. Only
@@ -37,6 +39,8 @@ class MpiGroup {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// As the watchdogs know it, and with its ranks in the world.
+  const std::shared_ptr<WatchedGroup>& watched() const { return watched_; }
 
   void barrier() const;
   /// `bytes` at `data` become those of `root`.
@@ -54,6 +58,7 @@ class MpiGroup {
 
  private:
   std::unique_ptr<Handle> handle_;
+  std::shared_ptr<WatchedGroup> watched_;
   int rank_ = 0;
   int size_ = 1;
 };

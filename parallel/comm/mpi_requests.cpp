@@ -83,8 +83,8 @@ void MpiRequests::check_received(size_t index) const {
   int count = 0;
   check_mpi(MPI_Get_count(&statuses_[index], MPI_BYTE, &count), "MPI_Get_count");
   if (count == received_[index]) return;
-  throw Error(ErrorClass::kInternal, str("rank ", peers_[index], " of the group sent ", count, " bytes where ",
-                                         received_[index], " are received"));
+  throw Error(ErrorClass::kInternal, str("rank ", world_ranks(comm_)[static_cast<size_t>(peers_[index])], " sent ",
+                                         count, " bytes where ", received_[index], " are received"));
 }
 
 void MpiRequests::fail() {
@@ -94,8 +94,8 @@ void MpiRequests::fail() {
     int error_class = MPI_SUCCESS;
     MPI_Error_class(code, &error_class);
     if (error_class == MPI_ERR_TRUNCATE) {
-      throw Error(ErrorClass::kInternal, str("rank ", peers_[i], " of the group sent more than the ", received_[i],
-                                             " bytes that are received"));
+      throw Error(ErrorClass::kInternal, str("rank ", world_ranks(comm_)[static_cast<size_t>(peers_[i])],
+                                             " sent more than the ", received_[i], " bytes that are received"));
     }
     check_mpi(code, peers_[i] == kNoPeer           ? "a collective operation"
                     : received_[i] == kNotReceived ? "MPI_Isend"

@@ -5,12 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <new>
+#include <exception>
+#include <utility>
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/mpi_handle.h"
+#include "parallel/comm/node_board.h"
+#include "parallel/comm/operation_slot.h"
+#include "parallel/comm/watch_link.h"
+#include "parallel/comm/watchdog.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
@@ -28,14 +32,35 @@ std::string host_name() {
 void refuse_singleton_start(int world_size) {
   const auto launch = find_launch(process_environment());
   const auto error = singleton_start(launch, world_size, mpi_library_version());
-  if (error) throw AgreedError(*error, "", launch->rank == 0);
+  if (!error) return;
+  set_process_place({});  // there is nobody else to be ended
+  throw AgreedError(*error, "", launch->rank == 0);
+}
+
+// Before MPI tells, the launcher does; the watchdogs of the node meet on their board.
+void start_place() {
+  const auto launch = find_launch(process_environment());
+  ProcessPlace place;
+  place.host = host_name();
+  if (launch) {
+    place.rank = launch->rank;
+    place.size = std::max(1, launch->num_ranks);
+  }
+  set_process_place(place);
+  join_board(launch);
 }
 
 }  // namespace
 
 MpiSession::MpiSession(int* argc, char*** argv) {
+  start_place();
+  watchdog_ = std::make_unique<Watchdog>();
   int provided = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  {
+    const OperationNote note = launch_note("MPI_Init", 1);
+    const BlockedScope blocked(note);
+    check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  }
   world_ = MpiGroup::world();
   refuse_singleton_start(world_->size());
   if (provided < MPI_THREAD_FUNNELED) {
@@ -44,6 +69,7 @@ MpiSession::MpiSession(int* argc, char*** argv) {
                       "", world_->rank() == 0);
   }
   find_place();
+  agree(*world_, problem_of_environment());
 }
 
 void MpiSession::find_place() {
@@ -60,19 +86,31 @@ void MpiSession::find_place() {
   int64_t node = std::count(node_ranks.begin(), node_ranks.begin() + place.rank, 0);
   node_->broadcast(&node, sizeof node, 0);
   place.node = static_cast<int>(node);
-  claim_.emplace(*node_, int64_t{sizeof(std::atomic<int>)});
-  auto* const claim = reinterpret_cast<std::atomic<int>*>(claim_->region(0));
-  if (node_->rank() == 0) new (claim) std::atomic<int>(0);
-  node_->barrier();
-  set_process_place(place, claim);
+  meet_on_board(*node_, place.rank);
+  set_process_place(place);
+  if (place.num_nodes == 1) return;
+  link_ = std::make_shared<WatchLink>(*world_, place.node, [this] { return watchdog_->standings(); });
+  watchdog_->set_ask_job([link = link_](std::vector<Standing> own) { return link->ask(std::move(own)); });
+  set_job_claim([link = link_] { return link->claim(); });
+}
+
+// Where the process fails, the link stays: to ask who speaks, and to answer those who do.
+MpiSession::~MpiSession() {
+  if (link_ == nullptr) return;
+  watchdog_->set_ask_job(nullptr);
+  link_->forget_standings();
+  if (std::uncaught_exceptions() == 0) set_job_claim(nullptr);
 }
 
 void MpiSession::finalize() {
-  set_process_place(process_place(), nullptr);
-  claim_.reset();
   node_.reset();
   world_.reset();
-  check_mpi(MPI_Finalize(), "MPI_Finalize");
+  {
+    const OperationNote note = launch_note("MPI_Finalize", 2);
+    const BlockedScope blocked(note);
+    check_mpi(MPI_Finalize(), "MPI_Finalize");
+  }
+  leave_board();
 }
 
 std::string mpi_library_version() {

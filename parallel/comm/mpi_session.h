@@ -1,24 +1,27 @@
 // MpiSession: the life of MPI in this process, from MPI_Init_thread to MPI_Finalize.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "parallel/comm/failure.h"
 #include "parallel/comm/mpi_group.h"
-#include "parallel/comm/shared_segment.h"
 
 namespace vit_hybrid::comm {
 
-/// Starts MPI (MPI_THREAD_FUNNELED: only the thread that made it may communicate), finds out where
-/// this process stands, and prepares the node's claim for the one message of a failure. One per
-/// process, in main(). It ends MPI by finalize() alone: its destructor leaves MPI running, so that
+class WatchLink;
+class Watchdog;
+
+/// Starts the watchdog and MPI (MPI_THREAD_FUNNELED: only the thread that made it may communicate),
+/// and finds out where this process stands. One per process, in main(), before anything that may
+/// wait for another process. It ends MPI by finalize() alone: its destructor leaves MPI running, so that
 /// an exception reaches report_and_abort() before anything waits for the other ranks.
 class MpiSession {
  public:
   /// Throws Error(kUsage) on a singleton start (see launcher.h). Collective over all processes.
   MpiSession(int* argc, char*** argv);
-  ~MpiSession() = default;
+  ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
@@ -34,9 +37,10 @@ class MpiSession {
  private:
   void find_place();
 
+  std::unique_ptr<Watchdog> watchdog_;
+  std::shared_ptr<WatchLink> link_;  // null: there is one node
   std::optional<MpiGroup> world_;
   std::optional<MpiGroup> node_;
-  std::optional<SharedSegment> claim_;
 };
 
 /// The MPI library's name and version in a few words: "Open MPI v4.1.4", "MPICH 4.0.2".

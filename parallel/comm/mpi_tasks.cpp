@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "parallel/comm/mpi_handle.h"
+#include "parallel/comm/node_board.h"
 #include "parallel/comm/rank_order.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
@@ -26,10 +27,6 @@ int64_t piece_elements(const MpiLink& link, int64_t element_bytes) {
   return std::max(kFewestPieceElements, link.options.staging_bytes / (2 * others * element_bytes));
 }
 
-std::string ranks_of_group(const std::vector<int>& ranks) {
-  return ranks.empty() ? "" : rank_list(ranks) + " of the group";
-}
-
 }  // namespace
 
 MpiLink::MpiLink(MpiGroup the_group, const TransportOptions& the_options)
@@ -47,8 +44,8 @@ int MpiLink::next_tag() {
 MessagesTask::MessagesTask(std::shared_ptr<MpiLink> link, std::vector<at::Tensor> tensors)
     : link_(std::move(link)), tensors_(std::move(tensors)), requests_(link_->requests()) {}
 
-std::string MessagesTask::waits_for() const {
-  return ranks_of_group(requests_.pending_peers());
+std::vector<int> MessagesTask::awaits() const {
+  return link_->group.watched()->to_world(requests_.pending_peers());
 }
 
 void post_all_gather(const MpiLink& link, MpiRequests& requests, const Partition& parts, void* data,
@@ -87,13 +84,13 @@ ReductionTask::ReductionTask(std::shared_ptr<MpiLink> link, at::Tensor output, a
   link_->reductions.enter(*this);
 }
 
-std::string ReductionTask::waits_for() const {
+std::vector<int> ReductionTask::awaits() const {
   std::vector<int> ranks = requests_[0].pending_peers();
   const std::vector<int> more = requests_[1].pending_peers();
   ranks.insert(ranks.end(), more.begin(), more.end());
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks_of_group(ranks);
+  return link_->group.watched()->to_world(ranks);
 }
 
 bool ReductionTask::advance() {

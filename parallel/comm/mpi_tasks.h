@@ -42,7 +42,7 @@ class MessagesTask final : public HostTask {
 
   MpiRequests& requests() { return requests_; }
   bool advance() override { return requests_.test(); }
-  std::string waits_for() const override;
+  std::vector<int> awaits() const override;
 
  private:
   std::shared_ptr<MpiLink> link_;
@@ -69,7 +69,7 @@ class ReductionTask final : public HostTask {
   ReductionTask(std::shared_ptr<MpiLink> link, at::Tensor output, at::Tensor input, ReduceOp op, Result result);
 
   bool advance() override;
-  std::string waits_for() const override;
+  std::vector<int> awaits() const override;
 
  private:
   bool advance_reduction();

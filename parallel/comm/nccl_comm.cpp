@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/comm/failure.h"
+#include "parallel/comm/node_board.h"
 #include "parallel/comm/operation_slot.h"
 #include "src/base/error.h"
 #include "src/base/memory_failure.h"
@@ -80,11 +81,13 @@ void check_nccl(ncclResult_t result, const char* call, ncclComm_t comm) {
 }
 
 std::shared_ptr<NcclComm> NcclComm::connect(const std::string& axis, const MpiGroup& group, double limit_seconds) {
-  const OperationNote note = connection_note(axis, "connection by NCCL");
+  OperationNote note = connection_note(axis, "connection by NCCL");
   ncclUniqueId id;
   std::memset(&id, 0, sizeof id);
   if (group.rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
   group.broadcast(&id, sizeof id, 0);
+  note.group = group.watched()->id();
+  note.turn = group.watched()->next_turn();
   const BlockedScope blocked(note);
   ncclConfig_t config = config_with(/*blocks=*/false);
   config.minCTAs = config.maxCTAs = 1;  // nothing is sent over it: as little memory as there can be

@@ -10,6 +10,7 @@
 #include "parallel/comm/communicator_base.h"
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/nccl_link.h"
+#include "parallel/comm/node_board.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -69,7 +70,8 @@ class NcclState final : public NotedState {
 class NcclCommunicator final : public CommunicatorBase {
  public:
   NcclCommunicator(std::string axis, const MpiGroup& group, std::shared_ptr<NcclLink> link)
-      : CommunicatorBase(std::move(axis), group.rank(), group.size(), at::kCUDA), link_(std::move(link)) {}
+      : CommunicatorBase(std::move(axis), group.rank(), group.size(), at::kCUDA, group.watched()),
+        link_(std::move(link)) {}
 
   std::string back_end() const override { return "nccl " + nccl_version(); }
   const NcclLink& link() const { return *link_; }

@@ -3,12 +3,15 @@
 
 #include <array>
 #include <atomic>
+#include <utility>
 
+#include "parallel/comm/node_board.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
 
 namespace {
+std::atomic<uint64_t> g_work_of_helpers{0};
 std::atomic<int64_t> g_step{-1};
 std::atomic<const char*> g_phase{""};
 }  // namespace
@@ -25,12 +28,31 @@ RunPosition run_position() {
 
 void set_step(int64_t step) {
   g_step = step;
+  show_position(run_position());
 }
 
-PhaseScope::PhaseScope(const char* phase) : previous_(g_phase.exchange(phase)) {}
+void note_work() {
+  if (is_main_thread()) {
+    own_slot().move();
+  } else {
+    g_work_of_helpers.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+void note_work_of_helpers() {
+  static uint64_t known = 0;
+  if (!is_main_thread()) return;
+  const uint64_t now = g_work_of_helpers.load(std::memory_order_relaxed);
+  if (std::exchange(known, now) != now) own_slot().move();
+}
+
+PhaseScope::PhaseScope(const char* phase) : previous_(g_phase.exchange(phase)) {
+  show_position(run_position());
+}
 
 PhaseScope::~PhaseScope() {
   g_phase = previous_;
+  show_position(run_position());
 }
 
 std::string RunPosition::text() const {

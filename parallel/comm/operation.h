@@ -26,6 +26,15 @@ struct RunPosition {
 RunPosition run_position();
 void set_step(int64_t step);
 
+/// The main thread has come further: it works where others may wait for it for longer than --timeout. Put it into every
+/// loop whose whole may take that long and that asks nobody else (reading, writing, generating, timing). Costs a
+/// nanosecond. On other threads it counts only where the main thread waits for them (note_work_of_helpers).
+void note_work();
+
+/// While the main thread waits for threads of its own: it comes further if one of them has called note_work() since the
+/// last call of this.
+void note_work_of_helpers();
+
 /// The run is in `phase` (a string literal, e.g. "backward") while this object lives; phases nest.
 class PhaseScope {
  public:
@@ -45,6 +54,8 @@ struct OperationNote {
   int64_t bytes = 0;      ///< size of the larger tensor; of all sent ones for exchange
   uint64_t sequence = 0;  ///< counts the operations of its communicator, from 1; 0 for none
   RunPosition position;
+  uint64_t group = 0;  ///< WatchedGroup::id(), 0 where not known
+  uint64_t turn = 0;   ///< number among the collectives of the group, from 1; 0: not all of its ranks take part
 
   /// "all_reduce number 17 on axis 'tensor', 4096 bytes, in step 12, backward".
   std::string text() const;

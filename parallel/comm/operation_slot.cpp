@@ -1,9 +1,12 @@
-// The slot of the operation in flight: a small table behind a mutex.
+// BlockedScope: a chain of scopes on the main thread, whose innermost is on the board; a table behind a mutex for the
+// rest.
 #include "parallel/comm/operation_slot.h"
 
 #include <map>
 #include <mutex>
 #include <utility>
+
+#include "parallel/comm/node_board.h"
 
 namespace vit_hybrid::comm {
 
@@ -14,12 +17,11 @@ struct Entry {
   OperationNote own_note;     // of a device operation
   std::function<DeviceStatus()> probe;
   SlotClock::time_point since;
-  std::string remark;
 
   const OperationNote& what() const { return note != nullptr ? *note : own_note; }
 };
 
-struct Slot {
+struct Table {
   std::mutex mutex;
   std::map<uint64_t, Entry> entries;  // by id, so oldest first
   uint64_t next_id = 1;
@@ -36,62 +38,84 @@ struct Slot {
 };
 
 // Never destroyed: a Work may outlive every static object when the program is aborted.
-Slot& slot() {
-  static Slot* const instance = new Slot;
+Table& table() {
+  static Table* const instance = new Table;
   return *instance;
 }
+
+const BlockedScope* g_innermost = nullptr;  // of the main thread
 
 double seconds_since(SlotClock::time_point start) {
   return std::chrono::duration<double>(SlotClock::now() - start).count();
 }
 
-std::optional<OverdueOperation> look_at(const Entry& entry, double limit_seconds) {
-  const double age = seconds_since(entry.since);
-  if (entry.probe == nullptr) {
-    if (age <= limit_seconds) return std::nullopt;
-    return OverdueOperation{entry.what(), age, entry.remark, false};
-  }
-  const DeviceStatus status = entry.probe();
-  if (status.kind == DeviceStatus::Kind::kFailed) {
-    return OverdueOperation{entry.what(), age, status.error, true, status.cause};
-  }
-  if (status.kind == DeviceStatus::Kind::kComplete || age <= limit_seconds) return std::nullopt;
-  return OverdueOperation{entry.what(), age, {}, false};
-}
-
 }  // namespace
 
-BlockedScope::BlockedScope(const OperationNote& note) : since_(SlotClock::now()) {
-  id_ = slot().add(Entry{&note, {}, nullptr, since_, {}});
+BlockedScope::BlockedScope(const OperationNote& note) : note_(&note), since_(SlotClock::now()) {
+  if (!is_main_thread()) {
+    id_ = table().add(Entry{&note, {}, nullptr, since_});
+    return;
+  }
+  outer_ = std::exchange(g_innermost, this);
+  show();
 }
 
 BlockedScope::~BlockedScope() {
-  slot().remove(id_);
+  if (id_ != 0) {
+    table().remove(id_);
+    return;
+  }
+  g_innermost = outer_;
+  if (outer_ != nullptr) {
+    outer_->show();
+  } else {
+    own_slot().wait.manner.set(WaitManner::kNone);
+    own_slot().move();
+  }
+}
+
+void BlockedScope::show() const {
+  own_slot().wait.show(*note_, looks_ ? WaitManner::kLooking : WaitManner::kBlind);
+  own_slot().move();
 }
 
 double BlockedScope::seconds() const {
   return seconds_since(since_);
 }
 
-void BlockedScope::remark(std::string text) {
-  const std::lock_guard lock(slot().mutex);
-  slot().entries.at(id_).remark = std::move(text);
+void BlockedScope::look() {
+  if (id_ != 0) return;
+  if (!looks_) {
+    looks_ = true;
+    own_slot().wait.manner.set(WaitManner::kLooking);
+  }
+  own_slot().look();
+}
+
+void BlockedScope::awaits(const std::vector<int>& world_ranks) {
+  if (id_ == 0) own_slot().wait.show_awaited(world_ranks);
 }
 
 DeviceOperation::DeviceOperation(OperationNote note, std::function<DeviceStatus()> probe) {
-  id_ = slot().add(Entry{nullptr, std::move(note), std::move(probe), SlotClock::now(), {}});
+  id_ = table().add(Entry{nullptr, std::move(note), std::move(probe), SlotClock::now()});
 }
 
 DeviceOperation::~DeviceOperation() {
-  slot().remove(id_);
+  table().remove(id_);
 }
 
-std::optional<OverdueOperation> overdue_operation(double limit_seconds) {
-  const std::lock_guard lock(slot().mutex);
-  for (const auto& [id, entry] : slot().entries) {
-    if (auto overdue = look_at(entry, limit_seconds)) return overdue;
+std::optional<PendingOperation> pending_operation() {
+  const std::lock_guard lock(table().mutex);
+  std::optional<PendingOperation> oldest;
+  for (const auto& [id, entry] : table().entries) {
+    const DeviceStatus status = entry.probe == nullptr ? DeviceStatus() : entry.probe();
+    if (status.kind == DeviceStatus::Kind::kComplete) continue;
+    const bool failed = status.kind == DeviceStatus::Kind::kFailed;
+    if (!failed && oldest) continue;
+    oldest = PendingOperation{entry.what(), seconds_since(entry.since), status.error, failed, status.cause};
+    if (failed) break;
   }
-  return std::nullopt;
+  return oldest;
 }
 
 }  // namespace vit_hybrid::comm

@@ -1,4 +1,4 @@
-// The slot of the operation in flight: what this process is waiting for, for the watchdog to name.
+// What this process is waiting for: of the main thread on the node's board, of others and of devices in a table.
 #pragma once
 
 #include <chrono>
@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "parallel/comm/failure.h"
 #include "parallel/comm/operation.h"
@@ -15,7 +16,7 @@ namespace vit_hybrid::comm {
 using SlotClock = std::chrono::steady_clock;
 
 /// The calling thread is blocked in `note` while this object lives. `note` must outlive it. Put it
-/// around every call that can wait for another process.
+/// around every call that can wait for another process. On the main thread it shows on the node's board.
 class BlockedScope {
  public:
   explicit BlockedScope(const OperationNote& note);
@@ -24,11 +25,18 @@ class BlockedScope {
   BlockedScope& operator=(const BlockedScope&) = delete;
 
   double seconds() const;
-  /// Adds to what is known: "ranks 2 and 5 have not come". Replaces an earlier remark.
-  void remark(std::string text);
+  /// The main thread looks whether it may go on: it runs. Without this it is taken to be inside of a library.
+  void look();
+  /// Whom it waits for, as far as that is known.
+  void awaits(const std::vector<int>& world_ranks);
 
  private:
-  uint64_t id_;
+  void show() const;
+
+  const OperationNote* note_;
+  const BlockedScope* outer_ = nullptr;
+  uint64_t id_ = 0;  // in the table, of a thread that is not the main one
+  bool looks_ = false;
   SlotClock::time_point since_;
 };
 
@@ -53,16 +61,17 @@ class DeviceOperation {
   uint64_t id_;
 };
 
-/// What has gone wrong with an operation of the slot.
-struct OverdueOperation {
+/// An operation of the table.
+struct PendingOperation {
   OperationNote note;
-  double seconds;      ///< since it was begun
-  std::string remark;  ///< what is known besides; may be empty
-  bool failed;         ///< the device reports an error (in remark); else it has outlasted the limit
+  double seconds;     ///< since it was begun
+  std::string error;  ///< what the device reports; may be empty
+  bool failed;        ///< the device reports an error
   Cause cause = Cause::kOwn;
 };
 
-/// The oldest operation that has failed or has been in flight for more than `limit_seconds`.
-std::optional<OverdueOperation> overdue_operation(double limit_seconds);
+/// The oldest operation of a device, or of a thread that is not the main one, that has failed or that runs. Probes may
+/// block: for the watchdog, which is watched itself.
+std::optional<PendingOperation> pending_operation();
 
 }  // namespace vit_hybrid::comm

@@ -3,12 +3,13 @@
 
 #include <utility>
 
+#include "parallel/comm/node_board.h"
 #include "src/base/error.h"
 
 namespace vit_hybrid::comm {
 
 SelfCommunicator::SelfCommunicator(std::string axis, at::DeviceType device_type)
-    : CommunicatorBase(std::move(axis), 0, 1, device_type) {}
+    : CommunicatorBase(std::move(axis), 0, 1, device_type, nullptr) {}
 
 CommunicatorBase::Started SelfCommunicator::start_all_reduce(const at::Tensor& /*tensor*/, ReduceOp /*op*/) {
   return nullptr;

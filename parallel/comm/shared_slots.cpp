@@ -74,13 +74,20 @@ uint64_t SharedSlots::signature(int rank, uint64_t round) const {
   return controls_[static_cast<size_t>(rank)]->signatures[round % kNumSlots];
 }
 
-std::vector<int> SharedSlots::missing(uint64_t round) const {
+std::vector<int> SharedSlots::below(Counter counter, uint64_t value) const {
   std::vector<int> ranks;
   for (int rank = 0; rank < size_; ++rank) {
     const Control& control = *controls_[static_cast<size_t>(rank)];
-    if (control.entered.load(std::memory_order_acquire) <= round) ranks.push_back(rank);
+    if ((control.*counter).load(std::memory_order_acquire) < value) ranks.push_back(rank);
   }
   return ranks;
+}
+
+std::vector<int> SharedSlots::missing(uint64_t round, bool reduce) const {
+  const Control& own = *controls_[static_cast<size_t>(rank_)];
+  if (own.entered.load(std::memory_order_relaxed) <= round) return below(&Control::left, round - kNumSlots + 1);
+  std::vector<int> ranks = below(&Control::entered, round + 1);
+  return ranks.empty() && reduce ? below(&Control::reduced, round + 1) : ranks;
 }
 
 }  // namespace vit_hybrid::comm

@@ -48,13 +48,15 @@ class SharedSlots {
 
   /// Signature of `rank` in `round`, after it has entered.
   uint64_t signature(int rank, uint64_t round) const;
-  /// Ranks that have not entered `round`.
-  std::vector<int> missing(uint64_t round) const;
+  /// Ranks that keep `round` from being left: that have not entered it or, if all have and they must `reduce`, not
+  /// reduced their share; else those that keep the slot from being used again.
+  std::vector<int> missing(uint64_t round, bool reduce) const;
 
  private:
   struct Control;
   using Counter = std::atomic<uint64_t> Control::*;
   bool all_at_least(Counter counter, uint64_t value) const;
+  std::vector<int> below(Counter counter, uint64_t value) const;
 
   int rank_;
   int size_;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/comm/node_board.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -88,15 +89,15 @@ void SharedTask::check_signatures(int64_t round) const {
   for (int r = 0; r < slots().size(); ++r) {
     const uint64_t other = slots().signature(r, global(round));
     if (other == signature_) continue;
-    throw Error(ErrorClass::kInternal, str("rank ", r, " of the group is in ", signature_text(other), " while rank ",
-                                           slots().rank(), " is in ", signature_text(signature_)));
+    throw Error(ErrorClass::kInternal,
+                str("rank ", link_->watched->world_rank(r), " is in ", signature_text(other), " while rank ",
+                    link_->watched->world_rank(slots().rank()), " is in ", signature_text(signature_)));
   }
 }
 
-std::string SharedTask::waits_for() const {
+std::vector<int> SharedTask::awaits() const {
   if (!begun_ || left_ == num_rounds_) return {};
-  const std::vector<int> missing = slots().missing(global(left_));
-  return missing.empty() ? "" : rank_list(missing) + " of the group";
+  return link_->watched->to_world(slots().missing(global(left_), phases_ == Phases::kThree));
 }
 
 }  // namespace vit_hybrid::comm

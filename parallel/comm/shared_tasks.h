@@ -13,9 +13,10 @@ namespace vit_hybrid::comm {
 
 /// What the tasks of one group share.
 struct SharedLink {
-  SharedLink(const MpiGroup& group, int64_t slot_bytes) : slots(group, slot_bytes) {}
+  SharedLink(const MpiGroup& group, int64_t slot_bytes) : slots(group, slot_bytes), watched(group.watched()) {}
 
   SharedSlots slots;
+  std::shared_ptr<WatchedGroup> watched;
   TaskQueue queue;  ///< tasks use the rounds one after the other
 };
 
@@ -24,7 +25,7 @@ struct SharedLink {
 class SharedTask : public HostTask {
  public:
   bool advance() final;
-  std::string waits_for() const final;
+  std::vector<int> awaits() const final;
 
  protected:
   enum class Phases { kTwo, kThree };  // without and with reduce_share()

@@ -1,18 +1,109 @@
-// Watchdog: looks at the slot ten times in every limit.
+// Watchdog: looks at the node's board some times a second, and asks the other nodes where somebody waits too long.
 #include "parallel/comm/watchdog.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <utility>
 
 #include "parallel/comm/failure.h"
+#include "parallel/comm/node_board.h"
 #include "src/base/error.h"
+#include "src/base/signals.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
 
-Watchdog::Watchdog(std::chrono::duration<double> limit) : limit_(limit) {
-  VH_ASSERT(limit.count() > 0, str("limit ", limit.count()));
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr double kDefaultLimit = 600.0;
+constexpr double kShortestPeriod = 0.02;
+constexpr double kLongestPeriod = 0.1;
+// More than this between two looks, and this process (or the whole job) was stopped: that is nobody's fault.
+constexpr double kLongestLook = 1.0;
+// A node asks after those of lower numbers have had the time to, and speaks after them where it knows less than they
+// may.
+constexpr double kDelayPerNode = 0.05;
+constexpr double kLongestDelay = 0.8;
+constexpr double kShortestPauseBetweenAsks = 0.5;
+constexpr double kPatienceWithAsker = 1.5;
+constexpr double kShortestGuardLimit = 4.0;
+constexpr double kGuardSlack = 0.5;
+
+constexpr const char* kVariable = "VIT_HYBRID_TIMEOUT";
+
+// Nothing where it is no time; the default where it is not set.
+std::optional<double> limit_of_environment() {
+  const char* const text = std::getenv(kVariable);
+  if (text == nullptr) return kDefaultLimit;
+  char* end = nullptr;
+  const double value = std::strtod(text, &end);
+  if (end == text || *end != '\0' || !std::isfinite(value) || value <= 0) return std::nullopt;
+  return value;
+}
+
+std::atomic<double>& limit() {
+  static std::atomic<double> value{limit_of_environment().value_or(kDefaultLimit)};
+  return value;
+}
+
+double seconds_since(SlotClock::time_point start) {
+  return Seconds(SlotClock::now() - start).count();
+}
+
+// Signals are for the main thread.
+void block_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+}
+
+std::string own_name() {
+  const std::string place = process_place().text();
+  return place.empty() ? "this process" : place;
+}
+
+bool has_other_nodes() {
+  if (process_place().num_nodes > 1) return true;
+  const auto launch = find_launch(process_environment());
+  return launch && launch->num_here && *launch->num_here < launch->num_ranks && own_slot().groups[0].turn.get() <= 1;
+}
+
+}  // namespace
+
+double watch_limit() {
+  return limit().load();
+}
+
+void set_watch_limit(double seconds) {
+  VH_ASSERT(seconds > 0, str("limit ", seconds));
+  limit() = seconds;
+}
+
+std::optional<Error> problem_of_environment() {
+  if (limit_of_environment()) return std::nullopt;
+  return Error(ErrorClass::kUsage, str("the variable ", kVariable, " is '", std::getenv(kVariable), "'"),
+               "it is a number of seconds above 0");
+}
+
+Watchdog::Watchdog() {
   thread_ = std::thread([this] { watch(); });
+  try {
+    guard_ = std::thread([this] { guard(); });
+  } catch (...) {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    thread_.join();
+    throw;
+  }
 }
 
 Watchdog::~Watchdog() {
@@ -22,29 +113,144 @@ Watchdog::~Watchdog() {
   }
   stop_requested_.notify_all();
   thread_.join();
+  guard_.join();
+}
+
+void Watchdog::set_ask_job(AskJob ask_job) {
+  const std::lock_guard lock(observer_mutex_);
+  ask_job_ = std::move(ask_job);
+}
+
+std::vector<Standing> Watchdog::standings() {
+  const std::lock_guard lock(observer_mutex_);
+  return observer_.standings(process_place().host);
+}
+
+// False once it is to stop.
+bool Watchdog::sleep(double seconds) {
+  std::unique_lock lock(mutex_);
+  return !stop_requested_.wait_for(lock, Seconds(seconds), [this] { return stop_; });
 }
 
 void Watchdog::watch() {
-  const auto period = std::clamp(limit_ / 10, std::chrono::duration<double>(0.01), std::chrono::duration<double>(1.0));
-  std::unique_lock lock(mutex_);
-  while (!stop_requested_.wait_for(lock, period, [this] { return stop_; })) {
-    if (const auto overdue = overdue_operation(limit_.count())) {
-      report_and_abort(overdue_text(*overdue, limit_.count()), static_cast<int>(ErrorClass::kIo), overdue->cause);
-    }
+  block_signals();
+  SlotClock::time_point last = SlotClock::now();
+  while (sleep(std::clamp(watch_limit() / 20, kShortestPeriod, kLongestPeriod))) {
+    const double seconds = std::min(seconds_since(last), kLongestLook);
+    last = SlotClock::now();
+    look(seconds);
+    ++beats_;
   }
 }
 
-std::string overdue_text(const OverdueOperation& overdue, double limit_seconds) {
-  const std::string place = process_place().text();
-  const std::string who = place.empty() ? "this process" : place;
-  if (overdue.failed) {
-    return str("vit_hybrid: ", who, ": ", overdue.note.text(), " failed: ", overdue.remark,
-               "; see the messages of the network and of NCCL (NCCL_DEBUG=WARN)");
+void Watchdog::look(double seconds) {
+  end_at_signal();
+  show_pending();
+  {
+    const std::lock_guard lock(observer_mutex_);
+    observer_.look(seconds, watch_limit());
   }
-  const std::string known = overdue.remark.empty() ? "" : str("; ", overdue.remark);
-  return str("vit_hybrid: ", who, " has waited ", std::llround(overdue.seconds * 10) / 10.0, " s for ",
-             overdue.note.text(), known, "; the limit is --timeout ", limit_seconds,
-             " s: another rank is stuck, slower than that, or gone");
+  blame_if_overdue(seconds);
+}
+
+void Watchdog::end_at_signal() const {
+  const int signal = signal_before_first_step();
+  if (signal == 0) return;
+  report_and_abort(
+      str("vit_hybrid: stopped by ", signal_name(signal),
+          " before the first step: nothing was trained, and nothing is to be saved; give the command again"),
+      static_cast<int>(ErrorClass::kTemporary));
+}
+
+void Watchdog::show_pending() {
+  const auto pending = pending_operation();
+  BoardWait& shown = own_slot().in_flight;
+  if (!pending) {
+    shown.manner.set(WaitManner::kNone);
+    return;
+  }
+  if (pending->failed) {
+    report_and_abort(str("vit_hybrid: ", own_name(), ": ", pending->note.text(), " failed: ", pending->error,
+                         "; see the messages of the network and of NCCL (NCCL_DEBUG=WARN)"),
+                     static_cast<int>(ErrorClass::kIo), pending->cause);
+  }
+  shown.show(pending->note, WaitManner::kDevice);
+}
+
+void Watchdog::blame_if_overdue(double seconds) {
+  bool is_overdue = false;
+  {
+    const std::lock_guard lock(observer_mutex_);
+    is_overdue = observer_.anybody_waits_longer_than(watch_limit());
+  }
+  doubt_ = is_overdue ? doubt_ + seconds : 0.0;
+  until_next_ask_ = std::max(0.0, until_next_ask_ - seconds);
+  if (!is_overdue) return;
+  if (const auto line = accusation()) report_and_abort(*line, static_cast<int>(ErrorClass::kIo));
+}
+
+std::optional<std::string> Watchdog::accusation() {
+  JobStandings job{standings(), ""};
+  Blame blame = find_blame(job.standings, watch_limit());
+  if (blame.kind == Blame::Kind::kNone) return std::nullopt;
+  AskJob ask_job;
+  {
+    const std::lock_guard lock(observer_mutex_);
+    ask_job = ask_job_;
+  }
+  if (ask_job == nullptr) {
+    const bool may_be_elsewhere = blame.kind != Blame::Kind::kStuck && has_other_nodes();
+    if (may_be_elsewhere && doubt_ < kLongestLook) return std::nullopt;
+    return blame_text(job.standings, blame, watch_limit(),
+                      may_be_elsewhere ? "those of other nodes are not known yet" : "");
+  }
+  if (!may_ask()) return std::nullopt;
+  job = ask_job(std::move(job.standings));
+  blame = find_blame(job.standings, watch_limit());
+  if (blame.kind == Blame::Kind::kNone) {
+    board().header->asker = 0;
+    until_next_ask_ = std::max(kShortestPauseBetweenAsks, watch_limit() / 4);
+    return std::nullopt;
+  }
+  // Those who could not be asked may know more, and speak first.
+  if (blame.kind == Blame::Kind::kUnknown &&
+      !sleep(std::min(process_place().node * 5 * kDelayPerNode, kLongestDelay))) {
+    return std::nullopt;
+  }
+  return blame_text(job.standings, blame, watch_limit(), job.remark);
+}
+
+// One process of a node asks, and not where one of a lower node just has, which asks for all.
+bool Watchdog::may_ask() {
+  BoardHeader& header = *board().header;
+  const uint64_t questions = header.questions.load();
+  if (std::exchange(questions_, questions) != questions) until_next_ask_ = kShortestPauseBetweenAsks;
+  if (until_next_ask_ > 0 || doubt_ < std::min(process_place().node * kDelayPerNode, kLongestDelay)) return false;
+  const int own = board().own + 1;
+  int asker = 0;
+  if (header.asker.compare_exchange_strong(asker, own) || asker == own) return true;
+  // It has been stopped, where it neither ends the job nor gives up.
+  return doubt_ > kPatienceWithAsker && header.asker.compare_exchange_strong(asker, own);
+}
+
+void Watchdog::guard() {
+  block_signals();
+  uint64_t beats = 0;
+  double silent = 0.0;
+  SlotClock::time_point last = SlotClock::now();
+  while (sleep(kLongestPeriod)) {
+    const double seconds = std::min(seconds_since(last), kLongestLook);
+    last = SlotClock::now();
+    silent = beats_ == beats ? silent + seconds : 0.0;
+    beats = beats_;
+    if (silent <= std::max(watch_limit(), kShortestGuardLimit) + kGuardSlack) continue;
+    const RunPosition position = run_position();
+    const std::string where = position.text();
+    report_and_abort(
+        str("vit_hybrid: ", own_name(), ": the watchdog itself has not moved for ", std::round(silent * 10) / 10, " s",
+            where.empty() ? "" : ", in " + where, ": a call of the device's library or of the system does not return"),
+        static_cast<int>(ErrorClass::kIo));
+  }
 }
 
 }  // namespace vit_hybrid::comm

@@ -1,39 +1,81 @@
 // Watchdog: the thread that turns a hang into one sentence.
 #pragma once
 
-#include <chrono>
+#include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "parallel/comm/board_observer.h"
 #include "parallel/comm/operation_slot.h"
+#include "parallel/comm/standing.h"
+#include "src/base/error.h"
 
 namespace vit_hybrid::comm {
 
-/// While it lives, an operation that is in flight for longer than `limit` (option --timeout), or
-/// that the device reports as failed, ends the job with exit code 74 (kIo) and one line that names
-/// the rank, host, axis, operation, bytes, phase, step and sequence number. For host tensors the
-/// clock runs while the process is blocked in wait() or in a control message; for device tensors
-/// from the start of the operation. It calls nothing of MPI but MPI_Abort.
+/// Longest time in seconds that one communication may take (option --timeout). Before it is set it is
+/// VIT_HYBRID_TIMEOUT, else 600.
+double watch_limit();
+void set_watch_limit(double seconds);
+/// Error(kUsage) where VIT_HYBRID_TIMEOUT is no time; until that is told, the limit is 600 s.
+std::optional<Error> problem_of_environment();
+
+/// How all processes of the job stand, and what is not known: "n2 (ranks 4 to 7) did not answer: ...". `own`: how those
+/// of this node stand. From the watchdog's thread.
+struct JobStandings {
+  std::vector<Standing> standings;
+  std::string remark;
+};
+using AskJob = std::function<JobStandings(std::vector<Standing> own)>;
+
+/// The process' only one, from before MPI_Init until after MPI_Finalize. Where a process of this node waits for longer
+/// than watch_limit(), while nobody for whom it waits (directly, or through others that wait) comes further, it ends
+/// the job with exit code 74 (kIo) and one line that names who does not move: world rank, host, process, phase and
+/// operation, and who waits for it. So it does where a device reports that an operation has failed, and, with code 75,
+/// at a signal before the first step (src/base/signals.h). It calls nothing of MPI but MPI_Abort, and is watched by a
+/// second thread, which ends the job where the first one hangs.
 class Watchdog {
  public:
-  explicit Watchdog(std::chrono::duration<double> limit);
+  /// Starts both threads. join_board() comes first.
+  Watchdog();
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
+  /// From now on other nodes are asked before somebody is blamed; null: there are none, or they cannot be asked.
+  void set_ask_job(AskJob ask_job);
+  /// How the processes of this node stand, for another node. From any thread.
+  std::vector<Standing> standings();
+
  private:
   void watch();
+  void guard();
+  bool sleep(double seconds);
+  void look(double seconds);
+  void show_pending();
+  void end_at_signal() const;
+  void blame_if_overdue(double seconds);
+  std::optional<std::string> accusation();
+  bool may_ask();
 
-  std::chrono::duration<double> limit_;
   std::mutex mutex_;
   std::condition_variable stop_requested_;
   bool stop_ = false;
-  std::thread thread_;
-};
 
-/// The line the watchdog prints.
-std::string overdue_text(const OverdueOperation& overdue, double limit_seconds);
+  std::mutex observer_mutex_;
+  BoardObserver observer_;
+  AskJob ask_job_;
+
+  double doubt_ = 0.0;           // seconds for which somebody has waited too long
+  double until_next_ask_ = 0.0;  // seconds
+  uint64_t questions_ = 0;       // that were on the board when it was last looked at
+  std::atomic<uint64_t> beats_{0};
+  std::thread thread_;
+  std::thread guard_;
+};
 
 }  // namespace vit_hybrid::comm

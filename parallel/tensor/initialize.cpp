@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "parallel/comm/operation.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/random.h"
@@ -92,6 +93,7 @@ at::Tensor initial_values(const ParameterSpec& spec, uint64_t seed) {
   const at::Tensor values = at::empty(spec.local_shape, at::kDouble);
   const RandomStream stream(seed, Purpose::kInitialWeights, name_key(spec.name.c_str()));
   for (const BoxMapping& box : spec.boxes) {
+    comm::note_work();
     fill_box(spec, box, stream, values.data_ptr<double>());
   }
   return values;

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "parallel/comm/operation.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
@@ -50,6 +51,7 @@ void GradientReducer::begin_step(int contributions) {
 }
 
 void GradientReducer::ready(int parameter, int micro_batch) {
+  comm::note_work();
   const auto index = static_cast<size_t>(parameter);
   if (buffer_.layout().slots.at(index).empty()) {
     return;  // a slice without elements, e.g. of a tensor rank without heads

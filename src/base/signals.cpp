@@ -21,11 +21,17 @@ constexpr std::array<std::pair<std::string_view, int>, 4> kSignals = {
     {{"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT}}};
 
 std::atomic<int> g_stop_signal{0};
+std::atomic<bool> g_has_begun{false};
 static_assert(std::atomic<int>::is_always_lock_free, "the handler may use lock-free atomics only");
 
 void on_signal(int signal) {
   int none = 0;
   g_stop_signal.compare_exchange_strong(none, signal);
+}
+
+// Those that end a program, where nobody objects.
+bool is_final(int signal) {
+  return signal == SIGINT || signal == SIGTERM;
 }
 
 int parse_signal(const std::string& given) {
@@ -62,14 +68,26 @@ std::string signal_name(int signal) {
 }
 
 void watch_stop_signals(const std::vector<int>& signals) {
-  for (const int signal : signals) {
+  for (const auto& [name, signal] : kSignals) {
     struct sigaction action = {};
-    action.sa_handler = on_signal;
+    const bool is_watched = std::find(signals.begin(), signals.end(), signal) != signals.end();
+    struct sigaction present = {};
+    sigaction(signal, nullptr, &present);
+    if (!is_watched && present.sa_handler != on_signal) continue;
+    action.sa_handler = is_watched ? on_signal : SIG_DFL;
     sigemptyset(&action.sa_mask);
-    const bool ends_at_second = signal == SIGINT || signal == SIGTERM;
-    action.sa_flags = static_cast<int>(ends_at_second ? SA_RESTART | SA_RESETHAND : SA_RESTART);
+    action.sa_flags = static_cast<int>(is_final(signal) ? SA_RESTART | SA_RESETHAND : SA_RESTART);
     sigaction(signal, &action, nullptr);
   }
+}
+
+void begin_first_step() {
+  g_has_begun = true;
+}
+
+int signal_before_first_step() {
+  const int signal = stop_signal();
+  return is_final(signal) && !g_has_begun ? signal : 0;
 }
 
 int stop_signal() {

@@ -1,9 +1,11 @@
 // The command `train`: configuration, checks, and the training itself.
+#include <csignal>
 #include <sstream>
 
 #include "parallel/comm/mpi_session.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/log.h"
+#include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
@@ -107,6 +109,7 @@ int run_train(const Invocation& invocation) {
   if (asks_for(invocation.words, "print-config") || asks_for(invocation.words, "print-schedule")) {
     return print_only(invocation.words);
   }
+  watch_stop_signals({SIGTERM, SIGINT});
   comm::MpiSession session(invocation.argc, invocation.argv);
   set_log_speaker(session.world().rank() == 0);
   agree_on_start(session.world(), invocation.words);

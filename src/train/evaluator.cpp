@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "parallel/comm/operation.h"
 #include "src/base/memory_tracker.h"
 #include "src/train/device.h"
 
@@ -43,6 +44,7 @@ Evaluation Evaluator::evaluate() {
   const data::Parts parts{model_.is_first_stage() || model_.is_last_stage(), model_.is_last_stage()};
   StepInput input = open_input(config_, mesh_, dataset_, sampler_, plan.num_steps(), parts);
   for (int64_t i = 0; i < plan.num_steps(); ++i) {
+    comm::note_work();
     StepPlan step_plan;
     step_plan.micro_batches = input.micro_batches(plan, i);
     step_plan.global_batch = static_cast<int64_t>(plan.batch(i).size());

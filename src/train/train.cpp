@@ -11,6 +11,7 @@
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
+#include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
 #include "parallel/comm/watchdog.h"
 #include "parallel/mesh/device_mesh.h"
@@ -208,15 +209,19 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   const MemoryTracker::Attachment attachment;
   comm::set_memory_advice([config](const MemoryFailure& failure) { return memory_advice(config, failure); });
   watch_stop_signals(parse_signals(config.checkpoint.preempt_signals));
+  comm::set_watch_limit(config.parallel.timeout);
   const auto placements = set_threads(config.parallel.threads, session.world());
   const c10::Device device = choose_device(config, session.world());
   set_kernel_options(config, device, session.world());
   if (device.is_cpu()) {
     report_placement(placements);
   }
-  const comm::Watchdog watchdog(std::chrono::duration<double>(config.parallel.timeout));
+  std::optional<comm::PhaseScope> phase;
+  phase.emplace("building of the groups");
   mesh::DeviceMesh mesh(parallel_dims(config), session.world(), device, transport_options(config));
+  phase.emplace("opening of the data");
   const DataSource data = open_data(config, session.world());
+  phase.emplace("start of the run");
   const auto resumed = open_resumed(config, data, session.world());
   const auto initial = open_initial(config, resumed.has_value(), session.world());
   const RunFolder folder = RunFolder::create(config, session.world(), resumed ? resumed->path() : "");
@@ -246,7 +251,9 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   note_kernels(folder, log, session.world());
   print_start(config, data, mesh, trainer.engine(), folder.path());
   const double seconds_to_first_step = since_start.seconds();
+  phase.reset();
   trainer.run();
+  phase.emplace("end of the run");
   finish(config, folder, log, trainer, test, mesh, seconds_to_first_step);
   if (trainer.stop_reason()) {
     const bool is_saved = config.checkpoint.keep > 0;

@@ -3,10 +3,9 @@
 
 #include <ATen/Parallel.h>
 
-#include <chrono>
-
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
+#include "parallel/comm/watchdog.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/train/checkpoint/model_state.h"
@@ -22,6 +21,7 @@ namespace vit_hybrid::train {
 namespace {
 
 mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world) {
+  comm::set_watch_limit(config.parallel.timeout);
   const auto placements = set_threads(config.parallel.threads, world);
   const c10::Device device = choose_device(config, world);
   set_kernel_options(config, device, world);
@@ -37,8 +37,7 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& chec
 }  // namespace
 
 TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world)
-    : watchdog_(std::chrono::duration<double>(config.parallel.timeout)),
-      mesh_(make_mesh(config, checkpoint, world)),
+    : mesh_(make_mesh(config, checkpoint, world)),
       runner_(config.model, precision_policy(config), mesh_, std::nullopt) {
   comm::agreed(world, [&] {
     load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.model(), mesh_.device());

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "parallel/comm/mpi_group.h"
-#include "parallel/comm/watchdog.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/memory_tracker.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
@@ -26,7 +25,6 @@ class TrainedModel {
 
  private:
   MemoryTracker::Attachment attachment_;
-  comm::Watchdog watchdog_;
   mesh::DeviceMesh mesh_;
   ModelRunner runner_;
 };

@@ -197,6 +197,7 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
 }
 
 StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoch) {
+  begin_first_step();
   comm::set_step(position_.step + 1);  // as the log counts
   const Timer timer;
   const double blocked_before = blocked_seconds();

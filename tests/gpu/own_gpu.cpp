@@ -13,7 +13,7 @@ namespace vit_hybrid::testing {
 
 c10::Device own_gpu() {
   static const c10::Device device = [] {
-    comm::set_process_place({world_rank(), world_size(), 0, 1, world_rank(), world_size(), "here"}, nullptr);
+    comm::set_process_place({world_rank(), world_size(), 0, 1, world_rank(), world_size(), "here"});
     const int num_gpus = static_cast<int>(at::detail::getCUDAHooks().deviceCount());
     train::RunConfig config;
     config.device = train::DeviceChoice::kCuda;

@@ -123,8 +123,8 @@ TEST_CASE("communicator: an exchange whose sizes differ is refused by its receiv
     if (group->rank() == 0) {
       group->exchange({{Direction::kSend, at::zeros({sent}, at::kFloat), 1}}).wait();
     } else if (group->rank() == 1) {
-      const std::string text = sent == 10 ? "rank 0 of the group sent 40 bytes where 80 are received"
-                                          : "rank 0 of the group sent more than the 80 bytes that are received";
+      const std::string text = sent == 10 ? "rank 0 sent 40 bytes where 80 are received"
+                                          : "rank 0 sent more than the 80 bytes that are received";
       CHECK_THROWS_WITH_AS(group->exchange({{Direction::kReceive, at::zeros({20}, at::kFloat), 0}}).wait(),
                            doctest::Contains(text.c_str()), Error);
     }

@@ -151,7 +151,7 @@ TEST_CASE("nccl comm: when the job fails all communicators are aborted, also whi
   if (child == 0) {
     fake_nccl().abort_pipe = ends[1];
     std::freopen("/dev/null", "w", stderr);
-    comm::set_process_place({}, nullptr);  // as if it were alone: it must not end the test's job
+    comm::set_process_place({});  // as if it were alone: it must not end the test's job
     std::thread([&] {
       while (true) {
         static_cast<void>(root->error());  // stands still once they are aborted

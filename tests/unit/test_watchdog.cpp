@@ -1,89 +1,358 @@
-// The slot and the watchdog's line: what is overdue, and how it is named.
+// Blame: who keeps the others waiting, on tables made by hand; the line that says so; and the board it is read from.
 #include <doctest/doctest.h>
 
-#include <chrono>
-#include <string>
-#include <thread>
+#include <unistd.h>
 
+#include <string>
+#include <vector>
+
+#include "parallel/comm/board_observer.h"
+#include "parallel/comm/node_board.h"
 #include "parallel/comm/operation_slot.h"
+#include "parallel/comm/standing.h"
 #include "parallel/comm/watchdog.h"
 
 using namespace vit_hybrid::comm;
 
 namespace {
 
-void nap(int milliseconds) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+constexpr double kLimit = 2.0;
+constexpr uint64_t kWorld = 10;
+constexpr uint64_t kOther = 20;
+
+Standing process(int rank) {
+  Standing s;
+  s.rank = rank;
+  s.pid = 100 + rank;
+  s.host = "n1";
+  return s;
 }
+
+// Has waited for 2.5 s, and looks; in turn `turn` of the group.
+Standing waiting(int rank, uint64_t group, uint64_t turn, int group_size) {
+  Standing s = process(rank);
+  s.state = Standing::State::kWaiting;
+  s.still = 2.5;
+  s.silent = 0.1;
+  s.operation = "all_reduce number " + std::to_string(turn) + " on axis 'data', 64 bytes";
+  s.group = group;
+  s.turn = turn;
+  s.group_size = group_size;
+  s.turns = {{group, turn, group}};
+  return s;
+}
+
+// Waits for messages of those ranks, in a pipeline of four.
+Standing receiving(int rank, std::vector<int> from) {
+  Standing s = waiting(rank, kWorld, 0, 4);
+  s.operation = "exchange number 7 on axis 'pipeline', 64 bytes";
+  s.awaits = std::move(from);
+  return s;
+}
+
+// Has done nothing for 2.5 s, after that turn.
+Standing stuck(int rank, uint64_t group, uint64_t turn) {
+  Standing s = process(rank);
+  s.still = 2.5;
+  s.position = "step 12, backward";
+  s.operation = "all_reduce number 3 on axis 'tensor', 64 bytes";
+  s.turns = {{group, turn, group}};
+  return s;
+}
+
+Standing moving(int rank, uint64_t group, uint64_t turn) {
+  Standing s = stuck(rank, group, turn);
+  s.still = 0.3;
+  return s;
+}
+
+Standing stopped(Standing s) {
+  s.is_halted = true;
+  s.silent = s.still;
+  s.condition = "stopped by a signal";
+  return s;
+}
+
+struct Verdict {
+  Blame::Kind kind;
+  std::vector<int> culprits;
+  std::vector<int> waiters;
+  bool operator==(const Verdict&) const = default;
+};
+
+Verdict verdict(const std::vector<Standing>& table) {
+  const Blame blame = find_blame(table, kLimit);
+  Verdict out{blame.kind, {}, {}};
+  for (const size_t i : blame.culprits)
+    out.culprits.push_back(table[i].rank);
+  for (const size_t i : blame.waiters)
+    out.waiters.push_back(table[i].rank);
+  return out;
+}
+
+constexpr auto kNone = Blame::Kind::kNone;
+constexpr auto kStuck = Blame::Kind::kStuck;
+constexpr auto kApart = Blame::Kind::kApart;
+constexpr auto kUnknown = Blame::Kind::kUnknown;
 
 }  // namespace
 
-TEST_CASE("watchdog: a blocked operation is overdue after the limit, the oldest first") {
-  CHECK_FALSE(overdue_operation(0));
+TEST_CASE("blame: the rank that has not begun a collective") {
+  const std::vector<Standing> table = {waiting(0, kWorld, 5, 3), stuck(1, kWorld, 4), waiting(2, kWorld, 5, 3)};
+  CHECK(verdict(table) == Verdict{kStuck, {1}, {0, 2}});
+}
+
+TEST_CASE("blame: nobody, as long as the one that the others wait for comes further") {
+  CHECK(verdict({waiting(0, kWorld, 5, 3), moving(1, kWorld, 4), waiting(2, kWorld, 5, 3)}) == Verdict{kNone, {}, {}});
+  // Nor while it comes further at the far end of a chain, or nobody has waited for the limit.
+  CHECK(verdict({receiving(0, {1}), receiving(1, {2}), moving(2, kWorld, 0)}) == Verdict{kNone, {}, {}});
+  Standing late = waiting(0, kWorld, 5, 2);
+  late.still = 1.0;
+  CHECK(verdict({late, stuck(1, kWorld, 4)}) == Verdict{kNone, {}, {}});
+  CHECK(verdict({stuck(0, kWorld, 4), stuck(1, kWorld, 4)}) == Verdict{kNone, {}, {}});
+  CHECK(verdict({}) == Verdict{kNone, {}, {}});
+}
+
+TEST_CASE("blame: a chain leads to its root, not to the next victim") {
+  // 1 x 1 x 4: each stage waits for the next one, the last is stopped while it waits itself.
+  CHECK(verdict({receiving(0, {1}), receiving(1, {2}), receiving(2, {3}), stopped(receiving(3, {2}))}) ==
+        Verdict{kStuck, {3}, {0, 1, 2}});
+  // A rank of another group waits for one of the chain.
+  CHECK(verdict({waiting(4, kOther, 3, 2),
+                 [] {
+                   Standing s = receiving(0, {1});
+                   s.turns = {{kOther, 2, kOther}, {kWorld, 0, kWorld}};
+                   return s;
+                 }(),
+                 stuck(1, kWorld, 0)}) == Verdict{kStuck, {1}, {4, 0}});
+}
+
+TEST_CASE("blame: who is stopped inside of a wait, or does not look any more, does not wait") {
+  CHECK(verdict({waiting(0, kWorld, 5, 3), stopped(waiting(1, kWorld, 5, 3)), waiting(2, kWorld, 5, 3)}) ==
+        Verdict{kStuck, {1}, {0, 2}});
+  Standing silent = waiting(1, kWorld, 5, 2);
+  silent.silent = 2.4;
+  CHECK(verdict({waiting(0, kWorld, 5, 2), silent}) == Verdict{kStuck, {1}, {0}});
+}
+
+TEST_CASE("blame: inside of a library the one that uses no processor where the others do") {
+  std::vector<Standing> table;
+  for (int rank = 0; rank < 3; ++rank) {
+    table.push_back(waiting(rank, kWorld, 1, 3));
+    table.back().is_blind = true;
+    table.back().silent = 2.5;
+  }
+  CHECK(verdict(table) == Verdict{kUnknown, {}, {0, 1, 2}});
+  table[1].is_idle = true;
+  CHECK(verdict(table) == Verdict{kStuck, {1}, {0, 2}});
+  for (Standing& s : table)
+    s.is_idle = true;
+  CHECK(verdict(table) == Verdict{kUnknown, {}, {0, 1, 2}});
+  for (Standing& s : table)
+    s.is_idle = false;
+  table[2].is_restless = true;
+  CHECK(verdict(table) == Verdict{kStuck, {2}, {0, 1}});
+  for (Standing& s : table)
+    s.is_restless = true;
+  CHECK(verdict(table) == Verdict{kUnknown, {}, {0, 1, 2}});
+}
+
+TEST_CASE("blame: all wait, and one of them elsewhere") {
+  // Rank 2 left out turn 5 of the world, and waits for rank 3 in another group.
+  Standing elsewhere = waiting(2, kOther, 9, 2);
+  elsewhere.turns = {{kWorld, 4, kWorld}, {kOther, 9, kOther}};
+  Standing partner = waiting(3, kWorld, 5, 4);
+  partner.turns = {{kWorld, 5, kWorld}, {kOther, 8, kOther}};
+  CHECK(verdict({waiting(0, kWorld, 5, 4), waiting(1, kWorld, 5, 4), elsewhere, partner}) ==
+        Verdict{kApart, {2}, {0, 1, 3}});
+  // Of two, the one that is further in the run; where both are as far, nobody can say which.
+  Standing first = waiting(0, kWorld, 5, 2);
+  first.turns = {{kWorld, 5, kWorld}, {kOther, 8, kOther}};
+  Standing second = waiting(1, kOther, 9, 2);
+  second.turns = {{kWorld, 4, kWorld}, {kOther, 9, kOther}};
+  CHECK(verdict({first, second}) == Verdict{kApart, {0, 1}, {}});
+  first.step = 12;
+  second.step = 13;
+  CHECK(verdict({first, second}) == Verdict{kApart, {1}, {0}});
+}
+
+TEST_CASE("blame: the one that left a collective out, though all wait for its partner") {
+  // Ranks 0 and 1, and 2 and 3, are tensor groups. Rank 1 left turn 9 of its own out: rank 0 waits there for it, the
+  // others in the world for rank 0.
+  constexpr uint64_t kPair = 30;
+  constexpr uint64_t kTensor = 7;
+  const auto at_world = [&](int rank, uint64_t pair, uint64_t turn) {
+    Standing s = waiting(rank, kWorld, 5, 4);
+    s.turns.push_back({pair, turn, kTensor});
+    return s;
+  };
+  Standing partner = waiting(0, kPair, 9, 2);
+  partner.turns = {{kWorld, 4, kWorld}, {kPair, 9, kTensor}};
+  CHECK(verdict({partner, at_world(1, kPair, 8), at_world(2, kOther, 9), at_world(3, kOther, 9)}) ==
+        Verdict{kApart, {1}, {0, 2, 3}});
+}
+
+TEST_CASE("blame: a ring of waits without anybody who does not wait") {
+  CHECK(verdict({receiving(0, {1}), receiving(1, {2}), receiving(2, {3}), receiving(3, {0})}).kind == kApart);
+}
+
+TEST_CASE("blame: two culprits, the one whom more wait for first") {
+  std::vector<Standing> table = {waiting(0, kWorld, 5, 3), waiting(1, kWorld, 5, 3), stuck(2, kWorld, 4),
+                                 waiting(3, kOther, 2, 2), stuck(4, kOther, 1)};
+  CHECK(verdict(table) == Verdict{kStuck, {2, 4}, {0, 1, 3}});
+  // One that nobody waits for is not told.
+  table.pop_back();
+  table.pop_back();
+  table.push_back(stuck(7, kOther, 1));
+  CHECK(verdict(table) == Verdict{kStuck, {2}, {0, 1}});
+}
+
+TEST_CASE("blame: a launched process that has not come to its start") {
+  Standing absent;
+  absent.rank = 1;
+  absent.state = Standing::State::kAbsent;
+  absent.still = 2.5;
+  absent.turns = {{kLaunchGroup, 0, 0}};
+  Standing starting = waiting(0, kLaunchGroup, 1, 2);
+  starting.is_blind = true;
+  CHECK(verdict({starting, absent}) == Verdict{kStuck, {1}, {0}});
+}
+
+TEST_CASE("blame: ranks that are in no table") {
+  // Rank 2 of three is on a node that does not answer.
+  CHECK(verdict({waiting(0, kWorld, 5, 3), waiting(1, kWorld, 5, 3)}) == Verdict{kUnknown, {}, {0, 1}});
+}
+
+TEST_CASE("blame: a wait without a group is for whoever does not wait") {
+  Standing lone = waiting(0, 0, 0, 0);
+  CHECK(verdict({lone, stuck(1, kWorld, 4)}) == Verdict{kStuck, {1}, {0}});
+  CHECK(verdict({lone, moving(1, kWorld, 4)}) == Verdict{kNone, {}, {}});
+}
+
+TEST_CASE("blame: the line names world rank, host, process, phase, operation and those who wait") {
+  std::vector<Standing> table = {waiting(0, kWorld, 5, 3), stuck(1, kWorld, 4), waiting(2, kWorld, 5, 3)};
+  CHECK(
+      blame_text(table, find_blame(table, kLimit), kLimit, "") ==
+      "vit_hybrid: rank 1 on n1 (process 101) has not moved for 2.5 s: in step 12, backward, after all_reduce number 3 "
+      "on axis 'tensor', 64 bytes; 2 ranks wait for it (ranks 0 and 2), rank 0 for 2.5 s in all_reduce number 5 on "
+      "axis 'data', 64 bytes; the limit is --timeout 2 s");
+  table[1] = stopped(waiting(1, kWorld, 5, 3));
+  table.pop_back();
+  CHECK(
+      blame_text(table, find_blame(table, kLimit), kLimit, "n2 (rank 2) did not answer") ==
+      "vit_hybrid: rank 1 on n1 (process 101) has not moved for 2.5 s: stopped by a signal, in all_reduce number 5 on "
+      "axis 'data', 64 bytes; 1 rank waits for it (rank 0), rank 0 for 2.5 s in all_reduce number 5 on axis 'data', 64 "
+      "bytes; n2 (rank 2) did not answer; the limit is --timeout 2 s");
+  table[1] = waiting(1, kWorld, 5, 3);
+  CHECK(
+      blame_text(table, find_blame(table, kLimit), kLimit, "n2 (rank 2) did not answer") ==
+      "vit_hybrid: rank 0 on n1 (process 100) has waited 2.5 s for all_reduce number 5 on axis 'data', 64 bytes; 2 "
+      "ranks wait (ranks 0 and 1); none of those that are known has stopped; n2 (rank 2) did not answer; the limit is "
+      "--timeout 2 s");
+}
+
+TEST_CASE("standing: between nodes as a text") {
+  Standing full = stopped(waiting(3, kWorld, 5, 4));
+  full.awaits = {1, 2};
+  full.turns.push_back({kOther, 7, 3});
+  full.position = "step 1, a\tphase\n";
+  std::vector<Standing> table = {full, stuck(0, kWorld, 1), process(1)};
+  const std::string text = to_text(table);
+  table[0].position = "step 1, a phase ";
+  CHECK(standings_of(text) == table);
+  CHECK(standings_of("").empty());
+  // What is cut, or is no such text, is nothing; and never more than what it says.
+  for (size_t size = 1; size < text.size(); ++size) {
+    CHECK(standings_of(text.substr(0, size)).size() <= table.size());
+  }
+  CHECK(standings_of("3\t4\tn1\n").empty());
+  CHECK(standings_of("x\n").empty());
+}
+
+TEST_CASE("board: what a thread that is not the main one waits for is found in the table") {
+  CHECK_FALSE(pending_operation());
   const OperationNote first{"data", "reduce_scatter", 64, 3, {}};
   const OperationNote second{"tensor", "all_reduce", 32, 4, {}};
   {
     const BlockedScope outer(first);
-    nap(2);
-    BlockedScope inner(second);
-    inner.remark("waiting for rank 1");
-    CHECK_FALSE(overdue_operation(1000));
-    nap(2);
-    const auto overdue = overdue_operation(0.001);
-    REQUIRE(overdue);
-    CHECK(overdue->note.axis == "data");
-    CHECK(overdue->seconds >= 0.004);
-    CHECK_FALSE(overdue->failed);
-    CHECK(inner.seconds() < outer.seconds());
+    const BlockedScope inner(second);
+    REQUIRE(pending_operation());
+    CHECK(pending_operation()->note.axis == "data");
+    CHECK(inner.seconds() <= outer.seconds());
   }
-  CHECK_FALSE(overdue_operation(0));
+  CHECK_FALSE(pending_operation());
 }
 
-TEST_CASE("watchdog: a device operation is overdue only while its probe says that it runs") {
+TEST_CASE("board: a device operation is pending while its probe says that it runs, and a failed one comes first") {
   DeviceStatus status;
+  const DeviceOperation first({"model", "broadcast", 8, 1, {}}, [] { return DeviceStatus(); });
   const DeviceOperation operation({"model", "all_gather", 8, 1, {}}, [&] { return status; });
-  nap(2);
-  REQUIRE(overdue_operation(0.001));
-  CHECK_FALSE(overdue_operation(1000));
+  REQUIRE(pending_operation());
+  CHECK(pending_operation()->note.operation == "broadcast");
+  status = {DeviceStatus::Kind::kFailed, "the peer is gone", Cause::kLostPeer};
+  REQUIRE(pending_operation());
+  CHECK(pending_operation()->failed);
+  CHECK(pending_operation()->error == "the peer is gone");
+  CHECK(pending_operation()->cause == Cause::kLostPeer);
   status.kind = DeviceStatus::Kind::kComplete;
-  CHECK_FALSE(overdue_operation(0.001));
-  status = {DeviceStatus::Kind::kFailed, "the peer is gone"};
-  auto failed = overdue_operation(1000);
-  REQUIRE(failed);
-  CHECK(failed->failed);
-  CHECK(failed->remark == "the peer is gone");
-  CHECK(failed->cause == Cause::kOwn);
-  status.cause = Cause::kLostPeer;
-  failed = overdue_operation(1000);
-  REQUIRE(failed);
-  CHECK(failed->cause == Cause::kLostPeer);
+  CHECK(pending_operation()->note.operation == "broadcast");
 }
 
-TEST_CASE("watchdog: the line names rank, axis, operation, bytes, phase, step and sequence number") {
-  set_step(12);
-  OperationNote note{"tensor", "all_reduce", 4096, 17, {}};
-  {
-    const PhaseScope outer("step");
-    const PhaseScope phase("backward");
-    note.position = run_position();
-  }
-  set_step(-1);
-  CHECK(std::string(run_position().phase).empty());
-  CHECK(overdue_text({note, 30.04, "waiting for rank 1 of the group", false}, 30) ==
-        "vit_hybrid: this process has waited 30 s for all_reduce number 17 on axis 'tensor', 4096 bytes, in step 12, "
-        "backward; waiting for rank 1 of the group; the limit is --timeout 30 s: another rank is stuck, slower than "
-        "that, or gone");
-  CHECK(overdue_text({note, 3, "connection closed", true}, 30) ==
-        "vit_hybrid: this process: all_reduce number 17 on axis 'tensor', 4096 bytes, in step 12, backward failed: "
-        "connection closed; see the messages of the network and of NCCL (NCCL_DEBUG=WARN)");
-  CHECK(OperationNote{"world", "barrier", 0, 0, {}}.text() == "barrier on axis 'world', 0 bytes");
+TEST_CASE("board: a wait as others read it") {
+  BoardWait wait;
+  CHECK(wait.text({}).empty());
+  wait.show({"tensor", "all_reduce", 4096, 17, {}, 5, 9}, WaitManner::kLooking);
+  CHECK(wait.text({12, "backward"}) == "all_reduce number 17 on axis 'tensor', 4096 bytes, in step 12, backward");
+  wait.show_awaited({3, 1});
+  CHECK(wait.awaited_ranks() == std::vector<int>{3, 1});
+  wait.show_awaited(std::vector<int>(100, 4));
+  CHECK(wait.awaited_ranks().size() == BoardWait::kMostAwaited);
+  // Longer texts are cut.
+  wait.show({std::string(100, 'x'), std::string(100, 'y'), 1, 0, {}}, WaitManner::kBlind);
+  CHECK(wait.text({}) == std::string(47, 'y') + " on axis '" + std::string(23, 'x') + "', 1 bytes");
 }
 
-TEST_CASE("watchdog: it ends without having fired") {
-  const auto start = std::chrono::steady_clock::now();
-  {
-    const Watchdog watchdog(std::chrono::seconds(100));
-    nap(5);
-  }
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+TEST_CASE("board: groups of equal ranks have ids of their own, and groups of one rank none") {
+  const WatchedGroup one({0, 1, 2});
+  const WatchedGroup two({0, 1, 2});
+  const WatchedGroup alone({1});
+  CHECK(one.id() != two.id());
+  CHECK(one.id() > kLaunchGroup);
+  CHECK(alone.id() == 0);
+  WatchedGroup turning({5, 7});
+  CHECK(turning.next_turn() == 1);
+  CHECK(turning.next_turn() == 2);
+  CHECK(turning.to_world({1, 0}) == std::vector<int>{7, 5});
+}
+
+TEST_CASE("observer: the clocks count what was seen, and end with every move") {
+  BoardObserver observer;
+  own_slot().state.set(BoardSlot::State::kRunning);
+  own_slot().move();
+  observer.look(0.1, kLimit);
+  CHECK_FALSE(observer.anybody_waits_longer_than(0.2));
+  observer.look(0.3, kLimit);
+  CHECK_FALSE(observer.anybody_waits_longer_than(0.2));  // it works
+  own_slot().wait.show({"data", "barrier", 0, 1, {}}, WaitManner::kLooking);
+  CHECK(observer.anybody_waits_longer_than(0.2));
+  REQUIRE(observer.standings("n1").size() == 1);
+  CHECK(observer.standings("n1")[0].still == doctest::Approx(0.3));
+  CHECK(observer.standings("n1")[0].state == Standing::State::kWaiting);
+  own_slot().look();
+  observer.look(0.3, kLimit);
+  CHECK(observer.standings("n1")[0].still == doctest::Approx(0.6));
+  CHECK(observer.standings("n1")[0].silent == doctest::Approx(0.0));
+  own_slot().move();
+  observer.look(0.3, kLimit);
+  CHECK_FALSE(observer.anybody_waits_longer_than(0.2));
+  own_slot().wait.manner.set(WaitManner::kNone);
+  own_slot().state.set(BoardSlot::State::kFree);
+}
+
+TEST_CASE("observer: the condition of a process is read from the system") {
+  CHECK(main_thread_condition(getpid()).state != '-');
+  CHECK_FALSE(main_thread_condition(getpid()).is_halted());
+  CHECK(main_thread_condition(getpid()).run_nanoseconds > 0);
+  CHECK(main_thread_condition(0x7ffffff0).is_halted());
+  CHECK(main_thread_condition(0x7ffffff0).text() == "gone");
 }

@@ -1,10 +1,17 @@
 // BackgroundSave: the copy, the thread, and its end.
 #include "src/train/checkpoint/background_save.h"
 
+#include <chrono>
+
 #include "parallel/comm/agreement.h"
+#include "parallel/comm/operation.h"
 #include "src/base/own_processors.h"
 
 namespace vit_hybrid::train {
+
+namespace {
+constexpr std::chrono::milliseconds kBetweenNotes{20};
+}  // namespace
 
 BackgroundSave::BackgroundSave(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
                                const model::VitOptions& model, const CheckpointInfo& info, const std::string& path,
@@ -39,6 +46,8 @@ void BackgroundSave::write() {
 
 void BackgroundSave::finish() {
   comm::agreed(world_, [&] {
+    for (; !is_done_; std::this_thread::sleep_for(kBetweenNotes))
+      comm::note_work_of_helpers();
     thread_.join();
     if (error_) {
       std::rethrow_exception(error_);

@@ -1,7 +1,9 @@
 // A program that fails on purpose, in the way its first argument names; check_failure.sh looks at how the job ends.
 #include <ATen/ops/zeros.h>
+#include <mpi.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -20,6 +22,7 @@ namespace {
 using namespace vit_hybrid;
 
 constexpr unsigned kLongerThanTheTest = 60;
+std::string g_kind;  // of the failure
 
 // What runs before a failure in the middle of a run: a step with communicators on two axes.
 struct Run {
@@ -68,16 +71,56 @@ void fail(const std::string& kind, const comm::MpiSession& session) {
     work.wait();
     run.all_reduce_without_rank_0();
   } else if (kind == "timeout_shared" || kind == "timeout_messages") {
-    const comm::Watchdog watchdog(std::chrono::milliseconds(1500));
+    comm::set_watch_limit(1.5);
     Run(session, kind == "timeout_shared" ? comm::HostPath::kSharedMemory : comm::HostPath::kMessages)
         .all_reduce_without_rank_0();
+  } else if (kind == "chain") {
+    // 0 and 2 are the first of two groups, 2 and 3 as well as 0 and 1 the second: who waits for whom is a chain.
+    comm::set_watch_limit(1.5);
+    Run run(session);
+    const comm::MpiGroup pair = session.world().split(rank / 2);
+    const comm::MpiGroup firsts = session.world().split(rank % 2);
+    if (rank == 0) sleep(kLongerThanTheTest);
+    if (rank == 2) firsts.barrier();
+    pair.barrier();
+  } else if (kind == "stopped") {
+    comm::set_watch_limit(1.5);
+    Run run(session);
+    if (rank == 2) raise(SIGSTOP);
+    run.tensor->all_reduce(run.x, comm::ReduceOp::kSum).wait();
+  } else if (kind == "skipped") {
+    // Rank 1 leaves out a collective of the other axis.
+    comm::set_watch_limit(1.5);
+    Run run(session);
+    for (int i = 0; i < 3; ++i) {
+      if (rank != 1 || i != 1) run.data->all_reduce(run.x, comm::ReduceOp::kSum).wait();
+      run.tensor->all_reduce(run.x, comm::ReduceOp::kSum).wait();
+    }
+  } else if (kind == "stuck_probe") {
+    comm::set_watch_limit(1.0);
+    Run run(session);
+    const comm::DeviceOperation operation({"data", "all_reduce", 4096, 7, comm::run_position()}, [] {
+      sleep(kLongerThanTheTest);
+      return comm::DeviceStatus{};
+    });
+    run.all_reduce_without_rank_0();
+  } else if (kind == "lonely_work") {
+    // Three limits, in pieces of a fifth.
+    comm::set_watch_limit(1.0);
+    Run run(session);
+    for (int i = 0; i < 15 && rank == 2; ++i) {
+      usleep(200'000);
+      comm::note_work();
+    }
+    run.tensor->all_reduce(run.x, comm::ReduceOp::kSum).wait();
+    session.world().barrier();
   } else if (kind == "timeout_control") {
-    const comm::Watchdog watchdog(std::chrono::milliseconds(1000));
+    comm::set_watch_limit(1.0);
     if (rank == 0) sleep(kLongerThanTheTest);
     session.world().barrier();
   } else if (kind == "device") {
     // As NCCL's watchdog probes find it, and as its communicators are aborted.
-    const comm::Watchdog watchdog(std::chrono::seconds(100));
+    comm::set_watch_limit(100.0);
     Run run(session);
     comm::set_before_abort([] { std::fputs("communicators aborted\n", stderr); });
     const comm::OperationNote note{"data", "all_reduce", 4096, 7, comm::run_position()};
@@ -89,7 +132,7 @@ void fail(const std::string& kind, const comm::MpiSession& session) {
     run.all_reduce_without_rank_0();
   } else if (kind == "lost_peer" || kind == "lost_peer_on_device") {
     // Rank 1 finds that the last one is gone before that one has told why, as in a job of several nodes.
-    const comm::Watchdog watchdog(std::chrono::seconds(5));
+    comm::set_watch_limit(5.0);
     Run run(session);
     using Kind = comm::DeviceStatus::Kind;
     const bool on_device = kind == "lost_peer_on_device";
@@ -110,17 +153,31 @@ void fail(const std::string& kind, const comm::MpiSession& session) {
     comm::set_before_abort([] { sleep(kLongerThanTheTest); });
     if (rank == last) throw Error(ErrorClass::kBadData, "1990.h5: sample 7 is not finite");
     run.all_reduce_without_rank_0();
-  } else if (kind != "nothing") {
+  } else if (kind != "nothing" && kind != "before_init" && kind != "before_finalize") {
     throw Error(ErrorClass::kUsage, "unknown kind " + kind);
   }
 }
 
 }  // namespace
 
+// In the place of MPI's own: one rank does not come to it.
+extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  if (g_kind == "before_init" && comm::process_place().rank == 2) sleep(kLongerThanTheTest);
+  return PMPI_Init_thread(argc, argv, required, provided);
+}
+
+extern "C" int MPI_Finalize() {
+  if (g_kind == "before_finalize") comm::set_watch_limit(1.5);
+  if (g_kind == "before_finalize" && comm::process_place().rank == 2) sleep(kLongerThanTheTest);
+  return PMPI_Finalize();
+}
+
 int main(int argc, char** argv) {
+  g_kind = argc > 1 ? argv[1] : "nothing";
   try {
+    if (g_kind == "before_init") comm::set_watch_limit(4.0);  // others may be slow to come to their start
     comm::MpiSession session(&argc, &argv);
-    fail(argc > 1 ? argv[1] : "nothing", session);
+    fail(g_kind, session);
     session.finalize();
   } catch (const std::exception& error) {
     comm::report_and_abort(error);

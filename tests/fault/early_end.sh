@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# How a program ends that has nothing to save: at the first SIGTERM before step 1 at once, with code 75 and one message;
+# and one that is alone and fails through MPI_Finalize, so that MPI's folder of the session does not stay.
+#
+#   early_end.sh PROGRAM RANKS [LAUNCHER...]   (whose last word takes the number of ranks)
+set -u
+program=$(realpath "$1") ranks=$2
+shift 2
+launcher=()
+[ "$ranks" -gt 1 ] && launcher=("$@" "$ranks")
+. "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
+
+# pid_of TAG: of a process of the program that has TAG in its environment
+pid_of() {
+  local folder
+  for folder in /proc/[0-9]*; do
+    [ "$(cat "$folder/comm" 2>/dev/null)" = vit_hybrid ] || continue
+    tr '\0' '\n' 2>/dev/null <"$folder/environ" | grep -qx "EARLY_END=$1" || continue
+    echo "${folder#/proc/}"
+    return
+  done
+}
+
+# stopped_after SECONDS WHAT: SIGTERM to a rank that is generating its data
+stopped_after() {
+  local tag=$$-$1 pid=""
+  count=$((count + 1))
+  EARLY_END=$tag timeout -k 5 "$LIMIT" ${launcher[0]+"${launcher[@]}"} "$program" --steps 2 --run-dir "run-$1" \
+    --generated-samples 100000 --depth 1 --embed-dim 32 --threads 1 >"$work/out" 2>"$work/err" &
+  local job=$!
+  while [ -z "$pid" ] && kill -0 $job 2>/dev/null; do pid=$(pid_of "$tag"); done
+  sleep "$1"
+  local begin=$EPOCHREALTIME
+  kill -TERM "$pid"
+  wait $job
+  code=$?
+  local took=$(((${EPOCHREALTIME/./} - ${begin/./}) / 1000))
+  if [ "$code" -ne 75 ]; then
+    fail "exit code is not 75 at SIGTERM after $1 s"
+  elif [ "$(grep -c '^vit_hybrid: stopped by SIGTERM before the first step' "$work/err")" -ne 1 ]; then
+    fail "not one message at SIGTERM after $1 s"
+  elif [ "$took" -gt 2500 ]; then
+    fail "it took $took ms to end at SIGTERM after $1 s"
+  fi
+}
+
+# In the middle of its start, where it has met the others, and while it generates data.
+for seconds in 0.9 1.5 3; do
+  stopped_after "$seconds"
+done
+
+# Whatever fails alone after the start of MPI.
+if [ "$ranks" -eq 1 ]; then
+  for words in "data stats missing --out stats" "evaluate --checkpoint missing --data missing" "--train-data missing"; do
+    mkdir tmp
+    # shellcheck disable=SC2086
+    TMPDIR=$work/tmp expect 66 missing "$program" $words
+    [ -z "$(ls tmp)" ] || fail "a folder is left after $words: $(ls tmp)"
+    rm -rf tmp
+  done
+fi
+
+echo "$count early ends, $failures failures"
+[ "$failures" -eq 0 ]

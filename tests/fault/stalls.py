@@ -1,0 +1,394 @@
+#!/usr/bin/env python3
+# Stops one rank of a job, at a random moment of a random command in a random layout, and looks at what the job says: by
+# SIGSTOP, by a signal whose handler sleeps, loops or blocks in a read on the main thread (tests/support/stalling_signals.c),
+# or by leaving a collective out (layout_run). Prints a table: told, the right rank, seconds over the limit. Clean runs, in
+# which a rank works alone for three limits among others, must say nothing.
+#
+#   stalls.py PROGRAM LAYOUT_RUN SHIM WORK [--count N] [--clean N] [--seed S] [--limit SECONDS] [--nodes one|two|both] -- MPIRUN...
+import argparse
+import collections
+import ctypes
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+LAYOUTS = [(2, 1, 1), (1, 2, 1), (1, 1, 2), (3, 1, 1), (1, 3, 1), (1, 1, 3), (4, 1, 1), (2, 2, 1), (2, 1, 2), (1, 2, 2),
+           (1, 1, 4), (1, 4, 1), (3, 2, 1), (1, 2, 3), (2, 2, 2), (8, 1, 1), (1, 2, 4), (3, 3, 1), (3, 2, 2), (4, 2, 2)]
+TRAIN = "--steps 12 --generated-samples 48 --depth 4 --embed-dim 48 --num-heads 4 --checkpoint-every 4 --threads 1".split()
+HANDLERS = {"sleep": 3, "loop": 4, "read": 5}
+SYS_TGKILL = 234
+PATIENCE = 14.0  # beyond the limit: then it is a silent hang
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def environ_of(pid):
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return dict(e.split("=", 1) for e in file.read().decode(errors="replace").split("\0") if "=" in e)
+    except OSError:
+        return {}
+
+
+class Job:
+    """One mpirun, whose processes are found by a word in their environment."""
+
+    number = 0
+
+    def __init__(self, campaign, ranks, command, two_nodes, preload=False):
+        Job.number += 1
+        self.tag = f"{os.getpid()}-{Job.number}"
+        self.ranks = ranks
+        env = dict(os.environ, VIT_HYBRID_TIMEOUT=str(campaign.limit), STALL_TAG=self.tag)
+        names = ["VIT_HYBRID_TIMEOUT", "STALL_TAG"]
+        if preload:
+            env["STALL_SHIM"] = campaign.shim
+            command = ["env", f"LD_PRELOAD={campaign.shim}"] + command
+        launcher = campaign.nodes.launcher(ranks, names) if two_nodes else campaign.mpirun + [str(ranks)]
+        self.lines = []
+        self.start = time.monotonic()
+        self.process = subprocess.Popen(launcher + command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
+                                        cwd=campaign.work, text=True, errors="replace", start_new_session=True)
+        self.output = []
+        self.readers = [threading.Thread(target=self.read, args=(self.process.stderr, self.lines)),
+                        threading.Thread(target=self.read, args=(self.process.stdout, self.output))]
+        for reader in self.readers:
+            reader.start()
+
+    @staticmethod
+    def read(stream, to):
+        for line in stream:
+            to.append((time.monotonic(), line.rstrip()))
+
+    def messages(self):
+        return [(at, line) for at, line in self.lines
+                if line.startswith("vit_hybrid: ") and not line.startswith("vit_hybrid: warning: ")]
+
+    def processes(self):
+        """pid by rank."""
+        found = {}
+        for name in os.listdir("/proc"):
+            if not name.isdigit():
+                continue
+            env = environ_of(name)
+            rank = env.get("OMPI_COMM_WORLD_RANK", env.get("PMI_RANK"))
+            if env.get("STALL_TAG") != self.tag or rank is None:
+                continue
+            try:  # not what starts it
+                with open(f"/proc/{name}/comm") as file:
+                    if file.read().strip() in ("vit_hybrid", "layout_run"):
+                        found[int(rank)] = int(name)
+            except OSError:
+                pass
+        return found
+
+    def wait_for_rank(self, rank):
+        while self.process.poll() is None and time.monotonic() - self.start < 20:
+            pid = self.processes().get(rank)
+            if pid is not None:
+                return pid
+            time.sleep(0.005)
+        return None
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def finish(self):
+        """Ends what is left; returns the ranks that were."""
+        until = time.monotonic() + 3
+        while self.processes() and self.ended() and time.monotonic() < until:
+            time.sleep(0.05)
+        left = self.processes()
+        for pid in left.values():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        for reader in self.readers:
+            reader.join()
+        return sorted(left)
+
+
+class Nodes:
+    """Two nodes: network namespaces with host names of their own, as in tests/cluster/two_nodes.sh."""
+
+    def __init__(self, work):
+        self.tag = f"vs{os.getpid() % 10000}"
+        self.subnet = f"10.{64 + os.getpid() % 64}.{random.randrange(256)}"
+        self.names = [self.tag + "a", self.tag + "b"]
+        self.agent = os.path.join(work, "agent")
+        with open(self.agent, "w") as file:
+            file.write('#!/usr/bin/env bash\nnode=$1\nshift\n'
+                       'exec ip netns exec "$node" unshare --uts sh -c "hostname $node; $*"\n')
+        os.chmod(self.agent, 0o755)
+        ip = lambda *words: subprocess.run(["ip", *words], check=True, capture_output=True)
+        ip("link", "add", self.tag + "br", "type", "bridge")
+        ip("addr", "add", f"{self.subnet}.254/24", "dev", self.tag + "br")
+        ip("link", "set", self.tag + "br", "up")
+        for i, node in enumerate(self.names, 1):
+            veth = f"{self.tag}v{i}"
+            ip("netns", "add", node)
+            ip("link", "add", veth, "type", "veth", "peer", "name", "eth0", "netns", node)
+            ip("link", "set", veth, "master", self.tag + "br", "up")
+            ip("-n", node, "link", "set", "lo", "up")
+            ip("-n", node, "addr", "add", f"{self.subnet}.{i}/24", "dev", "eth0")
+            ip("-n", node, "link", "set", "eth0", "up")
+            os.makedirs(f"/etc/netns/{node}", exist_ok=True)
+            with open(f"/etc/netns/{node}/hosts", "w") as file:
+                file.write(f"127.0.0.1 localhost\n{self.subnet}.1 {self.names[0]}\n{self.subnet}.2 {self.names[1]}\n"
+                           f"{self.subnet}.254 {os.uname().nodename}\n")
+
+    def launcher(self, ranks, names):
+        first = (ranks + 1) // 2
+        net = f"{self.subnet}.0/24"
+        words = ["mpirun", "-q", "--host", f"{self.names[0]}:{first},{self.names[1]}:{ranks - first}", "--oversubscribe",
+                 "--bind-to", "none", "-n", str(ranks), "--mca", "plm_rsh_agent", self.agent, "--mca",
+                 "plm_rsh_no_tree_spawn", "1", "--mca", "oob_tcp_if_include", net, "--mca", "btl_tcp_if_include", net,
+                 "--mca", "btl", "self,vader,tcp"]
+        for name in names + ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMPI_MCA_mpi_yield_when_idle"]:
+            words += ["-x", name]
+        return words
+
+    def close(self):
+        for node in self.names:
+            subprocess.run(["ip", "netns", "del", node], capture_output=True)
+            shutil.rmtree(f"/etc/netns/{node}", ignore_errors=True)
+        subprocess.run(["ip", "link", "del", self.tag + "br"], capture_output=True)
+
+
+Result = collections.namedtuple("Result", "nodes what how ranks victim told right over leftovers code lines line phase")
+
+
+class Campaign:
+    def __init__(self, options):
+        self.program, self.layout_run, self.shim = (os.path.realpath(p) for p in
+                                                     (options.program, options.layout_run, options.shim))
+        self.work = os.path.realpath(options.work)
+        shutil.rmtree(self.work, ignore_errors=True)
+        os.makedirs(self.work)
+        self.limit = options.limit
+        self.mpirun = options.mpirun
+        self.random = random.Random(options.seed)
+        self.durations = {}
+        self.nodes = None
+        self.checkpoint = None
+
+    def command(self, what, layout, run):
+        dp, tp, pp = layout
+        degrees = ["--dp", str(dp), "--tp", str(tp), "--pp", str(pp)]
+        if what == "train":
+            return [self.program, *TRAIN, *degrees, "--run-dir", f"run{run}"]
+        if what == "evaluate":
+            return [self.program, "evaluate", "--checkpoint", self.checkpoint, "--data", "data/valid", *degrees,
+                    "--timeout", str(self.limit)]
+        if what == "data generate":
+            return [self.program, "data", "generate", "--out", f"data{run}", "--train-years", "6", "--valid-years", "1",
+                    "--steps-per-year", "60", "--channels", "5", "--height", "24", "--width", "48"]
+        if what == "data stats":
+            return [self.program, "data", "stats", "data/train", "--out", f"stats{run}"]
+        return [self.layout_run, *(str(n) for n in layout), "40"]
+
+    def prepare(self):
+        """Data and a checkpoint for the commands that need them."""
+        for command in ([self.program, "data", "generate", "--out", "data", "--train-years", "4", "--valid-years", "1",
+                         "--steps-per-year", "40", "--channels", "5", "--height", "32", "--width", "64"],
+                        [self.program, "--train-data", "data/train", "--valid-data", "data/valid", "--stats", "data/stats",
+                         "--depth", "4", "--embed-dim", "48", "--num-heads", "4", "--steps", "2", "--run-dir", "trained"]):
+            done = subprocess.run(command, cwd=self.work, capture_output=True, text=True, timeout=120)
+            if done.returncode != 0:
+                sys.exit(f"stalls: {' '.join(command)} failed:\n{done.stderr}")
+        self.checkpoint = "trained/checkpoints"
+
+    def duration(self, what, layout, two_nodes):
+        key = (what, layout, two_nodes)
+        if key not in self.durations:
+            ranks = layout[0] * layout[1] * layout[2]
+            job = Job(self, ranks, self.command(what, layout, f"-clean-{Job.number}"), two_nodes)
+            job.wait_for_rank(0)
+            begin = time.monotonic()
+            job.process.wait(300)
+            self.durations[key] = max(0.2, time.monotonic() - begin)
+            left = job.finish()
+            if job.process.returncode != 0 or job.messages() or left:
+                print(f"stalls: a clean run of {what} in {layout} ended with {job.process.returncode}: {job.messages()}")
+                return None
+        return self.durations[key]
+
+    def trial(self, two_nodes):
+        r = self.random
+        what = r.choices(["train", "evaluate", "data generate", "data stats", "layout"], [8, 2, 2, 1, 3])[0]
+        how = r.choices(["stop", "sleep", "loop", "read", "skip"], [50, 16, 14, 12, 8])[0]
+        layout = r.choice([l for l in LAYOUTS if not two_nodes or l[0] * l[1] * l[2] >= 2])
+        ranks = layout[0] * layout[1] * layout[2]
+        victim = r.randrange(ranks)
+        if how == "skip":
+            return self.skip(layout, ranks, victim, two_nodes)
+        duration = self.duration(what, layout, two_nodes)
+        if duration is None:
+            return None
+        delay = r.uniform(0.0, duration)
+        job = Job(self, ranks, self.command(what, layout, f"-{Job.number}"), two_nodes, preload=how != "stop")
+        pid = job.wait_for_rank(victim)
+        if pid is None:
+            job.finish()
+            return None
+        time.sleep(delay)
+        running = job.processes()
+        if len(running) < ranks and job.ended():
+            job.finish()
+            return None
+        begin = time.monotonic()
+        if how == "stop":
+            try:
+                os.kill(pid, signal.SIGSTOP)
+            except ProcessLookupError:
+                job.finish()
+                return None
+        elif LIBC.syscall(SYS_TGKILL, pid, pid, signal.SIGRTMIN + HANDLERS[how]) != 0:
+            job.finish()
+            return None
+        return self.watch(job, begin, "two" if two_nodes else "one", what, how, layout, victim)
+
+    def skip(self, layout, ranks, victim, two_nodes):
+        places = [place for place, size in (("tensor", layout[1]), ("data", layout[0]), ("border", ranks),
+                                            ("agreement", ranks)) if size > 1]
+        place = self.random.choice(places)
+        step = self.random.randrange(2, 38)
+        command = self.command("layout", layout, "") + ["skip", str(victim), str(step), place]
+        job = Job(self, ranks, command, two_nodes)
+        job.wait_for_rank(victim)
+        return self.watch(job, None, "two" if two_nodes else "one", "layout", f"skip {place}", layout, victim)
+
+    def watch(self, job, begin, nodes, what, how, layout, victim):
+        # Where it skips, it is not known from outside when: from the time that the message itself tells.
+        until = (begin or time.monotonic()) + self.limit + PATIENCE
+        is_late = False
+        while not job.ended() and time.monotonic() < until:
+            time.sleep(0.02)
+            if not job.messages() and time.monotonic() > until - PATIENCE + 1 and set(job.processes()) <= {victim}:
+                is_late = True  # all others have come to their end: nobody waits
+                break
+        left = job.finish()
+        messages = job.messages()
+        if is_late or (not messages and job.process.returncode == 0):
+            return Result(nodes, what, how, layout, victim, None, None, None, [], 0, 0, "", "after the end")
+        line = messages[0][1] if messages else ""
+        over = messages[0][0] - begin - self.limit if messages and begin else None
+        head = re.match(r"vit_hybrid: rank (\d+) on \S+ (?:\(process \d+\) )?(has not moved|has waited|has not come)", line)
+        named = re.findall(r"rank (\d+) on \S+ \(process", line.split("wait for")[0])
+        blames = head is not None and "none of those that are known has stopped" not in line
+        right = blames and int(head[1]) == victim and len(named) == 1
+        if not right and how != "stop" and "rank %d is in " % victim in line:
+            right = True  # two operations that do not fit were compared
+        phase = re.search(r"in (step \d+, )?([a-z][a-z ]+), ", line)
+        return Result(nodes, what, how, layout, victim, bool(messages), right, over, left, job.process.returncode,
+                      len(messages), line, phase[2] if phase else "")
+
+    def clean(self, number):
+        r = self.random
+        layout = r.choice(LAYOUTS)
+        ranks = layout[0] * layout[1] * layout[2]
+        if number % 3 == 0:
+            command = self.command("layout", layout, "") + ["lonely", str(r.randrange(ranks)), "5", str(3 * self.limit)]
+        else:
+            command = self.command(r.choice(["train", "layout", "evaluate", "data generate", "data stats"]), layout,
+                                   f"-{Job.number}")
+        job = Job(self, ranks, command, self.nodes is not None and number % 2 == 0)
+        try:
+            job.process.wait(300)
+        except subprocess.TimeoutExpired:
+            pass
+        left = job.finish()
+        if job.process.returncode != 0 or job.messages() or left:
+            print(f"  NOT CLEAN: {layout} {' '.join(command[1:])}: code {job.process.returncode} {job.messages()} {left}")
+            return False
+        return True
+
+
+def table(results):
+    counted = [r for r in results if r.told is not None]
+    print(f"\n{'nodes':6}{'command':15}{'how':10}{'stops':>6}{'told':>6}{'right':>6}{'one line':>9}{'code 74':>8}"
+          f"{'over, most':>11}{'mean':>7}")
+    groups = collections.defaultdict(list)
+    for r in counted:
+        groups[(r.nodes, r.what, r.how.split()[0])].append(r)
+    rows = sorted(groups.items()) + [(("all", "", ""), counted)]
+    for (nodes, what, how), some in rows:
+        over = [r.over for r in some if r.over is not None]
+        print(f"{nodes:6}{what:15}{how:10}{len(some):6}{sum(r.told for r in some):6}{sum(bool(r.right) for r in some):6}"
+              f"{sum(r.lines == 1 for r in some):9}{sum(r.code in (74, 70) for r in some):8}"
+              f"{max(over, default=0):11.2f}{sum(over) / max(len(over), 1):7.2f}")
+    late = len(results) - len(counted)
+    if late:
+        print(f"{late} more came after the end of the rank's work, when nobody waited any more: not counted")
+
+
+def main():
+    words = sys.argv[1:]
+    cut = words.index("--") if "--" in words else len(words)
+    parser = argparse.ArgumentParser()
+    for name in ("program", "layout_run", "shim", "work"):
+        parser.add_argument(name)
+    parser.add_argument("--count", type=int, default=8)
+    parser.add_argument("--clean", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=3.0)
+    parser.add_argument("--nodes", choices=["one", "two", "both"], default="one")
+    parser.add_argument("--verbose", action="store_true")
+    options = parser.parse_args(words[:cut])
+    options.mpirun = words[cut + 1:] or ["mpirun", "-q", "--oversubscribe", "--bind-to", "none", "-n"]
+    campaign = Campaign(options)
+    if options.nodes != "one":
+        try:
+            campaign.nodes = Nodes(campaign.work)
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"[skipped] two nodes cannot be made here: {error}")
+            if options.nodes == "two":
+                return 77
+    results = []
+    dirty = 0
+    try:
+        campaign.prepare()
+        while len([r for r in results if r.told is not None]) < options.count:
+            two = options.nodes == "two" or (options.nodes == "both" and campaign.nodes is not None and
+                                             campaign.random.random() < 0.4)
+            result = campaign.trial(two)
+            if result is None:
+                continue
+            results.append(result)
+            is_bad = result.told is not None and (not result.right or result.lines != 1 or result.leftovers or
+                                                  (result.over or 0) > 2)
+            if options.verbose or is_bad:
+                over = "" if result.over is None else f"{result.over:+.2f} s"
+                print(f"{'BAD ' if is_bad else ''}{result.nodes} {result.what} {result.how} {result.ranks} victim "
+                      f"{result.victim} told {result.told} right {result.right} {over} code {result.code} lines "
+                      f"{result.lines} left {result.leftovers} | {result.line or result.phase}", flush=True)
+        for number in range(options.clean):
+            dirty += not campaign.clean(number)
+    finally:
+        if campaign.nodes is not None:
+            campaign.nodes.close()
+    table(results)
+    counted = [r for r in results if r.told is not None]
+    print(f"clean runs: {options.clean}, false alarms: {dirty}")
+    untold = sum(not r.told for r in counted)
+    wrong = sum(not r.right for r in counted)
+    late = sum((r.over or 0) > 2 for r in counted)
+    left = sum(bool(r.leftovers) for r in counted)
+    print(f"stalls: {len(counted)}, untold {untold}, wrong rank {wrong}, later than limit + 2 s {late}, "
+          f"with processes left {left}")
+    return 0 if untold == 0 and wrong <= len(counted) * 0.01 and late == 0 and left == 0 and dirty == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
