@@ -14,6 +14,8 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
+#include "src/base/partition.h"
+#include "src/base/progress.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -25,9 +27,12 @@ std::vector<Hdf5Layout> inspect_for_all(const comm::MpiGroup& group, const std::
                                         const std::string& dataset, const std::string& attribute) {
   const auto size = static_cast<size_t>(group.size());
   std::vector<Hdf5Layout> mine;
+  Progress progress(str("opening ", paths.size(), paths.size() == 1 ? " file, " : " files from ", paths.front()),
+                    Partition(std::ssize(paths), group.size()).largest());
   comm::agreed(group, [&] {
     for (auto i = static_cast<size_t>(group.rank()); i < paths.size(); i += size) {
       mine.push_back(inspect_dataset(paths[i], dataset, attribute));
+      progress.add();
     }
   });
   std::vector<Hdf5Layout> all(paths.size());
@@ -81,9 +86,12 @@ RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>
   for (size_t i = 0; i < paths.size(); ++i) {
     files_.push_back({paths[i], std::move(layouts[i]), dataset_});
   }
+  Progress progress(str("looking for ", paths.size(), paths.size() == 1 ? " file, " : " files from ", paths.front()),
+                    std::ssize(paths));
   comm::agreed(group, [&] {
     for (size_t i = 0; i < files_.size(); ++i) {
       check_presence(files_[i], i % static_cast<size_t>(group.size()));
+      progress.add();
     }
   });
   require_same_files(group, paths);

@@ -15,6 +15,8 @@
 #include "data/posix_file.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
+#include "src/base/progress.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -146,7 +148,7 @@ StagedFiles::StagedFiles(const comm::MpiGroup& group, const std::vector<FileToSt
       }
     });
     passing.reset();
-    comm::agreed(group, [&] { copy_share(node, files); });
+    comm::agreed(group, [&] { copy_share(node, files, folder); });
   } catch (...) {
     for (const int descriptor : descriptors_) {
       ::close(descriptor);
@@ -162,10 +164,14 @@ StagedFiles::~StagedFiles() {
 }
 
 // A contiguous part of all pieces: the ranks read different files, or different parts of one.
-void StagedFiles::copy_share(const comm::MpiGroup& node, const std::vector<FileToStage>& files) const {
+void StagedFiles::copy_share(const comm::MpiGroup& node, const std::vector<FileToStage>& files,
+                             const std::string& folder) const {
   const std::vector<Piece> pieces = cut(files);
   const Range mine = Partition(static_cast<int64_t>(pieces.size()), node.size()).part(node.rank());
   std::vector<char> buffer(mine.empty() ? 0 : kPieceBytes);
+  Progress progress(str("copying ", files.size(), files.size() == 1 ? " file (" : " files (", bytes_text(bytes_),
+                        ") to ", folder, " of each node"),
+                    mine.size());
   std::optional<PosixFile> from;
   std::optional<size_t> open_file;
   for (int64_t i = mine.begin; i < mine.end; ++i) {
@@ -176,6 +182,7 @@ void StagedFiles::copy_share(const comm::MpiGroup& node, const std::vector<FileT
     }
     from->read(piece.bytes.begin, buffer.data(), piece.bytes.size());
     write_all(descriptors_[piece.file], piece.bytes.begin, buffer.data(), piece.bytes.size());
+    progress.add();
   }
 }
 

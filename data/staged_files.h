@@ -34,7 +34,7 @@ class StagedFiles {
   int64_t bytes() const { return bytes_; }
 
  private:
-  void copy_share(const comm::MpiGroup& node, const std::vector<FileToStage>& files) const;
+  void copy_share(const comm::MpiGroup& node, const std::vector<FileToStage>& files, const std::string& folder) const;
 
   std::vector<int> descriptors_;
   int64_t bytes_ = 0;

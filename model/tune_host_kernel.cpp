@@ -85,18 +85,39 @@ tensor::KernelChoice measure_host_kernel(const tensor::HostLayer& layer, Product
   return tensor::choose_host_kernel(usual, {times[0], times[1]}, tensor::processor_maker_text());
 }
 
-// The same table on all ranks.
-TuningReport choose(const HostProblem& problem, ProductKernel usual, const std::string& saved, SavedKernels use,
-                    const comm::MpiGroup& world) {
+// On rank 0: the choice of the checkpoint, of --deterministic or of the store, put into kernel_table() if there is one.
+TuningReport choose_known(const HostProblem& problem, ProductKernel usual, const std::string& saved, SavedKernels use,
+                          HostKernelStore* store) {
   KernelTable& table = tensor::kernel_table();
   TuningReport report;
-  comm::agreed_on_rank_0(world, [&] {
-    report.text = choose_unmeasured(problem, usual, saved, use);
-    report.num_saved = problem.order == tensor::SumOrder::kAny ? static_cast<int>(table.choices().size()) : 0;
-  });
+  report.text = choose_unmeasured(problem, usual, saved, use);
+  if (problem.order == tensor::SumOrder::kFixed) {
+    return report;
+  }
+  report.num_saved = static_cast<int>(table.choices().size());
+  report.origin = report.num_saved > 0 ? "as saved in the checkpoint; " : "";
+  if (report.num_saved == 0 && store != nullptr && use == SavedKernels::kUse) {
+    if (const auto kept = store->read()) {
+      table.choose(tensor::kHostProblem, *kept);
+      report.origin = "as kept for this machine; ";
+    }
+  }
+  return report;
+}
+
+// The same table on all ranks.
+TuningReport choose(const HostProblem& problem, ProductKernel usual, const std::string& saved, SavedKernels use,
+                    const comm::MpiGroup& world, HostKernelStore* store) {
+  KernelTable& table = tensor::kernel_table();
+  TuningReport report;
+  comm::agreed_on_rank_0(world, [&] { report = choose_known(problem, usual, saved, use, store); });
   if (world.max(world.rank() == 0 && table.choices().empty() ? 1 : 0) == 1) {
     const Timer timer;
-    table.choose(tensor::kHostProblem, measure_host_kernel(problem.layer, usual, world));
+    tensor::KernelChoice choice = measure_host_kernel(problem.layer, usual, world);
+    if (world.rank() == 0 && store != nullptr) {
+      choice = store->keep(choice, use);
+    }
+    table.choose(tensor::kHostProblem, choice);
     report.num_measured = 1;
     report.seconds = timer.seconds();
     report.text =
@@ -109,7 +130,7 @@ TuningReport choose(const HostProblem& problem, ProductKernel usual, const std::
 }  // namespace
 
 TuningReport tune_host_kernel(const HostProblem& problem, const std::string& saved, SavedKernels use,
-                              const comm::MpiGroup& world) {
+                              const comm::MpiGroup& world, HostKernelStore* store) {
   tensor::kernel_table() = {};
   const UsualKernel usual = usual_kernel(world);
   tensor::set_host_kernel(usual.kernel);
@@ -122,10 +143,9 @@ TuningReport tune_host_kernel(const HostProblem& problem, const std::string& sav
         {usual.kernel.kernel, "not measured: products as small as those of this model's blocks", true});
     return {};
   }
-  TuningReport report = choose(problem, usual.kernel.kernel, saved, use, world);
+  TuningReport report = choose(problem, usual.kernel.kernel, saved, use, world, store);
   const tensor::KernelChoice& choice = *tensor::kernel_table().find(tensor::kHostProblem);
-  tensor::set_host_kernel({*tensor::kernel_named(choice.kernel),
-                           report.num_saved > 0 ? "as saved in the checkpoint; " + choice.text : choice.text});
+  tensor::set_host_kernel({*tensor::kernel_named(choice.kernel), report.origin + choice.text});
   return report;
 }
 

@@ -23,6 +23,7 @@ std::string begin_kernel_table(const std::string& machine, const std::vector<std
 void share_kernels(TuningReport& report, const comm::MpiGroup& world) {
   const std::string choices = world.broadcast(world.rank() == 0 ? tensor::kernel_table().text() : "", 0);
   report.text = world.broadcast(report.text, 0);
+  report.origin = world.broadcast(report.origin, 0);
   world.broadcast(&report.num_measured, sizeof(report.num_measured), 0);
   world.broadcast(&report.num_saved, sizeof(report.num_saved), 0);
   world.broadcast(&report.seconds, sizeof(report.seconds), 0);

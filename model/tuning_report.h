@@ -17,6 +17,7 @@ struct TuningReport {
   int num_saved = 0;     ///< choices of the earlier start that are used
   double seconds = 0.0;  ///< of measuring
   std::string text;      ///< one line for people
+  std::string origin;    ///< of a choice that is not from this start, before its reason: "as saved in the checkpoint; "
 };
 
 /// Makes tensor::kernel_table() one of `machine` with those choices of `saved` (KernelTable::text(), or empty) for

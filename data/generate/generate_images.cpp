@@ -14,6 +14,8 @@
 #include "parallel/comm/mpi_group.h"
 #include "parallel/comm/operation.h"
 #include "src/base/partition.h"
+#include "src/base/progress.h"
+#include "src/base/text.h"
 
 namespace vit_hybrid::data {
 
@@ -65,11 +67,13 @@ void write_file(const GenerateImagesOptions& options, const comm::MpiGroup& grou
   const Partition rows(numbers.size(), group.size());
   const Range mine = rows.part(group.rank());
   const int64_t block = std::max<int64_t>(kBlockBytes / image_bytes(options), 1);
+  Progress progress(str("painting ", options.out, "/", name), rows.largest());
   for (int64_t done = 0; done < rows.largest(); done += block) {
     comm::agreed(group, [&] {
       const Range part{std::min(mine.begin + done, mine.end), std::min(mine.begin + done + block, mine.end)};
       if (!part.empty()) write_block(options, {numbers.begin + part.begin, numbers.begin + part.end}, part.begin, file);
     });
+    progress.add(block);
   }
   file.finish();
 }

@@ -14,9 +14,9 @@
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/partition.h"
+#include "src/base/progress.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
-#include "src/base/timer.h"
 
 namespace vit_hybrid::data {
 
@@ -39,37 +39,48 @@ WeatherInMemory empty_year(const GenerateWeatherOptions& options) {
   return weather;
 }
 
-// Says from time to time how far a year is, and ends it when a signal asks for that.
-class LongTask {
- public:
-  LongTask(const GenerateWeatherOptions& options, int64_t parts, const GenerationProgress& progress)
-      : options_(options), parts_(parts), progress_(progress) {}
-
-  void count() {
-    ++done_;
-    if (const int signal = stop_signal(); signal != 0) {
-      throw Error(ErrorClass::kTemporary,
-                  str("stopped by ", signal_name(signal), " while weather was generated in memory"));
-    }
-    if (progress_ && since_report_.seconds() >= kSecondsBetween && done_ < parts_) {
-      const double rest = since_begin_.seconds() * static_cast<double>(parts_ - done_) / static_cast<double>(done_);
-      progress_(str("generating ", options_.steps_per_year, " samples of weather in memory, ", options_.channels, " x ",
-                    options_.height, " x ", options_.width, ": ", 100 * done_ / parts_, " % done, ",
-                    static_cast<int64_t>(rest) + 1, " s to go"));
-      since_report_ = Timer();
-    }
+// Counts what is done, and ends it when a signal asks for that.
+void count(Progress& progress) {
+  progress.add();
+  if (const int signal = stop_signal(); signal != 0) {
+    throw Error(ErrorClass::kTemporary,
+                str("stopped by ", signal_name(signal), " while weather was generated in memory"));
   }
+}
 
- private:
-  static constexpr double kSecondsBetween = 10.0;
+// What making a year counts.
+int64_t num_counts(const GenerateWeatherOptions& options) {
+  return spin_up_samples(options.sample_interval_hours) + options.steps_per_year;
+}
 
-  const GenerateWeatherOptions& options_;
-  int64_t parts_;
-  const GenerationProgress& progress_;
-  int64_t done_ = 0;
-  Timer since_begin_;
-  Timer since_report_;
-};
+std::string in_memory_text(const std::vector<GenerateWeatherOptions>& years) {
+  int64_t samples = 0;
+  for (const GenerateWeatherOptions& year : years) {
+    samples += year.steps_per_year;
+  }
+  const GenerateWeatherOptions& first = years.front();
+  return str("generating ", samples, " samples of weather in memory, ", first.channels, " x ", first.height, " x ",
+             first.width);
+}
+
+WeatherInMemory make_year(const GenerateWeatherOptions& options, Progress& progress) {
+  WeatherYear year(year_options(options), options.first_year);
+  for (int64_t i = 0; i < spin_up_samples(options.sample_interval_hours); ++i) {
+    year.advance();
+    count(progress);
+  }
+  WeatherInMemory weather = empty_year(options);
+  FieldStatistics statistics = make_statistics(options);
+  for (int64_t i = 0; i < options.steps_per_year; ++i) {
+    next_samples(year, statistics, weather.fields.narrow(0, i, 1));
+    count(progress);
+  }
+  const StatisticsTensors tensors = statistics_tensors(statistics, options);
+  weather.means = tensors.means;
+  weather.stds = tensors.stds;
+  weather.time_means = tensors.time_means;
+  return weather;
+}
 
 }  // namespace
 
@@ -104,45 +115,36 @@ void generate_weather(const GenerateWeatherOptions& options, const comm::MpiGrou
     progress(str("generating ", size_text(options), " in ", options.out, ", on ",
                  std::min<int64_t>(years, group.size()), " of ", group.size(), " ranks at a time"));
   }
-  for (int64_t round = 0; round < files.num_rounds(); ++round) {
-    files.write_round(round, progress);
+  {
+    Progress generated("generating weather in " + options.out, files.num_rounds() * files.samples_of_round());
+    for (int64_t round = 0; round < files.num_rounds(); ++round) {
+      files.write_round(round, generated);
+    }
   }
   files.write_statistics();
 }
 
-WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options, const GenerationProgress& progress) {
+WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options) {
   check_options(options);
-  WeatherYear year(year_options(options), options.first_year);
-  const int64_t spin_up = spin_up_samples(options.sample_interval_hours);
-  LongTask task(options, spin_up + options.steps_per_year, progress);
-  for (int64_t i = 0; i < spin_up; ++i) {
-    year.advance();
-    task.count();
-  }
-  WeatherInMemory weather = empty_year(options);
-  FieldStatistics statistics = make_statistics(options);
-  for (int64_t i = 0; i < options.steps_per_year; ++i) {
-    next_samples(year, statistics, weather.fields.narrow(0, i, 1));
-    task.count();
-  }
-  const StatisticsTensors tensors = statistics_tensors(statistics, options);
-  weather.means = tensors.means;
-  weather.stds = tensors.stds;
-  weather.time_means = tensors.time_means;
-  return weather;
+  Progress progress(in_memory_text({options}), num_counts(options));
+  return make_year(options, progress);
 }
 
 std::vector<WeatherInMemory> generate_weather_in_memory(const std::vector<GenerateWeatherOptions>& years,
-                                                        const comm::MpiGroup& group,
-                                                        const GenerationProgress& progress) {
+                                                        const comm::MpiGroup& group) {
+  comm::agreed(group, [&] { std::for_each(years.begin(), years.end(), check_options); });
   const Partition owners(std::ssize(years), group.size());
+  const Range mine = owners.part(group.rank());
+  int64_t counts = 0;
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
+    counts += num_counts(years[static_cast<size_t>(i)]);
+  }
+  Progress progress(in_memory_text(years), counts);
   std::vector<WeatherInMemory> weather;
   comm::agreed(group, [&] {
     for (int64_t i = 0; i < std::ssize(years); ++i) {
       const auto& options = years[static_cast<size_t>(i)];
-      weather.push_back(owners.part(group.rank()).contains(i)
-                            ? generate_weather_in_memory(options, group.rank() == 0 ? progress : GenerationProgress())
-                            : empty_year(options));
+      weather.push_back(mine.contains(i) ? make_year(options, progress) : empty_year(options));
     }
   });
   for (int64_t i = 0; i < std::ssize(years); ++i) {

@@ -30,7 +30,7 @@ struct GenerateWeatherOptions {
   bool overwrite = false;               ///< replace files of the same names in a folder that is not empty
 };
 
-/// Takes a line of text on the progress of a long task.
+/// Takes the line that says what a long task begins to do.
 using GenerationProgress = std::function<void(const std::string&)>;
 
 /// Error(kUsage) with one line for each option out of its range; `out` is not looked at.
@@ -55,16 +55,13 @@ struct WeatherInMemory {
 };
 
 /// The year `first_year` of the data set that generate_weather() would write: the same numbers. On this rank alone; no
-/// files. `progress` (may be empty) is called every few seconds. Error(kUsage) as check_options(), Error(kTemporary)
-/// when a signal asks the program to stop.
-WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options,
-                                           const GenerationProgress& progress = {});
+/// files. Error(kUsage) as check_options(), Error(kTemporary) when a signal asks the program to stop.
+WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options);
 
 /// The year `first_year` of each of several data sets, at the same time on different ranks, and then on all of them.
-/// `progress` is called on rank 0. A signal that reaches only some of the ranks ends it at the latest when the years of
-/// those are done. Collective over `group`, with the same options on all ranks; errors are agreed.
+/// A signal that reaches only some of the ranks ends it at the latest when the years of those are done. Collective over
+/// `group`, with the same options on all ranks; errors are agreed.
 std::vector<WeatherInMemory> generate_weather_in_memory(const std::vector<GenerateWeatherOptions>& years,
-                                                        const comm::MpiGroup& group,
-                                                        const GenerationProgress& progress = {});
+                                                        const comm::MpiGroup& group);
 
 }  // namespace vit_hybrid::data

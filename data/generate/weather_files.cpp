@@ -21,7 +21,6 @@ namespace vit_hybrid::data {
 namespace {
 
 constexpr int64_t kBlockBytes = int64_t{4} << 20;  // of the samples between two writes
-constexpr int64_t kProgressParts = 10;             // lines a round
 const std::string kFields = "fields";
 
 int64_t sample_bytes(const GenerateWeatherOptions& options) {
@@ -112,7 +111,11 @@ int64_t WeatherFiles::samples_per_block() const {
   return std::max<int64_t>(kBlockBytes / sample_bytes(options_), 1);
 }
 
-void WeatherFiles::write_round(int64_t round, const GenerationProgress& progress) {
+int64_t WeatherFiles::samples_of_round() const {
+  return spin_up_samples(options_.sample_interval_hours) + options_.steps_per_year;
+}
+
+void WeatherFiles::write_round(int64_t round, Progress& progress) {
   const std::vector<int64_t> years = years_of_round(round);
   std::vector<std::unique_ptr<Hdf5Writer>> files;
   for (const int64_t year : years) {
@@ -125,24 +128,19 @@ void WeatherFiles::write_round(int64_t round, const GenerationProgress& progress
     }
   });
   const int64_t spin_up = spin_up_samples(options_.sample_interval_hours);
-  const int64_t total = spin_up + options_.steps_per_year;
+  const int64_t total = samples_of_round();
   const int64_t block = samples_per_block();
   for (int64_t first = 0, last = 0; first < total; first = last) {
     last = std::min(first + block, first < spin_up ? spin_up : total);
     comm::agreed(group_, [&] {
       if (task) task->run(first - spin_up, last - spin_up);
     });
-    report(progress, round * total + first, round * total + last, num_rounds() * total);
+    progress.add(last - first);
   }
   for (const auto& file : files) {
     file->finish();
   }
   if (task) statistics_.push_back(task->statistics());
-}
-
-void WeatherFiles::report(const GenerationProgress& progress, int64_t before, int64_t now, int64_t all) const {
-  const bool due = now * kProgressParts / all > before * kProgressParts / all;
-  if (progress && group_.rank() == 0 && due) progress(str("generated ", 100 * now / all, " %"));
 }
 
 void WeatherFiles::write_statistics() {

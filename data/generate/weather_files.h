@@ -9,6 +9,7 @@
 #include "data/generate/generate_weather.h"
 #include "data/generate/output_folder.h"
 #include "src/base/partition.h"
+#include "src/base/progress.h"
 
 namespace vit_hybrid::data {
 
@@ -25,7 +26,9 @@ class WeatherFiles {
   PlannedOutput planned_output() const;
   int64_t num_rounds() const { return years_.largest(); }
   /// Collective over the group; errors are agreed after every few samples, so that no rank waits for long.
-  void write_round(int64_t round, const GenerationProgress& progress);
+  void write_round(int64_t round, Progress& progress);
+  /// What a round adds to the progress: samples of a year, and those of its spin-up.
+  int64_t samples_of_round() const;
   /// Writes stats/*.npy, after the last round. Collective over the group.
   void write_statistics();
 
@@ -36,8 +39,6 @@ class WeatherFiles {
   std::vector<int64_t> years_of_round(int64_t round) const;
   std::unique_ptr<Hdf5Writer> create_year_file(int64_t year) const;
   int64_t samples_per_block() const;
-  /// Says how far all is when another part of it is done; `before`, `now` and `all` are counts of samples of a rank.
-  void report(const GenerationProgress& progress, int64_t before, int64_t now, int64_t all) const;
   /// Adds the statistics of a year, held by its owner, to `total` on all ranks.
   void merge_year(int64_t year, FieldStatistics& total) const;
 

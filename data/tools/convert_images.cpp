@@ -23,8 +23,8 @@
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"
 #include "src/base/partition.h"
+#include "src/base/progress.h"
 #include "src/base/text.h"
-#include "src/base/timer.h"
 
 namespace vit_hybrid::data {
 
@@ -34,7 +34,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kBlock = 64;                 // images between two writes
 constexpr size_t kMostAttributeBytes = 60000;  // HDF5's limit is 64 KiB for all attributes of an object
-constexpr double kSecondsBetweenLines = 30.0;
 
 std::vector<uint8_t> read_bytes(const std::string& path) {
   const PosixFile file(path, PosixFile::Access::kRead);
@@ -124,18 +123,15 @@ class Conversion {
     });
   }
 
-  void run(const std::function<void(const std::string&)>& progress) {
+  void run() {
     const Range mine = rows_.part(group_.rank());
-    Timer since_line;
+    Progress progress("converting images into " + options_.out, rows_.largest());
     for (int64_t done = 0; done < rows_.largest(); done += kBlock) {
       comm::agreed(group_, [&] {
         const int64_t begin = std::min(mine.begin + done, mine.end);
         write_block({begin, std::min(begin + kBlock, mine.end)});
       });
-      if (progress && group_.rank() == 0 && since_line.seconds() > kSecondsBetweenLines) {
-        progress(str("converted ", 100 * (done + 1) / rows_.largest(), " %"));
-        since_line.restart();
-      }
+      progress.add(kBlock);
     }
     const auto communicator = comm::make_communicator("data", group_.duplicate(), at::kCPU);
     communicator->all_reduce(bad_, comm::ReduceOp::kSum).wait();
@@ -250,8 +246,7 @@ void store_image(const DecodedImage& image, const ConvertOptions& options, std::
   resize_crop(turned.pixels, turned.height, turned.width, crop, options.size, to, options.interpolation);
 }
 
-ConvertedImages convert_images(const comm::MpiGroup& group, const ConvertOptions& options,
-                               const std::function<void(const std::string&)>& progress) {
+ConvertedImages convert_images(const comm::MpiGroup& group, const ConvertOptions& options) {
   comm::agreed_on_rank_0(group, [&] { check_output(options); });
   const ImageFolder list = list_for_all(group, options.inputs.front());
   std::vector<LabelledFile> files = shuffled(list.files, options.seed);
@@ -266,7 +261,7 @@ ConvertedImages convert_images(const comm::MpiGroup& group, const ConvertOptions
   // The number of rows is known only when all files were decoded: with bad ones among them it is done again without.
   for (bool is_done = false; !is_done;) {
     Conversion conversion(group, options, files, join(list.classes, ","));
-    conversion.run(progress);
+    conversion.run();
     is_done = conversion.num_bad() == 0;
     if (!is_done) {
       const auto messages = conversion.messages();

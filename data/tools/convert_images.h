@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,9 +51,8 @@ void store_image(const DecodedImage& image, const ConvertOptions& options, std::
 /// Writes `images` (n, size, size, 3) uint8 and `labels` (n) int64, whose attribute `classes` names the classes (where
 /// they do not fit into an attribute, the dataset `class_names` of bytes does), in an order that the seed alone
 /// decides. Every rank decodes and writes its part; the file does not depend on the number of ranks. A file that cannot
-/// be decoded is an error, or is left out and counted. `progress` is called on rank 0. Collective over `group`; errors
+/// be decoded is an error, or is left out and counted. Collective over `group`; errors
 /// are agreed.
-ConvertedImages convert_images(const comm::MpiGroup& group, const ConvertOptions& options,
-                               const std::function<void(const std::string&)>& progress);
+ConvertedImages convert_images(const comm::MpiGroup& group, const ConvertOptions& options);
 
 }  // namespace vit_hybrid::data

@@ -12,7 +12,7 @@
 #include "data/year_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
-#include "src/base/bytes_text.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {

@@ -22,6 +22,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/make_communicator.h"
 #include "src/base/partition.h"
+#include "src/base/progress.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -119,11 +120,13 @@ class Repacking {
     comm::agreed(group_, [&] { file.emplace(temporary_, PosixFile::Access::kUpdate); });
     const Range mine = rows_.part(group_.rank());
     const int64_t block = std::max<int64_t>(kBlockBytes / old_.row_bytes() / rows_.unit(), 1) * rows_.unit();
+    Progress progress("writing " + output_, rows_.largest());
     for (int64_t done = 0; done < rows_.largest(); done += block) {
       comm::agreed(group_, [&] {
         const int64_t begin = std::min(mine.begin + done, mine.end);
         write_rows(*file, layout, {begin, std::min(begin + block, mine.end)}, checksums);
       });
+      progress.add(block);
     }
     comm::agreed(group_, [&] {
       file->sync();
@@ -197,7 +200,8 @@ class Repacking {
   void verify_rows(const RowSource& target, const at::Tensor& checksums) const {
     const Range rows = rows_.part((group_.rank() + 1) % group_.size());
     const at::Tensor row = at::empty({row_bytes()}, at::kByte);
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
+    Progress progress("reading back " + output_, rows.size());
+    for (int64_t i = rows.begin; i < rows.end; ++i, progress.add()) {
       target.read({{0, i, row.data_ptr()}});
       const auto found = static_cast<int64_t>(XXH3_64bits(row.const_data_ptr(), static_cast<size_t>(row_bytes())));
       if (found != checksums.const_data_ptr<int64_t>()[i]) {

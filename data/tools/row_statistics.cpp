@@ -13,8 +13,8 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/make_communicator.h"
 #include "src/base/partition.h"
+#include "src/base/progress.h"
 #include "src/base/text.h"
-#include "src/base/timer.h"
 
 namespace vit_hybrid::data {
 
@@ -22,9 +22,7 @@ namespace {
 
 // A function of the data alone, so that the order of merging is too; enough for the ranks to share them evenly.
 constexpr int64_t kMostBlocks = 1024;
-constexpr int64_t kProgressParts = 10;
 constexpr int64_t kBufferBytes = int64_t{32} << 20;
-constexpr double kQuietSeconds = 3.0;
 
 struct Place {
   int64_t file;
@@ -191,17 +189,16 @@ RowStatistics row_statistics(const comm::MpiGroup& group, const RowSource& sourc
   BlockSums sums(source, rows, request);
   const Partition shares(sums.num_blocks(), group.size());
   const Range mine = shares.part(group.rank());
-  const Timer timer;
+  Progress progress(str("reading ", rows.count, " rows of '", source.dataset(), "' in ", source.files().front().path,
+                        source.files().size() > 1 ? str(" and ", source.files().size() - 1, " more files") : ""),
+                    shares.largest());
   for (int64_t done = 0; done < shares.largest(); ++done) {
     comm::agreed(group, [&] {
       if (done < mine.size() && rows.count > 0) {
         sums.add_block(mine.begin + done);
       }
     });
-    const bool due = (done + 1) * kProgressParts / shares.largest() > done * kProgressParts / shares.largest();
-    if (due && group.rank() == 0 && request.progress && timer.seconds() > kQuietSeconds) {
-      request.progress(str("read ", 100 * (done + 1) / shares.largest(), " % of ", rows.count, " rows"));
-    }
+    progress.add();
   }
   return sums.finish(group);
 }

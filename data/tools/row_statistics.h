@@ -4,8 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
-#include <string>
 #include <vector>
 
 #include "data/row_source.h"
@@ -37,8 +35,6 @@ enum class TimeMeans { kNo, kYes };
 struct StatisticsRequest {
   MissingValues missing = MissingValues::kCount;
   TimeMeans time_means = TimeMeans::kNo;
-  /// Called on rank 0 with a line on the progress, now and then; may be empty.
-  std::function<void(const std::string&)> progress = {};
 };
 
 struct RowStatistics {

@@ -94,8 +94,7 @@ void write_files(const WriteStatsOptions& options, const RowStatistics& statisti
 
 }  // namespace
 
-WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& options,
-                         const std::function<void(const std::string&)>& progress) {
+WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& options) {
   std::vector<std::string> paths;
   comm::agreed_on_rank_0(group, [&] {
     paths = list_weather_files(options.inputs.front());
@@ -114,7 +113,6 @@ WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& o
   StatisticsRequest request;
   request.missing = options.skip_missing ? MissingValues::kCount : MissingValues::kRefuse;
   request.time_means = options.time_means ? TimeMeans::kYes : TimeMeans::kNo;
-  request.progress = progress;
   const RowStatistics statistics = row_statistics(group, source, rows, request);
   result.channels = statistics.channels;
   comm::agreed_on_rank_0(group, [&] {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,10 +25,9 @@ struct WrittenStats {
 };
 
 /// Writes OUT/global_means.npy and OUT/global_stds.npy, float32 (1, C, 1, 1), over all times of all files, and if asked
-/// OUT/time_means.npy (1, C, H, W). `progress` is called on rank 0. Collective over `group`; errors are agreed:
+/// OUT/time_means.npy (1, C, H, W). Collective over `group`; errors are agreed:
 /// Error(kMissingInput), Error(kBadData) for values that are not finite, channels that are constant or without a value,
 /// and files that differ, Error(kCannotCreate).
-WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& options,
-                         const std::function<void(const std::string&)>& progress);
+WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& options);
 
 }  // namespace vit_hybrid::data

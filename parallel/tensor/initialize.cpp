@@ -9,6 +9,7 @@
 #include "parallel/comm/operation.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/progress.h"
 #include "src/base/random.h"
 #include "src/base/text.h"
 
@@ -101,7 +102,8 @@ at::Tensor initial_values(const ParameterSpec& spec, uint64_t seed) {
 
 void initialize(const std::vector<ParameterSpec>& specs, ParameterWriter& parameters, uint64_t seed) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  for (size_t i = 0; i < specs.size(); ++i) {
+  Progress progress("drawing the initial weights", std::ssize(specs));
+  for (size_t i = 0; i < specs.size(); ++i, progress.add()) {
     parameters.write(static_cast<int>(i),
                      [&](const at::Tensor& values) { values.copy_(initial_values(specs[i], seed)); });
   }

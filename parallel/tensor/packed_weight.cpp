@@ -1,4 +1,4 @@
-// Renews the copies of a weight; they count as workspaces.
+// Renews the copies of a weight; they are a class of memory of their own, which comes with the kernel that was chosen.
 #include "parallel/tensor/packed_weight.h"
 
 #include "parallel/tensor/panels.h"
@@ -8,7 +8,7 @@ namespace vit_hybrid::tensor {
 
 const at::Tensor& PackedWeight::forward_panels(int64_t version) {
   if (forward_.version != version) {
-    const MemoryScope scope(MemoryClass::kWorkspaces);
+    const MemoryScope scope(MemoryClass::kPackedWeights);
     forward_ = {pack_transposed_panels(weight_, forward_.values), version};
   }
   return forward_.values;
@@ -16,14 +16,14 @@ const at::Tensor& PackedWeight::forward_panels(int64_t version) {
 
 const at::Tensor& PackedWeight::backward_panels(int64_t version) {
   if (backward_.version != version) {
-    const MemoryScope scope(MemoryClass::kWorkspaces);
+    const MemoryScope scope(MemoryClass::kPackedWeights);
     backward_ = {pack_panels(weight_, backward_.values), version};
   }
   return backward_.values;
 }
 
 PackedWeight& PackedWeight::in_fp32(int64_t version) {
-  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const MemoryScope scope(MemoryClass::kPackedWeights);
   if (in_fp32_ == nullptr) {
     in_fp32_ = std::make_unique<PackedWeight>(weight_.to(at::kFloat));
   } else if (fp32_version_ != version) {

@@ -1,10 +1,12 @@
 // Log: one guarded state for the process.
 #include "src/base/log.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <mutex>
@@ -56,11 +58,34 @@ void write(State& log, const std::string& text) {
   }
 }
 
+// Open MPI gives rank 0 a terminal of its own even where mpirun writes to a file, but never one for standard error.
+bool writes_to_terminal() {
+  static const bool is_terminal = isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
+  return is_terminal;
+}
+
+// Asked for each line: a window changes its width.
+int terminal_columns() {
+  constexpr int kUsual = 80;
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    return size.ws_col;
+  }
+  const char* const columns = std::getenv("COLUMNS");
+  const int given = columns == nullptr ? 0 : std::atoi(columns);
+  return given > 0 ? given : kUsual;
+}
+
 }  // namespace
 
 void set_log_speaker(bool speaks) {
   const std::lock_guard lock(state().mutex);
   state().speaks = speaks;
+}
+
+bool is_log_speaker() {
+  const std::lock_guard lock(state().mutex);
+  return state().speaks;
 }
 
 void log_line(const std::string& text) {
@@ -86,15 +111,37 @@ void log_to_file(const std::string& text) {
   if (log.speaks) write(log, text + "\n");
 }
 
+bool shows_progress() {
+  return is_log_speaker() && writes_to_terminal();
+}
+
 void show_progress(const std::string& text) {
   State& log = state();
   const std::lock_guard lock(log.mutex);
-  // Open MPI gives rank 0 a terminal of its own even where mpirun writes to a file, but never one for standard error.
-  static const bool is_terminal = isatty(STDOUT_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
-  if (!log.speaks || !is_terminal) return;
-  std::fputs((kEraseLine + text).c_str(), stdout);
+  if (!log.speaks || !writes_to_terminal()) return;
+  // A character in the last column makes some terminals wrap.
+  std::fputs((kEraseLine + fitted_text(text, terminal_columns() - 1)).c_str(), stdout);
   std::fflush(stdout);
   log.has_progress = true;
+}
+
+std::string fitted_text(const std::string& text, int columns) {
+  std::string fitted;
+  int width = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[begin]);
+    size_t end = begin + 1;
+    while (byte >= 0x80 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+      ++end;
+    }
+    width += byte < 0x80 ? 1 : 2;
+    if (width > columns) {
+      break;
+    }
+    fitted += byte < 0x20 || byte == 0x7F ? "?" : text.substr(begin, end - begin);
+    begin = end;
+  }
+  return fitted;
 }
 
 void open_log_file(const std::string& path, OldFile old_file) {

@@ -8,6 +8,7 @@ namespace vit_hybrid {
 /// Says whether this process is the one that prints; it is until told otherwise. To be called before anything is
 /// logged.
 void set_log_speaker(bool speaks);
+bool is_log_speaker();
 
 /// Prints a line (or several) to standard output and out.log. Silent on processes that do not speak.
 void log_line(const std::string& text);
@@ -18,9 +19,15 @@ void log_warning(const std::string& text);
 /// Writes a line to out.log only: what somebody else prints.
 void log_to_file(const std::string& text);
 
-/// Shows `text` in the last line of the terminal until the next line is printed or shown. Nothing happens where
-/// standard output and error are not both a terminal; out.log never sees it.
+/// Shows `text`, or as much of it as fits into one line of the terminal, in its last line until the next line is
+/// printed or shown. Nothing happens where standard output and error are not both a terminal; out.log never sees it.
 void show_progress(const std::string& text);
+/// Whether show_progress() shows anything.
+bool shows_progress();
+
+/// The beginning of `text` that takes at most `columns` of a terminal, so that its line does not wrap. Characters
+/// beyond ASCII count as two columns, as the widest are; control characters become '?'. Pure.
+std::string fitted_text(const std::string& text, int columns);
 
 /// What becomes of a file that is there already.
 enum class OldFile { kReplace, kAppend };

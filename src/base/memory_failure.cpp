@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "src/base/bytes_text.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid {

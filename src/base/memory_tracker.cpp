@@ -114,8 +114,9 @@ const std::shared_ptr<Counters>& counters() {
 }  // namespace
 
 std::string_view memory_class_name(MemoryClass memory_class) {
-  constexpr std::array<std::string_view, kNumMemoryClasses> kNames = {
-      "parameters", "gradients", "optimizer", "activations", "communication", "workspaces", "data", "untagged"};
+  constexpr std::array<std::string_view, kNumMemoryClasses> kNames = {"parameters",     "gradients",     "optimizer",
+                                                                      "activations",    "communication", "workspaces",
+                                                                      "packed_weights", "data",          "untagged"};
   return kNames[static_cast<size_t>(memory_class)];
 }
 

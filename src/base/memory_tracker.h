@@ -19,10 +19,11 @@ enum class MemoryClass : int {
   kActivations,
   kCommunication,
   kWorkspaces,
+  kPackedWeights,  ///< copies of weights in the forms that a kernel multiplies by
   kData,
   kUntagged,
 };
-inline constexpr int kNumMemoryClasses = 8;
+inline constexpr int kNumMemoryClasses = 9;
 
 /// Name of a class as it stands in summary.json.
 std::string_view memory_class_name(MemoryClass memory_class);

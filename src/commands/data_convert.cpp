@@ -88,7 +88,7 @@ int run_data_convert(const Invocation& invocation) {
   return run_data_tool(invocation, &table_of, &problems_of,
                        [](const ConvertOptions& chosen, const comm::MpiGroup& world) {
                          const Timer timer;
-                         const auto converted = data::convert_images(world, chosen, &log_line);
+                         const auto converted = data::convert_images(world, chosen);
                          report(converted, chosen, timer.seconds());
                        });
 }

@@ -62,7 +62,7 @@ int run_data_stats(const Invocation& invocation) {
   return run_data_tool(invocation, &table_of, &problems_of,
                        [](const WriteStatsOptions& chosen, const comm::MpiGroup& world) {
                          const Timer timer;
-                         const auto stats = data::write_stats(world, chosen, &log_line);
+                         const auto stats = data::write_stats(world, chosen);
                          report(stats, chosen, timer.seconds());
                        });
 }

@@ -215,7 +215,7 @@ DataSource make_builtin_data(const RunConfig& config, const comm::MpiGroup& worl
   if (valid_pairs > 0) {
     years.push_back(builtin_options(config, kTrainYear + 1, valid_pairs));
   }
-  const std::vector<data::WeatherInMemory> weather = data::generate_weather_in_memory(years, world, log_line);
+  const std::vector<data::WeatherInMemory> weather = data::generate_weather_in_memory(years, world);
   const data::WeatherInMemory& training = weather.front();
   const auto pairs = [&](at::Tensor fields) {
     fields.sub_(training.means).div_(training.stds);

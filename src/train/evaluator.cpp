@@ -8,6 +8,8 @@
 
 #include "parallel/comm/operation.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/progress.h"
+#include "src/base/text.h"
 #include "src/train/device.h"
 
 namespace vit_hybrid::train {
@@ -43,7 +45,8 @@ Evaluation Evaluator::evaluate() {
   EvaluationSums sums = empty_sums();
   const data::Parts parts{model_.is_first_stage() || model_.is_last_stage(), model_.is_last_stage()};
   StepInput input = open_input(config_, mesh_, dataset_, sampler_, plan.num_steps(), parts);
-  for (int64_t i = 0; i < plan.num_steps(); ++i) {
+  Progress progress(str("evaluating ", sampler_->options().num_samples, " samples"), plan.num_steps());
+  for (int64_t i = 0; i < plan.num_steps(); ++i, progress.add()) {
     comm::note_work();
     StepPlan step_plan;
     step_plan.micro_batches = input.micro_batches(plan, i);

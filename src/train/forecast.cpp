@@ -11,6 +11,7 @@
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/train/forecast_record.h"
@@ -78,7 +79,8 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
   const Timer timer;
   const std::vector<int64_t> shape = {config.model.in_channels, config.model.image_height, config.model.image_width};
   Rollout rollout(model.runner(), model.mesh(), shape, record ? record->start() : at::Tensor());
-  for (int64_t lead = 1; lead <= options.steps; ++lead) {
+  Progress progress(str("forecasting ", options.steps, " lead times"), options.steps);
+  for (int64_t lead = 1; lead <= options.steps; ++lead, progress.add()) {
     const at::Tensor state = rollout.advance();
     comm::agreed_on_rank_0(world, [&] { record->add(lead, state); });
   }

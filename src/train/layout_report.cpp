@@ -7,7 +7,7 @@
 #include "model/vit_memory.h"
 #include "model/vit_options.h"
 #include "parallel/pipeline/schedule.h"
-#include "src/base/bytes_text.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 #include "src/train/engine_options.h"
 
@@ -25,17 +25,17 @@ double balance_of(const std::vector<double>& loads) {
   return largest > 0.0 ? sum / (largest * static_cast<double>(loads.size())) : 1.0;
 }
 
-std::vector<double> sizes(int64_t count, int parts) {
-  std::vector<double> result;
+std::vector<int64_t> sizes(int64_t count, int parts) {
+  std::vector<int64_t> result;
   for (int i = 0; i < parts; ++i) {
-    result.push_back(static_cast<double>(Partition(count, parts).part(i).size()));
+    result.push_back(Partition(count, parts).part(i).size());
   }
   return result;
 }
 
 AxisBalance data_balance(const RunConfig& config) {
   const auto samples = sizes(config.global_batch_size, config.parallel.dp);
-  return {str("samples ", join(samples, " + "), " of a step"), balance_of(samples)};
+  return {str("samples ", parts_text(samples), " of a step"), balance_of({samples.begin(), samples.end()})};
 }
 
 // FLOP of a block on each tensor rank: 8 N D^2 + 4 N^2 D go with the heads, 16 N D^2 (4 N D hidden) with the MLP.
@@ -47,10 +47,11 @@ AxisBalance tensor_balance(const RunConfig& config) {
   const auto dim = static_cast<double>(model.embed_dim);
   std::vector<double> loads;
   for (size_t i = 0; i < heads.size(); ++i) {
-    const double share = heads[i] / static_cast<double>(model.num_heads);
-    loads.push_back(share * (8.0 * tokens * dim * dim + 4.0 * tokens * tokens * dim) + 4.0 * tokens * dim * hidden[i]);
+    const double share = static_cast<double>(heads[i]) / static_cast<double>(model.num_heads);
+    loads.push_back(share * (8.0 * tokens * dim * dim + 4.0 * tokens * tokens * dim) +
+                    4.0 * tokens * dim * static_cast<double>(hidden[i]));
   }
-  return {str("heads ", join(heads, " + "), ", MLP features ", join(hidden, " + ")), balance_of(loads)};
+  return {str("heads ", parts_text(heads), ", MLP features ", parts_text(hidden)), balance_of(loads)};
 }
 
 // "embedding + blocks 0-2", "blocks 3-5 + head".
@@ -72,6 +73,20 @@ std::string units_text(Range units, int64_t depth) {
   return join(parts, " + ");
 }
 
+// Of more than eight stages the first and the last, which hold other things than blocks, and how many blocks the others
+// have.
+std::string stages_text(const std::vector<std::string>& texts, const std::vector<Range>& stages) {
+  constexpr size_t kMostListed = 8;
+  if (stages.size() <= kMostListed) {
+    return join(texts, " | ");
+  }
+  std::vector<int64_t> inner;
+  for (size_t i = 1; i + 1 < stages.size(); ++i) {
+    inner.push_back(stages[i].size());
+  }
+  return str(texts.front(), " | stages of ", parts_text(inner), " blocks | ", texts.back());
+}
+
 AxisBalance pipeline_balance(const RunConfig& config, const std::vector<Range>& stages) {
   const auto costs = model::unit_costs(config.model);
   std::vector<double> loads;
@@ -80,7 +95,7 @@ AxisBalance pipeline_balance(const RunConfig& config, const std::vector<Range>& 
     loads.push_back(std::accumulate(costs.begin() + units.begin, costs.begin() + units.end, 0.0));
     texts.push_back(units_text(units, config.model.depth));
   }
-  return {join(texts, " | "), balance_of(loads)};
+  return {stages_text(texts, stages), balance_of(loads)};
 }
 
 const char* recompute_name(model::Recompute recompute) {

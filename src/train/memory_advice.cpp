@@ -51,6 +51,7 @@ void add_for_data(const RunConfig& config, std::vector<std::string>& options) {
 void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vector<std::string>& options) {
   switch (memory_class) {
     case MemoryClass::kParameters:
+    case MemoryClass::kPackedWeights:
       return;  // --tp and --pp, which always count
     case MemoryClass::kGradients:
       if (is_half(config) && config.precision.gradient == GradientType::kMaster) {
@@ -96,7 +97,9 @@ std::string memory_advice(const RunConfig& config, const MemoryFailure& failure)
     options.push_back(str("more --tp or --pp (they are ", config.parallel.tp, " and ", config.parallel.pp, ")"));
   }
   // Parameters, gradients and state together are no shorter with a master copy.
-  if (!is_half(config) && (most == MemoryClass::kActivations || most == MemoryClass::kWorkspaces)) {
+  const bool shrinks =
+      most == MemoryClass::kActivations || most == MemoryClass::kWorkspaces || most == MemoryClass::kPackedWeights;
+  if (!is_half(config) && shrinks) {
     options.emplace_back("--precision bf16 or fp16");
   }
   if (failure.device.is_cuda() && records_steps(config, failure.device)) {

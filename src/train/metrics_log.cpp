@@ -2,11 +2,14 @@
 #include "src/train/metrics_log.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <filesystem>
+#include <fstream>
 
 #include "src/base/error.h"
+#include "src/base/progress.h"
 #include "src/base/text.h"
+#include "src/base/whole_file.h"
 
 namespace vit_hybrid::train {
 
@@ -35,6 +38,37 @@ std::FILE* open_to_append(const std::string& path) {
   return file;
 }
 
+// In milliseconds: all that clocks of several nodes agree on.
+double now() {
+  using Milliseconds = std::chrono::milliseconds;
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<Milliseconds>(since_epoch).count()) / 1e3;
+}
+
+// Whether records of one part of a run stay when it goes on after a step; those without a step count for the last one
+// before them.
+class StepFilter {
+ public:
+  explicit StepFilter(int64_t last_step) : last_step_(last_step) {}
+
+  bool keeps(const std::string& line) {
+    const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_object()) {
+      return false;
+    }
+    if (const auto step = record.find("step"); step != record.end() && step->is_number_integer()) {
+      step_ = step->get<int64_t>();
+    }
+    const std::string kind = record.value("kind", "");
+    const bool comes_again = kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint";
+    return !comes_again || step_ <= last_step_;
+  }
+
+ private:
+  int64_t last_step_;
+  int64_t step_ = 0;
+};
+
 }  // namespace
 
 MetricsLog::MetricsLog(const std::string& path, OldFile old_file)
@@ -42,25 +76,36 @@ MetricsLog::MetricsLog(const std::string& path, OldFile old_file)
 
 void MetricsLog::write(const Json& record) {
   if (!file_) return;
-  const std::string line = record.dump() + "\n";
+  Json timed = record;
+  timed["time"] = now();
+  const std::string line = timed.dump() + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {
     throw Error(ErrorClass::kIo, str("writing '", path_, "' failed: ", std::strerror(errno)));
   }
 }
 
+void MetricsLog::cut_after(int64_t step) {
+  if (!file_) return;
+  const Progress progress("reading " + path_);
+  std::ifstream old_file(path_);
+  WholeFile new_file(path_);
+  StepFilter filter(step);
+  for (std::string line; std::getline(old_file, line);) {
+    if (filter.keeps(line)) {
+      new_file.write(line + '\n');
+    }
+  }
+  if (old_file.bad()) {
+    throw Error(ErrorClass::kIo, str("reading '", path_, "' failed: ", std::strerror(errno)));
+  }
+  new_file.finish();
+  file_.reset(open_to_append(path_));
+}
+
 void write_json_file(const std::string& path, const Json& value) {
-  const std::string temporary = path + ".part";
-  const std::string text = value.dump(2) + "\n";
-  std::FILE* file = open_new(temporary);
-  const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const bool is_closed = std::fclose(file) == 0;
-  std::error_code error;
-  if (is_written && is_closed) {
-    std::filesystem::rename(temporary, path, error);
-  }
-  if (!is_written || !is_closed || error) {
-    throw Error(ErrorClass::kIo, str("writing '", path, "' failed: ", error ? error.message() : std::strerror(errno)));
-  }
+  WholeFile file(path);
+  file.write(value.dump(2) + "\n");
+  file.finish();
 }
 
 }  // namespace vit_hybrid::train

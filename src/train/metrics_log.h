@@ -1,6 +1,7 @@
 // MetricsLog: metrics.jsonl, one JSON object a line; and summary.json.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,8 +22,15 @@ class MetricsLog {
   /// Throws Error(kCannotCreate).
   explicit MetricsLog(const std::string& path, OldFile old_file = OldFile::kReplace);
 
-  /// Appends one line and hands it to the operating system. Throws Error(kIo).
+  /// Appends the record, with `time` (seconds since 1970-01-01 UTC) as its last key, as one line and hands it to the
+  /// operating system. Throws Error(kIo).
   void write(const Json& record);
+
+  /// For a run that goes on after `step` (-1: begins anew) in the folder of an earlier part of it: leaves out of the
+  /// file the steps, epochs, validations and checkpoints that the part had after that step, which come again, so that
+  /// each step is in it once; and what is no record, such as half a line. The file is replaced by a new one as a whole.
+  /// Throws Error(kCannotCreate) or Error(kIo).
+  void cut_after(int64_t step);
 
  private:
   struct Close {

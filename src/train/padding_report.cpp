@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {
@@ -117,9 +118,8 @@ std::vector<PaddedDim> padded_dims(const model::VitOptions& options, int tensor_
 }
 
 std::string text_of(const PaddedDim& dim) {
-  return str(dim.name, " ", join(dim.shares, " + "), ": no multiple of ", dim.multiple, ", padded to ", dim.padded,
-             "; ", percent(dim.waste), " more work in ", dim.products, ", ", percent(dim.cost),
-             " of the model's products");
+  return str(dim.name, " ", parts_text(dim.shares), ": no multiple of ", dim.multiple, ", padded to ", dim.padded, "; ",
+             percent(dim.waste), " more work in ", dim.products, ", ", percent(dim.cost), " of the model's products");
 }
 
 Json to_json(const PaddedDim& dim) {

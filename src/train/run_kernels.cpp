@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -17,6 +18,7 @@
 #include "src/base/text.h"
 #include "src/base/version.h"
 #include "src/train/engine_options.h"
+#include "src/train/kernel_cache.h"
 #include "src/train/processor.h"
 
 namespace vit_hybrid::train {
@@ -65,17 +67,25 @@ std::string libtorch_version() {
       ->second;
 }
 
-// What the choice of the host's kernel holds for, in one line.
-std::string host_machine_text() {
-  const Processor& processor = this_processor();
-  std::string text =
-      str(processor.name, " (family ", processor.family, ", model ", processor.model, ", vectors of ",
-          vector_bytes(processor), " bytes), ranks with --threads ", at::get_num_threads(), ", LibTorch ",
-          libtorch_version(), ", oneDNN ", version_between(at::get_mkldnn_version(), "DNN v", " "), ", MKL ",
-          version_between(at::get_mkl_version(), "Version ", " for "), library_settings());
+std::string in_one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
   return text;
+}
+
+// What the choice of the host's kernel holds for, in one line.
+std::string host_machine_text() {
+  const Processor& processor = this_processor();
+  return in_one_line(str(processor.name, " (family ", processor.family, ", model ", processor.model, ", vectors of ",
+                         vector_bytes(processor), " bytes), ranks with --threads ", at::get_num_threads(),
+                         ", LibTorch ", libtorch_version(), ", oneDNN ",
+                         version_between(at::get_mkldnn_version(), "DNN v", " "), ", MKL ",
+                         version_between(at::get_mkl_version(), "Version ", " for "), library_settings()));
+}
+
+// What a choice holds for that other runs take over: also the settings that checkpoints do not ask for.
+std::string host_machine_key() {
+  return in_one_line(join(std::vector<std::string>{host_machine_text(), join(kernel_settings(environ))}, "; "));
 }
 
 }  // namespace
@@ -168,7 +178,8 @@ void choose_host_kernel(const RunConfig& config, tensor::HostLayer::Passes passe
     return;
   }
   const model::HostProblem problem{largest_layer(config, passes), host_machine_text(), kernel_options(config).order};
-  const std::string text = model::tune_host_kernel(problem, saved, use_of_saved(config), world).text;
+  KernelCache cache(kernel_cache_folder(), machines_text(world.all_gather(host_machine_key())));
+  const std::string text = model::tune_host_kernel(problem, saved, use_of_saved(config), world, &cache).text;
   if (!text.empty()) {
     log_line(text);
   }
@@ -190,7 +201,7 @@ Json kernel_choices_json() {
     choices[problem] = {
         {"kernel", kernel}, {"text", choice.text}, {"us", choice.microseconds}, {"fastest_us", choice.fastest}};
   }
-  return {{"machine", table.machine()}, {"choices", std::move(choices)}};
+  return {{"measured_on", table.machine()}, {"choices", std::move(choices)}};
 }
 
 }  // namespace vit_hybrid::train

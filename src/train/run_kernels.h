@@ -53,7 +53,7 @@ void choose_host_kernel(const RunConfig& config, tensor::HostLayer::Passes passe
 /// The choices as a text, as checkpoints store it; nothing where none was made.
 std::string saved_kernels();
 
-/// {"machine": ..., "choices": {problem: {"kernel": ..., "us": ..., "fastest_us": ...}}}; null where none was made.
+/// {"measured_on": ..., "choices": {problem: {"kernel": ..., "us": ..., "fastest_us": ...}}}; null where none was made.
 Json kernel_choices_json();
 
 }  // namespace vit_hybrid::train

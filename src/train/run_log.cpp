@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 #include "src/train/epoch_table.h"
 #include "src/train/evaluation_report.h"
@@ -23,9 +24,19 @@ std::string figures_text(const Evaluation& figures) {
              " (persistence ", fixed_text(mean_of(figures.persistence_acc), 6), ")");
 }
 
-// Of all ranks, and of the slowest one in each step; its share is of the `seconds` that the steps took.
-Json data_wait(double mean, double most, double seconds) {
-  return {{"mean", mean}, {"max", most}, {"max_percent", seconds > 0.0 ? 100.0 * most / seconds : 0.0}};
+// Of all ranks, and of the slowest one in each step, whose share is of the `seconds` that the steps took.
+void add_data_wait(Json& json, double mean, double most, double seconds) {
+  json["data_wait_mean"] = mean;
+  json["data_wait_max"] = most;
+  json["data_wait_max_percent"] = seconds > 0.0 ? 100.0 * most / seconds : 0.0;
+}
+
+Json epoch_figures(const EpochRecord& record) {
+  Json json = {{"epoch", record.epoch},      {"step", record.step},
+               {"loss", record.train_loss},  {"samples", record.samples},
+               {"duration", record.seconds}, {"samples_per_s", record.samples_per_second()}};
+  add_data_wait(json, record.mean_data_wait, record.most_data_wait, record.seconds);
+  return json;
 }
 
 std::string percent_text(double part, double whole) {
@@ -58,27 +69,23 @@ RunLog::RunLog(MetricsLog metrics, std::vector<std::string> channel_names, int64
     : metrics_(std::move(metrics)), channel_names_(std::move(channel_names)), interval_(interval) {}
 
 void RunLog::step(const StepRecord& record) {
-  metrics_.write({{"kind", "step"},
-                  {"step", record.step},
-                  {"epoch", record.epoch},
-                  {"loss", record.loss},
-                  {"lr", record.lr},
-                  {"grad_norm", record.grad_norm},
-                  {"skipped", record.skipped},
-                  {"loss_scale", record.loss_scale},
-                  {"samples", record.samples},
-                  {"samples_per_s", record.samples_per_second()},
-                  {"seconds", to_json(record.seconds)},
-                  {"data_wait", data_wait(record.mean_data_wait, record.most_data_wait, record.seconds.step)}});
+  Json json = {{"kind", "step"},
+               {"step", record.step},
+               {"epoch", record.epoch},
+               {"loss", record.loss},
+               {"lr", record.lr},
+               {"grad_norm", record.grad_norm},
+               {"skipped", record.skipped},
+               {"loss_scale", record.loss_scale},
+               {"samples", record.samples},
+               {"samples_per_s", record.samples_per_second()},
+               {"seconds", to_json(record.seconds)}};
+  add_data_wait(json, record.mean_data_wait, record.most_data_wait, record.seconds.step);
+  metrics_.write(json);
   skipped_steps_ += record.skipped ? 1 : 0;
   step_rates_.push_back(record.samples_per_second());
   last_step_ = record;
-  const std::string text =
-      str("step ", record.step, "/", total_steps_, ", epoch ", record.epoch, ": loss=", fixed_text(record.loss, 6),
-          ", lr=", digits(record.lr), ", grad norm=", fixed_text(record.grad_norm, 4), ", ",
-          fixed_text(record.samples_per_second(), 2), " samples/s",
-          record.loss_scale != 1.0 ? ", loss scale " + digits(record.loss_scale) : "",
-          record.skipped ? ", SKIPPED: the gradient is not finite" : "");
+  const std::string text = step_text(record);
   if (record.step % interval_ == 0 || record.step == total_steps_ || record.skipped) {
     log_line(text);
   } else {
@@ -86,13 +93,28 @@ void RunLog::step(const StepRecord& record) {
   }
 }
 
+std::string RunLog::step_text(const StepRecord& record) {
+  // With the validations and checkpoints that fell between the steps; the first one warms up.
+  const int64_t done = record.step - first_step_.value_or(record.step);
+  if (!first_step_) {
+    first_step_ = record.step;
+    since_first_step_.restart();
+  }
+  const double rest = done > 0 ? since_first_step_.seconds() / static_cast<double>(done) *
+                                     static_cast<double>(total_steps_ - record.step)
+                               : 0.0;
+  return str("step ", record.step, "/", total_steps_, ", epoch ", record.epoch,
+             rest > 0.0 ? ", " + rough_duration_text(rest) + " to go" : "", ": loss=", number_text(record.loss, 6),
+             ", lr=", number_text(record.lr), ", grad norm=", number_text(record.grad_norm), ", ",
+             number_text(record.samples_per_second()), " samples/s",
+             record.loss_scale != 1.0 ? ", loss scale " + number_text(record.loss_scale, 9) : "",
+             record.skipped ? ", SKIPPED: the gradient is not finite" : "");
+}
+
 void RunLog::epoch(const EpochRecord& record) {
-  metrics_.write({{"kind", "epoch"},
-                  {"epoch", record.epoch},
-                  {"loss", record.train_loss},
-                  {"seconds", record.seconds},
-                  {"samples_per_s", record.samples_per_second()},
-                  {"data_wait", data_wait(record.mean_data_wait, record.most_data_wait, record.seconds)}});
+  Json json = {{"kind", "epoch"}};
+  json.update(epoch_figures(record));
+  metrics_.write(json);
   log_line(str("Time taken for epoch ", record.epoch, " is ", fixed_text(record.seconds, 6), " sec, avg ",
                fixed_text(record.samples_per_second(), 6), " samples/sec"));
   log_line(str("  Avg train loss=", fixed_text(record.train_loss, 6)));
@@ -114,7 +136,7 @@ void RunLog::validation(ValidationRecord record) {
 }
 
 Json RunLog::valid_record(const ValidationRecord& record) const {
-  Json json = {{"kind", "valid"}, {"epoch", record.epoch}, {"step", record.step}, {"seconds", record.seconds}};
+  Json json = {{"kind", "valid"}, {"epoch", record.epoch}, {"step", record.step}, {"duration", record.seconds}};
   json.update(to_json(record.figures, channel_names_));
   return json;
 }
@@ -157,11 +179,7 @@ Json RunLog::final_figures() const {
   }
   Json epochs = Json::array();
   for (const EpochRecord& epoch : epochs_) {
-    epochs.push_back({{"epoch", epoch.epoch},
-                      {"train_loss", epoch.train_loss},
-                      {"seconds", epoch.seconds},
-                      {"samples_per_s", epoch.samples_per_second()},
-                      {"data_wait", data_wait(epoch.mean_data_wait, epoch.most_data_wait, epoch.seconds)}});
+    epochs.push_back(epoch_figures(epoch));
   }
   json["epochs"] = std::move(epochs);
   return json;

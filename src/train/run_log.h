@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/timer.h"
 #include "src/train/evaluation.h"
 #include "src/train/metrics_log.h"
 
@@ -46,6 +47,7 @@ struct StepRecord {
 
 struct EpochRecord {
   int64_t epoch = 1;
+  int64_t step = 0;  ///< the last one of the epoch
   int64_t samples = 0;
   double train_loss = 0.0;
   double seconds = 0.0;         ///< of training, without validation
@@ -85,6 +87,8 @@ class RunLog {
   Json final_figures() const;
 
  private:
+  /// A step for people, with the time that the rest of the run will take, as far as that can be known.
+  std::string step_text(const StepRecord& record);
   Json valid_record(const ValidationRecord& record) const;
   /// Median over the steps without the first, which warms up.
   double median_samples_per_second() const;
@@ -98,6 +102,8 @@ class RunLog {
   std::vector<ValidationRecord> validations_;
   std::vector<double> step_rates_;  // samples/s of each step
   std::optional<StepRecord> last_step_;
+  std::optional<int64_t> first_step_;  // of this process
+  Timer since_first_step_;
 };
 
 }  // namespace vit_hybrid::train

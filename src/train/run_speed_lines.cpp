@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "src/base/bytes_text.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 #include "src/train/run_speed.h"
 #include "src/train/test_figures.h"

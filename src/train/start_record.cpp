@@ -15,7 +15,7 @@ namespace vit_hybrid::train {
 
 namespace {
 
-std::string time_text() {
+std::string date_text() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   gmtime_r(&now, &utc);
@@ -83,7 +83,7 @@ Json machine(const comm::MpiSession& session) {
 }  // namespace
 
 Json start_record(const RunConfig& config, const comm::MpiSession& session) {
-  Json record = {{"kind", "start"}, {"time", time_text()}, {"name", config.name}};
+  Json record = {{"kind", "start"}, {"date", date_text()}, {"name", config.name}};
   record.update(build());
   record["layout"] = layout(config, session);
   record["model"] = model(config);

@@ -68,7 +68,7 @@ Json to_json(const Power& power) {
 }
 
 Json extrapolated(int64_t steps, double seconds_per_step) {
-  return {{"steps", steps}, {"seconds", static_cast<double>(steps) * seconds_per_step}};
+  return {{"steps", steps}, {"duration", static_cast<double>(steps) * seconds_per_step}};
 }
 
 }  // namespace
@@ -101,19 +101,19 @@ TestFigures test_figures(const ByRank& by_rank, const std::vector<double>& sampl
 Json to_json(const TestFigures& figures, const TestedRun& run) {
   Json json = {{"kind", "test"}, {"steps", figures.steps}, {"warm_up_steps", figures.warm_up}};
   for (size_t i = 0; i < kStepParts.size(); ++i) {
-    Json& part = json["seconds"][kStepParts[i].first];
+    Json& part = json["seconds_spread"][kStepParts[i].first];
     part = to_json(figures.parts[i].seconds);
     part["slowest_rank"] = figures.parts[i].slowest_rank;
   }
-  json["samples_per_s"] = to_json(figures.samples_per_second);
+  json["samples_per_s_spread"] = to_json(figures.samples_per_second);
   json["slowest"] = {{"rank", figures.slowest_rank},
                      {"busy_seconds", figures.slowest_busy},
                      {"fastest_busy_seconds", figures.fastest_busy}};
   json["data_wait_percent"] = figures.data_wait_percent();
   json["power"] = {{"processors", to_json(figures.packages)}, {"gpus", to_json(figures.gpus)}};
   const double seconds = figures.parts.front().seconds.mean;
-  json["epoch"] = extrapolated(run.steps_per_epoch, seconds);
-  json["training"] = extrapolated(run.steps, seconds);
+  json["whole_epoch"] = extrapolated(run.steps_per_epoch, seconds);
+  json["whole_training"] = extrapolated(run.steps, seconds);
   return json;
 }
 

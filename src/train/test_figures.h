@@ -63,7 +63,7 @@ struct TestedRun {
   int64_t steps = 0;
 };
 
-/// {"kind": "test", "steps", "warm_up_steps", "seconds": {part: {min, median, mean, std, slowest_rank}}, ...}
+/// {"kind": "test", "steps", "warm_up_steps", "seconds_spread": {part: {min, median, mean, std, slowest_rank}}, ...}
 Json to_json(const TestFigures& figures, const TestedRun& run);
 
 /// The same for people. `ranks`: of gather_rank_reports().

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/base/memory_tracker.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 #include "src/train/evaluation_report.h"
 #include "src/train/test_figures.h"
@@ -27,14 +28,6 @@ std::string mebibytes(const Json& bytes) {
   return cell(fixed_text(bytes.get<double>() / (1 << 20), 1));
 }
 
-std::string duration(double seconds) {
-  constexpr double kMinute = 60.0, kHour = 3600.0, kDay = 86400.0;
-  if (seconds < 2.0 * kMinute) return fixed_text(seconds, 2) + " s";
-  if (seconds < 2.0 * kHour) return fixed_text(seconds / kMinute, 1) + " min";
-  if (seconds < 2.0 * kDay) return fixed_text(seconds / kHour, 1) + " h";
-  return fixed_text(seconds / kDay, 1) + " days";
-}
-
 void add_times(const TestFigures& figures, Lines& lines) {
   lines.push_back(str(right_text("ms a step", 16), cell("min"), cell("median"), cell("std"), "  slowest rank"));
   for (size_t i = 0; i < kStepParts.size(); ++i) {
@@ -50,7 +43,7 @@ void add_times(const TestFigures& figures, Lines& lines) {
 
 void add_rates(const TestFigures& figures, Lines& lines) {
   lines.push_back(str("samples/s: median ", fixed_text(figures.samples_per_second.median, 2), ", std ",
-                      fixed_text(figures.samples_per_second.deviation, 2), "; ", digits(figures.samples_per_step),
+                      fixed_text(figures.samples_per_second.deviation, 2), "; ", number_text(figures.samples_per_step),
                       " samples a step"));
   lines.push_back(str("data wait: ", fixed_text(figures.data_wait_percent(), 2), " % of the time"));
   lines.push_back(str("rank ", figures.slowest_rank, " decides: ", fixed_text(1e3 * figures.slowest_busy, 3),
@@ -98,7 +91,7 @@ std::string power_text(const Power& power, const char* of) {
 }
 
 std::string extrapolation(const char* what, int64_t steps, double seconds) {
-  return str(what, ": ", steps, " steps, ", duration(static_cast<double>(steps) * seconds));
+  return str(what, ": ", steps, " steps, ", duration_text(static_cast<double>(steps) * seconds));
 }
 
 }  // namespace

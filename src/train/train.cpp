@@ -110,7 +110,7 @@ Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks
 // Speed of the run that `summary` is about, and where no test tells of them its time by phase and memory.
 void conclude_speed(const RunConfig& config, const Engine& engine, Json& summary, mesh::DeviceMesh& mesh) {
   const bool is_test = summary.contains("test") && summary["test"].is_object();
-  const Json& rate = is_test ? summary["test"]["samples_per_s"]["median"] : summary["samples_per_s"];
+  const Json& rate = is_test ? summary["test"]["samples_per_s_spread"]["median"] : summary["samples_per_s"];
   if (rate == 0.0) {
     return;  // there was nothing left to do
   }
@@ -176,7 +176,7 @@ void note_resumption(const CheckpointReader& checkpoint, const RunConfig& config
                  {"step", info.step},
                  {"epoch", info.epoch + 1},
                  {"samples_of_epoch", info.samples_of_epoch},
-                 {"layout", info.layout}});
+                 {"written_by", info.layout}});
   log_line(str("resumed from ", checkpoint.path(), ": step ", info.step, ", epoch ", info.epoch + 1, " after ",
                info.samples_of_epoch, " of ", info.num_samples, " samples, written by ", info.layout));
   if (const auto line = earlier_format_line(checkpoint)) {
@@ -230,6 +230,7 @@ int train(const RunConfig& config, comm::MpiSession& session) {
     choose_host_kernel(config, tensor::HostLayer::Passes::kForwardAndBackward, resumed ? resumed->info().kernels : "",
                        session.world());
   }
+  metrics.cut_after(resumed ? resumed->info().step : -1);
   if (session.world().rank() == 0) {
     Json start = start_record(config, session);
     start["kernels"] = to_json(report_kernels(config, device));

@@ -190,6 +190,7 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
     }
   }
   record.seconds = timer.seconds();
+  record.step = position_.step;
   record.train_loss = loss_sum / static_cast<double>(std::max<int64_t>(record.samples, 1));
   if (options_.test == nullptr) {
     log_.epoch(record);

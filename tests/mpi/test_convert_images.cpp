@@ -80,7 +80,7 @@ TEST_CASE("convert: every image once, with its label, mixed, from any number of 
   on_rank_0(group, [&] { write_folder(folder.file("images")); });
   testing::in_groups(group, [&](const comm::MpiGroup& part, const std::string& name) {
     const ConvertedImages done =
-        convert_images(part, options_for(folder.file("images"), folder.file(name + ".h5")), {});
+        convert_images(part, options_for(folder.file("images"), folder.file(name + ".h5")));
     CHECK(done.num_images == 3 * kImagesPerClass + 1);
     CHECK(done.num_classes == 3);
     CHECK(done.num_ignored == 1);
@@ -123,7 +123,7 @@ TEST_CASE("convert: every image once, with its label, mixed, from any number of 
   }
   ConvertOptions other = options_for(folder.file("images"), folder.file("other.h5"));
   other.seed = 4;
-  convert_images(group, other, {});
+  convert_images(group, other);
   CHECK(!at::equal(read_whole_dataset(other.out, "labels"), labels));
   group.barrier();
 }
@@ -138,14 +138,14 @@ TEST_CASE("convert: bad files are named, or left out and counted") {
     std::ofstream(images + "/n01/fake.jpg") << "text";
   });
   ConvertOptions options = options_for(images, folder.file("x.h5"));
-  const Error error = agreed_error(group, [&] { convert_images(group, options, {}); });
+  const Error error = agreed_error(group, [&] { convert_images(group, options); });
   CHECK((error.error_class() == ErrorClass::kBadData));
   CHECK((contains(error.what(), "102.JPEG") || contains(error.what(), "fake.jpg")));
   CHECK(!fs::exists(options.out));
   CHECK(!fs::exists(temporary_name(options.out)));
   group.barrier();
   options.skip_bad = true;
-  const ConvertedImages done = convert_images(group, options, {});
+  const ConvertedImages done = convert_images(group, options);
   CHECK(done.num_images == 3 * kImagesPerClass);
   REQUIRE(done.bad.size() == 2);
   const std::string bad = done.bad[0] + done.bad[1];
@@ -153,7 +153,7 @@ TEST_CASE("convert: bad files are named, or left out and counted") {
   CHECK(contains(bad, "fake.jpg of 4 bytes is neither a JPEG nor a PNG file"));
   CHECK(read_whole_dataset(options.out, "images").size(0) == 3 * kImagesPerClass);
   CHECK(read_whole_dataset(options.out, "labels").eq(2).sum().item<int64_t>() == kImagesPerClass - 1);
-  const Error again = agreed_error(group, [&] { convert_images(group, options, {}); });
+  const Error again = agreed_error(group, [&] { convert_images(group, options); });
   CHECK((again.error_class() == ErrorClass::kCannotCreate));
   group.barrier();
 }
@@ -173,7 +173,7 @@ TEST_CASE("convert: folders that are refused") {
   const auto refused = [&](const char* name, ErrorClass error_class, const std::string& text) {
     ConvertOptions options = options_for(folder.file(name), folder.file("x.h5"));
     options.skip_bad = true;
-    const Error error = agreed_error(group, [&] { convert_images(group, options, {}); });
+    const Error error = agreed_error(group, [&] { convert_images(group, options); });
     CHECK((error.error_class() == error_class));
     CHECK_MESSAGE(contains(error.what(), text), error.what());
     CHECK(!fs::exists(options.out));

@@ -62,7 +62,7 @@ TEST_CASE("data stats: a closed form, from any number of ranks") {
     options.inputs = {folder.file("train")};
     options.out = folder.file(name);
     options.time_means = true;
-    const WrittenStats stats = write_stats(part, options, {});
+    const WrittenStats stats = write_stats(part, options);
     CHECK(stats.num_samples == num_times);
     CHECK((stats.channel_names == std::vector<std::string>{"a", "b", "c"}));
     const auto t = static_cast<double>(num_times);
@@ -104,7 +104,7 @@ TEST_CASE("data stats: missing values are refused by name, or left out and count
   options.inputs = {folder.file("train")};
   options.out = folder.file("stats");
   options.time_means = true;
-  const Error error = agreed_error(group, [&] { write_stats(group, options, {}); });
+  const Error error = agreed_error(group, [&] { write_stats(group, options); });
   CHECK((error.error_class() == ErrorClass::kBadData));
   // Where several ranks meet missing values, the lowest one speaks; it has the earlier time.
   CHECK_MESSAGE(
@@ -113,7 +113,7 @@ TEST_CASE("data stats: missing values are refused by name, or left out and count
   CHECK(!fs::exists(folder.file("stats/global_means.npy")));
   group.barrier();
   options.skip_missing = true;
-  const WrittenStats stats = write_stats(group, options, {});
+  const WrittenStats stats = write_stats(group, options);
   CHECK(stats.channels[0].num_missing() == 0);
   CHECK(stats.channels[1].num_nan == 1);
   CHECK(stats.channels[2].num_infinite == 1);
@@ -141,7 +141,7 @@ TEST_CASE("data stats: what is refused") {
     WriteStatsOptions options;
     options.inputs = {folder.file(name)};
     options.out = folder.file("stats");
-    const Error error = agreed_error(group, [&] { write_stats(group, options, {}); });
+    const Error error = agreed_error(group, [&] { write_stats(group, options); });
     CHECK((error.error_class() == error_class));
     CHECK_MESSAGE(contains(error.what(), text), error.what());
     group.barrier();
@@ -153,7 +153,7 @@ TEST_CASE("data stats: what is refused") {
   WriteStatsOptions options;
   options.inputs = {folder.file("good")};
   options.out = folder.file("stats");
-  write_stats(group, options, {});
+  write_stats(group, options);
   refused("good", ErrorClass::kCannotCreate, "holds global_means.npy already");
 }
 

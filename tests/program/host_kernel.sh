@@ -13,6 +13,7 @@ fail() { echo "host_kernel: $*" >&2; tail -n 5 "$work"/*.err >&2 || true; exit 1
 rm -rf "$work"
 mkdir -p "$work"
 cd "$work"
+export XDG_CACHE_HOME=$work/cache
 # Options that single runs change.
 export VIT_HYBRID_EMBED_DIM=64 VIT_HYBRID_MICRO_BATCH_SIZE=4
 
@@ -50,7 +51,45 @@ grep -qE '"kind":"kernels",.*"fp32 products on the host":\{"kernel":"(blocked|li
   straight/metrics.jsonl || fail "no record of the kernels"
 [ "$(wc -l <straight/kernels.txt)" = 3 ] || fail "kernels.txt has not one choice"
 
-# A run that goes on measures nothing, and is the same to the last bit.
+# The next run takes the machine's kept choice, measures nothing and computes the same bits.
+kept=$(ls cache/vit_hybrid/fp32_products-*.txt) || fail "nothing is kept in the cache folder"
+[ "$(wc -l <"$kept")" = 3 ] || fail "the cache has not one choice: $kept"
+train second
+says second "as kept for this machine; $measured"
+if was_measured second; then fail "the second run measures again"; fi
+cmp straight/kernels.txt second/kernels.txt || fail "the second run has another choice"
+[ "$(losses second 6)" = "$(losses straight 6)" ] || fail "the second run has other losses"
+# It is the file that decides: the other kernel in it is taken.
+chosen=$(sed -n '3p' "$kept" | cut -f 2)
+case $chosen in blocked) other=library ;; *) other=blocked ;; esac
+cp "$kept" kept.txt
+sed -i "3s/\t$chosen\t/\t$other\t/" "$kept"
+train turned
+[ "$(cut -f 2 turned/kernels.txt | sed -n 3p)" = $other ] || fail "the kept choice is not taken"
+# The packed copies of the weights, which come with the kernel, are a class of memory of their own.
+packed() { sed -n 's/^ *"packed_weights": \([0-9]*\).*/\1/p' "$1/summary.json" | head -n 1; }
+case $chosen in blocked) blocked=straight library=turned ;; *) blocked=turned library=straight ;; esac
+copies=$((2 * 4 * 12 * 64 * 64 * 2))  # two forms, 4 bytes, 12 D^2 weights a block, 2 blocks
+[ "$(packed $blocked)" -ge $copies ] || fail "the packed weights are $(packed $blocked) bytes, not $copies or more"
+[ "$(packed $library)" -lt $copies ] || fail "$(packed $library) bytes of packed weights without own blocks"
+# A variable of the threads is another machine.
+OMP_WAIT_POLICY=passive train waiting
+was_measured waiting || fail "another setting of the threads takes the choice of this one"
+# What is damaged or cannot be kept is told in one line.
+echo damaged >"$kept"
+train damaged
+was_measured damaged || fail "a damaged choice is used"
+[ "$(grep -c 'warning: the kernel choice kept in .* is not used: saved kernel choices, line 1' damaged.err)" = 1 ] ||
+  fail "not one line on the damaged choice"
+[ "$(sed -n 3p "$kept")" = "$(sed -n 3p damaged/kernels.txt)" ] || fail "the damaged choice was not replaced"
+echo file >no_folder
+XDG_CACHE_HOME=$work/no_folder train nowhere
+[ "$(grep -c 'warning: the kernel choice is not kept for later runs: ' nowhere.err)" = 1 ] || fail "not one line on the cache"
+[ -z "$(find cache -name '*.part')" ] || fail "temporary files are left"
+cp kept.txt "$kept"
+
+# A run that goes on measures nothing, and is the same to the last bit: the checkpoint's choice comes before the kept one.
+sed -i "3s/\t$chosen\t/\t$other\t/" "$kept"
 half=straight/checkpoints/step-000000003.h5
 train resumed --resume $half
 says resumed "as saved in the checkpoint; $measured"
@@ -62,8 +101,10 @@ cmp straight/kernels.txt resumed/kernels.txt || fail "the resumed run stores ano
 train retuned --resume $half --retune
 says retuned "$measured"
 grep -q '^kernel of fp32 .* s, the saved ones given up by --retune$' retuned.txt || fail "--retune gives up nothing"
+[ "$(sed -n 3p "$kept")" = "$(sed -n 3p retuned/kernels.txt)" ] || fail "--retune does not keep its choice"
 
 # Another number of threads is another machine.
+rm -r cache
 train threads --resume $half --threads 2
 says threads "$measured"
 grep -q '^kernel of fp32 .* s, the saved ones were for .*--threads 1,' threads.txt || fail "the saved one was taken over"

@@ -116,7 +116,7 @@ grep -q 'other than in the checkpoint: weight-decay 0.1 (0), lr 0.002 (0.001), s
   >making.txt 2>making.err &
 job=$!
 for _ in $(seq 600); do
-  ! grep -q 'generating 8001 samples of weather in memory, .*: [0-9]* % done, [0-9]* s to go' making.txt || break
+  ! grep -q 'generating 8066 samples of weather in memory, .*: [0-9]* % done, [0-9.]* [a-z]* to go' making.txt || break
   kill -0 $job 2>/dev/null || fail "the run ended before its data were made"
   sleep 0.1
 done

@@ -19,7 +19,7 @@ grep -qE '^Time taken for epoch 1 is [0-9.]+ sec, avg [0-9.]+ samples/sec$' firs
 grep -qE '^ *Avg train loss=[0-9.]+$' first.txt || fail "no line on the training loss"
 grep -qE '^ *Avg val loss=[0-9.]+$' first.txt || fail "no line on the validation loss"
 grep -qE '^ *Data wait: [0-9.]+ % of the time, [0-9.]+ % where the slowest rank' first.txt || fail "no line on data wait"
-[ "$(grep '"kind":"step"' first/metrics.jsonl | grep -cE '"data_wait":\{"mean":[0-9.e-]+,"max":[0-9.e-]+,')" = 3 ] ||
+[ "$(grep '"kind":"step"' first/metrics.jsonl | grep -cE '"data_wait_mean":[0-9.e-]+,"data_wait_max":[0-9.e-]+,')" = 3 ] ||
   fail "not every step says how long its ranks waited for data"
 [ "$(grep -c '"data_wait": [0-9]' first/summary.json)" = "$ranks" ] || fail "not one figure of data wait a rank"
 "$program" --version | grep -qE '^MPI [A-Z].*[0-9]' || fail "--version names no MPI library"

@@ -1,15 +1,21 @@
 // Files of a run: the folder, records, out.log, docs/options.md.
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/progress.h"
+#include "src/base/text.h"
 #include "src/commands/command.h"
 #include "src/train/metrics_log.h"
 #include "src/train/run_folder.h"
@@ -70,9 +76,13 @@ TEST_CASE("run folder: the default name says run and time") {
 TEST_CASE("metrics: one object a line, in order, with all digits") {
   const TemporaryFolder folder;
   MetricsLog log(folder / "metrics.jsonl");
+  const auto before = static_cast<double>(std::time(nullptr));
   log.write({{"kind", "step"}, {"loss", 0.1 + 0.2}, {"grad_norm", std::numeric_limits<double>::quiet_NaN()}});
-  CHECK(content_of(folder / "metrics.jsonl") ==
-        "{\"kind\":\"step\",\"loss\":0.30000000000000004,\"grad_norm\":null}\n");
+  CHECK(content_of(folder / "metrics.jsonl")
+            .starts_with("{\"kind\":\"step\",\"loss\":0.30000000000000004,\"grad_norm\":null,\"time\":"));
+  const double time = Json::parse(content_of(folder / "metrics.jsonl"))["time"].get<double>();
+  CHECK(time >= before);
+  CHECK(time <= static_cast<double>(std::time(nullptr)) + 1.0);
   log.write({{"kind", "valid"}, {"rmse", {1.0, 1e-300}}});
   const std::string text = content_of(folder / "metrics.jsonl");
   const auto second = Json::parse(text.substr(text.find('\n') + 1));
@@ -81,6 +91,45 @@ TEST_CASE("metrics: one object a line, in order, with all digits") {
   CHECK(class_of([&] { MetricsLog(folder / "no/metrics.jsonl"); }) == ErrorClass::kCannotCreate);
   MetricsLog full("/dev/full");
   CHECK(class_of([&] { full.write({{"kind", "step"}}); }) == ErrorClass::kIo);
+}
+
+TEST_CASE("metrics: a run that goes on leaves out what comes again, and half a line") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  {
+    MetricsLog log(path);
+    log.write({{"kind", "start"}});
+    log.write({{"kind", "valid"}, {"step", 0}});
+    for (int step = 1; step <= 6; ++step) {
+      log.write({{"kind", "step"}, {"step", step}, {"loss", 1.0 / step}});
+      if (step % 2 == 0) log.write({{"kind", "epoch"}, {"epoch", step / 2}});  // counts for the step before it
+      if (step == 3 || step == 6) log.write({{"kind", "checkpoint"}, {"step", step}});
+    }
+  }
+  std::ofstream(path, std::ios::app) << "{\"kind\":\"step\",\"st";
+  const auto lines = [&] {
+    std::vector<std::string> found;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+      const Json record = Json::parse(line);
+      found.push_back(str(record["kind"].get<std::string>(), record.contains("step") ? record["step"].dump() : ""));
+    }
+    return join(found);
+  };
+  fs::create_symlink(folder / "elsewhere", path + ".part");  // an old temporary name leads nowhere
+  {
+    MetricsLog log(path, OldFile::kAppend);
+    log.cut_after(3);
+    CHECK(lines() == "start, valid0, step1, step2, epoch, step3, checkpoint3");
+    log.write({{"kind", "resume"}, {"step", 3}});
+    log.write({{"kind", "step"}, {"step", 4}});
+  }
+  CHECK(lines() == "start, valid0, step1, step2, epoch, step3, checkpoint3, resume3, step4");
+  CHECK_FALSE(fs::exists(folder / "elsewhere"));
+  CHECK_FALSE(fs::exists(path + ".part"));
+  MetricsLog(path, OldFile::kAppend).cut_after(-1);
+  CHECK(lines() == "start, resume3");
+  MetricsLog().cut_after(3);
 }
 
 TEST_CASE("metrics: a JSON file is whole, and replaces an older one") {
@@ -102,6 +151,43 @@ TEST_CASE("log: the file holds what was said before it was there, and what is wr
   log_to_file("too late");
   CHECK(content_of(folder / "out.log").ends_with("before\nafter\n"));
   CHECK(class_of([&] { open_log_file(folder / "no/out.log"); }) == ErrorClass::kCannotCreate);
+}
+
+TEST_CASE("log: a line of progress is cut to the width of the terminal") {
+  CHECK(fitted_text("step 12/200", 20) == "step 12/200");
+  CHECK(fitted_text("step 12/200", 11) == "step 12/200");
+  CHECK(fitted_text("step 12/200", 7) == "step 12");
+  CHECK(fitted_text("step", 0).empty());
+  CHECK(fitted_text("a\tb\x1b[2Jc\n", 40) == "a?b?[2Jc?");
+  CHECK(fitted_text("\u00e9\u6f22z", 5) == "\u00e9\u6f22z");  // two columns each at most
+  CHECK(fitted_text("\u00e9\u6f22z", 4) == "\u00e9\u6f22");
+  CHECK(fitted_text("\u00e9\u6f22z", 3) == "\u00e9");
+}
+
+TEST_CASE("log: long work says what it is and how far, also where it is blocked; short work says nothing") {
+  const TemporaryFolder folder;
+  open_log_file(folder / "out.log");
+  { const Progress progress("short work", 3, 10.0); }
+  {
+    Progress progress("reading 4 files", 4, 0.05);
+    progress.add(3);
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));  // as in a read that takes long
+  }
+  {
+    const Progress progress("waiting", 0, 0.05);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  close_log_file();
+  const std::string text = content_of(folder / "out.log");
+  CHECK(text.find("short work") == std::string::npos);
+  CHECK(text.find("reading 4 files: 75 % done, 0 s to go\n") != std::string::npos);
+  CHECK(text.find("waiting: 0 s so far\n") != std::string::npos);
+  size_t lines = 0;
+  for (size_t at = text.find("reading"); at != std::string::npos; at = text.find("reading", at + 1)) {
+    ++lines;
+  }
+  CHECK(lines >= 2);
+  CHECK(lines <= 4);  // rarely: after 0.05, 0.1, 0.2 and 0.4 s
 }
 
 TEST_CASE("docs/options.md is what the program prints") {

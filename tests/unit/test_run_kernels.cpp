@@ -116,7 +116,7 @@ TEST_CASE("run kernels: records show names instead of a library's bytes") {
   tensor::kernel_table().choose("attention B1", {"flash", "", 1.0, 1.0});
   CHECK(tensor::KernelTable::parse(train::saved_kernels()) == tensor::kernel_table());
   const auto json = train::kernel_choices_json();
-  CHECK(json["machine"] == "GPU");
+  CHECK(json["measured_on"] == "GPU");
   CHECK(json["choices"]["forward R1 M2 K3"]["kernel"] == "cuBLASLt");
   CHECK(json["choices"]["forward R1 M2 K3"]["us"] == 2.5);
   CHECK(json["choices"]["forward R1 M2 K3"]["fastest_us"] == 2.0);

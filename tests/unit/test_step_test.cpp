@@ -132,9 +132,9 @@ TEST_CASE("step test: the record and the text say the same, and what is not know
   CHECK(json["kind"] == "test");
   CHECK(json["steps"] == 4);
   CHECK(json["warm_up_steps"] == 1);
-  CHECK(json["seconds"]["forward"]["slowest_rank"] == 1);
-  CHECK(json["epoch"]["seconds"].get<double>() == Approx(12.0));
-  CHECK(json["training"]["seconds"].get<double>() == Approx(120.0));
+  CHECK(json["seconds_spread"]["forward"]["slowest_rank"] == 1);
+  CHECK(json["whole_epoch"]["duration"].get<double>() == Approx(12.0));
+  CHECK(json["whole_training"]["duration"].get<double>() == Approx(120.0));
   CHECK(json["power"]["processors"]["watts"] == 81.25);
   CHECK(json["power"]["gpus"]["watts"].is_null());
   CHECK(json["power"]["gpus"]["missing"] == "no GPU is used");

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/bytes_text.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 
 using vit_hybrid::bytes_text;
@@ -74,4 +74,40 @@ TEST_CASE("text: joined ranges") {
   CHECK(join(std::vector<int>{1, 2, 4}) == "1, 2, 4");
   CHECK(join(std::vector<std::string>{"a", "b"}, " x ") == "a x b");
   CHECK(join(std::vector<double>{0.5, 0.1}) == "0.5, 0.1");
+}
+
+TEST_CASE("text: numbers for people have few digits, and none that say nothing") {
+  using vit_hybrid::number_text;
+  CHECK(number_text(0.00048296291314453416) == "0.00048296");
+  CHECK(number_text(1.0 / 3.0, 6) == "0.333333");
+  CHECK(number_text(0.5) == "0.5");
+  CHECK(number_text(65536.0) == "65536");
+  CHECK(number_text(123456.789) == "1.2346e+05");
+  CHECK(number_text(0.0) == "0");
+  CHECK(number_text(-std::numeric_limits<double>::quiet_NaN()) == "nan");
+  CHECK(number_text(std::numeric_limits<double>::infinity()) == "inf");
+}
+
+TEST_CASE("text: durations in the unit that suits") {
+  using vit_hybrid::duration_text;
+  using vit_hybrid::rough_duration_text;
+  CHECK(duration_text(15.873) == "15.87 s");
+  CHECK(duration_text(600.0) == "10.0 min");
+  CHECK(rough_duration_text(42.6) == "43 s");
+  CHECK(rough_duration_text(119.0) == "119 s");
+  CHECK(rough_duration_text(720.0) == "12 min");
+  CHECK(rough_duration_text(3.0 * 3600.0) == "3.0 h");
+  CHECK(rough_duration_text(2.5 * 86400.0) == "2.5 days");
+}
+
+TEST_CASE("text: many parts are counted by their sizes") {
+  using vit_hybrid::parts_text;
+  CHECK(parts_text({3, 3, 2}) == "3 + 3 + 2");
+  CHECK(parts_text(std::vector<int64_t>(8, 1)) == "1 + 1 + 1 + 1 + 1 + 1 + 1 + 1");
+  CHECK(parts_text(std::vector<int64_t>(48, 1)) == "48 x 1");
+  std::vector<int64_t> parts;
+  for (int i = 0; i < 24; ++i) {
+    parts.insert(parts.end(), {1, 2});
+  }
+  CHECK(parts_text(parts) == "24 x 2 + 24 x 1");
 }

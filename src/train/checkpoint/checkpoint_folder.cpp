@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "data/posix_file.h"
-#include "src/base/bytes_text.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {

@@ -11,10 +11,10 @@
 #include "data/posix_file.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_session.h"
-#include "src/base/bytes_text.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/own_processors.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/base/version.h"
@@ -211,7 +211,7 @@ void Checkpointer::conclude(const Saving& saving) {
               {"step", saving.position.step},
               {"path", saving.path},
               {"bytes", bytes()},
-              {"seconds", seconds},
+              {"duration", seconds},
               {"stall", stall},
               {"best", saving.is_best}});
   log_line(str("checkpoint of step ", saving.position.step, saving.is_best ? " (best so far)" : "", ": ", saving.path,

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/base/error.h"
+#include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/train/checkpoint/model_json.h"
 #include "src/train/checkpoint/model_of_weights.h"
@@ -72,7 +73,9 @@ size_t export_weights(const CheckpointReader& checkpoint, const std::string& pat
     tensors.push_back(checkpoint.find(dataset_path(kParametersGroup, spec.name)));
     items.push_back({foreign_name(names, spec.name), spec.global_shape, type});
   }
+  Progress progress("reading " + checkpoint.path(), std::ssize(items));
   write_safetensors(path, items, metadata_of(checkpoint.info()), [&](size_t i) {
+    progress.add();
     return converted(read_verified(checkpoint, *tensors[i]), type, place_of(checkpoint, *tensors[i]));
   });
   return items.size();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/train/checkpoint/agreed_over.h"
 #include "src/train/checkpoint/slice_reader.h"
@@ -85,9 +86,11 @@ void load_parameters(const CheckpointReader& checkpoint, const std::vector<Param
   const std::vector<std::string> names = parameter_names(checkpoint);
   SliceReader reader(checkpoint, names, specs, model, device);
   refuse_unheld(checkpoint, names, reader);
+  Progress progress("reading the weights of " + checkpoint.path(), std::ssize(specs));
   agreed_over(model, device, [&] {
     for (size_t i = 0; i < specs.size(); ++i) {
       parameters.write(static_cast<int>(i), [&](const at::Tensor& values) { reader.read(specs[i], values); });
+      progress.add();
     }
   });
   reader.verify();

@@ -10,6 +10,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/train/checkpoint/checkpoint_folder.h"
 #include "src/train/checkpoint/engine_state.h"
@@ -109,7 +110,9 @@ void require_tensor(const CheckpointReader& checkpoint, const std::string& path,
 // Reads the optimizer state that this rank owns, and counts each element that no other rank counts.
 void read_state(const CheckpointReader& checkpoint, Engine& engine, bool counts_replicated, Checksums& checksums) {
   const auto groups = state_groups(engine);
-  for (const StatePiece& piece : owned_pieces(engine)) {
+  const auto pieces = owned_pieces(engine);
+  Progress progress("reading the optimizer's state of " + checkpoint.path(), std::ssize(pieces));
+  for (const StatePiece& piece : pieces) {
     const auto& spec = engine.parameters().specs()[static_cast<size_t>(piece.parameter)];
     for (size_t i = 1; i < groups.size(); ++i) {
       const std::string path = dataset_path(groups[i], spec.name);
@@ -120,6 +123,7 @@ void read_state(const CheckpointReader& checkpoint, Engine& engine, bool counts_
       }
       piece.values[i].copy_(values);
     }
+    progress.add();
   }
 }
 

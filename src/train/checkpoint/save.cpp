@@ -8,6 +8,7 @@
 
 #include "parallel/comm/agreement.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/progress.h"
 #include "src/train/checkpoint/checkpoint_description.h"
 
 namespace vit_hybrid::train {
@@ -97,6 +98,7 @@ void CheckpointWriter::finish() {
 void save_checkpoint(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
                      const model::VitOptions& model, const CheckpointInfo& info, const std::string& path) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
+  const Progress progress("writing " + path);
   CheckpointWriter file(world, mesh, engine, model, info, path);
   comm::agreed(world, [&] {
     std::vector<StateBox> boxes = written_boxes(engine, mesh);

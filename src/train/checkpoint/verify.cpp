@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/progress.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {
@@ -26,8 +27,10 @@ at::Tensor read_verified(const CheckpointReader& checkpoint, const CheckpointTen
 }
 
 void verify_checkpoint(const CheckpointReader& checkpoint) {
+  Progress progress("reading " + checkpoint.path(), std::ssize(checkpoint.tensors()));
   for (const CheckpointTensor& tensor : checkpoint.tensors()) {
     read_verified(checkpoint, tensor);
+    progress.add();
   }
 }
 

@@ -1,0 +1,59 @@
+// The start report's lines on the layout: uneven parts one by one, many of them by their sizes.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "parallel/pipeline/stage_partition.h"
+#include "src/base/text.h"
+#include "src/train/layout_report.h"
+#include "src/train/padding_report.h"
+#include "tests/support/contains.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::testing;
+
+namespace {
+
+train::RunConfig config_of(int dp, int tp, int pp) {
+  train::RunConfig config;
+  config.model.depth = 46;
+  config.model.num_heads = 72;
+  config.model.mlp_hidden = 3072;
+  config.parallel.dp = dp;
+  config.parallel.tp = tp;
+  config.parallel.pp = pp;
+  config.global_batch_size = 72;
+  config.parallel.micro_batch_size = 1;
+  return config;
+}
+
+std::vector<std::string> lines_of(const train::RunConfig& config) {
+  const auto stages = pipeline::partition_stages(model::unit_costs(config.model), config.parallel.pp);
+  return train::report_layout(config, stages).lines();
+}
+
+}  // namespace
+
+TEST_CASE("layout report: a few parts are listed") {
+  const auto lines = lines_of(config_of(5, 3, 2));
+  CHECK(contains(lines[0], "samples 14 + 14 + 15 + 14 + 15 of a step: balance 96.0 %"));
+  CHECK(contains(lines[1], "heads 24 + 24 + 24, MLP features 1024 + 1024 + 1024: balance 100.0 %"));
+  CHECK(contains(lines[2], "embedding + blocks 0-"));
+}
+
+TEST_CASE("layout report: 48 replicas, tensor ranks or stages are not listed one by one") {
+  CHECK(contains(lines_of(config_of(48, 1, 1))[0], "samples 24 x 2 + 24 x 1 of a step: balance 75.0 %"));
+  CHECK(contains(lines_of(config_of(1, 48, 1))[1], "heads 24 x 2 + 24 x 1, MLP features 48 x 64: balance"));
+  for (const std::string& line : lines_of(config_of(1, 1, 16))) {
+    CAPTURE(line);
+    CHECK(std::count(line.begin(), line.end(), '|') <= 2);
+    CHECK(line.size() < 120);
+  }
+  const auto dims = train::padded_dims(config_of(1, 48, 1).model, 48, {128, 1, 1, 1});
+  REQUIRE_FALSE(dims.empty());
+  for (const auto& dim : dims) {
+    CHECK(train::text_of(dim).size() < 160);
+  }
+}
