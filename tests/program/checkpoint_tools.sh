@@ -61,13 +61,14 @@ expect 1 diff "$(start dropout0)" "$(start heads)"
 says "state:"
 says "  --num-heads: 4 against 2"
 
-# Data whose channels have names, and a file that another program wrote.
-"$program" data generate --out data --train-years 1 --valid-years 0 --steps-per-year 20 --height 16 --width 32 \
+# Data of other channels and statistics, and a file that another program wrote.
+"$program" data generate --out data --train-years 1 --valid-years 0 --steps-per-year 20 --height 16 --width 32 --channels 7 \
   >data.txt || fail "data generate ended with exit code $?"
-train "$program" --run-dir named --train-data data/train --stats data/stats --in-channels 8 >named.txt ||
+train "$program" --run-dir named --train-data data/train --stats data/stats --in-channels 7 --out-channels 7 >named.txt ||
   fail "the run ended with exit code $?"
 expect 1 diff serial named
-says " against u,v,height,"
+says "  channels: u,v,"
+says "  means: 8 numbers against 7 numbers"
 grep -q "libraries:" <<<"$text" && fail "one program has two sets of libraries: $text"
 
 cp "$file" damaged.h5
@@ -93,6 +94,7 @@ expect 0 import model.safetensors --out weights.h5
 says "34720 parameters"
 expect 1 diff serial weights.h5
 says "  libraries: LibTorch "
+grep -qE "^  (means|stds|channels)" <<<"$text" && fail "export and import lost what is known of the data: $text"
 says "optimizer/exp_avg/blocks.0.attn.proj.bias: only in the first"
 says "step: 2 against 0"
 expect 0 export weights.h5 --out again.safetensors
