@@ -202,8 +202,7 @@ bool has_same_chunks(hid_t from, hid_t to) {
 void hdf5_fail_comparison(const std::string& where, const std::string& what) {
   H5Eclear2(H5E_DEFAULT);
   throw Error(ErrorClass::kIo, str(where, " is not read as it was written: ", what),
-              "nothing was replaced; look at the storage's messages, and leave the object out of a copy of the file "
-              "where they say nothing");
+              "see the messages of the storage; where there are none, leave the object out of a copy of the input");
 }
 
 void hdf5_require_same_dataset(hid_t from, hid_t to, const std::string& where) {

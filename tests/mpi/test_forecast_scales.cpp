@@ -19,6 +19,7 @@
 #include "tests/support/on_rank_0.h"
 #include "tests/support/scaled_file.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/typed_file.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
@@ -106,6 +107,9 @@ TEST_CASE("forecast: the scales, labels and attributes of the data are those of 
       CHECK(has("long_name", "values of " + scale));
     }
     CHECK(description_of(path, "channel")->shape == std::vector<int64_t>{3});
+    std::vector<std::string> texts = weather_channels();
+    texts.emplace_back("none");
+    CHECK(texts_and_fill(path, "channel") == texts);
     CHECK(
         at::equal(data::read_whole_dataset(path, "lat"), data::read_whole_dataset(folder.file("data/2001.h5"), "lat")));
     CHECK_FALSE(description_of(path, "grid/levels"));  // not of the fields

@@ -53,6 +53,10 @@ void make_scale(hid_t file, const char* name, hsize_t size, const std::vector<st
   }
   const hid_t creation = check(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_obj_track_times(creation, false);  // a copy would have the time of its making
+  if (!texts.empty()) {                     // as netCDF-4 does
+    const char* fill = "none";
+    check(H5Pset_fill_value(creation, type, &fill));
+  }
   const hid_t scale = check(H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
   H5Pclose(creation);
   if (texts.empty()) {

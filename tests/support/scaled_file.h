@@ -17,9 +17,9 @@ struct GridScales {
 };
 
 /// Writes `fields` (time, channel, lat, lon) float32 in gzipped chunks of two times with the scales time, channel (the
-/// names), lat and lon attached and labels for all dims; a group "grid" with an attribute of its own and a dataset in
-/// it; a soft link "state" to the fields; and an empty attribute of the file. The values of time are `times`, or 0,
-/// 0.5, 1, ..., in `time_units` if there are any.
+/// names, with the fill value "none"), lat and lon attached and labels for all dims; a group "grid" with an attribute
+/// of its own and a dataset in it; a soft link "state" to the fields; and an empty attribute of the file. The values of
+/// time are `times`, or 0, 0.5, 1, ..., in `time_units` if there are any.
 void write_scaled_file(const std::string& path, const at::Tensor& fields, const std::vector<std::string>& channels,
                        const std::vector<double>& times = {}, const GridScales& grid = {},
                        const std::string& time_units = {});
