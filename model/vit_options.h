@@ -58,7 +58,10 @@ std::vector<tensor::ParameterSpec> parameter_specs(const VitOptions& options, Ra
 /// Canonical name of the last norm: "norm", or timm's "fc_norm" where the tokens are pooled before it.
 std::string final_norm_name(const VitOptions& options);
 
-/// Number of parameters of the whole model.
+/// Number of parameters that a tensor rank has of all layer units together, also of models that nobody could hold;
+/// exact below 2^53.
+double num_slice_parameters(const VitOptions& options, int tensor_rank, int tensor_size);
+/// Number of parameters of the whole model; the largest number there is where they are more than 2^62.
 int64_t num_parameters(const VitOptions& options);
 
 /// Forward cost of each layer unit in FLOP per sample (WORKLOAD section 1), to cut the stages by.

@@ -1,5 +1,8 @@
 // The list of parameters of a ViT slice, under timm's names, and how each is drawn at the start.
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
 
 #include "model/vit_options.h"
 #include "src/base/error.h"
@@ -134,12 +137,21 @@ std::vector<ParameterSpec> parameter_specs(const VitOptions& options, Range unit
   return list.take(stage);
 }
 
+double num_slice_parameters(const VitOptions& options, int tensor_rank, int tensor_size) {
+  const auto of_unit = [&](int64_t unit) {
+    double count = 0.0;
+    for (const auto& spec : parameter_specs(options, {unit, unit + 1}, 0, tensor_rank, tensor_size)) {
+      count += std::accumulate(spec.local_shape.begin(), spec.local_shape.end(), 1.0, std::multiplies<double>());
+    }
+    return count;
+  };
+  // All blocks are alike.
+  return of_unit(0) + static_cast<double>(options.depth) * of_unit(1) + of_unit(options.depth + 1);
+}
+
 int64_t num_parameters(const VitOptions& options) {
-  int64_t count = 0;
-  for (const auto& spec : parameter_specs(options, {0, options.num_units()}, 0, 0, 1)) {
-    count += tensor::num_elements(spec.global_shape);
-  }
-  return count;
+  const double count = num_slice_parameters(options, 0, 1);
+  return count < 0x1p62 ? static_cast<int64_t>(count) : std::numeric_limits<int64_t>::max();
 }
 
 }  // namespace vit_hybrid::model

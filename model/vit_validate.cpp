@@ -9,6 +9,9 @@ namespace vit_hybrid::model {
 
 namespace {
 
+constexpr int64_t kMostSide = 1 << 20;
+constexpr int64_t kMostValuesOfPatch = int64_t{1} << 40;
+
 // The divisors of `number` nearest to `wanted`, at most six, in rising order.
 std::vector<int64_t> divisors_near(int64_t number, int64_t wanted) {
   std::vector<int64_t> divisors;
@@ -80,6 +83,10 @@ void check_sizes(const VitOptions& options, Checker& checker) {
     checker.at_least("num_classes", options.num_classes, 2);
     checker.fraction("label_smoothing", options.label_smoothing);
   }
+  const int64_t patch = std::clamp<int64_t>(options.patch_size, 1, kMostSide);
+  checker.at_most("patch_size", options.patch_size, "pixels", kMostSide, "more cannot be counted");
+  checker.at_most("channels of a patch", std::max(options.in_channels, options.out_channels), "channels",
+                  kMostValuesOfPatch / (patch * patch), "of its pixels so many channels can be counted");
   checker.divides("patch_size", options.patch_size, "image_height", options.image_height);
   checker.divides("patch_size", options.patch_size, "image_width", options.image_width);
   checker.divides("num_heads", options.num_heads, "embed_dim", options.embed_dim);

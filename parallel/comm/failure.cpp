@@ -24,6 +24,7 @@
 #include "src/base/log.h"
 #include "src/base/memory_failure.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::comm {
 
@@ -39,6 +40,7 @@ constexpr milliseconds kPatienceBeforeAbort{2000};
 constexpr milliseconds kPatienceWithFinalize{2000};
 constexpr milliseconds kPatienceOfReader{500};
 constexpr milliseconds kPauseOfReader{2};
+constexpr size_t kLongestMessage = 16384;  // bytes: a page or two
 
 std::atomic<bool> g_failing{false};
 
@@ -117,7 +119,7 @@ void wait_until_read() {
 
 void print(const std::string& line) {
   const char* const erase_progress_line = isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "";
-  const std::string text = erase_progress_line + line + "\n";
+  const std::string text = erase_progress_line + printable(line, kLongestMessage) + "\n";
   // One write(), so that nothing gets between its parts.
   size_t done = 0;
   while (done < text.size()) {

@@ -13,6 +13,7 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid {
 
@@ -92,15 +93,16 @@ void log_line(const std::string& text) {
   State& log = state();
   const std::lock_guard lock(log.mutex);
   if (!log.speaks) return;
-  print(log, stdout, text + "\n");
-  write(log, text + "\n");
+  const std::string line = printable(text) + "\n";
+  print(log, stdout, line);
+  write(log, line);
 }
 
 void log_warning(const std::string& text) {
   State& log = state();
   const std::lock_guard lock(log.mutex);
   if (!log.speaks) return;
-  const std::string line = "vit_hybrid: warning: " + text + "\n";
+  const std::string line = "vit_hybrid: warning: " + printable(text) + "\n";
   print(log, stderr, line);
   write(log, line);
 }
@@ -108,7 +110,7 @@ void log_warning(const std::string& text) {
 void log_to_file(const std::string& text) {
   State& log = state();
   const std::lock_guard lock(log.mutex);
-  if (log.speaks) write(log, text + "\n");
+  if (log.speaks) write(log, printable(text) + "\n");
 }
 
 bool shows_progress() {
@@ -120,7 +122,7 @@ void show_progress(const std::string& text) {
   const std::lock_guard lock(log.mutex);
   if (!log.speaks || !writes_to_terminal()) return;
   // A character in the last column makes some terminals wrap.
-  std::fputs((kEraseLine + fitted_text(text, terminal_columns() - 1)).c_str(), stdout);
+  std::fputs((kEraseLine + fitted_text(printable(text), terminal_columns() - 1)).c_str(), stdout);
   std::fflush(stdout);
   log.has_progress = true;
 }

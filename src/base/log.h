@@ -1,4 +1,5 @@
-// Log: the program's own text, from one rank, to the terminal and to the run's out.log.
+// Log: the program's own text, from one rank, to the terminal and to the run's out.log. What files and users have put
+// into a text does nothing to a terminal: it is printable() (utf8.h).
 #pragma once
 
 #include <string>

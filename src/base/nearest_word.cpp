@@ -11,6 +11,8 @@ namespace vit_hybrid {
 
 namespace {
 
+constexpr size_t kLongestCompared = 64;  // the time goes with the length
+
 // Fewest insertions, deletions and replacements of a character that turn `a` into `b`.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
@@ -31,8 +33,9 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 
 std::string nearest_word(const std::string& word, const std::vector<std::string>& words) {
   VH_ASSERT(!words.empty(), word);
+  const std::string beginning = word.substr(0, kLongestCompared);
   const auto distance = [&](const std::string& candidate) {
-    return std::pair(!candidate.starts_with(word), edit_distance(candidate, word));
+    return std::pair(!candidate.starts_with(word), edit_distance(candidate, beginning));
   };
   return *std::min_element(words.begin(), words.end(),
                            [&](const std::string& a, const std::string& b) { return distance(a) < distance(b); });

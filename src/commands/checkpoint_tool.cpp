@@ -24,6 +24,7 @@ std::vector<std::string> parse_checkpoint_tool(const Invocation& invocation, con
     SplitWords split = split_words(table, invocation.words);
     settings.add(options::parse_command_line(table, split.options));
     settings.apply_all();
+    warn_of_remarks(settings);
     auto problems = settings.problems();
     if (split.files.size() < count.least || split.files.size() > count.most) {
       problems.push_back(str("the command takes ", allowed(count), " file", count.most == 1 ? "" : "s", " (",

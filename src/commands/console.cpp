@@ -5,7 +5,9 @@
 #include <cstdio>
 
 #include "parallel/comm/launcher.h"
+#include "src/base/log.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/train/load_run_config.h"
 #include "src/train/loaded_libraries.h"
 #include "src/train/options/sources.h"
@@ -24,7 +26,7 @@ int num_launched() {
 
 void print_once(const std::string& text) {
   if (is_first_process()) {
-    std::fputs(text.c_str(), stdout);
+    std::fputs(printable(text, std::string::npos).c_str(), stdout);
     std::fflush(stdout);
   }
 }
@@ -35,8 +37,15 @@ void throw_on_all_ranks(const Error& error) {
 
 bool asks_for(const std::vector<std::string>& words, const std::string& name) {
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-    return options::canonical_name(word) == "--" + name || (name == "help" && word == "-h");
+    const std::string given = options::canonical_name(word.substr(0, word.find('=')));
+    return given == "--" + name || (name == "help" && word == "-h");
   });
+}
+
+void warn_of_remarks(const options::Settings& settings) {
+  for (const std::string& remark : settings.remarks()) {
+    if (is_first_process()) log_warning(remark);
+  }
 }
 
 void agree_on_start(const comm::MpiGroup& world, const std::vector<std::string>& words) {

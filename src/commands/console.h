@@ -7,6 +7,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
+#include "src/train/options/settings.h"
 
 namespace vit_hybrid::commands {
 
@@ -37,6 +38,9 @@ auto same_error_on_all_ranks(Function&& function) {
 
 /// Whether "--name" (or "-h" for help) is among the words.
 bool asks_for(const std::vector<std::string>& words, const std::string& name);
+
+/// Warns of the remarks on a tool's command line (options given twice), once a job.
+void warn_of_remarks(const options::Settings& settings);
 
 /// Refuses a job whose processes were started with different words, VIT_HYBRID_* variables or builds. Collective over
 /// the world.

@@ -91,6 +91,7 @@ std::vector<std::string> parse(const std::vector<std::string>& words, Options& g
   options::Settings settings(table);
   settings.add(options::parse_command_line(table, words));
   settings.apply_all();
+  warn_of_remarks(settings);
   auto problems = settings.problems();
   if (generate.out.empty()) {
     problems.push_back(str("--out FOLDER must be given: where the data are to be written"));

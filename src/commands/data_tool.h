@@ -30,6 +30,7 @@ std::vector<std::string> parse_data_tool(const std::vector<std::string>& words, 
   options::Settings settings(table);
   settings.add(options::parse_command_line(table, split.options));
   settings.apply_all();
+  warn_of_remarks(settings);
   chosen.inputs = std::move(split.files);
   auto problems = settings.problems();
   const auto more = find_problems(chosen);

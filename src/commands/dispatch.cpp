@@ -4,6 +4,7 @@
 #include "src/base/error.h"
 #include "src/base/nearest_word.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
 #include "src/train/loaded_libraries.h"
@@ -42,7 +43,7 @@ size_t words_of_name(const Command& command, const std::vector<std::string>& wor
   }
   const bool has_second = words.size() > 1 && !words[1].starts_with('-');
   const std::string given = has_second ? words[0] + " " + words[1] : words[0];
-  throw_on_all_ranks(Error(ErrorClass::kUsage, str("unknown command '", given, "'; known are ", join(names)),
+  throw_on_all_ranks(Error(ErrorClass::kUsage, str("unknown command '", shown(given), "'; known are ", join(names)),
                            str("did you mean 'vit_hybrid ", nearest_word(given, names), "'?")));
 }
 

@@ -33,6 +33,7 @@ options::Source ModelCommand::parse(const options::OptionTable& table) const {
   options::Settings settings(table);
   settings.add(entries);
   settings.apply_all();
+  warn_of_remarks(settings);
   refuse(settings.problems());
   return entries;
 }

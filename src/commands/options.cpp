@@ -15,8 +15,13 @@ This file is what `vit_hybrid options` prints.
 Every option of `train` can be given as `--name value` or `--name=value` on the command line, as `name: value` in a YAML
 file that `--config FILE[:SECTION]` names, or as a variable `VIT_HYBRID_NAME` of the environment; flags also as `--name`
 and `--no-name`. `-` and `_` are the same in a name. Files give way to the environment, both to the command line; of
-several `--config`, later ones win; a preset gives way to what is said beside it. `--print-config` shows the outcome,
+several `--config`, later ones win; a preset gives way to what is said beside it. An option given twice on the command
+line counts as the last one says, and a line tells so; a key given twice in a file is refused. An option of the command
+line or the environment that has no effect beside the others is named at the start. `--print-config` shows the outcome,
 with the origin of each value.
+
+Megatron-LM's names are accepted in all three places (the list is under the heading Megatron): flags of its that are a
+value here, as `--bf16`, are flags, and `bf16: true` in a file. Files are regular files of at most 1 MiB.
 
 Keys of the reference workload's YAML have their meaning under the names below. `model_backend`, `data_loader_config`,
 `enable_fused`, `enable_jit`, `enable_apex`, `inf_data_path`, `wireup_info` and `wireup_store` are accepted in files,

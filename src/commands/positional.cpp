@@ -11,8 +11,8 @@ SplitWords split_words(const options::OptionTable& table, const std::vector<std:
     (is_option || is_value ? split.options : split.files).push_back(word);
     is_value = false;
     if (is_option && word.starts_with("--") && word.find('=') == std::string::npos) {
-      const options::Option* option = table.find(options::canonical_name(word.substr(2)));
-      is_value = option != nullptr && option->value.kind != options::Kind::kFlag;
+      const options::Named* const named = table.find_name(word.substr(2));
+      is_value = named != nullptr && !named->is_flag();
     }
   }
   return split;

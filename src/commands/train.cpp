@@ -1,4 +1,5 @@
 // The command `train`: configuration, checks, and the training itself.
+#include <algorithm>
 #include <csignal>
 #include <sstream>
 
@@ -7,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
 #include "src/train/load_run_config.h"
@@ -31,22 +33,61 @@ void refuse(const std::vector<std::string>& problems, ErrorClass error_class) {
   }
 }
 
+constexpr const char* kPrinted[] = {"print-config", "print-schedule", "print-lr", "print-lr-every"};
+
+std::string remarks_text(const LoadedConfig& loaded) {
+  std::string out;
+  for (const std::string& remark : train::all_remarks(loaded)) {
+    out += "# " + shown(remark, std::string::npos) + "\n";
+  }
+  return out;
+}
+
+// Iterations of the run; without data those of epochs are known only where an option says how many samples there are.
+int64_t planned_steps(const RunConfig& config) {
+  const train::DataConfig& data = config.data;
+  const bool is_generated = data.kind == train::DataKind::kBuiltin || data.kind == train::DataKind::kSynthetic;
+  const int64_t generated = is_generated ? data.generated_samples : data.limit_nsamples;
+  const int64_t samples = data.limit_nsamples > 0 ? std::min(generated, data.limit_nsamples) : generated;
+  if (config.schedule.steps > 0) {
+    return config.schedule.steps;
+  }
+  if (samples == 0) {
+    throw_on_all_ranks(Error(ErrorClass::kUsage, "--print-lr opens no data, and --epochs needs their number of samples",
+                             "give --limit-nsamples N with that number, or --steps N"));
+  }
+  const int64_t batch = config.global_batch_size;
+  return config.schedule.epochs * (config.data.drop_last ? samples / batch : (samples + batch - 1) / batch);
+}
+
+std::string lr_text(const LoadedConfig& loaded) {
+  const train::LrSchedule schedule = loaded.config.lr_schedule(planned_steps(loaded.config));
+  if (const std::string problem = schedule.problem(); !problem.empty()) {
+    refuse({problem}, ErrorClass::kUsage);
+  }
+  return train::lr_table(schedule, loaded.request.print_lr_every);
+}
+
 // What is printed without training needs no MPI: it works where no job can be started.
 int print_only(const std::vector<std::string>& words) {
   LoadedConfig loaded = load(words, train::read_local_file);
   RunConfig& config = loaded.config;
   const train::ParallelConfig& parallel = config.parallel;
-  const bool prints_schedule = loaded.request.print_schedule;
-  // Without a launcher nothing says how many ranks there will be; a grid needs one replica.
-  const int num_replicas = parallel.dp > 0 ? parallel.dp : prints_schedule ? 1 : 0;
+  const train::RunRequest& request = loaded.request;
+  const bool prints_schedule = request.print_schedule;
+  const bool prints_lr = request.print_lr || request.print_lr_every > 0;
+  // Without a launcher nothing says how many ranks there will be; a grid, and a batch, need one replica.
+  const int num_replicas = parallel.dp > 0 ? parallel.dp : prints_schedule || prints_lr ? 1 : 0;
   const int world_size = num_launched() > 1 ? num_launched() : num_replicas * parallel.tp * parallel.pp;
   train::resolve(config, world_size);
   refuse(train::all_problems(loaded, world_size), ErrorClass::kUsage);
   if (prints_schedule) {
     const auto schedule = pipeline::make_schedule(parallel.schedule, parallel.pp, config.num_micro_batches());
     print_once(pipeline::to_grid(schedule));
+  } else if (prints_lr) {
+    print_once(remarks_text(loaded) + lr_text(loaded));
   } else {
-    print_once(train::config_text(config));
+    print_once(remarks_text(loaded) + train::config_text(config));
   }
   return 0;
 }
@@ -78,12 +119,8 @@ void announce(const LoadedConfig& loaded) {
         "no configuration and no data given: training the built-in default, a small forecast model on weather "
         "generated in memory");
   }
-  if (!config.unused_keys.empty()) {
-    log_line("keys without a meaning here, unused: " + join(config.unused_keys));
-  }
-  if (config.schedule.steps > 0 && config.schedule.warmup > config.schedule.steps) {
-    log_warning(str("--warmup ", config.schedule.warmup, " is longer than the run of ", config.schedule.steps,
-                    " iterations: the learning rate never reaches ", config.scaled_lr()));
+  for (const std::string& remark : train::all_remarks(loaded)) {
+    log_line(remark);
   }
 }
 
@@ -102,12 +139,14 @@ std::string train_help() {
 }
 
 std::string train_markdown() {
-  return with_table(&options::markdown_text);
+  return with_table(&options::markdown_text) + with_table(&options::megatron_markdown);
 }
 
 int run_train(const Invocation& invocation) {
-  if (asks_for(invocation.words, "print-config") || asks_for(invocation.words, "print-schedule")) {
-    return print_only(invocation.words);
+  for (const char* name : kPrinted) {
+    if (asks_for(invocation.words, name)) {
+      return print_only(invocation.words);
+    }
   }
   watch_stop_signals({SIGTERM, SIGINT});
   comm::MpiSession session(invocation.argc, invocation.argv);

@@ -1,8 +1,10 @@
 // The text of a RunConfig as YAML.
 #include <algorithm>
 #include <cctype>
-#include <sstream>
+#include <iterator>
+#include <string_view>
 
+#include "src/base/utf8.h"
 #include "src/train/load_run_config.h"
 
 namespace vit_hybrid::train {
@@ -24,39 +26,34 @@ std::string quoted(const std::string& text) {
   if (is_plain(text)) {
     return text;
   }
-  std::string out = "\"";
+  std::string out;
   for (const char c : text) {
-    switch (c) {
-      case '\n':
-        out += "\\n";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '"':
-      case '\\':
-        out += '\\';
-        [[fallthrough]];
-      default:
-        out += c;
+    if (c == '"' || c == '\\') {
+      out += '\\';
     }
+    out += c;
   }
-  return out + "\"";
+  return "\"" + shown(out, std::string::npos) + "\"";  // its escapes are YAML's
 }
 
-std::string line_of(const options::Option& option, const Origins& origins) {
-  // Another run of this configuration has another folder and starts anew.
-  const bool is_of_this_run = option.name == "run-dir" || option.name == "checkpoint-dir" || option.name == "resume";
-  const std::string prefix = is_of_this_run ? "# " : "";
+// Another run of this configuration has another folder and starts anew. Of the two ways to give the batch one is said:
+// the global one, which decides what is learned, as soon as it is known.
+bool is_left_out(const std::string& name, const RunConfig& config) {
+  constexpr std::string_view kOfThisRun[] = {"run-dir", "checkpoint-dir", "resume", "load"};
+  const char* const same_batch = config.parallel.dp > 0 ? "local-batch-size" : "global-batch-size";
+  return std::find(std::begin(kOfThisRun), std::end(kOfThisRun), name) != std::end(kOfThisRun) ||
+         (config.local_batch_size > 0 && name == same_batch);
+}
+
+std::string line_of(const options::Option& option, const RunConfig& config) {
+  const std::string prefix = is_left_out(option.name, config) ? "# " : "";
   std::string line = prefix + options::yaml_key(option.name) + ": " + quoted(option.value.print());
-  const auto origin = origins.find(option.name);
-  if (origin == origins.end()) {
+  const auto origin = config.origin.find(option.name);
+  if (origin == config.origin.end()) {
     return line + "\n";
   }
   line.resize(std::max(line.size() + 2, kCommentColumn), ' ');
-  std::string comment = origin->second;
-  std::replace(comment.begin(), comment.end(), '\n', ' ');
-  return line + "# " + comment + "\n";
+  return line + "# " + shown(origin->second, std::string::npos) + "\n";
 }
 
 }  // namespace
@@ -75,7 +72,7 @@ std::string config_text(const RunConfig& config) {
       out += (group.empty() ? "# " : "\n# ") + option.group + "\n";
       group = option.group;
     }
-    out += line_of(option, config.origin);
+    out += line_of(option, config);
   }
   return out;
 }

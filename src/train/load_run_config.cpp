@@ -2,14 +2,12 @@
 #include "src/train/load_run_config.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <utility>
 
-#include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/text_file.h"
+#include "src/train/idle_options.h"
 #include "src/train/options/sources.h"
 
 namespace vit_hybrid::train {
@@ -113,19 +111,7 @@ void name_run(LoadedConfig& loaded) {
 }  // namespace
 
 std::string read_local_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  const bool is_folder = std::filesystem::is_directory(path);
-  if (!file || is_folder) {
-    throw Error(ErrorClass::kMissingInput,
-                str("cannot read '", path, "': ", is_folder ? "it is a folder" : std::strerror(errno)),
-                "configurations are given as --config FILE[:SECTION]");
-  }
-  content << file.rdbuf();
-  if (file.bad()) {
-    throw Error(ErrorClass::kIo, str("reading '", path, "' failed"));
-  }
-  return content.str();
+  return read_text_file(path, options::kMostYamlBytes, "configurations are given as --config FILE[:SECTION]");
 }
 
 LoadedConfig load_run_config(const std::vector<std::string>& words, const std::vector<std::string>& environment,
@@ -150,6 +136,7 @@ LoadedConfig load_run_config(const std::vector<std::string>& words, const std::v
   derive(config, settings);
   name_run(loaded);
   config.unused_keys = settings.unused_keys();
+  loaded.remarks = settings.remarks();
   loaded.problems = settings.problems();
   loaded.misread_options = settings.misread_options();
   return loaded;
@@ -167,6 +154,18 @@ std::vector<std::string> all_problems(const LoadedConfig& loaded, int world_size
     if (!follows) {
       out.push_back(std::move(problem));
     }
+  }
+  return out;
+}
+
+std::vector<std::string> all_remarks(const LoadedConfig& loaded) {
+  std::vector<std::string> out = loaded.remarks;
+  const RunConfig& config = loaded.config;
+  if (!config.unused_keys.empty()) {
+    out.push_back("keys without a meaning here, unused: " + join(config.unused_keys));
+  }
+  for (std::string& remark : idle_options(config)) {
+    out.push_back(std::move(remark));
   }
   return out;
 }

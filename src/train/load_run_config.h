@@ -13,7 +13,7 @@ namespace vit_hybrid::train {
 /// Gives the content of a file, the same on every rank; throws Error(kMissingInput) or Error(kIo).
 using ReadFile = std::function<std::string(const std::string& path)>;
 
-/// Reads a file of this machine.
+/// Reads a file of this machine as read_text_file() does, up to options::kMostYamlBytes.
 std::string read_local_file(const std::string& path);
 
 /// Configuration, and what is wrong with it so far.
@@ -21,6 +21,7 @@ struct LoadedConfig {
   RunConfig config;
   RunRequest request;
   std::vector<std::string> problems;         ///< of single values, each with origin and what is allowed
+  std::vector<std::string> remarks;          ///< of the sources, though nothing is wrong with them
   std::vector<std::string> misread_options;  ///< names of the options that the problems are about
 };
 
@@ -31,6 +32,10 @@ LoadedConfig load_run_config(const std::vector<std::string>& words, const std::v
 
 /// All problems of a loaded configuration: those of single values, then what does not go together among the others.
 std::vector<std::string> all_problems(const LoadedConfig& loaded, int world_size);
+
+/// What a user should know of a loaded and resolved configuration, a line each: options given twice on the command
+/// line, keys without meaning, options without effect.
+std::vector<std::string> all_remarks(const LoadedConfig& loaded);
 
 /// The configuration as YAML that --config accepts, in the groups of the table, with the origin of each value that is
 /// not a default behind it.

@@ -1,23 +1,45 @@
-// LrSchedule: the learning rate of an iteration as a pure function.
+// LrSchedule: the learning rate of an iteration as a pure function: constant, cosine, linear, wsd, one-cycle.
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace vit_hybrid::train {
 
-/// Learning rate by iteration. kCosine: lr0/2 (1 + cos(pi t/T)) (I. Loshchilov, F. Hutter, SGDR, ICLR 2017, eq. 5,
-/// one cycle), after a linear warm-up of `warmup` iterations from 0, if any; t counts all iterations, as the reference
-/// workload does. kOneCycle: L. N. Smith, N. Topin, "Super-convergence", 2018, in PyTorch's form: cosine from lr0/25 up
-/// to lr0 over `warmup` iterations (30 % of the total where it is 0), then cosine down to lr0/25/10^4.
+/// Learning rate by iteration t = 0 .. T - 1, with the full rate `base` = lr0, the last rate `least` and a warm-up of w
+/// iterations, (t + 1)/w lr0, after which the decay begins, from the full rate: x = (t - w)/(T - w).
+/// kCosine: least + (lr0 - least)/2 (1 + cos(pi x)) (I. Loshchilov, F. Hutter, SGDR, ICLR 2017, eq. 5, one cycle).
+/// kLinear: least + (lr0 - least) (1 - x).
+/// kWsd: lr0 until the last D = decay_share T iterations, then linear in x = (t - (T - D))/D (warm-up, stable, decay:
+/// S. Hu et al., MiniCPM, arXiv:2404.06395, section 4; the linear cool-down: A. Hägele et al., arXiv:2405.18392).
+/// kCosineReference: the reference workload's, lr0 min((t + 1)/w, (1 + cos(pi t/T))/2), whose decay counts from the
+/// start; without warm-up it is kCosine. kConstant: lr0. kOneCycle: L. N. Smith, N. Topin, "Super-convergence", 2018,
+/// in PyTorch's form: cosine from lr0/25 up to lr0 over `warmup` iterations (30 % of the total where it is 0), then
+/// cosine down to lr0/25/10^4.
+/// `least` is reached where the run ends, at t = T: the last iteration has a rate one step above it.
 struct LrSchedule {
-  enum class Kind { kConstant, kCosine, kOneCycle };
+  enum class Kind { kConstant, kCosine, kOneCycle, kLinear, kWsd, kCosineReference };
   Kind kind = Kind::kCosine;
   double base = 1e-3;
   int64_t warmup = 0;
   int64_t total = 1;
+  double least = 0.0;
+  double decay_share = 0.2;
 
   /// Learning rate of iteration `t`, t = 0 for the first; beyond `total` it stays at the last value.
   double at(int64_t t) const;
+  /// Iterations of the decay of kWsd, at least 1.
+  int64_t decay_steps() const;
+  /// First and last iteration, and those where one part of the schedule gives way to the next; ascending, below
+  /// `total`.
+  std::vector<int64_t> turning_points() const;
+  /// What is wrong with the lengths of its parts, as a sentence with options and numbers; empty where they fit.
+  std::string problem() const;
 };
+
+/// The rates of a run as text, a line "step rate" each, steps counted from 1 as in the records: the turning points, and
+/// every `every`-th iteration between them (0: as many as make about 200 lines).
+std::string lr_table(const LrSchedule& schedule, int64_t every);
 
 }  // namespace vit_hybrid::train

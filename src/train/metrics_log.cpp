@@ -78,7 +78,7 @@ void MetricsLog::write(const Json& record) {
   if (!file_) return;
   Json timed = record;
   timed["time"] = now();
-  const std::string line = timed.dump() + "\n";
+  const std::string line = timed.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {
     throw Error(ErrorClass::kIo, str("writing '", path_, "' failed: ", std::strerror(errno)));
   }
@@ -104,7 +104,7 @@ void MetricsLog::cut_after(int64_t step) {
 
 void write_json_file(const std::string& path, const Json& value) {
   WholeFile file(path);
-  file.write(value.dump(2) + "\n");
+  file.write(value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   file.finish();
 }
 

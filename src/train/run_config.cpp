@@ -11,6 +11,7 @@ namespace vit_hybrid::train {
 
 namespace {
 
+constexpr const char* kFromLocalBatch = "dp x local-batch-size";
 constexpr int64_t kMicroBatchesPerStage = 4;  // the bubble is then at most (pp - 1) / (5 pp - 1), below a fifth
 
 int64_t ceil_divide(int64_t n, int64_t d) {
@@ -28,9 +29,11 @@ void resolve_layout(RunConfig& config, int world_size) {
 
 void resolve_batch(RunConfig& config) {
   ParallelConfig& parallel = config.parallel;
-  if (config.local_batch_size > 0 && parallel.dp > 0) {
+  const auto origin = config.origin.find("global-batch-size");
+  const bool is_given = origin != config.origin.end() && origin->second != kFromLocalBatch;
+  if (config.local_batch_size > 0 && parallel.dp > 0 && !is_given) {
     config.global_batch_size = config.local_batch_size * parallel.dp;
-    config.origin["global-batch-size"] = "dp x local-batch-size";
+    config.origin["global-batch-size"] = kFromLocalBatch;
   }
   if (parallel.micro_batch_size == 0 && parallel.dp > 0) {
     const int64_t replica = config.replica_batch_size();
@@ -105,9 +108,10 @@ int RunConfig::num_micro_batches() const {
   return static_cast<int>(ceil_divide(replica_batch_size(), std::max<int64_t>(parallel.micro_batch_size, 1)));
 }
 
-double RunConfig::scaled_lr() const {
+LrSchedule RunConfig::lr_schedule(int64_t total) const {
   const double ratio = static_cast<double>(global_batch_size) / static_cast<double>(schedule.lr_batch_size);
-  return schedule.scaling == LrScaling::kSqrt ? schedule.lr * std::sqrt(ratio) : schedule.lr;
+  const double scale = schedule.scaling == LrScaling::kSqrt ? std::sqrt(ratio) : 1.0;
+  return {schedule.kind, schedule.lr * scale, schedule.warmup, total, schedule.min_lr * scale, schedule.decay_share};
 }
 
 void resolve(RunConfig& config, int world_size) {

@@ -97,7 +97,9 @@ struct OptimizerConfig {
 
 struct ScheduleConfig {
   LrSchedule::Kind kind = LrSchedule::Kind::kCosine;
-  double lr = 5e-4;  ///< at lr_batch_size where it is scaled; see scaled_lr()
+  double lr = 5e-4;          ///< at lr_batch_size where it is scaled; see lr_schedule()
+  double min_lr = 0.0;       ///< likewise
+  double decay_share = 0.2;  ///< of the iterations, with kWsd
   LrScaling scaling = LrScaling::kNone;
   int64_t lr_batch_size = 16;
   int64_t warmup = 0;   ///< iterations
@@ -107,6 +109,7 @@ struct ScheduleConfig {
 
 struct CheckpointConfig {
   std::string resume = "none";  ///< none, latest, auto, or a path
+  std::string load;             ///< folder whose checkpoint the run goes on from, if it has one; empty: none
   int64_t every = 0;            ///< iterations; 0: only at the end and when stopped
   bool at_start = false;        ///< one before the first iteration
   bool async = false;           ///< written by a thread while training goes on
@@ -117,7 +120,7 @@ struct CheckpointConfig {
   bool init_from_partial = false;
   std::string preempt_signals = "USR1,USR2,TERM,INT";
 
-  bool resumes() const { return resume != "none"; }
+  bool resumes() const { return resume != "none" || !load.empty(); }
   /// Whether the run's own folder is looked at for a checkpoint.
   bool resumes_own_run() const { return resume == "latest" || resume == "auto"; }
 };
@@ -159,8 +162,9 @@ struct RunConfig {
   int64_t replica_batch_size() const;
   /// Micro-batches of the replica with most samples.
   int num_micro_batches() const;
-  /// lr, multiplied by sqrt(global_batch_size / lr_batch_size) with scaling kSqrt.
-  double scaled_lr() const;
+  /// The schedule of a run of `total` iterations; its rates are multiplied by sqrt(global_batch_size / lr_batch_size)
+  /// with scaling kSqrt.
+  LrSchedule lr_schedule(int64_t total) const;
 };
 
 /// Puts a number or name in the place of every 'auto', for `world_size` ranks. Pure. dp stays 0 where the ranks are not

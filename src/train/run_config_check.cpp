@@ -9,6 +9,7 @@
 #include "src/base/error.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/train/optimizer_options.h"
 #include "src/train/run_config.h"
 
@@ -19,6 +20,8 @@ namespace {
 using Problems = std::vector<std::string>;
 
 constexpr size_t kMostChoices = 6;
+constexpr size_t kLongestPath = 4096;
+constexpr int64_t kMostMicroBatches = 1 << 20;
 
 struct Layout {
   int dp, tp, pp;
@@ -94,6 +97,12 @@ void check_batches(const RunConfig& config, Problems& out) {
   if (parallel.dp < 1 || config.global_batch_size < 1) {
     return;
   }
+  const int64_t of_replicas = config.local_batch_size * parallel.dp;
+  if (of_replicas > 0 && of_replicas != config.global_batch_size) {
+    out.push_back(str("--local-batch-size ", config.local_batch_size, " x --dp ", parallel.dp, " is ", of_replicas,
+                      ", and --global-batch-size is ", config.global_batch_size, "; keep one of them"));
+    return;
+  }
   if (config.global_batch_size < parallel.dp) {
     out.push_back(str("--global-batch-size is ", config.global_batch_size, ", fewer samples than the ", parallel.dp,
                       " replicas (--dp), so some would never have any; allowed: at least ", parallel.dp));
@@ -103,6 +112,10 @@ void check_batches(const RunConfig& config, Problems& out) {
     out.push_back(str("--micro-batch-size is ", parallel.micro_batch_size, "; a replica has at most ",
                       config.replica_batch_size(), " samples (--global-batch-size ", config.global_batch_size,
                       " over --dp ", parallel.dp, "); allowed: 1 to ", config.replica_batch_size()));
+  } else if (config.replica_batch_size() / parallel.micro_batch_size > kMostMicroBatches) {
+    out.push_back(str("--micro-batch-size ", parallel.micro_batch_size, " makes ",
+                      config.replica_batch_size() / parallel.micro_batch_size, " micro-batches of a replica's ",
+                      config.replica_batch_size(), " samples; allowed: at most ", kMostMicroBatches));
   }
 }
 
@@ -116,6 +129,14 @@ void check_duration(const RunConfig& config, Problems& out) {
   }
   if (!(schedule.lr > 0.0) || !std::isfinite(schedule.lr)) {
     out.push_back(str("--lr is ", schedule.lr, "; allowed: a finite number, more than 0"));
+  } else if (schedule.min_lr > schedule.lr) {
+    out.push_back(
+        str("--min-lr is ", schedule.min_lr, ", more than --lr ", schedule.lr, "; allowed: 0 to ", schedule.lr));
+  }
+  if (schedule.steps > 0) {
+    if (std::string problem = config.lr_schedule(schedule.steps).problem(); !problem.empty()) {
+      out.push_back(std::move(problem));
+    }
   }
 }
 
@@ -134,13 +155,13 @@ void check_unused_paths(const RunConfig& config, Problems& out) {
   const bool is_generated = data.kind == DataKind::kBuiltin || data.kind == DataKind::kSynthetic;
   for (const auto& [name, path] : {std::pair("train-data", data.train_data), {"valid-data", data.valid_data}}) {
     if (is_generated && !path.empty() && !is_overruled(config, name, "data")) {
-      out.push_back(str("--", name, " '", path, "' is given, and --data ",
+      out.push_back(str("--", name, " '", shown(path, kLongestPath), "' is given, and --data ",
                         data.kind == DataKind::kBuiltin ? "builtin" : "synthetic",
                         " makes its data in memory and reads none; give --data hdf5, or no --", name));
     }
   }
   if (data.stage == StageData::kNone && !data.stage_dir.empty() && !is_overruled(config, "stage-dir", "stage-data")) {
-    out.push_back(str("--stage-dir '", data.stage_dir,
+    out.push_back(str("--stage-dir '", shown(data.stage_dir, kLongestPath),
                       "' is where --stage-data node puts its copies, and --stage-data is none; give --stage-data node, "
                       "or no --stage-dir"));
   }
@@ -231,8 +252,12 @@ void check_checkpoints(const RunConfig& config, Problems& out) {
   if (checkpoint.resume.empty()) {
     out.push_back("--resume is empty; allowed: none, latest, auto, or the path of a checkpoint");
   }
-  if (!checkpoint.init_from.empty() && checkpoint.resumes() && checkpoint.resume != "auto") {
-    out.push_back(str("--init-from starts a new training and --resume ", checkpoint.resume,
+  if (!checkpoint.load.empty() && checkpoint.resume != "none") {
+    out.push_back(str("--load ", shown(checkpoint.load, kLongestPath), " and --resume ",
+                      shown(checkpoint.resume, kLongestPath), " both say what to go on from; keep one of them"));
+  }
+  if (!checkpoint.init_from.empty() && checkpoint.resume != "none" && checkpoint.resume != "auto") {
+    out.push_back(str("--init-from starts a new training and --resume ", shown(checkpoint.resume, kLongestPath),
                       " goes on with an old one; keep one of them, or give --resume auto"));
   }
   if (checkpoint.init_from.empty() && checkpoint.init_from_partial) {
@@ -257,16 +282,17 @@ bool check_path(const char* name, const std::string& path, PathKind kind, Proble
     return false;
   }
   const size_t before = out.size();
+  const std::string shown_path = shown(path, kLongestPath);
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   const bool is_folder = std::filesystem::is_directory(status);
   if (!std::filesystem::exists(status)) {
-    out.push_back(str("--", name, " '", path, "' does not exist"));
+    out.push_back(str("--", name, " '", shown_path, "' does not exist"));
   } else if (is_folder != (kind == PathKind::kFolder)) {
-    out.push_back(str("--", name, " '", path, "' is a ", is_folder ? "folder" : "file", "; it must be a ",
+    out.push_back(str("--", name, " '", shown_path, "' is a ", is_folder ? "folder" : "file", "; it must be a ",
                       is_folder ? "file" : "folder"));
   } else if (access(path.c_str(), is_folder ? R_OK | X_OK : R_OK) != 0) {
-    out.push_back(str("--", name, " '", path, "' cannot be read by this user"));
+    out.push_back(str("--", name, " '", shown_path, "' cannot be read by this user"));
   }
   return out.size() == before;
 }

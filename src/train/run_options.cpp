@@ -20,6 +20,8 @@ using options::text_list;
 using options::word;
 
 constexpr int64_t kMostRanks = 1 << 20;
+constexpr int64_t kMostEpochs = 1 << 24;
+constexpr int64_t kMostBatch = int64_t{1} << 40;  // times kMostRanks it is still a number
 constexpr int64_t kUsualTestSteps = 50;
 
 // Outside all gradients of fp16 are lost or overflow.
@@ -58,6 +60,16 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
              .value = flag(request.print_schedule),
              .help = "Print the pipeline schedule as a grid, and end.",
              .scope = Scope::kCommandLineOnly});
+  table.add({.name = "print-lr",
+             .value = flag(request.print_lr),
+             .help = "Print the learning rates of the run, 'step rate' a line, and end.",
+             .scope = Scope::kCommandLineOnly});
+  table.add({.name = "print-lr-every",
+             .value = integer(request.print_lr_every, from_one(kMostCount, "auto")),
+             .help = "The same with every so many iterations in a line, beside the turning points, which are always "
+                     "there; auto: about 200 lines.",
+             .unit = "iterations",
+             .scope = Scope::kCommandLineOnly});
   table.add({.name = "help",
              .value = flag(request.help),
              .help = "Print this list, and end.",
@@ -72,18 +84,23 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
        .help = "Name of the run; where not given, that of the configuration's section or file, or of the preset."});
   table.add({.name = "run-dir",
              .value = text(config.run_dir, "folder"),
-             .help = "Folder for the run's files; where not given, <runs-root>/<name>-<time>."});
+             .help = "Folder for the run's files; where not given, <runs-root>/<name>-<time>.",
+             .names_elsewhere = {"output-dir", "out-dir", "output", "log-dir", "results-dir"}});
   table.add({.name = "runs-root",
              .value = text(config.runs_root, "folder"),
              .help = "Where run folders are made when --run-dir is not given.",
              .aliases = {"expdir"}});
   table.add({.name = "seed",
              .value = integer(config.seed, {0}),
-             .help = "Key of every random number: initial weights, dropout, order of samples."});
+             .help = "Key of every random number: initial weights, dropout, order of samples.",
+             .megatron = {{"seed"}},
+             .names_elsewhere = {"random-seed"}});
   table.add({.name = "log-interval",
              .value = integer(config.log_interval, from_one(kMostCount)),
              .help = "Iterations from one log line to the next.",
-             .unit = "iterations"});
+             .unit = "iterations",
+             .megatron = {{"log-interval"}},
+             .names_elsewhere = {"print-freq", "log-every", "logging-steps"}});
   table.add({.name = "test-steps",
              .value = integer(config.test_steps, from_one(kMostCount, "none")),
              .help = "Test mode: do so many iterations without validation and checkpoints, and print times by phase, "
@@ -109,11 +126,13 @@ void add_device(OptionTable& table, RunConfig& config) {
            "Type of parameters and activations; with bf16 and fp16, which are half as long, the optimizer's "
            "weights, the gradients and all sums are fp32; tf32 is fp32 with a GPU's short products (on a CPU: fp32).",
        .aliases = {"amp-mode"},
-       .flags_elsewhere = {"fp16", "bf16"}});
+       .megatron = {{"bf16", "bf16"}, {"fp16", "fp16"}},
+       .names_elsewhere = {"dtype", "amp", "mixed-precision", "fp32", "fp64", "tf32"}});
   table.add({.name = "loss-scale",
              .value = number(config.precision.loss_scale, loss_scale_range()),
              .help = "What fp16 gradients are multiplied by on their way; dynamic: halved when they overflow, doubled "
-                     "after 2000 steps without."});
+                     "after 2000 steps without.",
+             .megatron = {{"loss-scale"}}});
   table.add({.name = "grad-dtype",
              .value = choice(config.precision.gradient, {"master", "half"}),
              .help = "Type in which gradients are added up over micro-batches, with bf16 and fp16: the master weights' "
@@ -126,11 +145,14 @@ void add_device(OptionTable& table, RunConfig& config) {
   table.add({.name = "recompute",
              .value = choice(config.recompute, {"none", "selective", "full"}),
              .help = "Activations that backward computes again instead of keeping them: none; selective: the inputs of "
-                     "attention and of GELU; full: all of a block but its input."});
+                     "attention and of GELU; full: all of a block but its input.",
+             .megatron = {{"recompute-granularity"}},
+             .names_elsewhere = {"activation-checkpointing", "gradient-checkpointing", "checkpoint-activations"}});
   table.add({.name = "deterministic",
              .value = flag(config.deterministic),
              .help = "Use only kernels that give the same bits each time: on GPUs those that add in a fixed order; on "
-                     "CPUs, where all do, the one that is usual on the processor, without measuring."});
+                     "CPUs, where all do, the one that is usual on the processor, without measuring.",
+             .megatron = {{"deterministic-mode"}}});
   table.add({.name = "retune",
              .value = flag(config.retune),
              .help = "Measure again which kernels are fastest, instead of using the choice in the checkpoint."});
@@ -146,7 +168,8 @@ void add_device(OptionTable& table, RunConfig& config) {
              .value = integer(config.parallel.threads, from_one(kMostThreads, "auto")),
              .help =
                  "Threads a rank computes with; auto takes OMP_NUM_THREADS, else its share of the cores that it may "
-                 "run on."});
+                 "run on.",
+             .names_elsewhere = {"num-threads", "omp-num-threads"}});
 }
 
 void add_parallel(OptionTable& table, RunConfig& config) {
@@ -155,22 +178,31 @@ void add_parallel(OptionTable& table, RunConfig& config) {
   table.add({.name = "dp",
              .value = integer(parallel.dp, from_one(kMostRanks, "auto")),
              .help = "Data-parallel degree: number of model replicas; auto takes the ranks that are left.",
-             .aliases = {"data-parallel-size"}});
+             .aliases = {"data-parallel-size"},
+             .names_elsewhere = {"num-replicas", "dp-size", "data-parallel"}});
   table.add({.name = "tp",
              .value = integer(parallel.tp, from_one(kMostRanks)),
              .help = "Tensor-parallel degree: ranks that share each layer; at most the number of heads.",
-             .aliases = {"tensor-model-parallel-size", "tensor-parallel"}});
+             .aliases = {"tensor-parallel"},
+             .megatron = {{"tensor-model-parallel-size"}},
+             .names_elsewhere = {"tensor-parallel-size", "tp-size"}});
   table.add({.name = "pp",
              .value = integer(parallel.pp, from_one(kMostRanks)),
              .help = "Pipeline-parallel degree: number of stages; at most depth + 2.",
-             .aliases = {"pipeline-model-parallel-size"}});
+             .megatron = {{"pipeline-model-parallel-size"}},
+             .names_elsewhere = {"pipeline-parallel-size", "pp-size", "num-stages"}});
   table.add({.name = "order",
              .value = word(parallel.order, {"tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "dp-pp-tp", "pp-tp-dp", "pp-dp-tp"}),
              .help = "Order in which ranks are laid out on the axes, fastest first."});
   table.add({.name = "zero",
              .value = integer(parallel.zero, {0, 1}),
-             .help = "1: each data-parallel rank keeps its share of the optimizer state (ZeRO-1); 0: each keeps all."});
-  table.add({.name = "schedule", .value = word(parallel.schedule, {"1f1b", "gpipe"}), .help = "Pipeline schedule."});
+             .help = "1: each data-parallel rank keeps its share of the optimizer state (ZeRO-1); 0: each keeps all.",
+             .megatron = {{"use-distributed-optimizer", "1"}},
+             .names_elsewhere = {"zero-stage"}});
+  table.add({.name = "schedule",
+             .value = word(parallel.schedule, {"1f1b", "gpipe"}),
+             .help = "Pipeline schedule.",
+             .names_elsewhere = {"pipeline-schedule"}});
   table.add({.name = "bucket-mb",
              .value = number(parallel.bucket_mb, positive("auto")),
              .help = "Size of the pieces in which gradients are reduced while backward runs; auto is 4 on CPUs, 25 on "
@@ -180,54 +212,84 @@ void add_parallel(OptionTable& table, RunConfig& config) {
   table.add({.name = "timeout",
              .value = number(parallel.timeout, positive()),
              .help = "Longest time that one communication may take before the job is ended with its name.",
-             .unit = "s"});
+             .unit = "s",
+             .names_elsewhere = {"distributed-timeout-minutes"}});
 }
 
 void add_batch(OptionTable& table, RunConfig& config) {
   table.begin_group("Batch");
   table.add({.name = "global-batch-size",
-             .value = integer(config.global_batch_size, from_one(kMostCount)),
+             .value = integer(config.global_batch_size, from_one(kMostBatch)),
              .help = "Samples of one iteration, over all replicas.",
              .unit = "samples",
-             .forgets = {"local-batch-size"}});
+             .forgets = {"local-batch-size"},
+             .megatron = {{"global-batch-size"}},
+             .names_elsewhere = {"batch-size", "train-batch-size", "bs"}});
   table.add({.name = "local-batch-size",
-             .value = integer(config.local_batch_size, from_one(kMostCount, "none")),
+             .value = integer(config.local_batch_size, from_one(kMostBatch, "none")),
              .help = "Samples of one iteration a replica; where given, the global batch size is dp times this.",
-             .unit = "samples"});
+             .unit = "samples",
+             .forgets = {"global-batch-size"},
+             .names_elsewhere = {"batch-size-per-gpu", "batch-size-per-device", "per-device-train-batch-size"}});
   table.add({.name = "micro-batch-size",
-             .value = integer(config.parallel.micro_batch_size, from_one(kMostCount, "auto")),
+             .value = integer(config.parallel.micro_batch_size, from_one(kMostBatch, "auto")),
              .help = "Samples that go through the model at once; auto takes all of a replica's without a pipeline, "
                      "else makes 4 pp micro-batches.",
-             .unit = "samples"});
+             .unit = "samples",
+             .megatron = {{"micro-batch-size"}},
+             .names_elsewhere = {"microbatch-size", "train-micro-batch-size-per-gpu"}});
 }
 
 void add_training(OptionTable& table, RunConfig& config) {
   ScheduleConfig& schedule = config.schedule;
+  options::NumberRange share = positive();
+  share.most = 1.0;
   table.begin_group("Learning rate and duration");
   table.add({.name = "steps",
              .value = integer(schedule.steps, from_one(kMostCount, "none")),
              .help = "Iterations of the run.",
              .unit = "iterations",
              .aliases = {"num-iters"},
-             .forgets = {"epochs"}});
+             .forgets = {"epochs"},
+             .megatron = {{"train-iters"}},
+             .names_elsewhere = {"max-steps", "num-steps", "iterations", "max-iters", "train-steps", "total-steps"}});
   table.add({.name = "epochs",
-             .value = integer(schedule.epochs, from_one(kMostCount, "none")),
+             .value = integer(schedule.epochs, from_one(kMostEpochs, "none")),
              .help = "Passes over the training data, instead of steps.",
-             .forgets = {"steps"}});
-  table.add({.name = "lr", .value = number(schedule.lr, positive()), .help = "Largest learning rate of the schedule."});
+             .forgets = {"steps"},
+             .names_elsewhere = {"num-epochs", "max-epochs", "num-train-epochs"}});
+  table.add({.name = "lr",
+             .value = number(schedule.lr, positive()),
+             .help = "Largest learning rate of the schedule.",
+             .megatron = {{"lr"}},
+             .names_elsewhere = {"learning-rate", "base-lr", "max-lr", "blr"}});
   table.add({.name = "lr-schedule",
-             .value = choice(schedule.kind, {"constant", "cosine", "one-cycle"}),
-             .help = "How the learning rate goes over the iterations."});
+             .value = choice(schedule.kind, {"constant", "cosine", "one-cycle", "linear", "wsd", "cosine-reference"}),
+             .help =
+                 "How the learning rate goes over the iterations (docs/numerics.md): after the warm-up it falls along "
+                 "a cosine or a line, stays and falls in the end (wsd), or stays; cosine-reference counts its cosine "
+                 "from the first iteration, as the reference workload does.",
+             .megatron = {{"lr-decay-style"}},
+             .names_elsewhere = {"lr-scheduler", "lr-scheduler-type", "scheduler", "sched"}});
+  table.add({.name = "min-lr",
+             .value = number(schedule.min_lr, at_least_zero()),
+             .help = "Where cosine, linear and wsd end; scaled as lr is.",
+             .megatron = {{"min-lr"}}});
+  table.add({.name = "decay-share",
+             .value = number(schedule.decay_share, share),
+             .help = "Part of the iterations in which wsd falls."});
   table.add({.name = "warmup",
              .value = integer(schedule.warmup, {0, kMostCount}),
              .help = "Iterations in which the learning rate rises linearly (one-cycle: along a cosine, and 30 % of the "
                      "run where 0).",
-             .unit = "iterations"});
+             .unit = "iterations",
+             .megatron = {{"lr-warmup-iters"}},
+             .names_elsewhere = {"warmup-steps", "lr-warmup-steps", "warmup-iters", "num-warmup-steps"}});
   table.add({.name = "lr-scaling",
              .value = choice(schedule.scaling, {"none", "sqrt"}),
              .help = "sqrt: multiply the learning rate by the square root of global-batch-size / lr-batch-size."});
   table.add({.name = "lr-batch-size",
-             .value = integer(schedule.lr_batch_size, from_one(kMostCount)),
+             .value = integer(schedule.lr_batch_size, from_one(kMostBatch)),
              .help = "Batch size that the learning rate is meant for, with lr-scaling sqrt.",
              .unit = "samples"});
 }
@@ -238,19 +300,25 @@ void add_optimizer(OptionTable& table, RunConfig& config) {
   table.add({.name = "optimizer",
              .value = choice(optimizer.kind, {"adam", "adamw", "sgd", "lamb", "lars"}),
              .help = "adam adds weight decay to the gradient, adamw to the step; sgd has momentum; lamb and lars are "
-                     "adamw and sgd with a step that is scaled for each parameter by its norm."});
+                     "adamw and sgd with a step that is scaled for each parameter by its norm.",
+             .names_elsewhere = {"opt", "optim"}});
   table.add({.name = "beta1",
              .value = number(optimizer.beta1, below_one()),
-             .help = "Decay of the mean of gradients (adam, adamw, lamb)."});
+             .help = "Decay of the mean of gradients (adam, adamw, lamb).",
+             .megatron = {{"adam-beta1"}}});
   table.add({.name = "beta2",
              .value = number(optimizer.beta2, below_one()),
-             .help = "Decay of the mean of squared gradients (adam, adamw, lamb)."});
+             .help = "Decay of the mean of squared gradients (adam, adamw, lamb).",
+             .megatron = {{"adam-beta2"}}});
   table.add({.name = "eps",
              .value = number(optimizer.eps, positive()),
-             .help = "Added to the root of the mean of squared gradients (adam, adamw, lamb)."});
+             .help = "Added to the root of the mean of squared gradients (adam, adamw, lamb).",
+             .megatron = {{"adam-eps"}},
+             .names_elsewhere = {"opt-eps"}});
   table.add({.name = "momentum",
              .value = number(optimizer.momentum, below_one()),
-             .help = "Decay of the sum of gradients (sgd, lars); 0 keeps none."});
+             .help = "Decay of the sum of gradients (sgd, lars); 0 keeps none.",
+             .megatron = {{"sgd-momentum"}}});
   table.add({.name = "nesterov",
              .value = flag(optimizer.nesterov),
              .help = "Step ahead along the momentum, after Nesterov (sgd)."});
@@ -259,13 +327,17 @@ void add_optimizer(OptionTable& table, RunConfig& config) {
              .help = "Length of a parameter's step, before lr, over that of the parameter (lars)."});
   table.add({.name = "weight-decay",
              .value = number(optimizer.weight_decay, at_least_zero()),
-             .help = "Weight decay of matrices."});
+             .help = "Weight decay of matrices.",
+             .megatron = {{"weight-decay"}},
+             .names_elsewhere = {"wd"}});
   table.add({.name = "decay-vectors",
              .value = flag(optimizer.decay_vectors),
              .help = "Let weight decay, and the scaling of lamb and lars, act on biases, norms and positions too."});
   table.add({.name = "clip-norm",
-             .value = number(optimizer.clip_norm, positive("none")),
-             .help = "Largest norm of the whole gradient; longer ones are scaled down to it."});
+             .value = number(optimizer.clip_norm, at_least_zero("none")),
+             .help = "Largest norm of the whole gradient; longer ones are scaled down to it.",
+             .megatron = {{"clip-grad"}},
+             .names_elsewhere = {"grad-clip", "max-grad-norm", "gradient-clip-val", "gradient-clipping"}});
 }
 
 // Keys of the reference workload's YAML that say how PyTorch is to do it.

@@ -15,6 +15,8 @@ struct RunRequest {
   std::vector<std::string> config_files;  ///< FILE[:SECTION], in the order given
   bool print_config = false;
   bool print_schedule = false;
+  bool print_lr = false;
+  int64_t print_lr_every = 0;  ///< iterations; 0 ('auto')
   bool help = false;
   bool version = false;
 };

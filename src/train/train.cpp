@@ -29,6 +29,7 @@
 #include "src/train/kernel_report.h"
 #include "src/train/layout_report.h"
 #include "src/train/memory_advice.h"
+#include "src/train/model_memory.h"
 #include "src/train/placement.h"
 #include "src/train/rank_report.h"
 #include "src/train/rank_threads.h"
@@ -169,6 +170,16 @@ std::optional<CheckpointReader> open_initial(const RunConfig& config, bool is_re
   return CheckpointReader(world, config.checkpoint.init_from);
 }
 
+// Where --epochs gives the length of the run, the data decide whether its learning rates fit in.
+void check_schedule(const RunConfig& config, const DataSource& data, const CheckpointReader* resumed,
+                    const comm::MpiGroup& world) {
+  comm::agreed(world, [&] {
+    if (const std::string problem = planned_schedule(config, data, resumed).problem(); !problem.empty()) {
+      throw Error(ErrorClass::kUsage, problem);
+    }
+  });
+}
+
 void note_resumption(const CheckpointReader& checkpoint, const RunConfig& config, MetricsLog& metrics) {
   const CheckpointInfo& info = checkpoint.info();
   metrics.write({{"kind", "resume"},
@@ -212,6 +223,7 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   comm::set_watch_limit(config.parallel.timeout);
   const auto placements = set_threads(config.parallel.threads, session.world());
   const c10::Device device = choose_device(config, session.world());
+  check_model_memory(config, device, ModelPurpose::kTraining, session.world());
   set_kernel_options(config, device, session.world());
   if (device.is_cpu()) {
     report_placement(placements);
@@ -224,6 +236,7 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   phase.emplace("start of the run");
   const auto resumed = open_resumed(config, data, session.world());
   const auto initial = open_initial(config, resumed.has_value(), session.world());
+  check_schedule(config, data, resumed ? &*resumed : nullptr, session.world());
   const RunFolder folder = RunFolder::create(config, session.world(), resumed ? resumed->path() : "");
   MetricsLog metrics = folder.open_metrics(session.world());
   if (device.is_cpu()) {

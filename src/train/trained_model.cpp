@@ -12,6 +12,7 @@
 #include "src/train/device.h"
 #include "src/train/engine_options.h"
 #include "src/train/kernel_report.h"
+#include "src/train/model_memory.h"
 #include "src/train/placement.h"
 #include "src/train/rank_threads.h"
 #include "src/train/run_kernels.h"
@@ -24,6 +25,7 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& chec
   comm::set_watch_limit(config.parallel.timeout);
   const auto placements = set_threads(config.parallel.threads, world);
   const c10::Device device = choose_device(config, world);
+  check_model_memory(config, device, ModelPurpose::kUse, world);
   set_kernel_options(config, device, world);
   const ParallelConfig& parallel = config.parallel;
   if (device.is_cpu()) {

@@ -82,6 +82,10 @@ void start_from(const CheckpointReader& checkpoint, const RunConfig& config, con
 
 }  // namespace
 
+LrSchedule planned_schedule(const RunConfig& config, const DataSource& data, const CheckpointReader* resumed) {
+  return config.lr_schedule(total_steps(config, *train_sampler(config, data), start_of(resumed)));
+}
+
 Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, const DataSource& data,
                  RunLog& log, TrainerOptions options)
     : config_(config),
@@ -96,13 +100,12 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
       options_(std::move(options)),
       position_(start_of(options_.resumed)),
       checkpoints_(config, world, mesh, engine_, log, options_.checkpoint_folder, data.described),
-      lr_schedule_{config.schedule.kind, config.scaled_lr(), config.schedule.warmup, 1},
       total_steps_(total_steps(config, *train_sampler_, position_)),
       last_step_(options_.test != nullptr ? position_.step + options_.test->steps() : total_steps_),
+      lr_schedule_(config.lr_schedule(std::max(total_steps_, last_step_))),
       train_input_(open_input(config, mesh, *data.train, train_sampler_, last_step_ - position_.step,
                               {engine_.model().is_first_stage(), engine_.model().is_last_stage()},
                               {position_.epoch, position_.samples_of_epoch})) {
-  lr_schedule_.total = std::max(total_steps_, last_step_);
   log_.set_total_steps(last_step_);
   if (options_.resumed != nullptr) {
     restore(*options_.resumed, engine_, mesh, world);

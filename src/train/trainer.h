@@ -32,6 +32,10 @@ struct TrainerOptions {
   TimeLimit time_limit = TimeLimit(0.0, 0, 0);
 };
 
+/// The learning rates of the run that a Trainer of these would do without a test; Error(kUsage) where the data have no
+/// samples.
+LrSchedule planned_schedule(const RunConfig& config, const DataSource& data, const CheckpointReader* resumed);
+
 /// Trains for the steps or epochs of the configuration, validates the untrained network and after every epoch, logs,
 /// and saves checkpoints. With a test it does the test's steps at the run's learning rates, and neither validates nor
 /// logs epochs. Everything is collective over the world.
@@ -82,9 +86,9 @@ class Trainer {
   TrainerOptions options_;
   TrainingPosition position_;
   Checkpointer checkpoints_;
-  LrSchedule lr_schedule_;
   int64_t total_steps_;
   int64_t last_step_;  // where run() ends: with a test it is another
+  LrSchedule lr_schedule_;
   StepInput train_input_;
   std::optional<Evaluation> figures_;  // of the weights as they are now
   bool is_saved_ = false;              // the state as it is now

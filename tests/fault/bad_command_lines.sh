@@ -33,19 +33,39 @@ printf 'base: &base\n  embed_dim: 64\n  num_heads: 4\nbad_key:\n  <<: *base\n  e
 printf 'lr: 1\nlr: 2\n' >twice.yaml
 printf 'lr: [1\n' >broken.yaml
 printf '\x89HDF\r\n' >binary.yaml
+{
+  echo 'b0: &b0 {lr: 1}'
+  for i in 1 2 3 4 5 6 7 8 9; do
+    a=*b$((i - 1))
+    printf 'b%d: &b%d\n  <<: [%s, %s, %s, %s, %s, %s, %s, %s, %s, %s]\n' $i $i "$a" "$a" "$a" "$a" "$a" "$a" "$a" "$a" "$a" "$a"
+  done
+} >bomb.yaml
+head -c 2000000 /dev/zero | tr '\0' '#' >long.yaml
+{ echo "data: x" && seq -f 'key%.0f: 1' 30000; } >unknown.yaml
+printf '"a\\e[31mb\\n c": 1\n' >controls.yaml
+mkfifo fifo
 mkdir used empty
 touch used/metrics.jsonl
 
 # Words and names.
 refused_main 64 "unknown option '--emded-dim'; did you mean '--embed-dim'?" --emded-dim 64
 refused 64 "unknown option '--embed'; did you mean '--embed-dim'?" --embed 64
-refused 64 "unknown option '--fp16'; did you mean '--precision fp16'?" --fp16
-refused 64 "unknown option '--bf16'; did you mean '--precision bf16'?" evaluate --bf16
+refused 64 "unknown option '--learning-rate'; did you mean '--lr'?" --learning-rate 1
+refused 64 "unknown option '--batch-size'; did you mean '--global-batch-size'?" --batch-size 1
+refused 64 "unknown option '--num-epochs'; did you mean '--epochs'?" --num-epochs 1
+refused 64 "--checkpoint must be given" evaluate --bf16
+refused 64 "--micro-batch-size is 99; a replica has at most " --fp16 --micro-batch-size 99
 refused 64 "unknown command 'trian'" trian
 refused 64 "unknown command 'data'; known are " data
 refused 64 "stray word 'short'" --config c.yaml:base short
 refused 64 "option '--lr' needs a value" --lr
-refused 64 "'num-iters' (steps) is given twice, as '1' and '2'" --steps 1 --num-iters=2
+refused 64 "'steps' is '0'; allowed: " --num-iters=2 --steps 0
+refused 64 "--warmup is 21, longer than the run of 20 iterations" --steps 20 --warmup 21
+refused 64 "--warmup is 65, longer than the run of 64 iterations" --epochs 2 --warmup 65
+refused 64 "--print-lr opens no data, and --epochs needs" --print-lr --data hdf5 --train-data x --stats x --epochs 3
+refused 64 "--load $work and --resume $work both say" --load "$work" --resume "$work"
+refused 64 "--local-batch-size 3 x --dp $ranks is $((3 * ranks)), and --global-batch-size is 1000; keep one" \
+  --local-batch-size 3 --global-batch-size 1000
 
 # Values: each with what is allowed.
 refused 64 "'lr' is 'nan'; allowed: number, more than 0" --lr nan
@@ -57,6 +77,11 @@ refused 64 "'pin-memory' is 'yes'; allowed: auto, on, off" --pin-memory yes
 refused 64 "--pin-memory on page-locks batches for copies to a GPU" --pin-memory on --device cpu
 refused 64 "--train-data '$work' is given, and --data builtin makes its data in memory" --data builtin --train-data "$work"
 refused 64 "--stage-dir '$work' is where --stage-data node puts its copies" --stage-dir "$work"
+refused_main 64 "this run takes at least " --depth 16777216
+refused 64 "this run takes at least " --embed-dim 16777216 --num-heads $((4 * ranks))
+refused 64 "this run takes at least " --image-size 16777216
+refused 64 "this run takes at least " --generated-samples 99999999999
+refused 64 "micro-batches of a replica's" --global-batch-size 99999999999 --micro-batch-size 1
 refused 64 "num_heads is 3, which does not divide embed_dim 128" --num-heads 3
 refused 64 "pipeline degree (--pp) is 99, more than the 6 layer units" --pp 99
 refused 64 "--dp 7 x --tp 1 x --pp 1 is 7, but there " --dp 7
@@ -72,6 +97,13 @@ refused_main 65 "broken.yaml:" --config broken.yaml
 refused 65 "binary.yaml" --config binary.yaml
 refused_main 66 "cannot read '/nowhere/c.yaml'" --config /nowhere/c.yaml:base
 refused 66 "cannot read '$work/empty': it is a folder" --config "$work/empty"
+refused 66 "cannot read '/dev/zero': it is a device, no file" --config /dev/zero
+refused_main 66 "cannot read '$work/fifo': it is a FIFO, no file" --config "$work/fifo"
+refused 65 "cannot read 'long.yaml': it is longer than 1.00 MiB" --config long.yaml
+refused_main 65 "aliases and merge keys repeat the file has more than 100000 values" --config bomb.yaml:b9
+refused_main 64 "30001 problems in the configuration" --config unknown.yaml
+refused 64 "and 29981 more" --config unknown.yaml
+refused 64 "unknown key 'a\\x1b[31mb\\n c'" --config controls.yaml --data synthetic
 refused_main 66 "--train-data '/nowhere' does not exist" --train-data /nowhere --stats "$work"
 
 # Run folders. A file is no folder for any user, root included.
@@ -80,7 +112,7 @@ refused_main 73 "cannot use '$work/c.yaml/run' as run folder: Not a directory" -
 
 # The environment.
 VIT_HYBRID_LRR=1 refused 64 "environment VIT_HYBRID_LRR: unknown option 'lrr'; did you mean 'lr'?"
-VIT_HYBRID_FP16=1 refused 64 "unknown option 'fp16'; did you mean 'precision=fp16'?"
+VIT_HYBRID_FP16=maybe refused 64 "environment VIT_HYBRID_FP16: 'fp16' is 'maybe'; allowed: true, false"
 VIT_HYBRID_DEPTH=-1 refused_main 64 "environment VIT_HYBRID_DEPTH: 'depth' is '-1'" --steps 1
 
 # The other command.
@@ -92,6 +124,7 @@ refused 64 "unknown option '--lr'" data generate --out "$work/generated" --lr 1
 refused_main 64 "no file is given: vit_hybrid data inspect FILE..." data inspect
 refused_main 66 "/nowhere/x.h5 is not there" data inspect /nowhere/x.h5
 refused 65 "c.yaml cannot be opened as an HDF5 file" data inspect c.yaml
+refused 66 'x\x1b[31m\u202e.h5 is not there' data inspect $'x\e[31m\u202e.h5'
 refused 64 "'sample' is '0'; allowed: integer, 1 to 1000000000" data inspect c.yaml --sample 0
 refused 64 "--out FOLDER must be given" data repack c.yaml
 refused 64 "'dtype' is 'fp8'; allowed: keep, fp32, bf16, fp16" data repack c.yaml --out "$work/x" --dtype fp8

@@ -85,6 +85,12 @@ TEST_CASE("resume: which checkpoint") {
   CHECK_FALSE(train::find_resume(config, world));
   config.checkpoint.resume = "auto";
   CHECK_FALSE(train::find_resume(config, world));
+  config.checkpoint.resume = "none";
+  for (const char* nothing : {"checkpoints", "nowhere"}) {  // Megatron's --load: a new training, with a warning
+    config.checkpoint.load = folder.file(nothing);
+    CHECK_FALSE(train::find_resume(config, world));
+  }
+  config.checkpoint.load.clear();
   config.checkpoint.resume = "latest";
   CHECK(agreed_error(world, [&] { train::find_resume(config, world); }).error_class() == ErrorClass::kMissingInput);
   config.checkpoint.resume = folder.file("nowhere.h5");
@@ -100,6 +106,10 @@ TEST_CASE("resume: which checkpoint") {
   for (const auto& [given, found] : {std::pair{"", "9"}, {"checkpoints/latest", "9"}, {"checkpoints/best", "8"}}) {
     config.checkpoint.resume = folder.file(given);
     CHECK(train::find_resume(config, world) == folder.file(str("checkpoints/step-00000000", found, ".h5")));
+    train::RunConfig loading = config;
+    loading.checkpoint.resume = "none";
+    loading.checkpoint.load = folder.file(given);
+    CHECK(train::find_resume(loading, world) == train::find_resume(config, world));
   }
 }
 

@@ -22,6 +22,19 @@ TEST_CASE("changed options: what decides the training is named with both values,
         std::vector<std::string>{"precision fp64 (fp32)", "beta2 0.999 (0.95)", "lr 0.001 (5e-04)"});
 }
 
+TEST_CASE("changed options: what was called cosine before, with a warm-up, is another rule now, and that is said") {
+  RunConfig now;
+  now.schedule.warmup = 5;
+  const std::string stored = "lr_schedule: cosine\nwarmup: 5\n";
+  CHECK(changed_options(stored, now) ==
+        std::vector<std::string>{"lr-schedule cosine (cosine-reference, then called cosine)"});
+  CHECK(changed_options(stored + "min_lr: 0\n", now).empty());
+  now.schedule.kind = LrSchedule::Kind::kCosineReference;
+  CHECK(changed_options(stored, now).empty());
+  now.schedule = {};
+  CHECK(changed_options("lr_schedule: cosine\nwarmup: 0\n", now).empty());
+}
+
 TEST_CASE("changed options: an option that the earlier program did not have is passed over") {
   RunConfig now;
   now.schedule.lr = 0.001;

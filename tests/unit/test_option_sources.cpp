@@ -1,7 +1,9 @@
 // Sources of settings: command line, environment, YAML, and how they are merged.
 #include <doctest/doctest.h>
 
+#include <ctime>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/error.h"
@@ -28,7 +30,10 @@ struct Values {
 OptionTable table_of(Values& values) {
   OptionTable table;
   table.add({.name = "width", .value = integer(values.width, {1, 99}), .help = "", .aliases = {"num-columns"}});
-  table.add({.name = "depth", .value = integer(values.depth, {1, 99}), .help = ""});
+  table.add({.name = "depth",
+             .value = integer(values.depth, {1, 99}),
+             .help = "",
+             .megatron = {{"num-layers"}, {"deep", "77"}}});
   table.add({.name = "rate", .value = number(values.rate, {}), .help = ""});
   table.add({.name = "flip-it", .value = flag(values.flip), .help = ""});
   table.add({.name = "file", .value = text(values.file, "file"), .help = "", .scope = Scope::kCommandLineOnly});
@@ -74,6 +79,7 @@ TEST_CASE("command line: forms of an option") {
   CHECK(parsed({"--flip-it", "--width", "5"}) == "flip-it=true;width=5;");
   CHECK(parsed({"--file=a_b=c"}) == "file=a_b=c;");
   CHECK(parsed({"--rate", "-1.5"}) == "rate=-1.5;");
+  CHECK(parsed({"--deep", "--num-layers", "3", "--no-deep"}) == "deep=true;num-layers=3;deep=false;");
 }
 
 TEST_CASE("command line: what is refused") {
@@ -156,6 +162,100 @@ TEST_CASE("yaml: problems name file and line") {
   CHECK(merged("file: x\n") == "1,2,|f.yaml:1: 'file' is for the command line only;");
   CHECK(merged("enable_jit: true\ndt: 1\n") == "1,2,|");
   CHECK(merged("dt: 2\n") == "1,2,|f.yaml:1: 'dt' is '2'; allowed: 1 only;");
+}
+
+TEST_CASE("yaml: flags that stand for a value, set and not set") {
+  CHECK(merged("deep: true\n") == "1,77,|");
+  CHECK(merged("deep: false\n") == "1,2,|");
+  CHECK(merged("deep: false\nnum_layers: 5\n") == "1,5,|");
+  CHECK(merged("deep: maybe\n") == "1,2,|f.yaml:1: 'deep' is 'maybe'; allowed: true, false;");
+  CHECK(merged("deep: true\ndepth: 5\n") == "1,77,|f.yaml:2: 'depth' is given twice, as '77' and '5'; keep one;");
+}
+
+double processor_seconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+// Seconds of the processor that parse_yaml() takes, and its message.
+std::pair<double, std::string> timed(const std::string& yaml, const std::string& section) {
+  const double before = processor_seconds();
+  const Error error = error_of([&] { parse_yaml({"f.yaml", section}, yaml); });
+  return {processor_seconds() - before, error.what()};
+}
+
+TEST_CASE("yaml: what becomes much longer by aliases is refused before it does") {
+  std::string merges = "b0: &b0 {width: 1}\n";
+  for (int i = 1; i <= 9; ++i) {
+    const std::string below = "*b" + std::to_string(i - 1);
+    merges += "b" + std::to_string(i) + ": &b" + std::to_string(i) + "\n  <<: [" + below;
+    for (int k = 0; k < 9; ++k) {
+      merges += ", " + below;
+    }
+    merges += "]\n";
+  }
+  std::string lists = "s:\n  x: &x [1";
+  for (int i = 0; i < 50000; ++i) {
+    lists += ",1";
+  }
+  lists += "]\n";
+  for (int i = 0; i < 20000; ++i) {
+    lists += "  k" + std::to_string(i) + ": *x\n";
+  }
+  std::string texts = "s:\n  x: &x " + std::string(500000, 'y') + "\n";
+  for (int i = 0; i < 20000; ++i) {
+    texts += "  k" + std::to_string(i) + ": *x\n";
+  }
+  for (const auto& [yaml, section] :
+       {std::pair(merges, std::string("b9")), std::pair(lists, std::string("s")), std::pair(texts, std::string("s"))}) {
+    const auto [seconds, message] = timed(yaml, section);
+    CHECK_MESSAGE(contains(message, "aliases and merge keys repeat the file has more than 100000 values or"), message);
+    CHECK(seconds < 2.0);
+  }
+  const auto [seconds, message] = timed("width: 1\n" + std::string(1 << 20, '#'), "");
+  CHECK(contains(message, "f.yaml: the text has 1048585 bytes; allowed: at most 1048576"));
+  CHECK(seconds < 0.1);
+  for (const char* part : {"[", "{a: ", "- ", "? ", "{", "[{"}) {  // the deepest there is
+    std::string deep = "width: ";
+    while (deep.size() < 100000) {
+      deep += part;
+    }
+    CHECK(timed(deep, "").first < 2.0);
+  }
+}
+
+TEST_CASE("settings: on the command line the last of equal options counts, and that is said") {
+  Values values;
+  const OptionTable table = table_of(values);
+  Settings settings(table);
+  settings.add(parse_command_line(table, {"--width", "3", "--depth=4", "--num-columns=5", "--deep"}));
+  settings.apply_all();
+  CHECK(settings.problems().empty());
+  CHECK(values.width == 5);
+  CHECK(values.depth == 77);
+  CHECK(settings.remarks() ==
+        std::vector<std::string>{
+            "command line: 'num-columns' (width) is given twice, as '3' and '5'; the last one counts",
+            "command line: 'deep' (depth) is given twice, as '4' and '77'; the last one counts"});
+}
+
+TEST_CASE("settings: a message holds no endless list and no endless value") {
+  Values values;
+  const OptionTable table = table_of(values);
+  Settings settings(table);
+  std::string yaml = "width: " + std::string(1000, 'x') + "\n";
+  for (int i = 0; i < 30000; ++i) {
+    yaml += "key" + std::to_string(i) + ": 1\n";
+  }
+  const double before = processor_seconds();
+  settings.add(parse_yaml({"f.yaml", ""}, yaml).front());
+  settings.apply_all();
+  CHECK(settings.problems().size() == 30001);
+  const std::string text = problem_list(settings.problems());
+  CHECK(processor_seconds() - before < 2.0);
+  CHECK(contains(text, "30001 problems in the configuration:"));
+  CHECK(contains(text, "\n  and 29981 more"));
+  CHECK(text.size() < 4000);
+  CHECK(contains(settings.problems().back(), "xxx... (1000 bytes)'; allowed:"));
 }
 
 TEST_CASE("yaml: files that are refused as a whole") {

@@ -129,18 +129,35 @@ TEST_CASE("options: flags, choices and extents") {
 TEST_CASE("options: names in any spelling, and the nearest of a wrong one") {
   double lr = 0.5;
   bool drop = false;
+  std::string colour = "green";
   OptionTable table;
   table.begin_group("First");
   table.add({.name = "learning-rate", .value = number(lr, {}), .help = "Rate.", .aliases = {"lr", "step_size"}});
-  table.add({.name = "drop-last", .value = flag(drop), .help = "Drops | the last.", .flags_elsewhere = {"keep"}});
+  table.add({.name = "drop-last",
+             .value = flag(drop),
+             .help = "Drops | the last.",
+             .megatron = {{"drop"}},
+             .names_elsewhere = {"keep-not"}});
+  table.add({.name = "colour",
+             .value = word(colour, {"red", "green"}),
+             .help = "",
+             .megatron = {{"red", "red"}, {"colour"}}});
   REQUIRE(table.find("learning_rate") != nullptr);
   CHECK(table.find("learning_rate") == table.find("step-size"));
   CHECK(table.find("learning") == nullptr);
   CHECK(table.find("LR") == nullptr);
-  CHECK(table.meant_by("drop_lsat", " ") == "drop-last");
-  CHECK(table.meant_by("learn", " ") == "learning-rate");  // what begins so, however long
-  CHECK(table.find("keep") == nullptr);
-  CHECK(table.meant_by("keep", ": ") == "drop-last: keep");
+  CHECK(table.meant_by("drop_lsat") == "drop-last");
+  CHECK(table.meant_by("learn") == "learning-rate");  // what begins so, however long
+  CHECK(table.meant_by(std::string(1 << 20, 'x')) != "");
+  CHECK(table.find("keep-not") == nullptr);
+  CHECK(table.meant_by("keep_not") == "drop-last");
+  CHECK(table.find("drop") == table.find("drop-last"));
+  CHECK(table.find_name("drop")->is_flag());
+  CHECK(table.find_name("red")->is_flag());
+  CHECK(table.find_name("red")->value == "red");
+  CHECK_FALSE(table.find_name("colour")->is_flag());
+  CHECK(megatron_markdown(table).find("| `--drop` | `--drop-last` |\n| `--red` | `--colour red` |\n\nThe same name and "
+                                      "meaning have `--colour`.") != std::string::npos);
   CHECK(environment_name("drop-last") == "VIT_HYBRID_DROP_LAST");
   CHECK_THROWS_AS(table.add({.name = "lr", .value = flag(drop), .help = ""}), vit_hybrid::Error);
 
@@ -148,6 +165,7 @@ TEST_CASE("options: names in any spelling, and the nearest of a wrong one") {
   CHECK(help.find("First:\n  --learning-rate <number>") != std::string::npos);
   CHECK(help.find("Rate. default: 0.5; also --lr, --step_size") != std::string::npos);
   CHECK(help.find("--[no-]drop-last") != std::string::npos);
+  CHECK(help.find("also --drop\n") != std::string::npos);
   CHECK(markdown_text(table).find("| `--[no-]drop-last` | flag | `false` | true, false |  | Drops \\| the last. |") !=
         std::string::npos);
 }

@@ -172,8 +172,26 @@ TEST_CASE("run config: micro-batches, local batch, validation batch, learning ra
   const std::map<std::string, std::string> files = {{"c.yaml", "local_batch_size: 3\ndata: synthetic\n"}};
   CHECK(resolved({"--config=c.yaml", "--global-batch-size=5"}, 4, files).global_batch_size == 5);
   const RunConfig scaled = resolved({"--lr=1e-3", "--lr-scaling=sqrt", "--lr-batch-size=16", "--global-batch-size=64"});
-  CHECK(scaled.scaled_lr() == doctest::Approx(2e-3).epsilon(1e-15));
-  CHECK(resolved({"--lr=1e-3"}).scaled_lr() == 1e-3);
+  CHECK(scaled.lr_schedule(9).base == doctest::Approx(2e-3).epsilon(1e-15));
+  CHECK(scaled.lr_schedule(9).total == 9);
+  CHECK(resolved({"--lr=1e-3"}).lr_schedule(1).base == 1e-3);
+  const RunConfig least = resolved({"--lr=1e-3", "--min-lr=1e-4", "--lr-scaling=sqrt", "--global-batch-size=64",
+                                    "--lr-schedule=wsd", "--decay-share=0.5", "--warmup=3"});
+  CHECK(least.lr_schedule(1).least == doctest::Approx(2e-4).epsilon(1e-15));
+  CHECK(least.lr_schedule(1).decay_share == 0.5);
+  CHECK(least.lr_schedule(1).warmup == 3);
+  // Both ways to give the batch may be there where they agree.
+  CHECK(all_problems_of({"--local-batch-size=3", "--global-batch-size=12", "--dp=4"}, 4).empty());
+  CHECK(contains(all_problems_of({"--local-batch-size=3", "--global-batch-size=16", "--dp=4"}, 4),
+                 "--local-batch-size 3 x --dp 4 is 12, and --global-batch-size is 16; keep one of them"));
+  const std::map<std::string, std::string> global = {{"c.yaml", "global_batch_size: 16\ndata: synthetic\n"}};
+  CHECK(resolved({"--config=c.yaml", "--local-batch-size=5"}, 4, global).global_batch_size == 20);
+  // The run's configuration has the batch that decides what is learned, for any number of ranks.
+  const std::string text = config_text(local);
+  CHECK(contains(text, "\nglobal_batch_size: 12 "));
+  CHECK(contains(text, "\n# local_batch_size: 3 "));
+  CHECK(resolved({"--config=r.yaml", "--dp=2"}, 2, {{"r.yaml", text}}).global_batch_size == 12);
+  CHECK(contains(config_text(resolved({"--local-batch-size=3"}, 0)), "\nlocal_batch_size: 3 "));
 }
 
 TEST_CASE("run config: the reference workload's YAML") {
@@ -257,9 +275,10 @@ TEST_CASE("run config: our configurations are the workload's") {
     CHECK(config.global_batch_size == e.batch);
     CHECK(config.schedule.steps == e.steps);
     CHECK(config.schedule.lr == e.lr);
-    CHECK(config.scaled_lr() == e.lr);
+    CHECK(config.lr_schedule(e.steps).base == e.lr);
+    CHECK(config.lr_schedule(e.steps).at(e.steps / 2) == doctest::Approx(e.lr / 2.0));
     CHECK(config.data.limit_nsamples == e.limit);
-    CHECK(config.schedule.kind == LrSchedule::Kind::kCosine);
+    CHECK(config.schedule.kind == LrSchedule::Kind::kCosineReference);
     CHECK(config.name == e.section);
     CHECK(problems(config, 1).empty());
   }
@@ -285,6 +304,96 @@ TEST_CASE("run config: our configurations are the workload's") {
                                     "--stats=/s", "--dp=4", "--tp=2", "--pp=2"},
                                    16);
   CHECK(problems(quick, 16).empty());
+}
+
+TEST_CASE("run config: Megatron's names mean what they do there") {
+  const RunConfig config = resolved({"--num-layers=3",
+                                     "--hidden-size=96",
+                                     "--ffn-hidden-size=200",
+                                     "--num-attention-heads=6",
+                                     "--train-iters=40",
+                                     "--clip-grad=1.5",
+                                     "--lr-warmup-iters=4",
+                                     "--min-lr=1e-5",
+                                     "--adam-beta1=0.8",
+                                     "--adam-beta2=0.97",
+                                     "--adam-eps=1e-7",
+                                     "--save=/s",
+                                     "--save-interval=10",
+                                     "--load=/l",
+                                     "--bf16",
+                                     "--tensor-model-parallel-size=2",
+                                     "--pipeline-model-parallel-size=2",
+                                     "--micro-batch-size=2",
+                                     "--global-batch-size=8",
+                                     "--lr-decay-style=WSD",
+                                     "--use-distributed-optimizer",
+                                     "--recompute-granularity=selective"},
+                                    4);
+  CHECK(config.model.depth == 3);
+  CHECK(config.model.embed_dim == 96);
+  CHECK(config.model.mlp_hidden == 200);
+  CHECK(config.model.num_heads == 6);
+  CHECK(config.schedule.steps == 40);
+  CHECK(config.optimizer.clip_norm == 1.5);
+  CHECK(config.schedule.warmup == 4);
+  CHECK(config.schedule.min_lr == 1e-5);
+  CHECK(config.optimizer.beta1 == 0.8);
+  CHECK(config.optimizer.beta2 == 0.97);
+  CHECK(config.optimizer.eps == 1e-7);
+  CHECK(config.checkpoint.dir == "/s");
+  CHECK(config.checkpoint.every == 10);
+  CHECK(config.checkpoint.load == "/l");
+  CHECK((config.precision.kind == Precision::kBf16));
+  CHECK(config.parallel.tp == 2);
+  CHECK(config.parallel.pp == 2);
+  CHECK(config.schedule.kind == LrSchedule::Kind::kWsd);
+  CHECK((config.recompute == model::Recompute::kSelective));
+  CHECK(problems(config, 4).empty());
+  CHECK(resolved({"--clip-grad=0"}).optimizer.clip_norm == 0.0);
+  // In files and the environment too; a flag that is not set says nothing.
+  const std::map<std::string, std::string> files = {
+      {"m.yaml", "num_layers: 2\nfp16: true\nbf16: false\ndata: synthetic\n"}};
+  const auto loaded = load({"--config=m.yaml"}, files, {"VIT_HYBRID_HIDDEN_SIZE=64", "VIT_HYBRID_BF16=0"});
+  CHECK(loaded.problems.empty());
+  CHECK(loaded.config.model.depth == 2);
+  CHECK(loaded.config.model.embed_dim == 64);
+  CHECK(loaded.config.model.mlp_hidden == 256);
+  CHECK((loaded.config.precision.kind == Precision::kFp16));
+  CHECK(contains(all_problems_of({"--config=m.yaml"}, 1, {{"m.yaml", "bf16: true\nprecision: fp32\n"}}),
+                 "m.yaml:2: 'precision' is given twice, as 'bf16' and 'fp32'; keep one"));
+}
+
+TEST_CASE("run config: what has no effect beside the rest is said, and only where it was given for this run") {
+  const auto remarks = [](const Words& words, const std::map<std::string, std::string>& files = {}) {
+    LoadedConfig loaded = load(words, files);
+    resolve(loaded.config, 1);
+    CHECK_MESSAGE(all_problems(loaded, 1).empty(), join(all_problems(loaded, 1), "\n"));
+    return join(all_remarks(loaded), "\n");
+  };
+  CHECK(remarks({}) == "");
+  CHECK(remarks({"--lr-schedule=constant", "--min-lr=1e-5"}) ==
+        "--min-lr has no effect here: it is for --lr-schedule cosine, linear and wsd");
+  CHECK(remarks({"--min-lr=1e-5"}) == "");
+  CHECK(remarks({"--zero=0"}) == "--zero has no effect here: --dp is 1, and there is nobody to share with");
+  CHECK(remarks({"--num-classes=7", "--decay-share=0.5"}) ==
+        "--num-classes has no effect here: it is for --task classify\n"
+        "--decay-share has no effect here: it is for --lr-schedule wsd");
+  CHECK(remarks({"--stats=/x"}) == "--stats has no effect here: it is for HDF5 files of --task forecast");
+  CHECK(remarks({"--train-data=/x", "--stats=/x", "--generated-samples=5"}) ==
+        "--generated-samples has no effect here: HDF5 files are read and no data generated");
+  CHECK(remarks({"--config=c.yaml"}, {{"c.yaml", "data: builtin\nmin_lr: 0.1\nlr: 1\nlr_schedule: constant\n"}}) == "");
+  CHECK(remarks({"--seed=1", "--seed=2"}) ==
+        "command line: 'seed' is given twice, as '1' and '2'; the last one counts");
+  CHECK(remarks({"--config=c.yaml", "--data=builtin"}, {{"c.yaml", "enable_jit: true\n"}}) ==
+        "keys without a meaning here, unused: enable_jit");
+}
+
+TEST_CASE("run config: its text is text, whatever was given") {
+  const RunConfig config = resolved({"--name=a\x1b[31m\nb\xe2\x80\xae\"\\"});
+  const std::string text = config_text(config);
+  CHECK(contains(text, "name: \"a\\x1b[31m\\nb\\u202e\\\"\\\\\""));
+  CHECK(resolved({"--config=c.yaml"}, 1, {{"c.yaml", text}}).name == config.name);
 }
 
 TEST_CASE("run config: it can be looked at before the number of ranks is known") {

@@ -116,7 +116,19 @@ TEST_CASE("run config: what does not go together is said with what would") {
       {{"--precision=fp64", "--reduce-dtype=half"}, 1, "--reduce-dtype half is for --precision bf16 and fp16"},
       {{"--preset=vit-b32"}, 1, "command line: 'preset' is 'vit-b32'; allowed: "},
       {{"--seed=-1"}, 1, "command line: 'seed' is '-1'; allowed: integer, at least 0"},
-      {{"--lr=1", "--lr=2"}, 1, "command line: 'lr' is given twice, as '1' and '2'"},
+      {{"--lr=1e-3", "--min-lr=2e-3"}, 1, "--min-lr is 0.002, more than --lr 0.001; allowed: 0 to 0.001"},
+      {{"--steps=20", "--warmup=21"}, 1, "--warmup is 21, longer than the run of 20 iterations; allowed: 0 to 20"},
+      {{"--steps=20", "--warmup=18", "--lr-schedule=wsd"},
+       1,
+       "--warmup 18 and the decay over 4 iterations (--decay-share 0.2) are longer than the run of 20 iterations"},
+      {{"--decay-share=1.5"}, 1, "command line: 'decay-share' is '1.5'; allowed: number, more than 0, at most 1"},
+      {{"--load=/x", "--resume=/y"}, 1, "--load /x and --resume /y both say what to go on from; keep one of them"},
+      {{"--global-batch-size=2000000", "--micro-batch-size=1"},
+       1,
+       "--micro-batch-size 1 makes 2000000 micro-batches of a replica's 2000000 samples; allowed: at most 1048576"},
+      {{"--global-batch-size=99999999999999"},
+       1,
+       "'global-batch-size' is '99999999999999'; allowed: integer, at least"},
   };
   for (const Case& c : cases) {
     CAPTURE(join(c.words, " "));

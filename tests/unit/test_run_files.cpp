@@ -145,11 +145,11 @@ TEST_CASE("log: the file holds what was said before it was there, and what is wr
   const TemporaryFolder folder;
   log_to_file("before");
   open_log_file(folder / "out.log");
-  log_to_file("after");
+  log_to_file("after\x1b[31m");
   show_progress("never in the file");
   close_log_file();
   log_to_file("too late");
-  CHECK(content_of(folder / "out.log").ends_with("before\nafter\n"));
+  CHECK(content_of(folder / "out.log").ends_with("before\nafter\\x1b[31m\n"));
   CHECK(class_of([&] { open_log_file(folder / "no/out.log"); }) == ErrorClass::kCannotCreate);
 }
 

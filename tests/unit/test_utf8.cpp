@@ -4,8 +4,8 @@
 #include <string>
 
 #include "src/base/error.h"
+#include "src/base/utf8.h"
 #include "src/train/options/sources.h"
-#include "src/train/options/utf8.h"
 #include "tests/support/thrown_error.h"
 
 namespace vit_hybrid::options {
@@ -47,6 +47,25 @@ TEST_CASE("yaml: what comes behind the first document is refused, whatever it is
     const Error error = testing::thrown_error([&] { parse_yaml({"f.yaml", ""}, content); });
     CHECK_MESSAGE((error.error_class() == ErrorClass::kBadData), content);
   }
+}
+
+TEST_CASE("utf8: what is printed does nothing to a terminal, and all that is text stays") {
+  CHECK(printable("caf\xc3\xa9 \xe4\xba\x8c\n\tx") == "caf\xc3\xa9 \xe4\xba\x8c\n\tx");
+  CHECK(printable("a\x1b[31mb\x7f\r") == "a\\x1b[31mb\\x7f\\r");
+  CHECK(printable(std::string("a\0b", 3)) == "a\\x00b");
+  CHECK(printable("\xc2\x9b"
+                  "31m") == "\\u009b31m");  // C1's CSI
+  CHECK(printable("\xe2\x80\xae"
+                  "cod.exe") == "\\u202ecod.exe");  // right-to-left override
+  CHECK(printable("\xf3\xa0\x80\x81") == "\\U000e0001");
+  CHECK(printable("a\xff\xc3") == "a\\xff\\xc3");
+  CHECK(printable(std::string(100, 'x'), 10) == "xxxxxxxxxx... (100 bytes)");
+}
+
+TEST_CASE("utf8: a value in a message is one line, and not endless") {
+  CHECK(shown("two\nvit_hybrid: lines\t") == "two\\nvit_hybrid: lines\\t");
+  CHECK(shown(std::string(1 << 20, 'y')) == std::string(200, 'y') + "... (1048576 bytes)");
+  CHECK(shown("") == "");
 }
 
 }  // namespace vit_hybrid::options

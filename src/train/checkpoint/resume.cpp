@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <vector>
 
 #include "parallel/comm/agreement.h"
@@ -22,7 +23,24 @@ namespace vit_hybrid::train {
 
 namespace {
 
+// Megatron's way of going on: what is not there is a warning.
+std::string find_loaded(const std::string& path) {
+  std::error_code ignored;
+  const auto holds_one = [](const std::string& folder) {
+    const CheckpointFolder checkpoints(folder);
+    return checkpoints.target(kLatest) || checkpoints.any_checkpoint();
+  };
+  if (std::filesystem::is_regular_file(path, ignored) || holds_one(path) || holds_one(path + "/checkpoints")) {
+    return resolve_checkpoint(path);
+  }
+  log_warning(str("--load: there is no checkpoint in ", path, ", so this is a new training"));
+  return {};
+}
+
 std::string find_on_rank_0(const RunConfig& config) {
+  if (!config.checkpoint.load.empty()) {
+    return find_loaded(config.checkpoint.load);
+  }
   const std::string& wanted = config.checkpoint.resume;
   if (!config.checkpoint.resumes_own_run()) {
     return resolve_checkpoint(wanted);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::train {
 
@@ -187,12 +188,7 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 std::string shown_name(const std::string& text) {
-  constexpr size_t kMost = 60;
-  std::string out = "'";
-  for (const char c : text.substr(0, kMost)) {
-    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  }
-  return out + (text.size() > kMost ? "...'" : "'");
+  return "'" + shown(text) + "'";
 }
 
 std::string read_safetensors_json(std::string_view json, SafetensorsHeader& header) {

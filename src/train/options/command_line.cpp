@@ -4,6 +4,7 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/train/options/sources.h"
 
 namespace vit_hybrid::options {
@@ -27,21 +28,14 @@ std::vector<std::string> with_canonical_names(std::vector<std::string> words) {
   return words;
 }
 
-void describe(const Option& option, const std::string& name, po::options_description& description) {
-  if (option.value.kind == Kind::kFlag) {
-    description.add_options()(name.c_str(), po::value<std::string>()->implicit_value("true"), "");
-    description.add_options()((kNegation + name).c_str(), "");
-  } else {
-    description.add_options()(name.c_str(), po::value<std::string>(), "");
-  }
-}
-
 po::options_description describe(const OptionTable& table) {
   po::options_description description;
-  for (const Option& option : table.options()) {
-    describe(option, option.name, description);
-    for (const auto& alias : option.aliases) {
-      describe(option, canonical_name(alias), description);
+  for (const auto& [name, named] : table.names()) {
+    if (named.is_flag()) {
+      description.add_options()(name.c_str(), po::value<std::string>()->implicit_value("true"), "");
+      description.add_options()((kNegation + name).c_str(), "");
+    } else {
+      description.add_options()(name.c_str(), po::value<std::string>(), "");
     }
   }
   return description;
@@ -69,15 +63,15 @@ po::parsed_options parse(const OptionTable& table, const po::options_description
         .run();
   } catch (const po::unknown_option& error) {
     const std::string name = without_dashes(error.get_option_name());
-    refuse(str("unknown option '--", name, "'"), str("did you mean '--", table.meant_by(name, " "), "'?"));
+    refuse(str("unknown option '--", shown(name), "'"), str("did you mean '--", table.meant_by(name), "'?"));
   } catch (const po::error_with_option_name& error) {
     const std::string name = without_dashes(error.get_option_name());
     if (const Option* option = table.find(name)) {
       refuse_missing_value(*option, name);
     }
-    refuse(str("option '--", name, "' takes no value"), "");
+    refuse(str("option '--", shown(name), "' takes no value"), "");
   } catch (const po::error& error) {
-    refuse(error.what(), "");
+    refuse(shown(error.what()), "");
   }
 }
 
@@ -106,7 +100,7 @@ Source parse_command_line(const OptionTable& table, const std::vector<std::strin
   for (const po::option& option : parsed.options) {
     if (option.string_key.empty()) {
       const std::string& stray = option.value.empty() ? std::string() : option.value.front();
-      refuse(str("stray word '", stray, "'"),
+      refuse(str("stray word '", shown(stray), "'"),
              stray.starts_with('-') ? "options begin with two dashes" : "options are given as --name value");
     }
     source.push_back(entry_of(table, option));

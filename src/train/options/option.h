@@ -82,6 +82,12 @@ Value choice(Enum& variable, std::vector<std::string> names,
 /// Where an option may be given.
 enum class Scope { kEverywhere, kCommandLineOnly };
 
+/// A name that an option has in Megatron-LM; a flag there where `value` is the one of the option that it stands for.
+struct MegatronName {
+  std::string name;
+  std::string value = {};
+};
+
 /// One row of a table of options.
 struct Option {
   std::string name;  ///< with '-'
@@ -92,8 +98,9 @@ struct Option {
   /// Options of which a source that gives this one makes earlier sources be forgotten: a preset those that it sets, one
   /// of two ways to say a number the other.
   std::vector<std::string> forgets = {};
-  /// Values that are flags in other programs, not here: who gives one is told this option.
-  std::vector<std::string> flags_elsewhere = {};
+  std::vector<MegatronName> megatron = {};  ///< accepted like aliases; the option's own name where it is the same
+  /// What other programs call it, where that is no name here: who gives one is told this option.
+  std::vector<std::string> names_elsewhere = {};
   Scope scope = Scope::kEverywhere;
   std::string group = {};  ///< heading; filled in by the table
 };

@@ -26,6 +26,20 @@ std::string default_text(const Option& option) {
   return text.empty() ? "none" : text;
 }
 
+// All names but the first, with the values of those that are flags.
+std::vector<std::string> other_names(const Option& option) {
+  std::vector<std::string> out;
+  for (const std::string& alias : option.aliases) {
+    out.push_back("--" + alias);
+  }
+  for (const MegatronName& other : option.megatron) {
+    if (other.name != option.name) {
+      out.push_back("--" + other.name + (other.value.empty() ? "" : " (" + other.value + ")"));
+    }
+  }
+  return out;
+}
+
 // What stands behind the sentence: unit, range, default, other names.
 std::string right_column(const Option& option) {
   std::string out = option.help + unit_text(option);
@@ -33,10 +47,8 @@ std::string right_column(const Option& option) {
     out += " (" + allowed + ")";
   }
   out += " default: " + default_text(option);
-  if (!option.aliases.empty()) {
-    out += "; also --" + join(option.aliases, ", --");
-  }
-  return out;
+  const auto others = other_names(option);
+  return others.empty() ? out : out + "; also " + join(others);
 }
 
 // `text` in lines of kWidth, the second and later ones indented.
@@ -92,6 +104,22 @@ std::string help_text(const OptionTable& table) {
     out += wrapped(left_column(option), right_column(option));
   }
   return out;
+}
+
+std::string megatron_markdown(const OptionTable& table) {
+  std::vector<std::string> same;
+  std::string out = "\n### Megatron\n\n| Megatron-LM | here |\n|---|---|\n";
+  for (const Option& option : table.options()) {
+    for (const MegatronName& other : option.megatron) {
+      if (other.name == option.name) {
+        same.push_back(code("--" + option.name));
+      } else {
+        const std::string value = other.value.empty() ? "" : " " + other.value;
+        out += str("| ", code("--" + other.name), " | ", code("--" + option.name + value), " |\n");
+      }
+    }
+  }
+  return out + "\nThe same name and meaning have " + join(same) + ".\n";
 }
 
 std::string markdown_text(const OptionTable& table) {

@@ -7,7 +7,6 @@
 
 #include "src/base/error.h"
 #include "src/base/nearest_word.h"
-#include "src/base/text.h"
 
 namespace vit_hybrid::options {
 
@@ -38,31 +37,44 @@ void OptionTable::add(Option option) {
   option.group = group_;
   options_.push_back(std::move(option));
   const Option& added = options_.back();
-  std::vector<std::string> names = added.aliases;
-  names.push_back(added.name);
-  for (const auto& name : names) {
-    const bool is_new = by_name_.emplace(canonical_name(name), &added).second;
+  const auto know = [&](const std::string& name, const std::string& value) {
+    const bool is_new = by_name_.emplace(canonical_name(name), Named{&added, value}).second;
     VH_ASSERT(is_new, "option " + name + " is in the table twice");
+  };
+  know(added.name, {});
+  for (const std::string& alias : added.aliases) {
+    know(alias, {});
   }
+  for (const MegatronName& other : added.megatron) {
+    if (other.name != added.name) {
+      know(other.name, other.value);
+    }
+  }
+}
+
+const Named* OptionTable::find_name(const std::string& name) const {
+  const auto found = by_name_.find(canonical_name(name));
+  return found == by_name_.end() ? nullptr : &found->second;
 }
 
 const Option* OptionTable::find(const std::string& name) const {
-  const auto found = by_name_.find(canonical_name(name));
-  return found == by_name_.end() ? nullptr : found->second;
+  const Named* const named = find_name(name);
+  return named == nullptr ? nullptr : named->option;
 }
 
-std::string OptionTable::meant_by(const std::string& name, const std::string& separator) const {
+std::string OptionTable::meant_by(const std::string& name) const {
+  const std::string canonical = canonical_name(name);
   for (const Option& option : options_) {
-    const auto& flags = option.flags_elsewhere;
-    if (std::find(flags.begin(), flags.end(), name) != flags.end()) {
-      return str(option.name, separator, name);
+    const auto& others = option.names_elsewhere;
+    if (std::find(others.begin(), others.end(), canonical) != others.end()) {
+      return option.name;
     }
   }
   std::vector<std::string> names;
-  for (const auto& [known, option] : by_name_) {
+  for (const auto& [known, named] : by_name_) {
     names.push_back(known);
   }
-  return nearest_word(canonical_name(name), names);
+  return nearest_word(canonical, names);
 }
 
 }  // namespace vit_hybrid::options

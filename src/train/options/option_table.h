@@ -17,6 +17,14 @@ std::string canonical_name(std::string name);
 std::string yaml_key(std::string name);
 std::string environment_name(const std::string& name);
 
+/// What a name stands for: an option, or one value of it that is given as a flag (not empty).
+struct Named {
+  const Option* option = nullptr;
+  std::string value = {};
+
+  bool is_flag() const { return option->value.kind == Kind::kFlag || !value.empty(); }
+};
+
 /// Options in groups, bound to variables that must outlive the table. Options stay where they are.
 class OptionTable {
  public:
@@ -35,11 +43,15 @@ class OptionTable {
   /// The same for a key that may have one value only (others would mean what this program does not do).
   void accept_fixed(const std::string& key, std::string value) { unused_keys_[canonical_name(key)] = std::move(value); }
 
-  /// The option of a name or alias in any spelling, or null.
+  /// The option of a name, alias or Megatron's name in any spelling, or null.
   const Option* find(const std::string& name) const;
-  /// What is meant by a name that is not known: the nearest name or alias; where it is one of Option::flags_elsewhere,
-  /// the option and this value, with `separator` between them.
-  std::string meant_by(const std::string& name, const std::string& separator) const;
+  /// The same with the value that a flag stands for; null for a name that is not known.
+  const Named* find_name(const std::string& name) const;
+  /// What is meant by a name that is not known: the option of which it is one of Option::names_elsewhere, else the
+  /// nearest name.
+  std::string meant_by(const std::string& name) const;
+  /// All names by which options are known, as canonical_name() has them.
+  const std::map<std::string, Named>& names() const { return by_name_; }
   const std::deque<Option>& options() const { return options_; }
   /// Keys accepted without meaning, and the value they must have (empty: any).
   const std::map<std::string, std::string>& unused_keys() const { return unused_keys_; }
@@ -47,7 +59,7 @@ class OptionTable {
  private:
   std::string group_;
   std::deque<Option> options_;
-  std::map<std::string, const Option*> by_name_;
+  std::map<std::string, Named> by_name_;
   std::map<std::string, std::string> unused_keys_;
 };
 
@@ -56,5 +68,8 @@ std::string help_text(const OptionTable& table);
 
 /// The same as a Markdown table a group, for docs/options.md.
 std::string markdown_text(const OptionTable& table);
+
+/// The names of Megatron-LM that the table accepts, and what they are here, as Markdown.
+std::string megatron_markdown(const OptionTable& table);
 
 }  // namespace vit_hybrid::options

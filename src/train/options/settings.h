@@ -28,8 +28,9 @@ class Settings {
  public:
   explicit Settings(const OptionTable& table) : table_(table) {}
 
-  /// Adds a source over those that are there. Unknown names and names given twice become problems. What
-  /// earlier sources said of the options in Option::forgets of one given here is forgotten.
+  /// Adds a source over those that are there. Unknown names become problems, and so do options given twice; on the
+  /// command line the last of them counts, which is a remark. What earlier sources said of the options in
+  /// Option::forgets of one given here is forgotten.
   void add(const Source& source);
 
   /// The entry that counts for an option, or null.
@@ -39,23 +40,27 @@ class Settings {
   void apply_all();
 
   const std::vector<std::string>& problems() const { return problems_; }
+  /// What a user should know though nothing is wrong with it, a line each.
+  const std::vector<std::string>& remarks() const { return remarks_; }
   /// Names of the options whose text was not allowed.
   const std::vector<std::string>& misread_options() const { return misread_options_; }
   /// Keys without meaning that were given, each once, in order of appearance.
   const std::vector<std::string>& unused_keys() const { return unused_keys_; }
 
  private:
+  const Option* read(Entry& entry);
   void add_unknown(const Entry& entry);
   void apply(const Option& option, const Entry& entry);
 
   const OptionTable& table_;
   std::map<const Option*, Entry> entries_;
   std::vector<std::string> problems_;
+  std::vector<std::string> remarks_;
   std::vector<std::string> misread_options_;
   std::vector<std::string> unused_keys_;
 };
 
-/// One message from several problems: the problem itself, or a count and one line each.
+/// One message from several problems: the problem itself, or a count and one line each, of the first twenty.
 std::string problem_list(const std::vector<std::string>& problems);
 
 }  // namespace vit_hybrid::options

@@ -1,6 +1,7 @@
 // The three places where a user writes settings: command line, environment and YAML files.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,13 @@ struct ConfigPath {
 /// Splits at the ':' after ".yaml" or ".yml", else at the last ':' of the file's name.
 ConfigPath split_config_path(const std::string& text);
 
+/// The longest YAML that is read.
+inline constexpr int64_t kMostYamlBytes = int64_t{1} << 20;
+
 /// Parses YAML `content` of path.file: keys at the top, or sections of keys of which path.section is taken (a file with
 /// one section needs no name). What merge keys bring (`<<: *base`, and lists of them) comes as sources before the keys
-/// beside them. A key given twice, values that are maps, and several documents are refused, with file and line.
+/// beside them. A key given twice, values that are maps, and several documents are refused, with file and line, and so
+/// is what is longer than kMostYamlBytes, or becomes much longer by its aliases.
 std::vector<Source> parse_yaml(const ConfigPath& path, const std::string& content);
 
 }  // namespace vit_hybrid::options

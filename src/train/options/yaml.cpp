@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/nearest_word.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/train/options/sources.h"
-#include "src/train/options/utf8.h"
 
 namespace vit_hybrid::options {
 
@@ -18,9 +19,12 @@ namespace {
 
 constexpr const char* kMergeKey = "<<";
 constexpr int kDeepestMerge = 64;  // an anchor that merges itself would never end
+constexpr size_t kMostNodes = 100'000;
+constexpr size_t kMostBytes = 4 * kMostYamlBytes;
+constexpr size_t kLongestPath = 4096;
 
 std::string place_of(const std::string& file, const YAML::Mark& mark) {
-  return str(file, ":", mark.line + 1);
+  return str(shown(file, kLongestPath), ":", mark.line + 1);
 }
 
 [[noreturn]] void refuse(ErrorClass error_class, const std::string& place, const std::string& what,
@@ -33,7 +37,8 @@ void check_text(const std::string& file, const std::string& content) {
   const size_t at = find_no_text(content);
   if (at != content.size()) {
     const auto line = std::count(content.begin(), content.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
-    refuse(ErrorClass::kBadData, str(file, ":", line), "this is not YAML: a byte that is no text in UTF-8");
+    refuse(ErrorClass::kBadData, str(shown(file, kLongestPath), ":", line),
+           "this is not YAML: a byte that is no text in UTF-8");
   }
 }
 
@@ -66,6 +71,10 @@ void check_one_document(const std::string& file, const std::string& content) {
 }
 
 YAML::Node load(const std::string& file, const std::string& content) {
+  if (static_cast<int64_t>(content.size()) > kMostYamlBytes) {
+    refuse(ErrorClass::kBadData, shown(file, kLongestPath),
+           str("the text has ", content.size(), " bytes; allowed: at most ", kMostYamlBytes));
+  }
   check_text(file, content);
   try {
     check_one_document(file, content);
@@ -86,64 +95,94 @@ void check_keys(const std::string& file, const YAML::Node& map) {
     const std::string& key = item.first.Scalar();
     const auto [seen, is_new] = lines.emplace(canonical_name(key), item.first.Mark().line + 1);
     if (!is_new) {
-      refuse(ErrorClass::kUsage, place, str("key '", key, "' is given twice (first in line ", seen->second, ")"),
+      refuse(ErrorClass::kUsage, place, str("key '", shown(key), "' is given twice (first in line ", seen->second, ")"),
              "keep one");
     }
   }
 }
 
-std::string text_of(const std::string& file, const std::string& key, const YAML::Node& value) {
-  if (value.IsScalar()) {
-    return value.Scalar();
-  }
-  if (value.IsNull()) {
-    return "";
-  }
-  if (!value.IsSequence()) {
-    refuse(ErrorClass::kUsage, place_of(file, value.Mark()),
-           str("the value of '", key, "' is a map; it must be one value"), "keys stand side by side, not in groups");
-  }
-  std::vector<std::string> parts;
-  for (const auto& part : value) {
-    if (!part.IsScalar()) {
-      refuse(ErrorClass::kUsage, place_of(file, part.Mark()), str("the list of '", key, "' must hold plain values"));
+// The sources that a map and what it merges make. An alias costs a few bytes and stands for a whole tree: what counts
+// is what is walked over.
+class Sources {
+ public:
+  explicit Sources(std::string file) : file_(std::move(file)) {}
+
+  void add_map(const YAML::Node& map, int depth) {
+    check_keys(file_, map);
+    Source source;
+    for (const auto& item : map) {
+      const std::string& key = item.first.Scalar();
+      count(item.first);
+      if (key == kMergeKey) {
+        add_merged(item.second, depth + 1);
+      } else {
+        source.push_back({key, text_of(key, item.second), Place::kFile, place_of(file_, item.first.Mark())});
+      }
     }
-    parts.push_back(part.Scalar());
+    sources_.push_back(std::move(source));
   }
-  return join(parts, ",");
-}
 
-void add_map(const std::string& file, const YAML::Node& map, int depth, std::vector<Source>& sources);
+  std::vector<Source> take() { return std::move(sources_); }
 
-// Of a list of maps, an earlier one goes before a later one, so the later one is added first.
-void add_merged(const std::string& file, const YAML::Node& merged, int depth, std::vector<Source>& sources) {
-  if (depth > kDeepestMerge) {
-    refuse(ErrorClass::kUsage, place_of(file, merged.Mark()), "merge keys go round in a circle");
-  }
-  if (merged.IsMap()) {
-    add_map(file, merged, depth, sources);
-  } else if (merged.IsSequence()) {
-    for (size_t i = merged.size(); i-- > 0;) {
-      add_merged(file, merged[i], depth + 1, sources);
+ private:
+  void count(const YAML::Node& node) {
+    ++nodes_;
+    bytes_ += node.IsScalar() ? node.Scalar().size() : 0;
+    if (nodes_ > kMostNodes || bytes_ > kMostBytes) {
+      refuse(ErrorClass::kBadData, place_of(file_, node.Mark()),
+             str("with what its aliases and merge keys repeat the file has more than ", kMostNodes, " values or ",
+                 kMostBytes, " bytes"),
+             "configurations have some hundred values");
     }
-  } else {
-    refuse(ErrorClass::kUsage, place_of(file, merged.Mark()), "'<<' must be followed by a map, as in '<<: *base'");
   }
-}
 
-void add_map(const std::string& file, const YAML::Node& map, int depth, std::vector<Source>& sources) {
-  check_keys(file, map);
-  Source source;
-  for (const auto& item : map) {
-    const std::string& key = item.first.Scalar();
-    if (key == kMergeKey) {
-      add_merged(file, item.second, depth + 1, sources);
+  // Of a list of maps, an earlier one goes before a later one, so the later one is added first.
+  void add_merged(const YAML::Node& merged, int depth) {
+    count(merged);
+    if (depth > kDeepestMerge) {
+      refuse(ErrorClass::kUsage, place_of(file_, merged.Mark()), "merge keys go round in a circle");
+    }
+    if (merged.IsMap()) {
+      add_map(merged, depth);
+    } else if (merged.IsSequence()) {
+      for (size_t i = merged.size(); i-- > 0;) {
+        add_merged(merged[i], depth + 1);
+      }
     } else {
-      source.push_back({key, text_of(file, key, item.second), Place::kFile, place_of(file, item.first.Mark())});
+      refuse(ErrorClass::kUsage, place_of(file_, merged.Mark()), "'<<' must be followed by a map, as in '<<: *base'");
     }
   }
-  sources.push_back(std::move(source));
-}
+
+  std::string text_of(const std::string& key, const YAML::Node& value) {
+    count(value);
+    if (value.IsScalar()) {
+      return value.Scalar();
+    }
+    if (value.IsNull()) {
+      return "";
+    }
+    if (!value.IsSequence()) {
+      refuse(ErrorClass::kUsage, place_of(file_, value.Mark()),
+             str("the value of '", shown(key), "' is a map; it must be one value"),
+             "keys stand side by side, not in groups");
+    }
+    std::vector<std::string> parts;
+    for (const auto& part : value) {
+      if (!part.IsScalar()) {
+        refuse(ErrorClass::kUsage, place_of(file_, part.Mark()),
+               str("the list of '", shown(key), "' must hold plain values"));
+      }
+      count(part);
+      parts.push_back(part.Scalar());
+    }
+    return join(parts, ",");
+  }
+
+  std::string file_;
+  std::vector<Source> sources_;
+  size_t nodes_ = 0;
+  size_t bytes_ = 0;
+};
 
 std::vector<std::string> section_names(const YAML::Node& root) {
   std::vector<std::string> names;
@@ -160,18 +199,20 @@ YAML::Node chosen_map(const ConfigPath& path, const YAML::Node& root) {
   const auto sections = section_names(root);
   if (path.section.empty()) {
     if (sections.size() > 1) {
-      refuse(ErrorClass::kUsage, path.file, "the file has several sections: " + join(sections),
-             str("name one, as in --config ", path.file, ":", sections.front()));
+      refuse(ErrorClass::kUsage, path.file, "the file has several sections: " + shown(join(sections)),
+             str("name one, as in --config ", path.file, ":", shown(sections.front())));
     }
     return sections.size() == 1 && root.size() == 1 ? root[sections.front()] : root;
   }
   if (sections.empty()) {
-    refuse(ErrorClass::kUsage, path.file, str("there is no section '", path.section, "'; the file has no sections"));
+    refuse(ErrorClass::kUsage, path.file,
+           str("there is no section '", shown(path.section), "'; the file has no sections"));
   }
   const auto found = root[path.section];
   if (!found.IsDefined() || !found.IsMap()) {
-    refuse(ErrorClass::kUsage, path.file, str("there is no section '", path.section, "'; it has ", join(sections)),
-           str("did you mean '", nearest_word(path.section, sections), "'?"));
+    refuse(ErrorClass::kUsage, path.file,
+           str("there is no section '", shown(path.section), "'; it has ", shown(join(sections))),
+           str("did you mean '", shown(nearest_word(path.section, sections)), "'?"));
   }
   return found;
 }
@@ -200,13 +241,13 @@ std::vector<Source> parse_yaml(const ConfigPath& path, const std::string& conten
            "a configuration is a list of 'key: value' lines");
   }
   check_keys(path.file, root);
-  std::vector<Source> sources;
+  Sources sources(path.file);
   try {
-    add_map(path.file, chosen_map(path, root), 0, sources);
+    sources.add_map(chosen_map(path, root), 0);
   } catch (const YAML::Exception& error) {
     refuse(ErrorClass::kBadData, place_of(path.file, error.mark), error.msg);
   }
-  return sources;
+  return sources.take();
 }
 
 }  // namespace vit_hybrid::options
