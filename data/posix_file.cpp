@@ -13,6 +13,8 @@
 
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"
+#include "src/base/folder_lock.h"
+#include "src/base/regular_file.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -23,28 +25,28 @@ std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
-[[noreturn]] void fail_open(const std::string& path, PosixFile::Access access, int error) {
-  if (access == PosixFile::Access::kCreate) {
+// Whatever is at the name goes first, so that a new file can be made there: a link of that name, which somebody else
+// may have put there, is removed and never followed.
+int create_anew(const std::string& path) {
+  require_folders();
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    const int error = errno;
     throw Error(ErrorClass::kCannotCreate, str("cannot create ", path, ": ", reason(error)),
                 "check that the folder exists, may be written to and is not full");
   }
-  if (error == ENOENT || error == ENOTDIR) {
-    throw Error(ErrorClass::kMissingInput, str(path, " is not there (", reason(error), ")"),
-                "check the path; every node of the job must see the file");
-  }
-  throw Error(ErrorClass::kIo, str("cannot open ", path, ": ", reason(error)));
+  return open_regular_file(path, O_RDWR | O_CREAT | O_EXCL, Links::kRefuse);
 }
 
-int open_flags(PosixFile::Access access) {
+int open_as(const std::string& path, PosixFile::Access access) {
   switch (access) {
     case PosixFile::Access::kRead:
-      return O_RDONLY | O_CLOEXEC;
+      return open_regular_file(path, O_RDONLY);
     case PosixFile::Access::kUpdate:
-      return O_RDWR | O_CLOEXEC;
+      return open_regular_file(path, O_RDWR, Links::kRefuse);
     case PosixFile::Access::kCreate:
       break;
   }
-  return O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
+  return create_anew(path);
 }
 
 // So much at a time that the watchdog sees a slow file system come further.
@@ -55,19 +57,7 @@ size_t piece(int64_t bytes) {
 
 }  // namespace
 
-PosixFile::PosixFile(std::string path, Access access) : path_(std::move(path)) {
-  do {
-    descriptor_ = ::open(path_.c_str(), open_flags(access), 0666);
-  } while (descriptor_ < 0 && errno == EINTR);
-  if (descriptor_ < 0) {
-    fail_open(path_, access, errno);
-  }
-  struct stat status {};
-  if (::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode)) {
-    ::close(std::exchange(descriptor_, -1));
-    throw Error(ErrorClass::kMissingInput, str(path_, " is a folder, a file is needed"));
-  }
-}
+PosixFile::PosixFile(std::string path, Access access) : path_(std::move(path)), descriptor_(open_as(path_, access)) {}
 
 PosixFile::~PosixFile() {
   if (descriptor_ >= 0) {
@@ -137,8 +127,11 @@ void PosixFile::close() {
 }
 
 void rename_file(const std::string& from, const std::string& to) {
+  require_folders();
   if (std::rename(from.c_str(), to.c_str()) != 0) {
-    throw Error(ErrorClass::kCannotCreate, str("cannot rename ", from, " to ", to, ": ", reason(errno)));
+    const int error = errno;
+    require_folders();  // another job may have taken the folder just now, and removed `from`
+    throw Error(ErrorClass::kCannotCreate, str("cannot rename ", from, " to ", to, ": ", reason(error)));
   }
 }
 
@@ -154,10 +147,6 @@ void sync_folder_of(const std::string& path) {
   if (error != 0) {
     throw Error(ErrorClass::kIo, str("cannot flush the folder ", folder, ": ", reason(error)));
   }
-}
-
-std::string temporary_name(const std::string& path) {
-  return path + ".partial";
 }
 
 }  // namespace vit_hybrid::data

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "src/base/whole_file.h"
+
 namespace vit_hybrid::data {
 
 /// An open file. read() and write() at an offset do not move anything and may be called by several threads at once.
@@ -11,11 +13,12 @@ class PosixFile {
  public:
   enum class Access {
     kRead,    ///< must exist
-    kUpdate,  ///< must exist; read and write
-    kCreate,  ///< made anew, an old one is emptied
+    kUpdate,  ///< must exist, and be no link; read and write
+    kCreate,  ///< made anew: what has the name, a link too, is removed first
   };
 
-  /// Error(kMissingInput) if it must exist and does not, Error(kCannotCreate) if it cannot be made, else Error(kIo).
+  /// Errors as open_regular_file()'s: only a regular file is opened. One is made in folders that are ours alone:
+  /// require_folders().
   PosixFile(std::string path, Access access);
   ~PosixFile();
   PosixFile(PosixFile&& other) noexcept;
@@ -38,13 +41,13 @@ class PosixFile {
   int descriptor_ = -1;
 };
 
-/// Renames, replacing an old `to`; then `to` is complete or not there at all. Error(kCannotCreate).
+/// Renames, replacing an old `to`; then `to` is complete or not there at all. Error(kCannotCreate), and errors as
+/// require_folders()'s.
 void rename_file(const std::string& from, const std::string& to);
 
 /// Waits until the names in the folder of `path` are on the storage: after it a rename outlives a crash. Error(kIo).
 void sync_folder_of(const std::string& path);
 
-/// Name under which the file `path` is written until it is complete.
-std::string temporary_name(const std::string& path);
+using vit_hybrid::temporary_name;
 
 }  // namespace vit_hybrid::data

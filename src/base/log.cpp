@@ -1,6 +1,7 @@
 // Log: one guarded state for the process.
 #include "src/base/log.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -12,6 +13,8 @@
 #include <mutex>
 
 #include "src/base/error.h"
+#include "src/base/folder_lock.h"
+#include "src/base/regular_file.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 
@@ -52,6 +55,10 @@ void write(State& log, const std::string& text) {
     return;
   }
   if (!log.file.is_open()) return;
+  if (!holds_folders()) {  // another job's now
+    log.file.close();
+    return;
+  }
   log.file << text << std::flush;
   if (!log.file) {
     log.file.close();
@@ -150,6 +157,7 @@ void open_log_file(const std::string& path, OldFile old_file) {
   State& log = state();
   const std::lock_guard lock(log.mutex);
   if (!log.speaks) return;
+  ::close(open_regular_file(path, O_WRONLY | O_CREAT));  // a FIFO would let the stream wait for a reader
   log.file.open(path, old_file == OldFile::kAppend ? std::ios::app : std::ios::trunc);
   if (!log.file) {
     throw Error(ErrorClass::kCannotCreate, str("cannot create '", path, "': ", std::strerror(errno)));

@@ -33,8 +33,9 @@ std::string fitted_text(const std::string& text, int columns);
 /// What becomes of a file that is there already.
 enum class OldFile { kReplace, kAppend };
 
-/// Starts out.log at `path` with all that was logged before. Throws Error(kCannotCreate). Does nothing on processes
-/// that do not speak.
+/// Starts out.log at `path` with all that was logged before. Throws Error(kCannotCreate), Error(kBadData) where it is
+/// no regular file. Does nothing on processes that do not speak. It ends when the folder is another job's
+/// (holds_folders()).
 void open_log_file(const std::string& path, OldFile old_file = OldFile::kReplace);
 
 /// Ends out.log; what is logged later goes to the terminal only.

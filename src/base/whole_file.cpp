@@ -9,11 +9,18 @@
 #include <utility>
 
 #include "src/base/error.h"
+#include "src/base/folder_lock.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid {
 
-WholeFile::WholeFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".part"), file_(nullptr) {
+std::string temporary_name(const std::string& path) {
+  const std::string mark = job_mark();
+  return path + (mark.empty() ? "" : "." + mark) + ".partial";
+}
+
+WholeFile::WholeFile(std::string path) : path_(std::move(path)), temporary_(temporary_name(path_)), file_(nullptr) {
+  require_folders();
   ::unlink(temporary_.c_str());
   const int descriptor = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   file_ = descriptor < 0 ? nullptr : ::fdopen(descriptor, "w");
@@ -35,6 +42,7 @@ void WholeFile::write(std::string_view text) {
 
 void WholeFile::finish() {
   if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) fail();
+  require_folders();
   std::FILE* const file = std::exchange(file_, nullptr);
   if (std::fclose(file) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int reason = errno;

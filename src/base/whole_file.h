@@ -7,8 +7,12 @@
 
 namespace vit_hybrid {
 
+/// Name under which the file `path` is written until it is complete: no other job's where this one has a job_mark().
+std::string temporary_name(const std::string& path);
+
 /// Written under a temporary name beside `path`, which finish() replaces. A file of the temporary name that a killed
-/// program left is removed; one that a link leads to is never touched.
+/// program left is removed; one that a link leads to is never touched. Made in folders that are ours alone:
+/// require_folders().
 class WholeFile {
  public:
   /// Throws Error(kCannotCreate).

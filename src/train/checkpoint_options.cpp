@@ -52,6 +52,12 @@ void add_checkpoints(options::OptionTable& table, RunConfig& config) {
              .help = "Folder for checkpoints; where not given, checkpoints/ in the run's folder.",
              .megatron = {{"save"}},
              .names_elsewhere = {"save-dir", "checkpoint-path", "ckpt-dir"}});
+  table.add({.name = "lock-renewal",
+             .value = number(checkpoint.lock_renewal, {.least = 0.1, .most = 3600.0}),
+             .help =
+                 "Time from one renewal of the lock in the folders that the run writes to, to the next; a lock that "
+                 "missed three of them is taken over.",
+             .unit = "s"});
   table.add({.name = "preempt-signal",
              .value = text(checkpoint.preempt_signals, "NAMES"),
              .help = "Signals on which the run saves, ends with code 75 and may be resumed: names with commas between "

@@ -1,13 +1,17 @@
 // MetricsLog: lines of JSON, and a whole file of it.
 #include "src/train/metrics_log.h"
 
+#include <fcntl.h>
+
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <fstream>
 
 #include "src/base/error.h"
+#include "src/base/folder_lock.h"
 #include "src/base/progress.h"
+#include "src/base/regular_file.h"
 #include "src/base/text.h"
 #include "src/base/whole_file.h"
 
@@ -15,21 +19,17 @@ namespace vit_hybrid::train {
 
 namespace {
 
-std::FILE* open_file(const std::string& path, const char* mode) {
-  std::FILE* file = std::fopen(path.c_str(), mode);
-  if (file == nullptr) {
-    throw Error(ErrorClass::kCannotCreate, str("cannot create '", path, "': ", std::strerror(errno)));
-  }
-  return file;
+std::FILE* open_file(const std::string& path, int flags, const char* mode) {
+  return ::fdopen(open_regular_file(path, flags | O_CREAT), mode);
 }
 
 std::FILE* open_new(const std::string& path) {
-  return open_file(path, "w");
+  return open_file(path, O_WRONLY | O_TRUNC, "w");
 }
 
 // A run that was killed may have left half a line: it is ended, so that ours stays whole.
 std::FILE* open_to_append(const std::string& path) {
-  std::FILE* file = open_file(path, "a+");
+  std::FILE* file = open_file(path, O_RDWR | O_APPEND, "a+");
   if (std::fseek(file, -1, SEEK_END) == 0 && std::fgetc(file) != '\n') {
     std::fseek(file, 0, SEEK_END);
     std::fputc('\n', file);
@@ -76,6 +76,7 @@ MetricsLog::MetricsLog(const std::string& path, OldFile old_file)
 
 void MetricsLog::write(const Json& record) {
   if (!file_) return;
+  require_folders();
   Json timed = record;
   timed["time"] = now();
   const std::string line = timed.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -102,10 +103,14 @@ void MetricsLog::cut_after(int64_t step) {
   file_.reset(open_to_append(path_));
 }
 
-void write_json_file(const std::string& path, const Json& value) {
+void write_text_file(const std::string& path, const std::string& text) {
   WholeFile file(path);
-  file.write(value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  file.write(text);
   file.finish();
+}
+
+void write_json_file(const std::string& path, const Json& value) {
+  write_text_file(path, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace vit_hybrid::train

@@ -23,7 +23,8 @@ class MetricsLog {
   explicit MetricsLog(const std::string& path, OldFile old_file = OldFile::kReplace);
 
   /// Appends the record, with `time` (seconds since 1970-01-01 UTC) as its last key, as one line and hands it to the
-  /// operating system. Throws Error(kIo).
+  /// operating system, as long as the folder is this job's (require_folders()). Throws Error(kIo),
+  /// Error(kCannotCreate).
   void write(const Json& record);
 
   /// For a run that goes on after `step` (-1: begins anew) in the folder of an earlier part of it: leaves out of the
@@ -40,7 +41,11 @@ class MetricsLog {
   std::unique_ptr<std::FILE, Close> file_;
 };
 
-/// Writes `value`, indented, to a file that is there whole or not at all. Throws Error(kCannotCreate) or Error(kIo).
+/// Writes a text to a file that is there whole or not at all, in a folder that is this job's. Throws
+/// Error(kCannotCreate) or Error(kIo).
+void write_text_file(const std::string& path, const std::string& text);
+
+/// The same with `value`, indented.
 void write_json_file(const std::string& path, const Json& value);
 
 }  // namespace vit_hybrid::train

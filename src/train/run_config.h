@@ -115,6 +115,7 @@ struct CheckpointConfig {
   bool async = false;           ///< written by a thread while training goes on
   int64_t keep = 2;             ///< newest ones, besides the best; 0: none is ever saved
   std::string dir;              ///< empty: checkpoints/ in the run's folder
+  double lock_renewal = 20.0;   ///< seconds between renewals of the lock of the folders that the run writes to
   double time_limit = 0.0;      ///< seconds; 0: none but Slurm's
   std::string init_from;        ///< weights that a new training starts from; empty: none
   bool init_from_partial = false;

@@ -1,17 +1,26 @@
-// RunFolder: making the folder.
+// RunFolder: making the folder, taking its locks, and what may lie in it.
 #include "src/train/run_folder.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
+#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <thread>
 
+#include "data/posix_file.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/regular_file.h"
+#include "src/base/signals.h"
 #include "src/base/text.h"
+#include "src/train/checkpoint/checkpoint_folder.h"
 #include "src/train/load_run_config.h"
 
 namespace vit_hybrid::train {
@@ -21,75 +30,147 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kHint = "name another folder with --run-dir, or its parent with --runs-root";
+constexpr const char* kConfig = "config.yaml";
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kLog = "out.log";
+constexpr const char* kSummary = "summary.json";
+constexpr const char* kKernels = "kernels.txt";
+constexpr const char* kCheckpoints = "checkpoints";
+constexpr std::chrono::milliseconds kLongestPause{500};  // while another job's lock is waited for
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw Error(ErrorClass::kCannotCreate, str("cannot use '", path, "' as run folder: ", why), kHint);
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  file << text << std::flush;
-  if (!file) {
-    throw Error(ErrorClass::kCannotCreate, str("cannot write '", path, "': ", std::strerror(errno)), kHint);
-  }
+void write_new_file(const std::string& path, const std::string& text) {
+  data::PosixFile file(path, data::PosixFile::Access::kCreate);
+  file.write(0, text.data(), static_cast<int64_t>(text.size()));
+  file.close();
 }
 
-// Two runs of one second get different folders.
-std::string make_default_folder(const std::string& wanted) {
-  std::string path = wanted;
-  for (int n = 2; fs::exists(path); ++n) {
-    path = str(wanted, "-", n);
-  }
-  make_empty_folder(path);
-  return path;
-}
-
-// Whether `path` is the folder of an earlier part of this run: it goes on there from what --resume found, or failed
+// Whether `path` is the folder of an earlier part of this run: it goes on there from what --resume names, or failed
 // there before its first checkpoint.
-bool continues(const RunConfig& config, const std::string& path, const std::string& resumed) {
+bool continues(const RunConfig& config, const std::string& path) {
   std::error_code error;
   if (config.test_steps > 0) {
     return false;  // what is measured does not belong to the run
   }
-  if (!config.checkpoint.resumes() || !fs::exists(path + "/config.yaml", error)) {
+  if (!config.checkpoint.resumes() || !fs::exists(path + "/" + kConfig, error)) {
     return false;
   }
   if (config.checkpoint.resumes_own_run()) {
     return true;
   }
-  const fs::path inside = fs::relative(fs::absolute(resumed), fs::absolute(path), error);
+  const fs::path inside = fs::relative(fs::absolute(config.checkpoint.resume), fs::absolute(path), error);
   return !error && !inside.empty() && *inside.begin() != "..";
 }
 
 std::string free_config_path(const std::string& folder) {
-  std::string path = folder + "/config.yaml";
+  std::string path = folder + "/" + kConfig;
   for (int n = 2; fs::exists(path); ++n) {
     path = str(folder, "/config-", n, ".yaml");
   }
   return path;
 }
 
-struct MadeFolder {
-  std::string path;
-  bool is_continued = false;
-};
+bool is_unfinished(const std::string& name) {
+  const auto begins = [&](const char* file) { return name.starts_with(str(file, ".")); };
+  return name.ends_with(".partial") && (begins(kMetrics) || begins(kLog) || begins(kSummary) || begins(kKernels));
+}
 
-// Rank 0 only.
-MadeFolder make_folder(const RunConfig& config, const std::string& resumed) {
-  MadeFolder made{config.run_dir, false};
-  if (made.path.empty()) {
-    made.path = make_default_folder(default_run_dir(config));
-  } else if (continues(config, made.path, resumed)) {
-    made.is_continued = true;
-  } else {
-    make_empty_folder(made.path);
-  }
-  write_file(free_config_path(made.path), config_text(config));
+// What a folder holds besides locks, unfinished files and an empty folder for checkpoints.
+std::vector<std::string> contents(const std::string& path) {
+  std::vector<std::string> names;
   std::error_code error;
-  fs::create_directory(made.path + "/checkpoints", error);
-  if (error) refuse(made.path, error.message());
-  open_log_file(made.path + "/out.log", made.is_continued ? OldFile::kAppend : OldFile::kReplace);
-  return made;
+  auto entries = fs::directory_iterator(path, error);
+  if (error) refuse(path, error.message());
+  for (const auto& entry : entries) {
+    const std::string name = entry.path().filename().string();
+    const bool is_lock = name.starts_with("run.lock");
+    const bool is_empty_folder = name == kCheckpoints && contents(entry.path().string()).empty();
+    if (!is_lock && !is_empty_folder && !is_unfinished(name)) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+// Whether the files are those of a start that failed before the first step: it left records, and none of a step.
+bool never_did_a_step(const std::string& path, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (name != kConfig && name != kMetrics && name != kLog && name != kKernels) {
+      return false;
+    }
+  }
+  if (std::find(names.begin(), names.end(), kMetrics) == names.end()) {
+    return false;
+  }
+  ::close(open_regular_file(str(path, "/", kMetrics), O_RDONLY));
+  std::ifstream records(str(path, "/", kMetrics));
+  std::string record;
+  bool is_first = true;
+  while (std::getline(records, record)) {
+    if (is_first ? !record.starts_with(R"({"kind":"start")") : record.starts_with(R"({"kind":"step")")) {
+      return false;
+    }
+    is_first = false;
+  }
+  return !is_first;
+}
+
+// From now on the file is another one, with the same bytes: what the job that had the folder still writes into the one
+// that it has open goes nowhere.
+void cut_off(const std::string& path) {
+  if (!fs::exists(path)) {
+    return;
+  }
+  const std::string copy = data::temporary_name(path);
+  write_new_file(copy, "");
+  const data::PosixFile from(path, data::PosixFile::Access::kRead);
+  const data::PosixFile to(copy, data::PosixFile::Access::kUpdate);
+  std::string bytes(size_t{1} << 20, '\0');
+  const int64_t size = from.size();
+  for (int64_t at = 0; at < size; at += static_cast<int64_t>(bytes.size())) {
+    const int64_t count = std::min<int64_t>(size - at, static_cast<int64_t>(bytes.size()));
+    from.read(at, bytes.data(), count);
+    to.write(at, bytes.data(), count);
+  }
+  data::rename_file(copy, path);
+}
+
+void remove_unfinished(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (is_unfinished(entry.path().filename().string())) {
+      fs::remove(entry.path(), error);
+    }
+  }
+}
+
+// Takes the lock, which is rank 0's. All ranks wait together, in short pauses, so that nobody outlasts a timeout.
+void take(FolderLock* lock, const std::optional<LockHolder>& loser, const RunConfig& config,
+          const comm::MpiGroup& world) {
+  const bool waits = config.checkpoint.resume == "auto";
+  const auto doubt = waits ? FolderLock::Doubt::kWait : FolderLock::Doubt::kRefuse;
+  const std::chrono::duration<double> quarter(config.checkpoint.lock_renewal / 4);
+  bool is_told = false;
+  for (;;) {
+    bool is_taken = false;
+    comm::agreed_on_rank_0(world, [&] {
+      is_taken = lock->try_take(doubt, loser);
+      if (!lock->remark().empty() && (is_taken || !is_told)) {
+        log_line(lock->remark());
+        is_told = true;
+      }
+      if (const int signal = is_taken ? 0 : stop_signal(); signal != 0) {
+        throw Error(ErrorClass::kTemporary, str("stopped by ", signal_name(signal), ": ", lock->remark()));
+      }
+    });
+    if (world.max(is_taken ? 1 : 0) > 0) {
+      return;
+    }
+    std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(quarter, kLongestPause));
+  }
 }
 
 }  // namespace
@@ -103,28 +184,120 @@ std::string default_run_dir(const RunConfig& config) {
   return str(config.runs_root, "/", config.name, "-", text.data());
 }
 
-void make_empty_folder(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) refuse(path, error.message());
-  const auto first = fs::directory_iterator(path, error);
-  if (error) refuse(path, error.message());
-  if (first != fs::directory_iterator()) {
-    refuse(path, str("it holds '", first->path().filename().string(), "'; allowed: a new or empty folder"));
+MadeFolders::~MadeFolders() {
+  std::error_code ignored;
+  for (auto path = paths_.rbegin(); path != paths_.rend(); ++path) {
+    fs::remove(*path, ignored);  // fails where something is in it
   }
 }
 
-RunFolder RunFolder::create(const RunConfig& config, const comm::MpiGroup& world, const std::string& resumed) {
-  MadeFolder made;
-  comm::agreed_on_rank_0(world, [&] { made = make_folder(config, resumed); });
-  const bool is_continued = world.max(made.is_continued ? 1 : 0) > 0;
-  return RunFolder(world.broadcast(made.path, 0), is_continued);
+// Folder by folder, to know which of them are new.
+bool MadeFolders::make(const std::string& path, const std::string& hint) {
+  fs::path part;
+  bool is_new = false;
+  for (const fs::path& name : fs::path(path)) {
+    if (name.empty()) {
+      continue;  // behind a slash at the end
+    }
+    part /= name;
+    std::error_code error;
+    is_new = fs::create_directory(part, error);
+    if (error) {
+      throw Error(ErrorClass::kCannotCreate, str("cannot make the folder ", path, ": ", error.message()), hint);
+    }
+    if (is_new) {
+      paths_.push_back(part.string());
+    }
+  }
+  return is_new;
 }
 
-MetricsLog RunFolder::open_metrics(const comm::MpiGroup& world) const {
-  MetricsLog log;
+// Two runs of one second get different folders.
+void RunFolder::make(const RunConfig& config) {
+  const bool has_name = !config.run_dir.empty();
+  const std::string wanted = has_name ? config.run_dir : default_run_dir(config);
+  path_ = wanted;
+  for (int n = 2; !made_.make(path_, kHint) && !has_name; ++n) {
+    path_ = str(wanted, "-", n);
+  }
+}
+
+void RunFolder::judge_content(const RunConfig& config) {
+  const std::vector<std::string> names = contents(path_);
+  if (names.empty()) {
+    return;
+  }
+  if (never_did_a_step(path_, names)) {
+    log_line(str("the run folder ", path_, " holds what a start left that never did a step: it is used anew"));
+    for (const std::string& name : names) {
+      fs::remove(path_ + "/" + name);
+    }
+    return;
+  }
+  is_continued_ = continues(config, path_);
+  if (!is_continued_) {
+    refuse(path_, str("it holds '", names.front(), "'; allowed: a new or empty folder"));
+  }
+}
+
+void RunFolder::take_run_folder(const RunConfig& config, const comm::MpiGroup& world) {
+  comm::agreed_on_rank_0(world, [&] {
+    make(config);
+    lock_ = std::make_unique<FolderLock>(path_, "run folder", config.checkpoint.lock_renewal);
+  });
+  path_ = world.broadcast(path_, 0);
+  take(lock_.get(), std::nullopt, config, world);
+  set_job_mark(world.broadcast(lock_ ? lock_->mark() : "", 0));
+  comm::agreed_on_rank_0(world, [&] {
+    judge_content(config);
+    remove_unfinished(path_);
+    if (lock_->loser()) {
+      cut_off(path_ + "/" + kLog);
+      cut_off(path_ + "/" + kMetrics);
+    }
+  });
+  is_continued_ = world.max(is_continued_ ? 1 : 0) > 0;
+}
+
+void RunFolder::take_checkpoint_folder(const RunConfig& config, const comm::MpiGroup& world) {
+  const std::string folder = config.checkpoint.dir.empty() ? checkpoints_path() : config.checkpoint.dir;
+  bool is_another = false;
+  comm::agreed_on_rank_0(world, [&] {
+    made_.make(folder, "name another folder with --checkpoint-dir");
+    is_another = !fs::equivalent(folder, path_);
+    checkpoints_lock_ = std::make_unique<FolderLock>(folder, "checkpoint folder", config.checkpoint.lock_renewal);
+  });
+  if (world.max(is_another ? 1 : 0) > 0) {
+    take(checkpoints_lock_.get(), lock_ ? lock_->loser() : std::nullopt, config, world);
+  }
+  comm::agreed_on_rank_0(world, [&] { CheckpointFolder(folder).remove_unfinished(); });
+}
+
+RunFolder::RunFolder(const RunConfig& config, const comm::MpiGroup& world) {
+  take_run_folder(config, world);
+  if (config.checkpoint.keep > 0) {
+    take_checkpoint_folder(config, world);
+  }
+}
+
+RunFolder::~RunFolder() {
+  if (!holds_folders()) {
+    close_log_file();  // what is still said is for the terminal alone
+  }
+  set_job_mark("");
+}
+
+MetricsLog RunFolder::open(const RunConfig& config, const comm::MpiGroup& world) const {
   const OldFile old_file = is_continued_ ? OldFile::kAppend : OldFile::kReplace;
-  comm::agreed_on_rank_0(world, [&] { log = MetricsLog(path_ + "/metrics.jsonl", old_file); });
+  MetricsLog log;
+  comm::agreed_on_rank_0(world, [&] {
+    std::error_code error;
+    fs::create_directory(checkpoints_path(), error);
+    if (error) refuse(path_, error.message());
+    open_log_file(str(path_, "/", kLog), old_file);
+    log = MetricsLog(str(path_, "/", kMetrics), old_file);
+    write_new_file(free_config_path(path_), config_text(config));
+  });
   return log;
 }
 

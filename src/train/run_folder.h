@@ -1,42 +1,71 @@
-// RunFolder: the folder that holds everything one run writes.
+// RunFolder: the folder that holds everything one run writes, locked while the run lasts.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "parallel/comm/mpi_group.h"
+#include "src/base/folder_lock.h"
 #include "src/train/metrics_log.h"
 #include "src/train/run_config.h"
 
 namespace vit_hybrid::train {
 
+/// Folders that were not there: what is still empty at the end is removed again.
+class MadeFolders {
+ public:
+  MadeFolders() = default;
+  ~MadeFolders();
+  MadeFolders(const MadeFolders&) = delete;
+  MadeFolders& operator=(const MadeFolders&) = delete;
+
+  /// Makes a folder with its parents; false where it was there. Error(kCannotCreate), with the hint.
+  bool make(const std::string& path, const std::string& hint);
+
+ private:
+  std::vector<std::string> paths_;  // outer ones first
+};
+
 /// Paths of a run's files. Rank 0 makes the folder; all ranks know it.
 class RunFolder {
  public:
-  /// Makes the folder of `config` (run_dir, else runs_root/<name>-<time>) with config.yaml and checkpoints/, and starts
-  /// out.log. Error(kCannotCreate) on all ranks where it cannot be made or holds files; but a run that goes on from a
-  /// checkpoint of its own folder adds to what is there, with config-2.yaml and so on. `resumed` is that checkpoint's
-  /// path, or empty. Collective over the world.
-  static RunFolder create(const RunConfig& config, const comm::MpiGroup& world, const std::string& resumed = {});
+  /// Makes the folder of `config` (run_dir, else runs_root/<name>-<time>) and the checkpoints' folder, and takes their
+  /// locks; nothing else is written before open(). Error(kCannotCreate) on all ranks where a folder cannot be made, is
+  /// another job's (with --resume auto it waits whether that job is still there), or holds files; but a run that goes
+  /// on from a checkpoint of its own folder adds to what is there, and what a start left that never did a step is
+  /// removed. At the end of its life it gives the locks back, and removes the folders that it made where nothing was
+  /// written into them. Collective over `world`.
+  RunFolder(const RunConfig& config, const comm::MpiGroup& world);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
 
   const std::string& path() const { return path_; }
   std::string summary_path() const { return path_ + "/summary.json"; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   /// True where the folder held the files of the run's earlier part.
   bool is_continued() const { return is_continued_; }
-  /// Opens metrics.jsonl on rank 0; elsewhere a log that does nothing. Collective over the world.
-  MetricsLog open_metrics(const comm::MpiGroup& world) const;
+  /// When all is ready for the first step: writes config.yaml (config-2.yaml and so on beside an earlier part's),
+  /// starts out.log, and opens metrics.jsonl on rank 0; elsewhere the result is a log that does nothing. Collective
+  /// over `world`.
+  MetricsLog open(const RunConfig& config, const comm::MpiGroup& world) const;
 
  private:
-  RunFolder(std::string path, bool is_continued) : path_(std::move(path)), is_continued_(is_continued) {}
+  void make(const RunConfig& config);
+  void take_run_folder(const RunConfig& config, const comm::MpiGroup& world);
+  void take_checkpoint_folder(const RunConfig& config, const comm::MpiGroup& world);
+  void judge_content(const RunConfig& config);
 
   std::string path_;
-  bool is_continued_;
+  bool is_continued_ = false;
+  // Of rank 0; the locks go before the folders:
+  MadeFolders made_;
+  std::unique_ptr<FolderLock> lock_;
+  std::unique_ptr<FolderLock> checkpoints_lock_;  // none with --keep-checkpoints none
 };
 
 /// The folder of a run that starts now, for run_dir empty: runs_root/<name>-<YYYYMMDD-HHMMSS>.
 std::string default_run_dir(const RunConfig& config);
-
-/// Makes `path` with its parents, or accepts an empty folder that is there. Throws Error(kCannotCreate).
-void make_empty_folder(const std::string& path);
 
 }  // namespace vit_hybrid::train

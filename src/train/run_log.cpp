@@ -65,8 +65,8 @@ Json to_json(const StepSeconds& seconds) {
           {"data_wait", seconds.data_wait}};
 }
 
-RunLog::RunLog(MetricsLog metrics, std::vector<std::string> channel_names, int64_t interval)
-    : metrics_(std::move(metrics)), channel_names_(std::move(channel_names)), interval_(interval) {}
+RunLog::RunLog(std::vector<std::string> channel_names, int64_t interval)
+    : channel_names_(std::move(channel_names)), interval_(interval) {}
 
 void RunLog::step(const StepRecord& record) {
   Json json = {{"kind", "step"},

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/timer.h"
@@ -70,8 +71,10 @@ struct ValidationRecord {
 class RunLog {
  public:
   /// `channel_names` name the fields of a forecast. A line is printed for every `interval`-th step and the last one.
-  RunLog(MetricsLog metrics, std::vector<std::string> channel_names, int64_t interval);
+  /// Records go nowhere before open().
+  RunLog(std::vector<std::string> channel_names, int64_t interval);
 
+  void open(MetricsLog metrics) { metrics_ = std::move(metrics); }
   void set_total_steps(int64_t total_steps) { total_steps_ = total_steps; }
   /// A record of another kind, as it is.
   void event(const Json& record) { metrics_.write(record); }

@@ -4,9 +4,9 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <fstream>
+#include <filesystem>
+#include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "parallel/comm/agreement.h"
@@ -113,7 +113,7 @@ void conclude_speed(const RunConfig& config, const Engine& engine, Json& summary
   const bool is_test = summary.contains("test") && summary["test"].is_object();
   const Json& rate = is_test ? summary["test"]["samples_per_s_spread"]["median"] : summary["samples_per_s"];
   if (rate == 0.0) {
-    return;  // there was nothing left to do
+    return;  // no step was done
   }
   const FinishedRun run{rate, summary["ranks"][0]["seconds"]["step"], is_test, summary["interrupted"]};
   const RunSpeed speed = measure_run_speed(config, run, mesh);
@@ -150,18 +150,6 @@ void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const
   log_line(str("run folder: ", folder.path()));
 }
 
-// What --resume names, opened and found fit; nothing for a new training.
-std::optional<CheckpointReader> open_resumed(const RunConfig& config, const DataSource& data,
-                                             const comm::MpiGroup& world) {
-  const auto path = find_resume(config, world);
-  if (!path) {
-    return std::nullopt;
-  }
-  CheckpointReader checkpoint(world, *path);
-  check_resumable(checkpoint, config, data.described, world);
-  return checkpoint;
-}
-
 // What --init-from names; nothing where none is given or the run is resumed, which has its own weights.
 std::optional<CheckpointReader> open_initial(const RunConfig& config, bool is_resumed, const comm::MpiGroup& world) {
   if (config.checkpoint.init_from.empty() || is_resumed) {
@@ -180,14 +168,14 @@ void check_schedule(const RunConfig& config, const DataSource& data, const Check
   });
 }
 
-void note_resumption(const CheckpointReader& checkpoint, const RunConfig& config, MetricsLog& metrics) {
+void note_resumption(const CheckpointReader& checkpoint, const RunConfig& config, RunLog& log) {
   const CheckpointInfo& info = checkpoint.info();
-  metrics.write({{"kind", "resume"},
-                 {"path", checkpoint.path()},
-                 {"step", info.step},
-                 {"epoch", info.epoch + 1},
-                 {"samples_of_epoch", info.samples_of_epoch},
-                 {"written_by", info.layout}});
+  log.event({{"kind", "resume"},
+             {"path", checkpoint.path()},
+             {"step", info.step},
+             {"epoch", info.epoch + 1},
+             {"samples_of_epoch", info.samples_of_epoch},
+             {"written_by", info.layout}});
   log_line(str("resumed from ", checkpoint.path(), ": step ", info.step, ", epoch ", info.epoch + 1, " after ",
                info.samples_of_epoch, " of ", info.num_samples, " samples, written by ", info.layout));
   if (const auto line = earlier_format_line(checkpoint)) {
@@ -208,7 +196,49 @@ void note_kernels(const RunFolder& folder, RunLog& log, const comm::MpiGroup& wo
   record.update(kernel_choices_json());
   log.event(record);
   if (world.rank() == 0) {
-    std::ofstream(folder.path() + "/kernels.txt") << saved_kernels();
+    write_text_file(folder.path() + "/kernels.txt", saved_kernels());
+  }
+}
+
+// A trainer with the state that it starts from: of the checkpoint that `resumption` has in the end.
+std::unique_ptr<Trainer> make_trainer(const RunConfig& config, comm::MpiSession& session, mesh::DeviceMesh& mesh,
+                                      const DataSource& data, Resumption& resumption, RunLog& log,
+                                      TrainerOptions options) {
+  for (;;) {
+    options.resumed = resumption.checkpoint();
+    if (options.resumed != nullptr) {
+      check_resumable(*options.resumed, config, data.described, session.world());
+    }
+    check_schedule(config, data, options.resumed, session.world());
+    if (mesh.device().is_cpu()) {
+      choose_host_kernel(config, tensor::HostLayer::Passes::kForwardAndBackward,
+                         options.resumed != nullptr ? options.resumed->info().kernels : "", session.world());
+    }
+    auto trainer = std::make_unique<Trainer>(config, session.world(), mesh, data, log, options);
+    std::optional<Error> damage;
+    try {
+      trainer->load();
+    } catch (const comm::AgreedError& error) {
+      if (options.resumed == nullptr || error.error_class() != ErrorClass::kBadData) {
+        throw;
+      }
+      damage = error;
+    }
+    if (!damage) {
+      resumption.settle();
+      return trainer;
+    }
+    trainer.reset();  // half restored
+    resumption.fall_back(*damage);
+  }
+}
+
+// What a run that goes on where it had ended says; it writes nothing.
+void say_that_nothing_is_left(const Trainer& trainer, const RunFolder& folder, const comm::MpiGroup& world) {
+  log_line(str("nothing is left to do: the checkpoint is of step ", trainer.step(), " and the run has ",
+               trainer.total_steps(), "; give a larger --steps or --epochs"));
+  if (world.rank() == 0 && folder.is_continued() && !std::filesystem::exists(folder.summary_path())) {
+    log_warning(str(folder.path(), " has no summary.json: the run was ended after its last step, before it wrote one"));
   }
 }
 
@@ -231,47 +261,50 @@ int train(const RunConfig& config, comm::MpiSession& session) {
   std::optional<comm::PhaseScope> phase;
   phase.emplace("building of the groups");
   mesh::DeviceMesh mesh(parallel_dims(config), session.world(), device, transport_options(config));
+  const RunFolder folder(config, session.world());
   phase.emplace("opening of the data");
   const DataSource data = open_data(config, session.world());
   phase.emplace("start of the run");
-  const auto resumed = open_resumed(config, data, session.world());
-  const auto initial = open_initial(config, resumed.has_value(), session.world());
-  check_schedule(config, data, resumed ? &*resumed : nullptr, session.world());
-  const RunFolder folder = RunFolder::create(config, session.world(), resumed ? resumed->path() : "");
-  MetricsLog metrics = folder.open_metrics(session.world());
-  if (device.is_cpu()) {
-    choose_host_kernel(config, tensor::HostLayer::Passes::kForwardAndBackward, resumed ? resumed->info().kernels : "",
-                       session.world());
-  }
-  metrics.cut_after(resumed ? resumed->info().step : -1);
-  if (session.world().rank() == 0) {
-    Json start = start_record(config, session);
-    start["kernels"] = to_json(report_kernels(config, device));
-    metrics.write(start);
-  }
-  if (resumed) {
-    note_resumption(*resumed, config, metrics);
-  }
-  RunLog log(std::move(metrics), data.train->channel_names(), config.log_interval);
+  Resumption resumption(config, session.world());
+  const auto initial = open_initial(config, resumption.checkpoint() != nullptr, session.world());
+  RunLog log(data.train->channel_names(), config.log_interval);
   const std::string checkpoints = config.checkpoint.dir.empty() ? folder.checkpoints_path() : config.checkpoint.dir;
   std::optional<StepTest> test;
   if (config.test_steps > 0) {
     test.emplace(config.test_steps, device, session.place().node_rank == 0);
   }
-  Trainer trainer(
-      config, session.world(), mesh, data, log,
-      {checkpoints, resumed ? &*resumed : nullptr, initial ? &*initial : nullptr, test ? &*test : nullptr, time_limit});
-  choose_kernels(config, trainer.micro_batch_sizes(), resumed ? resumed->info().kernels : "", device, session.world());
+  const auto trainer =
+      make_trainer(config, session, mesh, data, resumption, log,
+                   {checkpoints, nullptr, initial ? &*initial : nullptr, test ? &*test : nullptr, time_limit});
+  if (trainer->is_over()) {
+    say_that_nothing_is_left(*trainer, folder, session.world());
+    return 0;
+  }
+  trainer->prepare();
+  const CheckpointReader* const resumed = resumption.checkpoint();
+  choose_kernels(config, trainer->micro_batch_sizes(), resumed != nullptr ? resumed->info().kernels : "", device,
+                 session.world());
+  MetricsLog metrics = folder.open(config, session.world());
+  metrics.cut_after(resumed != nullptr ? resumed->info().step : -1);
+  log.open(std::move(metrics));
+  if (session.world().rank() == 0) {
+    Json start = start_record(config, session);
+    start["kernels"] = to_json(report_kernels(config, device));
+    log.event(start);
+  }
+  if (resumed != nullptr) {
+    note_resumption(*resumed, config, log);
+  }
   note_kernels(folder, log, session.world());
-  print_start(config, data, mesh, trainer.engine(), folder.path());
+  print_start(config, data, mesh, trainer->engine(), folder.path());
   const double seconds_to_first_step = since_start.seconds();
   phase.reset();
-  trainer.run();
+  trainer->run();
   phase.emplace("end of the run");
-  finish(config, folder, log, trainer, test, mesh, seconds_to_first_step);
-  if (trainer.stop_reason()) {
+  finish(config, folder, log, *trainer, test, mesh, seconds_to_first_step);
+  if (trainer->stop_reason()) {
     const bool is_saved = config.checkpoint.keep > 0;
-    log_warning(str("stopped by ", *trainer.stop_reason(), " after step ", trainer.step(),
+    log_warning(str("stopped by ", *trainer->stop_reason(), " after step ", trainer->step(),
                     is_saved ? "; go on with --resume " + checkpoints
                              : str("; nothing was saved (", test ? "--test-steps" : "--keep-checkpoints none", ")")));
     return kComeAgain;

@@ -55,7 +55,7 @@ TrainingPosition start_of(const CheckpointReader* resumed) {
 }
 
 // Iterations of the whole run. What is left of the epochs may take other numbers of steps than before.
-int64_t total_steps(const RunConfig& config, const data::DistributedSampler& sampler, const TrainingPosition& start) {
+int64_t steps_of_run(const RunConfig& config, const data::DistributedSampler& sampler, const TrainingPosition& start) {
   if (config.schedule.steps > 0) {
     return config.schedule.steps;
   }
@@ -83,13 +83,15 @@ void start_from(const CheckpointReader& checkpoint, const RunConfig& config, con
 }  // namespace
 
 LrSchedule planned_schedule(const RunConfig& config, const DataSource& data, const CheckpointReader* resumed) {
-  return config.lr_schedule(total_steps(config, *train_sampler(config, data), start_of(resumed)));
+  return config.lr_schedule(steps_of_run(config, *train_sampler(config, data), start_of(resumed)));
 }
 
 Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, const DataSource& data,
                  RunLog& log, TrainerOptions options)
     : config_(config),
+      world_(world),
       mesh_(mesh),
+      data_(data),
       log_(log),
       engine_(training_options(config, mesh.device()), mesh),
       train_sampler_(train_sampler(config, data)),
@@ -100,19 +102,25 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
       options_(std::move(options)),
       position_(start_of(options_.resumed)),
       checkpoints_(config, world, mesh, engine_, log, options_.checkpoint_folder, data.described),
-      total_steps_(total_steps(config, *train_sampler_, position_)),
+      total_steps_(steps_of_run(config, *train_sampler_, position_)),
       last_step_(options_.test != nullptr ? position_.step + options_.test->steps() : total_steps_),
       lr_schedule_(config.lr_schedule(std::max(total_steps_, last_step_))),
       train_input_(open_input(config, mesh, *data.train, train_sampler_, last_step_ - position_.step,
                               {engine_.model().is_first_stage(), engine_.model().is_last_stage()},
                               {position_.epoch, position_.samples_of_epoch})) {
   log_.set_total_steps(last_step_);
+}
+
+void Trainer::load() {
   if (options_.resumed != nullptr) {
-    restore(*options_.resumed, engine_, mesh, world);
+    restore(*options_.resumed, engine_, mesh_, world_);
     is_saved_ = true;
   } else if (options_.initial != nullptr) {
-    start_from(*options_.initial, config, data.described.class_names, engine_, mesh, world);
+    start_from(*options_.initial, config_, data_.described.class_names, engine_, mesh_, world_);
   }
+}
+
+void Trainer::prepare() {
   checkpoints_.prepare(options_.resumed != nullptr ? options_.resumed->path() : "");
 }
 
@@ -154,11 +162,6 @@ void Trainer::run() {
 }
 
 void Trainer::begin() {
-  if (is_over()) {
-    log_line(str("nothing is left to do: the checkpoint is of step ", position_.step, " and the run has ", total_steps_,
-                 "; give a larger --steps or --epochs"));
-    return;
-  }
   const bool is_validated = options_.resumed != nullptr && !options_.resumed->info().metric.empty();
   if (position_.samples_of_epoch == 0 && !is_validated) {
     validate(position_.epoch);

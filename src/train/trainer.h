@@ -41,10 +41,17 @@ LrSchedule planned_schedule(const RunConfig& config, const DataSource& data, con
 /// logs epochs. Everything is collective over the world.
 class Trainer {
  public:
-  /// All arguments outlive the trainer. `world`: the ranks of `mesh`. With a checkpoint its state is loaded:
-  /// Error(kBadData), agreed, where the file is damaged.
+  /// All arguments outlive the trainer. `world`: the ranks of `mesh`.
   Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, const DataSource& data,
           RunLog& log, TrainerOptions options);
+
+  /// Loads the state of the checkpoint, or the initial weights. Error(kBadData), agreed, where the file is damaged;
+  /// then the trainer is of no more use.
+  void load();
+  /// Whether nothing is left to do, with the checkpoint's step.
+  bool is_over() const { return position_.step >= last_step_ || stop_reason_; }
+  /// Sees, once there is something to do, that checkpoints can be written. Errors as Checkpointer::prepare()'s.
+  void prepare();
 
   /// Samples that the micro-batches of training and validation have, ascending: what kernels are chosen for.
   std::vector<int64_t> micro_batch_sizes() const;
@@ -54,6 +61,8 @@ class Trainer {
 
   /// Iterations done, those before a resumption included.
   int64_t step() const { return position_.step; }
+  /// Of the whole run, without a test.
+  int64_t total_steps() const { return total_steps_; }
   /// Of an epoch, and of the run without a test.
   TestedRun tested_run() const { return {train_sampler_->steps_per_epoch(), total_steps_}; }
   /// Why run() ended before the last step: "signal SIGTERM", "--time-limit"; nothing if it did not.
@@ -63,7 +72,6 @@ class Trainer {
   const StepSeconds& total_seconds() const { return totals_; }
 
  private:
-  bool is_over() const { return position_.step >= last_step_ || stop_reason_; }
   /// Validates the untrained network, or what was stopped before it was validated.
   void begin();
   void train_epoch(const data::EpochPlan& plan);
@@ -78,7 +86,9 @@ class Trainer {
   void save();
 
   const RunConfig& config_;
+  const comm::MpiGroup& world_;
   mesh::DeviceMesh& mesh_;
+  const DataSource& data_;
   RunLog& log_;
   Engine engine_;
   std::shared_ptr<const data::DistributedSampler> train_sampler_;

@@ -72,7 +72,7 @@ class Training {
         mesh_(mesh::ParallelDims(config_.parallel.dp, config_.parallel.tp, config_.parallel.pp), world,
               c10::Device(c10::kCPU)),
         engine_(train::engine_options(config_), mesh_),
-        log_(train::MetricsLog(), {}, 1 << 30),
+        log_({}, 1 << 30),
         checkpoints_(config_, world, mesh_, engine_, log_, folder_ + "/checkpoints", {1000, ""}),
         bytes_(train::checkpoint_bytes(engine_, config_.model)) {
     checkpoints_.prepare("");

@@ -62,9 +62,31 @@ refused 66 "step-000000009.h5" --resume auto --run-dir dangling
 mkdir -p unnamed/checkpoints
 cp "$good" unnamed/checkpoints
 touch unnamed/config.yaml
-refused 66 "but no 'latest' that can be read" --resume auto --run-dir unnamed
+refused 66 "but no 'latest' that can be read; unnamed/checkpoints/step-000000002.h5 is whole" --resume latest \
+  --run-dir unnamed
 : >unnamed/checkpoints/latest
-refused 66 "but no 'latest' that can be read" --resume auto --run-dir unnamed
+refused 66 "but no 'latest' that can be read" --resume latest --run-dir unnamed
+
+# auto takes the newest that is whole, and sets damaged newer ones aside, which are not overwritten on the way.
+auto() {
+  count=$((count + 1))
+  "${launcher[@]}" "$program" --resume auto --run-dir unnamed "$@" >out 2>err || { code=$?; fail "auto: $*"; }
+}
+auto --steps 3 --keep-checkpoints 3
+grep -qF "resumed from unnamed/checkpoints/step-000000002.h5" out || { code=0; fail "not resumed from the newest"; }
+newest=unnamed/checkpoints/step-000000003.h5
+printf "$(printf '\\x%02x' $(($(od -An -tu1 -j $((size - 1000)) -N 1 "$newest") ^ 16)))" |
+  dd of="$newest" bs=1 seek=$((size - 1000)) conv=notrunc status=none
+sum=$(cksum <"$newest")
+refused 65 "step-000000002.h5 is whole" --resume latest --run-dir unnamed
+[ "$(cksum <"$newest")" = "$sum" ] || { code=0; fail "a refused start changed the checkpoint"; }
+auto --steps 3 --keep-checkpoints 1
+grep -qF "; going on from unnamed/checkpoints/step-000000002.h5" err || { code=0; fail "no word on the damaged one"; }
+grep -qF "resumed from unnamed/checkpoints/step-000000002.h5" out || { code=0; fail "not resumed from the whole one"; }
+[ "$(cksum <"$newest.damaged")" = "$sum" ] || { code=0; fail "the damaged checkpoint is not set aside as it was"; }
+"$program" checkpoint verify "$newest" >out 2>err || { code=$?; fail "the checkpoint written anew"; }
+rm unnamed/checkpoints/step-*.h5 unnamed/checkpoints/latest
+refused 65 "all checkpoints of unnamed/checkpoints were found to be damaged" --resume auto --run-dir unnamed
 refused 64 "--resume latest looks for a checkpoint in this run's folder" --resume latest
 refused 64 "--depth is 3, the checkpoint's is 2" --resume run --depth 3
 refused 64 "--embed-dim is 64, the checkpoint's is 32" --resume run --embed-dim 64

@@ -2,6 +2,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
 
 #include "data/file_seal.h"
 #include "data/posix_file.h"
@@ -22,13 +25,12 @@ namespace {
 using testing::contains;
 using testing::thrown_error;
 
-void write_small_checkpoint(const comm::MpiGroup& world, const std::string& path) {
+void write_small_checkpoint(const comm::MpiGroup& world, const std::string& path, CheckpointInfo info = {}) {
   const auto options = testing::small_forecaster();
   NamedWeights weights;
   for (const auto& [name, values] : testing::test_parameters(options)) {
     weights[name] = values.to(at::kFloat).contiguous();
   }
-  CheckpointInfo info;
   info.model = model_json(options);
   write_weights(world, path, info, weights);
 }
@@ -99,6 +101,39 @@ TEST_CASE("checkpoint damage: a flipped bit is found wherever it is") {
     CHECK(unseen == 0);
     verify_checkpoint(CheckpointReader(path));
   });
+}
+
+TEST_CASE("checkpoint damage: a sealed file that tells of an impossible position is refused with value and range") {
+  const auto world = comm::MpiGroup::world();
+  const testing::ScratchFolder folder(world);
+  const std::string path = folder.file("weights.h5");
+  constexpr int64_t kMost = int64_t{1} << 48;
+  const auto refused = [&](const std::function<void(CheckpointInfo&)>& change, const std::string& text) {
+    CheckpointInfo info;
+    info.step = 10;
+    info.num_samples = 64;
+    change(info);
+    write_small_checkpoint(world, path, info);
+    world.barrier();
+    const Error error = testing::agreed_error(world, [&] { const CheckpointReader reader(world, path); });
+    CAPTURE(error.message());
+    CHECK(error.error_class() == ErrorClass::kBadData);
+    CHECK(contains(error.message(), text));
+  };
+  refused([](auto& info) { info.step = -1; }, "'step' of " + path + " is -1; allowed: 0 to 281474976710656");
+  refused([](auto& info) { info.step = kMost + 1; }, "'step' of " + path + " is 281474976710657");
+  refused([](auto& info) { info.epoch = int64_t{1} << 62; }, "'epoch' of ");
+  refused([](auto& info) { info.epoch = -1; }, "'epoch' of ");
+  refused([](auto& info) { info.samples_of_epoch = 65; }, "'samples_of_epoch' of " + path + " is 65; allowed: 0 to 64");
+  refused([](auto& info) { info.samples_of_epoch = -1; }, "'samples_of_epoch' of ");
+  refused([](auto& info) { info.num_samples = -1; }, "'num_samples' of ");
+  refused([](auto& info) { info.optimizer_steps = 11; }, "'optimizer_steps' of " + path + " is 11; allowed: 0 to 10");
+  refused([](auto& info) { info.optimizer_steps = -1; }, "'optimizer_steps' of ");
+  refused([](auto& info) { info.good_steps = 11; }, "'good_steps' of ");
+  refused([](auto& info) { info.skipped_steps = -1; }, "'skipped_steps' of ");
+  for (const double scale : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    refused([&](auto& info) { info.loss_scale = scale; }, "'loss_scale' of ");
+  }
 }
 
 }  // namespace vit_hybrid::train

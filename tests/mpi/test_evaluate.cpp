@@ -52,10 +52,12 @@ TEST_CASE("evaluate: the trainer's last validation, in other layouts and batch s
   {
     mesh::DeviceMesh mesh(mesh::ParallelDims(world.size(), 1, 1), world, c10::Device(c10::kCPU));
     const train::DataSource data = train::open_data(training, world);
-    train::RunLog log(train::MetricsLog(), data.train->channel_names(), 1);
+    train::RunLog log(data.train->channel_names(), 1);
     train::TrainerOptions options;
     options.checkpoint_folder = folder.file("checkpoints");
     train::Trainer trainer(training, world, mesh, data, log, options);
+    trainer.load();
+    trainer.prepare();
     trainer.run();
     validated = log.final_figures()["final"];
   }

@@ -1,6 +1,7 @@
 // Resuming by all ranks: which checkpoint it is, and that what does not fit or is damaged is refused on all alike.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -77,40 +78,169 @@ TEST_CASE("resume: another optimizer than the checkpoint's is refused, but Adam 
   CHECK(message(of_sgd).find("--optimizer is lars, the checkpoint's is sgd") != std::string::npos);
 }
 
+namespace {
+
+// Flips bits of a byte of the file, for all ranks.
+void flip(const comm::MpiGroup& world, const std::string& path, int64_t offset) {
+  world.barrier();
+  if (world.rank() == 0) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(offset);
+    const auto byte = static_cast<char>(file.get() ^ 4);
+    file.seekp(offset);
+    file.put(byte);
+  }
+  world.barrier();
+}
+
+void flip_value(const comm::MpiGroup& world, const std::string& path) {
+  const int64_t offset = CheckpointReader(world, path).tensors().front().offset;
+  flip(world, path, offset + 42);
+}
+
+std::string found(const train::RunConfig& config, const comm::MpiGroup& world) {
+  return train::Resumption(config, world).path();
+}
+
+}  // namespace
+
 TEST_CASE("resume: which checkpoint") {
   const comm::MpiGroup world = comm::MpiGroup::world();
   const ScratchFolder folder(world);
   train::RunConfig config = CheckpointRig::make_config(world.size(), 2);
   config.run_dir = folder.path();
-  CHECK_FALSE(train::find_resume(config, world));
+  CHECK(found(config, world).empty());
   config.checkpoint.resume = "auto";
-  CHECK_FALSE(train::find_resume(config, world));
+  CHECK(found(config, world).empty());
   config.checkpoint.resume = "none";
   for (const char* nothing : {"checkpoints", "nowhere"}) {  // Megatron's --load: a new training, with a warning
     config.checkpoint.load = folder.file(nothing);
-    CHECK_FALSE(train::find_resume(config, world));
+    CHECK(found(config, world).empty());
   }
   config.checkpoint.load.clear();
   config.checkpoint.resume = "latest";
-  CHECK(agreed_error(world, [&] { train::find_resume(config, world); }).error_class() == ErrorClass::kMissingInput);
+  CHECK(agreed_error(world, [&] { found(config, world); }).error_class() == ErrorClass::kMissingInput);
   config.checkpoint.resume = folder.file("nowhere.h5");
+  CHECK(agreed_error(world, [&] { found(config, world); }).error_class() == ErrorClass::kMissingInput);
   CheckpointRig rig(world, folder.file("checkpoints"));
   rig.checkpoints.prepare("");
   rig.checkpoints.save({7, 0, 0}, std::nullopt);
   for (const char* name : {"auto", "latest"}) {
     config.checkpoint.resume = name;
-    CHECK(train::find_resume(config, world) == folder.file("checkpoints/step-000000007.h5"));
+    CHECK(found(config, world) == folder.file("checkpoints/step-000000007.h5"));
   }
   rig.checkpoints.save({8, 0, 0}, loss_of(2.0));
   rig.checkpoints.save({9, 0, 0}, loss_of(3.0));
-  for (const auto& [given, found] : {std::pair{"", "9"}, {"checkpoints/latest", "9"}, {"checkpoints/best", "8"}}) {
+  for (const auto& [given, step] : {std::pair{"", "9"}, {"checkpoints/latest", "9"}, {"checkpoints/best", "8"}}) {
     config.checkpoint.resume = folder.file(given);
-    CHECK(train::find_resume(config, world) == folder.file(str("checkpoints/step-00000000", found, ".h5")));
+    CHECK(found(config, world) == folder.file(str("checkpoints/step-00000000", step, ".h5")));
     train::RunConfig loading = config;
     loading.checkpoint.resume = "none";
     loading.checkpoint.load = folder.file(given);
-    CHECK(train::find_resume(loading, world) == train::find_resume(config, world));
+    CHECK(found(loading, world) == found(config, world));
   }
+}
+
+TEST_CASE("resume: without a good 'latest' auto takes the newest whole checkpoint, latest names it") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  train::RunConfig config = CheckpointRig::make_config(world.size(), 3);
+  config.run_dir = folder.path();
+  CheckpointRig rig(world, folder.file("checkpoints"), 3);
+  rig.checkpoints.prepare("");
+  const auto file_of = [&](int step) { return folder.file(str("checkpoints/step-00000000", step, ".h5")); };
+  for (const int step : {7, 8, 9}) {
+    rig.checkpoints.save({step, 0, 0}, std::nullopt);
+  }
+  const auto set_latest = [&](const std::string& text) {
+    world.barrier();
+    if (world.rank() == 0) {
+      std::filesystem::remove(folder.file("checkpoints/latest"));
+      if (!text.empty()) {
+        std::ofstream(folder.file("checkpoints/latest")) << text;
+      }
+    }
+    world.barrier();
+  };
+  const auto expect = [&](int step) {
+    config.checkpoint.resume = "auto";
+    CHECK(found(config, world) == file_of(step));
+    config.checkpoint.resume = "latest";
+    const Error error = agreed_error(world, [&] { found(config, world); });
+    CHECK((error.error_class() == ErrorClass::kBadData || error.error_class() == ErrorClass::kMissingInput));
+    CHECK(error.hint().find(file_of(step) + " is whole") != std::string::npos);
+  };
+  for (const char* text : {"", "\n", "../elsewhere\n", "step-000000019.h5\n"}) {
+    CAPTURE(text);
+    set_latest(text);
+    expect(9);
+  }
+  set_latest("step-000000009.h5\n");
+  flip(world, file_of(9), 4096 + 60);  // HDF5's own structures
+  expect(8);
+  set_latest("");
+  expect(8);
+  world.barrier();
+  if (world.rank() == 0) {
+    std::filesystem::resize_file(file_of(8), 0);
+  }
+  world.barrier();
+  expect(7);
+  flip(world, file_of(7), 4096 + 60);
+  for (const char* name : {"auto", "latest"}) {
+    config.checkpoint.resume = name;
+    CHECK(agreed_error(world, [&] { found(config, world); }).hint().find("no other one that is whole") !=
+          std::string::npos);
+  }
+  CHECK(std::filesystem::exists(file_of(9)));  // nothing was set aside: none is whole
+}
+
+TEST_CASE("resume: values found damaged while they are read: auto falls back, and sets the file aside") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  train::RunConfig config = CheckpointRig::make_config(world.size(), 3);
+  config.run_dir = folder.path();
+  CheckpointRig rig(world, folder.file("checkpoints"), 3);
+  rig.checkpoints.prepare("");
+  const auto file_of = [&](int step) { return folder.file(str("checkpoints/step-00000000", step, ".h5")); };
+  for (const int step : {7, 8, 9}) {
+    rig.checkpoints.save({step, 0, 0}, std::nullopt);
+  }
+  flip_value(world, file_of(9));
+  flip_value(world, file_of(8));
+  config.checkpoint.resume = "latest";
+  {
+    train::Resumption resumption(config, world);
+    CHECK(resumption.path() == file_of(9));
+    const Error damage =
+        agreed_error(world, [&] { train::restore(*resumption.checkpoint(), rig.engine, rig.mesh, world); });
+    const Error error = agreed_error(world, [&] { resumption.fall_back(damage); });
+    CHECK(error.message() == damage.message());
+    CHECK(error.hint().find(file_of(8)) != std::string::npos);
+  }
+  config.checkpoint.resume = "auto";
+  train::Resumption resumption(config, world);
+  for (const int step : {9, 8}) {
+    CHECK(resumption.path() == file_of(step));
+    const Error damage =
+        agreed_error(world, [&] { train::restore(*resumption.checkpoint(), rig.engine, rig.mesh, world); });
+    CHECK(damage.error_class() == ErrorClass::kBadData);
+    resumption.fall_back(damage);
+  }
+  CHECK(resumption.path() == file_of(7));
+  train::restore(*resumption.checkpoint(), rig.engine, rig.mesh, world);
+  resumption.settle();
+  world.barrier();
+  for (const int step : {9, 8}) {
+    CHECK_FALSE(std::filesystem::exists(file_of(step)));
+    CHECK(std::filesystem::exists(file_of(step) + ".damaged"));
+  }
+  config.checkpoint.resume = "latest";
+  CHECK(found(config, world) == file_of(7));
+  rig.checkpoints.save({8, 0, 0}, std::nullopt);  // on the way it came to, nothing is overwritten
+  rig.checkpoints.save({9, 0, 0}, std::nullopt);
+  CHECK(found(config, world) == file_of(9));
+  CHECK(std::filesystem::exists(file_of(9) + ".damaged"));
 }
 
 TEST_CASE("resume: a flipped bit in any group of tensors is found, on all ranks") {
@@ -125,22 +255,11 @@ TEST_CASE("resume: a flipped bit in any group of tensors is found, on all ranks"
   for (const std::string& group : train::state_groups(rig.engine)) {
     const auto* const tensor = whole.find(train::dataset_path(group, "blocks.0.mlp.fc1.weight"));
     REQUIRE(tensor != nullptr);
-    const auto flip = [&] {
-      world.barrier();
-      if (world.rank() == 0) {
-        std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-        file.seekg(tensor->offset + 42);
-        const auto byte = static_cast<char>(file.get() ^ 4);
-        file.seekp(tensor->offset + 42);
-        file.put(byte);
-      }
-      world.barrier();
-    };
-    flip();
+    flip(world, path, tensor->offset + 42);
     const Error error = agreed_error(world, [&] { train::restore(whole, rig.engine, rig.mesh, world); });
     CHECK(error.error_class() == ErrorClass::kBadData);
     CHECK(error.message().find(tensor->path) != std::string::npos);
-    flip();
+    flip(world, path, tensor->offset + 42);
   }
   train::restore(whole, rig.engine, rig.mesh, world);
 }

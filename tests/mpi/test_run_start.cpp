@@ -64,31 +64,78 @@ TEST_CASE("run start: the run folder is made once, known to all, and never made 
   config.run_dir = path + "/deep/run";
   config.name = "folder";
   train::resolve(config, world.size());
-  const auto folder = train::RunFolder::create(config, world);
-  CHECK(folder.path() == config.run_dir);
-  world.barrier();
-  CHECK(fs::is_directory(folder.checkpoints_path()));
-  CHECK(fs::exists(folder.path() + "/out.log"));
-  // The configuration that lies there is the one that runs.
-  const auto again = train::load_run_config({"--config", folder.path() + "/config.yaml"}, {}, train::read_local_file);
-  CHECK(again.problems.empty());
-  CHECK(again.config.name == "folder");
-  CHECK(again.config.parallel.dp == world.size());
-  CHECK(again.config.run_dir.empty());
   {
-    auto metrics = folder.open_metrics(world);
+    const train::RunFolder folder(config, world);
+    CHECK(folder.path() == config.run_dir);
+    CHECK(class_of([&] { train::RunFolder(config, world); }) == ErrorClass::kCannotCreate);  // it is in use
+    auto metrics = folder.open(config, world);
+    world.barrier();
+    CHECK(fs::is_directory(folder.checkpoints_path()));
+    CHECK(fs::exists(folder.path() + "/out.log"));
+    // The configuration that lies there is the one that runs.
+    const auto again = train::load_run_config({"--config", folder.path() + "/config.yaml"}, {}, train::read_local_file);
+    CHECK(again.problems.empty());
+    CHECK(again.config.name == "folder");
+    CHECK(again.config.parallel.dp == world.size());
+    CHECK(again.config.run_dir.empty());
     metrics.write({{"kind", "start"}});
+    metrics.write({{"kind", "step"}});
     world.barrier();
     std::ifstream file(folder.path() + "/metrics.jsonl");
-    std::string first, second;
-    std::getline(file, first);
-    CHECK(first.starts_with("{\"kind\":\"start\",\"time\":"));
-    CHECK_FALSE(std::getline(file, second));
+    for (const char* const kind : {"start", "step"}) {
+      std::string line;
+      std::getline(file, line);
+      CHECK(line.starts_with(str("{\"kind\":\"", kind, "\",\"time\":")));
+    }
+    std::string more;
+    CHECK_FALSE(std::getline(file, more));
+    world.barrier();
   }
-  CHECK(class_of([&] { train::RunFolder::create(config, world); }) == ErrorClass::kCannotCreate);
-  config.run_dir = folder.path() + "/config.yaml/below";
-  CHECK(class_of([&] { train::RunFolder::create(config, world); }) == ErrorClass::kCannotCreate);
+  CHECK(class_of([&] { train::RunFolder(config, world); }) == ErrorClass::kCannotCreate);
+  const std::string run = config.run_dir;
+  config.run_dir = run + "/config.yaml/below";
+  CHECK(class_of([&] { train::RunFolder(config, world); }) == ErrorClass::kCannotCreate);
+  world.barrier();
+  CHECK_FALSE(fs::exists(run + "/run.lock"));
   close_log_file();
+  remove_for_all(path, world);
+}
+
+TEST_CASE("run start: a start that fails leaves no folder, or one that may be used again") {
+  const auto world = comm::MpiGroup::world();
+  const std::string path = scratch_path(world);
+  train::RunConfig config;
+  config.run_dir = path + "/run";
+  config.name = "folder";
+  train::resolve(config, world.size());
+  { const train::RunFolder folder(config, world); }  // failed before the first step
+  world.barrier();
+  CHECK_FALSE(fs::exists(path));
+  {
+    const train::RunFolder folder(config, world);  // failed in it
+    auto metrics = folder.open(config, world);
+    metrics.write({{"kind", "start"}});
+    metrics.write({{"kind", "valid"}});
+  }
+  close_log_file();
+  world.barrier();
+  CHECK(fs::exists(config.run_dir + "/metrics.jsonl"));
+  world.barrier();
+  {
+    const train::RunFolder folder(config, world);
+    CHECK_FALSE(folder.is_continued());
+    world.barrier();
+    CHECK_FALSE(fs::exists(config.run_dir + "/metrics.jsonl"));
+    world.barrier();
+  }
+  world.barrier();
+  if (world.rank() == 0) {
+    fs::create_directories(config.run_dir);
+    std::ofstream(config.run_dir + "/notes.txt") << "mine";
+  }
+  world.barrier();
+  CHECK(class_of([&] { train::RunFolder(config, world); }) == ErrorClass::kCannotCreate);
+  CHECK(fs::exists(config.run_dir + "/notes.txt"));
   remove_for_all(path, world);
 }
 

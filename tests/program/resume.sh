@@ -70,6 +70,14 @@ same_losses() {
 train 4 straight --run-dir straight --dp 2 --tp 2 || fail "the straight run failed"
 [ "$(cat straight/checkpoints/latest)" = step-000000024.h5 ] || fail "no checkpoint at the end"
 
+# A run that has ended, started again as a requeue does: nothing is written, and it says so.
+state_of() { (cd "$1" && find . -type f -exec md5sum {} + | sort && find . | sort); }
+state_of straight >straight.state
+train 2 finished --run-dir straight --dp 2 --resume auto || fail "a finished run started again failed"
+grep -q "nothing is left to do: the checkpoint is of step $steps and the run has $steps" finished.txt ||
+  fail "no word on a finished run"
+state_of straight | cmp -s - straight.state || fail "a finished run that is started again changes its folder"
+
 # A signal; then another layout, twice.
 started 4 stopped --run-dir stopped --dp 2 --tp 1 --pp 2
 kill -USR1 "$(launcher_of $job)"

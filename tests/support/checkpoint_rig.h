@@ -22,7 +22,7 @@ struct CheckpointRig {
         config(std::move(run)),
         mesh(mesh::ParallelDims(group.size(), 1, 1), group, c10::Device(c10::kCPU)),
         engine(train::engine_options(config), mesh),
-        log(train::MetricsLog(), {}, 1),
+        log({}, 1),
         checkpoints(config, group, mesh, engine, log, std::move(folder), {64, "u,v"}) {}
 
   static train::RunConfig make_config(int ranks, int64_t keep) {

@@ -1,7 +1,9 @@
-/* A preloaded library for tests of saving: the n-th call of one kind on the files of a checkpoint folder, on one rank,
- * fails with an error or ends the process, as VIT_HYBRID_TEST_FAULT says: "RANK CALL NUMBER ERROR", for instance
+/* A preloaded library for tests of saving: the n-th call of one kind on the files of a run, on one rank, fails with an
+ * error, or ends or stops the process, as VIT_HYBRID_TEST_FAULT says: "RANK CALL NUMBER ERROR", for instance
  * "3 write 2 28", where CALL is create, write, sync, rename or remove, and ERROR is an errno, or 0 for SIGKILL before
- * the call, or -1 for SIGKILL after it. Files count whose path holds "/checkpoints". */
+ * the call, -1 for SIGKILL after it, -2 for SIGSTOP before the call, -3 for SIGSTOP after it. Files count whose path
+ * holds "/checkpoints" or "/summary.json", but no lock files. VIT_HYBRID_TEST_CALLS names a file that gets a line for
+ * each such call: "RANK CALL PATH". */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,7 +16,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static const char kMark[] = "/checkpoints";
+static int counts(const char* path) {
+  return path != NULL && strstr(path, "run.lock") == NULL &&
+         (strstr(path, "/checkpoints") != NULL || strstr(path, "/summary.json") != NULL);
+}
 
 /* What is to happen, read once. */
 static struct {
@@ -34,7 +39,16 @@ static int own_rank(void) {
   return 0;
 }
 
-enum { kPass, kFail, kKillAfter };
+enum { kPass, kFail, kKillAfter, kStopAfter };
+
+static void note(const char* call, const char* path) {
+  const char* name = getenv("VIT_HYBRID_TEST_CALLS");
+  FILE* file = name == NULL ? NULL : fopen(name, "a");
+  if (file != NULL) {
+    fprintf(file, "%d %s %s\n", own_rank(), call, path);
+    fclose(file);
+  }
+}
 
 static int due(const char* call, const char* path) {
   if (!fault.is_read) {
@@ -43,10 +57,13 @@ static int due(const char* call, const char* path) {
     fault.rank = -1;
     if (text != NULL) sscanf(text, "%d %15s %d %d", &fault.rank, fault.call, &fault.number, &fault.error);
   }
-  if (fault.rank < 0 || strcmp(call, fault.call) != 0 || path == NULL || strstr(path, kMark) == NULL) return kPass;
+  if (!counts(path)) return kPass;
+  note(call, path);
+  if (fault.rank < 0 || strcmp(call, fault.call) != 0) return kPass;
   if (own_rank() != fault.rank || --fault.number != 0) return kPass;
   if (fault.error == 0) raise(SIGKILL);
-  if (fault.error < 0) return kKillAfter;
+  if (fault.error == -2) raise(SIGSTOP);
+  if (fault.error < 0) return fault.error == -1 ? kKillAfter : fault.error == -3 ? kStopAfter : kPass;
   errno = fault.error;
   return kFail;
 }
@@ -68,6 +85,7 @@ static int due_on(const char* call, int descriptor) {
     if (what == kFail) return -1;             \
     const result_type result = (expression);  \
     if (what == kKillAfter) raise(SIGKILL);   \
+    if (what == kStopAfter) raise(SIGSTOP);   \
     return result;                            \
   } while (0)
 

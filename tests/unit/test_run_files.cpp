@@ -1,8 +1,11 @@
 // Files of a run: the folder, records, out.log, docs/options.md.
 #include <doctest/doctest.h>
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -53,15 +56,22 @@ ErrorClass class_of(const std::function<void()>& function) {
   return testing::thrown_error(function).error_class();
 }
 
-TEST_CASE("run folder: a new or empty folder is taken, any other refused") {
+TEST_CASE("run folder: what was made and stays empty is removed, what was there is not") {
   const TemporaryFolder folder;
-  CHECK_NOTHROW(make_empty_folder(folder / "a/b/c"));
-  CHECK(fs::is_directory(folder / "a/b/c"));
-  CHECK_NOTHROW(make_empty_folder(folder / "a/b/c"));
-  CHECK(class_of([&] { make_empty_folder(folder / "a"); }) == ErrorClass::kCannotCreate);
-  std::ofstream(folder / "file") << "x";
-  CHECK(class_of([&] { make_empty_folder(folder / "file"); }) == ErrorClass::kCannotCreate);
-  CHECK(class_of([&] { make_empty_folder(folder / "file/below"); }) == ErrorClass::kCannotCreate);
+  fs::create_directories(folder / "old");
+  {
+    MadeFolders made;
+    CHECK(made.make(folder / "new/b/c", ""));
+    CHECK_FALSE(made.make(folder / "new/b/c/", ""));
+    CHECK(made.make(folder / "kept/b", ""));
+    CHECK_FALSE(made.make(folder / "old", ""));
+    std::ofstream(folder / "kept/file") << "x";
+    CHECK(class_of([&] { made.make(folder / "kept/file/below", ""); }) == ErrorClass::kCannotCreate);
+  }
+  CHECK(fs::is_directory(folder / "old"));
+  CHECK_FALSE(fs::exists(folder / "new"));
+  CHECK_FALSE(fs::exists(folder / "kept/b"));
+  CHECK(fs::exists(folder / "kept/file"));
 }
 
 TEST_CASE("run folder: the default name says run and time") {
@@ -89,8 +99,16 @@ TEST_CASE("metrics: one object a line, in order, with all digits") {
   CHECK(second["rmse"][1].get<double>() == 1e-300);
   MetricsLog().write({{"kind", "nowhere"}});
   CHECK(class_of([&] { MetricsLog(folder / "no/metrics.jsonl"); }) == ErrorClass::kCannotCreate);
-  MetricsLog full("/dev/full");
-  CHECK(class_of([&] { full.write({{"kind", "step"}}); }) == ErrorClass::kIo);
+  CHECK(class_of([&] { MetricsLog("/dev/full"); }) == ErrorClass::kBadData);  // no regular file
+  MetricsLog full(folder / "full.jsonl");
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit none{0, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &none);
+  const ErrorClass of_full = class_of([&] { full.write({{"kind", "step"}}); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(of_full == ErrorClass::kIo);
 }
 
 TEST_CASE("metrics: a run that goes on leaves out what comes again, and half a line") {
@@ -116,7 +134,7 @@ TEST_CASE("metrics: a run that goes on leaves out what comes again, and half a l
     }
     return join(found);
   };
-  fs::create_symlink(folder / "elsewhere", path + ".part");  // an old temporary name leads nowhere
+  fs::create_symlink(folder / "elsewhere", path + ".partial");  // an old temporary name leads nowhere
   {
     MetricsLog log(path, OldFile::kAppend);
     log.cut_after(3);
@@ -126,7 +144,7 @@ TEST_CASE("metrics: a run that goes on leaves out what comes again, and half a l
   }
   CHECK(lines() == "start, valid0, step1, step2, epoch, step3, checkpoint3, resume3, step4");
   CHECK_FALSE(fs::exists(folder / "elsewhere"));
-  CHECK_FALSE(fs::exists(path + ".part"));
+  CHECK_FALSE(fs::exists(path + ".partial"));
   MetricsLog(path, OldFile::kAppend).cut_after(-1);
   CHECK(lines() == "start, resume3");
   MetricsLog().cut_after(3);
@@ -137,7 +155,7 @@ TEST_CASE("metrics: a JSON file is whole, and replaces an older one") {
   write_json_file(folder / "summary.json", {{"loss", 1}});
   write_json_file(folder / "summary.json", {{"loss", 2}});
   CHECK(Json::parse(content_of(folder / "summary.json"))["loss"] == 2);
-  CHECK_FALSE(fs::exists(folder / "summary.json.part"));
+  CHECK_FALSE(fs::exists(folder / "summary.json.partial"));
   CHECK(class_of([&] { write_json_file(folder / "no/x", {}); }) == ErrorClass::kCannotCreate);
 }
 

@@ -79,6 +79,25 @@ TEST_CASE("checkpoint folder: names, and what is kept") {
   CHECK(fs::exists(folder.path() + "/notes.txt"));
 }
 
+TEST_CASE("checkpoint folder: by step, the newest first; what is set aside is neither removed nor replaced") {
+  const testing::ScratchFolder scratch;
+  const CheckpointFolder folder(scratch.path());
+  for (const int step : {7, 10, 9, 8}) {
+    std::ofstream(folder.file_of(step)) << step;
+  }
+  CHECK(folder.newest_first() ==
+        std::vector<std::string>{folder.file_of(10), folder.file_of(9), folder.file_of(8), folder.file_of(7)});
+  CHECK(folder.set_aside(folder.file_of(10)) == folder.file_of(10) + ".damaged");
+  std::ofstream(folder.file_of(10)) << "again";
+  CHECK(folder.set_aside(folder.file_of(10)) == folder.file_of(10) + ".damaged-2");
+  std::ofstream(scratch.file("latest.0123.partial")) << "half";
+  folder.prune(1);
+  CHECK(folder.newest_first().size() == 1);
+  CHECK(fs::exists(folder.file_of(10) + ".damaged"));
+  CHECK(fs::exists(folder.file_of(10) + ".damaged-2"));
+  CHECK_FALSE(fs::exists(scratch.file("latest.0123.partial")));
+}
+
 TEST_CASE("metrics of a resumed run are added behind those before, of which the last may be half a line") {
   const testing::ScratchFolder scratch;
   const std::string path = scratch.file("metrics.jsonl");

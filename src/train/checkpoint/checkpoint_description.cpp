@@ -2,8 +2,8 @@
 #include "src/train/checkpoint/checkpoint_description.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "data/file_seal.h"
@@ -123,11 +123,34 @@ int64_t format_of(const data::Hdf5AttributeMap& attributes, const std::string& p
   if (format < kOldestFormat || format > kCheckpointFormat) {
     const char* const hint = format > kCheckpointFormat ? "a newer vit_hybrid wrote it: use that one"
                                                         : "an older vit_hybrid wrote it: use that one";
-    refuse(str(path, " is a checkpoint of format ", format, "; this program reads the formats ", kOldestFormat, " to ",
-               kCheckpointFormat),
-           hint);
+    throw OtherFormatError(ErrorClass::kBadData,
+                           str(path, " is a checkpoint of format ", format, "; this program reads the formats ",
+                               kOldestFormat, " to ", kCheckpointFormat),
+                           hint);
   }
   return format;
+}
+
+// A file may be sealed by others than this program: what it says of its position is used in sums, products and loops.
+void check_positions(const CheckpointInfo& info, const std::string& path) {
+  const auto require = [&](const char* name, int64_t value, int64_t most) {
+    if (value < 0 || value > most) {
+      refuse(str("the attribute '", name, "' of ", path, " is ", value, "; allowed: 0 to ", most),
+             "no training came there: use another checkpoint");
+    }
+  };
+  constexpr int64_t kMost = int64_t{1} << 48;  // of samples and iterations, as for the options
+  require("step", info.step, kMost);
+  require("optimizer_steps", info.optimizer_steps, info.step);
+  require("good_steps", info.good_steps, info.step);
+  require("skipped_steps", info.skipped_steps, info.step);
+  require("epoch", info.epoch, kMost);
+  require("num_samples", info.num_samples, kMost);
+  require("samples_of_epoch", info.samples_of_epoch, info.num_samples);
+  if (!(info.loss_scale >= 0.0 && std::isfinite(info.loss_scale))) {
+    refuse(str("the attribute 'loss_scale' of ", path, " is ", info.loss_scale, "; allowed: a finite number from 0 on"),
+           "no training came there: use another checkpoint");
+  }
 }
 
 CheckpointInfo read_info(const data::Hdf5AttributeMap& attributes, const std::string& path) {
@@ -143,6 +166,7 @@ CheckpointInfo read_info(const data::Hdf5AttributeMap& attributes, const std::st
            "the file is damaged: use another checkpoint, or a copy of this one");
   }
   check_training_data(info, path);
+  check_positions(info, path);
   return info;
 }
 
@@ -171,36 +195,20 @@ CheckpointTensor read_entry(const data::Hdf5TreeDataset& dataset, const std::str
   return {dataset.name, dataset.shape, dataset.type, std::get<std::string>(checksum->second), dataset.offset};
 }
 
-// --- the file that `latest` or `best` names
-
-std::string named_by(const fs::path& pointer) {
-  std::ifstream stream(pointer);
-  std::string name;
-  std::getline(stream, name);
-  while (!name.empty() && std::isspace(static_cast<unsigned char>(name.back())) != 0) {
-    name.pop_back();
-  }
-  if (name.empty() || name.find('/') != std::string::npos || name.size() > 255) {
-    throw Error(ErrorClass::kBadData, str(pointer.string(), " names no file beside it"),
-                "give the checkpoint's file itself");
-  }
-  return (pointer.parent_path() / name).string();
-}
-
 }  // namespace
 
 std::string resolve_checkpoint(const std::string& path) {
   std::error_code ignored;
   const std::string file = fs::path(path).filename().string();
-  if ((file == kLatest || file == kBest) && fs::is_regular_file(path, ignored)) {
+  if ((file == kLatest || file == kBest) && fs::exists(path, ignored)) {
     return named_by(path);
   }
   if (!fs::is_directory(path, ignored)) {
     return path;
   }
   for (const fs::path& latest : {fs::path(path) / kLatest, fs::path(path) / "checkpoints" / kLatest}) {
-    if (fs::is_regular_file(latest, ignored)) {
-      return named_by(latest);
+    if (fs::exists(latest, ignored)) {
+      return named_by(latest.string());
     }
   }
   throw Error(ErrorClass::kMissingInput,

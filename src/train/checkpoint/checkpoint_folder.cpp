@@ -4,19 +4,22 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <vector>
 
 #include "data/posix_file.h"
 #include "src/base/error.h"
+#include "src/base/folder_lock.h"
 #include "src/base/log.h"
 #include "src/base/quantity_text.h"
+#include "src/base/regular_file.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {
@@ -25,18 +28,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kMostPointerBytes = 4096;
 constexpr const char* kHint = "free space, or name another folder with --checkpoint-dir";
 
 bool is_checkpoint(const std::string& file) {
   return file.starts_with("step-") && file.ends_with(".h5");
 }
 
+constexpr const char* kSetAside = ".damaged";
+
+bool is_set_aside(const std::string& file) {
+  return file.starts_with("step-") && file.find(kSetAside) != std::string::npos;
+}
+
 bool is_unfinished(const std::string& file) {
-  return file.ends_with(".h5.partial") && file.starts_with("step-");
+  const bool is_ours = file.starts_with("step-") || file.starts_with(kLatest) || file.starts_with(kBest);
+  return is_ours && file.ends_with(".partial");
+}
+
+int64_t step_of(const std::string& path) {
+  const std::string name = fs::path(path).stem().string().substr(std::strlen("step-"));
+  int64_t step = -1;
+  std::from_chars(name.data(), name.data() + name.size(), step);
+  return step;
 }
 
 // The open file, if it can be opened, keeps the removal short.
 void remove_file(const fs::path& path, std::vector<data::PosixFile>& removed) {
+  require_folders();
   try {
     removed.emplace_back(path.string(), data::PosixFile::Access::kRead);
   } catch (const Error&) {  // then its space is freed at once
@@ -49,6 +68,19 @@ void remove_file(const fs::path& path, std::vector<data::PosixFile>& removed) {
 }
 
 }  // namespace
+
+std::string named_by(const std::string& pointer) {
+  std::string name = read_regular_file(pointer, kMostPointerBytes);
+  name.resize(std::min(name.find('\n'), name.size()));
+  while (!name.empty() && std::isspace(static_cast<unsigned char>(name.back())) != 0) {
+    name.pop_back();
+  }
+  if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos ||
+      name.size() > 255) {
+    throw Error(ErrorClass::kBadData, str(pointer, " names no file beside it"), "give the checkpoint's file itself");
+  }
+  return (fs::path(pointer).parent_path() / name).string();
+}
 
 std::string CheckpointFolder::file_of(int64_t step) const {
   char name[40];
@@ -81,20 +113,52 @@ std::optional<std::string> CheckpointFolder::any_checkpoint() const {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path_, error)) {
     std::string file = entry.path().filename().string();
-    if (is_checkpoint(file)) {
+    if (is_checkpoint(file) || is_set_aside(file)) {
       return file;
     }
   }
   return std::nullopt;
 }
 
+std::vector<std::string> CheckpointFolder::newest_first() const {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_, error)) {
+    if (is_checkpoint(entry.path().filename().string())) {
+      files.push_back(path_ + "/" + entry.path().filename().string());
+    }
+  }
+  std::sort(files.begin(), files.end(),
+            [](const std::string& a, const std::string& b) { return step_of(a) > step_of(b); });
+  return files;
+}
+
+std::string CheckpointFolder::set_aside(const std::string& file) const {
+  std::string path = file + kSetAside;
+  for (int n = 2; fs::exists(path); ++n) {
+    path = str(file, kSetAside, "-", n);
+  }
+  data::rename_file(file, path);
+  data::sync_folder_of(path);
+  return path;
+}
+
 std::optional<std::string> CheckpointFolder::target(const std::string& name) const {
-  std::ifstream in(path_ + "/" + name);
-  std::string file;
-  if (!std::getline(in, file) || file.empty()) {
+  try {
+    return named_by(path_ + "/" + name);
+  } catch (const Error&) {
     return std::nullopt;
   }
-  return path_ + "/" + file;
+}
+
+void CheckpointFolder::remove_unfinished() const {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_, error)) {
+    if (is_unfinished(entry.path().filename().string())) {
+      std::vector<data::PosixFile> removed;
+      remove_file(entry.path(), removed);
+    }
+  }
 }
 
 std::vector<data::PosixFile> CheckpointFolder::prune(int64_t keep) const {

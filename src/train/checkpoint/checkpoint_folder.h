@@ -11,7 +11,8 @@
 
 namespace vit_hybrid::train {
 
-/// `latest` and `best` are text files that name a checkpoint of the folder. For one rank to use.
+/// `latest` and `best` are text files that name a checkpoint of the folder. For one rank to use. What changes the
+/// folder throws as require_folders() where it is another job's.
 class CheckpointFolder {
  public:
   explicit CheckpointFolder(std::string path) : path_(std::move(path)) {}
@@ -24,10 +25,17 @@ class CheckpointFolder {
   /// Makes the name "latest" or "best" that of `file`, a path of file_of(): whoever looks, at any time, finds the old
   /// one or the new one, whole. On the storage when it returns. Error(kCannotCreate), Error(kIo).
   void point(const std::string& name, const std::string& file) const;
-  /// Name of one of the checkpoints in it, named or not; nothing where there is none.
+  /// Name of one of the checkpoints in it, named or not, whole or set aside; nothing where there is none.
   std::optional<std::string> any_checkpoint() const;
+  /// Paths of the checkpoints that are not set aside, by step, the newest first.
+  std::vector<std::string> newest_first() const;
   /// The path that a name stands for; nothing where there is no such name, or none that can be read.
   std::optional<std::string> target(const std::string& name) const;
+  /// Renames a damaged checkpoint, so that nothing removes or overwrites it, and returns its new path.
+  /// Error(kCannotCreate).
+  std::string set_aside(const std::string& file) const;
+  /// Removes what a run that was killed, or has lost the folder, left half written.
+  void remove_unfinished() const;
   /// Removes checkpoints but for the `keep` newest by time of writing and those that have a name, and what a killed run
   /// left half written. A file that cannot be removed is left, with a warning. The files that are gone come back open:
   /// it is their closing, by whatever thread, that gives their space free, and that takes its time.
@@ -44,5 +52,9 @@ class CheckpointFolder {
 
 inline constexpr const char* kLatest = "latest";
 inline constexpr const char* kBest = "best";
+
+/// The path of the file beside `pointer`, a file `latest` or `best`, that it names. Error(kMissingInput),
+/// Error(kBadData) for what names none or is no regular file.
+std::string named_by(const std::string& pointer);
 
 }  // namespace vit_hybrid::train

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/error.h"
 #include "src/train/checkpoint/format.h"
 
 namespace vit_hybrid::comm {
@@ -17,6 +18,12 @@ class MpiGroup;
 }
 
 namespace vit_hybrid::train {
+
+/// A checkpoint of an older or newer program: it is whole, but not for this one. Of class kBadData.
+class OtherFormatError : public Error {
+ public:
+  using Error::Error;
+};
 
 /// One dataset of a checkpoint.
 struct CheckpointTensor {
@@ -67,7 +74,7 @@ void require_trained_data(const CheckpointReader& checkpoint, const TrainingData
 std::optional<std::string> earlier_format_line(const CheckpointReader& checkpoint);
 
 /// The file that `path` names: itself, for a file `latest` or `best` of a checkpoint folder what it names, for a folder
-/// what its `latest` names. Error(kMissingInput).
+/// what its `latest` names. Error(kMissingInput), and for a `latest` or `best` that names none as named_by().
 std::string resolve_checkpoint(const std::string& path);
 
 }  // namespace vit_hybrid::train

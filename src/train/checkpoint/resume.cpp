@@ -23,8 +23,14 @@ namespace vit_hybrid::train {
 
 namespace {
 
+// Whether the error is that of a file which is not, or not any more, a whole checkpoint. Neither is an I/O error, after
+// which the file may be read again, nor another version's file.
+bool is_damage(const Error& error) {
+  return error.error_class() == ErrorClass::kBadData || error.error_class() == ErrorClass::kMissingInput;
+}
+
 // Megatron's way of going on: what is not there is a warning.
-std::string find_loaded(const std::string& path) {
+std::optional<std::string> find_loaded(const std::string& path) {
   std::error_code ignored;
   const auto holds_one = [](const std::string& folder) {
     const CheckpointFolder checkpoints(folder);
@@ -34,34 +40,22 @@ std::string find_loaded(const std::string& path) {
     return resolve_checkpoint(path);
   }
   log_warning(str("--load: there is no checkpoint in ", path, ", so this is a new training"));
-  return {};
+  return std::nullopt;
 }
 
-std::string find_on_rank_0(const RunConfig& config) {
-  if (!config.checkpoint.load.empty()) {
-    return find_loaded(config.checkpoint.load);
+// Opens the file on this process alone: an error where it is damaged.
+std::optional<Error> damage_of(const std::string& path) {
+  try {
+    const CheckpointReader reader(path);
+    return std::nullopt;
+  } catch (const OtherFormatError&) {
+    throw;
+  } catch (const Error& error) {
+    if (!is_damage(error)) {
+      throw;
+    }
+    return error;
   }
-  const std::string& wanted = config.checkpoint.resume;
-  if (!config.checkpoint.resumes_own_run()) {
-    return resolve_checkpoint(wanted);
-  }
-  const std::string folder = configured_checkpoint_folder(config);
-  const CheckpointFolder checkpoints(folder);
-  if (checkpoints.target(kLatest)) {
-    return resolve_checkpoint(folder);
-  }
-  if (const auto file = checkpoints.any_checkpoint()) {
-    throw Error(
-        ErrorClass::kMissingInput,
-        str("--resume ", wanted, ": ", folder, " holds checkpoints (", *file, "), but no 'latest' that can be read"),
-        str("name the one to go on from: --resume ", folder, "/", *file));
-  }
-  if (wanted == "latest") {
-    throw Error(ErrorClass::kMissingInput, str("--resume latest: there is no checkpoint in ", folder),
-                "check --run-dir; --resume auto starts a new training where there is no checkpoint yet");
-  }
-  log_line(str("--resume auto: there is no checkpoint in ", folder, " yet, so this is a new training"));
-  return {};
 }
 
 // Why an optimizer cannot go on from the state of the checkpoint's; empty if it can. Adam and AdamW keep the same
@@ -168,14 +162,131 @@ std::string configured_checkpoint_folder(const RunConfig& config) {
   return config.run_dir.empty() ? std::string() : config.run_dir + "/checkpoints";
 }
 
-std::optional<std::string> find_resume(const RunConfig& config, const comm::MpiGroup& world) {
+Resumption::Resumption(const RunConfig& config, const comm::MpiGroup& world) : config_(config), world_(world) {
   if (!config.checkpoint.resumes()) {
-    return std::nullopt;
+    return;
   }
+  comm::agreed_on_rank_0(world_, [&] { find_candidates(); });
+  open_next();
+}
+
+void Resumption::find_candidates() {
+  if (!config_.checkpoint.load.empty()) {
+    if (const auto loaded = find_loaded(config_.checkpoint.load)) {
+      candidates_ = {*loaded};
+    }
+    return;
+  }
+  const std::string& wanted = config_.checkpoint.resume;
+  if (!config_.checkpoint.resumes_own_run()) {
+    candidates_ = {resolve_checkpoint(wanted)};
+    return;
+  }
+  const CheckpointFolder folder(configured_checkpoint_folder(config_));
+  candidates_ = folder.newest_first();
+  if (const auto latest = folder.target(kLatest)) {
+    std::erase(candidates_, *latest);
+    candidates_.insert(candidates_.begin(), *latest);
+    return;
+  }
+  lacks_latest_ = true;
+  if (!candidates_.empty()) {
+    const std::string what = str(folder.path(), " holds checkpoints, but no 'latest' that can be read");
+    if (wanted == "latest") {
+      first_error_ = Error(ErrorClass::kMissingInput, str("--resume latest: ", what));
+      refuse(*first_error_);
+    }
+    log_warning(str("--resume auto: ", what, ": looking for the newest"));
+    return;
+  }
+  if (const auto file = folder.any_checkpoint()) {
+    throw Error(
+        ErrorClass::kBadData,
+        str("--resume ", wanted, ": all checkpoints of ", folder.path(), " were found to be damaged (", *file, ")"),
+        "go on from another run's with --resume PATH, or begin anew with another --run-dir");
+  }
+  if (wanted == "latest") {
+    throw Error(ErrorClass::kMissingInput, str("--resume latest: there is no checkpoint in ", folder.path()),
+                "check --run-dir; --resume auto starts a new training where there is no checkpoint yet");
+  }
+  log_line(str("--resume auto: there is no checkpoint in ", folder.path(), " yet, so this is a new training"));
+}
+
+// On rank 0. Another one than the first is taken by `auto` alone.
+std::string Resumption::next_whole() {
+  while (!candidates_.empty()) {
+    const std::string path = candidates_.front();
+    candidates_.erase(candidates_.begin());
+    const auto error = damage_of(path);
+    if (!error) {
+      if (first_error_) {
+        log_warning(str(first_error_->message(), "; going on from ", path));
+      }
+      return path;
+    }
+    if (!first_error_) {
+      first_error_ = *error;
+    }
+    if (config_.checkpoint.resume != "auto") {
+      refuse(*first_error_);
+    }
+    damaged_.push_back(path);
+  }
+  if (first_error_) {
+    refuse(*first_error_);
+  }
+  return {};
+}
+
+// Of the run's own checkpoints, the newest that is whole is named.
+void Resumption::refuse(const Error& error) const {
+  if (!config_.checkpoint.resumes_own_run()) {
+    throw error;
+  }
+  for (const std::string& path : candidates_) {
+    if (!damage_of(path)) {
+      throw Error(error.error_class(), error.message(),
+                  str(path, " is whole: name it with --resume, or let --resume auto take it"));
+    }
+  }
+  throw Error(error.error_class(), error.message(), "there is no other one that is whole: see --resume PATH");
+}
+
+void Resumption::open_next() {
+  checkpoint_.reset();
   std::string path;
-  comm::agreed_on_rank_0(world, [&] { path = find_on_rank_0(config); });
-  path = world.broadcast(path, 0);
-  return path.empty() ? std::nullopt : std::optional(path);
+  comm::agreed_on_rank_0(world_, [&] { path = next_whole(); });
+  path = world_.broadcast(path, 0);
+  if (!path.empty()) {
+    checkpoint_.emplace(world_, path);
+  }
+}
+
+void Resumption::fall_back(const Error& error) {
+  comm::agreed_on_rank_0(world_, [&] {
+    if (config_.checkpoint.resume != "auto") {
+      refuse(error);
+    }
+    damaged_.push_back(path());
+    first_error_ = error;
+  });
+  open_next();
+}
+
+void Resumption::settle() const {
+  const CheckpointConfig& options = config_.checkpoint;
+  comm::agreed_on_rank_0(world_, [&] {
+    if (!checkpoint_ || (damaged_.empty() && !lacks_latest_) || options.resume != "auto" || options.keep == 0) {
+      return;
+    }
+    const CheckpointFolder folder(configured_checkpoint_folder(config_));
+    folder.point(kLatest, path());
+    for (const std::string& file : damaged_) {
+      if (std::filesystem::exists(file)) {
+        log_warning(str("the damaged checkpoint ", file, " is set aside as ", folder.set_aside(file)));
+      }
+    }
+  });
 }
 
 void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config, const TrainingData& data,

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "parallel/comm/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
@@ -16,9 +17,44 @@ namespace vit_hybrid::train {
 /// neither is given.
 std::string configured_checkpoint_folder(const RunConfig& config);
 
-/// The file that --resume names; nothing for `none`, and for `auto` where the run has no checkpoint yet (which is said
-/// in one line). Error(kMissingInput) where there must be one. Collective over `world`.
-std::optional<std::string> find_resume(const RunConfig& config, const comm::MpiGroup& world);
+/// The checkpoint that a run goes on from. --resume auto takes what `latest` names, and where that cannot be read or is
+/// damaged the newest other one that is whole; --resume latest refuses then, and names that one; a path stands for
+/// itself; --load takes what its folder has, and where it has none says so and begins anew.
+class Resumption {
+ public:
+  /// Finds and opens it: its structures are whole, its values are verified when they are read. Error(kMissingInput)
+  /// where there must be one and is none, Error(kBadData) where none is whole. Collective over `world`, which outlives
+  /// it.
+  Resumption(const RunConfig& config, const comm::MpiGroup& world);
+
+  /// Null for a new training: without --resume, and with `auto` where the run has no checkpoint yet (which is said in
+  /// one line).
+  const CheckpointReader* checkpoint() const { return checkpoint_ ? &*checkpoint_ : nullptr; }
+  /// Path of the checkpoint; empty without one.
+  std::string path() const { return checkpoint_ ? checkpoint_->path() : std::string(); }
+  /// When values turned out to be damaged, as `error` (agreed) says: opens the next one that is whole, and says so.
+  /// Throws the error, with what the user can do, where none is to be tried. Collective over `world`.
+  void fall_back(const Error& error);
+  /// When the state is restored, in a folder that is this job's: sets aside the damaged checkpoints that were passed
+  /// over, and lets `latest` name the one that was taken. Collective over `world`.
+  void settle() const;
+
+ private:
+  void find_candidates();
+  std::string next_whole();
+  [[noreturn]] void refuse(const Error& error) const;
+  void open_next();
+
+  const RunConfig& config_;
+  const comm::MpiGroup& world_;
+  // Of rank 0:
+  std::vector<std::string> candidates_;  // what is left to be tried, the best first
+  std::vector<std::string> damaged_;     // what was passed over
+  std::optional<Error> first_error_;     // why the first one was
+  bool lacks_latest_ = false;
+  // Of all ranks:
+  std::optional<CheckpointReader> checkpoint_;
+};
 
 /// Error(kUsage), agreed, with a line for each thing in which the run differs from the checkpoint's and must not: model
 /// options, optimizer (Adam and AdamW are one), seed, number of training samples, and their channels, grid, statistics

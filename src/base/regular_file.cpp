@@ -1,0 +1,123 @@
+// Regular files: open(2) with O_NONBLOCK, then fstat(2): what was looked at is what was opened.
+#include "src/base/regular_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid {
+
+namespace {
+
+constexpr int64_t kReadBytes = 1 << 20;
+
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
+
+const char* kind_text(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFDIR:
+      return "a folder";
+    case S_IFIFO:
+      return "a FIFO";
+    case S_IFSOCK:
+      return "a socket";
+    case S_IFCHR:
+    case S_IFBLK:
+      return "a device";
+    default:
+      return "of an unknown kind";
+  }
+}
+
+[[noreturn]] void refuse_kind(const std::string& path, mode_t mode) {
+  // A folder in a file's place is a wrong path; the rest is nothing that a path of ours may be.
+  throw Error(S_ISDIR(mode) ? ErrorClass::kMissingInput : ErrorClass::kBadData,
+              str(path, " is ", kind_text(mode), ", a file is needed"),
+              S_ISDIR(mode) ? "" : "give a regular file: copy what comes from a pipe or a device into one first");
+}
+
+[[noreturn]] void fail_open(const std::string& path, int flags, int error) {
+  struct stat status {};
+  const bool is_there = ::lstat(path.c_str(), &status) == 0;
+  if (is_there && !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
+    refuse_kind(path, status.st_mode);  // a socket, a FIFO that nobody reads, a folder to be written
+  }
+  if ((flags & O_CREAT) != 0) {
+    throw Error(ErrorClass::kCannotCreate, str("cannot create ", path, ": ", reason(error)),
+                "check that the folder exists, may be written to and is not full");
+  }
+  if (error == ENOENT || error == ENOTDIR) {
+    throw Error(ErrorClass::kMissingInput, str(path, " is not there (", reason(error), ")"),
+                "check the path; every node of the job must see the file");
+  }
+  if (error == ELOOP && is_there) {
+    throw Error(ErrorClass::kBadData, str(path, " is a symbolic link, a file is needed"));
+  }
+  throw Error(ErrorClass::kIo, str("cannot open ", path, ": ", reason(error)));
+}
+
+// A descriptor that is closed when it is left.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() { ::close(number_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int operator*() const { return number_; }
+
+ private:
+  int number_;
+};
+
+}  // namespace
+
+int open_regular_file(const std::string& path, int flags, Links links) {
+  const int all = flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (links == Links::kRefuse ? O_NOFOLLOW : 0);
+  int descriptor = -1;
+  do {
+    descriptor = ::open(path.c_str(), all, 0666);
+  } while (descriptor < 0 && errno == EINTR);
+  if (descriptor < 0) {
+    fail_open(path, flags, errno);
+  }
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && !S_ISREG(status.st_mode)) {
+    ::close(descriptor);
+    refuse_kind(path, status.st_mode);
+  }
+  // Reads are to wait: some file systems fetch a file from tape.
+  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+  return descriptor;
+}
+
+std::string read_regular_file(const std::string& path, int64_t most_bytes) {
+  const Descriptor file(open_regular_file(path, O_RDONLY));
+  std::string content;
+  for (;;) {
+    const auto done = static_cast<int64_t>(content.size());
+    if (done > most_bytes) {
+      throw Error(ErrorClass::kBadData, str(path, " has more than ", most_bytes, " bytes, the most that it may have"));
+    }
+    const int64_t wanted = std::min(kReadBytes, most_bytes + 1 - done);
+    content.resize(static_cast<size_t>(done + wanted));
+    const ssize_t got = ::read(*file, content.data() + done, static_cast<size_t>(wanted));
+    content.resize(static_cast<size_t>(done + std::max<ssize_t>(got, 0)));
+    if (got < 0 && errno != EINTR) {
+      throw Error(ErrorClass::kIo, str("cannot read ", path, ": ", reason(errno)));
+    }
+    if (got == 0) {
+      return content;
+    }
+  }
+}
+
+}  // namespace vit_hybrid
