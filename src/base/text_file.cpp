@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "src/base/bytes_text.h"
+#include "src/base/quantity_text.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"

@@ -10,7 +10,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
 #include "parallel/zero/update_rule.h"
-#include "src/base/bytes_text.h"
+#include "src/base/quantity_text.h"
 #include "src/base/device_memory.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
