@@ -1,304 +1,70 @@
-"""The inputs of hostile_inputs.py: functions that make one hostile input each, and the harmless files that they spoil."""
+"""The families of hostile inputs: functions that make one input each, in a folder of its own (hostile_case.py)."""
 import json
 import os
 import re
 import shutil
-import socket
-import stat
 import struct
 import subprocess
 import zlib
 
-CONTROL = "\x1b]0;title\x07\x1b[2J\x1b[31mred\r\nvit_hybrid: forged line\n\u009b1m\x7f\b\b"
-LONG = "long" * 32000  # Linux takes no word of more than 128 KiB
-TEXTS = [CONTROL, LONG, "", ",", ",,,,", "%s%n%x%p", "../../..", "u\udcff\udcfe,v,h", "\u202eabc", "\u00e9" * 30000, "a\nb", "$(id)`id`",
-         "-1", "nan", "\t", "'\"\\", "&a *a", "{[", "0" * 5000]
-NUMBERS = ["", " ", "-1", "-0", "nan", "-nan", "inf", "1e999", "1e-999", "0x10", "1_000", "1,5", "1 2", "+1", "1e3", "99999999999999999999",
-           "9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551615", "\u0663", "\uff11", "1" * 100000]
-
-# The commands with harmless files; words in braces are places for other ones.
-MODEL = "--patch-size 4 --embed-dim 8 --num-heads 2 --depth 1 --steps 2 --global-batch-size 2 --device cpu"
-FIELDS = "--image-size 8x16 --in-channels 3 --out-channels 3 " + MODEL
-COMMANDS = {
-    "train": "--train-data {train} --valid-data {valid} --stats {stats} --run-dir {run} " + FIELDS,
-    "train_images": "--task classify --train-data {images} --valid-data {valid_images} --image-size 8 --in-channels 3 "
-                    "--num-classes 2 --run-dir {run} " + MODEL,
-    "config": "--config {config} --print-config --data synthetic",
-    "resume": "--resume {checkpoint} --train-data {train} --valid-data {valid} --stats {stats} --run-dir {run} " + FIELDS
-              + " --steps=4",
-    "init_from": "--init-from {checkpoint} --train-data {train} --valid-data {valid} --stats {stats} --run-dir {run} " + FIELDS,
-    "evaluate": "evaluate --checkpoint {checkpoint} --data {valid} --stats {stats} --out {out}.json",
-    "evaluate_images": "evaluate --checkpoint {image_checkpoint} --data {valid_images} --out {out}.json",
-    "forecast": "forecast --checkpoint {checkpoint} --data {valid} --stats {stats} --out {out}.h5 --steps 1",
-    "inspect": "data inspect {train}",
-    "repack": "data repack {train} --out {out}",
-    "repack_images": "data repack {images} --out {out}",
-    "stats": "data stats {train} --out {out} --time-means",
-    "convert": "data convert {pictures} --out {out}.h5 --size 8",
-    "generate": "data generate --out {out} --train-years 1 --valid-years 1 --steps-per-year 2 --height 8 --width 8",
-    "generate_images": "data generate images --out {out} --train-images 2 --valid-images 2 --size 8",
-    "describe": "checkpoint inspect {checkpoint}",
-    "verify": "checkpoint verify {checkpoint}",
-    "diff": "checkpoint diff {checkpoint} {other_checkpoint}",
-    "export": "checkpoint export {checkpoint} --out {out}.safetensors",
-    "import": "checkpoint import {tensors} --out {out}.h5 --num-heads 2 --image-size 8",
-}
-COMMANDS["resume"] = COMMANDS["resume"].replace(" --steps 2", "")
-OF_CHECKPOINTS = ["evaluate", "resume", "init_from", "describe", "verify", "export", "forecast", "diff"]
-OF_WEATHER = ["train", "evaluate", "inspect", "repack", "stats", "forecast"]
-OF_IMAGES = ["train_images", "evaluate_images", "inspect", "repack_images"]
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def write(path, content):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as file:
-        file.write(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
-    return path
-
-
-def png(width, height, rows, bits=8, color=2, chunks=(), interlace=0):
-    """A PNG file whose IDAT is `rows`, compressed, with further chunks before it."""
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, interlace))
-    return b"\x89PNG\r\n\x1a\n" + head + b"".join(chunk(*one) for one in chunks) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-
-
-def deflated_zeros(count):
-    """`count` zeros, compressed a piece at a time."""
-    packer, pieces, piece = zlib.compressobj(9), [], bytes(1 << 20)
-    for _ in range(count >> 20):
-        pieces.append(packer.compress(piece))
-    return b"".join(pieces) + packer.compress(bytes(count & 0xfffff)) + packer.flush()
-
-
-def progressive_jpeg(side, num_scans):
-    """A gray JPEG of so many scans, of which each says of all its blocks, in a few bytes, that they have nothing."""
-    def segment(marker, body):
-        return b"\xff" + bytes([marker]) + struct.pack(">H", len(body) + 2) + body
-    runs = -(-(side // 8) ** 2 // 32767)
-    bits = "0" + "1" * 14  # the only code, and the rest of a run of 32767 blocks
-    coded = bits * runs + "1" * (-len(bits * runs) % 8)
-    scan = int(coded, 2).to_bytes(len(coded) // 8, "big").replace(b"\xff", b"\xff\0")
-    first = segment(0xDA, b"\1\1\0\0\0\0") + bytes((side // 8) ** 2 // 8 + 1)
-    later = segment(0xDA, b"\1\1\0\1\x3f\0") + scan
-    return (b"\xff\xd8" + segment(0xDB, b"\0" + b"\1" * 64) + segment(0xC2, b"\x08" + struct.pack(">HH", side, side) + b"\1\1\x11\0")
-            + segment(0xC4, b"\x00\1" + bytes(15) + b"\0") + segment(0xC4, b"\x10\1" + bytes(15) + b"\xe0")
-            + first + later * num_scans + b"\xff\xd9")
-
-
-def small_png():
-    return png(8, 8, zlib.compress((b"\0" + bytes(range(24))) * 8))
-
-
-def make_fixtures(tools):
-    """Harmless files of every kind, made by the program."""
-    place = tools.fixtures
-    tools.make("data", "generate", "--out", "w", "--train-years", "1", "--valid-years", "1", "--steps-per-year", "3",
-               "--height", "8", "--width", "16", "--channels", "3")
-    tools.make("data", "generate", "images", "--out", "i", "--train-images", "8", "--valid-images", "4", "--size", "8",
-               "--classes", "2")
-    for kind in ("a", "b"):
-        write(f"{place}/p/{kind}/{kind}.png", small_png())
-    subprocess.run([tools.checkpoint, "jpeg", f"{place}/p/b/c.jpg"], check=True)
-    tools.good = {
-        "train": f"{place}/w/train", "valid": f"{place}/w/valid", "stats": f"{place}/w/stats", "images": f"{place}/i/train.h5",
-        "valid_images": f"{place}/i/valid.h5", "pictures": f"{place}/p", "tensors": f"{place}/x.safetensors",
-        "config": write(f"{place}/c.yaml", "lr: 1e-3\ndepth: 2\n"), "year": f"{place}/w/train/1990.h5",
-        "checkpoint": f"{place}/run/checkpoints/step-000000002.h5", "folder": f"{place}/run",
-        "other_checkpoint": f"{place}/run/checkpoints/step-000000002.h5",
-        "image_checkpoint": f"{place}/irun/checkpoints/step-000000002.h5"}
-    tools.make(*[word.format(**tools.good, run="run") for word in COMMANDS["train"].split()])
-    tools.make(*[word.format(**tools.good, run="irun") for word in COMMANDS["train_images"].split()])
-    tools.make("checkpoint", "export", tools.good["image_checkpoint"], "--out", "x.safetensors")
-
-
-class Input:
-    """The words of a hostile command, and what may come of it."""
-
-    def __init__(self, command, words, note, codes=None, must_refuse=False, env=None):
-        self.command, self.words, self.note = command, words, note
-        self.codes, self.must_refuse, self.env = codes, must_refuse, env or {}
-
-
-class Case:
-    """The folder of one input: `in` beside `outside`, which nothing may change, and what draws its variant."""
-
-    def __init__(self, tools, folder, rng, family_rng, index):
-        self.tools, self.rng, self.family_rng, self.index = tools, rng, family_rng, index
-        self.folder, self.cwd, self.outside = folder, folder + "/in", folder + "/outside"
-        os.makedirs(self.cwd)
-        self.canary = write(self.outside + "/canary", "do not touch\n" * 1000)
-        shutil.copy(tools.good["year"], self.outside + "/1990.h5")
-
-    def pick(self, options):
-        """One of the options: by turns, in the order of the seed, where it is asked first, else at random."""
-        options = list(options)
-        if self.family_rng is not None:
-            order = self.family_rng.sample(range(len(options)), len(options))
-            self.family_rng = None
-            return options[order[self.index % len(options)]]
-        return self.rng.choice(options)
-
-    def path(self, name):
-        return os.path.join(self.cwd, name)
-
-    def write(self, name, content):
-        return write(self.path(name), content)
-
-    def copy(self, good, name):
-        to = self.path(name)
-        os.makedirs(os.path.dirname(to), exist_ok=True)
-        (shutil.copytree if os.path.isdir(good) else shutil.copy)(good, to)
-        return to
-
-    def words(self, command, **places):
-        own = {"out": self.path("o"), "run": self.path("r"), **self.tools.good, **places}
-        return [word.format(**own) for word in COMMANDS[command].split()]
-
-    def input(self, command, note, more=(), codes=None, must_refuse=False, env=None, **places):
-        return Input(command, self.words(command, **places) + list(more), note, codes, must_refuse, env)
-
-    def hdf5(self, kind, name, text="x"):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        text = text.encode("utf-8", "surrogateescape")[:60000].replace(b"\0", b"")
-        subprocess.run([self.tools.hdf5, kind, self.path(name), text], check=True)
-        return self.path(name)
-
-    def checkpoint(self, *words, good="checkpoint"):
-        """A copy of the checkpoint, changed by hostile_checkpoint."""
-        path = self.copy(self.tools.good[good], "c.h5")
-        subprocess.run([self.tools.checkpoint, words[0], path, *words[1:]], check=True)
-        return path
-
-    def snapshot(self):
-        """Files with size and contents' checksum, links with their aims."""
-        found = {}
-        for parent, folders, names in os.walk(self.folder):
-            for name in names + folders:
-                path = os.path.join(parent, name)
-                status = os.lstat(path)
-                content = zlib.crc32(read(path)) if stat.S_ISREG(status.st_mode) and status.st_size < 1 << 22 else 0
-                found[path] = (stat.S_IFMT(status.st_mode), 0 if stat.S_ISDIR(status.st_mode) else status.st_size, content)
-        return found
-
-    def damaged(self, before):
-        """What is not as it was outside the input's folder."""
-        before = {path: what for path, what in before.items() if path.startswith(self.outside)}
-        after = {path: what for path, what in self.snapshot().items() if path.startswith(self.outside)}
-        return sorted({path for path, _ in set(before.items()) ^ set(after.items())})
-
-    def left_behind(self, before, has_failed):
-        """Temporary files that are new, and results of what has failed."""
-        results = tuple(self.path("o") + end for end in ("", ".h5", ".json", ".safetensors", ".png"))
-        new = set(self.snapshot()) - set(before)
-        for path in sorted(path for path in new if os.path.dirname(path) not in new or "/tmp/ompi" in path):
-            is_temporary = path.endswith((".partial", ".part")) or path.startswith(self.folder + "/tmp/")
-            if re.search("/tmp/ompi[^/]*(/[^/]*/.*)?$", path):  # MPI keeps the first folder; one of the next says all
-                continue
-            is_result = has_failed and path in results and not (os.path.isdir(path) and not os.listdir(path))
-            if is_temporary or is_result:
-                yield os.path.relpath(path, self.folder)
-
-    def mutated(self, content, lowest=0, most=4):
-        """Bytes that are flipped, set, doubled or cut off, from `lowest` on."""
-        content = bytearray(content)
-        for _ in range(self.rng.randint(1, most)):
-            at = self.rng.randrange(lowest, max(len(content), lowest + 1))
-            kind = self.rng.randrange(6)
-            if kind <= 2 and at < len(content):
-                content[at] ^= 1 << self.rng.randrange(8)
-            elif kind == 3:
-                content[at:at + 8] = self.rng.choice([b"\xff" * 8, bytes(8), struct.pack("<Q", 1 << self.rng.randrange(64))])
-            elif kind == 4:
-                content[at:at] = content[at:at + self.rng.randint(1, 64)]
-            elif self.rng.random() < 0.3:
-                del content[at:]
-        return bytes(content)
-
-    def odd_file(self, kind, name):
-        """What is no regular file, or not an ordinary one, at a path in the folder."""
-        path = self.path(name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        devices = {"zero": (1, 5), "random": (1, 9), "full": (1, 7), "null": (1, 3)}
-        if kind in devices:
-            try:  # a node of its own, for what may be renamed over it
-                os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(*devices[kind]))
-            except PermissionError:
-                os.symlink("/dev/" + kind, path)
-        elif kind == "fifo":
-            os.mkfifo(path)
-        elif kind == "folder":
-            os.mkdir(path)
-        elif kind == "dangling":
-            os.symlink(self.outside + "/nothing/there", path)
-        elif kind == "loop":
-            os.symlink(os.path.basename(path), path)
-        elif kind == "socket":
-            here = os.open(".", os.O_RDONLY)  # a socket's name is short
-            os.chdir(os.path.dirname(path))
-            with socket.socket(socket.AF_UNIX) as made:
-                made.bind(os.path.basename(path))
-            os.fchdir(here)
-            os.close(here)
-        elif kind == "sparse":
-            with open(path, "wb") as file:
-                file.truncate(1 << 40)
-        elif kind == "canary":
-            os.symlink(self.canary, path)
-        elif kind == "memory":
-            os.symlink("/proc/self/mem", path)
-        else:
-            write(path, b"")
-        return path
-
-
-ODD = ["fifo", "zero", "random", "full", "null", "folder", "dangling", "loop", "socket", "sparse", "canary", "memory", "empty"]
-
+from hostile_case import (COMMANDS, CONTROL, LONG, NUMBERS, ODD, OF_CHECKPOINTS, OF_IMAGES, OF_WEATHER, TEXTS, Input,
+                          deflated_zeros, png, progressive_jpeg, read, small_png, write)
 
 # --- configurations
 
+
 def yaml_bombs(case):
     depth = case.rng.choice([6, 9, 12, 25])
+
     def nested(first, line):
         return first + "".join(line.format(i=i, b=i - 1) for i in range(1, depth + 1))
+
     texts = {
-        "merges": nested("a0: &a0\n  lr: 1\n", "a{i}: &a{i}\n  <<: [*a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}]\n")
-        + f"s:\n  <<: *a{depth}\n",
-        "aliases": nested("a0: &a0 [1, 1]\n", "a{i}: &a{i} [*a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}]\n"),
-        "keys": nested("a0: &a0 {{x: 1}}\n".replace("{{", "{").replace("}}", "}"), "a{i}: &a{i} {{x: *a{b}, y: *a{b}}}\n"),
-        "self": "s: &a\n  <<: *a\n  lr: 1\n", "sequences": "[" * 200000, "maps": "{a: " * 100000, "dashes": "- " * 200000,
-        "comments": "# comment\n" * 8000000, "lines": "\n" * 30000000, "one line": "lr: " + "1" * 50000000,
-        "anchors": "".join(f"k{i}: &k{i} 1\n" for i in range(100000)), "spaces": " " * 40000000 + "lr: 1",
-        "documents": "---\nlr: 1\n" * 200000, "question marks": "? " * 100000, "block": "lr: |\n" + " x\n" * 3000000,
-        "wide merge": "b: &b {lr: 1}\ns:\n  <<: [" + "*b, " * 100000 + "*b]\n", "quotes": 'lr: "' + "\\x41" * 2000000 + '"',
-        "indents": "".join(" " * i + "a:\n" for i in range(3000)), "tags": "!<" + "a" * 2000000 + "> lr: 1\n"}
+        "merges": nested("a0: &a0\n  lr: 1\n",
+                         "a{i}: &a{i}\n  <<: [*a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}]\n") +
+        f"s:\n  <<: *a{depth}\n", "aliases": nested(
+            "a0: &a0 [1, 1]\n",
+            "a{i}: &a{i} [*a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}, *a{b}]\n"), "keys": nested(
+                "a0: &a0 {{x: 1}}\n".replace("{{", "{").replace("}}", "}"), "a{i}: &a{i} {{x: *a{b}, y: *a{b}}}\n"),
+        "self": "s: &a\n  <<: *a\n  lr: 1\n", "sequences": "[" * 200000, "maps": "{a: " * 100000,
+        "dashes": "- " * 200000, "comments": "# comment\n" * 8000000, "lines": "\n" * 30000000,
+        "one line": "lr: " + "1" * 50000000, "anchors": "".join(f"k{i}: &k{i} 1\n" for i in range(100000)),
+        "spaces": " " * 40000000 + "lr: 1", "documents": "---\nlr: 1\n" * 200000, "question marks": "? " * 100000,
+        "block": "lr: |\n" + " x\n" * 3000000, "wide merge": "b: &b {lr: 1}\ns:\n  <<: [" + "*b, " * 100000 + "*b]\n",
+        "quotes": 'lr: "' + "\\x41" * 2000000 + '"', "indents": "".join(
+            " " * i + "a:\n" for i in range(3000)), "tags": "!<" + "a" * 2000000 + "> lr: 1\n"
+    }
     kind = case.pick(texts)
     config = case.write("c.yaml", texts[kind])
-    return case.input("config", f"{kind}, depth {depth}", config=config + (":s" if kind in ("merges", "self", "wide merge") else ""))
+    return case.input("config",
+                      f"{kind}, depth {depth}",
+                      config=config + (":s" if kind in ("merges", "self", "wide merge") else ""))
 
 
 def yaml_keys(case):
     name = case.rng.choice(case.tools.options("train"))
     many = case.rng.choice([1000, 300000])
     texts = {
-        "unknown": "".join(f"key{i}: 1\n" for i in range(many)), "doubled": "lr: 1\n" * many, "control key": json.dumps(CONTROL) + ": 1\n",
-        "control value": f"{name}: {json.dumps(CONTROL)}\n", "long key": "k" * 1000 + "e" * 3000000 + ": 1\n", "long value": f"{name}: {LONG * 20}\n",
-        "sequence": f"{name}: [1, 2]\n", "map": f"{name}: {{a: 1}}\n", "null": f"{name}:\n", "binary": f"{name}: !!binary AAAA\n",
-        "tag": f"{name}: !!python/object:os.system [id]\n", "map as key": "? {a: 1}\n: 1\n", "list as key": "? [a, b]\n: 1\n",
-        "top is list": "- lr: 1\n", "top is text": "lr\n", "nul": b"lr: 1\0\ndepth: 2\n", "utf-16": "\ufefflr: 1\n".encode("utf-16-le"),
-        "no utf-8": b"name: \xff\xfe\xc0\x80\n", "byte order": "\ufefflr: 1\n", "tab": "lr:\t1\n\tdepth: 2\n", "tail": "lr: 1\n...\n%YAML 9.9\n---\n",
-        "alias of nothing": "lr: *nothing\n", "names itself": "config: c.yaml\n", "near": "".join(f"{name}{i}: 1\n" for i in range(2000)),
-        "bad values": "".join(f"{option}: {{}}\n" for option in case.tools.options("train")),
-        "sections": "".join(f"s{i}:\n  lr: 1\n" for i in range(100000)), "number": f"{name}: {case.rng.choice(NUMBERS)}\n"}
+        "unknown": "".join(
+            f"key{i}: 1\n"
+            for i in range(many)), "doubled": "lr: 1\n" * many, "control key": json.dumps(CONTROL) + ": 1\n",
+        "control value": f"{name}: {json.dumps(CONTROL)}\n", "long key": "k" * 1000 + "e" * 3000000 + ": 1\n",
+        "long value": f"{name}: {LONG * 20}\n", "sequence": f"{name}: [1, 2]\n", "map": f"{name}: {{a: 1}}\n",
+        "null": f"{name}:\n", "binary": f"{name}: !!binary AAAA\n", "tag": f"{name}: !!python/object:os.system [id]\n",
+        "map as key": "? {a: 1}\n: 1\n", "list as key": "? [a, b]\n: 1\n", "top is list": "- lr: 1\n",
+        "top is text": "lr\n", "nul": b"lr: 1\0\ndepth: 2\n", "utf-16": "\ufefflr: 1\n".encode("utf-16-le"),
+        "no utf-8": b"name: \xff\xfe\xc0\x80\n", "byte order": "\ufefflr: 1\n", "tab": "lr:\t1\n\tdepth: 2\n",
+        "tail": "lr: 1\n...\n%YAML 9.9\n---\n", "alias of nothing": "lr: *nothing\n",
+        "names itself": "config: c.yaml\n", "near": "".join(
+            f"{name}{i}: 1\n" for i in range(2000)), "bad values": "".join(
+                f"{option}: {{}}\n" for option in case.tools.options("train")), "sections": "".join(
+                    f"s{i}:\n  lr: 1\n" for i in range(100000)), "number": f"{name}: {case.rng.choice(NUMBERS)}\n"
+    }
     kind = case.pick(texts)
     section = case.rng.choice(["", "", "", ":" + CONTROL, ":nothing", ":" + "s" * 100000, "::", ":lr"])
-    return case.input("config", f"{kind}, {name}, section {section[:20]!r}", config=case.write("c.yaml", texts[kind]) + section)
+    return case.input("config",
+                      f"{kind}, {name}, section {section[:20]!r}",
+                      config=case.write("c.yaml", texts[kind]) + section)
 
 
 # --- words and environment
@@ -310,8 +76,10 @@ def command_line(case):
     command = case.pick(["train", "evaluate", "data generate", "data repack", "data convert", "checkpoint import"])
     name = case.rng.choice([name for name in case.tools.options(command) if not LASTING.search(name)])
     value = case.rng.choice(NUMBERS + TEXTS)
-    harmless = {"train": "train", "evaluate": "evaluate", "data generate": "generate", "data repack": "repack",
-                "data convert": "convert", "checkpoint import": "import"}[command]
+    harmless = {
+        "train": "train", "evaluate": "evaluate", "data generate": "generate", "data repack": "repack",
+        "data convert": "convert", "checkpoint import": "import"
+    }[command]
     words = [f"--{name}={value}"] if case.rng.random() < 0.5 else [f"--{name}", value]
     given = case.words(harmless)
     if f"--{name}" in given:
@@ -322,35 +90,51 @@ def command_line(case):
 
 def odd_words(case):
     words = {
-        "repeated": ["--lr", "1"] * 5000, "strays": ["stray"] * 20000, "unknown": [f"--option{i}" for i in range(5000)], "empty": [""],
-        "control option": ["--" + CONTROL, "1"], "control stray": [CONTROL], "equals": ["--=1"], "dashes": ["---"], "two dashes": ["--"], "dash": ["-"],
-        "short": ["-" + "x" * 1000], "no value": ["--lr"], "no equals": ["--lr="], "flag with value": ["--help=maybe"], "no number": ["--no-lr"],
-        "long unknown": ["--" + LONG], "long near": ["--" + "embed-dim" * 10000], "at": ["@/dev/zero"], "no utf-8": ["--\udcff\udcfe"],
-        "long words": [LONG] * 10, "negative": ["--seed", "-9223372036854775809"], "double no": ["--no-no-help"], "config": ["--config", ""],
-        "configs": ["--config", case.tools.good["config"]] * 2000, "upper": ["--LR", "1"], "spaces": ["-- lr", "1"], "nul-like": ["--lr\\0", "1"]}
+        "repeated": ["--lr", "1"] * 5000, "strays": ["stray"] * 20000, "unknown": [f"--option{i}" for i in range(5000)],
+        "empty": [""], "control option": ["--" + CONTROL,
+                                          "1"], "control stray": [CONTROL], "equals": ["--=1"], "dashes": ["---"],
+        "two dashes": ["--"], "dash": ["-"], "short": ["-" + "x" * 1000], "no value": ["--lr"], "no equals": ["--lr="],
+        "flag with value": ["--help=maybe"], "no number": ["--no-lr"], "long unknown": ["--" + LONG], "long near": [
+            "--" + "embed-dim" * 10000
+        ], "at": ["@/dev/zero"], "no utf-8": ["--\udcff\udcfe"], "long words": [LONG] * 10, "negative": [
+            "--seed", "-9223372036854775809"
+        ], "double no": ["--no-no-help"], "config": ["--config",
+                                                     ""], "configs": ["--config", case.tools.good["config"]] * 2000,
+        "upper": ["--LR", "1"], "spaces": ["-- lr", "1"], "nul-like": ["--lr\\0", "1"]
+    }
     kind = case.pick(words)
-    first = case.rng.choice([[], [], ["train"], ["evaluate"], ["data", "inspect"], ["checkpoint", "verify"], ["data", CONTROL], [CONTROL], [LONG]])
-    return Input("config", first + words[kind], f"{kind} after {' '.join(first)[:30]!r}",
-                 codes={64, 65, 66})
+    first = case.rng.choice([[], [], ["train"], ["evaluate"], ["data", "inspect"], ["checkpoint", "verify"],
+                             ["data", CONTROL], [CONTROL], [LONG]])
+    return Input("config", first + words[kind], f"{kind} after {' '.join(first)[:30]!r}", codes={64, 65, 66})
 
 
 def variables(case):
-    name = "VIT_HYBRID_" + case.rng.choice([option for option in case.tools.options("train") if not LASTING.search(option)]).upper().replace("-", "_")
+    name = "VIT_HYBRID_" + case.rng.choice(
+        [option for option in case.tools.options("train") if not LASTING.search(option)]).upper().replace("-", "_")
     value = case.rng.choice(NUMBERS + TEXTS)
-    env = case.pick([{name: value}, {name: CONTROL}, {name: LONG}, {"VIT_HYBRID_" + CONTROL.replace("=", ""): "1"},
-                     {"VIT_HYBRID_" + "X" * 100000: "1"}, {"VIT_HYBRID_": "1"}, {f"VIT_HYBRID_KEY{i}": "1" for i in range(5000)},
-                     {"SLURM_JOB_END_TIME": value}, {"SLURM_JOB_END_TIME": "-1"}, {"VIT_HYBRID_TIMEOUT": value}, {"VIT_HYBRID_CONFIG": CONTROL},
-                     {"VIT_HYBRID_HELP": "maybe"}, {"TERM": CONTROL, "COLUMNS": "-1"}, {"COLUMNS": "99999999999", "LINES": "0"},
-                     {"VIT_HYBRID_RESUME": CONTROL}, {"SLURM_JOB_ID": CONTROL, "SLURM_JOB_NAME": LONG}, {"LC_ALL": CONTROL, "LANG": "tr_TR.UTF-8"}])
+    env = case.pick([{name: value}, {name: CONTROL}, {name: LONG}, {
+        "VIT_HYBRID_" + CONTROL.replace("=", ""): "1"
+    }, {"VIT_HYBRID_" + "X" * 100000: "1"}, {"VIT_HYBRID_": "1"}, {f"VIT_HYBRID_KEY{i}": "1"
+                                                                   for i in range(5000)}, {"SLURM_JOB_END_TIME": value},
+                     {"SLURM_JOB_END_TIME": "-1"}, {"VIT_HYBRID_TIMEOUT": value}, {"VIT_HYBRID_CONFIG": CONTROL}, {
+                         "VIT_HYBRID_HELP": "maybe"
+                     }, {"TERM": CONTROL, "COLUMNS": "-1"}, {"COLUMNS": "99999999999", "LINES": "0"}, {
+                         "VIT_HYBRID_RESUME": CONTROL
+                     }, {"SLURM_JOB_ID": CONTROL, "SLURM_JOB_NAME": LONG}, {"LC_ALL": CONTROL, "LANG": "tr_TR.UTF-8"}])
     return case.input("train", f"{list(env)[0][:40]!r} = {list(env.values())[0][:30]!r}", env=env)
 
 
 # --- files that are none
 
+
 def odd_paths(case):
-    inside = {"train": [("train", "1990.h5", 1), ("valid", "x.h5", 0), ("stats", "global_means.npy", 1), ("stats", "time_means.npy", 1)],
-              "evaluate": [("checkpoint", "latest", 1), ("valid", "1991.h5", 1)], "stats": [("train", "1990.h5", 1)]}
-    places = [(command, place, "") for command, text in COMMANDS.items() for place in re.findall(r"\{(\w+)\}(?:[ ]|$)", text)]
+    inside = {
+        "train": [("train", "1990.h5", 1), ("valid", "x.h5", 0), ("stats", "global_means.npy", 1),
+                  ("stats", "time_means.npy", 1)], "evaluate": [("checkpoint", "latest", 1), ("valid", "1991.h5", 1)],
+        "stats": [("train", "1990.h5", 1)]
+    }
+    places = [(command, place, "") for command, text in COMMANDS.items()
+              for place in re.findall(r"\{(\w+)\}(?:[ ]|$)", text)]
     places += [(command, place, name) for command, lists in inside.items() for place, name, _ in lists]
     command, place, name = case.pick(places)
     kind = case.rng.choice(ODD)
@@ -362,15 +146,20 @@ def odd_paths(case):
 
 def odd_outputs(case):
     """The run's folder or a result's place holds links and pipes at the names that will be written."""
-    command, names = case.pick([
-        ("train", ["metrics.jsonl", "out.log", "config.yaml", "summary.json", "summary.json.part", "metrics.jsonl.part", "checkpoints",
-                   "checkpoints/latest.partial", "checkpoints/best.partial", "checkpoints/step-000000002.h5.partial", "checkpoints/latest",
-                   "summary.json.partial", "config.yaml.partial", "out.log.partial", "metrics.jsonl.partial", "kernels.txt"]),
-        ("stats", ["global_means.npy.partial", "global_stds.npy.partial", "time_means.npy.partial", "global_means.npy"]),
-        ("repack", ["1990.h5.partial", "1990.h5"]), ("generate", ["train/1990.h5.partial", "stats/global_means.npy.partial", "train", "stats"]),
-        ("generate_images", ["train.h5.partial", "valid.h5.partial", "train.h5"]),
-        ("evaluate", ["o.json.partial", "o.json"]), ("forecast", ["o.h5.partial", "o.json.partial", "o.png.partial", "o.png"]),
-        ("convert", ["o.h5.partial"]), ("export", ["o.safetensors.partial"]), ("import", ["o.h5.partial"])])
+    command, names = case.pick([("train", [
+        "metrics.jsonl", "out.log", "config.yaml", "summary.json", "summary.json.part", "metrics.jsonl.part",
+        "checkpoints", "checkpoints/latest.partial", "checkpoints/best.partial",
+        "checkpoints/step-000000002.h5.partial", "checkpoints/latest", "summary.json.partial", "config.yaml.partial",
+        "out.log.partial", "metrics.jsonl.partial", "kernels.txt"
+    ]), ("stats", ["global_means.npy.partial", "global_stds.npy.partial", "time_means.npy.partial",
+                   "global_means.npy"]), ("repack", ["1990.h5.partial", "1990.h5"]),
+                                ("generate", [
+                                    "train/1990.h5.partial", "stats/global_means.npy.partial", "train", "stats"
+                                ]), ("generate_images", ["train.h5.partial", "valid.h5.partial", "train.h5"]),
+                                ("evaluate", ["o.json.partial", "o.json"]),
+                                ("forecast", ["o.h5.partial", "o.json.partial", "o.png.partial", "o.png"]),
+                                ("convert", ["o.h5.partial"]), ("export", ["o.safetensors.partial"]),
+                                ("import", ["o.h5.partial"])])
     name = case.rng.choice(names)
     kind = case.rng.choice(["canary", "canary", "canary", "fifo", "dangling", "loop", "full", "folder"])
     folder = {"train": "r/", "stats": "o/", "repack": "o/", "generate": "o/", "generate_images": "o/"}.get(command, "")
@@ -380,13 +169,22 @@ def odd_outputs(case):
 
 
 def file_names(case):
-    name = case.pick([CONTROL.replace("/", ""), "\x1b[2J", "a\nvit_hybrid: forged", "x" * 250, "\udcff\udcfe", "\u009b31m", " ", "%s%n", "-rf", "\u202eh", "a,b", ":", "a:b:c", "\\"])
+    name = case.pick([
+        CONTROL.replace("/", ""), "\x1b[2J", "a\nvit_hybrid: forged", "x" * 250, "\udcff\udcfe", "\u009b31m", " ",
+        "%s%n", "-rf", "\u202eh", "a,b", ":", "a:b:c", "\\"
+    ])
     name = name.encode("utf-8", "surrogateescape")[:240].decode("utf-8", "surrogateescape")
-    command, place, end = case.rng.choice([("train", "train", ""), ("stats", "train", "/19" + name + ".h5"), ("inspect", "train", "/" + name[:200] + ".h5"),
-                                           ("evaluate", "checkpoint", "/" + name), ("describe", "checkpoint", "/" + name), ("repack", "train", "/" + name[:200] + ".h5"),
-                                           ("config", "config", "/" + name), ("convert", "pictures", "/a/" + name[:200] + ".png"), ("train", "run", "/" + name),
-                                           ("export", "out", "/" + name[:200]), ("train", "stats", "/" + name), ("import", "tensors", "/" + name),
-                                           ("stats", "out", "/" + name), ("forecast", "out", "/" + name[:200]), ("convert", "out", "/" + name[:200])])
+    command, place, end = case.rng.choice([("train", "train", ""), ("stats", "train", "/19" + name + ".h5"),
+                                           ("inspect", "train", "/" + name[:200] + ".h5"),
+                                           ("evaluate", "checkpoint", "/" + name),
+                                           ("describe", "checkpoint", "/" + name),
+                                           ("repack", "train", "/" + name[:200] + ".h5"),
+                                           ("config", "config", "/" + name),
+                                           ("convert", "pictures", "/a/" + name[:200] + ".png"),
+                                           ("train", "run", "/" + name), ("export", "out", "/" + name[:200]),
+                                           ("train", "stats", "/" + name), ("import", "tensors", "/" + name),
+                                           ("stats", "out", "/" + name), ("forecast", "out", "/" + name[:200]),
+                                           ("convert", "out", "/" + name[:200])])
     content = case.rng.choice([b"", b"content", small_png(), read(case.tools.good["year"])])
     path = case.path("d" + end)
     if place not in ("out", "run") and end:
@@ -396,11 +194,16 @@ def file_names(case):
 
 
 def texts_of_options(case):
-    command, option = case.pick([("forecast", "--channel"), ("train", "--dataset-name"), ("evaluate", "--dataset-name"), ("train_images", "--labels-name"),
-                                 ("repack", "--dataset"), ("stats", "--dataset"), ("train", "--mpiio-hints"), ("train", "--name"), ("train", "--preempt-signal"),
-                                 ("train", "--resume"), ("train", "--init-from"), ("train", "--stage-dir"), ("train", "--global-means"),
-                                 ("train", "--checkpoint-dir"), ("train", "--preset"), ("import", "--preset"), ("export", "--names"), ("train", "--image-size")])
-    value = case.rng.choice(TEXTS + ["/", ".", "..", "fields/..", "/fields/./", "fields\0x".replace("\0", "\\0"), "a=b=c", "=,=,=", "USR1,USR1", ",USR1", "8x", "x8", "8x16x3", "8X16"])
+    command, option = case.pick([("forecast", "--channel"), ("train", "--dataset-name"), ("evaluate", "--dataset-name"),
+                                 ("train_images", "--labels-name"), ("repack", "--dataset"), ("stats", "--dataset"),
+                                 ("train", "--mpiio-hints"), ("train", "--name"), ("train", "--preempt-signal"),
+                                 ("train", "--resume"), ("train", "--init-from"), ("train", "--stage-dir"),
+                                 ("train", "--global-means"), ("train", "--checkpoint-dir"), ("train", "--preset"),
+                                 ("import", "--preset"), ("export", "--names"), ("train", "--image-size")])
+    value = case.rng.choice(TEXTS + [
+        "/", ".", "..", "fields/..", "/fields/./", "fields\0x".replace("\0", "\\0"), "a=b=c", "=,=,=", "USR1,USR1",
+        ",USR1", "8x", "x8", "8x16x3", "8X16"
+    ])
     if option in ("--checkpoint-dir", "--stage-dir") and value.startswith("../"):
         value = "r/../../in/x"
     more = [option, value] + (["--stage-data", "node"] if option == "--stage-dir" else [])
@@ -413,24 +216,44 @@ def texts_of_options(case):
 
 def absurd_sizes(case):
     many, most = str(10**6), "16777216"
-    words = case.pick([
-        ["--depth", most], ["--depth", "1000000"], ["--embed-dim", most], ["--embed-dim", str(2**40)], ["--image-size", "1000000x1000000", "--patch-size", "1"],
-        ["--image-size", most + "x" + most], ["--image-size", most + "x" + most, "--patch-size", "1"], ["--in-channels", most], ["--out-channels", most],
-        ["--mlp-hidden", most], ["--num-heads", most, "--embed-dim", most], ["--global-batch-size", str(2**62)], ["--micro-batch-size", str(2**62)],
-        ["--valid-batch-size", str(2**62)], ["--local-batch-size", str(2**62)], ["--bucket-mb", "1e300"], ["--bucket-mb", "1e-300"], ["--bucket-mb", "1e12"],
-        ["--time-limit", "1e300"], ["--time-limit", "1e-300"], ["--timeout", "1e300"], ["--timeout", "1e-300"], ["--lr", "1e300"], ["--warmup", str(2**62)],
-        ["--eps", "1e-300"], ["--clip-norm", "1e-300"], ["--clip-norm", "1e300"], ["--prefetch-depth", "4096"], ["--io-threads", "4096"], ["--threads", "4096"],
-        ["--log-interval", str(2**62)], ["--checkpoint-every", str(2**62)], ["--keep-checkpoints", str(2**62)], ["--pp", "1048576", "--print-schedule"],
-        ["--dp", "1048576", "--print-schedule"], ["--global-batch-size", many, "--micro-batch-size", "1", "--print-schedule"],
-        ["--dp", "1048576", "--tp", "1048576", "--pp", "1048576"], ["--depth", many, "--print-schedule"], ["--limit-nsamples", str(2**62)],
-        ["--generated-samples", str(2**62), "--data", "synthetic"], ["--generated-valid-samples", str(2**62), "--data", "synthetic"],
-        ["--generated-samples", str(2**40), "--data", "builtin"], ["--warmup", "1", "--lr-batch-size", str(2**62), "--lr-scaling", "sqrt"],
-        ["--embed-dim", "1048576", "--num-heads", "1048576"], ["--norm-eps", "1e-320"], ["--loss-scale", "1e12", "--precision", "fp16"], ["--seed", str(2**63 - 1)],
-        ["--num-classes", most, "--task", "classify"], ["--valid-resize", most, "--task", "classify"], ["--ranks-per-gpu", "4096"], ["--weight-decay", "1e300"],
-        ["--import", "--depth", most], ["--import", "--embed-dim", most], ["--import", "--image-size", most], ["--forecast", "--steps", str(2**62)],
-        ["--forecast", "--start", str(2**62)], ["--forecast", "--start", str(2**63 - 1), "--lead", str(2**63 - 1)], ["--convert", "--size", "4096"],
-        ["--repack", "--align", "1073741824"], ["--inspect", "--bands", "100000"], ["--inspect", "--sample", "1000000000"], ["--forecast", "--lead", str(2**62)]])
-    own = {"--import": "import", "--forecast": "forecast", "--convert": "convert", "--repack": "repack", "--inspect": "inspect"}
+    words = case.pick([["--depth", most], ["--depth", "1000000"], ["--embed-dim", most], ["--embed-dim",
+                                                                                          str(2**40)],
+                       ["--image-size", "1000000x1000000", "--patch-size", "1"], ["--image-size", most + "x" + most],
+                       ["--image-size", most + "x" + most, "--patch-size", "1"], ["--in-channels", most],
+                       ["--out-channels", most], ["--mlp-hidden", most], ["--num-heads", most, "--embed-dim", most],
+                       ["--global-batch-size", str(2**62)], ["--micro-batch-size", str(2**62)],
+                       ["--valid-batch-size", str(2**62)], ["--local-batch-size", str(2**62)], ["--bucket-mb", "1e300"],
+                       ["--bucket-mb", "1e-300"], ["--bucket-mb", "1e12"], ["--time-limit", "1e300"],
+                       ["--time-limit", "1e-300"], ["--timeout", "1e300"], ["--timeout", "1e-300"], ["--lr", "1e300"],
+                       ["--warmup", str(2**62)], ["--eps", "1e-300"], ["--clip-norm", "1e-300"],
+                       ["--clip-norm", "1e300"], ["--prefetch-depth", "4096"], ["--io-threads", "4096"],
+                       ["--threads", "4096"], ["--log-interval", str(2**62)], ["--checkpoint-every",
+                                                                               str(2**62)],
+                       ["--keep-checkpoints", str(2**62)], ["--pp", "1048576", "--print-schedule"],
+                       ["--dp", "1048576", "--print-schedule"],
+                       ["--global-batch-size", many, "--micro-batch-size", "1", "--print-schedule"],
+                       ["--dp", "1048576", "--tp", "1048576", "--pp", "1048576"], ["--depth", many, "--print-schedule"],
+                       ["--limit-nsamples", str(2**62)], ["--generated-samples",
+                                                          str(2**62), "--data", "synthetic"],
+                       ["--generated-valid-samples", str(2**62), "--data", "synthetic"],
+                       ["--generated-samples", str(2**40), "--data", "builtin"],
+                       ["--warmup", "1", "--lr-batch-size",
+                        str(2**62), "--lr-scaling", "sqrt"], ["--embed-dim", "1048576", "--num-heads", "1048576"],
+                       ["--norm-eps", "1e-320"], ["--loss-scale", "1e12", "--precision", "fp16"],
+                       ["--seed", str(2**63 - 1)], ["--num-classes", most, "--task", "classify"],
+                       ["--valid-resize", most, "--task", "classify"], ["--ranks-per-gpu", "4096"],
+                       ["--weight-decay", "1e300"], ["--import", "--depth", most], ["--import", "--embed-dim", most],
+                       ["--import", "--image-size", most], ["--forecast", "--steps",
+                                                            str(2**62)], ["--forecast", "--start",
+                                                                          str(2**62)],
+                       ["--forecast", "--start", str(2**63 - 1), "--lead",
+                        str(2**63 - 1)], ["--convert", "--size", "4096"], ["--repack", "--align", "1073741824"],
+                       ["--inspect", "--bands", "100000"], ["--inspect", "--sample", "1000000000"],
+                       ["--forecast", "--lead", str(2**62)]])
+    own = {
+        "--import": "import", "--forecast": "forecast", "--convert": "convert", "--repack": "repack",
+        "--inspect": "inspect"
+    }
     command = own.get(words[0]) or ("train_images" if "classify" in words else "train")
     words = words[1:] if words[0] in own else words
     given = case.words(command)
@@ -438,29 +261,48 @@ def absurd_sizes(case):
         if option in given:
             given[given.index(option):given.index(option) + 2] = []
     if "--data" in words:
-        given = [word for at, word in enumerate(given) if not {word, given[at - 1]} & {"--train-data", "--valid-data", "--stats"}]
+        given = [
+            word for at, word in enumerate(given)
+            if not {word, given[at - 1]} & {"--train-data", "--valid-data", "--stats"}
+        ]
     return Input(command, given + words, " ".join(words))
 
 
 # --- arrays, weights, data
 
+
 def npy_files(case):
     def npy(header, body=bytes(12), version=b"\x01\x00"):
-        length = struct.pack("<H" if version[0] == 1 else "<I", len(header) & (0xffff if version[0] == 1 else 0xffffffff))
+        length = struct.pack("<H" if version[0] == 1 else "<I",
+                             len(header) & (0xffff if version[0] == 1 else 0xffffffff))
         return b"\x93NUMPY" + version + length + header.encode() + body
+
     def head(shape, descr="'<f4'", order="False", tail="\n"):
         return f"{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}{tail}"
+
     good = read(case.tools.good["stats"] + "/global_means.npy")
     contents = {
-        "overflow": npy(head("(1, 4611686018427387904, 4, 4)")), "overflow to 3": npy(head("(1, 3, 4294967296, 4294967296)")), "huge": npy(head("(1, 1099511627776, 1, 1)")),
-        "negative": npy(head("(1, -3, 1, 1)")), "two negatives": npy(head("(-1, -3, 1, 1)")), "zero": npy(head("(1, 0, 1, 1)")), "fortran": npy(head("(1, 3, 1, 1)", order="True")),
-        "object": npy(head("(1, 3, 1, 1)", "'|O'")), "text": npy(head("(1, 3, 1, 1)", "'<U4'")), "record": npy(head("(3,)", "[('a', '<f4')]")), "complex": npy(head("(3,)", "'<c8'"), bytes(24)),
-        "digits": npy(head("(" + "9" * 30000 + ",)")), "dims": npy(head("(" + "1, " * 15000 + ")")), "no end": npy("{'descr'"), "empty header": npy(""),
-        "long header": npy(head("(1, 3, 1, 1)", tail=" " * 60000 + "\n")), "version 2 huge": b"\x93NUMPY\x02\x00\xff\xff\xff\xff{", "version 3": npy(head("(3,)"), version=b"\x03\x00"),
-        "version 9": npy(head("(3,)"), version=b"\x09\x09"), "control": npy(head("(3,)", repr(CONTROL))), "control raw": npy(head("(3,)", "'" + CONTROL + "'")), "truncated": good[:-5],
-        "nan": npy(head("(1, 3, 1, 1)"), struct.pack("<3f", 1, float("nan"), 1)), "zeros": npy(head("(1, 3, 1, 1)")), "infinite": npy(head("(1, 3, 1, 1)"), struct.pack("<3f", 1, float("inf"), -1)),
-        "pickle": b"\x80\x04cos\nsystem\n", "nothing": b"", "longer": good + bytes(1000), "nested": npy("{'shape': " + "(" * 30000), "mutated": case.mutated(good), "mutated too": case.mutated(good, 10, 2),
-        "scalar": npy(head("()")), "shape twice": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'shape': (1, 3, 1, 1)}\n")}
+        "overflow": npy(head("(1, 4611686018427387904, 4, 4)")), "overflow to 3": npy(
+            head("(1, 3, 4294967296, 4294967296)")), "huge": npy(head("(1, 1099511627776, 1, 1)")), "negative": npy(
+                head("(1, -3, 1, 1)")), "two negatives": npy(head("(-1, -3, 1, 1)")), "zero": npy(
+                    head("(1, 0, 1, 1)")), "fortran": npy(head("(1, 3, 1, 1)", order="True")), "object": npy(
+                        head("(1, 3, 1, 1)", "'|O'")), "text": npy(head("(1, 3, 1, 1)", "'<U4'")), "record": npy(
+                            head("(3,)", "[('a', '<f4')]")),
+        "complex": npy(head("(3,)", "'<c8'"), bytes(24)), "digits": npy(head("(" + "9" * 30000 + ",)")), "dims": npy(
+            head("(" + "1, " * 15000 + ")")), "no end": npy("{'descr'"), "empty header": npy(""), "long header": npy(
+                head("(1, 3, 1, 1)", tail=" " * 60000 + "\n")), "version 2 huge": b"\x93NUMPY\x02\x00\xff\xff\xff\xff{",
+        "version 3": npy(head("(3,)"), version=b"\x03\x00"), "version 9": npy(
+            head("(3,)"), version=b"\x09\x09"), "control": npy(head("(3,)", repr(CONTROL))), "control raw": npy(
+                head("(3,)", "'" + CONTROL + "'")), "truncated": good[:-5], "nan": npy(
+                    head("(1, 3, 1, 1)"), struct.pack(
+                        "<3f", 1, float("nan"), 1)), "zeros": npy(head("(1, 3, 1, 1)")), "infinite": npy(
+                            head("(1, 3, 1, 1)"), struct.pack(
+                                "<3f", 1, float("inf"),
+                                -1)), "pickle": b"\x80\x04cos\nsystem\n", "nothing": b"", "longer": good + bytes(1000),
+        "nested": npy("{'shape': " + "(" * 30000), "mutated": case.mutated(good), "mutated too": case.mutated(
+            good, 10, 2), "scalar": npy(head("()")),
+        "shape twice": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), 'shape': (1, 3, 1, 1)}\n")
+    }
     kind = case.pick(contents)
     name = case.rng.choice(["global_means.npy", "global_stds.npy", "time_means.npy"])
     stats = case.copy(case.tools.good["stats"], "s")
@@ -474,41 +316,70 @@ def safetensors_files(case):
     length = struct.unpack("<Q", good[:8])[0]
     header, body = json.loads(good[8:8 + length]), good[8 + length:]
     name = case.rng.choice([key for key in header if key != "__metadata__"])
+
     def file(changed, body=body):
         text = (changed if isinstance(changed, str) else json.dumps(changed)).encode("utf-8", "surrogatepass")
         return struct.pack("<Q", len(text)) + text + body
+
     def with_entry(**fields):
         return file({**header, name: {**header[name], **fields}})
+
     text = json.dumps(header)
     contents = {
-        "length 2^63": struct.pack("<Q", 1 << 63) + good[8:], "length all": struct.pack("<Q", 2**64 - 1) + good[8:], "length long": struct.pack("<Q", 99999999) + good[8:], "length 0": struct.pack("<Q", 0) + good[8:],
-        "deep": file('{"a":' + "[" * 1000000), "deep map": file('{"a":' * 200000), "twice": file(text[:-1] + "," + text[1:]), "overlap": with_entry(data_offsets=header[[key for key in header if key != name and key != "__metadata__"][0]]["data_offsets"]),
-        "negative": with_entry(data_offsets=[-8, 0]), "beyond": with_entry(data_offsets=[0, 1 << 62]), "backwards": with_entry(data_offsets=[8, 0]), "float offsets": with_entry(data_offsets=[0.5, 1e300]),
-        "overflow": with_entry(shape=[1 << 62, 4, 4]), "negative shape": with_entry(shape=[-1, -8]), "no shape": with_entry(shape=[]), "many dims": with_entry(shape=[1] * 100000), "zero dim": with_entry(shape=[0]),
-        "odd type": with_entry(dtype="F7"), "control type": with_entry(dtype=CONTROL), "type is number": with_entry(dtype=4), "shape is text": with_entry(shape="8"), "no fields": file({**header, name: {}}),
-        "control name": file({**header, CONTROL: header[name]}), "long name": file({**header, LONG: header[name]}), "metadata control": file({**header, "__metadata__": {"format": CONTROL, CONTROL: "1"}}),
-        "metadata model": file({**header, "__metadata__": {"vit_hybrid": "[" * 100000, "model": CONTROL}}), "metadata list": file({**header, "__metadata__": [1]}), "list": file("[1]"), "nothing": b"", "short": good[:5],
-        "truncated": good[:-9], "longer": good + bytes(100), "many": file({**header, **{f"x{i}": header[name] for i in range(100000)}}), "no utf-8": struct.pack("<Q", 4) + b'"\xff"' + b" ", "lone": file('{"\\ud800": {}}'),
-        "less": file({key: value for key, value in header.items() if key != name}), "number": file('{"a": 1e99999, "b": ' + "9" * 100000 + "}"), "mutated": case.mutated(good), "mutated head": case.mutated(good[:8 + length]) + body}
+        "length 2^63": struct.pack("<Q", 1 << 63) + good[8:], "length all": struct.pack("<Q", 2**64 - 1) + good[8:],
+        "length long": struct.pack("<Q", 99999999) + good[8:], "length 0": struct.pack("<Q", 0) + good[8:],
+        "deep": file('{"a":' + "[" * 1000000), "deep map": file(
+            '{"a":' * 200000), "twice": file(text[:-1] + "," + text[1:]),
+        "overlap": with_entry(data_offsets=header[[key for key in header
+                                                   if key != name and key != "__metadata__"][0]]["data_offsets"]),
+        "negative": with_entry(data_offsets=[-8, 0]), "beyond": with_entry(data_offsets=[0, 1 << 62]),
+        "backwards": with_entry(data_offsets=[8, 0]), "float offsets": with_entry(data_offsets=[0.5, 1e300]),
+        "overflow": with_entry(shape=[1 << 62, 4, 4]), "negative shape": with_entry(shape=[-1, -8]),
+        "no shape": with_entry(shape=[]), "many dims": with_entry(shape=[1] * 100000), "zero dim": with_entry(
+            shape=[0]), "odd type": with_entry(dtype="F7"), "control type": with_entry(dtype=CONTROL),
+        "type is number": with_entry(dtype=4), "shape is text": with_entry(shape="8"), "no fields": file(
+            {**header, name: {}}), "control name": file({**header, CONTROL: header[name]}), "long name": file(
+                {**header, LONG: header[name]}), "metadata control": file(
+                    {**header, "__metadata__": {"format": CONTROL, CONTROL: "1"}}), "metadata model": file(
+                        {**header, "__metadata__": {"vit_hybrid": "[" * 100000,
+                                                    "model": CONTROL}}), "metadata list": file(
+                                                        {**header, "__metadata__": [1]}), "list": file("[1]"),
+        "nothing": b"", "short": good[:5], "truncated": good[:-9], "longer": good + bytes(100), "many": file(
+            {**header, **{f"x{i}": header[name]
+                          for i in range(100000)}
+             }), "no utf-8": struct.pack("<Q", 4) + b'"\xff"' + b" ", "lone": file('{"\\ud800": {}}'), "less": file(
+                 {key: value
+                  for key, value in header.items()
+                  if key != name}), "number": file('{"a": 1e99999, "b": ' + "9" * 100000 + "}"),
+        "mutated": case.mutated(good), "mutated head": case.mutated(good[:8 + length]) + body
+    }
     kind = case.pick(contents)
     refuse = not kind.startswith(("mutated", "metadata"))
-    return case.input("import", f"{kind}, {name}", tensors=case.write("x.safetensors", contents[kind]), must_refuse=refuse)
+    return case.input("import",
+                      f"{kind}, {name}",
+                      tensors=case.write("x.safetensors", contents[kind]),
+                      must_refuse=refuse)
 
 
 def weather_place(case, path):
     """A command that reads the year file `path`, which lies alone in its folder."""
     command = case.rng.choice(OF_WEATHER)
-    place = {"evaluate": "valid", "forecast": "valid", "train": case.rng.choice(["train", "train", "valid"])}.get(command, "train")
+    place = {"evaluate": "valid", "forecast": "valid", "train": case.rng.choice(["train", "train", "valid"])}.get(
+        command, "train")
     more = []
     if command in ("train", "evaluate") and case.rng.random() < 0.5:
         more = ["--io", case.rng.choice(["direct", "independent", "collective"])]
     return command, {place: path if command == "inspect" and case.rng.random() < 0.5 else os.path.dirname(path)}, more
 
 
-STRUCTURE = ["soft_loop", "soft_nowhere", "external_link", "group_loop", "fields_is_group", "fields_is_type", "doubled_groups", "deep_groups", "many_groups", "many_datasets",
-             "many_attributes", "looping_scales", "dangling_scales", "named_dataset"]
-STORAGE = ["external", "external_many", "virtual", "virtual_self", "virtual_many", "virtual_name", "external_link", "soft_nowhere"]
-TEXTUAL = ["channels_text", "channels_number", "channels_long", "channels_list", "channels_null_list", "channels_many", "channels_empty", "units_text", "named_dataset"]
+STORAGE = [
+    "external", "external_many", "virtual", "virtual_self", "virtual_many", "virtual_name", "external_link",
+    "soft_nowhere"
+]
+TEXTUAL = [
+    "channels_text", "channels_number", "channels_long", "channels_list", "channels_null_list", "channels_many",
+    "channels_empty", "units_text", "named_dataset"
+]
 
 
 def hdf5_kinds(case):
@@ -519,14 +390,23 @@ def hdf5_kinds(case):
 
 def hdf5_links(case):
     kind = case.pick(STORAGE)
-    aim = case.rng.choice(["passwd", "canary", "year", "odd", "itself", "relative", "nothing", "folder", "long", "control"])
+    aim = case.rng.choice(
+        ["passwd", "canary", "year", "odd", "itself", "relative", "nothing", "folder", "long", "control"])
     odd = case.rng.choice(ODD)
-    target = {"passwd": "/etc/passwd", "canary": case.canary, "year": case.outside + "/1990.h5", "itself": "1990.h5", "relative": "../../outside/1990.h5",
-              "nothing": "/nowhere/x.h5", "folder": "/etc", "long": "x" * 50000, "control": CONTROL}.get(aim) or case.odd_file(odd, "odd.h5")
+    target = {
+        "passwd": "/etc/passwd", "canary": case.canary, "year": case.outside + "/1990.h5", "itself": "1990.h5",
+        "relative": "../../outside/1990.h5", "nothing": "/nowhere/x.h5", "folder": "/etc", "long": "x" * 50000,
+        "control": CONTROL
+    }.get(aim) or case.odd_file(odd, "odd.h5")
     path = case.hdf5(kind, "d/1990.h5", target)
     command, places, more = weather_place(case, path)
-    refuse = kind.startswith("external") and kind != "external_link" and aim in ("passwd", "canary", "year", "relative", "folder")
-    return case.input(command, f"{kind} to {aim} {odd if aim == 'odd' else ''} for {command}", more, must_refuse=refuse, **places)
+    refuse = kind.startswith("external") and kind != "external_link" and aim in ("passwd", "canary", "year", "relative",
+                                                                                 "folder")
+    return case.input(command,
+                      f"{kind} to {aim} {odd if aim == 'odd' else ''} for {command}",
+                      more,
+                      must_refuse=refuse,
+                      **places)
 
 
 def hdf5_texts(case):
@@ -538,9 +418,12 @@ def hdf5_texts(case):
 
 def hdf5_bytes(case):
     good = read(case.tools.good["year"])
-    content = {"structure": lambda: case.mutated(good[:2048]) + good[2048:], "head": lambda: case.mutated(good[:200], 8) + good[200:],
-               "tail": lambda: good[:1500] + case.mutated(good[1500:]), "cut": lambda: good[:case.rng.randrange(len(good))],
-               "longer": lambda: good + bytes(case.rng.randrange(5000)), "any": lambda: case.mutated(good, 0, 12)}
+    content = {
+        "structure": lambda: case.mutated(good[:2048]) + good[2048:],
+        "head": lambda: case.mutated(good[:200], 8) + good[200:],
+        "tail": lambda: good[:1500] + case.mutated(good[1500:]), "cut": lambda: good[:case.rng.randrange(len(good))],
+        "longer": lambda: good + bytes(case.rng.randrange(5000)), "any": lambda: case.mutated(good, 0, 12)
+    }
     kind = case.pick(content)
     command, places, more = weather_place(case, case.write("d/1990.h5", content[kind]()))
     return case.input(command, f"{kind} for {command}", more, **places)
@@ -557,45 +440,73 @@ def image_files(case):
     else:
         path = case.hdf5(kind, "i.h5", text)
     command = case.rng.choice(OF_IMAGES)
-    place = {"train_images": case.rng.choice(["images", "valid_images"]), "evaluate_images": "valid_images", "inspect": "train", "repack_images": "images"}[command]
-    return case.input(command, f"{kind} {text[:20] if 'classes' in kind else ''!r} as {place} of {command}", **{place: path})
+    place = {
+        "train_images": case.rng.choice(["images", "valid_images"]), "evaluate_images": "valid_images",
+        "inspect": "train", "repack_images": "images"
+    }[command]
+    return case.input(command, f"{kind} {text[:20] if 'classes' in kind else ''!r} as {place} of {command}",
+                      **{place: path})
 
 
 # --- checkpoints
+
 
 def checkpoint_bytes(case):
     good = read(case.tools.good["checkpoint"])
     kind = case.pick(["flip", "flip", "cut", "longer", "mutated", "block", "foreign"])
     flipped = bytearray(good)
     flipped[case.rng.randrange(len(good))] ^= 1 << case.rng.randrange(8)
-    content = {"flip": bytes(flipped), "cut": good[:case.rng.randrange(len(good))], "longer": good + bytes(100), "mutated": case.mutated(good, 0, 8),
-               "block": case.mutated(good[:600]) + good[600:], "foreign": read(case.tools.good["year"])}[kind]
+    content = {
+        "flip": bytes(flipped), "cut": good[:case.rng.randrange(len(good))], "longer": good + bytes(100),
+        "mutated": case.mutated(good, 0, 8), "block": case.mutated(good[:600]) + good[600:], "foreign": read(
+            case.tools.good["year"])
+    }[kind]
     command = case.rng.choice(OF_CHECKPOINTS)
     refuse = content != good and (command in ("verify", "resume") or kind in ("cut", "longer", "foreign"))
-    return case.input(command, f"{kind} for {command}", checkpoint=case.write("c.h5", content), codes={65, 64} if command == "init_from" else {65},
+    return case.input(command,
+                      f"{kind} for {command}",
+                      checkpoint=case.write("c.h5", content),
+                      codes={65, 64} if command == "init_from" else {65},
                       must_refuse=refuse)
 
 
 def checkpoint_numbers(case):
-    name = case.pick(["step", "epoch", "optimizer_steps", "samples_of_epoch", "num_samples", "good_steps", "skipped_steps", "seed", "format", "loss_scale", "metric_value"])
+    name = case.pick([
+        "step", "epoch", "optimizer_steps", "samples_of_epoch", "num_samples", "good_steps", "skipped_steps", "seed",
+        "format", "loss_scale", "metric_value"
+    ])
     value = case.rng.choice([str(-2**63), "-1", str(2**62), str(2**63 - 1), "1000000007"])
     if name in ("loss_scale", "metric_value"):
         value = case.rng.choice(["nan", "inf", "-1", "1e308", "-0.0"])
     command = case.rng.choice(["resume", "resume", "resume", *OF_CHECKPOINTS])
-    refuse = command == "resume" and (value.startswith("-9") or value in ("-1", str(2**62), str(2**63 - 1))) and name not in ("metric_value", "loss_scale")
-    return case.input(command, f"{name} {value} for {command}", checkpoint=case.checkpoint("set", name, value), must_refuse=refuse)
+    refuse = command == "resume" and (value.startswith("-9") or value in ("-1", str(
+        2**62), str(2**63 - 1))) and name not in ("metric_value", "loss_scale")
+    return case.input(command,
+                      f"{name} {value} for {command}",
+                      checkpoint=case.checkpoint("set", name, value),
+                      must_refuse=refuse)
 
 
 def checkpoint_texts(case):
     model = json.loads(re.search(rb'\{"task".*?\}', read(case.tools.good["checkpoint"])).group())
-    bomb = "a0: &a0\n  lr: 1\n" + "".join(f"a{i}: &a{i}\n  <<: [{', '.join([f'*a{i - 1}'] * 8)}]\n" for i in range(1, 13)) + "<<: *a12\n"
+    bomb = "a0: &a0\n  lr: 1\n" + "".join(f"a{i}: &a{i}\n  <<: [{', '.join([f'*a{i - 1}'] * 8)}]\n"
+                                          for i in range(1, 13)) + "<<: *a12\n"
     values = {
-        "config": [bomb, "[" * 100000, "depth: " + json.dumps(CONTROL), "\x1b[2J: 1\n", "", "lr: 1\n" * 100000, "unknown: 1\n", "config: c.yaml\n", "&a [*a]", "x: " + LONG, "seed: -1\nsteps: 0\n", "stats: /dev/zero\n", "\0"],
-        "model": [json.dumps({**model, key: value}) for key, value in [("depth", 16777216), ("depth", -1), ("depth", 1e300), ("embed-dim", 1 << 40), ("embed-dim", 16777216), ("image-size", "1000000x1000000"), ("image-size", CONTROL),
-                                                                      ("patch-size", 0), ("num-heads", 0), ("task", CONTROL), ("task", "classify"), ("dropout", "x"), ("unknown", 1), ("in-channels", 16777216), ("num-classes", 16777216)]]
-        + ["{", "[" * 500000, "", "null", "[]", "{}", LONG, CONTROL, '{"depth":' * 100000],
-        "kernels": [CONTROL, LONG * 8, "a b c\n" * 100000, "\n\n", "product 1 2 3 " + CONTROL, "attention x"], "channels": [CONTROL, LONG, ",,", "u", ",".join(["u"] * 30000), "u,v,\x1b[2Jheight"],
-        "optimizer": [CONTROL, LONG, "adamx", "sgd", "lamb"], "version": [CONTROL, LONG], "layout": [CONTROL, LONG], "metric": [CONTROL, LONG, "loss\n"]}
+        "config": [
+            bomb, "[" * 100000, "depth: " + json.dumps(CONTROL), "\x1b[2J: 1\n", "", "lr: 1\n" * 100000, "unknown: 1\n",
+            "config: c.yaml\n", "&a [*a]", "x: " + LONG, "seed: -1\nsteps: 0\n", "stats: /dev/zero\n", "\0"
+        ], "model": [
+            json.dumps({**model, key: value})
+            for key, value in [("depth", 16777216), ("depth", -1), ("depth", 1e300), ("embed-dim", 1 << 40),
+                               ("embed-dim", 16777216), ("image-size", "1000000x1000000"), ("image-size", CONTROL),
+                               ("patch-size", 0), ("num-heads", 0), ("task", CONTROL), ("task", "classify"),
+                               ("dropout", "x"), ("unknown", 1), ("in-channels", 16777216), ("num-classes", 16777216)]
+        ] + ["{", "[" * 500000, "", "null", "[]", "{}", LONG, CONTROL, '{"depth":' * 100000], "kernels": [
+            CONTROL, LONG * 8, "a b c\n" * 100000, "\n\n", "product 1 2 3 " + CONTROL, "attention x"
+        ], "channels": [CONTROL, LONG, ",,", "u", ",".join(
+            ["u"] * 30000), "u,v,\x1b[2Jheight"], "optimizer": [CONTROL, LONG, "adamx", "sgd", "lamb"],
+        "version": [CONTROL, LONG], "layout": [CONTROL, LONG], "metric": [CONTROL, LONG, "loss\n"]
+    }
     name, value = case.pick([(name, value) for name, texts in values.items() for value in texts])
     case.write("value", value.replace("\0", "\\0"))
     command = case.rng.choice(["resume", "evaluate", "describe", "diff", "forecast", "init_from", "export"])
@@ -612,8 +523,11 @@ def checkpoint_parts(case):
     if kind == "remove":
         name = case.rng.choice(["head.weight", "norm.bias", "pos_embed", "blocks.0.attn.qkv.weight"])
         group = case.rng.choice(["parameters/", "optimizer/exp_avg/", "optimizer/exp_avg_sq/"])
-        return case.input(command, f"no {group}{name} for {command}", checkpoint=case.checkpoint("remove", group + name),
-                          must_refuse=command == "resume" or (group == "parameters/" and command in ("evaluate", "init_from", "export")))
+        return case.input(command,
+                          f"no {group}{name} for {command}",
+                          checkpoint=case.checkpoint("remove", group + name),
+                          must_refuse=command == "resume"
+                          or (group == "parameters/" and command in ("evaluate", "init_from", "export")))
     ranges = [tuple(map(int, line.split()[:2])) for line in good[:4096].split(b"\0")[0].decode().splitlines()[3:]]
     content = bytearray(good)
     for _ in range(case.rng.randint(1, 6)):
@@ -626,9 +540,14 @@ def checkpoint_parts(case):
 
 
 def latest_files(case):
-    texts = {"up": "../../outside/canary", "absolute": "/etc/passwd", "itself": "latest", "dot": ".", "dots": "..", "empty": "", "spaces": "   ", "control": CONTROL, "long": "x" * 1000000, "lines": "\n" * 1000000,
-             "nul": b"step-000000002.h5\0x", "no utf-8": b"\xff\xfe", "folder": "sub", "pipe": "pipe", "zero": "zero", "missing": "step-000000009.h5", "best": "best", "wide": "x" * 255, "no end": "step-000000002.h5",
-             "link": None, "link loop": None, "link out": None, "as pipe": None, "as zero": None, "as folder": None, "as random": None, "as sparse": None}
+    texts = {
+        "up": "../../outside/canary", "absolute": "/etc/passwd", "itself": "latest", "dot": ".", "dots": "..",
+        "empty": "", "spaces": "   ", "control": CONTROL, "long": "x" * 1000000, "lines": "\n" * 1000000,
+        "nul": b"step-000000002.h5\0x", "no utf-8": b"\xff\xfe", "folder": "sub", "pipe": "pipe", "zero": "zero",
+        "missing": "step-000000009.h5", "best": "best", "wide": "x" * 255, "no end": "step-000000002.h5", "link": None,
+        "link loop": None, "link out": None, "as pipe": None, "as zero": None, "as folder": None, "as random": None,
+        "as sparse": None
+    }
     kind = case.pick(texts)
     name = case.rng.choice(["latest", "latest", "latest", "best"])
     run = case.copy(case.tools.good["folder"], "r")
@@ -653,25 +572,47 @@ def latest_files(case):
 
 # --- pictures
 
+
 def pictures(case):
     jpeg = read(case.tools.good["pictures"] + "/b/c.jpg")
     frame = jpeg.index(b"\xff\xc0")
+
     def sized(height, width):
         return jpeg[:frame + 5] + struct.pack(">HH", height, width) + jpeg[frame + 9:]
+
     rows = zlib.compress(bytes(1000))
     contents = {
-        "huge png": lambda: png(2**31 - 1, 2**31 - 1, rows), "wide png": lambda: png(10**6, 100, rows), "large png": lambda: png(11500, 11500, rows), "zero png": lambda: png(0, 0, rows),
-        "bomb": lambda: png(11000, 11000, deflated_zeros(11000 * 33001)), "deep bomb": lambda: png(11000, 11000, deflated_zeros(11000 * 88001), 16, 6), "woven bomb": lambda: png(11500, 11500, rows, interlace=1),
+        "huge png": lambda: png(2**31 - 1, 2**31 - 1, rows), "wide png": lambda: png(10**6, 100, rows),
+        "large png": lambda: png(11500, 11500, rows), "zero png": lambda: png(0, 0, rows),
+        "bomb": lambda: png(11000, 11000, deflated_zeros(11000 * 33001)),
+        "deep bomb": lambda: png(11000, 11000, deflated_zeros(11000 * 88001), 16, 6),
+        "woven bomb": lambda: png(11500, 11500, rows, interlace=1),
         "thin bomb": lambda: png(11585, 11585, deflated_zeros(11585 * 1449), 1, 0),
-        "text bomb": lambda: png(8, 8, rows, chunks=[(b"zTXt", b"a\0\0" + deflated_zeros(1 << 29))]), "profile bomb": lambda: png(8, 8, rows, chunks=[(b"iCCP", b"a\0\0" + deflated_zeros(1 << 29))]),
-        "many texts": lambda: png(8, 8, rows, chunks=[(b"tEXt", b"a\0b")] * 200000), "palette": lambda: png(8, 8, rows, 8, 3), "bad bits": lambda: png(8, 8, rows, 7), "bad color": lambda: png(8, 8, rows, 8, 5),
-        "short": lambda: png(8, 8, b""), "no stream": lambda: png(8, 8, b"x" * 100), "cut png": lambda: small_png()[:case.rng.randrange(60)], "mutated png": lambda: case.mutated(small_png()),
-        "mutated jpeg": lambda: case.mutated(jpeg, 2), "mutated jpeg head": lambda: case.mutated(jpeg[:700], 2) + jpeg[700:], "cut jpeg": lambda: jpeg[:case.rng.randrange(len(jpeg))],
-        "huge jpeg": lambda: sized(65500, 65500), "large jpeg": lambda: sized(11000, 11000), "no height": lambda: sized(0, 24), "long jpeg": lambda: sized(65500, 1), "scans": lambda: jpeg[:-2] + jpeg[jpeg.index(b"\xff\xda"):-2] * 3000 + b"\xff\xd9",
+        "text bomb": lambda: png(8, 8, rows, chunks=[(b"zTXt", b"a\0\0" + deflated_zeros(1 << 29))]),
+        "profile bomb": lambda: png(8, 8, rows, chunks=[(b"iCCP", b"a\0\0" + deflated_zeros(1 << 29))]),
+        "many texts": lambda: png(8, 8, rows, chunks=[(b"tEXt", b"a\0b")] * 200000),
+        "palette": lambda: png(8, 8, rows, 8, 3), "bad bits": lambda: png(8, 8, rows, 7),
+        "bad color": lambda: png(8, 8, rows, 8, 5), "short": lambda: png(8, 8, b""),
+        "no stream": lambda: png(8, 8, b"x" * 100), "cut png": lambda: small_png()[:case.rng.randrange(60)],
+        "mutated png": lambda: case.mutated(small_png()), "mutated jpeg": lambda: case.mutated(jpeg, 2),
+        "mutated jpeg head": lambda: case.mutated(jpeg[:700], 2) + jpeg[700:],
+        "cut jpeg": lambda: jpeg[:case.rng.randrange(len(jpeg))], "huge jpeg": lambda: sized(65500, 65500),
+        "large jpeg": lambda: sized(11000, 11000), "no height": lambda: sized(0, 24),
+        "long jpeg": lambda: sized(65500, 1),
+        "scans": lambda: jpeg[:-2] + jpeg[jpeg.index(b"\xff\xda"):-2] * 3000 + b"\xff\xd9",
         "many scans": lambda: progressive_jpeg(8000, 3000), "doubled scans": lambda: progressive_jpeg(64, 99),
-        "markers": lambda: jpeg[:2] + b"\xff\xe1\xff\xff" * 100000, "exif loop": lambda: jpeg.replace(b"Exif\0\0", b"Exif\0\0II*\0\0\0\0\0", 1), "gif": lambda: b"GIF89a" + bytes(100), "empty": lambda: b"", "html": lambda: b"<html>" * 1000}
-    shapes = ["links", "doubled folders", "deep", "many classes", "no classes", "empty class", "comma", "control class", "no utf-8 class", "long class", "folder.png", "line.png", "dangling", "loop", "outside"]
-    kind = case.pick([*contents, *shapes, *("odd " + kind for kind in ("fifo", "zero", "random", "socket", "sparse", "memory", "folder"))])
+        "markers": lambda: jpeg[:2] + b"\xff\xe1\xff\xff" * 100000,
+        "exif loop": lambda: jpeg.replace(b"Exif\0\0", b"Exif\0\0II*\0\0\0\0\0", 1),
+        "gif": lambda: b"GIF89a" + bytes(100), "empty": lambda: b"", "html": lambda: b"<html>" * 1000
+    }
+    shapes = [
+        "links", "doubled folders", "deep", "many classes", "no classes", "empty class", "comma", "control class",
+        "no utf-8 class", "long class", "folder.png", "line.png", "dangling", "loop", "outside"
+    ]
+    kind = case.pick([
+        *contents, *shapes,
+        *("odd " + kind for kind in ("fifo", "zero", "random", "socket", "sparse", "memory", "folder"))
+    ])
     folder = case.copy(case.tools.good["pictures"], "p")
     if kind in contents:
         write(folder + "/a/hostile.png", contents[kind]())
@@ -689,7 +630,9 @@ def pictures(case):
         os.makedirs(folder + "/a/" + "/".join(["d"] * 300))
     elif kind == "many classes":
         for i in range(2000):
-            write(f"{folder}/class number {i}, {'x' * 40}/x.png" if case.rng.random() < 0.5 else f"{folder}/class-{i}-{'x' * 40}/x.png", small_png())
+            write(
+                f"{folder}/class number {i}, {'x' * 40}/x.png"
+                if case.rng.random() < 0.5 else f"{folder}/class-{i}-{'x' * 40}/x.png", small_png())
     elif kind == "no classes":
         shutil.rmtree(folder)
         write(folder + "/x.png", small_png())
@@ -698,7 +641,10 @@ def pictures(case):
     elif kind == "outside":
         os.symlink(case.outside, folder + "/a/outside")
     else:
-        name = {"empty class": "c", "comma": "c,d", "control class": CONTROL.replace("\n", " ").replace("/", ""), "no utf-8 class": "\udcff\udcfe", "long class": "c" * 255, "folder.png": "a/x.png", "line.png": "a/c\nd"}[kind]
+        name = {
+            "empty class": "c", "comma": "c,d", "control class": CONTROL.replace("\n", " ").replace("/", ""),
+            "no utf-8 class": "\udcff\udcfe", "long class": "c" * 255, "folder.png": "a/x.png", "line.png": "a/c\nd"
+        }[kind]
         os.makedirs(f"{folder}/{name}")
         if kind not in ("empty class", "folder.png"):
             write(f"{folder}/{name}/x.png", small_png())
@@ -706,9 +652,14 @@ def pictures(case):
     return case.input("convert", f"{kind} {' '.join(more)}", more, pictures=folder)
 
 
-FAMILIES = {function.__name__: function for function in (
-    yaml_bombs, yaml_keys, command_line, odd_words, variables, odd_paths, odd_outputs, file_names, texts_of_options, absurd_sizes, npy_files,
-    safetensors_files, hdf5_kinds, hdf5_links, hdf5_texts, hdf5_bytes, image_files, checkpoint_bytes, checkpoint_numbers, checkpoint_texts,
-    checkpoint_parts, latest_files, pictures)}
+FAMILIES = {
+    function.__name__: function
+    for function in (yaml_bombs, yaml_keys, command_line, odd_words, variables, odd_paths, odd_outputs, file_names,
+                     texts_of_options, absurd_sizes, npy_files, safetensors_files, hdf5_kinds, hdf5_links, hdf5_texts,
+                     hdf5_bytes, image_files, checkpoint_bytes, checkpoint_numbers, checkpoint_texts, checkpoint_parts,
+                     latest_files, pictures)
+}
 # Those of many variants come twice.
-WHEEL = [*FAMILIES, "odd_paths", "hdf5_bytes", "absurd_sizes", "pictures", "hdf5_links", "checkpoint_texts", "odd_outputs"]
+WHEEL = [
+    *FAMILIES, "odd_paths", "hdf5_bytes", "absurd_sizes", "pictures", "hdf5_links", "checkpoint_texts", "odd_outputs"
+]

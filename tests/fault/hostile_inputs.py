@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """A campaign of hostile inputs: runs the program on each and judges what it does. Python's standard library alone.
 
-  hostile_inputs.py VIT_HYBRID HOSTILE_HDF5 HOSTILE_CHECKPOINT [--count N | --all] [--seed S] [--only FAMILY[:I]] [--list]
+  hostile_inputs.py VIT_HYBRID HOSTILE_HDF5 HOSTILE_CHECKPOINT [--count N | --all] [--seed S] [--only FAMILY[:I]]
 
-An input must end with the exit code of its class (64, 65, 66, 73, 74, 75; 0 where it does no harm) and one message, within
-2 s and 1 GB of what the same command takes for a harmless input; its output has no raw control characters, no message is
-longer than 4 KiB, and nothing is left behind or changed outside. What breaks that is run again, with a fresh measurement of
-the harmless command, and counts only if it breaks the same rule each time. --list keeps each in a folder with run.sh.
+An input must end with the exit code of its class (64, 65, 66, 73, 74, 75; 0 where it does no harm) and one message,
+within 2 s and 1 GB of what the same command takes for a harmless input; its output has no raw control characters, no
+message is longer than 4 KiB, and nothing is left behind or changed outside. What breaks that is run again, with a fresh
+measurement of the harmless command, and counts only if it breaks the same rule each time. --list keeps each in a folder
+with run.sh. Where more programs run than there are processors, the seconds are more in this proportion.
 """
 import argparse
 import collections
@@ -27,6 +28,7 @@ import time
 import uuid
 
 sys.dont_write_bytecode = True  # the tests leave nothing in the sources
+import hostile_case
 import hostile_families as families
 
 SECONDS_BEYOND = 2.0
@@ -45,7 +47,6 @@ Outcome = collections.namedtuple("Outcome", "code seconds peak_bytes out err kil
 
 class Tools:
     """The program under test, the two that make hostile files, and harmless files of every kind."""
-
     def __init__(self, args, folder):
         self.program, self.hdf5, self.checkpoint = map(os.path.realpath, (args.program, args.hdf5, args.checkpoint))
         self.folder = folder
@@ -56,13 +57,16 @@ class Tools:
             self.kinds[group].append(kind)
         self.baselines = {}
         os.makedirs(self.fixtures)
-        families.make_fixtures(self)
+        hostile_case.make_fixtures(self)
         self.fixture_stats = self.stat_fixtures()
 
     def make(self, *words):
         """Runs the program to make a harmless file."""
-        done = subprocess.run([self.program, *words], cwd=self.fixtures, env=environment(self.folder, {}),
-                              capture_output=True, check=False)
+        done = subprocess.run([self.program, *words],
+                              cwd=self.fixtures,
+                              env=environment(self.folder, {}),
+                              capture_output=True,
+                              check=False)
         if done.returncode != 0:
             sys.exit(f"the harmless command {shlex.join(words)} failed:\n{done.stderr.decode(errors='replace')}")
         return done.stdout.decode()
@@ -83,8 +87,10 @@ class Tools:
 
 def environment(folder, more):
     """Of a child: little, and its temporary files and home in the folder."""
-    own = {b"PATH": os.fsencode(os.environ.get("PATH", "/usr/bin:/bin")), b"OMP_NUM_THREADS": b"1", b"MKL_NUM_THREADS": b"1",
-           b"TMPDIR": os.fsencode(folder + "/tmp"), b"HOME": os.fsencode(folder + "/tmp")}
+    own = {
+        b"PATH": os.fsencode(os.environ.get("PATH", "/usr/bin:/bin")), b"OMP_NUM_THREADS": b"1",
+        b"MKL_NUM_THREADS": b"1", b"TMPDIR": os.fsencode(folder + "/tmp"), b"HOME": os.fsencode(folder + "/tmp")
+    }
     for name, value in os.environb.items():
         if name.startswith((b"OMPI_", b"MPIR_", b"LD_", b"ASAN_", b"UBSAN_")):
             own[name] = value
@@ -110,7 +116,12 @@ def run_child(argv, cwd, env, limit_seconds, limit_bytes):
     """Runs a command to its end, or to one of the limits, and measures it."""
     with open(os.path.join(cwd, ".out"), "wb+") as out, open(os.path.join(cwd, ".err"), "wb+") as err:
         begin = time.monotonic()
-        child = subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+        child = subprocess.Popen(argv,
+                                 cwd=cwd,
+                                 env=env,
+                                 stdin=subprocess.DEVNULL,
+                                 stdout=out,
+                                 stderr=err,
                                  start_new_session=True)
         killed, pause = "", 0.002
         while True:
@@ -152,13 +163,12 @@ def processes_with(mark):
 
 class Trial:
     """One run of one input in a folder of its own."""
-
     def __init__(self, tools, number, family, index, seed):
         self.tools, self.name = tools, f"{family}:{index}"
         self.folder = os.path.join(tools.folder, f"case{number}")
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.case = families.Case(tools, self.folder, random.Random(f"{seed}/{family}/{index}"),
-                                  random.Random(f"{seed}/{family}"), index)
+        self.case = hostile_case.Case(tools, self.folder, random.Random(f"{seed}/{family}/{index}"),
+                                      random.Random(f"{seed}/{family}"), index)
         self.input = families.FAMILIES[family](self.case)
         self.mark = uuid.uuid4().hex.encode()
 
@@ -166,7 +176,7 @@ class Trial:
         name = self.input.command
         folder = self.folder + "-harmless"
         shutil.rmtree(folder, ignore_errors=True)
-        case = families.Case(self.tools, folder, random.Random(0), random.Random(0), 0)
+        case = hostile_case.Case(self.tools, folder, random.Random(0), random.Random(0), 0)
         argv = [self.tools.program, *case.words(name)]
         outcome = run_child(argv, case.cwd, environment(folder, {}), 120, 8 << 30)
         shutil.rmtree(folder, ignore_errors=True)
@@ -177,7 +187,8 @@ class Trial:
 
     def run(self, exact):
         """Violations as (kind, what), and the outcome. `exact`: measures the harmless command anew."""
-        seconds, peak = self.measure_harmless() if exact else self.tools.baselines.get(self.input.command, (1.0, 200 << 20))
+        seconds, peak = self.measure_harmless() if exact else self.tools.baselines.get(
+            self.input.command, (1.0, 200 << 20))
         env = environment(self.folder, {**self.input.env, "HOSTILE_INPUT": self.mark})
         argv = [self.tools.program, *self.input.words]
         before = self.case.snapshot()
@@ -243,7 +254,7 @@ class Trial:
             yield "canary", f"changed among the harmless files: {sorted(changed)[:3]}"
             shutil.rmtree(self.tools.fixtures)
             os.makedirs(self.tools.fixtures)
-            families.make_fixtures(self.tools)
+            hostile_case.make_fixtures(self.tools)
             self.tools.fixture_stats = self.tools.stat_fixtures()
 
     def processes_left(self):
@@ -275,8 +286,8 @@ class Trial:
         os.makedirs(where, exist_ok=True)
         words = [self.tools.program, *self.input.words]
         with open(os.path.join(where, "run.sh"), "wb") as file:
-            file.write(b"#!/usr/bin/env bash\n# Runs the input anew; `hostile_inputs.py ... --only %s` makes it.\n"
-                       % self.name.encode())
+            file.write(b"#!/usr/bin/env bash\n# Runs the input anew; `hostile_inputs.py ... --only %s` makes it.\n" %
+                       self.name.encode())
             file.write(b"cd " + shlex.quote(self.case.cwd).encode() + b"\n")
             for name, value in self.input.env.items():
                 file.write(b"export " + os.fsencode(name) + b"=" + quoted(value) + b"\n")
@@ -310,8 +321,8 @@ def judged(tools, args, number, family, index):
     text = ""
     if found:
         words = " ".join(os.fsdecode(word)[:60] for word in trial.input.words)
-        text = (f"FAILED {trial.name}: " + "; ".join(f"{kind}: {what}" for kind, what in found)
-                + f"\n    {trial.input.note} | {words[:300]!r}\n    {outcome.err[:240]!r}")
+        text = (f"FAILED {trial.name}: " + "; ".join(f"{kind}: {what}" for kind, what in found) +
+                f"\n    {trial.input.note} | {words[:300]!r}\n    {outcome.err[:240]!r}")
         if args.list:
             text += "\n    kept: " + trial.keep(args.list, found, outcome)
     if not (found and args.list):
@@ -356,7 +367,9 @@ def main():
     parser.add_argument("--only", help="FAMILY, --count inputs of it, or FAMILY:I, one")
     parser.add_argument("--list", help="folder that keeps each input that was not refused as it should be")
     parser.add_argument("--jobs", type=int, default=1, help="inputs that run at once")
-    parser.add_argument("--ignore", default="", help="rules that are not looked at, with commas between them: " + ", ".join(KINDS))
+    parser.add_argument("--ignore",
+                        default="",
+                        help="rules that are not looked at, with commas between them: " + ", ".join(KINDS))
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if args.list:
