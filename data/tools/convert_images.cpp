@@ -37,6 +37,10 @@ constexpr size_t kMostAttributeBytes = 60000;  // HDF5's limit is 64 KiB for all
 
 std::vector<uint8_t> read_bytes(const std::string& path) {
   const PosixFile file(path, PosixFile::Access::kRead);
+  if (file.size() > kMostImageBytes) {
+    throw Error(ErrorClass::kBadData, str(path, " has ", file.size(), " bytes; allowed are ", kMostImageBytes),
+                "make it smaller, remove it, or leave such files out with --skip-bad");
+  }
   std::vector<uint8_t> bytes(static_cast<size_t>(file.size()));
   file.read(0, bytes.data(), static_cast<int64_t>(bytes.size()));
   return bytes;
@@ -145,12 +149,12 @@ class Conversion {
   bool is_bad(int64_t row) const { return bad_.const_data_ptr<int>()[row] != 0; }
   /// What is wrong with the files of all ranks, in their order.
   std::vector<std::string> messages() const {
-    std::string text;
+    std::vector<std::string> all;
     for (int rank = 0; rank < group_.size(); ++rank) {
-      text += group_.broadcast(join(messages_, "\n"), rank);
-      text += text.empty() || text.back() == '\n' ? "" : "\n";
+      const auto of_rank = broadcast_lines(group_, messages_, rank);
+      all.insert(all.end(), of_rank.begin(), of_rank.end());
     }
-    return broadcast_lines(group_, {text});
+    return all;
   }
 
  private:

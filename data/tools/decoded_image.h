@@ -15,8 +15,12 @@ struct DecodedImage {
   int orientation = 1;          ///< as EXIF has it, 1 to 8: what upright() undoes
 };
 
-/// Larger images are refused: a damaged header must not ask for all of the memory.
-inline constexpr int64_t kMostPixels = int64_t{1} << 27;
+/// Larger images are refused: a damaged or hostile header must not ask for all of the memory. (ImageNet's largest has
+/// 61 million.)
+inline constexpr int64_t kMostPixels = int64_t{1} << 26;
+
+/// Longer files too: so many bytes have the pixels at 16 bits a channel.
+inline constexpr int64_t kMostImageBytes = 8 * kMostPixels;
 
 /// Turned and mirrored as its orientation says (Exif 2.32, tag 274); then orientation 1.
 DecodedImage upright(DecodedImage image);

@@ -15,7 +15,8 @@ namespace vit_hybrid::data {
 /// Error(kMissingInput) for what is not there and a folder without such files.
 std::vector<std::string> list_hdf5_inputs(const comm::MpiGroup& group, const std::vector<std::string>& words);
 
-/// Lines of text from rank 0 on all ranks (none has a line break in it). Collective over `group`.
-std::vector<std::string> broadcast_lines(const comm::MpiGroup& group, const std::vector<std::string>& lines);
+/// The texts of rank `root` on all ranks; empty ones and line breaks in them are kept. Collective over `group`.
+std::vector<std::string> broadcast_lines(const comm::MpiGroup& group, const std::vector<std::string>& lines,
+                                         int root = 0);
 
 }  // namespace vit_hybrid::data

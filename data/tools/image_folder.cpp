@@ -1,10 +1,14 @@
 // Listing of classes and their files.
 #include "data/tools/image_folder.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <set>
 #include <system_error>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -54,24 +58,41 @@ void check_name(const std::string& name, const char* forbidden, const char* what
   }
 }
 
-void add_files(const std::string& folder, int64_t label, ImageFolder& result) {
-  std::vector<std::string> paths;
+// A folder in the file system, whatever path leads to it.
+using FolderId = std::pair<dev_t, ino_t>;
+
+// The images of a folder and of those below it, links to folders followed. Each folder is entered once: links that lead
+// back, or together, would make endless paths of few folders.
+void add_paths(const fs::path& folder, std::set<FolderId>& entered, std::vector<std::string>& paths,
+               int64_t& num_ignored) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0 || !entered.emplace(status.st_dev, status.st_ino).second) {
+    return;
+  }
+  std::vector<fs::path> folders;
   std::error_code error;
-  constexpr auto kOptions = fs::directory_options::follow_directory_symlink;
-  for (fs::recursive_directory_iterator entry(folder, kOptions, error), end; !error && entry != end;
-       entry.increment(error)) {
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code ignored;
     if (entry->is_directory(ignored)) {
-      continue;
-    }
-    if (is_image(entry->path())) {
+      folders.push_back(entry->path());
+    } else if (is_image(entry->path())) {
       paths.push_back(entry->path().string());
       check_name(paths.back(), "\n", "line break");
     } else {
-      ++result.num_ignored;
+      ++num_ignored;
     }
   }
-  check(error, folder);
+  check(error, folder.string());
+  std::sort(folders.begin(), folders.end());  // which of two paths is taken does not depend on the file system
+  for (const fs::path& below : folders) {
+    add_paths(below, entered, paths, num_ignored);
+  }
+}
+
+void add_files(const std::string& folder, int64_t label, ImageFolder& result) {
+  std::vector<std::string> paths;
+  std::set<FolderId> entered;
+  add_paths(folder, entered, paths, result.num_ignored);
   if (paths.empty()) {
     throw Error(ErrorClass::kBadData, str("the class folder ", folder, " holds no *.jpg, *.jpeg or *.png file"),
                 "remove it, or put its images there");

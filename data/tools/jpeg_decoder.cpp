@@ -19,12 +19,14 @@ namespace {
 
 constexpr int kExifMarker = JPEG_APP0 + 1;
 constexpr unsigned kWholeMarker = 0xffff;
+constexpr int kMostScans = 100;  // programs write about ten
 
 // libjpeg reports an error by a call that must not return. It jumps over frames of libjpeg and of the stages below,
 // which have nothing to destroy.
 struct Session {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
+  jpeg_progress_mgr progress{};
   std::jmp_buf jump{};
   char message[JMSG_LENGTH_MAX] = {};
   bool is_truncated = false;
@@ -60,8 +62,19 @@ void note_warning(j_common_ptr info, int level) {
 
 void print_nothing(j_common_ptr) {}
 
+// A few bytes are a scan of a progressive image, and each scan goes over all of its blocks.
+void count_scans(j_common_ptr info) {
+  Session& session = session_of(info);
+  if (session.info.input_scan_number > kMostScans) {
+    std::snprintf(session.message, sizeof session.message, "it has more than %d scans", kMostScans);
+    std::longjmp(session.jump, 1);
+  }
+}
+
 void read_header(Session& session) {
   jpeg_create_decompress(&session.info);
+  session.progress.progress_monitor = &count_scans;
+  session.info.progress = &session.progress;
   jpeg_save_markers(&session.info, kExifMarker, kWholeMarker);
   jpeg_mem_src(&session.info, session.bytes.data(), static_cast<unsigned long>(session.bytes.size()));
   jpeg_read_header(&session.info, TRUE);

@@ -128,6 +128,38 @@ TEST_CASE("convert: every image once, with its label, mixed, from any number of 
   group.barrier();
 }
 
+TEST_CASE("convert: a folder that several links lead to is read once, and a file beyond all pictures is a bad one") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const std::string images = folder.file("images");
+  on_rank_0(group, [&] {
+    write_folder(images);
+    // 2^41 paths along links that lead back, 2^30 along those that lead on.
+    fs::create_directory_symlink(".", images + "/n01/a");
+    fs::create_directory_symlink("..", images + "/n01/b");
+    for (int i = 0; i < 30; ++i) {
+      const std::string inner = str(images, "/n02/", i);
+      fs::create_directory(inner);
+      fs::create_directory_symlink(str("../", i + 1), inner + "/a");
+      fs::create_directory_symlink(str("../", i + 1), inner + "/b");
+    }
+    fs::create_directory(images + "/n02/30");
+    testing::write_png_file(images + "/n02/30/deep.png", flat(30, 30, 7), PngKind::kColor);
+    std::ofstream(images + "/n10/long.png") << "text";
+    fs::resize_file(images + "/n10/long.png", uintmax_t{1} << 36);
+  });
+  ConvertOptions options = options_for(images, folder.file("x.h5"));
+  options.skip_bad = true;
+  const ConvertedImages done = convert_images(group, options, {});
+  // The link `b` of n01 leads to the whole folder, of which each file is found once.
+  CHECK(done.num_images == 3 * kImagesPerClass + 1 + 1 + 2 * kImagesPerClass + 3);
+  CHECK(done.bad.size() == 2);
+  for (const std::string& bad : done.bad) {
+    CHECK(contains(bad, str("long.png has ", int64_t{1} << 36, " bytes")));
+  }
+  group.barrier();
+}
+
 TEST_CASE("convert: bad files are named, or left out and counted") {
   const auto group = comm::MpiGroup::world();
   const ScratchFolder folder(group);

@@ -40,6 +40,31 @@ TestImage slopes(int height, int width, int channels) {
   return image;
 }
 
+// A gray progressive JPEG of 8 x 8 pixels and so many scans, each of a few bytes.
+std::vector<uint8_t> progressive_jpeg(int num_scans) {
+  std::vector<uint8_t> bytes = {0xff, 0xd8};
+  const auto segment = [&](uint8_t marker, const std::vector<uint8_t>& body) {
+    bytes.insert(bytes.end(), {0xff, marker, 0, static_cast<uint8_t>(body.size() + 2)});
+    bytes.insert(bytes.end(), body.begin(), body.end());
+  };
+  std::vector<uint8_t> quantization(65, 1);
+  quantization[0] = 0;
+  segment(0xdb, quantization);
+  segment(0xc2, {8, 0, 8, 0, 8, 1, 1, 0x11, 0});
+  for (const uint8_t table : {0x00, 0x10}) {  // one code, 0, of one bit: no difference, no coefficients
+    std::vector<uint8_t> codes(18, 0);
+    codes[0] = table;
+    codes[1] = 1;
+    segment(0xc4, codes);
+  }
+  for (int scan = 0; scan < num_scans; ++scan) {
+    segment(0xda, {1, 1, 0, static_cast<uint8_t>(scan == 0 ? 0 : 1), static_cast<uint8_t>(scan == 0 ? 0 : 63), 0});
+    bytes.push_back(0x7f);
+  }
+  bytes.insert(bytes.end(), {0xff, 0xd9});
+  return bytes;
+}
+
 int largest_difference(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
   REQUIRE(a.size() == b.size());
   int largest = 0;
@@ -189,6 +214,15 @@ TEST_CASE("decoded image: damaged and foreign files") {
   auto flipped = png;
   flipped[png.size() / 2] ^= 0x10;
   refused(flipped, "PNG");
+}
+
+TEST_CASE("decoded image: a JPEG of very many scans is refused, one of a hundred is read") {
+  const DecodedImage read = decode_image(progressive_jpeg(100), "x.jpg");
+  CHECK(read.height == 8);
+  CHECK(read.pixels == std::vector<uint8_t>(192, 128));
+  const Error error = testing::thrown_error([] { decode_image(progressive_jpeg(101), "x.jpg"); });
+  CHECK((error.error_class() == ErrorClass::kBadData));
+  CHECK(error.message().find("it has more than 100 scans") != std::string::npos);
 }
 
 TEST_CASE("stored image: crops of the shorter side and of both") {
