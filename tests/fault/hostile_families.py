@@ -105,7 +105,7 @@ def odd_words(case):
     kind = case.pick(words)
     first = case.rng.choice([[], [], ["train"], ["evaluate"], ["data", "inspect"], ["checkpoint", "verify"],
                              ["data", CONTROL], [CONTROL], [LONG]])
-    return Input("config", first + words[kind], f"{kind} after {' '.join(first)[:30]!r}", codes={64, 65, 66})
+    return Input("config", first + words[kind], f"{kind} after {' '.join(first)[:30]!r}")
 
 
 def variables(case):
@@ -220,8 +220,10 @@ def absurd_sizes(case):
                                                                                           str(2**40)],
                        ["--image-size", "1000000x1000000", "--patch-size", "1"], ["--image-size", most + "x" + most],
                        ["--image-size", most + "x" + most, "--patch-size", "1"], ["--in-channels", most],
-                       ["--out-channels", most], ["--mlp-hidden", most], ["--num-heads", most, "--embed-dim", most],
-                       ["--global-batch-size", str(2**62)], ["--micro-batch-size", str(2**62)],
+                       ["--out-channels", most], ["--mlp-hidden", most, "--embed-dim", "1048576"],
+                       ["--num-heads", most, "--embed-dim", most], ["--global-batch-size",
+                                                                    str(2**62)], ["--micro-batch-size",
+                                                                                  str(2**62)],
                        ["--valid-batch-size", str(2**62)], ["--local-batch-size", str(2**62)], ["--bucket-mb", "1e300"],
                        ["--bucket-mb", "1e-300"], ["--bucket-mb", "1e12"], ["--time-limit", "1e300"],
                        ["--time-limit", "1e-300"], ["--timeout", "1e300"], ["--timeout", "1e-300"], ["--lr", "1e300"],
@@ -240,7 +242,8 @@ def absurd_sizes(case):
                        ["--warmup", "1", "--lr-batch-size",
                         str(2**62), "--lr-scaling", "sqrt"], ["--embed-dim", "1048576", "--num-heads", "1048576"],
                        ["--norm-eps", "1e-320"], ["--loss-scale", "1e12", "--precision", "fp16"],
-                       ["--seed", str(2**63 - 1)], ["--num-classes", most, "--task", "classify"],
+                       ["--seed", str(2**63 - 1)],
+                       ["--num-classes", most, "--embed-dim", "1048576", "--task", "classify"],
                        ["--valid-resize", most, "--task", "classify"], ["--ranks-per-gpu", "4096"],
                        ["--weight-decay", "1e300"], ["--import", "--depth", most], ["--import", "--embed-dim", most],
                        ["--import", "--image-size", most], ["--forecast", "--steps",

@@ -229,6 +229,8 @@ class Trial:
         lines = outcome.err.split(b"\n")[:-1]
         messages = [line for line in lines if re.match(rb"vit_hybrid: (?!warning: )", line)]
         strangers = [line for line in lines if not re.match(rb"vit_hybrid: |  ", line)]
+        if outcome.code == 75:  # a run that was stopped has not failed
+            messages += [line for line in lines if line.startswith(b"vit_hybrid: warning: stopped by ")]
         wanted = 1 if outcome.code > 1 else 0
         if outcome.code >= 0 and len(messages) != wanted:
             yield "messages", f"{len(messages)} messages, exit code {outcome.code}"
