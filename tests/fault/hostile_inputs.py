@@ -35,6 +35,7 @@ SECONDS_BEYOND = 2.0
 BYTES_BEYOND = 10**9
 MESSAGE_BYTES = 4096
 SECONDS_TO_END = 5.0
+MOST_PATIENCE = 8.0
 KILL_AFTER = 8.0  # beyond the harmless command's time
 CODES = {64, 65, 66, 73, 74, 75}
 # What every command takes at least: what stays within the limits beside this needs no comparison.
@@ -101,7 +102,7 @@ def environment(folder, more):
 
 def patience():
     """How many times longer things take where more programs run than there are processors."""
-    return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
+    return min(max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))), MOST_PATIENCE)
 
 
 def resident_bytes(pid):
@@ -392,15 +393,19 @@ def campaign(args, folder):
     pairs = chosen(args)
     with futures.ProcessPoolExecutor(args.jobs, multiprocessing.get_context("fork")) as pool:
         results = [pool.submit(judged, tools, args, number, *pair) for number, pair in enumerate(pairs)]
-        for (family, _), result in zip(pairs, results):
-            code, kinds, text = result.result()
-            rows[family]["inputs"] += 1
-            rows[family].update(kinds)
-            num_broken += 1 if kinds else 0
-            if kinds:
-                print(text, flush=True)
-            else:
-                rows[family]["harmless" if code in (0, 1) else "refused"] += 1
+        try:
+            for (family, _), result in zip(pairs, results):
+                code, kinds, text = result.result()
+                rows[family]["inputs"] += 1
+                rows[family].update(kinds)
+                num_broken += 1 if kinds else 0
+                if kinds:
+                    print(text, flush=True)
+                else:
+                    rows[family]["harmless" if code in (0, 1) else "refused"] += 1
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     print_table(rows)
     print(f"seed {args.seed}: {sum(row['inputs'] for row in rows.values())} hostile inputs in "
           f"{time.monotonic() - begin:.0f} s, {num_broken} not refused as they should be")
