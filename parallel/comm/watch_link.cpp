@@ -38,6 +38,7 @@ constexpr milliseconds kPatienceWithFirst{450};
 constexpr milliseconds kPatienceWithOthers{450};
 constexpr milliseconds kPatienceWithClaim{600};
 constexpr milliseconds kPatienceWithCaller{300};
+constexpr milliseconds kPatienceWithSilence{250};
 constexpr size_t kMostAddresses = 4;
 constexpr size_t kMostProcessesAsked = 16;  // of a node
 constexpr size_t kMostAtOnce = 200;
@@ -360,10 +361,25 @@ bool WatchLink::claim() const {
     std::vector<Question> questions = questions_to(node, 0, kMostProcessesAsked);
     put(questions, "claim", std::min(deadline, Clock::now() + kPatienceWithCaller));
     for (const Question& question : questions) {
-      if (is_answered(question)) return question.answer == "granted\n";
+      if (!is_answered(question)) continue;
+      if (question.answer != "granted\n") return false;
+      silence_others();
+      return true;
     }
   }
+  silence_others();
   return true;
+}
+
+// Takes the claims of all nodes, so that nobody says that this one does not answer once it has ended the job.
+void WatchLink::silence_others() const {
+  std::vector<Question> questions;
+  for (int node = 0; node < num_nodes_; ++node) {
+    if (node == node_ || questions.size() > kMostAtOnce) continue;
+    const auto more = questions_to(node, 0, 2);
+    questions.insert(questions.end(), more.begin(), more.end());
+  }
+  put(questions, "claim", Clock::now() + kPatienceWithSilence);
 }
 
 }  // namespace vit_hybrid::comm

@@ -65,6 +65,7 @@ class WatchLink {
   std::string answer_to(const std::string& what, int asking_node, int asking_rank);
   void put(std::vector<Question>& questions, const std::string& what, Deadline deadline) const;
   std::vector<Question> questions_to(int node, size_t first, size_t last) const;
+  void silence_others() const;
   std::string remark_on(int node, const std::string& problem) const;
 
   int node_;

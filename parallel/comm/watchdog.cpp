@@ -31,6 +31,8 @@ constexpr double kLongestLook = 1.0;
 // may.
 constexpr double kDelayPerNode = 0.05;
 constexpr double kLongestDelay = 0.8;
+// For those who may know more, or whose end of the job is under way.
+constexpr double kPatienceWithOthers = 1.4;
 constexpr double kShortestPauseBetweenAsks = 0.5;
 constexpr double kPatienceWithAsker = 1.5;
 constexpr double kShortestGuardLimit = 4.0;
@@ -200,7 +202,7 @@ std::optional<std::string> Watchdog::accusation() {
   }
   if (ask_job == nullptr) {
     const bool may_be_elsewhere = blame.kind != Blame::Kind::kStuck && has_other_nodes();
-    if (may_be_elsewhere && doubt_ < kLongestLook) return std::nullopt;
+    if (may_be_elsewhere && doubt_ < kPatienceWithOthers) return std::nullopt;
     return blame_text(job.standings, blame, watch_limit(),
                       may_be_elsewhere ? "those of other nodes are not known yet" : "");
   }
@@ -212,9 +214,9 @@ std::optional<std::string> Watchdog::accusation() {
     until_next_ask_ = std::max(kShortestPauseBetweenAsks, watch_limit() / 4);
     return std::nullopt;
   }
-  // Those who could not be asked may know more, and speak first.
-  if (blame.kind == Blame::Kind::kUnknown &&
-      !sleep(std::min(process_place().node * 5 * kDelayPerNode, kLongestDelay))) {
+  // Those who did not answer speak first, or have, and are gone.
+  if (blame.kind == Blame::Kind::kUnknown && !job.remark.empty() && process_place().node > 0 &&
+      !sleep(kPatienceWithOthers)) {
     return std::nullopt;
   }
   return blame_text(job.standings, blame, watch_limit(), job.remark);

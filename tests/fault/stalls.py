@@ -21,6 +21,8 @@ import time
 LAYOUTS = [(2, 1, 1), (1, 2, 1), (1, 1, 2), (3, 1, 1), (1, 3, 1), (1, 1, 3), (4, 1, 1), (2, 2, 1), (2, 1, 2), (1, 2, 2),
            (1, 1, 4), (1, 4, 1), (3, 2, 1), (1, 2, 3), (2, 2, 2), (8, 1, 1), (1, 2, 4), (3, 3, 1), (3, 2, 2), (4, 2, 2)]
 TRAIN = "--steps 12 --generated-samples 48 --depth 4 --embed-dim 48 --num-heads 4 --checkpoint-every 4 --threads 1".split()
+COMMANDS = {"train": 8, "evaluate": 2, "data generate": 2, "data stats": 1, "layout": 3}  # and how often
+LAYOUT_STEPS = 300
 HANDLERS = {"sleep": 3, "loop": 4, "read": 5}
 SYS_TGKILL = 234
 PATIENCE = 14.0  # beyond the limit: then it is a silent hang
@@ -156,7 +158,8 @@ class Nodes:
                  "plm_rsh_no_tree_spawn", "1", "--mca", "oob_tcp_if_include", net, "--mca", "btl_tcp_if_include", net,
                  "--mca", "btl", "self,vader,tcp"]
         for name in names + ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMPI_MCA_mpi_yield_when_idle"]:
-            words += ["-x", name]
+            if name in names or name in os.environ:
+                words += ["-x", name]
         return words
 
     def close(self):
@@ -179,6 +182,8 @@ class Campaign:
         self.limit = options.limit
         self.mpirun = options.mpirun
         self.random = random.Random(options.seed)
+        self.commands = {name: count for name, count in COMMANDS.items()
+                         if not options.commands or name in options.commands.split(",")}
         self.durations = {}
         self.nodes = None
         self.checkpoint = None
@@ -196,10 +201,12 @@ class Campaign:
                     "--steps-per-year", "60", "--channels", "5", "--height", "24", "--width", "48"]
         if what == "data stats":
             return [self.program, "data", "stats", "data/train", "--out", f"stats{run}"]
-        return [self.layout_run, *(str(n) for n in layout), "40"]
+        return [self.layout_run, *(str(n) for n in layout), str(LAYOUT_STEPS)]
 
     def prepare(self):
         """Data and a checkpoint for the commands that need them."""
+        if list(self.commands) == ["layout"]:
+            return
         for command in ([self.program, "data", "generate", "--out", "data", "--train-years", "4", "--valid-years", "1",
                          "--steps-per-year", "40", "--channels", "5", "--height", "32", "--width", "64"],
                         [self.program, "--train-data", "data/train", "--valid-data", "data/valid", "--stats", "data/stats",
@@ -226,7 +233,7 @@ class Campaign:
 
     def trial(self, two_nodes):
         r = self.random
-        what = r.choices(["train", "evaluate", "data generate", "data stats", "layout"], [8, 2, 2, 1, 3])[0]
+        what = r.choices(list(self.commands), list(self.commands.values()))[0]
         how = r.choices(["stop", "sleep", "loop", "read", "skip"], [50, 16, 14, 12, 8])[0]
         layout = r.choice([l for l in LAYOUTS if not two_nodes or l[0] * l[1] * l[2] >= 2])
         ranks = layout[0] * layout[1] * layout[2]
@@ -263,7 +270,7 @@ class Campaign:
         places = [place for place, size in (("tensor", layout[1]), ("data", layout[0]), ("border", ranks),
                                             ("agreement", ranks)) if size > 1]
         place = self.random.choice(places)
-        step = self.random.randrange(2, 38)
+        step = self.random.randrange(2, LAYOUT_STEPS - 1)
         command = self.command("layout", layout, "") + ["skip", str(victim), str(step), place]
         job = Job(self, ranks, command, two_nodes)
         job.wait_for_rank(victim)
@@ -285,7 +292,7 @@ class Campaign:
         line = messages[0][1] if messages else ""
         over = messages[0][0] - begin - self.limit if messages and begin else None
         head = re.match(r"vit_hybrid: rank (\d+) on \S+ (?:\(process \d+\) )?(has not moved|has waited|has not come)", line)
-        named = re.findall(r"rank (\d+) on \S+ \(process", line.split("wait for")[0])
+        named = re.findall(r"rank (\d+) on \S+ (?:\(process \d+\) )?has ", line)
         blames = head is not None and "none of those that are known has stopped" not in line
         right = blames and int(head[1]) == victim and len(named) == 1
         if not right and how != "stop" and "rank %d is in " % victim in line:
@@ -301,8 +308,7 @@ class Campaign:
         if number % 3 == 0:
             command = self.command("layout", layout, "") + ["lonely", str(r.randrange(ranks)), "5", str(3 * self.limit)]
         else:
-            command = self.command(r.choice(["train", "layout", "evaluate", "data generate", "data stats"]), layout,
-                                   f"-{Job.number}")
+            command = self.command(r.choice(list(self.commands)), layout, f"-{Job.number}")
         job = Job(self, ranks, command, self.nodes is not None and number % 2 == 0)
         try:
             job.process.wait(300)
@@ -343,6 +349,7 @@ def main():
     parser.add_argument("--clean", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=3.0)
+    parser.add_argument("--commands", default="", help="with commas between them; all by default")
     parser.add_argument("--nodes", choices=["one", "two", "both"], default="one")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args(words[:cut])
