@@ -41,8 +41,8 @@ class MetricsLog {
   std::unique_ptr<std::FILE, Close> file_;
 };
 
-/// Writes a text to a file that is there whole or not at all, in a folder that is this job's. Throws
-/// Error(kCannotCreate) or Error(kIo).
+/// Writes a text to a file of a folder that is this job's: whoever looks finds the old one or the new one, whole. On
+/// the storage when it returns. Throws Error(kCannotCreate) or Error(kIo).
 void write_text_file(const std::string& path, const std::string& text);
 
 /// The same with `value`, indented.

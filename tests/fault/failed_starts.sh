@@ -13,10 +13,30 @@ launcher=("$@")
 
 . "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
 
-export VIT_HYBRID_DEPTH=1 VIT_HYBRID_EMBED_DIM=32 VIT_HYBRID_STEPS=2 VIT_HYBRID_GLOBAL_BATCH_SIZE=8
+export VIT_HYBRID_DEPTH=1 VIT_HYBRID_EMBED_DIM=32 VIT_HYBRID_STEPS=2 VIT_HYBRID_GLOBAL_BATCH_SIZE=8 \
+  VIT_HYBRID_IMAGE_SIZE=32x64 VIT_HYBRID_PATCH_SIZE=4 VIT_HYBRID_IN_CHANNELS=8 VIT_HYBRID_NUM_HEADS=4
 builtin=(--generated-samples 16 --generated-valid-samples 0)
 
 run() { timeout -k 5 "$LIMIT" "${launcher[@]}" "$program" "$@" >out 2>err; }
+
+# refused CODE TEXT OPTIONS...
+refused() {
+  local want=$1 text=$2
+  shift 2
+  expect "$want" "$text" "${launcher[@]}" "$program" "$@"
+}
+
+# killed_at FAULT OPTIONS...: by the library, as VIT_HYBRID_TEST_FAULT says
+killed_at() {
+  count=$((count + 1))
+  local fault=$1
+  shift
+  if VIT_HYBRID_TEST_FAULT=$fault \
+    timeout -k 5 "$LIMIT" "${launcher[@]}" ./killed "$shim" "$program" "$@" >out 2>err; then
+    code=0
+    fail "the run was not killed: $fault"
+  fi
+}
 
 # corrected NAME OPTIONS...: the command that works, in the folder in which another one failed
 corrected() {
@@ -33,24 +53,34 @@ corrected() {
 fails() {
   local want=$1 text=$2 name=$3
   shift 3
-  expect "$want" "$text" "${launcher[@]}" "$program" "$@" --run-dir "runs/$name"
-  [ ! -e runs ] || { code=0; fail "$name: the failed start leaves $(find runs | head -n 3 | tr '\n' ' ')"; rm -rf runs; }
+  refused "$want" "$text" "$@" --run-dir "runs/$name"
+  [ ! -e runs ] || { code=0; fail "$name: the failed start leaves $(find runs | head -n 3 | tr '\n' ' ')"; }
+  rm -rf runs
   mkdir -p "old/$name"
-  expect "$want" "$text" "${launcher[@]}" "$program" "$@" --run-dir "old/$name"
+  refused "$want" "$text" "$@" --run-dir "old/$name"
   [ -d "old/$name" ] || { code=0; fail "$name: a folder that was there is gone"; }
 }
 
 run "${builtin[@]}" --run-dir good || { code=$?; fail "the run itself"; exit 1; }
+"$program" data generate --out data --train-years 1 --steps-per-year 20 >out 2>err ||
+  { code=$?; fail "the data"; exit 1; }
 
 fails 64 "--depht" options "${builtin[@]}" --depht 2
 corrected old/options "${builtin[@]}"
-fails 64 "do not multiply" degrees "${builtin[@]}" --dp 7 --tp 3
+fails 64 "--dp 7 x --tp 3 x --pp 1 is 21" degrees "${builtin[@]}" --dp 7 --tp 3
 corrected old/degrees "${builtin[@]}"
-fails 66 "nowhere" missing --train-data nowhere
+fails 66 "nowhere is not there" missing "${builtin[@]}" --init-from nowhere
 corrected old/missing "${builtin[@]}"
+data=(--valid-data data/valid --stats data/stats)
 mkdir garbage && head -c 5000 /dev/urandom >garbage/1990.h5
-fails 65 "garbage/1990.h5" garbage --train-data garbage --stats none
-corrected old/garbage "${builtin[@]}"
+fails 65 "garbage/1990.h5" garbage --train-data garbage "${data[@]}"
+corrected old/garbage --train-data data/train "${data[@]}"
+mkdir pipe && mkfifo pipe/1990.h5
+fails 65 "pipe/1990.h5 is a FIFO" pipe --train-data pipe "${data[@]}"
+corrected old/pipe --train-data data/train "${data[@]}"
+cp -r data/stats stats && rm stats/global_means.npy && mkfifo stats/global_means.npy
+fails 65 "stats/global_means.npy is a FIFO" stats --train-data data/train --valid-data data/valid --stats stats
+corrected old/stats --train-data data/train "${data[@]}"
 fails 66 "nowhere.h5" resume "${builtin[@]}" --resume nowhere.h5
 corrected old/resume "${builtin[@]}"
 fails 64 "--seed is 9, the checkpoint's is 1" other "${builtin[@]}" --resume good --seed 9
@@ -74,22 +104,19 @@ shift
 LD_PRELOAD="${asan:+$asan:}$shim${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@"
 END
 chmod +x killed
-count=$((count + 1))
-VIT_HYBRID_TEST_FAULT="0 create 1 0" timeout -k 5 "$LIMIT" "${launcher[@]}" ./killed "$shim" "$program" "${builtin[@]}" \
-  --run-dir killed-early >out 2>err && { code=0; fail "the run was not killed"; }
+killed_at "0 create 1 0" "${builtin[@]}" --run-dir killed-early
 [ -e killed-early/run.lock ] || { code=0; fail "a killed run leaves no lock"; }
 corrected killed-early "${builtin[@]}"
-count=$((count + 1))
-VIT_HYBRID_TEST_FAULT="0 create 2 0" timeout -k 5 "$LIMIT" "${launcher[@]}" ./killed "$shim" "$program" "${builtin[@]}" \
-  --checkpoint-at-start --run-dir killed-late >out 2>err && { code=0; fail "the run was not killed"; }
+killed_at "0 create 2 0" "${builtin[@]}" --checkpoint-at-start --run-dir killed-late
 [ -s killed-late/metrics.jsonl ] && [ -s killed-late/config.yaml ] || { code=0; fail "killed too early"; }
 corrected killed-late "${builtin[@]}"
-grep -q 'holds what a start left that never did a step: it is used anew' out || { code=0; fail "no word on what was left"; }
+grep -q 'holds what a start left that never did a step: it is used anew' out ||
+  { code=0; fail "no word on what was left"; }
 
 # What is a run's, or nobody's that is known, stays as it is.
-expect 73 "cannot use 'good' as run folder: it holds " "${launcher[@]}" "$program" "${builtin[@]}" --run-dir good
+refused 73 "cannot use 'good' as run folder: it holds " "${builtin[@]}" --run-dir good
 mkdir mine && echo mine >mine/config.yaml
-expect 73 "cannot use 'mine' as run folder: it holds 'config.yaml'" "${launcher[@]}" "$program" "${builtin[@]}" --run-dir mine
+refused 73 "cannot use 'mine' as run folder: it holds 'config.yaml'" "${builtin[@]}" --run-dir mine
 [ "$(cat mine/config.yaml)" = mine ] || { code=0; fail "a foreign file was changed"; }
 
 # FIFOs in the place of a run's files: refused at once.
@@ -97,20 +124,20 @@ for name in checkpoints/latest checkpoints/best metrics.jsonl; do
   rm -rf fifo && cp -r good fifo && rm -f "fifo/$name" && mkfifo "fifo/$name"
   case $name in
     checkpoints/latest) # auto takes the newest that is whole
-      expect 65 "fifo/checkpoints/latest is a FIFO" "${launcher[@]}" "$program" "${builtin[@]}" --resume fifo --run-dir new
-      expect 66 "no 'latest' that can be read" "${launcher[@]}" "$program" "${builtin[@]}" --steps 4 --resume latest \
+      refused 65 "fifo/checkpoints/latest is a FIFO" "${builtin[@]}" --resume fifo --run-dir new
+      refused 66 "no 'latest' that can be read" "${builtin[@]}" --steps 4 --resume latest \
         --run-dir fifo
       run "${builtin[@]}" --steps 4 --resume auto --run-dir fifo || { code=$?; fail "auto beside a FIFO"; } ;;
     checkpoints/best)
-      expect 65 "fifo/checkpoints/best is a FIFO" "${launcher[@]}" "$program" "${builtin[@]}" --resume fifo/$name \
+      refused 65 "fifo/checkpoints/best is a FIFO" "${builtin[@]}" --resume fifo/$name \
         --run-dir new
       run "${builtin[@]}" --steps 4 --resume auto --run-dir fifo || { code=$?; fail "auto beside a FIFO"; } ;;
-    *) expect 65 "fifo/$name is a FIFO" "${launcher[@]}" "$program" "${builtin[@]}" --steps 4 --resume auto --run-dir fifo ;;
+    *) refused 65 "fifo/$name is a FIFO" "${builtin[@]}" --steps 4 --resume auto --run-dir fifo ;;
   esac
 done
 mkfifo pipe.h5
-expect 65 "pipe.h5 is a FIFO" "${launcher[@]}" "$program" "${builtin[@]}" --resume pipe.h5 --run-dir new
-expect 65 "pipe.h5 is a FIFO" "${launcher[@]}" "$program" "${builtin[@]}" --init-from pipe.h5 --run-dir new
+refused 65 "pipe.h5 is a FIFO" "${builtin[@]}" --resume pipe.h5 --run-dir new
+refused 65 "pipe.h5 is a FIFO" "${builtin[@]}" --init-from pipe.h5 --run-dir new
 [ ! -e new ] || { code=0; fail "a refused start leaves a folder"; }
 
 echo "$count starts on $ranks ranks, $failures failures"

@@ -12,7 +12,8 @@ checkpoint and the best, once on the main thread and once in the background. Its
   right bits; of four that start at once in a new folder exactly one runs.
 - zombies: a run is stopped (SIGSTOP) before or after one of those calls, or somewhere in between; another takes the
   folder over with --resume auto; the first is woken (SIGCONT) while the other starts, or when it has ended. It must end
-  with code 73 and say who has the folder; no file changes by it, and the other's run has the right bits.
+  with code 73 and say who has the folder; no file changes by it, and the other's run has the right bits. (One thing
+  cannot be called back: the removal of a superseded checkpoint that was under way when it was stopped.)
 
 The tiers take a seeded choice (default: a few; full: a tenth, but at least 20 zombies) or everything. Prints a table.
 """
@@ -218,7 +219,10 @@ class Campaign:
         self.check(code == 73 and has_word and "writes nothing more" in text,
                    f"{what}: the zombie ends with {code}: {text[-500:]}")
         if not wakes_early:
-            self.check(self.contents(folder) == before or code != 73, f"{what}: the zombie changed files")
+            after = self.contents(folder)
+            if isinstance(place, tuple) and place[0] == "remove" and not is_after:
+                before.pop(os.path.join(folder, "checkpoints", place[2]), None)
+            self.check(after == before, f"{what}: the zombie changed files: {set(before.items()) ^ set(after.items())}")
         code, text = self.end(second)
         if self.check(code == 0, f"{what}: the other ends with {code}: {text[-500:]}"):
             self.check("which has not renewed its lock for" in text, f"{what}: not taken over by time: {text[:500]}")
@@ -282,8 +286,9 @@ def main():
                              i + 1 == len(calls) or calls[i - 1][0] != "write" or calls[i + 1][0] != "write"]
         kills = [(place, is_after, is_async) for is_async in (False, True) for place in few[is_async]
                  for is_after in (False, True)]
+        # At its end, when its locks are gone, a run tries to remove the folder, which is not empty.
         zombies = [(place, is_after, is_async, wakes_early) for place, is_after, is_async in kills
-                   for wakes_early in (False, True)]
+                   if place[::2] != ("remove", "checkpoints") for wakes_early in (False, True)]
         zombies += [(0.002 * i, False, False, i % 2 == 0) for i in range(40)]
         print(f"{len(kills)} kill points, {len(zombies)} places of zombies", flush=True)
         if chosen.tier != "all":

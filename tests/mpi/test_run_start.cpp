@@ -111,6 +111,7 @@ TEST_CASE("run start: a start that fails leaves no folder, or one that may be us
   { const train::RunFolder folder(config, world); }  // failed before the first step
   world.barrier();
   CHECK_FALSE(fs::exists(path));
+  world.barrier();
   {
     const train::RunFolder folder(config, world);  // failed in it
     auto metrics = folder.open(config, world);

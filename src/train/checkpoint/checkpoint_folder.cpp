@@ -21,6 +21,7 @@
 #include "src/base/quantity_text.h"
 #include "src/base/regular_file.h"
 #include "src/base/text.h"
+#include "src/train/metrics_log.h"
 
 namespace vit_hybrid::train {
 
@@ -98,15 +99,7 @@ void CheckpointFolder::create() const {
 }
 
 void CheckpointFolder::point(const std::string& name, const std::string& file) const {
-  const std::string path = path_ + "/" + name;
-  const std::string temporary = data::temporary_name(path);
-  const std::string text = fs::path(file).filename().string() + "\n";
-  data::PosixFile out(temporary, data::PosixFile::Access::kCreate);
-  out.write(0, text.data(), static_cast<int64_t>(text.size()));
-  out.sync();
-  out.close();
-  data::rename_file(temporary, path);
-  data::sync_folder_of(path);
+  write_text_file(path_ + "/" + name, fs::path(file).filename().string() + "\n");
 }
 
 std::optional<std::string> CheckpointFolder::any_checkpoint() const {
