@@ -6,6 +6,7 @@
 #include "data/class_names.h"
 #include "data/hdf5_layout.h"
 #include "data/hdf5_rows.h"
+#include "data/hdf5_tree.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
@@ -37,6 +38,18 @@ std::vector<int64_t> read_labels(const comm::MpiGroup& group, const ImageOptions
   return labels;
 }
 
+// Whether there are labels to be read.
+bool find_labels(const comm::MpiGroup& group, const ImageOptions& options) {
+  bool is_there = true;
+  comm::agreed_on_rank_0(group, [&] {
+    if (!options.labels_needed) {
+      const auto datasets = read_hdf5_tree(options.path, {}, {}).datasets;
+      is_there = std::any_of(datasets.begin(), datasets.end(), [&](auto& set) { return set.name == options.labels; });
+    }
+  });
+  return group.min(is_there ? 1 : 0) == 1;
+}
+
 std::string read_class_names(const comm::MpiGroup& group, const ImageOptions& options) {
   std::string names;
   comm::agreed_on_rank_0(group, [&] { names = inspect_dataset(options.path, options.labels, "classes").attribute; });
@@ -66,8 +79,13 @@ ImageDataset::ImageDataset(const comm::MpiGroup& group, const ImageOptions& opti
   const MemoryScope scope(MemoryClass::kData);
   check_resized(options_);
   comm::agreed(group, [&] { check_images(); });
-  labels_ = read_labels(group, options_);
-  class_names_ = read_class_names(group, options_);
+  has_labels_ = find_labels(group, options_);
+  if (has_labels_) {
+    labels_ = read_labels(group, options_);
+    class_names_ = read_class_names(group, options_);
+  } else {
+    labels_.assign(static_cast<size_t>(source_.files().front().layout.num_rows()), 0);
+  }
   comm::agreed(group, [&] {
     match_classes();
     check_labels();

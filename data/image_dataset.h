@@ -27,6 +27,7 @@ struct ImageOptions {
   std::string path;
   std::string images = "images";  ///< (n, height, width, 3) uint8
   std::string labels = "labels";  ///< (n) integer
+  bool labels_needed = true;      ///< false: a file may lack them, see has_labels()
   ImageUse use = ImageUse::kTraining;
   int64_t image_size = 224;  ///< height and width of what is read
   int64_t resized = 0;       ///< both sides, for kEvaluation; at least image_size; 0: usual_resized()
@@ -62,6 +63,8 @@ class ImageDataset : public Dataset {
   bool background_reads() const override { return source_.background_reads(); }
   const StoredScaling* stored_scaling() const override { return &scaling_; }
 
+  /// Without labels the targets are class 0 and say nothing.
+  bool has_labels() const { return has_labels_; }
   /// Names of the classes with commas between them, in the order of the labels' numbers: those of the options where the
   /// file has any, else those of its labels' attribute `classes`; empty without one.
   const std::string& class_names() const { return class_names_; }
@@ -81,6 +84,7 @@ class ImageDataset : public Dataset {
   StoredScaling scaling_;
   BatchNormalizer normalizer_;
   RowSource source_;
+  bool has_labels_ = true;
   std::vector<int64_t> labels_;
   std::string class_names_;
   mutable TensorPool pool_;

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "data/posix_file.h"
-#include "src/base/quantity_text.h"
 #include "src/base/error.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 #include "src/commands/checkpoint_tool.h"
 #include "src/train/checkpoint/precision_lines.h"

@@ -2,8 +2,11 @@
 #include "src/train/evaluate.h"
 
 #include "parallel/comm/mpi_session.h"
+#include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/text.h"
 #include "src/commands/command.h"
+#include "src/commands/console.h"
 #include "src/commands/model_command.h"
 #include "src/train/run_option_groups.h"
 
@@ -14,6 +17,7 @@ namespace {
 // What the command line gives besides options of a run.
 struct Request {
   train::ModelUse use;
+  train::PredictionOptions predictions;
   int64_t limit_nsamples = 0;
 };
 
@@ -24,8 +28,33 @@ options::OptionTable table_of(Request& request, train::RunConfig& config) {
              .value = options::integer(request.limit_nsamples, train::from_one(train::kMostCount, "none")),
              .help = "Use only the first samples of the data.",
              .unit = "samples"});
+  table.add({.name = "predictions",
+             .value = options::text(request.predictions.path, "file"),
+             .help = "CSV or HDF5 file (.csv, .h5) for what a classifier predicts of each image: class and "
+                     "probabilities. The data need no labels then."});
+  table.add({.name = "predictions-top",
+             .value = options::integer(request.predictions.top, train::from_one(train::kMostCount, "all")),
+             .help = "Only the probabilities of the most probable classes, with their names.",
+             .unit = "classes"});
+  table.add({.name = "confusion",
+             .value = options::text(request.predictions.confusion, "file"),
+             .help = "CSV or JSON file (.csv, .json) for the confusion matrix of a classifier."});
   train::add_run_options(table, config, train::UsePurpose::kEvaluation);
   return table;
+}
+
+void check_predictions(const train::PredictionOptions& chosen) {
+  const auto check = [](const char* option, const std::string& path, const std::string& one, const std::string& other) {
+    if (!path.empty() && !path.ends_with(one) && !path.ends_with(other)) {
+      throw Error(ErrorClass::kUsage,
+                  str("--", option, " is '", path, "'; allowed: a name that ends with ", one, " or ", other));
+    }
+  };
+  check("predictions", chosen.path, ".csv", ".h5");
+  check("confusion", chosen.confusion, ".csv", ".json");
+  if (chosen.top > 0 && chosen.path.empty()) {
+    throw Error(ErrorClass::kUsage, "--predictions-top has no effect without --predictions FILE");
+  }
 }
 
 std::string with_table(std::string (*text_of)(const options::OptionTable&)) {
@@ -55,11 +84,12 @@ int run_evaluate(const Invocation& invocation) {
   const options::OptionTable table = table_of(request, shown);
   const options::Source overrides = command.parse(table);
   command.require({{"checkpoint", request.use.checkpoint}, {"data", request.use.data}});
+  same_error_on_all_ranks([&] { check_predictions(request.predictions); });
   train::CheckpointReader checkpoint(session.world(), request.use.checkpoint);
   train::RunConfig config = command.configure(checkpoint, request.use.data, overrides);
   command.check_paths(config, overrides);
   config.data.limit_nsamples_val = request.limit_nsamples;
-  train::evaluate(config, request.use, checkpoint, session.world());
+  train::evaluate(config, request.use, checkpoint, session.world(), request.predictions);
   session.finalize();
   return 0;
 }

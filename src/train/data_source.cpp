@@ -119,8 +119,10 @@ DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& worl
 
 std::unique_ptr<data::ImageDataset> open_images(const RunConfig& config, const TrainingData& trained,
                                                 const comm::MpiGroup& world, const std::string& path,
-                                                data::ImageUse use, int64_t limit) {
+                                                data::ImageUse use, int64_t limit,
+                                                LabelUse labels = LabelUse::kNeeded) {
   data::ImageOptions options;
+  options.labels_needed = labels == LabelUse::kNeeded;
   options.path = path;
   options.images = config.data.dataset_name;
   options.labels = config.data.labels_name;
@@ -316,7 +318,8 @@ DataSource open_data(const RunConfig& config, const comm::MpiGroup& world) {
   return source;
 }
 
-DataSource open_valid_data(const RunConfig& config, const TrainingData& trained, const comm::MpiGroup& world) {
+DataSource open_valid_data(const RunConfig& config, const TrainingData& trained, const comm::MpiGroup& world,
+                           LabelUse labels) {
   const MemoryScope scope(MemoryClass::kData);
   DataSource source;
   const auto check = [&](const data::Dataset& valid) {
@@ -335,10 +338,11 @@ DataSource open_valid_data(const RunConfig& config, const TrainingData& trained,
     source.valid = std::move(valid);
   } else {
     auto valid = open_images(config, trained, world, config.data.valid_data, data::ImageUse::kEvaluation,
-                             config.data.limit_nsamples_val);
+                             config.data.limit_nsamples_val, labels);
     check(*valid);
     source.text = text_of(*valid, config.data.valid_data);
     source.described = description_of(*valid);
+    source.has_labels = valid->has_labels();
     source.valid = std::move(valid);
   }
   source.num_valid_samples = limited(*source.valid, config.data.limit_nsamples_val);

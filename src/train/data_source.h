@@ -22,6 +22,7 @@ struct DataSource {
   int64_t num_valid_samples = 0;         ///< and of `valid` (--limit-nsamples-val)
   at::Tensor climatology;                ///< [C, H, W] normalised time means, or undefined: anomalies against 0
   TrainingData described;                ///< what checkpoints say of them; of training and validation what either has
+  bool has_labels = true;                ///< false: images whose targets say nothing
   std::string text;                      ///< one line that says what the data are and how they are read
 };
 
@@ -29,9 +30,13 @@ struct DataSource {
 /// errors are agreed: Error(kMissingInput), Error(kBadData), Error(kUsage).
 DataSource open_data(const RunConfig& config, const comm::MpiGroup& world);
 
+/// Whether images must have labels.
+enum class LabelUse { kNeeded, kOptional };
+
 /// Opens the validation data alone, from HDF5 files, for a model that was trained on `trained`: `train` is null. Where
 /// the configuration names no statistics they are the training's; classes are matched by name. Collective and with
 /// errors as open_data().
-DataSource open_valid_data(const RunConfig& config, const TrainingData& trained, const comm::MpiGroup& world);
+DataSource open_valid_data(const RunConfig& config, const TrainingData& trained, const comm::MpiGroup& world,
+                           LabelUse labels = LabelUse::kNeeded);
 
 }  // namespace vit_hybrid::train

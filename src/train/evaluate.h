@@ -5,16 +5,19 @@
 #include "src/train/checkpoint/checkpoint_reader.h"
 #include "src/train/evaluation.h"
 #include "src/train/model_use.h"
+#include "src/train/predictions.h"
 #include "src/train/run_config.h"
 
 namespace vit_hybrid::train {
 
-/// Evaluates on config.data.valid_data, every sample once, prints a table and, where use.out is given, writes it as
-/// JSON. `config` as from config_for_use(). The figures, on all ranks. Collective over `world`, errors agreed.
+/// Evaluates on config.data.valid_data, every sample once, prints a table (of a classifier also what is confused) and,
+/// where use.out is given, writes it as JSON; and the files that `predictions` names. Images without labels have
+/// predictions alone: no figures but their number. `config` as from config_for_use(). The figures, on all ranks.
+/// Collective over `world`, errors agreed.
 Evaluation evaluate(const RunConfig& config, const ModelUse& use, const CheckpointReader& checkpoint,
-                    const comm::MpiGroup& world);
+                    const comm::MpiGroup& world, const PredictionOptions& predictions = {});
 
 /// Refuses, with Error(kCannotCreate), a file that is there, unless it may be overwritten. For one rank.
-void refuse_existing(const std::string& path, bool overwrite);
+void refuse_existing(const std::string& path, bool overwrite, const std::string& option = "--out");
 
 }  // namespace vit_hybrid::train

@@ -11,6 +11,7 @@
 #include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/train/device.h"
+#include "src/train/predictions.h"
 
 namespace vit_hybrid::train {
 
@@ -40,11 +41,12 @@ Evaluator::Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunne
       climatology_(std::move(climatology)),
       grid_(std::move(grid)) {}
 
-Evaluation Evaluator::evaluate() {
+Evaluation Evaluator::evaluate(ClassPredictions* predictions) {
   const data::EpochPlan plan = this->plan();
   EvaluationSums sums = empty_sums();
   const data::Parts parts{model_.is_first_stage() || model_.is_last_stage(), model_.is_last_stage()};
   StepInput input = open_input(config_, mesh_, dataset_, sampler_, plan.num_steps(), parts);
+  const bool counts = model_.is_last_stage() && mesh_.tensor().rank() == 0;
   Progress progress(str("evaluating ", sampler_->options().num_samples, " samples"), plan.num_steps());
   for (int64_t i = 0; i < plan.num_steps(); ++i, progress.add()) {
     comm::note_work();
@@ -53,7 +55,11 @@ Evaluation Evaluator::evaluate() {
     step_plan.global_batch = static_cast<int64_t>(plan.batch(i).size());
     step_plan.context.seed = config_.seed;
     step_plan.evaluation = model_.is_last_stage() ? &sums : nullptr;
+    step_plan.predictions = counts ? predictions : nullptr;
     model_.evaluate(std::move(step_plan), input.open_step(plan, i));
+    if (predictions != nullptr) {
+      predictions->end_step(plan.batch(i), mesh_.host_world());
+    }
   }
   return reduce(sums);
 }

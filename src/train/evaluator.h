@@ -17,6 +17,8 @@
 
 namespace vit_hybrid::train {
 
+class ClassPredictions;
+
 /// The input of this rank's replica for `num_steps` steps from `start` on, as the configuration reads ahead.
 StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, const data::Dataset& dataset,
                      std::shared_ptr<const data::DistributedSampler> sampler, int64_t num_steps, data::Parts parts,
@@ -31,8 +33,9 @@ class Evaluator {
 
   /// The order of its samples, the same in every pass.
   data::EpochPlan plan() const { return sampler_->epoch(0); }
-  /// The figures, on all ranks. Collective over the world.
-  Evaluation evaluate();
+  /// The figures, on all ranks; of a classifier also what is predicted of each sample (may be null). Collective over
+  /// the world.
+  Evaluation evaluate(ClassPredictions* predictions = nullptr);
 
  private:
   EvaluationSums empty_sums() const;

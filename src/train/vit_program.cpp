@@ -11,6 +11,7 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/train/device.h"
+#include "src/train/predictions.h"
 
 namespace vit_hybrid::train {
 
@@ -121,7 +122,12 @@ void VitProgram::count(double loss_sum, const at::Tensor& prediction, const data
     plan_.evaluation->add_forecast(loss_sum, model::fields_of(prediction, options_), target(batch),
                                    on_device(batch.inputs, batch, wide_type_));
   } else {
-    plan_.evaluation->add_classification(loss_sum, prediction.to(wide_type_), target(batch));
+    const at::Tensor logits = prediction.to(wide_type_);
+    const at::Tensor labels = target(batch);
+    plan_.evaluation->add_classification(loss_sum, logits, labels);
+    if (plan_.predictions != nullptr) {
+      plan_.predictions->add(batch.samples, logits, labels);
+    }
   }
 }
 

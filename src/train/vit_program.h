@@ -17,6 +17,8 @@
 
 namespace vit_hybrid::train {
 
+class ClassPredictions;
+
 /// What a VitProgram needs to know of one pass over the micro-batches of a replica.
 struct StepPlan {
   std::vector<std::vector<int64_t>> micro_batches;  ///< global sample numbers of each, none empty
@@ -24,6 +26,8 @@ struct StepPlan {
   double loss_scale = 1.0;                          ///< what backward of a loss starts from
   tensor::StepContext context;                      ///< seed, step, mode and sink; the rest is set by micro-batch
   EvaluationSums* evaluation = nullptr;             ///< last stage in evaluation: where predictions are counted
+  /// Last stage in evaluation of a classifier, on one rank of a replica: what is predicted of each sample; may be null.
+  ClassPredictions* predictions = nullptr;
   /// Last stage: where the output of the only micro-batch is put, which then has no target and no loss.
   at::Tensor* prediction = nullptr;
 };

@@ -79,8 +79,7 @@ TEST_CASE("convert: every image once, with its label, mixed, from any number of 
   const ScratchFolder folder(group);
   on_rank_0(group, [&] { write_folder(folder.file("images")); });
   testing::in_groups(group, [&](const comm::MpiGroup& part, const std::string& name) {
-    const ConvertedImages done =
-        convert_images(part, options_for(folder.file("images"), folder.file(name + ".h5")));
+    const ConvertedImages done = convert_images(part, options_for(folder.file("images"), folder.file(name + ".h5")));
     CHECK(done.num_images == 3 * kImagesPerClass + 1);
     CHECK(done.num_classes == 3);
     CHECK(done.num_ignored == 1);
