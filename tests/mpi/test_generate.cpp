@@ -123,9 +123,9 @@ TEST_CASE("generate weather: layout, statistics and agreement with the years in 
   const GenerateWeatherOptions options = weather_options(scratch.file("data"));
   std::vector<std::string> lines;
   data::generate_weather(options, world, [&](const std::string& line) { lines.push_back(line); });
-  CHECK(lines.empty() == (world.rank() != 0));
+  CHECK(lines.size() == (world.rank() == 0 ? 1 : 0));  // what is begun; how far it is says Progress
   if (world.rank() == 0) {
-    CHECK(contains(lines.back(), "100 %"));
+    CHECK(contains(lines.front(), "generating 3 training and 1 validation years"));
     std::vector<at::Tensor> years;
     for (size_t i = 0; i < kYearFiles.size(); ++i) {
       INFO(kYearFiles[i]);
