@@ -62,8 +62,7 @@ refused 66 "step-000000009.h5" --resume auto --run-dir dangling
 mkdir -p unnamed/checkpoints
 cp "$good" unnamed/checkpoints
 touch unnamed/config.yaml
-refused 66 "but no 'latest' that can be read; unnamed/checkpoints/step-000000002.h5 is whole" --resume latest \
-  --run-dir unnamed
+refused 66 "unnamed/checkpoints/step-000000002.h5 is whole: name it with --resume" --resume latest --run-dir unnamed
 : >unnamed/checkpoints/latest
 refused 66 "but no 'latest' that can be read" --resume latest --run-dir unnamed
 
