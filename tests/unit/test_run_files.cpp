@@ -102,12 +102,12 @@ TEST_CASE("metrics: one object a line, in order, with all digits") {
   CHECK(class_of([&] { MetricsLog("/dev/full"); }) == ErrorClass::kBadData);  // no regular file
   MetricsLog full(folder / "full.jsonl");
   std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit none{0, before.rlim_max};
+  rlimit usual{};
+  getrlimit(RLIMIT_FSIZE, &usual);
+  const rlimit none{0, usual.rlim_max};
   setrlimit(RLIMIT_FSIZE, &none);
   const ErrorClass of_full = class_of([&] { full.write({{"kind", "step"}}); });
-  setrlimit(RLIMIT_FSIZE, &before);
+  setrlimit(RLIMIT_FSIZE, &usual);
   CHECK(of_full == ErrorClass::kIo);
 }
 

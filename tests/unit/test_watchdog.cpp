@@ -259,7 +259,7 @@ TEST_CASE("standing: between nodes as a text") {
   std::vector<Standing> table = {full, stuck(0, kWorld, 1), process(1)};
   const std::string text = to_text(table);
   table[0].position = "step 1, a phase ";
-  CHECK(standings_of(text) == table);
+  CHECK((standings_of(text) == table));  // a vector of them has no text
   CHECK(standings_of("").empty());
   // What is cut, or is no such text, is nothing; and never more than what it says.
   for (size_t size = 1; size < text.size(); ++size) {
