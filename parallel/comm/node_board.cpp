@@ -38,8 +38,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free, "atomics must work bet
 
 // Of this process alone. Never destroyed, as the board of the node: threads look at it until the end.
 struct PrivateBoard {
-  BoardHeader header;
   BoardSlot slot;
+  BoardHeader header;
   Board board{&header, &slot, 1, 0};
 
   PrivateBoard() { header.joined = 1; }

@@ -46,6 +46,7 @@ class Job:
         Job.number += 1
         self.tag = f"{os.getpid()}-{Job.number}"
         self.ranks = ranks
+        self.all_came = False  # all processes were there at one time
         env = dict(os.environ, VIT_HYBRID_TIMEOUT=str(campaign.limit), STALL_TAG=self.tag)
         names = ["VIT_HYBRID_TIMEOUT", "STALL_TAG"]
         if preload:
@@ -169,6 +170,16 @@ class Nodes:
         subprocess.run(["ip", "link", "del", self.tag + "br"], capture_output=True)
 
 
+def end_all():
+    """Whatever this campaign has started and is still there, launchers too."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and environ_of(name).get("STALL_TAG", "").startswith(f"{os.getpid()}-"):
+            try:
+                os.kill(int(name), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
 Result = collections.namedtuple("Result", "nodes what how ranks victim told right over leftovers code lines line phase")
 
 
@@ -210,7 +221,7 @@ class Campaign:
         for command in ([self.program, "data", "generate", "--out", "data", "--train-years", "4", "--valid-years", "1",
                          "--steps-per-year", "40", "--channels", "5", "--height", "32", "--width", "64"],
                         [self.program, "--train-data", "data/train", "--valid-data", "data/valid", "--stats", "data/stats",
-                         "--depth", "4", "--embed-dim", "48", "--num-heads", "4", "--steps", "2", "--run-dir", "trained"]):
+                         "--in-channels", "5", "--out-channels", "5", "--image-size", "32x64", "--depth", "4", "--embed-dim", "48", "--num-heads", "4", "--steps", "2", "--run-dir", "trained"]):
             done = subprocess.run(command, cwd=self.work, capture_output=True, text=True, timeout=120)
             if done.returncode != 0:
                 sys.exit(f"stalls: {' '.join(command)} failed:\n{done.stderr}")
@@ -249,9 +260,11 @@ class Campaign:
         if pid is None:
             job.finish()
             return None
-        time.sleep(delay)
-        running = job.processes()
-        if len(running) < ranks and job.ended():
+        until = time.monotonic() + delay
+        while (left := until - time.monotonic()) > 0:
+            job.all_came = job.all_came or len(job.processes()) == ranks
+            time.sleep(min(left, 0.1))
+        if job.ended():
             job.finish()
             return None
         begin = time.monotonic()
@@ -281,12 +294,16 @@ class Campaign:
         until = (begin or time.monotonic()) + self.limit + PATIENCE
         is_late = False
         while not job.ended() and time.monotonic() < until:
-            time.sleep(0.02)
-            if not job.messages() and time.monotonic() > until - PATIENCE + 1 and set(job.processes()) <= {victim}:
+            time.sleep(0.05)
+            running = set(job.processes())
+            job.all_came = job.all_came or len(running) == job.ranks
+            if job.all_came and not job.messages() and running <= {victim}:
                 is_late = True  # all others have come to their end: nobody waits
                 break
         left = job.finish()
         messages = job.messages()
+        if job.process.returncode in [128 + signal.SIGRTMIN + number for number in HANDLERS.values()]:
+            return None  # so early that it could not stall yet: the signal has ended it
         if is_late or (not messages and job.process.returncode == 0):
             return Result(nodes, what, how, layout, victim, None, None, None, [], 0, 0, "", "after the end")
         line = messages[0][1] if messages else ""
@@ -383,6 +400,7 @@ def main():
         for number in range(options.clean):
             dirty += not campaign.clean(number)
     finally:
+        end_all()
         if campaign.nodes is not None:
             campaign.nodes.close()
     table(results)
