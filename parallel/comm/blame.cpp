@@ -250,8 +250,8 @@ std::string name_of(const Standing& s) {
 }
 
 std::string place_of(const Standing& s) {
-  if (s.state == State::kAbsent) return "it has not come to its start";
   const std::string condition = s.condition.empty() ? "" : s.condition + ", ";
+  if (s.state == State::kAbsent) return condition + "it has not come to its start";
   if (s.operation.empty()) return condition + (s.position.empty() ? "before its first operation" : "in " + s.position);
   if (s.state == State::kWaiting) return condition + "in " + s.operation;
   return str(condition, s.position.empty() ? "" : "in " + s.position + ", ", "after ", s.operation);

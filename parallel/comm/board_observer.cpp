@@ -1,12 +1,18 @@
 // BoardObserver: counters that change, and /proc where they do not.
 #include "parallel/comm/board_observer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <set>
+#include <map>
+#include <system_error>
 #include <utility>
 
 #include "parallel/comm/launcher.h"
@@ -25,6 +31,35 @@ const BoardWait& wait_of(const BoardSlot& slot) {
   const bool only_device =
       slot.wait.manner.get() == WaitManner::kNone && slot.in_flight.manner.get() != WaitManner::kNone;
   return only_device ? slot.in_flight : slot.wait;
+}
+
+std::string content(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+int parent_of(const std::string& pid) {
+  const std::string stat = content("/proc/" + pid + "/stat");
+  const size_t name_end = stat.rfind(") ");
+  return name_end == std::string::npos || name_end + 4 > stat.size() ? 0 : std::atoi(stat.c_str() + name_end + 4);
+}
+
+// Ranks and process ids of what the launcher of this process has started beside it.
+std::map<int, int> launched_here() {
+  std::map<int, int> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
+    const std::string pid = entry->path().filename();
+    if (std::isdigit(static_cast<unsigned char>(pid[0])) == 0 || parent_of(pid) != getppid()) continue;
+    const std::string variables = '\0' + content("/proc/" + pid + "/environ");
+    const auto launch = find_launch([&](const char* name) -> std::optional<std::string> {
+      const std::string key = '\0' + std::string(name) + '=';
+      const size_t at = variables.find(key);
+      return at == std::string::npos ? std::nullopt : std::optional(std::string(variables.c_str() + at + key.size()));
+    });
+    if (launch) found.emplace(launch->rank, std::atoi(pid.c_str()));
+  }
+  return found;
 }
 
 }  // namespace
@@ -158,26 +193,30 @@ std::vector<Standing> BoardObserver::standings(const std::string& host) const {
   return out;
 }
 
-// Processes that the launcher speaks of and that have not joined. Where all are on this node, their ranks are known.
+// Processes that the launcher speaks of and that have not joined, in the order of their ranks. Where all ranks are on
+// this node, their ranks are known; else as far as the system tells of them.
 void BoardObserver::add_absent(std::vector<Standing>& standings, const std::string& host) const {
   const auto launch = find_launch(process_environment());
   if (!launch || !is_board_of_launch() || !launch->num_here || *launch->num_here <= static_cast<int>(seen_.size()))
     return;
-  std::set<int> present;
+  std::map<int, int> absent = launched_here();
+  for (int rank = 0; rank < launch->num_ranks && *launch->num_here == launch->num_ranks; ++rank)
+    absent.emplace(rank, 0);
   for (const Standing& standing : standings)
-    present.insert(standing.rank);
-  const bool all_here = *launch->num_here == launch->num_ranks;
-  int missing = *launch->num_here - static_cast<int>(seen_.size());
-  for (int rank = 0; rank < launch->num_ranks && missing > 0; ++rank) {
-    if (all_here && present.count(rank) > 0) continue;
-    Standing absent;
-    absent.rank = all_here ? rank : -1;
-    absent.host = host;
-    absent.state = Standing::State::kAbsent;
-    absent.still = since_start_;
-    absent.turns = {{kLaunchGroup, 0, 0}};
-    standings.push_back(std::move(absent));
-    --missing;
+    absent.erase(standing.rank);
+  for (int missing = *launch->num_here - static_cast<int>(seen_.size()); missing > 0; --missing) {
+    Standing found;
+    if (!absent.empty()) {
+      found.rank = absent.begin()->first;
+      found.pid = absent.begin()->second;
+      absent.erase(absent.begin());
+    }
+    if (found.pid > 0) found.condition = main_thread_condition(found.pid).text();
+    found.host = host;
+    found.state = Standing::State::kAbsent;
+    found.still = since_start_;
+    found.turns = {{kLaunchGroup, 0, 0}};
+    standings.push_back(std::move(found));
   }
 }
 

@@ -155,9 +155,17 @@ void Watchdog::look(double seconds) {
   blame_if_overdue(seconds);
 }
 
-void Watchdog::end_at_signal() const {
+void Watchdog::end_at_signal() {
   const int signal = signal_before_first_step();
   if (signal == 0) return;
+  // Where the others cannot be asked who speaks, the launcher is most likely ending a job that has told why.
+  bool can_ask = false;
+  {
+    const std::lock_guard lock(observer_mutex_);
+    can_ask = ask_job_ != nullptr;
+  }
+  const bool is_late = process_place().size > 1 && board().header->joined == 1;
+  if (!can_ask && (is_late || has_other_nodes())) std::_Exit(static_cast<int>(ErrorClass::kTemporary));
   report_and_abort(
       str("vit_hybrid: stopped by ", signal_name(signal),
           " before the first step: nothing was trained, and nothing is to be saved; give the command again"),

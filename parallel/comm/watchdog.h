@@ -57,7 +57,7 @@ class Watchdog {
   bool sleep(double seconds);
   void look(double seconds);
   void show_pending();
-  void end_at_signal() const;
+  void end_at_signal();
   void blame_if_overdue(double seconds);
   std::optional<std::string> accusation();
   bool may_ask();

@@ -399,6 +399,8 @@ def main():
                       f"{result.lines} left {result.leftovers} | {result.line or result.phase}", flush=True)
         for number in range(options.clean):
             dirty += not campaign.clean(number)
+    except KeyboardInterrupt:
+        print("interrupted: the table is of what has been done")
     finally:
         end_all()
         if campaign.nodes is not None:
