@@ -149,7 +149,7 @@ TEST_CASE("convert: a folder that several links lead to is read once, and a file
   });
   ConvertOptions options = options_for(images, folder.file("x.h5"));
   options.skip_bad = true;
-  const ConvertedImages done = convert_images(group, options, {});
+  const ConvertedImages done = convert_images(group, options);
   // The link `b` of n01 leads to the whole folder, of which each file is found once.
   CHECK(done.num_images == 3 * kImagesPerClass + 1 + 1 + 2 * kImagesPerClass + 3);
   CHECK(done.bad.size() == 2);
