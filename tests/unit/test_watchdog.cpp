@@ -11,6 +11,7 @@
 #include "parallel/comm/operation_slot.h"
 #include "parallel/comm/standing.h"
 #include "parallel/comm/watchdog.h"
+#include "src/base/text.h"
 
 using namespace vit_hybrid::comm;
 
@@ -308,7 +309,7 @@ TEST_CASE("board: a wait as others read it") {
   CHECK(wait.awaited_ranks().size() == BoardWait::kMostAwaited);
   // Longer texts are cut.
   wait.show({std::string(100, 'x'), std::string(100, 'y'), 1, 0, {}}, WaitManner::kBlind);
-  CHECK(wait.text({}) == std::string(47, 'y') + " on axis '" + std::string(23, 'x') + "', 1 bytes");
+  CHECK(wait.text({}) == vit_hybrid::str(std::string(47, 'y'), " on axis '", std::string(23, 'x'), "', 1 bytes"));
 }
 
 TEST_CASE("board: groups of equal ranks have ids of their own, and groups of one rank none") {
