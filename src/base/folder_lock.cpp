@@ -283,7 +283,9 @@ FolderLock::~FolderLock() {
     ends_ = true;
   }
   wakes_.notify_all();
-  renewal_.join();
+  if (renewal_.joinable()) {  // it may be that no thread could be started
+    renewal_.join();
+  }
   {
     const std::lock_guard lock(held().mutex);
     std::erase(held().locks, this);

@@ -203,7 +203,12 @@ bool MadeFolders::make(const std::string& path, const std::string& hint) {
     std::error_code error;
     is_new = fs::create_directory(part, error);
     if (error) {
-      throw Error(ErrorClass::kCannotCreate, str("cannot make the folder ", path, ": ", error.message()), hint);
+      std::error_code ignored;
+      const bool is_file = fs::exists(part, ignored) && !fs::is_directory(part, ignored);
+      throw Error(ErrorClass::kCannotCreate,
+                  str("cannot make the folder ", path, ": ",
+                      is_file ? str("'", part.string(), "' is no folder") : error.message()),
+                  hint);
     }
     if (is_new) {
       paths_.push_back(part.string());

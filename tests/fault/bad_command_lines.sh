@@ -108,7 +108,7 @@ refused_main 66 "--train-data '/nowhere' does not exist" --train-data /nowhere -
 
 # Run folders. A file is no folder for any user, root included.
 refused_main 73 "cannot use '$work/used' as run folder: it holds 'metrics.jsonl'" --run-dir "$work/used" --steps 1
-refused_main 73 "cannot use '$work/c.yaml/run' as run folder: Not a directory" --run-dir "$work/c.yaml/run" --steps 1
+refused_main 73 "cannot make the folder $work/c.yaml/run: '$work/c.yaml' is no folder" --run-dir "$work/c.yaml/run" --steps 1
 
 # The environment.
 VIT_HYBRID_LRR=1 refused 64 "environment VIT_HYBRID_LRR: unknown option 'lrr'; did you mean 'lr'?"

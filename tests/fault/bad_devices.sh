@@ -29,13 +29,14 @@ fi
 
 if [ "$variant" = cpu ]; then
   refused "--device cuda: this program was built without CUDA; use bin/cuda/vit_hybrid" --device cuda
-  # Every rank wants 9 GiB for its parameters, and may have less than 4. A sanitizer takes far more than that for itself.
+  # Every rank wants 1.3 GiB for its parameters beside what the libraries map, and may have less than 2. A sanitizer takes
+  # far more than that for itself.
   if ldd "$program" | grep -q libasan; then
     echo "[skipped] out of memory: the program has a sanitizer"
   else
-    large=(--embed-dim 4096 --depth 12 --num-heads 16)
+    large=(--embed-dim 1536 --depth 12 --num-heads 16)
     text="were asked for parameters on cpu; held are"
-    expect 64 "$text" bash -c 'ulimit -v 4000000; exec "$@"' limited \
+    expect 64 "$text" bash -c 'ulimit -v 2000000; exec "$@"' limited \
       "${launcher[@]}" "$program" --steps 1 --run-dir "$work/never" "${large[@]}"
     grep -q 'what makes it hold less: more --tp or --pp (they are 1 and 1)' "$work/err" ||
       fail "no advice"
