@@ -47,6 +47,7 @@ void WholeFile::finish() {
   if (std::fclose(file) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int reason = errno;
     ::unlink(temporary_.c_str());
+    require_folders();  // another job may have taken the folder just now, and removed the file
     errno = reason;
     fail();
   }

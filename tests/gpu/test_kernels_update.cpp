@@ -40,7 +40,7 @@ at::TensorOptions on_gpu(at::ScalarType type) {
 // Rank `rank` of a data axis whose other ranks do not exist: what they own stays as it is.
 class LoneRank final : public comm::CommunicatorBase {
  public:
-  LoneRank(int rank, int size) : CommunicatorBase("data", rank, size, on_gpu(at::kFloat).device().type()) {}
+  LoneRank(int rank, int size) : CommunicatorBase("data", rank, size, on_gpu(at::kFloat).device().type(), nullptr) {}
   std::string back_end() const override { return "none"; }
 
  private:
