@@ -3,9 +3,14 @@
 
 #include <algorithm>
 
+#include "data/hdf5_texts.h"
+#include "src/base/text.h"
+
 namespace vit_hybrid::data {
 
 namespace {
+
+constexpr int64_t kMostBytes = int64_t{1} << 26;
 
 herr_t note_name(hid_t, const char* name, const H5A_info_t*, void* names) {
   static_cast<std::vector<std::string>*>(names)->emplace_back(name);
@@ -24,6 +29,7 @@ std::vector<std::string> hdf5_attribute_names(hid_t object, const std::string& d
 void hdf5_copy_attribute(hid_t from, hid_t to, const std::string& name, const std::string& doing,
                          const Hdf5ValueChange& change) {
   const Hid old = hdf5_own(H5Aopen(from, name.c_str(), H5P_DEFAULT), &H5Aclose, ErrorClass::kIo, doing);
+  hdf5_require_few_bytes(old.get(), kMostBytes, str("attribute '", name, "'"));
   const Hid stored(H5Aget_type(old.get()), &H5Tclose);
   const Hid type(H5Tcopy(stored.get()), &H5Tclose);  // of the file's own types a transient copy
   const Hid memory = hdf5_own(H5Tget_native_type(type.get(), H5T_DIR_DEFAULT), &H5Tclose, ErrorClass::kIo, doing);

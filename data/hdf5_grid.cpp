@@ -88,6 +88,7 @@ Hid named_dataset(hid_t file, const std::string& group, const Axis& axis) {
     if (H5Lexists(file, full.c_str(), H5P_DEFAULT) > 0) {
       Hid object(H5Oopen(file, full.c_str(), H5P_DEFAULT), &H5Oclose);
       if (object && H5Iget_type(object.get()) == H5I_DATASET) {
+        hdf5_check_storage(object.get(), str(hdf5_file_name(object.get()), ": dataset '", full, "'"));
         return object;
       }
     }

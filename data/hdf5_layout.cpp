@@ -232,7 +232,7 @@ void locate(const std::string& path, hid_t file, hid_t dataset, const std::strin
     case H5D_VIRTUAL:
       layout.is_virtual = true;
       layout.opaque_because = "virtual storage, read with HDF5's default driver";
-      layout.unwritten = hdf5_unwritten_parts(path, creation.get(), where, layout);
+      layout.unwritten = hdf5_unwritten_parts(path, dataset, where, layout);
       return;
     default:
       layout.opaque_because = "compact storage";

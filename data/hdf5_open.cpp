@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 #include <vector>
 
+#include "data/hdf5_texts.h"
 #include "data/posix_file.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -19,9 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostPathBytes = 4097;
-constexpr size_t kMostNames = 12;         // in a hint
-constexpr hssize_t kMostTexts = 1 << 16;  // of an attribute
-constexpr size_t kMostTextBytes = size_t{1} << 24;
+constexpr size_t kMostNames = 12;  // in a hint
+// One time of 100 channels of 721 x 1440 has 396 MiB.
+constexpr uint64_t kMostFilteredChunkBytes = uint64_t{1} << 29;
 
 herr_t note_dataset(hid_t group, const char* name, const H5L_info_t*, void* names) {
   const Hid object(H5Oopen(group, name, H5P_DEFAULT), &H5Oclose);
@@ -39,33 +41,6 @@ std::string datasets_hint(hid_t file) {
   names.resize(names.size() - more);
   return names.empty() ? "there is no dataset in it"
                        : str("datasets in it: ", join(names), more == 0 ? "" : str(" and ", more, " more"));
-}
-
-std::string read_fixed_texts(hid_t attribute, hid_t type, size_t num) {
-  const size_t size = H5Tget_size(type);
-  std::vector<char> bytes(num * size, '\0');
-  if (H5Aread(attribute, type, bytes.data()) < 0) {
-    return {};
-  }
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < num; ++i) {
-    const char* text = bytes.data() + i * size;
-    texts.emplace_back(text, strnlen(text, size));
-  }
-  return join(texts, ",");
-}
-
-std::string read_variable_texts(hid_t attribute, hid_t type, size_t num) {
-  std::vector<char*> pointers(num, nullptr);
-  if (H5Aread(attribute, type, pointers.data()) < 0) {
-    return {};
-  }
-  std::vector<std::string> texts;
-  for (char* pointer : pointers) {
-    texts.emplace_back(pointer == nullptr ? "" : pointer);
-    H5free_memory(pointer);
-  }
-  return join(texts, ",");
 }
 
 // By its first bytes, of the versions 1, 2 and 5.
@@ -97,6 +72,44 @@ fs::path external_prefix(const fs::path& folder) {
     return folder / fs::path(prefix.substr(kOrigin.size())).relative_path();
   }
   return fs::absolute(prefix.empty() || prefix == "." ? fs::path(".") : fs::path(prefix));
+}
+
+// HDF5's chunks have less than 2^32 elements, but those of a damaged file may not.
+uint64_t chunk_bytes(const std::vector<hsize_t>& chunk, size_t item) {
+  uint64_t bytes = item;
+  for (const hsize_t extent : chunk) {
+    bytes = __builtin_mul_overflow(bytes, extent, &bytes) ? std::numeric_limits<int64_t>::max() : bytes;
+  }
+  return std::min<uint64_t>(bytes, std::numeric_limits<int64_t>::max());
+}
+
+// Of the first index in as many dims as it takes to be small enough.
+std::vector<hsize_t> smaller_chunk(std::vector<hsize_t> chunk, size_t item) {
+  for (hsize_t& extent : chunk) {
+    if (chunk_bytes(chunk, item) > kMostFilteredChunkBytes) {
+      extent = 1;
+    }
+  }
+  return chunk;
+}
+
+void check_chunks(hid_t dataset, hid_t creation, const std::string& where) {
+  if (H5Pget_layout(creation) != H5D_CHUNKED || H5Pget_nfilters(creation) <= 0) {
+    return;
+  }
+  const Hid type(H5Dget_type(dataset), &H5Tclose);
+  const size_t item = H5Tget_size(type.get());
+  std::vector<hsize_t> chunk(H5S_MAX_RANK);
+  chunk.resize(static_cast<size_t>(std::max(H5Pget_chunk(creation, H5S_MAX_RANK, chunk.data()), 0)));
+  if (chunk_bytes(chunk, item) > kMostFilteredChunkBytes) {
+    throw Error(ErrorClass::kBadData,
+                str(where, " is compressed in chunks of shape (", join(chunk), "), ",
+                    bytes_text(static_cast<int64_t>(chunk_bytes(chunk, item))), " each, more than ",
+                    bytes_text(static_cast<int64_t>(kMostFilteredChunkBytes))),
+                str("each thread that reads would hold whole ones: where there is the memory for one, rewrite the file "
+                    "with `h5repack -l DATASET:CHUNK=",
+                    join(smaller_chunk(chunk, item), "x"), " FILE NEW`"));
+  }
 }
 
 }  // namespace
@@ -150,6 +163,7 @@ Hid hdf5_open_dataset(hid_t file, const std::string& path, const std::string& da
 
 void hdf5_check_storage(hid_t dataset, const std::string& where) {
   const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+  check_chunks(dataset, creation.get(), where);
   const int count = H5Pget_external_count(creation.get());
   if (count <= 0) {
     return;
@@ -183,15 +197,7 @@ std::string hdf5_text_attribute(hid_t object, const std::string& name) {
     return {};
   }
   const Hid attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), &H5Aclose);
-  const Hid type(H5Aget_type(attribute.get()), &H5Tclose);
-  const Hid space(H5Aget_space(attribute.get()), &H5Sclose);
-  const hssize_t num = H5Sget_simple_extent_npoints(space.get());
-  if (H5Tget_class(type.get()) != H5T_STRING || num <= 0 || num > kMostTexts ||
-      H5Tget_size(type.get()) > kMostTextBytes / static_cast<size_t>(num)) {
-    return {};
-  }
-  return H5Tis_variable_str(type.get()) > 0 ? read_variable_texts(attribute.get(), type.get(), static_cast<size_t>(num))
-                                            : read_fixed_texts(attribute.get(), type.get(), static_cast<size_t>(num));
+  return join(hdf5_texts(attribute.get(), str("attribute '", name, "'")), ",");
 }
 
 }  // namespace vit_hybrid::data

@@ -21,14 +21,15 @@ Hid hdf5_open_dataset(hid_t file, const std::string& path, const std::string& da
 
 /// Error(kBadData), naming `where`, if the dataset has external storage (raw files that it names) outside of the folder
 /// of the file that it is in and those below it: a file that came from elsewhere must not make others part of the data.
-/// hdf5_open_dataset() has asked it.
+/// The same, with the remedy, for filtered chunks of more than 512 MiB of values, each of which is in memory as a whole
+/// when one of its values is read. hdf5_open_dataset() has asked it.
 void hdf5_check_storage(hid_t dataset, const std::string& where);
 
 /// Name of the file that the object lies in.
 std::string hdf5_file_name(hid_t object);
 
-/// Text of an attribute of a file or dataset (an array of texts: joined with commas); empty if it is not there, no
-/// text, or larger than any list of names (then the file is damaged).
+/// Text of an attribute of a file or dataset (an array of texts: joined with commas); empty if it is not there or no
+/// text. Errors as hdf5_texts()'s.
 std::string hdf5_text_attribute(hid_t object, const std::string& name);
 
 }  // namespace vit_hybrid::data

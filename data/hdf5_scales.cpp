@@ -2,10 +2,10 @@
 // in a second library (hdf5_hl), of which every build would need the parallel variant; and scales of texts.
 #include "data/hdf5_scales.h"
 
-#include <cstring>
 #include <map>
 
 #include "data/hdf5_open.h"
+#include "data/hdf5_texts.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -13,6 +13,7 @@ namespace vit_hybrid::data {
 namespace {
 
 constexpr char kScaleClass[] = "DIMENSION_SCALE";
+constexpr int64_t kMostScaleBytes = int64_t{1} << 14;  // of references to scales: 2,000
 
 std::string last_part(const std::string& name) {
   return name.substr(name.rfind('/') + 1);
@@ -24,54 +25,13 @@ size_t num_dims_of(hid_t dataset) {
 }
 
 std::vector<std::string> labels_of(hid_t dataset, size_t num_dims) {
-  std::vector<std::string> labels(num_dims);
+  const std::vector<std::string> labels(num_dims);
   if (H5Aexists(dataset, kHdf5DimLabels) <= 0) {
     return labels;
   }
   const Hid attribute(H5Aopen(dataset, kHdf5DimLabels, H5P_DEFAULT), &H5Aclose);
-  const Hid type(H5Aget_type(attribute.get()), &H5Tclose);
-  const Hid space(H5Aget_space(attribute.get()), &H5Sclose);
-  if (H5Tis_variable_str(type.get()) <= 0 ||
-      H5Sget_simple_extent_npoints(space.get()) != static_cast<hssize_t>(num_dims)) {
-    return labels;
-  }
-  std::vector<char*> texts(num_dims, nullptr);
-  if (H5Aread(attribute.get(), type.get(), texts.data()) >= 0) {
-    for (size_t d = 0; d < num_dims; ++d) {
-      labels[d] = texts[d] == nullptr ? "" : texts[d];
-      H5free_memory(texts[d]);
-    }
-  }
-  return labels;
-}
-
-// All texts of a dataset of them; nothing if it holds anything else or cannot be read.
-std::vector<std::string> read_texts(hid_t dataset) {
-  const Hid type(H5Dget_type(dataset), &H5Tclose);
-  const Hid space(H5Dget_space(dataset), &H5Sclose);
-  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
-  std::vector<std::string> texts;
-  if (H5Tget_class(type.get()) != H5T_STRING || count <= 0) {
-    return texts;
-  }
-  if (H5Tis_variable_str(type.get()) > 0) {
-    std::vector<char*> pointers(static_cast<size_t>(count), nullptr);
-    if (H5Dread(dataset, type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()) >= 0) {
-      for (char* pointer : pointers) {
-        texts.emplace_back(pointer == nullptr ? "" : pointer);
-        H5free_memory(pointer);
-      }
-    }
-    return texts;
-  }
-  const size_t size = H5Tget_size(type.get());
-  std::vector<char> bytes(static_cast<size_t>(count) * size);
-  if (H5Dread(dataset, type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) >= 0) {
-    for (size_t at = 0; at < bytes.size(); at += size) {
-      texts.emplace_back(bytes.data() + at, strnlen(bytes.data() + at, size));
-    }
-  }
-  return texts;
+  const auto texts = hdf5_texts(attribute.get(), str("attribute '", kHdf5DimLabels, "'"));
+  return texts.size() == num_dims ? texts : labels;
 }
 
 // An element of kHdf5DatasetList.
@@ -129,6 +89,7 @@ std::vector<std::vector<Hid>> hdf5_attached_scales(hid_t dataset) {
     return scales;
   }
   const Hid attribute(H5Aopen(dataset, kHdf5ScaleList, H5P_DEFAULT), &H5Aclose);
+  hdf5_require_few_bytes(attribute.get(), kMostScaleBytes, str("attribute '", kHdf5ScaleList, "'"));
   const Hid type(H5Tvlen_create(H5T_STD_REF_OBJ), &H5Tclose);
   const Hid space(H5Aget_space(attribute.get()), &H5Sclose);
   std::vector<hvl_t> lists(num_dims, hvl_t{0, nullptr});
@@ -169,7 +130,7 @@ std::string hdf5_scale_texts(hid_t dataset, size_t dim) {
   const auto scales = hdf5_attached_scales(dataset);
   std::string joined;
   for (size_t i = 0; dim < num_dims && i < scales[dim].size() && joined.empty(); ++i) {
-    joined = join(read_texts(scales[dim][i].get()), ",");
+    joined = join(hdf5_texts(scales[dim][i].get(), str("scale '", hdf5_object_name(scales[dim][i].get()), "'")), ",");
   }
   H5Eclear2(H5E_DEFAULT);
   return joined;

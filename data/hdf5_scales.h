@@ -18,7 +18,7 @@ inline constexpr const char* kHdf5DatasetList = "REFERENCE_LIST";  ///< of a sca
 std::string hdf5_object_name(hid_t object);
 
 /// The scales that are attached to each dim of the dataset, opened; none where the list of them cannot be read.
-/// Error(kBadData) where hdf5_check_storage() refuses one.
+/// Error(kBadData) where hdf5_check_storage() refuses one, or for more than 2,000 of them.
 std::vector<std::vector<Hid>> hdf5_attached_scales(hid_t dataset);
 
 /// Of each dim of the dataset the name of the first scale attached to it (without groups), else its label, else

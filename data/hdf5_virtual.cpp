@@ -3,9 +3,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "data/box_runs.h"
+#include "data/hdf5_open.h"
+#include "data/hdf5_scales.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -63,27 +68,66 @@ std::string block_name(const std::string& pattern, int64_t block) {
   return name;
 }
 
-// Virtual datasets of virtual datasets, down to these, which have an end. Main thread.
+// A dataset by its file and its name from the root, whatever ways lead to it.
+using Place = std::pair<std::string, std::string>;
+
+Place place_of(const std::string& file, const std::string& dataset) {
+  std::error_code error;
+  const auto canonical = std::filesystem::weakly_canonical(file, error);
+  return {error ? file : canonical.string(), std::filesystem::path("/" + dataset).lexically_normal().string()};
+}
+
+// The way from a virtual dataset through others that it is made of. HDF5 holds about 30 KB in memory for each part of
+// those that are open. Main thread.
 class Level {
  public:
-  explicit Level(const std::string& where) {
-    constexpr int kMostLevels = 32;
-    if (depth_ >= kMostLevels) {
-      throw Error(ErrorClass::kBadData,
-                  str(where, " is made of virtual datasets that are made of others without an end"), "make it anew");
+  Level(Place place, size_t num_parts, const std::string& where) : num_parts_(num_parts) {
+    if (std::find(way_.begin(), way_.end(), place) != way_.end()) {
+      throw Error(ErrorClass::kBadData, where + " is virtual and made of itself", "make it of datasets with values");
     }
-    ++depth_;
+    if (way_.size() >= kMostLevels) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, " is the last of ", kMostLevels, " virtual datasets that are made of each other"),
+                  "make the first of them of datasets with values");
+    }
+    if (num_parts > kMostParts - parts_on_way_) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, " is virtual and made of ", parts_on_way_ + num_parts, " parts, more than ", kMostParts),
+                  "make it of fewer and larger parts");
+    }
+    way_.push_back(std::move(place));
+    parts_on_way_ += num_parts;
   }
-  ~Level() { --depth_; }
+  ~Level() {
+    way_.pop_back();
+    parts_on_way_ -= num_parts_;
+    if (way_.empty()) {
+      seen_.clear();
+    }
+  }
   Level(const Level&) = delete;
   Level& operator=(const Level&) = delete;
 
+  // Whether a part has not been looked at since the way began: each is once, however many parts are in it.
+  static bool is_new(const std::string& file, const std::string& dataset) {
+    return seen_.insert(place_of(file, dataset)).second;
+  }
+
  private:
-  static inline int depth_ = 0;
+  static constexpr size_t kMostLevels = 8;
+  static constexpr size_t kMostParts = size_t{1} << 15;
+  static inline std::vector<Place> way_;
+  static inline std::set<Place> seen_;
+  static inline size_t parts_on_way_ = 0;
+
+  size_t num_parts_;
 };
 
 // What a dataset that is a part lacks; Error(kBadData) where it cannot be read at all.
 std::string unwritten_in(const std::string& file, const std::string& dataset) {
+  if (!Level::is_new(file, dataset)) {
+    return "";
+  }
   const Hdf5Layout layout = inspect_dataset(file, dataset);
   require_filters(layout, str(file, ": dataset '", dataset, "'"));
   return layout.unwritten.empty() ? "" : str(layout.unwritten, " in ", file);
@@ -97,7 +141,7 @@ std::string unwritten_in_uncounted(const std::string& path, const VirtualPart& p
                 str(where, " is virtual and made of datasets by a pattern of names, ", part.dataset),
                 "name each of them in it");
   }
-  const bool is_pattern = part.file.find('%') != std::string::npos;
+  const bool is_pattern = block_name(part.file, 0) != block_name(part.file, 1);
   for (int64_t block = 0; block == 0 || is_pattern; ++block) {
     const std::string file = part.file == "." ? path : found_source(path, block_name(part.file, block));
     if (file.empty()) {
@@ -113,11 +157,13 @@ std::string unwritten_in_uncounted(const std::string& path, const VirtualPart& p
 
 }  // namespace
 
-std::string hdf5_unwritten_parts(const std::string& path, hid_t creation, const std::string& where,
+std::string hdf5_unwritten_parts(const std::string& path, hid_t dataset, const std::string& where,
                                  const Hdf5Layout& layout) {
-  const Level level(where);
+  const Hid properties(H5Dget_create_plist(dataset), &H5Pclose);
+  const hid_t creation = properties.get();
   size_t count = 0;
   H5Pget_virtual_count(creation, &count);
+  const Level level(place_of(hdf5_file_name(dataset), hdf5_object_name(dataset)), count, where);
   int64_t num_missing = num_elements(layout.shape);
   bool is_countable = true;
   for (size_t i = 0; i < count; ++i) {

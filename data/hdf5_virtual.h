@@ -9,10 +9,11 @@
 namespace vit_hybrid::data {
 
 /// What of the values of a virtual dataset was never written, as Hdf5Layout::unwritten: parts that it maps no file to,
-/// and what the files lack. `creation` is its creation property list, `path` the file that it is in, `where` names it.
-/// Error(kMissingInput) where a file is not there; what inspect_dataset() and require_filters() throw of a file. Of
-/// parts by a pattern of names, or without an end, what is there is taken to be all.
-std::string hdf5_unwritten_parts(const std::string& path, hid_t creation, const std::string& where,
+/// and what the files lack. `path` is the file that it is in, `where` names it. Error(kMissingInput) where a file is
+/// not there; what inspect_dataset() and require_filters() throw of a file; Error(kBadData) where it is made of itself,
+/// or, with the virtual datasets that it is made of, of more levels or parts than there is memory for. Of parts by a
+/// pattern of names, or without an end, what is there is taken to be all.
+std::string hdf5_unwritten_parts(const std::string& path, hid_t dataset, const std::string& where,
                                  const Hdf5Layout& layout);
 
 }  // namespace vit_hybrid::data

@@ -78,6 +78,73 @@ TEST_CASE("hdf5: virtual datasets are read with the default driver, and not with
   CHECK(contains(error_of(IoMode::kAuto).what(), "source1.h5"));
 }
 
+TEST_CASE("hdf5: virtual datasets that are made of themselves, or of each other without measure, are refused at once") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const at::Tensor values = counted({3, 2, 3});
+  constexpr int kChain = 12;
+  on_rank_0(group, [&] {
+    const auto made_of = [&](const std::string& name, const std::vector<std::string>& sources) {
+      testing::write_virtual_file(folder.file(name), "x", sources, {3, 2, 3});
+    };
+    made_of("self.h5", {500, "self.h5"});
+    made_of("ring0.h5", {"ring1.h5"});
+    made_of("ring1.h5", {"ring0.h5"});
+    write_hdf5_file(folder.file("chain0.h5"), {{"x", values}});
+    for (int i = 1; i <= kChain; ++i) {
+      made_of(str("chain", i, ".h5"), {str("chain", i - 1, ".h5")});
+    }
+    // Without an end if each part were looked at as often as it is named.
+    made_of("often0.h5", {30, "chain0.h5"});
+    for (int i = 1; i < 6; ++i) {
+      testing::write_virtual_file(folder.file(str("often", i, ".h5")), "x", {30, str("often", i - 1, ".h5")},
+                                  {1, 2, 3});
+    }
+  });
+  const auto error_of = [&](const std::string& name) {
+    return agreed_error(group, [&] { const RowSource source(group, {folder.file(name)}, "x", "", IoMode::kAuto); });
+  };
+  for (const auto& [name, text] : {std::pair{"self.h5", "self.h5: dataset 'x' is virtual and made of itself"},
+                                   {"ring0.h5", "ring0.h5: dataset 'x' is virtual and made of itself"},
+                                   {"chain12.h5", "chain4.h5: dataset 'x' is the last of 8 virtual datasets"}}) {
+    const Error error = error_of(name);
+    CHECK((error.error_class() == ErrorClass::kBadData));
+    CHECK_MESSAGE(contains(error.what(), text), error.what());
+  }
+  check_rows(group, RowSource(group, {folder.file("chain7.h5")}, "x", "", IoMode::kAuto), values);
+  CHECK(RowSource(group, {folder.file("often5.h5")}, "x", "", IoMode::kAuto).files().front().layout.is_virtual);
+}
+
+TEST_CASE("hdf5: a list of names and a compressed chunk that take too much memory are refused before they are read") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const at::Tensor large = at::zeros({1, 1, 1}).expand({40000, 64, 64});  // 625 MiB, of which nothing is written
+  on_rank_0(group, [&] {
+    write_hdf5_file(folder.file("names.h5"), {{"x", counted({6, 2, 3})}}, {300, std::string(60000, 'c')});
+    for (const bool is_foreign : {false, true}) {
+      write_hdf5_file(folder.file(is_foreign ? "foreign.h5" : "gzip.h5"), {{.name = "x",
+                                                                            .values = large,
+                                                                            .chunk = {40000, 64, 64},
+                                                                            .gzip = 1,
+                                                                            .scale_offset = is_foreign,
+                                                                            .rows_written = 0}});
+    }
+    testing::write_virtual_file(folder.file("virtual.h5"), "x", {"gzip.h5"}, {40000, 64, 64});
+  });
+  const std::string chunks =
+      "dataset 'x' is compressed in chunks of shape (40000, 64, 64), 625 MiB each, more than 512 MiB";
+  for (const auto& [name, text] : {std::pair<std::string, std::string>{
+                                       "names.h5", "names.h5: attribute 'channels' takes more than 16.0 MiB in memory"},
+                                   {"gzip.h5", chunks + "; "},
+                                   {"foreign.h5", chunks},
+                                   {"virtual.h5", "gzip.h5: " + chunks}}) {
+    const Error error = agreed_error(
+        group, [&] { const RowSource source(group, {folder.file(name)}, "x", "channels", IoMode::kAuto); });
+    CHECK((error.error_class() == ErrorClass::kBadData));
+    CHECK_MESSAGE(contains(error.what(), text), error.what());
+  }
+}
+
 TEST_CASE("hdf5: values that were never written are not made up") {
   const auto group = comm::MpiGroup::world();
   const ScratchFolder folder(group);

@@ -239,11 +239,14 @@ TEST_CASE("repack: datasets whose values are in other files become real ones, un
     fs::create_symlink(folder.file("secret/raw"), folder.file("in/link"));
     testing::write_hdf5_file(folder.file("in/b.h5"), {{"fields", counted({2, 2, 2})}});
     testing::add_external_dataset(folder.file("in/b.h5"), "e", folder.file("in/link"), {6});
+    testing::write_hdf5_file(folder.file("in/c.h5"), {{"fields", counted({1, 1, 6, 2})}});
+    testing::add_external_dataset(folder.file("in/c.h5"), "latitude", folder.file("secret/raw"), {6});
   });
-  const auto refused = [&](auto&& body) {
+  const auto refused = [&](auto&& body, const std::string& name = "e") {
     const Error error = agreed_error(group, body);
     CHECK((error.error_class() == ErrorClass::kBadData));
-    CHECK_MESSAGE(contains(error.what(), "'e' has external storage in " + folder.file("secret/raw")), error.what());
+    CHECK_MESSAGE(contains(error.what(), str("'", name, "' has external storage in ", folder.file("secret/raw"))),
+                  error.what());
     group.barrier();
   };
   for (const char* name : {"in/a.h5", "in/b.h5", "v.h5"}) {
@@ -254,6 +257,8 @@ TEST_CASE("repack: datasets whose values are in other files become real ones, un
     refused([&] { const RowSource source(group, {path}, "e", "", IoMode::kAuto); });
   }
   refused([&] { repack_files(group, {{folder.file("in/a.h5")}, folder.file("out2"), "fields"}, {}); });
+  refused([&] { const RowSource source(group, {folder.file("in/c.h5")}, "fields", "channels", IoMode::kAuto); },
+          "/latitude");
 }
 
 TEST_CASE("hdf5: a link at the name of a temporary file is not followed") {
