@@ -5,8 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "src/base/error.h"
-
 namespace vit_hybrid {
 
 namespace {
@@ -32,7 +30,9 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string nearest_word(const std::string& word, const std::vector<std::string>& words) {
-  VH_ASSERT(!words.empty(), word);
+  if (words.empty()) {
+    return "";
+  }
   const std::string beginning = word.substr(0, kLongestCompared);
   const auto distance = [&](const std::string& candidate) {
     return std::pair(!candidate.starts_with(word), edit_distance(candidate, beginning));

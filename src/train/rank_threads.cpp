@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <latch>
 #include <string>
@@ -10,11 +11,30 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/own_processors.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {
 
 namespace {
+
+// Threads that take turns on a processor wait for each other at the end of every loop. Somebody who tries things out
+// may have some more than processors; thousands come to no end of a step.
+constexpr int kMostOfProcessor = 8;
+constexpr int kMostAnywhere = 64;
+
+void check_number(int threads, const std::string& option) {
+  const auto processors = static_cast<int>(allowed_processors().size());
+  const int most = std::max(kMostAnywhere, kMostOfProcessor * processors);
+  if (processors > 0 && threads > most) {
+    throw Error(
+        ErrorClass::kUsage,
+        str(option, threads, "; allowed: 1 to ", most, " where a rank may run on ", processors,
+            processors == 1 ? " processor" : " processors"),
+        "give fewer --threads (or OMP_NUM_THREADS), or let the rank run on more: srun --cpus-per-task=N, mpirun "
+        "--map-by slot:PE=N --bind-to core");
+  }
+}
 
 // LibTorch waits for ever for a thread that the system does not start, and OpenMP ends the process. So as many as they
 // will hold are first started on trial. LibTorch has a pool beside OpenMP's where it is given a number.
@@ -54,6 +74,7 @@ std::vector<RankPlacement> set_threads(int threads, const comm::MpiGroup& world)
   }
   const int own = ranks[static_cast<size_t>(world.rank())].threads;
   const std::string option = threads > 0 ? "--threads is " : "--threads is auto, here ";
+  check_number(own, option);
   if (is_by_openmp) {
     try_threads(own, /*pools=*/1, option);
   } else {

@@ -41,9 +41,9 @@ if [ "$variant" = cpu ]; then
     grep -q 'what makes it hold less: more --tp or --pp (they are 1 and 1)' "$work/err" ||
       fail "no advice"
     # Their stacks alone take more than that; without a trial LibTorch would wait for ever for those that do not start.
-    expect 64 "--threads is 4096, which takes 8190 threads beside the first, but only " \
-      bash -c 'ulimit -v 4000000; exec "$@"' limited \
-      "${launcher[@]}" "$program" --steps 1 --run-dir "$work/never" --threads 4096
+    expect 64 "--threads is 64, which takes 126 threads beside the first, but only " \
+      bash -c 'ulimit -s 250000 -v 4000000; exec "$@"' limited \
+      "${launcher[@]}" "$program" --steps 1 --run-dir "$work/never" --threads 64
   fi
 else
   # What no machine has: a GPU that the user hides. On one rank the message has no place.

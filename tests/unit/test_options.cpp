@@ -149,6 +149,7 @@ TEST_CASE("options: names in any spelling, and the nearest of a wrong one") {
   CHECK(table.meant_by("drop_lsat") == "drop-last");
   CHECK(table.meant_by("learn") == "learning-rate");  // what begins so, however long
   CHECK(table.meant_by(std::string(1 << 20, 'x')) != "");
+  CHECK(OptionTable().meant_by("all") == "");
   CHECK(table.find("keep-not") == nullptr);
   CHECK(table.meant_by("keep_not") == "drop-last");
   CHECK(table.find("drop") == table.find("drop-last"));
