@@ -11,12 +11,14 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid {
 
 namespace {
 
 constexpr int64_t kReadBytes = 1 << 20;
+constexpr size_t kLongestPath = 2000;  // in a message; the system takes 4095
 
 std::string reason(int error) {
   return std::generic_category().message(error);
@@ -41,7 +43,7 @@ const char* kind_text(mode_t mode) {
 [[noreturn]] void refuse_kind(const std::string& path, mode_t mode) {
   // A folder in a file's place is a wrong path; the rest is nothing that a path of ours may be.
   throw Error(S_ISDIR(mode) ? ErrorClass::kMissingInput : ErrorClass::kBadData,
-              str(path, " is ", kind_text(mode), ", a file is needed"),
+              str(shown(path, kLongestPath), " is ", kind_text(mode), ", a file is needed"),
               S_ISDIR(mode) ? "" : "give a regular file: copy what comes from a pipe or a device into one first");
 }
 
@@ -52,17 +54,17 @@ const char* kind_text(mode_t mode) {
     refuse_kind(path, status.st_mode);  // a socket, a FIFO that nobody reads, a folder to be written
   }
   if ((flags & O_CREAT) != 0) {
-    throw Error(ErrorClass::kCannotCreate, str("cannot create ", path, ": ", reason(error)),
+    throw Error(ErrorClass::kCannotCreate, str("cannot create ", shown(path, kLongestPath), ": ", reason(error)),
                 "check that the folder exists, may be written to and is not full");
   }
-  if (error == ENOENT || error == ENOTDIR) {
-    throw Error(ErrorClass::kMissingInput, str(path, " is not there (", reason(error), ")"),
+  if (error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG) {
+    throw Error(ErrorClass::kMissingInput, str(shown(path, kLongestPath), " is not there (", reason(error), ")"),
                 "check the path; every node of the job must see the file");
   }
   if (error == ELOOP && is_there) {
     throw Error(ErrorClass::kBadData, str(path, " is a symbolic link, a file is needed"));
   }
-  throw Error(ErrorClass::kIo, str("cannot open ", path, ": ", reason(error)));
+  throw Error(ErrorClass::kIo, str("cannot open ", shown(path, kLongestPath), ": ", reason(error)));
 }
 
 // A descriptor that is closed when it is left.
@@ -99,8 +101,8 @@ int open_regular_file(const std::string& path, int flags, Links links) {
   return descriptor;
 }
 
-std::string read_regular_file(const std::string& path, int64_t most_bytes) {
-  const Descriptor file(open_regular_file(path, O_RDONLY));
+std::string read_regular_file(const std::string& path, int64_t most_bytes, Links links) {
+  const Descriptor file(open_regular_file(path, O_RDONLY, links));
   std::string content;
   for (;;) {
     const auto done = static_cast<int64_t>(content.size());

@@ -18,6 +18,6 @@ int open_regular_file(const std::string& path, int flags, Links links = Links::k
 
 /// The bytes of a regular file, of which there are `most_bytes` at most: a larger one is Error(kBadData). Other errors
 /// as open_regular_file()'s.
-std::string read_regular_file(const std::string& path, int64_t most_bytes);
+std::string read_regular_file(const std::string& path, int64_t most_bytes, Links links = Links::kFollow);
 
 }  // namespace vit_hybrid

@@ -1,8 +1,6 @@
 // The file: its name, its reading with every check, and its writing under a temporary name.
 #include "src/train/kernel_cache.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,10 +14,12 @@
 #include <system_error>
 #include <utility>
 
+#include "data/posix_file.h"
 #include "parallel/tensor/host_kernel_choice.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/random.h"
+#include "src/base/regular_file.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {
@@ -29,46 +29,7 @@ namespace {
 using tensor::KernelChoice;
 using tensor::KernelTable;
 
-constexpr size_t kMostBytes = size_t{1} << 16;
-
-[[noreturn]] void fail(const std::string& what) {
-  throw Error(ErrorClass::kIo, str(what, ": ", std::generic_category().message(errno)));
-}
-
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
-
-// The bytes of a small regular file; nothing where there is none of this name.
-std::optional<std::string> content_of(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (file.number() < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-    fail("cannot open it");
-  }
-  struct stat status {};
-  if (::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    throw Error(ErrorClass::kBadData, "it is no regular file");
-  }
-  std::string text(kMostBytes + 1, ' ');
-  const ssize_t count = ::read(file.number(), text.data(), text.size());
-  if (count < 0) fail("cannot read it");
-  if (static_cast<size_t>(count) > kMostBytes) {
-    throw Error(ErrorClass::kBadData, str("it has more than ", kMostBytes, " bytes"));
-  }
-  text.resize(static_cast<size_t>(count));
-  return text;
-}
+constexpr int64_t kMostBytes = int64_t{1} << 16;
 
 KernelChoice parse_choice(const std::string& text, const std::string& machine) {
   const KernelTable table = KernelTable::parse(text);
@@ -86,16 +47,6 @@ KernelChoice parse_choice(const std::string& text, const std::string& machine) {
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
-}
-
-// A new file of this name, never one that a link leads to.
-void write_new(const std::string& path, const std::string& text) {
-  ::unlink(path.c_str());
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
-  if (file.number() < 0) fail("cannot create " + path);
-  errno = ENOSPC;  // of a write that is cut short
-  if (::write(file.number(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    fail("cannot write " + path);
 }
 
 bool begins_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
@@ -148,9 +99,9 @@ KernelCache::KernelCache(std::string folder, std::string machine)
 std::optional<KernelChoice> KernelCache::read() {
   try {
     if (folder_.empty()) return std::nullopt;  // keep() says it
-    const auto text = content_of(path_);
-    return text ? std::optional(parse_choice(*text, machine_)) : std::nullopt;
+    return parse_choice(read_regular_file(path_, kMostBytes, Links::kRefuse), machine_);
   } catch (const Error& error) {
+    if (error.error_class() == ErrorClass::kMissingInput) return std::nullopt;
     is_damaged_ = true;
     log_warning(str("the kernel choice kept in ", path_, " is not used: ", error.message()));
     return std::nullopt;
@@ -170,7 +121,9 @@ KernelChoice KernelCache::keep(const KernelChoice& choice, model::SavedKernels u
     if (error) {
       throw Error(ErrorClass::kCannotCreate, str("cannot make ", folder_, ": ", error.message()));
     }
-    write_new(temporary, table.text());
+    const std::string text = table.text();
+    data::PosixFile(temporary, data::PosixFile::Access::kCreate)
+        .write(0, text.data(), static_cast<int64_t>(text.size()));
     // A link is refused where there is a file: of starts that measure at the same time all take the first one's choice.
     const bool yields = use == model::SavedKernels::kUse && !is_damaged_;
     const bool is_first = yields && ::link(temporary.c_str(), path_.c_str()) == 0;
@@ -181,8 +134,8 @@ KernelChoice KernelCache::keep(const KernelChoice& choice, model::SavedKernels u
     }
     if (is_first) {
       ::unlink(temporary.c_str());
-    } else if (std::rename(temporary.c_str(), path_.c_str()) != 0) {
-      fail("cannot rename " + temporary);
+    } else {
+      data::rename_file(temporary, path_);
     }
   } catch (const Error& error) {
     ::unlink(temporary.c_str());

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "src/base/regular_file.h"
 #include "src/base/text.h"
-#include "src/base/text_file.h"
 #include "src/train/idle_options.h"
 #include "src/train/options/sources.h"
 
@@ -111,7 +111,12 @@ void name_run(LoadedConfig& loaded) {
 }  // namespace
 
 std::string read_local_file(const std::string& path) {
-  return read_text_file(path, options::kMostYamlBytes, "configurations are given as --config FILE[:SECTION]");
+  try {
+    return read_regular_file(path, options::kMostYamlBytes);
+  } catch (const Error& error) {
+    if (error.error_class() != ErrorClass::kMissingInput) throw;
+    throw Error(error.error_class(), error.message(), "configurations are given as --config FILE[:SECTION]");
+  }
 }
 
 LoadedConfig load_run_config(const std::vector<std::string>& words, const std::vector<std::string>& environment,

@@ -13,7 +13,7 @@ namespace vit_hybrid::train {
 /// Gives the content of a file, the same on every rank; throws Error(kMissingInput) or Error(kIo).
 using ReadFile = std::function<std::string(const std::string& path)>;
 
-/// Reads a file of this machine as read_text_file() does, up to options::kMostYamlBytes.
+/// Reads a file of this machine as read_regular_file() does, up to options::kMostYamlBytes.
 std::string read_local_file(const std::string& path);
 
 /// Configuration, and what is wrong with it so far.

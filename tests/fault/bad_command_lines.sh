@@ -55,6 +55,7 @@ refused 64 "unknown option '--batch-size'; did you mean '--global-batch-size'?" 
 refused 64 "unknown option '--num-epochs'; did you mean '--epochs'?" --num-epochs 1
 refused 64 "--checkpoint must be given" evaluate --bf16
 refused 64 "--micro-batch-size is 99; a replica has at most " --fp16 --micro-batch-size 99
+refused 64 "unknown option '--any'; the command has no options" checkpoint verify --any
 refused 64 "unknown command 'trian'" trian
 refused 64 "unknown command 'data'; known are " data
 refused 64 "stray word 'short'" --config c.yaml:base short
@@ -77,6 +78,7 @@ refused 64 "'pin-memory' is 'yes'; allowed: auto, on, off" --pin-memory yes
 refused 64 "--pin-memory on page-locks batches for copies to a GPU" --pin-memory on --device cpu
 refused 64 "--train-data '$work' is given, and --data builtin makes its data in memory" --data builtin --train-data "$work"
 refused 64 "--stage-dir '$work' is where --stage-data node puts its copies" --stage-dir "$work"
+refused_main 64 "--threads is 4096; allowed: 1 to " --threads 4096
 refused_main 64 "this run takes at least " --depth 16777216
 refused 64 "this run takes at least " --embed-dim 16777216 --num-heads $((4 * ranks))
 refused 64 "this run takes at least " --image-size 16777216
@@ -95,11 +97,11 @@ refused 64 "there is no section 'bas'; it has base, bad_key, bad_value" --config
 refused 64 "twice.yaml:2: key 'lr' is given twice" --config twice.yaml
 refused_main 65 "broken.yaml:" --config broken.yaml
 refused 65 "binary.yaml" --config binary.yaml
-refused_main 66 "cannot read '/nowhere/c.yaml'" --config /nowhere/c.yaml:base
-refused 66 "cannot read '$work/empty': it is a folder" --config "$work/empty"
-refused 66 "cannot read '/dev/zero': it is a device, no file" --config /dev/zero
-refused_main 66 "cannot read '$work/fifo': it is a FIFO, no file" --config "$work/fifo"
-refused 65 "cannot read 'long.yaml': it is longer than 1.00 MiB" --config long.yaml
+refused_main 66 "/nowhere/c.yaml is not there" --config /nowhere/c.yaml:base
+refused 66 "$work/empty is a folder, a file is needed" --config "$work/empty"
+refused 65 "/dev/zero is a device, a file is needed" --config /dev/zero
+refused_main 65 "$work/fifo is a FIFO, a file is needed" --config "$work/fifo"
+refused 65 "long.yaml has more than 1048576 bytes, the most that it may have" --config long.yaml
 refused_main 65 "aliases and merge keys repeat the file has more than 100000 values" --config bomb.yaml:b9
 refused_main 64 "30001 problems in the configuration" --config unknown.yaml
 refused 64 "and 29981 more" --config unknown.yaml

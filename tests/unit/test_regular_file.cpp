@@ -30,6 +30,7 @@ TEST_CASE("regular file: read within a bound; FIFOs, devices and folders are ref
   const testing::ScratchFolder folder;
   std::ofstream(folder.file("a")) << "0123456789";
   CHECK(read_regular_file(folder.file("a"), 10) == "0123456789");
+  CHECK_FALSE(read_regular_file("/proc/self/status", 1 << 20).empty());  // of a length that nobody knows
   const Error large = thrown_error([&] { read_regular_file(folder.file("a"), 9); });
   CHECK(large.error_class() == ErrorClass::kBadData);
   CHECK(contains(large.message(), "has more than 9 bytes"));
@@ -47,6 +48,11 @@ TEST_CASE("regular file: read within a bound; FIFOs, devices and folders are ref
   const Error written = thrown_error([&] { open_regular_file(folder.file("fifo"), O_WRONLY | O_CREAT); });
   CHECK(written.error_class() == ErrorClass::kBadData);
   CHECK(thrown_error([&] { read_regular_file(folder.file("no"), 1); }).error_class() == ErrorClass::kMissingInput);
+  const Error long_path = thrown_error([&] { read_regular_file(std::string(100000, 'p'), 1); });
+  CHECK(long_path.error_class() == ErrorClass::kMissingInput);
+  CHECK(contains(long_path.message(), "p... (100000 bytes) is not there (File name too long)"));
+  CHECK(contains(thrown_error([&] { read_regular_file(folder.file("link"), 1, Links::kRefuse); }).message(),
+                 "is a symbolic link"));
 }
 
 TEST_CASE("regular file: a FIFO in the place of a run's file is refused") {

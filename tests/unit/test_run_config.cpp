@@ -409,7 +409,7 @@ TEST_CASE("run config: a missing configuration") {
     FAIL("nothing was thrown");
   } catch (const Error& error) {
     CHECK(error.error_class() == ErrorClass::kMissingInput);
-    CHECK(contains(error.what(), "cannot read '/nowhere/x.yaml'"));
+    CHECK(contains(error.what(), "/nowhere/x.yaml is not there"));
   }
 }
 
