@@ -14,6 +14,7 @@
 #include "parallel/comm/mpi_group.h"
 #include "src/base/quantity_text.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -25,6 +26,7 @@ constexpr int64_t kSmallRead = int64_t{64} << 10;       // bytes; smaller ones a
 constexpr int64_t kManyReads = 16;                      // for one sample
 constexpr int64_t kMostWholeBytes = int64_t{64} << 20;  // of a dataset of one dim that is read in one go
 constexpr size_t kMostAttributeText = 100;              // characters of an attribute that are shown
+constexpr size_t kMostListText = 8192;                  // of the names of channels
 
 std::string ratio_text(double ratio) {
   return fixed_text(ratio, 2);
@@ -81,8 +83,7 @@ std::string attributes_text(const Hdf5Description& dataset) {
   for (const auto& [name, value] : dataset.attributes) {
     const bool says_nothing = name == "CLASS" || name == "NAME" || name.starts_with("_Netcdf4") || name == "channels";
     if (!says_nothing) {
-      text += str("  attribute:  ", name, " = ", value.substr(0, kMostAttributeText),
-                  value.size() > kMostAttributeText ? "..." : "", "\n");
+      text += str("  attribute:  ", shown(name), " = ", shown(value, kMostAttributeText), "\n");
     }
   }
   return text;
@@ -130,8 +131,8 @@ std::string repack_text(const std::string& path, const Hdf5Description& dataset,
 std::string dims_text(const Hdf5Description& dataset) {
   const bool has_names =
       std::any_of(dataset.dims.begin(), dataset.dims.end(), [](const std::string& name) { return !name.empty(); });
-  std::string text = has_names ? str("  dims:       ", join(dataset.dims), "\n") : "";
-  return dataset.channels.empty() ? text : str(text, "  channels:   ", dataset.channels, "\n");
+  std::string text = has_names ? str("  dims:       ", shown(join(dataset.dims)), "\n") : "";
+  return dataset.channels.empty() ? text : str(text, "  channels:   ", shown(dataset.channels, kMostListText), "\n");
 }
 
 // One dim: no samples, but labels and coordinates, which are small.
@@ -213,7 +214,7 @@ std::string slow_because(const Hdf5Layout& layout, const ReadCost& cost) {
 }
 
 std::string describe_dataset(const Hdf5Description& dataset, int64_t bands) {
-  std::string text = str(dataset.name, " (", join(dataset.shape), "), ", dataset.type, "\n");
+  std::string text = str(shown(dataset.name), " (", join(dataset.shape), "), ", dataset.type, "\n");
   text += str("  storage:    ", dataset.storage, dataset.filters.empty() ? "" : ", filters " + join(dataset.filters),
               ", ", bytes_text(dataset.stored_bytes), "\n");
   if (!dataset.has_numbers) {
@@ -226,8 +227,10 @@ std::string describe_dataset(const Hdf5Description& dataset, int64_t bands) {
 std::string statistics_table(const std::vector<ChannelMoments>& channels, const std::vector<std::string>& names) {
   const std::string heading = "channel";
   size_t width = heading.size();
+  std::vector<std::string> titles;
   for (const std::string& name : names) {
-    width = std::max(width, name.size());
+    titles.push_back(shown(name));
+    width = std::max(width, titles.back().size());
   }
   const auto padded = [&](const std::string& name) { return "    " + name + std::string(width - name.size(), ' '); };
   char line[160];
@@ -240,7 +243,7 @@ std::string statistics_table(const std::vector<ChannelMoments>& channels, const 
     std::snprintf(line, sizeof line, " %14.7g %14.7g %14.7g %14.7g %10lld %10lld\n", has_any ? m.min : none,
                   has_any ? m.max : none, has_any ? m.mean : none, has_any ? m.deviation() : none,
                   static_cast<long long>(m.num_nan), static_cast<long long>(m.num_infinite));
-    out += padded(names[c]) + line;
+    out += padded(titles[c]) + line;
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include "src/base/error.h"
 #include "src/base/quantity_text.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/commands/checkpoint_tool.h"
 #include "src/train/checkpoint/precision_lines.h"
 #include "src/train/checkpoint/reading_order.h"
@@ -28,6 +29,7 @@ struct InspectOptions {
 };
 
 constexpr FileCount kFile{1, 1, "FILE"};
+constexpr size_t kMostListText = 65536;  // of names and figures of channels and points
 
 options::OptionTable table_of(InspectOptions& chosen) {
   options::OptionTable table;
@@ -72,7 +74,7 @@ std::string optimizer_text(const CheckpointReader& checkpoint) {
 std::string data_text(const CheckpointInfo& info) {
   std::string out;
   const auto line = [&](const char* name, const std::string& text) {
-    out += text.empty() ? "" : str("  ", name, text, "\n");
+    out += text.empty() ? "" : str("  ", name, shown(text, kMostListText), "\n");
   };
   line("channels    ", info.channels);
   line("classes     ", info.class_names);
@@ -85,21 +87,21 @@ std::string data_text(const CheckpointInfo& info) {
 std::string head_text(const CheckpointReader& checkpoint) {
   const CheckpointInfo& info = checkpoint.info();
   const int64_t bytes = data::PosixFile(checkpoint.path(), data::PosixFile::Access::kRead).size();
-  std::string out =
-      str(checkpoint.path(), "\n  size        ", bytes_text(bytes), " (", bytes, " bytes), format ", info.format,
-          "\n  written by  vit_hybrid ", info.version, ", commit ", info.git_commit,
-          info.libraries.empty() ? "" : str(" (", info.libraries, ")"), "\n  layout      ", info.layout,
-          "\n  position    step ", info.step, " (", info.optimizer_steps, " of the optimizer), epoch ", info.epoch + 1,
-          " after ", info.samples_of_epoch, " of ", info.num_samples, " samples; seed ", info.seed, "\n");
+  std::string out = str(
+      checkpoint.path(), "\n  size        ", bytes_text(bytes), " (", bytes, " bytes), format ", info.format,
+      "\n  written by  vit_hybrid ", shown(info.version), ", commit ", shown(info.git_commit),
+      info.libraries.empty() ? "" : str(" (", shown(info.libraries, kMostListText), ")"), "\n  layout      ",
+      shown(info.layout), "\n  position    step ", info.step, " (", info.optimizer_steps, " of the optimizer), epoch ",
+      info.epoch + 1, " after ", info.samples_of_epoch, " of ", info.num_samples, " samples; seed ", info.seed, "\n");
   for (const std::string& line : train::precision_lines(info)) {
     out += "  " + line + "\n";
   }
   if (!info.metric.empty()) {
-    out += str("  validation  ", info.metric, " ", info.metric_value, "\n");
+    out += str("  validation  ", shown(info.metric), " ", info.metric_value, "\n");
   }
   out += data_text(info);
-  return out + str("  model       ", info.model, "\n  parameters  ", num_parameters(checkpoint), ", ",
-                   type_name(checkpoint.tensors().front().type), ", ", optimizer_text(checkpoint), "\n");
+  return out + str("  model       ", shown(info.model, kMostListText), "\n  parameters  ", num_parameters(checkpoint),
+                   ", ", type_name(checkpoint.tensors().front().type), ", ", optimizer_text(checkpoint), "\n");
 }
 
 std::string line_of(const CheckpointTensor& tensor, const train::TensorSummary& summary) {
@@ -107,7 +109,7 @@ std::string line_of(const CheckpointTensor& tensor, const train::TensorSummary& 
   std::snprintf(figures, sizeof(figures), " %-20s %s %13.6g %13.6g %13.6g %13.6g %8lld\n",
                 str("[", join(tensor.shape), "]").c_str(), type_name(tensor.type), summary.least, summary.most,
                 summary.mean, summary.deviation, static_cast<long long>(summary.num_not_finite));
-  std::string name = tensor.path;
+  std::string name = shown(tensor.path);
   name.resize(std::max<size_t>(name.size(), 40), ' ');
   return name + figures;
 }
