@@ -10,6 +10,7 @@
 #include "data/hdf5_scales.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -67,10 +68,10 @@ bool has_points(hid_t dataset, int64_t count) {
 }
 
 std::vector<double> read_points(const Axis& axis, hid_t dataset, int64_t count, const std::string& path) {
-  const std::string where = str(path, ": '", hdf5_object_name(dataset), "'");
+  const std::string where = str(path, ": '", shown(hdf5_object_name(dataset)), "'");
   const std::string units = units_of(dataset);
   if (!units.empty() && !is_among(axis.units, units) && units != "degrees") {
-    throw Error(ErrorClass::kBadData, str(where, " has the units '", units, "'"),
+    throw Error(ErrorClass::kBadData, str(where, " has the units '", shown(units), "'"),
                 str("a ", axis.name, " is in ", axis.units.front(), ", or names no units"));
   }
   std::vector<double> points(static_cast<size_t>(count));
@@ -106,7 +107,7 @@ std::vector<double> points_of(hid_t file, hid_t dataset, const Axis& axis, int64
     if (is_of(other, scale.get())) {
       throw Error(ErrorClass::kBadData,
                   str(path, ": dim ", axis.dim, " of '", hdf5_object_name(dataset), "' is a ", other.name, " ('",
-                      name_of(scale.get()), "')"),
+                      shown(name_of(scale.get())), "')"),
                   "needed is (time, channel, latitude, longitude)");
     }
   }

@@ -18,6 +18,7 @@
 #include "data/hdf5_virtual.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -46,7 +47,7 @@ std::vector<Filter> filters_of(hid_t creation) {
     const H5Z_filter_t id = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_parameters, parameters,
                                            sizeof(name), name, nullptr);
     const bool is_szip = id == H5Z_FILTER_SZIP;  // files name those only that are not HDF5's own
-    filters.push_back({id, name[0] != '\0' ? name : is_szip ? "szip" : "without a name", parameters[0]});
+    filters.push_back({id, name[0] != '\0' ? shown(name) : is_szip ? "szip" : "without a name", parameters[0]});
   }
   return filters;
 }

@@ -13,6 +13,7 @@
 #include "data/posix_file.h"
 #include "src/base/quantity_text.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -28,7 +29,7 @@ constexpr uint64_t kMostFilteredChunkBytes = uint64_t{1} << 29;
 herr_t note_dataset(hid_t group, const char* name, const H5L_info_t*, void* names) {
   const Hid object(H5Oopen(group, name, H5P_DEFAULT), &H5Oclose);
   if (object && H5Iget_type(object.get()) == H5I_DATASET) {
-    static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+    static_cast<std::vector<std::string>*>(names)->push_back(shown(name));
   }
   return 0;
 }
@@ -177,8 +178,8 @@ void hdf5_check_storage(hid_t dataset, const std::string& where) {
     const fs::path file = fs::weakly_canonical(external_prefix(folder) / name.data());
     if (std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first != folder.end()) {
       throw Error(ErrorClass::kBadData,
-                  str(where, " has external storage in ", file.string(), ", outside of the folder of its file, ",
-                      folder.string()),
+                  str(where, " has external storage in ", shown(file.string(), kMostPathBytes),
+                      ", outside of the folder of its file, ", folder.string()),
                   "a data file must not make other files part of the data: move the raw file beside it, or make the "
                   "dataset anew with its values in the file");
     }

@@ -7,6 +7,7 @@
 #include "data/hdf5_open.h"
 #include "data/hdf5_scales.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -49,7 +50,7 @@ TimeAxis hdf5_time_axis(hid_t dataset, const std::string& where) {
     if (bad != values.end() && axis.kind == TimeAxis::Kind::kDates) {
       throw Error(ErrorClass::kBadData,
                   str(where, ": its times do not ascend: row ", bad - values.begin(), " has ", *bad, ", the next one ",
-                      *(bad + 1), " (", hdf5_text_attribute(scale.get(), "units"), ")"),
+                      *(bad + 1), " (", shown(hdf5_text_attribute(scale.get(), "units")), ")"),
                   "sort the rows of the file by time, each once");
     }
     H5Eclear2(H5E_DEFAULT);

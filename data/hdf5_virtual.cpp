@@ -13,6 +13,7 @@
 #include "data/hdf5_scales.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -54,7 +55,7 @@ std::string existing_source(const std::string& path, const std::string& name, co
     return found;
   }
   throw Error(ErrorClass::kMissingInput,
-              str(where, " is virtual, and the file ", name, " that it is made of is not there"),
+              str(where, " is virtual, and the file ", shown(name), " that it is made of is not there"),
               "its values would silently be fill values");
 }
 
@@ -129,7 +130,7 @@ std::string unwritten_in(const std::string& file, const std::string& dataset) {
     return "";
   }
   const Hdf5Layout layout = inspect_dataset(file, dataset);
-  require_filters(layout, str(file, ": dataset '", dataset, "'"));
+  require_filters(layout, str(file, ": dataset '", shown(dataset), "'"));
   return layout.unwritten.empty() ? "" : str(layout.unwritten, " in ", file);
 }
 
@@ -138,7 +139,7 @@ std::string unwritten_in(const std::string& file, const std::string& dataset) {
 std::string unwritten_in_uncounted(const std::string& path, const VirtualPart& part, const std::string& where) {
   if (part.dataset.find('%') != std::string::npos) {
     throw Error(ErrorClass::kBadData,
-                str(where, " is virtual and made of datasets by a pattern of names, ", part.dataset),
+                str(where, " is virtual and made of datasets by a pattern of names, ", shown(part.dataset)),
                 "name each of them in it");
   }
   const bool is_pattern = block_name(part.file, 0) != block_name(part.file, 1);

@@ -13,6 +13,7 @@
 #include "data/posix_file.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -53,7 +54,7 @@ at::ScalarType parse_type(const std::string& path, std::string_view value) {
   if (name == "'<f8'" || name == "'=f8'") {
     return at::kDouble;
   }
-  fail(path, str("its values are of type ", name.empty() ? value.substr(0, 16) : name));
+  fail(path, str("its values are of type ", shown(name.empty() ? value.substr(0, 16) : name)));
 }
 
 std::vector<int64_t> parse_shape(const std::string& path, std::string_view value) {
@@ -66,7 +67,7 @@ std::vector<int64_t> parse_shape(const std::string& path, std::string_view value
     int64_t extent = -1;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), extent);
     if (error != std::errc() || extent < 0) {
-      fail(path, str("its shape ", value.substr(0, close + 1), " cannot be read"));
+      fail(path, str("its shape ", shown(value.substr(0, close + 1)), " cannot be read"));
     }
     shape.push_back(extent);
     rest.remove_prefix(static_cast<size_t>(end - rest.data()));

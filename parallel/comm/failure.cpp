@@ -210,6 +210,14 @@ std::string bracketed(const std::string& a, const std::string& b) {
   return inner.empty() ? "" : "[" + inner + "]";
 }
 
+// Text of a file may hold line breaks: no line after the first begins as a message does.
+std::string indented(std::string text) {
+  for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) {
+    if (text.compare(at + 1, 2, "  ") != 0) text.insert(at + 1, "  ");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ProcessPlace::text() const {
@@ -266,7 +274,7 @@ std::string failure_text(const std::exception& exception) {
   const Error error = as_error(exception);
   const auto* const agreed = dynamic_cast<const AgreedError*>(&exception);
   const std::string where = bracketed(agreed != nullptr ? agreed->place() : place().text(), run_position().text());
-  const std::string& message = error.message();
+  const std::string message = indented(error.message());
   const bool one_line = message.find('\n') == std::string::npos;
   const std::string separator = where.empty() && error.hint().empty() ? "" : one_line ? " " : "\n";
   std::string out = str("vit_hybrid: ", message);

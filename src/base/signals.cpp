@@ -12,6 +12,7 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid {
 
@@ -46,7 +47,8 @@ int parse_signal(const std::string& given) {
   }
   const auto found = std::find_if(kSignals.begin(), kSignals.end(), [&](const auto& s) { return s.first == name; });
   if (found == kSignals.end()) {
-    throw Error(ErrorClass::kUsage, str("there is no signal '", given, "' to stop at; allowed: USR1, USR2, TERM, INT"));
+    throw Error(ErrorClass::kUsage,
+                str("there is no signal '", shown(given), "' to stop at; allowed: USR1, USR2, TERM, INT"));
   }
   return found->second;
 }

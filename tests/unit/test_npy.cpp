@@ -8,7 +8,9 @@
 
 #include "data/npy.h"
 #include "src/base/error.h"
+#include "tests/support/contains.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
 
 namespace vit_hybrid::data {
 namespace {
@@ -113,6 +115,11 @@ TEST_CASE("npy: what is damaged or of another kind is refused") {
     write_bytes(path, numpy_file(dictionary, kTwoFloats));
     CHECK(class_of_reading(path) == ErrorClass::kBadData);
   }
+  const std::string digits = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::string(16000, '9') + ",), }";
+  const std::string length = {static_cast<char>(digits.size() % 256), static_cast<char>(digits.size() / 256)};
+  write_bytes(path, good.substr(0, 8) + length + digits + kTwoFloats);
+  CHECK(testing::contains(testing::thrown_error([&] { read_npy(path); }).message(), "its shape (9999"));
+  CHECK(testing::thrown_error([&] { read_npy(path); }).message().size() < 400 + path.size());
   CHECK_THROWS_AS(write_npy(folder.file("no/such/folder.npy"), at::arange(2, at::kFloat)), Error);
 }
 
