@@ -6,10 +6,13 @@
 
 #include "data/box_runs.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
 namespace {
+
+constexpr size_t kMostReasonBytes = 600;  // it may hold a name of the file's
 
 // Called for the innermost entry first; keeps that one.
 herr_t keep_innermost(unsigned n, const H5E_error2_t* entry, void* text) {
@@ -85,7 +88,7 @@ std::string hdf5_reason() {
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, &keep_innermost, &text);
   H5Eclear2(H5E_DEFAULT);
   std::replace(text.begin(), text.end(), '\n', ' ');
-  return text.empty() ? "HDF5 gives no reason" : text;
+  return text.empty() ? "HDF5 gives no reason" : shown(text, kMostReasonBytes);
 }
 
 Hid hdf5_own(hid_t id, Hid::Close close, ErrorClass error_class, const std::string& what) {

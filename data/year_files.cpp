@@ -9,6 +9,7 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -208,7 +209,7 @@ std::vector<std::string> channel_names(int64_t count, const std::string& attribu
   auto names = split(attribute.empty() ? kEra5Channels : attribute);
   if (static_cast<int64_t>(names.size()) != count) {
     throw Error(ErrorClass::kBadData, str(file, ": the attribute 'channels' names ", names.size(), " channels (",
-                                          join(names), "), the data have ", count));
+                                          shown(join(names)), "), the data have ", count));
   }
   return names;
 }

@@ -276,10 +276,10 @@ std::string failure_text(const std::exception& exception) {
   const std::string where = bracketed(agreed != nullptr ? agreed->place() : place().text(), run_position().text());
   const std::string message = indented(error.message());
   const bool one_line = message.find('\n') == std::string::npos;
-  const std::string separator = where.empty() && error.hint().empty() ? "" : one_line ? " " : "\n";
+  const std::string separator = where.empty() && error.hint().empty() ? "" : one_line ? " " : "\n  ";
   std::string out = str("vit_hybrid: ", message);
   if (!where.empty()) out += separator + where;
-  if (!error.hint().empty()) out += (where.empty() && !one_line ? "\n" : "; ") + error.hint();
+  if (!error.hint().empty()) out += (where.empty() && !one_line ? "\n  " : "; ") + error.hint();
   return out;
 }
 

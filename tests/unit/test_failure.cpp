@@ -32,7 +32,7 @@ TEST_CASE("failure: a thread that could not be started is told with what may hel
 
 TEST_CASE("failure: no text of a file inside of a message begins a line as another message does") {
   const Error error(ErrorClass::kBadData, "a.h5: 'x\nvit_hybrid: forged' is wrong\n  and so is y", "mend it");
-  CHECK(contains(comm::failure_text(error), "'x\n  vit_hybrid: forged' is wrong\n  and so is y"));
+  CHECK(contains(comm::failure_text(error), "'x\n  vit_hybrid: forged' is wrong\n  and so is y\n  mend it"));
 }
 
 TEST_CASE("failure: what is derived from the error of threads, or is another one, is no thread") {
