@@ -121,7 +121,48 @@ std::vector<double> points_of(hid_t file, hid_t dataset, const Axis& axis, int64
   return {};
 }
 
+FieldOrder::Kind kind_of(const std::string& dim_name, const std::vector<Hid>& scales) {
+  const auto is_any = [&](const Axis& axis) {
+    return is_among(axis.names, dim_name) ||
+           std::any_of(scales.begin(), scales.end(), [&](const Hid& scale) { return is_of(axis, scale.get()); });
+  };
+  if (is_any(kLatitude) || is_any(kLongitude)) {
+    return is_any(kLatitude) ? FieldOrder::Kind::kLatitude : FieldOrder::Kind::kLongitude;
+  }
+  return dim_name == "channel" || dim_name == "channels" ? FieldOrder::Kind::kChannel : FieldOrder::Kind::kUnknown;
+}
+
+// Of the dataset of one of the axis's names; 0 without one.
+int64_t num_named_points(hid_t file, hid_t dataset, const Axis& axis) {
+  const std::string name = hdf5_object_name(dataset);
+  for (const std::string& group : {name.substr(0, name.rfind('/') + 1), std::string("/")}) {
+    if (const Hid found = named_dataset(file, group, axis)) {
+      const Hid space(H5Dget_space(found.get()), &H5Sclose);
+      const std::vector<int64_t> shape = hdf5_shape(space.get());
+      return shape.size() == 1 && has_points(found.get(), shape.front()) ? shape.front() : 0;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
+
+FieldOrder hdf5_field_order(hid_t file, hid_t dataset) {
+  const Hid space(H5Dget_space(dataset), &H5Sclose);
+  FieldOrder order;
+  order.shape = hdf5_shape(space.get());
+  if (order.shape.size() == kFieldDims) {
+    const auto scales = hdf5_attached_scales(dataset);
+    const auto names = hdf5_dimension_names(dataset);
+    for (size_t dim = 0; dim < kFieldDims; ++dim) {
+      order.kinds[dim] = kind_of(names[dim], scales[dim]);
+    }
+    order.num_latitudes = num_named_points(file, dataset, kLatitude);
+    order.num_longitudes = num_named_points(file, dataset, kLongitude);
+    H5Eclear2(H5E_DEFAULT);
+  }
+  return order;
+}
 
 Grid hdf5_grid(hid_t file, hid_t dataset, const std::string& path) {
   const Hid space(H5Dget_space(dataset), &H5Sclose);

@@ -8,6 +8,8 @@
 
 #include "data/box_runs.h"
 #include "data/chunk_decoder.h"
+#include "data/class_names.h"
+#include "data/field_order.h"
 #include "data/hdf5_chunks.h"
 #include "data/hdf5_crash_guard.h"
 #include "data/hdf5_grid.h"
@@ -240,6 +242,56 @@ void locate(const std::string& path, hid_t file, hid_t dataset, const std::strin
   }
 }
 
+// What a file tells of fields besides their values.
+void describe_fields(const std::string& path, hid_t file, hid_t dataset, const std::string& where, Hdf5Layout& layout) {
+  if (layout.attribute.empty()) {
+    layout.attribute = hdf5_scale_texts(dataset, kChannelDim);
+  }
+  FieldOrder order = hdf5_field_order(file, dataset);
+  order.num_channel_names = layout.attribute.empty() ? 0 : std::ssize(split_names(layout.attribute));
+  require_channels_first(order, where);
+  layout.times = hdf5_time_axis(dataset, where);
+  layout.grid = hdf5_grid(file, dataset, path);
+}
+
+enum class Look { kOutline, kWhole };
+
+Hdf5Layout look_into(const std::string& path, const std::string& dataset, const std::string& attribute, Look look) {
+  Hdf5Layout layout;
+  layout.file_bytes = existing_file_bytes(path);
+  const Hdf5CrashGuard guard(path);
+  const Hid file = hdf5_open_file(path);
+  const Hid opened = hdf5_open_dataset(file.get(), path, dataset);
+  const Hid type(H5Dget_type(opened.get()), &H5Tclose);
+  const Hid space(H5Dget_space(opened.get()), &H5Sclose);
+  const std::string where = str(path, ": dataset '", dataset, "'");
+  const auto stored = hdf5_stored_type(type.get());
+  if (!stored) {
+    throw Error(ErrorClass::kBadData, str(where, " holds values of type ", hdf5_type_name(type.get())),
+                "a dataset of numbers is needed");
+  }
+  layout.type = stored->type;
+  layout.shape = hdf5_shape(space.get());
+  if (hdf5_value_bytes(layout.shape, layout.type) < 0) {
+    throw Error(ErrorClass::kBadData,
+                str(where, " has more values than can be counted, of shape (", join(layout.shape), ")"),
+                "the file is damaged: copy or make it again");
+  }
+  if (look == Look::kWhole) {
+    locate(path, file.get(), opened.get(), where, type.get(), *stored, layout);
+  }
+  if (!attribute.empty()) {
+    layout.attribute = hdf5_text_attribute(opened.get(), attribute);
+    if (layout.attribute.empty()) {
+      layout.attribute = hdf5_text_attribute(file.get(), attribute);
+    }
+  }
+  if (attribute == kChannels) {
+    describe_fields(path, file.get(), opened.get(), where, layout);
+  }
+  return layout;
+}
+
 }  // namespace
 
 void require_filters(const Hdf5Layout& layout, const std::string& where) {
@@ -278,43 +330,11 @@ int64_t Hdf5Layout::chunks_per_row() const {
 }
 
 Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
-  Hdf5Layout layout;
-  layout.file_bytes = existing_file_bytes(path);
-  const Hdf5CrashGuard guard(path);
-  const Hid file = hdf5_open_file(path);
-  const Hid opened = hdf5_open_dataset(file.get(), path, dataset);
-  const Hid type(H5Dget_type(opened.get()), &H5Tclose);
-  const Hid space(H5Dget_space(opened.get()), &H5Sclose);
-  const std::string where = str(path, ": dataset '", dataset, "'");
-  const auto stored = hdf5_stored_type(type.get());
-  if (!stored) {
-    throw Error(ErrorClass::kBadData, str(where, " holds values of type ", hdf5_type_name(type.get())),
-                "a dataset of numbers is needed");
-  }
-  layout.type = stored->type;
-  layout.shape = hdf5_shape(space.get());
-  if (hdf5_value_bytes(layout.shape, layout.type) < 0) {
-    throw Error(ErrorClass::kBadData,
-                str(where, " has more values than can be counted, of shape (", join(layout.shape), ")"),
-                "the file is damaged: copy or make it again");
-  }
-  locate(path, file.get(), opened.get(), where, type.get(), *stored, layout);
-  if (!attribute.empty()) {
-    layout.attribute = hdf5_text_attribute(opened.get(), attribute);
-    if (layout.attribute.empty()) {
-      layout.attribute = hdf5_text_attribute(file.get(), attribute);
-    }
-    if (attribute == kChannels) {
-      layout.times = hdf5_time_axis(opened.get(), where);
-    }
-    if (layout.attribute.empty() && attribute == kChannels) {
-      layout.attribute = hdf5_scale_texts(opened.get(), kChannelDim);
-    }
-  }
-  if (attribute == kChannels) {
-    layout.grid = hdf5_grid(file.get(), opened.get(), path);
-  }
-  return layout;
+  return look_into(path, dataset, attribute, Look::kWhole);
+}
+
+Hdf5Layout outline_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
+  return look_into(path, dataset, attribute, Look::kOutline);
 }
 
 }  // namespace vit_hybrid::data

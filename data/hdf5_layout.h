@@ -56,7 +56,12 @@ void require_readable(const Hdf5Layout& layout, const std::string& where);
 /// Describes `dataset` of the file, on this rank alone (main thread), with the text attribute of the dataset or file if
 /// `attribute` is not empty and it is there; for "channels" also the texts of a dimension scale of dim 1, the grid and
 /// the times. Error(kMissingInput) without the file, Error(kBadData) if it is no HDF5 file, is truncated or has no such
-/// dataset of numbers (the hint names those it has).
+/// dataset of numbers (the hint names those it has), and where channels were asked for and require_channels_first()
+/// refuses their order.
 Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute = {});
+
+/// The same but for the storage, which takes seconds to look for in a file of very many chunks: shape, type and what
+/// belongs to the attribute.
+Hdf5Layout outline_dataset(const std::string& path, const std::string& dataset, const std::string& attribute = {});
 
 }  // namespace vit_hybrid::data

@@ -194,4 +194,30 @@ at::Tensor read_whole_dataset(const std::string& path, const std::string& datase
   return values;
 }
 
+std::optional<int64_t> largest_integer(const std::string& path, const std::string& dataset) {
+  constexpr int64_t kMostAtOnce = int64_t{1} << 20;
+  const Hdf5Layout layout = inspect_dataset(path, dataset);
+  if (layout.shape.size() != 1 || !c10::isIntegralType(layout.type, /*includeBool=*/false)) {
+    return std::nullopt;
+  }
+  require_readable(layout, str(path, ": dataset '", dataset, "'"));
+  const Hdf5CrashGuard guard(path, Hdf5CrashGuard::kNoLimit);
+  const Hid file = hdf5_open_file(path);
+  const Hid opened = hdf5_open_dataset(file.get(), path, dataset);
+  const Hid stored(H5Dget_space(opened.get()), &H5Sclose);
+  std::vector<int64_t> values(static_cast<size_t>(std::min(layout.num_rows(), kMostAtOnce)));
+  int64_t largest = -1;
+  for (int64_t done = 0; done < layout.num_rows(); done += kMostAtOnce) {
+    const auto first = static_cast<hsize_t>(done);
+    const auto count = static_cast<hsize_t>(std::min(kMostAtOnce, layout.num_rows() - done));
+    const Hid memory(H5Screate_simple(1, &count, nullptr), &H5Sclose);
+    H5Sselect_hyperslab(stored.get(), H5S_SELECT_SET, &first, nullptr, &count, nullptr);
+    hdf5_check(H5Dread(opened.get(), H5T_NATIVE_INT64, memory.get(), stored.get(), H5P_DEFAULT, values.data()),
+               ErrorClass::kIo, str("read dataset '", dataset, "' of ", path));
+    largest = std::max(largest, *std::max_element(values.begin(), values.begin() + static_cast<int64_t>(count)));
+    comm::note_work();
+  }
+  return largest;
+}
+
 }  // namespace vit_hybrid::data

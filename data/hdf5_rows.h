@@ -1,7 +1,9 @@
 // Readers of rows through HDF5: each rank for itself, or all ranks of a group together.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,5 +26,9 @@ std::unique_ptr<RowReader> make_collective_row_reader(const comm::MpiGroup& grou
 
 /// All values of a small dataset, on this rank alone, by HDF5 (main thread).
 at::Tensor read_whole_dataset(const std::string& path, const std::string& dataset);
+
+/// The largest of a list of integers, read a few MiB at a time, on this rank alone (main thread); -1 of an empty list,
+/// nothing of a dataset that is no list of integers. Error(kBadData), Error(kIo).
+std::optional<int64_t> largest_integer(const std::string& path, const std::string& dataset);
 
 }  // namespace vit_hybrid::data

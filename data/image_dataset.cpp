@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "data/class_names.h"
+#include "data/field_order.h"
 #include "data/hdf5_layout.h"
 #include "data/hdf5_rows.h"
 #include "data/hdf5_tree.h"
@@ -78,7 +79,9 @@ ImageDataset::ImageDataset(const comm::MpiGroup& group, const ImageOptions& opti
       source_(group, {options.path}, options.images, "", options.io, options.mpiio_hints) {
   const MemoryScope scope(MemoryClass::kData);
   check_resized(options_);
-  comm::agreed(group, [&] { check_images(); });
+  comm::agreed(group, [&] {
+    require_images(source_.files().front().layout, str(options_.path, ": dataset '", options_.images, "'"));
+  });
   has_labels_ = find_labels(group, options_);
   if (has_labels_) {
     labels_ = read_labels(group, options_);
@@ -95,14 +98,12 @@ ImageDataset::ImageDataset(const comm::MpiGroup& group, const ImageOptions& opti
   }
 }
 
-void ImageDataset::check_images() const {
-  const Hdf5Layout& layout = source_.files().front().layout;
+void require_images(const Hdf5Layout& layout, const std::string& where) {
+  require_colours_last(layout.shape, where);
   const bool is_image = layout.shape.size() == 4 && layout.shape.back() == 3 && layout.num_rows() > 0 &&
                         layout.row_bytes() > 0 && layout.type == at::kByte;
   if (!is_image) {
-    throw Error(ErrorClass::kBadData,
-                str(options_.path, ": dataset '", options_.images, "' is ", c10::toString(layout.type), " (",
-                    join(layout.shape), ")"),
+    throw Error(ErrorClass::kBadData, str(where, " is ", c10::toString(layout.type), " (", join(layout.shape), ")"),
                 "needed is uint8 (number, height, width, 3)");
   }
 }
@@ -120,7 +121,9 @@ void ImageDataset::check_labels() const {
     throw Error(
         ErrorClass::kBadData,
         str(options_.path, ": dataset '", options_.labels, "' holds the class ", *bad, " at ", bad - labels_.begin()),
-        options_.num_classes > 0 ? str("classes are 0 .. ", options_.num_classes - 1) : "classes are 0, 1, ...");
+        options_.num_classes > 0 ? str("the model's classes are 0 .. ", options_.num_classes - 1,
+                                       ": give data of these, or a model with more")
+                                 : "classes are 0, 1, ...");
   }
 }
 

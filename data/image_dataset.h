@@ -74,7 +74,6 @@ class ImageDataset : public Dataset {
   const std::string& io_text() const { return source_.mode_text(); }
 
  private:
-  void check_images() const;
   void match_classes();
   void check_labels() const;
   Crop crop(int64_t sample, int64_t epoch) const;
@@ -89,6 +88,10 @@ class ImageDataset : public Dataset {
   std::string class_names_;
   mutable TensorPool pool_;
 };
+
+/// Error(kBadData) unless the layout is that of images (n, height, width, 3), bytes and not empty; `where` names file
+/// and dataset.
+void require_images(const Hdf5Layout& layout, const std::string& where);
 
 /// Throws Error(kBadData) where both name their classes and the numbers mean different ones, which happens where a
 /// class folder is missing in one of two that were converted.

@@ -70,26 +70,30 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
               {normalization_.std.begin(), normalization_.std.end()}};
 }
 
+void require_fields(const Hdf5Layout& layout, const std::string& where) {
+  const std::string needed = "needed is (time, channel, height, width)";
+  if (layout.shape.size() != 4) {
+    throw Error(ErrorClass::kBadData, str(where, " has ", layout.shape.size(), " dims ", shape_text(layout.shape)),
+                needed);
+  }
+  if (!c10::isFloatingType(layout.type)) {
+    throw Error(ErrorClass::kBadData, str(where, " holds integers"), "needed are floating-point numbers");
+  }
+  if (layout.row_bytes() == 0) {
+    throw Error(ErrorClass::kBadData, str(where, " has the empty shape ", shape_text(layout.shape)), needed);
+  }
+}
+
 void WeatherDataset::check_layouts() const {
   const RowFile& first = source_->files().front();
   for (const RowFile& file : source_->files()) {
     const Hdf5Layout& layout = file.layout;
-    const std::string where = str(file.path, ": dataset '", source_->dataset(), "' ");
-    const std::string needed = "needed is (time, channel, height, width)";
-    if (layout.shape.size() != 4) {
-      throw Error(ErrorClass::kBadData, str(where, "has ", layout.shape.size(), " dims ", shape_text(layout.shape)),
-                  needed);
-    }
-    if (!c10::isFloatingType(layout.type)) {
-      throw Error(ErrorClass::kBadData, str(where, "holds integers"), "needed are floating-point numbers");
-    }
-    if (layout.row_bytes() == 0) {
-      throw Error(ErrorClass::kBadData, str(where, "has the empty shape ", shape_text(layout.shape)), needed);
-    }
+    const std::string where = str(file.path, ": dataset '", source_->dataset(), "'");
+    require_fields(layout, where);
     if (layout.type != first.layout.type ||
         !std::equal(layout.shape.begin() + 1, layout.shape.end(), first.layout.shape.begin() + 1)) {
       throw Error(ErrorClass::kBadData,
-                  str(where, "is ", c10::toString(layout.type), " ", shape_text(layout.shape), ", but that of ",
+                  str(where, " is ", c10::toString(layout.type), " ", shape_text(layout.shape), ", but that of ",
                       first.path, " is ", c10::toString(first.layout.type), " ", shape_text(first.layout.shape)),
                   "all files have the same type, channels, height and width");
     }

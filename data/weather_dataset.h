@@ -28,6 +28,10 @@ struct WeatherOptions {
   int64_t stage_samples = 0;      ///< only what the first ones need is copied; 0: all
 };
 
+/// Error(kBadData) unless the layout is that of fields (time, channel, height, width), floating point and not empty;
+/// `where` names file and dataset.
+void require_fields(const Hdf5Layout& layout, const std::string& where);
+
 /// The names of channels that the files give, separated by commas; empty where none does. Files that give none are
 /// taken to have those of the others. Error(kBadData) where two differ.
 std::string given_channels(const std::vector<RowFile>& files);

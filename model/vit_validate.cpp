@@ -1,6 +1,7 @@
 // The checks of VitOptions: every problem as a sentence with the values that would be allowed.
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 #include "model/vit_options.h"
 #include "src/base/text.h"
@@ -62,6 +63,18 @@ class Checker {
     }
   }
 
+  // `other` is the other side of the input, which the same patch must divide.
+  void patch_divides(int64_t patch, const char* side_name, int64_t side, int64_t other) {
+    if (patch < 1 || side < 1 || other < 1 || side % patch == 0) {
+      return;
+    }
+    const std::vector<int64_t> choices = divisors_near(std::gcd(side, other), patch);
+    problems_.push_back(str("patch_size is ", patch, ", which does not divide ", side_name, " ", side,
+                            choices.size() > 1 ? str("; near it divide height and width: ", join(choices))
+                                               : str("; only 1 divides both ", side, " and ", other,
+                                                     ": use data with other numbers of rows or columns")));
+  }
+
   std::vector<std::string> take() { return std::move(problems_); }
 
  private:
@@ -87,8 +100,8 @@ void check_sizes(const VitOptions& options, Checker& checker) {
   checker.at_most("patch_size", options.patch_size, "pixels", kMostSide, "more cannot be counted");
   checker.at_most("channels of a patch", std::max(options.in_channels, options.out_channels), "channels",
                   kMostValuesOfPatch / (patch * patch), "of its pixels so many channels can be counted");
-  checker.divides("patch_size", options.patch_size, "image_height", options.image_height);
-  checker.divides("patch_size", options.patch_size, "image_width", options.image_width);
+  checker.patch_divides(options.patch_size, "image_height", options.image_height, options.image_width);
+  checker.patch_divides(options.patch_size, "image_width", options.image_width, options.image_height);
   checker.divides("num_heads", options.num_heads, "embed_dim", options.embed_dim);
 }
 

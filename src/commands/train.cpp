@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "parallel/comm/mpi_session.h"
+#include "parallel/comm/operation.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/log.h"
 #include "src/base/signals.h"
@@ -11,6 +12,7 @@
 #include "src/base/utf8.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
+#include "src/train/data_shape.h"
 #include "src/train/load_run_config.h"
 #include "src/train/options/sources.h"
 #include "src/train/train.h"
@@ -80,6 +82,9 @@ int print_only(const std::vector<std::string>& words) {
   const int num_replicas = parallel.dp > 0 ? parallel.dp : prints_schedule || prints_lr ? 1 : 0;
   const int world_size = num_launched() > 1 ? num_launched() : num_replicas * parallel.tp * parallel.pp;
   train::resolve(config, world_size);
+  if (const auto shape = same_error_on_all_ranks([&] { return train::look_at_data(config); })) {
+    train::follow_data(loaded, *shape);
+  }
   refuse(train::all_problems(loaded, world_size), ErrorClass::kUsage);
   if (prints_schedule) {
     const auto schedule = pipeline::make_schedule(parallel.schedule, parallel.pp, config.num_micro_batches());
@@ -112,12 +117,19 @@ void check(const LoadedConfig& loaded, const comm::MpiGroup& world) {
   refuse(problems, error_class);
 }
 
+void follow_data(LoadedConfig& loaded, const comm::MpiGroup& world) {
+  const comm::PhaseScope phase("looking at the data");
+  if (const auto shape = train::look_at_data(loaded.config, world)) {
+    train::follow_data(loaded, *shape);
+  }
+}
+
 void announce(const LoadedConfig& loaded) {
   const RunConfig& config = loaded.config;
   if (config.is_builtin_default) {
-    log_line(
-        "no configuration and no data given: training the built-in default, a small forecast model on weather "
-        "generated in memory");
+    log_line(str("no configuration and no data given: training the built-in default, a small ",
+                 config.is_forecast() ? "forecast model on weather generated in memory"
+                                      : "classifier on images painted in memory"));
   }
   for (const std::string& remark : train::all_remarks(loaded)) {
     log_line(remark);
@@ -155,6 +167,7 @@ int run_train(const Invocation& invocation) {
   LoadedConfig loaded =
       load(invocation.words, [&](const std::string& path) { return read_for_all(session.world(), path); });
   train::resolve(loaded.config, session.world().size());
+  follow_data(loaded, session.world());
   check(loaded, session.world());
   announce(loaded);
   const int exit_code = train::train(loaded.config, session);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/generate/generate_weather.h"
+#include "data/generate/painted_dataset.h"
 #include "data/image_dataset.h"
 #include "data/memory_dataset.h"
 #include "data/mixup_dataset.h"
@@ -19,6 +20,7 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/train/climatology.h"
+#include "src/train/data_shape.h"
 
 namespace vit_hybrid::train {
 
@@ -240,6 +242,29 @@ DataSource make_builtin_data(const RunConfig& config, const comm::MpiGroup& worl
   return source;
 }
 
+std::unique_ptr<data::PaintedDataset> painted(const RunConfig& config, int64_t first, int64_t count) {
+  const model::VitOptions& model = config.model;
+  return std::make_unique<data::PaintedDataset>(data::PaintedImages{
+      .first = first, .count = count, .size = model.image_height, .classes = model.num_classes, .seed = config.seed});
+}
+
+// Validation goes on with the numbers of the images.
+DataSource make_builtin_images(const RunConfig& config) {
+  const DataConfig& data = config.data;
+  auto train = painted(config, 0, data.generated_samples);
+  DataSource source;
+  source.described.class_names = train->class_names();
+  source.described.means.assign(train->scaling().mean.begin(), train->scaling().mean.end());
+  source.described.stds.assign(train->scaling().std.begin(), train->scaling().std.end());
+  source.text = str(train->size(), " images of ", config.model.num_classes, " classes, painted when they are read");
+  if (data.generated_valid_samples > 0) {
+    source.valid = painted(config, data.generated_samples, data.generated_valid_samples);
+    source.text += str("; ", data.generated_valid_samples, " for validation");
+  }
+  source.train = std::move(train);
+  return source;
+}
+
 // --- checks ---------------------------------------------------------------------------------------------------------
 
 std::vector<int64_t> model_target(const model::VitOptions& model) {
@@ -249,15 +274,15 @@ std::vector<int64_t> model_target(const model::VitOptions& model) {
   return {model.out_channels, model.image_height, model.image_width};
 }
 
-constexpr const char* kSetShapes = "set --in-channels, --out-channels and --image-size HxW to what the data have";
-
 // The data are the same on all ranks, and so is this error.
 void check_shapes(const RunConfig& config, const data::Dataset& dataset, const std::string& what,
-                  const std::string& hint = kSetShapes) {
-  if (dataset.input_shape() != model_input(config.model) || dataset.target_shape() != model_target(config.model)) {
+                  const std::string& hint) {
+  const std::vector<int64_t> takes = model_input(config.model), gives = model_target(config.model);
+  if (dataset.input_shape() != takes || dataset.target_shape() != gives) {
+    const bool is_even = takes == gives || !config.is_forecast();
     throw Error(ErrorClass::kUsage,
-                str("the ", what, " data have samples of shape (", join(dataset.input_shape()), "), the model takes (",
-                    join(model_input(config.model)), ")"),
+                str("the ", what, " have ", shape_text(dataset.input_shape()), ", the model takes ", shape_text(takes),
+                    is_even ? "" : str(" and gives ", shape_text(gives))),
                 hint);
   }
 }
@@ -269,7 +294,7 @@ DataSource open(const RunConfig& config, const comm::MpiGroup& world) {
     case DataKind::kSynthetic:
       return make_synthetic_data(config);
     case DataKind::kBuiltin:
-      return make_builtin_data(config, world);
+      return config.is_forecast() ? make_builtin_data(config, world) : make_builtin_images(config);
     case DataKind::kAuto:
       break;
   }
@@ -303,9 +328,11 @@ DataSource open_data(const RunConfig& config, const comm::MpiGroup& world) {
   const MemoryScope scope(MemoryClass::kData);
   DataSource source = open(config, world);
   comm::agreed(world, [&] {
-    check_shapes(config, *source.train, "training");
+    check_shapes(config, *source.train, "training data",
+                 "set --in-channels, --out-channels and --image-size HxW to what the data have");
     if (source.valid != nullptr) {
-      check_shapes(config, *source.valid, "validation");
+      check_shapes(config, *source.valid, "validation data",
+                   "give validation data with the channels and the grid of the training data");
     }
   });
   apply_limits(config.data, source);
@@ -323,9 +350,7 @@ DataSource open_valid_data(const RunConfig& config, const TrainingData& trained,
   const MemoryScope scope(MemoryClass::kData);
   DataSource source;
   const auto check = [&](const data::Dataset& valid) {
-    comm::agreed(world, [&] {
-      check_shapes(config, valid, "given", "give data with the channels and the grid that the model was trained with");
-    });
+    comm::agreed(world, [&] { check_shapes(config, valid, str("data in ", config.data.valid_data), kModelIsFixed); });
   };
   if (config.is_forecast()) {
     auto valid = open_weather(config, trained, world, config.data.valid_data, config.data.limit_nsamples_val);

@@ -16,6 +16,7 @@
 #include "src/base/nearest_word.h"
 #include "src/base/text.h"
 #include "src/train/climatology.h"
+#include "src/train/data_shape.h"
 #include "src/train/evaluate.h"
 #include "src/train/evaluation_report.h"
 #include "src/train/forecast_picture.h"
@@ -98,9 +99,9 @@ void ForecastRecord::check_model(const RunConfig& config) const {
   const std::vector<int64_t> takes = {model.in_channels, model.image_height, model.image_width};
   if (times_.shape() != takes) {
     throw Error(ErrorClass::kUsage,
-                str("the data in ", config.data.valid_data, " have states of shape (", join(times_.shape()),
-                    "), the model takes (", join(takes), ")"),
-                "give data with the channels and the grid that the model was trained with");
+                str("the data in ", config.data.valid_data, " have states of ", shape_text(times_.shape()),
+                    ", the model takes ", shape_text(takes)),
+                kModelIsFixed);
   }
 }
 

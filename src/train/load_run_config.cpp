@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "src/base/regular_file.h"
 #include "src/base/text.h"
+#include "src/train/data_shape.h"
 #include "src/train/idle_options.h"
 #include "src/train/options/sources.h"
 
@@ -39,13 +41,15 @@ bool names_data(const OptionTable& table, const Source& source) {
   });
 }
 
-void add_files(const RunRequest& request, const ReadFile& read_file, Settings& settings) {
+std::vector<Source> sources_of_files(const RunRequest& request, const ReadFile& read_file) {
+  std::vector<Source> out;
   for (const std::string& text : request.config_files) {
     const auto path = options::split_config_path(text);
-    for (const Source& source : options::parse_yaml(path, read_file(path.file))) {
-      settings.add(source);
+    for (Source& source : options::parse_yaml(path, read_file(path.file))) {
+      out.push_back(std::move(source));
     }
   }
+  return out;
 }
 
 // Section or file name of the last configuration.
@@ -65,6 +69,20 @@ void apply_preset(RunConfig& config, const Settings& settings, const OptionTable
   }
 }
 
+// The input of a classifier that names no preset: the usual crop of a colour picture.
+void follow_classifier(RunConfig& config, const Settings& settings) {
+  const model::VitOptions usual = model::preset("vit-s16");
+  if (settings.find("image-size") == nullptr) {
+    config.model.image_height = usual.image_height;
+    config.model.image_width = usual.image_width;
+    config.origin["image-size"] = "task";
+  }
+  if (settings.find("in-channels") == nullptr) {
+    config.model.in_channels = usual.in_channels;
+    config.origin["in-channels"] = "task";
+  }
+}
+
 // Values that follow another one which was given, where they themselves were not.
 void derive(RunConfig& config, const Settings& settings) {
   model::VitOptions& model = config.model;
@@ -78,6 +96,9 @@ void derive(RunConfig& config, const Settings& settings) {
   if (follows("mlp-hidden", "embed-dim", "4 x embed-dim")) {
     model.mlp_hidden = 4 * model.embed_dim;
   }
+  if (!config.is_forecast() && config.preset.empty()) {
+    follow_classifier(config, settings);
+  }
   if (follows("out-channels", "in-channels", "in-channels")) {
     model.out_channels = model.in_channels;
   }
@@ -89,12 +110,36 @@ void derive(RunConfig& config, const Settings& settings) {
   }
 }
 
-void note_origins(RunConfig& config, const OptionTable& table, const Settings& settings) {
+void note_origins(LoadedConfig& loaded, const OptionTable& table, const Settings& settings) {
   for (const options::Option& option : table.options()) {
     if (const Entry* entry = settings.find(option.name)) {
-      config.origin[option.name] = entry->origin;
+      loaded.config.origin[option.name] = entry->origin;
+      if (entry->place != options::Place::kProgram) {
+        loaded.given.insert(option.name);
+      }
     }
   }
+}
+
+// What the sources say, but for what follows from it.
+void merge(const std::vector<Source>& sources, const OptionTable& table, RunConfig& config, Settings& settings) {
+  for (const Source& source : sources) {
+    settings.add(source);
+  }
+  apply_preset(config, settings, table);
+  settings.apply_all();
+}
+
+// Whose built-in default the sources are given over: that of weather, that of images, or none, where other data than
+// built-in ones are asked for.
+std::optional<model::Task> task_of_builtin(const std::vector<Source>& sources, bool is_nothing_given) {
+  RunConfig draft;
+  RunRequest request;
+  const OptionTable table = run_option_table(draft, request);
+  Settings settings(table);
+  merge(sources, table, draft, settings);
+  const bool is_builtin = is_nothing_given || draft.data.kind == DataKind::kBuiltin;
+  return is_builtin ? std::optional(draft.model.task) : std::nullopt;
 }
 
 void name_run(LoadedConfig& loaded) {
@@ -126,18 +171,17 @@ LoadedConfig load_run_config(const std::vector<std::string>& words, const std::v
   const OptionTable table = run_option_table(config, loaded.request);
   const Source command_line = take_config_files(table, options::parse_command_line(table, words));
   const Source variables = options::parse_environment(environment);
-  Settings settings(table);
   config.is_builtin_default =
       loaded.request.config_files.empty() && !names_data(table, command_line) && !names_data(table, variables);
-  if (config.is_builtin_default) {
-    settings.add(builtin_default());
+  std::vector<Source> sources = sources_of_files(loaded.request, read_file);
+  sources.push_back(variables);
+  sources.push_back(command_line);
+  if (const auto task = task_of_builtin(sources, config.is_builtin_default)) {
+    sources.insert(sources.begin(), builtin_default(*task));
   }
-  add_files(loaded.request, read_file, settings);
-  settings.add(variables);
-  settings.add(command_line);
-  apply_preset(config, settings, table);
-  settings.apply_all();
-  note_origins(config, table, settings);
+  Settings settings(table);
+  merge(sources, table, config, settings);
+  note_origins(loaded, table, settings);
   derive(config, settings);
   name_run(loaded);
   config.unused_keys = settings.unused_keys();
@@ -171,6 +215,9 @@ std::vector<std::string> all_remarks(const LoadedConfig& loaded) {
   }
   for (std::string& remark : idle_options(config)) {
     out.push_back(std::move(remark));
+  }
+  if (std::string line = data_shape_line(config); !line.empty()) {
+    out.push_back(std::move(line));
   }
   return out;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct LoadedConfig {
   std::vector<std::string> problems;         ///< of single values, each with origin and what is allowed
   std::vector<std::string> remarks;          ///< of the sources, though nothing is wrong with them
   std::vector<std::string> misread_options;  ///< names of the options that the problems are about
+  std::set<std::string> given;               ///< options that a file, the environment or the command line gives
 };
 
 /// Merges defaults, presets, the built-in default, the files of --config, environment ("NAME=value" each) and the words
@@ -34,7 +36,7 @@ LoadedConfig load_run_config(const std::vector<std::string>& words, const std::v
 std::vector<std::string> all_problems(const LoadedConfig& loaded, int world_size);
 
 /// What a user should know of a loaded and resolved configuration, a line each: options given twice on the command
-/// line, keys without meaning, options without effect.
+/// line, keys without meaning, options without effect, and what of the model the data decide.
 std::vector<std::string> all_remarks(const LoadedConfig& loaded);
 
 /// The configuration as YAML that --config accepts, in the groups of the table, with the origin of each value that is

@@ -36,7 +36,7 @@ void add_for_activations(const RunConfig& config, std::vector<std::string>& opti
 
 void add_for_data(const RunConfig& config, std::vector<std::string>& options) {
   const DataConfig& data = config.data;
-  if (data.kind == DataKind::kBuiltin) {  // synthetic data are made batch by batch
+  if (data.kind == DataKind::kBuiltin && config.is_forecast()) {  // other generated data are made batch by batch
     options.push_back(str("fewer --generated-samples and --generated-valid-samples (they are ", data.generated_samples,
                           " and ", data.generated_valid_samples, ")"));
   }

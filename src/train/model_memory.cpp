@@ -10,9 +10,9 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
 #include "parallel/zero/update_rule.h"
-#include "src/base/quantity_text.h"
 #include "src/base/device_memory.h"
 #include "src/base/error.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 #include "src/train/engine_options.h"
 #include "src/train/optimizer_options.h"
@@ -52,7 +52,7 @@ double generated_bytes(const RunConfig& config) {
                         static_cast<double>(model.image_width) * sizeof(float);
   switch (data.kind) {
     case DataKind::kBuiltin:
-      return samples * fields;
+      return config.is_forecast() ? samples * fields : samples * sizeof(int64_t);
     case DataKind::kSynthetic:
       return samples * sizeof(int64_t);  // their order
     default:

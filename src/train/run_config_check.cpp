@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <tuple>
 
+#include "data/generate/image_painter.h"
 #include "src/base/error.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
@@ -167,6 +168,23 @@ void check_unused_paths(const RunConfig& config, Problems& out) {
   }
 }
 
+// The images of --data builtin.
+void check_painted(const model::VitOptions& model, Problems& out) {
+  constexpr const char* kPaints = "and --data builtin paints square images of 3 colours in up to ";
+  if (model.image_height != model.image_width) {
+    out.push_back(str("--image-size is ", model.image_height, "x", model.image_width, ", ", kPaints,
+                      data::kMaxImageClasses, " classes; give one number"));
+  }
+  if (model.in_channels != 3) {
+    out.push_back(
+        str("--in-channels is ", model.in_channels, ", ", kPaints, data::kMaxImageClasses, " classes; allowed: 3"));
+  }
+  if (model.num_classes > data::kMaxImageClasses) {
+    out.push_back(str("--num-classes is ", model.num_classes, ", ", kPaints, data::kMaxImageClasses,
+                      " classes; allowed: 2 to ", data::kMaxImageClasses));
+  }
+}
+
 void check_data(const RunConfig& config, Problems& out) {
   const DataConfig& data = config.data;
   if (data.kind == DataKind::kAuto) {
@@ -181,7 +199,7 @@ void check_data(const RunConfig& config, Problems& out) {
         "and --global-stds FILE");
   }
   if (data.kind == DataKind::kBuiltin && !config.is_forecast()) {
-    out.push_back("--data builtin makes weather, which --task classify cannot use; give --data hdf5 or synthetic");
+    check_painted(config.model, out);
   }
   if (data.stage == StageData::kNode && data.kind != DataKind::kHdf5) {
     out.push_back("--stage-data node copies HDF5 files, and none are read; allowed: none");

@@ -64,7 +64,8 @@ void add_model(OptionTable& table, RunConfig& config) {
              .help = "forecast: predict the next state of fields; classify: predict the class of an image."});
   table.add({.name = "image-size",
              .value = extent(model.image_height, model.image_width, kMostSize),
-             .help = "Height and width of the input; one number for a square.",
+             .help = "Height and width of the input; one number for a square. Where not given, those of the fields of "
+                     "train-data, or 224 for images, less where they are stored smaller.",
              .aliases = {"img-size"},
              .names_elsewhere = {"input-size", "resolution"}});
   table.add({.name = "patch-size",
@@ -73,17 +74,17 @@ void add_model(OptionTable& table, RunConfig& config) {
              .unit = "pixels"});
   table.add({.name = "in-channels",
              .value = integer(model.in_channels, from_one(kMostSize)),
-             .help = "Channels of the input.",
+             .help = "Channels of the input; those of train-data where not given.",
              .aliases = {"n-in-channels"},
              .megatron = {{"num-channels"}},
              .names_elsewhere = {"in-chans"}});
   table.add({.name = "out-channels",
              .value = integer(model.out_channels, from_one(kMostSize)),
-             .help = "Channels of the forecast; as many as in-channels where that is given and this is not.",
+             .help = "Channels of the forecast; those of train-data where not given, else as many as in-channels.",
              .aliases = {"n-out-channels"}});
   table.add({.name = "num-classes",
              .value = integer(model.num_classes, {2, kMostSize}),
-             .help = "Classes of the classifier.",
+             .help = "Classes of the classifier; those of train-data where not given.",
              .megatron = {{"num-classes"}}});
   table.add({.name = "pooling",
              .value = choice(model.pooling, {"token", "mean"}),
@@ -141,7 +142,8 @@ void add_paths(OptionTable& table, RunConfig& config) {
   table.add({.name = "data",
              .value = choice(data.kind, {"auto", "hdf5", "synthetic", "builtin"}),
              .help = "hdf5: the files of train-data; synthetic: random numbers, for benchmarks; builtin: weather "
-                     "generated in memory; auto: hdf5 where train-data is given, builtin where nothing is."});
+                     "generated in memory, or painted images (classify), and a small model for them where none is "
+                     "given; auto: hdf5 where train-data is given, builtin where nothing is."});
   table.add({.name = "train-data",
              .value = text(data.train_data, "path"),
              .help = "Training data: a folder with one HDF5 file a year (forecast), or one HDF5 file (classify).",

@@ -24,7 +24,8 @@ struct RunRequest {
 /// The table of all options of `vit_hybrid train`, bound to `config` and `request`, which must outlive it.
 options::OptionTable run_option_table(RunConfig& config, RunRequest& request);
 
-/// The settings of the built-in default, with which the program runs where neither a configuration nor data is given.
-options::Source builtin_default();
+/// The settings of the built-in default for a task, with which the program runs where neither a configuration nor data
+/// is given, and over which others are given where the data are the built-in ones.
+options::Source builtin_default(model::Task task);
 
 }  // namespace vit_hybrid::train

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that files which h5py wrote are used as they say: coordinates in dimension scales, and names of classes.
+"""Checks that files which h5py wrote are used as they say: shapes, coordinates in dimension scales, the order of dims,
+and names of classes.
 
 usage: data_by_h5py.py VIT_HYBRID
 
@@ -80,8 +81,7 @@ class Check:
         return json.loads((self.folder / "e.json").read_text())
 
     def coordinates(self):
-        model = ("--task forecast --image-size 12x20 --in-channels 3 --out-channels 3 --patch-size 4 --embed-dim 16 "
-                 "--depth 1 --num-heads 2 --steps 1 --global-batch-size 4").split()
+        model = "--patch-size 4 --embed-dim 16 --depth 1 --num-heads 2 --steps 1 --global-batch-size 4".split()
         mean, std = numpy.full(3, 10.0), numpy.array([2.0, 3.0, 4.0])
         for name, latitudes in GRIDS.items():
             folder = self.folder / name.replace(" ", "-")
@@ -90,8 +90,8 @@ class Check:
             fields = write_weather(folder / "data" / "2001.h5", latitudes, NAMES[name])
             numpy.save(folder / "stats" / "global_means.npy", mean)
             numpy.save(folder / "stats" / "global_stds.npy", std)
-            self.run("train", *model, "--train-data", folder / "data", "--stats", folder / "stats", "--run-dir",
-                     folder / "run")
+            started = self.run("train", *model, "--train-data", folder / "data", "--stats", folder / "stats", "--run-dir",
+                               folder / "run")
             (folder / "stats").rename(folder / "elsewhere")
             figures = self.evaluate(folder / "run", folder / "data")
             rmse, acc = persistence(fields, latitudes, mean, std)
@@ -103,15 +103,40 @@ class Check:
             self.say(f"h5py reads what the checkpoint of {name} knows",
                      all(numpy.allclose(attributes[key], value, atol=1e-5) for key, value in wanted.items())
                      and attributes["channels"].decode() == CHANNELS)
+        self.say("a run without shapes has those of the file",
+                 f"image-size {HEIGHT}x{WIDTH}, in-channels 3, out-channels 3" in started)
         text = self.run("evaluate", "--checkpoint", "globe/run/checkpoints", "--data", "a-region/data", code=65)
         self.say("another grid is refused", "12 latitudes from 75 to 35" in text and "from 90 to -90" in text)
+
+    def order(self):
+        """Channels last, with names of the dims and without, and turned as the message and docs/data.md say."""
+        folder = self.folder / "last"
+        for part in ("named", "bare", "turned"):
+            (folder / part).mkdir(parents=True)
+        fields = numpy.random.default_rng(1).standard_normal((TIMES, HEIGHT, WIDTH, 3)).astype("f4")
+        for part in ("named", "bare"):
+            with h5py.File(folder / part / "2001.h5", "w") as file:
+                file["fields"] = fields
+                for dim, name in enumerate(["time", "lat", "lon", "channel"] if part == "named" else []):
+                    file["fields"].dims[dim].label = name
+        train = "--patch-size 4 --embed-dim 16 --depth 1 --num-heads 2 --steps 1 --global-batch-size 4".split()
+        for part, sign in (("named", "dim 1 is a latitude"), ("bare", "dim 3 is small beside dims 1 and 2")):
+            text = self.run("train", *train, "--train-data", folder / part, "--stats", "globe/elsewhere", code=65)
+            self.say(f"channels last are known, {part}", f"({TIMES}, {HEIGHT}, {WIDTH}, 3) has its channels last" in text
+                     and sign in text)
+        line = text[text.index("import h5py"):].split('"')[0]
+        line = line.replace("OLD.h5", str(folder / "bare" / "2001.h5")).replace("NEW.h5", str(folder / "turned" / "2001.h5"))
+        subprocess.run([sys.executable, "-c", line], check=True)
+        text = self.run("train", *train, "--train-data", folder / "turned", "--stats", "globe/elsewhere", "--run-dir",
+                        folder / "run")
+        self.say("turned by the message's line they are trained on", "in-channels 3" in text)
 
     def classes(self):
         names = list(COLOURS)
         write_images(self.folder / "all.h5", names)
         write_images(self.folder / "some.h5", [names[2], names[0]])
-        self.run(*("train --task classify --image-size 16 --patch-size 4 --in-channels 3 --embed-dim 32 --depth 1 "
-                   "--num-heads 2 --num-classes 3 --steps 60 --lr 3e-3 --global-batch-size 10").split(),
+        self.run(*("train --task classify --patch-size 4 --embed-dim 32 --depth 1 --num-heads 2 --steps 60 --lr 3e-3 "
+                   "--global-batch-size 10").split(),
                  "--train-data", "all.h5", "--run-dir", "classifier")
         with h5py.File(next((self.folder / "classifier" / "checkpoints").glob("step-*60.h5"))) as file:
             self.say("h5py reads the names of the classes", file.attrs["class_names"].decode() == ",".join(names))
@@ -124,6 +149,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         check = Check(pathlib.Path(sys.argv[1]).absolute(), pathlib.Path(folder))
         check.coordinates()
+        check.order()
         check.classes()
     print(f"{check.failures} wrong")
     return 1 if check.failures else 0

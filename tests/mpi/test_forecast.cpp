@@ -242,7 +242,8 @@ TEST_CASE("forecast: what cannot be is refused on all ranks, before any file is 
   }
   world.barrier();
   const RunConfig fewer = weather_config(other.path(), {1, world.size(), 1}, train::Precision::kFp32);
-  refused(fewer, good, ErrorClass::kUsage, "have states of shape (2, 12, 20), the model takes (3, 12, 20)");
+  refused(fewer, good, ErrorClass::kUsage,
+          "have states of 2 channels of 12 x 20, the model takes 3 channels of 12 x 20");
   const Error evaluated = agreed_error(world, [&] { train::evaluate(fewer, {}, checkpoint, world); });
   CHECK(evaluated.error_class() == ErrorClass::kUsage);
   CHECK(evaluated.message().find("(2, 12, 20)") != std::string::npos);
