@@ -64,8 +64,9 @@ void add_model(OptionTable& table, RunConfig& config) {
              .help = "forecast: predict the next state of fields; classify: predict the class of an image."});
   table.add({.name = "image-size",
              .value = extent(model.image_height, model.image_width, kMostSize),
-             .help = "Height and width of the input; one number for a square. Where not given, those of the fields of "
-                     "train-data, or 224 for images, less where they are stored smaller.",
+             .help =
+                 "Height and width of the input; one number for a square. A training that is given none takes those "
+                 "of the fields of train-data, and for images 224, less where they are stored smaller.",
              .aliases = {"img-size"},
              .names_elsewhere = {"input-size", "resolution"}});
   table.add({.name = "patch-size",
@@ -74,17 +75,19 @@ void add_model(OptionTable& table, RunConfig& config) {
              .unit = "pixels"});
   table.add({.name = "in-channels",
              .value = integer(model.in_channels, from_one(kMostSize)),
-             .help = "Channels of the input; those of train-data where not given.",
+             .help = "Channels of the input; a training that is given none takes those of train-data.",
              .aliases = {"n-in-channels"},
              .megatron = {{"num-channels"}},
              .names_elsewhere = {"in-chans"}});
-  table.add({.name = "out-channels",
-             .value = integer(model.out_channels, from_one(kMostSize)),
-             .help = "Channels of the forecast; those of train-data where not given, else as many as in-channels.",
-             .aliases = {"n-out-channels"}});
+  table.add(
+      {.name = "out-channels",
+       .value = integer(model.out_channels, from_one(kMostSize)),
+       .help = "Channels of the forecast; a training that is given none takes those of train-data; without train-data "
+               "as many as in-channels.",
+       .aliases = {"n-out-channels"}});
   table.add({.name = "num-classes",
              .value = integer(model.num_classes, {2, kMostSize}),
-             .help = "Classes of the classifier; those of train-data where not given.",
+             .help = "Classes of the classifier; a training that is given none takes those of train-data.",
              .megatron = {{"num-classes"}}});
   table.add({.name = "pooling",
              .value = choice(model.pooling, {"token", "mean"}),

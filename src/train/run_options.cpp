@@ -368,10 +368,12 @@ options::OptionTable run_option_table(RunConfig& config, RunRequest& request) {
 
 options::Source builtin_default(model::Task task) {
   using Settings = std::vector<std::pair<const char*, const char*>>;
-  const Settings forecast = {{"image-size", "32x64"}, {"in-channels", "8"}, {"lr", "1e-3"}};
-  const Settings classify = {{"image-size", "32"}, {"in-channels", "3"}, {"num-classes", "6"}, {"lr", "5e-4"}};
-  Settings settings = {{"data", "builtin"}, {"patch-size", "4"},         {"embed-dim", "128"}, {"depth", "4"},
-                       {"num-heads", "4"},  {"global-batch-size", "16"}, {"steps", "200"}};
+  const Settings forecast = {{"image-size", "32x64"},     {"in-channels", "8"}, {"patch-size", "4"},
+                             {"global-batch-size", "16"}, {"steps", "200"},     {"lr", "1e-3"}};
+  const Settings classify = {{"image-size", "32"}, {"in-channels", "3"},     {"num-classes", "6"},
+                             {"patch-size", "8"},  {"label-smoothing", "0"}, {"global-batch-size", "32"},
+                             {"steps", "750"},     {"lr", "5e-4"},           {"generated-samples", "8000"}};
+  Settings settings = {{"data", "builtin"}, {"embed-dim", "128"}, {"depth", "4"}, {"num-heads", "4"}};
   const Settings& of_task = task == model::Task::kForecast ? forecast : classify;
   settings.insert(settings.end(), of_task.begin(), of_task.end());
   options::Source source;

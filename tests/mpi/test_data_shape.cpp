@@ -106,7 +106,8 @@ TEST_CASE("data shape: of images, with the classes of names or labels") {
     testing::write_hdf5_file(folder.file("i.h5"), {{"images", images}, {"labels", labels}});
     testing::write_hdf5_file(folder.file("first.h5"),
                              {{"images", images.permute({0, 3, 1, 2}).contiguous()}, {"labels", labels}});
-    testing::write_hdf5_file(folder.file("many.h5"), {{"images", images}, {"labels", labels.to(at::kLong) << 40}});
+    testing::write_hdf5_file(folder.file("many.h5"),
+                             {{"images", images}, {"labels", at::full({6}, int64_t{1} << 42, at::kLong)}});
     // More than are read at a time, the largest in the last part.
     const auto long_list = at::zeros({(1 << 20) + 3}, at::kByte);
     long_list[1 << 20] = 200;

@@ -53,7 +53,7 @@ TEST_CASE("data shape: fields give what no one gives") {
   CHECK(config.model.out_channels == 5);
   CHECK(config.origin.at("image-size") == "the data");
   CHECK(join(all_remarks(loaded), "\n") == "from the data in /d: image-size 16x24, in-channels 5, out-channels 5");
-  CHECK(contains(config_text(config), "image_size: 16x24                        # the data\n"));
+  CHECK(contains(config_text(config), "image_size: 16x24                           # the data\n"));
   // A preset gives way.
   const LoadedConfig preset = followed({"--preset=weather-mp"}, kFields);
   CHECK(problems_of(preset) == "");
