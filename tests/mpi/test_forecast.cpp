@@ -246,7 +246,7 @@ TEST_CASE("forecast: what cannot be is refused on all ranks, before any file is 
           "have states of 2 channels of 12 x 20, the model takes 3 channels of 12 x 20");
   const Error evaluated = agreed_error(world, [&] { train::evaluate(fewer, {}, checkpoint, world); });
   CHECK(evaluated.error_class() == ErrorClass::kUsage);
-  CHECK(evaluated.message().find("(2, 12, 20)") != std::string::npos);
+  CHECK(evaluated.message().find("2 channels of 12 x 20, the model takes 3 channels of 12 x 20") != std::string::npos);
   refused(config, good, ErrorClass::kCannotCreate, "f.png' is there already");
 }
 
