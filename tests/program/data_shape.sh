@@ -55,7 +55,7 @@ on other data generate --out other --train-years 1 --valid-years 1 --steps-per-y
   fail "no other data"
 for use in evaluate forecast; do
   refused "5 channels of 16 x 32, the model takes 5 channels of 16 x 24" \
-    $use --checkpoint fields/checkpoints --data other/valid --stats other/stats --out x.h5
+    $use --checkpoint fields/checkpoints --data other/valid --stats other/stats --out x.h5 --tp "$ranks"
   grep -qF "the checkpoint's model stays as it was trained: give data with its" refused.err || fail "no side is named"
 done
 
