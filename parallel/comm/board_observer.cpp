@@ -196,7 +196,7 @@ std::vector<Standing> BoardObserver::standings(const std::string& host) const {
 // Processes that the launcher speaks of and that have not joined, in the order of their ranks. Where all ranks are on
 // this node, their ranks are known; else as far as the system tells of them.
 void BoardObserver::add_absent(std::vector<Standing>& standings, const std::string& host) const {
-  const auto launch = find_launch(process_environment());
+  const auto& launch = own_launch();
   if (!launch || !is_board_of_launch() || !launch->num_here || *launch->num_here <= static_cast<int>(seen_.size()))
     return;
   std::map<int, int> absent = launched_here();

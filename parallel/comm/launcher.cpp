@@ -73,11 +73,14 @@ std::optional<Error> singleton_start(const std::optional<Launch>& launch, int wo
                command_hint(*launch, mpi_library));
 }
 
-Environment process_environment() {
-  return [](const char* name) -> std::optional<std::string> {
-    const char* const value = std::getenv(name);
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  };
+const std::optional<Launch>& own_launch() {
+  static const auto* const launch = new std::optional<Launch>(find_launch(own_variable));
+  return *launch;
+}
+
+std::optional<std::string> own_variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
 }  // namespace vit_hybrid::comm

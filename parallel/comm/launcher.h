@@ -28,7 +28,11 @@ std::optional<Launch> find_launch(const Environment& environment);
 std::optional<Error> singleton_start(const std::optional<Launch>& launch, int world_size,
                                      const std::string& mpi_library);
 
-/// The environment of this process.
-Environment process_environment();
+/// The launch of this process. It is read once, by the first caller, which comes before there are threads: MPI_Init
+/// changes the environment, and whoever reads that meanwhile reads memory that is freed.
+const std::optional<Launch>& own_launch();
+
+/// A variable of this process' environment; to be read before MPI_Init, or after it by the main thread.
+std::optional<std::string> own_variable(const char* name);
 
 }  // namespace vit_hybrid::comm

@@ -30,7 +30,7 @@ std::string host_name() {
 // A singleton is alone in its world, but not the only one: the one whose launcher calls it rank 0
 // speaks.
 void refuse_singleton_start(int world_size) {
-  const auto launch = find_launch(process_environment());
+  const auto& launch = own_launch();
   const auto error = singleton_start(launch, world_size, mpi_library_version());
   if (!error) return;
   set_process_place({});  // there is nobody else to be ended
@@ -39,7 +39,7 @@ void refuse_singleton_start(int world_size) {
 
 // Before MPI tells, the launcher does; the watchdogs of the node meet on their board.
 void start_place() {
-  const auto launch = find_launch(process_environment());
+  const auto& launch = own_launch();
   ProcessPlace place;
   place.host = host_name();
   if (launch) {

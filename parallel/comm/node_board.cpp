@@ -92,12 +92,16 @@ std::string parent() {
   return str(pid, ".", field);
 }
 
-// The launcher's name of the job; "" where it gives none.
-std::string job_name() {
-  const Environment environment = process_environment();
-  if (const auto pmix = environment("PMIX_NAMESPACE")) return "pmix " + *pmix;
-  const auto step = environment("SLURM_STEP_ID");
-  return step ? "slurm " + environment("SLURM_JOB_ID").value_or("") + "." + *step : "";
+std::string find_job_name() {
+  if (const auto pmix = own_variable("PMIX_NAMESPACE")) return "pmix " + *pmix;
+  const auto step = own_variable("SLURM_STEP_ID");
+  return step ? "slurm " + own_variable("SLURM_JOB_ID").value_or("") + "." + *step : "";
+}
+
+// The launcher's name of the job; "" where it gives none. As own_launch(), it is first asked for before MPI_Init.
+const std::string& job_name() {
+  static const std::string* const name = new std::string(find_job_name());
+  return *name;
 }
 
 // What the processes of one launch on one node have in common, and no others. Those that a script starts have other
@@ -105,7 +109,7 @@ std::string job_name() {
 std::string job_key() {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
-  const std::string name = job_name();
+  const std::string& name = job_name();
   return str(geteuid(), " ", host, " ", name.empty() ? "parent " + parent() : name);
 }
 
@@ -279,6 +283,7 @@ void show_position(const RunPosition& position) {
 
 void join_board(const std::optional<Launch>& launch) {
   detail::is_main_thread = true;
+  job_name();
   BoardSlot& slot = own_slot();
   slot.pid.set(getpid());
   slot.rank.set(launch ? launch->rank : 0);

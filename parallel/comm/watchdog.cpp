@@ -73,7 +73,7 @@ std::string own_name() {
 
 bool has_other_nodes() {
   if (process_place().num_nodes > 1) return true;
-  const auto launch = find_launch(process_environment());
+  const auto& launch = own_launch();
   return launch && launch->num_here && *launch->num_here < launch->num_ranks && own_slot().groups[0].turn.get() <= 1;
 }
 
@@ -95,6 +95,7 @@ std::optional<Error> problem_of_environment() {
 }
 
 Watchdog::Watchdog() {
+  watch_limit();  // reads the environment, which MPI_Init changes while the threads run
   thread_ = std::thread([this] { watch(); });
   try {
     guard_ = std::thread([this] { guard(); });

@@ -15,12 +15,12 @@
 namespace vit_hybrid::commands {
 
 bool is_first_process() {
-  const auto launch = comm::find_launch(comm::process_environment());
+  const auto& launch = comm::own_launch();
   return !launch || launch->rank == 0;
 }
 
 int num_launched() {
-  const auto launch = comm::find_launch(comm::process_environment());
+  const auto& launch = comm::own_launch();
   return launch ? launch->num_ranks : 0;
 }
 

@@ -5,7 +5,9 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "parallel/comm/agreement.h"
@@ -16,6 +18,22 @@
 #include "parallel/comm/operation_slot.h"
 #include "parallel/comm/watchdog.h"
 #include "src/base/error.h"
+
+// In place of the C library's: MPI_Init changes the environment, and a thread that reads it meanwhile may read memory
+// that has been freed. So no thread of ours may ask for a launcher's variable or for one of the program's.
+extern "C" char* getenv(const char* name) noexcept {
+  const std::string_view text(name);
+  const bool is_own = text.starts_with("VIT_HYBRID_") || text.starts_with("SLURM_") ||
+                      text.starts_with("OMPI_COMM_WORLD_SIZE") || text.starts_with("PMI_SIZE");
+  if (is_own && gettid() != getpid()) {
+    std::fprintf(stderr, "a thread asks for %s\n", name);
+    _exit(99);
+  }
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, name, text.size()) == 0 && (*entry)[text.size()] == '=') return *entry + text.size() + 1;
+  }
+  return nullptr;
+}
 
 namespace {
 
