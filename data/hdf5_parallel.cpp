@@ -31,10 +31,6 @@ Hid hdf5_transfer(Hdf5Transfer transfer) {
   return list;
 }
 
-Hdf5Blocked::Hdf5Blocked(const comm::MpiGroup& group, const char* operation, int64_t bytes)
-    : note_{"data", operation, bytes, 0, comm::run_position(), group.watched()->id(), group.watched()->next_turn()},
-      scope_(note_) {}
-
 bool hdf5_may_close_collectively() {
   return comm::may_release_mpi();
 }

@@ -18,17 +18,6 @@ Hid hdf5_mpi_access(const comm::MpiGroup& group, const MpiIoHints& hints = {});
 enum class Hdf5Transfer { kIndependent, kCollective };
 Hid hdf5_transfer(Hdf5Transfer transfer);
 
-/// The watchdog's note of a collective HDF5 call, while this object lives.
-class Hdf5Blocked {
- public:
-  /// All ranks of `group` make the call.
-  Hdf5Blocked(const comm::MpiGroup& group, const char* operation, int64_t bytes);
-
- private:
-  comm::OperationNote note_;
-  comm::BlockedScope scope_;
-};
-
 /// Whether identifiers whose closing is collective may be closed now (see comm::may_release_mpi).
 bool hdf5_may_close_collectively();
 

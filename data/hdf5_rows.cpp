@@ -105,15 +105,25 @@ class IndependentRowReader : public RowReader {
 class CollectiveRowReader : public RowReader {
  public:
   CollectiveRowReader(const comm::MpiGroup& group, std::vector<RowFile> files, std::string dataset, MpiIoHints hints)
-      : group_(group), files_(std::move(files)), dataset_(std::move(dataset)), hints_(std::move(hints)) {}
+      : group_(group),
+        watched_(group.watched()),
+        files_(std::move(files)),
+        dataset_(std::move(dataset)),
+        hints_(std::move(hints)) {}
 
   ~CollectiveRowReader() override {
-    if (!hdf5_may_close_collectively()) {
-      open_.for_each([](OpenDataset& opened) {
+    const bool may_close = hdf5_may_close_collectively();
+    std::optional<comm::CollectiveScope> scope;
+    if (may_close) scope.emplace(*watched_, "data", "closing of HDF5 files");
+    open_.for_each([&](OpenDataset& opened) {
+      if (may_close) {
+        opened.dataset.close();
+        opened.file.close();
+      } else {
         opened.dataset.abandon();
         opened.file.abandon();
-      });
-    }
+      }
+    });
   }
 
   // One file after the other, in each as many rounds of one row as the rank that wants most of it has rows.
@@ -144,7 +154,7 @@ class CollectiveRowReader : public RowReader {
     const auto num_rows = static_cast<int64_t>(rows.size());
     const int64_t num_rounds = group_.max(num_rows);
     comm::agreed(group_, [&] {
-      const Hdf5Blocked blocked(group_, "collective HDF5 read", num_rows * box_bytes(file, box));
+      const comm::CollectiveScope scope(*watched_, "data", "collective HDF5 read", num_rows * box_bytes(file, box));
       const auto opened = open_.get(number, [&] {
         const Hid access = hdf5_mpi_access(group_, hints_);
         return std::make_shared<OpenDataset>(open_dataset(file, dataset_, access.get()));
@@ -165,6 +175,7 @@ class CollectiveRowReader : public RowReader {
   }
 
   const comm::MpiGroup& group_;
+  const std::shared_ptr<comm::WatchedGroup> watched_;  // to close the files, when the group may be gone
   const std::vector<RowFile> files_;
   const std::string dataset_;
   const MpiIoHints hints_;

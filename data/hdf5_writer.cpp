@@ -96,10 +96,7 @@ bool Hdf5Writer::State::close_hdf5() {
 // Rank 0 alone finds out whether a file can be made, the others whether they see it: MPI-IO's own errors are poor, and
 // an opening that fails on one rank only would leave the others waiting.
 void Hdf5Writer::State::check_paths() const {
-  comm::agreed_on_rank_0(group, [&] {
-    hdf5_make_way(temporary);
-    PosixFile(temporary, PosixFile::Access::kCreate).close();
-  });
+  comm::agreed_on_rank_0(group, [&] { PosixFile(temporary, PosixFile::Access::kCreate).close(); });
   comm::agreed(group, [&] { PosixFile(temporary, PosixFile::Access::kUpdate).close(); });
   comm::agreed_on_rank_0(group, [&] { hdf5_make_way(temporary); });
 }
@@ -110,11 +107,11 @@ void Hdf5Writer::State::create_file(const Hid& access) {
 
 void Hdf5Writer::State::create_together(std::vector<Hdf5DatasetSpec> specs, const Hdf5Attributes& attributes) {
   comm::agreed(group, [&] {
-    const Hdf5Blocked blocked(group, "creation of an HDF5 file", 0);
+    const comm::CollectiveScope scope(*group.watched(), "data", "creation of an HDF5 file");
     create_file(hdf5_mpi_access(group));
   });
   comm::agreed(group, [&] {
-    const Hdf5Blocked blocked(group, "creation of HDF5 datasets", 0);
+    const comm::CollectiveScope scope(*group.watched(), "data", "creation of HDF5 datasets");
     create_datasets(std::move(specs), attributes);
   });
 }
@@ -180,8 +177,10 @@ void Hdf5Writer::State::write_hdf5(const Dataset& dataset, std::span<const int64
   }
   const bool collective = mode == IoMode::kCollective;
   const Hid transfer = hdf5_transfer(collective ? Hdf5Transfer::kCollective : Hdf5Transfer::kIndependent);
-  std::optional<Hdf5Blocked> blocked;  // alone, nobody waits
-  if (collective) blocked.emplace(group, "writing of an HDF5 dataset", static_cast<int64_t>(values.nbytes()));
+  std::optional<comm::CollectiveScope> scope;  // alone, nobody waits
+  if (collective) {
+    scope.emplace(*group.watched(), "data", "writing of an HDF5 dataset", static_cast<int64_t>(values.nbytes()));
+  }
   hdf5_check(H5Dwrite(dataset.handle.get(), hdf5_memory_type(dataset.spec.type), memory.get(), stored.get(),
                       transfer.get(), values.const_data_ptr()),
              ErrorClass::kIo, str("write dataset '", dataset.spec.name, "' of ", path));
@@ -223,7 +222,7 @@ void Hdf5Writer::State::finish_direct(const std::vector<Hdf5Text>& texts) {
 
 void Hdf5Writer::State::finish_hdf5(const std::vector<Hdf5Text>& texts) {
   comm::agreed(group, [&] {
-    const Hdf5Blocked blocked(group, "writing of HDF5 attributes, and closing", 0);
+    const comm::CollectiveScope scope(*group.watched(), "data", "writing of HDF5 attributes, and closing");
     replace_texts(texts);
     hdf5_check(close_hdf5() ? 0 : -1, ErrorClass::kIo, str("write ", temporary));
   });

@@ -31,22 +31,18 @@ std::unique_ptr<MpiGroup::Handle> own(MPI_Comm comm) {
   return handle;
 }
 
-// Of a collective that begins.
-OperationNote control_note(WatchedGroup& group, const char* operation, int64_t bytes) {
-  return {"control", operation, bytes, 0, run_position(), group.id(), group.next_turn()};
-}
+constexpr const char* kAxis = "control";
 
 // Waits without keeping the core from other ranks (a blocking call of MPI may spin), and with progress for operations
 // in flight. start(&request) starts a non-blocking call; `call` is its name.
 template <class Start>
 void wait_for(const MpiGroup& group, const char* operation, int64_t bytes, const char* call, Start start) {
-  const OperationNote note = control_note(*group.watched(), operation, bytes);
-  BlockedScope blocked(note);
+  CollectiveScope scope(*group.watched(), kAxis, operation, bytes);
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(start(&request), call);
   int complete = 0;
   for (Waiting waiting; complete == 0; waiting.pause()) {
-    blocked.look();
+    scope.blocked().look();
     check_mpi(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), call);
     progress();
   }
@@ -69,8 +65,7 @@ int g_node = -1;  // lowest world rank of the node, once known
 
 // The cores that the ranks of a node may use together, against the number of the ranks.
 void choose_manner_of_waiting(const MpiGroup& node) {
-  const OperationNote note = control_note(*node.watched(), "counting of cores", 0);
-  const BlockedScope blocked(note);
+  const CollectiveScope scope(*node.watched(), kAxis, "counting of cores");
   cpu_set_t own;
   cpu_set_t all;
   CPU_ZERO(&own);
@@ -158,8 +153,7 @@ MpiGroup MpiGroup::world() {
 
 MpiGroup MpiGroup::duplicate() const {
   meet(*this, kBuilding);
-  const OperationNote note = control_note(*watched_, kBuilding, 0);
-  const BlockedScope blocked(note);
+  const CollectiveScope scope(*watched_, kAxis, kBuilding);
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(handle_->comm, &comm), "MPI_Comm_dup");
   return MpiGroup(own(comm));
@@ -168,8 +162,7 @@ MpiGroup MpiGroup::duplicate() const {
 MpiGroup MpiGroup::split(int color) const {
   VH_ASSERT(color >= 0, str("color ", color));
   meet(*this, kBuilding);
-  const OperationNote note = control_note(*watched_, kBuilding, 0);
-  const BlockedScope blocked(note);
+  const CollectiveScope scope(*watched_, kAxis, kBuilding);
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split(handle_->comm, color, rank_, &comm), "MPI_Comm_split");
   return MpiGroup(own(comm));
@@ -177,8 +170,7 @@ MpiGroup MpiGroup::split(int color) const {
 
 MpiGroup MpiGroup::split_by_node() const {
   meet(*this, kBuilding);
-  const OperationNote note = control_note(*watched_, kBuilding, 0);
-  const BlockedScope blocked(note);
+  const CollectiveScope scope(*watched_, kAxis, kBuilding);
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(handle_->comm, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &comm),
             "MPI_Comm_split_type");

@@ -13,6 +13,8 @@
 
 namespace vit_hybrid::comm {
 
+class WatchedGroup;
+
 using SlotClock = std::chrono::steady_clock;
 
 /// The calling thread is blocked in `note` while this object lives. `note` must outlive it. Put it
@@ -38,6 +40,22 @@ class BlockedScope {
   uint64_t id_ = 0;  // in the table, of a thread that is not the main one
   bool looks_ = false;
   SlotClock::time_point since_;
+};
+
+/// The caller is inside of a library, in a collective of all ranks of `group`, while this object lives: there too
+/// whoever does not come is to be named. Put it around every collective of MPI and HDF5 that blocks, freeing and
+/// closing included.
+class CollectiveScope {
+ public:
+  /// Begins `operation` of the named axis, one of `bytes`. All ranks of the group begin the same ones in the same
+  /// order.
+  CollectiveScope(WatchedGroup& group, const char* axis, const char* operation, int64_t bytes = 0);
+
+  BlockedScope& blocked() { return blocked_; }
+
+ private:
+  OperationNote note_;
+  BlockedScope blocked_;
 };
 
 /// State of an operation that runs on a device, without a host thread that waits for it.

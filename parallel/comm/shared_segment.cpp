@@ -5,9 +5,11 @@
 
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "parallel/comm/mpi_handle.h"
+#include "parallel/comm/operation_slot.h"
 #include "src/base/error.h"
 
 namespace vit_hybrid::comm {
@@ -15,6 +17,7 @@ namespace vit_hybrid::comm {
 namespace {
 
 constexpr uintptr_t kAlignment = 64;
+constexpr const char* kAxis = "control";
 
 // Mappings begin at pages, so all processes move a pointer by the same distance.
 std::byte* align(void* pointer) {
@@ -25,6 +28,7 @@ std::byte* align(void* pointer) {
 }  // namespace
 
 struct SharedSegment::Window {
+  std::shared_ptr<WatchedGroup> watched;
   MPI_Win window = MPI_WIN_NULL;
   std::vector<std::byte*> regions;
 };
@@ -37,8 +41,12 @@ SharedSegment::SharedSegment(const MpiGroup& node, int64_t bytes_per_rank) : win
   check_mpi(MPI_Info_set(info, "alloc_shared_noncontig", "true"), "MPI_Info_set");
   const auto bytes = static_cast<MPI_Aint>(bytes_per_rank + static_cast<int64_t>(kAlignment));
   void* base = nullptr;
-  check_mpi(MPI_Win_allocate_shared(bytes, 1, info, mpi_comm(node), &base, &window_->window),
-            "MPI_Win_allocate_shared");
+  window_->watched = node.watched();
+  {
+    const CollectiveScope scope(*window_->watched, kAxis, "building of shared memory", bytes);
+    check_mpi(MPI_Win_allocate_shared(bytes, 1, info, mpi_comm(node), &base, &window_->window),
+              "MPI_Win_allocate_shared");
+  }
   check_mpi(MPI_Info_free(&info), "MPI_Info_free");
   for (int rank = 0; rank < node.size(); ++rank) {
     MPI_Aint size = 0;
@@ -51,7 +59,9 @@ SharedSegment::SharedSegment(const MpiGroup& node, int64_t bytes_per_rank) : win
 }
 
 SharedSegment::~SharedSegment() {
-  if (window_ != nullptr && may_release_mpi()) MPI_Win_free(&window_->window);
+  if (window_ == nullptr || !may_release_mpi()) return;
+  const CollectiveScope scope(*window_->watched, kAxis, "freeing of shared memory");
+  MPI_Win_free(&window_->window);
 }
 
 SharedSegment::SharedSegment(SharedSegment&&) noexcept = default;

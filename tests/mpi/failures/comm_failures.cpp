@@ -42,6 +42,19 @@ using namespace vit_hybrid;
 constexpr unsigned kLongerThanTheTest = 60;
 std::string g_kind;  // of the failure
 
+}  // namespace
+
+// As MPI's, but of one kind of failure rank 2 does not come back from it.
+extern "C" int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base,
+                                       MPI_Win* window) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (g_kind == "timeout_building" && rank == 2) sleep(kLongerThanTheTest);
+  return PMPI_Win_allocate_shared(size, unit, info, comm, base, window);
+}
+
+namespace {
+
 // What runs before a failure in the middle of a run: a step with communicators on two axes.
 struct Run {
   explicit Run(const comm::MpiSession& session, comm::HostPath path = comm::HostPath::kAuto)
@@ -132,6 +145,11 @@ void fail(const std::string& kind, const comm::MpiSession& session) {
     }
     run.tensor->all_reduce(run.x, comm::ReduceOp::kSum).wait();
     session.world().barrier();
+  } else if (kind == "timeout_freeing" || kind == "timeout_building") {
+    // In a collective of MPI itself: all are past the barrier before it.
+    comm::set_watch_limit(1.0);
+    const Run run(session, comm::HostPath::kSharedMemory);
+    if (rank == 2) sleep(kLongerThanTheTest);
   } else if (kind == "timeout_control") {
     comm::set_watch_limit(1.0);
     if (rank == 0) sleep(kLongerThanTheTest);
