@@ -100,6 +100,7 @@ TuningReport choose_known(const HostProblem& problem, ProductKernel usual, const
     if (const auto kept = store->read()) {
       table.choose(tensor::kHostProblem, *kept);
       report.origin = "as kept for this machine; ";
+      if (!report.text.empty()) report.text = "kernel of fp32 products as kept for this machine" + report.text;
     }
   }
   return report;

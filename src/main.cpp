@@ -1,13 +1,24 @@
 // The program: runs a command, and ends the job with one message if it fails.
+#include <csignal>
+#include <cstdio>
+
 #include "parallel/comm/failure.h"
+#include "src/base/error.h"
 #include "src/base/heap.h"
 #include "src/base/log.h"
 #include "src/commands/command.h"
 
 int main(int argc, char** argv) {
   vit_hybrid::keep_freed_memory();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow (ulimit -f) is an error of the write, which has its line
   try {
-    return vit_hybrid::commands::run(argc, argv);
+    const int exit_code = vit_hybrid::commands::run(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw vit_hybrid::Error(vit_hybrid::ErrorClass::kIo,
+                              "standard output could not be written: what was printed is not all there",
+                              "make room where it goes to");
+    }
+    return exit_code;
   } catch (const std::exception& exception) {
     vit_hybrid::log_to_file(vit_hybrid::comm::failure_text(exception));
     vit_hybrid::comm::report_and_abort(exception);

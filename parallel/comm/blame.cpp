@@ -125,6 +125,7 @@ class Judge {
     for (size_t i = 0; i < table.size(); ++i) {
       if (waits_.is_overdue(i)) judge(i, waits_.reach(i));
     }
+    if (is_standstill()) judge_standstill();
   }
 
   Blame blame() {
@@ -151,6 +152,29 @@ class Judge {
     }
     if (is_stuck) waiters_of_stuck_.push_back(waiter);
     if (!is_stuck && !is_moving) held_up_.push_back(waiter);
+  }
+
+  bool is_unseen_waiter(size_t i) const { return table_[i].state == State::kWaiting && !table_[i].is_halted; }
+
+  // Nobody comes further, and some wait who are not seen to run: they spin in a library, at a lock of one that does not
+  // move.
+  bool is_standstill() const {
+    bool is_waited = false;
+    for (size_t i = 0; i < table_.size(); ++i) {
+      if (!waits_.is_stuck(i)) return false;
+      is_waited = is_waited || is_unseen_waiter(i);
+    }
+    return is_waited;
+  }
+
+  void judge_standstill() {
+    for (size_t i = 0; i < table_.size(); ++i) {
+      if (is_unseen_waiter(i)) waiters_of_stuck_.push_back(i);
+    }
+    const bool is_all = waiters_of_stuck_.size() == table_.size();
+    for (size_t i = 0; i < table_.size(); ++i) {
+      if (is_all || !is_unseen_waiter(i)) stuck_[i] = 1.0;
+    }
   }
 
   Indices sorted(const std::map<size_t, double>& votes) const {

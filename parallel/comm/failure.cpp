@@ -3,11 +3,13 @@
 
 #include <c10/util/Exception.h>
 #include <mpi.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <future>
@@ -35,6 +37,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kDelayPerNode{100};
 constexpr milliseconds kLongestDelay{3000};
 constexpr milliseconds kPatienceOfTheSilent{3000};
+constexpr milliseconds kPatienceWithHeir{500};
 constexpr milliseconds kPatience{15000};
 constexpr milliseconds kPatienceBeforeAbort{2000};
 constexpr milliseconds kPatienceWithFinalize{2000};
@@ -102,7 +105,15 @@ bool claim() {
     const std::lock_guard lock(job_claim().mutex);
     claim_of_job = job_claim().action;
   }
-  return claim_of_job == nullptr || claim_of_job();
+  if (claim_of_job == nullptr || claim_of_job()) return true;
+  board().header->told = 1;  // by another node
+  return false;
+}
+
+// Of those that have waited for `speaker` in vain, which was stopped or killed before it could speak, one does.
+bool inherit_claim(int32_t speaker) {
+  BoardHeader& header = *board().header;
+  return header.claim.compare_exchange_strong(speaker, place().rank + 1);
 }
 
 // A launcher may stop reading what a process has written once its job is aborted: MPICH's did, now and then. So the
@@ -124,6 +135,9 @@ void print(const std::string& line) {
   size_t done = 0;
   while (done < text.size()) {
     const ssize_t written = ::write(STDERR_FILENO, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    pollfd event{STDERR_FILENO, POLLOUT, 0};  // another program may have made what it shares with us non-blocking
+    if (written < 0 && errno == EAGAIN && poll(&event, 1, static_cast<int>(kPatienceOfReader.count())) > 0) continue;
     if (written <= 0) return;
     done += static_cast<size_t>(written);
   }
@@ -175,6 +189,22 @@ Turn turn_of(const std::exception& exception) {
   return turn_of(dynamic_cast<const LostPeerError*>(&exception) == nullptr ? Cause::kOwn : Cause::kLostPeer);
 }
 
+void tell(const std::string& line) {
+  print(line);
+  board().header->told = 1;
+  log_to_file(line);
+}
+
+// The speaker ends the job meanwhile.
+void wait_for_speaker(const std::string& line, Turn turn) {
+  const BoardHeader& header = *board().header;
+  const int32_t speaker = header.claim;
+  std::this_thread::sleep_for(kPatienceOfTheSilent);
+  if (turn == Turn::kNever || header.told != 0) return;
+  if (inherit_claim(speaker)) return tell(line);
+  std::this_thread::sleep_for(kPatienceWithHeir);
+}
+
 [[noreturn]] void speak_and_end(const std::string& line, int exit_code, Turn turn) {
   if (g_failing.exchange(true)) {
     // Another thread of this process is already at it.
@@ -185,10 +215,9 @@ Turn turn_of(const std::exception& exception) {
   if (turn == Turn::kLast) std::this_thread::sleep_for(kPatienceOfTheSilent);  // whoever knows more ends the job
   if (turn != Turn::kNever) std::this_thread::sleep_for(std::min(place().node * kDelayPerNode, kLongestDelay));
   if (turn != Turn::kNever && claim()) {
-    print(line);
-    log_to_file(line);
+    tell(line);
   } else {
-    std::this_thread::sleep_for(kPatienceOfTheSilent);  // the speaker ends the job meanwhile
+    wait_for_speaker(line, turn);
   }
   run_before_abort();
   end_job(exit_code);

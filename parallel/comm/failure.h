@@ -66,9 +66,9 @@ std::string failure_text(const std::exception& exception);
 /// on the node's board, and node k gives the nodes before it min(k/10 s, 3 s) to end the job, and
 /// then asks them (set_job_claim); a process that has lost a peer gives all others 3 s first. So
 /// there is exactly one message from a node, and one from the job unless nodes that cannot talk
-/// fail independently within the time an abort needs. Nothing here waits for progress in MPI, and
-/// any thread may do it. A process that is alone ends MPI before itself, if the main thread fails,
-/// and is given two seconds for it.
+/// fail independently within the time an abort needs. Who may speak and is stopped before it has, is
+/// replaced after 3 s. Nothing here waits for progress in MPI, and any thread may do it. A process
+/// that is alone ends MPI before itself, if the main thread fails, and is given two seconds for it.
 [[noreturn]] void report_and_abort(const std::exception& exception);
 
 /// The same for a text that is ready and an exit code; for the watchdog, from any thread.

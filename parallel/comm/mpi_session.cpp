@@ -2,7 +2,6 @@
 #include "parallel/comm/mpi_session.h"
 
 #include <mpi.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -15,17 +14,12 @@
 #include "parallel/comm/operation_slot.h"
 #include "parallel/comm/watch_link.h"
 #include "parallel/comm/watchdog.h"
+#include "src/base/host_name.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
 
 namespace {
-
-std::string host_name() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
 
 // A singleton is alone in its world, but not the only one: the one whose launcher calls it rank 0
 // speaks.

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
+#include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -22,6 +22,7 @@
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
+#include "src/base/host_name.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
@@ -30,7 +31,7 @@ namespace {
 
 constexpr int kCapacity = 4096;
 constexpr size_t kHeaderBytes = 4096;
-constexpr int kMostTries = 100;
+constexpr int kMostTries = 300;
 constexpr std::chrono::milliseconds kPauseBetweenTries{10};
 
 static_assert(sizeof(BoardHeader) <= kHeaderBytes);
@@ -80,16 +81,26 @@ std::string hex(uint64_t value) {
   return out.str();
 }
 
-// A process id comes again, a process id with the time of its start does not.
-std::string parent() {
-  const pid_t pid = getppid();
+// When a process was started, in ticks since the boot: its id comes again, both together do not. 0: there is none.
+uint64_t start_of(pid_t pid) {
   std::ifstream file(str("/proc/", pid, "/stat"));
   std::string stat((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::istringstream fields(stat.substr(std::min(stat.rfind(')'), stat.size())));
   std::string field;
-  for (int i = 0; i < 21 && fields >> field; ++i) {
+  for (int i = 0; i < 20 && fields >> field; ++i) {
   }
-  return str(pid, ".", field);
+  uint64_t ticks = 0;
+  return fields >> ticks ? ticks : 0;
+}
+
+// Containers may share memory, but not the ids of processes. 0: not known.
+uint64_t process_space() {
+  struct stat status {};
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+bool is_gone(int pid, uint64_t start, uint64_t space) {
+  return space == process_space() && start_of(pid) != start;
 }
 
 std::string find_job_name() {
@@ -107,10 +118,9 @@ const std::string& job_name() {
 // What the processes of one launch on one node have in common, and no others. Those that a script starts have other
 // parents.
 std::string job_key() {
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
   const std::string& name = job_name();
-  return str(geteuid(), " ", host, " ", name.empty() ? "parent " + parent() : name);
+  return str(geteuid(), " ", host_name(), " ",
+             name.empty() ? str("parent ", getppid(), ".", start_of(getppid())) : name);
 }
 
 size_t board_bytes() {
@@ -127,8 +137,8 @@ std::byte* map(int fd) {
 bool is_stale(const Board& found) {
   for (int i = 0; i < std::min(found.header->joined.load(), found.capacity); ++i) {
     const BoardSlot& slot = found.slots[i];
-    const bool is_dead = kill(slot.pid.get(), 0) != 0 && errno == ESRCH;
-    if (is_dead || slot.state.get() == BoardSlot::State::kEnded) return true;
+    if (slot.state.get() == BoardSlot::State::kEnded) return true;
+    if (is_gone(slot.pid.get(), slot.start.get(), slot.process_space.get())) return true;
   }
   return false;
 }
@@ -137,14 +147,14 @@ bool is_stale(const Board& found) {
 std::optional<Board> take_slot(int fd) {
   struct stat status {};
   if (fstat(fd, &status) != 0) return std::nullopt;
-  const bool is_new = status.st_size == 0;
-  if (is_new && ftruncate(fd, static_cast<off_t>(board_bytes())) != 0) return std::nullopt;
-  if (is_new && posix_fallocate(fd, 0, kHeaderBytes) != 0) return std::nullopt;
+  if (status.st_size == 0 && ftruncate(fd, static_cast<off_t>(board_bytes())) != 0) return std::nullopt;
+  // Also where it is not new: who made it may not have had the memory.
+  if (posix_fallocate(fd, 0, kHeaderBytes) != 0) return std::nullopt;
   std::byte* const memory = map(fd);
   if (memory == nullptr) return std::nullopt;
   auto* const header = reinterpret_cast<BoardHeader*>(memory);
   auto* const slots = reinterpret_cast<BoardSlot*>(memory + kHeaderBytes);
-  if (is_new) (new (header) BoardHeader)->id = random_id();
+  if (header->id.load() == 0) (new (header) BoardHeader)->id = random_id();
   const int own = header->joined.load();
   const auto begin = static_cast<off_t>(kHeaderBytes + static_cast<size_t>(own) * sizeof(BoardSlot));
   if (own >= kCapacity || posix_fallocate(fd, begin, sizeof(BoardSlot)) != 0) {
@@ -168,7 +178,9 @@ void copy(const BoardWait& from, BoardWait& to) {
 void move_to(const Board& taken) {
   const BoardSlot& old = own_slot();
   BoardSlot& slot = *new (&taken.slots[taken.own]) BoardSlot;
-  slot.pid.set(getpid());
+  slot.pid.set(old.pid.get());
+  slot.start.set(old.start.get());
+  slot.process_space.set(old.process_space.get());
   slot.rank.set(old.rank.get());
   slot.step.set(old.step.get());
   slot.phase.set(old.phase.get());
@@ -206,8 +218,11 @@ bool join(const std::string& path, StaleBoard stale) {
     }
     if (taken) {
       const std::lock_guard lock(board_file().mutex);
+      if (!board_file().path.empty()) unlink(board_file().path.c_str());
       board_file().path = path;
       move_to(*taken);
+    } else if (is_ours && !again && status.st_size == 0) {
+      unlink(path.c_str());  // made here, without room for it
     }
     flock(fd, LOCK_UN);  // closing does not: the mapping keeps the file open
     close(fd);
@@ -220,8 +235,45 @@ bool join(const std::string& path, StaleBoard stale) {
 
 constexpr std::array<const char*, 2> kFolders = {"/dev/shm", "/tmp"};
 
+std::string file_prefix() {
+  return str("vit_hybrid-", geteuid(), "-");
+}
+
 std::string file_name(const char* folder, uint64_t number) {
-  return str(folder, "/vit_hybrid-", geteuid(), "-", hex(number));
+  return str(folder, "/", file_prefix(), hex(number));
+}
+
+// Whether nobody is left of those on the board in this file, of which any part may be missing: it is not mapped.
+bool is_abandoned(int fd) {
+  const auto read_at = [fd](size_t offset, auto& value) {
+    return pread(fd, &value, sizeof value, static_cast<off_t>(offset)) == sizeof value;
+  };
+  int32_t joined = 0;
+  if (!read_at(offsetof(BoardHeader, joined), joined)) return false;  // not one yet
+  for (int i = 0; i < std::min(joined, kCapacity); ++i) {
+    const size_t slot = kHeaderBytes + static_cast<size_t>(i) * sizeof(BoardSlot);
+    int32_t pid = 0;
+    uint64_t start = 0;
+    uint64_t space = 0;
+    if (!read_at(slot + offsetof(BoardSlot, pid), pid) || !read_at(slot + offsetof(BoardSlot, start), start) ||
+        !read_at(slot + offsetof(BoardSlot, process_space), space) || !is_gone(pid, start, space))
+      return false;
+  }
+  return true;
+}
+
+// Boards whose processes were killed before they had met.
+void remove_abandoned(const char* folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (!entry->path().filename().string().starts_with(file_prefix())) continue;
+    const int fd = open(entry->path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    struct stat status {};
+    const bool is_ours = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid();
+    if (is_ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && is_abandoned(fd)) unlink(entry->path().c_str());
+    close(fd);
+  }
 }
 
 bool is_shared_by(const MpiGroup& node) {
@@ -286,6 +338,8 @@ void join_board(const std::optional<Launch>& launch) {
   job_name();
   BoardSlot& slot = own_slot();
   slot.pid.set(getpid());
+  slot.start.set(start_of(getpid()));
+  slot.process_space.set(process_space());
   slot.rank.set(launch ? launch->rank : 0);
   slot.step.set(-1);
   slot.groups[0].size.set(launch ? launch->num_ranks : 1);
@@ -294,7 +348,9 @@ void join_board(const std::optional<Launch>& launch) {
   if (!launch || launch->num_ranks == 1) return;
   const uint64_t number = hash(job_key());
   for (const char* const folder : kFolders) {
-    if (join(file_name(folder, number), StaleBoard::kReplace)) return;
+    if (!join(file_name(folder, number), StaleBoard::kReplace)) continue;
+    if (board().own == 0) remove_abandoned(folder);
+    return;
   }
 }
 

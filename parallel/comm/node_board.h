@@ -92,7 +92,9 @@ struct BoardSlot {
 
   alignas(64) BoardNumber<State> state;
   BoardNumber<int32_t> pid;
-  BoardNumber<int32_t> rank;  ///< in the world
+  BoardNumber<uint64_t> start;          ///< of the process, in ticks since the boot
+  BoardNumber<uint64_t> process_space;  ///< in which `pid` is its name; 0: not known
+  BoardNumber<int32_t> rank;            ///< in the world
   /// How often the main thread has come further, and how often it has looked while it waited.
   alignas(64) BoardNumber<uint64_t> moves;
   BoardNumber<uint64_t> looks;
@@ -113,6 +115,7 @@ struct BoardHeader {
   std::atomic<int32_t> claim{0};       ///< of the one message of a failure: 1 + the world rank that may speak
   std::atomic<int32_t> asker{0};       ///< 1 + slot of the process that asks the other nodes
   std::atomic<uint64_t> questions{0};  ///< from nodes of lower numbers
+  std::atomic<int32_t> told{0};        ///< the message is out, or another node tells it
 };
 
 /// A board that this process has joined, or one of its own.

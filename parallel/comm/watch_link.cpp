@@ -251,7 +251,11 @@ void WatchLink::answer(int fd) {
 
 std::string WatchLink::answer_to(const std::string& what, int asking_node, int asking_rank) {
   BoardHeader& header = *board().header;
-  if (what == "claim") return claim_board(asking_rank) ? "granted\n" : "taken\n";
+  if (what == "claim") {
+    if (!claim_board(asking_rank)) return "taken\n";
+    header.told = 1;  // it tells the message for this node too
+    return "granted\n";
+  }
   if (asking_node < node_) ++header.questions;
   const std::lock_guard lock(mutex_);
   return own_standings_ == nullptr ? "" : to_text(own_standings_());

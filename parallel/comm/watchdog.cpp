@@ -166,7 +166,10 @@ void Watchdog::end_at_signal() {
     can_ask = ask_job_ != nullptr;
   }
   const bool is_late = process_place().size > 1 && board().header->joined == 1;
-  if (!can_ask && (is_late || has_other_nodes())) std::_Exit(static_cast<int>(ErrorClass::kTemporary));
+  if (!can_ask && (is_late || has_other_nodes())) {
+    remove_board_file();
+    std::_Exit(static_cast<int>(ErrorClass::kTemporary));
+  }
   report_and_abort(
       str("vit_hybrid: stopped by ", signal_name(signal),
           " before the first step: nothing was trained, and nothing is to be saved; give the command again"),

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/host_name.h"
 #include "src/base/own_processors.h"
 #include "src/base/regular_file.h"
 #include "src/base/text.h"
@@ -33,7 +34,8 @@ namespace {
 constexpr const char* kName = "run.lock";
 constexpr const char* kHead = "vit_hybrid lock 1";
 constexpr double kMissedRenewals = 3.0;
-constexpr int kMostAttempts = 100;  // of one try_take(): each is a race lost to another process
+constexpr double kLongestRenewal = 3600.0;  // seconds; --lock-renewal allows no more
+constexpr int kMostAttempts = 100;          // of one try_take(): each is a race lost to another process
 constexpr int64_t kMostBytes = 4096;
 
 std::string reason(int error) {
@@ -53,12 +55,6 @@ std::string link_target(const char* path) {
   char target[256];
   const ssize_t length = ::readlink(path, target, sizeof(target));
   return {target, static_cast<size_t>(std::max<ssize_t>(length, 0))};
-}
-
-std::string host_name() {
-  char name[256] = {};
-  ::gethostname(name, sizeof(name) - 1);
-  return name;
 }
 
 std::string variable(const char* name) {
@@ -163,6 +159,9 @@ LockHolder parse_holder(const std::string& text) {
       std::from_chars(value.data(), value.data() + value.size(), holder.renewal);
     }
   }
+  if (!(holder.renewal > 0.0 && holder.renewal <= kLongestRenewal)) {  // or it would count for ever, or not at all
+    holder.renewal = LockHolder().renewal;
+  }
   return holder;
 }
 
@@ -249,7 +248,10 @@ LockHolder LockHolder::self(double renewal) {
   LockHolder holder;
   holder.token = new_token();
   holder.host = host_name();
-  holder.kernel = str(first_line("/proc/sys/kernel/random/boot_id"), "/", link_target("/proc/self/ns/pid"));
+  // Where /proc is hidden, machines must not look like one.
+  const std::string boot = first_line("/proc/sys/kernel/random/boot_id");
+  const std::string numbers = link_target("/proc/self/ns/pid");
+  holder.kernel = boot.empty() || numbers.empty() ? "" : str(boot, "/", numbers);
   holder.process = ::getpid();
   holder.start = process_state(holder.process).start;
   const std::string job = variable("SLURM_JOB_ID");
@@ -290,7 +292,7 @@ FolderLock::~FolderLock() {
     const std::lock_guard lock(held().mutex);
     std::erase(held().locks, this);
   }
-  ::close(descriptor_);
+  ::close(std::exchange(descriptor_, -1));  // once: other threads open files meanwhile
   try {
     release();
   } catch (const Error&) {  // the next job finds a lock whose process has ended
@@ -381,7 +383,8 @@ bool FolderLock::try_take(Doubt doubt, const std::optional<LockHolder>& loser) {
 bool FolderLock::decide(const Found& end, timespec now, Doubt doubt, const std::optional<LockHolder>& loser) {
   const LockHolder& holder = end.holder;
   const double age = seconds_between(end.renewed, now);
-  const Life life = holder.kernel == self_.kernel ? life_of(holder) : Life::kUnknown;
+  const bool is_visible = !holder.kernel.empty() && holder.kernel == self_.kernel;
+  const Life life = is_visible ? life_of(holder) : Life::kUnknown;
   const auto gone = [&](const std::string& why) {
     remark_ = str("the ", what_, " ", folder_, " is taken over from ", holder.text(), ", ", why);
     return true;

@@ -22,17 +22,20 @@ constexpr std::array<std::pair<std::string_view, int>, 4> kSignals = {
     {{"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM}, {"INT", SIGINT}}};
 
 std::atomic<int> g_stop_signal{0};
+std::atomic<int> g_final_signal{0};  // which may come after one that is not
 std::atomic<bool> g_has_begun{false};
 static_assert(std::atomic<int>::is_always_lock_free, "the handler may use lock-free atomics only");
-
-void on_signal(int signal) {
-  int none = 0;
-  g_stop_signal.compare_exchange_strong(none, signal);
-}
 
 // Those that end a program, where nobody objects.
 bool is_final(int signal) {
   return signal == SIGINT || signal == SIGTERM;
+}
+
+void on_signal(int signal) {
+  int none = 0;
+  g_stop_signal.compare_exchange_strong(none, signal);
+  none = 0;
+  if (is_final(signal)) g_final_signal.compare_exchange_strong(none, signal);
 }
 
 int parse_signal(const std::string& given) {
@@ -88,8 +91,7 @@ void begin_first_step() {
 }
 
 int signal_before_first_step() {
-  const int signal = stop_signal();
-  return is_final(signal) && !g_has_begun ? signal : 0;
+  return g_has_begun ? 0 : g_final_signal.load();
 }
 
 int stop_signal() {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -176,6 +177,48 @@ TEST_CASE("folder lock: the holder renews it") {
   const auto begin = fs::last_write_time(folder.file("run.lock"));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   CHECK(fs::last_write_time(folder.file("run.lock")) > begin + std::chrono::milliseconds(150));
+}
+
+TEST_CASE("folder lock: one that tells no sensible renewal counts as the usual one") {
+  for (const char* renewal : {"nan", "inf", "-1", "0", "1e300"}) {
+    CAPTURE(renewal);
+    const testing::ScratchFolder folder;
+    const auto write = [&](double seconds_ago) {
+      write_foreign_lock(folder, seconds_ago, token_of('a'));
+      const auto time = fs::last_write_time(folder.file("run.lock"));
+      std::ofstream(folder.file("run.lock"), std::ios::app) << "renewal " << renewal << "\n";
+      fs::last_write_time(folder.file("run.lock"), time);
+    };
+    write(1.0);
+    CHECK(thrown_error([&] { make_lock(folder)->try_take(FolderLock::Doubt::kRefuse); }).error_class() ==
+          ErrorClass::kCannotCreate);
+    write(61.0);
+    CHECK(make_lock(folder)->try_take(FolderLock::Doubt::kRefuse));
+  }
+}
+
+TEST_CASE("folder lock: its end closes no file that another thread has just opened") {
+  const testing::ScratchFolder folder;
+  std::atomic<bool> ends{false};
+  int64_t num_lost = 0;
+  std::thread opener([&] {
+    while (!ends) {
+      std::vector<int> files;
+      for (int i = 0; i < 200; ++i) {
+        files.push_back(open("/dev/null", O_RDONLY));
+      }
+      for (const int file : files) {
+        num_lost += close(file) != 0 ? 1 : 0;
+      }
+    }
+  });
+  for (int round = 0; round < 50; ++round) {
+    auto lock = make_lock(folder);
+    CHECK(lock->try_take(FolderLock::Doubt::kRefuse));
+  }
+  ends = true;
+  opener.join();
+  CHECK(num_lost == 0);
 }
 
 TEST_CASE("folder lock: takers that ended on their way are passed over, what they left is removed") {

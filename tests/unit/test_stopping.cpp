@@ -1,6 +1,9 @@
 // When a run stops by itself or is told to: time limits, signals, and the folder of its checkpoints.
 #include <doctest/doctest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -49,6 +52,23 @@ TEST_CASE("signals: names with commas between them") {
     CAPTURE(wrong);
     CHECK(testing::thrown_error([&] { parse_signals(wrong); }).error_class() == ErrorClass::kUsage);
   }
+}
+
+// In a process of its own: what has arrived stays.
+TEST_CASE("signals: SIGTERM before the first step is seen after another one, and is none of it afterwards") {
+  const pid_t child = fork();
+  if (child == 0) {
+    watch_stop_signals({SIGUSR1, SIGTERM});
+    raise(SIGUSR1);
+    const bool is_kept = signal_before_first_step() == 0 && stop_signal() == SIGUSR1;
+    raise(SIGTERM);
+    const bool ends = signal_before_first_step() == SIGTERM && stop_signal() == SIGUSR1;
+    begin_first_step();
+    _exit(is_kept && ends && signal_before_first_step() == 0 ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
 }
 
 TEST_CASE("checkpoint folder: names, and what is kept") {

@@ -136,6 +136,19 @@ TEST_CASE("blame: who is stopped inside of a wait, or does not look any more, do
   CHECK(verdict({waiting(0, kWorld, 5, 2), silent}) == Verdict{kStuck, {1}, {0}});
 }
 
+TEST_CASE("blame: where nobody is seen to run, those that do not wait; nobody, as long as one comes further") {
+  // Rank 1 was stopped while it held a lock of the library, in which rank 0 spins.
+  Standing spinning = waiting(0, kWorld, 5, 2);
+  spinning.silent = 2.4;
+  CHECK(verdict({spinning, stuck(1, kWorld, 4)}) == Verdict{kStuck, {1}, {0}});
+  CHECK(verdict({spinning, stopped(waiting(1, kWorld, 5, 2))}) == Verdict{kStuck, {1}, {0}});
+  CHECK(verdict({spinning, moving(1, kWorld, 4)}) == Verdict{kNone, {}, {}});
+  CHECK(verdict({stopped(waiting(0, kWorld, 5, 2)), stuck(1, kWorld, 4)}) == Verdict{kNone, {}, {}});
+  Standing other = spinning;
+  other.rank = 1;
+  CHECK(verdict({spinning, other}) == Verdict{kStuck, {0, 1}, {}});
+}
+
 TEST_CASE("blame: inside of a library the one that uses no processor where the others do") {
   std::vector<Standing> table;
   for (int rank = 0; rank < 3; ++rank) {

@@ -14,6 +14,7 @@
 #include "parallel/comm/failure.h"
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi_session.h"
+#include "parallel/comm/node_board.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/operation_slot.h"
 #include "parallel/comm/watchdog.h"
@@ -118,6 +119,12 @@ void fail(const std::string& kind, const comm::MpiSession& session) {
     comm::set_watch_limit(1.5);
     Run run(session);
     if (rank == 2) raise(SIGSTOP);
+    run.tensor->all_reduce(run.x, comm::ReduceOp::kSum).wait();
+  } else if (kind == "lost_speaker") {
+    // Rank 2 is stopped when it is the one that may speak, and has not yet.
+    comm::set_watch_limit(1.5);
+    Run run(session);
+    if (rank == 2 && comm::claim_board(rank)) raise(SIGSTOP);
     run.tensor->all_reduce(run.x, comm::ReduceOp::kSum).wait();
   } else if (kind == "skipped") {
     // Rank 1 leaves out a collective of the other axis.
