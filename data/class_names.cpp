@@ -6,6 +6,7 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -15,13 +16,19 @@ constexpr size_t kMostNames = 8;  // in a message
 
 // One of two lists may have ended.
 std::string class_at(const std::vector<std::string>& names, size_t i) {
-  return i < names.size() ? str("'", names[i], "'") : "not there";
+  return i < names.size() ? str("'", shown(names[i]), "'") : "not there";
 }
 
+// Of names as they are to be shown.
 std::string some_names(std::vector<std::string> names) {
   const size_t more = names.size() - std::min(names.size(), kMostNames);
   names.resize(names.size() - more);
   return join(names) + (more == 0 ? "" : str(" and ", more, " more"));
+}
+
+std::vector<std::string> shown_list(std::vector<std::string> names) {
+  std::transform(names.begin(), names.end(), names.begin(), [](const std::string& name) { return shown(name); });
+  return names;
 }
 
 }  // namespace
@@ -57,12 +64,12 @@ std::vector<int64_t> class_numbers(const std::string& names, const std::string& 
   for (const std::string& name : split_names(names)) {
     const auto found = std::find(list.begin(), list.end(), name);
     if (found == list.end()) {
-      unknown.push_back(str("'", name, "'"));
+      unknown.push_back(str("'", shown(name), "'"));
       continue;
     }
     if (std::find(found + 1, list.end(), name) != list.end()) {
       throw Error(ErrorClass::kBadData,
-                  str("two classes of the model have the name '", name, "' that ", where, " names"),
+                  str("two classes of the model have the name '", shown(name), "' that ", where, " names"),
                   "classes of one name cannot be told apart");
     }
     numbers.push_back(found - list.begin());
@@ -70,7 +77,7 @@ std::vector<int64_t> class_numbers(const std::string& names, const std::string& 
   if (!unknown.empty()) {
     throw Error(ErrorClass::kBadData,
                 str(where, " has classes that the model was not trained on: ", some_names(unknown), "; it knows ",
-                    some_names(list)),
+                    some_names(shown_list(list))),
                 "give data of the classes of the training, in any order, all or some of them");
   }
   return numbers;

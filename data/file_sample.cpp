@@ -2,7 +2,6 @@
 #include "data/file_sample.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -13,16 +12,28 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
+#include "src/base/host_name.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
 
 namespace {
 
-constexpr size_t kMostFiles = 32;
-constexpr int64_t kHeadBytes = int64_t{64} << 10;
-constexpr int64_t kPieceBytes = int64_t{16} << 10;
-constexpr int64_t kNumPieces = 15;  // behind the head, up to the end
+// What is read of each file: its head, and pieces behind it up to the end.
+struct Extent {
+  int64_t head_bytes;
+  int64_t piece_bytes;
+  int64_t num_pieces;
+};
+
+// The more files, the less of each: about 10 MiB in all, but two pages of each.
+Extent extent_of_each(size_t num_files) {
+  constexpr int64_t kPage = 4096;
+  constexpr size_t kFilesInFull = 32;
+  const auto divisor = static_cast<int64_t>((num_files + kFilesInFull - 1) / kFilesInFull);
+  const int64_t head = std::max(16 * kPage / divisor, kPage);
+  return {head, std::min(4 * kPage, head), std::max<int64_t>(15 / divisor, 1)};
+}
 
 // What tells that two ranks of a node see one file, without reading it; and the hash of its sample.
 struct Sample {
@@ -30,17 +41,6 @@ struct Sample {
   uint64_t hash = 0;
 };
 using Samples = std::vector<Sample>;
-
-std::vector<std::string> spread(const std::vector<std::string>& paths) {
-  if (paths.size() <= kMostFiles) {
-    return paths;
-  }
-  std::vector<std::string> chosen;
-  for (size_t i = 0; i < kMostFiles; ++i) {
-    chosen.push_back(paths[i * (paths.size() - 1) / (kMostFiles - 1)]);
-  }
-  return chosen;
-}
 
 std::array<int64_t, 6> identity_of(const std::string& path) {
   struct stat status {};
@@ -55,25 +55,21 @@ std::array<int64_t, 6> identity_of(const std::string& path) {
           status.st_ctim.tv_nsec};
 }
 
-uint64_t hash_of(const std::string& path) {
+uint64_t hash_of(const std::string& path, const Extent& extent) {
   const PosixFile file(path, PosixFile::Access::kRead);
   const int64_t size = file.size();
-  std::vector<char> bytes(static_cast<size_t>(std::min(size, kHeadBytes)));
+  std::vector<char> bytes(static_cast<size_t>(std::min(size, extent.head_bytes)));
   file.read(0, bytes.data(), std::ssize(bytes));
-  const int64_t last = size - kPieceBytes;
-  for (int64_t piece = 1; piece <= kNumPieces && size > kHeadBytes; ++piece) {
+  const int64_t last = size - extent.piece_bytes;
+  const int64_t num_pieces = size > extent.head_bytes ? extent.num_pieces : 0;
+  for (int64_t piece = 1; piece <= num_pieces; ++piece) {
     const size_t at = bytes.size();
-    bytes.resize(at + static_cast<size_t>(kPieceBytes));
+    bytes.resize(at + static_cast<size_t>(extent.piece_bytes));
     // In two terms: the product of size and piece may not fit.
-    file.read(last / kNumPieces * piece + last % kNumPieces * piece / kNumPieces, bytes.data() + at, kPieceBytes);
+    file.read(last / num_pieces * piece + last % num_pieces * piece / num_pieces, bytes.data() + at,
+              extent.piece_bytes);
   }
   return XXH3_64bits(bytes.data(), bytes.size());
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 std::string packed(const Samples& samples) {
@@ -88,6 +84,7 @@ Samples unpacked(const std::string& bytes) {
 
 // Of the files that the node's first rank sees too, its hashes.
 Samples samples_of(const comm::MpiGroup& group, const std::vector<std::string>& paths) {
+  const Extent extent = extent_of_each(paths.size());
   Samples samples(paths.size());
   const comm::MpiGroup node = group.split_by_node();
   const auto look = [&](const Samples& known) {
@@ -95,7 +92,7 @@ Samples samples_of(const comm::MpiGroup& group, const std::vector<std::string>& 
       for (size_t i = 0; i < paths.size(); ++i) {
         samples[i].identity = identity_of(paths[i]);
         const bool is_known = !known.empty() && known[i].identity == samples[i].identity;
-        samples[i].hash = is_known ? known[i].hash : hash_of(paths[i]);
+        samples[i].hash = is_known ? known[i].hash : hash_of(paths[i], extent);
       }
     });
   };
@@ -116,16 +113,15 @@ void require_same_files(const comm::MpiGroup& group, const std::vector<std::stri
   if (group.size() == 1) {
     return;
   }
-  const std::vector<std::string> chosen = spread(paths);
-  const Samples mine = samples_of(group, chosen);
+  const Samples mine = samples_of(group, paths);
   const Samples of_rank_0 = unpacked(group.broadcast(group.rank() == 0 ? packed(mine) : std::string(), 0));
   const std::string host_0 = group.broadcast(host_name(), 0);
   comm::agreed(group, [&] {
-    for (size_t i = 0; i < chosen.size(); ++i) {
+    for (size_t i = 0; i < paths.size(); ++i) {
       if (mine[i].hash != of_rank_0[i].hash) {
         throw Error(ErrorClass::kBadData,
-                    str(chosen[i], " has other contents on rank ", group.rank(), " (", host_name(),
-                        ") than on rank 0 (", host_0, "), though the same size"),
+                    str(paths[i], " has other contents on rank ", group.rank(), " (", host_name(), ") than on rank 0 (",
+                        host_0, "), though the same size"),
                     "all ranks must see the same data: copy the files to the nodes anew, or use a folder that all "
                     "nodes share");
       }

@@ -39,7 +39,7 @@ void check_points(const std::vector<double>& points, const char* name, double mo
       "them, or rename them where they are something else";
   const bool grows = points.size() > 1 && points[1] > points[0];
   for (size_t i = 0; i < points.size(); ++i) {
-    if (!std::isfinite(points[i]) || std::abs(points[i]) > most) {
+    if (!std::isfinite(points[i]) || std::abs(points[i]) > most + kSamePoint) {
       throw Error(ErrorClass::kBadData,
                   str(where, ": the ", name, " ", i, " is ", points[i], "; allowed: -", most, " to ", most), hint);
     }
@@ -61,7 +61,8 @@ std::vector<double> latitude_weights(const Grid& grid, int64_t height) {
   double sum = 0.0;
   for (int64_t i = 0; i < height; ++i) {
     const auto row = static_cast<size_t>(i);
-    weights[row] = std::cos(is_known ? grid.latitudes[row] * (std::numbers::pi / 180.0) : row_latitude(i, height));
+    const double phi = is_known ? grid.latitudes[row] * (std::numbers::pi / 180.0) : row_latitude(i, height);
+    weights[row] = std::max(std::cos(phi), 0.0);  // a pole that was added up may lie behind the pole
     sum += weights[row];
   }
   if (sum < kNoArea) {

@@ -33,8 +33,8 @@ Grid joined_grid(const Grid& first, const Grid& second);
 /// Longitudes that go on beside each other: 360 is added or taken away behind a jump from 359 to 0, from 180 to -179.
 void unwrap_longitudes(std::vector<double>& longitudes);
 
-/// Error(kBadData) where a point is not finite, a latitude is not in [-90, 90], points neither grow nor fall, or
-/// longitudes go round more than once; `where` names the file.
+/// Error(kBadData) where a point is not finite, a latitude is not in [-90, 90] to 1e-4 degrees, points neither grow nor
+/// fall, or longitudes go round more than once; `where` names the file.
 void check_grid(const Grid& grid, const std::string& where);
 
 }  // namespace vit_hybrid::data

@@ -58,7 +58,7 @@ void for_each_chunk(hid_t, size_t, const std::function<bool(const StoredChunk&)>
 std::vector<int64_t> chunk_grid(const Hdf5Layout& layout) {
   std::vector<int64_t> grid;
   for (size_t d = 0; d < layout.shape.size(); ++d) {
-    grid.push_back((layout.shape[d] + layout.chunk[d] - 1) / layout.chunk[d]);
+    grid.push_back(layout.chunks_along(d));
   }
   return grid;
 }

@@ -13,6 +13,22 @@ namespace vit_hybrid::data {
 
 namespace {
 
+// The blocks or points of a selection; all of them, as many as there are.
+std::vector<hsize_t> selected_by(hid_t region) {
+  const size_t rank = hdf5_shape(region).size();
+  std::vector<hsize_t> corners;
+  if (H5Sget_select_type(region) == H5S_SEL_HYPERSLABS) {
+    const hssize_t count = std::max<hssize_t>(H5Sget_select_hyper_nblocks(region), 0);
+    corners.resize(2 * rank * static_cast<size_t>(count));
+    H5Sget_select_hyper_blocklist(region, 0, static_cast<hsize_t>(count), corners.data());
+  } else if (H5Sget_select_type(region) == H5S_SEL_POINTS) {
+    const hssize_t count = std::max<hssize_t>(H5Sget_select_elem_npoints(region), 0);
+    corners.resize(rank * static_cast<size_t>(count));
+    H5Sget_select_elem_pointlist(region, 0, static_cast<hsize_t>(count), corners.data());
+  }
+  return corners;
+}
+
 // The name of what a reference refers to, and the part of it; empty for a reference to nothing.
 std::string referred(hid_t holder, hid_t type, const char* value) {
   if (std::all_of(value, value + H5Tget_size(type), [](char byte) { return byte == '\0'; })) {
@@ -27,9 +43,7 @@ std::string referred(hid_t holder, hid_t type, const char* value) {
   std::string text = hdf5_object_name(object.get());
   if (is_region) {
     const Hid region(H5Rget_region(holder, kind, value), &H5Sclose);
-    std::vector<hsize_t> bounds(2 * hdf5_shape(region.get()).size());
-    H5Sget_select_bounds(region.get(), bounds.data(), bounds.data() + bounds.size() / 2);
-    text += str(" ", H5Sget_select_npoints(region.get()), " in ", join(bounds));
+    text += str(" ", H5Sget_select_npoints(region.get()), " in ", join(selected_by(region.get())));
   }
   return text;
 }
@@ -227,7 +241,8 @@ void hdf5_require_same_dataset(hid_t from, hid_t to, const std::string& where) {
   if (!same_fill) {
     hdf5_fail_comparison(where, "its fill value");
   }
-  if (num_stored_chunks(from) != num_stored_chunks(to)) {
+  // What is not stored is not read, and has the fill value in both.
+  if (num_stored_chunks(from) != num_stored_chunks(to) || hdf5_is_never_written(from) != hdf5_is_never_written(to)) {
     hdf5_fail_comparison(where, "the number of its chunks");
   }
   if (!has_all_filters(from)) {

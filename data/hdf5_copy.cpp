@@ -2,6 +2,7 @@
 #include "data/hdf5_copy.h"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "data/box_runs.h"
@@ -11,6 +12,7 @@
 #include "data/hdf5_create.h"
 #include "data/hdf5_dataset_copy.h"
 #include "data/hdf5_handle.h"
+#include "data/hdf5_layout.h"
 #include "data/hdf5_open.h"
 #include "data/hdf5_scales.h"
 #include "src/base/text.h"
@@ -24,18 +26,46 @@ constexpr int64_t kMostAlignedFrom = int64_t{64} << 10;  // bytes from which obj
 struct Link {
   std::string name;
   H5L_type_t type;
+  std::string object;  // of a hard link the first name of what it leads to
+  bool is_first() const { return type == H5L_TYPE_HARD && object == name; }
   bool operator==(const Link&) const = default;
 };
 
+struct Links {
+  std::vector<Link> links;
+  std::string rewritten;  // the first name of the dataset that is made anew
+};
+
 herr_t note_link(hid_t, const char* name, const H5L_info_t* info, void* links) {
-  static_cast<std::vector<Link>*>(links)->push_back({name, info->type});
+  static_cast<std::vector<Link>*>(links)->push_back({name, info->type, ""});
   return 0;
 }
 
-std::vector<Link> links_of(hid_t file, const std::string& doing) {
-  std::vector<Link> links;
-  hdf5_check(H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_link, &links), ErrorClass::kIo, doing);
-  return links;
+// Where it lies in the file.
+hobj_ref_t place_of(hid_t file, const std::string& name, const std::string& doing) {
+  hobj_ref_t place = 0;
+  hdf5_check(H5Rcreate(&place, file, name.c_str(), H5R_OBJECT, -1), ErrorClass::kIo, doing);
+  return place;
+}
+
+// All, with the one name among them of a dataset that a user may have named otherwise: "/fields", or by a link.
+Links links_of(hid_t file, const std::string& path, const std::string& dataset) {
+  const std::string doing = "list the objects of " + path;
+  Links found;
+  hdf5_check(H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_link, &found.links), ErrorClass::kIo, doing);
+  std::map<hobj_ref_t, std::string> first_names = {{place_of(file, "/", doing), "/"}};
+  for (Link& link : found.links) {
+    if (link.type == H5L_TYPE_HARD) {
+      link.object = first_names.try_emplace(place_of(file, link.name, doing), link.name).first->second;
+    }
+  }
+  const Hid opened = hdf5_open_dataset(file, path, dataset);
+  const std::string owner = hdf5_file_name(opened.get());
+  if (owner != hdf5_file_name(file)) {
+    throw Error(ErrorClass::kUsage, str(path, ": dataset '", dataset, "' is a link to ", owner), "repack that file");
+  }
+  found.rewritten = first_names.at(place_of(opened.get(), ".", doing));
+  return found;
 }
 
 // What a soft or external link says.
@@ -54,17 +84,17 @@ class Copy {
       : from_path_(from), to_path_(to), rewrite_(rewrite), from_(hdf5_open_file(from)), to_(create_file()) {}
 
   void run() {
-    const std::vector<Link> links = links_of(from_.get(), what("list the objects"));
-    for (const Link& link : links) {
-      copy_link(link);
+    const Links found = links_of(from_.get(), from_path_, rewrite_.dataset);
+    for (const Link& link : found.links) {
+      copy_link(link, found.rewritten);
     }
     // Once all objects are there to be referred to.
     for (const std::string& name : without_values_) {
       copy_values(name);
     }
     copy_attributes("/");
-    for (const Link& link : links) {
-      if (link.type == H5L_TYPE_HARD) {
+    for (const Link& link : found.links) {
+      if (link.is_first()) {
         copy_attributes(link.name);
       }
     }
@@ -90,9 +120,14 @@ class Copy {
     return hdf5_own(id, close, ErrorClass::kIo, what(doing));
   }
 
-  void copy_link(const Link& link) {
+  void copy_link(const Link& link, const std::string& rewritten) {
+    if (link.is_first()) {
+      return link.name == rewritten ? create_dataset(link.name) : copy_object(link.name);
+    }
     if (link.type == H5L_TYPE_HARD) {
-      return copy_object(link.name);
+      return check(
+          H5Lcreate_hard(to_.get(), link.object.c_str(), to_.get(), link.name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
+          "make link " + link.name);
     }
     const std::vector<char> value = link_value(from_.get(), link.name, what("read link " + link.name));
     if (link.type == H5L_TYPE_SOFT) {
@@ -112,10 +147,8 @@ class Copy {
     if (H5Iget_type(object.get()) == H5I_GROUP) {
       static_cast<void>(own(H5Gcreate2(to_.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), &H5Gclose,
                             "make group " + name));
-    } else if (name == rewrite_.dataset) {
-      create_dataset(object.get());
     } else if (H5Iget_type(object.get()) == H5I_DATASET) {
-      hdf5_check_storage(object.get(), str(from_path_, ": dataset '", name, "'"));
+      check_source(object.get(), name);
       if (!hdf5_copy_dataset(object.get(), to_.get(), name, what("copy " + name))) {
         without_values_.push_back(name);
       }
@@ -123,6 +156,16 @@ class Copy {
       const Hid options(H5Pcreate(H5P_OBJECT_COPY), &H5Pclose);
       H5Pset_copy_object(options.get(), H5O_COPY_WITHOUT_ATTR_FLAG);
       check(H5Ocopy(object.get(), ".", to_.get(), name.c_str(), options.get(), H5P_DEFAULT), "copy " + name);
+    }
+  }
+
+  // Of a virtual dataset also what it is made of: a part may have external storage, or not be there.
+  void check_source(hid_t dataset, const std::string& name) const {
+    const std::string where = str(from_path_, ": dataset '", name, "'");
+    hdf5_check_storage(dataset, where);
+    const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+    if (H5Pget_layout(creation.get()) == H5D_VIRTUAL) {
+      require_readable(inspect_dataset(from_path_, name), where);
     }
   }
 
@@ -134,8 +177,9 @@ class Copy {
                      [&](hid_t type, char* value) { redirect(type, value, doing); });
   }
 
-  void create_dataset(hid_t source) {
-    const Hid old_space(H5Dget_space(source), &H5Sclose);
+  void create_dataset(const std::string& name) {
+    const Hid source = own(H5Dopen2(from_.get(), name.c_str(), H5P_DEFAULT), &H5Dclose, "open " + name);
+    const Hid old_space(H5Dget_space(source.get()), &H5Sclose);
     const auto shape = hdf5_shape(old_space.get());
     const std::vector<hsize_t> extents(shape.begin(), shape.end());
     const std::vector<hsize_t> chunk(rewrite_.chunk.begin(), rewrite_.chunk.end());
@@ -147,18 +191,16 @@ class Copy {
     H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
     H5Pset_obj_track_times(creation.get(), false);  // the same data make the same file
-    static_cast<void>(own(H5Dcreate2(to_.get(), rewrite_.dataset.c_str(), hdf5_memory_type(rewrite_.type), space.get(),
-                                     H5P_DEFAULT, creation.get(), H5P_DEFAULT),
-                          &H5Dclose, "make dataset " + rewrite_.dataset));
+    static_cast<void>(own(H5Dcreate2(to_.get(), name.c_str(), hdf5_memory_type(rewrite_.type), space.get(), H5P_DEFAULT,
+                                     creation.get(), H5P_DEFAULT),
+                          &H5Dclose, "make dataset " + name));
   }
 
   void copy_attributes(const std::string& name) {
     const Hid source = own(H5Oopen(from_.get(), name.c_str(), H5P_DEFAULT), &H5Oclose, "open " + name);
     const Hid target = own(H5Oopen(to_.get(), name.c_str(), H5P_DEFAULT), &H5Oclose, "open " + name);
     for (const std::string& attribute : hdf5_attribute_names(source.get(), what("list the attributes of " + name))) {
-      if (H5Aexists(target.get(), attribute.c_str()) == 0) {  // there already where two links lead to one object
-        copy_attribute(source.get(), target.get(), name, attribute);
-      }
+      copy_attribute(source.get(), target.get(), name, attribute);
     }
   }
 
@@ -234,7 +276,7 @@ void compare_attributes(hid_t from, hid_t to, const std::string& where) {
 }
 
 // Of the dataset that was made anew the values are not looked at: their type is another one.
-void compare_objects(hid_t from, hid_t to, const Hdf5Rewrite& rewrite, const std::string& name,
+void compare_objects(hid_t from, hid_t to, const std::string& rewritten, const std::string& name,
                      const std::string& where) {
   const Hid a = hdf5_own(H5Oopen(from, name.c_str(), H5P_DEFAULT), &H5Oclose, ErrorClass::kIo, "open " + where);
   const Hid b = hdf5_own(H5Oopen(to, name.c_str(), H5P_DEFAULT), &H5Oclose, ErrorClass::kIo, "read back " + where);
@@ -242,7 +284,7 @@ void compare_objects(hid_t from, hid_t to, const Hdf5Rewrite& rewrite, const std
   if (kind != H5Iget_type(b.get()) || (kind == H5I_DATATYPE && H5Tequal(a.get(), b.get()) <= 0)) {
     hdf5_fail_comparison(where, "the kind of object");
   }
-  if (kind == H5I_DATASET && name != rewrite.dataset) {
+  if (kind == H5I_DATASET && name != rewritten) {
     hdf5_require_same_dataset(a.get(), b.get(), where);
   }
   compare_attributes(a.get(), b.get(), where);
@@ -254,16 +296,17 @@ void verify_hdf5_copy(const std::string& from, const std::string& to, const Hdf5
   const Hdf5CrashGuard guard(to, Hdf5CrashGuard::kNoLimit);
   const Hid a = hdf5_open_file(from);
   const Hid b = hdf5_open_file(to);
-  const auto links = links_of(a.get(), "list the objects of " + from);
-  if (links != links_of(b.get(), "list the objects of " + to)) {
+  const Links found = links_of(a.get(), from, rewrite.dataset);
+  if (found.links != links_of(b.get(), to, rewrite.dataset).links) {
     hdf5_fail_comparison(to, "the list of its objects");
   }
   compare_attributes(a.get(), b.get(), to);
-  for (const Link& link : links) {
+  for (const Link& link : found.links) {
     const std::string where = str(to, ": '", link.name, "'");
-    if (link.type == H5L_TYPE_HARD) {
-      compare_objects(a.get(), b.get(), rewrite, link.name, where);
-    } else if (link_value(a.get(), link.name, "read " + where) != link_value(b.get(), link.name, "read " + where)) {
+    if (link.is_first()) {
+      compare_objects(a.get(), b.get(), found.rewritten, link.name, where);
+    } else if (link.type != H5L_TYPE_HARD &&
+               link_value(a.get(), link.name, "read " + where) != link_value(b.get(), link.name, "read " + where)) {
       hdf5_fail_comparison(where, "where the link leads");
     }
   }

@@ -19,8 +19,9 @@ struct Hdf5Rewrite {
 
 /// Makes the file `to` with all groups, links, attributes and datasets of `from`; the storage of the one dataset is
 /// allocated and not written. References (dimension scales) are made to point into the new file, and datasets whose
-/// values lie in other files (virtual ones, external storage) become real ones. On this rank alone (main thread), by
-/// HDF5's default driver. Error(kBadData), Error(kCannotCreate), Error(kIo).
+/// values lie in other files (virtual ones, external storage) become real ones: what they are made of must be there,
+/// and be numbers. On this rank alone (main thread), by HDF5's default driver. Error(kBadData), Error(kCannotCreate),
+/// Error(kIo).
 void copy_hdf5_structure(const std::string& from, const std::string& to, const Hdf5Rewrite& rewrite);
 
 /// Opens both files anew and compares all but the values of the one dataset: links, kinds of objects, attributes, and

@@ -1,8 +1,10 @@
-// Whole copies by HDF5 where they are right, else a new dataset and its values in blocks of rows.
+// Whole copies by HDF5 where they are right, else a new dataset and its values in blocks.
 #include "data/hdf5_dataset_copy.h"
 
 #include <algorithm>
 #include <vector>
+
+#include "data/box_runs.h"
 
 namespace vit_hybrid::data {
 
@@ -31,6 +33,15 @@ void set_fill_value(hid_t from, hid_t type, hid_t creation, const std::string& d
   H5Dvlen_reclaim(type, one.get(), H5P_DEFAULT, value.data());
 }
 
+// Empty where there are no chunks.
+std::vector<hsize_t> chunk_of(hid_t creation, size_t rank) {
+  std::vector<hsize_t> chunk(H5Pget_layout(creation) == H5D_CHUNKED ? rank : 0);
+  if (!chunk.empty()) {
+    H5Pget_chunk(creation, static_cast<int>(rank), chunk.data());
+  }
+  return chunk;
+}
+
 // Storage, chunks and filters of `from`, or contiguous storage where its values are in other files.
 Hid creation_like(hid_t dataset, hid_t type, const std::string& doing) {
   const Hid from = hdf5_own(H5Dget_create_plist(dataset), &H5Pclose, ErrorClass::kIo, doing);
@@ -39,8 +50,7 @@ Hid creation_like(hid_t dataset, hid_t type, const std::string& doing) {
     H5Pset_layout(creation.get(), H5Pget_layout(from.get()));
     if (H5Pget_layout(from.get()) == H5D_CHUNKED) {
       const Hid space(H5Dget_space(dataset), &H5Sclose);
-      std::vector<hsize_t> chunk(hdf5_shape(space.get()).size());
-      H5Pget_chunk(from.get(), static_cast<int>(chunk.size()), chunk.data());
+      const std::vector<hsize_t> chunk = chunk_of(from.get(), hdf5_shape(space.get()).size());
       hdf5_check(H5Pset_chunk(creation.get(), static_cast<int>(chunk.size()), chunk.data()), ErrorClass::kIo, doing);
     }
     for (int i = 0; i < H5Pget_nfilters(from.get()); ++i) {
@@ -74,33 +84,44 @@ struct Box {
   std::vector<hsize_t> extents;
 };
 
-// Whole rows, of a few MiB together.
-std::vector<Box> blocks_of_rows(const std::vector<int64_t>& shape, size_t item) {
-  if (shape.empty()) {
-    return {Box{}};
+// Of a few MiB and of whole chunks (`chunk` is empty where there are none): no chunk is decoded twice.
+std::vector<Box> boxes_of_all(const std::vector<int64_t>& shape, const std::vector<hsize_t>& chunk, size_t item) {
+  Box box{std::vector<hsize_t>(shape.size(), 0), {shape.begin(), shape.end()}};
+  std::vector<hsize_t> most = box.extents;
+  hsize_t bytes = static_cast<hsize_t>(num_elements(shape)) * item;
+  for (size_t d = 0; d < shape.size() && bytes > kBlockBytes; ++d) {
+    const hsize_t unit = chunk.empty() ? 1 : chunk[d];
+    bytes = std::max<hsize_t>(bytes / most[d], 1);
+    const hsize_t units = (std::max<hsize_t>(kBlockBytes / bytes, 1) + unit - 1) / unit;
+    most[d] = std::min(units * unit, most[d]);
+    bytes *= most[d];
   }
-  hsize_t row_bytes = item;
-  for (size_t d = 1; d < shape.size(); ++d) {
-    row_bytes *= static_cast<hsize_t>(shape[d]);
-  }
-  const auto num_rows = static_cast<hsize_t>(shape.front());
-  const hsize_t block = std::clamp<hsize_t>(kBlockBytes / row_bytes, 1, num_rows);
   std::vector<Box> boxes;
-  for (hsize_t row = 0; row < num_rows; row += block) {
-    boxes.push_back({std::vector<hsize_t>(shape.size(), 0), {shape.begin(), shape.end()}});
-    boxes.back().start.front() = row;
-    boxes.back().extents.front() = std::min(block, num_rows - row);
+  for (bool is_there = true; is_there;) {
+    for (size_t d = 0; d < shape.size(); ++d) {
+      box.extents[d] = std::min(most[d], static_cast<hsize_t>(shape[d]) - box.start[d]);
+    }
+    boxes.push_back(box);
+    is_there = false;
+    for (size_t d = shape.size(); !is_there && d-- > 0;) {
+      box.start[d] += most[d];
+      is_there = box.start[d] < static_cast<hsize_t>(shape[d]);
+      box.start[d] = is_there ? box.start[d] : 0;
+    }
   }
   return boxes;
 }
 
 #if H5_VERSION_GE(1, 10, 5)
-std::vector<Box> stored_chunks(hid_t dataset, hid_t creation, hid_t space) {
-  const auto shape = hdf5_shape(space);
-  std::vector<hsize_t> chunk(shape.size());
-  H5Pget_chunk(creation, static_cast<int>(chunk.size()), chunk.data());
+hsize_t num_stored_chunks(hid_t dataset, hid_t space) {
   hsize_t count = 0;
   H5Dget_num_chunks(dataset, space, &count);
+  return count;
+}
+
+std::vector<Box> stored_chunks(hid_t dataset, hid_t space, const std::vector<hsize_t>& chunk) {
+  const auto shape = hdf5_shape(space);
+  const hsize_t count = num_stored_chunks(dataset, space);
   std::vector<Box> boxes(count, {std::vector<hsize_t>(shape.size()), chunk});
   for (hsize_t i = 0; i < count; ++i) {
     H5Dget_chunk_info(dataset, space, i, boxes[i].start.data(), nullptr, nullptr, nullptr);
@@ -110,21 +131,32 @@ std::vector<Box> stored_chunks(hid_t dataset, hid_t creation, hid_t space) {
   }
   return boxes;
 }
+
+// Whether less than half of the values have a chunk: there may be terabytes that nobody ever wrote.
+bool is_sparse(hid_t dataset, hid_t space, const std::vector<hsize_t>& chunk) {
+  double stored = static_cast<double>(num_stored_chunks(dataset, space));
+  for (const hsize_t extent : chunk) {
+    stored *= static_cast<double>(extent);
+  }
+  return 2.0 * stored < static_cast<double>(H5Sget_simple_extent_npoints(space));
+}
 #endif
 
 // HDF5 1.10 cannot read values that were never written of filtered chunks of variable-length values: it would write
 // their fill value into the file first. So what is not stored is not read there, and not stored in a copy either.
 std::vector<Box> boxes_of(hid_t dataset, hid_t type, hid_t space) {
-  if (H5Sget_simple_extent_npoints(space) <= 0) {
+  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+  if (H5Sget_simple_extent_npoints(space) <= 0 || hdf5_is_never_written(dataset)) {
     return {};
   }
+  const auto shape = hdf5_shape(space);
+  const std::vector<hsize_t> chunk = chunk_of(creation.get(), shape.size());
 #if H5_VERSION_GE(1, 10, 5)
-  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
-  if (hdf5_refers_to_its_file(type) && H5Pget_layout(creation.get()) == H5D_CHUNKED) {
-    return stored_chunks(dataset, creation.get(), space);
+  if (!chunk.empty() && (hdf5_refers_to_its_file(type) || is_sparse(dataset, space, chunk))) {
+    return stored_chunks(dataset, space, chunk);
   }
 #endif
-  return blocks_of_rows(hdf5_shape(space), H5Tget_size(type));
+  return boxes_of_all(shape, chunk, H5Tget_size(type));
 }
 
 }  // namespace
@@ -153,6 +185,12 @@ bool hdf5_refers_to_its_file(hid_t type) {
 bool hdf5_has_values_elsewhere(hid_t dataset) {
   const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
   return H5Pget_layout(creation.get()) == H5D_VIRTUAL || H5Pget_external_count(creation.get()) > 0;
+}
+
+bool hdf5_is_never_written(hid_t dataset) {
+  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+  return H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0 &&
+         H5Dget_storage_size(dataset) == 0;
 }
 
 void hdf5_for_each_block(hid_t dataset, hid_t type, const std::string& doing, const Hdf5BlockOfValues& function) {

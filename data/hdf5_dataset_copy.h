@@ -21,8 +21,12 @@ bool hdf5_has_values_elsewhere(hid_t dataset);
 /// dataset.
 using Hdf5BlockOfValues = std::function<void(hid_t memory, hid_t selected, char* values, size_t number)>;
 
-/// Reads the values of `dataset` that are stored, as `type` says them in memory, in blocks of whole rows of a few MiB
-/// or in chunks. Variable-length values are freed after each block. Error(kIo): "cannot <doing>: ...".
+/// Whether the dataset has one place for all of its values, which HDF5 makes when the first is written, and has not
+/// yet.
+bool hdf5_is_never_written(hid_t dataset);
+
+/// Reads the values of `dataset` that are stored, as `type` says them in memory, in blocks of a few MiB, or of whole
+/// chunks where those are larger. Variable-length values are freed after each block. Error(kIo): "cannot <doing>: ...".
 void hdf5_for_each_block(hid_t dataset, hid_t type, const std::string& doing, const Hdf5BlockOfValues& function);
 
 /// Makes `name` (with groups before it) in the file `to` a dataset as `from` is, with its fill value and without its

@@ -8,6 +8,7 @@
 
 #include "data/hdf5_open.h"
 #include "data/hdf5_scales.h"
+#include "data/hdf5_virtual.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
@@ -74,6 +75,7 @@ std::vector<double> read_points(const Axis& axis, hid_t dataset, int64_t count, 
     throw Error(ErrorClass::kBadData, str(where, " has the units '", shown(units), "'"),
                 str("a ", axis.name, " is in ", axis.units.front(), ", or names no units"));
   }
+  hdf5_require_parts(dataset, where);
   std::vector<double> points(static_cast<size_t>(count));
   if (H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, points.data()) < 0) {
     throw Error(ErrorClass::kBadData, str(where, " cannot be read: ", hdf5_reason()),
@@ -89,8 +91,25 @@ Hid named_dataset(hid_t file, const std::string& group, const Axis& axis) {
     if (H5Lexists(file, full.c_str(), H5P_DEFAULT) > 0) {
       Hid object(H5Oopen(file, full.c_str(), H5P_DEFAULT), &H5Oclose);
       if (object && H5Iget_type(object.get()) == H5I_DATASET) {
-        hdf5_check_storage(object.get(), str(hdf5_file_name(object.get()), ": dataset '", full, "'"));
+        hdf5_check_storage(object.get(), str(hdf5_file_name(object.get()), ": dataset '", shown(full), "'"));
         return object;
+      }
+    }
+  }
+  return {};
+}
+
+// The first of those that `is_wanted`, beside the dataset and in the root group: of the file that it lies in, then of
+// one that merely links to it.
+template <class Predicate>
+Hid dataset_beside(hid_t file, hid_t dataset, const Axis& axis, const Predicate& is_wanted) {
+  const Hid own(H5Iget_file_id(dataset), &H5Fclose);
+  const std::string name = hdf5_object_name(dataset);
+  for (const hid_t place : {own.get(), file}) {
+    for (const std::string& group : {name.substr(0, name.rfind('/') + 1), std::string("/")}) {
+      Hid found = named_dataset(place, group, axis);
+      if (found && is_wanted(found.get())) {
+        return found;
       }
     }
   }
@@ -111,14 +130,8 @@ std::vector<double> points_of(hid_t file, hid_t dataset, const Axis& axis, int64
                   "needed is (time, channel, latitude, longitude)");
     }
   }
-  const std::string name = hdf5_object_name(dataset);
-  for (const std::string& group : {name.substr(0, name.rfind('/') + 1), std::string("/")}) {
-    const Hid found = named_dataset(file, group, axis);
-    if (found && has_points(found.get(), count)) {
-      return read_points(axis, found.get(), count, path);
-    }
-  }
-  return {};
+  const Hid found = dataset_beside(file, dataset, axis, [&](hid_t other) { return has_points(other, count); });
+  return found ? read_points(axis, found.get(), count, path) : std::vector<double>{};
 }
 
 FieldOrder::Kind kind_of(const std::string& dim_name, const std::vector<Hid>& scales) {
@@ -134,15 +147,13 @@ FieldOrder::Kind kind_of(const std::string& dim_name, const std::vector<Hid>& sc
 
 // Of the dataset of one of the axis's names; 0 without one.
 int64_t num_named_points(hid_t file, hid_t dataset, const Axis& axis) {
-  const std::string name = hdf5_object_name(dataset);
-  for (const std::string& group : {name.substr(0, name.rfind('/') + 1), std::string("/")}) {
-    if (const Hid found = named_dataset(file, group, axis)) {
-      const Hid space(H5Dget_space(found.get()), &H5Sclose);
-      const std::vector<int64_t> shape = hdf5_shape(space.get());
-      return shape.size() == 1 && has_points(found.get(), shape.front()) ? shape.front() : 0;
-    }
+  const Hid found = dataset_beside(file, dataset, axis, [](hid_t) { return true; });
+  if (!found) {
+    return 0;
   }
-  return 0;
+  const Hid space(H5Dget_space(found.get()), &H5Sclose);
+  const std::vector<int64_t> shape = hdf5_shape(space.get());
+  return shape.size() == 1 && has_points(found.get(), shape.front()) ? shape.front() : 0;
 }
 
 }  // namespace

@@ -321,10 +321,15 @@ int64_t Hdf5Layout::row_bytes() const {
   return bytes;
 }
 
+// Rounded up without a sum, which need not fit: a damaged file may have any extents.
+int64_t Hdf5Layout::chunks_along(size_t dim) const {
+  return shape[dim] / chunk[dim] + (shape[dim] % chunk[dim] != 0 ? 1 : 0);
+}
+
 int64_t Hdf5Layout::chunks_per_row() const {
   int64_t count = 1;
   for (size_t d = 1; d < chunk.size(); ++d) {
-    count *= (shape[d] + chunk[d] - 1) / chunk[d];
+    count *= chunks_along(d);
   }
   return count;
 }
@@ -335,6 +340,15 @@ Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, 
 
 Hdf5Layout outline_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
   return look_into(path, dataset, attribute, Look::kOutline);
+}
+
+bool has_hdf5_object(const std::string& path, const std::string& name) {
+  existing_file_bytes(path);  // throws the error of a file that is not there
+  const Hdf5CrashGuard guard(path);
+  const Hid file = hdf5_open_file(path);
+  const bool is_there = H5Lexists(file.get(), name.c_str(), H5P_DEFAULT) > 0;
+  H5Eclear2(H5E_DEFAULT);
+  return is_there;
 }
 
 }  // namespace vit_hybrid::data

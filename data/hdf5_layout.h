@@ -42,6 +42,7 @@ struct Hdf5Layout {
   int64_t num_rows() const { return shape.empty() ? 1 : shape.front(); }
   /// Bytes in memory of one index of the first dim.
   int64_t row_bytes() const;
+  int64_t chunks_along(size_t dim) const;
   /// Chunks that one row touches.
   int64_t chunks_per_row() const;
   bool operator==(const Hdf5Layout&) const = default;
@@ -63,5 +64,9 @@ Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, 
 /// The same but for the storage, which takes seconds to look for in a file of very many chunks: shape, type and what
 /// belongs to the attribute.
 Hdf5Layout outline_dataset(const std::string& path, const std::string& dataset, const std::string& attribute = {});
+
+/// Whether the file has an object of this name, by any way that HDF5 finds it: "/labels" and the name of a soft link
+/// too. On this rank alone (main thread). Errors of the file as inspect_dataset()'s.
+bool has_hdf5_object(const std::string& path, const std::string& name);
 
 }  // namespace vit_hybrid::data

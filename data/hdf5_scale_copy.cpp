@@ -22,6 +22,11 @@ bool has_attribute(hid_t object, const std::string& name) {
   return H5Aexists(object, name.c_str()) > 0;
 }
 
+// Of a list that cannot be read too.
+bool has_no_scales(const std::vector<Hid>& of_dim) {
+  return of_dim.empty();
+}
+
 bool refers_to_objects(hid_t object, const std::string& attribute) {
   const Hid opened(H5Aopen(object, attribute.c_str(), H5P_DEFAULT), &H5Aclose);
   const Hid type(H5Aget_type(opened.get()), &H5Tclose);
@@ -42,8 +47,7 @@ class ScaleCopy {
     open_target();
     copy_attributes(source_.get(), target_.get(), str("dataset '", asked_.dataset, "'"));
     const auto scales = hdf5_attached_scales(source_.get());
-    const auto has_none = [](const std::vector<Hid>& of_dim) { return of_dim.empty(); };
-    if (has_attribute(source_.get(), kHdf5ScaleList) && std::all_of(scales.begin(), scales.end(), has_none)) {
+    if (has_attribute(source_.get(), kHdf5ScaleList) && std::all_of(scales.begin(), scales.end(), has_no_scales)) {
       leave_out("the dimension scales", "their list cannot be read");
     }
     std::vector<std::vector<std::string>> attached;
@@ -210,6 +214,9 @@ void verify_hdf5_scales(const Hdf5ScaleCopy& copy) {
   compare_attributes(source.get(), target.get(), own, str(copy.to, ": dataset '", copy.dataset, "'"));
   const Hid space(H5Dget_space(source.get()), &H5Sclose);
   const auto scales = hdf5_attached_scales(target.get());
+  if (has_attribute(target.get(), kHdf5ScaleList) && std::all_of(scales.begin(), scales.end(), has_no_scales)) {
+    hdf5_fail_comparison(str(copy.to, ": dataset '", copy.dataset, "'"), "the list of its scales");
+  }
   for (size_t dim = 0; dim < scales.size(); ++dim) {
     for (const Hid& scale : scales[dim]) {
       const std::string name = hdf5_object_name(scale.get());

@@ -6,7 +6,9 @@
 
 #include "data/hdf5_open.h"
 #include "data/hdf5_texts.h"
+#include "data/hdf5_virtual.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -130,7 +132,12 @@ std::string hdf5_scale_texts(hid_t dataset, size_t dim) {
   const auto scales = hdf5_attached_scales(dataset);
   std::string joined;
   for (size_t i = 0; dim < num_dims && i < scales[dim].size() && joined.empty(); ++i) {
-    joined = join(hdf5_texts(scales[dim][i].get(), str("scale '", hdf5_object_name(scales[dim][i].get()), "'")), ",");
+    const hid_t scale = scales[dim][i].get();
+    const std::string what = str("scale '", shown(hdf5_object_name(scale)), "'");
+    if (const Hid type(H5Dget_type(scale), &H5Tclose); H5Tget_class(type.get()) == H5T_STRING) {
+      hdf5_require_parts(scale, str(hdf5_file_name(scale), ": ", what));
+    }
+    joined = join(hdf5_texts(scale, what), ",");
   }
   H5Eclear2(H5E_DEFAULT);
   return joined;

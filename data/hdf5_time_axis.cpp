@@ -6,6 +6,7 @@
 
 #include "data/hdf5_open.h"
 #include "data/hdf5_scales.h"
+#include "data/hdf5_virtual.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 
@@ -24,6 +25,7 @@ std::vector<double> values_of(hid_t scale, int64_t num_rows) {
   std::vector<double> values;
   if ((kind == H5T_INTEGER || kind == H5T_FLOAT) && hdf5_shape(space.get()) == std::vector<int64_t>{num_rows} &&
       !hdf5_text_attribute(scale, "NAME").starts_with(kNoValues)) {
+    hdf5_require_parts(scale, str(hdf5_file_name(scale), ": scale '", shown(hdf5_object_name(scale)), "'"));
     values.resize(static_cast<size_t>(num_rows));
     if (H5Dread(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
       values.clear();

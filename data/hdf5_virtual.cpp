@@ -181,4 +181,15 @@ std::string hdf5_unwritten_parts(const std::string& path, hid_t dataset, const s
   return is_countable && num_missing > 0 ? str(num_missing, " values for which it names no file") : "";
 }
 
+void hdf5_require_parts(hid_t dataset, const std::string& where) {
+  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+  if (H5Pget_layout(creation.get()) == H5D_VIRTUAL) {
+    const Hid space(H5Dget_space(dataset), &H5Sclose);
+    Hdf5Layout layout;
+    layout.shape = hdf5_shape(space.get());
+    layout.unwritten = hdf5_unwritten_parts(hdf5_file_name(dataset), dataset, where, layout);
+    require_readable(layout, where);
+  }
+}
+
 }  // namespace vit_hybrid::data

@@ -16,4 +16,8 @@ namespace vit_hybrid::data {
 std::string hdf5_unwritten_parts(const std::string& path, hid_t dataset, const std::string& where,
                                  const Hdf5Layout& layout);
 
+/// For a dataset that is read beside those that inspect_dataset() was asked for, such as a scale: where it is virtual,
+/// throws what hdf5_unwritten_parts() does, and Error(kBadData) where it returns something.
+void hdf5_require_parts(hid_t dataset, const std::string& where);
+
 }  // namespace vit_hybrid::data

@@ -7,7 +7,6 @@
 #include "data/field_order.h"
 #include "data/hdf5_layout.h"
 #include "data/hdf5_rows.h"
-#include "data/hdf5_tree.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
@@ -42,12 +41,8 @@ std::vector<int64_t> read_labels(const comm::MpiGroup& group, const ImageOptions
 // Whether there are labels to be read.
 bool find_labels(const comm::MpiGroup& group, const ImageOptions& options) {
   bool is_there = true;
-  comm::agreed_on_rank_0(group, [&] {
-    if (!options.labels_needed) {
-      const auto datasets = read_hdf5_tree(options.path, {}, {}).datasets;
-      is_there = std::any_of(datasets.begin(), datasets.end(), [&](auto& set) { return set.name == options.labels; });
-    }
-  });
+  comm::agreed_on_rank_0(group,
+                         [&] { is_there = options.labels_needed || has_hdf5_object(options.path, options.labels); });
   return group.min(is_there ? 1 : 0) == 1;
 }
 

@@ -64,6 +64,24 @@ bool have_all(const std::vector<RowFile>& files, TimeAxis::Kind kind) {
   });
 }
 
+// Of files whose axes are not all of one kind and calendar.
+std::string why_not_by_times(const std::vector<RowFile>& files) {
+  const TimeAxis& first = files.front().layout.times;
+  std::string why;
+  for (const RowFile& file : files) {
+    const TimeAxis& other = file.layout.times;
+    if (first.kind == TimeAxis::Kind::kNone || other.kind == TimeAxis::Kind::kNone) {
+      return "not all have a time axis";
+    }
+    if (other.kind != first.kind) {
+      why = "the time axes of some have units, those of others have none";
+    } else if (other.calendar != first.calendar) {
+      why = str("their dates are of different calendars, ", first.calendar, " and ", other.calendar);
+    }
+  }
+  return why;
+}
+
 void sort_by_begin(std::vector<RowFile>& files) {
   std::stable_sort(files.begin(), files.end(),
                    [](const RowFile& a, const RowFile& b) { return a.layout.times.first < b.layout.times.first; });
@@ -166,15 +184,17 @@ std::string order_by_time(std::vector<RowFile>& files) {
       return "";
     }
   }
-  const std::string why = has_numbers ? "their time axes, which have no units, overlap" : "not all have a time axis";
+  const std::string why = has_numbers ? "their time axes, which have no units, overlap" : why_not_by_times(files);
   const auto unnamed = std::find_if_not(files.begin(), files.end(), &has_year);
   if (unnamed != files.end() && !are_counted(files)) {
-    throw Error(ErrorClass::kBadData,
-                str("the order of the files is not known: ", why, ", and the name of ", unnamed->path,
-                    " does not end with a year"),
-                "give all files a dimension scale of time with CF units (`hours since 1900-01-01`), or name them by "
-                "their year, such as 1990.h5, or by numbers of equal length, such as 201501.h5; move other files out "
-                "of the folder");
+    throw Error(
+        ErrorClass::kBadData,
+        str("the order of the files is not known: ", why, ", and the name of ", unnamed->path,
+            " does not end with a year"),
+        "give all files a dimension scale of time with CF units (`hours since 1900-01-01`) and one calendar, or "
+        "name them by their year, such as 1990.h5, or by numbers of equal length, such as 201501.h5; move other files "
+        "out "
+        "of the folder");
   }
   sort_by_number(files);
   refuse_overlap(files);

@@ -5,9 +5,12 @@
 #include <set>
 #include <system_error>
 
+#include "data/tools/output_place.h"
 #include "data/year_files.h"
 #include "src/base/error.h"
+#include "src/base/output_file.h"
 #include "src/base/text.h"
+#include "src/base/whole_file.h"
 
 namespace vit_hybrid::data {
 
@@ -28,6 +31,22 @@ std::set<fs::path> subfolders(const PlannedOutput& output) {
   return folders;
 }
 
+/// Whether something else is there than a killed attempt at the same files leaves: subfolders and unfinished files.
+bool has_content(const PlannedOutput& output) {
+  std::set<fs::path> left = subfolders(output);
+  for (const std::string& file : output.files) {
+    left.insert(temporary_name((fs::path(output.folder) / file).string()));
+  }
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(output.folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (!left.contains(entry->path()) || entry->is_symlink(error)) {
+      return true;
+    }
+  }
+  return static_cast<bool>(error);
+}
+
 void check_folder(const PlannedOutput& output) {
   std::error_code ignored;
   if (output.folder.empty()) throw Error(ErrorClass::kUsage, "no output folder is given", "give one with --out DIR");
@@ -35,9 +54,12 @@ void check_folder(const PlannedOutput& output) {
   if (!fs::is_directory(output.folder, ignored)) {
     refuse(str(output.folder, " is a file, a folder is needed"), "give another one");
   }
-  if (output.existing == ExistingFiles::kRefuse && !fs::is_empty(output.folder, ignored)) {
+  if (output.existing == ExistingFiles::kRefuse && has_content(output)) {
     refuse(str("the folder ", output.folder, " is not empty"),
            "give another one, or --overwrite to replace the files of a data set in it");
+  }
+  for (const std::string& file : output.files) {
+    refuse_existing((fs::path(output.folder) / file).string(), /*overwrite=*/true);
   }
 }
 
@@ -53,9 +75,9 @@ void check_strangers(const PlannedOutput& output) {
   }
   for (const fs::path& folder : folders) {
     std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-      if (has_hdf5_name(entry.path().string()) && !planned.contains(entry.path())) {
-        refuse(str("the data set in ", output.folder, " also has ", entry.path().string(),
+    for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+      if (has_hdf5_name(entry->path().string()) && !planned.contains(entry->path())) {
+        refuse(str("the data set in ", output.folder, " also has ", entry->path().string(),
                    ", which would not be replaced"),
                "remove what is left of the old data set, or give another folder");
       }
@@ -72,16 +94,6 @@ void make_folders(const PlannedOutput& output) {
              "check the path and its permissions");
     }
   }
-}
-
-/// The folder itself or, where it is still to be made, the nearest one above it that is there.
-fs::path existing_part(const std::string& folder) {
-  std::error_code ignored;
-  fs::path path = fs::absolute(folder, ignored);
-  while (!fs::exists(path, ignored) && path != path.parent_path()) {
-    path = path.parent_path();
-  }
-  return path;
 }
 
 void check_room(const PlannedOutput& output) {

@@ -23,7 +23,8 @@ struct PlannedOutput {
 };
 
 /// Checks and makes the folder and the subfolders of the files, on this rank alone. Error(kUsage) without a
-/// name of the folder; Error(kCannotCreate) if it is not empty and may not be, if beside files to be replaced other .h5
+/// name of the folder; Error(kCannotCreate) if it is not empty and may not be (what a killed attempt at the same files
+/// left unfinished is nothing), if a name of a file is that of something else, if beside files to be replaced other .h5
 /// files lie (they would become part of the data set), if there is no room, or if a folder cannot be made.
 void prepare_output(const PlannedOutput& output);
 

@@ -22,6 +22,7 @@
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"
+#include "src/base/output_file.h"
 #include "src/base/partition.h"
 #include "src/base/progress.h"
 #include "src/base/text.h"
@@ -46,12 +47,16 @@ std::vector<uint8_t> read_bytes(const std::string& path) {
   return bytes;
 }
 
-void check_output(const ConvertOptions& options) {
-  std::error_code error;
-  if (!options.overwrite && fs::exists(options.out, error)) {
-    throw Error(ErrorClass::kCannotCreate, str(options.out, " is there already"), "give another file, or --overwrite");
+// Before anything is decoded, and before a folder is made that a refusal would leave.
+void prepare_output(const ConvertOptions& options, const std::vector<LabelledFile>& files) {
+  std::error_code ignored;
+  if (fs::exists(options.out, ignored)) {
+    for (const LabelledFile& file : files) {
+      refuse_input(options.out, "--out", file.path);
+    }
   }
   const fs::path folder = fs::path(options.out).parent_path();
+  check_room(folder.string(), std::ssize(files) * options.size * options.size * 3);
   if (!folder.empty()) {
     make_output_folder(folder.string());
   }
@@ -251,13 +256,10 @@ void store_image(const DecodedImage& image, const ConvertOptions& options, std::
 }
 
 ConvertedImages convert_images(const comm::MpiGroup& group, const ConvertOptions& options) {
-  comm::agreed_on_rank_0(group, [&] { check_output(options); });
+  comm::agreed_on_rank_0(group, [&] { refuse_existing(options.out, options.overwrite); });
   const ImageFolder list = list_for_all(group, options.inputs.front());
   std::vector<LabelledFile> files = shuffled(list.files, options.seed);
-  comm::agreed_on_rank_0(group, [&] {
-    const fs::path folder = fs::absolute(options.out).parent_path();
-    check_room(folder.string(), std::ssize(files) * options.size * options.size * 3);
-  });
+  comm::agreed_on_rank_0(group, [&] { prepare_output(options, files); });
   ConvertedImages result;
   result.num_classes = std::ssize(list.classes);
   result.num_ignored = list.num_ignored;

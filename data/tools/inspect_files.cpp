@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "data/hdf5_rows.h"
+#include "data/posix_file.h"
 #include "data/tools/file_system.h"
 #include "data/tools/hdf5_inputs.h"
 #include "data/year_files.h"
@@ -162,7 +163,7 @@ struct FileText {
 FileText describe_file(const std::string& path, const InspectOptions& options, int num_ranks) {
   const auto datasets = describe_hdf5_file(path);
   FileText file;
-  file.end = str(path, ": ", bytes_text(static_cast<int64_t>(std::filesystem::file_size(path))), " on ",
+  file.end = str(path, ": ", bytes_text(PosixFile(path, PosixFile::Access::kRead).size()), " on ",
                  describe_file_system(path), "\n");
   for (const Hdf5Description& dataset : datasets) {
     file.end += describe_dataset(dataset, options.bands) + repack_text(path, dataset, num_ranks);

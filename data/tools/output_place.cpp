@@ -21,13 +21,22 @@ void make_output_folder(const std::string& folder) {
   }
 }
 
+std::string existing_part(const std::string& folder) {
+  std::error_code ignored;
+  fs::path path = fs::absolute(folder.empty() ? "." : folder, ignored);
+  while (!fs::exists(path, ignored) && path != path.parent_path()) {
+    path = path.parent_path();
+  }
+  return path.string();
+}
+
 void check_room(const std::string& folder, int64_t bytes) {
   std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
+  const fs::space_info space = fs::space(existing_part(folder), error);
   if (!error && space.available < static_cast<std::uintmax_t>(bytes)) {
     throw Error(ErrorClass::kCannotCreate,
-                str("what is to be written has ", bytes, " bytes, but ", folder, " has room for ",
-                    static_cast<int64_t>(space.available)),
+                str("what is to be written has ", bytes, " bytes, but ", folder.empty() ? "this folder" : folder,
+                    " has room for ", static_cast<int64_t>(space.available)),
                 "give a folder on another file system");
   }
 }

@@ -49,9 +49,10 @@ class Repacking {
       rewrite_.chunk = old_.shape;
       rewrite_.chunk.front() = 1;
     }
+    // The folder comes last: what is refused leaves none.
     comm::agreed_on_rank_0(group_, [&] {
       check_room(options.out, old_.num_rows() * row_bytes());
-      copy_hdf5_structure(input_, temporary_, rewrite_);
+      make_output_folder(options.out);
     });
   }
   ~Repacking() {
@@ -63,6 +64,7 @@ class Repacking {
   Repacking& operator=(const Repacking&) = delete;
 
   RepackedFile run() {
+    comm::agreed_on_rank_0(group_, [&] { copy_hdf5_structure(input_, temporary_, rewrite_); });
     const RowSource target(group_, {temporary_}, source_.dataset(), "", IoMode::kAuto);
     comm::agreed(group_, [&] { check_target(target.files().front().layout); });
     const at::Tensor checksums = at::zeros({rows_.count()}, at::kLong);
@@ -237,10 +239,7 @@ class Repacking {
 std::vector<RepackedFile> repack_files(const comm::MpiGroup& group, const RepackOptions& options,
                                        const std::function<void(const std::string&)>& progress) {
   const auto inputs = list_hdf5_inputs(group, options.inputs);
-  comm::agreed_on_rank_0(group, [&] {
-    check_repacked_paths(options, inputs);
-    make_output_folder(options.out);
-  });
+  comm::agreed_on_rank_0(group, [&] { check_repacked_paths(options, inputs); });
   std::vector<RepackedFile> files;
   for (const std::string& input : inputs) {
     files.push_back(Repacking(group, options, input).run());

@@ -8,6 +8,7 @@
 
 #include "data/hdf5_tree.h"
 #include "src/base/error.h"
+#include "src/base/output_file.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -27,9 +28,7 @@ void check_repacked_paths(const RepackOptions& options, const std::vector<std::s
       throw Error(ErrorClass::kUsage, str("--out ", options.out, " is the folder of ", input, " itself"),
                   "give another folder: a file is not rewritten in place");
     }
-    if (!options.overwrite && fs::exists(output, error)) {
-      throw Error(ErrorClass::kCannotCreate, str(output, " is there already"), "give another folder, or --overwrite");
-    }
+    refuse_existing(output, options.overwrite);
     const auto [other, is_new] = from.emplace(output, input);
     if (!is_new) {
       throw Error(ErrorClass::kUsage, str(input, " and ", other->second, " would both become ", output),

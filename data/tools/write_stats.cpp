@@ -5,16 +5,20 @@
 #include <ATen/ops/isfinite.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "data/npy.h"
+#include "data/posix_file.h"
 #include "data/tools/hdf5_inputs.h"
 #include "data/tools/output_place.h"
 #include "data/year_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
+#include "src/base/output_file.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -30,10 +34,13 @@ constexpr const char* kTimeMeans = "time_means.npy";
 void prepare_folder(const WriteStatsOptions& options) {
   make_output_folder(options.out);
   for (const char* name : {kMeans, kDeviations, kTimeMeans}) {
-    if (!options.overwrite && fs::exists(fs::path(options.out) / name)) {
-      throw Error(ErrorClass::kCannotCreate, str(options.out, " holds ", name, " already"),
-                  "give another folder, or --overwrite");
-    }
+    refuse_existing((fs::path(options.out) / name).string(), options.overwrite);
+  }
+  std::error_code ignored;
+  if (!options.time_means && fs::exists(fs::path(options.out) / kTimeMeans, ignored)) {
+    throw Error(
+        ErrorClass::kCannotCreate, str(options.out, " also holds ", kTimeMeans, ", which would not be replaced"),
+        "give --time-means, remove the file, or give another folder: it would be read beside the new statistics");
   }
 }
 
@@ -80,15 +87,29 @@ at::Tensor by_channel(const std::vector<ChannelMoments>& channels, double (*valu
 }
 
 void write_files(const WriteStatsOptions& options, const RowStatistics& statistics) {
-  const auto path = [&](const char* name) { return (fs::path(options.out) / name).string(); };
-  write_npy(path(kMeans), by_channel(statistics.channels, [](const ChannelMoments& m) { return m.mean; }));
-  write_npy(path(kDeviations), by_channel(statistics.channels, [](const ChannelMoments& m) { return m.deviation(); }));
+  std::vector<std::pair<std::string, at::Tensor>> files;
+  const auto add = [&](const char* name, const at::Tensor& values) {
+    files.emplace_back((fs::path(options.out) / name).string(), values);
+  };
+  add(kMeans, by_channel(statistics.channels, [](const ChannelMoments& m) { return m.mean; }));
+  add(kDeviations, by_channel(statistics.channels, [](const ChannelMoments& m) { return m.deviation(); }));
   if (options.time_means) {
     if (!at::isfinite(statistics.time_means).all().item<bool>()) {
       throw Error(ErrorClass::kBadData, "some element of the fields is missing at all times: it has no time mean",
                   "leave --time-means out");
     }
-    write_npy(path(kTimeMeans), statistics.time_means.to(at::kFloat).unsqueeze(0));
+    add(kTimeMeans, statistics.time_means.to(at::kFloat).unsqueeze(0));
+  }
+  for (const auto& [path, values] : files) {
+    write_npy(temporary_name(path), values);
+  }
+  // Old files go before the first new one has its name: means without deviations are refused by whoever reads them,
+  // those of two data sets would not be.
+  for (const auto& [path, values] : files) {
+    std::remove(path.c_str());
+  }
+  for (const auto& [path, values] : files) {
+    rename_file(temporary_name(path), path);
   }
 }
 

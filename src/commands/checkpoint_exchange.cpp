@@ -4,6 +4,7 @@
 #include "model/vit_options.h"
 #include "parallel/comm/mpi_session.h"
 #include "src/base/log.h"
+#include "src/base/output_file.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
 #include "src/commands/checkpoint_tool.h"
@@ -126,11 +127,12 @@ int run_checkpoint_export(const Invocation& invocation) {
   ExchangeOptions chosen;
   const options::OptionTable table = export_table(chosen);
   const auto files = parse_checkpoint_tool(invocation, table, kFile);
-  same_error_on_all_ranks([&] { check_output(chosen.out, chosen.overwrite, "out"); });
+  same_error_on_all_ranks([&] { check_output(chosen.out, chosen.overwrite, "out", files.front()); });
   if (!is_first_process()) {
     return 0;
   }
   const train::CheckpointReader checkpoint(files.front());
+  refuse_input(chosen.out, "--out", checkpoint.path());  // of a folder: what its `latest` names
   const size_t count =
       train::export_weights(checkpoint, chosen.out, chosen.names, kTypes[static_cast<size_t>(chosen.type)]);
   print_once(str("wrote ", count, " tensors of ", checkpoint.path(), " to ", chosen.out, "\n"));
@@ -161,7 +163,7 @@ int run_checkpoint_import(const Invocation& invocation) {
   const comm::MpiGroup& world = session.world();
   set_log_speaker(world.rank() == 0);
   agree_on_start(world, invocation.words);
-  comm::agreed_on_rank_0(world, [&] { check_output(chosen.out, chosen.overwrite, "out"); });
+  comm::agreed_on_rank_0(world, [&] { check_output(chosen.out, chosen.overwrite, "out", files.front()); });
   const auto foreign = comm::agreed(world, [&] { return read_import(files.front(), chosen, settings); });
   train::write_weights(world, chosen.out, info_of_import(chosen.config, foreign.data, files.front(), chosen.names),
                        foreign.weights);

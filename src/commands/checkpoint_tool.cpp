@@ -1,9 +1,8 @@
 // Command lines of the commands `checkpoint ...`.
 #include "src/commands/checkpoint_tool.h"
 
-#include <filesystem>
-
 #include "src/base/error.h"
+#include "src/base/output_file.h"
 #include "src/base/text.h"
 #include "src/commands/positional.h"
 #include "src/train/options/sources.h"
@@ -43,14 +42,12 @@ std::vector<std::string> parse_checkpoint_tool(const Invocation& invocation, con
   return parse_checkpoint_tool(invocation, table, count, settings);
 }
 
-void check_output(const std::string& path, bool overwrite, const std::string& option) {
+void check_output(const std::string& path, bool overwrite, const std::string& option, const std::string& input) {
   if (path.empty()) {
     throw Error(ErrorClass::kUsage, str("--", option, " FILE must be given: what is to be written"));
   }
-  std::error_code ignored;
-  if (!overwrite && std::filesystem::exists(path, ignored)) {
-    throw Error(ErrorClass::kCannotCreate, str(path, " is there already"), "give --overwrite to replace it");
-  }
+  refuse_input(path, "--" + option, input);
+  refuse_existing(path, overwrite, "--" + option);
 }
 
 }  // namespace vit_hybrid::commands

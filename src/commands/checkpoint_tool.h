@@ -29,9 +29,9 @@ std::vector<std::string> parse_checkpoint_tool(const Invocation& invocation, con
 std::vector<std::string> parse_checkpoint_tool(const Invocation& invocation, const options::OptionTable& table,
                                                const FileCount& count);
 
-/// Refuses to write over a file unless asked to. Error(kCannotCreate), Error(kUsage) without a name; `option` is the
-/// option that names it.
-void check_output(const std::string& path, bool overwrite, const std::string& option);
+/// Refuses to write over a file unless asked to, and over the `input` always. Error(kCannotCreate), Error(kUsage), also
+/// without a name; `option` is the option that names it.
+void check_output(const std::string& path, bool overwrite, const std::string& option, const std::string& input);
 
 inline constexpr const char* kToolOptions = "\nThese are given on the command line only.\n";
 

@@ -1,11 +1,13 @@
 // Image folders as HDF5: classes, order, pixels, bad files, and the same file from any number of ranks.
 #include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <tuple>
 
 #include "data/hdf5_rows.h"
 #include "data/posix_file.h"
@@ -215,6 +217,35 @@ TEST_CASE("convert: folders that are refused") {
   refused("empty_class", ErrorClass::kBadData, "holds no *.jpg");
   refused("comma", ErrorClass::kBadData, "'a,b' has a comma");
   refused("bad", ErrorClass::kBadData, "none of the images");
+}
+
+TEST_CASE(
+    "convert: neither an image that is read nor what is no file is replaced, and what is refused makes no folder") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const std::string images = folder.file("images");
+  on_rank_0(group, [&] {
+    write_folder(images);
+    fs::create_symlink("images/n01", folder.file("same"));
+    REQUIRE(::mkfifo(folder.file("fifo").c_str(), 0600) == 0);
+  });
+  const std::string before = file_bytes(images + "/n01/101.png");
+  for (const auto& [out, error_class, text] :
+       {std::tuple("images/n01/101.png", ErrorClass::kUsage, "which is what is read"),
+        {"same/101.png", ErrorClass::kUsage, "which is what is read"},
+        {"fifo", ErrorClass::kCannotCreate, "is no regular file"},
+        {"images", ErrorClass::kCannotCreate, "is no regular file"}}) {
+    ConvertOptions options = options_for(images, folder.file(out));
+    options.overwrite = true;
+    const Error error = agreed_error(group, [&] { convert_images(group, options); });
+    CHECK((error.error_class() == error_class));
+    CHECK_MESSAGE(contains(error.what(), text), error.what());
+  }
+  CHECK((file_bytes(images + "/n01/101.png") == before));
+  CHECK(fs::is_fifo(folder.file("fifo")));
+  agreed_error(group, [&] { convert_images(group, options_for(folder.file("none"), folder.file("new/x.h5"))); });
+  CHECK(!fs::exists(folder.file("new")));
+  group.barrier();
 }
 
 }  // namespace vit_hybrid::data

@@ -154,7 +154,25 @@ TEST_CASE("data stats: what is refused") {
   options.inputs = {folder.file("good")};
   options.out = folder.file("stats");
   write_stats(group, options);
-  refused("good", ErrorClass::kCannotCreate, "holds global_means.npy already");
+  refused("good", ErrorClass::kCannotCreate, "global_means.npy' is there already");
+  options.overwrite = true;
+  options.time_means = true;
+  write_stats(group, options);
+  options.time_means = false;  // the old ones would stay
+  const Error stale = agreed_error(group, [&] { write_stats(group, options); });
+  CHECK_MESSAGE(contains(stale.what(), "also holds time_means.npy, which would not be replaced"), stale.what());
+  group.barrier();
+  on_rank_0(group, [&] {
+    for (const auto& entry : fs::directory_iterator(options.out)) {
+      CHECK_MESSAGE(entry.path().extension() == ".npy", entry.path());
+    }
+    fs::remove(options.out + "/global_stds.npy");
+    fs::create_symlink("global_stds.npy", options.out + "/global_stds.npy");
+  });
+  options.time_means = true;
+  const Error loop = agreed_error(group, [&] { write_stats(group, options); });
+  CHECK((loop.error_class() == ErrorClass::kCannotCreate));
+  group.barrier();
 }
 
 TEST_CASE("data inspect: layout, cost, values and the command that repacks") {

@@ -218,6 +218,18 @@ TEST_CASE("forecast: what cannot be is refused on all ranks, before any file is 
     CHECK(error.message().find(text) != std::string::npos);
     CHECK_FALSE(std::ifstream(folder.file("f.h5")).good());
   };
+  for (const auto& [out, text] : {std::pair("data/2001.h5", "which is what is read"),
+                                  {"c.h5", "which is what is read"},
+                                  {"data/2003.h5", "which would be one of the data's files"}}) {
+    train::ForecastOptions onto_input = good;
+    onto_input.use.out = folder.file(out);
+    onto_input.use.overwrite = true;
+    refused(config, onto_input, ErrorClass::kUsage, text);
+    train::ModelUse figures = onto_input.use;
+    CHECK(agreed_error(world, [&] { train::evaluate(config, figures, checkpoint, world); }).message().find(text) !=
+          std::string::npos);
+  }
+  CHECK(data::read_whole_dataset(folder.file("data/2001.h5"), "fields").size(0) == kWeatherTimes);
   train::ForecastOptions late = good;
   late.start = 2 * kWeatherTimes;
   refused(config, late, ErrorClass::kUsage, "--start is 18; allowed: 0 to 17");

@@ -264,3 +264,39 @@ TEST_CASE("generate images: layout and contents of the files") {
   CHECK(
       contains(error_text(ErrorClass::kCannotCreate, [&] { data::generate_images(options, world); }), "is not empty"));
 }
+
+TEST_CASE("generate: what a killed attempt left unfinished is nothing; links and other files are something") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder scratch(world);
+  namespace fs = std::filesystem;
+  const auto put = [&](const std::string& path) {
+    if (world.rank() == 0) {
+      fs::create_directories(fs::path(scratch.file(path)).parent_path());
+      std::ofstream(scratch.file(path)) << "x";
+    }
+    world.barrier();
+  };
+  put("images/train.h5.partial");
+  data::generate_images(image_options(scratch.file("images")), world);
+  CHECK(fs::exists(scratch.file("images/valid.h5")));
+  CHECK_FALSE(fs::exists(scratch.file("images/train.h5.partial")));
+  put("weather/stats/global_means.npy.partial");
+  put("weather/train/1990.h5.partial/x");  // a folder of that name, with something in it
+  CHECK(contains(error_text(ErrorClass::kCannotCreate,
+                            [&] { data::generate_weather(weather_options(scratch.file("weather")), world); }),
+                 "is not empty"));
+  put("others/notes.partial");
+  const auto into = [&](const char* name) {
+    return error_text(ErrorClass::kCannotCreate,
+                      [&] { data::generate_images(image_options(scratch.file(name)), world); });
+  };
+  CHECK(contains(into("others"), "is not empty"));
+  if (world.rank() == 0) {
+    fs::create_directories(scratch.file("taken/train.h5"));
+  }
+  world.barrier();
+  GenerateImagesOptions options = image_options(scratch.file("taken"));
+  options.overwrite = true;
+  CHECK(contains(error_text(ErrorClass::kCannotCreate, [&] { data::generate_images(options, world); }),
+                 "is no regular file"));
+}

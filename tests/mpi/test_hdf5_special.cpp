@@ -10,14 +10,19 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
+#include "data/hdf5_handle.h"
+#include "data/hdf5_scale_copy.h"
 #include "data/row_source.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
+#include "tests/support/in_groups.h"
 #include "tests/support/on_rank_0.h"
+#include "tests/support/scaled_file.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
 
@@ -284,6 +289,56 @@ TEST_CASE("hdf5: damaged chunks are named") {
     CHECK((at_start.error_class() == ErrorClass::kBadData));
     CHECK(contains(at_start.what(), path));
   }
+}
+
+TEST_CASE("hdf5: scales whose list cannot be read any more are no copied ones") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  on_rank_0(group, [&] {
+    const Hdf5ScaleCopy copy{folder.file("from.h5"), folder.file("to.h5"), "fields", 1, 2};
+    testing::write_scaled_file(copy.from, counted({3, 2, 4, 5}), {"u10", "t850"});
+    write_hdf5_file(copy.to, {{"fields", counted({2, 2, 4, 5})}});
+    {
+      const Hid file(H5Fopen(copy.from.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose);
+      REQUIRE(H5Adelete_by_name(file.get(), "fields", "DIMENSION_LABELS", H5P_DEFAULT) >= 0);  // texts beside the list
+    }
+    CHECK(copy_hdf5_scales(copy).empty());
+    verify_hdf5_scales(copy);
+    std::string bytes = testing::file_bytes(copy.to);
+    for (size_t at = bytes.find("GCOL"); at != std::string::npos; at = bytes.find("GCOL")) {
+      bytes[at] = 'X';
+    }
+    std::ofstream(copy.to, std::ios::binary) << bytes;
+    const Error error = testing::thrown_error([&] { verify_hdf5_scales(copy); });
+    CHECK((error.error_class() == ErrorClass::kIo));
+    CHECK_MESSAGE(contains(error.what(), "'fields' is not read as it was written: the list of its scales"),
+                  error.what());
+  });
+}
+
+TEST_CASE("hdf5: coordinates beside fields are those of the fields' own file, and virtual ones are not made up") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  on_rank_0(group, [&] {
+    const at::Tensor fields = counted({3, 2, 4, 5});
+    const auto latitudes_of = [&](const char* name) {
+      return inspect_dataset(folder.file(name), "fields", "channels").grid.latitudes;
+    };
+    write_hdf5_file(folder.file("own.h5"), {{"fields", fields}, {"lat", counted({4}) * 10.0}});
+    write_hdf5_file(folder.file("linking.h5"), {{"lat", counted({4})}});
+    testing::add_external_link(folder.file("linking.h5"), "fields", "own.h5");
+    CHECK(latitudes_of("linking.h5") == std::vector<double>{0, 10, 20, 30});
+
+    write_hdf5_file(folder.file("bare.h5"), {{"fields", fields}});
+    write_hdf5_file(folder.file("part.h5"), {{"lat", counted({4})}});
+    testing::write_virtual_file(folder.file("virtual.h5"), "lat", {"part.h5"}, {4});
+    testing::add_external_link(folder.file("virtual.h5"), "fields", "bare.h5");
+    CHECK(latitudes_of("virtual.h5") == std::vector<double>{0, 1, 2, 3});
+    fs::remove(folder.file("part.h5"));
+    const Error error = testing::thrown_error([&] { latitudes_of("virtual.h5"); });
+    CHECK((error.error_class() == ErrorClass::kMissingInput));
+    CHECK_MESSAGE(contains(error.what(), "'/lat' is virtual, and the file part.h5"), error.what());
+  });
 }
 
 }  // namespace vit_hybrid::data

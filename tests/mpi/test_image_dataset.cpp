@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "data/batch_normalizer.h"
+#include "data/hdf5_handle.h"
 #include "data/hdf5_writer.h"
 #include "data/image_dataset.h"
 #include "parallel/comm/mpi_group.h"
@@ -215,6 +216,28 @@ TEST_CASE("images: files that do not fit are one error on all ranks") {
     CHECK(caught.find(path) != std::string::npos);
     CHECK(caught.find(c.message) != std::string::npos);
     CHECK(group.broadcast(caught, 0) == caught);
+  }
+}
+
+TEST_CASE("images: labels that may be missing are found by every name that HDF5 finds them by") {
+  const auto group = comm::MpiGroup::world();
+  const testing::ScratchFolder folder(group);
+  const std::string path = folder.file("x.h5");
+  write_images(group, path, some_images(), some_labels(at::kLong));
+  if (group.rank() == 0) {
+    const Hid file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose);
+    REQUIRE(H5Lcreate_soft("/labels", file.get(), "linked", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+  }
+  group.barrier();
+  const auto has_labels = [&](const std::string& name) {
+    const ImageDataset images(group, {.path = path, .labels = name, .labels_needed = false, .image_size = 8});
+    return images.has_labels();
+  };
+  for (const char* name : {"labels", "/labels", "./labels", "linked"}) {
+    CHECK_MESSAGE(has_labels(name), name);
+  }
+  for (const char* name : {"label", "none/labels"}) {
+    CHECK_MESSAGE(!has_labels(name), name);
   }
 }
 

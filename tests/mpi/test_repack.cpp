@@ -167,6 +167,133 @@ TEST_CASE("repack: scales, groups, links and attributes are kept") {
   group.barrier();
 }
 
+TEST_CASE("repack: an object of several names stays one, and the dataset may be asked for by any of them") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const at::Tensor fields = counted({6, 2, 4, 5});
+  const std::string input = folder.file("linked.h5");
+  on_rank_0(group, [&] {
+    testing::write_hdf5_file(input, {{"fields", fields, {2, 2, 4, 5}, 1}, {"levels", counted({3})}});
+    const Hid file(H5Fopen(input.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose);
+    const Hid grid(H5Gcreate2(file.get(), "grid", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), &H5Gclose);
+    REQUIRE(H5Lmove(file.get(), "levels", grid.get(), "levels", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    for (const auto& [from, to] :
+         {std::pair("grid", "same"), std::pair("fields", "again"), std::pair("/", "grid/up")}) {
+      REQUIRE(H5Lcreate_hard(file.get(), from, file.get(), to, H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    }
+    REQUIRE(H5Lcreate_soft("/fields", file.get(), "state", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    testing::write_hdf5_file(folder.file("outside.h5"), {{"here", counted({2})}});
+    testing::add_external_link(folder.file("outside.h5"), "fields", input);
+  });
+  for (const char* name : {"fields", "/fields", "./fields", "again", "state", "grid/up/fields"}) {
+    CAPTURE(name);
+    RepackOptions options{{input}, folder.file("out"), name};
+    options.type = RepackType::kBFloat16;
+    options.layout = RepackLayout::kSampleChunks;
+    options.overwrite = true;
+    const std::string path = repack_files(group, options, {}).at(0).path;
+    for (const char* way : {"fields", "again", "state"}) {
+      const Hdf5Layout layout = inspect_dataset(path, way);
+      CHECK((layout.type == at::kBFloat16));
+      CHECK(layout.chunk == std::vector<int64_t>{1, 2, 4, 5});
+      CHECK(at::equal(read_whole_dataset(path, way), fields.to(at::kBFloat16)));
+    }
+    CHECK(at::equal(read_whole_dataset(path, "same/levels"), counted({3})));
+    CHECK(at::equal(read_whole_dataset(path, "same/up/grid/levels"), counted({3})));
+    group.barrier();
+  }
+  const Error error = agreed_error(group, [&] {
+    repack_files(group, {{folder.file("outside.h5")}, folder.file("out"), "fields"}, {});
+  });
+  CHECK_MESSAGE(contains(error.what(), "dataset 'fields' is a link to " + input), error.what());
+  CHECK(!fs::exists(temporary_name(folder.file("out/outside.h5"))));
+  group.barrier();
+}
+
+TEST_CASE("repack: what was never written is neither read nor made, and large rows are compared in parts") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  const std::string input = folder.file("in.h5");
+  on_rank_0(group, [&] {
+    testing::write_hdf5_file(input, {{"fields", counted({2, 2, 2})},
+                                     {"row", counted({1, 3, 1 << 19})},
+                                     {"chunks", counted({1, 3, 1 << 19}), {1, 2, 5000}, 1}});
+    const Hid file(H5Fopen(input.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose);
+    const std::vector<hsize_t> extents = {hsize_t{1} << 24, hsize_t{1} << 24};
+    const std::vector<hsize_t> chunk = {64, 64};
+    const Hid space(H5Screate_simple(2, extents.data(), nullptr), &H5Sclose);
+    const Hid creation(H5Pcreate(H5P_DATASET_CREATE), &H5Pclose);
+    const auto add = [&](const char* name) {
+      return Hid(H5Dcreate2(file.get(), name, H5T_NATIVE_FLOAT, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+                 &H5Dclose);
+    };
+    REQUIRE(add("one run"));
+    H5Pset_chunk(creation.get(), 2, chunk.data());
+    const Hid sparse = add("sparse");
+    const hsize_t most = (hsize_t{1} << 63) - 1;
+    const hsize_t page = 4096;
+    const Hid line(H5Screate_simple(1, &most, nullptr), &H5Sclose);
+    H5Pset_chunk(creation.get(), 1, &page);
+    REQUIRE(Hid(H5Dcreate2(file.get(), "most", H5T_NATIVE_UINT8, line.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+                &H5Dclose));
+    const std::vector<hsize_t> place = {extents[0] - 1, 70};
+    H5Sselect_elements(space.get(), H5S_SELECT_SET, 1, place.data());
+    const Hid one(H5Screate(H5S_SCALAR), &H5Sclose);
+    const float value = 5.0F;
+    REQUIRE(H5Dwrite(sparse.get(), H5T_NATIVE_FLOAT, one.get(), space.get(), H5P_DEFAULT, &value) >= 0);
+  });
+  const std::string path = repack_files(group, {{input}, folder.file("out")}, {}).at(0).path;
+  on_rank_0(group, [&] {
+    for (const char* name : {"row", "chunks"}) {
+      CHECK(at::equal(read_whole_dataset(path, name), counted({1, 3, 1 << 19})));
+    }
+    CHECK(contains(inspect_dataset(path, "most").unwritten, "2251799813685248 of its 2251799813685248 chunks"));
+    Hdf5Rewrite rewrite;
+    rewrite.dataset = "fields";
+    for (const auto& [name, at] : {std::pair("row", hsize_t{(1 << 19) - 1}), std::pair("chunks", hsize_t{1 << 18}),
+                                   std::pair("sparse", hsize_t{70})}) {
+      CAPTURE(name);
+      const std::string other = folder.file("other.h5");
+      fs::copy_file(path, other, fs::copy_options::overwrite_existing);
+      {
+        const Hid file(H5Fopen(other.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose);
+        const Hid dataset(H5Dopen2(file.get(), name, H5P_DEFAULT), &H5Dclose);
+        const Hid space(H5Dget_space(dataset.get()), &H5Sclose);
+        std::vector<hsize_t> place;  // in the last row
+        for (const int64_t extent : hdf5_shape(space.get())) {
+          place.push_back(static_cast<hsize_t>(extent) - 1);
+        }
+        place.back() = at;
+        H5Sselect_elements(space.get(), H5S_SELECT_SET, 1, place.data());
+        const Hid one(H5Screate(H5S_SCALAR), &H5Sclose);
+        const float value = -1.0F;
+        REQUIRE(H5Dwrite(dataset.get(), H5T_NATIVE_FLOAT, one.get(), space.get(), H5P_DEFAULT, &value) >= 0);
+      }
+      const Error error = testing::thrown_error([&] { verify_hdf5_copy(path, other, rewrite); });
+      CHECK_MESSAGE(contains(error.what(), str("'", name, "' is not read as it was written: its values")),
+                    error.what());
+    }
+  });
+}
+
+// Of three points, of which the middle one is in this row: number and bounds do not depend on it.
+void add_region(const std::string& path, hsize_t middle) {
+  const Hid file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose);
+  const Hid fields(H5Dopen2(file.get(), "fields", H5P_DEFAULT), &H5Dclose);
+  const Hid space(H5Dget_space(fields.get()), &H5Sclose);
+  const std::vector<hsize_t> points = {0, 0, 0, 0, middle, 1, 1, 1, 4, 1, 3, 4};
+  REQUIRE(H5Sselect_elements(space.get(), H5S_SELECT_SET, 3, points.data()) >= 0);
+  hdset_reg_ref_t region{};
+  REQUIRE(H5Rcreate(&region, file.get(), "fields", H5R_DATASET_REGION, space.get()) >= 0);
+  const Hid one(H5Screate(H5S_SCALAR), &H5Sclose);
+  const Hid dataset(
+      H5Lexists(file.get(), "points", H5P_DEFAULT) > 0
+          ? H5Dopen2(file.get(), "points", H5P_DEFAULT)
+          : H5Dcreate2(file.get(), "points", H5T_STD_REF_DSETREG, one.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+      &H5Dclose);
+  REQUIRE(H5Dwrite(dataset.get(), H5T_STD_REF_DSETREG, H5S_ALL, H5S_ALL, H5P_DEFAULT, &region) >= 0);
+}
+
 TEST_CASE("repack: values of every type beside the fields are kept, and all of the file is read back") {
   const auto group = comm::MpiGroup::world();
   const ScratchFolder folder(group);
@@ -174,6 +301,7 @@ TEST_CASE("repack: values of every type beside the fields are kept, and all of t
   on_rank_0(group, [&] {
     testing::write_hdf5_file(input, {{"fields", counted({5, 2, 4, 5}), {1, 2, 4, 5}, 1}});
     testing::add_typed_datasets(input, "fields");
+    add_region(input, 1);
     testing::add_foreign_filter(input, "foreign", counted({3, 2}), 32100, "made-up");
   });
   const auto done = repack_files(group, {{input}, folder.file("out")}, {});
@@ -206,6 +334,7 @@ TEST_CASE("repack: values of every type beside the fields are kept, and all of t
     };
     differs("'names'", replaced("three", "throw"));
     differs("'opaque' is not read as it was written: its values", replaced("abcdef", "abcdeg"));
+    differs("'points'", [](const std::string& other) { add_region(other, 2); });
     differs("the list of its objects",
             [](const std::string& other) { testing::add_external_link(other, "l", "x.h5"); });
   });
@@ -236,6 +365,9 @@ TEST_CASE("repack: datasets whose values are in other files become real ones, un
     testing::write_hdf5_file(folder.file("in/a.h5"), {{"fields", counted({2, 2, 2})}});
     testing::add_external_dataset(folder.file("in/a.h5"), "e", folder.file("secret/raw"), {6});
     testing::write_virtual_file(folder.file("v.h5"), "e", {"in/a.h5"}, {6});
+    const Hid virtual_file(H5Fopen(folder.file("v.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose);
+    const Hid other(H5Fopen(folder.file("in/a.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), &H5Fclose);
+    REQUIRE(H5Ocopy(other.get(), "fields", virtual_file.get(), "fields", H5P_DEFAULT, H5P_DEFAULT) >= 0);
     fs::create_symlink(folder.file("secret/raw"), folder.file("in/link"));
     testing::write_hdf5_file(folder.file("in/b.h5"), {{"fields", counted({2, 2, 2})}});
     testing::add_external_dataset(folder.file("in/b.h5"), "e", folder.file("in/link"), {6});
@@ -257,6 +389,8 @@ TEST_CASE("repack: datasets whose values are in other files become real ones, un
     refused([&] { const RowSource source(group, {path}, "e", "", IoMode::kAuto); });
   }
   refused([&] { repack_files(group, {{folder.file("in/a.h5")}, folder.file("out2"), "fields"}, {}); });
+  CHECK(!fs::exists(temporary_name(folder.file("out2/a.h5"))));
+  refused([&] { repack_files(group, {{folder.file("v.h5")}, folder.file("out2"), "fields"}, {}); });
   refused([&] { const RowSource source(group, {folder.file("in/c.h5")}, "fields", "channels", IoMode::kAuto); },
           "/latitude");
 }
@@ -379,6 +513,13 @@ TEST_CASE("repack: what is refused leaves no file") {
   repack_files(group, {{input}, out}, {});
   options = {{input}, out};
   refused(options, ErrorClass::kCannotCreate, "is there already");
+  on_rank_0(group, [&] { fs::create_directories(folder.file("taken/in.h5")); });
+  options = {{input}, folder.file("taken")};
+  options.overwrite = true;
+  refused(options, ErrorClass::kCannotCreate, "is no regular file");
+  options = {{input}, folder.file("unmade"), "field"};
+  refused(options, ErrorClass::kBadData, "no dataset 'field'");
+  CHECK(!fs::exists(folder.file("unmade")));
 }
 
 }  // namespace vit_hybrid::data

@@ -5,10 +5,12 @@
 #include <fstream>
 #include <utility>
 
+#include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
 #include "src/train/checkpoint/engine_state.h"
 #include "src/train/checkpoint/resume.h"
+#include "src/train/run_folder.h"
 #include "tests/support/checkpoint_rig.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
@@ -39,6 +41,13 @@ TEST_CASE("resume: what does not fit is refused with what differs") {
     CHECK(error.message().find(text) != std::string::npos);
   }
   CHECK(error.hint().find("--init-from") != std::string::npos);
+  const std::string many(30000, ',');  // their names are not all told
+  CHECK(agreed_error(world,
+                     [&] {
+                       train::check_resumable(file, rig.config, {64, many}, world);
+                     })
+            .message()
+            .size() < 2000);
 }
 
 TEST_CASE("resume: another optimizer than the checkpoint's is refused, but Adam and AdamW are one") {
@@ -138,6 +147,66 @@ TEST_CASE("resume: which checkpoint") {
     loading.checkpoint.resume = "none";
     loading.checkpoint.load = folder.file(given);
     CHECK(found(loading, world) == found(config, world));
+  }
+}
+
+TEST_CASE("resume: --load takes the newest checkpoint of a run that was killed before it wrote 'latest'") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  CheckpointRig rig(world, folder.file("checkpoints"));
+  rig.checkpoints.prepare("");
+  rig.checkpoints.save({7, 0, 0}, std::nullopt);
+  rig.checkpoints.save({8, 0, 0}, std::nullopt);
+  world.barrier();
+  if (world.rank() == 0) {
+    std::filesystem::remove(folder.file("checkpoints/latest"));
+  }
+  world.barrier();
+  train::RunConfig config = CheckpointRig::make_config(world.size(), 2);
+  for (const std::string& given : {folder.path(), folder.file("checkpoints")}) {
+    config.checkpoint.load = given;
+    CHECK(found(config, world) == folder.file("checkpoints/step-000000008.h5"));
+  }
+}
+
+TEST_CASE("resume: a run goes on in its own folder by --load too, and what no step was done in is used anew") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  train::RunConfig config = CheckpointRig::make_config(world.size(), 2);
+  config.name = "folder";
+  config.run_dir = folder.file("run");
+  train::resolve(config, world.size());
+  const auto on_rank_0 = [&](const auto& change) {
+    world.barrier();
+    if (world.rank() == 0) change();
+    world.barrier();
+  };
+  // Killed among the first files, and in the first save.
+  { train::RunFolder(config, world).open(config, world); }
+  close_log_file();
+  on_rank_0([&] {
+    CHECK(std::filesystem::file_size(config.run_dir + "/metrics.jsonl") == 0);
+    std::filesystem::create_directory(config.run_dir + "/checkpoints");
+    std::ofstream(config.run_dir + "/checkpoints/step-000000000.h5.3fa9c07e.partial") << "half";
+  });
+  {
+    const train::RunFolder anew(config, world);
+    CHECK_FALSE(anew.is_continued());
+    world.barrier();
+    CHECK_FALSE(std::filesystem::exists(config.run_dir + "/config.yaml"));
+    world.barrier();
+    train::MetricsLog metrics = anew.open(config, world);
+    metrics.write({{"kind", "start"}});
+    metrics.write({{"kind", "step"}, {"step", 1}});
+  }
+  close_log_file();
+  world.barrier();
+  CHECK_FALSE(std::filesystem::exists(config.run_dir + "/checkpoints/step-000000000.h5.3fa9c07e.partial"));
+  config.checkpoint.load = folder.file("elsewhere");
+  CHECK(agreed_error(world, [&] { train::RunFolder(config, world); }).error_class() == ErrorClass::kCannotCreate);
+  for (const char* inside : {"run", "run/checkpoints"}) {
+    config.checkpoint.load = folder.file(inside);
+    CHECK(train::RunFolder(config, world).is_continued());
   }
 }
 
@@ -241,6 +310,67 @@ TEST_CASE("resume: values found damaged while they are read: auto falls back, an
   rig.checkpoints.save({9, 0, 0}, std::nullopt);
   CHECK(found(config, world) == file_of(9));
   CHECK(std::filesystem::exists(file_of(9) + ".damaged"));
+}
+
+TEST_CASE(
+    "resume: what is damaged is set aside before 'latest' names another, so that an end between them loses nothing") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  train::RunConfig config = CheckpointRig::make_config(world.size(), 3);
+  config.run_dir = folder.path();
+  config.checkpoint.resume = "auto";
+  CheckpointRig rig(world, folder.file("checkpoints"), 3);
+  rig.checkpoints.prepare("");
+  rig.checkpoints.save({8, 0, 0}, std::nullopt);
+  rig.checkpoints.save({9, 0, 0}, std::nullopt);
+  const std::string damaged = folder.file("checkpoints/step-000000009.h5");
+  flip(world, damaged, 4096 + 60);
+  if (world.rank() == 0) {  // the name cannot be moved
+    std::filesystem::remove(folder.file("checkpoints/latest"));
+    std::filesystem::create_directory(folder.file("checkpoints/latest"));
+  }
+  world.barrier();
+  const train::Resumption resumption(config, world);
+  CHECK(resumption.path() == folder.file("checkpoints/step-000000008.h5"));
+  CHECK(agreed_error(world, [&] { resumption.settle(); }).message().find("latest") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(damaged));
+  CHECK(std::filesystem::exists(damaged + ".damaged"));
+}
+
+TEST_CASE("resume: a checkpoint that the user names sets damaged later ones of its folder aside, and those alone") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder folder(world);
+  train::RunConfig config = CheckpointRig::make_config(world.size(), 4);
+  config.run_dir = folder.path();
+  CheckpointRig rig(world, folder.file("checkpoints"), 4);
+  rig.checkpoints.prepare("");
+  const auto file_of = [&](int step) { return folder.file(str("checkpoints/step-00000000", step, ".h5")); };
+  for (const int step : {6, 7, 8, 9}) {
+    rig.checkpoints.save({step, 0, 0}, std::nullopt);
+  }
+  flip(world, file_of(6), 4096 + 60);
+  flip(world, file_of(9), 4096 + 60);
+  const auto settle = [&] {
+    train::Resumption(config, world).settle();
+    world.barrier();
+  };
+  const auto there = [&](int step) { return std::filesystem::exists(file_of(step)); };
+  config.checkpoint.resume = file_of(7);
+  config.run_dir = folder.file("another");
+  settle();
+  CHECK(there(9));  // of another run
+  world.barrier();
+  config.run_dir = folder.path();
+  settle();
+  CHECK_FALSE(there(9));
+  CHECK(std::filesystem::exists(file_of(9) + ".damaged"));
+  CHECK(there(8));
+  CHECK(there(6));
+  flip(world, file_of(8), 4096 + 60);
+  config.checkpoint.load = std::exchange(config.checkpoint.resume, "none");
+  settle();
+  CHECK_FALSE(there(8));
+  CHECK(std::filesystem::exists(file_of(8) + ".damaged"));
 }
 
 TEST_CASE("resume: a flipped bit in any group of tensors is found, on all ranks") {

@@ -404,4 +404,26 @@ TEST_CASE("weather: all replicas together load every pair of an epoch once") {
   }
 }
 
+TEST_CASE("weather: of very many files each is compared") {
+  const auto group = comm::MpiGroup::world();
+  const Folder folder(group);
+  namespace fs = std::filesystem;
+  const fs::path before = fs::current_path();
+  const std::string mine = folder.scratch.file(str("rank", group.rank()));
+  const int last = group.size() - 1;
+  fs::create_directories(mine);
+  for (int year = 1900; year < 1970; ++year) {
+    const double value = year == 1933 && group.rank() == last ? 1.0 : 0.0;
+    testing::write_hdf5_file(str(mine, "/", year, ".h5"), {{"fields", at::zeros({2, 3, 16, 32}, at::kFloat) + value}});
+  }
+  fs::current_path(mine);
+  group.barrier();
+  if (group.size() > 1) {
+    const Error error = testing::agreed_error(group, [&] { const WeatherDataset mixed(group, {.folder = "."}); });
+    CHECK_MESSAGE(contains(error.what(), str("./1933.h5 has other contents on rank ", last, " (")), error.what());
+  }
+  fs::current_path(before);
+  group.barrier();
+}
+
 }  // namespace vit_hybrid::data

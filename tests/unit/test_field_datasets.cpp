@@ -103,7 +103,12 @@ TEST_CASE("weather files: times come before names") {
   CHECK(ordered({file_of("a.h5", time_axis(2, 3, "days since 1990-01-01T00:00:00Z", "")),
                  file_of("b.h5", hours(0, 47))}) == "b.h5 a.h5 | ");
   CHECK(ordered({file_of("a.h5", hours(0, 1)), file_of("b.h5", hours(2, 3, "1990-01-01", "noleap"))})
-            .find("65 the order") == 0);
+            .find("65 the order of the files is not known: their dates are of different calendars, standard and "
+                  "noleap, and the name") == 0);
+  CHECK(ordered({file_of("a.h5", hours(0, 1)), file_of("b.h5", time_axis(2, 3, "", ""))})
+            .find("65 the order of the files is not known: the time axes of some have units") == 0);
+  CHECK(ordered({file_of("a.h5", hours(0, 1)), file_of("b.h5", hours(2, 3, "1990-01-01", "noleap")), file_of("c.h5")})
+            .find("65 the order of the files is not known: not all have a time axis") == 0);
   CHECK(ordered({file_of("b.h5", hours(0, 24)), file_of("a.h5", hours(24, 42))})
             .find("65 the times of b.h5 (1990-01-01 00:00:00 to 1990-01-02 00:00:00) do not all lie before those of "
                   "a.h5 (1990-01-02 00:00:00 to ") == 0);

@@ -84,6 +84,7 @@ TEST_CASE("latitude weights: those of the file's latitudes, from the south, of a
   check_close(latitude_weights({{65.0, 70.0, 75.0}, {}}, 3), expected, 1e-14);
   check_close(latitude_weights({{60.0}, {}}, 1), {1.0}, 1e-15);
   check_close(latitude_weights({{90.0, -90.0}, {}}, 2), {1.0, 1.0}, 0.0);
+  CHECK(latitude_weights({{90.00001, 0.0, -90.00001}, {}}, 3) == std::vector<double>{0.0, 3.0, 0.0});
   const auto many = latitude_weights({{87.8638, 85.0965, 82.3129, -12.5, -80.0}, {}}, 5);
   CHECK(std::accumulate(many.begin(), many.end(), 0.0) == doctest::Approx(5.0).epsilon(1e-14));
 }
@@ -92,6 +93,7 @@ TEST_CASE("grid: what is none is refused with its place and value") {
   check_grid({}, "a.h5");
   check_grid({points(90, -90, 721), points(0, 359.75, 1440)}, "a.h5");
   check_grid({points(-90, 90, 3), points(-180, 180, 5)}, "a.h5");
+  check_grid({{-90.0, 0.0, -90.0 + 1800 * 0.1 + 1e-13}, {}}, "a.h5");  // as adding steps up makes it
   CHECK(contains(refused({{90.0, 95.0}, {}}).message(), "the latitude 1 is 95; allowed: -90 to 90"));
   CHECK(contains(refused({{10.0, std::nan("")}, {}}).message(), "the latitude 1 is nan"));
   CHECK(contains(refused({{}, {0.0, std::numeric_limits<double>::infinity()}}).message(), "the longitude 1 is inf"));
@@ -139,6 +141,14 @@ TEST_CASE("class names: numbers by name, and what is not known is named") {
   CHECK(class_difference("a,b", "x", "a,c", "y") == "class 1 is 'b' in x and 'c' in y");
   CHECK(class_difference("a,b", "x", "a", "y") == "class 1 is 'b' in x and not there in y");
   CHECK(class_difference("a,b", "x", "", "y").empty());
+  const std::string wild = "\x1b[2J" + std::string(1000, 'a');
+  for (const std::string& text : {class_difference(wild, "x", "b", "y"),
+                                  std::string(thrown_error([&] { class_numbers(wild, "a", "x.h5"); }).message()),
+                                  std::string(thrown_error([&] { class_numbers("a", wild, "x.h5"); }).message())}) {
+    CHECK_MESSAGE(contains(text, "\\x1b[2Jaaa"), text);
+    CHECK(text.find('\x1b') == std::string::npos);
+    CHECK(text.size() < 600);
+  }
 }
 
 TEST_CASE("training data: in what others differ, and what is known by one side alone does not") {
