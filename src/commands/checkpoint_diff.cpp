@@ -1,7 +1,10 @@
 // The command `checkpoint diff`: in what two checkpoints differ.
 #include <algorithm>
+#include <cmath>
+#include <concepts>
 
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/commands/checkpoint_tool.h"
 #include "src/train/checkpoint/model_json.h"
 #include "src/train/checkpoint/reading_order.h"
@@ -23,6 +26,7 @@ struct DiffOptions {
 
 constexpr FileCount kFiles{2, 2, "A B"};
 constexpr int kDiffer = 1;  // exit code, as diff's
+constexpr size_t kMostText = 4096;
 
 options::OptionTable table_of(DiffOptions& chosen) {
   options::OptionTable table;
@@ -38,7 +42,7 @@ class InfoComparison {
  public:
   template <class Value>
   void compare(const std::string& name, const Value& a, const Value& b) {
-    if (a != b) {
+    if (!is_same(a, b)) {
       text_ += str("  ", name, ": ", shown(a), " against ", shown(b), "\n");
     }
   }
@@ -59,13 +63,22 @@ class InfoComparison {
   std::string take() { return std::exchange(text_, {}); }
 
  private:
+  // What is no number is no other than itself here.
+  template <class Value>
+  static bool is_same(const Value& a, const Value& b) {
+    if constexpr (std::floating_point<Value>) {
+      return a == b || (std::isnan(a) && std::isnan(b));
+    } else {
+      return a == b;
+    }
+  }
   static std::string length_text(const std::vector<double>& list) {
     return list.empty() ? "" : str(list.size(), " numbers");
   }
   template <class Value>
   static std::string shown(const Value& value) {
     const std::string text = str(value);
-    return text.empty() ? "none" : text;
+    return text.empty() ? "none" : vit_hybrid::shown(text, kMostText);
   }
 
   std::string text_;
@@ -85,7 +98,7 @@ std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) 
   comparison.compare("loss_scale", a.loss_scale, b.loss_scale);
   comparison.compare("good_steps", a.good_steps, b.good_steps);
   comparison.compare("skipped_steps", a.skipped_steps, b.skipped_steps);
-  comparison.compare("epoch", a.epoch, b.epoch);
+  comparison.compare("epoch", a.epoch + 1, b.epoch + 1);
   comparison.compare("samples_of_epoch", a.samples_of_epoch, b.samples_of_epoch);
   comparison.compare("seed", a.seed, b.seed);
   comparison.compare("num_samples", a.num_samples, b.num_samples);
@@ -138,18 +151,19 @@ std::string index_text(int64_t index, const std::vector<int64_t>& shape) {
 // Empty if the tensors are the same.
 std::string tensor_difference(const CheckpointReader& a, const CheckpointReader& b, const CheckpointTensor& of_a) {
   const CheckpointTensor* const of_b = b.find(of_a.path);
+  const std::string name = shown(of_a.path);
   if (of_b == nullptr) {
-    return str("  ", of_a.path, ": only in the first\n");
+    return str("  ", name, ": only in the first\n");
   }
   if (of_a.shape != of_b->shape || of_a.type != of_b->type) {
-    return str("  ", of_a.path, ": ", c10::toString(of_a.type), " [", join(of_a.shape), "] against ",
+    return str("  ", name, ": ", c10::toString(of_a.type), " [", join(of_a.shape), "] against ",
                c10::toString(of_b->type), " [", join(of_b->shape), "]\n");
   }
   const TensorDifference difference = train::difference_of(a.read(of_a.path), b.read(of_a.path));
   if (difference.num_different == 0) {
     return "";
   }
-  return str("  ", of_a.path, ": ", difference.num_different, " of ", difference.count, " values, the first at ",
+  return str("  ", name, ": ", difference.num_different, " of ", difference.count, " values, the first at ",
              index_text(difference.first_index, of_a.shape), ": ", difference.first_a, " against ", difference.first_b,
              "; largest difference ", difference.largest_absolute, ", relative ", difference.largest_relative, "\n");
 }
@@ -165,7 +179,7 @@ std::string tensor_differences(const CheckpointReader& a, const CheckpointReader
   }
   for (const CheckpointTensor& tensor : train::in_reading_order(b.tensors())) {
     if (a.find(tensor.path) == nullptr) {
-      out += str("  ", tensor.path, ": only in the second\n");
+      out += str("  ", shown(tensor.path), ": only in the second\n");
       if (!all) {
         return out;
       }

@@ -21,7 +21,9 @@ line or the environment that has no effect beside the others is named at the sta
 with the origin of each value.
 
 Megatron-LM's names are accepted in all three places (the list is under the heading Megatron): flags of its that are a
-value here, as `--bf16`, are flags, and `bf16: true` in a file. Files are regular files of at most 1 MiB.
+value here, as `--bf16`, are flags, and `bf16: true` in a file. Such a flag that is off (`--no-bf16`, `bf16: false`)
+takes its value back where that was said before, and leaves any other as it is; `use_distributed_optimizer` off is
+`zero: 0`. Files are regular files of at most 1 MiB.
 
 Keys of the reference workload's YAML have their meaning under the names below. `model_backend`, `data_loader_config`,
 `enable_fused`, `enable_jit`, `enable_apex`, `inf_data_path`, `wireup_info` and `wireup_store` are accepted in files,

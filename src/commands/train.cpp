@@ -55,19 +55,26 @@ int64_t planned_steps(const RunConfig& config) {
     return config.schedule.steps;
   }
   if (samples == 0) {
-    throw_on_all_ranks(Error(ErrorClass::kUsage, "--print-lr opens no data, and --epochs needs their number of samples",
-                             "give --limit-nsamples N with that number, or --steps N"));
+    throw Error(ErrorClass::kUsage, "--print-lr opens no data, and --epochs needs their number of samples",
+                "give --limit-nsamples N with that number, or --steps N");
   }
   const int64_t batch = config.global_batch_size;
-  return config.schedule.epochs * (config.data.drop_last ? samples / batch : (samples + batch - 1) / batch);
+  const int64_t of_epoch = data.drop_last ? samples / batch : (samples + batch - 1) / batch;
+  if (of_epoch == 0) {
+    throw Error(ErrorClass::kUsage, str("--drop-last leaves no step: an epoch has ", samples,
+                                        " samples, and --global-batch-size is ", batch));
+  }
+  return train::steps_of_epochs(config.schedule.epochs, of_epoch);
 }
 
 std::string lr_text(const LoadedConfig& loaded) {
-  const train::LrSchedule schedule = loaded.config.lr_schedule(planned_steps(loaded.config));
-  if (const std::string problem = schedule.problem(); !problem.empty()) {
-    refuse({problem}, ErrorClass::kUsage);
-  }
-  return train::lr_table(schedule, loaded.request.print_lr_every);
+  return same_error_on_all_ranks([&] {
+    const train::LrSchedule schedule = loaded.config.lr_schedule(planned_steps(loaded.config));
+    if (const std::string problem = schedule.problem(); !problem.empty()) {
+      throw Error(ErrorClass::kUsage, problem);
+    }
+    return train::lr_table(schedule, loaded.request.print_lr_every);
+  });
 }
 
 // What is printed without training needs no MPI: it works where no job can be started.

@@ -162,10 +162,11 @@ void follow_data(LoadedConfig& loaded, const DataShape& shape) {
   }
   for (const Followed& followed :
        config.is_forecast() ? followed_by_forecast(config.model, shape) : followed_by_classifier(config.model, shape)) {
+    const auto& misread = loaded.misread_options;
     if (!loaded.given.contains(followed.option)) {
       followed.take();
       config.origin[followed.option] = kOrigin;
-    } else if (!followed.fits()) {
+    } else if (std::find(misread.begin(), misread.end(), followed.option) == misread.end() && !followed.fits()) {
       mismatches.push_back(mismatch(config, followed));
       corrections.push_back(correction(followed));
     }

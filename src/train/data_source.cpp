@@ -73,15 +73,6 @@ std::string rows_text(const data::Grid& given, const data::Grid& trained) {
                                    : str("rows at the checkpoint's latitudes ", range(trained));
 }
 
-TrainingData description_of(const data::WeatherDataset& dataset) {
-  TrainingData described;
-  described.channels = dataset.given_channels();
-  described.means = dataset.normalization().mean;
-  described.stds = dataset.normalization().std;
-  described.grid = dataset.grid();
-  return described;
-}
-
 // Training data on the one hand, validation data on the other.
 void check_same_fields(const data::WeatherDataset& train, const data::WeatherDataset& valid) {
   if (!train.given_channels().empty() && !valid.given_channels().empty() &&
@@ -103,7 +94,7 @@ DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& worl
   DataSource source;
   auto train = open_weather(config, {}, world, config.data.train_data, config.data.limit_nsamples);
   source.climatology = read_climatology(config.data, world, train->target_shape(), train->normalization());
-  source.described = description_of(*train);
+  source.described = description_of_fields(*train);
   source.text = text_of(*train, config.data.train_data, source.climatology);
   if (!config.data.valid_data.empty()) {
     auto valid = open_weather(config, {}, world, config.data.valid_data, config.data.limit_nsamples_val);
@@ -357,7 +348,7 @@ DataSource open_valid_data(const RunConfig& config, const TrainingData& trained,
     check(*valid);
     source.climatology = read_climatology(config.data, world, valid->target_shape(), valid->normalization());
     source.text = text_of(*valid, config.data.valid_data, source.climatology);
-    source.described = description_of(*valid);
+    source.described = description_of_fields(*valid);
     source.text += str(config.data.global_means.empty() ? "; normalised with the checkpoint's statistics" : "", "; ",
                        rows_text(source.described.grid, trained.grid));
     source.valid = std::move(valid);
@@ -368,6 +359,9 @@ DataSource open_valid_data(const RunConfig& config, const TrainingData& trained,
     source.text = text_of(*valid, config.data.valid_data);
     source.described = description_of(*valid);
     source.has_labels = valid->has_labels();
+    if (!source.has_labels) {
+      source.described.class_names = trained.class_names;  // there are no numbers that could be of other classes
+    }
     source.valid = std::move(valid);
   }
   source.num_valid_samples = limited(*source.valid, config.data.limit_nsamples_val);

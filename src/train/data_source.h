@@ -15,6 +15,15 @@
 
 namespace vit_hybrid::train {
 
+/// What checkpoints say of the data of a WeatherDataset, or of WeatherTimes.
+template <class Fields>
+TrainingData description_of_fields(const Fields& fields) {
+  return {.channels = fields.given_channels(),
+          .means = fields.normalization().mean,
+          .stds = fields.normalization().std,
+          .grid = fields.grid()};
+}
+
 struct DataSource {
   std::unique_ptr<data::Dataset> train;
   std::unique_ptr<data::Dataset> valid;  ///< null: no validation

@@ -5,15 +5,18 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "data/year_files.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
+#include "src/base/output_file.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/train/data_source.h"
@@ -55,13 +58,20 @@ void require_folder_of(const std::string& path, const std::string& option) {
   }
 }
 
-void check_outputs(const RunConfig& config, const ModelUse& use, const PredictionOptions& predictions) {
+void check_outputs(const RunConfig& config, const ModelUse& use, const PredictionOptions& predictions,
+                   const std::string& checkpoint) {
   const std::vector<std::pair<std::string, std::string>> outputs = {
       {"--out", use.out}, {"--predictions", predictions.path}, {"--confusion", predictions.confusion}};
+  std::map<std::filesystem::path, std::string> by_path;
   for (const auto& [option, path] : outputs) {
     if (path.empty()) {
       continue;
     }
+    const auto [same, is_new] = by_path.emplace(std::filesystem::absolute(path).lexically_normal(), option);
+    if (!is_new) {
+      throw Error(ErrorClass::kUsage, str(same->second, " and ", option, " are both '", path, "'"), "give two names");
+    }
+    refuse_inputs(path, option, config, checkpoint);
     if (config.is_forecast() && option != "--out") {
       throw Error(ErrorClass::kUsage,
                   str(option, " is '", path, "', but the model is no classifier: it has no classes"),
@@ -141,16 +151,32 @@ class ClassifierOutput {
 
 }  // namespace
 
-void refuse_existing(const std::string& path, bool overwrite, const std::string& option) {
-  if (!overwrite && std::filesystem::exists(path)) {
-    throw Error(ErrorClass::kCannotCreate, str("'", path, "' is there already"),
-                "give --overwrite to replace it, or another " + option);
+void refuse_inputs(const std::string& path, const std::string& option, const RunConfig& config,
+                   const std::string& checkpoint) {
+  const DataConfig& data = config.data;
+  std::vector<std::string> inputs = {checkpoint,       data.valid_data, data.global_means,
+                                     data.global_stds, data.time_means, data.stats + "/time_means.npy"};
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(data.valid_data, ignored);
+  if (is_folder) {
+    const std::vector<std::string> files = data::list_weather_files(data.valid_data);
+    inputs.insert(inputs.end(), files.begin(), files.end());
+  }
+  for (const std::string& input : inputs) {
+    refuse_input(path, option, input);
+  }
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (is_folder && data::has_hdf5_name(path) &&
+      std::filesystem::equivalent(parent.empty() ? "." : parent, data.valid_data, ignored)) {
+    throw Error(ErrorClass::kUsage,
+                str(option, " is '", path, "', which would be one of the data's files in ", data.valid_data),
+                "give a name in another folder");
   }
 }
 
 Evaluation evaluate(const RunConfig& config, const ModelUse& use, const CheckpointReader& checkpoint,
                     const comm::MpiGroup& world, const PredictionOptions& predictions) {
-  comm::agreed_on_rank_0(world, [&] { check_outputs(config, use, predictions); });
+  comm::agreed_on_rank_0(world, [&] { check_outputs(config, use, predictions, checkpoint.path()); });
   const LabelUse labels = predictions.path.empty() ? LabelUse::kNeeded : LabelUse::kOptional;
   const CheckpointInfo& trained = checkpoint.info();
   const DataSource data = open_valid_data(config, trained, world, labels);

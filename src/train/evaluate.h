@@ -17,7 +17,9 @@ namespace vit_hybrid::train {
 Evaluation evaluate(const RunConfig& config, const ModelUse& use, const CheckpointReader& checkpoint,
                     const comm::MpiGroup& world, const PredictionOptions& predictions = {});
 
-/// Refuses, with Error(kCannotCreate), a file that is there, unless it may be overwritten. For one rank.
-void refuse_existing(const std::string& path, bool overwrite, const std::string& option = "--out");
+/// refuse_input() of all files that are read: the checkpoint, those of the data and of their statistics. An HDF5 file
+/// among those of a folder of data is refused too, though it is new: it would be read with them. For one rank.
+void refuse_inputs(const std::string& path, const std::string& option, const RunConfig& config,
+                   const std::string& checkpoint);
 
 }  // namespace vit_hybrid::train

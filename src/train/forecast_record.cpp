@@ -14,9 +14,11 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/nearest_word.h"
+#include "src/base/output_file.h"
 #include "src/base/text.h"
 #include "src/train/climatology.h"
 #include "src/train/data_shape.h"
+#include "src/train/data_source.h"
 #include "src/train/evaluate.h"
 #include "src/train/evaluation_report.h"
 #include "src/train/forecast_picture.h"
@@ -77,6 +79,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
   choose_channel();
   choose_lead();
   for (const std::string& path : {paths_.fields, paths_.figures, paths_.picture}) {
+    refuse_inputs(path, "--out", config, checkpoint_);
     refuse_existing(path, options_.use.overwrite);
   }
   climatology_ = read_climatology(config.data, self, times_.shape(), times_.normalization());
@@ -86,12 +89,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
 }
 
 TrainingData ForecastRecord::described() const {
-  TrainingData described;
-  described.channels = times_.given_channels();
-  described.means = times_.normalization().mean;
-  described.stds = times_.normalization().std;
-  described.grid = times_.grid();
-  return described;
+  return description_of_fields(times_);
 }
 
 void ForecastRecord::check_model(const RunConfig& config) const {

@@ -42,6 +42,9 @@ bool has_micro_batches(const RunConfig& config) {
 bool may_use_gpus(const RunConfig& config) {
   return config.device != DeviceChoice::kCpu;
 }
+bool stages(const RunConfig& config) {
+  return config.data.stage != StageData::kNone;
+}
 bool saves(const RunConfig& config) {
   return config.checkpoint.keep > 0;
 }
@@ -90,6 +93,8 @@ constexpr Need kNeeds[] = {
     {"min-lr", falls_to_min_lr, "it is for --lr-schedule cosine, linear and wsd"},
     {"decay-share", has_cool_down, "it is for --lr-schedule wsd"},
     {"decay-vectors", treats_vectors, "it needs --weight-decay, or --optimizer lamb or lars"},
+    {"train-data", reads_files, "no files are read"},
+    {"valid-data", reads_files, "no files are read"},
     {"stats", reads_fields, "it is for HDF5 files of --task forecast"},
     {"global-means", reads_fields, "it is for HDF5 files of --task forecast"},
     {"global-stds", reads_fields, "it is for HDF5 files of --task forecast"},
@@ -99,7 +104,9 @@ constexpr Need kNeeds[] = {
     {"limit-nsamples-val", validates, "there is no validation"},
     {"valid-batch-size", validates, "there is no validation"},
     {"io", reads_files, "no HDF5 files are read"},
+    {"stage-dir", stages, "--stage-data is none"},
     {"interpolation", reads_images, "it is for HDF5 files of --task classify"},
+    {"valid-resize", reads_images, "it is for HDF5 files of --task classify"},
     {"generated-samples", generates, "HDF5 files are read and no data generated"},
     {"generated-valid-samples", generates, "HDF5 files are read and no data generated"},
     {"checkpoint-async", saves, "no checkpoint is saved"},

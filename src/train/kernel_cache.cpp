@@ -17,6 +17,7 @@
 #include "data/posix_file.h"
 #include "parallel/tensor/host_kernel_choice.h"
 #include "src/base/error.h"
+#include "src/base/host_name.h"
 #include "src/base/log.h"
 #include "src/base/random.h"
 #include "src/base/regular_file.h"
@@ -42,11 +43,6 @@ KernelChoice parse_choice(const std::string& text, const std::string& machine) {
     throw Error(ErrorClass::kBadData, "it names no kernel that is known");
   }
   return *choice;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
 }
 
 bool begins_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {

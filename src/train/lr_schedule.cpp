@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "src/base/error.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {
@@ -12,6 +13,7 @@ namespace vit_hybrid::train {
 namespace {
 
 constexpr int64_t kUsualRows = 200;
+constexpr int64_t kMostRows = 1'000'000;
 constexpr double kOneCycleStartDivisor = 25.0;
 constexpr double kOneCycleFinalDivisor = 1e4;
 constexpr double kOneCycleWarmupShare = 0.3;
@@ -99,6 +101,12 @@ std::string LrSchedule::problem() const {
 
 std::string lr_table(const LrSchedule& schedule, int64_t every) {
   const int64_t stride = every > 0 ? every : std::max<int64_t>(1, schedule.total / kUsualRows);
+  if (schedule.total / stride > kMostRows) {
+    throw Error(
+        ErrorClass::kUsage,
+        str("--print-lr-every is ", every, ", which makes ", schedule.total / stride, " lines of the run's ",
+            schedule.total, " iterations; allowed: auto, or at least ", (schedule.total + kMostRows - 1) / kMostRows));
+  }
   std::vector<int64_t> turning = schedule.turning_points();
   auto next_turning = turning.begin();
   std::string out = "# step rate\n";

@@ -39,7 +39,8 @@ struct LrSchedule {
 };
 
 /// The rates of a run as text, a line "step rate" each, steps counted from 1 as in the records: the turning points, and
-/// every `every`-th iteration between them (0: as many as make about 200 lines).
+/// every `every`-th iteration between them (0: as many as make about 200 lines). Error(kUsage) where those would be
+/// more than a million.
 std::string lr_table(const LrSchedule& schedule, int64_t every);
 
 }  // namespace vit_hybrid::train

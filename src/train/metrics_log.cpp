@@ -53,13 +53,14 @@ class StepFilter {
 
   bool keeps(const std::string& line) {
     const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!record.is_object()) {
+    const auto name = record.is_object() ? record.find("kind") : record.end();
+    if (name == record.end() || !name->is_string()) {
       return false;
     }
     if (const auto step = record.find("step"); step != record.end() && step->is_number_integer()) {
       step_ = step->get<int64_t>();
     }
-    const std::string kind = record.value("kind", "");
+    const auto kind = name->get<std::string>();
     const bool comes_again = kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint";
     return !comes_again || step_ <= last_step_;
   }
@@ -89,6 +90,9 @@ void MetricsLog::cut_after(int64_t step) {
   if (!file_) return;
   const Progress progress("reading " + path_);
   std::ifstream old_file(path_);
+  if (!old_file) {  // else the new file would be an empty one
+    throw Error(ErrorClass::kIo, str("reading '", path_, "' failed: ", std::strerror(errno)));
+  }
   WholeFile new_file(path_);
   StepFilter filter(step);
   for (std::string line; std::getline(old_file, line);) {

@@ -117,14 +117,14 @@ int64_t machine_bytes(const std::string& root) {
 
 }  // namespace
 
-double least_bytes_per_rank(const RunConfig& config, ModelPurpose purpose) {
+RankBytes least_bytes_per_rank(const RunConfig& config, ModelPurpose purpose) {
   const ParallelConfig& parallel = config.parallel;
   const double parameters = model::num_slice_parameters(config.model, 0, parallel.tp);
-  const double of_model = parameters * bytes_per_parameter(config, purpose) / parallel.pp;
+  const double of_parameters = parameters * bytes_per_parameter(config, purpose) / parallel.pp;
   if (purpose == ModelPurpose::kUse) {
-    return of_model;
+    return {of_parameters, 0.0};
   }
-  return of_model + micro_batch_bytes(config) / parallel.pp + generated_bytes(config);
+  return {of_parameters + micro_batch_bytes(config) / parallel.pp, generated_bytes(config)};
 }
 
 int64_t node_memory_bytes(const std::string& root) {
@@ -149,13 +149,19 @@ void check_model_memory(const RunConfig& config, c10::Device device, ModelPurpos
                         const comm::MpiGroup& world) {
   const comm::ProcessPlace& place = comm::process_place();
   const int per_node = std::max(1, place.size / place.num_nodes);
-  const double bytes = least_bytes_per_rank(config, purpose);
+  const RankBytes bytes = least_bytes_per_rank(config, purpose);
+  const double on_host = device.is_cpu() ? bytes.of_model + bytes.of_data : bytes.of_data;
   comm::agreed(world, [&] {
-    const std::string problem = device.is_cpu() ? memory_problem(config, bytes, per_node, node_memory_bytes(), "a node")
-                                                : memory_problem(config, bytes, config.parallel.ranks_per_gpu,
-                                                                 device_total_bytes(device), "a GPU");
+    std::string problem = memory_problem(config, on_host, per_node, node_memory_bytes(), "a node");
+    const bool is_of_data = !problem.empty() && 2.0 * bytes.of_data > on_host;  // of which each rank has all
+    if (problem.empty() && !device.is_cpu()) {
+      problem =
+          memory_problem(config, bytes.of_model, config.parallel.ranks_per_gpu, device_total_bytes(device), "a GPU");
+    }
     if (!problem.empty()) {
-      throw Error(ErrorClass::kUsage, problem, "give a smaller model or micro-batch, or more ranks on more nodes");
+      throw Error(ErrorClass::kUsage, problem,
+                  is_of_data ? "give fewer --generated-samples and --generated-valid-samples, or a smaller --image-size"
+                             : "give a smaller model or micro-batch, or more ranks on more nodes");
     }
   });
 }

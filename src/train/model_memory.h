@@ -13,10 +13,15 @@ namespace vit_hybrid::train {
 
 enum class ModelPurpose { kTraining, kUse };
 
+struct RankBytes {
+  double of_model = 0.0;  ///< in the memory of the device
+  double of_data = 0.0;   ///< in the memory of the host
+};
+
 /// Bytes that a rank of `config` (resolved) takes on average, at least: parameters, and in training their gradients,
-/// the optimizer's state, the inputs of one micro-batch's blocks, and generated data. Closed forms, which do not
+/// the optimizer's state and the inputs of one micro-batch's blocks; and generated data. Closed forms, which do not
 /// overflow. Some rank takes as much or more. Pure.
-double least_bytes_per_rank(const RunConfig& config, ModelPurpose purpose);
+RankBytes least_bytes_per_rank(const RunConfig& config, ModelPurpose purpose);
 
 /// Memory that the processes of this node may take together: the machine's, or less where a cgroup says so
 /// (memory.max, or memory.limit_in_bytes). 0 where the system does not say. `root`: where /proc and /sys are.

@@ -7,17 +7,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 
 #include "data/hdf5_writer.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/base/whole_file.h"
 #include "src/train/evaluation_report.h"
 
@@ -28,6 +33,7 @@ namespace {
 constexpr int64_t kMostInTable = 20;
 constexpr size_t kMostPairs = 10;
 constexpr size_t kMostOfName = 16;
+constexpr int64_t kFileBytes = 16 * 1024;  // of an HDF5 file beside its values
 
 // The `count` most probable of n classes, of equal ones the lower first; what is no number comes last.
 std::vector<int64_t> most_probable(const double* probabilities, int64_t n, int64_t count) {
@@ -51,8 +57,22 @@ std::string probability_text(double value) {
   return digits(static_cast<float>(value));
 }
 
+// A name as it is shown in a column.
 std::string cut(const std::string& name) {
-  return name.size() <= kMostOfName ? name : name.substr(0, kMostOfName - 2) + "..";
+  const std::string text = shown(name, std::string::npos);
+  if (text.size() <= kMostOfName) {
+    return text;
+  }
+  size_t end = kMostOfName - 2;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+    --end;  // in the middle of a character
+  }
+  return text.substr(0, end) + "..";
+}
+
+// Names may be of bytes that are no UTF-8.
+std::string json_text(const std::vector<std::string>& names) {
+  return Json(names).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // --- files
@@ -102,6 +122,18 @@ class CsvPredictions final : public PredictionFile {
   std::vector<std::string> classes_;
   WholeFile file_;
 };
+
+// Says it as of a CSV file, of which HDF5 would tell what it was about to write where.
+void require_room(const std::string& path, int64_t bytes) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder.empty() ? "." : folder, error);
+  if (!error && space.available < static_cast<std::uintmax_t>(bytes)) {
+    throw Error(ErrorClass::kIo,
+                str("writing '", path, "' failed: No space left on device: it takes ", bytes_text(bytes), ", and ",
+                    bytes_text(static_cast<int64_t>(space.available)), " are left"));
+  }
+}
 
 class Hdf5Predictions final : public PredictionFile {
  public:
@@ -191,6 +223,9 @@ std::unique_ptr<PredictionFile> make_prediction_file(const PredictionOptions& op
     return std::make_unique<CsvPredictions>(options, std::move(classes));
   }
   VH_ASSERT(options.path.ends_with(".h5"), "the ending was not checked");
+  const int64_t classes_bytes = (options.top > 0 ? options.top : 1) * int64_t{sizeof(int64_t)};
+  const int64_t values_bytes = (options.top > 0 ? options.top : std::ssize(classes)) * int64_t{sizeof(float)};
+  require_room(options.path, kFileBytes + num_samples * (classes_bytes + values_bytes));
   return std::make_unique<Hdf5Predictions>(options, classes, num_samples, self);
 }
 
@@ -246,7 +281,7 @@ std::vector<std::string> ConfusionMatrix::most_confused() const {
   std::vector<std::string> lines = {pairs.empty() ? "no class was taken for another" : "most often confused:"};
   for (size_t i = 0; i < std::min(pairs.size(), kMostPairs); ++i) {
     const auto& [label, predicted] = pairs[i].first;
-    lines.push_back(str("  ", name_of(classes_, label), " taken for ", name_of(classes_, predicted), ": ",
+    lines.push_back(str("  ", shown(name_of(classes_, label)), " taken for ", shown(name_of(classes_, predicted)), ": ",
                         pairs[i].second, " of ", of_class[label]));
   }
   return lines;
@@ -259,7 +294,7 @@ std::vector<std::string> ConfusionMatrix::lines() const {
 void ConfusionMatrix::write(const std::string& path) const {
   const bool is_json = path.ends_with(".json");
   WholeFile file(path);
-  std::string head = is_json ? "{\n  \"classes\": " + nlohmann::json(classes_).dump() + ",\n  \"matrix\": [\n" : "";
+  std::string head = is_json ? "{\n  \"classes\": " + json_text(classes_) + ",\n  \"matrix\": [\n" : "";
   for (size_t i = 0; !is_json && i < classes_.size(); ++i) {
     head += "," + csv_field(classes_[i]);
   }

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <filesystem>
 
+#include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/train/run_option_groups.h"
 
 namespace vit_hybrid::train {
 
@@ -83,6 +85,17 @@ void resolve_test(RunConfig& config) {
 }
 
 }  // namespace
+
+int64_t steps_of_epochs(int64_t epochs, int64_t steps_of_epoch) {
+  int64_t steps = 0;
+  if (__builtin_mul_overflow(epochs, steps_of_epoch, &steps) || steps > kMostCount) {
+    throw Error(ErrorClass::kUsage,
+                str("--epochs is ", epochs, ", and an epoch has ", steps_of_epoch,
+                    " iterations: that is more of them than can be counted; allowed: at most ", kMostCount),
+                "give fewer epochs, or --steps N");
+  }
+  return steps;
+}
 
 const char* precision_name(Precision precision) {
   switch (precision) {

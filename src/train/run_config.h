@@ -168,6 +168,10 @@ struct RunConfig {
   LrSchedule lr_schedule(int64_t total) const;
 };
 
+/// Iterations of `epochs` epochs of `steps_of_epoch` each. Error(kUsage) where they are more than --steps may say.
+/// Pure.
+int64_t steps_of_epochs(int64_t epochs, int64_t steps_of_epoch);
+
 /// Puts a number or name in the place of every 'auto', for `world_size` ranks. Pure. dp stays 0 where the ranks are not
 /// a multiple of tp x pp.
 void resolve(RunConfig& config, int world_size);

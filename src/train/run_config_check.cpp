@@ -141,13 +141,14 @@ void check_duration(const RunConfig& config, Problems& out) {
   }
 }
 
-// Where the command line says something else than a configuration, what belongs to the latter may stay there.
+// Where a source says something else than one that gives way to it, what belongs to the latter may stay there.
 bool is_overruled(const RunConfig& config, const char* option, const char* by) {
-  const auto is_typed = [&](const char* name) {
+  const auto precedence = [&](const char* name) {
     const auto found = config.origin.find(name);
-    return found != config.origin.end() && found->second == "command line";
+    const std::string origin = found == config.origin.end() ? "" : found->second;
+    return origin == "command line" ? 2 : origin.starts_with("environment ") ? 1 : 0;
   };
-  return is_typed(by) && !is_typed(option);
+  return precedence(by) > precedence(option);
 }
 
 // Paths that nothing would read or write.

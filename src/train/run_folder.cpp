@@ -48,8 +48,8 @@ void write_new_file(const std::string& path, const std::string& text) {
   file.close();
 }
 
-// Whether `path` is the folder of an earlier part of this run: it goes on there from what --resume names, or failed
-// there before its first checkpoint.
+// Whether `path` is the folder of an earlier part of this run: it goes on there from what --resume or --load
+// names, or failed there before its first checkpoint.
 bool continues(const RunConfig& config, const std::string& path) {
   std::error_code error;
   if (config.test_steps > 0) {
@@ -61,13 +61,14 @@ bool continues(const RunConfig& config, const std::string& path) {
   if (config.checkpoint.resumes_own_run()) {
     return true;
   }
-  const fs::path inside = fs::relative(fs::absolute(config.checkpoint.resume), fs::absolute(path), error);
+  const std::string& from = config.checkpoint.load.empty() ? config.checkpoint.resume : config.checkpoint.load;
+  const fs::path inside = fs::relative(fs::absolute(from), fs::absolute(path), error);
   return !error && !inside.empty() && *inside.begin() != "..";
 }
 
 std::string free_config_path(const std::string& folder) {
   std::string path = folder + "/" + kConfig;
-  for (int n = 2; fs::exists(path); ++n) {
+  for (int n = 2; is_there(path); ++n) {
     path = str(folder, "/config-", n, ".yaml");
   }
   return path;
@@ -88,14 +89,15 @@ std::vector<std::string> contents(const std::string& path) {
     const std::string name = entry.path().filename().string();
     const bool is_lock = name.starts_with("run.lock");
     const bool is_empty_folder = name == kCheckpoints && contents(entry.path().string()).empty();
-    if (!is_lock && !is_empty_folder && !is_unfinished(name)) {
+    if (!is_lock && !is_empty_folder && !is_unfinished(name) && !is_unfinished_checkpoint(name)) {
       names.push_back(name);
     }
   }
   return names;
 }
 
-// Whether the files are those of a start that failed before the first step: it left records, and none of a step.
+// Whether the files are those of a start that failed before the first step: the file of records, which comes first, has
+// none of a step; or none at all, of a start that failed or was killed among the files.
 bool never_did_a_step(const std::string& path, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (name != kConfig && name != kMetrics && name != kLog && name != kKernels) {
@@ -115,13 +117,14 @@ bool never_did_a_step(const std::string& path, const std::vector<std::string>& n
     }
     is_first = false;
   }
-  return !is_first;
+  return true;
 }
 
 // From now on the file is another one, with the same bytes: what the job that had the folder still writes into the one
 // that it has open goes nowhere.
 void cut_off(const std::string& path) {
-  if (!fs::exists(path)) {
+  std::error_code error;
+  if (fs::status(path, error).type() == fs::file_type::not_found) {
     return;
   }
   const std::string copy = data::temporary_name(path);
@@ -235,13 +238,16 @@ void RunFolder::judge_content(const RunConfig& config) {
   if (never_did_a_step(path_, names)) {
     log_line(str("the run folder ", path_, " holds what a start left that never did a step: it is used anew"));
     for (const std::string& name : names) {
-      fs::remove(path_ + "/" + name);
+      std::error_code error;
+      fs::remove(path_ + "/" + name, error);
+      if (error) refuse(path_, str("cannot remove '", name, "': ", error.message()));
     }
     return;
   }
   is_continued_ = continues(config, path_);
   if (!is_continued_) {
-    refuse(path_, str("it holds '", names.front(), "'; allowed: a new or empty folder"));
+    refuse(path_, str("it holds '", names.front(),
+                      "'; allowed: a new or empty folder, or --resume latest (or auto) to go on"));
   }
 }
 
@@ -269,7 +275,8 @@ void RunFolder::take_checkpoint_folder(const RunConfig& config, const comm::MpiG
   bool is_another = false;
   comm::agreed_on_rank_0(world, [&] {
     made_.make(folder, "name another folder with --checkpoint-dir");
-    is_another = !fs::equivalent(folder, path_);
+    std::error_code error;
+    is_another = !fs::equivalent(folder, path_, error);
     checkpoints_lock_ = std::make_unique<FolderLock>(folder, "checkpoint folder", config.checkpoint.lock_renewal);
   });
   if (world.max(is_another ? 1 : 0) > 0) {
@@ -299,8 +306,8 @@ MetricsLog RunFolder::open(const RunConfig& config, const comm::MpiGroup& world)
     std::error_code error;
     fs::create_directory(checkpoints_path(), error);
     if (error) refuse(path_, error.message());
+    log = MetricsLog(str(path_, "/", kMetrics), old_file);  // first: see never_did_a_step()
     open_log_file(str(path_, "/", kLog), old_file);
-    log = MetricsLog(str(path_, "/", kMetrics), old_file);
     write_new_file(free_config_path(path_), config_text(config));
   });
   return log;

@@ -66,8 +66,9 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
              .scope = Scope::kCommandLineOnly});
   table.add({.name = "print-lr-every",
              .value = integer(request.print_lr_every, from_one(kMostCount, "auto")),
-             .help = "The same with every so many iterations in a line, beside the turning points, which are always "
-                     "there; auto: about 200 lines.",
+             .help =
+                 "As --print-lr, with a line for every so many iterations, beside the turning points, which are always "
+                 "there; auto: about 200 lines.",
              .unit = "iterations",
              .scope = Scope::kCommandLineOnly});
   table.add({.name = "help",
@@ -155,7 +156,8 @@ void add_device(OptionTable& table, RunConfig& config) {
              .megatron = {{"deterministic-mode"}}});
   table.add({.name = "retune",
              .value = flag(config.retune),
-             .help = "Measure again which kernels are fastest, instead of using the choice in the checkpoint."});
+             .help = "Measure again which kernels are fastest, instead of using the choice of the checkpoint or of "
+                     "this machine."});
   table.add({.name = "cuda-graph",
              .value = choice(config.cuda_graph, {"auto", "on", "off"}),
              .help =
@@ -197,7 +199,7 @@ void add_parallel(OptionTable& table, RunConfig& config) {
   table.add({.name = "zero",
              .value = integer(parallel.zero, {0, 1}),
              .help = "1: each data-parallel rank keeps its share of the optimizer state (ZeRO-1); 0: each keeps all.",
-             .megatron = {{"use-distributed-optimizer", "1"}},
+             .megatron = {{"use-distributed-optimizer", "1", "0"}},
              .names_elsewhere = {"zero-stage"}});
   table.add({.name = "schedule",
              .value = word(parallel.schedule, {"1f1b", "gpipe"}),

@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -23,6 +22,7 @@
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/train/changed_options.h"
+#include "src/train/checkpoint/checkpoint_folder.h"
 #include "src/train/checkpoint/resume.h"
 #include "src/train/data_source.h"
 #include "src/train/device.h"
@@ -237,8 +237,8 @@ std::unique_ptr<Trainer> make_trainer(const RunConfig& config, comm::MpiSession&
 void say_that_nothing_is_left(const Trainer& trainer, const RunFolder& folder, const comm::MpiGroup& world) {
   log_line(str("nothing is left to do: the checkpoint is of step ", trainer.step(), " and the run has ",
                trainer.total_steps(), "; give a larger --steps or --epochs"));
-  if (world.rank() == 0 && folder.is_continued() && !std::filesystem::exists(folder.summary_path())) {
-    log_warning(str(folder.path(), " has no summary.json: the run was ended after its last step, before it wrote one"));
+  if (world.rank() == 0 && folder.is_continued() && !is_there(folder.summary_path())) {
+    log_warning(str(folder.path(), " has no summary.json: the run was ended before it wrote one"));
   }
 }
 

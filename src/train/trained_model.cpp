@@ -8,6 +8,7 @@
 #include "parallel/comm/watchdog.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/train/checkpoint/model_state.h"
 #include "src/train/device.h"
 #include "src/train/engine_options.h"
@@ -57,7 +58,7 @@ void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, co
   }
   if (trained.format >= kTrainingDataFormat && trained.class_names.empty() != given.class_names.empty()) {
     log_warning(given.class_names.empty()
-                    ? str("the data name no classes: their numbers are taken for those of ", trained.class_names)
+                    ? str("the data name no classes: their numbers are taken for those of ", shown(trained.class_names))
                     : "the checkpoint names no classes: the data's numbers are taken for its own");
   }
 }

@@ -65,7 +65,7 @@ int64_t steps_of_run(const RunConfig& config, const data::DistributedSampler& sa
   const bool is_inside = start.samples_of_epoch > 0;
   const int64_t rest = is_inside ? sampler.epoch(start.epoch, start.samples_of_epoch).num_steps() : 0;
   const int64_t whole = config.schedule.epochs - start.epoch - (is_inside ? 1 : 0);
-  return start.step + rest + whole * sampler.steps_per_epoch();
+  return start.step + rest + steps_of_epochs(whole, sampler.steps_per_epoch());
 }
 
 void start_from(const CheckpointReader& checkpoint, const RunConfig& config, const std::string& class_names,

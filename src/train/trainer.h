@@ -33,7 +33,7 @@ struct TrainerOptions {
 };
 
 /// The learning rates of the run that a Trainer of these would do without a test; Error(kUsage) where the data have no
-/// samples.
+/// samples, or epochs more iterations than can be counted.
 LrSchedule planned_schedule(const RunConfig& config, const DataSource& data, const CheckpointReader* resumed);
 
 /// Trains for the steps or epochs of the configuration, validates the untrained network and after every epoch, logs,

@@ -87,6 +87,17 @@ expect 64 diff serial
 expect 0 export serial --out model.safetensors
 expect 73 export serial --out model.safetensors
 expect 0 export serial --out model.safetensors --overwrite --names nersc
+for of in serial "$file" serial/checkpoints; do
+  expect 64 export $of --out "$file" --overwrite
+  says "which is what is read"
+done
+expect 64 import model.safetensors --out ./model.safetensors --overwrite
+says "which is what is read"
+mkfifo pipe
+expect 73 export serial --out pipe --overwrite
+says "is no regular file"
+[ -p pipe ] || fail "a FIFO was replaced"
+expect 0 verify "$file"
 expect 64 export serial --out other.safetensors --names torchvision
 says "no head that predicts fields"
 expect 64 export serial

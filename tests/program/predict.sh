@@ -72,11 +72,17 @@ refused 73 "'one.csv' is there already" --checkpoint $checkpoint --data data/val
 refused 73 "the folder 'nowhere' does not exist" --checkpoint $checkpoint --data data/valid.h5 --predictions nowhere/p.h5
 refused 64 "allowed: a name that ends with .csv or .h5" --checkpoint $checkpoint --data data/valid.h5 --predictions p.txt
 refused 64 "allowed: a name that ends with .csv or .json" --checkpoint $checkpoint --data data/valid.h5 --confusion c.h5
+refused 64 "--predictions and --confusion are both './p.csv'" --checkpoint $checkpoint --data data/valid.h5 --predictions p.csv \
+  --confusion ./p.csv
+refused 73 "is there and is no regular file" --checkpoint $checkpoint --data data/valid.h5 --overwrite --out data
+refused 73 "File name too long" --checkpoint $checkpoint --data data/valid.h5 --out "$(printf 'x%.0s' {1..300}).json"
+refused 64 "which is what is read" --checkpoint $checkpoint --data data/valid.h5 --overwrite --predictions data/../data/valid.h5
 refused 64 "--predictions-top has no effect without" --checkpoint $checkpoint --data data/valid.h5 --predictions-top 2
 on 1 weather --task forecast --data builtin --image-size 16x32 --patch-size 4 --in-channels 4 --depth 1 --embed-dim 32 \
   --num-heads 4 --generated-samples 8 --generated-valid-samples 0 \
   --global-batch-size 4 --steps 1 --run-dir weather || fail "no forecaster"
 on 1 fields data generate --out fields --train-years 1 --valid-years 0 --steps-per-year 4 --channels 4 --height 16 --width 32 || fail "no fields"
+refused 64 "would be one of the data's files" --checkpoint weather/checkpoints --data fields/train --stats fields/stats --out fields/train/new.h5
 refused 64 "the model is no classifier" --checkpoint weather/checkpoints --data fields/train --stats fields/stats --predictions p.csv
 [ -z "$(ls -- *.part p.* 2>/dev/null)" ] || fail "refused predictions left files"
 
@@ -106,6 +112,9 @@ PYTHON
 VIT_HYBRID=$program "$python" "$source/launch/predict" --checkpoint $checkpoint --top 3 --out pictures.csv picture*.png wide.png \
   tall.jpg >pictures.txt 2>pictures.err || fail "no predictions of pictures"
 [ "$(wc -l <pictures.txt)" = 8 ] || fail "not one line a picture"
+! grep -q 'name no classes' pictures.err || fail "pictures have no labels that could be of other classes: $(cat pictures.err)"
+VIT_HYBRID=$program "$python" "$source/launch/predict" --checkpoint $checkpoint wide.png -- --predictions mine.csv >mine.txt \
+  2>mine.err && [ "$(wc -l <mine.txt)" = 1 ] || fail "further options take the predictions away"
 on 2 unlabelled evaluate --checkpoint $checkpoint --data unlabelled.h5 --predictions unlabelled.csv --dp 2 || fail "labels are needed"
 grep -q '^6 samples, no labels: predictions alone$' unlabelled.txt || fail "figures without labels: $(cat unlabelled.txt)"
 refused 64 "--confusion needs labels" --checkpoint $checkpoint --data unlabelled.h5 --predictions p.csv --confusion c.csv
@@ -138,4 +147,7 @@ VIT_HYBRID=$program "$python" "$source/launch/predict" --checkpoint $checkpoint 
 code=0
 VIT_HYBRID=$program "$python" "$source/launch/predict" --checkpoint $checkpoint one.csv 2>bad.err || code=$?
 [ $code = 65 ] && grep -q '^predict: one.csv is no picture' bad.err || fail "no word on what is no picture"
+code=0
+VIT_HYBRID=$program "$python" "$source/launch/predict" --checkpoint data/valid.h5 wide.png 2>bad.err || code=$?
+[ $code = 65 ] && grep -q '^predict: data/valid.h5 is no checkpoint' bad.err || fail "no word on what is no checkpoint"
 echo "predict: passed"

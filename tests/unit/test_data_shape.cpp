@@ -81,6 +81,8 @@ TEST_CASE("data shape: all that is given and does not fit is one message, which 
       "them out, or use other data");
   CHECK(
       contains(problems_of(followed({"--in-channels=20"}, kFields)), "give --in-channels 5, or leave it out, or use"));
+  CHECK(problems_of(followed({"--in-channels=many"}, kFields)) ==
+        "command line: 'in-channels' is 'many'; allowed: integer, 1 to 16777216");
 }
 
 TEST_CASE("data shape: a patch that does not divide the data's grid is told what would") {

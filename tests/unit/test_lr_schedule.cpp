@@ -8,6 +8,7 @@
 
 #include "src/train/lr_schedule.h"
 #include "tests/support/contains.h"
+#include "tests/support/thrown_error.h"
 
 using vit_hybrid::train::lr_table;
 using vit_hybrid::train::LrSchedule;
@@ -111,6 +112,19 @@ TEST_CASE("lr_schedule: the table has the turning points, and all iterations whe
   CHECK(std::count(few.begin(), few.end(), '\n') < 210);
   CHECK(vit_hybrid::testing::contains(few, "\n777 1\n"));
   CHECK(vit_hybrid::testing::contains(few, "\n300000 "));
+}
+
+TEST_CASE("lr_schedule: a table of more lines than anyone reads is refused, with what is allowed") {
+  using vit_hybrid::testing::contains;
+  const LrSchedule longest{LrSchedule::Kind::kCosine, 1.0, 0, int64_t{1} << 48};
+  const vit_hybrid::Error error = vit_hybrid::testing::thrown_error([&] { lr_table(longest, 1); });
+  CHECK(error.error_class() == vit_hybrid::ErrorClass::kUsage);
+  CHECK(contains(error.message(), "--print-lr-every is 1, which makes 281474976710656 lines"));
+  CHECK(contains(error.message(), "allowed: auto, or at least 281474977"));
+  const std::string allowed = lr_table(longest, 281474977);
+  CHECK(std::count(allowed.begin(), allowed.end(), '\n') <= 1000010);
+  const std::string usual = lr_table(longest, 0);
+  CHECK(std::count(usual.begin(), usual.end(), '\n') < 210);
 }
 
 TEST_CASE("lr_schedule: constant stays, after its warm-up") {

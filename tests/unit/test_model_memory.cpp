@@ -49,7 +49,8 @@ TEST_CASE("model memory: bytes a parameter are those of the types, the optimizer
     words.insert(words.end(),
                  {"--data=hdf5", "--image-size=64", "--depth=400", "--embed-dim=4096", "--micro-batch-size=1"});
     const RunConfig config = config_of(words, world_size);
-    return least_bytes_per_rank(config, ModelPurpose::kTraining) / model::num_slice_parameters(config.model, 0, 1);
+    return least_bytes_per_rank(config, ModelPurpose::kTraining).of_model /
+           model::num_slice_parameters(config.model, 0, 1);
   };
   CHECK(bytes_per_parameter({}) == doctest::Approx(16.0).epsilon(0.1));
   CHECK(bytes_per_parameter({"--dp=4"}, 4) == doctest::Approx(10.0).epsilon(0.1));
@@ -59,7 +60,7 @@ TEST_CASE("model memory: bytes a parameter are those of the types, the optimizer
   CHECK(bytes_per_parameter({"--pp=2"}, 2) == doctest::Approx(8.0).epsilon(0.1));
   CHECK(bytes_per_parameter({"--tp=2"}, 2) == doctest::Approx(8.0).epsilon(0.1));
   const RunConfig use = config_of({"--depth=4000"});
-  CHECK(least_bytes_per_rank(use, ModelPurpose::kUse) == 4.0 * model::num_slice_parameters(use.model, 0, 1));
+  CHECK(least_bytes_per_rank(use, ModelPurpose::kUse).of_model == 4.0 * model::num_slice_parameters(use.model, 0, 1));
 }
 
 TEST_CASE("model memory: what cannot fit is said with both figures, and what may fit is not") {
@@ -72,9 +73,19 @@ TEST_CASE("model memory: what cannot fit is said with both figures, and what may
   for (const char* words : {"--depth=16777216", "--image-size=16777216", "--mlp-hidden=16777216",
                             "--global-batch-size=99999999", "--generated-samples=99999999999"}) {
     CAPTURE(words);
-    const double bytes = least_bytes_per_rank(config_of({words}), ModelPurpose::kTraining);
-    CHECK_FALSE(memory_problem(config, bytes, 1, int64_t{1} << 34, "a node").empty());
+    const RankBytes bytes = least_bytes_per_rank(config_of({words}), ModelPurpose::kTraining);
+    CHECK_FALSE(memory_problem(config, bytes.of_model + bytes.of_data, 1, int64_t{1} << 34, "a node").empty());
   }
+  // Generated data lie on the host, and are no matter of a GPU's memory.
+  const auto bytes_with = [](const char* samples) {
+    return least_bytes_per_rank(config_of({samples}), ModelPurpose::kTraining);
+  };
+  const RankBytes few = bytes_with("--generated-samples=1000");
+  const RankBytes many = bytes_with("--generated-samples=2000");
+  const auto fields =
+      static_cast<double>(config.model.in_channels * config.model.image_height * config.model.image_width);
+  CHECK(many.of_model == few.of_model);
+  CHECK(many.of_data - few.of_data == 1000.0 * 4.0 * fields);
 }
 
 TEST_CASE("model memory: the machine's, or less where a cgroup says so") {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/text.h"
 #include "src/train/options/sources.h"
 #include "tests/support/contains.h"
 
@@ -29,7 +30,11 @@ struct Values {
 
 OptionTable table_of(Values& values) {
   OptionTable table;
-  table.add({.name = "width", .value = integer(values.width, {1, 99}), .help = "", .aliases = {"num-columns"}});
+  table.add({.name = "width",
+             .value = integer(values.width, {1, 99}),
+             .help = "",
+             .aliases = {"num-columns"},
+             .megatron = {{"full-row", "90", "3"}}});
   table.add({.name = "depth",
              .value = integer(values.depth, {1, 99}),
              .help = "",
@@ -236,6 +241,28 @@ TEST_CASE("settings: on the command line the last of equal options counts, and t
         std::vector<std::string>{
             "command line: 'num-columns' (width) is given twice, as '3' and '5'; the last one counts",
             "command line: 'deep' (depth) is given twice, as '4' and '77'; the last one counts"});
+}
+
+TEST_CASE("settings: a flag for one value that is off takes that value back, and no other") {
+  const auto depth_of = [](const std::string& yaml, const std::vector<std::string>& words) {
+    Values values;
+    const OptionTable table = table_of(values);
+    Settings settings(table);
+    settings.add(parse_yaml({"f.yaml", ""}, yaml).front());
+    settings.add(parse_command_line(table, words));
+    settings.apply_all();
+    return std::to_string(values.depth) + "," + std::to_string(values.width) + "|" +
+           vit_hybrid::join(settings.remarks()) + "|" + vit_hybrid::join(settings.problems());
+  };
+  CHECK(depth_of("deep: true\n", {"--no-deep"}) == "2,1||");
+  CHECK(depth_of("depth: 5\n", {"--no-deep"}) == "5,1||");
+  CHECK(depth_of("rate: 1\n", {"--deep", "--no-deep"}) ==
+        "2,1|command line: 'deep' (depth) is given twice, as '77' and 'false'; the last one counts|");
+  CHECK(depth_of("rate: 1\n", {"--depth=5", "--no-deep"}) == "5,1||");
+  CHECK(depth_of("rate: 1\n", {"--no-deep", "--deep"}) == "77,1||");
+  CHECK(depth_of("depth: 77\ndeep: false\n", {}) ==
+        "77,1||f.yaml:2: 'deep' (depth) is given twice, as '77' and 'false'; keep one");
+  CHECK(depth_of("rate: 1\n", {"--no-full-row"}) == "2,3||");  // has a value for off
 }
 
 TEST_CASE("settings: a message holds no endless list and no endless value") {

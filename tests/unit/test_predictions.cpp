@@ -66,6 +66,15 @@ TEST_CASE("confusion: a table of few classes, pairs of many, and files") {
   CHECK(json["classes"][2] == "x");
   CHECK(json["matrix"].dump() == "[[2,1,0],[0,1,0],[1,0,0]]");
 
+  // Names may be of any bytes.
+  ConfusionMatrix strange({"a\xff", "b\nc", "twelve bytes\xc3\xa9\xc3\xa9\xc3\xa9"});
+  const std::string shown = join(strange.lines(), "|");
+  CHECK(shown.find("|  a\\xff ") != std::string::npos);
+  CHECK(shown.find("|  b\\nc ") != std::string::npos);
+  CHECK(shown.find("|  twelve bytes\xc3\xa9.. ") != std::string::npos);
+  strange.write(folder.file("s.json"));
+  CHECK(Json::parse(content_of(folder.file("s.json")))["classes"][0] == "a\xef\xbf\xbd");
+
   ConfusionMatrix many(class_names("", 21));
   CHECK(many.lines().front() == "no class was taken for another");
   many.add(step_of(0, {20, 20, 20, 3, 4}, {5, 5, 20, 4, 4}, {1, 1, 1, 1, 1}));

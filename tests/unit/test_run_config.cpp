@@ -11,6 +11,7 @@
 #include "src/base/text.h"
 #include "src/train/load_run_config.h"
 #include "tests/support/contains.h"
+#include "tests/support/thrown_error.h"
 
 namespace {
 
@@ -360,13 +361,16 @@ TEST_CASE("run config: Megatron's names mean what they do there") {
   CHECK(loaded.config.model.embed_dim == 64);
   CHECK(loaded.config.model.mlp_hidden == 256);
   CHECK((loaded.config.precision.kind == Precision::kFp16));
+  CHECK((load({"--config=m.yaml", "--no-fp16"}, files).config.precision.kind == Precision::kFp32));
+  CHECK(load({"--no-use-distributed-optimizer"}).config.parallel.zero == 0);
   CHECK(contains(all_problems_of({"--config=m.yaml"}, 1, {{"m.yaml", "bf16: true\nprecision: fp32\n"}}),
                  "m.yaml:2: 'precision' is given twice, as 'bf16' and 'fp32'; keep one"));
 }
 
 TEST_CASE("run config: what has no effect beside the rest is said, and only where it was given for this run") {
-  const auto remarks = [](const Words& words, const std::map<std::string, std::string>& files = {}) {
-    LoadedConfig loaded = load(words, files);
+  const auto remarks = [](const Words& words, const std::map<std::string, std::string>& files = {},
+                          const std::vector<std::string>& environment = {}) {
+    LoadedConfig loaded = load(words, files, environment);
     resolve(loaded.config, 1);
     CHECK_MESSAGE(all_problems(loaded, 1).empty(), join(all_problems(loaded, 1), "\n"));
     return join(all_remarks(loaded), "\n");
@@ -383,10 +387,30 @@ TEST_CASE("run config: what has no effect beside the rest is said, and only wher
   CHECK(remarks({"--train-data=/x", "--stats=/x", "--generated-samples=5"}) ==
         "--generated-samples has no effect here: HDF5 files are read and no data generated");
   CHECK(remarks({"--config=c.yaml"}, {{"c.yaml", "data: builtin\nmin_lr: 0.1\nlr: 1\nlr_schedule: constant\n"}}) == "");
+  CHECK(remarks({"--data=builtin", "--stage-data=none"}, {},
+                {"VIT_HYBRID_TRAIN_DATA=/x", "VIT_HYBRID_VALID_DATA=/y", "VIT_HYBRID_STAGE_DIR=/z"}) ==
+        "--train-data has no effect here: no files are read\n"
+        "--valid-data has no effect here: no files are read\n"
+        "--stage-dir has no effect here: --stage-data is none");
+  const std::string file = "train_data: /x\nvalid_data: /y\nstage_data: node\nstage_dir: /z\n";
+  CHECK(remarks({"--config=c.yaml"}, {{"c.yaml", file}}, {"VIT_HYBRID_DATA=builtin", "VIT_HYBRID_STAGE_DATA=none"}) ==
+        "");
+  CHECK(remarks({"--data=builtin", "--task=classify", "--valid-resize=64"}) ==
+        "--valid-resize has no effect here: it is for HDF5 files of --task classify");
   CHECK(remarks({"--seed=1", "--seed=2"}) ==
         "command line: 'seed' is given twice, as '1' and '2'; the last one counts");
   CHECK(remarks({"--config=c.yaml", "--data=builtin"}, {{"c.yaml", "enable_jit: true\n"}}) ==
         "keys without a meaning here, unused: enable_jit");
+}
+
+TEST_CASE("run config: epochs that have more iterations than can be counted are refused") {
+  CHECK(steps_of_epochs(3, 5) == 15);
+  CHECK(steps_of_epochs(1 << 24, 1 << 24) == int64_t{1} << 48);
+  for (const int64_t steps : {(int64_t{1} << 24) + 1, int64_t{1} << 40, int64_t{1} << 48}) {
+    const Error error = testing::thrown_error([&] { steps_of_epochs(1 << 24, steps); });
+    CHECK(error.error_class() == ErrorClass::kUsage);
+    CHECK(contains(error.message(), str("--epochs is 16777216, and an epoch has ", steps, " iterations")));
+  }
 }
 
 TEST_CASE("run config: its text is text, whatever was given") {

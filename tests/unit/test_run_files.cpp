@@ -124,7 +124,7 @@ TEST_CASE("metrics: a run that goes on leaves out what comes again, and half a l
       if (step == 3 || step == 6) log.write({{"kind", "checkpoint"}, {"step", step}});
     }
   }
-  std::ofstream(path, std::ios::app) << "{\"kind\":\"step\",\"st";
+  std::ofstream(path, std::ios::app) << "7\n{\"step\":2}\n{\"kind\":5,\"step\":1}\n{\"kind\":\"step\",\"st";
   const auto lines = [&] {
     std::vector<std::string> found;
     std::ifstream file(path);

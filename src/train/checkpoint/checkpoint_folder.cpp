@@ -42,11 +42,6 @@ bool is_set_aside(const std::string& file) {
   return file.starts_with("step-") && file.find(kSetAside) != std::string::npos;
 }
 
-bool is_unfinished(const std::string& file) {
-  const bool is_ours = file.starts_with("step-") || file.starts_with(kLatest) || file.starts_with(kBest);
-  return is_ours && file.ends_with(".partial");
-}
-
 int64_t step_of(const std::string& path) {
   const std::string name = fs::path(path).stem().string().substr(std::strlen("step-"));
   int64_t step = -1;
@@ -69,6 +64,16 @@ void remove_file(const fs::path& path, std::vector<data::PosixFile>& removed) {
 }
 
 }  // namespace
+
+bool is_there(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+bool is_unfinished_checkpoint(const std::string& file) {
+  const bool is_ours = file.starts_with("step-") || file.starts_with(kLatest) || file.starts_with(kBest);
+  return is_ours && file.ends_with(".partial");
+}
 
 std::string named_by(const std::string& pointer) {
   std::string name = read_regular_file(pointer, kMostPointerBytes);
@@ -126,9 +131,15 @@ std::vector<std::string> CheckpointFolder::newest_first() const {
   return files;
 }
 
+std::vector<std::string> CheckpointFolder::later_than(int64_t step) const {
+  std::vector<std::string> files = newest_first();
+  std::erase_if(files, [&](const std::string& file) { return step_of(file) <= step; });
+  return files;
+}
+
 std::string CheckpointFolder::set_aside(const std::string& file) const {
   std::string path = file + kSetAside;
-  for (int n = 2; fs::exists(path); ++n) {
+  for (int n = 2; is_there(path); ++n) {
     path = str(file, kSetAside, "-", n);
   }
   data::rename_file(file, path);
@@ -147,7 +158,7 @@ std::optional<std::string> CheckpointFolder::target(const std::string& name) con
 void CheckpointFolder::remove_unfinished() const {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path_, error)) {
-    if (is_unfinished(entry.path().filename().string())) {
+    if (is_unfinished_checkpoint(entry.path().filename().string())) {
       std::vector<data::PosixFile> removed;
       remove_file(entry.path(), removed);
     }
@@ -166,7 +177,7 @@ std::vector<data::PosixFile> CheckpointFolder::prune(int64_t keep) const {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path_, error)) {
     const std::string file = entry.path().filename().string();
-    if (is_unfinished(file)) {
+    if (is_unfinished_checkpoint(file)) {
       remove_file(entry.path(), removed);
     } else if (is_checkpoint(file)) {
       files.emplace_back(entry.last_write_time(error), entry.path());

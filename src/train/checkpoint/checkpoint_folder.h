@@ -29,6 +29,8 @@ class CheckpointFolder {
   std::optional<std::string> any_checkpoint() const;
   /// Paths of the checkpoints that are not set aside, by step, the newest first.
   std::vector<std::string> newest_first() const;
+  /// Those of them that are of a later step than `step`.
+  std::vector<std::string> later_than(int64_t step) const;
   /// The path that a name stands for; nothing where there is no such name, or none that can be read.
   std::optional<std::string> target(const std::string& name) const;
   /// Renames a damaged checkpoint, so that nothing removes or overwrites it, and returns its new path.
@@ -52,6 +54,13 @@ class CheckpointFolder {
 
 inline constexpr const char* kLatest = "latest";
 inline constexpr const char* kBest = "best";
+
+/// Whether there is anything of this name, a link that leads nowhere too. What cannot be looked at, as a name that is
+/// too long, is not there.
+bool is_there(const std::string& path);
+
+/// Whether a file of this name is what a run that was killed left half written in a folder of checkpoints. Pure.
+bool is_unfinished_checkpoint(const std::string& file);
 
 /// The path of the file beside `pointer`, a file `latest` or `best`, that it names. Error(kMissingInput),
 /// Error(kBadData) for what names none or is no regular file.

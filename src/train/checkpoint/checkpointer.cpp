@@ -97,26 +97,32 @@ void Checkpointer::prepare(const std::string& resumed) {
 void Checkpointer::require_shared_folder() const {
   const std::string probe = data::temporary_name(folder_.file_of(0));
   comm::agreed_on_rank_0(world_, [&] { data::PosixFile(probe, data::PosixFile::Access::kCreate).close(); });
-  comm::agreed(world_, [&] {
-    try {
-      data::PosixFile(probe, data::PosixFile::Access::kUpdate).close();
-    } catch (const Error& error) {
-      throw Error(ErrorClass::kCannotCreate,
-                  str("a file that rank 0 made in the checkpoint folder cannot be written here: ", error.message()),
-                  "all nodes must share the folder: name another with --checkpoint-dir or --run-dir");
-    }
-  });
-  comm::agreed_on_rank_0(world_, [&] {
+  const auto remove_probe = [&] {
     std::error_code ignored;  // prune() removes what is left of it
-    std::filesystem::remove(probe, ignored);
-  });
+    if (world_.rank() == 0) std::filesystem::remove(probe, ignored);
+  };
+  try {
+    comm::agreed(world_, [&] {
+      try {
+        data::PosixFile(probe, data::PosixFile::Access::kUpdate).close();
+      } catch (const Error& error) {
+        throw Error(ErrorClass::kCannotCreate,
+                    str("a file that rank 0 made in the checkpoint folder cannot be written here: ", error.message()),
+                    "all nodes must share the folder: name another with --checkpoint-dir or --run-dir");
+      }
+    });
+  } catch (const comm::AgreedError&) {  // all ranks have tried
+    remove_probe();
+    throw;
+  }
+  remove_probe();
 }
 
 // A `best` that cannot be read keeps nobody from training: the next validation makes a new one.
 std::optional<double> Checkpointer::stored_best() const {
   const auto path = folder_.target(kBest);
-  if (!path) {
-    return std::nullopt;
+  if (!path || !is_there(*path)) {
+    return std::nullopt;  // the last one that was damaged is set aside
   }
   try {
     const CheckpointInfo info = CheckpointReader(*path).info();

@@ -13,7 +13,6 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/progress.h"
 #include "src/base/text.h"
-#include "src/train/checkpoint/checkpoint_folder.h"
 #include "src/train/checkpoint/engine_state.h"
 #include "src/train/checkpoint/model_json.h"
 #include "src/train/checkpoint/model_state.h"
@@ -29,15 +28,28 @@ bool is_damage(const Error& error) {
   return error.error_class() == ErrorClass::kBadData || error.error_class() == ErrorClass::kMissingInput;
 }
 
+std::string no_latest_text(const CheckpointFolder& folder) {
+  return str(folder.path(), " holds checkpoints, but no 'latest' that can be read");
+}
+
 // Megatron's way of going on: what is not there is a warning.
 std::optional<std::string> find_loaded(const std::string& path) {
   std::error_code ignored;
-  const auto holds_one = [](const std::string& folder) {
-    const CheckpointFolder checkpoints(folder);
-    return checkpoints.target(kLatest) || checkpoints.any_checkpoint();
-  };
-  if (std::filesystem::is_regular_file(path, ignored) || holds_one(path) || holds_one(path + "/checkpoints")) {
+  if (std::filesystem::is_regular_file(path, ignored)) {
     return resolve_checkpoint(path);
+  }
+  for (const std::string& name : {path, (std::filesystem::path(path) / "checkpoints").string()}) {
+    const CheckpointFolder folder(name);
+    if (auto latest = folder.target(kLatest)) {
+      return latest;
+    }
+    if (const auto files = folder.newest_first(); !files.empty()) {  // killed before it had its name
+      log_warning(str("--load: ", no_latest_text(folder), ": taking the newest"));
+      return files.front();
+    }
+    if (folder.any_checkpoint()) {
+      return resolve_checkpoint(path);
+    }
   }
   log_warning(str("--load: there is no checkpoint in ", path, ", so this is a new training"));
   return std::nullopt;
@@ -56,6 +68,30 @@ std::optional<Error> damage_of(const std::string& path) {
     }
     return error;
   }
+}
+
+// For a hint: what is wrong with a file that is not, nobody has asked.
+bool is_whole(const std::string& path) {
+  try {
+    return !damage_of(path);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// A file that cannot be judged, as that of another version, is not.
+bool is_damaged(const std::string& path) {
+  try {
+    return damage_of(path).has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool is_in(const CheckpointFolder& folder, const std::string& file) {
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::path(file).parent_path();
+  return !folder.path().empty() && std::filesystem::equivalent(parent.empty() ? "." : parent, folder.path(), error);
 }
 
 // Why an optimizer cannot go on from the state of the checkpoint's; empty if it can. Adam and AdamW keep the same
@@ -191,7 +227,7 @@ void Resumption::find_candidates() {
   }
   lacks_latest_ = true;
   if (!candidates_.empty()) {
-    const std::string what = str(folder.path(), " holds checkpoints, but no 'latest' that can be read");
+    const std::string what = no_latest_text(folder);
     if (wanted == "latest") {
       first_error_ = Error(ErrorClass::kMissingInput, str("--resume latest: ", what));
       refuse(*first_error_);
@@ -244,12 +280,14 @@ void Resumption::refuse(const Error& error) const {
     throw error;
   }
   for (const std::string& path : candidates_) {
-    if (!damage_of(path)) {
+    if (is_whole(path)) {
       throw Error(error.error_class(), error.message(),
                   str(path, " is whole: name it with --resume, or let --resume auto take it"));
     }
   }
-  throw Error(error.error_class(), error.message(), "there is no other one that is whole: see --resume PATH");
+  throw Error(
+      error.error_class(), error.message(),
+      "there is no other one that is whole: start anew in another --run-dir, or name a copy with --resume PATH");
 }
 
 void Resumption::open_next() {
@@ -273,18 +311,33 @@ void Resumption::fall_back(const Error& error) {
   open_next();
 }
 
+// What of the folder is damaged and would be written over: what was passed over, and what is of later steps than the
+// checkpoint that was taken, which whoever names one himself need not have tried.
+std::vector<std::string> Resumption::damaged_in(const CheckpointFolder& folder) const {
+  std::vector<std::string> files = damaged_;
+  for (const std::string& file : folder.later_than(checkpoint_->info().step)) {
+    if (std::find(files.begin(), files.end(), file) == files.end() && is_damaged(file)) {
+      files.push_back(file);
+    }
+  }
+  return files;
+}
+
 void Resumption::settle() const {
   const CheckpointConfig& options = config_.checkpoint;
   comm::agreed_on_rank_0(world_, [&] {
-    if (!checkpoint_ || (damaged_.empty() && !lacks_latest_) || options.resume != "auto" || options.keep == 0) {
+    const CheckpointFolder folder(configured_checkpoint_folder(config_));
+    if (!checkpoint_ || options.keep == 0 || !is_in(folder, path())) {
       return;
     }
-    const CheckpointFolder folder(configured_checkpoint_folder(config_));
-    folder.point(kLatest, path());
-    for (const std::string& file : damaged_) {
-      if (std::filesystem::exists(file)) {
+    // First of all, or who is killed here goes on with a good `latest` and writes over what is damaged.
+    for (const std::string& file : damaged_in(folder)) {
+      if (is_there(file)) {
         log_warning(str("the damaged checkpoint ", file, " is set aside as ", folder.set_aside(file)));
       }
+    }
+    if (options.resume == "auto" && (!damaged_.empty() || lacks_latest_)) {
+      folder.point(kLatest, path());
     }
   });
 }

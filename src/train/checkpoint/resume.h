@@ -7,6 +7,7 @@
 
 #include "parallel/comm/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
+#include "src/train/checkpoint/checkpoint_folder.h"
 #include "src/train/checkpoint/checkpoint_reader.h"
 #include "src/train/engine.h"
 #include "src/train/run_config.h"
@@ -19,7 +20,8 @@ std::string configured_checkpoint_folder(const RunConfig& config);
 
 /// The checkpoint that a run goes on from. --resume auto takes what `latest` names, and where that cannot be read or is
 /// damaged the newest other one that is whole; --resume latest refuses then, and names that one; a path stands for
-/// itself; --load takes what its folder has, and where it has none says so and begins anew.
+/// itself; --load takes what `latest` of its folder names, without one the newest, and where there is none says so and
+/// begins anew.
 class Resumption {
  public:
   /// Finds and opens it: its structures are whole, its values are verified when they are read. Error(kMissingInput)
@@ -36,7 +38,8 @@ class Resumption {
   /// Throws the error, with what the user can do, where none is to be tried. Collective over `world`.
   void fall_back(const Error& error);
   /// When the state is restored, in a folder that is this job's: sets aside the damaged checkpoints that were passed
-  /// over, and lets `latest` name the one that was taken. Collective over `world`.
+  /// over, or are of later steps than the one that was taken, and lets `latest` name that where `auto` chose it.
+  /// Collective over `world`.
   void settle() const;
 
  private:
@@ -44,6 +47,7 @@ class Resumption {
   std::string next_whole();
   [[noreturn]] void refuse(const Error& error) const;
   void open_next();
+  std::vector<std::string> damaged_in(const CheckpointFolder& folder) const;
 
   const RunConfig& config_;
   const comm::MpiGroup& world_;

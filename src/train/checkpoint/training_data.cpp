@@ -8,6 +8,7 @@
 #include "data/class_names.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::train {
 
@@ -20,7 +21,7 @@ constexpr double kSameStatistic = 1e-5;  // in standard deviations
 // "3 (t850)"
 std::string channel_text(const TrainingData& data, size_t channel) {
   const auto names = data::split_names(data.channels);
-  return channel < names.size() ? str(channel, " (", names[channel], ")") : str(channel);
+  return channel < names.size() ? str(channel, " (", shown(names[channel]), ")") : str(channel);
 }
 
 // Calls `field(name, member)` for what other programs' files keep.
@@ -44,7 +45,7 @@ std::string channels_difference(const TrainingData& trained, const std::string& 
   if (trained.channels.empty() || given.empty() || trained.channels == given) {
     return {};
   }
-  return str("the data have the channels ", given, ", the model was trained on ", trained.channels);
+  return str("the data have the channels ", shown(given), ", the model was trained on ", shown(trained.channels));
 }
 
 std::string classes_difference(const TrainingData& trained, const std::string& given) {
@@ -80,10 +81,11 @@ void check_training_data(const TrainingData& data, const std::string& where) {
   const auto is_finite = [](double value) { return std::isfinite(value); };
   if (data.means.size() != data.stds.size() || !std::all_of(data.means.begin(), data.means.end(), is_finite) ||
       !std::all_of(data.stds.begin(), data.stds.end(), [](double std) { return std::isfinite(std) && std > 0.0; })) {
-    throw Error(ErrorClass::kBadData,
-                str(where, " has ", data.means.size(), " means and ", data.stds.size(),
-                    " standard deviations that normalise nothing: ", join(data.means), "; ", join(data.stds)),
-                "needed are a finite mean and a finite deviation above 0 of each channel");
+    throw Error(
+        ErrorClass::kBadData,
+        str(where, " has ", data.means.size(), " means and ", data.stds.size(),
+            " standard deviations that normalise nothing: ", shown(join(data.means)), "; ", shown(join(data.stds))),
+        "needed are a finite mean and a finite deviation above 0 of each channel");
   }
   data::check_grid(data.grid, where);
 }

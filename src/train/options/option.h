@@ -86,6 +86,9 @@ enum class Scope { kEverywhere, kCommandLineOnly };
 struct MegatronName {
   std::string name;
   std::string value = {};
+  /// The option's value where the flag is off; empty: any but `value`, so that only where `value` was said before, it
+  /// is taken back.
+  std::string value_off = {};
 };
 
 /// One row of a table of options.

@@ -37,8 +37,8 @@ void OptionTable::add(Option option) {
   option.group = group_;
   options_.push_back(std::move(option));
   const Option& added = options_.back();
-  const auto know = [&](const std::string& name, const std::string& value) {
-    const bool is_new = by_name_.emplace(canonical_name(name), Named{&added, value}).second;
+  const auto know = [&](const std::string& name, const MegatronName& flag) {
+    const bool is_new = by_name_.emplace(canonical_name(name), Named{&added, flag.value, flag.value_off}).second;
     VH_ASSERT(is_new, "option " + name + " is in the table twice");
   };
   know(added.name, {});
@@ -47,7 +47,7 @@ void OptionTable::add(Option option) {
   }
   for (const MegatronName& other : added.megatron) {
     if (other.name != added.name) {
-      know(other.name, other.value);
+      know(other.name, other);
     }
   }
 }

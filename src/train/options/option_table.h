@@ -21,6 +21,7 @@ std::string environment_name(const std::string& name);
 struct Named {
   const Option* option = nullptr;
   std::string value = {};
+  std::string value_off = {};  ///< see MegatronName
 
   bool is_flag() const { return option->value.kind == Kind::kFlag || !value.empty(); }
 };

@@ -2,6 +2,7 @@
 #include "src/train/options/settings.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "src/base/error.h"
@@ -20,26 +21,23 @@ std::string shown_name(const Entry& entry, const Option& option) {
 
 constexpr size_t kMostShown = 20;  // problems in a message
 
+bool is_same_word(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
 }  // namespace
 
 void Settings::add(const Source& source) {
-  std::map<const Option*, Entry> layer;
+  Layer layer;
   for (Entry entry : source) {
-    const Option* option = read(entry);
+    const Option* option = read(entry, layer);
     if (option == nullptr) {
       continue;
     }
     const auto [place, is_new] = layer.emplace(option, entry);
-    if (is_new) {
-      continue;
-    }
-    const std::string twice = str(entry.origin, ": ", shown_name(entry, *option), " is given twice, as '",
-                                  shown(place->second.text), "' and '", shown(entry.text), "'; ");
-    if (entry.place == Place::kCommandLine) {
-      remarks_.push_back(twice + "the last one counts");
+    if (!is_new && counts_after(place->second, entry, *option)) {
       place->second = std::move(entry);
-    } else {
-      problems_.push_back(twice + "keep one");
     }
   }
   for (const auto& [option, entry] : layer) {
@@ -53,7 +51,7 @@ void Settings::add(const Source& source) {
 }
 
 // The option that an entry is about, and its text as the option has it; null for what says nothing of an option.
-const Option* Settings::read(Entry& entry) {
+const Option* Settings::read(Entry& entry, Layer& layer) {
   const Named* const named = table_.find_name(entry.name);
   if (named == nullptr) {
     add_unknown(entry);
@@ -70,9 +68,41 @@ const Option* Settings::read(Entry& entry) {
   if (const Value value = flag(is_set); !value.parse(entry.text)) {
     problems_.push_back(
         str(entry.origin, ": '", entry.name, "' is '", shown(entry.text), "'; allowed: ", allowed_text(value)));
+    return nullptr;
   }
-  entry.text = named->value;
-  return is_set ? named->option : nullptr;
+  if (!is_set && named->value_off.empty()) {
+    take_back(*named, entry, layer);
+    return nullptr;
+  }
+  entry.text = is_set ? named->value : named->value_off;
+  return named->option;
+}
+
+// Of other values of the option a flag that is off says nothing.
+void Settings::take_back(const Named& named, const Entry& entry, Layer& layer) {
+  const auto is_meant = [&](const auto& of, auto found) {
+    return found != of.end() && is_same_word(found->second.text, named.value);
+  };
+  if (const auto found = layer.find(named.option);
+      is_meant(layer, found) && counts_after(found->second, entry, *named.option)) {
+    layer.erase(found);
+  }
+  if (const auto found = entries_.find(named.option); is_meant(entries_, found)) {
+    entries_.erase(found);
+  }
+}
+
+// Says that a source gives an option twice; whether the second time counts.
+bool Settings::counts_after(const Entry& first, const Entry& second, const Option& option) {
+  const std::string twice = str(second.origin, ": ", shown_name(second, option), " is given twice, as '",
+                                shown(first.text), "' and '", shown(second.text), "'; ");
+  const bool counts = second.place == Place::kCommandLine;
+  if (counts) {
+    remarks_.push_back(twice + "the last one counts");
+  } else {
+    problems_.push_back(twice + "keep one");
+  }
+  return counts;
 }
 
 void Settings::add_unknown(const Entry& entry) {

@@ -30,7 +30,7 @@ class Settings {
 
   /// Adds a source over those that are there. Unknown names become problems, and so do options given twice; on the
   /// command line the last of them counts, which is a remark. What earlier sources said of the options in
-  /// Option::forgets of one given here is forgotten.
+  /// Option::forgets of one given here is forgotten, and so is the value that a flag stands for which is off here.
   void add(const Source& source);
 
   /// The entry that counts for an option, or null.
@@ -48,7 +48,11 @@ class Settings {
   const std::vector<std::string>& unused_keys() const { return unused_keys_; }
 
  private:
-  const Option* read(Entry& entry);
+  using Layer = std::map<const Option*, Entry>;  // what one source says
+
+  const Option* read(Entry& entry, Layer& layer);
+  void take_back(const Named& named, const Entry& entry, Layer& layer);
+  bool counts_after(const Entry& first, const Entry& second, const Option& option);
   void add_unknown(const Entry& entry);
   void apply(const Option& option, const Entry& entry);
 

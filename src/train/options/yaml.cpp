@@ -140,7 +140,8 @@ class Sources {
   void add_merged(const YAML::Node& merged, int depth) {
     count(merged);
     if (depth > kDeepestMerge) {
-      refuse(ErrorClass::kUsage, place_of(file_, merged.Mark()), "merge keys go round in a circle");
+      refuse(ErrorClass::kUsage, place_of(file_, merged.Mark()),
+             str("merge keys go round in a circle, or more than ", kDeepestMerge, " deep"));
     }
     if (merged.IsMap()) {
       add_map(merged, depth);
