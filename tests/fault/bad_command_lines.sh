@@ -45,7 +45,7 @@ head -c 2000000 /dev/zero | tr '\0' '#' >long.yaml
 printf '"a\\e[31mb\\n c": 1\n' >controls.yaml
 mkfifo fifo
 mkdir used empty
-touch used/metrics.jsonl
+echo mine >used/metrics.jsonl
 
 # Words and names.
 refused_main 64 "unknown option '--emded-dim'; did you mean '--embed-dim'?" --emded-dim 64
@@ -63,6 +63,7 @@ refused 64 "option '--lr' needs a value" --lr
 refused 64 "'steps' is '0'; allowed: " --num-iters=2 --steps 0
 refused 64 "--warmup is 21, longer than the run of 20 iterations" --steps 20 --warmup 21
 refused 64 "--warmup is 65, longer than the run of 64 iterations" --epochs 2 --warmup 65
+refused 64 "--drop-last leaves no step: an epoch has 5 samples" --print-lr --epochs 2 --drop-last --generated-samples 5
 refused 64 "--print-lr opens no data, and --epochs needs" --print-lr --data hdf5 --train-data x --stats x --epochs 3
 refused 64 "--load $work and --resume $work both say" --load "$work" --resume "$work"
 refused 64 "--local-batch-size 3 x --dp $ranks is $((3 * ranks)), and --global-batch-size is 1000; keep one" \

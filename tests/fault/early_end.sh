@@ -32,14 +32,27 @@ stopped_at() {
   while [ ! -e "$mark" ] && kill -0 $job 2>/dev/null; do sleep 0.02; done
   pid=$(pid_of "$tag")
   local begin=$EPOCHREALTIME
-  kill -TERM "$pid"
+  [ -z "$pid" ] || kill -TERM "$pid"
   wait $job
   code=$?
   local took=$(((${EPOCHREALTIME/./} - ${begin/./}) / 1000))
-  if [ "$code" -ne 75 ]; then
+  local left
+  for _ in $(seq 20); do
+    left=$(pid_of "$tag")
+    [ -n "$left" ] || break
+    sleep 0.1
+  done
+  if [ -z "$pid" ]; then
+    fail "there was no process to stop with $*"
+  elif [ "$code" -ne 75 ]; then
     fail "exit code is not 75 at SIGTERM with $*"
   elif [ "$(grep -c '^vit_hybrid: stopped by SIGTERM' "$work/err")" -ne 1 ]; then
     fail "not one message at SIGTERM with $*"
+  elif [ "$(grep -vc '^vit_hybrid: warning: ' "$work/err")" -ne 1 ]; then
+    fail "more than that message at SIGTERM with $*"
+  elif [ -n "$left" ]; then
+    kill -KILL "$left"
+    fail "process $left is left after SIGTERM with $*"
   elif [ "$took" -gt 2500 ]; then
     fail "it took $took ms to end at SIGTERM with $*"
   fi

@@ -6,6 +6,7 @@ import socket
 import stat
 import struct
 import subprocess
+import sys
 import zlib
 
 CONTROL = "\x1b]0;title\x07\x1b[2J\x1b[31mred\r\nvit_hybrid: forged line\n\u009b1m\x7f\b\b"
@@ -126,6 +127,14 @@ def make_fixtures(tools):
     }
     tools.make(*[word.format(**tools.good, run="run") for word in COMMANDS["train"].split()])
     tools.make(*[word.format(**tools.good, run="irun") for word in COMMANDS["train_images"].split()])
+    # What is sealed again must pass for whole: else all that is spoilt within would be refused for its seal alone.
+    sealed = f"{place}/sealed.h5"
+    shutil.copy(tools.good["checkpoint"], sealed)
+    subprocess.run([tools.checkpoint, "set", sealed, "layout", "spoilt"], check=True)
+    subprocess.run([tools.checkpoint, "seal", sealed], check=True)
+    tools.make("checkpoint", "verify", sealed)
+    if "spoilt" not in tools.make("checkpoint", "inspect", sealed):
+        sys.exit("hostile_checkpoint does not change a checkpoint")
     tools.make("checkpoint", "export", tools.good["image_checkpoint"], "--out", "x.safetensors")
 
 
@@ -206,9 +215,12 @@ class Case:
     def left_behind(self, before, has_failed):
         """Temporary files that are new, and results of what has failed."""
         results = tuple(self.path("o") + end for end in ("", ".h5", ".json", ".safetensors", ".png"))
-        new = set(self.snapshot()) - set(before)
-        for path in sorted(path for path in new if os.path.dirname(path) not in new or "/tmp/ompi" in path):
-            is_temporary = path.endswith((".partial", ".part")) or path.startswith(self.folder + "/tmp/")
+        new = {path for path, what in self.snapshot().items() if before.get(path, "-")[0] != what[0]}  # or another kind
+        for path in sorted(new):
+            is_first = os.path.dirname(path) not in new  # one says all of its folder
+            is_remains = path.startswith(self.folder + "/tmp/") and (is_first or "/tmp/ompi" in path)
+            is_lock = os.path.basename(path).startswith("run.lock")
+            is_temporary = path.endswith((".partial", ".part")) or is_lock or is_remains
             if re.search("/tmp/ompi[^/]*(/[^/]*/.*)?$", path):  # MPI keeps the first folder; one of the next says all
                 continue
             is_result = has_failed and path in results and not (os.path.isdir(path) and not os.listdir(path))

@@ -69,6 +69,10 @@ def yaml_keys(case):
 
 # --- words and environment
 
+SHORT = {
+    "VIT_HYBRID_STEPS": "2", "VIT_HYBRID_DEPTH": "1", "VIT_HYBRID_EMBED_DIM": "8", "VIT_HYBRID_NUM_HEADS": "2",
+    "VIT_HYBRID_GLOBAL_BATCH_SIZE": "2", "VIT_HYBRID_GENERATED_SAMPLES": "4", "VIT_HYBRID_GENERATED_VALID_SAMPLES": "2"
+}
 LASTING = re.compile("steps|epochs|iters|samples|years|images|test|interval-hours|dir$|root$|out$|timeout|time-limit")
 
 
@@ -105,7 +109,8 @@ def odd_words(case):
     kind = case.pick(words)
     first = case.rng.choice([[], [], ["train"], ["evaluate"], ["data", "inspect"], ["checkpoint", "verify"],
                              ["data", CONTROL], [CONTROL], [LONG]])
-    return Input("config", first + words[kind], f"{kind} after {' '.join(first)[:30]!r}")
+    # Where the words are valid after all, a training of the built-in data begins.
+    return Input("config", first + words[kind], f"{kind} after {' '.join(first)[:30]!r}", env=SHORT)
 
 
 def variables(case):

@@ -7,13 +7,15 @@ SHIM is the library of tests/support/failing_calls.c. A short run saves after ea
 checkpoint and the best, once on the main thread and once in the background. Its calls on files are counted first; then:
 
 - kills: a run is killed before or after one of those calls, and started again with --resume auto. That run must end
-  well, with the bits of one that was never killed, and leave no half-written file and no lock.
+  well, go on from the last checkpoint that was whole, have the bits of one that was never killed, and leave no
+  half-written file and no lock.
 - jobs: a second job in the folder of one that runs is refused at once with code 73 and its name, and the first has the
   right bits; of four that start at once in a new folder exactly one runs.
 - zombies: a run is stopped (SIGSTOP) before or after one of those calls, or somewhere in between; another takes the
   folder over with --resume auto; the first is woken (SIGCONT) while the other starts, or when it has ended. It must end
   with code 73 and say who has the folder; no file changes by it, and the other's run has the right bits. (One thing
-  cannot be called back: the removal of a superseded checkpoint that was under way when it was stopped.)
+  cannot be called back: the call that was under way when it was stopped, be it the removal of a superseded checkpoint or
+  the naming of a whole one.)
 
 The tiers take a seeded choice (default: a few; full: a tenth, but at least 20 zombies) or everything. Prints a table.
 """
@@ -23,6 +25,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -44,6 +47,7 @@ class Campaign:
         self.failures = []
         self.counts = {}
         self.number = 0
+        self.processes = []
 
     def check(self, holds, what):
         if not holds:
@@ -77,7 +81,15 @@ class Campaign:
         with open(out, "w") as file:
             process = subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT, env=environment)
         process.out = out
+        self.processes.append(process)
         return process
+
+    def end_all(self):
+        """Whatever is still there, stopped or not."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
     def end(self, process):
         """The exit code, and what was printed; hangs are ended and told as such."""
@@ -90,33 +102,67 @@ class Campaign:
         with open(process.out) as file:
             return code, file.read()
 
+    def text_so_far(self, process):
+        with open(process.out) as file:
+            return file.read()
+
+    def wait_until(self, process, holds, what):
+        """Until it holds or the process ends; one that does neither is told as such."""
+        until = time.monotonic() + LIMIT
+        while not holds() and process.poll() is None:
+            if not self.check(time.monotonic() < until, f"{what}: not within {LIMIT:.0f} s"):
+                return
+            time.sleep(0.002)
+
     def run(self, *arguments, **named):
         return self.end(self.start(*arguments, **named))
 
     def last_checkpoint(self, folder):
         return os.path.join(folder, "checkpoints", f"step-{STEPS:09d}.h5")
 
+    def differing_tensors(self, one, other):
+        """The lines on tensors of a comparison, which must be one; and how it ended."""
+        done = subprocess.run([self.program, "checkpoint", "diff", "--all", one, other], capture_output=True, text=True)
+        return [line for line in done.stdout.splitlines() if "parameters/" in line or "optimizer/" in line], done
+
     def same_bits(self, folder, straight, what):
-        difference = subprocess.run([self.program, "checkpoint", "diff", "--all", self.last_checkpoint(straight),
-                                     self.last_checkpoint(folder)], capture_output=True, text=True)
-        tensors = [line for line in difference.stdout.splitlines() if "parameters/" in line or "optimizer/" in line]
-        self.check(difference.returncode in (0, 1) and not tensors and not difference.stderr,
-                   f"{what}: other bits than the straight run: {difference.stdout[-300:]} {difference.stderr[-300:]}")
+        tensors, done = self.differing_tensors(self.last_checkpoint(straight), self.last_checkpoint(folder))
+        self.check(done.returncode in (0, 1) and not tensors and not done.stderr,
+                   f"{what}: other bits than the straight run: {done.stdout[-300:]} {done.stderr[-300:]}")
+        self.nothing_left(folder, STEPS, what)
+
+    def nothing_left(self, folder, steps, what):
         with open(os.path.join(folder, "checkpoints", "latest")) as file:
-            self.check(file.read() == f"step-{STEPS:09d}.h5\n", f"{what}: latest is not the last checkpoint")
+            self.check(file.read() == f"step-{steps:09d}.h5\n", f"{what}: latest is not the last checkpoint")
         left = [name for part in (folder, os.path.join(folder, "checkpoints")) for name in os.listdir(part)
                 if "partial" in name or "lock" in name]
         self.check(not left, f"{what}: left over: {left}")
+
+    def can_tell_bits(self, straight):
+        """That other bits are found, where there are some."""
+        other = self.folder()
+        self.run(other, "--seed", "2")
+        tensors, done = self.differing_tensors(self.last_checkpoint(straight), self.last_checkpoint(other))
+        self.check(done.returncode == 1 and tensors, f"other bits are not told: {done.stdout[-300:]}")
+
+    def places_to_go_on(self, folder):
+        """Steps from which a start may go on: that of `latest`, and of the newest checkpoint that has its name."""
+        checkpoints = os.path.join(folder, "checkpoints")
+        names = os.listdir(checkpoints) if os.path.isdir(checkpoints) else []
+        steps = {int(found[1]) for found in (re.fullmatch(r"step-(\d+)\.h5", name) for name in names) if found}
+        newest = max(steps, default=0)
+        if "latest" not in names:
+            return {newest}
+        with open(os.path.join(checkpoints, "latest")) as file:
+            return {newest, int(file.read()[len("step-"):-len(".h5\n")])}
 
     def records(self, folder):
         with open(os.path.join(folder, "metrics.jsonl")) as file:
             return [json.loads(line) for line in file if line.endswith("}\n")]
 
     def wait_for_records(self, folder, process):
-        while process.poll() is None:
-            if os.path.exists(os.path.join(folder, "metrics.jsonl")) and self.records(folder):
-                return
-            time.sleep(0.002)
+        path = os.path.join(folder, "metrics.jsonl")
+        self.wait_until(process, lambda: os.path.exists(path) and self.records(folder), f"the first record of {folder}")
 
     def steps_of_last_part(self, folder):
         steps = []
@@ -128,7 +174,7 @@ class Campaign:
         return steps
 
     def contents(self, folder):
-        """What every file holds; locks come and go."""
+        """What every file holds."""
         out = {}
         for part, _, names in os.walk(folder):
             for name in names:
@@ -136,6 +182,13 @@ class Campaign:
                 with open(path, "rb") as file:
                     out[path] = hashlib.sha256(file.read()).hexdigest()
         return out
+
+    def goes_on(self, folder, text, places, steps, what):
+        """That the last part of a run, which said `text`, began behind one of the `places` and came to its end."""
+        done = self.steps_of_last_part(folder)
+        ways = [list(range(place + 1, steps + 1)) for place in places]
+        self.check(steps in places if "nothing is left to do" in text else done and done in ways,
+                   f"{what}: steps {done}, where {sorted(places)} were saved")
 
     # --- where a run may be hit
 
@@ -161,13 +214,12 @@ class Campaign:
         code, _ = self.run(folder, fault=f"0 {call} {number} {-1 if is_after else 0}", is_async=is_async)
         if not self.check(code == -signal.SIGKILL, f"{what}: ended with {code}, not killed"):
             return
+        places = self.places_to_go_on(folder)
         begin = time.monotonic()
         code, text = self.run(folder, "--resume", "auto", is_async=is_async)
         if self.check(code == 0, f"{what}: --resume auto ends with {code}: {text[-500:]}"):
             self.same_bits(folder, straight, what)
-            finished = "nothing is left to do" in text
-            steps = self.steps_of_last_part(folder)
-            self.check(finished or steps == list(range(STEPS - len(steps) + 1, STEPS + 1)), f"{what}: steps {steps}")
+            self.goes_on(folder, text, places, STEPS, what)
         self.count(f"killed {'after' if is_after else 'before'} a call{', async' if is_async else ''}",
                    time.monotonic() - begin)
 
@@ -204,13 +256,17 @@ class Campaign:
         if isinstance(place, float):
             done = [r["step"] for r in self.records(folder) if r["kind"] == "step"]
             steps = max(done, default=0) + STEPS
+        places = self.places_to_go_on(folder)
+        if wakes_early and not isinstance(place, float) and place[0] == "rename" and not is_after:
+            # It was about to name a whole checkpoint, and may do so before the other looks.
+            places |= {int(step) for step in re.findall(r"^step-(\d+)\.h5", place[2])}
         second = self.start(folder, "--resume", "auto", steps=steps, is_async=is_async)
         if wakes_early:
-            while "is taken over from process" not in open(second.out).read() and second.poll() is None:
-                time.sleep(0.005)
+            self.wait_until(second, lambda: "is taken over from process" in self.text_so_far(second),
+                            f"{what}: the other takes over")
         else:
-            second.wait(LIMIT)
-        before = self.contents(folder)
+            self.wait_until(second, lambda: False, f"{what}: the other ends")
+        before = {} if wakes_early else self.contents(folder)  # else the other still writes
         first.send_signal(signal.SIGCONT)
         begin = time.monotonic()
         code, text = self.end(first)
@@ -228,13 +284,13 @@ class Campaign:
         code, text = self.end(second)
         if self.check(code == 0, f"{what}: the other ends with {code}: {text[-500:]}"):
             self.check("which has not renewed its lock for" in text, f"{what}: not taken over by time: {text[:500]}")
-            last = self.steps_of_last_part(folder)
-            self.check(last == list(range(steps - len(last) + 1, steps + 1)) or "nothing is left" in text,
-                       f"{what}: steps {last}")
+            self.goes_on(folder, text, places, steps, what)
             with open(os.path.join(folder, "out.log")) as file:
                 self.check("was taken over" not in file.read(), f"{what}: the zombie wrote into out.log")
             if steps == STEPS:
                 self.same_bits(folder, straight, what)
+            else:
+                self.nothing_left(folder, steps, what)
         self.count(f"woken {'while the other runs' if wakes_early else 'when the other has ended'}", seconds)
 
     def jobs(self, straight):
@@ -261,10 +317,16 @@ class Campaign:
         self.check(steps == list(range(1, len(steps) + 1)), f"records of two jobs are mixed: {steps}")
         folder = self.folder()
         begin = time.monotonic()
-        codes = sorted(code for code, _ in [self.end(job) for job in [self.start(folder) for _ in range(4)]])
+        codes = sorted((code for code, _ in [self.end(job) for job in [self.start(folder) for _ in range(4)]]), key=str)
         self.check(codes == [0, 73, 73, 73], f"four starts at once end with {codes}")
         self.same_bits(folder, straight, "four starts at once")
         self.count("four starts at once", time.monotonic() - begin)
+
+
+def end_in_order(*_):
+    """At a SIGTERM: what was started and made is put away, whatever comes meanwhile (timeout(1) sends two)."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
 
 
 def main():
@@ -276,42 +338,51 @@ def main():
     parser.add_argument("shim")
     chosen = parser.parse_args()
     begin = time.monotonic()
+    signal.signal(signal.SIGTERM, end_in_order)
     with tempfile.TemporaryDirectory() as work:
         campaign = Campaign(os.path.abspath(chosen.program), os.path.abspath(chosen.shim), work, chosen.seed)
-        straight, places = {}, {}
-        for is_async in (False, True):
-            straight[is_async], places[is_async] = campaign.places(is_async)
-        # Writes of values are alike: of each save's, the first and the last count.
-        few = {}
-        for is_async, calls in places.items():
-            few[is_async] = [place for i, place in enumerate(calls) if place[0] != "write" or
-                             i + 1 == len(calls) or calls[i - 1][0] != "write" or calls[i + 1][0] != "write"]
-        kills = [(place, is_after, is_async) for is_async in (False, True) for place in few[is_async]
-                 for is_after in (False, True)]
-        # At its end, when its locks are gone, a run tries to remove the folder, which is not empty.
-        zombies = [(place, is_after, is_async, wakes_early) for place, is_after, is_async in kills
-                   if place[::2] != ("remove", "checkpoints") for wakes_early in (False, True)]
-        zombies += [(0.002 * i, False, False, i % 2 == 0) for i in range(40)]
-        print(f"{len(kills)} kill points, {len(zombies)} places of zombies", flush=True)
-        if chosen.tier != "all":
-            number = {"default": (4, 2), "full": (max(12, len(kills) // 10), max(20, len(zombies) // 10))}[chosen.tier]
-            # The window between a checkpoint's first name and `latest` is always among them.
-            window = [kill for kill in kills if kill[0][0] == "rename" and kill[1] and kill[0][1] == 1]
-            kills = window + campaign.random.sample(kills, number[0] - len(window))
-            zombies = campaign.random.sample(zombies, number[1])
-        if chosen.only in (None, "jobs"):
-            campaign.jobs(straight[False])
-        if chosen.only in (None, "kills"):
-            for place, is_after, is_async in kills:
-                campaign.killed(place, is_after, is_async, straight[is_async])
-        if chosen.only in (None, "zombies"):
-            for place, is_after, is_async, wakes_early in zombies:
-                campaign.zombie(place, is_after, is_async, wakes_early, straight[is_async])
-        print(f"\n{'what':44} {'number':>6} {'longest, s':>10}")
-        for row, (number, longest) in campaign.counts.items():
-            print(f"{row:44} {number:6} {longest:10.2f}")
-        print(f"{len(campaign.failures)} failures, seed {chosen.seed}, {time.monotonic() - begin:.0f} s")
-        sys.exit(1 if campaign.failures else 0)
+        try:
+            run_all(campaign, chosen, begin)
+        finally:
+            campaign.end_all()
+
+
+def run_all(campaign, chosen, begin):
+    straight, places = {}, {}
+    for is_async in (False, True):
+        straight[is_async], places[is_async] = campaign.places(is_async)
+    campaign.can_tell_bits(straight[False])
+    # Writes of values are alike: of each save's, the first and the last count.
+    few = {}
+    for is_async, calls in places.items():
+        few[is_async] = [place for i, place in enumerate(calls) if place[0] != "write" or
+                         i + 1 == len(calls) or calls[i - 1][0] != "write" or calls[i + 1][0] != "write"]
+    kills = [(place, is_after, is_async) for is_async in (False, True) for place in few[is_async]
+             for is_after in (False, True)]
+    # At its end, when its locks are gone, a run tries to remove the folder, which is not empty.
+    zombies = [(place, is_after, is_async, wakes_early) for place, is_after, is_async in kills
+               if place[::2] != ("remove", "checkpoints") for wakes_early in (False, True)]
+    zombies += [(0.002 * i, False, False, i % 2 == 0) for i in range(40)]
+    print(f"{len(kills)} kill points, {len(zombies)} places of zombies", flush=True)
+    if chosen.tier != "all":
+        number = {"default": (4, 2), "full": (max(12, len(kills) // 10), max(20, len(zombies) // 10))}[chosen.tier]
+        # The window between a checkpoint's first name and `latest` is always among them.
+        window = [kill for kill in kills if kill[0][0] == "rename" and kill[1] and kill[0][1] == 1]
+        kills = window + campaign.random.sample(kills, number[0] - len(window))
+        zombies = campaign.random.sample(zombies, number[1])
+    if chosen.only in (None, "jobs"):
+        campaign.jobs(straight[False])
+    if chosen.only in (None, "kills"):
+        for place, is_after, is_async in kills:
+            campaign.killed(place, is_after, is_async, straight[is_async])
+    if chosen.only in (None, "zombies"):
+        for place, is_after, is_async, wakes_early in zombies:
+            campaign.zombie(place, is_after, is_async, wakes_early, straight[is_async])
+    print(f"\n{'what':44} {'number':>6} {'longest, s':>10}")
+    for row, (number, longest) in campaign.counts.items():
+        print(f"{row:44} {number:6} {longest:10.2f}")
+    print(f"{len(campaign.failures)} failures, seed {chosen.seed}, {time.monotonic() - begin:.0f} s")
+    sys.exit(1 if campaign.failures else 0)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,11 @@ class Steps {
   template <class Function>
   void collective(const std::string& place, Function function) {
     usleep(300);
-    if (fault_.kind == "skip" && is_faulty() && fault_.place == place) return;
+    if (fault_.kind == "skip" && is_faulty() && fault_.place == place) {
+      std::puts("skips");  // stalls.py takes the time from here
+      std::fflush(stdout);
+      return;
+    }
     function();
   }
 

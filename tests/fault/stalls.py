@@ -26,6 +26,10 @@ LAYOUT_STEPS = 300
 HANDLERS = {"sleep": 3, "loop": 4, "read": 5}
 SYS_TGKILL = 234
 PATIENCE = 14.0  # beyond the limit: then it is a silent hang
+LONGEST_START = 60.0
+LONGEST_RUN = 300.0
+SECONDS_TO_END = 5.0  # for daemons of the launcher
+SECONDS_ALONE = 3.0  # with the victim, of a job whose other ranks have ended: a launcher ends a job that fails in less
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -35,6 +39,13 @@ def environ_of(pid):
             return dict(e.split("=", 1) for e in file.read().decode(errors="replace").split("\0") if "=" in e)
     except OSError:
         return {}
+
+
+def end(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 class Job:
@@ -91,7 +102,7 @@ class Job:
         return found
 
     def wait_for_rank(self, rank):
-        while self.process.poll() is None and time.monotonic() - self.start < 20:
+        while self.process.poll() is None and time.monotonic() - self.start < LONGEST_START:
             pid = self.processes().get(rank)
             if pid is not None:
                 return pid
@@ -101,25 +112,43 @@ class Job:
     def ended(self):
         return self.process.poll() is not None
 
+    def all_processes(self):
+        """Launchers and their daemons too."""
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and
+                environ_of(name).get("STALL_TAG") == self.tag]
+
+    def end_all(self):
+        for pid in self.all_processes():
+            end(pid)
+
     def finish(self):
-        """Ends what is left; returns the ranks that were."""
-        until = time.monotonic() + 3
-        while self.processes() and self.ended() and time.monotonic() < until:
+        """Ends what is left; returns the ranks that were, and what the launcher has left."""
+        has_ended = self.ended()
+        until = time.monotonic() + SECONDS_TO_END
+        while has_ended and self.all_processes() and time.monotonic() < until:
             time.sleep(0.05)
-        left = self.processes()
-        for pid in left.values():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        ranks = self.processes()
+        left = sorted(ranks)
+        if has_ended:
+            left += [f"process {pid}" for pid in self.all_processes() if pid not in ranks.values()]
+            self.end_all()
+        for pid in ranks.values():
+            end(pid)
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.end_all()  # what still had the readers' pipes would keep them waiting
         for reader in self.readers:
             reader.join()
-        return sorted(left)
+        return left
+
+    def problem(self):
+        """What is wrong with a job that nobody disturbed, after finish()."""
+        if self.process.returncode != 0 or self.messages():
+            return f"code {self.process.returncode} {[line for _, line in self.messages()]}"
+        return ""
 
 
 class Nodes:
@@ -174,13 +203,14 @@ def end_all():
     """Whatever this campaign has started and is still there, launchers too."""
     for name in os.listdir("/proc"):
         if name.isdigit() and environ_of(name).get("STALL_TAG", "").startswith(f"{os.getpid()}-"):
-            try:
-                os.kill(int(name), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            end(int(name))
 
 
-Result = collections.namedtuple("Result", "nodes what how ranks victim told right over leftovers code lines line phase")
+class Result(collections.namedtuple("Result",
+                                    "nodes what how ranks victim told right over leftovers code lines line phase")):
+    def has_right_code(self):
+        """That of a failed communication; of operations that do not fit where two were compared."""
+        return self.code == 74 or (self.code == 70 and self.how.startswith("skip"))
 
 
 class Campaign:
@@ -196,6 +226,7 @@ class Campaign:
         self.commands = {name: count for name, count in COMMANDS.items()
                          if not options.commands or name in options.commands.split(",")}
         self.durations = {}
+        self.dirty = 0  # jobs that nobody disturbed, and that did not end well
         self.nodes = None
         self.checkpoint = None
 
@@ -227,6 +258,22 @@ class Campaign:
                 sys.exit(f"stalls: {' '.join(command)} failed:\n{done.stderr}")
         self.checkpoint = "trained/checkpoints"
 
+    def is_clean(self, job, what):
+        """Whether an undisturbed job ended well, as it must; ends what is left of it."""
+        is_silent = not job.ended()
+        left = job.finish()
+        problem = "it does not end" if is_silent else job.problem() or (f"left {left}" if left else "")
+        if problem:
+            self.dirty += 1
+            print(f"  NOT CLEAN: {what}: {problem}", flush=True)
+        return not problem
+
+    def wait(self, job):
+        try:
+            job.process.wait(LONGEST_RUN)
+        except subprocess.TimeoutExpired:
+            pass
+
     def duration(self, what, layout, two_nodes):
         key = (what, layout, two_nodes)
         if key not in self.durations:
@@ -234,12 +281,11 @@ class Campaign:
             job = Job(self, ranks, self.command(what, layout, f"-clean-{Job.number}"), two_nodes)
             job.wait_for_rank(0)
             begin = time.monotonic()
-            job.process.wait(300)
-            self.durations[key] = max(0.2, time.monotonic() - begin)
-            left = job.finish()
-            if job.process.returncode != 0 or job.messages() or left:
-                print(f"stalls: a clean run of {what} in {layout} ended with {job.process.returncode}: {job.messages()}")
+            self.wait(job)
+            seconds = max(0.2, time.monotonic() - begin)
+            if not self.is_clean(job, f"{what} in {layout}"):
                 return None
+            self.durations[key] = seconds
         return self.durations[key]
 
     def trial(self, two_nodes):
@@ -258,24 +304,27 @@ class Campaign:
         job = Job(self, ranks, self.command(what, layout, f"-{Job.number}"), two_nodes, preload=how != "stop")
         pid = job.wait_for_rank(victim)
         if pid is None:
-            job.finish()
+            self.is_clean(job, f"{what} in {layout}, whose rank {victim} did not come")
             return None
         until = time.monotonic() + delay
         while (left := until - time.monotonic()) > 0:
             job.all_came = job.all_came or len(job.processes()) == ranks
             time.sleep(min(left, 0.1))
-        if job.ended():
-            job.finish()
+        if job.ended() or job.messages():
+            self.wait(job)
+            self.is_clean(job, f"{what} in {layout}, before a stop")
             return None
         begin = time.monotonic()
         if how == "stop":
             try:
                 os.kill(pid, signal.SIGSTOP)
             except ProcessLookupError:
-                job.finish()
-                return None
+                pid = None
         elif LIBC.syscall(SYS_TGKILL, pid, pid, signal.SIGRTMIN + HANDLERS[how]) != 0:
-            job.finish()
+            pid = None
+        if pid is None:  # it has just come to its end
+            self.wait(job)
+            self.is_clean(job, f"{what} in {layout}, before a stop")
             return None
         return self.watch(job, begin, "two" if two_nodes else "one", what, how, layout, victim)
 
@@ -290,21 +339,28 @@ class Campaign:
         return self.watch(job, None, "two" if two_nodes else "one", "layout", f"skip {place}", layout, victim)
 
     def watch(self, job, begin, nodes, what, how, layout, victim):
-        # Where it skips, it is not known from outside when: from the time that the message itself tells.
-        until = (begin or time.monotonic()) + self.limit + PATIENCE
-        is_late = False
-        while not job.ended() and time.monotonic() < until:
+        alone_since = None
+        while not job.ended():
+            # Where it skips, it says so itself, on its output.
+            begin = begin or next((at for at, line in job.output if line == "skips"), None)
+            now = time.monotonic()
+            if now > (begin + self.limit + PATIENCE if begin else job.start + LONGEST_RUN):
+                break
             time.sleep(0.05)
             running = set(job.processes())
             job.all_came = job.all_came or len(running) == job.ranks
-            if job.all_came and not job.messages() and running <= {victim}:
-                is_late = True  # all others have come to their end: nobody waits
+            # All others have come to their end, and the launcher finds nothing wrong with it: nobody waits.
+            is_alone = job.all_came and not job.messages() and running == {victim}
+            alone_since = (alone_since or now) if is_alone else None
+            if alone_since and now - alone_since > SECONDS_ALONE:
                 break
+        is_late = alone_since is not None and not job.ended()
         left = job.finish()
+        begin = begin or next((at for at, line in job.output if line == "skips"), None)
         messages = job.messages()
         if job.process.returncode in [128 + signal.SIGRTMIN + number for number in HANDLERS.values()]:
             return None  # so early that it could not stall yet: the signal has ended it
-        if is_late or (not messages and job.process.returncode == 0):
+        if is_late or (not messages and job.process.returncode == 0 and not left):
             return Result(nodes, what, how, layout, victim, None, None, None, [], 0, 0, "", "after the end")
         line = messages[0][1] if messages else ""
         over = messages[0][0] - begin - self.limit if messages and begin else None
@@ -312,10 +368,13 @@ class Campaign:
         named = re.findall(r"rank (\d+) on \S+ (?:\(process \d+\) )?has ", line)
         blames = head is not None and "none of those that are known has stopped" not in line
         right = blames and int(head[1]) == victim and len(named) == 1
-        if not right and how != "stop" and "rank %d is in " % victim in line:
-            right = True  # two operations that do not fit were compared
+        # Or two operations that do not fit were compared.
+        is_compared = (how.startswith("skip") and
+                       re.search(r"\brank \d+ (is in .* while rank \d+ is in |sent .* received)", line) is not None)
+        right = right or (is_compared and re.search(rf"\brank {victim} (is in|sent) ", line) is not None)
+        told = is_compared or "the limit is --timeout" in line or "the watchdog itself has not moved" in line
         phase = re.search(r"in (step \d+, )?([a-z][a-z ]+), ", line)
-        return Result(nodes, what, how, layout, victim, bool(messages), right, over, left, job.process.returncode,
+        return Result(nodes, what, how, layout, victim, told, right, over, left, job.process.returncode,
                       len(messages), line, phase[2] if phase else "")
 
     def clean(self, number):
@@ -327,20 +386,13 @@ class Campaign:
         else:
             command = self.command(r.choice(list(self.commands)), layout, f"-{Job.number}")
         job = Job(self, ranks, command, self.nodes is not None and number % 2 == 0)
-        try:
-            job.process.wait(300)
-        except subprocess.TimeoutExpired:
-            pass
-        left = job.finish()
-        if job.process.returncode != 0 or job.messages() or left:
-            print(f"  NOT CLEAN: {layout} {' '.join(command[1:])}: code {job.process.returncode} {job.messages()} {left}")
-            return False
-        return True
+        self.wait(job)
+        self.is_clean(job, f"{layout} {' '.join(command[1:])}")
 
 
 def table(results):
     counted = [r for r in results if r.told is not None]
-    print(f"\n{'nodes':6}{'command':15}{'how':10}{'stops':>6}{'told':>6}{'right':>6}{'one line':>9}{'code 74':>8}"
+    print(f"\n{'nodes':6}{'command':15}{'how':10}{'stops':>6}{'told':>6}{'right':>6}{'one line':>9}{'code':>8}"
           f"{'over, most':>11}{'mean':>7}")
     groups = collections.defaultdict(list)
     for r in counted:
@@ -349,11 +401,17 @@ def table(results):
     for (nodes, what, how), some in rows:
         over = [r.over for r in some if r.over is not None]
         print(f"{nodes:6}{what:15}{how:10}{len(some):6}{sum(r.told for r in some):6}{sum(bool(r.right) for r in some):6}"
-              f"{sum(r.lines == 1 for r in some):9}{sum(r.code in (74, 70) for r in some):8}"
+              f"{sum(r.lines == 1 for r in some):9}{sum(r.has_right_code() for r in some):8}"
               f"{max(over, default=0):11.2f}{sum(over) / max(len(over), 1):7.2f}")
     late = len(results) - len(counted)
     if late:
         print(f"{late} more came after the end of the rank's work, when nobody waited any more: not counted")
+
+
+def end_in_order(*_):
+    """At a SIGTERM: what was started and made is put away, whatever comes meanwhile (timeout(1) sends two)."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
 
 
 def main():
@@ -380,10 +438,17 @@ def main():
             if options.nodes == "two":
                 return 77
     results = []
-    dirty = 0
+    trials = 0
+    failure = 0
+    signal.signal(signal.SIGTERM, end_in_order)
     try:
         campaign.prepare()
         while len([r for r in results if r.told is not None]) < options.count:
+            trials += 1
+            if trials > 5 * options.count + 20:
+                print(f"given up after {trials - 1} trials: too few come to a stall")
+                failure = 1
+                break
             two = options.nodes == "two" or (options.nodes == "both" and campaign.nodes is not None and
                                              campaign.random.random() < 0.4)
             result = campaign.trial(two)
@@ -391,30 +456,35 @@ def main():
                 continue
             results.append(result)
             is_bad = result.told is not None and (not result.right or result.lines != 1 or result.leftovers or
-                                                  (result.over or 0) > 2)
+                                                  (result.over or 0) > 2 or not result.has_right_code())
             if options.verbose or is_bad:
                 over = "" if result.over is None else f"{result.over:+.2f} s"
                 print(f"{'BAD ' if is_bad else ''}{result.nodes} {result.what} {result.how} {result.ranks} victim "
                       f"{result.victim} told {result.told} right {result.right} {over} code {result.code} lines "
                       f"{result.lines} left {result.leftovers} | {result.line or result.phase}", flush=True)
         for number in range(options.clean):
-            dirty += not campaign.clean(number)
+            campaign.clean(number)
     except KeyboardInterrupt:
         print("interrupted: the table is of what has been done")
+        failure = 130
     finally:
         end_all()
         if campaign.nodes is not None:
             campaign.nodes.close()
     table(results)
     counted = [r for r in results if r.told is not None]
-    print(f"clean runs: {options.clean}, false alarms: {dirty}")
+    dirty = campaign.dirty
+    print(f"clean runs: {options.clean}, and those before stops; not clean: {dirty}")
     untold = sum(not r.told for r in counted)
     wrong = sum(not r.right for r in counted)
     late = sum((r.over or 0) > 2 for r in counted)
     left = sum(bool(r.leftovers) for r in counted)
+    many = sum(r.lines > 1 for r in counted)
+    codes = sum(bool(r.told) and not r.has_right_code() for r in counted)
     print(f"stalls: {len(counted)}, untold {untold}, wrong rank {wrong}, later than limit + 2 s {late}, "
-          f"with processes left {left}")
-    return 0 if untold == 0 and wrong <= len(counted) * 0.01 and late == 0 and left == 0 and dirty == 0 else 1
+          f"with processes left {left}, with more than one message {many}, with another exit code {codes}")
+    is_good = untold + late + left + many + codes + dirty == 0 and wrong <= len(counted) * 0.01
+    return failure or (0 if is_good else 1)
 
 
 if __name__ == "__main__":
