@@ -88,7 +88,17 @@ class Waits {
     for (const int rank : s.awaits) {
       if (const auto found = by_rank_.find(rank); found != by_rank_.end()) awaited.push_back(found->second);
     }
-    return awaited.empty() ? busy : awaited;
+    if (!awaited.empty()) return awaited;
+    return busy.empty() && !knows_group_of(i) ? mute_ones() : busy;
+  }
+
+  // What they do is not known, nor of which groups they are.
+  Indices mute_ones() const {
+    Indices mute;
+    for (size_t i = 0; i < table_.size(); ++i) {
+      if (table_[i].state == State::kMute) mute.push_back(i);
+    }
+    return mute;
   }
 
   // Where it is not said with whom it waits.
@@ -276,6 +286,7 @@ std::string name_of(const Standing& s) {
 std::string place_of(const Standing& s) {
   const std::string condition = s.condition.empty() ? "" : s.condition + ", ";
   if (s.state == State::kAbsent) return condition + "it has not come to its start";
+  if (s.state == State::kMute) return "it does not answer over TCP, stopped or on a machine that hangs";
   if (s.operation.empty()) return condition + (s.position.empty() ? "before its first operation" : "in " + s.position);
   if (s.state == State::kWaiting) return condition + "in " + s.operation;
   return str(condition, s.position.empty() ? "" : "in " + s.position + ", ", "after ", s.operation);

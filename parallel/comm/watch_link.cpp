@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <map>
@@ -35,7 +36,6 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kPatienceWithFirst{450};
-constexpr milliseconds kPatienceWithOthers{450};
 constexpr milliseconds kPatienceWithClaim{600};
 constexpr milliseconds kPatienceWithCaller{300};
 constexpr milliseconds kPatienceWithSilence{250};
@@ -46,6 +46,7 @@ constexpr size_t kMostBytesOfQuestion = 256;
 constexpr size_t kMostBytesOfAnswer = size_t{16} << 20;
 constexpr const char* kGreeting = "vit_hybrid-watch";
 constexpr const char* kEnd = "end\n";
+constexpr const char* kNoAnswer = "it does not answer";
 
 std::string random_word() {
   std::random_device device;
@@ -198,12 +199,12 @@ void WatchLink::listen() {
 }
 
 void WatchLink::tell_addresses(const MpiGroup& world) {
-  const auto texts =
-      world.all_gather(str(node_, " ", process_place().host, " ", port_, " ", join(own_addresses(), " ")));
+  const auto texts = world.all_gather(
+      str(node_, " ", process_place().host, " ", getpid(), " ", port_, " ", join(own_addresses(), " ")));
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     std::istringstream words(texts[rank]);
-    Place place{static_cast<int>(rank), 0, "", 0, {}};
-    words >> place.node >> place.host >> place.port;
+    Place place{static_cast<int>(rank), 0, "", 0, 0, {}};
+    words >> place.node >> place.host >> place.pid >> place.port;
     for (std::string address; words >> address;)
       place.addresses.push_back(address);
     num_nodes_ = std::max(num_nodes_, place.node + 1);
@@ -271,7 +272,8 @@ std::vector<Question> WatchLink::questions_to(int node, size_t first, size_t las
   return questions;
 }
 
-// Asks all of them at the same time, until the deadline, or each node has answered.
+// Asks all of them at the same time, until the deadline, or each node has answered. What has come by then counts, also
+// where this thread had no processor.
 void WatchLink::put(std::vector<Question>& questions, const std::string& what, Deadline deadline) const {
   const std::string text = str(kGreeting, " ", word_, " ", what, " ", node_, " ", process_place().rank, "\n");
   std::set<int> open;
@@ -289,8 +291,8 @@ void WatchLink::put(std::vector<Question>& questions, const std::string& what, D
       events.push_back({question.fd, static_cast<short>(question.is_sent ? POLLIN : POLLOUT), 0});
       asked.push_back(&question);
     }
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count();
-    if (events.empty() || left <= 0 || poll(events.data(), events.size(), static_cast<int>(left)) < 0) break;
+    const auto left = std::max<int64_t>(std::chrono::duration_cast<milliseconds>(deadline - Clock::now()).count(), 0);
+    if (events.empty() || poll(events.data(), events.size(), static_cast<int>(left)) <= 0) break;
     for (size_t i = 0; i < events.size(); ++i) {
       if (events[i].revents == 0) continue;
       Question& question = *asked[i];
@@ -308,7 +310,7 @@ void WatchLink::put(std::vector<Question>& questions, const std::string& what, D
     }
   }
   for (Question& question : questions) {
-    if (!question.is_over) end(question, question.is_sent ? "it does not answer" : "it cannot be reached");
+    if (!question.is_over) end(question, question.is_sent ? kNoAnswer : "it cannot be reached");
   }
 }
 
@@ -321,9 +323,32 @@ std::string WatchLink::remark_on(int node, const std::string& problem) const {
              ") did not answer over TCP: ", problem.empty() ? "no address is known" : problem);
 }
 
+// Of a node whose machine takes questions, but none of its processes answers: whatever the others wait for, they wait
+// for these. Nothing where one of them is not among `mute`.
+std::vector<Standing> WatchLink::mute_standings(int node, const std::set<int>& mute,
+                                                const std::vector<Standing>& known) const {
+  double longest = 0.0;
+  for (const Standing& standing : known) {
+    if (standing.state == Standing::State::kWaiting) longest = std::max(longest, standing.still);
+  }
+  std::vector<Standing> out;
+  for (const Place& place : places_[static_cast<size_t>(node)]) {
+    if (mute.count(place.rank) == 0) return {};
+    Standing standing;
+    standing.rank = place.rank;
+    standing.pid = place.pid;
+    standing.host = place.host;
+    standing.state = Standing::State::kMute;
+    standing.still = longest;
+    out.push_back(std::move(standing));
+  }
+  return out;
+}
+
 JobStandings WatchLink::ask(std::vector<Standing> own) const {
   JobStandings job{std::move(own), ""};
   std::map<int, std::string> problems;
+  std::set<int> mute;  // ranks
   for (int node = 0; node < num_nodes_; ++node) {
     if (node != node_) problems[node] = "";
   }
@@ -345,16 +370,20 @@ JobStandings WatchLink::ask(std::vector<Standing> own) const {
           job.standings.insert(job.standings.end(), theirs.begin(), theirs.end());
           problems.erase(open);
         } else {
+          if (question.problem == kNoAnswer) mute.insert(question.place->rank);
           open->second = str(question.address, " port ", question.place->port, ": ", question.problem);
         }
       }
     }
   };
   round(0, 1, Clock::now() + kPatienceWithFirst);
-  round(1, kMostProcessesAsked, Clock::now() + kPatienceWithOthers);
+  round(0, kMostProcessesAsked, Clock::now() + milliseconds(std::lround(1000 * patience_with_nodes())));
   std::vector<std::string> remarks;
-  for (const auto& [node, problem] : problems)
-    remarks.push_back(remark_on(node, problem));
+  for (const auto& [node, problem] : problems) {
+    const std::vector<Standing> theirs = mute_standings(node, mute, job.standings);
+    if (theirs.empty()) remarks.push_back(remark_on(node, problem));
+    job.standings.insert(job.standings.end(), theirs.begin(), theirs.end());
+  }
   job.remark = join(remarks, "; ");
   return job;
 }

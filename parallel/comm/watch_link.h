@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,7 +17,7 @@ namespace vit_hybrid::comm {
 
 /// Every process listens, and a thread of it answers those who know the job's random word; nobody is connected unless
 /// somebody has waited too long. Then one process connects once to each other node: to its first process, and where
-/// that one does not answer (it may be the one that has been stopped) to the others. Whoever answers speaks for its
+/// that one does not answer (it may be the one that has been stopped) to all of them. Whoever answers speaks for its
 /// node, since all its processes see the same board.
 class WatchLink {
  public:
@@ -31,7 +32,7 @@ class WatchLink {
   /// From here on this node's standings are unknown: they are asked for no more.
   void forget_standings();
 
-  /// How all nodes stand; bounded by about a second. From any thread.
+  /// How all nodes stand; bounded by patience_with_nodes() and half a second. From any thread.
   JobStandings ask(std::vector<Standing> own) const;
   /// Whether this process may speak for the job: the first node that answers decides. From any thread.
   bool claim() const;
@@ -41,6 +42,7 @@ class WatchLink {
     int rank;
     int node;
     std::string host;
+    int pid;
     int port;
     std::vector<std::string> addresses;
   };
@@ -66,6 +68,7 @@ class WatchLink {
   void put(std::vector<Question>& questions, const std::string& what, Deadline deadline) const;
   std::vector<Question> questions_to(int node, size_t first, size_t last) const;
   void silence_others() const;
+  std::vector<Standing> mute_standings(int node, const std::set<int>& mute, const std::vector<Standing>& known) const;
   std::string remark_on(int node, const std::string& problem) const;
 
   int node_;

@@ -34,7 +34,9 @@ constexpr double kLongestDelay = 0.8;
 // For those who may know more, or whose end of the job is under way.
 constexpr double kPatienceWithOthers = 1.4;
 constexpr double kShortestPauseBetweenAsks = 0.5;
-constexpr double kPatienceWithAsker = 1.5;
+constexpr double kPatienceWithAsker = 0.7;  // beyond the one that it has itself
+constexpr double kShortestPatienceWithNodes = 1.0;
+constexpr double kLongestPatienceWithNodes = 10.0;
 constexpr double kShortestGuardLimit = 4.0;
 constexpr double kGuardSlack = 0.5;
 
@@ -86,6 +88,10 @@ double watch_limit() {
 void set_watch_limit(double seconds) {
   VH_ASSERT(seconds > 0, str("limit ", seconds));
   limit() = seconds;
+}
+
+double patience_with_nodes() {
+  return std::clamp(watch_limit() / 20, kShortestPatienceWithNodes, kLongestPatienceWithNodes);
 }
 
 std::optional<Error> problem_of_environment() {
@@ -244,7 +250,7 @@ bool Watchdog::may_ask() {
   int asker = 0;
   if (header.asker.compare_exchange_strong(asker, own) || asker == own) return true;
   // It has been stopped, where it neither ends the job nor gives up.
-  return doubt_ > kPatienceWithAsker && header.asker.compare_exchange_strong(asker, own);
+  return doubt_ > patience_with_nodes() + kPatienceWithAsker && header.asker.compare_exchange_strong(asker, own);
 }
 
 void Watchdog::guard() {

@@ -21,6 +21,9 @@ namespace vit_hybrid::comm {
 /// VIT_HYBRID_TIMEOUT, else 600.
 double watch_limit();
 void set_watch_limit(double seconds);
+/// Seconds for which the processes of another node may take to answer: a machine that is crowded answers late. They are
+/// part of what passes between the limit and the line.
+double patience_with_nodes();
 /// Error(kUsage) where VIT_HYBRID_TIMEOUT is no time; until that is told, the limit is 600 s.
 std::optional<Error> problem_of_environment();
 

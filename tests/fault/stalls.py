@@ -364,6 +364,9 @@ class Campaign:
             return Result(nodes, what, how, layout, victim, None, None, None, [], 0, 0, "", "after the end")
         line = messages[0][1] if messages else ""
         over = messages[0][0] - begin - self.limit if messages and begin else None
+        waited = re.search(r"it has not come to its start; .*, rank \d+ for ([\d.]+) s in MPI_Init", line)
+        if over is not None and waited is not None:
+            over = min(over, float(waited[1]) - self.limit)  # before, others were loading their libraries: nobody waited
         head = re.match(r"vit_hybrid: rank (\d+) on \S+ (?:\(process \d+\) )?(has not moved|has waited|has not come)", line)
         named = re.findall(r"rank (\d+) on \S+ (?:\(process \d+\) )?has ", line)
         blames = head is not None and "none of those that are known has stopped" not in line

@@ -237,6 +237,20 @@ TEST_CASE("blame: ranks that are in no table") {
   CHECK(verdict({waiting(0, kWorld, 5, 3), waiting(1, kWorld, 5, 3)}) == Verdict{kUnknown, {}, {0, 1}});
 }
 
+TEST_CASE("blame: ranks that do not answer, where nobody else can be meant") {
+  Standing mute = process(2);
+  mute.state = Standing::State::kMute;
+  mute.still = 2.5;
+  CHECK(verdict({waiting(0, kWorld, 5, 3), waiting(1, kWorld, 5, 3), mute}) == Verdict{kStuck, {2}, {0, 1}});
+  CHECK(verdict({waiting(0, kWorld, 5, 2), moving(1, kWorld, 4), mute}) == Verdict{kNone, {}, {}});
+  CHECK(verdict({waiting(0, kWorld, 5, 2), stuck(1, kWorld, 4), mute}) == Verdict{kStuck, {1}, {0}});
+  const std::vector<Standing> table = {waiting(0, kWorld, 5, 2), mute};
+  CHECK(blame_text(table, find_blame(table, kLimit), kLimit, "") ==
+        "vit_hybrid: rank 2 on n1 (process 102) has not moved for 2.5 s: it does not answer over TCP, stopped or on a "
+        "machine that hangs; 1 rank waits for it (rank 0), rank 0 for 2.5 s in all_reduce number 5 on axis 'data', 64 "
+        "bytes; the limit is --timeout 2 s");
+}
+
 TEST_CASE("blame: a wait without a group is for whoever does not wait") {
   Standing lone = waiting(0, 0, 0, 0);
   CHECK(verdict({lone, stuck(1, kWorld, 4)}) == Verdict{kStuck, {1}, {0}});
