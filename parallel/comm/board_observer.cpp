@@ -144,6 +144,13 @@ bool BoardObserver::anybody_waits_longer_than(double limit) const {
   return false;
 }
 
+bool BoardObserver::anybody_has_moved_who_waited_longer_than(double limit) const {
+  for (size_t i = 0; i < seen_.size(); ++i) {
+    if (seen_[i].still > limit && board().slots[i].moves.get() != seen_[i].moves) return true;
+  }
+  return false;
+}
+
 Standing BoardObserver::standing(size_t index, const std::string& host) const {
   const BoardSlot& slot = board().slots[index];
   const Seen& seen = seen_[index];

@@ -33,6 +33,8 @@ class BoardObserver {
   std::vector<Standing> standings(const std::string& host) const;
   /// Whether an operation of any process of the board has taken longer: then it is time to find out why.
   bool anybody_waits_longer_than(double limit) const;
+  /// Whether one whom the last look has found to stand still for longer has moved since.
+  bool anybody_has_moved_who_waited_longer_than(double limit) const;
 
  private:
   struct Seen {

@@ -33,6 +33,7 @@ constexpr double kDelayPerNode = 0.05;
 constexpr double kLongestDelay = 0.8;
 // For those who may know more, or whose end of the job is under way.
 constexpr double kPatienceWithOthers = 1.4;
+constexpr double kMoment = 0.1;
 constexpr double kShortestPauseBetweenAsks = 0.5;
 constexpr double kPatienceWithAsker = 0.7;  // beyond the one that it has itself
 constexpr double kShortestPatienceWithNodes = 1.0;
@@ -227,17 +228,21 @@ std::optional<std::string> Watchdog::accusation() {
   if (!may_ask()) return std::nullopt;
   job = ask_job(std::move(job.standings));
   blame = find_blame(job.standings, watch_limit());
-  if (blame.kind == Blame::Kind::kNone) {
+  // Those who did not answer speak first, or have, and are gone.
+  const bool are_others_first = blame.kind == Blame::Kind::kUnknown && !job.remark.empty() && process_place().node > 0;
+  if (!sleep(are_others_first ? kPatienceWithOthers : kMoment)) return std::nullopt;
+  // The answers took their time, in which what was waited for may have come: then they are about the past.
+  if (blame.kind == Blame::Kind::kNone || has_moved_on()) {
     board().header->asker = 0;
     until_next_ask_ = std::max(kShortestPauseBetweenAsks, watch_limit() / 4);
     return std::nullopt;
   }
-  // Those who did not answer speak first, or have, and are gone.
-  if (blame.kind == Blame::Kind::kUnknown && !job.remark.empty() && process_place().node > 0 &&
-      !sleep(kPatienceWithOthers)) {
-    return std::nullopt;
-  }
   return blame_text(job.standings, blame, watch_limit(), job.remark);
+}
+
+bool Watchdog::has_moved_on() {
+  const std::lock_guard lock(observer_mutex_);
+  return observer_.anybody_has_moved_who_waited_longer_than(watch_limit());
 }
 
 // One process of a node asks, and not where one of a lower node just has, which asks for all.

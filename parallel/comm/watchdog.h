@@ -63,6 +63,7 @@ class Watchdog {
   void end_at_signal();
   void blame_if_overdue(double seconds);
   std::optional<std::string> accusation();
+  bool has_moved_on();
   bool may_ask();
 
   std::mutex mutex_;

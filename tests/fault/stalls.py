@@ -378,7 +378,7 @@ class Campaign:
         told = is_compared or "the limit is --timeout" in line or "the watchdog itself has not moved" in line
         phase = re.search(r"in (step \d+, )?([a-z][a-z ]+), ", line)
         return Result(nodes, what, how, layout, victim, told, right, over, left, job.process.returncode,
-                      len(messages), line, phase[2] if phase else "")
+                      len(messages), " AND ".join(text for _, text in messages), phase[2] if phase else "")
 
     def clean(self, number):
         r = self.random
