@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "parallel/comm/host_task.h"
@@ -144,6 +145,7 @@ class Judge {
     for (const auto is_odd : {&Standing::is_idle, &Standing::is_restless}) {
       if (const Indices odd = odd_ones(is_odd); !odd.empty()) return make(Blame::Kind::kStuck, odd);
     }
+    if (const Indices odd = blocked_elsewhere(); !odd.empty()) return make(Blame::Kind::kStuck, odd);
     const Indices apart = apart_ones();
     return apart.empty() || !knows_all() ? make(Blame::Kind::kUnknown, {}) : make(Blame::Kind::kApart, apart);
   }
@@ -205,14 +207,59 @@ class Judge {
     return 2 * odd.size() <= held_up_.size() && odd.size() < held_up_.size() ? odd : Indices();
   }
 
+  // Where all use no processor, as in a library that waits for the launcher: the few that are blocked in another call
+  // of the system.
+  Indices blocked_elsewhere() const {
+    std::map<std::string, Indices> by_place;
+    for (const size_t i : held_up_) {
+      if (!table_[i].is_idle || table_[i].system_call.empty()) return {};
+      by_place[table_[i].system_call].push_back(i);
+    }
+    return fewer_than_most(by_place);
+  }
+
+  // All but those of the largest sets.
+  template <class Key>
+  static Indices fewer_than_most(const std::map<Key, Indices>& sets) {
+    size_t most = 0;
+    for (const auto& [key, members] : sets)
+      most = std::max(most, members.size());
+    Indices few;
+    for (const auto& [key, members] : sets) {
+      if (members.size() < most) few.insert(few.end(), members.begin(), members.end());
+    }
+    return few;
+  }
+
   bool knows_all() const {
     return std::all_of(held_up_.begin(), held_up_.end(), [&](size_t i) { return waits_.knows_group_of(i); });
+  }
+
+  // Those who make or have made another collective than most of its ranks in a turn in which somebody waits. MPI may
+  // take the one for the other: then some are one turn further.
+  Indices unlike_ones() const {
+    std::set<std::pair<uint64_t, uint64_t>> awaited;
+    for (const size_t i : held_up_) {
+      if (table_[i].turn > 0) awaited.emplace(table_[i].group, table_[i].turn);
+    }
+    for (const auto& [group, turn] : awaited) {
+      std::map<uint64_t, Indices> by_name;
+      for (size_t i = 0; i < table_.size(); ++i) {
+        for (const GroupTurn& own : table_[i].turns) {
+          const uint64_t name = own.turn == turn ? own.made : own.turn == turn + 1 ? own.made_before : 0;
+          if (own.group == group && name != 0) by_name[name].push_back(i);
+        }
+      }
+      if (const Indices unlike = fewer_than_most(by_name); !unlike.empty()) return unlike;
+    }
+    return {};
   }
 
   // All wait for each other: the one that is elsewhere is one for whom somebody waits, and that has left a collective
   // out which those who stand where it stands have made. Else the one that most of them miss; of several, the one that
   // is further.
   Indices apart_ones() const {
+    if (const Indices unlike = unlike_ones(); !unlike.empty()) return unlike;
     std::map<size_t, double> left_out;
     std::map<size_t, double> missed;
     std::map<size_t, double> steps;

@@ -22,6 +22,10 @@ namespace vit_hybrid::comm {
 
 namespace {
 
+// Nanoseconds on a processor at a stretch: the system takes it away after some milliseconds, who waits gives it away
+// after microseconds.
+constexpr uint64_t kLongestUse = 1'000'000;
+
 bool is_waiting(const BoardSlot& slot) {
   return slot.wait.manner.get() != WaitManner::kNone || slot.in_flight.manner.get() != WaitManner::kNone;
 }
@@ -96,9 +100,11 @@ ThreadCondition main_thread_condition(int pid) {
   const size_t name_end = stat.rfind(") ");
   if (name_end != std::string::npos && name_end + 2 < stat.size()) condition.state = stat[name_end + 2];
   std::ifstream(str("/proc/", pid, "/task/", pid, "/schedstat")) >> condition.run_nanoseconds;
+  std::ifstream(str("/proc/", pid, "/task/", pid, "/syscall")) >> condition.system_call;
   std::ifstream status(str("/proc/", pid, "/task/", pid, "/status"));
   for (std::string name; status >> name;) {
-    if (name == "voluntary_ctxt_switches:") status >> condition.num_rests;
+    uint64_t switches = 0;
+    if (name.ends_with("voluntary_ctxt_switches:") && status >> switches) condition.num_switches += switches;
   }
   return condition;
 }
@@ -133,7 +139,10 @@ void BoardObserver::look(double seconds, double limit) {
     }
     const ThreadCondition before = std::exchange(seen.condition, main_thread_condition(slot.pid.get()));
     seen.idle = seen.condition.run_nanoseconds == before.run_nanoseconds ? seen.idle + seconds : 0.0;
-    seen.restless = seen.condition.num_rests == before.num_rests ? seen.restless + seconds : 0.0;
+    if (const uint64_t ran = seen.condition.run_nanoseconds - before.run_nanoseconds; ran > 0) {
+      const uint64_t switches = std::max<uint64_t>(seen.condition.num_switches - before.num_switches, 1);
+      seen.restless = ran / switches > kLongestUse ? seen.restless + seconds : 0.0;
+    }
   }
 }
 
@@ -174,6 +183,7 @@ Standing BoardObserver::standing(size_t index, const std::string& host) const {
                       ? seen.condition.text()
                       : "";
   if (out.is_idle || out.is_restless) out.condition = seen.condition.text();
+  if (out.is_idle) out.system_call = seen.condition.system_call;
   out.step = slot.step.get();
   const std::string phase = slot.phase.get();
   const RunPosition position{slot.step.get(), phase.c_str()};
@@ -185,7 +195,7 @@ Standing BoardObserver::standing(size_t index, const std::string& host) const {
   for (const BoardTurn& turn : slot.groups) {
     const uint64_t group = turn.group.get();
     if (group == 0) continue;
-    out.turns.push_back({group, turn.turn.get(), turn.axis.get()});
+    out.turns.push_back({group, turn.turn.get(), turn.axis.get(), turn.made.get(), turn.made_before.get()});
     if (group == out.group) out.group_size = turn.size.get();
   }
   return out;

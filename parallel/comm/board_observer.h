@@ -14,7 +14,9 @@ namespace vit_hybrid::comm {
 struct ThreadCondition {
   char state = '?';  ///< as in /proc: 'T' stopped, 'Z' ended, ...; '?' where it cannot be read, '-' no such process
   uint64_t run_nanoseconds = 0;  ///< of processor, since its start
-  uint64_t num_rests = 0;        ///< how often it has given its processor away to sleep
+  uint64_t num_switches = 0;     ///< how often it has left its processor, by its own will or not
+
+  std::string system_call;  ///< number of the one that it is in; "" where that is not told
 
   /// "stopped by a signal"; "" where there is nothing to say.
   std::string text() const;

@@ -101,7 +101,8 @@ void CommunicatorBase::note(Operation operation, int64_t bytes) {
   current_.position = run_position();
   ++current_.sequence;
   // Exchanges are between some of the ranks: what others have begun says nothing of them.
-  current_.turn = watched_ == nullptr || operation == Operation::kExchange ? 0 : watched_->next_turn();
+  current_.turn =
+      watched_ == nullptr || operation == Operation::kExchange ? 0 : watched_->next_turn(current_.operation);
   count_operation(axis_, size_, operation, bytes);
 }
 

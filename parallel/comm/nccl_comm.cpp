@@ -87,7 +87,7 @@ std::shared_ptr<NcclComm> NcclComm::connect(const std::string& axis, const MpiGr
   if (group.rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
   group.broadcast(&id, sizeof id, 0);
   note.group = group.watched()->id();
-  note.turn = group.watched()->next_turn();
+  note.turn = group.watched()->next_turn(note.operation);
   const BlockedScope blocked(note);
   ncclConfig_t config = config_with(/*blocks=*/false);
   config.minCTAs = config.maxCTAs = 1;  // nothing is sent over it: as little memory as there can be

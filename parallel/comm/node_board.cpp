@@ -409,6 +409,7 @@ WatchedGroup::WatchedGroup(std::vector<int> world_ranks) : world_ranks_(std::mov
   id_ = hash(hex(number), members) | 2;  // neither 0 nor kLaunchGroup
   index_ = static_cast<size_t>(free - turns.begin());
   turns[index_].turn.set(0);
+  turns[index_].made.set(0);
   turns[index_].axis.set(0);
   turns[index_].size.set(static_cast<int32_t>(world_ranks_.size()));
   turns[index_].group.set(id_);
@@ -428,9 +429,13 @@ std::vector<int> WatchedGroup::to_world(std::vector<int> ranks) const {
   return ranks;
 }
 
-uint64_t WatchedGroup::next_turn() {
+uint64_t WatchedGroup::next_turn(std::string_view operation) {
   ++turn_;
-  if (id_ != 0) own_slot().groups[index_].turn.set(turn_);
+  if (id_ == 0) return turn_;
+  BoardTurn& shown = own_slot().groups[index_];
+  shown.made_before.set(shown.made.get());
+  shown.made.set(hash(operation));
+  shown.turn.set(turn_);
   return turn_;
 }
 

@@ -81,7 +81,9 @@ struct BoardWait {
 struct BoardTurn {
   BoardNumber<uint64_t> group;  ///< 0: free
   BoardNumber<uint64_t> turn;
-  BoardNumber<uint64_t> axis;  ///< of its name, the same in all groups of the axis; 0: none
+  BoardNumber<uint64_t> made;         ///< of the name of the last one, the same for all of that name
+  BoardNumber<uint64_t> made_before;  ///< and of the one before
+  BoardNumber<uint64_t> axis;         ///< of its name, the same in all groups of the axis; 0: none
   BoardNumber<int32_t> size;
 };
 
@@ -183,7 +185,7 @@ class WatchedGroup {
   int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
   std::vector<int> to_world(std::vector<int> ranks) const;
   /// Begins a collective: its number, from 1.
-  uint64_t next_turn();
+  uint64_t next_turn(std::string_view operation);
 
  private:
   std::vector<int> world_ranks_;

@@ -97,7 +97,7 @@ void BlockedScope::awaits(const std::vector<int>& world_ranks) {
 }
 
 CollectiveScope::CollectiveScope(WatchedGroup& group, const char* axis, const char* operation, int64_t bytes)
-    : note_{axis, operation, bytes, 0, run_position(), group.id(), group.next_turn()}, blocked_(note_) {}
+    : note_{axis, operation, bytes, 0, run_position(), group.id(), group.next_turn(operation)}, blocked_(note_) {}
 
 DeviceOperation::DeviceOperation(OperationNote note, std::function<DeviceStatus()> probe) {
   id_ = table().add(Entry{nullptr, std::move(note), std::move(probe), SlotClock::now()});

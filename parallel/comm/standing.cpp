@@ -48,15 +48,15 @@ std::string line_of(const Standing& s) {
   out.precision(17);
   const auto put = [&](const auto& value) { out << value << kBetweenFields; };
   put(s.rank), put(s.pid), put(plain(s.host)), put(static_cast<int>(s.state)), put(s.still), put(s.silent);
-  put(s.is_halted), put(s.is_blind), put(s.is_idle), put(s.is_restless), put(plain(s.condition)), put(s.step),
-      put(plain(s.position));
+  put(s.is_halted), put(s.is_blind), put(s.is_idle), put(plain(s.system_call)), put(s.is_restless),
+      put(plain(s.condition)), put(s.step), put(plain(s.position));
   put(plain(s.operation)), put(s.group), put(s.turn), put(s.group_size);
   put(s.awaits.size());
   for (const int rank : s.awaits)
     put(rank);
   put(s.turns.size());
   for (const GroupTurn& turn : s.turns)
-    put(turn.group), put(turn.turn), put(turn.axis);
+    put(turn.group), put(turn.turn), put(turn.axis), put(turn.made), put(turn.made_before);
   return out.str();
 }
 
@@ -73,6 +73,7 @@ Standing standing_of(Fields& fields) {
   s.is_halted = fields.number<bool>();
   s.is_blind = fields.number<bool>();
   s.is_idle = fields.number<bool>();
+  s.system_call = fields.text();
   s.is_restless = fields.number<bool>();
   s.condition = fields.text();
   s.step = fields.number<int64_t>();
@@ -88,6 +89,8 @@ Standing standing_of(Fields& fields) {
     turn.group = fields.number<uint64_t>();
     turn.turn = fields.number<uint64_t>();
     turn.axis = fields.number<uint64_t>();
+    turn.made = fields.number<uint64_t>();
+    turn.made_before = fields.number<uint64_t>();
     s.turns.push_back(turn);
   }
   return s;

@@ -12,7 +12,9 @@ namespace vit_hybrid::comm {
 struct GroupTurn {
   uint64_t group = 0;
   uint64_t turn = 0;
-  uint64_t axis = 0;  ///< the same for all groups of an axis; 0: of none
+  uint64_t axis = 0;         ///< the same for all groups of an axis; 0: of none
+  uint64_t made = 0;         ///< the name of the last of them, as a number; 0: not known
+  uint64_t made_before = 0;  ///< and of the one before
 
   bool operator==(const GroupTurn&) const = default;
 };
@@ -31,7 +33,8 @@ struct Standing {
   bool is_halted = false;    ///< stopped by a signal, or gone: it cannot run
   bool is_blind = false;     ///< it waits inside of a library, where nobody can see whether it runs
   bool is_idle = false;      ///< then: it has used no processor for a while
-  bool is_restless = false;  ///< then: it has not slept for a moment, as whoever waits for others does here and there
+  std::string system_call;   ///< then: the number of the one in which it is blocked; "" where that is not told
+  bool is_restless = false;  ///< then: it keeps its processor as long as it may, which who waits for others gives away
   std::string condition;     ///< "stopped by a signal", "asleep or blocked in a system call", ...
   int64_t step = -1;
   std::string position;     ///< "step 12, backward"

@@ -157,12 +157,22 @@ WatchLink::WatchLink(const MpiGroup& world, int node, std::function<std::vector<
     : node_(node), own_standings_(std::move(own_standings)) {
   word_ = world.broadcast(random_word(), 0);
   listen();
-  tell_addresses(world);
   stop_event_ = eventfd(0, EFD_CLOEXEC);
+  // Before others know the address: who has it may ask before this process has all of theirs.
   if (listener_ >= 0 && stop_event_ >= 0) thread_ = std::thread([this] { serve(); });
+  try {
+    tell_addresses(world);
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
 WatchLink::~WatchLink() {
+  stop();
+}
+
+void WatchLink::stop() {
   if (thread_.joinable()) {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(stop_event_, &one, sizeof one);

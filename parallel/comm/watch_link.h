@@ -61,6 +61,7 @@ class WatchLink {
   using Deadline = std::chrono::steady_clock::time_point;
 
   void listen();
+  void stop();
   void tell_addresses(const MpiGroup& world);
   void serve();
   void answer(int fd);

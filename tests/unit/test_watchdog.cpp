@@ -171,6 +171,19 @@ TEST_CASE("blame: inside of a library the one that uses no processor where the o
   CHECK(verdict(table) == Verdict{kUnknown, {}, {0, 1, 2}});
 }
 
+TEST_CASE("blame: where all are idle inside of a library, the one that is blocked in another call of the system") {
+  const auto ending = [](int rank, const std::string& system_call) {
+    Standing s = waiting(rank, kLaunchGroup, 2, 3);
+    s.is_blind = true;
+    s.is_idle = true;
+    s.system_call = system_call;
+    return s;
+  };
+  CHECK(verdict({ending(0, "202"), ending(1, "0"), ending(2, "202")}) == Verdict{kStuck, {1}, {0, 2}});
+  CHECK(verdict({ending(0, "202"), ending(1, "202"), ending(2, "202")}).kind != kStuck);
+  CHECK(verdict({ending(0, "202"), ending(1, "0"), ending(2, "")}).kind != kStuck);
+}
+
 TEST_CASE("blame: all wait, and one of them elsewhere") {
   // Rank 2 left out turn 5 of the world, and waits for rank 3 in another group.
   Standing elsewhere = waiting(2, kOther, 9, 2);
@@ -204,6 +217,22 @@ TEST_CASE("blame: the one that left a collective out, though all wait for its pa
   partner.turns = {{kWorld, 4, kWorld}, {kPair, 9, kTensor}};
   CHECK(verdict({partner, at_world(1, kPair, 8), at_world(2, kOther, 9), at_world(3, kOther, 9)}) ==
         Verdict{kApart, {1}, {0, 2, 3}});
+}
+
+TEST_CASE("blame: the one that makes another collective than the others in its turn") {
+  constexpr uint64_t kBarrier = 1;
+  constexpr uint64_t kAgreement = 2;
+  const auto made = [](int rank, uint64_t turn, uint64_t last, uint64_t before) {
+    Standing s = waiting(rank, kWorld, turn, 3);
+    s.turns[0].made = last;
+    s.turns[0].made_before = before;
+    return s;
+  };
+  const Standing odd = made(0, 5, kBarrier, kBarrier);
+  const Standing agreeing = made(1, 5, kAgreement, kBarrier);
+  CHECK(verdict({odd, agreeing, made(2, 5, kAgreement, kBarrier)}) == Verdict{kApart, {0}, {1, 2}});
+  // MPI took the barrier for the agreement: rank 2 is in the next one.
+  CHECK(verdict({odd, agreeing, made(2, 6, kBarrier, kAgreement)}) == Verdict{kApart, {0}, {1, 2}});
 }
 
 TEST_CASE("blame: a ring of waits without anybody who does not wait") {
@@ -347,8 +376,8 @@ TEST_CASE("board: groups of equal ranks have ids of their own, and groups of one
   CHECK(one.id() > kLaunchGroup);
   CHECK(alone.id() == 0);
   WatchedGroup turning({5, 7});
-  CHECK(turning.next_turn() == 1);
-  CHECK(turning.next_turn() == 2);
+  CHECK(turning.next_turn("barrier") == 1);
+  CHECK(turning.next_turn("barrier") == 2);
   CHECK(turning.to_world({1, 0}) == std::vector<int>{7, 5});
 }
 
@@ -380,6 +409,10 @@ TEST_CASE("observer: the condition of a process is read from the system") {
   CHECK(main_thread_condition(getpid()).state != '-');
   CHECK_FALSE(main_thread_condition(getpid()).is_halted());
   CHECK(main_thread_condition(getpid()).run_nanoseconds > 0);
+  const uint64_t switches = main_thread_condition(getpid()).num_switches;
+  for (int i = 0; i < 20; ++i)
+    usleep(100);
+  CHECK(main_thread_condition(getpid()).num_switches >= switches + 20);
   CHECK(main_thread_condition(0x7ffffff0).is_halted());
   CHECK(main_thread_condition(0x7ffffff0).text() == "gone");
 }
