@@ -386,8 +386,9 @@ JobStandings WatchLink::ask(std::vector<Standing> own) const {
       }
     }
   };
+  const Deadline end = Clock::now() + milliseconds(std::lround(1000 * patience_with_nodes()));
   round(0, 1, Clock::now() + kPatienceWithFirst);
-  round(0, kMostProcessesAsked, Clock::now() + milliseconds(std::lround(1000 * patience_with_nodes())));
+  round(0, kMostProcessesAsked, end);
   std::vector<std::string> remarks;
   for (const auto& [node, problem] : problems) {
     const std::vector<Standing> theirs = mute_standings(node, mute, job.standings);

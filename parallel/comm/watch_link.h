@@ -32,7 +32,7 @@ class WatchLink {
   /// From here on this node's standings are unknown: they are asked for no more.
   void forget_standings();
 
-  /// How all nodes stand; bounded by patience_with_nodes() and half a second. From any thread.
+  /// How all nodes stand; bounded by patience_with_nodes(). From any thread.
   JobStandings ask(std::vector<Standing> own) const;
   /// Whether this process may speak for the job: the first node that answers decides. From any thread.
   bool claim() const;
