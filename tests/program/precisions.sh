@@ -38,11 +38,11 @@ for name in bf16 fp16 fp16_half bf16_half; do
 done
 [ "$(last tf32 loss)" = "$reference" ] || fail "tf32 ends with $(last tf32 loss), fp32 with $reference"
 grep -q 'products in fp32, because a CPU has no TF32' tf32.txt || fail "tf32 says not that it is fp32"
-first=$(grep '"kind":"valid"' fp32/metrics.jsonl | head -n 1 | sed 's/.*"loss":\([^,}]*\).*/\1/')
+first=$(grep -m 1 '"kind":"valid"' fp32/metrics.jsonl | sed 's/.*"loss":\([^,}]*\).*/\1/')
 awk -v a="$reference" -v b="$first" 'BEGIN { exit !(a < 0.7 * b) }' || fail "fp32 has learnt nothing: $first, then $reference"
 
 # Losses of the first step agree to the rounding of the type, so bf16 was really used: its loss is another one.
-step_loss() { grep '"kind":"step"' "$1/metrics.jsonl" | head -n 1 | sed 's/.*"loss":\([^,}]*\).*/\1/'; }
+step_loss() { grep -m 1 '"kind":"step"' "$1/metrics.jsonl" | sed 's/.*"loss":\([^,}]*\).*/\1/'; }
 [ "$(step_loss bf16)" != "$(step_loss fp32)" ] || fail "bf16 computes the bits of fp32"
 grep -q '"loss_scale":65536' fp16/metrics.jsonl || fail "fp16 has no loss scale"
 grep -q '"loss_scale":1.0' bf16/metrics.jsonl || fail "bf16 has a loss scale"

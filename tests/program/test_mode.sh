@@ -51,7 +51,7 @@ if grep -qE 'Avg val loss|Time taken for epoch' measured.txt; then fail "the tes
 train 4 long --steps 3 --test-steps 5 --pp 2 --tp 2 || fail "a test longer than its run failed"
 [ "$(count long step)" = 5 ] || fail "the long test has $(count long step) steps, not 5"
 said long 'the whole training: 3 steps, '
-"$program" --test --print-config | grep -q '^test_steps: 50' || fail "--test is not --test-steps 50"
+"$program" --test --print-config | grep >/dev/null '^test_steps: 50' || fail "--test is not --test-steps 50"
 
 # Stopped before anything was measured.
 code=0
@@ -65,7 +65,7 @@ grep -q '"test": null' stopped/summary.json || fail "the stopped test has figure
 before=$(ls -lR --time-style=full-iso real)
 train 1 onward --steps 12 --resume real/checkpoints --test-steps 2 || fail "a test from a checkpoint failed"
 [ "$(count onward resume) $(count onward step)" = "1 2" ] || fail "the test from a checkpoint did not go on"
-grep '"kind":"step"' onward/metrics.jsonl | head -n 1 | grep -q '"step":13,' || fail "the test began anew"
+grep -m 1 '"kind":"step"' onward/metrics.jsonl | grep -q '"step":13,' || fail "the test began anew"
 code=0
 train 1 real --steps 12 --resume real/checkpoints --test-steps 2 || code=$?
 [ $code = 73 ] || fail "a test in the folder of a run ended with $code, not 73"
