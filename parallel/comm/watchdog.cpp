@@ -8,9 +8,11 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 
 #include "parallel/comm/failure.h"
+#include "parallel/comm/host_task.h"
 #include "parallel/comm/node_board.h"
 #include "src/base/error.h"
 #include "src/base/signals.h"
@@ -72,6 +74,18 @@ void block_signals() {
 std::string own_name() {
   const std::string place = process_place().text();
   return place.empty() ? "this process" : place;
+}
+
+// The ranks of which this node's board knows nothing, as long as nobody knows the other nodes' addresses.
+std::string remark_on_elsewhere(const std::vector<Standing>& here) {
+  const auto& launch = own_launch();
+  std::vector<int> elsewhere(static_cast<size_t>(launch ? launch->num_ranks : 0));
+  std::iota(elsewhere.begin(), elsewhere.end(), 0);
+  for (const Standing& standing : here)
+    std::erase(elsewhere, standing.rank);
+  if (elsewhere.empty()) return "other nodes cannot be asked before MPI_Init has ended";
+  return str(rank_list(elsewhere), elsewhere.size() == 1 ? ", on another node," : ", on other nodes,",
+             " cannot be asked before MPI_Init has ended");
 }
 
 bool has_other_nodes() {
@@ -222,8 +236,7 @@ std::optional<std::string> Watchdog::accusation() {
   if (ask_job == nullptr) {
     const bool may_be_elsewhere = blame.kind != Blame::Kind::kStuck && has_other_nodes();
     if (may_be_elsewhere && doubt_ < kPatienceWithOthers) return std::nullopt;
-    return blame_text(job.standings, blame, watch_limit(),
-                      may_be_elsewhere ? "those of other nodes are not known yet" : "");
+    return blame_text(job.standings, blame, watch_limit(), may_be_elsewhere ? remark_on_elsewhere(job.standings) : "");
   }
   if (!may_ask()) return std::nullopt;
   job = ask_job(std::move(job.standings));

@@ -105,4 +105,18 @@ for layout in "--dp 2 --tp 2 --pp 2" "--dp 8 --tp 1 --pp 1" "--dp 2 --tp 4 --pp 
     if (!(a > 0) || !(d < 1e-4 * a)) { printf "two_nodes: losses %s and %s differ\n", a, b; exit 1 }
   }'
 done
+# A rank that does not start, before nodes know each other's addresses: the other node names who is not there.
+echo "+ mpirun over ${nodes[*]}: rank 7 does not start"
+set +e
+message=$(VIT_HYBRID_TIMEOUT=3 timeout 60 mpirun -q --host "${nodes[0]}:7,${nodes[1]}:1" --oversubscribe --bind-to none -n 8 \
+  --mca plm_rsh_agent "$work/agent" --mca plm_rsh_no_tree_spawn 1 \
+  --mca oob_tcp_if_include "$subnet.0/24" -x VIT_HYBRID_TIMEOUT \
+  bash -c '[ "$OMPI_COMM_WORLD_RANK" = 7 ] && exec sleep 50; exec "$0" --steps 2 --run-dir none' "$program" 2>&1)
+code=$?
+set -e
+expected="none of those that are known has stopped; rank 7, on another node, cannot be asked before MPI_Init has ended; "
+if [ $code != 74 ] || [[ $message != *"$expected"* ]]; then
+  echo "two_nodes: exit code $code, not 74, or another message: $message" >&2
+  exit 1
+fi
 echo "two_nodes: passed"

@@ -74,7 +74,7 @@ class Steps {
   }
 
   static void work_alone(double seconds) {
-    for (double done = 0.0; done < seconds; done += 0.1) {
+    for (int left = static_cast<int>(seconds * 10); left > 0; --left) {
       usleep(100'000);
       comm::note_work();
     }

@@ -371,6 +371,8 @@ class Campaign:
         named = re.findall(r"rank (\d+) on \S+ (?:\(process \d+\) )?has ", line)
         blames = head is not None and "none of those that are known has stopped" not in line
         right = blames and int(head[1]) == victim and len(named) == 1
+        # Before MPI_Init has ended nodes cannot ask each other: they name the ranks of which they know nothing.
+        right = right or re.search(rf"; rank {victim}, on another node, cannot be asked before", line) is not None
         # Or two operations that do not fit were compared.
         is_compared = (how.startswith("skip") and
                        re.search(r"\brank \d+ (is in .* while rank \d+ is in |sent .* received)", line) is not None)

@@ -1,5 +1,6 @@
 // Images: labels, centre crops, keyed training crops, and bad files.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/zeros.h>

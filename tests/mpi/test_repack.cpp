@@ -250,8 +250,9 @@ TEST_CASE("repack: what was never written is neither read nor made, and large ro
     CHECK(contains(inspect_dataset(path, "most").unwritten, "2251799813685248 of its 2251799813685248 chunks"));
     Hdf5Rewrite rewrite;
     rewrite.dataset = "fields";
-    for (const auto& [name, at] : {std::pair("row", hsize_t{(1 << 19) - 1}), std::pair("chunks", hsize_t{1 << 18}),
-                                   std::pair("sparse", hsize_t{70})}) {
+    for (const auto& [dataset_name, at] : {std::pair("row", hsize_t{(1 << 19) - 1}),
+                                           std::pair("chunks", hsize_t{1 << 18}), std::pair("sparse", hsize_t{70})}) {
+      const char* const name = dataset_name;  // what a lambda may capture
       CAPTURE(name);
       const std::string other = folder.file("other.h5");
       fs::copy_file(path, other, fs::copy_options::overwrite_existing);

@@ -1,5 +1,6 @@
 // Year files and their pairs, channel names, normalization, and data sets in memory.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linspace.h>
