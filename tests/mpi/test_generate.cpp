@@ -19,6 +19,7 @@
 #include "data/weather_dataset.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
+#include "src/base/text.h"
 #include "tests/support/compare.h"
 #include "tests/support/contains.h"
 #include "tests/support/mpi_test.h"
@@ -108,11 +109,11 @@ TEST_CASE("generate weather: 1 and 3 ranks write the same numbers") {
       [](const std::string& one, const std::string& three) {
         for (const std::string& file : kYearFiles) {
           INFO(file);
-          CHECK(at::equal(read_dataset(one + "/" + file, "fields"), read_dataset(three + "/" + file, "fields")));
+          CHECK(at::equal(read_dataset(str(one, "/", file), "fields"), read_dataset(str(three, "/", file), "fields")));
         }
         for (const std::string& file : kStatistics) {
           INFO(file);
-          CHECK(at::equal(data::read_npy(one + "/" + file), data::read_npy(three + "/" + file)));
+          CHECK(at::equal(data::read_npy(str(one, "/", file)), data::read_npy(str(three, "/", file))));
         }
       });
 }

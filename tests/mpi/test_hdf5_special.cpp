@@ -143,8 +143,9 @@ TEST_CASE("hdf5: a list of names and a compressed chunk that take too much memor
                                    {"gzip.h5", chunks + "; "},
                                    {"foreign.h5", chunks},
                                    {"virtual.h5", "gzip.h5: " + chunks}}) {
-    const Error error = agreed_error(
-        group, [&] { const RowSource source(group, {folder.file(name)}, "x", "channels", IoMode::kAuto); });
+    const std::string path = folder.file(name);
+    const Error error =
+        agreed_error(group, [&] { const RowSource source(group, {path}, "x", "channels", IoMode::kAuto); });
     CHECK((error.error_class() == ErrorClass::kBadData));
     CHECK_MESSAGE(contains(error.what(), text), error.what());
   }
@@ -181,7 +182,8 @@ TEST_CASE("hdf5: values that were never written are not made up") {
       {"virtual.h5", "all of it in " + folder.file("source1.h5")},
       {"lacking.h5", "other.h5 has no dataset 'x'"},
   };
-  for (const auto& [name, text] : cases) {
+  for (const auto& [file, text] : cases) {
+    const std::string name = file;  // what a lambda may capture
     for (const IoMode mode : {IoMode::kAuto, IoMode::kIndependent}) {
       CAPTURE(name);
       const Error error = error_of(name, mode);

@@ -294,7 +294,8 @@ TEST_CASE("run config: our configurations are the workload's") {
                                                               {"b16-lamb", OptimizerKind::kLamb},
                                                               {"b16-finetune", OptimizerKind::kSgd},
                                                               {"shapes-sgd", OptimizerKind::kSgd}};
-  for (const auto& [section, kind] : optimizers) {
+  for (const auto& [name, kind] : optimizers) {
+    const char* const section = name;  // what a lambda may capture
     CAPTURE(section);
     const RunConfig config =
         resolved({"--config", kSource + "/configs/imagenet.yaml:" + section, "--data=synthetic", "--dp=32"}, 32);
