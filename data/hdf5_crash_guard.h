@@ -11,10 +11,9 @@ namespace vit_hybrid::data {
 /// HDF5 1.10 believes much of what it reads of a file's structure, and damaged bytes can crash it or keep it for ever.
 /// While a guard lives, the signals of a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) of its thread, and more than
 /// `longest` of computing (not of waiting for the disk) in it, end the job as an Error(kBadData) that names `path`
-/// would. Crashes of other threads, and signals that
-/// another process sends, go where they went before. To stand around calls of HDF5 that look at a file of the
-/// user, and nothing else: crashes that are our own shall stay crashes. Guards nest, the innermost names its file. Main
-/// thread.
+/// would. Crashes of other threads, and signals that another process sends, go where they went before. To stand around
+/// calls of HDF5 that look at a file of the user, and nothing else: crashes that are our own shall stay crashes. Guards
+/// nest, the innermost names its file. Main thread.
 class Hdf5CrashGuard {
  public:
   /// Of finding out what is in a file. Of one with very many chunks HDF5 1.10 needs seconds.

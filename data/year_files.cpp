@@ -193,8 +193,7 @@ std::string order_by_time(std::vector<RowFile>& files) {
             " does not end with a year"),
         "give all files a dimension scale of time with CF units (`hours since 1900-01-01`) and one calendar, or "
         "name them by their year, such as 1990.h5, or by numbers of equal length, such as 201501.h5; move other files "
-        "out "
-        "of the folder");
+        "out of the folder");
   }
   sort_by_number(files);
   refuse_overlap(files);

@@ -14,8 +14,7 @@ namespace vit_hybrid::model {
 /// `tensor_size` that has most. With D features, A = heads x d and H of the attention's and the MLP's features on this
 /// rank, in elements of `type`:
 ///   kNone       its input, both norms' output and the first sum (4 D), qkv (3 A), the attention's output (A), the
-///   input
-///               and the output of GELU (2 H): 16 D for one rank and H = 4 D
+///               input and the output of GELU (2 H): 16 D for one rank and H = 4 D
 ///   kSelective  without qkv and the input of GELU: 9 D
 ///   kFull       its input: D
 /// Beside them, unless kFull: two numbers a norm and one a head (fp32 for half-length types), and a byte an element

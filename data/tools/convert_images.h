@@ -51,8 +51,7 @@ void store_image(const DecodedImage& image, const ConvertOptions& options, std::
 /// Writes `images` (n, size, size, 3) uint8 and `labels` (n) int64, whose attribute `classes` names the classes (where
 /// they do not fit into an attribute, the dataset `class_names` of bytes does), in an order that the seed alone
 /// decides. Every rank decodes and writes its part; the file does not depend on the number of ranks. A file that cannot
-/// be decoded is an error, or is left out and counted. Collective over `group`; errors
-/// are agreed.
+/// be decoded is an error, or is left out and counted. Collective over `group`; errors are agreed.
 ConvertedImages convert_images(const comm::MpiGroup& group, const ConvertOptions& options);
 
 }  // namespace vit_hybrid::data

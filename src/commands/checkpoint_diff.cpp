@@ -198,12 +198,11 @@ void print_section(const char* title, const std::string& lines) {
 
 std::string checkpoint_diff_help() {
   DiffOptions chosen;
-  return "usage: vit_hybrid checkpoint diff A B [options]\n\nPrints in what two checkpoints differ: first what they "
-         "say "
-         "of themselves, then the first tensor of another\nvalue, with its global index. Values are compared bit by "
-         "bit. The exit code is 0 if tensors, model, position and\nthe data of the training (channels, classes, "
-         "statistics, grid) are the same, whatever wrote them, in whatever "
-         "layout, and with whatever dropout and label smoothing, else 1.\n" +
+  return "usage: vit_hybrid checkpoint diff A B [options]\n\n"
+         "Prints in what two checkpoints differ: first what they say of themselves, then the first tensor of\n"
+         "another value, with its global index. Values are compared bit by bit. The exit code is 0 if tensors,\n"
+         "model, position and the data of the training (channels, classes, statistics, grid) are the same, whatever\n"
+         "wrote them, in whatever layout, and with whatever dropout and label smoothing, else 1.\n" +
          options::help_text(table_of(chosen));
 }
 

@@ -75,8 +75,7 @@ std::string json_text(const std::vector<std::string>& names) {
   return Json(names).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// --- files
-// ------------------------------------------------------------------------------------------------------------
+// --- files -----------------------------------------------------------------------------------------------------------
 
 class CsvPredictions final : public PredictionFile {
  public:
@@ -170,8 +169,7 @@ class Hdf5Predictions final : public PredictionFile {
 
 }  // namespace
 
-// --- gathering
-// --------------------------------------------------------------------------------------------------------
+// --- gathering -------------------------------------------------------------------------------------------------------
 
 ClassPredictions::ClassPredictions(int64_t num_classes, int64_t top, const comm::MpiGroup& world, Take take)
     : num_classes_(num_classes), top_(std::min(top, num_classes)), world_(world), take_(std::move(take)) {}
@@ -229,8 +227,7 @@ std::unique_ptr<PredictionFile> make_prediction_file(const PredictionOptions& op
   return std::make_unique<Hdf5Predictions>(options, classes, num_samples, self);
 }
 
-// --- confusion
-// --------------------------------------------------------------------------------------------------------
+// --- confusion -------------------------------------------------------------------------------------------------------
 
 void ConfusionMatrix::add(const PredictedStep& step) {
   for (int64_t i = 0; i < step.labels.size(0); ++i) {
@@ -309,8 +306,7 @@ void ConfusionMatrix::write(const std::string& path) const {
   file.finish();
 }
 
-// --- names
-// ------------------------------------------------------------------------------------------------------------
+// --- names -----------------------------------------------------------------------------------------------------------
 
 std::vector<std::string> class_names(const std::string& names, int64_t count) {
   std::vector<std::string> result;

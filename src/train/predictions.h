@@ -76,9 +76,8 @@ class PredictionFile {
 
 /// By the ending of the name:
 ///   .csv  a line a sample: sample, class, then the probability of each class in a column of its name, or with `top`
-///   the
-///         probability of the class, and class_2, probability_2, ...; fields are quoted as in RFC 4180 where they must
-///         be
+///         the probability of the class, and class_2, probability_2, ...; fields are quoted as in RFC 4180 where they
+///         must be
 ///   .h5   `class` int64 [n], `probabilities` float32 [n, classes] in the order of the classes; with `top`: `classes`
 ///         int64 [n, top] and `probabilities` float32 [n, top], the most probable first. The attribute `classes` of the
 ///         file names them.
