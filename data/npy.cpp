@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -121,6 +122,17 @@ std::string make_header(const at::Tensor& values) {
   return header + text;
 }
 
+void write_temporary(const std::string& path, const at::Tensor& values) {
+  VH_ASSERT(values.is_cpu() && (values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble),
+            str("tensor for ", path));
+  const at::Tensor packed = values.contiguous();
+  const std::string header = make_header(packed);
+  PosixFile file(temporary_name(path), PosixFile::Access::kCreate);
+  file.write(0, header.data(), static_cast<int64_t>(header.size()));
+  file.write(static_cast<int64_t>(header.size()), packed.data_ptr(), static_cast<int64_t>(packed.nbytes()));
+  file.close();
+}
+
 }  // namespace
 
 at::Tensor read_npy(const std::string& path) {
@@ -141,15 +153,20 @@ at::Tensor read_npy(const std::string& path) {
 }
 
 void write_npy(const std::string& path, const at::Tensor& values) {
-  VH_ASSERT(values.is_cpu() && (values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble),
-            str("tensor for ", path));
-  const at::Tensor packed = values.contiguous();
-  const std::string header = make_header(packed);
-  PosixFile file(temporary_name(path), PosixFile::Access::kCreate);
-  file.write(0, header.data(), static_cast<int64_t>(header.size()));
-  file.write(static_cast<int64_t>(header.size()), packed.data_ptr(), static_cast<int64_t>(packed.nbytes()));
-  file.close();
+  write_temporary(path, values);
   rename_file(temporary_name(path), path);
+}
+
+void replace_npy(const NpyFiles& files) {
+  for (const auto& [path, values] : files) {
+    write_temporary(path, values);
+  }
+  for (const auto& [path, values] : files) {
+    std::remove(path.c_str());
+  }
+  for (const auto& [path, values] : files) {
+    rename_file(temporary_name(path), path);
+  }
 }
 
 }  // namespace vit_hybrid::data

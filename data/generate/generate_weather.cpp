@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "data/generate/option_range.h"
-#include "data/generate/output_folder.h"
 #include "data/generate/weather_channels.h"
 #include "data/generate/weather_files.h"
 #include "data/generate/weather_samples.h"
@@ -109,7 +108,7 @@ void generate_weather(const GenerateWeatherOptions& options, const comm::MpiGrou
                       const GenerationProgress& progress) {
   comm::agreed(group, [&] { check_options(options); });
   WeatherFiles files(options, group);
-  comm::agreed_on_rank_0(group, [&] { prepare_output(files.planned_output()); });
+  comm::agreed_on_rank_0(group, [&] { files.prepare(); });
   if (progress && group.rank() == 0) {
     const int64_t years = options.train_years + options.valid_years;
     progress(str("generating ", size_text(options), " in ", options.out, ", on ",

@@ -22,6 +22,7 @@ namespace {
 
 constexpr int64_t kBlockBytes = int64_t{4} << 20;  // of the samples between two writes
 const std::string kFields = "fields";
+constexpr std::array kStatistics = {"global_means", "global_stds", "time_means"};
 
 int64_t sample_bytes(const GenerateWeatherOptions& options) {
   return options.channels * options.height * options.width * static_cast<int64_t>(sizeof(float));
@@ -75,13 +76,24 @@ PlannedOutput WeatherFiles::planned_output() const {
   for (int64_t year = 0; year < years_.count(); ++year) {
     output.files.push_back(year_file(year));
   }
-  for (const char* name : {"global_means", "global_stds", "time_means"}) {
+  for (const char* name : kStatistics) {
     output.files.push_back(str("stats/", name, ".npy"));
   }
   output.parts = {"train", "valid"};
   output.bytes = (years_.count() * options_.steps_per_year + 1) * sample_bytes(options_);
   output.existing = options_.overwrite ? ExistingFiles::kReplace : ExistingFiles::kRefuse;
   return output;
+}
+
+std::string WeatherFiles::statistics_file(const char* name) const {
+  return str(options_.out, "/stats/", name, ".npy");
+}
+
+void WeatherFiles::prepare() const {
+  prepare_output(planned_output());
+  for (const char* name : kStatistics) {
+    std::remove(statistics_file(name).c_str());
+  }
 }
 
 std::vector<int64_t> WeatherFiles::years_of_round(int64_t round) const {
@@ -150,9 +162,9 @@ void WeatherFiles::write_statistics() {
   }
   comm::agreed_on_rank_0(group_, [&] {
     const StatisticsTensors tensors = statistics_tensors(total, options_);
-    write_npy(options_.out + "/stats/global_means.npy", tensors.means);
-    write_npy(options_.out + "/stats/global_stds.npy", tensors.stds);
-    write_npy(options_.out + "/stats/time_means.npy", tensors.time_means);
+    replace_npy({{statistics_file("global_means"), tensors.means},
+                 {statistics_file("global_stds"), tensors.stds},
+                 {statistics_file("time_means"), tensors.time_means}});
   });
 }
 

@@ -22,8 +22,9 @@ class WeatherFiles {
   /// `options` and `group` outlive it.
   WeatherFiles(const GenerateWeatherOptions& options, const comm::MpiGroup& group);
 
-  /// What will be written, for prepare_output().
-  PlannedOutput planned_output() const;
+  /// Checks and makes the folders as prepare_output() does, and removes statistics of an earlier data set: whoever
+  /// reads what is half replaced is told that they are missing. On one rank.
+  void prepare() const;
   int64_t num_rounds() const { return years_.largest(); }
   /// Collective over the group; errors are agreed after every few samples, so that no rank waits for long.
   void write_round(int64_t round, Progress& progress);
@@ -35,7 +36,9 @@ class WeatherFiles {
  private:
   class YearTask;
 
+  PlannedOutput planned_output() const;
   std::string year_file(int64_t year) const;
+  std::string statistics_file(const char* name) const;
   std::vector<int64_t> years_of_round(int64_t round) const;
   std::unique_ptr<Hdf5Writer> create_year_file(int64_t year) const;
   int64_t samples_per_block() const;

@@ -5,13 +5,11 @@
 #include <ATen/ops/isfinite.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "data/npy.h"
-#include "data/posix_file.h"
 #include "data/tools/hdf5_inputs.h"
 #include "data/tools/output_place.h"
 #include "data/year_files.h"
@@ -87,7 +85,7 @@ at::Tensor by_channel(const std::vector<ChannelMoments>& channels, double (*valu
 }
 
 void write_files(const WriteStatsOptions& options, const RowStatistics& statistics) {
-  std::vector<std::pair<std::string, at::Tensor>> files;
+  NpyFiles files;
   const auto add = [&](const char* name, const at::Tensor& values) {
     files.emplace_back((fs::path(options.out) / name).string(), values);
   };
@@ -100,17 +98,7 @@ void write_files(const WriteStatsOptions& options, const RowStatistics& statisti
     }
     add(kTimeMeans, statistics.time_means.to(at::kFloat).unsqueeze(0));
   }
-  for (const auto& [path, values] : files) {
-    write_npy(temporary_name(path), values);
-  }
-  // Old files go before the first new one has its name: means without deviations are refused by whoever reads them,
-  // those of two data sets would not be.
-  for (const auto& [path, values] : files) {
-    std::remove(path.c_str());
-  }
-  for (const auto& [path, values] : files) {
-    rename_file(temporary_name(path), path);
-  }
+  replace_npy(files);
 }
 
 }  // namespace

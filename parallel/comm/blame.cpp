@@ -1,6 +1,7 @@
 // Blame: who keeps the others waiting, as a function of how everybody stands.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -26,7 +27,7 @@ class Waits {
  public:
   Waits(const std::vector<Standing>& table, double limit) : table_(table), limit_(limit), targets_(table.size()) {
     for (size_t i = 0; i < table.size(); ++i) {
-      if (table[i].rank >= 0) by_rank_[table[i].rank] = i;
+      if (table[i].rank >= 0 && !has_ended(i)) by_rank_[table[i].rank] = i;
       for (const GroupTurn& turn : table[i].turns)
         members_[turn.group].emplace_back(i, turn.turn);
     }
@@ -40,7 +41,7 @@ class Waits {
     return table_[i].state == State::kWaiting && table_[i].still > limit_ && !is_dead(i);
   }
   bool is_stuck(size_t i) const {
-    return table_[i].still > limit_ && (table_[i].state != State::kWaiting || is_dead(i));
+    return table_[i].still > limit_ && !has_ended(i) && (table_[i].state != State::kWaiting || is_dead(i));
   }
   const Indices& targets(size_t i) const { return targets_[i]; }
 
@@ -56,6 +57,16 @@ class Waits {
       }
     }
     return out;
+  }
+
+  bool has_ended(size_t i) const { return table_[i].state == State::kEnded; }
+
+  // Whether all ranks of what `i` waits in have come through it but itself.
+  bool is_last(size_t i) const {
+    if (!knows_group_of(i)) return false;
+    const auto& members = members_.at(table_[i].group);
+    return std::all_of(members.begin(), members.end(),
+                       [&](const auto& member) { return member.first == i || has_ended(member.first); });
   }
 
   // Whether all ranks of what `i` waits in are in the table.
@@ -81,7 +92,7 @@ class Waits {
       for (const auto& [member, turn] : found->second) {
         if (member == i) continue;
         if (turn < s.turn) behind.push_back(member);
-        if (!is_overdue(member)) busy.push_back(member);
+        if (!is_overdue(member) && !has_ended(member)) busy.push_back(member);
       }
     }
     if (!behind.empty()) return behind;
@@ -106,7 +117,7 @@ class Waits {
   Indices busy_ones(size_t i) const {
     Indices busy;
     for (size_t other = 0; other < table_.size(); ++other) {
-      if (other != i && !is_overdue(other)) busy.push_back(other);
+      if (other != i && !is_overdue(other) && !has_ended(other)) busy.push_back(other);
     }
     return busy;
   }
@@ -132,7 +143,7 @@ Indices most_of(const std::map<size_t, double>& votes) {
 
 class Judge {
  public:
-  Judge(const std::vector<Standing>& table, double limit) : table_(table), waits_(table, limit) {
+  Judge(const std::vector<Standing>& table, double limit) : table_(table), limit_(limit), waits_(table, limit) {
     for (size_t i = 0; i < table.size(); ++i) {
       if (waits_.is_overdue(i)) judge(i, waits_.reach(i));
     }
@@ -142,10 +153,12 @@ class Judge {
   Blame blame() {
     if (!stuck_.empty()) return make(Blame::Kind::kStuck, sorted(stuck_));
     if (held_up_.empty()) return {};
+    if (const Indices last = last_ones(); !last.empty()) return make(Blame::Kind::kStuck, last);
     for (const auto is_odd : {&Standing::is_idle, &Standing::is_restless}) {
       if (const Indices odd = odd_ones(is_odd); !odd.empty()) return make(Blame::Kind::kStuck, odd);
     }
     if (const Indices odd = blocked_elsewhere(); !odd.empty()) return make(Blame::Kind::kStuck, odd);
+    if (is_anybody_overdue_soon()) return {};
     const Indices apart = apart_ones();
     return apart.empty() || !knows_all() ? make(Blame::Kind::kUnknown, {}) : make(Blame::Kind::kApart, apart);
   }
@@ -173,6 +186,7 @@ class Judge {
   bool is_standstill() const {
     bool is_waited = false;
     for (size_t i = 0; i < table_.size(); ++i) {
+      if (waits_.has_ended(i)) continue;
       if (!waits_.is_stuck(i)) return false;
       is_waited = is_waited || is_unseen_waiter(i);
     }
@@ -183,9 +197,11 @@ class Judge {
     for (size_t i = 0; i < table_.size(); ++i) {
       if (is_unseen_waiter(i)) waiters_of_stuck_.push_back(i);
     }
-    const bool is_all = waiters_of_stuck_.size() == table_.size();
+    const bool is_all = std::all_of(table_.begin(), table_.end(), [](const Standing& s) {
+      return s.state == State::kEnded || (s.state == State::kWaiting && !s.is_halted);
+    });
     for (size_t i = 0; i < table_.size(); ++i) {
-      if (is_all || !is_unseen_waiter(i)) stuck_[i] = 1.0;
+      if (!waits_.has_ended(i) && (is_all || !is_unseen_waiter(i))) stuck_[i] = 1.0;
     }
   }
 
@@ -195,6 +211,13 @@ class Judge {
       out.push_back(i);
     std::stable_sort(out.begin(), out.end(), [&](size_t a, size_t b) { return votes.at(a) > votes.at(b); });
     return out;
+  }
+
+  Indices last_ones() const {
+    Indices last;
+    std::copy_if(held_up_.begin(), held_up_.end(), std::back_inserter(last),
+                 [&](size_t i) { return waits_.is_last(i); });
+    return last;
   }
 
   // Inside of a library nobody is seen to look. But the few who use no processor where others do, or never rest where
@@ -233,6 +256,15 @@ class Judge {
 
   bool knows_all() const {
     return std::all_of(held_up_.begin(), held_up_.end(), [&](size_t i) { return waits_.knows_group_of(i); });
+  }
+
+  // Where all wait for each other, each of them is a witness, and other nodes' watchdogs look at other moments.
+  bool is_anybody_overdue_soon() const {
+    for (size_t i = 0; i < table_.size(); ++i) {
+      const bool waits = table_[i].state == State::kWaiting && !waits_.is_overdue(i);
+      if (waits && table_[i].still > limit_ - kSoon) return true;
+    }
+    return false;
   }
 
   // Those who make or have made another collective than most of its ranks in a turn in which somebody waits. MPI may
@@ -314,7 +346,10 @@ class Judge {
     return blame;
   }
 
+  static constexpr double kSoon = 0.3;  // seconds
+
   const std::vector<Standing>& table_;
+  double limit_;
   Waits waits_;
   std::map<size_t, double> stuck_;  // and how many it keeps waiting
   Indices waiters_of_stuck_;

@@ -198,15 +198,28 @@ Standing BoardObserver::standing(size_t index, const std::string& host) const {
     out.turns.push_back({group, turn.turn.get(), turn.axis.get(), turn.made.get(), turn.made_before.get()});
     if (group == out.group) out.group_size = turn.size.get();
   }
+  if (slot.moves_since() != seen.moves) out.still = 0.0;  // all that was just read may be new
   return out;
 }
 
 std::vector<Standing> BoardObserver::standings(const std::string& host) const {
   std::vector<Standing> out;
   for (size_t i = 0; i < seen_.size(); ++i) {
+    const BoardSlot& slot = board().slots[i];
     if (is_used(i)) out.push_back(standing(i, host));
+    if (slot.state.get() == BoardSlot::State::kEnded) out.push_back(ended_standing(slot, host));
   }
   add_absent(out, host);
+  return out;
+}
+
+Standing BoardObserver::ended_standing(const BoardSlot& slot, const std::string& host) {
+  Standing out;
+  out.rank = slot.rank.get();
+  out.pid = slot.pid.get();
+  out.host = host;
+  out.state = Standing::State::kEnded;
+  out.turns = {{kLaunchGroup, slot.groups[0].turn.get()}};
   return out;
 }
 

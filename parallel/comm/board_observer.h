@@ -51,6 +51,7 @@ class BoardObserver {
 
   bool is_used(size_t index) const;
   Standing standing(size_t index, const std::string& host) const;
+  static Standing ended_standing(const BoardSlot& slot, const std::string& host);
   void add_absent(std::vector<Standing>& standings, const std::string& host) const;
 
   std::vector<Seen> seen_;

@@ -61,29 +61,34 @@ MemoryAdvice& memory_advice() {
   return *instance;
 }
 
-template <class Result>
-struct Action {
+template <class T>
+struct Guarded {
   std::mutex mutex;
-  std::function<Result()> action;
+  T value;
+
+  T get() {
+    const std::lock_guard lock(mutex);
+    return value;
+  }
+  void set(T new_value) {
+    const std::lock_guard lock(mutex);
+    value = std::move(new_value);
+  }
 };
 
-Action<void>& before_abort() {
-  static auto* const instance = new Action<void>;
+Guarded<std::function<void()>>& before_abort() {
+  static auto* const instance = new Guarded<std::function<void()>>;
   return *instance;
 }
 
-Action<bool>& job_claim() {
-  static auto* const instance = new Action<bool>;
+Guarded<JobVoice>& job_voice() {
+  static auto* const instance = new Guarded<JobVoice>;
   return *instance;
 }
 
 // In a thread of its own, which is left alone where it hangs; in this one where the system starts none.
 void run_before_abort() {
-  std::function<void()> action;
-  {
-    const std::lock_guard lock(before_abort().mutex);
-    action = before_abort().action;
-  }
+  const std::function<void()> action = before_abort().get();
   if (action == nullptr) return;
   std::promise<void> promise;
   std::future<void> done = promise.get_future();
@@ -100,17 +105,14 @@ void run_before_abort() {
 
 bool claim() {
   if (!claim_board(place().rank)) return false;
-  std::function<bool()> claim_of_job;
-  {
-    const std::lock_guard lock(job_claim().mutex);
-    claim_of_job = job_claim().action;
-  }
-  if (claim_of_job == nullptr || claim_of_job()) return true;
+  const JobVoice voice = job_voice().get();
+  if (voice.claim == nullptr || voice.claim()) return true;
   board().header->told = 1;  // by another node
   return false;
 }
 
-// Of those that have waited for `speaker` in vain, which was stopped or killed before it could speak, one does.
+// Of those that have waited for `speaker` (0: for one that has not even claimed to be it) in vain, which was stopped or
+// killed before it could speak, one does.
 bool inherit_claim(int32_t speaker) {
   BoardHeader& header = *board().header;
   return header.claim.compare_exchange_strong(speaker, place().rank + 1);
@@ -175,7 +177,7 @@ void end_process_later(int exit_code, milliseconds patience) {
   std::_Exit(exit_code);
 }
 
-// Who claims to speak: at once, after those that may know the cause, or not at all.
+// Who claims to speak: at once, after those that may know the cause, or not at all, unless nobody does.
 enum class Turn { kFirst, kLast, kNever };
 
 Turn turn_of(Cause cause) {
@@ -193,14 +195,15 @@ void tell(const std::string& line) {
   print(line);
   board().header->told = 1;
   log_to_file(line);
+  if (const JobVoice voice = job_voice().get(); voice.silence != nullptr) voice.silence();
 }
 
 // The speaker ends the job meanwhile.
-void wait_for_speaker(const std::string& line, Turn turn) {
+void wait_for_speaker(const std::string& line) {
   const BoardHeader& header = *board().header;
   const int32_t speaker = header.claim;
   std::this_thread::sleep_for(kPatienceOfTheSilent);
-  if (turn == Turn::kNever || header.told != 0) return;
+  if (header.told != 0) return;
   if (inherit_claim(speaker)) return tell(line);
   std::this_thread::sleep_for(kPatienceWithHeir);
 }
@@ -217,7 +220,7 @@ void wait_for_speaker(const std::string& line, Turn turn) {
   if (turn != Turn::kNever && claim()) {
     tell(line);
   } else {
-    wait_for_speaker(line, turn);
+    wait_for_speaker(line);
   }
   run_before_abort();
   end_job(exit_code);
@@ -261,9 +264,8 @@ void set_process_place(ProcessPlace new_place) {
   g_place = new ProcessPlace(std::move(new_place));  // the old one stays: other threads may look at it
 }
 
-void set_job_claim(std::function<bool()> claim) {
-  const std::lock_guard lock(job_claim().mutex);
-  job_claim().action = std::move(claim);
+void set_job_voice(JobVoice voice) {
+  job_voice().set(std::move(voice));
 }
 
 void set_memory_advice(MemoryAdvice advice) {
@@ -271,8 +273,7 @@ void set_memory_advice(MemoryAdvice advice) {
 }
 
 void set_before_abort(std::function<void()> action) {
-  const std::lock_guard lock(before_abort().mutex);
-  before_abort().action = std::move(action);
+  before_abort().set(std::move(action));
 }
 
 Error as_error(const std::exception& exception) {

@@ -64,7 +64,7 @@ std::string failure_text(const std::exception& exception);
 ///
 /// Who speaks: an AgreedError names its speaker. Otherwise the ranks of a node race for one atomic
 /// on the node's board, and node k gives the nodes before it min(k/10 s, 3 s) to end the job, and
-/// then asks them (set_job_claim); a process that has lost a peer gives all others 3 s first. So
+/// then asks them (set_job_voice); a process that has lost a peer gives all others 3 s first. So
 /// there is exactly one message from a node, and one from the job unless nodes that cannot talk
 /// fail independently within the time an abort needs. Who may speak and is stopped before it has, is
 /// replaced after 3 s. Nothing here waits for progress in MPI, and any thread may do it. A process
@@ -77,8 +77,11 @@ std::string failure_text(const std::exception& exception);
 /// For MpiSession: where this process is.
 void set_process_place(ProcessPlace place);
 
-/// Asks the other nodes whether this process may speak for the job, once it may for its node; bounded in time. Null:
-/// they are not asked.
-void set_job_claim(std::function<bool()> claim);
+/// How one process speaks for all nodes; both are bounded in time. Null: there are no others, or they cannot be asked.
+struct JobVoice {
+  std::function<bool()> claim;    ///< asks them whether it may, once it may for its node
+  std::function<void()> silence;  ///< tells them, before it ends the job, that the message is out
+};
+void set_job_voice(JobVoice voice);
 
 }  // namespace vit_hybrid::comm

@@ -85,7 +85,7 @@ void MpiSession::find_place() {
   if (place.num_nodes == 1) return;
   link_ = std::make_shared<WatchLink>(*world_, place.node, [this] { return watchdog_->standings(); });
   watchdog_->set_ask_job([link = link_](std::vector<Standing> own) { return link->ask(std::move(own)); });
-  set_job_claim([link = link_] { return link->claim(); });
+  set_job_voice({[link = link_] { return link->claim(); }, [link = link_] { link->silence_others(); }});
 }
 
 // Where the process fails, the link stays: to ask who speaks, and to answer those who do.
@@ -93,7 +93,7 @@ MpiSession::~MpiSession() {
   if (link_ == nullptr) return;
   watchdog_->set_ask_job(nullptr);
   link_->forget_standings();
-  if (std::uncaught_exceptions() == 0) set_job_claim(nullptr);
+  if (std::uncaught_exceptions() == 0) set_job_voice({});
 }
 
 void MpiSession::finalize() {

@@ -328,9 +328,9 @@ const Board& board() {
 void show_position(const RunPosition& position) {
   if (!is_main_thread()) return;
   BoardSlot& slot = own_slot();
+  slot.move();
   slot.step.set(position.step);
   slot.phase.set(position.phase);
-  slot.move();
 }
 
 void join_board(const std::optional<Launch>& launch) {

@@ -106,7 +106,15 @@ struct BoardSlot {
   BoardWait in_flight;
   std::array<BoardTurn, kMostGroups> groups;
 
-  void move() { moves.set(moves.get() + 1); }
+  /// Comes before the change that it tells of: whoever has seen that change then sees this too in moves_since().
+  void move() {
+    moves.set(moves.get() + 1);
+    std::atomic_thread_fence(std::memory_order_release);
+  }
+  uint64_t moves_since() const {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return moves.get();
+  }
   void look() { looks.set(looks.get() + 1); }
 };
 

@@ -69,14 +69,14 @@ BlockedScope::~BlockedScope() {
   if (outer_ != nullptr) {
     outer_->show();
   } else {
-    own_slot().wait.manner.set(WaitManner::kNone);
     own_slot().move();
+    own_slot().wait.manner.set(WaitManner::kNone);
   }
 }
 
 void BlockedScope::show() const {
-  own_slot().wait.show(*note_, looks_ ? WaitManner::kLooking : WaitManner::kBlind);
   own_slot().move();
+  own_slot().wait.show(*note_, looks_ ? WaitManner::kLooking : WaitManner::kBlind);
 }
 
 double BlockedScope::seconds() const {

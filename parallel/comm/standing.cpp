@@ -67,7 +67,8 @@ Standing standing_of(Fields& fields) {
   s.rank = fields.number<int>();
   s.pid = fields.number<int>();
   s.host = fields.text();
-  s.state = static_cast<Standing::State>(std::clamp(fields.number<int>(), 0, 2));
+  s.state =
+      static_cast<Standing::State>(std::clamp(fields.number<int>(), 0, static_cast<int>(Standing::State::kEnded)));
   s.still = fields.number<double>();
   s.silent = fields.number<double>();
   s.is_halted = fields.number<bool>();

@@ -22,7 +22,8 @@ struct GroupTurn {
 /// Of one process' main thread. A plain value: it comes from the node's board, or from another node's watchdog.
 struct Standing {
   /// kAbsent: launched, and has not come to its start. kMute: its machine takes the question, and it does not answer.
-  enum class State { kAbsent, kWorking, kWaiting, kMute };
+  /// kEnded: it has come through MPI_Finalize.
+  enum class State { kAbsent, kWorking, kWaiting, kMute, kEnded };
 
   int rank = -1;  ///< in the world; -1 where it is not known
   int pid = 0;

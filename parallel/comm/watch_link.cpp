@@ -39,6 +39,7 @@ constexpr milliseconds kPatienceWithFirst{450};
 constexpr milliseconds kPatienceWithClaim{600};
 constexpr milliseconds kPatienceWithCaller{300};
 constexpr milliseconds kPatienceWithSilence{250};
+constexpr std::chrono::duration<int, std::milli> kPauseWithoutDescriptors{50};
 constexpr size_t kMostAddresses = 4;
 constexpr size_t kMostProcessesAsked = 16;  // of a node
 constexpr size_t kMostAtOnce = 200;
@@ -233,7 +234,10 @@ void WatchLink::serve() {
     if (events[1].revents != 0) return;
     if (events[0].revents == 0) continue;
     const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0) continue;
+    if (fd < 0) {
+      poll(&events[1], 1, kPauseWithoutDescriptors.count());  // the caller waits in the queue until there is one
+      continue;
+    }
     set_timeouts(fd, kPatienceWithCaller);
     answer(fd);
     close(fd);
@@ -406,16 +410,12 @@ bool WatchLink::claim() const {
     put(questions, "claim", std::min(deadline, Clock::now() + kPatienceWithCaller));
     for (const Question& question : questions) {
       if (!is_answered(question)) continue;
-      if (question.answer != "granted\n") return false;
-      silence_others();
-      return true;
+      return question.answer == "granted\n";
     }
   }
-  silence_others();
   return true;
 }
 
-// Takes the claims of all nodes, so that nobody says that this one does not answer once it has ended the job.
 void WatchLink::silence_others() const {
   std::vector<Question> questions;
   for (int node = 0; node < num_nodes_; ++node) {

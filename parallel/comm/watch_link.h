@@ -36,6 +36,9 @@ class WatchLink {
   JobStandings ask(std::vector<Standing> own) const;
   /// Whether this process may speak for the job: the first node that answers decides. From any thread.
   bool claim() const;
+  /// Takes the claims of all nodes, so that nobody speaks, or says that this node does not answer, once it has ended
+  /// the job. From any thread.
+  void silence_others() const;
 
   /// A process of the job that can be asked.
   struct Place {
@@ -68,7 +71,6 @@ class WatchLink {
   std::string answer_to(const std::string& what, int asking_node, int asking_rank);
   void put(std::vector<Question>& questions, const std::string& what, Deadline deadline) const;
   std::vector<Question> questions_to(int node, size_t first, size_t last) const;
-  void silence_others() const;
   std::vector<Standing> mute_standings(int node, const std::set<int>& mute, const std::vector<Standing>& known) const;
   std::string remark_on(int node, const std::string& problem) const;
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/equal.h>
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -77,6 +78,22 @@ TEST_CASE("npy: every shape comes back") {
   const at::Tensor transposed = at::arange(6, at::kFloat).reshape({2, 3}).t();
   write_npy(folder.file("t.npy"), transposed);
   CHECK(at::equal(read_npy(folder.file("t.npy")), transposed));
+}
+
+TEST_CASE("npy: files that belong together are replaced together, or not at all") {
+  const testing::ScratchFolder folder;
+  const at::Tensor old_values = at::arange(3, at::kFloat);
+  const at::Tensor new_values = at::arange(5, at::kDouble);
+  write_npy(folder.file("a.npy"), old_values);
+  CHECK_THROWS_AS(replace_npy({{folder.file("a.npy"), new_values}, {folder.file("no/b.npy"), new_values}}), Error);
+  CHECK(at::equal(read_npy(folder.file("a.npy")), old_values));
+  // The second name cannot be taken: then the old first file is gone, and no new one beside what is old.
+  std::filesystem::create_directories(folder.file("b.npy") + "/full");
+  CHECK_THROWS_AS(replace_npy({{folder.file("b.npy"), new_values}, {folder.file("a.npy"), new_values}}), Error);
+  CHECK_FALSE(std::filesystem::exists(folder.file("a.npy")));
+  replace_npy({{folder.file("a.npy"), new_values}, {folder.file("c.npy"), old_values}});
+  CHECK(at::equal(read_npy(folder.file("a.npy")), new_values));
+  CHECK(at::equal(read_npy(folder.file("c.npy")), old_values));
 }
 
 TEST_CASE("npy: versions 2 and 3 have a longer length") {

@@ -235,6 +235,38 @@ TEST_CASE("blame: the one that makes another collective than the others in its t
   CHECK(verdict({odd, agreeing, made(2, 6, kBarrier, kAgreement)}) == Verdict{kApart, {0}, {1, 2}});
 }
 
+TEST_CASE("blame: what another node's rank waits for is heard, though it is overdue a moment later") {
+  // Rank 0 left the agreement of all three out and is in the barrier of its node, with rank 1.
+  constexpr uint64_t kNode = 30;
+  Standing odd = waiting(0, kNode, 9, 2);
+  odd.turns = {{kWorld, 4, kWorld}, {kNode, 9, kNode}};
+  Standing agreeing = waiting(1, kWorld, 5, 3);
+  agreeing.turns.push_back({kNode, 8, kNode});
+  Standing witness = waiting(2, kWorld, 5, 3);
+  CHECK(verdict({odd, agreeing, witness}) == Verdict{kApart, {0}, {1, 2}});
+  witness.still = 1.9;
+  CHECK(verdict({odd, agreeing, witness}) == Verdict{kNone, {}, {}});
+}
+
+TEST_CASE("blame: the last one in MPI_Finalize, whose others have come through it") {
+  Standing last = waiting(0, kLaunchGroup, 2, 3);
+  last.is_blind = true;
+  const auto ended = [](int rank) {
+    Standing s = process(rank);
+    s.state = Standing::State::kEnded;
+    s.turns = {{kLaunchGroup, 2}};
+    return s;
+  };
+  CHECK(verdict({last, ended(1), ended(2)}) == Verdict{kStuck, {0}, {}});
+  // With one that is not known, or another that is still there and waits likewise, it may be that one.
+  CHECK(verdict({last, ended(1)}).kind == kUnknown);
+  Standing other = waiting(2, kLaunchGroup, 2, 3);
+  other.is_blind = true;
+  CHECK(verdict({last, ended(1), other}).kind == kUnknown);
+  // Who has ended is nobody whom others wait for, and no standstill's culprit.
+  CHECK(verdict({receiving(0, {1}), ended(1)}).kind == kUnknown);
+}
+
 TEST_CASE("blame: a ring of waits without anybody who does not wait") {
   CHECK(verdict({receiving(0, {1}), receiving(1, {2}), receiving(2, {3}), receiving(3, {0})}).kind == kApart);
 }
@@ -352,6 +384,21 @@ TEST_CASE("board: a device operation is pending while its probe says that it run
   CHECK(pending_operation()->cause == Cause::kLostPeer);
   status.kind = DeviceStatus::Kind::kComplete;
   CHECK(pending_operation()->note.operation == "broadcast");
+}
+
+TEST_CASE("board: who has come further since the last look has not stood still for as long as that") {
+  BoardSlot& slot = own_slot();
+  slot.state.set(BoardSlot::State::kRunning);
+  BoardObserver observer;
+  observer.look(1.0, 10.0);
+  observer.look(1.0, 10.0);
+  CHECK(observer.standings("n1").at(0).still >= 1.0);
+  slot.move();
+  CHECK(observer.standings("n1").at(0).still == 0.0);
+  slot.state.set(BoardSlot::State::kEnded);
+  CHECK((observer.standings("n1").at(0).state == Standing::State::kEnded));
+  slot.state.set(BoardSlot::State::kFree);
+  CHECK(observer.standings("n1").empty());
 }
 
 TEST_CASE("board: a wait as others read it") {

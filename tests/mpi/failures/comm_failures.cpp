@@ -95,6 +95,14 @@ void fail(const std::string& kind, const comm::MpiSession& session) {
     comm::agreed(session.world(), [&] {
       if (rank >= last - 1) throw Error(ErrorClass::kMissingInput, "no file a.h5\nno file b.h5", "give --train-data");
     });
+  } else if (kind == "lost_agreed") {
+    // The one rank that is to print what all of them throw is stopped before it does.
+    try {
+      comm::agreed_on_rank_0(session.world(), [] { throw Error(ErrorClass::kMissingInput, "no file a.h5"); });
+    } catch (const comm::AgreedError& error) {
+      if (error.speaks()) raise(SIGSTOP);
+      throw;
+    }
   } else if (kind == "unwinding") {
     // Work in flight, communicators and an exception that is none of ours.
     Run run(session);
