@@ -51,7 +51,7 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   watchdog_ = std::make_unique<Watchdog>();
   int provided = MPI_THREAD_SINGLE;
   {
-    const OperationNote note = launch_note("MPI_Init", 1);
+    const OperationNote note = launch_note("MPI_Init", kInitTurn);
     const BlockedScope blocked(note);
     check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   }
@@ -100,7 +100,7 @@ void MpiSession::finalize() {
   node_.reset();
   world_.reset();
   {
-    const OperationNote note = launch_note("MPI_Finalize", 2);
+    const OperationNote note = launch_note("MPI_Finalize", kFinalizeTurn);
     const BlockedScope blocked(note);
     check_mpi(MPI_Finalize(), "MPI_Finalize");
   }

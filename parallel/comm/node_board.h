@@ -204,6 +204,8 @@ class WatchedGroup {
 
 /// The group of all processes between start and end of MPI, which has two turns: MPI_Init and MPI_Finalize.
 inline constexpr uint64_t kLaunchGroup = 1;
+inline constexpr uint64_t kInitTurn = 1;
+inline constexpr uint64_t kFinalizeTurn = 2;
 /// Note of a turn of kLaunchGroup, which it begins.
 OperationNote launch_note(const char* operation, uint64_t turn);
 

@@ -26,6 +26,7 @@
 #include "parallel/comm/failure.h"
 #include "parallel/comm/host_task.h"
 #include "parallel/comm/node_board.h"
+#include "src/base/host_name.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
@@ -63,23 +64,6 @@ bool is_of_use(const ifaddrs& entry) {
   if (entry.ifa_addr->sa_family == AF_INET) return true;
   if (entry.ifa_addr->sa_family != AF_INET6) return false;
   return !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(entry.ifa_addr)->sin6_addr);
-}
-
-std::vector<std::string> own_addresses() {
-  std::vector<std::string> addresses;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return addresses;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (!is_of_use(*entry)) continue;
-    const bool is_four = entry->ifa_addr->sa_family == AF_INET;
-    char text[NI_MAXHOST] = "";
-    const socklen_t size = is_four ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    if (getnameinfo(entry->ifa_addr, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) continue;
-    addresses.insert(is_four ? addresses.begin() : addresses.end(), text);
-  }
-  freeifaddrs(list);
-  addresses.resize(std::min(addresses.size(), kMostAddresses));
-  return addresses;
 }
 
 void set_timeouts(int fd, milliseconds patience) {
@@ -134,6 +118,7 @@ void go_on(Question& question, const std::string& text) {
     int error = 0;
     socklen_t size = sizeof error;
     getsockopt(question.fd, SOL_SOCKET, SO_ERROR, &error, &size);
+    question.is_refused = error == ECONNREFUSED;
     if (error != 0) return end(question, error_text(error));
     if (!send_all(question.fd, text)) return end(question, error_text(errno));
     question.is_sent = true;
@@ -154,7 +139,25 @@ bool is_answered(const Question& question) {
 
 }  // namespace
 
-WatchLink::WatchLink(const MpiGroup& world, int node, std::function<std::vector<Standing>()> own_standings)
+std::vector<std::string> WatchLink::own_addresses() {
+  std::vector<std::string> addresses;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return addresses;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (!is_of_use(*entry)) continue;
+    const bool is_four = entry->ifa_addr->sa_family == AF_INET;
+    char text[NI_MAXHOST] = "";
+    const socklen_t size = is_four ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (getnameinfo(entry->ifa_addr, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) continue;
+    addresses.insert(is_four ? addresses.begin() : addresses.end(), text);
+  }
+  freeifaddrs(list);
+  addresses.resize(std::min(addresses.size(), kMostAddresses));
+  return addresses;
+}
+
+WatchLink::WatchLink(const MpiGroup& world, int node, std::function<std::vector<Standing>()> own_standings,
+                     const std::vector<std::string>& addresses)
     : node_(node), own_standings_(std::move(own_standings)) {
   word_ = world.broadcast(random_word(), 0);
   listen();
@@ -162,7 +165,7 @@ WatchLink::WatchLink(const MpiGroup& world, int node, std::function<std::vector<
   // Before others know the address: who has it may ask before this process has all of theirs.
   if (listener_ >= 0 && stop_event_ >= 0) thread_ = std::thread([this] { serve(); });
   try {
-    tell_addresses(world);
+    tell_addresses(world, addresses);
   } catch (...) {
     stop();
     throw;
@@ -209,9 +212,9 @@ void WatchLink::listen() {
   }
 }
 
-void WatchLink::tell_addresses(const MpiGroup& world) {
-  const auto texts = world.all_gather(
-      str(node_, " ", process_place().host, " ", getpid(), " ", port_, " ", join(own_addresses(), " ")));
+void WatchLink::tell_addresses(const MpiGroup& world, const std::vector<std::string>& addresses) {
+  const auto texts =
+      world.all_gather(str(node_, " ", host_name(), " ", getpid(), " ", port_, " ", join(addresses, " ")));
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     std::istringstream words(texts[rank]);
     Place place{static_cast<int>(rank), 0, "", 0, 0, {}};
@@ -281,7 +284,7 @@ std::vector<Question> WatchLink::questions_to(int node, size_t first, size_t las
   const auto& places = places_[static_cast<size_t>(node)];
   for (size_t i = first; i < std::min(last, places.size()); ++i) {
     for (const std::string& address : places[i].addresses)
-      questions.push_back({&places[i], address, -1, false, false, "", ""});
+      questions.push_back({&places[i], address, -1, false, false, false, "", ""});
   }
   return questions;
 }
@@ -295,6 +298,7 @@ void WatchLink::put(std::vector<Question>& questions, const std::string& what, D
     open.insert(question.place->node);
     question.fd = begin_connection(question.address, question.place->port);
     question.is_over = question.fd < 0;
+    question.is_refused = question.is_over && errno == ECONNREFUSED;
     if (question.is_over) question.problem = error_text(errno);
   }
   while (!open.empty()) {
@@ -359,10 +363,29 @@ std::vector<Standing> WatchLink::mute_standings(int node, const std::set<int>& m
   return out;
 }
 
+// A process listens until it has come through MPI_Finalize.
+std::vector<Standing> WatchLink::ended_standings(int node) const {
+  std::vector<Standing> out;
+  for (const Place& place : places_[static_cast<size_t>(node)]) {
+    Standing standing;
+    standing.rank = place.rank;
+    standing.pid = place.pid;
+    standing.host = place.host;
+    standing.state = Standing::State::kEnded;
+    standing.turns = {{kLaunchGroup, kFinalizeTurn}};
+    out.push_back(std::move(standing));
+  }
+  return out;
+}
+
 JobStandings WatchLink::ask(std::vector<Standing> own) const {
+  const bool is_at_end = std::any_of(own.begin(), own.end(), [](const Standing& standing) {
+    return standing.group == kLaunchGroup && standing.turn == kFinalizeTurn;
+  });
   JobStandings job{std::move(own), ""};
   std::map<int, std::string> problems;
-  std::set<int> mute;  // ranks
+  std::set<int> mute;       // ranks
+  std::set<int> listening;  // nodes of which somebody may be there
   for (int node = 0; node < num_nodes_; ++node) {
     if (node != node_) problems[node] = "";
   }
@@ -385,6 +408,7 @@ JobStandings WatchLink::ask(std::vector<Standing> own) const {
           problems.erase(open);
         } else {
           if (question.problem == kNoAnswer) mute.insert(question.place->rank);
+          if (!question.is_refused) listening.insert(question.place->node);
           open->second = str(question.address, " port ", question.place->port, ": ", question.problem);
         }
       }
@@ -395,7 +419,8 @@ JobStandings WatchLink::ask(std::vector<Standing> own) const {
   round(0, kMostProcessesAsked, end);
   std::vector<std::string> remarks;
   for (const auto& [node, problem] : problems) {
-    const std::vector<Standing> theirs = mute_standings(node, mute, job.standings);
+    const bool have_ended = is_at_end && listening.count(node) == 0 && !problem.empty();
+    const std::vector<Standing> theirs = have_ended ? ended_standings(node) : mute_standings(node, mute, job.standings);
     if (theirs.empty()) remarks.push_back(remark_on(node, problem));
     job.standings.insert(job.standings.end(), theirs.begin(), theirs.end());
   }

@@ -23,11 +23,15 @@ class WatchLink {
  public:
   /// Tells all ranks the addresses of all others. Never fails: who has no address cannot be asked, and that is told
   /// when it matters. Collective over `world`.
-  WatchLink(const MpiGroup& world, int node, std::function<std::vector<Standing>()> own_standings);
+  WatchLink(const MpiGroup& world, int node, std::function<std::vector<Standing>()> own_standings,
+            const std::vector<std::string>& addresses = own_addresses());
   /// Stops to answer.
   ~WatchLink();
   WatchLink(const WatchLink&) = delete;
   WatchLink& operator=(const WatchLink&) = delete;
+
+  /// Where other machines reach this one: no loopback, no link-local ones.
+  static std::vector<std::string> own_addresses();
 
   /// From here on this node's standings are unknown: they are asked for no more.
   void forget_standings();
@@ -56,6 +60,7 @@ class WatchLink {
     int fd = -1;
     bool is_sent = false;
     bool is_over = false;
+    bool is_refused = false;  ///< there is no such process any more
     std::string answer;
     std::string problem;
   };
@@ -65,12 +70,13 @@ class WatchLink {
 
   void listen();
   void stop();
-  void tell_addresses(const MpiGroup& world);
+  void tell_addresses(const MpiGroup& world, const std::vector<std::string>& addresses);
   void serve();
   void answer(int fd);
   std::string answer_to(const std::string& what, int asking_node, int asking_rank);
   void put(std::vector<Question>& questions, const std::string& what, Deadline deadline) const;
   std::vector<Question> questions_to(int node, size_t first, size_t last) const;
+  std::vector<Standing> ended_standings(int node) const;
   std::vector<Standing> mute_standings(int node, const std::set<int>& mute, const std::vector<Standing>& known) const;
   std::string remark_on(int node, const std::string& problem) const;
 

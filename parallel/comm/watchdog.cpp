@@ -35,6 +35,7 @@ constexpr double kDelayPerNode = 0.05;
 constexpr double kLongestDelay = 0.8;
 // For those who may know more, or whose end of the job is under way.
 constexpr double kPatienceWithOthers = 1.4;
+constexpr double kPatienceOfFirstNode = 0.6;
 constexpr double kMoment = 0.1;
 constexpr double kShortestPauseBetweenAsks = 0.5;
 constexpr double kPatienceWithAsker = 0.7;  // beyond the one that it has itself
@@ -76,6 +77,10 @@ std::string own_name() {
   return place.empty() ? "this process" : place;
 }
 
+bool has_rank_0(const std::vector<Standing>& here) {
+  return std::any_of(here.begin(), here.end(), [](const Standing& standing) { return standing.rank == 0; });
+}
+
 // The ranks of which this node's board knows nothing, as long as nobody knows the other nodes' addresses.
 std::string remark_on_elsewhere(const std::vector<Standing>& here) {
   const auto& launch = own_launch();
@@ -91,7 +96,8 @@ std::string remark_on_elsewhere(const std::vector<Standing>& here) {
 bool has_other_nodes() {
   if (process_place().num_nodes > 1) return true;
   const auto& launch = own_launch();
-  return launch && launch->num_here && *launch->num_here < launch->num_ranks && own_slot().groups[0].turn.get() <= 1;
+  return launch && launch->num_here && *launch->num_here < launch->num_ranks &&
+         own_slot().groups[0].turn.get() <= kInitTurn;
 }
 
 }  // namespace
@@ -235,7 +241,9 @@ std::optional<std::string> Watchdog::accusation() {
   }
   if (ask_job == nullptr) {
     const bool may_be_elsewhere = blame.kind != Blame::Kind::kStuck && has_other_nodes();
-    if (may_be_elsewhere && doubt_ < kPatienceWithOthers) return std::nullopt;
+    // Every node may think so of the others: one of them is first, and ends the job.
+    if (may_be_elsewhere && doubt_ < (has_rank_0(job.standings) ? kPatienceOfFirstNode : kPatienceWithOthers))
+      return std::nullopt;
     return blame_text(job.standings, blame, watch_limit(), may_be_elsewhere ? remark_on_elsewhere(job.standings) : "");
   }
   if (!may_ask()) return std::nullopt;
