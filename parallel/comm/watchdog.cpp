@@ -35,7 +35,6 @@ constexpr double kDelayPerNode = 0.05;
 constexpr double kLongestDelay = 0.8;
 // For those who may know more, or whose end of the job is under way.
 constexpr double kPatienceWithOthers = 1.4;
-constexpr double kPatienceOfFirstNode = 0.6;
 constexpr double kMoment = 0.1;
 constexpr double kShortestPauseBetweenAsks = 0.5;
 constexpr double kPatienceWithAsker = 0.7;  // beyond the one that it has itself
@@ -75,10 +74,6 @@ void block_signals() {
 std::string own_name() {
   const std::string place = process_place().text();
   return place.empty() ? "this process" : place;
-}
-
-bool has_rank_0(const std::vector<Standing>& here) {
-  return std::any_of(here.begin(), here.end(), [](const Standing& standing) { return standing.rank == 0; });
 }
 
 // The ranks of which this node's board knows nothing, as long as nobody knows the other nodes' addresses.
@@ -241,9 +236,9 @@ std::optional<std::string> Watchdog::accusation() {
   }
   if (ask_job == nullptr) {
     const bool may_be_elsewhere = blame.kind != Blame::Kind::kStuck && has_other_nodes();
-    // Every node may think so of the others: one of them is first, and ends the job.
-    if (may_be_elsewhere && doubt_ < (has_rank_0(job.standings) ? kPatienceOfFirstNode : kPatienceWithOthers))
-      return std::nullopt;
+    if (may_be_elsewhere && doubt_ < kPatienceWithOthers) return std::nullopt;
+    // Where another node has told why, the launcher ends the job: some are gone before this process gets its signal.
+    if (has_other_nodes() && (!sleep(kMoment) || signal_before_first_step() != 0)) return std::nullopt;
     return blame_text(job.standings, blame, watch_limit(), may_be_elsewhere ? remark_on_elsewhere(job.standings) : "");
   }
   if (!may_ask()) return std::nullopt;
