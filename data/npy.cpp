@@ -47,6 +47,8 @@ std::string_view value_of(const std::string& path, std::string_view text, std::s
   return text.substr(begin);
 }
 
+constexpr size_t kMostDims = 64;  // NumPy has no more
+
 at::ScalarType parse_type(const std::string& path, std::string_view value) {
   const std::string_view name = value.substr(0, value.find('\'', 1) + 1);
   if (name == "'<f4'" || name == "'=f4'") {
@@ -71,6 +73,9 @@ std::vector<int64_t> parse_shape(const std::string& path, std::string_view value
       fail(path, str("its shape ", shown(value.substr(0, close + 1)), " cannot be read"));
     }
     shape.push_back(extent);
+    if (shape.size() > kMostDims) {
+      fail(path, str("its shape has more than ", kMostDims, " dims"));
+    }
     rest.remove_prefix(static_cast<size_t>(end - rest.data()));
     rest.remove_prefix(std::min(rest.find_first_not_of(", "), rest.size()));
   }
@@ -143,7 +148,7 @@ at::Tensor read_npy(const std::string& path) {
   const auto bytes = bytes_of_shape(header.shape, item);
   if (!bytes || *bytes > available) {
     throw Error(ErrorClass::kBadData,
-                str(path, ": shape (", join(header.shape), ") of ", item, "-byte values needs more than the ",
+                str(path, ": shape (", shown(join(header.shape)), ") of ", item, "-byte values needs more than the ",
                     available, " bytes that follow its header"),
                 "the file is truncated: copy or make it again");
   }
@@ -158,8 +163,15 @@ void write_npy(const std::string& path, const at::Tensor& values) {
 }
 
 void replace_npy(const NpyFiles& files) {
-  for (const auto& [path, values] : files) {
-    write_temporary(path, values);
+  try {
+    for (const auto& [path, values] : files) {
+      write_temporary(path, values);
+    }
+  } catch (const Error&) {
+    for (const auto& [path, values] : files) {
+      std::remove(temporary_name(path).c_str());
+    }
+    throw;
   }
   for (const auto& [path, values] : files) {
     std::remove(path.c_str());

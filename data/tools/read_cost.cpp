@@ -2,6 +2,7 @@
 #include "data/tools/read_cost.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -83,18 +84,35 @@ void add_unfiltered(const Hdf5Layout& layout, int64_t row, const RowBox& box, Re
   cost.num_reads = count_places(std::move(runs));
 }
 
+// Chunks that the box touches.
+int64_t num_touched_chunks(const Hdf5Layout& layout, const RowBox& box) {
+  int64_t count = 1;
+  for (size_t d = 0; d < box.size.size(); ++d) {
+    const int64_t chunk = layout.chunk[d + 1];
+    const int64_t last = box.start[d] + box.size[d] - 1;
+    count *= box.size[d] == 0 ? 0 : last / chunk - box.start[d] / chunk + 1;
+  }
+  return count;
+}
+
+// There may be more of them than can be listed. None is taken to lie beside another.
+void add_unlisted_chunks(const Hdf5Layout& layout, const RowBox& box, ReadCost& cost) {
+  cost.num_reads = num_touched_chunks(layout, box);
+  if (__builtin_mul_overflow(cost.num_reads, num_elements(layout.chunk) * item_bytes(layout), &cost.bytes_needed)) {
+    cost.bytes_needed = std::numeric_limits<int64_t>::max();
+  }
+  cost.bytes_in_file = cost.bytes_needed;
+}
+
 void add_whole_chunks(const Hdf5Layout& layout, int64_t row, const RowBox& box, ReadCost& cost) {
   const int64_t chunk_bytes = num_elements(layout.chunk) * item_bytes(layout);
   cost.bytes_needed = 0;
   cost.bytes_in_file = 0;
   std::vector<Run> runs;
   for_each_touched_chunk(layout, row, box, [&](size_t number, const BoxPlace&, const Shape&) {
-    const bool is_known = number < layout.chunk_bytes.size();
-    const int64_t stored = is_known ? layout.chunk_bytes[number] : chunk_bytes;
     cost.bytes_needed += chunk_bytes;
-    cost.bytes_in_file += stored;
-    // Of chunks at unknown places none is taken to lie beside another.
-    runs.emplace_back(is_known ? layout.chunk_offsets[number] : 2 * static_cast<int64_t>(number) * chunk_bytes, stored);
+    cost.bytes_in_file += layout.chunk_bytes[number];
+    runs.emplace_back(layout.chunk_offsets[number], layout.chunk_bytes[number]);
   });
   cost.num_reads = count_places(std::move(runs));
 }
@@ -107,6 +125,8 @@ ReadCost read_cost(const Hdf5Layout& layout, int64_t row, const RowBox& box) {
   ReadCost cost{bytes, bytes, bytes, 1};
   if (layout.storage == Storage::kChunked) {
     add_unfiltered(layout, row, box, cost);
+  } else if (!layout.chunk.empty() && layout.chunk_bytes.empty()) {
+    add_unlisted_chunks(layout, box, cost);
   } else if (!layout.chunk.empty()) {
     add_whole_chunks(layout, row, box, cost);
   } else {

@@ -17,7 +17,8 @@ using options::text;
 using options::word;
 
 namespace {
-constexpr int64_t kMostSize = 1 << 24;  // of one dimension of a tensor
+constexpr int64_t kMostSize = 1 << 24;   // of one dimension of a tensor
+constexpr int64_t kMostBlocks = 10'000;  // the deepest that were trained have about a thousand
 }  // namespace
 
 IntegerRange from_one(int64_t most, std::string word_for_zero) {
@@ -98,7 +99,7 @@ void add_model(OptionTable& table, RunConfig& config) {
              .megatron = {{"hidden-size"}},
              .names_elsewhere = {"dim", "d-model", "hidden-dim", "n-embd"}});
   table.add({.name = "depth",
-             .value = integer(model.depth, from_one(kMostSize)),
+             .value = integer(model.depth, from_one(kMostBlocks)),
              .help = "Transformer blocks.",
              .megatron = {{"num-layers"}},
              .names_elsewhere = {"layers", "n-layers", "num-hidden-layers"}});

@@ -80,7 +80,7 @@ refused 64 "--pin-memory on page-locks batches for copies to a GPU" --pin-memory
 refused 64 "--train-data '$work' is given, and --data builtin makes its data in memory" --data builtin --train-data "$work"
 refused 64 "--stage-dir '$work' is where --stage-data node puts its copies" --stage-dir "$work"
 refused_main 64 "--threads is 4096; allowed: 1 to " --threads 4096
-refused_main 64 "this run takes at least " --depth 16777216
+refused_main 64 "'depth' is '16777216'; allowed: integer, 1 to 10000" --depth 16777216
 refused 64 "this run takes at least " --embed-dim 16777216 --num-heads $((4 * ranks))
 refused 64 "this run takes at least " --image-size 16777216
 refused 64 "this run takes at least " --generated-samples 99999999999

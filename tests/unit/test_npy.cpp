@@ -87,6 +87,7 @@ TEST_CASE("npy: files that belong together are replaced together, or not at all"
   write_npy(folder.file("a.npy"), old_values);
   CHECK_THROWS_AS(replace_npy({{folder.file("a.npy"), new_values}, {folder.file("no/b.npy"), new_values}}), Error);
   CHECK(at::equal(read_npy(folder.file("a.npy")), old_values));
+  CHECK_FALSE(std::filesystem::exists(folder.file("a.npy.partial")));
   // The second name cannot be taken: then the old first file is gone, and no new one beside what is old.
   std::filesystem::create_directories(folder.file("b.npy") + "/full");
   CHECK_THROWS_AS(replace_npy({{folder.file("b.npy"), new_values}, {folder.file("a.npy"), new_values}}), Error);
@@ -106,6 +107,19 @@ TEST_CASE("npy: versions 2 and 3 have a longer length") {
     write_bytes(folder.file("v.npy"), bytes + text + kTwoFloats);
     CHECK(read_npy(folder.file("v.npy")).const_data_ptr<float>()[1] == -2.0f);
   }
+}
+
+TEST_CASE("npy: an array of more dims than NumPy has is refused in few words") {
+  const testing::ScratchFolder folder;
+  std::string ones = "1,";
+  for (int i = 0; i < 64; ++i)
+    ones += "1,";
+  const std::string text = "{'descr':'<f4','fortran_order':False,'shape':(" + ones + ")}";
+  std::string header = text + std::string(300 - text.size(), ' ') + "\n";
+  const char length[] = {static_cast<char>(header.size() % 256), static_cast<char>(header.size() / 256)};
+  write_bytes(folder.file("x.npy"), std::string("\x93NUMPY\x01\x00", 8) + std::string(length, 2) + header + "abcd");
+  const Error error = testing::thrown_error([&] { read_npy(folder.file("x.npy")); });
+  CHECK_MESSAGE(testing::contains(error.message(), "more than 64 dims"), error.message());
 }
 
 TEST_CASE("npy: what is damaged or of another kind is refused") {

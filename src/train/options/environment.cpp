@@ -5,6 +5,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "src/base/utf8.h"
 #include "src/train/options/sources.h"
 
 namespace vit_hybrid::options {
@@ -23,7 +24,8 @@ Source parse_environment(const std::vector<std::string>& environment) {
     }
     std::string name = variable.substr(kPrefix.size(), cut - kPrefix.size());
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-    source.push_back({name, variable.substr(cut + 1), Place::kEnvironment, "environment " + variable.substr(0, cut)});
+    source.push_back(
+        {name, variable.substr(cut + 1), Place::kEnvironment, "environment " + shown(variable.substr(0, cut))});
   }
   std::sort(source.begin(), source.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return source;
