@@ -22,6 +22,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "values are moved as they lie in memory");
 
+constexpr size_t kMostDims = 64;  // NumPy has no more
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr int64_t kAlignment = 64;             // of the first value
 constexpr int64_t kLongestHeader = 64 * 1024;  // of a plain array; a damaged length must not ask for gigabytes
@@ -46,8 +47,6 @@ std::string_view value_of(const std::string& path, std::string_view text, std::s
   }
   return text.substr(begin);
 }
-
-constexpr size_t kMostDims = 64;  // NumPy has no more
 
 at::ScalarType parse_type(const std::string& path, std::string_view value) {
   const std::string_view name = value.substr(0, value.find('\'', 1) + 1);

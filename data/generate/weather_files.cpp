@@ -77,7 +77,7 @@ PlannedOutput WeatherFiles::planned_output() const {
     output.files.push_back(year_file(year));
   }
   for (const char* name : kStatistics) {
-    output.files.push_back(str("stats/", name, ".npy"));
+    output.files.push_back(statistics_file(name));
   }
   output.parts = {"train", "valid"};
   output.bytes = (years_.count() * options_.steps_per_year + 1) * sample_bytes(options_);
@@ -86,13 +86,13 @@ PlannedOutput WeatherFiles::planned_output() const {
 }
 
 std::string WeatherFiles::statistics_file(const char* name) const {
-  return str(options_.out, "/stats/", name, ".npy");
+  return str("stats/", name, ".npy");
 }
 
 void WeatherFiles::prepare() const {
   prepare_output(planned_output());
   for (const char* name : kStatistics) {
-    std::remove(statistics_file(name).c_str());
+    std::remove(str(options_.out, "/", statistics_file(name)).c_str());
   }
 }
 
@@ -162,9 +162,12 @@ void WeatherFiles::write_statistics() {
   }
   comm::agreed_on_rank_0(group_, [&] {
     const StatisticsTensors tensors = statistics_tensors(total, options_);
-    replace_npy({{statistics_file("global_means"), tensors.means},
-                 {statistics_file("global_stds"), tensors.stds},
-                 {statistics_file("time_means"), tensors.time_means}});
+    const std::array values = {tensors.means, tensors.stds, tensors.time_means};
+    NpyFiles files;
+    for (size_t i = 0; i < kStatistics.size(); ++i) {
+      files.emplace_back(str(options_.out, "/", statistics_file(kStatistics[i])), values[i]);
+    }
+    replace_npy(files);
   });
 }
 

@@ -194,15 +194,12 @@ class Judge {
   }
 
   void judge_standstill() {
+    Indices others;
     for (size_t i = 0; i < table_.size(); ++i) {
-      if (is_unseen_waiter(i)) waiters_of_stuck_.push_back(i);
+      if (!waits_.has_ended(i)) (is_unseen_waiter(i) ? waiters_of_stuck_ : others).push_back(i);
     }
-    const bool is_all = std::all_of(table_.begin(), table_.end(), [](const Standing& s) {
-      return s.state == State::kEnded || (s.state == State::kWaiting && !s.is_halted);
-    });
-    for (size_t i = 0; i < table_.size(); ++i) {
-      if (!waits_.has_ended(i) && (is_all || !is_unseen_waiter(i))) stuck_[i] = 1.0;
-    }
+    for (const size_t i : others.empty() ? waiters_of_stuck_ : others)
+      stuck_[i] = 1.0;
   }
 
   Indices sorted(const std::map<size_t, double>& votes) const {

@@ -133,6 +133,16 @@ void go_on(Question& question, const std::string& text) {
   if (question.answer.size() > kMostBytesOfAnswer) end(question, "the answer is too long");
 }
 
+// Of a process that has not told itself how it stands.
+Standing standing_at(const WatchLink::Place& place, Standing::State state) {
+  Standing standing;
+  standing.rank = place.rank;
+  standing.pid = place.pid;
+  standing.host = place.host;
+  standing.state = state;
+  return standing;
+}
+
 bool is_answered(const Question& question) {
   return question.is_over && question.problem.empty();
 }
@@ -352,13 +362,8 @@ std::vector<Standing> WatchLink::mute_standings(int node, const std::set<int>& m
   std::vector<Standing> out;
   for (const Place& place : places_[static_cast<size_t>(node)]) {
     if (mute.count(place.rank) == 0) return {};
-    Standing standing;
-    standing.rank = place.rank;
-    standing.pid = place.pid;
-    standing.host = place.host;
-    standing.state = Standing::State::kMute;
-    standing.still = longest;
-    out.push_back(std::move(standing));
+    out.push_back(standing_at(place, Standing::State::kMute));
+    out.back().still = longest;
   }
   return out;
 }
@@ -367,13 +372,8 @@ std::vector<Standing> WatchLink::mute_standings(int node, const std::set<int>& m
 std::vector<Standing> WatchLink::ended_standings(int node) const {
   std::vector<Standing> out;
   for (const Place& place : places_[static_cast<size_t>(node)]) {
-    Standing standing;
-    standing.rank = place.rank;
-    standing.pid = place.pid;
-    standing.host = place.host;
-    standing.state = Standing::State::kEnded;
-    standing.turns = {{kLaunchGroup, kFinalizeTurn}};
-    out.push_back(std::move(standing));
+    out.push_back(standing_at(place, Standing::State::kEnded));
+    out.back().turns = {{kLaunchGroup, kFinalizeTurn}};
   }
   return out;
 }

@@ -81,6 +81,7 @@ refused 64 "--train-data '$work' is given, and --data builtin makes its data in 
 refused 64 "--stage-dir '$work' is where --stage-data node puts its copies" --stage-dir "$work"
 refused_main 64 "--threads is 4096; allowed: 1 to " --threads 4096
 refused_main 64 "'depth' is '16777216'; allowed: integer, 1 to 10000" --depth 16777216
+refused_main 64 "this run takes at least " --depth 10000 --embed-dim 16384 --num-heads $((4 * ranks))
 refused 64 "this run takes at least " --embed-dim 16777216 --num-heads $((4 * ranks))
 refused 64 "this run takes at least " --image-size 16777216
 refused 64 "this run takes at least " --generated-samples 99999999999

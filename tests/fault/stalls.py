@@ -241,7 +241,6 @@ class Result(collections.namedtuple("Result",
         """That of a failed communication; of operations that do not fit where two were compared."""
         return self.code == 74 or (self.code == 70 and self.how.startswith("skip"))
 
-
     def is_early(self):
         """Before MPI_Init has ended nodes cannot ask each other: each may say what it sees."""
         return self.lines == 2 and "cannot be asked before MPI_Init has ended" in self.line
