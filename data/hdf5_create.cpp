@@ -8,7 +8,6 @@
 #include "data/file_seal.h"
 #include "data/hdf5_attributes.h"
 #include "src/base/error.h"
-#include "src/base/folder_lock.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -47,11 +46,8 @@ Hid hdf5_create_file(const std::string& path, const Hid& access, const Hdf5Room&
 }
 
 Hid hdf5_create_anew(const std::string& path, const Hid& creation, const Hid& access) {
-  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation ? creation.get() : H5P_DEFAULT, access.get());
-  if (file < 0) {
-    require_folders();  // another job may have taken the folder, and removed it or the file
-  }
-  return hdf5_own(file, &H5Fclose, ErrorClass::kCannotCreate, str("create ", path));
+  return hdf5_own(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation ? creation.get() : H5P_DEFAULT, access.get()),
+                  &H5Fclose, ErrorClass::kCannotCreate, str("create ", path));
 }
 
 void hdf5_make_way(const std::string& path) {

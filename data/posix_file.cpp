@@ -129,9 +129,7 @@ void PosixFile::close() {
 void rename_file(const std::string& from, const std::string& to) {
   require_folders();
   if (std::rename(from.c_str(), to.c_str()) != 0) {
-    const int error = errno;
-    require_folders();  // another job may have taken the folder just now, and removed `from`
-    throw Error(ErrorClass::kCannotCreate, str("cannot rename ", from, " to ", to, ": ", reason(error)));
+    throw Error(ErrorClass::kCannotCreate, str("cannot rename ", from, " to ", to, ": ", reason(errno)));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "parallel/comm/failure.h"
+#include "src/base/folder_lock.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
@@ -28,14 +29,28 @@ Error difference(const std::string& mine, const std::string& first, const std::s
                "start all ranks with the same program, arguments and files");
 }
 
+// What fails in a folder that has become another job's fails of that: files are gone, or are the other's.
+std::optional<Error> loss_of_folders() {
+  try {
+    require_folders();
+  } catch (const Error& error) {
+    if (error.error_class() == ErrorClass::kCannotCreate) return error;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 AgreedError::AgreedError(const Error& error, std::string place, bool speaks)
     : Error(error.error_class(), error.message(), error.hint()), place_(std::move(place)), speaks_(speaks) {}
 
 void agree(const MpiGroup& group, const std::exception* mine) {
-  const int64_t first = group.min(mine != nullptr ? group.rank() : group.size());
-  if (first == group.size()) return;
+  const auto first_of_all = [&] { return group.min(mine != nullptr ? group.rank() : group.size()); };
+  if (first_of_all() == group.size()) return;
+  const bool is_agreed = dynamic_cast<const AgreedError*>(mine) != nullptr;
+  const std::optional<Error> loss = is_agreed ? std::nullopt : loss_of_folders();
+  if (loss) mine = &*loss;
+  const int64_t first = first_of_all();
   const int64_t others = group.sum(mine != nullptr ? 1 : 0) - 1;
   const bool speaks = group.rank() == first;
   Error error(ErrorClass::kInternal, "");

@@ -28,8 +28,8 @@ class AgreedError : public Error {
   bool speaks_;
 };
 
-/// Every rank says what went wrong on it, if anything. Returns if no rank has an error; else all
-/// ranks throw the same AgreedError, that of the lowest rank. Collective over `group`.
+/// Every rank says what went wrong on it, if anything. Returns if no rank has an error; else all ranks throw the same
+/// AgreedError, that of the lowest rank; one that has lost a folder (require_folders()) says that. Collective.
 void agree(const MpiGroup& group, const std::exception* mine);
 void agree(const MpiGroup& group, const std::optional<Error>& mine);
 

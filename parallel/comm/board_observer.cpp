@@ -133,16 +133,16 @@ void BoardObserver::look(double seconds, double limit) {
     seen.looks = looks;
     if (seen.still < limit / 2 || !is_used(i)) {
       seen.idle = 0.0;
-      seen.restless = 0.0;
+      seen.use = {};
       seen.condition = {};
       continue;
     }
     const ThreadCondition before = std::exchange(seen.condition, main_thread_condition(slot.pid.get()));
     seen.idle = seen.condition.run_nanoseconds == before.run_nanoseconds ? seen.idle + seconds : 0.0;
-    if (const uint64_t ran = seen.condition.run_nanoseconds - before.run_nanoseconds; ran > 0) {
-      const uint64_t switches = std::max<uint64_t>(seen.condition.num_switches - before.num_switches, 1);
-      seen.restless = ran / switches > kLongestUse ? seen.restless + seconds : 0.0;
-    }
+    if (before.run_nanoseconds == 0) continue;
+    seen.use.seconds += seconds;
+    seen.use.nanoseconds += seen.condition.run_nanoseconds - before.run_nanoseconds;
+    seen.use.num_switches += seen.condition.num_switches - before.num_switches;
   }
 }
 
@@ -177,7 +177,8 @@ Standing BoardObserver::standing(size_t index, const std::string& host) const {
   // On a device nobody uses a processor, and where it cannot be read nobody is seen to.
   const bool is_read = manner == WaitManner::kBlind && seen.condition.run_nanoseconds > 0;
   out.is_idle = is_read && seen.idle >= std::min(1.0, limit_ / 4);
-  out.is_restless = is_read && !out.is_idle && seen.restless >= std::min(1.0, limit_ / 4);
+  out.is_restless = is_read && !out.is_idle && seen.use.seconds >= std::min(1.0, limit_ / 4) &&
+                    seen.use.nanoseconds > kLongestUse * seen.use.num_switches;
   const bool is_silent = manner == WaitManner::kNone || out.is_halted || seen.silent > std::max(1.0, limit_ / 2);
   out.condition = is_silent && (manner == WaitManner::kNone || manner == WaitManner::kLooking || out.is_halted)
                       ? seen.condition.text()

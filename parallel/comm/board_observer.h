@@ -45,7 +45,11 @@ class BoardObserver {
     double still = 0.0;
     double silent = 0.0;
     double idle = 0.0;
-    double restless = 0.0;
+    struct {
+      double seconds = 0.0;
+      uint64_t nanoseconds = 0;
+      uint64_t num_switches = 0;
+    } use;  // of the processor, since it counts as standing still
     ThreadCondition condition;
   };
 

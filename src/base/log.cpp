@@ -157,8 +157,10 @@ void open_log_file(const std::string& path, OldFile old_file) {
   State& log = state();
   const std::lock_guard lock(log.mutex);
   if (!log.speaks) return;
-  ::close(open_regular_file(path, O_WRONLY | O_CREAT));  // a FIFO would let the stream wait for a reader
-  log.file.open(path, old_file == OldFile::kAppend ? std::ios::app : std::ios::trunc);
+  require_folders();
+  const int only_new = old_file == OldFile::kRefuse ? O_EXCL : 0;
+  ::close(open_regular_file(path, O_WRONLY | O_CREAT | only_new));  // a FIFO would let the stream wait for a reader
+  log.file.open(path, std::ios::app);
   if (!log.file) {
     throw Error(ErrorClass::kCannotCreate, str("cannot create '", path, "': ", std::strerror(errno)));
   }

@@ -30,13 +30,14 @@ bool shows_progress();
 /// beyond ASCII count as two columns, as the widest are; control characters become '?'. Pure.
 std::string fitted_text(const std::string& text, int columns);
 
-/// What becomes of a file that is there already.
-enum class OldFile { kReplace, kAppend };
+/// What a file that is there already is taken for: an error, since a job that has lost its folder to another must not
+/// empty the other's file; or the beginning.
+enum class OldFile { kRefuse, kAppend };
 
 /// Starts out.log at `path` with all that was logged before. Throws Error(kCannotCreate), Error(kBadData) where it is
-/// no regular file. Does nothing on processes that do not speak. It ends when the folder is another job's
-/// (holds_folders()).
-void open_log_file(const std::string& path, OldFile old_file = OldFile::kReplace);
+/// no regular file, and as require_folders() does. Does nothing on processes that do not speak. It ends when the folder
+/// is another job's (holds_folders()).
+void open_log_file(const std::string& path, OldFile old_file = OldFile::kRefuse);
 
 /// Ends out.log; what is logged later goes to the terminal only.
 void close_log_file();

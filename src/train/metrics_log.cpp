@@ -19,17 +19,11 @@ namespace vit_hybrid::train {
 
 namespace {
 
-std::FILE* open_file(const std::string& path, int flags, const char* mode) {
-  return ::fdopen(open_regular_file(path, flags | O_CREAT), mode);
-}
-
-std::FILE* open_new(const std::string& path) {
-  return open_file(path, O_WRONLY | O_TRUNC, "w");
-}
-
 // A run that was killed may have left half a line: it is ended, so that ours stays whole.
-std::FILE* open_to_append(const std::string& path) {
-  std::FILE* file = open_file(path, O_RDWR | O_APPEND, "a+");
+std::FILE* open_to_append(const std::string& path, OldFile old_file) {
+  require_folders();
+  const int only_new = old_file == OldFile::kRefuse ? O_EXCL : 0;
+  std::FILE* file = ::fdopen(open_regular_file(path, O_RDWR | O_APPEND | O_CREAT | only_new), "a+");
   if (std::fseek(file, -1, SEEK_END) == 0 && std::fgetc(file) != '\n') {
     std::fseek(file, 0, SEEK_END);
     std::fputc('\n', file);
@@ -73,7 +67,7 @@ class StepFilter {
 }  // namespace
 
 MetricsLog::MetricsLog(const std::string& path, OldFile old_file)
-    : path_(path), file_(old_file == OldFile::kAppend ? open_to_append(path) : open_new(path)) {}
+    : path_(path), file_(open_to_append(path, old_file)) {}
 
 void MetricsLog::write(const Json& record) {
   if (!file_) return;
@@ -104,7 +98,7 @@ void MetricsLog::cut_after(int64_t step) {
     throw Error(ErrorClass::kIo, str("reading '", path_, "' failed: ", std::strerror(errno)));
   }
   new_file.finish();
-  file_.reset(open_to_append(path_));
+  file_.reset(open_to_append(path_, OldFile::kAppend));
 }
 
 void write_text_file(const std::string& path, const std::string& text) {

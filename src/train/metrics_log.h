@@ -19,8 +19,8 @@ using Json = nlohmann::ordered_json;
 class MetricsLog {
  public:
   MetricsLog() = default;
-  /// Throws Error(kCannotCreate).
-  explicit MetricsLog(const std::string& path, OldFile old_file = OldFile::kReplace);
+  /// Throws Error(kCannotCreate), Error(kBadData) where the path is no regular file, and as require_folders() does.
+  explicit MetricsLog(const std::string& path, OldFile old_file = OldFile::kRefuse);
 
   /// Appends the record, with `time` (seconds since 1970-01-01 UTC) as its last key, as one line and hands it to the
   /// operating system, as long as the folder is this job's (require_folders()). Throws Error(kIo),

@@ -145,6 +145,7 @@ void remove_unfinished(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (is_unfinished(entry.path().filename().string())) {
+      require_folders();
       fs::remove(entry.path(), error);
     }
   }
@@ -238,6 +239,7 @@ void RunFolder::judge_content(const RunConfig& config) {
   if (never_did_a_step(path_, names)) {
     log_line(str("the run folder ", path_, " holds what a start left that never did a step: it is used anew"));
     for (const std::string& name : names) {
+      require_folders();
       std::error_code error;
       fs::remove(path_ + "/" + name, error);
       if (error) refuse(path_, str("cannot remove '", name, "': ", error.message()));
@@ -300,7 +302,7 @@ RunFolder::~RunFolder() {
 }
 
 MetricsLog RunFolder::open(const RunConfig& config, const comm::MpiGroup& world) const {
-  const OldFile old_file = is_continued_ ? OldFile::kAppend : OldFile::kReplace;
+  const OldFile old_file = is_continued_ ? OldFile::kAppend : OldFile::kRefuse;
   MetricsLog log;
   comm::agreed_on_rank_0(world, [&] {
     std::error_code error;

@@ -1,12 +1,16 @@
 // Agreement: errors of some ranks become the same error of all, and arguments that differ are noticed.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi_group.h"
 #include "src/base/error.h"
+#include "src/base/folder_lock.h"
+#include "tests/support/contains.h"
+#include "tests/support/scratch_folder.h"
 
 namespace vit_hybrid::testing {
 
@@ -35,6 +39,25 @@ void check_thrown(const MpiGroup& group, bool fails, int lowest) {
 }
 
 }  // namespace
+
+TEST_CASE("agreement: what fails in a folder that is another job's now fails of that") {
+  const MpiGroup world = MpiGroup::world();
+  const ScratchFolder folder;
+  FolderLock lock(folder.path(), "run folder", 1000.0);
+  if (world.rank() == 0) {
+    REQUIRE(lock.try_take(FolderLock::Doubt::kRefuse));
+    std::filesystem::remove(folder.file("run.lock"));
+  }
+  try {
+    comm::agree(world, failing(world.rank() == world.size() - 1, world.rank()));
+    FAIL_CHECK("no error");
+  } catch (const AgreedError& error) {
+    CHECK(contains(error.message(), "has lost this job's lock"));
+    CHECK(error.error_class() == ErrorClass::kCannotCreate);
+    CHECK(error.speaks() == (world.rank() == 0));
+  }
+  agreed(world, [] {});  // only what fails is looked at
+}
 
 TEST_CASE("agreement: nobody fails") {
   const MpiGroup world = MpiGroup::world();

@@ -98,6 +98,8 @@ TEST_CASE("metrics: one object a line, in order, with all digits") {
   const auto second = Json::parse(text.substr(text.find('\n') + 1));
   CHECK(second["rmse"][1].get<double>() == 1e-300);
   MetricsLog().write({{"kind", "nowhere"}});
+  CHECK(class_of([&] { MetricsLog(folder / "metrics.jsonl"); }) == ErrorClass::kCannotCreate);  // of another job
+  CHECK(content_of(folder / "metrics.jsonl") == text);
   CHECK(class_of([&] { MetricsLog(folder / "no/metrics.jsonl"); }) == ErrorClass::kCannotCreate);
   CHECK(class_of([&] { MetricsLog("/dev/full"); }) == ErrorClass::kBadData);  // no regular file
   MetricsLog full(folder / "full.jsonl");
@@ -167,6 +169,7 @@ TEST_CASE("log: the file holds what was said before it was there, and what is wr
   show_progress("never in the file");
   close_log_file();
   log_to_file("too late");
+  CHECK(class_of([&] { open_log_file(folder / "out.log"); }) == ErrorClass::kCannotCreate);  // of another job
   CHECK(content_of(folder / "out.log").ends_with("before\nafter\\x1b[31m\n"));
   CHECK(class_of([&] { open_log_file(folder / "no/out.log"); }) == ErrorClass::kCannotCreate);
 }
