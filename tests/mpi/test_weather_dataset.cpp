@@ -420,7 +420,7 @@ TEST_CASE("weather: of very many files each is compared") {
   group.barrier();
   if (group.size() > 1) {
     const Error error = testing::agreed_error(group, [&] { const WeatherDataset mixed(group, {.folder = "."}); });
-    CHECK_MESSAGE(contains(error.what(), str("./1933.h5 has other contents on rank ", last, " (")), error.what());
+    CHECK_MESSAGE(contains(error.what(), str("./1933.h5 has other contents on rank ", last, " (")), error.message());
   }
   fs::current_path(before);
   group.barrier();
