@@ -103,7 +103,7 @@ TEST_CASE("npy: versions 2 and 3 have a longer length") {
   for (const char version : {'\x02', '\x03'}) {
     std::string bytes = "\x93NUMPY";
     bytes += version;
-    bytes += std::string("\x00", 1) + static_cast<char>(text.size()) + std::string("\x00\x00\x00", 3);
+    bytes.append(1, '\0').append(1, static_cast<char>(text.size())).append(3, '\0');
     write_bytes(folder.file("v.npy"), bytes + text + kTwoFloats);
     CHECK(read_npy(folder.file("v.npy")).const_data_ptr<float>()[1] == -2.0f);
   }
