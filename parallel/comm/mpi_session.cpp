@@ -4,7 +4,9 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "parallel/comm/agreement.h"
@@ -42,6 +44,16 @@ void start_place() {
   }
   set_process_place(place);
   join_board(launch);
+}
+
+// Whoever has come through MPI_Finalize stays as a witness of those of its node that have not.
+void see_others_through() {
+  const OperationNote note = launch_note("end of MPI_Finalize", kEndTurn);
+  BlockedScope blocked(note);
+  while (!board_has_come_to(kEndTurn)) {
+    blocked.look();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 }  // namespace
@@ -104,6 +116,7 @@ void MpiSession::finalize() {
     const BlockedScope blocked(note);
     check_mpi(MPI_Finalize(), "MPI_Finalize");
   }
+  see_others_through();
   leave_board();
 }
 

@@ -385,6 +385,15 @@ bool claim_board(int world_rank) {
   return board().header->claim.compare_exchange_strong(speaker, world_rank + 1) || speaker == world_rank + 1;
 }
 
+bool board_has_come_to(uint64_t launch_turn) {
+  const Board& all = board();
+  const int num_processes = std::min(all.header->joined.load(), all.capacity);
+  return std::all_of(all.slots, all.slots + num_processes, [&](const BoardSlot& slot) {
+    return slot.groups[0].turn.get() >= launch_turn || slot.state.get() == BoardSlot::State::kEnded ||
+           is_gone(slot.pid.get(), slot.start.get(), slot.process_space.get());
+  });
+}
+
 void leave_board() {
   own_slot().state.set(BoardSlot::State::kEnded);
 }

@@ -171,6 +171,9 @@ void meet_on_board(const MpiGroup& node, int world_rank);
 /// Whether `world_rank` may speak for those of this board: the first that asks, as often as it asks. From any thread.
 bool claim_board(int world_rank);
 
+/// Whether all processes of this board have come to that turn of kLaunchGroup, have left it, or are gone.
+bool board_has_come_to(uint64_t launch_turn);
+
 /// The process waits for nobody any more, and nobody for it.
 void leave_board();
 
@@ -202,10 +205,11 @@ class WatchedGroup {
   uint64_t turn_ = 0;
 };
 
-/// The group of all processes between start and end of MPI, which has two turns: MPI_Init and MPI_Finalize.
+/// The group of all processes between start and end of MPI, whose turns are MPI_Init, MPI_Finalize and what is behind it.
 inline constexpr uint64_t kLaunchGroup = 1;
 inline constexpr uint64_t kInitTurn = 1;
 inline constexpr uint64_t kFinalizeTurn = 2;
+inline constexpr uint64_t kEndTurn = 3;
 /// Note of a turn of kLaunchGroup, which it begins.
 OperationNote launch_note(const char* operation, uint64_t turn);
 

@@ -204,7 +204,7 @@ void fail(const std::string& kind, const comm::MpiSession& session) {
     comm::set_before_abort([] { sleep(kLongerThanTheTest); });
     if (rank == last) throw Error(ErrorClass::kBadData, "1990.h5: sample 7 is not finite");
     run.all_reduce_without_rank_0();
-  } else if (kind != "nothing" && kind != "before_init" && kind != "before_finalize") {
+  } else if (kind != "nothing" && kind != "before_init" && !kind.ends_with("_finalize")) {
     throw Error(ErrorClass::kUsage, "unknown kind " + kind);
   }
 }
@@ -218,9 +218,12 @@ extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provi
 }
 
 extern "C" int MPI_Finalize() {
-  if (g_kind == "before_finalize") comm::set_watch_limit(1.5);
-  if (g_kind == "before_finalize" && comm::process_place().rank == 2) sleep(kLongerThanTheTest);
-  return PMPI_Finalize();
+  const bool is_late = comm::process_place().rank == 2;
+  if (g_kind.ends_with("_finalize")) comm::set_watch_limit(1.5);
+  if (g_kind == "before_finalize" && is_late) sleep(kLongerThanTheTest);
+  const int result = PMPI_Finalize();
+  if (g_kind == "behind_finalize" && is_late) raise(SIGSTOP);
+  return result;
 }
 
 int main(int argc, char** argv) {
