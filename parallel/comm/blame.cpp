@@ -416,8 +416,7 @@ Blame find_blame(const std::vector<Standing>& table, double limit) {
   return Judge(table, limit).blame();
 }
 
-std::string blame_text(const std::vector<Standing>& table, const Blame& blame, double limit,
-                       const std::string& remark) {
+std::string blame_text(const std::vector<Standing>& table, const Blame& blame, const std::string& remark) {
   std::string text;
   if (blame.kind == Blame::Kind::kUnknown) {
     text = unknown_text(table, blame);
@@ -426,7 +425,7 @@ std::string blame_text(const std::vector<Standing>& table, const Blame& blame, d
     text = culprits_text(table, blame) + (waiters.empty() ? "" : "; " + waiters);
     if (blame.kind == Blame::Kind::kApart) text += "; they are in operations that do not belong together";
   }
-  return str("vit_hybrid: ", text, remark.empty() ? "" : "; " + remark, "; the limit is --timeout ", limit, " s");
+  return str("vit_hybrid: ", text, remark.empty() ? "" : "; " + remark);
 }
 
 }  // namespace vit_hybrid::comm

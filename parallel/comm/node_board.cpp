@@ -450,7 +450,7 @@ uint64_t WatchedGroup::next_turn(std::string_view operation) {
 
 OperationNote launch_note(const char* operation, uint64_t turn) {
   own_slot().groups[0].turn.set(turn);
-  OperationNote note{"launch", operation, 0, 0, run_position()};
+  OperationNote note{"", operation, 0, 0, run_position()};
   note.group = kLaunchGroup;
   note.turn = turn;
   return note;

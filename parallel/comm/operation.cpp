@@ -63,7 +63,7 @@ std::string RunPosition::text() const {
 std::string OperationNote::text() const {
   std::string out = operation;
   if (sequence > 0) out += str(" number ", sequence);
-  out += str(" on axis '", axis, "', ", bytes, " bytes");
+  if (!axis.empty()) out += str(" on axis '", axis, "', ", bytes, " bytes");
   const std::string where = position.text();
   return where.empty() ? out : str(out, ", in ", where);
 }

@@ -49,7 +49,7 @@ class PhaseScope {
 
 /// What is known of one operation: enough to name it in a message.
 struct OperationNote {
-  std::string axis;       ///< axis of the communicator, or of the group
+  std::string axis;       ///< of the communicator, or of the group; "": of all that were launched
   std::string operation;  ///< operation_name(), or what else blocks: "agreement on the arguments"
   int64_t bytes = 0;      ///< size of the larger tensor; of all sent ones for exchange
   uint64_t sequence = 0;  ///< counts the operations of its communicator, from 1; 0 for none

@@ -67,7 +67,7 @@ struct Blame {
 /// they wait) come further within `limit` seconds.
 Blame find_blame(const std::vector<Standing>& table, double limit);
 
-/// The line that says so; `remark`: what is known besides, or "".
-std::string blame_text(const std::vector<Standing>& table, const Blame& blame, double limit, const std::string& remark);
+/// The line that says so, but for the limit; `remark`: what is known besides, or "".
+std::string blame_text(const std::vector<Standing>& table, const Blame& blame, const std::string& remark);
 
 }  // namespace vit_hybrid::comm

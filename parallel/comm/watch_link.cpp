@@ -368,19 +368,19 @@ std::vector<Standing> WatchLink::mute_standings(int node, const std::set<int>& m
   return out;
 }
 
-// A process listens until it has come through MPI_Finalize.
+// A process listens until it has come to its end.
 std::vector<Standing> WatchLink::ended_standings(int node) const {
   std::vector<Standing> out;
   for (const Place& place : places_[static_cast<size_t>(node)]) {
     out.push_back(standing_at(place, Standing::State::kEnded));
-    out.back().turns = {{kLaunchGroup, kFinalizeTurn}};
+    out.back().turns = {{kLaunchGroup, kEndTurn}};
   }
   return out;
 }
 
 JobStandings WatchLink::ask(std::vector<Standing> own) const {
   const bool is_at_end = std::any_of(own.begin(), own.end(), [](const Standing& standing) {
-    return standing.group == kLaunchGroup && standing.turn == kFinalizeTurn;
+    return standing.group == kLaunchGroup && standing.turn >= kFinalizeTurn;
   });
   JobStandings job{std::move(own), ""};
   std::map<int, std::string> problems;

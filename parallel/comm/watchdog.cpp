@@ -55,9 +55,17 @@ std::optional<double> limit_of_environment() {
   return value;
 }
 
-std::atomic<double>& limit() {
-  static std::atomic<double> value{limit_of_environment().value_or(kDefaultLimit)};
+// The option's; 0 where it is not read, or the command has none.
+std::atomic<double> g_option_limit{0.0};
+
+double environment_limit() {
+  static const double value = limit_of_environment().value_or(kDefaultLimit);
   return value;
+}
+
+// "--timeout 60 s".
+std::string limit_text() {
+  return g_option_limit > 0 ? str("--timeout ", watch_limit(), " s") : str(watch_limit(), " s (", kVariable, ")");
 }
 
 double seconds_since(SlotClock::time_point start) {
@@ -98,12 +106,13 @@ bool has_other_nodes() {
 }  // namespace
 
 double watch_limit() {
-  return limit().load();
+  const double chosen = g_option_limit;
+  return chosen > 0 ? chosen : environment_limit();
 }
 
 void set_watch_limit(double seconds) {
   VH_ASSERT(seconds > 0, str("limit ", seconds));
-  limit() = seconds;
+  g_option_limit = seconds;
 }
 
 double patience_with_nodes() {
@@ -222,7 +231,8 @@ void Watchdog::blame_if_overdue(double seconds) {
   doubt_ = is_overdue ? doubt_ + seconds : 0.0;
   until_next_ask_ = std::max(0.0, until_next_ask_ - seconds);
   if (!is_overdue) return;
-  if (const auto line = accusation()) report_and_abort(*line, static_cast<int>(ErrorClass::kIo));
+  if (const auto line = accusation())
+    report_and_abort(str(*line, "; the limit is ", limit_text()), static_cast<int>(ErrorClass::kIo));
 }
 
 std::optional<std::string> Watchdog::accusation() {
@@ -239,7 +249,7 @@ std::optional<std::string> Watchdog::accusation() {
     if (may_be_elsewhere && doubt_ < kPatienceWithOthers) return std::nullopt;
     // Where another node has told why, the launcher ends the job: some are gone before this process gets its signal.
     if (has_other_nodes() && (!sleep(kMoment) || signal_before_first_step() != 0)) return std::nullopt;
-    return blame_text(job.standings, blame, watch_limit(), may_be_elsewhere ? remark_on_elsewhere(job.standings) : "");
+    return blame_text(job.standings, blame, may_be_elsewhere ? remark_on_elsewhere(job.standings) : "");
   }
   if (!may_ask()) return std::nullopt;
   job = ask_job(std::move(job.standings));
@@ -253,7 +263,7 @@ std::optional<std::string> Watchdog::accusation() {
     until_next_ask_ = std::max(kShortestPauseBetweenAsks, watch_limit() / 4);
     return std::nullopt;
   }
-  return blame_text(job.standings, blame, watch_limit(), job.remark);
+  return blame_text(job.standings, blame, job.remark);
 }
 
 bool Watchdog::has_moved_on() {

@@ -38,6 +38,9 @@ std::string cuda_version_text(int number);
 /// The survey that a refusal makes; `visible_devices` is CUDA_VISIBLE_DEVICES, or null. Pure.
 GpuSurvey explain(const CudaRefusal& refusal, const char* visible_devices);
 
+/// Whether this program was built with CUDA.
+bool is_built_with_cuda();
+
 /// Asks the CUDA runtime. Makes no context on any device.
 GpuSurvey survey_gpus();
 

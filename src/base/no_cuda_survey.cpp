@@ -3,6 +3,10 @@
 
 namespace vit_hybrid {
 
+bool is_built_with_cuda() {
+  return false;
+}
+
 GpuSurvey survey_gpus() {
   GpuSurvey survey;
   survey.none_reason = "this program was built without CUDA";

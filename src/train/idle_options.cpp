@@ -1,6 +1,7 @@
 // idle_options(): one table of what options need.
 #include "src/train/idle_options.h"
 
+#include "src/base/gpu_survey.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {
@@ -40,7 +41,10 @@ bool has_micro_batches(const RunConfig& config) {
   return config.parallel.dp == 0 || config.parallel.pp > 1 || config.num_micro_batches() > 1;
 }
 bool may_use_gpus(const RunConfig& config) {
-  return config.device != DeviceChoice::kCpu;
+  return config.device != DeviceChoice::kCpu && is_built_with_cuda();
+}
+bool measures_kernels(const RunConfig& config) {
+  return may_use_gpus(config) || !config.deterministic;
 }
 bool stages(const RunConfig& config) {
   return config.data.stage != StageData::kNone;
@@ -83,8 +87,9 @@ constexpr Need kNeeds[] = {
     {"zero", has_replicas, "--dp is 1, and there is nobody to share with"},
     {"schedule", has_micro_batches, "there is one stage and one micro-batch"},
     {"bucket-mb", has_replicas, "--dp is 1, and no gradients are reduced"},
-    {"cuda-graph", may_use_gpus, "it is for GPUs, and --device is cpu"},
-    {"ranks-per-gpu", may_use_gpus, "it is for GPUs, and --device is cpu"},
+    {"retune", measures_kernels, "with --deterministic a CPU takes its usual kernels, without measuring"},
+    {"cuda-graph", may_use_gpus, "it is for GPUs, and the run uses none"},
+    {"ranks-per-gpu", may_use_gpus, "it is for GPUs, and the run uses none"},
     {"out-channels", forecasts, "it is for --task forecast"},
     {"num-classes", classifies, "it is for --task classify"},
     {"pooling", classifies, "it is for --task classify"},

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "src/base/error.h"
+#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int64_t kUsualRows = 200;
 constexpr int64_t kMostRows = 1'000'000;
+constexpr int kDigits = 12;  // all that the formula gives: the last ones of a double are rounding
 constexpr double kOneCycleStartDivisor = 25.0;
 constexpr double kOneCycleFinalDivisor = 1e4;
 constexpr double kOneCycleWarmupShare = 0.3;
@@ -110,7 +112,7 @@ std::string lr_table(const LrSchedule& schedule, int64_t every) {
   std::vector<int64_t> turning = schedule.turning_points();
   auto next_turning = turning.begin();
   std::string out = "# step rate\n";
-  const auto add = [&](int64_t t) { out += str(t + 1, " ", schedule.at(t), "\n"); };
+  const auto add = [&](int64_t t) { out += str(t + 1, " ", number_text(schedule.at(t), kDigits), "\n"); };
   for (int64_t t = 0; t < schedule.total; t += stride) {
     for (; next_turning != turning.end() && *next_turning < t; ++next_turning) {
       add(*next_turning);

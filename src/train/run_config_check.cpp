@@ -95,7 +95,14 @@ void check_batches(const RunConfig& config, Problems& out) {
   const ParallelConfig& parallel = config.parallel;
   check_at_least("global-batch-size", config.global_batch_size, 1, out);
   check_at_least("valid-batch-size", config.data.valid_batch_size, 1, out);
-  if (parallel.dp < 1 || config.global_batch_size < 1) {
+  if (config.global_batch_size < 1) {
+    return;
+  }
+  if (parallel.dp < 1) {  // not known yet
+    if (config.local_batch_size > 0 && config.global_batch_size % config.local_batch_size != 0) {
+      out.push_back(str("--global-batch-size ", config.global_batch_size, " is no multiple of --local-batch-size ",
+                        config.local_batch_size, "; keep one of them"));
+    }
     return;
   }
   const int64_t of_replicas = config.local_batch_size * parallel.dp;

@@ -275,7 +275,7 @@ void add_training(OptionTable& table, RunConfig& config) {
              .names_elsewhere = {"lr-scheduler", "lr-scheduler-type", "scheduler", "sched"}});
   table.add({.name = "min-lr",
              .value = number(schedule.min_lr, at_least_zero()),
-             .help = "Where cosine, linear and wsd end; scaled as lr is.",
+             .help = "Rate that cosine, linear and wsd have come to behind the last iteration; scaled as lr is.",
              .megatron = {{"min-lr"}}});
   table.add({.name = "decay-share",
              .value = number(schedule.decay_share, share),

@@ -56,6 +56,9 @@ void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, co
     log_warning(str("the statistics of ", config.data.global_means, " and ", config.data.global_stds,
                     " are used, which are not those of the training: ", difference));
   }
+  if (const std::string doubt = doubt_of_rows(trained, given.grid); !doubt.empty()) {
+    log_warning(doubt);
+  }
   if (trained.format >= kTrainingDataFormat && trained.class_names.empty() != given.class_names.empty()) {
     log_warning(given.class_names.empty()
                     ? str("the data name no classes: their numbers are taken for those of ", shown(trained.class_names))

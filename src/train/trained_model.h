@@ -33,7 +33,7 @@ class TrainedModel {
 std::vector<std::string> describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device);
 
 /// Says what of the data that are `given` is taken otherwise than in the training or cannot be compared with it:
-/// statistics, numbers of classes, and what a checkpoint of an earlier format does not hold.
+/// statistics, the way of the rows, numbers of classes, and what a checkpoint of an earlier format does not hold.
 void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, const TrainingData& given);
 
 }  // namespace vit_hybrid::train

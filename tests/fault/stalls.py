@@ -424,7 +424,7 @@ class Campaign:
         is_compared = (how.startswith("skip") and
                        re.search(r"\brank \d+ (is in .* while rank \d+ is in |sent .* received)", line) is not None)
         right = right or (is_compared and re.search(rf"\brank {victim} (is in|sent) ", line) is not None)
-        told = is_compared or "the limit is --timeout" in line or "the watchdog itself has not moved" in line
+        told = is_compared or "; the limit is " in line or "the watchdog itself has not moved" in line
         phase = re.search(r"in (step \d+, )?([a-z][a-z ]+), ", line)
         return Result(nodes, what, how, layout, victim, told, right, over, left, job.process.returncode,
                       len(messages), " AND ".join(text for _, text in messages), phase[2] if phase else "")

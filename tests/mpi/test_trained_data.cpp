@@ -216,6 +216,15 @@ TEST_CASE("trained data: a forecast's figures and picture go by the latitudes") 
   CHECK(of_region.rmse >= 0.0);
 }
 
+TEST_CASE("trained data: rows from the south are in doubt where the checkpoint knows none") {
+  const Grid north{points(90, -90, kHeight), {}};
+  const Grid south{points(-90, 90, kHeight), {}};
+  CHECK(contains(train::doubt_of_rows(trained_on({}), south), "from south to north (latitudes -90 to 90), and the"));
+  CHECK(train::doubt_of_rows(trained_on({}), north).empty());
+  CHECK(train::doubt_of_rows(trained_on({}), {}).empty());
+  CHECK(train::doubt_of_rows(trained_on(south), south).empty());
+}
+
 TEST_CASE("trained data: another grid than the training's is refused, and files that disagree") {
   const Quiet quiet;
   const comm::MpiGroup world = comm::MpiGroup::world();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/gpu_survey.h"
 #include "src/base/text.h"
 #include "src/train/load_run_config.h"
 #include "tests/support/contains.h"
@@ -183,6 +184,9 @@ TEST_CASE("run config: micro-batches, local batch, validation batch, learning ra
   CHECK(least.lr_schedule(1).warmup == 3);
   // Both ways to give the batch may be there where they agree.
   CHECK(all_problems_of({"--local-batch-size=3", "--global-batch-size=12", "--dp=4"}, 4).empty());
+  CHECK(all_problems_of({"--local-batch-size=3", "--global-batch-size=12"}, 0).empty());
+  CHECK(contains(all_problems_of({"--local-batch-size=3", "--global-batch-size=16"}, 0),
+                 "--global-batch-size 16 is no multiple of --local-batch-size 3; keep one of them"));
   CHECK(contains(all_problems_of({"--local-batch-size=3", "--global-batch-size=16", "--dp=4"}, 4),
                  "--local-batch-size 3 x --dp 4 is 12, and --global-batch-size is 16; keep one of them"));
   const std::map<std::string, std::string> global = {{"c.yaml", "global_batch_size: 16\ndata: synthetic\n"}};
@@ -384,6 +388,11 @@ TEST_CASE("run config: what has no effect beside the rest is said, and only wher
   CHECK(remarks({"--num-classes=7", "--decay-share=0.5"}) ==
         "--num-classes has no effect here: it is for --task classify\n"
         "--decay-share has no effect here: it is for --lr-schedule wsd");
+  CHECK(remarks({"--retune"}) == "");
+  CHECK(remarks({"--retune", "--deterministic", "--device=cpu", "--ranks-per-gpu=2"}) ==
+        "--retune has no effect here: with --deterministic a CPU takes its usual kernels, without measuring\n"
+        "--ranks-per-gpu has no effect here: it is for GPUs, and the run uses none");
+  CHECK(remarks({"--ranks-per-gpu=2"}).empty() == vit_hybrid::is_built_with_cuda());
   CHECK(remarks({"--stats=/x"}) == "--stats has no effect here: it is for HDF5 files of --task forecast");
   CHECK(remarks({"--train-data=/x", "--stats=/x", "--generated-samples=5"}) ==
         "--generated-samples has no effect here: HDF5 files are read and no data generated");

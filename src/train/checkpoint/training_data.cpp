@@ -59,6 +59,17 @@ std::string grid_difference(const TrainingData& trained, const data::Grid& given
   return str("the data have ", data::grid_text(given), ", the model was trained on ", data::grid_text(trained.grid));
 }
 
+std::string doubt_of_rows(const TrainingData& trained, const data::Grid& given) {
+  const std::vector<double>& rows = given.latitudes;
+  if (!trained.grid.latitudes.empty() || rows.empty() || rows.front() >= rows.back()) {
+    return {};
+  }
+  return str(
+      "the data's rows run from south to north (latitudes ", rows.front(), " to ", rows.back(),
+      "), and the checkpoint does not know which way those of its training ran: if from the north, the model now "
+      "sees the globe upside down");
+}
+
 std::string statistics_difference(const TrainingData& trained, const TrainingData& given) {
   if (trained.means.empty() || given.means.empty()) {
     return {};

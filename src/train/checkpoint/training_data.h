@@ -29,6 +29,8 @@ std::optional<data::Normalization> normalization_of(const TrainingData& data);
 std::string channels_difference(const TrainingData& trained, const std::string& given);
 std::string classes_difference(const TrainingData& trained, const std::string& given);
 std::string grid_difference(const TrainingData& trained, const data::Grid& given);
+/// The same where the training's rows are not known, the usual ones run from the north, and the data's from the south.
+std::string doubt_of_rows(const TrainingData& trained, const data::Grid& given);
 /// Statistics are the same where no normalised value would move by more than 1e-5 standard deviations at the mean and
 /// one deviation from it, as of float32 and float64 files of the same numbers.
 std::string statistics_difference(const TrainingData& trained, const TrainingData& given);
