@@ -121,6 +121,7 @@ void fail(const std::string& kind, const comm::MpiSession& session) {
     const comm::MpiGroup pair = session.world().split(rank / 2);
     const comm::MpiGroup firsts = session.world().split(rank % 2);
     if (rank == 0) sleep(kLongerThanTheTest);
+    usleep(rank == 1 ? 1'000'000 : rank == 2 ? 500'000 : 0);  // who is further from the root has waited longer
     if (rank == 2) firsts.barrier();
     pair.barrier();
   } else if (kind == "stopped") {
