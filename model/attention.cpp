@@ -1,9 +1,9 @@
 // Self-attention: linears around attend().
 #include "model/attention.h"
 
-#include "model/attend.h"
 #include "model/recompute_value.h"
 #include "src/base/text.h"
+#include "src/kernels/attention/attend.h"
 
 namespace vit_hybrid::model {
 
@@ -12,15 +12,15 @@ Attention::Attention(const VitOptions& options, int64_t unit, tensor::ParameterB
     : options_(options),
       recompute_(recompute),
       heads_(Partition(options.num_heads, group.size()).part(group.rank())),
-      projection_drop_{options.dropout, unit, DropSite::kProjection},
-      attention_drop_{options.attention_dropout, unit, DropSite::kAttention},
+      projection_drop_{options.dropout, unit, kernels::DropSite::kProjection},
+      attention_drop_{options.attention_dropout, unit, kernels::DropSite::kAttention},
       qkv_(buffer, str("blocks.", unit - 1, ".attn.qkv"), tensor::Terms::kWeightAndBias, group),
       projection_(buffer, str("blocks.", unit - 1, ".attn.proj"), tensor::Terms::kWeightAndBias, group) {}
 
 at::Tensor Attention::attend_heads(const at::Tensor& x, const tensor::StepContext& context) {
   const at::Tensor qkv = qkv_.forward(x, context);
-  const AttentionDropout attention_dropout(attention_drop_, context, heads_.begin, x.size(1));
-  const at::Tensor heads = attend(qkv, heads_.size(), attention_dropout);
+  const kernels::AttentionDropout attention_dropout(attention_drop_, context, heads_.begin, x.size(1));
+  const at::Tensor heads = kernels::attend(qkv, heads_.size(), attention_dropout);
   if (recompute_ != Recompute::kSelective) {
     return heads;
   }
@@ -29,7 +29,8 @@ at::Tensor Attention::attend_heads(const at::Tensor& x, const tensor::StepContex
 
 at::Tensor Attention::forward(const at::Tensor& x, const tensor::StepContext& context) {
   const int64_t dim = options_.embed_dim;
-  return dropout(projection_.forward(attend_heads(x, context), context), {0, dim}, dim, projection_drop_, context);
+  return kernels::dropout(projection_.forward(attend_heads(x, context), context), {0, dim}, dim, projection_drop_,
+                          context);
 }
 
 }  // namespace vit_hybrid::model

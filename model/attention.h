@@ -5,12 +5,12 @@
 
 #include <string>
 
-#include "model/dropout.h"
 #include "model/recompute.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear.h"
 #include "parallel/tensor/parameter_buffer.h"
+#include "src/kernels/dropout.h"
 
 namespace vit_hybrid::model {
 
@@ -31,8 +31,8 @@ class Attention {
   VitOptions options_;
   Recompute recompute_;
   Range heads_;  ///< of this tensor rank
-  DropKey projection_drop_;
-  DropKey attention_drop_;
+  kernels::DropKey projection_drop_;
+  kernels::DropKey attention_drop_;
   tensor::ColumnParallelLinear qkv_;
   tensor::RowParallelLinear projection_;
 };

@@ -25,15 +25,15 @@ Block::Block(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& b
              Recompute recompute)
     : norm1_(buffer, str("blocks.", unit - 1, ".norm1"), options.norm_eps),
       attention_(options, unit, buffer, group, recompute),
-      attention_path_{path_rate(options, unit), unit, DropSite::kAttentionPath},
+      attention_path_{path_rate(options, unit), unit, kernels::DropSite::kAttentionPath},
       norm2_(buffer, str("blocks.", unit - 1, ".norm2"), options.norm_eps),
       mlp_(options, unit, buffer, group, mlp_keep(recompute)),
-      mlp_path_{path_rate(options, unit), unit, DropSite::kMlpPath} {}
+      mlp_path_{path_rate(options, unit), unit, kernels::DropSite::kMlpPath} {}
 
 at::Tensor Block::forward(const at::Tensor& x, const tensor::StepContext& context) {
   const auto [z, normed_z] = norm1_.fork(x, context);
   const auto [u, normed_u] = norm2_.add_and_fork(z, attention_.forward(normed_z, context), attention_path_, context);
-  return add_residual(u, mlp_.forward(normed_u, context), mlp_path_, context);
+  return kernels::add_residual(u, mlp_.forward(normed_u, context), mlp_path_, context);
 }
 
 }  // namespace vit_hybrid::model

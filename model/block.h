@@ -29,10 +29,10 @@ class Block : public Unit {
  private:
   LayerNorm norm1_;
   Attention attention_;
-  DropKey attention_path_;
+  kernels::DropKey attention_path_;
   LayerNorm norm2_;
   Mlp mlp_;
-  DropKey mlp_path_;
+  kernels::DropKey mlp_path_;
 };
 
 }  // namespace vit_hybrid::model

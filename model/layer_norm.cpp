@@ -1,8 +1,8 @@
 // The graph's nodes around the norm.
 #include "model/layer_norm.h"
 
-#include "model/residual.h"
-#include "parallel/tensor/own_node.h"
+#include "src/kernels/own_node.h"
+#include "src/kernels/residual.h"
 
 namespace vit_hybrid::model {
 
@@ -17,46 +17,48 @@ at::Tensor contiguous_or_undefined(const at::Tensor& x) {
 LayerNorm::LayerNorm(tensor::ParameterBuffer& buffer, const std::string& name, double eps)
     : weight_(buffer.parameter(name + ".weight")), bias_(buffer.parameter(name + ".bias")), eps_(eps) {}
 
-at::Tensor LayerNorm::backward(const at::Tensor& dy, const NormInput& input, const at::Tensor& residual_gradient,
-                               const tensor::StepContext& context) const {
-  at::Tensor dx = layer_norm_backward(dy.contiguous(), input, weight_.value, contiguous_or_undefined(residual_gradient),
-                                      {weight_.gradient, bias_.gradient});
+at::Tensor LayerNorm::backward(const at::Tensor& dy, const kernels::NormInput& input,
+                               const at::Tensor& residual_gradient, const tensor::StepContext& context) const {
+  at::Tensor dx =
+      kernels::layer_norm_backward(dy.contiguous(), input, weight_.value, contiguous_or_undefined(residual_gradient),
+                                   {weight_.gradient, bias_.gradient});
   context.ready(weight_.index);
   context.ready(bias_.index);
   return dx;
 }
 
 at::Tensor LayerNorm::forward(const at::Tensor& x, const tensor::StepContext& context) const {
-  const at::Tensor rows = tensor::without_grad([&] { return x.detach().contiguous(); });
-  const auto [y, mean, rstd] = layer_norm(rows, weight_.value, bias_.value, eps_);
-  const NormInput input{rows, mean, rstd};
-  return tensor::record("LayerNorm", y, {x}, [this, input, &context](const at::Tensor& dy) {
+  const at::Tensor rows = kernels::without_grad([&] { return x.detach().contiguous(); });
+  const auto [y, mean, rstd] = kernels::layer_norm(rows, weight_.value, bias_.value, eps_);
+  const kernels::NormInput input{rows, mean, rstd};
+  return kernels::record("LayerNorm", y, {x}, [this, input, &context](const at::Tensor& dy) {
     return std::vector<at::Tensor>{backward(dy, input, at::Tensor(), context)};
   });
 }
 
 Fork LayerNorm::fork(const at::Tensor& x, const tensor::StepContext& context) const {
-  const at::Tensor rows = tensor::without_grad([&] { return x.detach().contiguous(); });
-  const auto [y, mean, rstd] = layer_norm(rows, weight_.value, bias_.value, eps_);
-  const NormInput input{rows, mean, rstd};
-  const auto outputs = tensor::record_jointly("LayerNormFork", {x, y}, {x}, [this, input, &context](const auto& dxy) {
+  const at::Tensor rows = kernels::without_grad([&] { return x.detach().contiguous(); });
+  const auto [y, mean, rstd] = kernels::layer_norm(rows, weight_.value, bias_.value, eps_);
+  const kernels::NormInput input{rows, mean, rstd};
+  const auto outputs = kernels::record_jointly("LayerNormFork", {x, y}, {x}, [this, input, &context](const auto& dxy) {
     return std::vector<at::Tensor>{backward(dxy[1], input, dxy[0], context)};
   });
   return {outputs[0], outputs[1]};
 }
 
-Fork LayerNorm::add_and_fork(const at::Tensor& residual, const at::Tensor& branch, const DropKey& path,
+Fork LayerNorm::add_and_fork(const at::Tensor& residual, const at::Tensor& branch, const kernels::DropKey& path,
                              const tensor::StepContext& context) const {
-  const at::Tensor scales = path_scales(branch, path, context);
-  const auto [sum, normed] = tensor::without_grad([&] {
-    return residual_layer_norm(residual.contiguous(), branch.detach(), scales, weight_.value, bias_.value, eps_);
+  const at::Tensor scales = kernels::path_scales(branch, path, context);
+  const auto [sum, normed] = kernels::without_grad([&] {
+    return kernels::residual_layer_norm(residual.contiguous(), branch.detach(), scales, weight_.value, bias_.value,
+                                        eps_);
   });
-  const NormInput input{sum, normed.mean, normed.rstd};
+  const kernels::NormInput input{sum, normed.mean, normed.rstd};
   const auto backward = [this, input, scales, &context](const auto& gradients) {
     const at::Tensor dsum = this->backward(gradients[1], input, gradients[0], context);
-    return std::vector<at::Tensor>{dsum, branch_gradient(dsum, scales)};
+    return std::vector<at::Tensor>{dsum, kernels::branch_gradient(dsum, scales)};
   };
-  const auto outputs = tensor::record_jointly("LayerNormResidual", {sum, normed.y}, {residual, branch}, backward);
+  const auto outputs = kernels::record_jointly("LayerNormResidual", {sum, normed.y}, {residual, branch}, backward);
   return {outputs[0], outputs[1]};
 }
 

@@ -5,10 +5,10 @@
 
 #include <string>
 
-#include "model/dropout.h"
-#include "model/norm.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
+#include "src/kernels/dropout.h"
+#include "src/kernels/norm.h"
 
 namespace vit_hybrid::model {
 
@@ -31,11 +31,11 @@ class LayerNorm {
   /// x and LN(x).
   Fork fork(const at::Tensor& x, const tensor::StepContext& context) const;
   /// The sum of add_residual() (which see: it is written over `branch`) and its norm.
-  Fork add_and_fork(const at::Tensor& residual, const at::Tensor& branch, const DropKey& path,
+  Fork add_and_fork(const at::Tensor& residual, const at::Tensor& branch, const kernels::DropKey& path,
                     const tensor::StepContext& context) const;
 
  private:
-  at::Tensor backward(const at::Tensor& dy, const NormInput& input, const at::Tensor& residual_gradient,
+  at::Tensor backward(const at::Tensor& dy, const kernels::NormInput& input, const at::Tensor& residual_gradient,
                       const tensor::StepContext& context) const;
 
   tensor::Parameter weight_;

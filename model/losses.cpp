@@ -12,8 +12,8 @@
 
 #include <tuple>
 
-#include "model/field_error.h"
-#include "parallel/tensor/own_node.h"
+#include "src/kernels/field_error.h"
+#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::model {
 
@@ -26,24 +26,32 @@ at::Tensor as_patches(const at::Tensor& prediction) {
 
 }  // namespace
 
+at::Tensor fields_of(const at::Tensor& output, const VitOptions& options) {
+  if (options.task == Task::kClassify) {
+    return output;
+  }
+  return kernels::unpatchify(output,
+                             {options.grid_height(), options.grid_width(), options.patch_size, options.out_channels});
+}
+
 at::Tensor relative_l2_loss(const at::Tensor& prediction, const at::Tensor& target, int64_t global_batch) {
   const at::Tensor patches = as_patches(prediction);
-  const PatchGrid grid = grid_of(patches, target);
+  const kernels::PatchGrid grid = kernels::grid_of(patches, target);
   const auto type = at::toOpMathType(prediction.scalar_type());
   const auto scale = 1.0 / static_cast<double>(global_batch);
-  const auto [predicted, truth, norms, loss] = tensor::without_grad([&] {
+  const auto [predicted, truth, norms, loss] = kernels::without_grad([&] {
     const at::Tensor values = patches.detach().contiguous();
     const at::Tensor fields = target.to(type).contiguous();
-    const at::Tensor both = field_squares(values, fields, grid).sqrt_();
+    const at::Tensor both = kernels::field_squares(values, fields, grid).sqrt_();
     return std::make_tuple(values, fields, both, ((both[0] / both[1]).sum() * scale).to(type));
   });
   // d|e| / de = e / |e|; at e = 0, where there is no gradient, 0 is taken.
   const auto backward = [predicted = predicted, truth = truth, norms = norms, grid, scale](const at::Tensor& dloss) {
     const at::Tensor factors = scale / (norms[0] * norms[1]);
     const at::Tensor finite = at::where(norms[0] == 0.0, at::zeros_like(factors), factors);
-    return std::vector<at::Tensor>{field_gradient(predicted, truth, grid, finite * dloss)};
+    return std::vector<at::Tensor>{kernels::field_gradient(predicted, truth, grid, finite * dloss)};
   };
-  return tensor::record("relative_l2_loss", loss, {patches}, backward);
+  return kernels::record("relative_l2_loss", loss, {patches}, backward);
 }
 
 at::Tensor cross_entropy_loss(const at::Tensor& logits, const at::Tensor& labels, double label_smoothing,

@@ -1,11 +1,17 @@
-// Losses of the two tasks and their per-sample figures, each a sum over samples so that parts can be added.
+// Predictions and losses of the two tasks, and their per-sample figures, each a sum over samples so that parts can be
+// added.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 
+#include "model/vit_options.h"
+
 namespace vit_hybrid::model {
+
+/// The prediction from the output of the last unit: fields [B, C, H, W] of a forecast, else the logits as they are.
+at::Tensor fields_of(const at::Tensor& output, const VitOptions& options);
 
 /// Sum over the samples of ||prediction_n - target_n||_2 / ||target_n||_2, over `global_batch`. Scalar with own
 /// backward; float64 for fp64 input, else float32. prediction: patches [B, P, features] as the forecast head gives them

@@ -3,11 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "model/dropout.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear.h"
 #include "parallel/tensor/parameter_buffer.h"
+#include "src/kernels/dropout.h"
 
 namespace vit_hybrid::model {
 
@@ -24,8 +24,8 @@ class Mlp {
  private:
   VitOptions options_;
   Range hidden_;  ///< of this tensor rank
-  DropKey hidden_drop_;
-  DropKey output_drop_;
+  kernels::DropKey hidden_drop_;
+  kernels::DropKey output_drop_;
   tensor::Keep keep_;
   tensor::ColumnParallelLinear fc1_;
   tensor::RowParallelLinear fc2_;

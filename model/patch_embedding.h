@@ -3,11 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "model/dropout.h"
 #include "model/unit.h"
 #include "model/vit_options.h"
 #include "parallel/tensor/linear_products.h"
 #include "parallel/tensor/parameter_buffer.h"
+#include "src/kernels/dropout.h"
 
 namespace vit_hybrid::model {
 

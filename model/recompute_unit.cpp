@@ -4,9 +4,9 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "parallel/tensor/own_node.h"
 #include "src/base/backward_between.h"
 #include "src/base/memory_tracker.h"
+#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::model {
 
@@ -26,13 +26,13 @@ at::Tensor backward_through(Unit& unit, const at::Tensor& x, const tensor::StepC
 }  // namespace
 
 at::Tensor RecomputedUnit::forward(const at::Tensor& x, const tensor::StepContext& context) {
-  if (!tensor::records({x})) {
+  if (!kernels::records({x})) {
     return unit_->forward(x, context);
   }
   // Under grad mode too, for the kernels, and so the bits, to be those of a unit that keeps all; the graph goes at
   // once.
   const at::Tensor y = unit_->forward(x.detach().set_requires_grad(true), context).detach();
-  return tensor::record("RecomputedUnit", y, {x}, [this, x = x.detach(), &context](const at::Tensor& dy) {
+  return kernels::record("RecomputedUnit", y, {x}, [this, x = x.detach(), &context](const at::Tensor& dy) {
     return std::vector<at::Tensor>{backward_through(*unit_, x, context, dy)};
   });
 }

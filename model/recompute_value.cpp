@@ -6,10 +6,10 @@
 
 #include <utility>
 
-#include "parallel/tensor/own_node.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::model {
 
@@ -29,14 +29,14 @@ void fill(const c10::Storage& storage, const at::Tensor& again) {
 
 at::Tensor recompute_in_backward(const at::Tensor& value, const at::Tensor& result,
                                  std::function<at::Tensor()> compute) {
-  if (value.numel() == 0 || !tensor::records({result})) {
+  if (value.numel() == 0 || !kernels::records({result})) {
     return result;
   }
   VH_ASSERT(value.storage_offset() == 0 && value.nbytes() == value.storage().nbytes(), "a view cannot be given back");
   const c10::Storage& storage = value.storage();
   VH_ASSERT(!result.is_alias_of(value), "the result is a view of what would be given back");
   static_cast<void>(take_memory(storage));
-  return tensor::record("recompute", result, {result}, [storage, compute = std::move(compute)](const at::Tensor& dy) {
+  return kernels::record("recompute", result, {result}, [storage, compute = std::move(compute)](const at::Tensor& dy) {
     const MemoryScope scope(MemoryClass::kActivations);
     fill(storage, compute());
     return std::vector<at::Tensor>{dy};

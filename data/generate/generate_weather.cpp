@@ -10,7 +10,7 @@
 #include "data/generate/weather_files.h"
 #include "data/generate/weather_samples.h"
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/partition.h"
 #include "src/base/progress.h"

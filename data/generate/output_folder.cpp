@@ -5,8 +5,8 @@
 #include <set>
 #include <system_error>
 
+#include "data/datasets/year_files.h"
 #include "data/tools/output_place.h"
-#include "data/year_files.h"
 #include "src/base/error.h"
 #include "src/base/output_file.h"
 #include "src/base/text.h"

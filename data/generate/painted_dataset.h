@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "data/batch_normalizer.h"
-#include "data/dataset.h"
+#include "data/datasets/dataset.h"
+#include "data/datasets/image_transform.h"
 #include "data/generate/image_painter.h"
-#include "data/image_transform.h"
-#include "data/tensor_pool.h"
+#include "data/loading/batch_normalizer.h"
+#include "data/loading/tensor_pool.h"
 
 namespace vit_hybrid::data {
 

@@ -8,12 +8,12 @@
 #include <cstdio>
 #include <optional>
 
+#include "data/datasets/npy.h"
 #include "data/generate/weather_channels.h"
 #include "data/generate/weather_samples.h"
-#include "data/hdf5_writer.h"
-#include "data/npy.h"
+#include "data/hdf5/hdf5_writer.h"
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {

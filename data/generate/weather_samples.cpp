@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 
 namespace vit_hybrid::data {
 

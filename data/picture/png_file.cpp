@@ -3,7 +3,7 @@
 
 #include <png.h>
 
-#include "data/posix_file.h"
+#include "data/reading/posix_file.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "data/box_runs.h"
+#include "data/reading/box_runs.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 

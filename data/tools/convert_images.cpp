@@ -12,9 +12,9 @@
 #include <filesystem>
 #include <optional>
 
-#include "data/hdf5_writer.h"
-#include "data/posix_file.h"
-#include "data/sampler.h"
+#include "data/hdf5/hdf5_writer.h"
+#include "data/loading/sampler.h"
+#include "data/reading/posix_file.h"
 #include "data/tools/hdf5_inputs.h"
 #include "data/tools/image_folder.h"
 #include "data/tools/output_place.h"

@@ -6,9 +6,9 @@
 #include <sstream>
 #include <system_error>
 
-#include "data/year_files.h"
+#include "data/datasets/year_files.h"
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 

@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <limits>
 
-#include "data/hdf5_rows.h"
-#include "data/posix_file.h"
+#include "data/datasets/year_files.h"
+#include "data/hdf5/hdf5_rows.h"
+#include "data/reading/posix_file.h"
 #include "data/tools/file_system.h"
 #include "data/tools/hdf5_inputs.h"
-#include "data/year_files.h"
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/quantity_text.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"

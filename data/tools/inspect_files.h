@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/hdf5_description.h"
+#include "data/hdf5/hdf5_description.h"
 #include "data/tools/read_cost.h"
 #include "data/tools/row_statistics.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/box_runs.h"
+#include "data/reading/box_runs.h"
 #include "src/base/error.h"
 #include "src/base/partition.h"
 #include "src/base/text.h"

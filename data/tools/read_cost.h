@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "data/hdf5_layout.h"
-#include "data/row_reader.h"
+#include "data/hdf5/hdf5_layout.h"
+#include "data/reading/row_reader.h"
 
 namespace vit_hybrid::data {
 

@@ -12,9 +12,9 @@
 #include <cstdio>
 #include <utility>
 
-#include "data/box_runs.h"
-#include "data/hdf5_copy.h"
-#include "data/row_source.h"
+#include "data/hdf5/hdf5_copy.h"
+#include "data/reading/box_runs.h"
+#include "data/reading/row_source.h"
 #include "data/tools/hdf5_inputs.h"
 #include "data/tools/output_place.h"
 #include "data/tools/repack_plan.h"

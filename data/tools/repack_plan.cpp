@@ -6,7 +6,7 @@
 #include <map>
 #include <system_error>
 
-#include "data/hdf5_tree.h"
+#include "data/hdf5/hdf5_tree.h"
 #include "src/base/error.h"
 #include "src/base/output_file.h"
 #include "src/base/text.h"

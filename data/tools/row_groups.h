@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "data/hdf5_layout.h"
+#include "data/hdf5/hdf5_layout.h"
 #include "src/base/partition.h"
 
 namespace vit_hybrid::data {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/row_source.h"
+#include "data/reading/row_source.h"
 #include "data/tools/channel_moments.h"
 
 namespace vit_hybrid::data {

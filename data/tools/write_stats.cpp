@@ -9,12 +9,12 @@
 #include <system_error>
 #include <utility>
 
-#include "data/npy.h"
+#include "data/datasets/npy.h"
+#include "data/datasets/year_files.h"
 #include "data/tools/hdf5_inputs.h"
 #include "data/tools/output_place.h"
-#include "data/year_files.h"
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/output_file.h"
 #include "src/base/text.h"

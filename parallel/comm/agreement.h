@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "parallel/comm/failure.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 
 namespace vit_hybrid::comm {

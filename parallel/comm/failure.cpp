@@ -22,7 +22,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/node_board.h"
 #include "parallel/comm/operation.h"
-#include "src/base/device_memory.h"
+#include "src/base/device/device_memory.h"
 #include "src/base/log.h"
 #include "src/base/memory_failure.h"
 #include "src/base/text.h"

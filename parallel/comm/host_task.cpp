@@ -6,6 +6,7 @@
 
 #include "parallel/comm/operation_slot.h"
 #include "parallel/comm/waiting.h"
+#include "src/base/background_work.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -24,7 +25,10 @@ struct InFlight {
 };
 
 InFlight& in_flight() {
-  static InFlight* const instance = new InFlight;
+  static InFlight* const instance = [] {
+    set_background_work(&progress);
+    return new InFlight;
+  }();
   return *instance;
 }
 

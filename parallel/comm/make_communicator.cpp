@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "parallel/comm/mpi_communicator.h"
-#include "parallel/comm/nccl_communicator.h"
+#include "parallel/comm/mpi/mpi_communicator.h"
+#include "parallel/comm/nccl/nccl_communicator.h"
 #include "parallel/comm/self_communicator.h"
 #include "src/base/error.h"
 #include "src/base/text.h"

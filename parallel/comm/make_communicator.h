@@ -7,7 +7,7 @@
 #include <string>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/transport_options.h"
 
 namespace vit_hybrid::comm {

@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/host_name.h"
 #include "src/base/text.h"
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/watchdog.h"
 
 namespace vit_hybrid::comm {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/transport_options.h"
 #include "parallel/mesh/parallel_dims.h"
 

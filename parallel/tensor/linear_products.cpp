@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "parallel/tensor/column_sums.h"
-#include "parallel/tensor/gelu.h"
+#include "src/kernels/gelu.h"
+#include "src/kernels/gemm/column_sums.h"
 
 namespace vit_hybrid::tensor {
 
@@ -43,11 +43,11 @@ LinearProducts::LinearProducts(const ParameterBuffer& buffer, const std::string&
 
 at::Tensor LinearProducts::forward(const at::Tensor& x, Terms terms) {
   const at::Tensor bias = terms == Terms::kWeightAndBias ? bias_.value : at::Tensor();
-  return with_leading_dims(linear_forward(as_matrix(x), packed_, buffer_.version(), bias), x);
+  return with_leading_dims(kernels::linear_forward(as_matrix(x), packed_, buffer_.version(), bias), x);
 }
 
 at::Tensor LinearProducts::forward_gelu(const at::Tensor& x, at::Tensor* pre_activation) {
-  at::Tensor y = linear_gelu_forward(as_matrix(x), packed_, buffer_.version(), bias_.value, pre_activation);
+  at::Tensor y = kernels::linear_gelu_forward(as_matrix(x), packed_, buffer_.version(), bias_.value, pre_activation);
   if (pre_activation != nullptr) {
     *pre_activation = with_leading_dims(*pre_activation, x);
   }
@@ -56,7 +56,7 @@ at::Tensor LinearProducts::forward_gelu(const at::Tensor& x, at::Tensor* pre_act
 
 at::Tensor LinearProducts::backward_gelu(const at::Tensor& dy, const at::Tensor& pre_activation,
                                          const StepContext& context) const {
-  const at::Tensor dz = exact_gelu_backward(as_matrix(dy), as_matrix(pre_activation), bias_.gradient);
+  const at::Tensor dz = kernels::exact_gelu_backward(as_matrix(dy), as_matrix(pre_activation), bias_.gradient);
   if (has_bias()) {
     context.ready(bias_.index);
   }
@@ -64,13 +64,14 @@ at::Tensor LinearProducts::backward_gelu(const at::Tensor& dy, const at::Tensor&
 }
 
 at::Tensor LinearProducts::backward_input(const at::Tensor& dy) {
-  return with_leading_dims(linear_backward_input(as_matrix(dy), packed_, buffer_.version()), dy);
+  return with_leading_dims(kernels::linear_backward_input(as_matrix(dy), packed_, buffer_.version()), dy);
 }
 
 void LinearProducts::add_gradients(const at::Tensor& dy, const at::Tensor& x, Terms terms,
                                    const StepContext& context) const {
   const bool with_bias = terms == Terms::kWeightAndBias && has_bias();
-  add_weight_gradient(weight_.gradient, as_matrix(dy), as_matrix(x), with_bias ? bias_.gradient : at::Tensor());
+  kernels::add_weight_gradient(weight_.gradient, as_matrix(dy), as_matrix(x),
+                               with_bias ? bias_.gradient : at::Tensor());
   context.ready(weight_.index);
   if (with_bias) {
     context.ready(bias_.index);
@@ -79,7 +80,7 @@ void LinearProducts::add_gradients(const at::Tensor& dy, const at::Tensor& x, Te
 
 void LinearProducts::add_bias_gradient(const at::Tensor& dy, const StepContext& context) const {
   if (has_bias()) {
-    add_column_sums(bias_.gradient, as_matrix(dy));
+    kernels::add_column_sums(bias_.gradient, as_matrix(dy));
     context.ready(bias_.index);
   }
 }

@@ -5,9 +5,9 @@
 
 #include <string>
 
-#include "parallel/tensor/matmul.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
+#include "src/kernels/gemm/matmul.h"
 
 namespace vit_hybrid::tensor {
 
@@ -44,7 +44,7 @@ class LinearProducts {
   const ParameterBuffer& buffer_;
   Parameter weight_;  ///< value and gradient as matrices [M, K]
   Parameter bias_;
-  PackedWeight packed_;
+  kernels::PackedWeight packed_;
 };
 
 }  // namespace vit_hybrid::tensor

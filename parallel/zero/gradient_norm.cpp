@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "parallel/zero/sum_of_squares.h"
+#include "parallel/zero/rules/sum_of_squares.h"
 #include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::zero {

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "parallel/zero/segment_cursor.h"
+#include "parallel/zero/rules/segment_cursor.h"
 
 namespace vit_hybrid::zero {
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "parallel/zero/cuda_update.h"
+#include "parallel/zero/rules/cuda_update.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 

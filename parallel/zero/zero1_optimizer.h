@@ -13,11 +13,11 @@
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/parameter_writer.h"
 #include "parallel/zero/owned_tensors.h"
-#include "parallel/zero/parameter_norms.h"
 #include "parallel/zero/precision_policy.h"
+#include "parallel/zero/rules/parameter_norms.h"
+#include "parallel/zero/rules/update_rule.h"
 #include "parallel/zero/sharding.h"
 #include "parallel/zero/step_control.h"
-#include "parallel/zero/update_rule.h"
 
 namespace vit_hybrid::zero {
 

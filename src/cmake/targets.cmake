@@ -77,7 +77,7 @@ function(_vh_add_device_libraries box sources)
   _vh_add_device_library(${box} cpu "${cpu_sources}" "")
   set(choice $<TARGET_NAME:vit_hybrid_${box}_cpu>)
   if(VIT_HYBRID_ENABLE_CUDA)
-    file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
+    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cu)
     _vh_add_device_library(${box} cuda "${sources};${kernels}" LibTorchCuda::torch_cuda)
     set(choice
       $<IF:$<STREQUAL:$<TARGET_PROPERTY:VIT_HYBRID_DEVICE>,cuda>,$<TARGET_NAME:vit_hybrid_${box}_cuda>,${choice}>)

@@ -5,10 +5,10 @@
 
 #include "src/base/text.h"
 #include "src/base/utf8.h"
+#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/reading_order.h"
+#include "src/checkpoint/tensor_summary.h"
 #include "src/commands/checkpoint_tool.h"
-#include "src/train/checkpoint/model_json.h"
-#include "src/train/checkpoint/reading_order.h"
-#include "src/train/checkpoint/tensor_summary.h"
 
 namespace vit_hybrid::commands {
 

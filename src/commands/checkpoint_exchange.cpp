@@ -2,17 +2,17 @@
 #include <filesystem>
 
 #include "model/vit_options.h"
-#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "src/base/log.h"
 #include "src/base/output_file.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
+#include "src/checkpoint/exchange.h"
+#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/model_of_weights.h"
 #include "src/commands/checkpoint_tool.h"
-#include "src/train/checkpoint/exchange.h"
-#include "src/train/checkpoint/model_json.h"
-#include "src/train/checkpoint/model_of_weights.h"
-#include "src/train/load_run_config.h"
-#include "src/train/run_option_groups.h"
+#include "src/config/load_run_config.h"
+#include "src/config/run_option_groups.h"
 
 namespace vit_hybrid::commands {
 

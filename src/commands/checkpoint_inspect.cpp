@@ -4,16 +4,16 @@
 #include <limits>
 #include <optional>
 
-#include "data/posix_file.h"
+#include "data/reading/posix_file.h"
 #include "src/base/error.h"
 #include "src/base/quantity_text.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
+#include "src/checkpoint/precision_lines.h"
+#include "src/checkpoint/reading_order.h"
+#include "src/checkpoint/tensor_summary.h"
+#include "src/checkpoint/verify.h"
 #include "src/commands/checkpoint_tool.h"
-#include "src/train/checkpoint/precision_lines.h"
-#include "src/train/checkpoint/reading_order.h"
-#include "src/train/checkpoint/tensor_summary.h"
-#include "src/train/checkpoint/verify.h"
 
 namespace vit_hybrid::commands {
 

@@ -5,7 +5,7 @@
 #include "src/base/output_file.h"
 #include "src/base/text.h"
 #include "src/commands/positional.h"
-#include "src/train/options/sources.h"
+#include "src/config/sources.h"
 
 namespace vit_hybrid::commands {
 

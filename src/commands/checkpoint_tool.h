@@ -8,8 +8,8 @@
 
 #include "src/commands/command.h"
 #include "src/commands/console.h"
-#include "src/train/options/option_table.h"
-#include "src/train/options/settings.h"
+#include "src/config/option_table.h"
+#include "src/config/settings.h"
 
 namespace vit_hybrid::commands {
 

@@ -8,9 +8,9 @@
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
-#include "src/train/load_run_config.h"
-#include "src/train/loaded_libraries.h"
-#include "src/train/options/sources.h"
+#include "src/config/load_run_config.h"
+#include "src/config/sources.h"
+#include "src/machine/loaded_libraries.h"
 
 namespace vit_hybrid::commands {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
-#include "src/train/options/settings.h"
+#include "src/config/settings.h"
 
 namespace vit_hybrid::commands {
 

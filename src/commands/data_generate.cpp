@@ -3,13 +3,13 @@
 
 #include "data/generate/generate_images.h"
 #include "data/generate/generate_weather.h"
-#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
-#include "src/train/options/sources.h"
+#include "src/config/sources.h"
 
 namespace vit_hybrid::commands {
 

@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
 #include "src/commands/positional.h"
-#include "src/train/options/sources.h"
+#include "src/config/sources.h"
 
 namespace vit_hybrid::commands {
 

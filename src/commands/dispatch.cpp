@@ -7,8 +7,8 @@
 #include "src/base/utf8.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
-#include "src/train/loaded_libraries.h"
-#include "src/train/options/option_table.h"
+#include "src/config/option_table.h"
+#include "src/machine/loaded_libraries.h"
 
 namespace vit_hybrid::commands {
 

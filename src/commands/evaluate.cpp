@@ -1,14 +1,14 @@
 // The command `evaluate`: a trained model's figures on a data set.
-#include "src/train/evaluate.h"
+#include "src/infer/evaluate.h"
 
-#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
 #include "src/commands/model_command.h"
-#include "src/train/run_option_groups.h"
+#include "src/config/run_option_groups.h"
 
 namespace vit_hybrid::commands {
 

@@ -1,11 +1,11 @@
 // The command `forecast`: a trained model on its own output.
-#include "src/train/forecast.h"
+#include "src/infer/forecast.h"
 
-#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
 #include "src/commands/model_command.h"
-#include "src/train/run_option_groups.h"
+#include "src/config/run_option_groups.h"
 
 namespace vit_hybrid::commands {
 

@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/commands/console.h"
-#include "src/train/options/sources.h"
+#include "src/config/sources.h"
 
 namespace vit_hybrid::commands {
 

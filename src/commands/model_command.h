@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi/mpi_session.h"
+#include "src/checkpoint/checkpoint_reader.h"
 #include "src/commands/command.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/model_use.h"
-#include "src/train/options/option_table.h"
-#include "src/train/options/settings.h"
+#include "src/config/option_table.h"
+#include "src/config/settings.h"
+#include "src/infer/model_use.h"
 
 namespace vit_hybrid::commands {
 

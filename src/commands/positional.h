@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/train/options/option_table.h"
+#include "src/config/option_table.h"
 
 namespace vit_hybrid::commands {
 

@@ -3,7 +3,7 @@
 #include <csignal>
 #include <sstream>
 
-#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "parallel/comm/operation.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/log.h"
@@ -12,9 +12,9 @@
 #include "src/base/utf8.h"
 #include "src/commands/command.h"
 #include "src/commands/console.h"
-#include "src/train/data_shape.h"
-#include "src/train/load_run_config.h"
-#include "src/train/options/sources.h"
+#include "src/config/data_shape.h"
+#include "src/config/load_run_config.h"
+#include "src/config/sources.h"
 #include "src/train/train.h"
 
 namespace vit_hybrid::commands {

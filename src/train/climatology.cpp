@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "data/npy.h"
+#include "data/datasets/npy.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/text.h"

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/normalization.h"
-#include "parallel/comm/mpi_group.h"
-#include "src/train/run_config.h"
+#include "data/datasets/normalization.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/config/run_config.h"
 
 namespace vit_hybrid::train {
 

@@ -6,21 +6,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "data/datasets/image_dataset.h"
+#include "data/datasets/memory_dataset.h"
+#include "data/datasets/mixup_dataset.h"
+#include "data/datasets/synthetic_dataset.h"
+#include "data/datasets/weather_dataset.h"
 #include "data/generate/generate_weather.h"
 #include "data/generate/painted_dataset.h"
-#include "data/image_dataset.h"
-#include "data/memory_dataset.h"
-#include "data/mixup_dataset.h"
-#include "data/staged_files.h"
-#include "data/synthetic_dataset.h"
-#include "data/weather_dataset.h"
+#include "data/reading/staged_files.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/config/data_shape.h"
 #include "src/train/climatology.h"
-#include "src/train/data_shape.h"
 
 namespace vit_hybrid::train {
 

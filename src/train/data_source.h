@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
-#include "parallel/comm/mpi_group.h"
-#include "src/train/checkpoint/format.h"
-#include "src/train/run_config.h"
+#include "data/datasets/dataset.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/checkpoint/format.h"
+#include "src/config/run_config.h"
 
 namespace vit_hybrid::train {
 

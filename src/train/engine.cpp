@@ -34,7 +34,7 @@ Engine::Engine(EngineOptions options, mesh::DeviceMesh& mesh)
   tensor::initialize(parameters().specs(), optimizer_, options_.seed);
 }
 
-StepResult Engine::train_step(StepPlan plan, VitProgram::NextBatch next_batch, double learning_rate) {
+StepResult Engine::train_step(StepPlan plan, data::NextBatch next_batch, double learning_rate) {
   const auto num_micro_batches = static_cast<int>(plan.micro_batches.size());
   zero::StepScalars step = optimizer_.next_step(learning_rate);
   step.loss_scale = loss_scaler_.scale();

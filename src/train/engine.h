@@ -15,7 +15,7 @@
 #include "parallel/zero/sharding.h"
 #include "parallel/zero/step_control.h"
 #include "parallel/zero/zero1_optimizer.h"
-#include "src/base/device_graph.h"
+#include "src/base/device/device_graph.h"
 #include "src/base/phase_clock.h"
 #include "src/train/model_runner.h"
 #include "src/train/recorded_work.h"
@@ -65,7 +65,7 @@ class Engine {
 
   /// One training step on the micro-batches of this rank's replica: steps 2 to 6 of docs/architecture.md. The sink of
   /// `plan` is set here. Returns when the device has done it.
-  StepResult train_step(StepPlan plan, VitProgram::NextBatch next_batch, double learning_rate);
+  StepResult train_step(StepPlan plan, data::NextBatch next_batch, double learning_rate);
 
   /// What is trained, for passes without training too.
   ModelRunner& model() { return model_; }

@@ -6,23 +6,23 @@
 #include <cstdint>
 #include <memory>
 
-#include "data/dataset.h"
-#include "data/grid.h"
-#include "data/sampler.h"
+#include "data/datasets/dataset.h"
+#include "data/datasets/grid.h"
+#include "data/loading/sampler.h"
+#include "data/loading/step_input.h"
 #include "parallel/mesh/device_mesh.h"
-#include "src/train/evaluation.h"
+#include "src/config/run_config.h"
+#include "src/report/evaluation.h"
 #include "src/train/model_runner.h"
-#include "src/train/run_config.h"
-#include "src/train/step_input.h"
 
 namespace vit_hybrid::train {
 
 class ClassPredictions;
 
 /// The input of this rank's replica for `num_steps` steps from `start` on, as the configuration reads ahead.
-StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, const data::Dataset& dataset,
-                     std::shared_ptr<const data::DistributedSampler> sampler, int64_t num_steps, data::Parts parts,
-                     data::SamplePosition start = {});
+data::StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, const data::Dataset& dataset,
+                           std::shared_ptr<const data::DistributedSampler> sampler, int64_t num_steps,
+                           data::Parts parts, data::SamplePosition start = {});
 
 class Evaluator {
  public:

@@ -44,14 +44,14 @@ ModelRunner::ModelRunner(const model::VitOptions& options, const zero::Precision
                training ? training->recorder : nullptr),
       runner_(mesh.pipeline(), {&program_}) {}
 
-void ModelRunner::run(const pipeline::Schedule& schedule, StepPlan plan, VitProgram::NextBatch next_batch) {
+void ModelRunner::run(const pipeline::Schedule& schedule, StepPlan plan, data::NextBatch next_batch) {
   VH_ASSERT(buffer_.has_gradients() || !pipeline::has_backward(schedule), "a model in use has no gradients to add to");
   const double loss_scale = plan.loss_scale;
   program_.begin(std::move(plan), std::move(next_batch));
   runner_.run(schedule, loss_scale);
 }
 
-void ModelRunner::evaluate(StepPlan plan, VitProgram::NextBatch next_batch) {
+void ModelRunner::evaluate(StepPlan plan, data::NextBatch next_batch) {
   const comm::PhaseScope phase("validation");
   const auto num_micro_batches = static_cast<int>(plan.micro_batches.size());
   run(pipeline::make_forward_only(mesh_.pipeline().size(), num_micro_batches), std::move(plan), std::move(next_batch));

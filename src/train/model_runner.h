@@ -37,9 +37,9 @@ class ModelRunner {
 
   /// One pass over the micro-batches of this rank's replica in the order of `schedule`. A schedule with backwards adds
   /// gradients.
-  void run(const pipeline::Schedule& schedule, StepPlan plan, VitProgram::NextBatch next_batch);
+  void run(const pipeline::Schedule& schedule, StepPlan plan, data::NextBatch next_batch);
   /// Forward only; predictions are counted in plan.evaluation on the last stage.
-  void evaluate(StepPlan plan, VitProgram::NextBatch next_batch);
+  void evaluate(StepPlan plan, data::NextBatch next_batch);
   /// Forward of `num_samples` inputs without targets, on the first stage [num_samples, C, H, W] in `inputs`. The output
   /// on the last stage, an undefined tensor on the others.
   at::Tensor predict(const at::Tensor& inputs, int64_t num_samples);

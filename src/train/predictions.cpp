@@ -16,7 +16,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "data/hdf5_writer.h"
+#include "data/hdf5/hdf5_writer.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
@@ -24,7 +24,7 @@
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 #include "src/base/whole_file.h"
-#include "src/train/evaluation_report.h"
+#include "src/report/evaluation_report.h"
 
 namespace vit_hybrid::train {
 

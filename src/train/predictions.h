@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 
 namespace vit_hybrid::train {
 

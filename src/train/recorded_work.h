@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "src/base/device_graph.h"
+#include "src/base/device/device_graph.h"
 
 namespace vit_hybrid::train {
 

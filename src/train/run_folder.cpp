@@ -13,15 +13,15 @@
 #include <optional>
 #include <thread>
 
-#include "data/posix_file.h"
+#include "data/reading/posix_file.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/regular_file.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
-#include "src/train/checkpoint/checkpoint_folder.h"
-#include "src/train/load_run_config.h"
+#include "src/checkpoint/checkpoint_folder.h"
+#include "src/config/load_run_config.h"
 
 namespace vit_hybrid::train {
 

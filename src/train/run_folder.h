@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/folder_lock.h"
-#include "src/train/metrics_log.h"
-#include "src/train/run_config.h"
+#include "src/config/run_config.h"
+#include "src/report/metrics_log.h"
 
 namespace vit_hybrid::train {
 

@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "parallel/tensor/step_context.h"
-#include "src/base/device_graph.h"
+#include "src/base/device/device_graph.h"
 
 namespace vit_hybrid::train {
 

@@ -4,9 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
-#include "src/base/device_memory.h"
+#include "src/base/device/device_memory.h"
 #include "src/base/memory_tracker.h"
-#include "src/train/step_statistics.h"
+#include "src/report/step_statistics.h"
 
 namespace vit_hybrid::train {
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "src/base/energy_meter.h"
+#include "src/base/device/energy_meter.h"
 #include "src/base/timer.h"
-#include "src/train/run_log.h"
-#include "src/train/test_figures.h"
+#include "src/report/run_log.h"
+#include "src/report/test_figures.h"
 
 namespace vit_hybrid::train {
 

@@ -14,32 +14,32 @@
 #include "parallel/comm/statistics.h"
 #include "parallel/comm/watchdog.h"
 #include "parallel/mesh/device_mesh.h"
-#include "parallel/tensor/device_kernels.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
-#include "src/train/changed_options.h"
-#include "src/train/checkpoint/checkpoint_folder.h"
-#include "src/train/checkpoint/resume.h"
+#include "src/checkpoint/checkpoint_folder.h"
+#include "src/config/changed_options.h"
+#include "src/config/time_limit.h"
+#include "src/kernels/gemm/device_kernels.h"
+#include "src/machine/device.h"
+#include "src/machine/model_memory.h"
+#include "src/machine/placement.h"
+#include "src/machine/rank_threads.h"
+#include "src/machine/run_kernels.h"
+#include "src/report/kernel_report.h"
+#include "src/report/layout_report.h"
+#include "src/report/memory_advice.h"
+#include "src/report/rank_report.h"
+#include "src/report/run_log.h"
+#include "src/report/run_speed.h"
+#include "src/report/start_record.h"
 #include "src/train/data_source.h"
-#include "src/train/device.h"
-#include "src/train/kernel_report.h"
-#include "src/train/layout_report.h"
-#include "src/train/memory_advice.h"
-#include "src/train/model_memory.h"
-#include "src/train/placement.h"
-#include "src/train/rank_report.h"
-#include "src/train/rank_threads.h"
 #include "src/train/run_folder.h"
-#include "src/train/run_kernels.h"
-#include "src/train/run_log.h"
-#include "src/train/run_speed.h"
-#include "src/train/start_record.h"
+#include "src/train/saving/resume.h"
 #include "src/train/step_test.h"
-#include "src/train/time_limit.h"
 #include "src/train/trainer.h"
 
 namespace vit_hybrid::train {
@@ -211,7 +211,7 @@ std::unique_ptr<Trainer> make_trainer(const RunConfig& config, comm::MpiSession&
     }
     check_schedule(config, data, options.resumed, session.world());
     if (mesh.device().is_cpu()) {
-      choose_host_kernel(config, tensor::HostLayer::Passes::kForwardAndBackward,
+      choose_host_kernel(config, HostLayer::Passes::kForwardAndBackward,
                          options.resumed != nullptr ? options.resumed->info().kernels : "", session.world());
     }
     auto trainer = std::make_unique<Trainer>(config, session.world(), mesh, data, log, options);

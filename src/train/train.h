@@ -1,8 +1,8 @@
 // train(): a whole training run from a configuration.
 #pragma once
 
-#include "parallel/comm/mpi_session.h"
-#include "src/train/run_config.h"
+#include "parallel/comm/mpi/mpi_session.h"
+#include "src/config/run_config.h"
 
 namespace vit_hybrid::train {
 

@@ -2,6 +2,7 @@
 #include "src/train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -13,14 +14,29 @@
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
-#include "src/train/checkpoint/init_from.h"
-#include "src/train/checkpoint/resume.h"
-#include "src/train/engine_options.h"
-#include "src/train/run_kernels.h"
+#include "src/config/optimizer_options.h"
+#include "src/machine/run_kernels.h"
+#include "src/machine/step_recording.h"
+#include "src/train/saving/init_from.h"
+#include "src/train/saving/resume.h"
 #include "src/train/step_border.h"
-#include "src/train/step_recording.h"
 
 namespace vit_hybrid::train {
+
+EngineOptions engine_options(const RunConfig& config) {
+  EngineOptions options;
+  options.model = config.model;
+  options.precision = precision_policy(config);
+  options.loss_scale = zero::loss_scale_options(config.precision.kind == Precision::kFp16, config.precision.loss_scale);
+  options.recompute = config.recompute;
+  options.optimizer = optimizer_options(config.optimizer);
+  options.zero_stage = config.parallel.zero == 0 ? zero::ZeroStage::kReplicated : zero::ZeroStage::kOptimizerState;
+  options.schedule = config.parallel.schedule;
+  options.clip_norm = config.optimizer.clip_norm;
+  options.bucket_bytes = static_cast<int64_t>(std::ceil(config.parallel.bucket_mb * (1 << 20)));
+  options.seed = config.seed;
+  return options;
+}
 
 namespace {
 
@@ -215,7 +231,7 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   step_plan.global_batch = static_cast<int64_t>(plan.batch(step_of_epoch).size());
   step_plan.context.seed = config_.seed;
   step_plan.context.step = position_.step;
-  step_plan.context.mode = tensor::Mode::kTraining;
+  step_plan.context.mode = Mode::kTraining;
 
   StepRecord record;
   record.lr = lr_schedule_.at(position_.step);

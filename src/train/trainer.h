@@ -6,22 +6,25 @@
 #include <optional>
 #include <string>
 
-#include "data/sampler.h"
-#include "parallel/comm/mpi_group.h"
+#include "data/loading/sampler.h"
+#include "data/loading/step_input.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/checkpoint/checkpointer.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/config/lr_schedule.h"
+#include "src/config/run_config.h"
+#include "src/config/time_limit.h"
+#include "src/report/run_log.h"
 #include "src/train/data_source.h"
 #include "src/train/engine.h"
 #include "src/train/evaluator.h"
-#include "src/train/lr_schedule.h"
-#include "src/train/run_config.h"
-#include "src/train/run_log.h"
-#include "src/train/step_input.h"
+#include "src/train/saving/checkpointer.h"
 #include "src/train/step_test.h"
-#include "src/train/time_limit.h"
 
 namespace vit_hybrid::train {
+
+/// The options of an engine as the configuration of a run has them.
+EngineOptions engine_options(const RunConfig& config);
 
 /// What a training needs besides its configuration, mesh and data.
 struct TrainerOptions {
@@ -99,7 +102,7 @@ class Trainer {
   int64_t total_steps_;
   int64_t last_step_;  // where run() ends: with a test it is another
   LrSchedule lr_schedule_;
-  StepInput train_input_;
+  data::StepInput train_input_;
   std::optional<Evaluation> figures_;  // of the weights as they are now
   bool is_saved_ = false;              // the state as it is now
   bool all_have_written_ = false;      // of the save under way in the background

@@ -5,12 +5,11 @@
 
 #include <utility>
 
+#include "data/loading/device_copies.h"
 #include "model/losses.h"
-#include "model/patch_grid.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/train/device.h"
 #include "src/train/predictions.h"
 
 namespace vit_hybrid::train {
@@ -30,7 +29,7 @@ VitProgram::VitProgram(const model::VitOptions& options, Range units, model::Vit
   VH_ASSERT(step_graph_ == nullptr || (is_first() && is_last()), "a part of a model is not recorded");
 }
 
-void VitProgram::begin(StepPlan plan, NextBatch next_batch) {
+void VitProgram::begin(StepPlan plan, data::NextBatch next_batch) {
   plan_ = std::move(plan);
   next_batch_ = std::move(next_batch);
   next_micro_batch_ = 0;
@@ -58,12 +57,12 @@ at::Tensor VitProgram::on_device(const at::Tensor& part, const data::Batch& batc
   const MemoryScope scope(MemoryClass::kData);
   const at::ScalarType stored = part.scalar_type();
   if (batch.scaling == nullptr || stored == at::kLong) {
-    return to_device(part, device_, part.is_floating_point() ? number_type : stored);
+    return data::to_device(part, device_, part.is_floating_point() ? number_type : stored);
   }
   if (!normalizer_.is_for(batch.scaling)) {
     normalizer_ = data::BatchNormalizer(*batch.scaling, device_);
   }
-  return normalizer_.normalized(to_device(part, device_, stored), number_type);
+  return normalizer_.normalized(data::to_device(part, device_, stored), number_type);
 }
 
 void VitProgram::fetch(int micro_batch) {

@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
-#include "data/batch_normalizer.h"
-#include "data/dataset.h"
+#include "data/datasets/dataset.h"
+#include "data/loading/batch_normalizer.h"
 #include "model/vit_stage.h"
 #include "parallel/pipeline/stage_program.h"
-#include "src/train/evaluation.h"
+#include "src/report/evaluation.h"
 #include "src/train/step_graph.h"
 
 namespace vit_hybrid::train {
@@ -36,8 +36,6 @@ struct StepPlan {
 /// are called once a micro-batch, in order (a schedule runs its forwards in order).
 class VitProgram final : public pipeline::StageProgram {
  public:
-  using NextBatch = std::function<data::Batch()>;
-
   /// Inputs are cast to `compute_type`, targets and predictions that leave the program to `wide_type`. With a
   /// `recorder`, which is for what StepGraph is for, micro-batches in training are recorded and replayed.
   VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
@@ -47,7 +45,7 @@ class VitProgram final : public pipeline::StageProgram {
   bool is_last() const { return units_.end == options_.num_units(); }
 
   /// Starts a pass; `next_batch` must give the micro-batches of the plan in order (not called on middle stages).
-  void begin(StepPlan plan, NextBatch next_batch);
+  void begin(StepPlan plan, data::NextBatch next_batch);
 
   void fetch(int micro_batch) override;
   at::Tensor input(int micro_batch) override;
@@ -71,7 +69,7 @@ class VitProgram final : public pipeline::StageProgram {
   at::ScalarType compute_type_;
   at::ScalarType wide_type_;
   StepPlan plan_;
-  NextBatch next_batch_;
+  data::NextBatch next_batch_;
   int next_micro_batch_ = 0;
   std::map<int, data::Batch> batches_;
   data::BatchNormalizer normalizer_;

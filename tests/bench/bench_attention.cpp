@@ -19,11 +19,11 @@
 #include <limits>
 #include <string>
 
-#include "model/attend.h"
-#include "model/attention_heads.h"
-#include "parallel/tensor/small_product.h"
 #include "src/base/heap.h"
 #include "src/base/timer.h"
+#include "src/kernels/attention/attend.h"
+#include "src/kernels/attention/attention_heads.h"
+#include "src/kernels/gemm/small_product.h"
 
 namespace {
 
@@ -74,10 +74,10 @@ double roof(int threads) {
       const at::Tensor b = at::randn({kDepth, kColumns}, at::kFloat).to(options.dtype());
       at::Tensor c = at::empty({kRows, kColumns}, at::TensorOptions(at::kFloat));
       for (int i = 0; i < kProducts; ++i) {
-        tensor::small_product({kRows, kColumns, kDepth, kDepth, kColumns, kColumns}, tensor::Store::kOverwrite,
-                              a.const_data_ptr<T>(), b.const_data_ptr<T>(), c.mutable_data_ptr<float>());
+        kernels::small_product({kRows, kColumns, kDepth, kDepth, kColumns, kColumns}, kernels::Store::kOverwrite,
+                               a.const_data_ptr<T>(), b.const_data_ptr<T>(), c.mutable_data_ptr<float>());
       }
-      tensor::finish_small_products();
+      kernels::finish_small_products();
     });
     best = std::min(best, timer.seconds());
   }
@@ -85,7 +85,7 @@ double roof(int threads) {
 }
 
 double roof_of(at::ScalarType type, int threads) {
-  const bool in_bf16 = type == at::kBFloat16 && tensor::has_bf16_block_kernel();
+  const bool in_bf16 = type == at::kBFloat16 && kernels::has_bf16_block_kernel();
   return in_bf16 ? roof<c10::BFloat16>(threads) : roof<float>(threads);
 }
 
@@ -99,21 +99,21 @@ void print_row(const char* name, const Shape& shape, const Best& best, double ro
 
 void compare(const Shape& shape, at::ScalarType type, double rate, int rounds, double roof) {
   tensor::StepContext context;
-  context.mode = tensor::Mode::kTraining;
+  context.mode = Mode::kTraining;
   for (int64_t n = 0; n < shape.samples; ++n) {
     context.samples.push_back(n);
   }
-  const model::AttentionDropout dropout({rate, 1, model::DropSite::kAttention}, context, 0, shape.tokens);
+  const kernels::AttentionDropout dropout({rate, 1, kernels::DropSite::kAttention}, context, 0, shape.tokens);
   const at::Tensor qkv = at::randn({shape.samples, shape.tokens, 3 * shape.heads * shape.head_dim}).to(type);
   const at::Tensor dout = at::randn({shape.samples, shape.tokens, shape.heads * shape.head_dim}).to(type);
   Best ours;
   Best libtorch;
   for (int round = 0; round < rounds; ++round) {
     measure(
-        qkv, dout, [&](const at::Tensor& x) { return model::attend(x, shape.heads, dropout); }, ours);
+        qkv, dout, [&](const at::Tensor& x) { return kernels::attend(x, shape.heads, dropout); }, ours);
     const auto theirs = [&](const at::Tensor& x) {
-      const auto [q, k, v] = model::split_heads(x, shape.heads);
-      return model::merge_heads(at::scaled_dot_product_attention(q, k, v, {}, rate));
+      const auto [q, k, v] = kernels::split_heads(x, shape.heads);
+      return kernels::merge_heads(at::scaled_dot_product_attention(q, k, v, {}, rate));
     };
     measure(qkv, dout, theirs, libtorch);
   }
@@ -135,7 +135,7 @@ int main(int argc, char** argv) {
   keep_freed_memory();
   at::set_num_threads(threads);
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    std::printf("%s: %s\n", c10::toString(type), model::attention_kernel_text(at::kCPU, type, false).c_str());
+    std::printf("%s: %s\n", c10::toString(type), kernels::attention_kernel_text(at::kCPU, type, false).c_str());
   }
   for (const Shape& shape : kShapes) {
     std::printf("%s, %d threads\n", shape.name, threads);

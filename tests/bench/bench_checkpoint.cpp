@@ -16,18 +16,18 @@
 #include <filesystem>
 #include <vector>
 
-#include "data/posix_file.h"
-#include "data/sampler.h"
+#include "data/loading/sampler.h"
+#include "data/reading/posix_file.h"
 #include "parallel/comm/failure.h"
-#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
-#include "src/train/checkpoint/checkpointer.h"
-#include "src/train/checkpoint/resume.h"
-#include "src/train/device.h"
-#include "src/train/engine_options.h"
-#include "src/train/load_run_config.h"
-#include "src/train/rank_threads.h"
+#include "src/config/load_run_config.h"
+#include "src/machine/device.h"
+#include "src/machine/rank_threads.h"
+#include "src/train/saving/checkpointer.h"
+#include "src/train/saving/resume.h"
+#include "src/train/trainer.h"
 
 namespace {
 
@@ -186,7 +186,7 @@ class Training {
     }
     plan.global_batch = batch;
     plan.context.seed = config_.seed;
-    plan.context.mode = tensor::Mode::kTraining;
+    plan.context.mode = Mode::kTraining;
     return plan;
   }
 

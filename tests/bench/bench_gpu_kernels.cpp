@@ -21,16 +21,16 @@
 #include <string>
 #include <vector>
 
-#include "data/normalize_batch.h"
-#include "model/device_attention_mask.h"
-#include "model/device_rows.h"
+#include "data/loading/normalize_batch.h"
 #include "model/vit_options.h"
 #include "parallel/comm/self_communicator.h"
-#include "parallel/tensor/device_products.h"
 #include "parallel/tensor/parameter_buffer.h"
-#include "parallel/zero/sum_of_squares.h"
+#include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "src/base/text.h"
+#include "src/kernels/attention/device_attention_mask.h"
+#include "src/kernels/device_rows.h"
+#include "src/kernels/gemm/device_products.h"
 #include "tests/bench/gpu_line.h"
 
 namespace {
@@ -101,18 +101,18 @@ void bench_norms(Bench& bench, at::ScalarType type, int64_t features) {
   const at::Tensor weight = normals({features}, type), bias = normals({features}, type);
   const at::Tensor gradients = at::zeros({2, features}, on_gpu(at::kFloat));
   const auto bytes = static_cast<double>(x.nbytes());
-  const model::Normed normed = model::device_layer_norm(x, weight, bias, 1e-6);
-  const model::NormInput input{x, normed.mean, normed.rstd};
-  const model::NormGradients sums{gradients[0], gradients[1]};
+  const kernels::Normed normed = kernels::device_layer_norm(x, weight, bias, 1e-6);
+  const kernels::NormInput input{x, normed.mean, normed.rstd};
+  const kernels::NormGradients sums{gradients[0], gradients[1]};
   bench.line("LayerNorm forward" + what, 2 * bytes,
-             [&] { static_cast<void>(model::device_layer_norm(x, weight, bias, 1e-6)); });
+             [&] { static_cast<void>(kernels::device_layer_norm(x, weight, bias, 1e-6)); });
   bench.line("residual + LayerNorm forward" + what, 4 * bytes,
-             [&] { static_cast<void>(model::device_residual_layer_norm(x, branch, {}, weight, bias, 1e-6)); });
-  bench.line("residual sum" + what, 3 * bytes, [&] { static_cast<void>(model::device_residual_sum(x, branch, {})); });
+             [&] { static_cast<void>(kernels::device_residual_layer_norm(x, branch, {}, weight, bias, 1e-6)); });
+  bench.line("residual sum" + what, 3 * bytes, [&] { static_cast<void>(kernels::device_residual_sum(x, branch, {})); });
   bench.line("LayerNorm backward" + what, 3 * bytes,
-             [&] { static_cast<void>(model::device_layer_norm_backward(normed.y, input, weight, {}, sums)); });
+             [&] { static_cast<void>(kernels::device_layer_norm_backward(normed.y, input, weight, {}, sums)); });
   bench.line("LayerNorm backward + residual gradient" + what, 4 * bytes,
-             [&] { static_cast<void>(model::device_layer_norm_backward(normed.y, input, weight, branch, sums)); });
+             [&] { static_cast<void>(kernels::device_layer_norm_backward(normed.y, input, weight, branch, sums)); });
 }
 
 // A rank's step as a training of one rank has it: all parameters of a ViT-B/16, matrices and vectors in turn.
@@ -142,16 +142,16 @@ void bench_optimizer(Bench& bench, const zero::PrecisionPolicy& precision) {
 }
 
 void bench_fields(Bench& bench, at::ScalarType type) {
-  const model::PatchGrid grid{90, 180, 8, 20};
+  const kernels::PatchGrid grid{90, 180, 8, 20};
   const at::Tensor patches = normals({8, grid.num_patches(), grid.num_features()}, type);
   const at::Tensor fields = normals({8, grid.channels, grid.height(), grid.width()}, at::kFloat);
   const at::Tensor factors = at::ones({8}, on_gpu(at::kDouble));
   const auto read = static_cast<double>(patches.nbytes() + fields.nbytes());
   const std::string what = str(" ", c10::toString(type));
   bench.line("field error forward" + what, read,
-             [&] { static_cast<void>(model::device_field_squares(patches, fields, grid)); });
+             [&] { static_cast<void>(kernels::device_field_squares(patches, fields, grid)); });
   bench.line("field error backward" + what, read + static_cast<double>(patches.nbytes()),
-             [&] { static_cast<void>(model::device_field_gradient(patches, fields, grid, factors)); });
+             [&] { static_cast<void>(kernels::device_field_gradient(patches, fields, grid, factors)); });
 }
 
 void bench_input(Bench& bench, at::ScalarType type) {
@@ -168,23 +168,23 @@ void bench_input(Bench& bench, at::ScalarType type) {
 
 void bench_dropout(Bench& bench, at::ScalarType type) {
   tensor::StepContext context;
-  context.mode = tensor::Mode::kTraining;
+  context.mode = Mode::kTraining;
   for (int64_t n = 0; n < 128; ++n) {
     context.samples.push_back(n);
   }
-  const model::KeyedDrop drop({0.1, 1, model::DropSite::kHidden}, Purpose::kDropout, context);
+  const kernels::KeyedDrop drop({0.1, 1, kernels::DropSite::kHidden}, Purpose::kDropout, context);
   const at::Tensor x = normals({128, 197, 4096}, type);
   bench.line(str("dropout ", c10::toString(type)), 2.0 * static_cast<double>(x.nbytes()), [&] {
-    static_cast<void>(model::device_dropout(x, drop, {{0, 4096}, 4096}));
+    static_cast<void>(kernels::device_dropout(x, drop, {{0, 4096}, 4096}));
   });
-  const model::AttentionMaskKey mask{drop.stream, drop.threshold, context.samples, 0, 16, 197};
+  const kernels::AttentionMaskKey mask{drop.stream, drop.threshold, context.samples, 0, 16, 197};
   bench.line("attention mask (bytes)", 128.0 * 16 * 197 * 197, [&] {
-    static_cast<void>(model::device_attention_mask(mask, {0, 197}, {0, 197}, x.device()));
+    static_cast<void>(kernels::device_attention_mask(mask, {0, 197}, {0, 197}, x.device()));
   });
 }
 
 int bench_all(int rounds) {
-  tensor::wake_device(c10::Device(c10::kCUDA, 0));
+  kernels::wake_device(c10::Device(c10::kCUDA, 0));
   Bench bench(rounds);
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat}) {
     const std::string in = str(" in ", c10::toString(type));

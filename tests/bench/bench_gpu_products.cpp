@@ -16,18 +16,18 @@
 #include <string>
 #include <vector>
 
-#include "model/device_attention_passes.h"
-#include "model/device_problems.h"
-#include "parallel/tensor/device_kernels.h"
-#include "parallel/tensor/device_products.h"
 #include "src/base/error.h"
-#include "src/train/machine_roof.h"
+#include "src/kernels/attention/device_attention_passes.h"
+#include "src/kernels/gemm/device_kernels.h"
+#include "src/kernels/gemm/device_products.h"
+#include "src/machine/device_problems.h"
+#include "src/machine/machine_roof.h"
 #include "tests/bench/gpu_line.h"
 
 namespace {
 
 using namespace vit_hybrid;
-using tensor::device_microseconds;
+using kernels::device_microseconds;
 
 constexpr int kSkipped = 77;
 const c10::Device kGpu(at::kCUDA, 0);
@@ -41,7 +41,7 @@ at::Tensor draws(at::IntArrayRef shape, at::ScalarType type) {
   return at::empty(shape, at::TensorOptions(type).device(kGpu)).normal_();
 }
 
-Roofs measure_roofs(const model::ProductTypes& types) {
+Roofs measure_roofs(const train::ProductTypes& types) {
   constexpr int64_t kBytes = int64_t{1} << 30;
   const auto flops = train::measure_matmul_roof(kGpu, types.compute, train::kRoofSeconds);
   if (!flops) {
@@ -65,32 +65,32 @@ void print_memory(const std::string& name, double microseconds, double bytes, co
               100.0 * gigabytes / roofs.gigabytes);
 }
 
-void bench_products(const model::DeviceProblems& problems, const Roofs& roofs) {
+void bench_products(const train::DeviceProblems& problems, const Roofs& roofs) {
   for (const auto& problem : problems.products) {
     bench::attempt(problem.name(), [&] {
-      tensor::measure_product(problem, kGpu);
-      const tensor::KernelChoice& choice = *tensor::kernel_table().find(problem.name());
+      kernels::measure_product(problem, kGpu);
+      const kernels::KernelChoice& choice = *kernels::kernel_table().find(problem.name());
       print_compute(problem.name(), choice.microseconds, problem.flops(), roofs);
       std::printf("    %s\n", choice.text.c_str());
     });
   }
 }
 
-void bench_attention(const model::AttentionProblem& problem, const Roofs& roofs) {
-  const auto order = tensor::device_kernel_options().order;
+void bench_attention(const kernels::AttentionProblem& problem, const Roofs& roofs) {
+  const auto order = kernels::device_kernel_options().order;
   const int64_t dim = problem.heads * problem.head_dim;
   const at::Tensor qkv = draws({problem.samples, problem.tokens, 3 * dim}, problem.type);
   const at::Tensor dout = draws({problem.samples, problem.tokens, dim}, problem.type);
-  for (const auto kernel : model::device_attentions(problem, tensor::device_traits(kGpu), order)) {
-    if (kernel == model::DeviceAttention::kComposite) {
+  for (const auto kernel : kernels::device_attentions(problem, kernels::device_traits(kGpu), order)) {
+    if (kernel == kernels::DeviceAttention::kComposite) {
       std::printf("%-64s composite: no fused kernel takes it\n", problem.name().c_str());
       continue;
     }
-    const std::string name = problem.name() + " " + model::device_attention_name(kernel);
+    const std::string name = problem.name() + " " + kernels::device_attention_name(kernel);
     bench::attempt(name, [&] {
       const double both = device_microseconds([&] {
-        const auto pass = model::attention_forward(qkv, problem.heads, kernel, model::Passes::kBoth);
-        model::attention_backward(dout, qkv, problem.heads, kernel, order, pass);
+        const auto pass = kernels::attention_forward(qkv, problem.heads, kernel, kernels::Passes::kBoth);
+        kernels::attention_backward(dout, qkv, problem.heads, kernel, order, pass);
       });
       print_compute(name, both, problem.flops(), roofs);
     });
@@ -104,17 +104,17 @@ void bench_rows(int64_t rows, int64_t columns, at::ScalarType type, const Roofs&
   const auto line = [&](const std::string& name, double moved, const auto& kernel) {
     bench::attempt(name, [&] { print_memory(name, device_microseconds(kernel), moved, roofs); });
   };
-  line("gelu", 2.0 * bytes, [&] { tensor::device_gelu(z); });
-  line("gelu backward with the bias gradient", 3.0 * bytes, [&] { tensor::device_gelu_backward(dy, z, sums); });
-  line("sums of columns", bytes, [&] { tensor::device_add_column_sums(sums, dy); });
+  line("gelu", 2.0 * bytes, [&] { kernels::device_gelu(z); });
+  line("gelu backward with the bias gradient", 3.0 * bytes, [&] { kernels::device_gelu_backward(dy, z, sums); });
+  line("sums of columns", bytes, [&] { kernels::device_add_column_sums(sums, dy); });
 }
 
-model::ProductTypes types_of(const std::string& name) {
+train::ProductTypes types_of(const std::string& name) {
   if (name == "bf16" || name == "fp16") {
-    return {name == "bf16" ? at::kBFloat16 : at::kHalf, at::kFloat, tensor::Fp32Products::kExact};
+    return {name == "bf16" ? at::kBFloat16 : at::kHalf, at::kFloat, kernels::Fp32Products::kExact};
   }
   if (name == "fp32" || name == "tf32") {
-    return {at::kFloat, at::kFloat, name == "tf32" ? tensor::Fp32Products::kTf32 : tensor::Fp32Products::kExact};
+    return {at::kFloat, at::kFloat, name == "tf32" ? kernels::Fp32Products::kTf32 : kernels::Fp32Products::kExact};
   }
   throw Error(ErrorClass::kUsage, "type '" + name + "'", "give bf16, fp16, fp32 or tf32");
 }
@@ -122,14 +122,14 @@ model::ProductTypes types_of(const std::string& name) {
 int bench_preset(int argc, char** argv) {
   const std::string preset = argc > 1 ? argv[1] : "vit-b16";
   const int64_t samples = argc > 2 ? std::atoll(argv[2]) : 64;
-  const model::ProductTypes types = types_of(argc > 3 ? argv[3] : "bf16");
-  tensor::set_device_kernel_options({types.fp32, tensor::SumOrder::kAny});
+  const train::ProductTypes types = types_of(argc > 3 ? argv[3] : "bf16");
+  kernels::set_device_kernel_options({types.fp32, kernels::SumOrder::kAny});
   const auto options = model::preset(preset);
   const Roofs roofs = measure_roofs(types);
   std::printf("%s\n%s, %lld samples; roofs: %.1f TFLOP/s, %.1f GB/s\n",
-              tensor::machine_text(tensor::device_traits(kGpu), tensor::SumOrder::kAny).c_str(), preset.c_str(),
+              kernels::machine_text(kernels::device_traits(kGpu), kernels::SumOrder::kAny).c_str(), preset.c_str(),
               static_cast<long long>(samples), roofs.teraflops, roofs.gigabytes);
-  const auto problems = model::device_problems_of_mesh(options, 1, {samples}, types);
+  const auto problems = train::device_problems_of_mesh(options, 1, {samples}, types);
   bench_products(problems, roofs);
   for (const auto& problem : problems.attentions) {
     bench::attempt(problem.name(), [&] { bench_attention(problem, roofs); });

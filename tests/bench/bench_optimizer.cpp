@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/zero/sum_of_squares.h"
-#include "parallel/zero/update_rule.h"
+#include "parallel/zero/rules/sum_of_squares.h"
+#include "parallel/zero/rules/update_rule.h"
 #include "src/base/timer.h"
 
 using namespace vit_hybrid;

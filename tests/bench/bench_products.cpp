@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/tensor/matmul.h"
 #include "src/base/heap.h"
 #include "src/base/timer.h"
+#include "src/kernels/gemm/matmul.h"
 
 namespace {
 
@@ -72,7 +72,7 @@ void compare_shape(const Shape& shape, at::ScalarType type, int rounds, std::vec
   const at::Tensor bias = at::randn({shape.outputs}).to(type);
   const at::Tensor dy = at::randn({shape.rows, shape.outputs}).to(type);
   const at::Tensor gradient = at::zeros(w.sizes(), at::kFloat);
-  tensor::PackedWeight weight(w);
+  kernels::PackedWeight weight(w);
   int64_t version = 1;
   at::Tensor z;
   const double flops = 2.0 * static_cast<double>(shape.rows * shape.inputs * shape.outputs);
@@ -80,16 +80,17 @@ void compare_shape(const Shape& shape, at::ScalarType type, int rounds, std::vec
     lines.push_back(compare(std::string(shape.layer) + " " + product, flops, rounds, ours, libtorch));
   };
   add(
-      "forward", [&] { tensor::linear_forward(x, weight, version, bias); }, [&] { at::linear(x, w, bias); });
+      "forward", [&] { kernels::linear_forward(x, weight, version, bias); }, [&] { at::linear(x, w, bias); });
   add(
-      "forward, renewed", [&] { tensor::linear_forward(x, weight, ++version, bias); }, [&] { at::linear(x, w, bias); });
+      "forward, renewed", [&] { kernels::linear_forward(x, weight, ++version, bias); },
+      [&] { at::linear(x, w, bias); });
   add(
-      "forward + gelu", [&] { tensor::linear_gelu_forward(x, weight, version, bias, &z); },
+      "forward + gelu", [&] { kernels::linear_gelu_forward(x, weight, version, bias, &z); },
       [&] { at::gelu(at::linear(x, w, bias)); });
   add(
-      "backward input", [&] { tensor::linear_backward_input(dy, weight, version); }, [&] { at::mm(dy, w); });
+      "backward input", [&] { kernels::linear_backward_input(dy, weight, version); }, [&] { at::mm(dy, w); });
   add(
-      "weight gradient", [&] { tensor::add_weight_gradient(gradient, dy, x, {}); }, [&] { at::mm(dy.t(), x); });
+      "weight gradient", [&] { kernels::add_weight_gradient(gradient, dy, x, {}); }, [&] { at::mm(dy.t(), x); });
 }
 
 void print(const std::vector<Line>& lines) {
@@ -115,7 +116,7 @@ int main(int argc, char** argv) {
   }
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     std::printf("%s, %d threads, GFLOP/s; %s\n", type == at::kFloat ? "fp32" : "bf16", at::get_num_threads(),
-                tensor::product_kernel_text(at::kCPU, type).c_str());
+                kernels::product_kernel_text(at::kCPU, type).c_str());
     std::vector<Line> lines;
     for (const Shape& shape : kShapes) {
       compare_shape(shape, type, rounds, lines);

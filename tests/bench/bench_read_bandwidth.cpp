@@ -16,10 +16,10 @@
 #include <thread>
 #include <vector>
 
-#include "data/prefetch_loader.h"
-#include "data/staged_files.h"
-#include "data/weather_dataset.h"
-#include "parallel/comm/mpi_session.h"
+#include "data/datasets/weather_dataset.h"
+#include "data/loading/prefetch_loader.h"
+#include "data/reading/staged_files.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "src/base/random.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"

@@ -28,14 +28,14 @@
 #include <string>
 #include <vector>
 
-#include "model/dropout.h"
-#include "model/field_error.h"
-#include "model/norm.h"
-#include "model/residual.h"
-#include "parallel/tensor/column_sums.h"
-#include "parallel/tensor/gelu.h"
 #include "src/base/heap.h"
 #include "src/base/timer.h"
+#include "src/kernels/dropout.h"
+#include "src/kernels/field_error.h"
+#include "src/kernels/gelu.h"
+#include "src/kernels/gemm/column_sums.h"
+#include "src/kernels/norm.h"
+#include "src/kernels/residual.h"
 
 namespace {
 
@@ -99,12 +99,12 @@ std::vector<Operation> operations_on_tokens(const Shape& shape, at::ScalarType t
   const at::Tensor bias = at::randn({shape.features}, at::kFloat).to(type);
   const at::Tensor dweight = at::zeros({shape.features}, at::kFloat);
   const at::Tensor dbias = at::zeros({shape.features}, at::kFloat);
-  const model::Normed normed = model::layer_norm(z, weight, bias, kEps);
+  const kernels::Normed normed = kernels::layer_norm(z, weight, bias, kEps);
   const auto [y, mean, rstd] = at::native_layer_norm(z, weight.sizes(), weight, bias, kEps);
   const int64_t array = z.numel() * z.element_size();
 
   const auto norm_backward = [=](const at::Tensor& residual) {
-    model::layer_norm_backward(dy, {z, normed.mean, normed.rstd}, weight, residual, {dweight, dbias});
+    kernels::layer_norm_backward(dy, {z, normed.mean, normed.rstd}, weight, residual, {dweight, dbias});
   };
   const auto composed_backward = [=, mean = mean, rstd = rstd] {
     auto [dx, dw, db] =
@@ -116,24 +116,24 @@ std::vector<Operation> operations_on_tokens(const Shape& shape, at::ScalarType t
   static const std::vector<int64_t> samples = {0};
   tensor::StepContext context;
   context.samples = samples;
-  context.mode = tensor::Mode::kTraining;
+  context.mode = Mode::kTraining;
   const auto drop = [=] {
-    model::dropout(z, {0, shape.features}, shape.features, {0.1, 1, model::DropSite::kOutput}, context);
+    kernels::dropout(z, {0, shape.features}, shape.features, {0.1, 1, kernels::DropSite::kOutput}, context);
   };
   return {
-      {"LayerNorm", 2 * array, [=] { model::layer_norm(z, weight, bias, kEps); },
+      {"LayerNorm", 2 * array, [=] { kernels::layer_norm(z, weight, bias, kEps); },
        [=] { at::native_layer_norm(z, weight.sizes(), weight, bias, kEps); }},
       {"residual + LayerNorm", 4 * array,
-       [=] { model::residual_layer_norm(z, branch, at::Tensor(), weight, bias, kEps); },
+       [=] { kernels::residual_layer_norm(z, branch, at::Tensor(), weight, bias, kEps); },
        [=] { at::native_layer_norm(branch.add_(z), weight.sizes(), weight, bias, kEps); }},
       {"LayerNorm backward", 3 * array, [=] { norm_backward(at::Tensor()); }, [=] { composed_backward(); }},
       {"LayerNorm backward + residual", 4 * array, [=] { norm_backward(branch); },
        [=] { composed_backward().add_(branch); }},
-      {"residual", 3 * array, [=] { model::residual_sum(z, branch, at::Tensor()); }, [=] { branch.add_(z); }},
-      {"GELU", 2 * array, [=] { tensor::exact_gelu(z); }, [=] { at::gelu(z); }},
-      {"GELU backward, sums over the rows", 3 * array, [=] { tensor::exact_gelu_backward(dy[0], z[0], dbias); },
+      {"residual", 3 * array, [=] { kernels::residual_sum(z, branch, at::Tensor()); }, [=] { branch.add_(z); }},
+      {"GELU", 2 * array, [=] { kernels::exact_gelu(z); }, [=] { at::gelu(z); }},
+      {"GELU backward, sums over the rows", 3 * array, [=] { kernels::exact_gelu_backward(dy[0], z[0], dbias); },
        [=] { dbias.add_(at::gelu_backward(dy[0], z[0]).sum(0, false, at::kFloat)); }},
-      {"sums over the rows", array, [=] { tensor::add_column_sums(dbias, z[0]); },
+      {"sums over the rows", array, [=] { kernels::add_column_sums(dbias, z[0]); },
        [=] { dbias.add_(z[0].sum(0, false, at::kFloat)); }},
       {"dropout (ours: keyed)", 2 * array + z.numel(), drop,
        [=] { z.mul(at::bernoulli(at::empty(z.sizes(), options), 0.9)).mul_(1.0 / 0.9); }},
@@ -141,7 +141,7 @@ std::vector<Operation> operations_on_tokens(const Shape& shape, at::ScalarType t
 }
 
 std::vector<Operation> operations_on_fields(at::ScalarType type) {
-  const model::PatchGrid grid{45, 90, 8, 20};
+  const kernels::PatchGrid grid{45, 90, 8, 20};
   const at::Tensor patches = at::randn({1, grid.num_patches(), grid.num_features()}, at::kFloat).to(type);
   const at::Tensor fields = at::randn({1, grid.channels, grid.height(), grid.width()}, at::kFloat);
   const at::Tensor factors = at::zeros({1}, at::kDouble).add_(1e-4);
@@ -154,16 +154,16 @@ std::vector<Operation> operations_on_fields(at::ScalarType type) {
   const auto gradient = [=] {
     const at::Tensor by_sample = factors.to(type).view({-1, 1, 1, 1});
     // Back into patches, as autograd does it.
-    return (model::unpatchify(patches, grid) - narrow)
+    return (kernels::unpatchify(patches, grid) - narrow)
         .mul_(by_sample)
         .view({1, grid.channels, grid.rows, grid.patch, grid.columns, grid.patch})
         .permute({0, 2, 4, 3, 5, 1})
         .reshape(patches.sizes());
   };
   return {
-      {"relative L2", prediction + truth, [=] { model::field_squares(patches, fields, grid); },
-       [=] { norm(model::unpatchify(patches, grid) - narrow).div_(norm(narrow)); }},
-      {"relative L2 backward", 2 * prediction + truth, [=] { model::field_gradient(patches, fields, grid, factors); },
+      {"relative L2", prediction + truth, [=] { kernels::field_squares(patches, fields, grid); },
+       [=] { norm(kernels::unpatchify(patches, grid) - narrow).div_(norm(narrow)); }},
+      {"relative L2 backward", 2 * prediction + truth, [=] { kernels::field_gradient(patches, fields, grid, factors); },
        [=] { gradient(); }},
   };
 }

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "parallel/comm/failure.h"
-#include "parallel/tensor/device_kernels.h"
 #include "src/base/error.h"
+#include "src/kernels/gemm/device_kernels.h"
 
 namespace vit_hybrid::bench {
 
@@ -25,7 +25,7 @@ void attempt(const std::string& name, const Line& line) {
   }
   std::printf("%-64s does not run: %s\n", name.c_str(), reason.substr(0, reason.find('\n')).c_str());
   std::fflush(stdout);
-  tensor::synchronize_device();
+  kernels::synchronize_device();
 }
 
 /// Calls `body()`, a benchmark's whole work, which gives its exit code; prints an error that it throws.

@@ -8,19 +8,21 @@ failures=0
 # A box is a folder with the folders below it that are no boxes themselves. What each may include besides itself:
 declare -A may_include=(
   [src/base]=""
+  [src/kernels]="src/base"
   [parallel/comm]="src/base"
   [parallel/mesh]="src/base parallel/comm"
-  [parallel/tensor]="src/base parallel/comm parallel/mesh"
+  [parallel/tensor]="src/base src/kernels parallel/comm parallel/mesh"
   [parallel/pipeline]="src/base parallel/comm parallel/mesh"
-  [parallel/zero]="src/base parallel/comm parallel/mesh parallel/tensor"
-  [model]="src/base parallel/comm parallel/mesh parallel/tensor"
+  [parallel/zero]="src/base src/kernels parallel/comm parallel/mesh parallel/tensor"
+  [model]="src/base src/kernels parallel/comm parallel/mesh parallel/tensor"
   [data]="src/base parallel/comm"
-  [src/train/options]="src/base"
 )
-below_train="src/base parallel/comm parallel/mesh parallel/tensor parallel/pipeline parallel/zero model data"
-may_include[src/train]="$below_train src/train/options"
-may_include[src/commands]="$below_train src/train/options src/train"
-may_include[src]="$below_train src/train/options src/train src/commands"
+# The parts of the program: each knows all of the above, and those before it.
+known="${!may_include[*]}"
+for part in src/config src/machine src/report src/checkpoint src/train src/infer src/commands src; do
+  may_include[$part]=$known
+  known+=" $part"
+done
 
 box_of() {  # sets `box` to the box of the file, or to nothing
   box=$(dirname "$1")
@@ -62,8 +64,8 @@ confine() {
   done < <(printf '%s\0' "${files[@]}" | xargs -0 grep -lE "^ *# *include *[<\"]($2)[>\"]" || true)
 }
 
-confine "<mpi.h>" 'mpi\.h' '^parallel/comm/|^data/hdf5_'
-confine "<hdf5.h>" 'hdf5[^>"]*\.h|H5[A-Za-z]*\.h' '^data/hdf5_|^src/train/checkpoint'
+confine "<mpi.h>" 'mpi\.h' '^parallel/comm/|^data/hdf5/'
+confine "<hdf5.h>" 'hdf5[^>"]*\.h|H5[A-Za-z]*\.h' '^data/hdf5/'
 device_files='(cuda|cublas|cudnn|nccl)[^/]*$'
 confine "a CUDA, cuDNN or NCCL header" \
   'nccl[^>"]*\.h|cuda[^>"]*|cublas[^>"]*|cudnn[^>"]*|[^>"]*/cuda/[^>"]*|nvtx3/[^>"]*' "$device_files"

@@ -3,16 +3,16 @@
 
 #include <vector>
 
-#include "parallel/tensor/cuda_product_plan.h"
+#include "src/kernels/gemm/cuda_product_plan.h"
 #include "tests/cublas/fake_cublaslt.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
-using tensor::ProductExtra;
-using tensor::ProductKind;
-using tensor::ProductPlan;
+using kernels::ProductExtra;
+using kernels::ProductKind;
+using kernels::ProductPlan;
 
 namespace {
 
@@ -21,7 +21,7 @@ constexpr uint32_t kInSumType = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 constexpr uint32_t kInResultType = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
 
 ProductPlan plan_of(ProductKind kind, ProductExtra extra, at::ScalarType type, at::ScalarType result) {
-  auto problem = tensor::product_problem(kind, extra, 64, 32, 16, type);
+  auto problem = kernels::product_problem(kind, extra, 64, 32, 16, type);
   problem.result = result;
   return {problem, nullptr, kWorkspace};
 }
@@ -117,7 +117,7 @@ TEST_CASE("product plan: an algorithm is asked for again by its bytes, and says 
   fake_cublaslt().algorithms[1].id = 66;
   const auto algorithms = half_plan().algorithms(2);
   REQUIRE(algorithms.size() == 2);
-  CHECK(tensor::ProductAlgorithm::from_kernel(algorithms[1].kernel()).text() ==
+  CHECK(kernels::ProductAlgorithm::from_kernel(algorithms[1].kernel()).text() ==
         "algorithm 66, tile 0, stages 0, 4 parts of K");
   CHECK(algorithms[0].text() == "algorithm 0, tile 0, stages 0");
   CHECK(algorithms[1].kernel().size() == 2 * sizeof(cublasLtMatmulAlgo_t));

@@ -14,12 +14,12 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "data/file_seal.h"
-#include "data/hdf5_attributes.h"
-#include "data/posix_file.h"
+#include "data/hdf5/hdf5_attributes.h"
+#include "data/reading/file_seal.h"
+#include "data/reading/posix_file.h"
 #include "src/base/text.h"
-#include "src/train/checkpoint/checkpoint_description.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
+#include "src/checkpoint/checkpoint_description.h"
+#include "src/checkpoint/checkpoint_reader.h"
 #include "tests/support/image_files.h"
 
 namespace {

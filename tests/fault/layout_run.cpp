@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "parallel/comm/failure.h"
-#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "parallel/comm/operation.h"
 #include "parallel/mesh/device_mesh.h"
 

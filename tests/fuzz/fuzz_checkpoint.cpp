@@ -4,10 +4,10 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "parallel/comm/mpi_session.h"
-#include "src/train/checkpoint/model_json.h"
-#include "src/train/checkpoint/verify.h"
-#include "src/train/checkpoint/weights_file.h"
+#include "parallel/comm/mpi/mpi_session.h"
+#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/verify.h"
+#include "src/checkpoint/weights_file.h"
 #include "tests/support/fuzz.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/vit_harness.h"

@@ -1,5 +1,5 @@
 // Mutated .npy files for their reader.
-#include "data/npy.h"
+#include "data/datasets/npy.h"
 #include "tests/support/fuzz.h"
 
 namespace {

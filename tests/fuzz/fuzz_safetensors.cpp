@@ -1,6 +1,6 @@
 // Mutated safetensors files for their reader.
-#include "src/train/checkpoint/exchange.h"
-#include "src/train/checkpoint/safetensors.h"
+#include "src/checkpoint/exchange.h"
+#include "src/checkpoint/safetensors.h"
 #include "tests/support/fuzz.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <ATen/cuda/CUDAContextLight.h>
 #include <doctest/doctest.h>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "tests/gpu/own_gpu.h"
 
 namespace vit_hybrid::testing {

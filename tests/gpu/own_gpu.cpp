@@ -6,7 +6,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include "parallel/comm/failure.h"
-#include "src/train/device.h"
+#include "src/machine/device.h"
 #include "tests/support/mpi_test.h"
 
 namespace vit_hybrid::testing {

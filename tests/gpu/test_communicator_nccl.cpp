@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "parallel/comm/make_communicator.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/error.h"
 #include "tests/gpu/own_gpu.h"

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "data/memory_dataset.h"
-#include "data/prefetch_loader.h"
-#include "src/train/device_copies.h"
+#include "data/datasets/memory_dataset.h"
+#include "data/loading/device_copies.h"
+#include "data/loading/prefetch_loader.h"
 #include "tests/gpu/own_gpu.h"
 
 using namespace vit_hybrid;
@@ -41,7 +41,7 @@ TEST_CASE("device copies: every batch has its values, in order, though the devic
   data::LoaderOptions options;
   options.parts.memory = data::HostMemory::kPinned;
   data::PrefetchLoader loader(dataset, one_by_one(), options);
-  train::DeviceCopies copies(loader, device);
+  data::DeviceCopies copies(loader, device);
   at::Tensor busy = at::ones({4096, 4096}, at::TensorOptions(at::kFloat).device(device));
   std::vector<at::Tensor> sums;
   for (int64_t i = 0; i < kBatches; ++i) {

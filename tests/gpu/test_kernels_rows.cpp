@@ -12,16 +12,16 @@
 #include <utility>
 #include <vector>
 
-#include "model/attention_dropout.h"
-#include "model/device_attention_mask.h"
-#include "model/device_qkv_gradient.h"
-#include "model/device_rows.h"
+#include "src/kernels/attention/attention_dropout.h"
+#include "src/kernels/attention/device_attention_mask.h"
+#include "src/kernels/attention/device_qkv_gradient.h"
+#include "src/kernels/device_rows.h"
 #include "tests/gpu/own_gpu.h"
 #include "tests/support/compare.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
-using namespace vit_hybrid::model;
+using namespace vit_hybrid::kernels;
 
 namespace {
 
@@ -130,10 +130,10 @@ TEST_CASE("gpu kernels: residual sums and scaled samples") {
 }
 
 TEST_CASE("gpu kernels: dropout, drop path and attention masks draw what the host draws") {
-  tensor::StepContext context;
+  SampleContext context;
   context.seed = 5;
   context.step = 3;
-  context.mode = tensor::Mode::kTraining;
+  context.mode = Mode::kTraining;
   for (int64_t n = 0; n < 300; ++n) {  // more than a kernel takes at a time
     context.samples.push_back(n * n + 1);
   }

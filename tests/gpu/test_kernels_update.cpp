@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "data/normalize_batch.h"
+#include "data/loading/normalize_batch.h"
 #include "parallel/comm/communicator_base.h"
 #include "parallel/comm/self_communicator.h"
-#include "parallel/zero/cuda_update.h"
 #include "parallel/zero/gradient_norm.h"
+#include "parallel/zero/rules/cuda_update.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "tests/gpu/own_gpu.h"
 #include "tests/support/compare.h"

@@ -2,12 +2,12 @@
 #include <ATen/ops/ones.h>
 #include <doctest/doctest.h>
 
-#include "parallel/tensor/device_kernels.h"
-#include "parallel/tensor/device_products.h"
-#include "src/base/gpu_survey.h"
+#include "src/base/device/gpu_survey.h"
 #include "src/base/memory_tracker.h"
-#include "src/train/machine_roof.h"
-#include "src/train/peak_speed.h"
+#include "src/kernels/gemm/device_kernels.h"
+#include "src/kernels/gemm/device_products.h"
+#include "src/machine/machine_roof.h"
+#include "src/machine/peak_speed.h"
 #include "tests/gpu/own_gpu.h"
 
 using namespace vit_hybrid;
@@ -21,13 +21,13 @@ TEST_CASE("gpu roof: fp16 is faster than fp32, and neither is faster than the da
   const std::string name = survey_gpus().gpus.at(static_cast<size_t>(device.index())).name;
   // The first product of a process takes the workspace of products, and keeps it.
   const at::Tensor small = at::ones({8, 8}, at::TensorOptions(at::kFloat).device(device));
-  static_cast<void>(tensor::device_linear_forward(small, small, {}));
-  const auto choices = tensor::kernel_table();
+  static_cast<void>(kernels::device_linear_forward(small, small, {}));
+  const auto choices = kernels::kernel_table();
   const int64_t before = MemoryTracker::report().total_current;
   const auto fp32 = train::measure_matmul_roof(device, at::kFloat, 0.1);
   const auto fp16 = train::measure_matmul_roof(device, at::kHalf, 0.1);
   CHECK(MemoryTracker::report().total_current == before);
-  CHECK(tensor::kernel_table() == choices);
+  CHECK(kernels::kernel_table() == choices);
   REQUIRE(fp32.has_value());
   REQUIRE(fp16.has_value());
   MESSAGE(name, ": fp32 ", *fp32 * 1e-12, ", fp16 ", *fp16 * 1e-12, " TFLOP/s");

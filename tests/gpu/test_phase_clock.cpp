@@ -3,7 +3,7 @@
 #include <ATen/ops/ones.h>
 #include <doctest/doctest.h>
 
-#include "src/base/device_memory.h"
+#include "src/base/device/device_memory.h"
 #include "src/base/phase_clock.h"
 #include "tests/gpu/own_gpu.h"
 

@@ -7,12 +7,12 @@
 #include <memory>
 #include <vector>
 
-#include "data/memory_dataset.h"
-#include "data/mixup_dataset.h"
-#include "data/synthetic_dataset.h"
-#include "data/tensor_pool.h"
-#include "data/weather_dataset.h"
-#include "src/train/device.h"
+#include "data/datasets/memory_dataset.h"
+#include "data/datasets/mixup_dataset.h"
+#include "data/datasets/synthetic_dataset.h"
+#include "data/datasets/weather_dataset.h"
+#include "data/loading/device_copies.h"
+#include "data/loading/tensor_pool.h"
 #include "tests/gpu/own_gpu.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/mpi_test.h"
@@ -68,7 +68,7 @@ TEST_CASE("pinned batches: memory of a batch that was given up is not used again
   for (int64_t i = 0; i < 20; ++i) {
     at::Tensor batch = pool.take({kValues}, at::kFloat, data::HostMemory::kPinned);
     batch.fill_(static_cast<double>(i));
-    copies.push_back(train::to_device(batch, device, at::kFloat));
+    copies.push_back(data::to_device(batch, device, at::kFloat));
   }
   for (int64_t i = 0; i < 20; ++i) {
     CHECK(copies[static_cast<size_t>(i)].eq(static_cast<double>(i)).all().item<bool>());

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "src/base/device_graph.h"
+#include "src/base/device/device_graph.h"
 #include "tests/gpu/host_comparison.h"
 #include "tests/gpu/kernel_scope.h"
 #include "tests/gpu/own_gpu.h"
@@ -17,7 +17,7 @@ using namespace vit_hybrid::testing;
 namespace {
 
 // Two runs of the same kernels have the same bits only where those add in a fixed order.
-constexpr tensor::DeviceKernelOptions kFixedOrder{tensor::Fp32Products::kExact, tensor::SumOrder::kFixed};
+constexpr kernels::DeviceKernelOptions kFixedOrder{kernels::Fp32Products::kExact, kernels::SumOrder::kFixed};
 
 // In micro-batches of at most 3 samples; steps of another size stand between those of the same.
 Experiment graph_experiment(const model::VitOptions& model, const char* precision) {

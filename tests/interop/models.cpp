@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "data/npy.h"
-#include "model/patch_grid.h"
+#include "data/datasets/npy.h"
+#include "model/losses.h"
 #include "model/vit_stage.h"
-#include "parallel/comm/mpi_session.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/checkpoint/model_json.h"
-#include "src/train/checkpoint/model_state.h"
-#include "src/train/checkpoint/weights_file.h"
+#include "parallel/comm/mpi/mpi_session.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/model_state.h"
+#include "src/checkpoint/weights_file.h"
 #include "tests/support/group_of_one.h"
 #include "tests/support/vit_harness.h"
 
@@ -41,7 +41,7 @@ void run(const std::string& checkpoint, const std::string& inputs, const std::st
   train::load_parameters(reader, ours.buffer.specs(), ours.buffer, group, at::kCPU);
   const at::NoGradGuard no_grad;
   const at::Tensor images = data::read_npy(inputs).to(at::kFloat);
-  const auto context = testing::test_context(images.size(0), tensor::Mode::kEvaluation);
+  const auto context = testing::test_context(images.size(0), Mode::kEvaluation);
   data::write_npy(outputs, model::fields_of(ours.stage.forward(images, context), options).contiguous());
 }
 

@@ -6,8 +6,9 @@
 #include "model/vit_memory.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/memory_tracker.h"
-#include "src/train/engine_options.h"
-#include "src/train/layout_report.h"
+#include "src/config/optimizer_options.h"
+#include "src/report/layout_report.h"
+#include "src/train/trainer.h"
 #include "tests/support/training_harness.h"
 
 using namespace vit_hybrid;

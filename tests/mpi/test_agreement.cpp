@@ -6,7 +6,7 @@
 #include <string>
 
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/folder_lock.h"
 #include "tests/support/contains.h"

@@ -7,11 +7,11 @@
 #include <fstream>
 #include <set>
 
-#include "parallel/tensor/device_kernels.h"
 #include "src/base/text.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/checkpoint/checkpointer.h"
-#include "src/train/checkpoint/resume.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/kernels/gemm/device_kernels.h"
+#include "src/train/saving/checkpointer.h"
+#include "src/train/saving/resume.h"
 #include "tests/support/checkpoint_rig.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
@@ -138,16 +138,16 @@ TEST_CASE("checkpoint: a table of kernels of any size is saved and found again")
   const comm::MpiGroup world = comm::MpiGroup::world();
   const ScratchFolder folder(world);
   CheckpointRig rig(world, folder.path());
-  tensor::KernelTable table("GPU");
+  kernels::KernelTable table("GPU");
   while (table.text().size() < 200000) {
     table.choose(str("forward R", table.choices().size()), {std::string(5000, 'f'), "tile 128x256", 2.5, 2.0});
   }
   rig.checkpoints.prepare("");
-  tensor::kernel_table() = table;
+  kernels::kernel_table() = table;
   rig.checkpoints.save({1, 0, 0}, {});
-  tensor::kernel_table() = {};
+  kernels::kernel_table() = {};
   const CheckpointReader file(world, folder.path());
-  CHECK(tensor::KernelTable::parse(file.info().kernels) == table);
+  CHECK(kernels::KernelTable::parse(file.info().kernels) == table);
 }
 
 TEST_CASE("checkpoint: a figure that is not finite is never the best") {

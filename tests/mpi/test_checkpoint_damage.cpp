@@ -6,13 +6,13 @@
 #include <functional>
 #include <limits>
 
-#include "data/file_seal.h"
-#include "data/posix_file.h"
-#include "parallel/comm/mpi_group.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/checkpoint/model_json.h"
-#include "src/train/checkpoint/verify.h"
-#include "src/train/checkpoint/weights_file.h"
+#include "data/reading/file_seal.h"
+#include "data/reading/posix_file.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/verify.h"
+#include "src/checkpoint/weights_file.h"
 #include "tests/support/contains.h"
 #include "tests/support/on_rank_0.h"
 #include "tests/support/scratch_folder.h"

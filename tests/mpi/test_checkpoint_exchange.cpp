@@ -5,11 +5,11 @@
 #include <fstream>
 
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi_group.h"
-#include "src/train/checkpoint/exchange.h"
-#include "src/train/checkpoint/model_json.h"
-#include "src/train/checkpoint/safetensors.h"
-#include "src/train/checkpoint/verify.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/checkpoint/exchange.h"
+#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/safetensors.h"
+#include "src/checkpoint/verify.h"
 #include "tests/support/contains.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"

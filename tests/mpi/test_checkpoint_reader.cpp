@@ -7,16 +7,16 @@
 #include <fstream>
 #include <iterator>
 
-#include "data/hdf5_tree.h"
-#include "data/hdf5_writer.h"
+#include "data/hdf5/hdf5_tree.h"
+#include "data/hdf5/hdf5_writer.h"
 #include "model/vit_options.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/pipeline/stage_partition.h"
 #include "src/base/text.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/checkpoint/model_json.h"
-#include "src/train/checkpoint/model_state.h"
-#include "src/train/checkpoint/weights_file.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/model_state.h"
+#include "src/checkpoint/weights_file.h"
 #include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/mpi_test.h"

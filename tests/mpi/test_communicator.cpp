@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "parallel/comm/make_communicator.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/statistics.h"
 #include "src/base/error.h"
 #include "tests/support/communicator_suite.h"

@@ -9,10 +9,10 @@
 #include <map>
 #include <tuple>
 
-#include "data/hdf5_rows.h"
-#include "data/posix_file.h"
+#include "data/hdf5/hdf5_rows.h"
+#include "data/reading/posix_file.h"
 #include "data/tools/convert_images.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/text.h"
 #include "tests/support/contains.h"
 #include "tests/support/image_files.h"

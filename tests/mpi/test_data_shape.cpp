@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "data/weather_dataset.h"
-#include "parallel/comm/mpi_group.h"
+#include "data/datasets/weather_dataset.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
-#include "src/train/data_shape.h"
+#include "src/config/data_shape.h"
 #include "src/train/data_source.h"
 #include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"

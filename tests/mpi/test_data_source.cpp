@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/config/run_config.h"
 #include "src/train/data_source.h"
-#include "src/train/run_config.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/scratch_folder.h"
 

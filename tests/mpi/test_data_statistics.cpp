@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <limits>
 
-#include "data/npy.h"
+#include "data/datasets/npy.h"
 #include "data/tools/inspect_files.h"
 #include "data/tools/write_stats.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/text.h"
 #include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"

@@ -1,7 +1,7 @@
 // The choice of a device by all ranks, and texts of all ranks.
 #include <doctest/doctest.h>
 
-#include "src/train/device.h"
+#include "src/machine/device.h"
 #include "tests/support/thrown_error.h"
 
 namespace vit_hybrid::testing {

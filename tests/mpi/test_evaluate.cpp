@@ -5,9 +5,9 @@
 
 #include <optional>
 
-#include "src/train/checkpoint/checkpoint_reader.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/infer/evaluate.h"
 #include "src/train/data_source.h"
-#include "src/train/evaluate.h"
 #include "src/train/trainer.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/model_use_harness.h"

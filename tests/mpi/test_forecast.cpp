@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <fstream>
 
-#include "data/grid.h"
-#include "data/hdf5_layout.h"
-#include "data/hdf5_rows.h"
-#include "data/npy.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/evaluate.h"
-#include "src/train/forecast.h"
+#include "data/datasets/grid.h"
+#include "data/datasets/npy.h"
+#include "data/hdf5/hdf5_layout.h"
+#include "data/hdf5/hdf5_rows.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/infer/evaluate.h"
+#include "src/infer/forecast.h"
 #include "tests/support/compare.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/model_use_harness.h"
@@ -73,7 +73,7 @@ TEST_CASE("forecast: fields and figures are those of a plain loop over the refer
     at::Tensor state = truth[kStart].unsqueeze(0);
     std::vector<at::Tensor> states;
     for (int lead = 0; lead < 3; ++lead) {
-      state = reference.forward(state, test_context(1, tensor::Mode::kEvaluation)).detach();
+      state = reference.forward(state, test_context(1, Mode::kEvaluation)).detach();
       states.push_back(state);
     }
     expected = at::cat(states);

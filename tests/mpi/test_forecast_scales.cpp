@@ -7,13 +7,13 @@
 #include <fstream>
 #include <optional>
 
-#include "data/hdf5_description.h"
-#include "data/hdf5_layout.h"
-#include "data/hdf5_rows.h"
-#include "data/posix_file.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/forecast.h"
-#include "src/train/forecast_record.h"
+#include "data/hdf5/hdf5_description.h"
+#include "data/hdf5/hdf5_layout.h"
+#include "data/hdf5/hdf5_rows.h"
+#include "data/reading/posix_file.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/infer/forecast.h"
+#include "src/infer/forecast_record.h"
 #include "tests/support/contains.h"
 #include "tests/support/model_use_harness.h"
 #include "tests/support/on_rank_0.h"

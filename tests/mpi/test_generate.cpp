@@ -10,15 +10,15 @@
 #include <fstream>
 #include <set>
 
+#include "data/datasets/npy.h"
+#include "data/datasets/weather_dataset.h"
 #include "data/generate/generate_images.h"
 #include "data/generate/generate_weather.h"
 #include "data/generate/image_painter.h"
-#include "data/hdf5_layout.h"
-#include "data/npy.h"
-#include "data/posix_file.h"
-#include "data/weather_dataset.h"
+#include "data/hdf5/hdf5_layout.h"
+#include "data/reading/posix_file.h"
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/text.h"
 #include "tests/support/compare.h"
 #include "tests/support/contains.h"

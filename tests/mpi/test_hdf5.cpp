@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/hdf5_rows.h"
-#include "data/hdf5_writer.h"
-#include "data/row_source.h"
-#include "parallel/comm/mpi_group.h"
+#include "data/hdf5/hdf5_rows.h"
+#include "data/hdf5/hdf5_writer.h"
+#include "data/reading/row_source.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/partition.h"
 #include "src/base/random.h"

@@ -12,10 +12,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/hdf5_handle.h"
-#include "data/hdf5_scale_copy.h"
-#include "data/row_source.h"
-#include "parallel/comm/mpi_group.h"
+#include "data/hdf5/hdf5_handle.h"
+#include "data/hdf5/hdf5_scale_copy.h"
+#include "data/reading/row_source.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "tests/support/contains.h"

@@ -6,20 +6,20 @@
 #include <limits>
 #include <vector>
 
-#include "model/tune_host_kernel.h"
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi_group.h"
-#include "parallel/tensor/host_kernel_choice.h"
-#include "parallel/tensor/small_product.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/text.h"
+#include "src/kernels/gemm/host_kernel_choice.h"
+#include "src/kernels/gemm/small_product.h"
+#include "src/machine/tune_host_kernel.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
-using model::SavedKernels;
-using tensor::KernelTable;
-using tensor::ProductKernel;
+using kernels::KernelTable;
+using kernels::ProductKernel;
+using train::SavedKernels;
 
 namespace {
 
@@ -27,38 +27,38 @@ namespace {
 class KeptChoice {
  public:
   ~KeptChoice() {
-    tensor::set_host_kernel(kernel_);
-    tensor::kernel_table() = table_;
+    kernels::set_host_kernel(kernel_);
+    kernels::kernel_table() = table_;
   }
 
  private:
-  tensor::HostKernel kernel_ = tensor::host_kernel();
-  KernelTable table_ = tensor::kernel_table();
+  kernels::HostKernel kernel_ = kernels::host_kernel();
+  KernelTable table_ = kernels::kernel_table();
 };
 
-const model::HostProblem kProblem{{256, 96, 64, 256}, "this machine", tensor::SumOrder::kAny};
+const train::HostProblem kProblem{{256, 96, 64, 256}, "this machine", kernels::SumOrder::kAny};
 
 std::string saved_choice(const std::string& machine, const std::string& kernel) {
   KernelTable table(machine);
-  table.choose(tensor::kHostProblem, {kernel, "measured: long ago", 12.5, 12.5});
+  table.choose(kernels::kHostProblem, {kernel, "measured: long ago", 12.5, 12.5});
   return table.text();
 }
 
 std::string other_kernel() {
-  return tensor::usual_host_kernel().kernel == ProductKernel::kBlocked ? "library" : "blocked";
+  return kernels::usual_host_kernel().kernel == ProductKernel::kBlocked ? "library" : "blocked";
 }
 
 void check_same_on_all_ranks(const comm::MpiGroup& world) {
-  const auto& host = tensor::host_kernel();
-  comm::same_on_all_ranks(world, tensor::kernel_name(host.kernel) + " " + host.reason, "the kernel");
-  comm::same_on_all_ranks(world, tensor::kernel_table().text(), "the table");
+  const auto& host = kernels::host_kernel();
+  comm::same_on_all_ranks(world, kernels::kernel_name(host.kernel) + " " + host.reason, "the kernel");
+  comm::same_on_all_ranks(world, kernels::kernel_table().text(), "the table");
 }
 
 bool has_choice() {
-  if (!tensor::has_block_kernel()) {
+  if (!kernels::has_block_kernel()) {
     MESSAGE("skipped: no block kernel of oneDNN's here");
   }
-  return tensor::has_block_kernel();
+  return kernels::has_block_kernel();
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ TEST_CASE("host kernel: each rank's least time counts, the first round does not,
   const comm::MpiGroup world = comm::MpiGroup::world();
   // Round after round 114, 107, 100, 107, ... microseconds; how many rounds there are is a matter of time.
   std::vector<std::vector<double>> measured(2);
-  const auto times = tensor::microseconds_of_all_ranks(
+  const auto times = train::microseconds_of_all_ranks(
       2,
       [&](size_t candidate) {
         const auto call = static_cast<double>(measured[candidate].size());
@@ -92,11 +92,11 @@ TEST_CASE("host kernel: ranks whose own times contradict each other choose alike
   const comm::MpiGroup world = comm::MpiGroup::world();
   // For the last rank alone the library is much faster, and for all others a little slower.
   const bool is_last = world.rank() == world.size() - 1;
-  const auto times = tensor::microseconds_of_all_ranks(
+  const auto times = train::microseconds_of_all_ranks(
       2, [&](size_t candidate) { return candidate == 0 ? 100.0
                                         : is_last      ? 10.0
                                                        : 105.0; }, world);
-  const auto choice = tensor::choose_host_kernel(ProductKernel::kBlocked, {times[0], times[1]}, "maker");
+  const auto choice = kernels::choose_host_kernel(ProductKernel::kBlocked, {times[0], times[1]}, "maker");
   const double others = world.size() - 1.0;
   const bool library_wins = 100.0 * (others + 1.0) >= 1.1 * (105.0 * others + 10.0);
   CHECK(choice.kernel == (library_wins ? "library" : "blocked"));
@@ -108,7 +108,7 @@ TEST_CASE("host kernel: a candidate without a time on one rank has none on any")
   const comm::MpiGroup world = comm::MpiGroup::world();
   for (const double no_time :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 0.0, -5.0}) {
-    const auto times = tensor::microseconds_of_all_ranks(
+    const auto times = train::microseconds_of_all_ranks(
         2, [&](size_t candidate) { return candidate == 1 && world.rank() == world.size() - 1 ? no_time : 3.0; }, world);
     CHECK(times[0] == doctest::Approx(3.0 * world.size()));
     CHECK(std::isnan(times[1]));
@@ -119,7 +119,7 @@ TEST_CASE("host kernel: what one rank throws while it measures all throw") {
   const comm::MpiGroup world = comm::MpiGroup::world();
   int calls = 0;
   const Error error = agreed_error(world, [&] {
-    tensor::microseconds_of_all_ranks(
+    train::microseconds_of_all_ranks(
         2,
         [&](size_t) -> double {
           if (++calls == 3 && world.rank() == world.size() - 1) {  // in the second round, the last that is always there
@@ -139,16 +139,16 @@ TEST_CASE("host kernel: measured where nothing is saved, and the same on all ran
   if (!has_choice()) {
     return;
   }
-  const auto report = model::tune_host_kernel(kProblem, "", SavedKernels::kUse, world);
+  const auto report = train::tune_host_kernel(kProblem, "", SavedKernels::kUse, world);
   CHECK(report.num_measured == 1);
   CHECK(report.num_saved == 0);
   CHECK(contains(report.text, "kernel of fp32 products measured on all ranks in "));
-  CHECK(contains(tensor::host_kernel().reason, "measured: "));
-  const auto* const choice = tensor::kernel_table().find(tensor::kHostProblem);
+  CHECK(contains(kernels::host_kernel().reason, "measured: "));
+  const auto* const choice = kernels::kernel_table().find(kernels::kHostProblem);
   REQUIRE(choice != nullptr);
-  CHECK(choice->kernel == tensor::kernel_name(tensor::host_kernel().kernel));
+  CHECK(choice->kernel == kernels::kernel_name(kernels::host_kernel().kernel));
   CHECK(choice->microseconds > 0.0);
-  CHECK(tensor::kernel_table().machine() == kProblem.machine);
+  CHECK(kernels::kernel_table().machine() == kProblem.machine);
   check_same_on_all_ranks(world);
 }
 
@@ -162,26 +162,26 @@ TEST_CASE("host kernel: a saved choice is taken over on its machine alone, and -
   const auto on_rank_0 = [&](const std::string& text) { return world.rank() == 0 ? text : std::string("nonsense"); };
   const std::string saved = saved_choice(kProblem.machine, other_kernel());
   for (int start = 0; start < 2; ++start) {  // a resumed run's choice is taken over like the first one's
-    const std::string table = start == 0 ? saved : tensor::kernel_table().text();
-    const auto report = model::tune_host_kernel(kProblem, on_rank_0(table), SavedKernels::kUse, world);
+    const std::string table = start == 0 ? saved : kernels::kernel_table().text();
+    const auto report = train::tune_host_kernel(kProblem, on_rank_0(table), SavedKernels::kUse, world);
     CHECK(report.num_measured == 0);
     CHECK(report.num_saved == 1);
     CHECK(report.text.empty());
-    CHECK(tensor::kernel_name(tensor::host_kernel().kernel) == other_kernel());
-    CHECK(tensor::host_kernel().reason == "as saved in the checkpoint; measured: long ago");
-    CHECK(tensor::kernel_table().text() == saved);
+    CHECK(kernels::kernel_name(kernels::host_kernel().kernel) == other_kernel());
+    CHECK(kernels::host_kernel().reason == "as saved in the checkpoint; measured: long ago");
+    CHECK(kernels::kernel_table().text() == saved);
     check_same_on_all_ranks(world);
   }
-  const auto again = model::tune_host_kernel(kProblem, on_rank_0(saved), SavedKernels::kMeasureAgain, world);
+  const auto again = train::tune_host_kernel(kProblem, on_rank_0(saved), SavedKernels::kMeasureAgain, world);
   CHECK(again.num_measured == 1);
   CHECK(contains(again.text, ", the saved ones given up by --retune"));
-  CHECK_FALSE(contains(tensor::host_kernel().reason, "saved"));
+  CHECK_FALSE(contains(kernels::host_kernel().reason, "saved"));
   check_same_on_all_ranks(world);
   const std::string another_machine = "another machine";
   for (const auto& [machine, kernel] :
        {std::pair(another_machine, other_kernel()), std::pair(kProblem.machine, std::string("of a later version"))}) {
     const std::string other = saved_choice(machine, kernel);
-    const auto report = model::tune_host_kernel(kProblem, on_rank_0(other), SavedKernels::kUse, world);
+    const auto report = train::tune_host_kernel(kProblem, on_rank_0(other), SavedKernels::kUse, world);
     CHECK(report.num_measured == 1);
     CHECK(report.num_saved == 0);
     CHECK(contains(report.text, machine == another_machine
@@ -198,7 +198,7 @@ TEST_CASE("host kernel: a damaged saved choice is refused on all ranks, unless i
     return;
   }
   const auto tune = [&](SavedKernels use) {
-    return model::tune_host_kernel(kProblem, world.rank() == 0 ? "damaged" : "", use, world);
+    return train::tune_host_kernel(kProblem, world.rank() == 0 ? "damaged" : "", use, world);
   };
   CHECK(agreed_error(world, [&] { tune(SavedKernels::kUse); }).error_class() == ErrorClass::kBadData);
   CHECK(tune(SavedKernels::kMeasureAgain).num_measured == 1);
@@ -210,25 +210,25 @@ TEST_CASE("host kernel: with --deterministic the usual one is taken, whatever wa
   if (!has_choice()) {
     return;
   }
-  model::HostProblem fixed = kProblem;
-  fixed.order = tensor::SumOrder::kFixed;
+  train::HostProblem fixed = kProblem;
+  fixed.order = kernels::SumOrder::kFixed;
   for (const auto use : {SavedKernels::kUse, SavedKernels::kMeasureAgain}) {
-    const auto report = model::tune_host_kernel(fixed, saved_choice(fixed.machine, other_kernel()), use, world);
+    const auto report = train::tune_host_kernel(fixed, saved_choice(fixed.machine, other_kernel()), use, world);
     CHECK(report.num_measured == 0);
     CHECK(report.num_saved == 0);
-    const std::string change = str("'", tensor::kernel_name(tensor::usual_host_kernel().kernel),
+    const std::string change = str("'", kernels::kernel_name(kernels::usual_host_kernel().kernel),
                                    "', instead of the saved one, '", other_kernel(), "': from here on the bits differ");
     CHECK(contains(report.text, change) == (use == SavedKernels::kUse));
     CHECK(report.text.empty() == (use == SavedKernels::kMeasureAgain));
-    CHECK((tensor::host_kernel().kernel == tensor::usual_host_kernel().kernel));
-    CHECK(contains(tensor::host_kernel().reason, "; not measured: --deterministic"));
+    CHECK((kernels::host_kernel().kernel == kernels::usual_host_kernel().kernel));
+    CHECK(contains(kernels::host_kernel().reason, "; not measured: --deterministic"));
     check_same_on_all_ranks(world);
   }
   // A run that goes on without the option has the same bits too.
-  const std::string saved = tensor::kernel_table().text();
-  CHECK(model::tune_host_kernel(fixed, saved, SavedKernels::kUse, world).text.empty());
-  CHECK(model::tune_host_kernel(kProblem, saved, SavedKernels::kUse, world).num_saved == 1);
-  CHECK((tensor::host_kernel().kernel == tensor::usual_host_kernel().kernel));
+  const std::string saved = kernels::kernel_table().text();
+  CHECK(train::tune_host_kernel(fixed, saved, SavedKernels::kUse, world).text.empty());
+  CHECK(train::tune_host_kernel(kProblem, saved, SavedKernels::kUse, world).num_saved == 1);
+  CHECK((kernels::host_kernel().kernel == kernels::usual_host_kernel().kernel));
 }
 
 TEST_CASE("host kernel: for small products nothing is measured and nothing saved") {
@@ -237,14 +237,14 @@ TEST_CASE("host kernel: for small products nothing is measured and nothing saved
   if (!has_choice()) {
     return;
   }
-  model::HostProblem small = kProblem;
+  train::HostProblem small = kProblem;
   small.layer.rows = 8;
-  const auto report = model::tune_host_kernel(small, "", SavedKernels::kUse, world);
+  const auto report = train::tune_host_kernel(small, "", SavedKernels::kUse, world);
   CHECK(report.num_measured == 0);
   CHECK(report.text.empty());
-  CHECK(tensor::kernel_table().choices().empty());
-  CHECK((tensor::host_kernel().kernel == tensor::usual_host_kernel().kernel));
-  CHECK(tensor::host_kernel().is_rare);
-  CHECK(tensor::host_kernel().reason == "not measured: products as small as those of this model's blocks");
+  CHECK(kernels::kernel_table().choices().empty());
+  CHECK((kernels::host_kernel().kernel == kernels::usual_host_kernel().kernel));
+  CHECK(kernels::host_kernel().is_rare);
+  CHECK(kernels::host_kernel().reason == "not measured: products as small as those of this model's blocks");
   check_same_on_all_ranks(world);
 }

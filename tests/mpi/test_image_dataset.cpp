@@ -6,11 +6,11 @@
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
-#include "data/batch_normalizer.h"
-#include "data/hdf5_handle.h"
-#include "data/hdf5_writer.h"
-#include "data/image_dataset.h"
-#include "parallel/comm/mpi_group.h"
+#include "data/datasets/image_dataset.h"
+#include "data/hdf5/hdf5_handle.h"
+#include "data/hdf5/hdf5_writer.h"
+#include "data/loading/batch_normalizer.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "tests/support/hdf5_files.h"

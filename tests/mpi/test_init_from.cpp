@@ -5,10 +5,10 @@
 #include <fstream>
 
 #include "parallel/mesh/device_mesh.h"
-#include "src/train/checkpoint/init_from.h"
-#include "src/train/checkpoint/model_json.h"
-#include "src/train/checkpoint/save.h"
-#include "src/train/engine_options.h"
+#include "src/checkpoint/model_json.h"
+#include "src/train/saving/init_from.h"
+#include "src/train/saving/save.h"
+#include "src/train/trainer.h"
 #include "tests/support/compare.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
 
 namespace vit_hybrid::testing {

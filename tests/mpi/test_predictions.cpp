@@ -12,12 +12,12 @@
 #include <fstream>
 #include <sstream>
 
-#include "data/hdf5_rows.h"
-#include "data/image_transform.h"
+#include "data/datasets/image_transform.h"
+#include "data/hdf5/hdf5_rows.h"
 #include "src/base/text.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/checkpoint/verify.h"
-#include "src/train/evaluate.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/checkpoint/verify.h"
+#include "src/infer/evaluate.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/model_use_harness.h"
 #include "tests/support/scratch_folder.h"
@@ -68,7 +68,7 @@ at::Tensor reference_probabilities(const RunConfig& config, const std::string& c
       ((some_images().permute({0, 3, 1, 2}).to(at::kDouble) / 255.0 - per_channel(statistics.mean)) /
        per_channel(statistics.std));
   ReferenceVit reference(config.model, at::kDouble, parameters);
-  return at::softmax(reference.forward(images, test_context(kImages, tensor::Mode::kEvaluation)), 1).detach();
+  return at::softmax(reference.forward(images, test_context(kImages, Mode::kEvaluation)), 1).detach();
 }
 
 std::vector<std::vector<std::string>> cells_of(const std::string& path) {

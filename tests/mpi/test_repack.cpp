@@ -9,15 +9,15 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/hdf5_copy.h"
-#include "data/hdf5_create.h"
-#include "data/hdf5_description.h"
-#include "data/hdf5_rows.h"
-#include "data/posix_file.h"
-#include "data/row_source.h"
+#include "data/hdf5/hdf5_copy.h"
+#include "data/hdf5/hdf5_create.h"
+#include "data/hdf5/hdf5_description.h"
+#include "data/hdf5/hdf5_rows.h"
+#include "data/reading/posix_file.h"
+#include "data/reading/row_source.h"
 #include "data/tools/inspect_files.h"
 #include "data/tools/repack_files.h"
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/text.h"
 #include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"

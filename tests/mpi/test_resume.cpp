@@ -7,10 +7,10 @@
 
 #include "src/base/log.h"
 #include "src/base/text.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/checkpoint/engine_state.h"
-#include "src/train/checkpoint/resume.h"
+#include "src/checkpoint/checkpoint_reader.h"
 #include "src/train/run_folder.h"
+#include "src/train/saving/engine_state.h"
+#include "src/train/saving/resume.h"
 #include "tests/support/checkpoint_rig.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"

@@ -7,12 +7,12 @@
 #include <fstream>
 #include <string>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/commands/console.h"
-#include "src/train/load_run_config.h"
+#include "src/config/load_run_config.h"
 #include "src/train/run_folder.h"
 #include "tests/support/thrown_error.h"
 

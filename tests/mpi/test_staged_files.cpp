@@ -8,9 +8,9 @@
 
 #include <filesystem>
 
-#include "data/row_source.h"
-#include "data/weather_dataset.h"
-#include "parallel/comm/mpi_group.h"
+#include "data/datasets/weather_dataset.h"
+#include "data/reading/row_source.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "tests/support/hdf5_files.h"

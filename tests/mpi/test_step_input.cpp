@@ -7,11 +7,11 @@
 #include <memory>
 #include <vector>
 
-#include "data/weather_dataset.h"
-#include "parallel/comm/mpi_group.h"
+#include "data/datasets/weather_dataset.h"
+#include "data/loading/step_input.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/text.h"
-#include "src/train/step_input.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/scratch_folder.h"
 
@@ -59,9 +59,9 @@ Reading read_all(const comm::MpiGroup& group, mesh::DeviceMesh& mesh, const data
       data::SamplerOptions{.num_samples = dataset.size(), .global_batch_size = 4, .seed = 3});
   Reading result;
   {
-    const ReplicaShare share{mesh.data().rank(), mesh.data().size(), 2};
-    StepInput input(dataset, sampler, mesh.tensor(),
-                    {share, num_steps, start, {.prefetch_depth = 3, .num_threads = 2}});
+    const data::ReplicaShare share{mesh.data().rank(), mesh.data().size(), 2};
+    data::StepInput input(dataset, sampler, mesh.tensor(),
+                          {share, num_steps, start, {.prefetch_depth = 3, .num_threads = 2}});
     data::EpochPlan plan = sampler->epoch(start.epoch, start.first_sample);
     int64_t step_of_epoch = 0;
     for (int64_t step = 0; step < num_steps; ++step, ++step_of_epoch) {

@@ -49,7 +49,7 @@ struct Case {
         parameters(test_parameters(chosen)),
         images(test_images(chosen, kSamples)),
         output_gradient(normal_tensor(output_shape(chosen, kSamples), 12)),
-        context(test_context(kSamples, tensor::Mode::kTraining)) {}
+        context(test_context(kSamples, Mode::kTraining)) {}
 
   Outcome ours(at::ScalarType type, comm::Communicator& group) const {
     return run_ours(options, parameters, images, output_gradient, context, type, group);
@@ -169,7 +169,7 @@ TEST_CASE("tensor_parallel: a rank without samples takes part in every reduction
     const Case given(options);
     const Outcome empty =
         run_ours(options, given.parameters, given.images.narrow(0, 0, 0), given.output_gradient.narrow(0, 0, 0),
-                 test_context(0, tensor::Mode::kTraining), at::kFloat, group);
+                 test_context(0, Mode::kTraining), at::kFloat, group);
     CHECK(empty.output.sizes() == at::IntArrayRef(output_shape(options, 0)));
   });
 }

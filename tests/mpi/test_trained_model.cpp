@@ -3,11 +3,12 @@
 
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/memory_tracker.h"
+#include "src/config/optimizer_options.h"
+#include "src/infer/evaluate.h"
+#include "src/infer/forecast.h"
+#include "src/infer/trained_model.h"
 #include "src/train/engine.h"
-#include "src/train/engine_options.h"
-#include "src/train/evaluate.h"
-#include "src/train/forecast.h"
-#include "src/train/trained_model.h"
+#include "src/train/trainer.h"
 #include "tests/support/model_use_harness.h"
 #include "tests/support/scratch_folder.h"
 

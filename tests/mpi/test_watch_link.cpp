@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/node_board.h"
 #include "parallel/comm/standing.h"
 #include "parallel/comm/watch_link.h"

@@ -10,12 +10,12 @@
 #include <limits>
 #include <set>
 
-#include "data/batch_normalizer.h"
-#include "data/npy.h"
-#include "data/posix_file.h"
-#include "data/sampler.h"
-#include "data/weather_dataset.h"
-#include "parallel/comm/mpi_group.h"
+#include "data/datasets/npy.h"
+#include "data/datasets/weather_dataset.h"
+#include "data/loading/batch_normalizer.h"
+#include "data/loading/sampler.h"
+#include "data/reading/posix_file.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "tests/support/contains.h"

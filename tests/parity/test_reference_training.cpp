@@ -68,9 +68,9 @@ void step_and_compare(const Experiment& experiment, size_t step, const TrainingO
     parameters[name] = optimizer.weights().clone();
   }
   ReferenceVit reference(model, at::kDouble, parameters);
-  const at::Tensor loss = plain_loss(
-      model, reference.forward(batch.inputs, test_context(experiment.global_batches[step], tensor::Mode::kTraining)),
-      batch.targets);
+  const at::Tensor loss =
+      plain_loss(model, reference.forward(batch.inputs, test_context(experiment.global_batches[step], Mode::kTraining)),
+                 batch.targets);
   loss.backward();
   CHECK(ours.losses[step] == doctest::Approx(loss.item<double>()).epsilon(1e-12));
   const at::NoGradGuard guard;

@@ -5,10 +5,10 @@
 #include <string>
 #include <utility>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
-#include "src/train/checkpoint/checkpointer.h"
-#include "src/train/engine_options.h"
+#include "src/train/saving/checkpointer.h"
+#include "src/train/trainer.h"
 #include "tests/support/vit_harness.h"
 
 namespace vit_hybrid::testing {

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <string>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 
 namespace vit_hybrid::testing {
 

@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/npy.h"
+#include "data/datasets/npy.h"
 #include "src/base/log.h"
-#include "src/train/checkpoint/model_json.h"
-#include "src/train/checkpoint/save.h"
-#include "src/train/engine_options.h"
-#include "src/train/load_run_config.h"
+#include "src/checkpoint/model_json.h"
+#include "src/config/load_run_config.h"
+#include "src/train/saving/save.h"
+#include "src/train/trainer.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/vit_harness.h"
 

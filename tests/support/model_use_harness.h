@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/mpi_group.h"
-#include "src/train/checkpoint/format.h"
-#include "src/train/metrics_log.h"
-#include "src/train/run_config.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/checkpoint/format.h"
+#include "src/config/run_config.h"
+#include "src/report/metrics_log.h"
 #include "tests/support/training_harness.h"
 
 namespace vit_hybrid::testing {

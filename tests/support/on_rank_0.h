@@ -1,7 +1,7 @@
 // on_rank_0(): what one rank prepares for all, for instance the files of a test.
 #pragma once
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 
 namespace vit_hybrid::testing {
 

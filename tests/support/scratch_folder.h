@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 
 namespace vit_hybrid::testing {
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "parallel/comm/mpi_group.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 

@@ -11,14 +11,14 @@
 #include <numeric>
 #include <utility>
 
-#include "data/sampler.h"
+#include "data/loading/sampler.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/checkpoint/engine_state.h"
-#include "src/train/checkpoint/model_json.h"
-#include "src/train/checkpoint/resume.h"
-#include "src/train/checkpoint/save.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/checkpoint/model_json.h"
+#include "src/train/saving/engine_state.h"
+#include "src/train/saving/resume.h"
+#include "src/train/saving/save.h"
 #include "tests/support/compare.h"
 #include "tests/support/vit_harness.h"
 
@@ -86,7 +86,7 @@ train::StepPlan make_plan(const Experiment& experiment, int64_t step, mesh::Devi
   plan.global_batch = batch;
   plan.context.seed = experiment.options.seed;
   plan.context.step = step;
-  plan.context.mode = tensor::Mode::kTraining;
+  plan.context.mode = Mode::kTraining;
   return plan;
 }
 

@@ -95,7 +95,7 @@ at::Tensor test_images(const model::VitOptions& options, int64_t num_samples) {
   return normal_tensor({num_samples, options.in_channels, options.image_height, options.image_width}, 11);
 }
 
-tensor::StepContext test_context(int64_t num_samples, tensor::Mode mode) {
+tensor::StepContext test_context(int64_t num_samples, Mode mode) {
   tensor::StepContext context;
   context.seed = 42;
   context.step = 7;

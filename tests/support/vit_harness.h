@@ -29,7 +29,7 @@ NamedTensors test_parameters(const model::VitOptions& options);
 /// B images of the model's shape, double.
 at::Tensor test_images(const model::VitOptions& options, int64_t num_samples);
 /// A training context for samples 100, 103, 106, ...; micro-batch 0.
-tensor::StepContext test_context(int64_t num_samples, tensor::Mode mode);
+tensor::StepContext test_context(int64_t num_samples, Mode mode);
 
 /// The slice of `whole` that a rank with this spec holds.
 at::Tensor scatter_local(const tensor::ParameterSpec& spec, const at::Tensor& whole);

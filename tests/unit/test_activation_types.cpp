@@ -159,7 +159,7 @@ TEST_CASE("activation types: every operation, message and gradient has the compu
         CAPTURE(c10::toString(type));
         CAPTURE(options.dropout);
         const Chain chain(options, type, gradient_type);
-        const tensor::StepContext context = test_context(kSamples, tensor::Mode::kTraining);
+        const tensor::StepContext context = test_context(kSamples, Mode::kTraining);
         std::vector<std::string> promoted;
         std::vector<at::Tensor> inputs = {test_images(options, kSamples).to(type).requires_grad_()};
         std::vector<at::Tensor> outputs;

@@ -11,7 +11,7 @@
 #include <memory>
 
 #include "parallel/zero/precision_policy.h"
-#include "parallel/zero/update_rule.h"
+#include "parallel/zero/rules/update_rule.h"
 #include "src/base/error.h"
 #include "src/base/random.h"
 #include "tests/support/compare.h"

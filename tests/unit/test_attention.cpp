@@ -11,13 +11,13 @@
 #include <cmath>
 #include <limits>
 
-#include "model/attend.h"
-#include "model/attention_heads.h"
-#include "model/attention_rows.h"
-#include "model/blocked_attention.h"
-#include "model/fused_attention.h"
-#include "model/masked_attention.h"
-#include "parallel/tensor/small_product.h"
+#include "src/kernels/attention/attend.h"
+#include "src/kernels/attention/attention_heads.h"
+#include "src/kernels/attention/attention_rows.h"
+#include "src/kernels/attention/blocked_attention.h"
+#include "src/kernels/attention/fused_attention.h"
+#include "src/kernels/attention/masked_attention.h"
+#include "src/kernels/gemm/small_product.h"
 #include "tests/support/compare.h"
 #include "tests/support/contains.h"
 #include "tests/support/group_of_one.h"
@@ -25,9 +25,9 @@
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
-using model::AttentionDropout;
-using model::DropKey;
-using model::DropSite;
+using kernels::AttentionDropout;
+using kernels::DropKey;
+using kernels::DropSite;
 
 namespace {
 
@@ -45,13 +45,13 @@ constexpr auto kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
 constexpr int64_t kFirstHead = 2;
 
 AttentionDropout make_dropout(const Shape& shape, double rate) {
-  return {DropKey{rate, 3, DropSite::kAttention}, test_context(shape.samples, tensor::Mode::kTraining), kFirstHead,
+  return {DropKey{rate, 3, DropSite::kAttention}, test_context(shape.samples, Mode::kTraining), kFirstHead,
           shape.tokens};
 }
 
 // The mask [B, h, N, N] draw by draw.
 at::Tensor explicit_mask(const Shape& shape, double rate) {
-  const auto context = test_context(shape.samples, tensor::Mode::kTraining);
+  const auto context = test_context(shape.samples, Mode::kTraining);
   const RandomStream stream(context.seed, Purpose::kAttentionDropout, static_cast<uint64_t>(context.step),
                             16 * 3 + static_cast<uint64_t>(DropSite::kAttention));
   at::Tensor mask = at::zeros({shape.samples, shape.heads, shape.tokens, shape.tokens}, at::kBool);
@@ -104,8 +104,8 @@ using Mask = std::optional<at::Tensor>;
 
 Result reference(const Given& given, const Shape& shape, double rate, const Mask& mask) {
   return run(given.qkv, given.dout, [&](const at::Tensor& qkv) {
-    const auto [q, k, v] = model::split_heads(qkv, shape.heads);
-    return model::merge_heads(std::get<0>(at::_scaled_dot_product_attention_math(q, k, v, {}, rate, false, mask)));
+    const auto [q, k, v] = kernels::split_heads(qkv, shape.heads);
+    return kernels::merge_heads(std::get<0>(at::_scaled_dot_product_attention_math(q, k, v, {}, rate, false, mask)));
   });
 }
 
@@ -182,8 +182,8 @@ constexpr double kDoubleBound = 1e-13;
 TEST_CASE("attention: without dropout, in every type, ours is LibTorch's plain attention in fp64") {
   for (const Shape& shape : kShapes) {
     check_kernels(
-        shape, 0.0, [&](const at::Tensor& x) { return model::blocked_attention(x, shape.heads, {}); },
-        [&](const at::Tensor& x) { return model::attend(x, shape.heads, {}); });
+        shape, 0.0, [&](const at::Tensor& x) { return kernels::blocked_attention(x, shape.heads, {}); },
+        [&](const at::Tensor& x) { return kernels::attend(x, shape.heads, {}); });
   }
 }
 
@@ -193,7 +193,7 @@ TEST_CASE("attention: LibTorch's fused attention of the types it may be chosen f
     for (const auto type : {at::kDouble, at::kFloat}) {
       const Given given = given_to(shape, type);
       check(run(given.qkv.to(type), given.dout.to(type),
-                [&](const at::Tensor& x) { return model::fused_attention(x, shape.heads); }),
+                [&](const at::Tensor& x) { return kernels::fused_attention(x, shape.heads); }),
             reference(given, shape, 0.0, {}), type);
     }
   }
@@ -204,8 +204,8 @@ TEST_CASE("attention: with dropout, in every type, ours is the plain attention w
   for (const Shape& shape : kShapes) {
     const AttentionDropout dropout = make_dropout(shape, kRate);
     check_kernels(
-        shape, kRate, [&](const at::Tensor& x) { return model::blocked_attention(x, shape.heads, dropout); },
-        [&](const at::Tensor& x) { return model::masked_attention(x, shape.heads, dropout); });
+        shape, kRate, [&](const at::Tensor& x) { return kernels::blocked_attention(x, shape.heads, dropout); },
+        [&](const at::Tensor& x) { return kernels::masked_attention(x, shape.heads, dropout); });
   }
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("attention: scores of any size give no overflow") {
   const Shape shape{1, 600, 1, 16};
   const at::Tensor qkv = (make_qkv(shape) * 12.0).to(at::kFloat);  // scores of several hundreds
   const at::Tensor dout = make_dout(shape).to(at::kFloat);
-  const auto attention = [&](const at::Tensor& x) { return model::blocked_attention(x, 1, {}); };
+  const auto attention = [&](const at::Tensor& x) { return kernels::blocked_attention(x, 1, {}); };
   const Result ours = run(qkv, dout, attention);
   const Result exact = run(qkv.to(at::kDouble), dout.to(at::kDouble), attention);
   // Scores near 500 are rounded by 3e-5, and so are the weights.
@@ -230,7 +230,7 @@ TEST_CASE("attention: the bits do not depend on the number of threads") {
     const auto compute = [&](int threads) {
       at::set_num_threads(threads);
       return run(make_qkv(shape).to(type), make_dout(shape).to(type),
-                 [&](const auto& x) { return model::blocked_attention(x, shape.heads, dropout); });
+                 [&](const auto& x) { return kernels::blocked_attention(x, shape.heads, dropout); });
     };
     const Result one = compute(1);
     for (const int threads : {2, 3}) {
@@ -249,7 +249,7 @@ TEST_CASE("attention: the bits of a sample and head do not depend on the others"
     const at::Tensor qkv = make_qkv(shape).to(type);
     const at::Tensor dout = make_dout(shape).to(type);
     const auto attention = [](int64_t heads) {
-      return [heads](const at::Tensor& x) { return model::blocked_attention(x, heads, {}); };
+      return [heads](const at::Tensor& x) { return kernels::blocked_attention(x, heads, {}); };
     };
     const Result all = run(qkv, dout, attention(3));
     const auto head = [](const at::Tensor& x, int64_t parts) {  // the middle one of the last sample
@@ -265,7 +265,7 @@ TEST_CASE("attention: what is not finite in q, k, v or the gradient stays so in 
   const Shape shape{1, 70, 1, 8};
   const double infinity = std::numeric_limits<double>::infinity();
   const auto is_finite = [](const at::Tensor& x) { return x.isfinite().all().item<bool>(); };
-  const auto attention = [](const at::Tensor& x) { return model::blocked_attention(x, 1, {}); };
+  const auto attention = [](const at::Tensor& x) { return kernels::blocked_attention(x, 1, {}); };
   for (const auto type : kTypes) {
     for (const double value : {infinity, -infinity, std::nan("")}) {
       for (int64_t part = 0; part < 3; ++part) {
@@ -293,7 +293,7 @@ TEST_CASE("attention: an fp16 gradient too large for the type is infinite") {
   at::Tensor qkv = at::zeros({1, 300, 24}, at::TensorOptions(at::kHalf));
   qkv.narrow(2, 0, 8).fill_(8.0);
   qkv[0][5].narrow(0, 8, 8).fill_(8.0);
-  const Result result = run(qkv, dout, [](const at::Tensor& x) { return model::blocked_attention(x, 1, {}); });
+  const Result result = run(qkv, dout, [](const at::Tensor& x) { return kernels::blocked_attention(x, 1, {}); });
   CHECK(result.out.isfinite().all().item<bool>());
   CHECK(result.gradient[0][5].narrow(0, 16, 8).isinf().all().item<bool>());
 }
@@ -305,7 +305,7 @@ TEST_CASE("attention: fp32 exponentials are exact to three units") {
     float maximum = -std::numeric_limits<float>::infinity();
     float sum = 0.0f;
     float correction = 0.0f;
-    model::update_softmax({1, 2, 2, scores, 1.0f, scores, &maximum, &sum, &correction});
+    kernels::update_softmax({1, 2, 2, scores, 1.0f, scores, &maximum, &sum, &correction});
     CHECK(maximum == 0.0f);
     CHECK(sum == scores[0] + scores[1]);
     worst = std::max(worst, std::abs(scores[1] / std::exp(static_cast<double>(static_cast<float>(x))) - 1.0));
@@ -315,9 +315,9 @@ TEST_CASE("attention: fp32 exponentials are exact to three units") {
 
 TEST_CASE("attention: the kernel is chosen by type and device, and said") {
   const auto text = [](at::ScalarType type, bool with_dropout) {
-    return model::attention_kernel_text(at::kCPU, type, with_dropout);
+    return kernels::attention_kernel_text(at::kCPU, type, with_dropout);
   };
-  const bool has_kernel = tensor::has_block_kernel();
+  const bool has_kernel = kernels::has_block_kernel();
   for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
     CHECK(text(type, true).starts_with("ours"));
     CHECK(text(type, false).starts_with(has_kernel ? "ours" : "LibTorch's"));
@@ -325,13 +325,13 @@ TEST_CASE("attention: the kernel is chosen by type and device, and said") {
   CHECK(text(at::kDouble, true).starts_with("ours"));
   CHECK(text(at::kDouble, false).starts_with("LibTorch's"));
   CHECK(contains(text(at::kHalf, true), "fp16 is not multiplied"));
-  const std::string why_not = tensor::why_no_bf16_block_kernel();
-  CHECK(why_not.empty() == tensor::has_bf16_block_kernel());
+  const std::string why_not = kernels::why_no_bf16_block_kernel();
+  CHECK(why_not.empty() == kernels::has_bf16_block_kernel());
   CHECK(contains(text(at::kBFloat16, true), why_not.empty() ? "block kernel in bf16" : why_not.c_str()));
   const c10::Device gpu(at::kCUDA, 0);
-  CHECK((model::choose_attention_kernel(gpu, at::kHalf, false) == model::AttentionKernel::kFused));
-  CHECK((model::choose_attention_kernel(gpu, at::kHalf, true) == model::AttentionKernel::kMasked));
-  CHECK(contains(model::attention_kernel_text(gpu, at::kHalf, true), "in fp32"));
+  CHECK((kernels::choose_attention_kernel(gpu, at::kHalf, false) == kernels::AttentionKernel::kFused));
+  CHECK((kernels::choose_attention_kernel(gpu, at::kHalf, true) == kernels::AttentionKernel::kMasked));
+  CHECK(contains(kernels::attention_kernel_text(gpu, at::kHalf, true), "in fp32"));
 }
 
 TEST_CASE("attention: the model with attention dropout is the reference with masks draw by draw") {
@@ -341,7 +341,7 @@ TEST_CASE("attention: the model with attention dropout is the reference with mas
     const auto parameters = test_parameters(options);
     const at::Tensor images = test_images(options, 3);
     const at::Tensor gradient = normal_tensor(output_shape(options, 3), 12);
-    const auto context = test_context(3, tensor::Mode::kTraining);
+    const auto context = test_context(3, Mode::kTraining);
     const Outcome ours = run_ours(options, parameters, images, gradient, context, at::kDouble, group_of_one());
     const Outcome expected = run_reference(options, parameters, images, gradient, context, at::kDouble);
     CHECK(relative_error(ours.output, expected.output) <= kDoubleBound);

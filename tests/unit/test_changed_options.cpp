@@ -1,8 +1,8 @@
 // In what a resumed training differs from the one before.
 #include <doctest/doctest.h>
 
-#include "src/train/changed_options.h"
-#include "src/train/load_run_config.h"
+#include "src/config/changed_options.h"
+#include "src/config/load_run_config.h"
 
 namespace vit_hybrid::train {
 

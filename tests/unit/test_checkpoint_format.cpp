@@ -13,10 +13,10 @@
 
 #include "src/base/random.h"
 #include "src/base/timer.h"
-#include "src/train/checkpoint/checkpoint_description.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/checkpoint/format.h"
-#include "src/train/checkpoint/model_json.h"
+#include "src/checkpoint/checkpoint_description.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/checkpoint/format.h"
+#include "src/checkpoint/model_json.h"
 #include "tests/support/thrown_error.h"
 
 using namespace vit_hybrid;

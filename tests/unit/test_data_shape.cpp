@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "data/field_order.h"
+#include "data/datasets/field_order.h"
 #include "data/generate/painted_dataset.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
-#include "src/train/data_shape.h"
+#include "src/config/data_shape.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"
 

@@ -4,10 +4,11 @@
 #include <ATen/ops/full.h>
 #include <doctest/doctest.h>
 
-#include "src/base/gpu_survey.h"
+#include "data/loading/device_copies.h"
+#include "src/base/device/gpu_survey.h"
 #include "src/base/text.h"
-#include "src/train/device.h"
-#include "src/train/gpu_assignment.h"
+#include "src/machine/device.h"
+#include "src/machine/gpu_assignment.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"
 
@@ -211,6 +212,6 @@ TEST_CASE("device: batches are page-locked where a GPU takes them") {
 
 TEST_CASE("device: a tensor is converted on its way") {
   const at::Tensor x = at::full({3}, 1.5, at::kFloat);
-  CHECK(at::equal(to_device(x, c10::kCPU, at::kDouble), at::full({3}, 1.5, at::kDouble)));
-  CHECK(to_device(x, c10::kCPU, at::kFloat).is_same(x));
+  CHECK(at::equal(data::to_device(x, c10::kCPU, at::kDouble), at::full({3}, 1.5, at::kDouble)));
+  CHECK(data::to_device(x, c10::kCPU, at::kFloat).is_same(x));
 }

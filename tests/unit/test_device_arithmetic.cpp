@@ -11,10 +11,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "data/normalize_batch.h"
-#include "parallel/zero/adam_coefficients.h"
-#include "parallel/zero/flat_passes.h"
+#include "data/loading/normalize_batch.h"
 #include "parallel/zero/owned_tensors.h"
+#include "parallel/zero/rules/adam_coefficients.h"
+#include "parallel/zero/rules/flat_passes.h"
 #include "src/base/error.h"
 #include "src/base/random.h"
 #include "src/base/vector_split.h"

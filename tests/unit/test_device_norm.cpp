@@ -14,12 +14,12 @@
 #include <thread>
 #include <vector>
 
-#include "model/norm_gradient_lanes.h"
+#include "src/kernels/norm_gradient_lanes.h"
 #include "tests/support/compare.h"
 #include "tests/support/kernel_arrays.h"
 
 using namespace vit_hybrid;
-using namespace vit_hybrid::model;
+using namespace vit_hybrid::kernels;
 using namespace vit_hybrid::testing;
 
 namespace {

@@ -1,6 +1,6 @@
 // What kernels on GPUs are measured for, against the counted arithmetic of the model; which attention kernel takes
 // what.
-#include "model/device_problems.h"
+#include "src/machine/device_problems.h"
 
 #include <doctest/doctest.h>
 
@@ -8,18 +8,18 @@
 #include <string>
 #include <vector>
 
-#include "model/device_attention_choice.h"
 #include "src/base/text.h"
+#include "src/kernels/attention/device_attention_choice.h"
 #include "tests/support/vit_harness.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
-using tensor::DeviceTraits;
-using tensor::SumOrder;
+using kernels::DeviceTraits;
+using kernels::SumOrder;
 
 namespace {
 
-double flops(const model::DeviceProblems& problems) {
+double flops(const train::DeviceProblems& problems) {
   double sum = 0.0;
   for (const auto& product : problems.products) {
     sum += product.flops();
@@ -42,8 +42,8 @@ DeviceTraits gpu(int capability, int64_t cudnn = 91600) {
 std::string taken(at::ScalarType type, int64_t head_dim, const DeviceTraits& traits, SumOrder order = SumOrder::kAny,
                   int64_t tokens = 197) {
   std::vector<std::string> names;
-  for (const auto kernel : model::device_attentions({64, tokens, 12, head_dim, type}, traits, order)) {
-    names.push_back(model::device_attention_name(kernel));
+  for (const auto kernel : kernels::device_attentions({64, tokens, 12, head_dim, type}, traits, order)) {
+    names.push_back(kernels::device_attention_name(kernel));
   }
   return join(names);
 }
@@ -56,9 +56,9 @@ TEST_CASE("device problems: their arithmetic is that of a training step, in ever
     for (const int tensor_size : {1, 3, 8}) {
       double split = 0.0, replicated = 0.0;
       for (int rank = 0; rank < tensor_size; ++rank) {
-        split += flops(model::device_problems(options, {1, options.depth + 1}, rank, tensor_size, 5, {}));
-        replicated = flops(model::device_problems(options, {0, 1}, rank, tensor_size, 5, {})) +
-                     flops(model::device_problems(options, {options.depth + 1, units.end}, rank, tensor_size, 5, {}));
+        split += flops(train::device_problems(options, {1, options.depth + 1}, rank, tensor_size, 5, {}));
+        replicated = flops(train::device_problems(options, {0, 1}, rank, tensor_size, 5, {})) +
+                     flops(train::device_problems(options, {options.depth + 1, units.end}, rank, tensor_size, 5, {}));
       }
       CHECK(split + replicated == doctest::Approx(5.0 * model::train_flops_per_sample(options)).epsilon(1e-12));
     }
@@ -67,57 +67,57 @@ TEST_CASE("device problems: their arithmetic is that of a training step, in ever
 
 TEST_CASE("device problems: saved choices are taken over with those of the products alone that they are made of") {
   const auto options = model::preset("vit-b16");
-  const auto problems = model::device_problems(options, {0, options.num_units()}, 0, 1, 2, {at::kHalf, at::kFloat});
-  tensor::KernelTable saved("here");
+  const auto problems = train::device_problems(options, {0, options.num_units()}, 0, 1, 2, {at::kHalf, at::kFloat});
+  kernels::KernelTable saved("here");
   for (const auto& problem : problems.products) {
     saved.choose(problem.name(), {"apart", "two kernels", 2.0, 2.0});
     saved.choose(problem.without_extra().name(), {"00ff", "tile 128x256", 1.0, 1.0});
   }
   REQUIRE(saved.choices().size() > problems.distinct().products.size());
-  tensor::KernelTable resumed("here");
+  kernels::KernelTable resumed("here");
   resumed.adopt(saved, problems.distinct().names_with_parts());
   CHECK((resumed == saved));
 }
 
 TEST_CASE("device problems: gradients have their own type, tf32 is named, nothing is empty") {
   const auto options = model::preset("vit-b16");
-  const model::ProductTypes half{at::kBFloat16, at::kFloat, tensor::Fp32Products::kTf32};
-  const auto problems = model::device_problems(options, {0, options.num_units()}, 0, 1, 2, half);
+  const train::ProductTypes half{at::kBFloat16, at::kFloat, kernels::Fp32Products::kTf32};
+  const auto problems = train::device_problems(options, {0, options.num_units()}, 0, 1, 2, half);
   for (const auto& problem : problems.products) {
-    const bool is_gradient = problem.kind == tensor::ProductKind::kWeightGradient;
-    CHECK(tensor::short_name(problem.result) == (is_gradient ? "fp32" : "bf16"));
-    CHECK((problem.fp32 == tensor::Fp32Products::kExact));  // there is no fp32 product in it
+    const bool is_gradient = problem.kind == kernels::ProductKind::kWeightGradient;
+    CHECK(kernels::short_name(problem.result) == (is_gradient ? "fp32" : "bf16"));
+    CHECK((problem.fp32 == kernels::Fp32Products::kExact));  // there is no fp32 product in it
     CHECK(problem.flops() > 0.0);
   }
-  const auto fused = [&](int tensor_size, at::ScalarType gradient, tensor::ProductExtra extra) {
-    const auto list = model::device_problems(options, {1, 2}, 0, tensor_size, 2, {at::kHalf, gradient}).products;
+  const auto fused = [&](int tensor_size, at::ScalarType gradient, kernels::ProductExtra extra) {
+    const auto list = train::device_problems(options, {1, 2}, 0, tensor_size, 2, {at::kHalf, gradient}).products;
     return std::count_if(list.begin(), list.end(), [&](const auto& problem) { return problem.extra == extra; });
   };
-  constexpr auto kBias = tensor::ProductExtra::kBias, kBiasGradient = tensor::ProductExtra::kBiasGradient;
+  constexpr auto kBias = kernels::ProductExtra::kBias, kBiasGradient = kernels::ProductExtra::kBiasGradient;
   CHECK(fused(1, at::kFloat, kBias) == 4);
   CHECK(fused(2, at::kFloat, kBias) == 2);          // proj and fc2 add theirs after the sum over the ranks
   CHECK(fused(1, at::kFloat, kBiasGradient) == 3);  // that of fc1 comes with GELU's
   CHECK(fused(2, at::kFloat, kBiasGradient) == 1);  // of qkv
   CHECK(fused(1, at::kHalf, kBiasGradient) == 0);   // it would be rounded twice
-  const auto tf32 = model::device_problems(options, {1, 2}, 0, 1, 2, {at::kFloat, at::kFloat, half.fp32});
+  const auto tf32 = train::device_problems(options, {1, 2}, 0, 1, 2, {at::kFloat, at::kFloat, half.fp32});
   CHECK(tf32.products.front().name() == "forward+bias R394 M2304 K768 tf32>fp32 16B");
-  const auto nothing = model::device_problems(options, {0, options.num_units()}, 0, 1, 0, {});
+  const auto nothing = train::device_problems(options, {0, options.num_units()}, 0, 1, 0, {});
   CHECK(nothing.products.empty());
 }
 
 TEST_CASE("device problems: a mesh has those of all its ranks, each once") {
   auto options = small_forecaster();  // 8 heads and 50 hidden features: three ranks have parts of two sizes
-  const auto mesh = model::device_problems_of_mesh(options, 3, {4, 1}, {});
+  const auto mesh = train::device_problems_of_mesh(options, 3, {4, 1}, {});
   const auto names = mesh.names();
   for (int rank = 0; rank < 3; ++rank) {
     for (const int64_t samples : {4, 1}) {
-      for (const auto& name : model::device_problems(options, {0, options.num_units()}, rank, 3, samples, {}).names()) {
+      for (const auto& name : train::device_problems(options, {0, options.num_units()}, rank, 3, samples, {}).names()) {
         CHECK(std::count(names.begin(), names.end(), name) == 1);
       }
     }
   }
   options.attention_dropout = 0.1;
-  CHECK(model::device_problems_of_mesh(options, 3, {4}, {}).attentions.empty());
+  CHECK(train::device_problems_of_mesh(options, 3, {4}, {}).attentions.empty());
 }
 
 TEST_CASE("device attention: each kernel is asked only for what it takes") {
@@ -157,13 +157,13 @@ TEST_CASE("device attention: with sums in a fixed order there is no cuDNN") {
 }
 
 TEST_CASE("device attention: numbers of samples that nobody measured take the kernel of the nearest that was") {
-  tensor::KernelTable table("GPU");
+  kernels::KernelTable table("GPU");
   const auto kernel = [&](int64_t samples, int64_t tokens = 197) {
-    const auto found = model::find_attention(table, {samples, tokens, 12, 64, at::kHalf});
-    return found ? model::device_attention_name(*found) : std::string("none");
+    const auto found = kernels::find_attention(table, {samples, tokens, 12, 64, at::kHalf});
+    return found ? kernels::device_attention_name(*found) : std::string("none");
   };
   CHECK(kernel(64) == "none");
-  const auto choose = [&](const model::AttentionProblem& problem, const std::string& name) {
+  const auto choose = [&](const kernels::AttentionProblem& problem, const std::string& name) {
     table.choose(problem.name(), {name, "", 1.0, 1.0});
   };
   choose({64, 197, 12, 64, at::kHalf}, "flash");

@@ -8,14 +8,14 @@
 #include <tuple>
 #include <vector>
 
-#include "model/attention_dropout.h"
-#include "model/field_passes.h"
-#include "model/sample_kernels_cuda.h"
+#include "src/kernels/attention/attention_dropout.h"
+#include "src/kernels/field_passes.h"
+#include "src/kernels/sample_kernels_cuda.h"
 #include "tests/support/compare.h"
 #include "tests/support/kernel_arrays.h"
 
 using namespace vit_hybrid;
-using namespace vit_hybrid::model;
+using namespace vit_hybrid::kernels;
 using namespace vit_hybrid::testing;
 
 namespace {
@@ -96,10 +96,10 @@ TEST_CASE("device rows: dropout keeps what the host's draws keep, at any place o
 }
 
 TEST_CASE("device rows: attention masks are those of AttentionDropout, row by row") {
-  tensor::StepContext context;
+  SampleContext context;
   context.seed = 5;
   context.samples = {7, 1234567};
-  context.mode = tensor::Mode::kTraining;
+  context.mode = Mode::kTraining;
   const DropKey key{0.4, 2, DropSite::kAttention};
   for (const int64_t tokens : {4, 7, 10}) {
     const AttentionDropout dropout(key, context, 3, tokens);

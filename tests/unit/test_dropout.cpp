@@ -7,7 +7,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 
-#include "model/dropout.h"
+#include "src/kernels/dropout.h"
 #include "tests/support/compare.h"
 #include "tests/support/group_of_one.h"
 #include "tests/support/rounding.h"
@@ -15,8 +15,8 @@
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
-using model::DropKey;
-using model::DropSite;
+using kernels::DropKey;
+using kernels::DropSite;
 
 namespace {
 
@@ -31,41 +31,41 @@ model::VitOptions with_dropout(model::VitOptions options) {
 }  // namespace
 
 TEST_CASE("dropout: a slice of the features has the slice of the mask, whatever its alignment") {
-  const auto context = test_context(kSamples, tensor::Mode::kTraining);
+  const auto context = test_context(kSamples, Mode::kTraining);
   const DropKey key{0.3, 4, DropSite::kHidden};
   constexpr int64_t kTokens = 5;
   constexpr int64_t kFeatures = 23;
   const at::Tensor x = normal_tensor({kSamples, kTokens, kFeatures}, 1);
-  const at::Tensor whole = model::dropout(x, {0, kFeatures}, kFeatures, key, context);
+  const at::Tensor whole = kernels::dropout(x, {0, kFeatures}, kFeatures, key, context);
   for (const Range part : {Range{0, 4}, Range{3, 11}, Range{7, 8}, Range{21, 23}, Range{6, 6}}) {
     const at::Tensor slice =
-        model::dropout(x.narrow(2, part.begin, part.size()).contiguous(), part, kFeatures, key, context);
+        kernels::dropout(x.narrow(2, part.begin, part.size()).contiguous(), part, kFeatures, key, context);
     CHECK(relative_error(slice, whole.narrow(2, part.begin, part.size())) == 0.0);
   }
 }
 
 TEST_CASE("dropout: a sample has its own mask wherever it is in the batch") {
-  auto context = test_context(kSamples, tensor::Mode::kTraining);
+  auto context = test_context(kSamples, Mode::kTraining);
   const DropKey key{0.5, 1, DropSite::kOutput};
   const at::Tensor x = at::ones({kSamples, 4, 6}, at::kDouble);
-  const at::Tensor all = model::dropout(x, {0, 6}, 6, key, context);
+  const at::Tensor all = kernels::dropout(x, {0, 6}, 6, key, context);
   context.samples = {context.samples[2]};
-  const at::Tensor last = model::dropout(x.narrow(0, 0, 1), {0, 6}, 6, key, context);
+  const at::Tensor last = kernels::dropout(x.narrow(0, 0, 1), {0, 6}, 6, key, context);
   CHECK(relative_error(last, all.narrow(0, 2, 1)) == 0.0);
 }
 
 TEST_CASE("dropout: keeps the given fraction, scaled, with other masks for other keys") {
-  auto context = test_context(2, tensor::Mode::kTraining);
+  auto context = test_context(2, Mode::kTraining);
   const at::Tensor x = at::ones({2, 200, 500}, at::kFloat);
-  const at::Tensor y = model::dropout(x, {0, 500}, 500, {0.1, 1, DropSite::kOutput}, context);
+  const at::Tensor y = kernels::dropout(x, {0, 500}, 500, {0.1, 1, DropSite::kOutput}, context);
   const double kept = y.ne(0).sum().item<double>() / static_cast<double>(y.numel());
   CHECK(std::abs(kept - 0.9) < 4.0 * std::sqrt(0.1 * 0.9 / 200000.0));  // four standard deviations
   CHECK(y.max().item<float>() == doctest::Approx(1.0 / 0.9));
 
-  const at::Tensor other_site = model::dropout(x, {0, 500}, 500, {0.1, 1, DropSite::kHidden}, context);
-  const at::Tensor other_unit = model::dropout(x, {0, 500}, 500, {0.1, 2, DropSite::kOutput}, context);
+  const at::Tensor other_site = kernels::dropout(x, {0, 500}, 500, {0.1, 1, DropSite::kHidden}, context);
+  const at::Tensor other_unit = kernels::dropout(x, {0, 500}, 500, {0.1, 2, DropSite::kOutput}, context);
   context.step += 1;
-  const at::Tensor other_step = model::dropout(x, {0, 500}, 500, {0.1, 1, DropSite::kOutput}, context);
+  const at::Tensor other_step = kernels::dropout(x, {0, 500}, 500, {0.1, 1, DropSite::kOutput}, context);
   for (const auto& other : {other_site, other_unit, other_step}) {
     const double differ = other.ne(y).sum().item<double>() / static_cast<double>(y.numel());
     CHECK(std::abs(differ - 2 * 0.1 * 0.9) < 0.005);  // as often as independent masks do
@@ -74,18 +74,18 @@ TEST_CASE("dropout: keeps the given fraction, scaled, with other masks for other
 
 TEST_CASE("dropout: nothing happens in evaluation or at rate zero") {
   const at::Tensor x = at::ones({1, 2, 3}, at::kDouble);
-  const auto training = test_context(1, tensor::Mode::kTraining);
-  const auto evaluation = test_context(1, tensor::Mode::kEvaluation);
-  CHECK(model::dropout(x, {0, 3}, 3, {0.5, 1, DropSite::kOutput}, evaluation).is_same(x));
-  CHECK(model::dropout(x, {0, 3}, 3, {0.0, 1, DropSite::kOutput}, training).is_same(x));
+  const auto training = test_context(1, Mode::kTraining);
+  const auto evaluation = test_context(1, Mode::kEvaluation);
+  CHECK(kernels::dropout(x, {0, 3}, 3, {0.5, 1, DropSite::kOutput}, evaluation).is_same(x));
+  CHECK(kernels::dropout(x, {0, 3}, 3, {0.0, 1, DropSite::kOutput}, training).is_same(x));
 }
 
 TEST_CASE("dropout: drop-path drops whole branches of samples and keeps the mean") {
   constexpr int64_t kMany = 4000;
-  const auto context = test_context(kMany, tensor::Mode::kTraining);
+  const auto context = test_context(kMany, Mode::kTraining);
   const at::Tensor residual = at::ones({kMany, 1, 2}, at::kDouble);
   const at::Tensor sum =
-      model::add_residual(residual, at::ones({kMany, 1, 2}, at::kDouble), {0.25, 3, DropSite::kMlpPath}, context);
+      kernels::add_residual(residual, at::ones({kMany, 1, 2}, at::kDouble), {0.25, 3, DropSite::kMlpPath}, context);
   const at::Tensor dropped = sum.eq(1.0);
   CHECK(dropped.select(2, 0).eq(dropped.select(2, 1)).all().item<bool>());
   const double fraction = dropped.select(2, 0).sum().item<double>() / kMany;
@@ -95,12 +95,12 @@ TEST_CASE("dropout: drop-path drops whole branches of samples and keeps the mean
 
 // 1 / (1 - rate) in bf16 would be off by up to 1/256, and the product and the sum would be rounded each.
 TEST_CASE("dropout: in every type the scale is exact and the result rounded once") {
-  const auto context = test_context(kSamples, tensor::Mode::kTraining);
+  const auto context = test_context(kSamples, Mode::kTraining);
   constexpr double kScale = 1.0 / 0.7;
   for (const auto type : kFloatTypes) {
     CAPTURE(c10::toString(type));
     const at::Tensor x = normal_tensor({kSamples, 7, 33}, 1).to(type).requires_grad_();
-    const at::Tensor y = model::dropout(x, {0, 33}, 33, {0.3, 1, DropSite::kOutput}, context);
+    const at::Tensor y = kernels::dropout(x, {0, 33}, 33, {0.3, 1, DropSite::kOutput}, context);
     const at::Tensor dy = normal_tensor(x.sizes(), 2).to(type);
     torch::autograd::backward({y}, {dy});
     const at::Tensor kept = y.detach().ne(0);
@@ -113,26 +113,26 @@ TEST_CASE("dropout: in every type the scale is exact and the result rounded once
     const at::Tensor residual = normal_tensor({kSamples, 7, 33}, 3).to(type);
     const at::Tensor branch = normal_tensor({kSamples, 7, 33}, 4).to(type);
     const DropKey path{0.3, 3, DropSite::kMlpPath};
-    const at::Tensor scales = model::path_scales(branch, path, context).to(at::kDouble).view({kSamples, 1, 1});
+    const at::Tensor scales = kernels::path_scales(branch, path, context).to(at::kDouble).view({kSamples, 1, 1});
     for (const double scale : {scales.max().item<double>(), scales.min().item<double>()}) {
       const bool known = scale == 0.0 || std::abs(scale - kScale) <= kScale * 0x1p-24;
       CHECK(known);
     }
     const at::Tensor product = branch.to(at::kDouble) * scales;
-    const at::Tensor sum = model::add_residual(residual, branch.clone(), path, context);
+    const at::Tensor sum = kernels::add_residual(residual, branch.clone(), path, context);
     CHECK(rounded_once(sum, residual.to(at::kDouble) + product, residual.to(at::kDouble).abs() + product.abs()));
   }
 }
 
 TEST_CASE("dropout: the bits do not depend on the number of threads") {
   const int threads = at::get_num_threads();
-  const auto context = test_context(kSamples, tensor::Mode::kTraining);
+  const auto context = test_context(kSamples, Mode::kTraining);
   for (const auto type : kFloatTypes) {
     const at::Tensor x = normal_tensor({kSamples, 200, 33}, 1).to(type);
     at::set_num_threads(1);
-    const at::Tensor one = model::dropout(x, {0, 33}, 33, {0.3, 1, DropSite::kOutput}, context);
+    const at::Tensor one = kernels::dropout(x, {0, 33}, 33, {0.3, 1, DropSite::kOutput}, context);
     at::set_num_threads(2);
-    const at::Tensor two = model::dropout(x, {0, 33}, 33, {0.3, 1, DropSite::kOutput}, context);
+    const at::Tensor two = kernels::dropout(x, {0, 33}, 33, {0.3, 1, DropSite::kOutput}, context);
     at::set_num_threads(threads);
     CHECK(at::equal(one, two));
   }
@@ -144,7 +144,7 @@ TEST_CASE("dropout: the model with all kinds of dropout is the reference with ma
     const auto parameters = test_parameters(options);
     const at::Tensor images = test_images(options, kSamples);
     const at::Tensor gradient = normal_tensor(output_shape(options, kSamples), 12);
-    const auto context = test_context(kSamples, tensor::Mode::kTraining);
+    const auto context = test_context(kSamples, Mode::kTraining);
     const Outcome ours = run_ours(options, parameters, images, gradient, context, at::kDouble, group_of_one());
     const Outcome reference = run_reference(options, parameters, images, gradient, context, at::kDouble);
     const Outcome without = run_reference(plain, parameters, images, gradient, context, at::kDouble);

@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "src/train/evaluation.h"
+#include "src/report/evaluation.h"
 
 using vit_hybrid::train::Evaluation;
 using vit_hybrid::train::EvaluationSums;

@@ -14,10 +14,10 @@
 #include <numeric>
 #include <set>
 
-#include "data/memory_dataset.h"
-#include "data/normalization.h"
-#include "data/synthetic_dataset.h"
-#include "data/year_files.h"
+#include "data/datasets/memory_dataset.h"
+#include "data/datasets/normalization.h"
+#include "data/datasets/synthetic_dataset.h"
+#include "data/datasets/year_files.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "tests/support/scratch_folder.h"

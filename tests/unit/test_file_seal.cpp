@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/file_seal.h"
+#include "data/reading/file_seal.h"
 #include "src/base/error.h"
 #include "tests/support/contains.h"
 #include "tests/support/scratch_folder.h"

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/posix_file.h"
+#include "data/reading/posix_file.h"
 #include "src/base/folder_lock.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"

@@ -13,9 +13,9 @@
 
 #include <limits>
 
-#include "parallel/tensor/column_sums.h"
-#include "parallel/tensor/gelu.h"
 #include "parallel/tensor/linear.h"
+#include "src/kernels/gelu.h"
+#include "src/kernels/gemm/column_sums.h"
 #include "tests/support/compare.h"
 #include "tests/support/group_of_one.h"
 #include "tests/support/linear_layer.h"
@@ -66,7 +66,7 @@ LayerResult run_layer(const at::Tensor& x, const at::Tensor& dy, at::ScalarType 
   fill(buffer);
   tensor::ColumnParallelLinear layer(buffer, "layer", tensor::Terms::kWeightAndBias, group_of_one());
   const at::Tensor input = x.to(type, false, true).requires_grad_();
-  const auto context = test_context(2, tensor::Mode::kTraining);
+  const auto context = test_context(2, Mode::kTraining);
   const at::Tensor y = layer.forward_gelu(input, context, keep);
   torch::autograd::backward({y}, {dy.to(type)});
   return {y.detach(), input.grad(), buffer.parameter("layer.weight").gradient.clone(),
@@ -83,13 +83,13 @@ TEST_CASE("gelu: values and gradients are ATen's in fp64") {
     const at::Tensor exact_z = z.to(at::kDouble);
     const at::Tensor scale = exact_z.abs().clamp_min(1.0);
     const double value_bound = (type == at::kDouble ? 1e-15 : 2.5e-7) + rounding_of(type);
-    const at::Tensor difference = tensor::exact_gelu(z).to(at::kDouble) - at::gelu(exact_z);
+    const at::Tensor difference = kernels::exact_gelu(z).to(at::kDouble) - at::gelu(exact_z);
     CHECK(largest(difference / scale) <= value_bound);
 
     // Half-length results below the smallest normal number are rounded more coarsely: 1e-7 covers them.
     const double gradient_bound = (type == at::kDouble ? 1e-15 : 6e-7) + 1.2 * rounding_of(type);
     const at::Tensor column = z.view({-1, 1});
-    const at::Tensor dz = tensor::exact_gelu_backward(at::ones_like(column), column, {});
+    const at::Tensor dz = kernels::exact_gelu_backward(at::ones_like(column), column, {});
     const at::Tensor exact_dz = at::gelu_backward(at::ones_like(exact_z), exact_z);
     CHECK(largest(dz.view(-1).to(at::kDouble) - exact_dz) <= gradient_bound);
   }
@@ -99,14 +99,14 @@ TEST_CASE("gelu: erf in fp32 is within 1e-6, and what is not a number stays so")
   const at::Tensor z = at::linspace(-8.0, 8.0, 200003, at::kDouble).to(at::kFloat);
   const at::Tensor exact_z = z.to(at::kDouble);
   // erf(z / sqrt 2) = 2 gelu(z) / z - 1; away from 0, where dividing by z would measure the rounding of z Phi(z).
-  const at::Tensor erf = tensor::exact_gelu(z).to(at::kDouble) / exact_z * 2.0 - 1.0;
+  const at::Tensor erf = kernels::exact_gelu(z).to(at::kDouble) / exact_z * 2.0 - 1.0;
   CHECK(largest((erf - (exact_z * M_SQRT1_2).erf()).masked_fill(exact_z == 0.0, 0.0)) <= 1e-6);
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
     const at::Tensor nan = at::full({3, 50}, std::numeric_limits<double>::quiet_NaN(), type);
-    CHECK(tensor::exact_gelu(nan).isnan().all().item<bool>());
-    CHECK(tensor::exact_gelu_backward(at::ones_like(nan), nan, {}).isnan().all().item<bool>());
+    CHECK(kernels::exact_gelu(nan).isnan().all().item<bool>());
+    CHECK(kernels::exact_gelu_backward(at::ones_like(nan), nan, {}).isnan().all().item<bool>());
     const at::Tensor infinite = at::full({2, 40}, std::numeric_limits<double>::infinity(), type);
-    CHECK(tensor::exact_gelu(infinite).equal(infinite));
+    CHECK(kernels::exact_gelu(infinite).equal(infinite));
   }
 }
 
@@ -117,12 +117,12 @@ TEST_CASE("gelu: the bias gradient is the sum over the rows, in fp32") {
       const at::Tensor dy = normal_tensor({rows, columns}, 2).to(type);
       const at::Tensor exact = at::gelu_backward(dy.to(at::kDouble), z.to(at::kDouble)).sum(0) + 0.25;
       const at::Tensor bias_gradient = at::full({columns}, 0.25, at::kFloat);
-      tensor::exact_gelu_backward(dy, z, bias_gradient);
+      kernels::exact_gelu_backward(dy, z, bias_gradient);
       const double slope_error = type == at::kBFloat16 ? 1.3e-4 : 0.0;
       CHECK(relative_error(bias_gradient, exact) <= 2e-6 + slope_error);
 
       const at::Tensor sums = at::full({columns}, 0.25, at::kFloat);
-      tensor::add_column_sums(sums, dy);
+      kernels::add_column_sums(sums, dy);
       CHECK(relative_error(sums, dy.to(at::kDouble).sum(0) + 0.25) <= 1e-6);
     }
   }

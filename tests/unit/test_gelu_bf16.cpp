@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "parallel/tensor/linear_rows.h"
 #include "src/base/instruction_sets.h"
+#include "src/kernels/gemm/linear_rows.h"
 
 using namespace vit_hybrid;
 using c10::BFloat16;
@@ -44,13 +44,13 @@ Slopes slopes(const std::vector<BFloat16>& z) {
   Slopes result{std::vector<BFloat16>(z.size()), std::vector<float>(z.size(), 0.0f)};
   const std::vector<BFloat16> ones(z.size(), BFloat16(1.0f));
   const auto count = static_cast<int64_t>(z.size());
-  tensor::gelu_backward_rows(ones.data(), z.data(), result.rounded.data(), 1, result.sums.data(), count);
+  kernels::gelu_backward_rows(ones.data(), z.data(), result.rounded.data(), 1, result.sums.data(), count);
   return result;
 }
 
 std::vector<BFloat16> values(const std::vector<BFloat16>& z) {
   std::vector<BFloat16> y(z.size());
-  tensor::gelu_row(z.data(), y.data(), static_cast<int64_t>(z.size()));
+  kernels::gelu_row(z.data(), y.data(), static_cast<int64_t>(z.size()));
   return y;
 }
 
@@ -181,7 +181,7 @@ TEST_CASE("gelu bf16: at the end of a product it is that of the sum with the bia
     bias.push_back(static_cast<float>(i % 17) * 0.03f - 0.25f);
   }
   std::vector<BFloat16> y(kCount);
-  tensor::store_gelu_row(sums.data(), bias.data(), y.data(), kCount);
+  kernels::store_gelu_row(sums.data(), bias.data(), y.data(), kCount);
   int outside = 0;
   for (size_t i = 0; i < y.size(); ++i) {
     const double z = sums[i] + bias[i];
@@ -200,13 +200,13 @@ TEST_CASE("gelu bf16: rows of every length have the bits of their elements, in p
     std::vector<BFloat16> y(length + kGuard, untouched);
     std::vector<BFloat16> stored = y;
     std::copy_n(in.z.begin(), length, y.begin());
-    tensor::gelu_row(y.data(), y.data(), count);
-    tensor::store_gelu_row(in.sums.data(), in.bias.data(), stored.data(), count);
+    kernels::gelu_row(y.data(), y.data(), count);
+    kernels::store_gelu_row(in.sums.data(), in.bias.data(), stored.data(), count);
     bool equal = true;
     for (size_t i = 0; i < length; ++i) {
       BFloat16 value, end;
-      tensor::gelu_row(&in.z[i], &value, 1);
-      tensor::store_gelu_row(&in.sums[i], &in.bias[i], &end, 1);
+      kernels::gelu_row(&in.z[i], &value, 1);
+      kernels::store_gelu_row(&in.sums[i], &in.bias[i], &end, 1);
       equal = equal && y[i] == value && stored[i] == end;
     }
     for (size_t i = length; i < length + kGuard; ++i) {
@@ -233,9 +233,9 @@ TEST_CASE("gelu bf16: backward of any number of rows has the bits of its element
       std::vector<float> sums(length + kGuard, 2.0f);
       std::vector<float> expected_sums = sums;
       for (size_t i = 0; i < elements; ++i) {
-        tensor::gelu_backward_rows(&in.dy[i], &in.z[i], &expected_dz[i], 1, &expected_sums[i % length], 1);
+        kernels::gelu_backward_rows(&in.dy[i], &in.z[i], &expected_dz[i], 1, &expected_sums[i % length], 1);
       }
-      tensor::gelu_backward_rows(dz.data(), in.z.data(), dz.data(), num_rows, sums.data(), count);
+      kernels::gelu_backward_rows(dz.data(), in.z.data(), dz.data(), num_rows, sums.data(), count);
       CAPTURE(count);
       CAPTURE(num_rows);
       CHECK(dz == expected_dz);
@@ -249,7 +249,7 @@ TEST_CASE("gelu bf16: at the end of a product every number has the bits that it 
   const std::vector<float> sums(z.begin(), z.end());
   const std::vector<float> bias(z.size(), -0.0f);  // added, it leaves every number what it is, -0 too
   std::vector<BFloat16> stored(z.size());
-  tensor::store_gelu_row(sums.data(), bias.data(), stored.data(), static_cast<int64_t>(z.size()));
+  kernels::store_gelu_row(sums.data(), bias.data(), stored.data(), static_cast<int64_t>(z.size()));
   CHECK(bits_of(stored) == bits_of(values(z)));
 }
 
@@ -274,12 +274,12 @@ TEST_CASE_TEMPLATE("gelu half: without instructions for the type it has the bits
     std::vector<float> row(z.begin(), z.end()), gradient(dy.begin(), dy.end());
     std::vector<float> expected_sums(static_cast<size_t>(count), 2.0f);
     std::vector<float> sums = expected_sums;
-    tensor::gelu_backward_rows(gradient.data(), row.data(), gradient.data(), num_rows, expected_sums.data(), count);
-    tensor::gelu_row(row.data(), row.data(), elements);
+    kernels::gelu_backward_rows(gradient.data(), row.data(), gradient.data(), num_rows, expected_sums.data(), count);
+    kernels::gelu_row(row.data(), row.data(), elements);
 
     std::vector<T> y = z, dz = dy;
-    tensor::gelu_row(y.data(), y.data(), elements);
-    tensor::gelu_backward_rows(dz.data(), z.data(), dz.data(), num_rows, sums.data(), count);
+    kernels::gelu_row(y.data(), y.data(), elements);
+    kernels::gelu_backward_rows(dz.data(), z.data(), dz.data(), num_rows, sums.data(), count);
     CAPTURE(count);
     CHECK(bits_of(y) == bits_of(std::vector<T>(row.begin(), row.end())));
     CHECK(bits_of(dz) == bits_of(std::vector<T>(gradient.begin(), gradient.end())));

@@ -8,10 +8,10 @@
 #include <numbers>
 #include <numeric>
 
-#include "data/class_names.h"
-#include "data/grid.h"
+#include "data/datasets/class_names.h"
+#include "data/datasets/grid.h"
 #include "src/base/error.h"
-#include "src/train/checkpoint/training_data.h"
+#include "src/checkpoint/training_data.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"
 

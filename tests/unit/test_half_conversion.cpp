@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "src/base/half_conversion.h"
 #include "src/base/random.h"
+#include "src/kernels/half_conversion.h"
 
 using namespace vit_hybrid;
 

@@ -11,8 +11,8 @@
 #include <limits>
 #include <thread>
 
-#include "data/hdf5_crash_guard.h"
-#include "data/hdf5_layout.h"
+#include "data/hdf5/hdf5_crash_guard.h"
+#include "data/hdf5/hdf5_layout.h"
 #include "src/base/error.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/scratch_folder.h"

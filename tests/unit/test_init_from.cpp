@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/train/checkpoint/init_from.h"
+#include "src/train/saving/init_from.h"
 #include "tests/support/compare.h"
 #include "tests/support/vit_harness.h"
 

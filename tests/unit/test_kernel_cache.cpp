@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "parallel/tensor/host_kernel_choice.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
-#include "src/train/kernel_cache.h"
+#include "src/kernels/gemm/host_kernel_choice.h"
+#include "src/machine/kernel_cache.h"
 
 using namespace vit_hybrid;
-using model::SavedKernels;
-using tensor::KernelChoice;
+using kernels::KernelChoice;
 using train::KernelCache;
+using train::SavedKernels;
 namespace fs = std::filesystem;
 
 namespace {
@@ -88,7 +88,7 @@ TEST_CASE("kernel cache: what is damaged or no file of ours is not used, and rep
                                             text.substr(0, text.size() / 2),
                                             replaced(text, "blocked", "blocker"),
                                             replaced(text, "machine", "another"),
-                                            replaced(text, tensor::kHostProblem, "something else"),
+                                            replaced(text, kernels::kHostProblem, "something else"),
                                             std::string(200000, 'x'),
                                             std::string("\0\0\0", 3)};
   for (const std::string& bytes : damaged) {

@@ -1,5 +1,5 @@
 // The table of measured choices: its text, what a resumed run takes over, what fixed sums cost.
-#include "parallel/tensor/kernel_choice.h"
+#include "src/kernels/gemm/kernel_choice.h"
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
-using tensor::KernelTable;
+using kernels::KernelTable;
 
 namespace {
 
@@ -112,11 +112,11 @@ TEST_CASE("kernel choice: the cost counts a problem as often as it is computed")
 
 TEST_CASE("kernel choice: bytes as hexadecimal text and back") {
   const std::array<unsigned char, 4> bytes = {0x00, 0xff, 0x7e, 0x0a};
-  CHECK(tensor::to_hex(bytes.data(), bytes.size()) == "00ff7e0a");
+  CHECK(kernels::to_hex(bytes.data(), bytes.size()) == "00ff7e0a");
   std::array<unsigned char, 4> back{};
-  tensor::from_hex("00ff7e0a", back.data(), back.size());
+  kernels::from_hex("00ff7e0a", back.data(), back.size());
   CHECK(back == bytes);
-  CHECK_THROWS_AS(tensor::from_hex("00ff7e", back.data(), back.size()), Error);
-  CHECK_THROWS_AS(tensor::from_hex("00ff7e0A", back.data(), back.size()), Error);
-  CHECK_THROWS_AS(tensor::from_hex("00ff7e0g", back.data(), back.size()), Error);
+  CHECK_THROWS_AS(kernels::from_hex("00ff7e", back.data(), back.size()), Error);
+  CHECK_THROWS_AS(kernels::from_hex("00ff7e0A", back.data(), back.size()), Error);
+  CHECK_THROWS_AS(kernels::from_hex("00ff7e0g", back.data(), back.size()), Error);
 }

@@ -1,5 +1,5 @@
 // The choice among candidates by their times, and what is made of kernels that do not run.
-#include "parallel/tensor/kernel_timing.h"
+#include "src/kernels/gemm/kernel_timing.h"
 
 #include <c10/util/Exception.h>
 #include <doctest/doctest.h>
@@ -16,11 +16,11 @@
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
-using tensor::Effort;
-using tensor::fastest_candidate;
-using tensor::FastestCandidate;
-using tensor::KernelTime;
-using tensor::time_or_refusal;
+using kernels::Effort;
+using kernels::fastest_candidate;
+using kernels::FastestCandidate;
+using kernels::KernelTime;
+using kernels::time_or_refusal;
 
 namespace {
 
@@ -131,12 +131,12 @@ TEST_CASE("kernel timing: missing memory, own errors and a broken device are no 
 TEST_CASE("kernel timing: the choice among named kernels says all times and reasons") {
   const KernelTime refused{std::numeric_limits<double>::infinity(), "no valid plans"};
   const auto choice =
-      tensor::fastest_kernel("attention B1", {{"cudnn", refused}, {"flash", {120.4, ""}}, {"efficient", {130.6, ""}}});
-  CHECK(choice == tensor::KernelChoice{"flash", "cudnn does not run: no valid plans, flash 120 us, efficient 131 us",
-                                       120.4, 120.4});
-  tensor::KernelTable table("GPU");
+      kernels::fastest_kernel("attention B1", {{"cudnn", refused}, {"flash", {120.4, ""}}, {"efficient", {130.6, ""}}});
+  CHECK(choice == kernels::KernelChoice{"flash", "cudnn does not run: no valid plans, flash 120 us, efficient 131 us",
+                                        120.4, 120.4});
+  kernels::KernelTable table("GPU");
   table.choose("attention B1", choice);
-  CHECK(tensor::KernelTable::parse(table.text()) == table);
-  const auto none = thrown_error([&] { tensor::fastest_kernel("attention B1", {{"cudnn", refused}}); });
+  CHECK(kernels::KernelTable::parse(table.text()) == table);
+  const auto none = thrown_error([&] { kernels::fastest_kernel("attention B1", {{"cudnn", refused}}); });
   CHECK(none.message() == "attention B1: no kernel ran: cudnn does not run: no valid plans");
 }

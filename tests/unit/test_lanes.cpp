@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/norm_rows.h"
 #include "src/base/random.h"
+#include "src/kernels/norm_rows.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -35,8 +35,8 @@ bool same(T a, T b) {
 template <class T>
 std::vector<T> read_and_written(const std::vector<T>& numbers) {
   std::vector<T> result(numbers.size());
-  model::residual_row(static_cast<const T*>(nullptr), numbers.data(), 1.0f, result.data(),
-                      static_cast<int64_t>(numbers.size()));
+  kernels::residual_row(static_cast<const T*>(nullptr), numbers.data(), 1.0f, result.data(),
+                        static_cast<int64_t>(numbers.size()));
   return result;
 }
 
@@ -64,8 +64,8 @@ TEST_CASE_TEMPLATE("lanes: products are rounded as c10 rounds them", T, c10::BFl
   int64_t differ = 0;
   std::vector<T> result(numbers.size());
   for (const float factor : factors) {
-    model::residual_row(static_cast<const T*>(nullptr), numbers.data(), factor, result.data(),
-                        static_cast<int64_t>(numbers.size()));
+    kernels::residual_row(static_cast<const T*>(nullptr), numbers.data(), factor, result.data(),
+                          static_cast<int64_t>(numbers.size()));
     for (size_t i = 0; i < numbers.size(); ++i) {
       const T expected = static_cast<T>(static_cast<float>(numbers[i]) * factor);
       differ += same(result[i], expected) || static_cast<float>(expected) == 0.0f ? 0 : 1;
@@ -84,7 +84,7 @@ TEST_CASE_TEMPLATE("lanes: a row of any length writes its own elements alone", T
   using F = std::conditional_t<std::is_same_v<T, double>, double, float>;
   for (int64_t n = 0; n <= kMost; ++n) {
     std::vector<T> to(static_cast<size_t>(kMost), static_cast<T>(-1.0f));
-    model::residual_row(x.data(), x.data(), F(1), to.data(), n);
+    kernels::residual_row(x.data(), x.data(), F(1), to.data(), n);
     bool right = true;
     for (int64_t i = 0; i < kMost; ++i) {
       const float expected = i < n ? 2.0f * static_cast<float>(i + 1) : -1.0f;

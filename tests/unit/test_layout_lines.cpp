@@ -7,8 +7,8 @@
 
 #include "parallel/pipeline/stage_partition.h"
 #include "src/base/text.h"
-#include "src/train/layout_report.h"
-#include "src/train/padding_report.h"
+#include "src/report/layout_report.h"
+#include "src/report/padding_report.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;

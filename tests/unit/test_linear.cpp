@@ -11,13 +11,13 @@
 #include <cstdlib>
 #include <limits>
 
-#include "parallel/tensor/blocked_products.h"
-#include "parallel/tensor/gelu.h"
 #include "parallel/tensor/linear.h"
-#include "parallel/tensor/matmul.h"
-#include "parallel/tensor/panels.h"
-#include "parallel/tensor/small_product.h"
-#include "src/train/processor.h"
+#include "src/kernels/gelu.h"
+#include "src/kernels/gemm/blocked_products.h"
+#include "src/kernels/gemm/matmul.h"
+#include "src/kernels/gemm/panels.h"
+#include "src/kernels/gemm/small_product.h"
+#include "src/machine/processor.h"
 #include "tests/support/compare.h"
 #include "tests/support/contains.h"
 #include "tests/support/group_of_one.h"
@@ -55,7 +55,7 @@ at::Tensor nan_tensor(at::IntArrayRef shape, at::ScalarType type) {
 // Types that the blocked products have on this machine.
 std::vector<at::ScalarType> blocked_types() {
   std::vector<at::ScalarType> types = {at::kFloat};
-  if (tensor::has_bf16_block_kernel()) {
+  if (kernels::has_bf16_block_kernel()) {
     types.push_back(at::kBFloat16);
   }
   return types;
@@ -101,18 +101,18 @@ TEST_CASE("linear: blocked products of all shapes and types are the exact ones u
 
       const at::Tensor y = nan_tensor({rows, outputs}, type);
       const at::Tensor activated = nan_tensor({rows, outputs}, type);
-      tensor::blocked_forward(x, tensor::pack_transposed_panels(weight), bias, {y, activated});
+      kernels::blocked_forward(x, kernels::pack_transposed_panels(weight), bias, {y, activated});
       const at::Tensor exact = product(x, weight.t()) + bias;
       CHECK(relative_error(y, exact) <= float_bound(inputs) + rounding);
       CHECK(relative_error(activated, at::gelu(exact)) <= 2.0 * float_bound(inputs) + kGeluError + rounding);
 
       const at::Tensor dx = nan_tensor({rows, inputs}, type);
-      tensor::blocked_backward_input(dy, tensor::pack_panels(weight), dx);
+      kernels::blocked_backward_input(dy, kernels::pack_panels(weight), dx);
       CHECK(relative_error(dx, product(dy, weight)) <= float_bound(outputs) + rounding);
 
       for (const auto gradient_type : {at::kFloat, type}) {
         const at::Tensor gradient = at::full({outputs, inputs}, 0.5f, gradient_type);
-        tensor::blocked_add_weight_gradient(gradient, dy, x);
+        kernels::blocked_add_weight_gradient(gradient, dy, x);
         CHECK(relative_error(gradient, product(dy.t(), x) + 0.5) <= float_bound(rows) + rounding_of(gradient_type));
       }
     }
@@ -124,21 +124,21 @@ TEST_CASE("linear: blocked products have the same bits with any number of thread
     const at::Tensor x = normal_tensor({700, 400}, 1).to(type);
     const at::Tensor weight = normal_tensor({500, 400}, 2).to(type);
     const at::Tensor dy = normal_tensor({700, 500}, 3).to(type);
-    tensor::PackedWeight packed(weight);
+    kernels::PackedWeight packed(weight);
     int64_t version = 0;
     const auto compute = [&] {
       ++version;
       const at::Tensor gradient = at::zeros({500, 400}, at::kFloat);
       const at::Tensor bias_gradient = at::zeros({500}, at::kFloat);
-      tensor::add_weight_gradient(gradient, dy, x, bias_gradient);
+      kernels::add_weight_gradient(gradient, dy, x, bias_gradient);
       at::Tensor z;
-      const at::Tensor activated = tensor::linear_gelu_forward(x, packed, version, {}, &z);
+      const at::Tensor activated = kernels::linear_gelu_forward(x, packed, version, {}, &z);
       return std::array{z,
                         activated,
-                        tensor::linear_backward_input(dy, packed, version),
+                        kernels::linear_backward_input(dy, packed, version),
                         gradient,
                         bias_gradient,
-                        tensor::exact_gelu_backward(dy, z, bias_gradient),
+                        kernels::exact_gelu_backward(dy, z, bias_gradient),
                         bias_gradient};
     };
     const int before = at::get_num_threads();
@@ -163,24 +163,24 @@ TEST_CASE("linear: small products overwrite and add, in both types") {
     const at::Tensor right = b.to(type);
     // What is not read or written is not a number.
     const at::Tensor out = at::full({7, 13}, std::numeric_limits<double>::quiet_NaN(), left.options());
-    const tensor::ProductShape shape{7, 11, 5, 9, 12, 13};
-    const auto multiply = [&](tensor::Store store) {
+    const kernels::ProductShape shape{7, 11, 5, 9, 12, 13};
+    const auto multiply = [&](kernels::Store store) {
       if (type == at::kFloat) {
-        tensor::small_product(shape, store, left.const_data_ptr<float>(), right.const_data_ptr<float>(),
-                              out.mutable_data_ptr<float>());
+        kernels::small_product(shape, store, left.const_data_ptr<float>(), right.const_data_ptr<float>(),
+                               out.mutable_data_ptr<float>());
       } else {
-        tensor::small_product(shape, store, left.const_data_ptr<double>(), right.const_data_ptr<double>(),
-                              out.mutable_data_ptr<double>());
+        kernels::small_product(shape, store, left.const_data_ptr<double>(), right.const_data_ptr<double>(),
+                               out.mutable_data_ptr<double>());
       }
     };
     const double bound = type == at::kFloat ? float_bound(5) : 1e-15;
-    multiply(tensor::Store::kOverwrite);
+    multiply(kernels::Store::kOverwrite);
     CHECK(relative_error(out.narrow(1, 0, 11), exact) <= bound);
-    multiply(tensor::Store::kAdd);
+    multiply(kernels::Store::kAdd);
     CHECK(relative_error(out.narrow(1, 0, 11), exact * 2.0) <= bound);
     CHECK(out.narrow(1, 11, 2).isnan().all().item<bool>());
   }
-  tensor::finish_small_products();
+  kernels::finish_small_products();
 }
 
 TEST_CASE("linear: forward and backward of all three kinds, in all types, small and blocked") {
@@ -197,7 +197,7 @@ TEST_CASE("linear: forward and backward of all three kinds, in all types, small 
         const at::Tensor weight = buffer.parameter("layer.weight").value.to(at::kDouble);
         const at::Tensor bias = buffer.parameter("layer.bias").value.to(at::kDouble);
         const at::Tensor input = x.to(type, false, true).requires_grad_();
-        const auto context = test_context(2, tensor::Mode::kTraining);
+        const auto context = test_context(2, Mode::kTraining);
         const at::Tensor y = layer.forward(input, context);
         torch::autograd::backward({y}, {dy.to(type)});
         CHECK(relative_error(y.detach(), (product(rows, weight.t()) + bias).view(dy.sizes())) <= bound);
@@ -248,7 +248,7 @@ TEST_CASE("linear: gradients of half-length types are added to") {
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     const at::Tensor gradient = at::full({70, 130}, 2.0, type);
     const at::Tensor bias_gradient = at::full({70}, 2.0, type);
-    tensor::add_weight_gradient(gradient, dy.to(type), x.to(type), bias_gradient);
+    kernels::add_weight_gradient(gradient, dy.to(type), x.to(type), bias_gradient);
     const double bound = float_bound(301) + rounding_of(type);
     CHECK(relative_error(gradient, product(dy.to(type).t(), x.to(type)) + 2.0) <= bound);
     CHECK(relative_error(bias_gradient, rounded(dy, type).sum(0) + 2.0) <= bound);
@@ -257,32 +257,32 @@ TEST_CASE("linear: gradients of half-length types are added to") {
 
 TEST_CASE("linear: no rows are allowed, and leave gradients as they are") {
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
-    tensor::PackedWeight weight(normal_tensor({6, 5}, 1).to(type));
+    kernels::PackedWeight weight(normal_tensor({6, 5}, 1).to(type));
     const at::Tensor x = at::zeros({0, 5}, type);
     const at::Tensor dy = at::zeros({0, 6}, type);
-    CHECK(tensor::linear_forward(x, weight, 1, {}).sizes() == dy.sizes());
-    CHECK(tensor::linear_gelu_forward(x, weight, 1, {}, nullptr).sizes() == dy.sizes());
-    CHECK(tensor::linear_backward_input(dy, weight, 1).sizes() == x.sizes());
+    CHECK(kernels::linear_forward(x, weight, 1, {}).sizes() == dy.sizes());
+    CHECK(kernels::linear_gelu_forward(x, weight, 1, {}, nullptr).sizes() == dy.sizes());
+    CHECK(kernels::linear_backward_input(dy, weight, 1).sizes() == x.sizes());
     const at::Tensor gradient = at::full({6, 5}, 2.0, at::kDouble);
     const at::Tensor bias_gradient = at::full({6}, 3.0, at::kDouble);
-    tensor::add_weight_gradient(gradient, dy, x, bias_gradient);
+    kernels::add_weight_gradient(gradient, dy, x, bias_gradient);
     CHECK((gradient == 2.0).all().item<bool>());
     CHECK((bias_gradient == 3.0).all().item<bool>());
   }
 }
 
 TEST_CASE("linear: the kernel depends on type and size, and its text says which") {
-  using tensor::ProductKernel;
+  using kernels::ProductKernel;
   const at::Tensor large = at::zeros({1024, 64}, at::kFloat);
-  const auto kernel_for = [&](at::ScalarType type) { return tensor::choose_product_kernel(large.to(type), 1024); };
+  const auto kernel_for = [&](at::ScalarType type) { return kernels::choose_product_kernel(large.to(type), 1024); };
   CHECK(kernel_for(at::kDouble) == ProductKernel::kLibrary);
   CHECK(kernel_for(at::kHalf) == ProductKernel::kConverted);
   CHECK(kernel_for(at::kBFloat16) ==
-        (tensor::has_bf16_block_kernel() ? ProductKernel::kBlocked : ProductKernel::kConverted));
-  CHECK(tensor::choose_product_kernel(large.narrow(0, 0, 4), 1024) == ProductKernel::kLibrary);
-  CHECK(tensor::choose_product_kernel(large.narrow(0, 0, 0), 1024) == ProductKernel::kLibrary);
+        (kernels::has_bf16_block_kernel() ? ProductKernel::kBlocked : ProductKernel::kConverted));
+  CHECK(kernels::choose_product_kernel(large.narrow(0, 0, 4), 1024) == ProductKernel::kLibrary);
+  CHECK(kernels::choose_product_kernel(large.narrow(0, 0, 0), 1024) == ProductKernel::kLibrary);
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
-    const std::string text = tensor::product_kernel_text(at::kCPU, type);
+    const std::string text = kernels::product_kernel_text(at::kCPU, type);
     CHECK((text.find("converted") != std::string::npos) == (kernel_for(type) == ProductKernel::kConverted));
     CHECK((text.find("own blocks") != std::string::npos) >= (kernel_for(type) == ProductKernel::kBlocked));
     CHECK_MESSAGE(contains(text, "bf16") == (type == at::kBFloat16), text);
@@ -298,9 +298,9 @@ TEST_CASE("linear: the text names a setting that keeps oneDNN from instructions"
     MESSAGE("skipped: ONEDNN_MAX_CPU_ISA is not AVX512_CORE or AVX2, or this processor has no bf16 instructions");
     return;
   }
-  CHECK_FALSE(tensor::has_bf16_block_kernel());
+  CHECK_FALSE(kernels::has_bf16_block_kernel());
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
-    const std::string text = tensor::product_kernel_text(at::kCPU, type);
+    const std::string text = kernels::product_kernel_text(at::kCPU, type);
     const bool in_fp32 = contains(text, "oneDNN's fp32 kernel");
     CHECK_MESSAGE(contains(text, "ONEDNN_MAX_CPU_ISA=" + set + " keeps") == (in_fp32 && set == "AVX2"), text);
     CHECK_MESSAGE(contains(text, "ONEDNN_MAX_CPU_ISA=" + set + " forbids") == (type == at::kBFloat16), text);

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel/tensor/linear_rows.h"
 #include "src/base/random.h"
+#include "src/kernels/gemm/linear_rows.h"
 
 using namespace vit_hybrid;
 
@@ -44,7 +44,7 @@ TEST_CASE_TEMPLATE("linear rows: rows are added one after the other", T, float, 
           expected[static_cast<size_t>(i)] += static_cast<Sum>(rows[static_cast<size_t>(row * count + i)]);
         }
       }
-      tensor::add_rows(rows.data(), num_rows, sums.data(), count);
+      kernels::add_rows(rows.data(), num_rows, sums.data(), count);
       CAPTURE(count);
       CAPTURE(num_rows);
       CHECK(sums == expected);

@@ -13,7 +13,7 @@
 #include <limits>
 
 #include "model/losses.h"
-#include "model/patch_grid.h"
+#include "src/kernels/patch_grid.h"
 #include "tests/support/compare.h"
 #include "tests/support/rounding.h"
 #include "tests/support/vit_harness.h"
@@ -166,7 +166,7 @@ struct Forecast {
   // The formula in fp64 of just these values, and its gradient times `dloss`.
   LossAndGradient reference(double dloss) const {
     const auto formula = [&](const at::Tensor& x) {
-      return plain_relative_l2(model::unpatchify(x, grid), fields.to(at::kDouble), 5) * dloss;
+      return plain_relative_l2(kernels::unpatchify(x, grid), fields.to(at::kDouble), 5) * dloss;
     };
     auto both = differentiate(patches.to(at::kDouble), formula);
     both.loss /= dloss;
@@ -184,7 +184,7 @@ struct Forecast {
     return {value.template item<double>(), leaf.grad()};
   }
 
-  model::PatchGrid grid{3, 5, 4, 6};
+  kernels::PatchGrid grid{3, 5, 4, 6};
   at::Tensor patches;
   at::Tensor fields;
 };
@@ -243,10 +243,11 @@ TEST_CASE("losses: fields and their patches have one loss, and its bits do not d
     CHECK(at::equal(one.gradient, two.gradient));
 
     const auto of_fields = Forecast::differentiate_from(
-        model::unpatchify(given.patches, given.grid),
+        kernels::unpatchify(given.patches, given.grid),
         [&](const auto& x) { return model::relative_l2_loss(x, given.fields, 5); }, kLossScale);
     CHECK(of_fields.loss == doctest::Approx(one.loss).epsilon(1e-6));
-    CHECK(relative_error(of_fields.gradient, model::unpatchify(one.gradient, given.grid)) <= unit_roundoff(type) * 8.0);
+    CHECK(relative_error(of_fields.gradient, kernels::unpatchify(one.gradient, given.grid)) <=
+          unit_roundoff(type) * 8.0);
   }
 }
 

@@ -6,7 +6,7 @@
 #include <numbers>
 #include <string>
 
-#include "src/train/lr_schedule.h"
+#include "src/config/lr_schedule.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"
 

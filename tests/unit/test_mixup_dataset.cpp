@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "data/mixup_dataset.h"
-#include "data/synthetic_dataset.h"
+#include "data/datasets/mixup_dataset.h"
+#include "data/datasets/synthetic_dataset.h"
 
 namespace vit_hybrid::data {
 namespace {

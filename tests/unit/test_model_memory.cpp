@@ -6,8 +6,8 @@
 #include <string>
 
 #include "model/vit_options.h"
-#include "src/train/load_run_config.h"
-#include "src/train/model_memory.h"
+#include "src/config/load_run_config.h"
+#include "src/machine/model_memory.h"
 #include "tests/support/contains.h"
 
 namespace vit_hybrid::train {

@@ -2,10 +2,10 @@
 #include <doctest/doctest.h>
 
 #include "src/base/error.h"
-#include "src/train/checkpoint/model_json.h"
-#include "src/train/load_run_config.h"
-#include "src/train/model_use.h"
-#include "src/train/options/sources.h"
+#include "src/checkpoint/model_json.h"
+#include "src/config/load_run_config.h"
+#include "src/config/sources.h"
+#include "src/infer/model_use.h"
 #include "tests/support/thrown_error.h"
 
 using namespace vit_hybrid;

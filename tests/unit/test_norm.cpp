@@ -15,8 +15,8 @@
 #include <limits>
 #include <vector>
 
-#include "model/norm.h"
-#include "model/residual.h"
+#include "src/kernels/norm.h"
+#include "src/kernels/residual.h"
 #include "tests/support/compare.h"
 #include "tests/support/rounding.h"
 #include "tests/support/vit_harness.h"
@@ -103,7 +103,7 @@ TEST_CASE("norm: forward and backward are those of fp64 but for rounding") {
       CAPTURE(extents.features);
       const Inputs in(extents, type);
       const Reference expected = reference_of(in, in.x);
-      const auto [y, mean, rstd] = model::layer_norm(in.x, in.weight, in.bias, kEps);
+      const auto [y, mean, rstd] = kernels::layer_norm(in.x, in.weight, in.bias, kEps);
       CHECK((y.scalar_type() == type));
       CHECK((mean.scalar_type() == at::toOpMathType(type)));
       CHECK((rstd.scalar_type() == at::toOpMathType(type)));
@@ -118,7 +118,7 @@ TEST_CASE("norm: forward and backward are those of fp64 but for rounding") {
         const at::Tensor weight_before = dweight.to(at::kDouble).clone();
         const at::Tensor bias_before = dbias.to(at::kDouble).clone();
         const at::Tensor dx =
-            model::layer_norm_backward(in.dy, {in.x, mean, rstd}, in.weight, dresidual, {dweight, dbias});
+            kernels::layer_norm_backward(in.dy, {in.x, mean, rstd}, in.weight, dresidual, {dweight, dbias});
         const at::Tensor exact = with_residual ? expected.dx + dresidual.to(at::kDouble) : expected.dx;
         CHECK((dx.scalar_type() == type));
         CHECK(relative_error(dx, exact) <= rounded(in.x, bound_of_row(in)));
@@ -134,12 +134,12 @@ TEST_CASE("norm: gradients of a half-length type are sums in fp32, rounded once"
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     const Inputs in({260, 48}, type);
     const Reference expected = reference_of(in, in.x);
-    const auto [y, mean, rstd] = model::layer_norm(in.x, in.weight, in.bias, kEps);
+    const auto [y, mean, rstd] = kernels::layer_norm(in.x, in.weight, in.bias, kEps);
     const at::Tensor dweight = random({48}, 7, type);
     const at::Tensor dbias = random({48}, 8, type);
     const at::Tensor exact_weight = dweight.to(at::kDouble) + expected.dweight;
     const at::Tensor exact_bias = dbias.to(at::kDouble) + expected.dbias;
-    model::layer_norm_backward(in.dy, {in.x, mean, rstd}, in.weight, at::Tensor(), {dweight, dbias});
+    kernels::layer_norm_backward(in.dy, {in.x, mean, rstd}, in.weight, at::Tensor(), {dweight, dbias});
     CHECK((dweight.scalar_type() == type));
     CHECK(relative_error(dweight, exact_weight) <= rounded(dweight, bound_of_columns(in)));
     CHECK(relative_error(dbias, exact_bias) <= rounded(dbias, bound_of_columns(in)));
@@ -162,9 +162,9 @@ TEST_CASE("norm: a residual sum is rounded once, and what is normed is the round
         }
         const at::Tensor added = in.branch.to(at::kDouble) * factors;
         const at::Tensor exact = in.x.to(at::kDouble) + added;
-        const at::Tensor plain = model::residual_sum(in.x, in.branch.clone(), scales);
+        const at::Tensor plain = kernels::residual_sum(in.x, in.branch.clone(), scales);
         const auto [sum, normed] =
-            model::residual_layer_norm(in.x, in.branch.clone(), scales, in.weight, in.bias, kEps);
+            kernels::residual_layer_norm(in.x, in.branch.clone(), scales, in.weight, in.bias, kEps);
         CHECK(rounded_once(plain, exact, in.x.to(at::kDouble).abs() + added.abs()));
         CHECK(at::equal(sum, plain));
         const Reference expected = reference_of(in, sum);
@@ -173,11 +173,11 @@ TEST_CASE("norm: a residual sum is rounded once, and what is normed is the round
         CHECK(relative_error(normed.rstd, expected.rstd) <= bound_of_row(in));
         if (scaled) {
           CHECK(at::equal(sum[0], in.x[0]));
-          const at::Tensor dbranch = model::branch_gradient(in.dy, scales);
+          const at::Tensor dbranch = kernels::branch_gradient(in.dy, scales);
           const at::Tensor product = in.dy.to(at::kDouble) * factors;
           CHECK(rounded_once(dbranch, product, product.abs()));
         } else {
-          CHECK(model::branch_gradient(in.dy, scales).is_same(in.dy));
+          CHECK(kernels::branch_gradient(in.dy, scales).is_same(in.dy));
         }
       }
     }
@@ -194,9 +194,9 @@ TEST_CASE("norm: the bits do not depend on the number of threads") {
       const at::Tensor dweight = at::zeros({72}, at::toOpMathType(type));
       const at::Tensor dbias = at::zeros({72}, at::toOpMathType(type));
       const auto [sum, normed] =
-          model::residual_layer_norm(in.x, in.branch.clone(), at::Tensor(), in.weight, in.bias, kEps);
-      const at::Tensor dx =
-          model::layer_norm_backward(in.dy, {sum, normed.mean, normed.rstd}, in.weight, in.dresidual, {dweight, dbias});
+          kernels::residual_layer_norm(in.x, in.branch.clone(), at::Tensor(), in.weight, in.bias, kEps);
+      const at::Tensor dx = kernels::layer_norm_backward(in.dy, {sum, normed.mean, normed.rstd}, in.weight,
+                                                         in.dresidual, {dweight, dbias});
       results.push_back({sum, normed.y, normed.mean, normed.rstd, dx, dweight, dbias});
     }
     at::set_num_threads(threads);
@@ -212,15 +212,15 @@ TEST_CASE("norm: no rows, and what is not finite stays visible in its row") {
     const Inputs none({0, 8}, type);
     const at::Tensor dweight = at::zeros({8}, at::kFloat);
     const at::Tensor dbias = at::zeros({8}, at::kFloat);
-    const auto empty = model::residual_layer_norm(none.x, none.branch, at::Tensor(), none.weight, none.bias, kEps);
-    model::layer_norm_backward(none.dy, {none.x, empty.normed.mean, empty.normed.rstd}, none.weight, none.dresidual,
-                               {dweight, dbias});
+    const auto empty = kernels::residual_layer_norm(none.x, none.branch, at::Tensor(), none.weight, none.bias, kEps);
+    kernels::layer_norm_backward(none.dy, {none.x, empty.normed.mean, empty.normed.rstd}, none.weight, none.dresidual,
+                                 {dweight, dbias});
     CHECK(empty.normed.y.numel() == 0);
     CHECK(dweight.abs().max().item<float>() == 0.0f);
 
     const Inputs in({6, 40}, type);
     in.x[1][0][3] = std::numeric_limits<double>::infinity();
-    const auto [y, mean, rstd] = model::layer_norm(in.x, in.weight, in.bias, kEps);
+    const auto [y, mean, rstd] = kernels::layer_norm(in.x, in.weight, in.bias, kEps);
     CHECK(y[1][0].isnan().any().item<bool>());
     CHECK(y[0].isfinite().all().item<bool>());
   }

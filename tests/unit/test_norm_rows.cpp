@@ -12,8 +12,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "model/norm_rows.h"
 #include "src/base/random.h"
+#include "src/kernels/norm_rows.h"
 
 using namespace vit_hybrid;
 
@@ -124,18 +124,18 @@ Results results_of(const Inputs& in, bool with_residual) {
   auto sum = guarded<T>(with_residual ? in.branch : in.x);
   auto y = guarded<T>(in.x);
   auto dx = guarded<T>(in.x);
-  std::vector<float> workspace(at(model::kWorkspaceRows * in.n));
-  const model::NormRows<float> rows{in.n, kEps, in.weight.data(), in.bias.data(), workspace.data()};
+  std::vector<float> workspace(at(kernels::kWorkspaceRows * in.n));
+  const kernels::NormRows<float> rows{in.n, kEps, in.weight.data(), in.bias.data(), workspace.data()};
   Results out{{}, {}, std::vector<float>(kRows), std::vector<float>(kRows), {}, in.bias, in.weight};
   if (with_residual) {
-    model::residual_norm_rows(x.data(), sum.data(), kScales.data(), y.data(), kRows, out.mean.data(), out.rstd.data(),
-                              rows);
+    kernels::residual_norm_rows(x.data(), sum.data(), kScales.data(), y.data(), kRows, out.mean.data(), out.rstd.data(),
+                                rows);
   } else {
-    model::norm_rows(x.data(), y.data(), kRows, out.mean.data(), out.rstd.data(), rows);
+    kernels::norm_rows(x.data(), y.data(), kRows, out.mean.data(), out.rstd.data(), rows);
   }
-  const model::NormRowsBackward<T, float> arrays{
+  const kernels::NormRowsBackward<T, float> arrays{
       dy.data(), sum.data(), out.mean.data(), out.rstd.data(), with_residual ? residual.data() : nullptr, dx.data()};
-  model::norm_backward_rows(arrays, kRows, out.dweight.data(), out.dbias.data(), rows);
+  kernels::norm_backward_rows(arrays, kRows, out.dweight.data(), out.dbias.data(), rows);
   out.sum = widened(sum);
   out.y = widened(y);
   out.dx = widened(dx);
@@ -145,7 +145,7 @@ Results results_of(const Inputs& in, bool with_residual) {
 // The same of rows in fp32, one by one, each result rounded by c10.
 template <class T>
 Results reference_of(const Inputs& in, bool with_residual) {
-  const model::NormRows<float> rows{in.n, kEps, in.weight.data(), in.bias.data(), nullptr};
+  const kernels::NormRows<float> rows{in.n, kEps, in.weight.data(), in.bias.data(), nullptr};
   std::vector<float> sum = in.x;
   std::vector<float> y = in.x;
   std::vector<float> dx = in.x;
@@ -153,16 +153,16 @@ Results reference_of(const Inputs& in, bool with_residual) {
   for (int64_t row = 0; row < kRows; ++row) {
     const int64_t first = row * in.n;
     if (with_residual) {
-      model::residual_row(in.x.data() + first, in.branch.data() + first, kScales[at(row)], sum.data() + first, in.n);
+      kernels::residual_row(in.x.data() + first, in.branch.data() + first, kScales[at(row)], sum.data() + first, in.n);
       sum = rounded<T>(sum);
     }
     float* const mean = out.mean.data() + row;
     float* const rstd = out.rstd.data() + row;
-    model::norm_rows(sum.data() + first, y.data() + first, 1, mean, rstd, rows);
-    const model::NormRowsBackward<float, float> arrays{
+    kernels::norm_rows(sum.data() + first, y.data() + first, 1, mean, rstd, rows);
+    const kernels::NormRowsBackward<float, float> arrays{
         in.dy.data() + first, sum.data() + first, mean, rstd, with_residual ? in.residual.data() + first : nullptr,
         dx.data() + first};
-    model::norm_backward_rows(arrays, 1, out.dweight.data(), out.dbias.data(), rows);
+    kernels::norm_backward_rows(arrays, 1, out.dweight.data(), out.dbias.data(), rows);
   }
   out.sum = widened(guarded<T>(sum));
   out.y = widened(guarded<T>(y));

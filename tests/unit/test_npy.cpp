@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "data/npy.h"
+#include "data/datasets/npy.h"
 #include "src/base/error.h"
 #include "tests/support/contains.h"
 #include "tests/support/scratch_folder.h"

@@ -8,7 +8,7 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
-#include "src/train/options/sources.h"
+#include "src/config/sources.h"
 #include "tests/support/contains.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "src/base/error.h"
-#include "src/train/options/option_table.h"
+#include "src/config/option_table.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "src/train/kernel_report.h"
-#include "src/train/padding_report.h"
+#include "src/report/kernel_report.h"
+#include "src/report/padding_report.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;

@@ -8,7 +8,7 @@
 
 #include "src/base/own_processors.h"
 #include "src/base/text.h"
-#include "src/train/placement.h"
+#include "src/machine/placement.h"
 #include "tests/support/contains.h"
 #include "tests/support/scratch_folder.h"
 

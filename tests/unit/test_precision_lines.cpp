@@ -1,12 +1,12 @@
 // What a checkpoint says of the precision and of the loss scale of the run that wrote it.
-#include "src/train/checkpoint/precision_lines.h"
+#include "src/checkpoint/precision_lines.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
-#include "src/train/load_run_config.h"
+#include "src/config/load_run_config.h"
 
 using namespace vit_hybrid::train;
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/base/text.h"
-#include "src/train/metrics_log.h"
+#include "src/report/metrics_log.h"
 #include "src/train/predictions.h"
 #include "tests/support/scratch_folder.h"
 

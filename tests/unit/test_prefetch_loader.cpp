@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "data/prefetch_loader.h"
+#include "data/loading/prefetch_loader.h"
 #include "src/base/error.h"
 
 namespace vit_hybrid::data {

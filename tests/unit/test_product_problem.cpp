@@ -1,5 +1,5 @@
 // Products as BLAS sees them, against LibTorch's; the names that choices are kept under; GELU's elements.
-#include "parallel/tensor/product_problem.h"
+#include "src/kernels/gemm/product_problem.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mm.h>
@@ -11,13 +11,13 @@
 #include <set>
 #include <vector>
 
-#include "parallel/tensor/normal_distribution.h"
+#include "src/kernels/normal_distribution.h"
 
 using namespace vit_hybrid;
-using tensor::ColumnMajor;
-using tensor::ProductExtra;
-using tensor::ProductKind;
-using tensor::ProductProblem;
+using kernels::ColumnMajor;
+using kernels::ProductExtra;
+using kernels::ProductKind;
+using kernels::ProductProblem;
 
 namespace {
 
@@ -26,7 +26,7 @@ double element(const double* matrix, const ColumnMajor& shape, int64_t row, int6
 }
 
 // What BLAS does with column-major matrices, element by element.
-void blas_product(const tensor::ColumnMajorProduct& product, const double* a, const double* b, double* d) {
+void blas_product(const kernels::ColumnMajorProduct& product, const double* a, const double* b, double* d) {
   const int64_t depth = product.a.transposed ? product.a.rows : product.a.columns;
   for (int64_t column = 0; column < product.d.columns; ++column) {
     for (int64_t row = 0; row < product.d.rows; ++row) {
@@ -44,15 +44,15 @@ struct Layer {
   at::Tensor weight = at::randn({4, 3}, at::kDouble);  // [M, K]
   at::Tensor dy = at::randn({5, 4}, at::kDouble);      // [R, M]
 
-  const double* factor(tensor::ColumnMajorProduct::Factor factor) const {
-    using Factor = tensor::ColumnMajorProduct::Factor;
+  const double* factor(kernels::ColumnMajorProduct::Factor factor) const {
+    using Factor = kernels::ColumnMajorProduct::Factor;
     const at::Tensor& matrix = factor == Factor::kX ? x : factor == Factor::kWeight ? weight : dy;
     return matrix.const_data_ptr<double>();
   }
 
   at::Tensor by_blas(ProductKind kind, at::Tensor result) const {
-    const auto product = tensor::column_major(
-        tensor::product_problem(kind, ProductExtra::kNone, x.size(0), weight.size(0), x.size(1), at::kDouble));
+    const auto product = kernels::column_major(
+        kernels::product_problem(kind, ProductExtra::kNone, x.size(0), weight.size(0), x.size(1), at::kDouble));
     CHECK(product.d.rows * product.d.columns == result.numel());
     blas_product(product, factor(product.a_is), factor(product.b_is), result.data_ptr<double>());
     return result;
@@ -77,12 +77,12 @@ TEST_CASE("product problem: column-major products give the row-major results") {
 }
 
 TEST_CASE("product problem: a bias runs along D's rows, and its gradient is B's sum over k") {
-  using Factor = tensor::ColumnMajorProduct::Factor;
+  using Factor = kernels::ColumnMajorProduct::Factor;
   const auto forward =
-      tensor::column_major(tensor::product_problem(ProductKind::kForward, ProductExtra::kBias, 5, 4, 3, at::kFloat));
+      kernels::column_major(kernels::product_problem(ProductKind::kForward, ProductExtra::kBias, 5, 4, 3, at::kFloat));
   CHECK(forward.d.rows == 4);
-  const auto gradient = tensor::column_major(
-      tensor::product_problem(ProductKind::kWeightGradient, ProductExtra::kBiasGradient, 5, 4, 3, at::kFloat));
+  const auto gradient = kernels::column_major(
+      kernels::product_problem(ProductKind::kWeightGradient, ProductExtra::kBiasGradient, 5, 4, 3, at::kFloat));
   CHECK(gradient.b_is == Factor::kDy);
   CHECK(gradient.d.columns == 4);  // the length of cuBLASLt's gradient from B
   CHECK(gradient.b.transposed);    // so k runs over the rows of dy
@@ -93,10 +93,10 @@ TEST_CASE("product problem: problems that differ have names that differ") {
   std::set<size_t> hashes;
   const auto note = [&](const ProductProblem& problem) {
     names.insert(problem.name());
-    hashes.insert(tensor::ProductProblemHash()(problem));
+    hashes.insert(kernels::ProductProblemHash()(problem));
   };
   const ProductProblem base =
-      tensor::product_problem(ProductKind::kForward, ProductExtra::kNone, 12, 34, 56, at::kFloat);
+      kernels::product_problem(ProductKind::kForward, ProductExtra::kNone, 12, 34, 56, at::kFloat);
   CHECK(base.name() == "forward R12 M34 K56 fp32>fp32 16B");
   note(base);
   std::vector<ProductProblem> others(9, base);
@@ -107,7 +107,7 @@ TEST_CASE("product problem: problems that differ have names that differ") {
   others[4].inputs = 13;
   others[5].type = at::kBFloat16;
   others[6].result = at::kDouble;
-  others[7].fp32 = tensor::Fp32Products::kTf32;
+  others[7].fp32 = kernels::Fp32Products::kTf32;
   others[8].alignment = 8;
   for (const ProductProblem& other : others) {
     note(other);
@@ -123,17 +123,17 @@ TEST_CASE("normal distribution: the quick one is within 3e-7 of erfc, the exact 
     const auto z = static_cast<float>(i) * 1e-3f;
     const double wanted = 0.5 * std::erfc(-static_cast<double>(z) / std::sqrt(2.0));
     const double density = std::exp(-0.5 * static_cast<double>(z) * z) / std::sqrt(2.0 * std::acos(-1.0));
-    const auto quick = tensor::quick_normal<tensor::HostFunctions>(z);
-    const auto exact = tensor::exact_normal(static_cast<double>(z));
+    const auto quick = kernels::quick_normal<kernels::HostFunctions>(z);
+    const auto exact = kernels::exact_normal(static_cast<double>(z));
     quick_error = std::max(quick_error, std::fabs(quick.distribution - wanted));
     exact_error = std::max(exact_error, std::fabs(exact.distribution - wanted));
-    slope_error = std::max(slope_error, std::fabs(tensor::gelu_slope(z, quick) - (wanted + z * density)));
+    slope_error = std::max(slope_error, std::fabs(kernels::gelu_slope(z, quick) - (wanted + z * density)));
     slope_error =
-        std::max(slope_error, std::fabs(tensor::gelu_slope(static_cast<double>(z), exact) - (wanted + z * density)));
+        std::max(slope_error, std::fabs(kernels::gelu_slope(static_cast<double>(z), exact) - (wanted + z * density)));
   }
   CHECK(quick_error < 3e-7);
   CHECK(quick_error > 1e-9);  // it is an approximation: what is measured is what the kernels compute
   CHECK(exact_error < 1e-15);
   CHECK(slope_error < 5e-7);
-  CHECK(tensor::gelu_value(-3.0, tensor::exact_normal(-3.0)) == doctest::Approx(-3.0 * 0.0013498980316300946));
+  CHECK(kernels::gelu_value(-3.0, kernels::exact_normal(-3.0)) == doctest::Approx(-3.0 * 0.0013498980316300946));
 }

@@ -1,26 +1,26 @@
 // Which algorithms of a library may compute a product, and what the kernels' options set in LibTorch.
-#include "parallel/tensor/product_rules.h"
+#include "src/kernels/gemm/product_rules.h"
 
 #include <ATen/Context.h>
 #include <doctest/doctest.h>
 
-#include "parallel/tensor/device_kernels.h"
+#include "src/kernels/gemm/device_kernels.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
-using tensor::AlgorithmTraits;
-using tensor::Fp32Products;
-using tensor::PartSums;
-using tensor::ProductExtra;
-using tensor::ProductKind;
-using tensor::SumOrder;
+using kernels::AlgorithmTraits;
+using kernels::Fp32Products;
+using kernels::PartSums;
+using kernels::ProductExtra;
+using kernels::ProductKind;
+using kernels::SumOrder;
 
 namespace {
 
 bool promised(const AlgorithmTraits& algorithm, ProductExtra extra, at::ScalarType result) {
-  auto problem = tensor::product_problem(ProductKind::kForward, extra, 8, 8, 8, result);
-  return tensor::is_as_promised(problem, algorithm);
+  auto problem = kernels::product_problem(ProductKind::kForward, extra, 8, 8, 8, result);
+  return kernels::is_as_promised(problem, algorithm);
 }
 
 }  // namespace
@@ -44,10 +44,10 @@ TEST_CASE("product rules: sums of parts are never kept in half precision") {
     CHECK(promised({4, PartSums::kInSumType}, ProductExtra::kNone, result));
   }
   // It is the result that counts: gradients of half-precision factors in fp32.
-  auto gradient = tensor::product_problem(ProductKind::kWeightGradient, ProductExtra::kNone, 8, 8, 8, at::kHalf);
-  CHECK_FALSE(tensor::is_as_promised(gradient, {4, PartSums::kInResultType}));
+  auto gradient = kernels::product_problem(ProductKind::kWeightGradient, ProductExtra::kNone, 8, 8, 8, at::kHalf);
+  CHECK_FALSE(kernels::is_as_promised(gradient, {4, PartSums::kInResultType}));
   gradient.result = at::kFloat;
-  CHECK(tensor::is_as_promised(gradient, {4, PartSums::kInResultType}));
+  CHECK(kernels::is_as_promised(gradient, {4, PartSums::kInResultType}));
 }
 
 TEST_CASE("product rules: a bias is not added to what was rounded to half precision before") {
@@ -59,20 +59,20 @@ TEST_CASE("product rules: a bias is not added to what was rounded to half precis
 }
 
 TEST_CASE("product rules: the workspace is part of what choices hold for") {
-  CHECK(tensor::product_workspace_bytes(70) == 32 << 20);
-  CHECK(tensor::product_workspace_bytes(89) == 32 << 20);
-  CHECK(tensor::product_workspace_bytes(90) == 64 << 20);
-  CHECK(tensor::product_workspace_bytes(120) == 64 << 20);
-  tensor::DeviceTraits traits;
+  CHECK(kernels::product_workspace_bytes(70) == 32 << 20);
+  CHECK(kernels::product_workspace_bytes(89) == 32 << 20);
+  CHECK(kernels::product_workspace_bytes(90) == 64 << 20);
+  CHECK(kernels::product_workspace_bytes(120) == 64 << 20);
+  kernels::DeviceTraits traits;
   traits.capability = 90;
-  CHECK(contains(tensor::machine_text(traits, SumOrder::kAny), "sums in any order, products in 64 MiB"));
+  CHECK(contains(kernels::machine_text(traits, SumOrder::kAny), "sums in any order, products in 64 MiB"));
   traits.capability = 80;
-  CHECK(contains(tensor::machine_text(traits, SumOrder::kFixed), "sums in a fixed order, products in 32 MiB"));
+  CHECK(contains(kernels::machine_text(traits, SumOrder::kFixed), "sums in a fixed order, products in 32 MiB"));
 }
 
 TEST_CASE("device kernels: LibTorch takes TF32 where it is asked for, and sums never in half precision") {
   at::Context& libtorch = at::globalContext();
-  const auto before = tensor::device_kernel_options();
+  const auto before = kernels::device_kernel_options();
   libtorch.setAllowTF32CuBLAS(true);  // as TORCH_ALLOW_TF32_CUBLAS_OVERRIDE has it
   libtorch.setAllowTF32CuDNN(true);
   libtorch.setAllowFP16ReductionCuBLAS(true);
@@ -80,14 +80,14 @@ TEST_CASE("device kernels: LibTorch takes TF32 where it is asked for, and sums n
   // True or false, or in newer versions an enumeration.
   const auto fp16_allowed = libtorch.allowFP16ReductionCuBLAS();
   const auto bf16_allowed = libtorch.allowBF16ReductionCuBLAS();
-  tensor::set_device_kernel_options({Fp32Products::kExact, SumOrder::kAny});
+  kernels::set_device_kernel_options({Fp32Products::kExact, SumOrder::kAny});
   CHECK_FALSE(libtorch.allowTF32CuBLAS());
   CHECK_FALSE(libtorch.allowTF32CuDNN());
   CHECK((libtorch.allowFP16ReductionCuBLAS() != fp16_allowed));
   CHECK((libtorch.allowBF16ReductionCuBLAS() != bf16_allowed));
-  tensor::set_device_kernel_options({Fp32Products::kTf32, SumOrder::kAny});
+  kernels::set_device_kernel_options({Fp32Products::kTf32, SumOrder::kAny});
   CHECK(libtorch.allowTF32CuBLAS());
   CHECK(libtorch.allowTF32CuDNN());
   CHECK((libtorch.allowBF16ReductionCuBLAS() != bf16_allowed));
-  tensor::set_device_kernel_options(before);
+  kernels::set_device_kernel_options(before);
 }

@@ -4,11 +4,11 @@
 #include <c10/util/Half.h>
 #include <doctest/doctest.h>
 
-#include "model/qkv_gradient_pass.h"
+#include "src/kernels/attention/qkv_gradient_pass.h"
 #include "tests/support/kernel_arrays.h"
 
 using namespace vit_hybrid;
-using namespace vit_hybrid::model;
+using namespace vit_hybrid::kernels;
 using namespace vit_hybrid::testing;
 
 namespace {

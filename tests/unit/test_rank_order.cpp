@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "parallel/comm/rank_order.h"
+#include "parallel/comm/mpi/rank_order.h"
 
 using vit_hybrid::comm::reduce_in_rank_order;
 using vit_hybrid::comm::ReduceOp;

@@ -64,7 +64,7 @@ Result run(const VitOptions& options, at::ScalarType type, Recompute recompute) 
   TestStage holder(options, units, test_parameters(options), type, group_of_one());
   model::VitStage stage(options, units, holder.buffer, group_of_one(), recompute);
   CountingSink sink;
-  std::vector<tensor::StepContext> contexts(2, test_context(kSamples, tensor::Mode::kTraining));
+  std::vector<tensor::StepContext> contexts(2, test_context(kSamples, Mode::kTraining));
   Result result;
   std::vector<at::Tensor> recorded;
   for (int i = 0; i < 2; ++i) {
@@ -120,7 +120,7 @@ TEST_CASE("recompute: in evaluation and without grad mode nothing is kept or giv
   const Range units{0, options.num_units()};
   TestStage holder(options, units, test_parameters(options), at::kFloat, group_of_one());
   const at::Tensor images = test_images(options, kSamples).to(at::kFloat);
-  const auto context = test_context(kSamples, tensor::Mode::kEvaluation);
+  const auto context = test_context(kSamples, Mode::kEvaluation);
   const at::Tensor reference = holder.stage.forward(images, context);
   for (const Recompute recompute : kRecomputing) {
     model::VitStage stage(options, units, holder.buffer, group_of_one(), recompute);

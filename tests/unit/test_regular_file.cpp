@@ -9,12 +9,12 @@
 #include <fstream>
 #include <string>
 
-#include "data/posix_file.h"
+#include "data/reading/posix_file.h"
 #include "src/base/log.h"
 #include "src/base/regular_file.h"
-#include "src/train/checkpoint/checkpoint_folder.h"
-#include "src/train/checkpoint/checkpoint_reader.h"
-#include "src/train/metrics_log.h"
+#include "src/checkpoint/checkpoint_folder.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/report/metrics_log.h"
 #include "tests/support/contains.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"

@@ -4,10 +4,10 @@
 #include <numeric>
 #include <thread>
 
-#include "data/box_runs.h"
-#include "data/hdf5_layout_bytes.h"
-#include "data/lru_cache.h"
-#include "data/row_reader.h"
+#include "data/hdf5/hdf5_layout_bytes.h"
+#include "data/reading/box_runs.h"
+#include "data/reading/lru_cache.h"
+#include "data/reading/row_reader.h"
 #include "src/base/error.h"
 #include "tests/support/scratch_folder.h"
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "src/base/device/gpu_survey.h"
 #include "src/base/error.h"
-#include "src/base/gpu_survey.h"
 #include "src/base/text.h"
-#include "src/train/load_run_config.h"
+#include "src/config/load_run_config.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"
 

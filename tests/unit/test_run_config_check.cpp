@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/text.h"
-#include "src/train/load_run_config.h"
+#include "src/config/load_run_config.h"
 #include "tests/support/contains.h"
 
 namespace {

@@ -20,7 +20,7 @@
 #include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/commands/command.h"
-#include "src/train/metrics_log.h"
+#include "src/report/metrics_log.h"
 #include "src/train/run_folder.h"
 #include "tests/support/thrown_error.h"
 

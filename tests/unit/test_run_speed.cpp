@@ -4,8 +4,8 @@
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/train/machine_roof.h"
-#include "src/train/run_speed.h"
+#include "src/machine/machine_roof.h"
+#include "src/report/run_speed.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "src/train/checkpoint/safetensors.h"
+#include "src/checkpoint/safetensors.h"
 #include "tests/support/contains.h"
 #include "tests/support/mutate.h"
 #include "tests/support/scratch_folder.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "data/sampler.h"
+#include "data/loading/sampler.h"
 #include "src/base/error.h"
 
 namespace vit_hybrid::data {

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "src/train/checkpoint/slice_boxes.h"
+#include "src/checkpoint/slice_boxes.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::tensor;

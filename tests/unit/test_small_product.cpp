@@ -8,8 +8,8 @@
 
 #include <cmath>
 
-#include "parallel/tensor/pair_layout.h"
-#include "parallel/tensor/small_product.h"
+#include "src/kernels/gemm/pair_layout.h"
+#include "src/kernels/gemm/small_product.h"
 #include "tests/support/compare.h"
 #include "tests/support/vit_harness.h"
 
@@ -59,25 +59,25 @@ TEST_CASE("small product: pairs of rows, of a matrix and of its transpose") {
     const at::Tensor from = with_gap(matrix, at::kBFloat16);
     const auto* const data = from.const_data_ptr<at::BFloat16>();
     at::Tensor pairs = at::full({(rows + 1) / 2, columns + kGap, 2}, std::nan(""), matrix.options());
-    tensor::pack_pairs(data, columns + kGap, rows, columns, pairs.mutable_data_ptr<at::BFloat16>(), columns + kGap);
+    kernels::pack_pairs(data, columns + kGap, rows, columns, pairs.mutable_data_ptr<at::BFloat16>(), columns + kGap);
     CHECK(holds_pairs(pairs, matrix));
     CHECK(pairs.narrow(1, columns, kGap).isnan().all().item<bool>());
 
     at::Tensor transposed = at::full({(columns + 1) / 2, rows + kGap, 2}, std::nan(""), matrix.options());
-    tensor::pack_transposed_pairs(data, columns + kGap, rows, columns, transposed.mutable_data_ptr<at::BFloat16>(),
-                                  rows + kGap);
+    kernels::pack_transposed_pairs(data, columns + kGap, rows, columns, transposed.mutable_data_ptr<at::BFloat16>(),
+                                   rows + kGap);
     CHECK(holds_pairs(transposed, matrix.t()));
     CHECK(transposed.narrow(1, rows, kGap).isnan().all().item<bool>());
 
     at::Tensor plain = at::full({columns, rows + kGap}, std::nan(""), matrix.options());
-    tensor::transpose_block(data, columns + kGap, rows, columns, plain.mutable_data_ptr<at::BFloat16>(), rows + kGap);
+    kernels::transpose_block(data, columns + kGap, rows, columns, plain.mutable_data_ptr<at::BFloat16>(), rows + kGap);
     CHECK(plain.narrow(1, 0, rows).equal(matrix.t()));
     CHECK(plain.narrow(1, rows, kGap).isnan().all().item<bool>());
   }
 }
 
 TEST_CASE("small product: bf16 with sums in fp32, any extents") {
-  if (!tensor::has_bf16_block_kernel()) {
+  if (!kernels::has_bf16_block_kernel()) {
     MESSAGE("skipped: this processor has no bf16 instructions, or LibTorch no bf16 product");
     return;
   }
@@ -90,20 +90,20 @@ TEST_CASE("small product: bf16 with sums in fp32, any extents") {
     const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
     const at::Tensor left = with_gap(a, at::kBFloat16);
     at::Tensor pairs = at::full({(shape.depth + 1) / 2, shape.columns + kGap, 2}, std::nan(""), b.options());
-    tensor::pack_pairs(b.const_data_ptr<at::BFloat16>(), shape.columns, shape.depth, shape.columns,
-                       pairs.mutable_data_ptr<at::BFloat16>(), shape.columns + kGap);
+    kernels::pack_pairs(b.const_data_ptr<at::BFloat16>(), shape.columns, shape.depth, shape.columns,
+                        pairs.mutable_data_ptr<at::BFloat16>(), shape.columns + kGap);
     at::Tensor out = at::full({shape.rows, shape.columns + kGap}, std::nan(""), at::TensorOptions(at::kFloat));
-    const tensor::ProductShape extents{shape.rows,         shape.columns,        shape.depth,
-                                       shape.depth + kGap, shape.columns + kGap, shape.columns + kGap};
+    const kernels::ProductShape extents{shape.rows,         shape.columns,        shape.depth,
+                                        shape.depth + kGap, shape.columns + kGap, shape.columns + kGap};
     // Products of bf16 numbers are exact in fp32; their sum is off by about a unit of it, 1.2e-7, for a root of terms.
     const double bound = 1.2e-7 * std::sqrt(static_cast<double>(shape.depth));
-    for (const auto store : {tensor::Store::kOverwrite, tensor::Store::kAdd}) {
-      tensor::small_product(extents, store, left.const_data_ptr<at::BFloat16>(), pairs.const_data_ptr<at::BFloat16>(),
-                            out.mutable_data_ptr<float>());
-      const double times = store == tensor::Store::kAdd ? 2.0 : 1.0;
+    for (const auto store : {kernels::Store::kOverwrite, kernels::Store::kAdd}) {
+      kernels::small_product(extents, store, left.const_data_ptr<at::BFloat16>(), pairs.const_data_ptr<at::BFloat16>(),
+                             out.mutable_data_ptr<float>());
+      const double times = store == kernels::Store::kAdd ? 2.0 : 1.0;
       CHECK(relative_error(out.narrow(1, 0, shape.columns), exact * times) <= bound);
     }
     CHECK(out.narrow(1, shape.columns, kGap).isnan().all().item<bool>());
   }
-  tensor::finish_small_products();
+  kernels::finish_small_products();
 }

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "src/base/energy_meter.h"
+#include "src/base/device/energy_meter.h"
 #include "src/base/error.h"
 #include "src/base/phase_clock.h"
 #include "src/base/text.h"
-#include "src/train/step_statistics.h"
-#include "src/train/test_figures.h"
+#include "src/report/step_statistics.h"
+#include "src/report/test_figures.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;

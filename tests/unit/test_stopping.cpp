@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "src/base/signals.h"
-#include "src/train/checkpoint/checkpoint_folder.h"
-#include "src/train/metrics_log.h"
-#include "src/train/time_limit.h"
+#include "src/checkpoint/checkpoint_folder.h"
+#include "src/config/time_limit.h"
+#include "src/report/metrics_log.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/tensor_pool.h"
+#include "data/loading/tensor_pool.h"
 
 namespace vit_hybrid::data {
 

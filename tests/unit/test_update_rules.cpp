@@ -9,7 +9,7 @@
 #include <cmath>
 #include <string>
 
-#include "parallel/zero/update_rule.h"
+#include "parallel/zero/rules/update_rule.h"
 #include "src/base/random.h"
 #include "tests/support/compare.h"
 #include "tests/support/optimizer_step.h"

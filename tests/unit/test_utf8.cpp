@@ -5,7 +5,7 @@
 
 #include "src/base/error.h"
 #include "src/base/utf8.h"
-#include "src/train/options/sources.h"
+#include "src/config/sources.h"
 #include "tests/support/thrown_error.h"
 
 namespace vit_hybrid::options {

@@ -65,7 +65,7 @@ int64_t measured_peak(const VitOptions& options, at::ScalarType type, Recompute 
   const Range units{0, options.num_units()};
   TestStage holder(options, units, test_parameters(options), type, group_of_one());
   model::VitStage stage(options, units, holder.buffer, group_of_one(), recompute);
-  const auto context = test_context(kSamples, tensor::Mode::kTraining);
+  const auto context = test_context(kSamples, Mode::kTraining);
   const at::Tensor images = test_images(options, kSamples).to(type).requires_grad_();
   const at::Tensor target = options.task == model::Task::kClassify
                                 ? at::ones({kSamples}, at::kLong)

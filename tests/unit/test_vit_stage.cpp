@@ -31,7 +31,7 @@ struct Case {
         parameters(test_parameters(chosen)),
         images(test_images(chosen, kSamples)),
         output_gradient(normal_tensor(output_shape(chosen, kSamples), 12)),
-        context(test_context(kSamples, tensor::Mode::kTraining)) {}
+        context(test_context(kSamples, Mode::kTraining)) {}
 
   Outcome ours(at::ScalarType type) const {
     return run_ours(options, parameters, images, output_gradient, context, type, group_of_one());
@@ -161,7 +161,7 @@ TEST_CASE("vit_stage: the image gets no gradient, and evaluation records nothing
   CHECK_FALSE(images.grad().defined());
 
   const at::NoGradGuard no_grad;
-  const tensor::StepContext context = test_context(kSamples, tensor::Mode::kEvaluation);
+  const tensor::StepContext context = test_context(kSamples, Mode::kEvaluation);
   const at::Tensor output = ours.stage.forward(images, context);
   CHECK_FALSE(output.requires_grad());
 }
@@ -207,7 +207,7 @@ TEST_CASE("vit_stage: the graph of a block keeps what its comment lists, and no 
       normal_tensor({kSamples, options.num_tokens(), options.embed_dim}, 1).to(at::kFloat).requires_grad_();
   const auto held = [] { return MemoryTracker::report().current[static_cast<size_t>(MemoryClass::kActivations)]; };
   const int64_t before = held();
-  const tensor::StepContext context = test_context(kSamples, tensor::Mode::kTraining);
+  const tensor::StepContext context = test_context(kSamples, Mode::kTraining);
   at::Tensor y;
   {
     const MemoryScope scope(MemoryClass::kActivations);
@@ -229,7 +229,7 @@ TEST_CASE("vit_stage: no samples give an empty output and zero gradients") {
     const Case given(options);
     const Outcome empty =
         run_ours(options, given.parameters, given.images.narrow(0, 0, 0), given.output_gradient.narrow(0, 0, 0),
-                 test_context(0, tensor::Mode::kTraining), at::kFloat, group_of_one());
+                 test_context(0, Mode::kTraining), at::kFloat, group_of_one());
     CHECK(empty.output.sizes() == at::IntArrayRef(output_shape(options, 0)));
     for (const auto& [name, gradient] : empty.gradients) {
       CAPTURE(name);

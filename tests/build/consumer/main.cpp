@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "parallel/comm/make_communicator.h"
-#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "src/base/version.h"
 
 int main(int argc, char** argv) {

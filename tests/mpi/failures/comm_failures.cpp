@@ -13,7 +13,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
 #include "parallel/comm/make_communicator.h"
-#include "parallel/comm/mpi_session.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "parallel/comm/node_board.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/operation_slot.h"

@@ -1,0 +1,71 @@
+// Dataset: samples by index, read as normalised tensors; what the loader and the trainer know of data.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/loading/tensor_pool.h"
+#include "src/base/partition.h"
+
+namespace vit_hybrid::data {
+
+/// How values come: ready for the model, or as they are stored, for a device to normalize (Dataset::stored_scaling()).
+enum class ValueForm { kNormalized, kStored };
+
+/// What makes normalized numbers of stored ones, by channel: (x - mean) / std; of bytes x / 255 is taken.
+struct StoredScaling {
+  std::vector<float> mean;
+  std::vector<float> std;
+};
+
+/// What of a sample a rank needs, and where: the first pipeline stage reads inputs, the last one targets.
+struct Parts {
+  bool input = true;
+  bool target = true;
+  std::optional<Range> band = {};             ///< rows of fields, where several ranks share the reading; nothing: all
+  HostMemory memory = HostMemory::kPageable;  ///< of the batch
+  ValueForm form = ValueForm::kNormalized;    ///< kStored only of data sets that have a stored_scaling()
+};
+
+/// Samples of one micro-batch or batch as the model takes them. A part that was not asked for is an undefined tensor.
+struct Batch {
+  std::vector<int64_t> samples;  ///< indices in the data set, the keys of augmentation and dropout
+  at::Tensor inputs;             ///< [n, ...input_shape], float32, normalised; of a band [n, channels, rows, width]
+  at::Tensor targets;            ///< [n, ...target_shape], float32 fields or int64 classes (shape [n])
+  /// Where they are as stored: what inputs, and targets that are fields, are still to be normalized with. Images are
+  /// uint8 [n, height, width, 3] then. Lives as long as the data set; null where the values are normalized.
+  const StoredScaling* scaling = nullptr;
+};
+
+/// Gives the micro-batches of a step in their order, one a call.
+using NextBatch = std::function<Batch()>;
+
+/// A set of samples. size() and shapes are the same on all ranks.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  virtual std::vector<int64_t> input_shape() const = 0;   ///< of one sample, e.g. [channels, height, width]
+  virtual std::vector<int64_t> target_shape() const = 0;  ///< of one sample; empty for a class number
+  virtual at::ScalarType target_type() const = 0;
+  /// Names of the channels of a field data set (for metrics); empty otherwise.
+  virtual std::vector<std::string> channel_names() const = 0;
+  /// Reads `samples` (host tensors). Where background_reads() is true it makes no MPI or HDF5 call and may run on any
+  /// thread; else it runs on the main thread, collectively over the group the data set was opened with.
+  /// Non-finite values, short reads and I/O errors throw Error naming file, dataset, sample and channel.
+  virtual Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const = 0;
+  virtual bool background_reads() const = 0;
+  /// What kStored values are normalized with; null where there are none, and kNormalized is all that can be asked for.
+  virtual const StoredScaling* stored_scaling() const { return nullptr; }
+  /// Where ranks may share the reading of fields [channels, height, width] by rows: bands begin at multiples of this
+  /// many rows (so that nothing is read twice). 0: samples are read whole, Parts::band is not set.
+  virtual int64_t band_unit() const { return 0; }
+};
+
+}  // namespace vit_hybrid::data

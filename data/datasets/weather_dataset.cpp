@@ -1,0 +1,233 @@
+// Opening, checking, reading and normalizing of weather fields.
+#include "data/datasets/weather_dataset.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+constexpr char kSeparator = '\n';  // of paths that travel in one text
+
+std::vector<std::string> list_for_all(const comm::MpiGroup& group, const std::string& folder) {
+  std::string text;
+  comm::agreed_on_rank_0(group, [&] {
+    for (const std::string& path : list_weather_files(folder)) {
+      text += path + kSeparator;
+    }
+  });
+  text = group.broadcast(std::move(text), 0);
+  std::vector<std::string> paths;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find(kSeparator, begin);
+    paths.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return paths;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return str("(", join(shape), ")");
+}
+
+}  // namespace
+
+WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions& options) {
+  const MemoryScope scope(MemoryClass::kData);
+  source_ = std::make_unique<RowSource>(group, list_for_all(group, options.folder), options.dataset, "channels",
+                                        options.io, options.mpiio_hints, FileOrder::kByTime);
+  comm::agreed(group, [&] {
+    check_layouts();
+    const RowFile& first = source_->files().front();
+    shape_ = {first.layout.shape.begin() + 1, first.layout.shape.end()};
+    given_channels_ = data::given_channels(source_->files());
+    grid_ = given_grid(source_->files());
+    channel_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
+    std::vector<int64_t> num_times;
+    for (const RowFile& file : source_->files()) {
+      num_times.push_back(file.layout.num_rows());
+    }
+    pairs_ = YearPairs(num_times);
+    band_unit_ = common_band_unit();
+    if (size() < 1) {
+      throw Error(ErrorClass::kBadData, str(options.folder, " holds no pair of consecutive times"),
+                  "at least one file must have two times");
+    }
+  });
+  if (!options.stage_folder.empty()) {
+    source_->stage(options.stage_folder, rows_needed(options.stage_samples));
+  }
+  normalization_ = normalization_of(group, options, shape_.front());
+  has_float_files_ = source_->files().front().layout.type == at::kFloat;
+  scaling_ = {{normalization_.mean.begin(), normalization_.mean.end()},
+              {normalization_.std.begin(), normalization_.std.end()}};
+}
+
+void require_fields(const Hdf5Layout& layout, const std::string& where) {
+  const std::string needed = "needed is (time, channel, height, width)";
+  if (layout.shape.size() != 4) {
+    throw Error(ErrorClass::kBadData, str(where, " has ", layout.shape.size(), " dims ", shape_text(layout.shape)),
+                needed);
+  }
+  if (!c10::isFloatingType(layout.type)) {
+    throw Error(ErrorClass::kBadData, str(where, " holds integers"), "needed are floating-point numbers");
+  }
+  if (layout.row_bytes() == 0) {
+    throw Error(ErrorClass::kBadData, str(where, " has the empty shape ", shape_text(layout.shape)), needed);
+  }
+}
+
+void WeatherDataset::check_layouts() const {
+  const RowFile& first = source_->files().front();
+  for (const RowFile& file : source_->files()) {
+    const Hdf5Layout& layout = file.layout;
+    const std::string where = str(file.path, ": dataset '", source_->dataset(), "'");
+    require_fields(layout, where);
+    if (layout.type != first.layout.type ||
+        !std::equal(layout.shape.begin() + 1, layout.shape.end(), first.layout.shape.begin() + 1)) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, " is ", c10::toString(layout.type), " ", shape_text(layout.shape), ", but that of ",
+                      first.path, " is ", c10::toString(first.layout.type), " ", shape_text(first.layout.shape)),
+                  "all files have the same type, channels, height and width");
+    }
+  }
+}
+
+std::string given_channels(const std::vector<RowFile>& files) {
+  const RowFile* named = nullptr;
+  for (const RowFile& file : files) {
+    if (file.layout.attribute.empty()) {
+      continue;
+    }
+    named = named == nullptr ? &file : named;
+    if (file.layout.attribute != named->layout.attribute) {
+      throw Error(ErrorClass::kBadData,
+                  str(file.path, " names its channels ", file.layout.attribute, ", but ", named->path, " names them ",
+                      named->layout.attribute),
+                  "all files have the same channels in the same order");
+    }
+  }
+  return named == nullptr ? "" : named->layout.attribute;
+}
+
+Grid given_grid(const std::vector<RowFile>& files) {
+  const RowFile* named = nullptr;
+  Grid grid;
+  for (const RowFile& file : files) {
+    if (file.layout.grid == Grid()) {
+      continue;
+    }
+    named = named == nullptr ? &file : named;
+    if (!same_grid(file.layout.grid, grid)) {
+      throw Error(ErrorClass::kBadData,
+                  str(file.path, " has ", grid_text(file.layout.grid), ", but ", named->path, " has ", grid_text(grid)),
+                  "all files have the same points in the same order");
+    }
+    grid = joined_grid(grid, file.layout.grid);
+  }
+  return grid;
+}
+
+Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels) {
+  if (!options.global_means.empty()) {
+    return Normalization::read(group, options.global_means, options.global_stds, channels);
+  }
+  if (!options.normalization) {
+    return Normalization::identity(channels);
+  }
+  if (static_cast<int64_t>(options.normalization->mean.size()) != channels) {
+    throw Error(ErrorClass::kBadData, str("the statistics are those of ", options.normalization->mean.size(),
+                                          " channels, the data in ", options.folder, " have ", channels));
+  }
+  return *options.normalization;
+}
+
+// Bands that begin with a chunk in every file.
+int64_t WeatherDataset::common_band_unit() const {
+  int64_t unit = 1;
+  for (const RowFile& file : source_->files()) {
+    unit = file.layout.chunk.empty() ? unit : std::lcm(unit, file.layout.chunk[2]);
+  }
+  return std::min(unit, shape_[1]);
+}
+
+// Of each file, by the first samples (0: all).
+std::vector<int64_t> WeatherDataset::rows_needed(int64_t num_samples) const {
+  const int64_t last = num_samples > 0 ? std::min(num_samples, size()) - 1 : size() - 1;
+  const YearPairs::Pair end = pairs_.pair(last);
+  std::vector<int64_t> rows;
+  for (int64_t file = 0; file < num_files(); ++file) {
+    const int64_t all = source_->files()[static_cast<size_t>(file)].layout.num_rows();
+    rows.push_back(file < end.file ? (all > 1 ? all : 0) : file == end.file ? end.time + 2 : 0);
+  }
+  return rows;
+}
+
+Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_t) const {
+  const bool as_stored = parts.form == ValueForm::kStored;
+  VH_ASSERT(!as_stored || has_float_files_, "only float32 crosses to a device as it is stored");
+  const Range band = parts.band.value_or(Range{0, shape_[1]});
+  const RowBox box{{0, band.begin, 0}, {shape_[0], band.size(), shape_[2]}};
+  const at::ScalarType type = source_->files().front().layout.type;
+  const int64_t item = static_cast<int64_t>(c10::elementSize(type));
+  const int64_t count = box.num_values();
+  std::vector<RowRead> rows;
+  std::vector<float*> fields;   // where the normalized values of each row go
+  std::vector<at::Tensor> raw;  // rows that need another place before
+  const auto add_part = [&](int64_t time_offset) {
+    const std::vector<int64_t> shape = {static_cast<int64_t>(samples.size()), shape_[0], band.size(), shape_[2]};
+    const at::Tensor part = pool_.take(shape, at::kFloat, parts.memory);
+    raw.push_back(type == at::kFloat ? part : pool_.take(shape, type));
+    for (size_t i = 0; i < samples.size(); ++i) {
+      VH_ASSERT(samples[i] >= 0 && samples[i] < size(), str("sample ", samples[i], " of ", size()));
+      const YearPairs::Pair pair = pairs_.pair(samples[i]);
+      const auto first = static_cast<int64_t>(i) * count;
+      rows.push_back({pair.file, pair.time + time_offset, static_cast<char*>(raw.back().data_ptr()) + first * item});
+      fields.push_back(part.data_ptr<float>() + first);
+    }
+    return part;
+  };
+  Batch batch;
+  batch.samples.assign(samples.begin(), samples.end());
+  batch.scaling = as_stored ? &scaling_ : nullptr;
+  if (parts.input) {
+    batch.inputs = add_part(0);
+  }
+  if (parts.target) {
+    batch.targets = add_part(1);
+  }
+  const auto normalize = [&](size_t read, int64_t first_byte, int64_t num_bytes) {
+    const Range run{first_byte / item, (first_byte + num_bytes) / item};
+    const int64_t channel_values = band.size() * shape_[2];
+    const int64_t bad = as_stored
+                            ? first_not_finite(fields[read], run, channel_values, normalization_)
+                            : normalize_run({rows[read].to, type}, run, channel_values, normalization_, fields[read]);
+    if (bad >= 0) {
+      fail_non_finite(rows[read], box, bad, fields[read][bad]);
+    }
+  };
+  for (const RowSource::Repeat& repeat : source_->read_once(rows, box, normalize)) {
+    std::copy_n(fields[repeat.of], count, fields[repeat.read]);
+  }
+  return batch;
+}
+
+void WeatherDataset::fail_non_finite(const RowRead& row, const RowBox& box, int64_t element, float value) const {
+  const int64_t width = box.size[2];
+  const int64_t channel = element / (box.size[1] * width);
+  throw Error(
+      ErrorClass::kBadData,
+      str(source_->files()[static_cast<size_t>(row.file)].path, ": dataset '", source_->dataset(), "' is not finite (",
+          value, ") at time ", row.row, ", channel ", channel, " (", channel_names_[static_cast<size_t>(channel)],
+          "), row ", box.start[1] + element / width % box.size[1], ", column ", element % width),
+      "values must be finite: repair the file or leave it out");
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,97 @@
+// WeatherDataset: pairs of consecutive states of the atmosphere from a folder of HDF5 files, one a year.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/datasets/dataset.h"
+#include "data/datasets/grid.h"
+#include "data/datasets/normalization.h"
+#include "data/datasets/year_files.h"
+#include "data/loading/tensor_pool.h"
+#include "data/reading/io_mode.h"
+#include "data/reading/row_source.h"
+
+namespace vit_hybrid::data {
+
+struct WeatherOptions {
+  std::string folder = {};                          ///< holds the year files: 1990.h5, ...
+  std::string global_means = {};                    ///< .npy file; empty: as `normalization` says
+  std::string global_stds = {};                     ///< given together with global_means
+  std::optional<Normalization> normalization = {};  ///< known otherwise; without it and files values stay as they are
+  std::string dataset = "fields";                   ///< (time, channel, height, width), floating point
+  IoMode io = IoMode::kAuto;
+  MpiIoHints mpiio_hints = {};    ///< for collective reading
+  std::string stage_folder = {};  ///< of each node, where what is read is copied first; empty: nothing is copied
+  int64_t stage_samples = 0;      ///< only what the first ones need is copied; 0: all
+};
+
+/// Error(kBadData) unless the layout is that of fields (time, channel, height, width), floating point and not empty;
+/// `where` names file and dataset.
+void require_fields(const Hdf5Layout& layout, const std::string& where);
+
+/// The names of channels that the files give, separated by commas; empty where none does. Files that give none are
+/// taken to have those of the others. Error(kBadData) where two differ.
+std::string given_channels(const std::vector<RowFile>& files);
+
+/// The grid that the files give. Files that give none are taken to have that of the others. Error(kBadData) where two
+/// differ.
+Grid given_grid(const std::vector<RowFile>& files);
+
+/// What the options say, for data of so many channels. Collective over `group`; errors as Normalization::read()'s.
+Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels);
+
+/// Sample s is the pair (t, t + 1) number s over the files in the order of years; no pair crosses the end of a year.
+/// Inputs and targets are normalized fields [channels, height, width].
+class WeatherDataset : public Dataset {
+ public:
+  /// Opens the files. Collective over `group` (which outlives the data set), with the same options on all ranks; errors
+  /// are agreed: Error(kMissingInput), Error(kBadData), Error(kUsage).
+  WeatherDataset(const comm::MpiGroup& group, const WeatherOptions& options);
+  // Batches point to its scaling.
+  WeatherDataset(const WeatherDataset&) = delete;
+  WeatherDataset& operator=(const WeatherDataset&) = delete;
+
+  int64_t size() const override { return pairs_.size(); }
+  std::vector<int64_t> input_shape() const override { return shape_; }
+  std::vector<int64_t> target_shape() const override { return shape_; }
+  at::ScalarType target_type() const override { return at::kFloat; }
+  std::vector<std::string> channel_names() const override { return channel_names_; }
+  Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
+  bool background_reads() const override { return source_->background_reads(); }
+  const StoredScaling* stored_scaling() const override { return has_float_files_ ? &scaling_ : nullptr; }
+  int64_t band_unit() const override { return band_unit_; }
+
+  /// How the bytes are read, for the log: "direct", "independent (1990.h5 has filter deflate)".
+  const std::string& io_text() const { return source_->mode_text(); }
+  int64_t num_files() const { return static_cast<int64_t>(source_->files().size()); }
+  const Normalization& normalization() const { return normalization_; }
+  /// The names of the channels that the files give, empty where none does (channel_names() then has others).
+  const std::string& given_channels() const { return given_channels_; }
+  /// The points of the fields, as far as the files give them.
+  const Grid& grid() const { return grid_; }
+  /// Bytes that this rank has read from the files directly so far.
+  int64_t bytes_read() const { return source_->bytes_read(); }
+
+ private:
+  void check_layouts() const;
+  int64_t common_band_unit() const;
+  std::vector<int64_t> rows_needed(int64_t num_samples) const;
+  [[noreturn]] void fail_non_finite(const RowRead& row, const RowBox& box, int64_t element, float value) const;
+
+  std::unique_ptr<RowSource> source_;
+  YearPairs pairs_;
+  std::vector<int64_t> shape_;  // of one field
+  std::vector<std::string> channel_names_;
+  std::string given_channels_;
+  Grid grid_;
+  int64_t band_unit_ = 1;
+  Normalization normalization_;
+  bool has_float_files_ = false;  // float32: other types are converted while they are normalized
+  StoredScaling scaling_;
+  mutable TensorPool pool_;
+};
+
+}  // namespace vit_hybrid::data

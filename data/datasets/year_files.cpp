@@ -1,0 +1,236 @@
+// Listing of year files, the arithmetic of pairs, and the names of channels.
+#include "data/datasets/year_files.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/base/utf8.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kYearLength = 4;
+constexpr const char* kEra5Channels =
+    "u10,v10,t2m,sp,msl,t850,u1000,v1000,z1000,u850,v850,z850,u500,v500,z500,t500,z50,r500,r850,tcwv";
+constexpr int64_t kNumEra5Channels = 20;
+
+constexpr const char* kDigits = "0123456789";
+
+// The digits at the end of the name, without its extension.
+std::string number_of(const std::string& path) {
+  const std::string stem = fs::path(path).stem().string();
+  const size_t before = stem.find_last_not_of(kDigits);
+  return before == stem.npos ? stem : stem.substr(before + 1);
+}
+
+bool has_year(const RowFile& file) {
+  return number_of(file.path).size() == kYearLength;
+}
+
+// The name up to its number.
+std::string name_before(const std::string& path) {
+  const std::string stem = fs::path(path).stem().string();
+  return stem.substr(0, stem.size() - number_of(path).size());
+}
+
+bool are_counted(const std::vector<RowFile>& files) {
+  const std::string& first = files.front().path;
+  return !number_of(first).empty() && std::all_of(files.begin(), files.end(), [&](const RowFile& file) {
+    return number_of(file.path).size() == number_of(first).size() && name_before(file.path) == name_before(first);
+  });
+}
+
+// The first of two files that follow each other of which the second begins before the first has ended.
+auto find_overlap(const std::vector<RowFile>& files) {
+  return std::adjacent_find(files.begin(), files.end(), [](const RowFile& a, const RowFile& b) {
+    const TimeAxis& before = a.layout.times;
+    const TimeAxis& after = b.layout.times;
+    return before.kind != TimeAxis::Kind::kNone && before.kind == after.kind && before.calendar == after.calendar &&
+           !(before.last < after.first);
+  });
+}
+
+bool have_all(const std::vector<RowFile>& files, TimeAxis::Kind kind) {
+  return std::all_of(files.begin(), files.end(), [&](const RowFile& file) {
+    return file.layout.times.kind == kind && file.layout.times.calendar == files.front().layout.times.calendar;
+  });
+}
+
+// Of files whose axes are not all of one kind and calendar.
+std::string why_not_by_times(const std::vector<RowFile>& files) {
+  const TimeAxis& first = files.front().layout.times;
+  std::string why;
+  for (const RowFile& file : files) {
+    const TimeAxis& other = file.layout.times;
+    if (first.kind == TimeAxis::Kind::kNone || other.kind == TimeAxis::Kind::kNone) {
+      return "not all have a time axis";
+    }
+    if (other.kind != first.kind) {
+      why = "the time axes of some have units, those of others have none";
+    } else if (other.calendar != first.calendar) {
+      why = str("their dates are of different calendars, ", first.calendar, " and ", other.calendar);
+    }
+  }
+  return why;
+}
+
+void sort_by_begin(std::vector<RowFile>& files) {
+  std::stable_sort(files.begin(), files.end(),
+                   [](const RowFile& a, const RowFile& b) { return a.layout.times.first < b.layout.times.first; });
+}
+
+void sort_by_number(std::vector<RowFile>& files) {
+  std::stable_sort(files.begin(), files.end(),
+                   [](const RowFile& a, const RowFile& b) { return number_of(a.path) < number_of(b.path); });
+  const auto same = std::adjacent_find(files.begin(), files.end(), [](const RowFile& a, const RowFile& b) {
+    return number_of(a.path) == number_of(b.path);
+  });
+  if (same != files.end()) {
+    throw Error(ErrorClass::kBadData,
+                str("two files of the ", has_year(*same) ? "year " : "number ", number_of(same->path), ": ", same->path,
+                    " and ", (same + 1)->path),
+                "move one of them out of the folder");
+  }
+}
+
+void refuse_overlap(const std::vector<RowFile>& files) {
+  const auto first = find_overlap(files);
+  if (first == files.end() || first->layout.times.kind != TimeAxis::Kind::kDates) {
+    return;
+  }
+  const TimeAxis& a = first->layout.times;
+  const TimeAxis& b = (first + 1)->layout.times;
+  throw Error(ErrorClass::kBadData,
+              str("the times of ", first->path, " (", time_text(a, a.first), " to ", time_text(a, a.last),
+                  ") do not all lie before those of ", (first + 1)->path, " (", time_text(b, b.first), " to ",
+                  time_text(b, b.last), ")"),
+              "each time may be in one file only, and names must not say another order than the times: correct the "
+              "files, or move one of them out of the folder");
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view part = std::string_view(text).substr(begin, end - begin);
+    const size_t first = std::min(part.find_first_not_of(' '), part.size());
+    const size_t last = part.find_last_not_of(' ');
+    parts.emplace_back(first == part.size() ? "" : part.substr(first, last - first + 1));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string numbered_name(int64_t channel, int64_t count) {
+  const std::string number = str(channel);
+  const size_t width = std::max<size_t>(2, str(count - 1).size());
+  return "c" + std::string(width - number.size(), '0') + number;
+}
+
+}  // namespace
+
+bool has_hdf5_name(const std::string& path) {
+  std::string extension = fs::path(path).extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == ".h5" || extension == ".hdf5" || extension == ".nc" || extension == ".nc4";
+}
+
+std::vector<std::string> list_weather_files(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    throw Error(ErrorClass::kMissingInput,
+                str("the data folder ", folder,
+                    fs::exists(folder, error) ? " is no folder"
+                                              : str(" is not there", error ? str(" (", error.message(), ")") : "")),
+                "give a folder with one HDF5 file a year");
+  }
+  std::vector<std::string> paths;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (has_hdf5_name(name) && !name.starts_with('.')) {  // hidden ones are what copying programs leave
+      paths.push_back(entry->path().string());
+    }
+  }
+  if (error) {
+    throw Error(ErrorClass::kIo, str("cannot list the folder ", folder, ": ", error.message()));
+  }
+  if (paths.empty()) {
+    throw Error(ErrorClass::kMissingInput,
+                str("the data folder ", folder, " holds no file *.h5, *.hdf5, *.nc or *.nc4"),
+                "it must hold one HDF5 file a year, such as 1990.h5");
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::string order_by_time(std::vector<RowFile>& files) {
+  if (files.size() < 2) {
+    return "";
+  }
+  const bool has_numbers = have_all(files, TimeAxis::Kind::kNumbers);
+  if (has_numbers || have_all(files, TimeAxis::Kind::kDates)) {
+    sort_by_begin(files);
+    refuse_overlap(files);
+    if (find_overlap(files) == files.end()) {
+      return "";
+    }
+  }
+  const std::string why = has_numbers ? "their time axes, which have no units, overlap" : why_not_by_times(files);
+  const auto unnamed = std::find_if_not(files.begin(), files.end(), &has_year);
+  if (unnamed != files.end() && !are_counted(files)) {
+    throw Error(
+        ErrorClass::kBadData,
+        str("the order of the files is not known: ", why, ", and the name of ", unnamed->path,
+            " does not end with a year"),
+        "give all files a dimension scale of time with CF units (`hours since 1900-01-01`) and one calendar, or "
+        "name them by their year, such as 1990.h5, or by numbers of equal length, such as 201501.h5; move other files "
+        "out of the folder");
+  }
+  sort_by_number(files);
+  refuse_overlap(files);
+  const char* names = unnamed == files.end() ? "years" : "numbers";
+  return unnamed == files.end() && !has_numbers ? ""
+                                                : str("files in the order of the ", names, " in their names: ", why);
+}
+
+YearPairs::YearPairs(const std::vector<int64_t>& num_times) {
+  int64_t end = 0;
+  for (const int64_t times : num_times) {
+    end += std::max<int64_t>(times - 1, 0);
+    ends_.push_back(end);
+  }
+}
+
+YearPairs::Pair YearPairs::pair(int64_t sample) const {
+  VH_ASSERT(sample >= 0 && sample < size(), str("sample ", sample, " of ", size()));
+  const auto file = std::upper_bound(ends_.begin(), ends_.end(), sample);
+  const int64_t begin = file == ends_.begin() ? 0 : *(file - 1);
+  return {file - ends_.begin(), sample - begin};
+}
+
+std::vector<std::string> channel_names(int64_t count, const std::string& attribute, const std::string& file) {
+  if (attribute.empty() && count != kNumEra5Channels) {
+    std::vector<std::string> names;
+    for (int64_t channel = 0; channel < count; ++channel) {
+      names.push_back(numbered_name(channel, count));
+    }
+    return names;
+  }
+  auto names = split(attribute.empty() ? kEra5Channels : attribute);
+  if (static_cast<int64_t>(names.size()) != count) {
+    throw Error(ErrorClass::kBadData, str(file, ": the attribute 'channels' names ", names.size(), " channels (",
+                                          shown(join(names)), "), the data have ", count));
+  }
+  return names;
+}
+
+}  // namespace vit_hybrid::data

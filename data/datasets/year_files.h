@@ -1,0 +1,49 @@
+// The files of a weather data set: which there are, their order, and how their times make pairs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/reading/row_reader.h"
+
+namespace vit_hybrid::data {
+
+/// Whether a file is named as HDF5 and netCDF-4 files are: *.h5, *.hdf5, *.nc, *.nc4, in any case of letters.
+bool has_hdf5_name(const std::string& path);
+
+/// The files of a folder that are named so, but for hidden ones, in the order of names. Error(kMissingInput) if the
+/// folder is not there or holds none.
+std::vector<std::string> list_weather_files(const std::string& folder);
+
+/// Puts the files of a weather data set in the order of their times: that of their time axes where all have one (of
+/// dates, or numbers that do not overlap), else that of the years, the last four characters of their names' stems and
+/// no part of a longer number, else that of numbers of equal length at the end of names that are equal before them.
+/// Returns what a user should be told of it, or nothing. Error(kBadData) where neither tells an order, where two files
+/// are of one year or number, and where dates overlap.
+std::string order_by_time(std::vector<RowFile>& files);
+
+/// Pairs (t, t + 1) of consecutive times, counted over the files; none crosses the end of a file.
+class YearPairs {
+ public:
+  struct Pair {
+    int64_t file;
+    int64_t time;  ///< of the input; the target is at time + 1
+  };
+
+  YearPairs() = default;
+  /// `num_times` of each file; a file of n times has n - 1 pairs.
+  explicit YearPairs(const std::vector<int64_t>& num_times);
+
+  int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
+  Pair pair(int64_t sample) const;
+
+ private:
+  std::vector<int64_t> ends_;  // number of the sample after the last one of each file
+};
+
+/// Names of `count` channels: those of `attribute` (separated by commas) if it is not empty; else those of the ERA5
+/// data of 20 channels; else c00, c01, ... Error(kBadData), naming `file`, if the attribute has another number of them.
+std::vector<std::string> channel_names(int64_t count, const std::string& attribute, const std::string& file);
+
+}  // namespace vit_hybrid::data

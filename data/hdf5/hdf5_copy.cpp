@@ -1,0 +1,320 @@
+// The walk over all links of a file, and attributes that are carried over value by value.
+#include "data/hdf5/hdf5_copy.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "data/hdf5/hdf5_attribute_copy.h"
+#include "data/hdf5/hdf5_compare.h"
+#include "data/hdf5/hdf5_crash_guard.h"
+#include "data/hdf5/hdf5_create.h"
+#include "data/hdf5/hdf5_dataset_copy.h"
+#include "data/hdf5/hdf5_handle.h"
+#include "data/hdf5/hdf5_layout.h"
+#include "data/hdf5/hdf5_open.h"
+#include "data/hdf5/hdf5_scales.h"
+#include "data/reading/box_runs.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+constexpr int64_t kMostAlignedFrom = int64_t{64} << 10;  // bytes from which objects are aligned
+
+struct Link {
+  std::string name;
+  H5L_type_t type;
+  std::string object;  // of a hard link the first name of what it leads to
+  bool is_first() const { return type == H5L_TYPE_HARD && object == name; }
+  bool operator==(const Link&) const = default;
+};
+
+struct Links {
+  std::vector<Link> links;
+  std::string rewritten;  // the first name of the dataset that is made anew
+};
+
+herr_t note_link(hid_t, const char* name, const H5L_info_t* info, void* links) {
+  static_cast<std::vector<Link>*>(links)->push_back({name, info->type, ""});
+  return 0;
+}
+
+// Where it lies in the file.
+hobj_ref_t place_of(hid_t file, const std::string& name, const std::string& doing) {
+  hobj_ref_t place = 0;
+  hdf5_check(H5Rcreate(&place, file, name.c_str(), H5R_OBJECT, -1), ErrorClass::kIo, doing);
+  return place;
+}
+
+// All, with the one name among them of a dataset that a user may have named otherwise: "/fields", or by a link.
+Links links_of(hid_t file, const std::string& path, const std::string& dataset) {
+  const std::string doing = "list the objects of " + path;
+  Links found;
+  hdf5_check(H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_link, &found.links), ErrorClass::kIo, doing);
+  std::map<hobj_ref_t, std::string> first_names = {{place_of(file, "/", doing), "/"}};
+  for (Link& link : found.links) {
+    if (link.type == H5L_TYPE_HARD) {
+      link.object = first_names.try_emplace(place_of(file, link.name, doing), link.name).first->second;
+    }
+  }
+  const Hid opened = hdf5_open_dataset(file, path, dataset);
+  const std::string owner = hdf5_file_name(opened.get());
+  if (owner != hdf5_file_name(file)) {
+    throw Error(ErrorClass::kUsage, str(path, ": dataset '", dataset, "' is a link to ", owner), "repack that file");
+  }
+  found.rewritten = first_names.at(place_of(opened.get(), ".", doing));
+  return found;
+}
+
+// What a soft or external link says.
+std::vector<char> link_value(hid_t file, const std::string& name, const std::string& doing) {
+  H5L_info_t info{};
+  hdf5_check(H5Lget_info(file, name.c_str(), &info, H5P_DEFAULT), ErrorClass::kIo, doing);
+  std::vector<char> value(info.u.val_size + 1, '\0');
+  hdf5_check(H5Lget_val(file, name.c_str(), value.data(), value.size(), H5P_DEFAULT), ErrorClass::kIo, doing);
+  return value;
+}
+
+// From one open file into another.
+class Copy {
+ public:
+  Copy(const std::string& from, const std::string& to, const Hdf5Rewrite& rewrite)
+      : from_path_(from), to_path_(to), rewrite_(rewrite), from_(hdf5_open_file(from)), to_(create_file()) {}
+
+  void run() {
+    const Links found = links_of(from_.get(), from_path_, rewrite_.dataset);
+    for (const Link& link : found.links) {
+      copy_link(link, found.rewritten);
+    }
+    // Once all objects are there to be referred to.
+    for (const std::string& name : without_values_) {
+      copy_values(name);
+    }
+    copy_attributes("/");
+    for (const Link& link : found.links) {
+      if (link.is_first()) {
+        copy_attributes(link.name);
+      }
+    }
+    check(to_.close() ? 0 : -1, "close the file");
+  }
+
+ private:
+  Hid create_file() const {
+    const Hid dataset = hdf5_open_dataset(from_.get(), from_path_, rewrite_.dataset);
+    const Hid space(H5Dget_space(dataset.get()), &H5Sclose);
+    const auto item = static_cast<int64_t>(c10::elementSize(rewrite_.type));
+    const int64_t unit = item * num_elements(rewrite_.chunk.empty() ? hdf5_shape(space.get()) : rewrite_.chunk);
+    const Hid access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
+    H5Pset_alignment(access.get(), static_cast<hsize_t>(std::clamp<int64_t>(unit, 1, kMostAlignedFrom)),
+                     static_cast<hsize_t>(rewrite_.alignment));
+    hdf5_make_way(to_path_);
+    return hdf5_create_anew(to_path_, Hid(), access);
+  }
+
+  std::string what(const std::string& doing) const { return str(doing, " of ", from_path_, " for ", to_path_); }
+  void check(herr_t status, const std::string& doing) const { hdf5_check(status, ErrorClass::kIo, what(doing)); }
+  Hid own(hid_t id, Hid::Close close, const std::string& doing) const {
+    return hdf5_own(id, close, ErrorClass::kIo, what(doing));
+  }
+
+  void copy_link(const Link& link, const std::string& rewritten) {
+    if (link.is_first()) {
+      return link.name == rewritten ? create_dataset(link.name) : copy_object(link.name);
+    }
+    if (link.type == H5L_TYPE_HARD) {
+      return check(
+          H5Lcreate_hard(to_.get(), link.object.c_str(), to_.get(), link.name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
+          "make link " + link.name);
+    }
+    const std::vector<char> value = link_value(from_.get(), link.name, what("read link " + link.name));
+    if (link.type == H5L_TYPE_SOFT) {
+      return check(H5Lcreate_soft(value.data(), to_.get(), link.name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
+                   "make link " + link.name);
+    }
+    const char* file = nullptr;
+    const char* object = nullptr;
+    unsigned flags = 0;
+    check(H5Lunpack_elink_val(value.data(), value.size() - 1, &flags, &file, &object), "read link " + link.name);
+    check(H5Lcreate_external(file, object, to_.get(), link.name.c_str(), H5P_DEFAULT, H5P_DEFAULT),
+          "make link " + link.name);
+  }
+
+  void copy_object(const std::string& name) {
+    const Hid object = own(H5Oopen(from_.get(), name.c_str(), H5P_DEFAULT), &H5Oclose, "open " + name);
+    if (H5Iget_type(object.get()) == H5I_GROUP) {
+      static_cast<void>(own(H5Gcreate2(to_.get(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), &H5Gclose,
+                            "make group " + name));
+    } else if (H5Iget_type(object.get()) == H5I_DATASET) {
+      check_source(object.get(), name);
+      if (!hdf5_copy_dataset(object.get(), to_.get(), name, what("copy " + name))) {
+        without_values_.push_back(name);
+      }
+    } else {
+      const Hid options(H5Pcreate(H5P_OBJECT_COPY), &H5Pclose);
+      H5Pset_copy_object(options.get(), H5O_COPY_WITHOUT_ATTR_FLAG);
+      check(H5Ocopy(object.get(), ".", to_.get(), name.c_str(), options.get(), H5P_DEFAULT), "copy " + name);
+    }
+  }
+
+  // Of a virtual dataset also what it is made of: a part may have external storage, or not be there.
+  void check_source(hid_t dataset, const std::string& name) const {
+    const std::string where = str(from_path_, ": dataset '", name, "'");
+    hdf5_check_storage(dataset, where);
+    const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+    if (H5Pget_layout(creation.get()) == H5D_VIRTUAL) {
+      require_readable(inspect_dataset(from_path_, name), where);
+    }
+  }
+
+  void copy_values(const std::string& name) {
+    const std::string doing = "copy the values of " + name;
+    const Hid source = own(H5Dopen2(from_.get(), name.c_str(), H5P_DEFAULT), &H5Dclose, doing);
+    const Hid target = own(H5Dopen2(to_.get(), name.c_str(), H5P_DEFAULT), &H5Dclose, doing);
+    hdf5_copy_values(source.get(), target.get(), what(doing),
+                     [&](hid_t type, char* value) { redirect(type, value, doing); });
+  }
+
+  void create_dataset(const std::string& name) {
+    const Hid source = own(H5Dopen2(from_.get(), name.c_str(), H5P_DEFAULT), &H5Dclose, "open " + name);
+    const Hid old_space(H5Dget_space(source.get()), &H5Sclose);
+    const auto shape = hdf5_shape(old_space.get());
+    const std::vector<hsize_t> extents(shape.begin(), shape.end());
+    const std::vector<hsize_t> chunk(rewrite_.chunk.begin(), rewrite_.chunk.end());
+    const Hid space(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), &H5Sclose);
+    const Hid creation(H5Pcreate(H5P_DATASET_CREATE), &H5Pclose);
+    if (!chunk.empty()) {
+      check(H5Pset_chunk(creation.get(), static_cast<int>(chunk.size()), chunk.data()), "set chunks");
+    }
+    H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+    H5Pset_obj_track_times(creation.get(), false);  // the same data make the same file
+    static_cast<void>(own(H5Dcreate2(to_.get(), name.c_str(), hdf5_memory_type(rewrite_.type), space.get(), H5P_DEFAULT,
+                                     creation.get(), H5P_DEFAULT),
+                          &H5Dclose, "make dataset " + name));
+  }
+
+  void copy_attributes(const std::string& name) {
+    const Hid source = own(H5Oopen(from_.get(), name.c_str(), H5P_DEFAULT), &H5Oclose, "open " + name);
+    const Hid target = own(H5Oopen(to_.get(), name.c_str(), H5P_DEFAULT), &H5Oclose, "open " + name);
+    for (const std::string& attribute : hdf5_attribute_names(source.get(), what("list the attributes of " + name))) {
+      copy_attribute(source.get(), target.get(), name, attribute);
+    }
+  }
+
+  void copy_attribute(hid_t source, hid_t target, const std::string& object, const std::string& name) {
+    const std::string doing = str("copy attribute '", name, "' of ", object);
+    hdf5_copy_attribute(source, target, name, what(doing),
+                        [&](hid_t type, char* value) { redirect(type, value, doing); });
+  }
+
+  // Makes the references in a value of `type` point to the objects of the same names in the new file.
+  void redirect(hid_t type, char* value, const std::string& doing) const {
+    switch (H5Tget_class(type)) {
+      case H5T_REFERENCE:
+        return redirect_reference(type, value, doing);
+      case H5T_COMPOUND:
+        for (int i = 0; i < H5Tget_nmembers(type); ++i) {
+          const auto member = static_cast<unsigned>(i);
+          const Hid part(H5Tget_member_type(type, member), &H5Tclose);
+          redirect(part.get(), value + H5Tget_member_offset(type, member), doing);
+        }
+        return;
+      case H5T_VLEN: {
+        auto* list = reinterpret_cast<hvl_t*>(value);
+        return redirect_all(type, static_cast<char*>(list->p), list->len, doing);
+      }
+      case H5T_ARRAY: {
+        const Hid part(H5Tget_super(type), &H5Tclose);
+        return redirect_all(type, value, H5Tget_size(type) / H5Tget_size(part.get()), doing);
+      }
+      default:
+        return;
+    }
+  }
+
+  void redirect_all(hid_t type, char* values, size_t count, const std::string& doing) const {
+    const Hid part(H5Tget_super(type), &H5Tclose);
+    for (size_t i = 0; i < count; ++i) {
+      redirect(part.get(), values + i * H5Tget_size(part.get()), doing);
+    }
+  }
+
+  void redirect_reference(hid_t type, char* value, const std::string& doing) const {
+    const bool is_region = H5Tequal(type, H5T_STD_REF_DSETREG) > 0;
+    if (!is_region && H5Tequal(type, H5T_STD_REF_OBJ) <= 0) {
+      throw Error(ErrorClass::kBadData, str("cannot ", what(doing), ": it has references of a kind that is not known"),
+                  "remove them from a copy of the file");
+    }
+    if (std::all_of(value, value + H5Tget_size(type), [](char byte) { return byte == '\0'; })) {
+      return;  // to nothing
+    }
+    const H5R_type_t kind = is_region ? H5R_DATASET_REGION : H5R_OBJECT;
+    const Hid object = own(H5Rdereference2(from_.get(), H5P_DEFAULT, kind, value), &H5Oclose, doing);
+    const Hid region = is_region ? own(H5Rget_region(from_.get(), kind, value), &H5Sclose, doing) : Hid();
+    check(H5Rcreate(value, to_.get(), hdf5_object_name(object.get()).c_str(), kind, region ? region.get() : -1), doing);
+  }
+
+  const std::string& from_path_;
+  const std::string& to_path_;
+  const Hdf5Rewrite& rewrite_;
+  Hid from_;
+  Hid to_;
+  std::vector<std::string> without_values_;  // datasets that are made
+};
+
+void compare_attributes(hid_t from, hid_t to, const std::string& where) {
+  const auto names = hdf5_attribute_names(from, "list the attributes of " + where);
+  if (names != hdf5_attribute_names(to, "list the attributes of " + where)) {
+    hdf5_fail_comparison(where, "the list of its attributes");
+  }
+  for (const std::string& name : names) {
+    hdf5_require_same_attribute(from, to, name, where);
+  }
+}
+
+// Of the dataset that was made anew the values are not looked at: their type is another one.
+void compare_objects(hid_t from, hid_t to, const std::string& rewritten, const std::string& name,
+                     const std::string& where) {
+  const Hid a = hdf5_own(H5Oopen(from, name.c_str(), H5P_DEFAULT), &H5Oclose, ErrorClass::kIo, "open " + where);
+  const Hid b = hdf5_own(H5Oopen(to, name.c_str(), H5P_DEFAULT), &H5Oclose, ErrorClass::kIo, "read back " + where);
+  const H5I_type_t kind = H5Iget_type(a.get());
+  if (kind != H5Iget_type(b.get()) || (kind == H5I_DATATYPE && H5Tequal(a.get(), b.get()) <= 0)) {
+    hdf5_fail_comparison(where, "the kind of object");
+  }
+  if (kind == H5I_DATASET && name != rewritten) {
+    hdf5_require_same_dataset(a.get(), b.get(), where);
+  }
+  compare_attributes(a.get(), b.get(), where);
+}
+
+}  // namespace
+
+void verify_hdf5_copy(const std::string& from, const std::string& to, const Hdf5Rewrite& rewrite) {
+  const Hdf5CrashGuard guard(to, Hdf5CrashGuard::kNoLimit);
+  const Hid a = hdf5_open_file(from);
+  const Hid b = hdf5_open_file(to);
+  const Links found = links_of(a.get(), from, rewrite.dataset);
+  if (found.links != links_of(b.get(), to, rewrite.dataset).links) {
+    hdf5_fail_comparison(to, "the list of its objects");
+  }
+  compare_attributes(a.get(), b.get(), to);
+  for (const Link& link : found.links) {
+    const std::string where = str(to, ": '", link.name, "'");
+    if (link.is_first()) {
+      compare_objects(a.get(), b.get(), found.rewritten, link.name, where);
+    } else if (link.type != H5L_TYPE_HARD &&
+               link_value(a.get(), link.name, "read " + where) != link_value(b.get(), link.name, "read " + where)) {
+      hdf5_fail_comparison(where, "where the link leads");
+    }
+  }
+}
+
+void copy_hdf5_structure(const std::string& from, const std::string& to, const Hdf5Rewrite& rewrite) {
+  const Hdf5CrashGuard guard(from, Hdf5CrashGuard::kNoLimit);  // there may be much to copy
+  Copy(from, to, rewrite).run();
+}
+
+}  // namespace vit_hybrid::data

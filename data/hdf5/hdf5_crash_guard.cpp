@@ -1,0 +1,186 @@
+// Hdf5CrashGuard: a handler that wakes a thread, which ends the job as any other failure does.
+#include "data/hdf5/hdf5_crash_guard.h"
+
+#include <semaphore.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
+#include <system_error>
+#include <thread>
+
+#include "parallel/comm/failure.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+constexpr int kExitCode = static_cast<int>(ErrorClass::kBadData);
+constexpr int kTimeIsUp = SIGXCPU;
+constexpr std::array<int, 6> kSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, kTimeIsUp};
+constexpr size_t kStackBytes = size_t{1} << 16;
+constexpr time_t kSecondsToBegin = 2;  // of the reporter
+constexpr time_t kSecondsToEnd = 20;   // of the process, once it has begun
+
+std::atomic<const Hdf5CrashGuard*> g_innermost{nullptr};
+static_assert(std::atomic<const Hdf5CrashGuard*>::is_always_lock_free, "the handler may use lock-free atomics only");
+pid_t g_thread = 0;  // of the guards
+std::array<struct sigaction, kSignals.size()> g_actions_before;
+stack_t g_stack_before;
+alignas(16) std::array<char, kStackBytes> g_stack;  // for the handler: what is wrong may be the stack
+
+// By the kernel: HDF5 may have written over what the C library knows of its threads.
+pid_t this_thread() {
+  return static_cast<pid_t>(syscall(SYS_gettid));
+}
+
+// --- the thread that reports ----------------------------------------------------------------------------------------
+
+sem_t g_waits;  // the reporter does, from now on
+sem_t g_crashed;
+std::atomic<pid_t> g_reporter{0};
+std::atomic<int> g_signal{0};
+std::atomic<bool> g_reporter_began{false};
+
+void wait_for(sem_t& semaphore) {
+  while (sem_wait(&semaphore) != 0 && errno == EINTR) {
+  }
+}
+
+void run_reporter() {
+  g_reporter = this_thread();
+  sem_post(&g_waits);
+  wait_for(g_crashed);
+  g_reporter_began = true;
+  comm::report_and_abort(g_innermost.load()->line(g_signal), kExitCode);
+}
+
+// Once; it waits until the end of the process. Where there is none, or not in this process after a fork(), the handler
+// itself speaks.
+void start_reporter() {
+  static const bool started = [] {
+    sem_init(&g_waits, /*pshared=*/0, 0);
+    sem_init(&g_crashed, /*pshared=*/0, 0);
+    try {
+      std::thread(run_reporter).detach();
+    } catch (const std::system_error&) {
+      return false;
+    }
+    wait_for(g_waits);  // what a thread begins with lies in the heap, which a crash may have spoilt
+    return true;
+  }();
+  static_cast<void>(started);
+}
+
+// --- the handler: only what is safe in one --------------------------------------------------------------------------
+
+void sleep_for(time_t seconds) {
+  timespec left{seconds, 0};
+  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+  }
+}
+
+void restore_actions() {
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], &g_actions_before[i], nullptr);
+  }
+}
+
+[[noreturn]] void speak_and_exit(const Hdf5CrashGuard& guard, int signal) {
+  const std::string& line = guard.line(signal);
+  static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
+  static_cast<void>(!write(STDERR_FILENO, "\n", 1));
+  _exit(kExitCode);
+}
+
+// By another process, which says nothing of the file (abort() and raise() send to their own).
+bool is_sent(const siginfo_t& info) {
+  return (info.si_code == SI_USER || info.si_code == SI_QUEUE || info.si_code == SI_TKILL) && info.si_pid != getpid();
+}
+
+// A message from a process whose other ranks have to be ended is more than a handler may do: the reporter does it.
+// Where it cannot, because what HDF5 left of the heap crashes it or keeps it for ever, the handler speaks.
+void on_crash(int signal, siginfo_t* info, void*) {
+  const Hdf5CrashGuard* const guard = g_innermost.load();
+  if (guard != nullptr && this_thread() == g_reporter) {
+    speak_and_exit(*guard, g_signal);
+  }
+  const bool is_ours = signal == kTimeIsUp ? info->si_code == SI_TIMER : this_thread() == g_thread && !is_sent(*info);
+  if (guard == nullptr || !is_ours) {
+    restore_actions();
+    raise(signal);  // comes when this handler has returned
+    return;
+  }
+  g_signal = signal;
+  sem_post(&g_crashed);
+  sleep_for(kSecondsToBegin);
+  if (g_reporter_began) {
+    sleep_for(kSecondsToEnd);
+  }
+  speak_and_exit(*guard, signal);
+}
+
+void install() {
+  g_thread = this_thread();
+  stack_t stack{};
+  stack.ss_sp = g_stack.data();
+  stack.ss_size = g_stack.size();
+  sigaltstack(&stack, &g_stack_before);
+  struct sigaction action {};
+  action.sa_sigaction = &on_crash;
+  action.sa_flags = SA_ONSTACK | SA_SIGINFO;
+  sigfillset(&action.sa_mask);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], &action, &g_actions_before[i]);
+  }
+}
+
+std::string text_for(const std::string& path, const std::string& event) {
+  return comm::failure_text(Error(ErrorClass::kBadData, str(path, ": its HDF5 structure is damaged: ", event),
+                                  "see what h5dump -H or h5stat say of it, and copy or make it again"));
+}
+
+}  // namespace
+
+Hdf5CrashGuard::Hdf5CrashGuard(const std::string& path, std::chrono::seconds longest)
+    : crash_line_(text_for(path, "the HDF5 library crashed on it")),
+      loop_line_(
+          text_for(path, str("the HDF5 library came to no end with it in ", longest.count(), " s of computing"))),
+      outer_(g_innermost) {
+  start_reporter();
+  g_innermost = this;
+  if (outer_ == nullptr) {
+    install();
+  }
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = kTimeIsUp;
+  has_timer_ = longest > kNoLimit && timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_) == 0;
+  if (has_timer_) {
+    const itimerspec once{{0, 0}, {longest.count(), 0}};
+    timer_settime(timer_, 0, &once, nullptr);
+  }
+}
+
+Hdf5CrashGuard::~Hdf5CrashGuard() {
+  if (has_timer_) {
+    timer_delete(timer_);
+  }
+  if (outer_ == nullptr) {
+    restore_actions();
+    sigaltstack(&g_stack_before, nullptr);
+  }
+  g_innermost = outer_;
+}
+
+const std::string& Hdf5CrashGuard::line(int signal) const {
+  return signal == kTimeIsUp ? loop_line_ : crash_line_;
+}
+
+}  // namespace vit_hybrid::data

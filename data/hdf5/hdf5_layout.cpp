@@ -1,0 +1,354 @@
+// Inspection of a dataset's layout through HDF5.
+#include "data/hdf5/hdf5_layout.h"
+
+#include <c10/core/ScalarType.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "data/datasets/class_names.h"
+#include "data/datasets/field_order.h"
+#include "data/hdf5/hdf5_chunks.h"
+#include "data/hdf5/hdf5_crash_guard.h"
+#include "data/hdf5/hdf5_grid.h"
+#include "data/hdf5/hdf5_handle.h"
+#include "data/hdf5/hdf5_open.h"
+#include "data/hdf5/hdf5_scales.h"
+#include "data/hdf5/hdf5_time_axis.h"
+#include "data/hdf5/hdf5_virtual.h"
+#include "data/reading/box_runs.h"
+#include "data/reading/chunk_decoder.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/base/utf8.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+using Storage = Hdf5Layout::Storage;
+
+// Files that name their channels in a dimension scale have no attribute for it.
+constexpr const char* kChannels = "channels";
+constexpr size_t kChannelDim = 1;
+
+// A filter of the pipeline and the first of its parameters.
+struct Filter {
+  H5Z_filter_t id = 0;
+  std::string name;
+  unsigned parameter = 0;
+};
+
+std::vector<Filter> filters_of(hid_t creation) {
+  std::vector<Filter> filters;
+  for (int i = 0; i < H5Pget_nfilters(creation); ++i) {
+    char name[64] = {};
+    unsigned flags = 0;
+    unsigned parameters[8] = {};
+    size_t num_parameters = std::size(parameters);
+    const H5Z_filter_t id = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &num_parameters, parameters,
+                                           sizeof(name), name, nullptr);
+    const bool is_szip = id == H5Z_FILTER_SZIP;  // files name those only that are not HDF5's own
+    filters.push_back({id, name[0] != '\0' ? shown(name) : is_szip ? "szip" : "without a name", parameters[0]});
+  }
+  return filters;
+}
+
+bool is_there(const Filter& filter) {
+  unsigned can = 0;
+  const bool is_known = H5Zfilter_avail(filter.id) > 0 && H5Zget_filter_info(filter.id, &can) >= 0;
+  H5Eclear2(H5E_DEFAULT);
+  return is_known && (can & H5Z_FILTER_CONFIG_DECODE_ENABLED) != 0;
+}
+
+// Whether some chunk has gone through filter `number`: one that made nothing smaller may have been left out.
+bool is_applied(hid_t dataset, size_t number, const Hdf5Layout& layout) {
+  Hdf5Layout found = layout;
+  if (hdf5_num_chunks(layout) > kHdf5MostChunks) {
+    return true;
+  }
+  static_cast<void>(hdf5_find_chunks(dataset, found));
+  for (size_t i = 0; i < found.chunk_offsets.size(); ++i) {
+    if (found.chunk_offsets[i] != kHdf5ChunkNotStored && (found.chunk_masks[i] >> number & 1) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The names and numbers of those that HDF5 does not have, nor finds among its plugins, and needs.
+std::string missing_filters(hid_t dataset, hid_t creation, const Hdf5Layout& layout) {
+  std::vector<std::string> missing;
+  const std::vector<Filter> filters = filters_of(creation);
+  for (size_t i = 0; i < filters.size(); ++i) {
+    if (!is_there(filters[i]) && is_applied(dataset, i, layout)) {
+      missing.push_back(str(filters[i].name, " (", filters[i].id, ")"));
+    }
+  }
+  return join(missing);
+}
+
+// Whether decode_chunk() undoes the filter.
+bool is_decoded_here(const Filter& filter, size_t item_bytes) {
+  switch (static_cast<ChunkFilter>(filter.id)) {
+    case ChunkFilter::kShuffle:
+      return filter.parameter == item_bytes;
+    case ChunkFilter::kDeflate:
+    case ChunkFilter::kFletcher32:
+      return true;
+  }
+  return false;
+}
+
+std::string foreign_filters(hid_t creation, const Hdf5Layout& layout) {
+  std::vector<std::string> names;
+  for (const Filter& filter : filters_of(creation)) {
+    if (!is_decoded_here(filter, c10::elementSize(layout.type))) {
+      names.push_back(filter.name);
+    }
+  }
+  unsigned options = 0;
+  if (H5Pget_layout(creation) == H5D_CHUNKED && H5Pget_chunk_opts(creation, &options) >= 0 &&
+      (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0) {
+    names.emplace_back("on whole chunks only");
+  }
+  H5Eclear2(H5E_DEFAULT);
+  return names.empty() ? "" : str("filter ", join(names));
+}
+
+// What keeps the bytes of the file from being the values in memory, or nothing.
+std::string reason_opaque(hid_t file, hid_t dataset, hid_t creation, hid_t type, const StoredType& stored,
+                          const Hdf5Layout& layout) {
+  const std::string owner = hdf5_file_name(dataset);
+  if (owner != hdf5_file_name(file)) {
+    return str("a link to ", owner);
+  }
+  if (!stored.is_native) {
+    return str("values stored as ", hdf5_type_name(type), " that must be converted");
+  }
+  if (H5Pget_nfilters(creation) > 0) {
+    const std::string foreign = foreign_filters(creation, layout);
+    if (!foreign.empty()) {
+      return foreign;
+    }
+  }
+  if (H5Pget_external_count(creation) > 0) {
+    return "external storage";
+  }
+  const Hid file_creation(H5Fget_create_plist(file), &H5Pclose);
+  hsize_t user_block = 0;
+  H5Pget_userblock(file_creation.get(), &user_block);
+  return user_block == 0 ? "" : "a user block before the HDF5 file";
+}
+
+// Begin and length are what the file says: neither of them, nor their sum, need fit 63 bits.
+void check_place(const std::string& where, const Hdf5Layout& layout, int64_t begin, int64_t bytes) {
+  int64_t end = 0;
+  const bool fits = begin >= 0 && bytes >= 0 && !__builtin_add_overflow(begin, bytes, &end);
+  if (!fits || end > layout.file_bytes) {
+    throw Error(ErrorClass::kBadData,
+                str(where, fits ? str(" ends at byte ", end) : str(" has ", bytes, " bytes at byte ", begin),
+                    ", but the file has ", layout.file_bytes, " bytes"),
+                "the file is truncated or damaged: copy or make it again");
+  }
+}
+
+void locate_contiguous(hid_t dataset, const std::string& where, Hdf5Layout& layout) {
+  if (H5Dget_storage_size(dataset) == 0) {
+    layout.opaque_because = "storage that was never allocated";
+    layout.unwritten = num_elements(layout.shape) > 0 ? "all of it" : "";
+    return;
+  }
+  if (!layout.opaque_because.empty()) {
+    return;
+  }
+  const haddr_t offset = H5Dget_offset(dataset);
+  layout.storage = Storage::kContiguous;
+  layout.offset = static_cast<int64_t>(offset);
+  check_place(where, layout, layout.offset, hdf5_value_bytes(layout.shape, layout.type));
+}
+
+void forget_chunks(Hdf5Layout& layout, const std::string& why) {
+  layout.opaque_because = why;
+  layout.chunk_offsets.clear();
+  layout.chunk_bytes.clear();
+  layout.chunk_masks.clear();
+}
+
+// Where all were looked for, with the first row that lacks one.
+std::string unwritten_chunks(hid_t dataset, const Hdf5Layout& layout) {
+  const int64_t count = hdf5_num_chunks(layout);
+  const int64_t stored = hdf5_num_stored_chunks(dataset, layout);
+  if (stored == count) {
+    return "";
+  }
+  const auto first = std::find(layout.chunk_offsets.begin(), layout.chunk_offsets.end(), kHdf5ChunkNotStored);
+  const std::string from =
+      first == layout.chunk_offsets.end()
+          ? ""
+          : str(", from row ", (first - layout.chunk_offsets.begin()) / layout.chunks_per_row() * layout.chunk.front());
+  return str(count - stored, " of its ", count, " chunks", from);
+}
+
+void locate_chunks(hid_t dataset, hid_t creation, const std::string& where, Hdf5Layout& layout) {
+  std::vector<hsize_t> extents(layout.shape.size());
+  H5Pget_chunk(creation, static_cast<int>(extents.size()), extents.data());
+  layout.chunk.assign(extents.begin(), extents.end());
+  layout.unwritten = unwritten_chunks(dataset, layout);
+  layout.missing_filters = missing_filters(dataset, creation, layout);
+  if (!layout.opaque_because.empty()) {
+    return;
+  }
+  if (hdf5_num_chunks(layout) > kHdf5MostChunks) {
+    forget_chunks(layout,
+                  str(hdf5_num_chunks(layout), " chunks, of which this HDF5 (", H5_VERS_MAJOR, ".", H5_VERS_MINOR, ".",
+                      H5_VERS_RELEASE, ") locates at most ", kHdf5MostChunks, " in good time"));
+    return;
+  }
+  if (!hdf5_find_chunks(dataset, layout) || layout.chunk_offsets.empty()) {
+    layout.unwritten = unwritten_chunks(dataset, layout);
+    forget_chunks(layout, "chunks that are not all stored");
+    return;
+  }
+  for (const Filter& filter : filters_of(creation)) {
+    layout.filters.push_back(filter.id);
+  }
+  layout.storage = layout.filters.empty() ? Storage::kChunked : Storage::kFiltered;
+  for (size_t i = 0; i < layout.chunk_offsets.size(); ++i) {
+    check_place(where, layout, layout.chunk_offsets[i], layout.chunk_bytes[i]);
+  }
+  if (layout.storage == Storage::kChunked) {  // all of the same size, without filters
+    layout.chunk_bytes.clear();
+    layout.chunk_masks.clear();
+  }
+}
+
+void locate(const std::string& path, hid_t file, hid_t dataset, const std::string& where, hid_t type,
+            const StoredType& stored, Hdf5Layout& layout) {
+  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+  layout.opaque_because = reason_opaque(file, dataset, creation.get(), type, stored, layout);
+  switch (H5Pget_layout(creation.get())) {
+    case H5D_CHUNKED:
+      return locate_chunks(dataset, creation.get(), where, layout);
+    case H5D_CONTIGUOUS:
+      return locate_contiguous(dataset, where, layout);
+    case H5D_VIRTUAL:
+      layout.is_virtual = true;
+      layout.opaque_because = "virtual storage, read with HDF5's default driver";
+      layout.unwritten = hdf5_unwritten_parts(path, dataset, where, layout);
+      return;
+    default:
+      layout.opaque_because = "compact storage";
+  }
+}
+
+// What a file tells of fields besides their values.
+void describe_fields(const std::string& path, hid_t file, hid_t dataset, const std::string& where, Hdf5Layout& layout) {
+  if (layout.attribute.empty()) {
+    layout.attribute = hdf5_scale_texts(dataset, kChannelDim);
+  }
+  FieldOrder order = hdf5_field_order(file, dataset);
+  order.num_channel_names = layout.attribute.empty() ? 0 : std::ssize(split_names(layout.attribute));
+  require_channels_first(order, where);
+  layout.times = hdf5_time_axis(dataset, where);
+  layout.grid = hdf5_grid(file, dataset, path);
+}
+
+enum class Look { kOutline, kWhole };
+
+Hdf5Layout look_into(const std::string& path, const std::string& dataset, const std::string& attribute, Look look) {
+  Hdf5Layout layout;
+  layout.file_bytes = existing_file_bytes(path);
+  const Hdf5CrashGuard guard(path);
+  const Hid file = hdf5_open_file(path);
+  const Hid opened = hdf5_open_dataset(file.get(), path, dataset);
+  const Hid type(H5Dget_type(opened.get()), &H5Tclose);
+  const Hid space(H5Dget_space(opened.get()), &H5Sclose);
+  const std::string where = str(path, ": dataset '", dataset, "'");
+  const auto stored = hdf5_stored_type(type.get());
+  if (!stored) {
+    throw Error(ErrorClass::kBadData, str(where, " holds values of type ", hdf5_type_name(type.get())),
+                "a dataset of numbers is needed");
+  }
+  layout.type = stored->type;
+  layout.shape = hdf5_shape(space.get());
+  if (hdf5_value_bytes(layout.shape, layout.type) < 0) {
+    throw Error(ErrorClass::kBadData,
+                str(where, " has more values than can be counted, of shape (", join(layout.shape), ")"),
+                "the file is damaged: copy or make it again");
+  }
+  if (look == Look::kWhole) {
+    locate(path, file.get(), opened.get(), where, type.get(), *stored, layout);
+  }
+  if (!attribute.empty()) {
+    layout.attribute = hdf5_text_attribute(opened.get(), attribute);
+    if (layout.attribute.empty()) {
+      layout.attribute = hdf5_text_attribute(file.get(), attribute);
+    }
+  }
+  if (attribute == kChannels) {
+    describe_fields(path, file.get(), opened.get(), where, layout);
+  }
+  return layout;
+}
+
+}  // namespace
+
+void require_filters(const Hdf5Layout& layout, const std::string& where) {
+  if (!layout.missing_filters.empty()) {
+    throw Error(
+        ErrorClass::kBadData,
+        str(where, " is stored with the filter ", layout.missing_filters,
+            ", which the HDF5 library of this program does not have"),
+        "name the folder of the filter's plugin in HDF5_PLUGIN_PATH, or make the file anew without it where the "
+        "filter is known: `vit_hybrid data repack FILE --out FOLDER`, `h5repack -f NONE` or `h5repack -f GZIP=1`");
+  }
+}
+
+void require_readable(const Hdf5Layout& layout, const std::string& where) {
+  require_filters(layout, where);
+  if (!layout.unwritten.empty()) {
+    throw Error(ErrorClass::kBadData, str(where, " was not wholly written: ", layout.unwritten),
+                "HDF5 would make values up in its place: finish the file or make it again");
+  }
+}
+
+int64_t Hdf5Layout::row_bytes() const {
+  int64_t bytes = static_cast<int64_t>(c10::elementSize(type));
+  for (size_t d = 1; d < shape.size(); ++d) {
+    bytes *= shape[d];
+  }
+  return bytes;
+}
+
+// Rounded up without a sum, which need not fit: a damaged file may have any extents.
+int64_t Hdf5Layout::chunks_along(size_t dim) const {
+  return shape[dim] / chunk[dim] + (shape[dim] % chunk[dim] != 0 ? 1 : 0);
+}
+
+int64_t Hdf5Layout::chunks_per_row() const {
+  int64_t count = 1;
+  for (size_t d = 1; d < chunk.size(); ++d) {
+    count *= chunks_along(d);
+  }
+  return count;
+}
+
+Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
+  return look_into(path, dataset, attribute, Look::kWhole);
+}
+
+Hdf5Layout outline_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
+  return look_into(path, dataset, attribute, Look::kOutline);
+}
+
+bool has_hdf5_object(const std::string& path, const std::string& name) {
+  existing_file_bytes(path);  // throws the error of a file that is not there
+  const Hdf5CrashGuard guard(path);
+  const Hid file = hdf5_open_file(path);
+  const bool is_there = H5Lexists(file.get(), name.c_str(), H5P_DEFAULT) > 0;
+  H5Eclear2(H5E_DEFAULT);
+  return is_there;
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,208 @@
+// Opening HDF5 files and datasets, the names of the datasets in a file, and text attributes.
+#include "data/hdf5/hdf5_open.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "data/hdf5/hdf5_texts.h"
+#include "data/reading/posix_file.h"
+#include "src/base/quantity_text.h"
+#include "src/base/text.h"
+#include "src/base/utf8.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostPathBytes = 4097;
+constexpr size_t kMostShownPath = 2000;
+constexpr size_t kMostNames = 12;  // in a hint
+// One time of 100 channels of 721 x 1440 has 396 MiB.
+constexpr uint64_t kMostFilteredChunkBytes = uint64_t{1} << 29;
+
+herr_t note_dataset(hid_t group, const char* name, const H5L_info_t*, void* names) {
+  const Hid object(H5Oopen(group, name, H5P_DEFAULT), &H5Oclose);
+  if (object && H5Iget_type(object.get()) == H5I_DATASET) {
+    static_cast<std::vector<std::string>*>(names)->push_back(shown(name));
+  }
+  return 0;
+}
+
+std::string datasets_hint(hid_t file) {
+  std::vector<std::string> names;
+  H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_dataset, &names);
+  H5Eclear2(H5E_DEFAULT);
+  const size_t more = names.size() - std::min(names.size(), kMostNames);
+  names.resize(names.size() - more);
+  return names.empty() ? "there is no dataset in it"
+                       : str("datasets in it: ", join(names), more == 0 ? "" : str(" and ", more, " more"));
+}
+
+// By its first bytes, of the versions 1, 2 and 5.
+bool is_netcdf_classic(const std::string& path) {
+  const PosixFile file(path, PosixFile::Access::kRead);
+  std::array<char, 4> start{};
+  if (file.size() < static_cast<int64_t>(start.size())) {
+    return false;
+  }
+  file.read(0, start.data(), start.size());
+  return std::string_view(start.data(), 3) == "CDF" && (start[3] == 1 || start[3] == 2 || start[3] == 5);
+}
+
+// The default driver; HDF5_USE_FILE_LOCKING still has the last word.
+Hid access_without_locks() {
+  Hid access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 11, 0))
+  H5Pset_file_locking(access.get(), /*use_file_locking=*/0, /*ignore_when_disabled=*/1);
+#endif
+  return access;
+}
+
+// Where HDF5 looks for raw files with relative names.
+fs::path external_prefix(const fs::path& folder) {
+  const char* given = std::getenv("HDF5_EXTFILE_PREFIX");
+  const std::string_view prefix = given == nullptr ? "" : given;
+  constexpr std::string_view kOrigin = "${ORIGIN}";
+  if (prefix.starts_with(kOrigin)) {
+    return folder / fs::path(prefix.substr(kOrigin.size())).relative_path();
+  }
+  return fs::absolute(prefix.empty() || prefix == "." ? fs::path(".") : fs::path(prefix));
+}
+
+// HDF5's chunks have less than 2^32 elements, but those of a damaged file may not.
+uint64_t chunk_bytes(const std::vector<hsize_t>& chunk, size_t item) {
+  uint64_t bytes = item;
+  for (const hsize_t extent : chunk) {
+    bytes = __builtin_mul_overflow(bytes, extent, &bytes) ? std::numeric_limits<int64_t>::max() : bytes;
+  }
+  return std::min<uint64_t>(bytes, std::numeric_limits<int64_t>::max());
+}
+
+// Of the first index in as many dims as it takes to be small enough.
+std::vector<hsize_t> smaller_chunk(std::vector<hsize_t> chunk, size_t item) {
+  for (hsize_t& extent : chunk) {
+    if (chunk_bytes(chunk, item) > kMostFilteredChunkBytes) {
+      extent = 1;
+    }
+  }
+  return chunk;
+}
+
+void check_chunks(hid_t dataset, hid_t creation, const std::string& where) {
+  if (H5Pget_layout(creation) != H5D_CHUNKED || H5Pget_nfilters(creation) <= 0) {
+    return;
+  }
+  const Hid type(H5Dget_type(dataset), &H5Tclose);
+  const size_t item = H5Tget_size(type.get());
+  std::vector<hsize_t> chunk(H5S_MAX_RANK);
+  chunk.resize(static_cast<size_t>(std::max(H5Pget_chunk(creation, H5S_MAX_RANK, chunk.data()), 0)));
+  if (chunk_bytes(chunk, item) > kMostFilteredChunkBytes) {
+    throw Error(ErrorClass::kBadData,
+                str(where, " is compressed in chunks of shape (", join(chunk), "), ",
+                    bytes_text(static_cast<int64_t>(chunk_bytes(chunk, item))), " each, more than ",
+                    bytes_text(static_cast<int64_t>(kMostFilteredChunkBytes))),
+                str("each thread that reads would hold whole ones: where there is the memory for one, rewrite the file "
+                    "with `h5repack -l DATASET:CHUNK=",
+                    join(smaller_chunk(chunk, item), "x"), " FILE NEW`"));
+  }
+}
+
+}  // namespace
+
+int64_t existing_file_bytes(const std::string& path) {
+  return PosixFile(path, PosixFile::Access::kRead).size();
+}
+
+Hid hdf5_open_file(const std::string& path, hid_t access) {
+  hdf5_initialize();
+  const Hid unlocked = access == H5P_DEFAULT ? access_without_locks() : Hid();
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, unlocked ? unlocked.get() : access);
+  if (file < 0) {
+    const std::string reason = hdf5_reason();
+    if (reason.find("unable to lock file") != std::string::npos) {
+      throw Error(ErrorClass::kIo, str(path, " cannot be opened: another program has locked it (", reason, ")"),
+                  "wait for that program, or let HDF5 look at no locks: HDF5_USE_FILE_LOCKING=FALSE");
+    }
+    if (is_netcdf_classic(path)) {
+      throw Error(ErrorClass::kBadData, str(path, " is a netCDF-3 (classic) file, not HDF5"),
+                  str("convert it to netCDF-4, which is HDF5: nccopy -k nc4 ", path, " NEW.nc"));
+    }
+    throw Error(ErrorClass::kBadData, str(path, " cannot be opened as an HDF5 file: ", reason),
+                "it is damaged, truncated or of another format: copy or make it again");
+  }
+  return {file, &H5Fclose};
+}
+
+Hid hdf5_open_dataset(hid_t file, const std::string& path, const std::string& dataset, int64_t chunk_cache_bytes) {
+  const Hid access(H5Pcreate(H5P_DATASET_ACCESS), &H5Pclose);
+  if (chunk_cache_bytes > 0) {
+    H5Pset_chunk_cache(access.get(), H5D_CHUNK_CACHE_NSLOTS_DEFAULT, static_cast<size_t>(chunk_cache_bytes),
+                       H5D_CHUNK_CACHE_W0_DEFAULT);
+  }
+  const hid_t opened = H5Dopen2(file, dataset.c_str(), access.get());
+  if (opened < 0) {
+    const std::string reason = hdf5_reason();
+    if (H5Lexists(file, dataset.c_str(), H5P_DEFAULT) > 0) {
+      throw Error(ErrorClass::kBadData, str(path, ": '", dataset, "' cannot be opened as a dataset (", reason, ")"),
+                  str("it is a group, a link that leads nowhere, damaged, or of a newer HDF5 than this program's ",
+                      H5_VERS_MAJOR, ".", H5_VERS_MINOR, ".", H5_VERS_RELEASE,
+                      " (then `h5repack --high=v110` makes a file that it reads)"));
+    }
+    H5Eclear2(H5E_DEFAULT);
+    throw Error(ErrorClass::kBadData, str(path, " has no dataset '", dataset, "' (", reason, ")"), datasets_hint(file));
+  }
+  Hid owned(opened, &H5Dclose);
+  hdf5_check_storage(opened, str(path, ": dataset '", dataset, "'"));
+  return owned;
+}
+
+void hdf5_check_storage(hid_t dataset, const std::string& where) {
+  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+  check_chunks(dataset, creation.get(), where);
+  const int count = H5Pget_external_count(creation.get());
+  if (count <= 0) {
+    return;
+  }
+  const fs::path folder = fs::weakly_canonical(fs::absolute(hdf5_file_name(dataset)).parent_path());
+  for (int i = 0; i < count; ++i) {
+    std::vector<char> name(kMostPathBytes, '\0');
+    off_t offset = 0;
+    hsize_t bytes = 0;
+    H5Pget_external(creation.get(), static_cast<unsigned>(i), name.size() - 1, name.data(), &offset, &bytes);
+    const fs::path asked = external_prefix(folder) / name.data();
+    std::error_code error;  // of a name that is too long, say
+    const fs::path found = fs::weakly_canonical(asked, error);
+    const fs::path& file = error ? asked : found;
+    if (error || std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first != folder.end()) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, " has external storage in ", shown(file.string(), kMostShownPath),
+                      ", outside of the folder of its file, ", folder.string()),
+                  "a data file must not make other files part of the data: move the raw file beside it, or make the "
+                  "dataset anew with its values in the file");
+    }
+  }
+}
+
+std::string hdf5_file_name(hid_t object) {
+  std::string name(static_cast<size_t>(std::max<ssize_t>(H5Fget_name(object, nullptr, 0), 0)), '\0');
+  H5Fget_name(object, name.data(), name.size() + 1);
+  return name;
+}
+
+std::string hdf5_text_attribute(hid_t object, const std::string& name) {
+  if (H5Aexists(object, name.c_str()) <= 0) {
+    H5Eclear2(H5E_DEFAULT);
+    return {};
+  }
+  const Hid attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), &H5Aclose);
+  return join(hdf5_texts(attribute.get(), str("attribute '", name, "'")), ",");
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,234 @@
+// Rows through HDF5: the row's hyperslab of the dataset, by independent or collective transfers.
+#include "data/hdf5/hdf5_rows.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "data/hdf5/hdf5_crash_guard.h"
+#include "data/hdf5/hdf5_handle.h"
+#include "data/hdf5/hdf5_open.h"
+#include "data/hdf5/hdf5_parallel.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/operation.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+constexpr int64_t kMinChunkCache = int64_t{1} << 20;  // HDF5's default
+constexpr int64_t kMaxChunkCache = int64_t{1} << 27;
+
+struct OpenDataset {
+  Hid file;
+  Hid dataset;
+};
+
+// Bytes of the chunks that one row touches: with less, HDF5 would read and decompress a chunk anew for each row in it.
+int64_t chunk_cache_bytes(const Hdf5Layout& layout) {
+  if (layout.chunk.empty()) {
+    return 0;
+  }
+  auto bytes = static_cast<int64_t>(c10::elementSize(layout.type)) * layout.chunk.front();
+  for (size_t d = 1; d < layout.shape.size(); ++d) {
+    bytes *= (layout.shape[d] + layout.chunk[d] - 1) / layout.chunk[d] * layout.chunk[d];
+  }
+  return std::clamp(bytes, kMinChunkCache, kMaxChunkCache);
+}
+
+OpenDataset open_dataset(const RowFile& file, const std::string& dataset, hid_t access) {
+  const Hdf5CrashGuard guard(file.path);
+  OpenDataset opened;
+  opened.file = hdf5_open_file(file.path, access);
+  opened.dataset = hdf5_open_dataset(opened.file.get(), file.path, dataset, chunk_cache_bytes(file.layout));
+  return opened;
+}
+
+// Reads the box of one row, or nothing (row null or the box empty), by a transfer that all ranks may have to take part
+// in.
+void read_row(const OpenDataset& opened, const RowFile& file, const RowBox& box, const RowRead* row, hid_t transfer) {
+  std::vector<hsize_t> start(box.start.begin(), box.start.end());
+  std::vector<hsize_t> extents(box.size.begin(), box.size.end());
+  start.insert(start.begin(), row == nullptr ? 0 : static_cast<hsize_t>(row->row));
+  extents.insert(extents.begin(), 1);
+  const Hid memory(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), &H5Sclose);
+  const Hid stored(H5Dget_space(opened.dataset.get()), &H5Sclose);
+  const bool is_nothing = row == nullptr || box.num_values() == 0;
+  if (is_nothing) {
+    H5Sselect_none(memory.get());
+    H5Sselect_none(stored.get());
+  } else {
+    H5Sselect_hyperslab(stored.get(), H5S_SELECT_SET, start.data(), nullptr, extents.data(), nullptr);
+  }
+  char nothing = 0;
+  comm::note_work();
+  hdf5_check(H5Dread(opened.dataset.get(), hdf5_memory_type(file.layout.type), memory.get(), stored.get(), transfer,
+                     is_nothing ? &nothing : row->to),
+             ErrorClass::kIo,
+             str("read ", row == nullptr ? "no row" : str("row ", row->row), " of dataset '", file.dataset, "' of ",
+                 file.path));
+}
+
+int64_t box_bytes(const RowFile& file, const RowBox& box) {
+  return box.num_values() * static_cast<int64_t>(c10::elementSize(file.layout.type));
+}
+
+class IndependentRowReader : public RowReader {
+ public:
+  IndependentRowReader(std::vector<RowFile> files, std::string dataset)
+      : files_(std::move(files)), dataset_(std::move(dataset)) {}
+
+  void read(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) override {
+    for (size_t i = 0; i < rows.size() && box.num_values() > 0; ++i) {
+      const RowRead& row = rows[i];
+      const RowFile& file = files_[static_cast<size_t>(row.file)];
+      const auto opened =
+          open_.get(row.file, [&] { return std::make_shared<OpenDataset>(open_dataset(file, dataset_, H5P_DEFAULT)); });
+      const Hdf5CrashGuard guard(file.path);
+      read_row(*opened, file, box, &row, H5P_DEFAULT);
+      if (arrived) {
+        arrived(i, 0, box_bytes(file, box));
+      }
+    }
+  }
+
+ private:
+  const std::vector<RowFile> files_;
+  const std::string dataset_;
+  LruCache<OpenDataset> open_{kMostOpenFiles};
+};
+
+class CollectiveRowReader : public RowReader {
+ public:
+  CollectiveRowReader(const comm::MpiGroup& group, std::vector<RowFile> files, std::string dataset, MpiIoHints hints)
+      : group_(group),
+        watched_(group.watched()),
+        files_(std::move(files)),
+        dataset_(std::move(dataset)),
+        hints_(std::move(hints)) {}
+
+  ~CollectiveRowReader() override {
+    const bool may_close = hdf5_may_close_collectively();
+    std::optional<comm::CollectiveScope> scope;
+    if (may_close) scope.emplace(*watched_, "data", "closing of HDF5 files");
+    open_.for_each([&](OpenDataset& opened) {
+      if (may_close) {
+        opened.dataset.close();
+        opened.file.close();
+      } else {
+        opened.dataset.abandon();
+        opened.file.abandon();
+      }
+    });
+  }
+
+  // One file after the other, in each as many rounds of one row as the rank that wants most of it has rows.
+  void read(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) override {
+    std::map<int64_t, std::vector<const RowRead*>> by_file;
+    for (const RowRead& row : rows) {
+      by_file[row.file].push_back(&row);
+    }
+    for (int64_t file = next_wanted(by_file, -1); file >= 0; file = next_wanted(by_file, file)) {
+      read_file(file, by_file[file], box);
+    }
+    for (size_t i = 0; i < rows.size() && arrived; ++i) {
+      arrived(i, 0, box_bytes(files_[static_cast<size_t>(rows[i].file)], box));
+    }
+  }
+
+ private:
+  // The smallest number above `after` of a file that some rank wants rows of; -1 if none.
+  int64_t next_wanted(const std::map<int64_t, std::vector<const RowRead*>>& by_file, int64_t after) const {
+    const auto none = static_cast<int64_t>(files_.size());
+    const auto mine = by_file.upper_bound(after);
+    const int64_t wanted = group_.min(mine == by_file.end() ? none : mine->first);
+    return wanted == none ? -1 : wanted;
+  }
+
+  void read_file(int64_t number, const std::vector<const RowRead*>& rows, const RowBox& box) {
+    const RowFile& file = files_[static_cast<size_t>(number)];
+    const auto num_rows = static_cast<int64_t>(rows.size());
+    const int64_t num_rounds = group_.max(num_rows);
+    comm::agreed(group_, [&] {
+      const comm::CollectiveScope scope(*watched_, "data", "collective HDF5 read", num_rows * box_bytes(file, box));
+      const auto opened = open_.get(number, [&] {
+        const Hid access = hdf5_mpi_access(group_, hints_);
+        return std::make_shared<OpenDataset>(open_dataset(file, dataset_, access.get()));
+      });
+      const Hid transfer = hdf5_transfer(Hdf5Transfer::kCollective);
+      std::optional<Error> error;  // kept until the last round: the other ranks wait in the later ones
+      for (int64_t round = 0; round < num_rounds; ++round) {
+        try {
+          read_row(*opened, file, box, round < num_rows ? rows[static_cast<size_t>(round)] : nullptr, transfer.get());
+        } catch (const Error& e) {
+          error = error.value_or(e);
+        }
+      }
+      if (error) {
+        throw Error(*error);
+      }
+    });
+  }
+
+  const comm::MpiGroup& group_;
+  const std::shared_ptr<comm::WatchedGroup> watched_;  // to close the files, when the group may be gone
+  const std::vector<RowFile> files_;
+  const std::string dataset_;
+  const MpiIoHints hints_;
+  LruCache<OpenDataset> open_{kMostOpenFiles};
+};
+
+}  // namespace
+
+std::unique_ptr<RowReader> make_independent_row_reader(std::vector<RowFile> files, std::string dataset) {
+  return std::make_unique<IndependentRowReader>(std::move(files), std::move(dataset));
+}
+
+std::unique_ptr<RowReader> make_collective_row_reader(const comm::MpiGroup& group, std::vector<RowFile> files,
+                                                      std::string dataset, MpiIoHints hints) {
+  return std::make_unique<CollectiveRowReader>(group, std::move(files), std::move(dataset), std::move(hints));
+}
+
+at::Tensor read_whole_dataset(const std::string& path, const std::string& dataset) {
+  const Hdf5Layout layout = inspect_dataset(path, dataset);
+  require_readable(layout, str(path, ": dataset '", dataset, "'"));
+  const Hdf5CrashGuard guard(path, Hdf5CrashGuard::kNoLimit);  // it may be large
+  const Hid file = hdf5_open_file(path);
+  const Hid opened = hdf5_open_dataset(file.get(), path, dataset);
+  at::Tensor values = at::empty(layout.shape, layout.type);
+  hdf5_check(H5Dread(opened.get(), hdf5_memory_type(layout.type), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data_ptr()),
+             ErrorClass::kIo, str("read dataset '", dataset, "' of ", path));
+  return values;
+}
+
+std::optional<int64_t> largest_integer(const std::string& path, const std::string& dataset) {
+  constexpr int64_t kMostAtOnce = int64_t{1} << 20;
+  const Hdf5Layout layout = inspect_dataset(path, dataset);
+  if (layout.shape.size() != 1 || !c10::isIntegralType(layout.type, /*includeBool=*/false)) {
+    return std::nullopt;
+  }
+  require_readable(layout, str(path, ": dataset '", dataset, "'"));
+  const Hdf5CrashGuard guard(path, Hdf5CrashGuard::kNoLimit);
+  const Hid file = hdf5_open_file(path);
+  const Hid opened = hdf5_open_dataset(file.get(), path, dataset);
+  const Hid stored(H5Dget_space(opened.get()), &H5Sclose);
+  std::vector<int64_t> values(static_cast<size_t>(std::min(layout.num_rows(), kMostAtOnce)));
+  int64_t largest = -1;
+  for (int64_t done = 0; done < layout.num_rows(); done += kMostAtOnce) {
+    const auto first = static_cast<hsize_t>(done);
+    const auto count = static_cast<hsize_t>(std::min(kMostAtOnce, layout.num_rows() - done));
+    const Hid memory(H5Screate_simple(1, &count, nullptr), &H5Sclose);
+    H5Sselect_hyperslab(stored.get(), H5S_SELECT_SET, &first, nullptr, &count, nullptr);
+    hdf5_check(H5Dread(opened.get(), H5T_NATIVE_INT64, memory.get(), stored.get(), H5P_DEFAULT, values.data()),
+               ErrorClass::kIo, str("read dataset '", dataset, "' of ", path));
+    largest = std::max(largest, *std::max_element(values.begin(), values.begin() + static_cast<int64_t>(count)));
+    comm::note_work();
+  }
+  return largest;
+}
+
+}  // namespace vit_hybrid::data

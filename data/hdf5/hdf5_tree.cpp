@@ -1,0 +1,175 @@
+// The walk over the datasets of an HDF5 file.
+#include "data/hdf5/hdf5_tree.h"
+
+#include <algorithm>
+
+#include "data/hdf5/hdf5_attributes.h"
+#include "data/hdf5/hdf5_crash_guard.h"
+#include "data/hdf5/hdf5_handle.h"
+#include "data/hdf5/hdf5_open.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+struct Names {
+  std::vector<std::string> datasets;
+  bool failed = false;
+};
+
+// Exceptions must not pass through HDF5.
+herr_t note_dataset(hid_t group, const char* name, const H5L_info_t* link, void* names) {
+  auto& noted = *static_cast<Names*>(names);
+  if (link->type != H5L_TYPE_HARD) {
+    return 0;
+  }
+  const Hid object(H5Oopen(group, name, H5P_DEFAULT), &H5Oclose);
+  if (!object) {
+    noted.failed = true;
+    return -1;
+  }
+  if (H5Iget_type(object.get()) == H5I_DATASET) {
+    noted.datasets.emplace_back(name);
+  }
+  return 0;
+}
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorClass::kBadData, what, "the file is damaged or truncated: copy or make it again");
+}
+
+std::vector<std::string> dataset_names(hid_t file, const std::string& path) {
+  Names names;
+  if (H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_dataset, &names) < 0 || names.failed) {
+    refuse(str("the datasets of ", path, " cannot be listed: ", hdf5_reason()));
+  }
+  std::sort(names.datasets.begin(), names.datasets.end());
+  return names.datasets;
+}
+
+void note_attribute(hid_t object, const std::string& name, Hdf5AttributeMap& attributes) {
+  const Hid attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), &H5Aclose);
+  const Hid type(H5Aget_type(attribute.get()), &H5Tclose);
+  const Hid space(H5Aget_space(attribute.get()), &H5Sclose);
+  const H5T_class_t kind = H5Tget_class(type.get());
+  if (kind == H5T_STRING) {
+    attributes[name] = hdf5_joined_text(object, name);
+    return;
+  }
+  if (kind == H5T_FLOAT && H5Sget_simple_extent_ndims(space.get()) == 1) {
+    if (auto numbers = hdf5_joined_numbers(object, name)) {
+      attributes[name] = std::move(*numbers);
+    }
+    return;
+  }
+  if (H5Sget_simple_extent_npoints(space.get()) != 1) {
+    return;
+  }
+  int64_t integer = 0;
+  double number = 0.0;
+  if (kind == H5T_INTEGER && H5Aread(attribute.get(), H5T_NATIVE_INT64, &integer) >= 0) {
+    attributes[name] = integer;
+  } else if (kind == H5T_FLOAT && H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, &number) >= 0) {
+    attributes[name] = number;
+  }
+}
+
+herr_t note_name(hid_t, const char* name, const H5A_info_t*, void* names) {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
+std::vector<std::string> attribute_names(hid_t object, const std::string& where) {
+  std::vector<std::string> names;
+  hsize_t next = 0;
+  if (H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, &next, &note_name, &names) < 0) {
+    refuse(str("the attributes of ", where, " cannot be listed: ", hdf5_reason()));
+  }
+  return names;
+}
+
+// The attributes to read: those with given names, else all.
+using Wanted = const std::vector<std::string>*;
+
+Hdf5AttributeMap attributes_of(hid_t object, const std::string& where, Wanted wanted) {
+  Hdf5AttributeMap attributes;
+  for (const std::string& name : wanted != nullptr ? *wanted : attribute_names(object, where)) {
+    if (H5Aexists(object, name.c_str()) > 0) {
+      note_attribute(object, name, attributes);
+    }
+  }
+  H5Eclear2(H5E_DEFAULT);
+  return attributes;
+}
+
+// Why the bytes in the file are not the values in memory in one run; empty if they are.
+std::string reason_scattered(hid_t dataset, const std::optional<StoredType>& stored, hid_t type) {
+  if (!stored || !stored->is_native) {
+    return str("values stored as ", hdf5_type_name(type));
+  }
+  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+  if (H5Pget_layout(creation.get()) != H5D_CONTIGUOUS) {
+    return "storage that is not contiguous";
+  }
+  return H5Pget_external_count(creation.get()) > 0 ? "external storage" : "";
+}
+
+void locate(hid_t opened, const std::string& where, int64_t file_bytes, Hdf5TreeDataset& dataset) {
+  const haddr_t offset = H5Dget_offset(opened);
+  if (offset == HADDR_UNDEF) {
+    H5Eclear2(H5E_DEFAULT);
+    dataset.why_not = "storage that was never allocated";
+    return;
+  }
+  const int64_t bytes = hdf5_value_bytes(dataset.shape, dataset.type);
+  const auto begin = static_cast<int64_t>(offset);
+  if (bytes < 0 || begin < 0 || begin > file_bytes || bytes > file_bytes - begin) {
+    refuse(str(where, " begins at byte ", offset, " and has ", bytes, " bytes, but the file has ", file_bytes));
+  }
+  dataset.offset = begin;
+}
+
+Hdf5TreeDataset describe(hid_t file, const std::string& path, const std::string& name, int64_t file_bytes,
+                         Wanted attributes) {
+  Hdf5TreeDataset dataset;
+  dataset.name = name;
+  const std::string where = str(path, ": dataset '", name, "'");
+  const Hid opened = hdf5_open_dataset(file, path, name);
+  const Hid type(H5Dget_type(opened.get()), &H5Tclose);
+  const Hid space(H5Dget_space(opened.get()), &H5Sclose);
+  const auto stored = hdf5_stored_type(type.get());
+  dataset.shape = hdf5_shape(space.get());
+  dataset.type = stored ? stored->type : at::kFloat;
+  dataset.attributes = attributes_of(opened.get(), where, attributes);
+  dataset.why_not = reason_scattered(opened.get(), stored, type.get());
+  if (dataset.why_not.empty()) {
+    locate(opened.get(), where, file_bytes, dataset);
+  }
+  return dataset;
+}
+
+Hdf5Tree read_tree(const std::string& path, Wanted of_file, Wanted of_datasets) {
+  Hdf5Tree tree;
+  tree.file_bytes = existing_file_bytes(path);
+  const Hdf5CrashGuard guard(path);
+  const Hid file = hdf5_open_file(path);
+  tree.attributes = attributes_of(file.get(), path, of_file);
+  for (const std::string& name : dataset_names(file.get(), path)) {
+    tree.datasets.push_back(describe(file.get(), path, name, tree.file_bytes, of_datasets));
+  }
+  return tree;
+}
+
+}  // namespace
+
+Hdf5Tree read_hdf5_tree(const std::string& path) {
+  return read_tree(path, nullptr, nullptr);
+}
+
+Hdf5Tree read_hdf5_tree(const std::string& path, const std::vector<std::string>& file_attributes,
+                        const std::vector<std::string>& dataset_attributes) {
+  return read_tree(path, &file_attributes, &dataset_attributes);
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,106 @@
+// Rows by pread: runs of bytes where the rows lie together in the file, else the parts of each chunk.
+#include "data/reading/row_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "data/reading/box_runs.h"
+#include "data/reading/chunk_rows.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+using Storage = Hdf5Layout::Storage;
+
+// Small enough to be in the second level cache when it is normalized, large enough to cost nothing by its number.
+constexpr int64_t kPieceBytes = int64_t{1} << 18;
+
+std::vector<int64_t> inner(const std::vector<int64_t>& shape) {
+  return {shape.begin() + 1, shape.end()};
+}
+
+// Where the bytes of a row begin in the file, if they lie together there; else -1.
+int64_t row_offset(const Hdf5Layout& layout, int64_t row) {
+  if (layout.storage == Storage::kContiguous) {
+    return layout.offset + row * layout.row_bytes();
+  }
+  if (layout.storage != Storage::kChunked || inner(layout.chunk) != inner(layout.shape)) {
+    return -1;
+  }
+  const int64_t rows_per_chunk = layout.chunk.front();
+  return layout.chunk_offsets[static_cast<size_t>(row / rows_per_chunk)] + row % rows_per_chunk * layout.row_bytes();
+}
+
+// Number of reads from `first` on that the same chunks serve.
+size_t count_same_chunks(std::span<const RowRead> rows, size_t first, int64_t rows_per_chunk) {
+  const auto differs = [&](const RowRead& read) {
+    return read.file != rows[first].file || read.row / rows_per_chunk != rows[first].row / rows_per_chunk;
+  };
+  const auto rest = rows.subspan(first);
+  return static_cast<size_t>(std::find_if(rest.begin(), rest.end(), differs) - rest.begin());
+}
+
+}  // namespace
+
+RowBox RowBox::whole(const Hdf5Layout& layout) {
+  return {std::vector<int64_t>(layout.shape.size() - 1, 0), inner(layout.shape)};
+}
+
+int64_t RowBox::num_values() const {
+  return num_elements(size);
+}
+
+DirectRowReader::DirectRowReader(std::vector<RowFile> files) : files_(std::move(files)) {
+  for (const RowFile& file : files_) {
+    VH_ASSERT(file.layout.storage != Storage::kOpaque, str(file.path, " has ", file.layout.opaque_because));
+  }
+}
+
+std::shared_ptr<const PosixFile> DirectRowReader::open(int64_t number) {
+  const std::lock_guard lock(mutex_);
+  return open_.get(number, [&] {
+    const RowFile& file = files_[static_cast<size_t>(number)];
+    return std::make_shared<const PosixFile>(file.path_to_open(), PosixFile::Access::kRead);
+  });
+}
+
+void DirectRowReader::read(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) {
+  for (size_t i = 0; i < rows.size();) {
+    const RowRead& row = rows[i];
+    const RowFile& where = files_[static_cast<size_t>(row.file)];
+    try {
+      const auto file = open(row.file);
+      const int64_t offset = row_offset(where.layout, row.row);
+      if (offset >= 0) {
+        bytes_read_ += read_runs(*file, where.layout, offset, box, static_cast<char*>(row.to), kPieceBytes,
+                                 [&](int64_t first, int64_t count) {
+                                   if (arrived) {
+                                     arrived(i, first, count);
+                                   }
+                                 });
+        ++i;
+        continue;
+      }
+      const auto same = rows.subspan(i, count_same_chunks(rows, i, where.layout.chunk.front()));
+      bytes_read_ += read_chunks(*file, where.layout, same, box, buffers_);
+      const auto item = static_cast<int64_t>(c10::elementSize(where.layout.type));
+      for (const size_t end = i + same.size(); i < end; ++i) {
+        if (arrived) {
+          arrived(i, 0, box.num_values() * item);
+        }
+      }
+    } catch (const Error& error) {
+      if (error.message().starts_with(str(where.path, ": dataset"))) {
+        throw;  // it says already where
+      }
+      throw Error(error.error_class(),
+                  str(where.path, ": dataset '", where.dataset, "', row ", row.row, ": ", error.message()),
+                  error.hint());
+    }
+  }
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,205 @@
+// Opening of a dataset's files by a group, the choice of the way to read, and rows without repetition.
+#include "data/reading/row_source.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "data/datasets/year_files.h"
+#include "data/hdf5/hdf5_layout_bytes.h"
+#include "data/hdf5/hdf5_rows.h"
+#include "data/reading/box_runs.h"
+#include "data/reading/file_sample.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/base/error.h"
+#include "src/base/partition.h"
+#include "src/base/progress.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+// Rank r looks at the files r, r + size, ...: finding the chunks of a file with many takes seconds.
+std::vector<Hdf5Layout> inspect_for_all(const comm::MpiGroup& group, const std::vector<std::string>& paths,
+                                        const std::string& dataset, const std::string& attribute) {
+  const auto size = static_cast<size_t>(group.size());
+  std::vector<Hdf5Layout> mine;
+  Progress progress(str("opening ", paths.size(), paths.size() == 1 ? " file, " : " files from ", paths.front()),
+                    Partition(std::ssize(paths), group.size()).largest());
+  comm::agreed(group, [&] {
+    for (auto i = static_cast<size_t>(group.rank()); i < paths.size(); i += size) {
+      mine.push_back(inspect_dataset(paths[i], dataset, attribute));
+      progress.add();
+    }
+  });
+  std::vector<Hdf5Layout> all(paths.size());
+  for (size_t rank = 0; rank < std::min(size, paths.size()); ++rank) {
+    const int root = static_cast<int>(rank);
+    auto layouts = unpack_layouts(group.broadcast(root == group.rank() ? pack_layouts(mine) : std::string(), root));
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      all[rank + i * size] = std::move(layouts[i]);
+    }
+  }
+  return all;
+}
+
+// On every rank; `inspector` is the rank that described the file.
+void check_presence(const RowFile& file, size_t inspector) {
+  const int64_t bytes = PosixFile(file.path, PosixFile::Access::kRead).size();
+  if (bytes != file.layout.file_bytes) {
+    throw Error(ErrorClass::kBadData,
+                str(file.path, " has ", bytes, " bytes here and ", file.layout.file_bytes, " on rank ", inspector),
+                "all ranks must see the same file");
+  }
+  require_readable(file.layout, str(file.path, ": dataset '", file.dataset, "'"));
+}
+
+// The bytes of the dataset that hold no value of the first `num_rows` rows.
+std::vector<Range> bytes_left_out(const Hdf5Layout& layout, int64_t num_rows) {
+  std::vector<Range> holes;
+  if (layout.storage == Hdf5Layout::Storage::kContiguous) {
+    holes.push_back(
+        {layout.offset + num_rows * layout.row_bytes(), layout.offset + layout.num_rows() * layout.row_bytes()});
+    return holes;
+  }
+  if (layout.chunk_offsets.empty()) {
+    return holes;
+  }
+  const int64_t unfiltered_bytes = num_elements(layout.chunk) * static_cast<int64_t>(c10::elementSize(layout.type));
+  const int64_t rows_of_chunks = (num_rows + layout.chunk.front() - 1) / layout.chunk.front();
+  for (auto i = static_cast<size_t>(rows_of_chunks * layout.chunks_per_row()); i < layout.chunk_offsets.size(); ++i) {
+    const int64_t begin = layout.chunk_offsets[i];
+    holes.push_back({begin, begin + (layout.chunk_bytes.empty() ? unfiltered_bytes : layout.chunk_bytes[i])});
+  }
+  return holes;
+}
+
+}  // namespace
+
+RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, std::string dataset,
+                     const std::string& attribute, IoMode io, MpiIoHints hints, FileOrder order)
+    : group_(group), dataset_(std::move(dataset)), hints_(std::move(hints)) {
+  auto layouts = inspect_for_all(group, paths, dataset_, attribute);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    files_.push_back({paths[i], std::move(layouts[i]), dataset_});
+  }
+  Progress progress(str("looking for ", paths.size(), paths.size() == 1 ? " file, " : " files from ", paths.front()),
+                    std::ssize(paths));
+  comm::agreed(group, [&] {
+    for (size_t i = 0; i < files_.size(); ++i) {
+      check_presence(files_[i], i % static_cast<size_t>(group.size()));
+      progress.add();
+    }
+  });
+  require_same_files(group, paths);
+  comm::agreed(group, [&] {
+    const std::string remark = order == FileOrder::kByTime ? order_by_time(files_) : "";
+    choose_mode(io);
+    mode_text_ += remark.empty() ? "" : str(" (", remark, ")");
+  });
+  make_reader();
+}
+
+void RowSource::stage(const std::string& folder, const std::vector<int64_t>& num_rows) {
+  if (mode_ != IoMode::kDirect) {
+    throw Error(ErrorClass::kUsage, str("--stage-data node is not possible with data that are read ", mode_text_),
+                "copies are read directly; `vit_hybrid data repack` makes files that can be");
+  }
+  std::vector<FileToStage> to_stage;
+  std::vector<size_t> numbers;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    const RowFile& file = files_[i];
+    if (num_rows[i] > 0) {
+      const int64_t rows = std::min(num_rows[i], file.layout.num_rows());
+      to_stage.push_back({file.path, file.layout.file_bytes, bytes_left_out(file.layout, rows)});
+      numbers.push_back(i);
+    }
+  }
+  staged_ = std::make_unique<StagedFiles>(group_, to_stage, folder);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    files_[numbers[i]].staged_as = staged_->path(i);
+  }
+  mode_text_ += str(", copied to ", folder, " of each node (", staged_->bytes(), " bytes)");
+  make_reader();
+}
+
+void RowSource::make_reader() {
+  if (mode_ == IoMode::kDirect) {
+    auto reader = std::make_unique<DirectRowReader>(files_);
+    direct_ = reader.get();
+    reader_ = std::move(reader);
+  } else if (mode_ == IoMode::kIndependent) {
+    reader_ = make_independent_row_reader(files_, dataset_);
+  } else {
+    reader_ = make_collective_row_reader(group_, files_, dataset_, hints_);
+  }
+}
+
+void RowSource::choose_mode(IoMode wanted) {
+  const auto find = [&](auto&& is_so) { return std::find_if(files_.begin(), files_.end(), is_so); };
+  const auto cannot = [&](const RowFile& file, const char* allowed) {
+    return Error(ErrorClass::kUsage,
+                 str(io_mode_name(wanted), " reading is not possible: dataset '", dataset_, "' of ", file.path, " has ",
+                     file.layout.opaque_because),
+                 allowed);
+  };
+  mode_ = wanted == IoMode::kAuto ? IoMode::kDirect : wanted;
+  mode_text_ = io_mode_name(mode_);
+  const auto made_of_others = find([](const RowFile& file) { return file.layout.is_virtual; });
+  if (mode_ == IoMode::kCollective && made_of_others != files_.end()) {
+    throw cannot(*made_of_others, "give --io auto or independent");
+  }
+  if (mode_ != IoMode::kDirect) {
+    return;
+  }
+  const auto opaque = find([](const RowFile& file) { return file.layout.storage == Hdf5Layout::Storage::kOpaque; });
+  if (opaque == files_.end()) {
+    const bool inflates =
+        find([](const RowFile& file) { return file.layout.storage == Hdf5Layout::Storage::kFiltered; }) != files_.end();
+    mode_text_ += inflates ? " (chunks are inflated by the reading threads)" : "";
+    return;
+  }
+  if (wanted == IoMode::kDirect) {
+    throw cannot(*opaque, "give --io auto, independent or collective");
+  }
+  mode_ = IoMode::kIndependent;
+  mode_text_ = str(io_mode_name(mode_), " (", opaque->path, " has ", opaque->layout.opaque_because, ")");
+}
+
+void RowSource::read(std::vector<RowRead> rows) const {
+  for (const Repeat& repeat : read_once(rows, RowBox::whole(files_.front().layout), {})) {
+    const RowRead& row = rows[repeat.read];
+    std::memcpy(row.to, rows[repeat.of].to,
+                static_cast<size_t>(files_[static_cast<size_t>(row.file)].layout.row_bytes()));
+  }
+}
+
+std::vector<RowSource::Repeat> RowSource::read_once(std::span<const RowRead> rows, const RowBox& box,
+                                                    const Arrived& arrived) const {
+  const auto place = [&](size_t i) { return std::pair(rows[i].file, rows[i].row); };
+  std::vector<size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return place(a) < place(b); });
+  std::vector<Repeat> repeats;
+  std::vector<size_t> numbers;  // of the reads in `unique`
+  std::vector<RowRead> unique;
+  for (const size_t i : order) {
+    if (!numbers.empty() && place(numbers.back()) == place(i)) {
+      repeats.push_back({i, numbers.back()});
+    } else {
+      numbers.push_back(i);
+      unique.push_back(rows[i]);
+    }
+  }
+  reader_->read(unique, box, [&](size_t read, int64_t first, int64_t count) {
+    if (arrived) {
+      arrived(numbers[read], first, count);
+    }
+  });
+  return repeats;
+}
+
+}  // namespace vit_hybrid::data

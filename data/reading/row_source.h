@@ -1,0 +1,77 @@
+// RowSource: one dataset, spread over files, opened by all ranks of a group and then read by rows.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/reading/io_mode.h"
+#include "data/reading/row_reader.h"
+#include "data/reading/staged_files.h"
+
+namespace vit_hybrid::comm {
+class MpiGroup;
+}
+
+namespace vit_hybrid::data {
+
+enum class FileOrder {
+  kAsGiven,
+  kByTime,  ///< order_by_time(): of weather
+};
+
+/// The files, each inspected by one rank for all, and seen to be there by every rank.
+class RowSource {
+ public:
+  /// Collective over `group` (which outlives the source), with the same arguments on all ranks; every error is agreed.
+  /// `attribute` names the text attribute to look up (Hdf5Layout::attribute), if not empty. Error(kMissingInput),
+  /// Error(kBadData); Error(kUsage) if some file's bytes cannot be read as `io` asks.
+  RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, std::string dataset,
+            const std::string& attribute, IoMode io, MpiIoHints hints = {}, FileOrder order = FileOrder::kAsGiven);
+
+  /// From now on rows are read from copies in `folder` of each node (see StagedFiles): of each file what its first
+  /// num_rows[file] rows need, and files of which no row is needed stay where they are. Collective over the group;
+  /// errors are agreed. Error(kUsage) in another mode than kDirect (HDF5 opens no file without a name).
+  void stage(const std::string& folder, const std::vector<int64_t>& num_rows);
+
+  const std::string& dataset() const { return dataset_; }
+  const std::vector<RowFile>& files() const { return files_; }
+  /// Never kAuto.
+  IoMode mode() const { return mode_; }
+  /// The mode and, where auto could not take the direct one, why: "independent (1990.h5 has filter deflate)"; and
+  /// what order_by_time() says.
+  const std::string& mode_text() const { return mode_text_; }
+  /// True if read() makes no MPI and no HDF5 call and may run on any thread.
+  bool background_reads() const { return mode_ == IoMode::kDirect; }
+  /// Bytes of the copies on each node; 0 without.
+  int64_t staged_bytes() const { return staged_ != nullptr ? staged_->bytes() : 0; }
+  /// Whole rows. A row that is asked for several times is read once. In mode kCollective collective over the group.
+  void read(std::vector<RowRead> rows) const;
+  /// Read number `read` asks for the same row as number `of`.
+  struct Repeat {
+    size_t read;
+    size_t of;
+  };
+  /// The box of rows, each once: the repeats, of which nothing is read and told, are returned. `arrived` counts as
+  /// `rows` does. In mode kCollective collective over the group.
+  std::vector<Repeat> read_once(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) const;
+  /// Bytes read from files by direct reading so far.
+  int64_t bytes_read() const { return direct_ != nullptr ? direct_->bytes_read() : 0; }
+
+ private:
+  void choose_mode(IoMode wanted);
+  void make_reader();
+
+  const comm::MpiGroup& group_;
+  std::string dataset_;
+  MpiIoHints hints_;
+  std::vector<RowFile> files_;
+  IoMode mode_ = IoMode::kDirect;
+  std::string mode_text_;
+  std::unique_ptr<StagedFiles> staged_;  // null: the files themselves are read
+  std::unique_ptr<RowReader> reader_;
+  const DirectRowReader* direct_ = nullptr;  // reader_ in mode kDirect
+};
+
+}  // namespace vit_hybrid::data

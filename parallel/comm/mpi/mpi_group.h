@@ -1,0 +1,66 @@
+// MpiGroup: an owned MPI communicator behind a wall, so that nobody else needs <mpi.h>.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace vit_hybrid::comm {
+
+class WatchedGroup;
+
+/// Some processes, in order, that can talk over MPI. Move-only; owns its MPI communicator. The
+/// member functions that move data are for small control messages of host memory (arguments, ids,
+/// status); they block, and are collective over the group. Tensors go through a Communicator. Only
+/// the main thread may use it.
+class MpiGroup {
+ public:
+  /// Holds the MPI_Comm; parallel/comm/mpi/mpi_handle.h has its definition for those who call MPI.
+  struct Handle;
+
+  explicit MpiGroup(std::unique_ptr<Handle> handle);
+  MpiGroup(MpiGroup&&) noexcept;
+  MpiGroup& operator=(MpiGroup&&) noexcept;
+  /// Frees the MPI communicator, except while an exception unwinds or after MpiSession::finalize().
+  ~MpiGroup();
+
+  /// A copy of MPI_COMM_WORLD. Collective over all processes.
+  static MpiGroup world();
+  /// The same processes with messages of their own. Collective over the group.
+  MpiGroup duplicate() const;
+  /// Processes with equal `color` (>= 0) form a group, ordered by their rank in this one. Collective
+  /// over the group.
+  MpiGroup split(int color) const;
+  /// The processes that share memory with this one. Collective over the group.
+  MpiGroup split_by_node() const;
+  /// Whether all processes of the group share memory. Collective over the group.
+  bool is_on_one_node() const;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  /// As the watchdogs know it, and with its ranks in the world.
+  const std::shared_ptr<WatchedGroup>& watched() const { return watched_; }
+
+  void barrier() const;
+  /// `bytes` at `data` become those of `root`.
+  void broadcast(void* data, int64_t bytes, int root) const;
+  std::string broadcast(std::string text, int root) const;
+  int64_t min(int64_t value) const;
+  int64_t max(int64_t value) const;
+  int64_t sum(int64_t value) const;
+  /// The value of every rank, in rank order.
+  std::vector<int64_t> all_gather(int64_t value) const;
+  /// The text of every rank, in rank order; 2 GiB together.
+  std::vector<std::string> all_gather(const std::string& text) const;
+
+  const Handle& handle() const { return *handle_; }
+
+ private:
+  std::unique_ptr<Handle> handle_;
+  std::shared_ptr<WatchedGroup> watched_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace vit_hybrid::comm

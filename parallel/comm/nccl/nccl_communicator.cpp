@@ -1,0 +1,177 @@
+// The NCCL back end: every operation on the axis' own stream, between two events.
+#include "parallel/comm/nccl/nccl_communicator.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <utility>
+#include <vector>
+
+#include "parallel/comm/communicator_base.h"
+#include "parallel/comm/make_communicator.h"
+#include "parallel/comm/nccl/nccl_link.h"
+#include "parallel/comm/node_board.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::comm {
+
+namespace {
+
+ncclDataType_t nccl_type(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return ncclDouble;
+    case at::kFloat:
+      return ncclFloat;
+    case at::kHalf:
+      return ncclHalf;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kLong:
+      return ncclInt64;
+    case at::kInt:
+      return ncclInt32;
+    default:
+      return ncclUint8;  // Byte and Bool
+  }
+}
+
+ncclRedOp_t nccl_op(ReduceOp op) {
+  return op == ReduceOp::kSum ? ncclSum : op == ReduceOp::kMax ? ncclMax : ncclMin;
+}
+
+size_t count(const at::Tensor& tensor) {
+  return static_cast<size_t>(tensor.numel());
+}
+
+class NcclState final : public NotedState {
+ public:
+  NcclState(std::shared_ptr<NcclLink> link, std::shared_ptr<at::cuda::CUDAEvent> done, std::vector<at::Tensor> tensors)
+      : link_(std::move(link)), done_(std::move(done)), tensors_(std::move(tensors)) {}
+
+ private:
+  void complete(BlockedScope& /*blocked*/) override {
+    link_->check();
+    link_->hold_caller(*done_);
+  }
+  bool try_complete() override {
+    link_->check();
+    return done_->query();
+  }
+  // The host does not wait; NcclLink counts what the stream waits.
+  double blocked_seconds(double /*host_seconds*/) const override { return 0; }
+
+  std::shared_ptr<NcclLink> link_;
+  std::shared_ptr<at::cuda::CUDAEvent> done_;
+  std::vector<at::Tensor> tensors_;
+};
+
+class NcclCommunicator final : public CommunicatorBase {
+ public:
+  NcclCommunicator(std::string axis, const MpiGroup& group, std::shared_ptr<NcclLink> link)
+      : CommunicatorBase(std::move(axis), group.rank(), group.size(), at::kCUDA, group.watched()),
+        link_(std::move(link)) {}
+
+  std::string back_end() const override { return "nccl " + nccl_version(); }
+  const NcclLink& link() const { return *link_; }
+
+ private:
+  // start(comm, stream) begins operations of NCCL on `tensors`; see NcclLink::launch().
+  template <class Start>
+  Started launch(std::vector<at::Tensor> tensors, const char* call, Start start) {
+    const c10::cuda::CUDAGuard guard(link_->device());
+    return std::make_unique<NcclState>(link_, link_->launch(current(), call, start), std::move(tensors));
+  }
+
+  Started start_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
+    return launch({tensor}, "ncclAllReduce", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()),
+                           nccl_op(op), comm, stream);
+    });
+  }
+
+  Started start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
+    return launch({output, input}, "ncclReduceScatter", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclReduceScatter(input.data_ptr(), output.data_ptr(), count(output), nccl_type(input.scalar_type()),
+                               nccl_op(op), comm, stream);
+    });
+  }
+
+  Started start_all_gather(const at::Tensor& output, const at::Tensor& input) override {
+    return launch({output, input}, "ncclAllGather", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllGather(input.data_ptr(), output.data_ptr(), count(input), nccl_type(input.scalar_type()), comm,
+                           stream);
+    });
+  }
+
+  Started start_all_gathers(const std::vector<Gather>& gathers) override {
+    std::vector<at::Tensor> tensors;
+    for (const Gather& gather : gathers)
+      tensors.insert(tensors.end(), {gather.output, gather.input});
+    return launch(std::move(tensors), "ncclAllGather", [&](ncclComm_t comm, cudaStream_t stream) {
+      NcclGroup group;
+      for (const auto& [output, input] : gathers) {
+        group.add(ncclAllGather(input.data_ptr(), output.data_ptr(), count(input), nccl_type(input.scalar_type()), comm,
+                                stream));
+      }
+      return group.end();
+    });
+  }
+
+  Started start_broadcast(const at::Tensor& tensor, int root) override {
+    return launch({tensor}, "ncclBroadcast", [&](ncclComm_t comm, cudaStream_t stream) {
+      return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()), root,
+                           comm, stream);
+    });
+  }
+
+  Started start_exchange(std::vector<Transfer> transfers) override {
+    std::vector<at::Tensor> tensors;
+    for (const Transfer& transfer : transfers)
+      tensors.push_back(transfer.tensor);
+    return launch(std::move(tensors), "ncclSend and ncclRecv", [&](ncclComm_t comm, cudaStream_t stream) {
+      NcclGroup group;
+      for (const auto& [direction, tensor, peer] : transfers) {
+        const auto type = nccl_type(tensor.scalar_type());
+        group.add(direction == Transfer::Direction::kSend
+                      ? ncclSend(tensor.data_ptr(), count(tensor), type, peer, comm, stream)
+                      : ncclRecv(tensor.data_ptr(), count(tensor), type, peer, comm, stream));
+      }
+      return group.end();
+    });
+  }
+
+  Started start_barrier() override {
+    if (!token_.defined()) token_ = at::zeros({1}, at::TensorOptions(at::kByte).device(link_->device()));
+    return start_all_reduce(token_, ReduceOp::kMax);
+  }
+
+  std::shared_ptr<NcclLink> link_;
+  at::Tensor token_;  // what a barrier reduces
+};
+
+const NcclLink& link_of(const Communicator& world) {
+  const auto* const nccl = dynamic_cast<const NcclCommunicator*>(&world);
+  VH_ASSERT(nccl != nullptr, vit_hybrid::str("axis '", world.axis(), "' of ", world.size(), " ranks is not NCCL's"));
+  return nccl->link();
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_nccl_communicator(const std::string& axis, const MpiGroup& group, c10::Device device,
+                                                     Communicator* world, const TransportOptions& options) {
+  std::shared_ptr<NcclLink> link;
+  if (world == nullptr && group.size() > 1) link = NcclLink::create(axis, group, device, options);
+  if (world != nullptr && world->size() > 1) link = NcclLink::split(axis, link_of(*world), group, options);
+  if (link == nullptr) return nullptr;
+  return std::make_unique<NcclCommunicator>(axis, group, std::move(link));
+}
+
+std::string nccl_version() {
+  int version = 0;
+  check_nccl(ncclGetVersion(&version), "ncclGetVersion");
+  return vit_hybrid::str(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+}  // namespace vit_hybrid::comm

@@ -1,0 +1,170 @@
+// NcclLink: order between streams, and errors.
+#include "parallel/comm/nccl/nccl_link.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <set>
+#include <utility>
+
+#include "parallel/comm/statistics.h"
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::comm {
+
+namespace {
+
+// Of the first operations: as small as there is, and as large as those of a step.
+constexpr std::array<size_t, 4> kWarmUpBytes = {sizeof(float), 64 << 10, 1 << 20, 16 << 20};
+
+}  // namespace
+
+std::shared_ptr<NcclLink> NcclLink::create(const std::string& axis, const MpiGroup& group, c10::Device device,
+                                           const TransportOptions& options) {
+  const c10::cuda::CUDAGuard guard(device);
+  auto root = NcclComm::connect(axis, group, options.connection_seconds);
+  auto comm = NcclComm::split(axis, *root, 0, group.rank());
+  auto link = std::make_shared<NcclLink>(axis, std::move(comm), std::move(root), device);
+  link->warm_up(options.connects_neighbours);
+  return link;
+}
+
+std::shared_ptr<NcclLink> NcclLink::split(const std::string& axis, const NcclLink& parent, const MpiGroup& group,
+                                          const TransportOptions& options) {
+  const c10::cuda::CUDAGuard guard(parent.device());
+  VH_ASSERT(parent.root_ != nullptr, vit_hybrid::str("axis '", axis, "' is split off one that was split off itself"));
+  // A group is known by the rank in the parent of its first member.
+  int color = parent.comm().rank();
+  group.broadcast(&color, sizeof color, 0);
+  auto comm =
+      NcclComm::split(axis, *parent.root_, group.size() == 1 ? std::nullopt : std::optional(color), group.rank());
+  if (comm == nullptr) return nullptr;
+  auto link = std::make_shared<NcclLink>(axis, std::move(comm), nullptr, parent.device());
+  link->warm_up(options.connects_neighbours);
+  return link;
+}
+
+NcclLink::NcclLink(std::string axis, std::shared_ptr<NcclComm> comm, std::shared_ptr<NcclComm> root, c10::Device device)
+    : axis_(std::move(axis)),
+      comm_(std::move(comm)),
+      root_(std::move(root)),
+      device_(device),
+      stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
+      events_([] { return std::make_shared<Event>(); }),
+      timing_events_([] { return std::make_shared<Event>(cudaEventDefault); }) {}
+
+NcclLink::~NcclLink() {
+  if (std::uncaught_exceptions() > 0) return;
+  const c10::cuda::CUDAGuard guard(device_);
+  stream_.synchronize();
+  in_flight_.clear();  // their probes look at the communicator
+}
+
+void NcclLink::follow_caller() {
+  check();
+  forget_complete();
+  ready_.record(c10::cuda::getCurrentCUDAStream(device_.index()));
+  ready_.block(stream_);
+}
+
+std::shared_ptr<NcclLink::Event> NcclLink::put_in_slot(const OperationNote& note) {
+  auto done = events_.take();
+  done->record(stream_);
+  in_flight_.push_back(
+      {done, std::make_unique<DeviceOperation>(note, [this, event = done.get()] { return status(*event); })});
+  return done;
+}
+
+void NcclLink::hold_caller(Event& done) {
+  const auto caller = c10::cuda::getCurrentCUDAStream(device_.index());
+  if (done.query()) return;  // nothing stands still
+  holds_.push_back({timing_events_.take(), timing_events_.take()});
+  holds_.back().before->record(caller);
+  done.block(caller);
+  holds_.back().after->record(caller);
+}
+
+DeviceStatus NcclLink::status(Event& done) const {
+  // The watchdog must not wait for a thread that hangs in NCCL: its blocked scope tells of it.
+  const auto error = comm_->error_unless_busy();
+  if (error && *error != ncclSuccess && *error != ncclInProgress) {
+    return {DeviceStatus::Kind::kFailed, nccl_error_text(*error, comm_->get()),
+            *error == ncclRemoteError ? Cause::kLostPeer : Cause::kOwn};
+  }
+  // Not CUDAEvent::query(), which throws: this may be the watchdog's thread. Nor without the device: a thread begins
+  // with GPU 0, and the query would make a context there.
+  cudaSetDevice(device_.index());
+  const cudaError_t state = cudaEventQuery(done.event());
+  if (state == cudaSuccess) return {DeviceStatus::Kind::kComplete, {}};
+  if (state == cudaErrorNotReady) return {DeviceStatus::Kind::kRunning, {}};
+  return {DeviceStatus::Kind::kFailed, cudaGetErrorString(state)};
+}
+
+void NcclLink::check() const {
+  check_nccl(comm_->error(), "an earlier operation of NCCL", comm_->get());
+}
+
+void NcclLink::forget_complete() {
+  while (!in_flight_.empty() && in_flight_.front().done->query())
+    in_flight_.pop_front();
+  while (!holds_.empty() && holds_.front().after->query()) {
+    add_blocked_seconds(axis_, holds_.front().before->elapsed_time(*holds_.front().after) * 1e-3);
+    holds_.pop_front();
+  }
+}
+
+// NCCL connects the ranks, with memory of the device that LibTorch knows nothing of, when it first chooses an
+// algorithm, which it does by operation and size: that would be in the middle of the first step.
+void NcclLink::warm_up(bool connects_neighbours) {
+  const OperationNote note{axis_, "first operation of NCCL", 0, 0, run_position()};
+  const MemoryScope scope(MemoryClass::kCommunication);
+  const c10::cuda::CUDAGuard guard(device_);
+  const auto size = static_cast<size_t>(comm_->size());
+  const auto part = [size](size_t bytes) { return std::max(size_t{1}, bytes / sizeof(float) / size); };
+  const auto most = static_cast<int64_t>(part(kWarmUpBytes.back()) * size);
+  const at::Tensor values = at::zeros({most}, at::TensorOptions(at::kFloat).device(device_));
+  for (const size_t bytes : kWarmUpBytes)
+    run_collectives(note, values.data_ptr<float>(), part(bytes));
+  if (connects_neighbours) run_exchange(note, values.data_ptr<float>());
+  const BlockedScope blocked(note);
+  stream_.synchronize();
+  check();
+}
+
+// In place, with `part` values of each rank.
+void NcclLink::run_collectives(const OperationNote& note, float* values, size_t part) {
+  const size_t whole = part * static_cast<size_t>(comm_->size());
+  float* const own = values + part * static_cast<size_t>(comm_->rank());
+  launch(note, "ncclAllReduce", [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclAllReduce(values, values, whole, ncclFloat, ncclSum, comm, stream);
+  });
+  launch(note, "ncclReduceScatter", [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclReduceScatter(values, own, part, ncclFloat, ncclSum, comm, stream);
+  });
+  launch(note, "ncclAllGather", [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclAllGather(own, values, part, ncclFloat, comm, stream);
+  });
+  launch(note, "ncclBroadcast", [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclBroadcast(values, values, whole, ncclFloat, 0, comm, stream);
+  });
+}
+
+void NcclLink::run_exchange(const OperationNote& note, float* values) {
+  const int rank = comm_->rank();
+  const int size = comm_->size();
+  launch(note, "ncclSend and ncclRecv", [&](ncclComm_t comm, cudaStream_t stream) {
+    NcclGroup group;
+    for (const int peer : std::set<int>{(rank + 1) % size, (rank + size - 1) % size}) {
+      group.add(ncclSend(values + rank, 1, ncclFloat, peer, comm, stream));
+      group.add(ncclRecv(values + peer, 1, ncclFloat, peer, comm, stream));
+    }
+    return group.end();
+  });
+}
+
+}  // namespace vit_hybrid::comm

@@ -1,0 +1,99 @@
+// Sums of squares of tensors.
+#include "parallel/zero/rules/sum_of_squares.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "parallel/zero/rules/cuda_update.h"
+#include "parallel/zero/rules/update_loops.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/kernels/half_conversion.h"
+
+namespace vit_hybrid::zero {
+
+namespace {
+
+constexpr int64_t kChunk = 1024;  // halves that are widened at a time
+
+template <class T>
+double host_sum_of_squares(const at::Tensor& values) {
+  const T* const data = values.const_data_ptr<T>();
+  return sum_over_blocks<double>(values.numel(),
+                                 [data](int64_t begin, int64_t count) { return square_loop(data + begin, count); });
+}
+
+template <class Half>
+double host_sum_of_half_squares(const at::Tensor& values) {
+  const Half* const data = values.const_data_ptr<Half>();
+  return sum_over_blocks<double>(values.numel(), [data](int64_t begin, int64_t count) {
+    std::array<float, kChunk> chunk;
+    double sum = 0;
+    for (int64_t i = 0; i < count; i += kChunk) {
+      const int64_t size = std::min(kChunk, count - i);
+      convert(data + begin + i, chunk.data(), size);
+      sum += square_loop(chunk.data(), size);
+    }
+    return sum;
+  });
+}
+
+}  // namespace
+
+double sum_of_squares(const at::Tensor& values) {
+  if (!values.is_cpu()) {
+    return sum_of_squares_there(values).item<double>();
+  }
+  switch (values.scalar_type()) {
+    case at::kFloat:
+      return host_sum_of_squares<float>(values);
+    case at::kDouble:
+      return host_sum_of_squares<double>(values);
+    case at::kBFloat16:
+      return host_sum_of_half_squares<c10::BFloat16>(values);
+    case at::kHalf:
+      return host_sum_of_half_squares<c10::Half>(values);
+    default:
+      VH_ASSERT(false, str("values of type ", c10::toString(values.scalar_type())));
+  }
+}
+
+at::Tensor sum_of_squares_there(const at::Tensor& values) {
+  if (values.is_cpu()) {
+    return at::full({}, sum_of_squares(values), at::kDouble);
+  }
+  const auto doubles = values.options().dtype(at::kDouble);
+  const at::Tensor sums = at::zeros({2}, doubles);
+  add_squares(values.view(-1), {{0, values.numel()}}, sum_of_squares_workspace(values.device()), sums);
+  return at::where(sums[1] == 0.0, sums[0], at::full({}, std::numeric_limits<double>::infinity(), doubles));
+}
+
+at::Tensor sum_of_squares_workspace(c10::Device device) {
+  return device.is_cpu() ? at::Tensor()
+                         : at::empty({kSumOfSquaresWorkspace}, at::TensorOptions(at::kDouble).device(device));
+}
+
+void add_squares(const at::Tensor& values, const std::vector<Range>& ranges, const at::Tensor& workspace,
+                 const at::Tensor& sums) {
+  const auto part = [&](const Range& range) { return values.narrow(0, range.begin, range.size()); };
+  if (!values.is_cpu()) {
+    for (const Range& range : ranges) {
+      sum_of_squares_cuda(part(range), workspace, sums);
+    }
+    return;
+  }
+  double sum = 0.0;
+  for (const Range& range : ranges) {
+    sum += sum_of_squares(part(range));
+  }
+  sums.mutable_data_ptr<double>()[std::isfinite(sum) ? 0 : 1] += std::isfinite(sum) ? sum : 1.0;
+}
+
+}  // namespace vit_hybrid::zero

@@ -1,0 +1,225 @@
+// Loading of a RunConfig: merging, presets, derived values.
+#include "src/config/load_run_config.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "src/base/regular_file.h"
+#include "src/base/text.h"
+#include "src/config/data_shape.h"
+#include "src/config/idle_options.h"
+#include "src/config/sources.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+using options::Entry;
+using options::OptionTable;
+using options::Settings;
+using options::Source;
+
+// Takes the --config entries out of the command line and into the request.
+Source take_config_files(const OptionTable& table, Source source) {
+  Source rest;
+  for (Entry& entry : source) {
+    if (options::canonical_name(entry.name) == "config") {
+      table.find("config")->value.parse(entry.text);
+    } else {
+      rest.push_back(std::move(entry));
+    }
+  }
+  return rest;
+}
+
+bool names_data(const OptionTable& table, const Source& source) {
+  return std::any_of(source.begin(), source.end(), [&](const Entry& entry) {
+    const options::Option* option = table.find(entry.name);
+    return option != nullptr && (option->name == "data" || option->name == "train-data");
+  });
+}
+
+std::vector<Source> sources_of_files(const RunRequest& request, const ReadFile& read_file) {
+  std::vector<Source> out;
+  for (const std::string& text : request.config_files) {
+    const auto path = options::split_config_path(text);
+    for (Source& source : options::parse_yaml(path, read_file(path.file))) {
+      out.push_back(std::move(source));
+    }
+  }
+  return out;
+}
+
+// Section or file name of the last configuration.
+std::string name_of(const std::string& config_file) {
+  const auto path = options::split_config_path(config_file);
+  return path.section.empty() ? std::filesystem::path(path.file).stem().string() : path.section;
+}
+
+void apply_preset(RunConfig& config, const Settings& settings, const OptionTable& table) {
+  const Entry* entry = settings.find("preset");
+  if (entry == nullptr || !table.find("preset")->value.parse(entry->text) || config.preset.empty()) {
+    return;  // apply_all() says what is wrong with it
+  }
+  config.model = model::preset(config.preset);
+  for (const std::string& name : table.find("preset")->forgets) {
+    config.origin[name] = "preset " + config.preset;
+  }
+}
+
+// The input of a classifier that names no preset: the usual crop of a colour picture.
+void follow_classifier(RunConfig& config, const Settings& settings) {
+  const model::VitOptions usual = model::preset("vit-s16");
+  if (settings.find("image-size") == nullptr) {
+    config.model.image_height = usual.image_height;
+    config.model.image_width = usual.image_width;
+    config.origin["image-size"] = "task";
+  }
+  if (settings.find("in-channels") == nullptr) {
+    config.model.in_channels = usual.in_channels;
+    config.origin["in-channels"] = "task";
+  }
+}
+
+// Values that follow another one which was given, where they themselves were not.
+void derive(RunConfig& config, const Settings& settings) {
+  model::VitOptions& model = config.model;
+  const auto follows = [&](const char* name, const char* other, const char* origin) {
+    const bool does = settings.find(name) == nullptr && settings.find(other) != nullptr;
+    if (does) {
+      config.origin[name] = origin;
+    }
+    return does;
+  };
+  if (follows("mlp-hidden", "embed-dim", "4 x embed-dim")) {
+    model.mlp_hidden = 4 * model.embed_dim;
+  }
+  if (!config.is_forecast() && config.preset.empty()) {
+    follow_classifier(config, settings);
+  }
+  if (follows("out-channels", "in-channels", "in-channels")) {
+    model.out_channels = model.in_channels;
+  }
+  if (follows("attention-dropout", "dropout", "dropout")) {
+    model.attention_dropout = model.dropout;
+  }
+  if (follows("steps", "epochs", "epochs is given")) {
+    config.schedule.steps = 0;
+  }
+}
+
+void note_origins(LoadedConfig& loaded, const OptionTable& table, const Settings& settings) {
+  for (const options::Option& option : table.options()) {
+    if (const Entry* entry = settings.find(option.name)) {
+      loaded.config.origin[option.name] = entry->origin;
+      if (entry->place != options::Place::kProgram) {
+        loaded.given.insert(option.name);
+      }
+    }
+  }
+}
+
+// What the sources say, but for what follows from it.
+void merge(const std::vector<Source>& sources, const OptionTable& table, RunConfig& config, Settings& settings) {
+  for (const Source& source : sources) {
+    settings.add(source);
+  }
+  apply_preset(config, settings, table);
+  settings.apply_all();
+}
+
+// Whose built-in default the sources are given over: that of weather, that of images, or none, where other data than
+// built-in ones are asked for.
+std::optional<model::Task> task_of_builtin(const std::vector<Source>& sources, bool is_nothing_given) {
+  RunConfig draft;
+  RunRequest request;
+  const OptionTable table = run_option_table(draft, request);
+  Settings settings(table);
+  merge(sources, table, draft, settings);
+  const bool is_builtin = is_nothing_given || draft.data.kind == DataKind::kBuiltin;
+  return is_builtin ? std::optional(draft.model.task) : std::nullopt;
+}
+
+void name_run(LoadedConfig& loaded) {
+  if (!loaded.config.name.empty()) {
+    return;
+  }
+  if (!loaded.request.config_files.empty()) {
+    loaded.config.name = name_of(loaded.request.config_files.back());
+  } else if (loaded.config.is_builtin_default) {
+    loaded.config.name = "builtin";
+  }
+}
+
+}  // namespace
+
+std::string read_local_file(const std::string& path) {
+  try {
+    return read_regular_file(path, options::kMostYamlBytes);
+  } catch (const Error& error) {
+    if (error.error_class() != ErrorClass::kMissingInput) throw;
+    throw Error(error.error_class(), error.message(), "configurations are given as --config FILE[:SECTION]");
+  }
+}
+
+LoadedConfig load_run_config(const std::vector<std::string>& words, const std::vector<std::string>& environment,
+                             const ReadFile& read_file) {
+  LoadedConfig loaded;
+  RunConfig& config = loaded.config;
+  const OptionTable table = run_option_table(config, loaded.request);
+  const Source command_line = take_config_files(table, options::parse_command_line(table, words));
+  const Source variables = options::parse_environment(environment);
+  config.is_builtin_default =
+      loaded.request.config_files.empty() && !names_data(table, command_line) && !names_data(table, variables);
+  std::vector<Source> sources = sources_of_files(loaded.request, read_file);
+  sources.push_back(variables);
+  sources.push_back(command_line);
+  if (const auto task = task_of_builtin(sources, config.is_builtin_default)) {
+    sources.insert(sources.begin(), builtin_default(*task));
+  }
+  Settings settings(table);
+  merge(sources, table, config, settings);
+  note_origins(loaded, table, settings);
+  derive(config, settings);
+  name_run(loaded);
+  config.unused_keys = settings.unused_keys();
+  loaded.remarks = settings.remarks();
+  loaded.problems = settings.problems();
+  loaded.misread_options = settings.misread_options();
+  return loaded;
+}
+
+std::vector<std::string> all_problems(const LoadedConfig& loaded, int world_size) {
+  std::vector<std::string> out = loaded.problems;
+  for (auto& problem : problems(loaded.config, world_size)) {
+    const auto& misread = loaded.misread_options;
+    // A value that could not be read is its default here; what follows from that is nobody's fault.
+    const bool follows = std::any_of(misread.begin(), misread.end(), [&](const std::string& name) {
+      return problem.find("--" + name) != std::string::npos ||
+             problem.find(options::yaml_key(name)) != std::string::npos;
+    });
+    if (!follows) {
+      out.push_back(std::move(problem));
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> all_remarks(const LoadedConfig& loaded) {
+  std::vector<std::string> out = loaded.remarks;
+  const RunConfig& config = loaded.config;
+  if (!config.unused_keys.empty()) {
+    out.push_back("keys without a meaning here, unused: " + join(config.unused_keys));
+  }
+  for (std::string& remark : idle_options(config)) {
+    out.push_back(std::move(remark));
+  }
+  if (std::string line = data_shape_line(config); !line.empty()) {
+    out.push_back(std::move(line));
+  }
+  return out;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,140 @@
+// RunConfig: derived figures, and what stands for 'auto'.
+#include "src/config/run_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/config/run_option_groups.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+constexpr const char* kFromLocalBatch = "dp x local-batch-size";
+constexpr int64_t kMicroBatchesPerStage = 4;  // the bubble is then at most (pp - 1) / (5 pp - 1), below a fifth
+
+int64_t ceil_divide(int64_t n, int64_t d) {
+  return (n + d - 1) / d;
+}
+
+void resolve_layout(RunConfig& config, int world_size) {
+  ParallelConfig& parallel = config.parallel;
+  const int64_t model_size = int64_t{parallel.tp} * parallel.pp;
+  if (parallel.dp == 0 && world_size > 0 && model_size >= 1 && world_size % model_size == 0) {
+    parallel.dp = static_cast<int>(world_size / model_size);
+    config.origin["dp"] = str("the ranks that are left of ", world_size);
+  }
+}
+
+void resolve_batch(RunConfig& config) {
+  ParallelConfig& parallel = config.parallel;
+  const auto origin = config.origin.find("global-batch-size");
+  const bool is_given = origin != config.origin.end() && origin->second != kFromLocalBatch;
+  if (config.local_batch_size > 0 && parallel.dp > 0 && !is_given) {
+    config.global_batch_size = config.local_batch_size * parallel.dp;
+    config.origin["global-batch-size"] = kFromLocalBatch;
+  }
+  if (parallel.micro_batch_size == 0 && parallel.dp > 0) {
+    const int64_t replica = config.replica_batch_size();
+    const int64_t wanted = parallel.pp > 1 ? kMicroBatchesPerStage * parallel.pp : 1;
+    parallel.micro_batch_size = std::max<int64_t>(1, replica / wanted);
+    config.origin["micro-batch-size"] = "auto";
+  }
+  if (config.data.valid_batch_size == 0) {
+    config.data.valid_batch_size = config.global_batch_size;
+    config.origin["valid-batch-size"] = "auto";
+  }
+}
+
+void set_if_empty(RunConfig& config, std::string& variable, const std::string& value, const char* name,
+                  const char* origin) {
+  if (variable.empty()) {
+    variable = value;
+    config.origin[name] = origin;
+  }
+}
+
+void resolve_data(RunConfig& config) {
+  DataConfig& data = config.data;
+  if (data.kind == DataKind::kAuto && !data.train_data.empty()) {
+    data.kind = DataKind::kHdf5;
+    config.origin["data"] = "train-data is given";
+  }
+  set_if_empty(config, data.dataset_name, config.is_forecast() ? "fields" : "images", "dataset-name", "task");
+  if (!data.stats.empty()) {
+    const std::filesystem::path folder = data.stats;
+    set_if_empty(config, data.global_means, (folder / "global_means.npy").string(), "global-means", "stats");
+    set_if_empty(config, data.global_stds, (folder / "global_stds.npy").string(), "global-stds", "stats");
+  }
+}
+
+// A test of a recipe leaves no checkpoint, whatever the recipe says of them.
+void resolve_test(RunConfig& config) {
+  if (config.test_steps == 0) {
+    return;
+  }
+  config.checkpoint.keep = 0;
+  config.checkpoint.every = 0;
+  config.checkpoint.at_start = false;
+  for (const char* name : {"keep-checkpoints", "checkpoint-every", "checkpoint-at-start"}) {
+    config.origin[name] = "test-steps";
+  }
+}
+
+}  // namespace
+
+int64_t steps_of_epochs(int64_t epochs, int64_t steps_of_epoch) {
+  int64_t steps = 0;
+  if (__builtin_mul_overflow(epochs, steps_of_epoch, &steps) || steps > kMostCount) {
+    throw Error(ErrorClass::kUsage,
+                str("--epochs is ", epochs, ", and an epoch has ", steps_of_epoch,
+                    " iterations: that is more of them than can be counted; allowed: at most ", kMostCount),
+                "give fewer epochs, or --steps N");
+  }
+  return steps;
+}
+
+const char* precision_name(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return "fp32";
+    case Precision::kFp64:
+      return "fp64";
+    case Precision::kTf32:
+      return "tf32";
+    case Precision::kBf16:
+      return "bf16";
+    case Precision::kFp16:
+      return "fp16";
+  }
+  return "";
+}
+
+int64_t RunConfig::replica_batch_size() const {
+  return ceil_divide(global_batch_size, std::max(parallel.dp, 1));
+}
+
+int RunConfig::num_micro_batches() const {
+  return static_cast<int>(ceil_divide(replica_batch_size(), std::max<int64_t>(parallel.micro_batch_size, 1)));
+}
+
+LrSchedule RunConfig::lr_schedule(int64_t total) const {
+  const double ratio = static_cast<double>(global_batch_size) / static_cast<double>(schedule.lr_batch_size);
+  const double scale = schedule.scaling == LrScaling::kSqrt ? std::sqrt(ratio) : 1.0;
+  return {schedule.kind, schedule.lr * scale, schedule.warmup, total, schedule.min_lr * scale, schedule.decay_share};
+}
+
+void resolve(RunConfig& config, int world_size) {
+  resolve_layout(config, world_size);
+  resolve_batch(config);
+  resolve_data(config);
+  resolve_test(config);
+  if (config.name.empty()) {
+    config.name = !config.preset.empty() ? config.preset : "run";
+  }
+}
+
+}  // namespace vit_hybrid::train

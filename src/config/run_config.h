@@ -1,0 +1,186 @@
+// RunConfig: everything that defines a run, as plain typed values; what the option table fills and the trainer reads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/datasets/image_transform.h"
+#include "data/reading/io_mode.h"
+#include "model/recompute.h"
+#include "model/vit_options.h"
+#include "src/config/lr_schedule.h"
+
+namespace vit_hybrid::train {
+
+/// The type of parameters and activations, or how fp32 products are computed; zero::PrecisionPolicy says the rest.
+enum class Precision { kFp32, kFp64, kTf32, kBf16, kFp16 };
+/// As the option has it: "bf16".
+const char* precision_name(Precision precision);
+/// The type in which gradients are added up, or reduced: that of the master weights, or that of the parameters.
+enum class GradientType { kMaster, kHalf };
+enum class DeviceChoice { kAuto, kCpu, kCuda };
+/// kAuto is gone after resolve().
+enum class DataKind { kAuto, kHdf5, kSynthetic, kBuiltin };
+/// Whether the buffers of batches are page-locked; kAuto: where they are copied to a GPU.
+enum class PinMemory { kAuto, kOn, kOff };
+enum class CudaGraph { kAuto, kOn, kOff };
+/// Whether the data are copied to each node first.
+enum class StageData { kNone, kNode };
+enum class OptimizerKind { kAdam, kAdamW, kSgd, kLamb, kLars };
+enum class LrScaling { kNone, kSqrt };
+
+struct ParallelConfig {
+  int dp = 0;  ///< 0 ('auto'): the ranks that are left; a number after resolve()
+  int tp = 1;
+  int pp = 1;
+  std::string order = "tp-dp-pp";  ///< fastest axis first
+  int zero = 1;                    ///< 0: every rank keeps the whole optimizer state
+  std::string schedule = "1f1b";   ///< 1f1b or gpipe
+  int64_t micro_batch_size = 0;    ///< samples; 0 ('auto') is gone after resolve()
+  double bucket_mb = 0.0;          ///< MiB; 0 ('auto'): as suits the device, see TrainingOptions
+  double timeout = 600.0;          ///< seconds a communication may take
+  int threads = 0;                 ///< of one rank; 0 ('auto'): OMP_NUM_THREADS, else its share of its cores
+  int ranks_per_gpu = 1;           ///< ranks that share a GPU
+
+  int model_size() const { return tp * pp; }
+};
+
+struct PrecisionConfig {
+  Precision kind = Precision::kFp32;
+  double loss_scale = 0.0;  ///< of fp16; 0: dynamic
+  GradientType gradient = GradientType::kMaster;
+  GradientType reduce = GradientType::kMaster;
+};
+
+struct DataConfig {
+  DataKind kind = DataKind::kAuto;
+  std::string train_data;    ///< folder of HDF5 files (forecast) or one file (classification)
+  std::string valid_data;    ///< empty: no validation
+  std::string stats;         ///< folder with the three files below
+  std::string global_means;  ///< after resolve(): stats/global_means.npy unless given; empty without stats
+  std::string global_stds;   ///< likewise
+  std::string time_means;    ///< empty: stats/time_means.npy where that exists
+  std::string dataset_name;  ///< after resolve(): "fields" or "images" unless given
+  std::string labels_name = "labels";
+  data::IoMode io = data::IoMode::kAuto;
+  int io_threads = 2;      ///< background reading threads; 0: the main thread reads when it needs the data
+  int prefetch_depth = 2;  ///< batches read ahead
+  PinMemory pin_memory = PinMemory::kAuto;
+  StageData stage = StageData::kNone;
+  std::string stage_dir;       ///< for the copies of kNode; empty: memory (/dev/shm), else TMPDIR
+  std::string mpiio_hints;     ///< key=value,...
+  int64_t limit_nsamples = 0;  ///< keep the first n training samples; 0: all
+  int64_t limit_nsamples_val = 0;
+  bool drop_last = false;
+  int64_t valid_batch_size = 0;  ///< global; 0 ('auto') is gone after resolve(): the global batch size
+  data::Interpolation interpolation = data::Interpolation::kBilinear;  ///< of images that are resized
+  int64_t valid_resize = 0;         ///< pixels; side of the images that validation takes the centre of; 0: auto
+  double mixup = 0.0;               ///< alpha; 0: none
+  int64_t generated_samples = 512;  ///< training samples of synthetic and builtin data
+  int64_t generated_valid_samples = 64;
+};
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::kAdam;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double momentum = 0.9;             ///< of SGD and LARS
+  bool nesterov = false;             ///< of SGD
+  double trust_coefficient = 0.001;  ///< of LARS
+  double weight_decay = 0.0;
+  bool decay_vectors = false;  ///< decay biases, norms and positions too
+  double clip_norm = 0.0;      ///< largest global gradient norm; 0: no clipping
+};
+
+struct ScheduleConfig {
+  LrSchedule::Kind kind = LrSchedule::Kind::kCosine;
+  double lr = 5e-4;          ///< at lr_batch_size where it is scaled; see lr_schedule()
+  double min_lr = 0.0;       ///< likewise
+  double decay_share = 0.2;  ///< of the iterations, with kWsd
+  LrScaling scaling = LrScaling::kNone;
+  int64_t lr_batch_size = 16;
+  int64_t warmup = 0;   ///< iterations
+  int64_t steps = 128;  ///< iterations; 0: given by epochs
+  int64_t epochs = 0;   ///< 0: given by steps
+};
+
+struct CheckpointConfig {
+  std::string resume = "none";  ///< none, latest, auto, or a path
+  std::string load;             ///< folder whose checkpoint the run goes on from, if it has one; empty: none
+  int64_t every = 0;            ///< iterations; 0: only at the end and when stopped
+  bool at_start = false;        ///< one before the first iteration
+  bool async = false;           ///< written by a thread while training goes on
+  int64_t keep = 2;             ///< newest ones, besides the best; 0: none is ever saved
+  std::string dir;              ///< empty: checkpoints/ in the run's folder
+  double lock_renewal = 20.0;   ///< seconds between renewals of the lock of the folders that the run writes to
+  double time_limit = 0.0;      ///< seconds; 0: none but Slurm's
+  std::string init_from;        ///< weights that a new training starts from; empty: none
+  bool init_from_partial = false;
+  std::string preempt_signals = "USR1,USR2,TERM,INT";
+
+  bool resumes() const { return resume != "none" || !load.empty(); }
+  /// Whether the run's own folder is looked at for a checkpoint.
+  bool resumes_own_run() const { return resume == "latest" || resume == "auto"; }
+};
+
+/// Where the value of an option came from, as text: "preset weather-mp", "built-in default", "configs/a.yaml:12",
+/// "environment VIT_HYBRID_LR", "command line", "4 x embed-dim". Options at their default have no entry.
+using Origins = std::map<std::string, std::string>;
+
+/// All values of one run. Defaults here are the defaults of the options.
+struct RunConfig {
+  std::string preset;  ///< name of the preset that model started from; may be empty
+  model::VitOptions model;
+  ParallelConfig parallel;
+  DataConfig data;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  CheckpointConfig checkpoint;
+  int64_t global_batch_size = 16;
+  int64_t local_batch_size = 0;  ///< samples a replica; when positive, resolve() sets global_batch_size = dp x this
+  PrecisionConfig precision;
+  model::Recompute recompute = model::Recompute::kNone;
+  bool deterministic = false;  ///< only kernels that give the same bits each time
+  bool retune = false;         ///< measure kernels again instead of using a checkpoint's choice
+  CudaGraph cuda_graph = CudaGraph::kAuto;
+  DeviceChoice device = DeviceChoice::kAuto;
+  uint64_t seed = 1;
+  int64_t log_interval = 10;
+  int64_t test_steps = 0;  ///< of the test mode, which measures and writes no checkpoint; 0: a real run
+  std::string run_dir;     ///< empty: runs_root/<name>-<time>
+  std::string runs_root = "runs";
+  std::string name;  ///< after resolve(): the section or file of the configuration, the preset, or "builtin"
+
+  Origins origin;
+  std::vector<std::string> unused_keys;  ///< keys of the reference workload's YAML that have no meaning here
+  bool is_builtin_default = false;       ///< neither a configuration nor data was given
+
+  bool is_forecast() const { return model.task == model::Task::kForecast; }
+  /// Most samples a replica has in a step.
+  int64_t replica_batch_size() const;
+  /// Micro-batches of the replica with most samples.
+  int num_micro_batches() const;
+  /// The schedule of a run of `total` iterations; its rates are multiplied by sqrt(global_batch_size / lr_batch_size)
+  /// with scaling kSqrt.
+  LrSchedule lr_schedule(int64_t total) const;
+};
+
+/// Iterations of `epochs` epochs of `steps_of_epoch` each. Error(kUsage) where they are more than --steps may say.
+/// Pure.
+int64_t steps_of_epochs(int64_t epochs, int64_t steps_of_epoch);
+
+/// Puts a number or name in the place of every 'auto', for `world_size` ranks. Pure. dp stays 0 where the ranks are not
+/// a multiple of tp x pp.
+void resolve(RunConfig& config, int world_size);
+
+/// Every problem of a resolved configuration, each a sentence with the value and what is allowed. Pure: looks at no
+/// file.
+std::vector<std::string> problems(const RunConfig& config, int world_size);
+
+/// Every path of the configuration that is not there or cannot be read. For one rank to ask.
+std::vector<std::string> path_problems(const RunConfig& config);
+
+}  // namespace vit_hybrid::train

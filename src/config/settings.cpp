@@ -1,0 +1,159 @@
+// Settings: merging of sources and their application to the table.
+#include "src/config/settings.h"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/base/utf8.h"
+
+namespace vit_hybrid::options {
+
+namespace {
+
+// Where the name that was written is another one than the option's, both are said.
+std::string shown_name(const Entry& entry, const Option& option) {
+  const bool is_alias = canonical_name(entry.name) != option.name;
+  return is_alias ? str("'", shown(entry.name), "' (", option.name, ")") : str("'", entry.name, "'");
+}
+
+constexpr size_t kMostShown = 20;  // problems in a message
+
+bool is_same_word(const std::string& a, const std::string& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+}  // namespace
+
+void Settings::add(const Source& source) {
+  Layer layer;
+  for (Entry entry : source) {
+    const Option* option = read(entry, layer);
+    if (option == nullptr) {
+      continue;
+    }
+    const auto [place, is_new] = layer.emplace(option, entry);
+    if (!is_new && counts_after(place->second, entry, *option)) {
+      place->second = std::move(entry);
+    }
+  }
+  for (const auto& [option, entry] : layer) {
+    for (const auto& name : option->forgets) {
+      entries_.erase(table_.find(name));
+    }
+  }
+  for (auto& [option, entry] : layer) {
+    entries_.insert_or_assign(option, std::move(entry));
+  }
+}
+
+// The option that an entry is about, and its text as the option has it; null for what says nothing of an option.
+const Option* Settings::read(Entry& entry, Layer& layer) {
+  const Named* const named = table_.find_name(entry.name);
+  if (named == nullptr) {
+    add_unknown(entry);
+    return nullptr;
+  }
+  if (named->option->scope == Scope::kCommandLineOnly && entry.place != Place::kCommandLine) {
+    problems_.push_back(str(entry.origin, ": '", entry.name, "' is for the command line only"));
+    return nullptr;
+  }
+  if (named->value.empty()) {
+    return named->option;
+  }
+  bool is_set = false;
+  if (const Value value = flag(is_set); !value.parse(entry.text)) {
+    problems_.push_back(
+        str(entry.origin, ": '", entry.name, "' is '", shown(entry.text), "'; allowed: ", allowed_text(value)));
+    return nullptr;
+  }
+  if (!is_set && named->value_off.empty()) {
+    take_back(*named, entry, layer);
+    return nullptr;
+  }
+  entry.text = is_set ? named->value : named->value_off;
+  return named->option;
+}
+
+// Of other values of the option a flag that is off says nothing.
+void Settings::take_back(const Named& named, const Entry& entry, Layer& layer) {
+  const auto is_meant = [&](const auto& of, auto found) {
+    return found != of.end() && is_same_word(found->second.text, named.value);
+  };
+  if (const auto found = layer.find(named.option);
+      is_meant(layer, found) && counts_after(found->second, entry, *named.option)) {
+    layer.erase(found);
+  }
+  if (const auto found = entries_.find(named.option); is_meant(entries_, found)) {
+    entries_.erase(found);
+  }
+}
+
+// Says that a source gives an option twice; whether the second time counts.
+bool Settings::counts_after(const Entry& first, const Entry& second, const Option& option) {
+  const std::string twice = str(second.origin, ": ", shown_name(second, option), " is given twice, as '",
+                                shown(first.text), "' and '", shown(second.text), "'; ");
+  const bool counts = second.place == Place::kCommandLine;
+  if (counts) {
+    remarks_.push_back(twice + "the last one counts");
+  } else {
+    problems_.push_back(twice + "keep one");
+  }
+  return counts;
+}
+
+void Settings::add_unknown(const Entry& entry) {
+  const auto unused = table_.unused_keys().find(canonical_name(entry.name));
+  const bool is_from_file = entry.place == Place::kFile;
+  if (unused == table_.unused_keys().end() || !is_from_file) {
+    // What will not be shown need not be looked for.
+    const std::string meant = problems_.size() < kMostShown ? table_.meant_by(entry.name) : "";
+    problems_.push_back(str(entry.origin, ": unknown ", is_from_file ? "key" : "option", " '", shown(entry.name),
+                            "'; did you mean '", meant, "'?"));
+  } else if (unused->second.empty()) {
+    if (std::find(unused_keys_.begin(), unused_keys_.end(), entry.name) == unused_keys_.end()) {
+      unused_keys_.push_back(entry.name);
+    }
+  } else if (unused->second != entry.text) {
+    problems_.push_back(
+        str(entry.origin, ": '", entry.name, "' is '", shown(entry.text), "'; allowed: ", unused->second, " only"));
+  }
+}
+
+const Entry* Settings::find(const std::string& name) const {
+  const auto found = entries_.find(table_.find(name));
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+void Settings::apply(const Option& option, const Entry& entry) {
+  if (option.value.parse(entry.text)) {
+    return;
+  }
+  misread_options_.push_back(option.name);
+  problems_.push_back(str(entry.origin, ": ", shown_name(entry, option), " is '", shown(entry.text),
+                          "'; allowed: ", allowed_text(option.value)));
+}
+
+void Settings::apply_all() {
+  for (const Option& option : table_.options()) {
+    if (const auto found = entries_.find(&option); found != entries_.end()) {
+      apply(option, found->second);
+    }
+  }
+}
+
+std::string problem_list(const std::vector<std::string>& problems) {
+  if (problems.size() == 1) {
+    return problems.front();
+  }
+  const std::vector<std::string> first(
+      problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(std::min(problems.size(), kMostShown)));
+  const size_t more = problems.size() - first.size();
+  return str(problems.size(), " problems in the configuration:\n  ", join(first, "\n  "),
+             more > 0 ? str("\n  and ", more, " more") : "");
+}
+
+}  // namespace vit_hybrid::options

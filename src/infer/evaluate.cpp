@@ -1,0 +1,227 @@
+// evaluate(): open, run, print.
+#include "src/infer/evaluate.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "data/datasets/year_files.h"
+#include "parallel/comm/agreement.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/base/output_file.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+#include "src/infer/trained_model.h"
+#include "src/report/evaluation_report.h"
+#include "src/train/data_source.h"
+#include "src/train/evaluator.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+void write(const RunConfig& config, const ModelUse& use, const CheckpointReader& checkpoint, const DataSource& data,
+           const Evaluation& figures) {
+  Json json = {{"checkpoint", checkpoint.path()},
+               {"step", checkpoint.info().step},
+               {"data", config.data.valid_data},
+               {"precision", precision_name(config.precision.kind)}};
+  if (figures.is_forecast()) {
+    json["acc_against"] = data.climatology.defined() ? "time means" : "channel means";
+    json["rmse_unit"] = "standard deviations";
+  }
+  json.update(to_json(figures, data.valid->channel_names()));
+  write_json_file(use.out, json);
+}
+
+// Before the work, whose figures would be lost.
+void require_folder_of(const std::string& path, const std::string& option) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string();
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    throw Error(ErrorClass::kCannotCreate,
+                str(option, " is '", path, "', but the folder '", folder, "' does not exist"), "make it first");
+  }
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    throw Error(ErrorClass::kCannotCreate,
+                str(option, " is '", path, "', but nothing can be written into the folder '", folder, "'"),
+                "check its permissions, or give another " + option);
+  }
+}
+
+void check_outputs(const RunConfig& config, const ModelUse& use, const PredictionOptions& predictions,
+                   const std::string& checkpoint) {
+  const std::vector<std::pair<std::string, std::string>> outputs = {
+      {"--out", use.out}, {"--predictions", predictions.path}, {"--confusion", predictions.confusion}};
+  std::map<std::filesystem::path, std::string> by_path;
+  for (const auto& [option, path] : outputs) {
+    if (path.empty()) {
+      continue;
+    }
+    const auto [same, is_new] = by_path.emplace(std::filesystem::absolute(path).lexically_normal(), option);
+    if (!is_new) {
+      throw Error(ErrorClass::kUsage, str(same->second, " and ", option, " are both '", path, "'"), "give two names");
+    }
+    refuse_inputs(path, option, config, checkpoint);
+    if (config.is_forecast() && option != "--out") {
+      throw Error(ErrorClass::kUsage,
+                  str(option, " is '", path, "', but the model is no classifier: it has no classes"),
+                  "vit_hybrid forecast writes the fields that such a model predicts");
+    }
+    refuse_existing(path, use.overwrite, option);
+    require_folder_of(path, option);
+  }
+}
+
+// Only predictions can do without.
+void require_labels(const RunConfig& config, const DataSource& data, const ModelUse& use,
+                    const PredictionOptions& predictions) {
+  const std::string option = !use.out.empty() ? "--out" : !predictions.confusion.empty() ? "--confusion" : "";
+  if (!data.has_labels && !option.empty()) {
+    throw Error(
+        ErrorClass::kUsage,
+        str(option, " needs labels, and ", config.data.valid_data, " has no dataset '", config.data.labels_name, "'"),
+        "leave the option out, or name the labels with --labels-name");
+  }
+}
+
+std::vector<std::string> lines_of(const Evaluation& figures, const DataSource& data) {
+  return data.has_labels ? table_lines(figures, data.valid->channel_names())
+                         : std::vector{str(figures.samples, " samples, no labels: predictions alone")};
+}
+
+// What an evaluation of a classifier gives beside its figures; nothing of a forecast.
+class ClassifierOutput {
+ public:
+  /// `names` of the classes, with commas between them, or empty. `self`: this rank alone. The file is made now: what
+  /// cannot be written is refused before the work. Collective over `world`, errors agreed.
+  ClassifierOutput(const RunConfig& config, const DataSource& data, const std::string& names,
+                   const PredictionOptions& options, const comm::MpiGroup& self, const comm::MpiGroup& world)
+      : options_(options), has_labels_(data.has_labels), confusion_(class_names(names, config.model.num_classes)) {
+    if (config.is_forecast()) {
+      return;
+    }
+    const int64_t classes = config.model.num_classes;
+    options_.top = std::min(options.top, classes);
+    comm::agreed_on_rank_0(world, [&] {
+      if (!options_.path.empty()) {
+        file_ = make_prediction_file(options_, class_names(names, classes), data.num_valid_samples, self);
+      }
+    });
+    // Without a file only the class counts.
+    predictions_.emplace(classes, options_.path.empty() ? 1 : options_.top, world, [this](const PredictedStep& step) {
+      confusion_.add(step);
+      if (file_ != nullptr) {
+        file_->write(step);
+      }
+    });
+  }
+
+  /// Null of a forecast.
+  ClassPredictions* predictions() { return predictions_ ? &*predictions_ : nullptr; }
+  std::vector<std::string> lines() const {
+    return predictions_ && has_labels_ ? confusion_.lines() : std::vector<std::string>();
+  }
+  /// Ends the files. For rank 0.
+  void finish() {
+    if (file_ != nullptr) {
+      file_->finish();
+    }
+    if (!options_.confusion.empty()) {
+      confusion_.write(options_.confusion);
+    }
+  }
+
+ private:
+  PredictionOptions options_;
+  bool has_labels_;
+  ConfusionMatrix confusion_;
+  std::unique_ptr<PredictionFile> file_;  // on rank 0
+  std::optional<ClassPredictions> predictions_;
+};
+
+}  // namespace
+
+void refuse_inputs(const std::string& path, const std::string& option, const RunConfig& config,
+                   const std::string& checkpoint) {
+  const DataConfig& data = config.data;
+  std::vector<std::string> inputs = {checkpoint,       data.valid_data, data.global_means,
+                                     data.global_stds, data.time_means, data.stats + "/time_means.npy"};
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(data.valid_data, ignored);
+  if (is_folder) {
+    const std::vector<std::string> files = data::list_weather_files(data.valid_data);
+    inputs.insert(inputs.end(), files.begin(), files.end());
+  }
+  for (const std::string& input : inputs) {
+    refuse_input(path, option, input);
+  }
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  if (is_folder && data::has_hdf5_name(path) &&
+      std::filesystem::equivalent(parent.empty() ? "." : parent, data.valid_data, ignored)) {
+    throw Error(ErrorClass::kUsage,
+                str(option, " is '", path, "', which would be one of the data's files in ", data.valid_data),
+                "give a name in another folder");
+  }
+}
+
+Evaluation evaluate(const RunConfig& config, const ModelUse& use, const CheckpointReader& checkpoint,
+                    const comm::MpiGroup& world, const PredictionOptions& predictions) {
+  comm::agreed_on_rank_0(world, [&] { check_outputs(config, use, predictions, checkpoint.path()); });
+  const LabelUse labels = predictions.path.empty() ? LabelUse::kNeeded : LabelUse::kOptional;
+  const CheckpointInfo& trained = checkpoint.info();
+  const DataSource data = open_valid_data(config, trained, world, labels);
+  comm::agreed(world, [&] {
+    require_trained_data(checkpoint, data.described);
+    require_labels(config, data, use, predictions);
+  });
+  const std::string& names = trained.class_names.empty() ? data.described.class_names : trained.class_names;
+  const comm::MpiGroup self = world.split(world.rank());
+  ClassifierOutput classes(config, data, names, predictions, self, world);
+  TrainedModel model(config, checkpoint, world);
+  for (const std::string& line : describe(config, checkpoint, model.mesh().device())) {
+    log_line(line);
+  }
+  log_line(str("  input     ", data.text));
+  warn_of_use(config, checkpoint, data.described);
+  const Timer timer;
+  Evaluator evaluator(config, model.mesh(), model.runner(), *data.valid, data.num_valid_samples, data.climatology,
+                      data::joined_grid(data.described.grid, trained.grid));
+  Evaluation figures = evaluator.evaluate(classes.predictions());
+  const double seconds = timer.seconds();
+  if (!data.has_labels) {
+    const int64_t samples = std::exchange(figures, Evaluation()).samples;
+    figures.samples = samples;
+  }
+  for (const std::string& line : lines_of(figures, data)) {
+    log_line(line);
+  }
+  for (const std::string& line : classes.lines()) {
+    log_line(line);
+  }
+  log_line(str("evaluated in ", fixed_text(seconds, 2), " s, ",
+               fixed_text(static_cast<double>(figures.samples) / seconds, 2), " samples/s"));
+  comm::agreed_on_rank_0(world, [&] {
+    if (!use.out.empty()) {
+      write(config, use, checkpoint, data, figures);
+    }
+    classes.finish();
+  });
+  for (const std::string& path : {use.out, predictions.path, predictions.confusion}) {
+    if (!path.empty()) {
+      log_line("wrote " + path);
+    }
+  }
+  return figures;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,192 @@
+// ModelUse: which options count, and the merging of the checkpoint's with the command line's.
+#include "src/infer/model_use.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/checkpoint/model_json.h"
+#include "src/config/run_options.h"
+#include "src/config/sources.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+constexpr std::array<std::string_view, 16> kAlways = {
+    "dp",           "tp",          "pp",         "order",         "device", "ranks-per-gpu",
+    "threads",      "timeout",     "precision",  "deterministic", "retune", "stats",
+    "global-means", "global-stds", "time-means", "dataset-name"};
+// The data of a forecast are a few states, read one by one.
+constexpr std::array<std::string_view, 11> kForBatches = {
+    "micro-batch-size", "valid-batch-size", "valid-resize", "labels-name", "io",         "io-threads",
+    "prefetch-depth",   "stage-data",       "stage-dir",    "mpiio-hints", "pin-memory",
+};
+
+// What of the training still holds when its model is used elsewhere.
+constexpr std::array<std::string_view, 12> kFromCheckpoint = {
+    "name",       "seed",         "precision",   "global-batch-size", "global-means", "global-stds",
+    "time-means", "dataset-name", "labels-name", "interpolation",     "stats",        "valid-resize"};
+
+// Those of them whose help does not tell where else they come from.
+constexpr std::array<std::string_view, 4> kShownAsTraining = {"precision", "stats", "labels-name", "valid-resize"};
+
+template <size_t n>
+bool is_among(const std::array<std::string_view, n>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// An option whose value, where it is not given, is not the variable's but the training's.
+options::Option from_training(options::Option option) {
+  option.value.print = [] { return std::string("the training's"); };
+  return option;
+}
+
+// What of a checkpoint's configuration counts. A path that was not given is none.
+options::Source kept(const options::OptionTable& table, const options::Source& source) {
+  options::Source out;
+  for (const options::Entry& entry : source) {
+    const options::Option* option = table.find(entry.name);
+    if (option != nullptr && is_among(kFromCheckpoint, option->name) && !entry.text.empty()) {
+      out.push_back(entry);
+    }
+  }
+  return out;
+}
+
+// What of a command line belongs to a run: the rest is the command's own.
+options::Source of_run(const options::OptionTable& table, const options::Source& source) {
+  options::Source out;
+  for (const options::Entry& entry : source) {
+    const options::Option* option = table.find(entry.name);
+    if (option != nullptr && (is_among(kAlways, option->name) || is_among(kForBatches, option->name))) {
+      out.push_back(entry);
+    }
+  }
+  return out;
+}
+
+void refuse(const std::vector<std::string>& problems) {
+  if (!problems.empty()) {
+    throw Error(ErrorClass::kUsage, options::problem_list(problems));
+  }
+}
+
+// The batch that micro-batches are cut from. Where it has fewer samples than there are replicas, some have none, which
+// only costs their time.
+void fit_batch(RunConfig& config, int world_size) {
+  const int64_t batch = config.data.valid_batch_size > 0 ? config.data.valid_batch_size : config.global_batch_size;
+  const int replicas =
+      config.parallel.dp > 0 ? config.parallel.dp : world_size / std::max(config.parallel.model_size(), 1);
+  config.data.valid_batch_size = batch;
+  config.global_batch_size = std::max<int64_t>(batch, replicas);
+}
+
+void check_stored_grid(const CheckpointInfo& checkpoint, const RunConfig& config, const std::string& path) {
+  const auto fits = [](const std::vector<double>& points, int64_t count) {
+    return points.empty() || std::ssize(points) == count;
+  };
+  if (!fits(checkpoint.grid.latitudes, config.model.image_height) ||
+      !fits(checkpoint.grid.longitudes, config.model.image_width)) {
+    throw Error(ErrorClass::kBadData,
+                str(path, " has ", data::grid_text(checkpoint.grid), ", its model takes fields of ",
+                    config.model.image_height, " x ", config.model.image_width),
+                "it is damaged: use another checkpoint");
+  }
+}
+
+// Whether the command line names one of these options.
+bool gives(const options::OptionTable& table, const options::Source& overrides,
+           std::initializer_list<std::string_view> names) {
+  return std::any_of(overrides.begin(), overrides.end(), [&](const options::Entry& entry) {
+    const options::Option* const option = table.find(entry.name);
+    return option != nullptr && std::find(names.begin(), names.end(), option->name) != names.end();
+  });
+}
+
+}  // namespace
+
+void add_use_options(options::OptionTable& table, ModelUse& use, const std::string& out_help) {
+  table.begin_group("General");
+  table.add({.name = "checkpoint",
+             .value = options::text(use.checkpoint, "path"),
+             .help = "Checkpoint with the model: a file, or a folder with 'latest' in it. Must be given."});
+  table.add(
+      {.name = "data",
+       .value = options::text(use.data, "path"),
+       .help = "Data: a folder with one HDF5 file a year (forecast), or one HDF5 file (classify). Must be given."});
+  table.add({.name = "out", .value = options::text(use.out, "file"), .help = out_help});
+  table.add({.name = "overwrite",
+             .value = options::flag(use.overwrite),
+             .help = "Replace files of the same names that are there."});
+}
+
+void add_run_options(options::OptionTable& table, RunConfig& config, UsePurpose purpose) {
+  RunRequest request;  // of options that are not taken
+  const options::OptionTable all = run_option_table(config, request);
+  for (const options::Option& option : all.options()) {
+    const bool for_batches = purpose == UsePurpose::kEvaluation && is_among(kForBatches, option.name);
+    if (is_among(kAlways, option.name) || for_batches) {
+      table.begin_group(option.group);
+      table.add(is_among(kShownAsTraining, option.name) ? from_training(option) : option);
+    }
+  }
+}
+
+RunConfig config_for_use(const CheckpointInfo& checkpoint, const std::string& path, const std::string& data,
+                         const options::Source& overrides, int world_size) {
+  RunConfig config;
+  RunRequest request;
+  const options::OptionTable table = run_option_table(config, request);
+  options::Settings settings(table);
+  if (!checkpoint.config.empty()) {
+    for (const options::Source& source : options::parse_yaml({path, ""}, checkpoint.config)) {
+      settings.add(kept(table, source));
+    }
+  }
+  settings.add(of_run(table, overrides));
+  settings.apply_all();
+  refuse(settings.problems());
+  config.model = model_from_json(checkpoint.model);
+  config.data.kind = DataKind::kHdf5;
+  config.data.train_data = config.data.valid_data = data;
+  fit_batch(config, world_size);
+  resolve(config, world_size);
+  check_stored_grid(checkpoint, config, path);
+  RunConfig checked = config;
+  if (!checkpoint.means.empty() && !gives(table, overrides, {"stats", "global-means", "global-stds"})) {
+    // The checkpoint knows them better than files that may be others by now. The folder stays, for a climatology.
+    config.data.global_means.clear();
+    config.data.global_stds.clear();
+    checked.data.global_means = checked.data.global_stds = path;  // there is nothing to ask for
+  }
+  refuse(problems(checked, world_size));
+  return config;
+}
+
+bool has_time_means_of_training(const RunConfig& config, const options::Source& overrides) {
+  RunConfig ignored;
+  RunRequest request;
+  return !config.data.time_means.empty() &&
+         !gives(run_option_table(ignored, request), overrides, {"stats", "time-means"});
+}
+
+std::vector<std::string> missing_paths(const RunConfig& config) {
+  RunConfig asked = config;
+  asked.data.valid_data.clear();  // the same as train_data
+  if (config.data.global_means.empty()) {
+    asked.data.stats.clear();  // nothing must be there
+  }
+  std::vector<std::string> out = path_problems(asked);
+  for (std::string& problem : out) {
+    constexpr std::string_view kName = "--train-data";
+    if (problem.starts_with(kName)) {
+      problem.replace(0, kName.size(), "--data");
+    }
+  }
+  return out;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,45 @@
+// ModelUse: what the commands that use a trained model share: options, and the configuration that its checkpoint
+// brings.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/checkpoint/format.h"
+#include "src/config/option_table.h"
+#include "src/config/run_config.h"
+#include "src/config/settings.h"
+
+namespace vit_hybrid::train {
+
+/// What a command is given besides options of a run.
+struct ModelUse {
+  std::string checkpoint;  ///< file, or folder with `latest` in it
+  std::string data;        ///< folder of year files (forecast), one HDF5 file (classify)
+  std::string out;
+  bool overwrite = false;
+};
+
+/// Adds --checkpoint, --data, --out and --overwrite; `out_help` says what is written.
+void add_use_options(options::OptionTable& table, ModelUse& use, const std::string& out_help);
+
+/// Adds those options of a run that have a meaning when a model is used, bound to `config`: layout, device, precision
+/// and the description of the data; for an evaluation also those of batches and their reading.
+enum class UsePurpose { kEvaluation, kForecast };
+void add_run_options(options::OptionTable& table, RunConfig& config, UsePurpose purpose);
+
+/// The configuration for `world_size` ranks: the model and, where `overrides` (entries of a command line) do not say
+/// otherwise, precision, batch size and the description of the data from the checkpoint; the rest at its default. Files
+/// of statistics are left out where the checkpoint holds the statistics themselves. The data are HDF5 files at `data`.
+/// Problems are one Error(kUsage), the same on all ranks; Error(kBadData) where the checkpoint holds no configuration
+/// of ours. Pure.
+RunConfig config_for_use(const CheckpointInfo& checkpoint, const std::string& path, const std::string& data,
+                         const options::Source& overrides, int world_size);
+
+/// Whether the time means of such a configuration were named by the training: their file may be gone by now.
+bool has_time_means_of_training(const RunConfig& config, const options::Source& overrides);
+
+/// Every path of such a configuration that is not there or cannot be read. For one rank to ask.
+std::vector<std::string> missing_paths(const RunConfig& config);
+
+}  // namespace vit_hybrid::train

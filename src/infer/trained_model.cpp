@@ -1,0 +1,80 @@
+// TrainedModel: assembly.
+#include "src/infer/trained_model.h"
+
+#include <ATen/Parallel.h>
+
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/failure.h"
+#include "parallel/comm/watchdog.h"
+#include "src/base/log.h"
+#include "src/base/text.h"
+#include "src/base/utf8.h"
+#include "src/checkpoint/model_state.h"
+#include "src/config/optimizer_options.h"
+#include "src/machine/device.h"
+#include "src/machine/model_memory.h"
+#include "src/machine/placement.h"
+#include "src/machine/rank_threads.h"
+#include "src/machine/run_kernels.h"
+#include "src/report/kernel_report.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world) {
+  comm::set_watch_limit(config.parallel.timeout);
+  const auto placements = set_threads(config.parallel.threads, world);
+  const c10::Device device = choose_device(config, world);
+  check_model_memory(config, device, ModelPurpose::kUse, world);
+  set_kernel_options(config, device, world);
+  const ParallelConfig& parallel = config.parallel;
+  if (device.is_cpu()) {
+    report_placement(placements);
+    choose_host_kernel(config, HostLayer::Passes::kForward, checkpoint.info().kernels, world);
+  }
+  return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device,
+          transport_options(config)};
+}
+
+}  // namespace
+
+TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world)
+    : mesh_(make_mesh(config, checkpoint, world)),
+      runner_(config.model, precision_policy(config), mesh_, std::nullopt) {
+  comm::agreed(world, [&] {
+    load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.model(), mesh_.device());
+  });
+}
+
+void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, const TrainingData& given) {
+  const CheckpointInfo& trained = checkpoint.info();
+  if (const auto line = earlier_format_line(checkpoint)) {
+    log_line("  note      " + *line);
+  }
+  if (const std::string difference = statistics_difference(trained, given); !difference.empty()) {
+    log_warning(str("the statistics of ", config.data.global_means, " and ", config.data.global_stds,
+                    " are used, which are not those of the training: ", difference));
+  }
+  if (const std::string doubt = doubt_of_rows(trained, given.grid); !doubt.empty()) {
+    log_warning(doubt);
+  }
+  if (trained.format >= kTrainingDataFormat && trained.class_names.empty() != given.class_names.empty()) {
+    log_warning(given.class_names.empty()
+                    ? str("the data name no classes: their numbers are taken for those of ", shown(trained.class_names))
+                    : "the checkpoint names no classes: the data's numbers are taken for its own");
+  }
+}
+
+std::vector<std::string> describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {
+  const ParallelConfig& parallel = config.parallel;
+  const CheckpointInfo& info = checkpoint.info();
+  std::vector<std::string> lines = report_kernels_of_use(config, device).lines();
+  lines.insert(lines.begin(),
+               str(config.name, ": ", model::num_parameters(config.model), " parameters of ", checkpoint.path(),
+                   " (step ", info.step, ", ", info.epoch, " epochs), dp ", parallel.dp, " x tp ", parallel.tp,
+                   " x pp ", parallel.pp, " on ", device.str(), ", ", at::get_num_threads(), " threads a rank"));
+  return lines;
+}
+
+}  // namespace vit_hybrid::train

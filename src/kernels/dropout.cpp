@@ -1,0 +1,165 @@
+// Keyed masks and their application.
+#include "src/kernels/dropout.h"
+
+#include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/kernels/device_rows.h"
+#include "src/kernels/float_row.h"
+#include "src/kernels/norm_rows.h"
+#include "src/kernels/own_node.h"
+#include "src/kernels/residual.h"
+
+namespace vit_hybrid::kernels {
+
+namespace {
+
+constexpr int64_t kSitesPerUnit = 16;
+constexpr int64_t kElements = 1 << 12;  // of a thread at least
+
+void check_samples(const at::Tensor& x, const SampleContext& context) {
+  VH_ASSERT(x.size(0) == static_cast<int64_t>(context.samples.size()),
+            str(x.size(0), " rows for ", context.samples.size(), " sample numbers"));
+}
+
+// Calls `use(begin, end)` for parts of the rows of x [B, N, F], on all threads.
+template <class Use>
+void for_row_parts(const at::Tensor& x, const Use& use) {
+  at::parallel_for(0, x.size(0) * x.size(1), kElements / std::max<int64_t>(x.size(2), 1) + 1, use);
+}
+
+template <class T>
+void drop_on_host(const at::Tensor& x, const KeyedDrop& drop, const DrawPlaces& places, const Dropped& out) {
+  const int64_t tokens = x.size(1);
+  const int64_t width = x.size(2);
+  const auto scale = static_cast<typename FloatRow<T>::Float>(drop.keep_scale);
+  for_row_parts(x, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const auto sample = static_cast<uint64_t>(drop.samples[static_cast<size_t>(row / tokens)]);
+      const int64_t first = row % tokens * places.num_features + places.features.begin;
+      uint8_t* const keep = out.keep.mutable_data_ptr<uint8_t>() + row * width;
+      fill_keep_row(drop.stream, drop.threshold, sample, static_cast<uint64_t>(first), width, keep);
+      keep_row(x.const_data_ptr<T>() + row * width, keep, scale, out.y.mutable_data_ptr<T>() + row * width, width);
+    }
+  });
+}
+
+template <class T>
+void drop_backward_on_host(const at::Tensor& dy, const at::Tensor& keep, double keep_scale, const at::Tensor& dx) {
+  const int64_t width = dy.size(2);
+  const auto scale = static_cast<typename FloatRow<T>::Float>(keep_scale);
+  for_row_parts(dy, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * width; i < end * width; i += width) {
+      keep_row(dy.const_data_ptr<T>() + i, keep.const_data_ptr<uint8_t>() + i, scale, dx.mutable_data_ptr<T>() + i,
+               width);
+    }
+  });
+}
+
+template <class F>
+at::Tensor scales_on_host(const KeyedDrop& drop) {
+  const auto count = static_cast<int64_t>(drop.samples.size());
+  const at::Tensor scales = at::empty({count}, at::TensorOptions(c10::CppTypeToScalarType<F>::value));
+  for (int64_t n = 0; n < count; ++n) {
+    const auto sample = static_cast<uint64_t>(drop.samples[static_cast<size_t>(n)]);
+    const bool kept = drop.stream.bits(sample) >= drop.threshold;
+    scales.mutable_data_ptr<F>()[n] = kept ? static_cast<F>(drop.keep_scale) : F(0);
+  }
+  return scales;
+}
+
+}  // namespace
+
+RandomStream DropKey::stream(Purpose purpose, const SampleContext& context) const {
+  const auto place = static_cast<uint64_t>(unit * kSitesPerUnit) + static_cast<uint64_t>(site);
+  return RandomStream(context.seed, purpose, static_cast<uint64_t>(context.step), place);
+}
+
+uint32_t drop_threshold(double rate) {
+  return static_cast<uint32_t>(std::floor(rate * 0x1p32));
+}
+
+void fill_keep_row(const RandomStream& stream, uint32_t threshold, uint64_t sample, uint64_t first, int64_t count,
+                   uint8_t* keep) {
+  constexpr int64_t kBatch = 256;
+  std::array<uint32_t, kBatch> draws;
+  for (int64_t done = 0; done < count; done += kBatch) {
+    const int64_t size = std::min(kBatch, count - done);
+    stream.fill_bits(first + static_cast<uint64_t>(done), sample, {draws.data(), static_cast<size_t>(size)});
+    for (int64_t i = 0; i < size; ++i) {
+      keep[done + i] = draws[static_cast<size_t>(i)] >= threshold ? 1 : 0;
+    }
+  }
+}
+
+KeyedDrop::KeyedDrop(const DropKey& key, Purpose purpose, const SampleContext& context)
+    : stream(key.stream(purpose, context)),
+      threshold(drop_threshold(key.rate)),
+      keep_scale(1.0 / (1.0 - key.rate)),
+      samples(context.samples) {}
+
+Dropped drop_features(const at::Tensor& x, const KeyedDrop& drop, const DrawPlaces& places) {
+  if (!x.is_cpu()) {
+    return device_dropout(x, drop, places);
+  }
+  const Dropped out{at::empty_like(x), at::empty_like(x, x.options().dtype(at::kByte))};
+  with_float_type(x.scalar_type(), [&](auto zero) { drop_on_host<decltype(zero)>(x, drop, places, out); });
+  return out;
+}
+
+at::Tensor drop_features_backward(const at::Tensor& dy, const at::Tensor& keep, const KeyedDrop& drop,
+                                  const DrawPlaces& places) {
+  if (!dy.is_cpu()) {
+    return device_dropout(dy, drop, places).y;
+  }
+  at::Tensor dx = at::empty_like(dy);
+  with_float_type(dy.scalar_type(),
+                  [&](auto zero) { drop_backward_on_host<decltype(zero)>(dy, keep, drop.keep_scale, dx); });
+  return dx;
+}
+
+at::Tensor path_scales(const at::Tensor& x, const DropKey& key, const SampleContext& context) {
+  if (!context.training() || key.rate == 0.0) {
+    return at::Tensor();
+  }
+  check_samples(x, context);
+  const KeyedDrop drop(key, Purpose::kDropPath, context);
+  if (!x.is_cpu()) {
+    return device_path_scales(drop, x.options().dtype(at::toOpMathType(x.scalar_type())));
+  }
+  return x.scalar_type() == at::kDouble ? scales_on_host<double>(drop) : scales_on_host<float>(drop);
+}
+
+at::Tensor dropout(const at::Tensor& x, Range features, int64_t num_features, const DropKey& key,
+                   const SampleContext& context) {
+  if (!context.training() || key.rate == 0.0) {
+    return x;
+  }
+  check_samples(x, context);
+  const KeyedDrop drop(key, Purpose::kDropout, context);
+  const DrawPlaces places{features, num_features};
+  const auto [y, keep] = without_grad([&] { return drop_features(x.contiguous(), drop, places); });
+  const auto backward = [keep = keep, drop, places](const at::Tensor& dy) {
+    return std::vector<at::Tensor>{drop_features_backward(dy.contiguous(), keep, drop, places)};
+  };
+  return record("dropout", y, {x}, backward);
+}
+
+at::Tensor add_residual(const at::Tensor& residual, const at::Tensor& branch, const DropKey& key,
+                        const SampleContext& context) {
+  const at::Tensor scales = path_scales(branch, key, context);
+  const at::Tensor sum = without_grad([&] { return residual_sum(residual.contiguous(), branch, scales); });
+  return record("add_residual", sum, {residual, branch}, [scales](const at::Tensor& dy) {
+    return std::vector<at::Tensor>{dy, branch_gradient(dy, scales)};
+  });
+}
+
+}  // namespace vit_hybrid::kernels

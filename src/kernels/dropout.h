@@ -1,0 +1,90 @@
+// Dropout and drop-path whose masks are keyed by global indices, the same in every layout.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "src/base/partition.h"
+#include "src/base/random.h"
+#include "src/base/sample_context.h"
+
+namespace vit_hybrid::kernels {
+
+/// Where in a unit something is dropped; with the unit's number it keys the stream of draws.
+enum class DropSite : uint64_t {
+  kPositions,
+  kProjection,
+  kHidden,
+  kOutput,
+  kAttention,
+  kAttentionPath,
+  kMlpPath,
+};
+
+/// What a site draws from: the rate in [0, 1), and (unit, site) as the key beside seed and step.
+struct DropKey {
+  double rate = 0.0;
+  int64_t unit = 0;
+  DropSite site = DropSite::kPositions;
+
+  /// The stream of this site in the step of `context`.
+  RandomStream stream(Purpose purpose, const SampleContext& context) const;
+};
+
+/// What a site keeps of the samples of one step: a draw that is at least `threshold`, times `keep_scale`.
+struct KeyedDrop {
+  /// Of the samples of `context`.
+  KeyedDrop(const DropKey& key, Purpose purpose, const SampleContext& context);
+
+  RandomStream stream;
+  uint32_t threshold;
+  double keep_scale;  ///< 1 / (1 - rate)
+  const std::vector<int64_t>& samples;
+};
+
+/// A draw of 32 uniform bits is kept if it is at least this: floor(rate 2^32), rate below 1.
+uint32_t drop_threshold(double rate);
+
+/// keep[i] = 1 if draw first + i of the sample is kept, else 0, for i in [0, count).
+void fill_keep_row(const RandomStream& stream, uint32_t threshold, uint64_t sample, uint64_t first, int64_t count,
+                   uint8_t* keep);
+
+/// Features [features.begin, features.end) of `num_features` in the global tensor: element (token, f) of a sample has
+/// draw token * num_features + f.
+struct DrawPlaces {
+  Range features;
+  int64_t num_features = 0;
+};
+
+struct Dropped {
+  at::Tensor y;
+  at::Tensor keep;  ///< bytes, 1 or 0, for backward; undefined on devices, which draw again
+};
+
+/// keep_scale x where the draw of an element is kept, else 0 x; x [B, N, F_r], contiguous. Half-length types: in fp32,
+/// rounded once.
+Dropped drop_features(const at::Tensor& x, const KeyedDrop& drop, const DrawPlaces& places);
+
+/// The gradient of x from that of y, contiguous.
+at::Tensor drop_features_backward(const at::Tensor& dy, const at::Tensor& keep, const KeyedDrop& drop,
+                                  const DrawPlaces& places);
+
+/// What the branches of the samples of x [B, ...] are multiplied with, from draw 0 of each: keep_scale or 0; [B], fp32
+/// (fp64 for fp64), on the device of x. Undefined where nothing is dropped: in evaluation or at rate 0.
+at::Tensor path_scales(const at::Tensor& x, const DropKey& key, const SampleContext& context);
+
+/// Drops features of x [B, N, F_r], the features `features` of `num_features` in the global tensor, and divides what is
+/// kept by 1 - rate (N. Srivastava et al., JMLR 15, 2014). Element (n, token, f) is kept by draw token * num_features +
+/// f of sample n. x itself in evaluation or at rate 0. The graph keeps a byte an element on the host.
+at::Tensor dropout(const at::Tensor& x, Range features, int64_t num_features, const DropKey& key,
+                   const SampleContext& context);
+
+/// residual + branch, where the branch of a sample is dropped with the key's rate and divided by 1 - rate if kept
+/// (stochastic depth: G. Huang et al., ECCV 2016). Both [B, N, D]. `branch` must be a fresh tensor: the sum is written
+/// over it, rounded once.
+at::Tensor add_residual(const at::Tensor& residual, const at::Tensor& branch, const DropKey& key,
+                        const SampleContext& context);
+
+}  // namespace vit_hybrid::kernels

@@ -1,0 +1,62 @@
+// Keyed dropout and keyed attention masks, drawn where they are used.
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include "src/base/cuda_grid.cuh"
+#include "src/kernels/sample_kernels_cuda.h"
+
+namespace vit_hybrid::kernels {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kVectorsOfThread = 2;
+constexpr int kMaskThreads = 128;
+constexpr int64_t kMostBlocks = 1 << 20;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    dropout_kernel(DropoutPass<T> pass, VectorSplit split, SampleNumbers samples) {
+  const auto share = ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, kVectorsOfThread);
+  dropout_share(pass, blockIdx.y, static_cast<uint64_t>(samples.numbers[blockIdx.y]), split, share);
+}
+
+// A block draws a row at a time.
+__global__ void __launch_bounds__(kMaskThreads) attention_mask_kernel(AttentionMask mask, SampleNumbers samples) {
+  const int64_t rows_of_sample = mask.heads * mask.queries;
+  for (int64_t row = blockIdx.x; row < rows_of_sample * samples.count; row += gridDim.x) {
+    const auto sample = static_cast<uint64_t>(samples.numbers[row / rows_of_sample]);
+    const uint64_t first = mask.first_draw(row % rows_of_sample);
+    for (int64_t block = threadIdx.x; block < num_blocks_of(first, mask.keys); block += kMaskThreads) {
+      keep_block(mask.stream, sample, first, mask.keys, block, mask.keep + row * mask.keys);
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void launch_dropout(const DropoutPass<T>& pass, const SampleNumbers& samples, CUstream_st* stream) {
+  if (samples.count == 0 || pass.tokens == 0 || pass.features == 0) {
+    return;
+  }
+  const VectorSplit split = dropout_split(pass);
+  dropout_kernel<<<grid_of(split, kThreads * kVectorsOfThread, samples.count), kThreads, 0, stream>>>(pass, split,
+                                                                                                      samples);
+}
+
+void launch_attention_mask(const AttentionMask& mask, const SampleNumbers& samples, CUstream_st* stream) {
+  const int64_t rows = mask.heads * mask.queries * samples.count;
+  if (rows == 0 || mask.keys == 0) {
+    return;
+  }
+  const auto blocks = static_cast<unsigned>(rows < kMostBlocks ? rows : kMostBlocks);
+  attention_mask_kernel<<<blocks, kMaskThreads, 0, stream>>>(mask, samples);
+}
+
+template void launch_dropout(const DropoutPass<float>&, const SampleNumbers&, CUstream_st*);
+template void launch_dropout(const DropoutPass<double>&, const SampleNumbers&, CUstream_st*);
+template void launch_dropout(const DropoutPass<c10::BFloat16>&, const SampleNumbers&, CUstream_st*);
+template void launch_dropout(const DropoutPass<c10::Half>&, const SampleNumbers&, CUstream_st*);
+
+}  // namespace vit_hybrid::kernels

@@ -1,0 +1,238 @@
+// Four registers take each step together. The nine multiplications of a register wait for each other, and a processor
+// looks only so far ahead for others: one by one, registers took 5.9 cycles each (Zen 5), four by four 5.1, where two
+// multipliers need 4.5.
+#include "src/kernels/gelu_bf16.h"
+
+#include "src/base/error.h"
+#include "src/base/instruction_sets.h"
+#include "src/kernels/avx512.h"
+
+namespace vit_hybrid::kernels::bf16_unit {
+
+using c10::BFloat16;
+
+#if defined(__x86_64__)
+
+namespace {
+
+// Beyond its bend GELU is max(z, 0), and its derivative 0 or 1. What is between, with a = |z|, is
+//
+//   z Phi(z)    = max(z, 0) - a Phi(-a)
+//   (z Phi(z))' = w(a) for z < 0, 1 - w(a) for z > 0;  w(a) = Phi(-a) - a phi(a)
+//
+// Phi(-a) and w(a) / (r - a), where w(r) = 0, fall through nine powers of ten before they no longer matter; it takes
+// long polynomials to follow them. Their eighth roots fall nearly along a line. p and q are the polynomials of fifth
+// degree for which the largest error of p(a)^8 a and of (r - a) q(a)^8, divided by max(2^-11 |exact|, 1e-5), is
+// smallest over 0 <= a <= kTailEnd: 0.11 and 0.27, computed in fp32, where half a unit of bf16 is 4 to 8. They are
+// minimax fits of the eighth roots, an error e of p making one of 8 p^7 e in its power.
+
+constexpr float kTailEnd = 6.0f;  // a is bounded by it: both tails are below 1e-10 there, and not quite 0
+
+// Of p, lowest first.
+constexpr float kTailRoot[] = {0.9169962f, -0.09140655f, -0.031907484f, -0.0009584428f, 0.0018896727f, -0.00018509332f};
+
+// Of q, lowest first.
+constexpr float kSlopeRoot[] = {0.9502814f,    -0.031354524f, -0.046018228f,
+                                -0.002857141f, 0.0026195054f, -0.00023660147f};
+constexpr float kSlopeZero = 0.75179154f;  // r
+
+#define VH_EACH _Pragma("GCC unroll 4") for (int k = 0; k < n; ++k)
+
+constexpr int kWidth = 16;  // fp32 numbers of a register
+constexpr int kGroup = 4;   // registers
+
+VH_BF16_INLINE __m512 constant(float value) {
+  return _mm512_set1_ps(value);
+}
+
+VH_BF16_INLINE __m512i bits(__m512 x) {
+  return _mm512_castps_si512(x);
+}
+
+VH_BF16_INLINE __m512 float_of(__m512i bits) {
+  return _mm512_castsi512_ps(bits);
+}
+
+// a = min(|z|, kTailEnd); NaN stays NaN: the minimum is the second operand then.
+template <int n>
+VH_BF16_INLINE void bound(const __m512 (&z)[n], __m512 (&a)[n]) {
+  VH_EACH a[k] = _mm512_min_ps(constant(kTailEnd), _mm512_abs_ps(z[k]));
+}
+
+// The fourth power of the polynomial in a.
+template <int n>
+VH_BF16_INLINE void fourth_power(const float (&coefficients)[6], const __m512 (&a)[n], __m512 (&power)[n]) {
+  VH_EACH power[k] = _mm512_fmadd_ps(constant(coefficients[5]), a[k], constant(coefficients[4]));
+#pragma GCC unroll 4
+  for (int i = 3; i >= 0; --i) {
+    VH_EACH power[k] = _mm512_fmadd_ps(power[k], a[k], constant(coefficients[i]));
+  }
+  VH_EACH power[k] = _mm512_mul_ps(power[k], power[k]);
+  VH_EACH power[k] = _mm512_mul_ps(power[k], power[k]);
+}
+
+// z <- z Phi(z).
+template <int n>
+VH_BF16_INLINE void gelu(__m512 (&z)[n]) {
+  __m512 a[n], power[n];
+  bound(z, a);
+  fourth_power(kTailRoot, a, power);
+  VH_EACH a[k] = _mm512_mul_ps(a[k], power[k]);
+  VH_EACH z[k] = _mm512_fnmadd_ps(a[k], power[k], _mm512_max_ps(_mm512_setzero_ps(), z[k]));
+}
+
+// z <- Phi(z) + z phi(z). The tail is taken from 1 where z has no sign; all that is known before its power is.
+template <int n>
+VH_BF16_INLINE void gelu_slope(__m512 (&z)[n]) {
+  constexpr int kXorWithoutSign = 0xD2;  // of a, z and the sign bit: a ^ (~z & sign)
+  const __m512i sign = _mm512_set1_epi32(INT32_MIN);
+  __m512 a[n], power[n];
+  bound(z, a);
+  fourth_power(kSlopeRoot, a, power);
+  VH_EACH a[k] = _mm512_sub_ps(constant(kSlopeZero), a[k]);
+  VH_EACH a[k] = float_of(_mm512_ternarylogic_epi32(bits(a[k]), bits(z[k]), sign, kXorWithoutSign));
+  VH_EACH a[k] = _mm512_mul_ps(a[k], power[k]);
+  VH_EACH z[k] = float_of(_mm512_andnot_si512(_mm512_srai_epi32(bits(z[k]), 31), bits(constant(1.0f))));
+  VH_EACH z[k] = _mm512_fmadd_ps(a[k], power[k], z[k]);
+}
+
+// Sixteen of the numbers, the first ones or the last: each word to the upper half of a lane, zeros beside it.
+VH_BF16_INLINE __m512 widen(__m512i words, int half) {
+  alignas(64) static constexpr uint16_t kOrders[2][32] = {
+      {0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15},
+      {0, 16, 0, 17, 0, 18, 0, 19, 0, 20, 0, 21, 0, 22, 0, 23, 0, 24, 0, 25, 0, 26, 0, 27, 0, 28, 0, 29, 0, 30, 0, 31}};
+  return float_of(_mm512_maskz_permutexvar_epi16(0xAAAAAAAAU, _mm512_load_si512(kOrders[half]), words));
+}
+
+// Pairs of registers, each pair `stride` elements behind the one before.
+template <int n>
+VH_BF16_INLINE void load(const BFloat16* from, int64_t stride, __m512 (&x)[n]) {
+  VH_EACH x[k] = widen(_mm512_loadu_si512(from + k / 2 * stride), k % 2);
+}
+
+template <int n>
+VH_BF16_INLINE void store(const __m512 (&x)[n], BFloat16* to, int64_t stride) {
+#pragma GCC unroll 2
+  for (int k = 0; k < n; k += 2) {
+    _mm512_storeu_si512(to + k / 2 * stride, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(x[k + 1], x[k])));
+  }
+}
+
+VH_BF16_INLINE __m512 load(const BFloat16* from, __mmask16 mask) {
+  return widen(_mm512_castsi256_si512(_mm256_maskz_loadu_epi16(mask, from)), 0);
+}
+
+VH_BF16_INLINE void store(__m512 x, BFloat16* to, __mmask16 mask) {
+  _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+}
+
+// Rows one after the other into the same sums, which pass memory once for all of them. Two registers of each of two
+// rows (if there are two) are taken together.
+template <int rows>
+VH_BF16_INLINE void differentiate(const BFloat16* dy, const BFloat16* z, BFloat16* dz, float* sums, int64_t count) {
+  constexpr int n = rows == 1 ? 2 : kGroup;
+  int64_t i = 0;
+  for (; i + 2 * kWidth <= count; i += 2 * kWidth) {
+    __m512 sum[2] = {_mm512_loadu_ps(sums + i), _mm512_loadu_ps(sums + i + kWidth)};
+#pragma GCC unroll 2
+    for (int row = 0; row < rows; row += n / 2) {
+      const int64_t first = row * count + i;
+      __m512 x[n], gradient[n];
+      load(z + first, count, x);
+      gelu_slope(x);
+      load(dy + first, count, gradient);
+      VH_EACH x[k] = _mm512_mul_ps(gradient[k], x[k]);
+      VH_EACH sum[k % 2] = _mm512_add_ps(sum[k % 2], x[k]);
+      store(x, dz + first, count);
+    }
+    _mm512_storeu_ps(sums + i, sum[0]);
+    _mm512_storeu_ps(sums + i + kWidth, sum[1]);
+  }
+  for (; i < count; i += kWidth) {
+    const __mmask16 mask = lanes(count - i);
+    __m512 sum = _mm512_maskz_loadu_ps(mask, sums + i);
+    for (int64_t at = i; at < rows * count; at += count) {
+      __m512 x[] = {load(z + at, mask)};
+      gelu_slope(x);
+      x[0] = _mm512_mul_ps(load(dy + at, mask), x[0]);
+      sum = _mm512_add_ps(sum, x[0]);
+      store(x[0], dz + at, mask);
+    }
+    _mm512_mask_storeu_ps(sums + i, mask, sum);
+  }
+}
+
+}  // namespace
+
+VH_AVX512_BF16 void gelu_row(const BFloat16* z, BFloat16* y, int64_t count) {
+  int64_t i = 0;
+  for (; i + kGroup * kWidth <= count; i += kGroup * kWidth) {
+    __m512 x[kGroup];
+    load(z + i, 2 * kWidth, x);
+    gelu(x);
+    store(x, y + i, 2 * kWidth);
+  }
+  for (; i < count; i += kWidth) {
+    const __mmask16 mask = lanes(count - i);
+    __m512 x[] = {load(z + i, mask)};
+    gelu(x);
+    store(x[0], y + i, mask);
+  }
+}
+
+VH_AVX512_BF16 void gelu_backward_rows(const BFloat16* dy, const BFloat16* z, BFloat16* dz, int64_t num_rows,
+                                       float* sums, int64_t count) {
+  int64_t row = 0;
+  for (; row + 4 <= num_rows; row += 4) {
+    differentiate<4>(dy + row * count, z + row * count, dz + row * count, sums, count);
+  }
+  for (; row < num_rows; ++row) {
+    differentiate<1>(dy + row * count, z + row * count, dz + row * count, sums, count);
+  }
+}
+
+VH_AVX512_BF16 void store_gelu_row(const float* sums, const float* bias, BFloat16* y, int64_t count) {
+  constexpr int n = kGroup;
+  int64_t i = 0;
+  for (; i + n * kWidth <= count; i += n * kWidth) {
+    __m512 x[n];
+    VH_EACH x[k] = _mm512_add_ps(_mm512_loadu_ps(sums + i + k * kWidth), _mm512_loadu_ps(bias + i + k * kWidth));
+    gelu(x);
+    store(x, y + i, 2 * kWidth);
+  }
+  for (; i < count; i += kWidth) {
+    const __mmask16 mask = lanes(count - i);
+    __m512 x[] = {_mm512_add_ps(_mm512_maskz_loadu_ps(mask, sums + i), _mm512_maskz_loadu_ps(mask, bias + i))};
+    gelu(x);
+    store(x[0], y + i, mask);
+  }
+}
+
+#undef VH_EACH
+
+#else
+
+namespace {
+
+[[noreturn]] void refuse() {
+  fail_invariant("has_avx512_bf16()", __FILE__, __LINE__, "these loops exist for x86-64 only");
+}
+
+}  // namespace
+
+void gelu_row(const BFloat16* /*z*/, BFloat16* /*y*/, int64_t /*count*/) {
+  refuse();
+}
+
+void gelu_backward_rows(const BFloat16* /*dy*/, const BFloat16* /*z*/, BFloat16* /*dz*/, int64_t /*num_rows*/,
+                        float* /*sums*/, int64_t /*count*/) {
+  refuse();
+}
+
+void store_gelu_row(const float* /*sums*/, const float* /*bias*/, BFloat16* /*y*/, int64_t /*count*/) {
+  refuse();
+}
+
+#endif
+
+}  // namespace vit_hybrid::kernels::bf16_unit

@@ -1,0 +1,60 @@
+// The products of linear layers, GELU and sums of columns on GPUs: cuBLASLt with fused ends, and own kernels.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <string>
+#include <vector>
+
+#include "src/kernels/gemm/product_problem.h"
+
+namespace vit_hybrid::kernels {
+
+// Types: fp64, fp32, bf16, fp16. Every sum of products is in fp32 (fp64 for fp64) and rounded once to the result's
+// type. R, the number of rows, may be 0. Results are on the current stream. In programs without CUDA there are no such
+// tensors, and these are broken invariants.
+
+/// x [R, K] times weight [M, K] transposed, plus bias [M] unless it is undefined: [R, M].
+at::Tensor device_linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+/// dy [R, M] times weight [M, K]: [R, K].
+at::Tensor device_linear_backward_input(const at::Tensor& dy, const at::Tensor& weight);
+
+/// gradient [M, K] += dy [R, M] transposed times x [R, K], in place by the product itself; and bias_gradient [M] += the
+/// sum of dy over its rows, by the same kernel where that is faster, unless bias_gradient is undefined. Gradients may
+/// have a wider type than dy and x.
+void device_add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
+                                const at::Tensor& bias_gradient);
+
+/// gradient [M] += the sum over the rows of dy [R, M], in fp32 (fp64 for fp64) and in a fixed order.
+void device_add_column_sums(const at::Tensor& gradient, const at::Tensor& dy);
+
+/// z Phi(z), with erf (cuBLASLt's own GELU is the tanh approximation, another function).
+at::Tensor device_gelu(const at::Tensor& z);
+
+/// dy (Phi(z) + z phi(z)) [R, M]; its sum over the rows is added to bias_gradient [M] unless that is undefined, in a
+/// fixed order and the same pass over memory.
+at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& bias_gradient);
+
+/// Measures what cuBLASLt offers for `problem`, and for one with a bias gradient also that as a kernel of its own (and
+/// the product without it), and puts the fastest that the options allow into kernel_table(). Needs memory for the
+/// operands.
+void measure_product(const ProductProblem& problem, c10::Device device);
+
+/// A GPU that had nothing to do runs at a low clock, and its first measurements would be of that. The first call for a
+/// device keeps it at work for a tenth of a second; later ones do nothing. measure_product() and
+/// measure_attention() begin with it.
+void wake_device(c10::Device device);
+
+/// Products look into kernel_table() once a problem; after it has changed they must look again.
+void forget_product_plans();
+
+/// Names of the problems computed so far whose kernel was not measured: it is the first that cuBLASLt names and
+/// that computes as promised and runs.
+std::vector<std::string> unmeasured_products();
+
+/// One line for the start-up report: which kernels compute linear layers of this type, and why.
+std::string device_product_text(at::ScalarType type);
+
+}  // namespace vit_hybrid::kernels

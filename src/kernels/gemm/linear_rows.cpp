@@ -1,0 +1,219 @@
+// Compiled for several instruction sets; the program takes the widest at its start.
+#include "src/kernels/gemm/linear_rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "src/base/instruction_sets.h"
+#include "src/kernels/gelu_bf16.h"
+#include "src/kernels/half_conversion.h"
+
+namespace vit_hybrid::kernels {
+
+namespace {
+
+using c10::BFloat16;
+using c10::Half;
+
+#define VH_INLINE inline __attribute__((always_inline))
+
+// Phi(z) - 1/2 and (z Phi(z))' - 1/2 are odd: z p(t), t = 2 z^2 / limit^2 - 1. Coefficients of p, lowest first, are
+// nearly those of the smallest largest error (1.3e-8 in both) of z p(t) over [-limit, limit]; the argument in [-1, 1]
+// keeps rounding errors as small as one operation's. Beyond the limits the functions are 0 and 1 but for 1e-7 and 4e-7.
+constexpr float kDistributionLimit = 5.2f;
+constexpr float kDistribution[] = {0.1359499841928482f,    -0.06774380803108215f,   0.05002611130475998f,
+                                   -0.03992539644241333f,  0.0319623239338398f,     -0.024763450026512146f,
+                                   0.018133923411369324f,  -0.01235335972160101f,   0.008010090328752995f,
+                                   -0.005067367572337389f, 0.0026624419260770082f,  -0.0009785158326849341f,
+                                   0.0006007602205500007f, -0.0005622903117910028f, 0.00020238966681063175f};
+constexpr float kDerivativeLimit = 5.6f;
+constexpr float kDerivative[] = {0.1264166533946991f,     -0.06428253650665283f,  0.051806747913360596f,
+                                 -0.05096065625548363f,   0.05671318620443344f,   -0.06505841761827469f,
+                                 0.07138035446405411f,    -0.07257270812988281f,  0.0676792562007904f,
+                                 -0.05581976845860481f,   0.04019000381231308f,   -0.029832687228918076f,
+                                 0.023568078875541687f,   -0.012050420045852661f, 0.002110502915456891f,
+                                 -0.0023203613236546516f, 0.0037203356623649597f, -0.00140180136077106f};
+
+// The terms first, first + 4, first + 8, ... of a polynomial, in powers of t^4.
+template <int terms>
+VH_INLINE float quarter(const float (&coefficients)[terms], int first, float t4) {
+  const int last = first + (terms - 1 - first) / 4 * 4;
+  float sum = coefficients[last];
+#pragma GCC unroll 8
+  for (int i = last - 4; i >= 0; i -= 4) {
+    sum = sum * t4 + coefficients[i];
+  }
+  return sum;
+}
+
+// 1/2 + z p(t), and 0 below the lower limit; a NaN stays one. Four short sums instead of a long one: their steps
+// overlap. No branches, which compilers would not turn into vectors.
+template <int terms>
+VH_INLINE float sigmoidal(float z, const float (&coefficients)[terms], float limit) {
+  const float bounded = z > limit ? limit : z;
+  const float t = bounded * bounded * (2.0f / (limit * limit)) - 1.0f;
+  const float t2 = t * t;
+  const float t4 = t2 * t2;
+  const float low = quarter(coefficients, 0, t4) + t * quarter(coefficients, 1, t4);
+  const float high = quarter(coefficients, 2, t4) + t * quarter(coefficients, 3, t4);
+  const float value = 0.5f + bounded * (low + t2 * high);
+  const uint32_t mask = z < -limit ? 0U : ~0U;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & mask);
+}
+
+double distribution(double z) {
+  return 0.5 * std::erfc(-z * M_SQRT1_2);
+}
+
+double density(double z) {
+  return std::exp(-0.5 * z * z) * (0.5 * M_2_SQRTPI * M_SQRT1_2);
+}
+
+VH_INLINE double load(double from) {
+  return from;
+}
+VH_INLINE float load(float from) {
+  return from;
+}
+VH_INLINE float load(BFloat16 from) {
+  return std::bit_cast<float>(static_cast<uint32_t>(from.x) << 16);
+}
+
+// Four rows at a time, one after the other into the same sum: sums pass memory a quarter as often.
+template <class T, class F>
+VH_INLINE void add_loop(const T* rows, int64_t num_rows, F* sums, int64_t count) {
+  int64_t row = 0;
+  for (; row + 4 <= num_rows; row += 4) {
+    const T* const first = rows + row * count;
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      F sum = sums[i];
+      sum += load(first[i]);
+      sum += load(first[i + count]);
+      sum += load(first[i + 2 * count]);
+      sum += load(first[i + 3 * count]);
+      sums[i] = sum;
+    }
+  }
+  for (; row < num_rows; ++row) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      sums[i] += load(rows[row * count + i]);
+    }
+  }
+}
+
+#undef VH_INLINE
+
+// Half-length rows by way of the fp32 loops, this many elements at a time: they stay in the first-level cache.
+constexpr int64_t kChunk = 512;
+
+template <class T>
+void gelu_row_in_fp32(const T* z, T* y, int64_t count) {
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t size = std::min(kChunk, count - begin);
+    float row[kChunk];
+    convert(z + begin, row, size);
+    gelu_row(row, row, size);
+    convert(row, y + begin, size);
+  }
+}
+
+template <class T>
+void gelu_backward_rows_in_fp32(const T* dy, const T* z, T* dz, int64_t num_rows, float* sums, int64_t count) {
+  for (int64_t row = 0; row < num_rows; ++row, dy += count, z += count, dz += count) {
+    for (int64_t begin = 0; begin < count; begin += kChunk) {
+      const int64_t size = std::min(kChunk, count - begin);
+      float gradient[kChunk], numbers[kChunk];
+      convert(dy + begin, gradient, size);
+      convert(z + begin, numbers, size);
+      gelu_backward_rows(gradient, numbers, gradient, 1, sums + begin, size);
+      convert(gradient, dz + begin, size);
+    }
+  }
+}
+
+}  // namespace
+
+VH_VERSIONS void gelu_row(const float* z, float* y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = z[i] * sigmoidal(z[i], kDistribution, kDistributionLimit);
+  }
+}
+void gelu_row(const double* z, double* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = z[i] * distribution(z[i]);
+  }
+}
+void gelu_row(const BFloat16* z, BFloat16* y, int64_t count) {
+  has_avx512_bf16() ? bf16_unit::gelu_row(z, y, count) : gelu_row_in_fp32(z, y, count);
+}
+void gelu_row(const Half* z, Half* y, int64_t count) {
+  gelu_row_in_fp32(z, y, count);
+}
+
+VH_VERSIONS void gelu_backward_rows(const float* dy, const float* z, float* dz, int64_t num_rows, float* sums,
+                                    int64_t count) {
+  for (int64_t row = 0; row < num_rows; ++row, dy += count, z += count, dz += count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      const float gradient = dy[i] * sigmoidal(z[i], kDerivative, kDerivativeLimit);
+      sums[i] += gradient;
+      dz[i] = gradient;
+    }
+  }
+}
+void gelu_backward_rows(const double* dy, const double* z, double* dz, int64_t num_rows, double* sums, int64_t count) {
+  for (int64_t row = 0; row < num_rows; ++row, dy += count, z += count, dz += count) {
+    for (int64_t i = 0; i < count; ++i) {
+      dz[i] = dy[i] * (distribution(z[i]) + z[i] * density(z[i]));
+      sums[i] += dz[i];
+    }
+  }
+}
+void gelu_backward_rows(const BFloat16* dy, const BFloat16* z, BFloat16* dz, int64_t num_rows, float* sums,
+                        int64_t count) {
+  has_avx512_bf16() ? bf16_unit::gelu_backward_rows(dy, z, dz, num_rows, sums, count)
+                    : gelu_backward_rows_in_fp32(dy, z, dz, num_rows, sums, count);
+}
+void gelu_backward_rows(const Half* dy, const Half* z, Half* dz, int64_t num_rows, float* sums, int64_t count) {
+  gelu_backward_rows_in_fp32(dy, z, dz, num_rows, sums, count);
+}
+
+VH_VERSIONS void store_row(const float* sums, const float* bias, float* y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = sums[i] + bias[i];
+  }
+}
+VH_VERSIONS void store_row(const float* sums, const float* bias, BFloat16* y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    y[i].x = bfloat16_bits(sums[i] + bias[i]);
+  }
+}
+
+VH_VERSIONS void store_gelu_row(const float* sums, const float* bias, float* y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const float z = sums[i] + bias[i];
+    y[i] = z * sigmoidal(z, kDistribution, kDistributionLimit);
+  }
+}
+void store_gelu_row(const float* sums, const float* bias, BFloat16* y, int64_t count) {
+  bf16_unit::store_gelu_row(sums, bias, y, count);
+}
+
+VH_VERSIONS void add_rows(const float* rows, int64_t num_rows, float* sums, int64_t count) {
+  add_loop(rows, num_rows, sums, count);
+}
+VH_VERSIONS void add_rows(const double* rows, int64_t num_rows, double* sums, int64_t count) {
+  add_loop(rows, num_rows, sums, count);
+}
+VH_VERSIONS void add_rows(const BFloat16* rows, int64_t num_rows, float* sums, int64_t count) {
+  add_loop(rows, num_rows, sums, count);
+}
+
+}  // namespace vit_hybrid::kernels

@@ -1,0 +1,251 @@
+// The choice of a kernel, and the products by each.
+#include "src/kernels/gemm/matmul.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+
+#include "src/base/instruction_sets.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+#include "src/kernels/gelu.h"
+#include "src/kernels/gemm/blocked_products.h"
+#include "src/kernels/gemm/column_sums.h"
+#include "src/kernels/gemm/device_products.h"
+#include "src/kernels/gemm/small_product.h"
+
+namespace vit_hybrid::kernels {
+
+namespace {
+
+constexpr int64_t kSmallestBlockedProduct = int64_t{1} << 20;
+
+// What the processor has for products of this type.
+const char* instruction_set([[maybe_unused]] at::ScalarType type) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    if (type != at::kBFloat16) {
+      return "AVX-512";
+    }
+    return has_avx512_bf16() ? "AVX-512 with bf16" : "AVX-512 without bf16";
+  }
+  return __builtin_cpu_supports("avx2") ? "AVX2 only" : "no AVX2";
+#else
+  return "not x86";
+#endif
+}
+
+// The type's kernel for large products.
+ProductKernel kernel_of_type(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return host_kernel().kernel;
+    case at::kBFloat16:
+      return has_bf16_block_kernel() ? ProductKernel::kBlocked : ProductKernel::kConverted;
+    case at::kHalf:
+      return ProductKernel::kConverted;
+    default:
+      return ProductKernel::kLibrary;
+  }
+}
+
+// `tensor` in fp32 among the workspaces; undefined if it is.
+at::Tensor workspace_in_fp32(const at::Tensor& tensor) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  return tensor.defined() ? tensor.to(at::kFloat) : tensor;
+}
+
+at::Tensor bias_in_fp32(const at::Tensor& bias, int64_t num_outputs) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  return bias.defined() ? bias.to(at::kFloat) : at::zeros({num_outputs}, at::kFloat);
+}
+
+at::Tensor new_rows(const at::Tensor& like, int64_t columns) {
+  return at::empty({like.size(0), columns}, like.options());
+}
+
+void run_blocked_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias,
+                         const BlockedOutput& out) {
+  blocked_forward(x.contiguous(), weight.forward_panels(version), bias_in_fp32(bias, weight.weight().size(0)), out);
+}
+
+// The result for half-length types before it is rounded.
+at::Tensor converted_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  return linear_forward(x.to(at::kFloat), weight.in_fp32(version), version, workspace_in_fp32(bias));
+}
+
+// gelu() of that, and that itself, each rounded.
+at::Tensor converted_gelu_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias,
+                                  at::Tensor* pre_activation) {
+  at::Tensor z = converted_forward(x, weight, version, bias);
+  if (pre_activation != nullptr) {
+    *pre_activation = z.to(x.scalar_type());
+  }
+  {
+    const MemoryScope scope(MemoryClass::kWorkspaces);
+    z = exact_gelu(z);
+  }
+  return z.to(x.scalar_type());
+}
+
+at::Tensor converted_backward_input(const at::Tensor& dy, PackedWeight& weight, int64_t version) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  return linear_backward_input(dy.to(at::kFloat), weight.in_fp32(version), version);
+}
+
+at::Tensor library_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
+}
+
+void add_converted_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const bool fits = gradient.scalar_type() == at::kFloat;
+  const at::Tensor sums = fits ? gradient : at::zeros(gradient.sizes(), at::kFloat);
+  add_weight_gradient(sums, dy.to(at::kFloat), x.to(at::kFloat), {});
+  if (!fits) {
+    gradient.add_(sums);
+  }
+}
+
+void add_library_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
+  if (gradient.scalar_type() == x.scalar_type()) {
+    gradient.addmm_(dy.t(), x);
+  } else {
+    gradient.add_(at::mm(dy.t(), x));
+  }
+}
+
+std::string library_text(const std::string& why) {
+  return str("the BLAS of LibTorch", at::hasMKL() ? ", MKL (" : " (", why, ")");
+}
+
+std::string fp32_kernel_text() {
+  constexpr const char* kOwn = "own blocks around oneDNN's fp32 kernel";
+  const auto& [kernel, reason, is_rare] = host_kernel();
+  const bool is_own = kernel == ProductKernel::kBlocked;
+  const std::string setting = limiting_setting(at::kFloat);
+  const std::string why = str(reason, is_own && is_rare ? str("; larger ones: ", kOwn) : "",
+                              setting.empty() ? "" : str("; ", setting, " keeps oneDNN from AVX-512"));
+  return is_own && !is_rare ? str(kOwn, " (", why, ")") : library_text(why);
+}
+
+std::string host_kernel_text(at::ScalarType type) {
+  switch (kernel_of_type(type)) {
+    case ProductKernel::kBlocked:
+      return type == at::kFloat ? fp32_kernel_text()
+                                : "own blocks around oneDNN's bf16 kernel, weights packed once a step, sums in fp32";
+    case ProductKernel::kConverted:
+      return str("converted to fp32, right but not fast (",
+                 type == at::kHalf ? "no fp16 kernel on processors" : why_no_bf16_block_kernel(), "); ",
+                 fp32_kernel_text());
+    default:
+      return type == at::kFloat ? fp32_kernel_text() : library_text("oneDNN has no block kernel for fp64");
+  }
+}
+
+}  // namespace
+
+bool is_large_product(int64_t rows, int64_t outputs, int64_t inputs) {
+  return rows * outputs * inputs >= kSmallestBlockedProduct;
+}
+
+bool multiplies_in_fp32(at::ScalarType type) {
+  return type == at::kFloat || kernel_of_type(type) == ProductKernel::kConverted;
+}
+
+ProductKernel choose_product_kernel(const at::Tensor& rows, int64_t num_outputs) {
+  const bool is_small = !is_large_product(rows.size(0), num_outputs, rows.size(1));
+  return is_small && rows.scalar_type() == at::kFloat ? ProductKernel::kLibrary : kernel_of_type(rows.scalar_type());
+}
+
+std::string product_kernel_text(c10::Device device, at::ScalarType type) {
+  return device.is_cpu() ? str(instruction_set(type), ": ", host_kernel_text(type)) : device_product_text(type);
+}
+
+at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias) {
+  const at::Tensor& matrix = weight.weight();
+  if (!x.is_cpu()) {
+    return device_linear_forward(x, matrix, bias);
+  }
+  switch (choose_product_kernel(x, matrix.size(0))) {
+    case ProductKernel::kBlocked: {
+      at::Tensor y = new_rows(x, matrix.size(0));
+      run_blocked_forward(x, weight, version, bias, {y, {}});
+      return y;
+    }
+    case ProductKernel::kConverted:
+      return converted_forward(x, weight, version, bias).to(x.scalar_type());
+    default:
+      return library_forward(x, matrix, bias);
+  }
+}
+
+at::Tensor linear_gelu_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias,
+                               at::Tensor* pre_activation) {
+  const bool is_kept = pre_activation != nullptr;
+  const auto kernel = x.is_cpu() ? choose_product_kernel(x, weight.weight().size(0)) : ProductKernel::kLibrary;
+  if (kernel == ProductKernel::kBlocked) {
+    const int64_t num_outputs = weight.weight().size(0);
+    const BlockedOutput out{is_kept ? new_rows(x, num_outputs) : at::Tensor(), new_rows(x, num_outputs)};
+    run_blocked_forward(x, weight, version, bias, out);
+    if (is_kept) {
+      *pre_activation = out.linear;
+    }
+    return out.activated;
+  }
+  if (kernel == ProductKernel::kConverted) {
+    return converted_gelu_forward(x, weight, version, bias, pre_activation);
+  }
+  const at::Tensor z = linear_forward(x, weight, version, bias);
+  if (is_kept) {
+    *pre_activation = z;
+  }
+  return exact_gelu(z);
+}
+
+at::Tensor linear_backward_input(const at::Tensor& dy, PackedWeight& weight, int64_t version) {
+  const at::Tensor& matrix = weight.weight();
+  if (!dy.is_cpu()) {
+    return device_linear_backward_input(dy, matrix);
+  }
+  switch (choose_product_kernel(dy, matrix.size(1))) {
+    case ProductKernel::kBlocked: {
+      at::Tensor dx = new_rows(dy, matrix.size(1));
+      blocked_backward_input(dy.contiguous(), weight.backward_panels(version), dx);
+      return dx;
+    }
+    case ProductKernel::kConverted:
+      return converted_backward_input(dy, weight, version).to(dy.scalar_type());
+    default:
+      return at::mm(dy, matrix);
+  }
+}
+
+void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
+                         const at::Tensor& bias_gradient) {
+  if (!dy.is_cpu()) {
+    device_add_weight_gradient(gradient, dy, x, bias_gradient);
+    return;
+  }
+  if (dy.size(0) == 0) {
+    return;
+  }
+  if (bias_gradient.defined()) {
+    add_column_sums(bias_gradient, dy);
+  }
+  switch (choose_product_kernel(dy, x.size(1))) {
+    case ProductKernel::kBlocked:
+      blocked_add_weight_gradient(gradient, dy.contiguous(), x.contiguous());
+      break;
+    case ProductKernel::kConverted:
+      add_converted_weight_gradient(gradient, dy, x);
+      break;
+    default:
+      add_library_weight_gradient(gradient, dy, x);
+  }
+}
+
+}  // namespace vit_hybrid::kernels

@@ -1,0 +1,52 @@
+// Placement: on which cores and memories the ranks of a job run, and what is wrong with it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/machine/node_topology.h"
+
+namespace vit_hybrid::train {
+
+/// One rank on its node. Cores are numbered by their first processors.
+struct RankPlacement {
+  int node = 0;
+  std::string host;
+  int threads = 1;
+  bool is_automatic = false;       ///< nobody has asked for this number
+  int node_cores = 0;              ///< that the job may use there; 0: not known
+  std::vector<int> cores;          ///< that the rank may run on
+  std::vector<int> sockets;        ///< of these cores
+  std::vector<int> near_memories;  ///< NUMA nodes of these cores, where they have memory
+  std::vector<int> memories;       ///< NUMA nodes that its memory may come from; empty: not known
+};
+
+/// A rank of `threads` threads that may run on some processors and take memory from some NUMA nodes of the topology.
+RankPlacement place_rank(const NodeTopology& topology, const std::vector<int>& processors,
+                         const std::vector<int>& memories, int threads);
+
+/// One kind of problem: the ranks that have it, and the option that mends it.
+struct PlacementRemark {
+  enum class Kind { kNote, kWarning };
+  Kind kind = Kind::kWarning;
+  std::string text;
+};
+
+/// What is wrong with the placement of all ranks, in rank order: at most one remark of each kind. More ranks than cores
+/// on a node, which only somebody who tries things out has, is a note, and so are cores that nobody uses where nobody
+/// has asked for so few threads. Pure.
+std::vector<PlacementRemark> placement_remarks(const std::vector<RankPlacement>& ranks);
+
+/// The number of threads that gives each rank, in rank order, an even share of the cores: of a node's cores that ranks
+/// may use in common each gets as many as the others, at least one. Pure.
+std::vector<int> shared_out_threads(const std::vector<RankPlacement>& ranks);
+
+/// What each rank finds about itself, in rank order. `threads`: of this rank; 0 where nobody has asked for a number,
+/// and it is automatic. Collective over `world`.
+std::vector<RankPlacement> gather_placements(int threads, const comm::MpiGroup& world);
+
+/// Prints the remarks about this job; ranks other than 0 print nothing.
+void report_placement(const std::vector<RankPlacement>& ranks);
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,106 @@
+// Evaluation: the sums and what they become.
+#include "src/report/evaluation.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
+
+#include "model/losses.h"
+#include "src/base/error.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+constexpr int64_t kHead = 2;  // samples, loss
+
+// sqrt(mean_ij w_i (a - b)^2) summed over the samples, by channel.
+at::Tensor rmse_sum(const at::Tensor& a, const at::Tensor& b, const at::Tensor& weights) {
+  return ((a - b).square() * weights).mean({2, 3}).sqrt().sum(0);
+}
+
+// Anomaly correlation summed over the samples, by channel. A constant anomaly field has none: it counts as 0.
+at::Tensor acc_sum(const at::Tensor& a, const at::Tensor& b, const at::Tensor& weights) {
+  const at::Tensor covariance = (a * b * weights).sum({2, 3});
+  const at::Tensor scale = ((a.square() * weights).sum({2, 3}) * (b.square() * weights).sum({2, 3})).sqrt();
+  return (covariance / scale).nan_to_num(0.0, 0.0, 0.0).sum(0);
+}
+
+at::Tensor to_host_double(const at::Tensor& tensor) {
+  return tensor.to(at::kCPU, at::kDouble);
+}
+
+std::vector<double> means(const at::Tensor& sums, int64_t begin, int64_t count, double samples) {
+  const double* values = sums.const_data_ptr<double>() + begin;
+  std::vector<double> result(values, values + count);
+  for (double& value : result) {
+    value /= samples;
+  }
+  return result;
+}
+
+}  // namespace
+
+EvaluationSums::EvaluationSums(int64_t channels)
+    : channels_(channels), sums_(at::zeros({kHead + (channels > 0 ? 4 * channels : 2)}, at::kDouble)) {}
+
+EvaluationSums EvaluationSums::forecast(int64_t channels, at::Tensor weights, at::Tensor climatology) {
+  EvaluationSums result(channels);
+  result.weights_ = to_host_double(weights).reshape({-1, 1});
+  result.climatology_ = climatology.defined() ? to_host_double(climatology) : climatology;
+  return result;
+}
+
+EvaluationSums EvaluationSums::classification() {
+  return EvaluationSums(0);
+}
+
+void EvaluationSums::add_forecast(double loss_sum, const at::Tensor& prediction, const at::Tensor& target,
+                                  const at::Tensor& input) {
+  VH_ASSERT(channels_ > 0, "sums of a classification");
+  at::Tensor forecast = to_host_double(prediction);
+  at::Tensor truth = to_host_double(target);
+  at::Tensor start = to_host_double(input);
+  sums_[0] += forecast.size(0);
+  sums_[1] += loss_sum;
+  const auto block = [this](int64_t i) { return sums_.narrow(0, kHead + i * channels_, channels_); };
+  block(0).add_(rmse_sum(forecast, truth, weights_));
+  block(2).add_(rmse_sum(start, truth, weights_));
+  if (climatology_.defined()) {
+    forecast = forecast - climatology_;
+    truth = truth - climatology_;
+    start = start - climatology_;
+  }
+  block(1).add_(acc_sum(forecast, truth, weights_));
+  block(3).add_(acc_sum(start, truth, weights_));
+}
+
+void EvaluationSums::add_classification(double loss_sum, const at::Tensor& logits, const at::Tensor& labels) {
+  VH_ASSERT(channels_ == 0, "sums of a forecast");
+  sums_[0] += logits.size(0);
+  sums_[1] += loss_sum;
+  sums_[2] += model::num_correct(logits, labels, 1);
+  sums_[3] += model::num_correct(logits, labels, 5);
+}
+
+Evaluation EvaluationSums::finish(const at::Tensor& reduced_sums) const {
+  Evaluation result;
+  const double* values = reduced_sums.const_data_ptr<double>();
+  result.samples = static_cast<int64_t>(values[0]);
+  if (result.samples == 0) {
+    return result;
+  }
+  const double samples = values[0];
+  result.loss = values[1] / samples;
+  if (channels_ == 0) {
+    result.top1 = values[2] / samples;
+    result.top5 = values[3] / samples;
+    return result;
+  }
+  result.rmse = means(reduced_sums, kHead, channels_, samples);
+  result.acc = means(reduced_sums, kHead + channels_, channels_, samples);
+  result.persistence_rmse = means(reduced_sums, kHead + 2 * channels_, channels_, samples);
+  result.persistence_acc = means(reduced_sums, kHead + 3 * channels_, channels_, samples);
+  return result;
+}
+
+}  // namespace vit_hybrid::train

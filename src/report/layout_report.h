@@ -1,0 +1,36 @@
+// LayoutReport: who holds what in a layout, and what uneven parts cost; pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/partition.h"
+#include "src/config/run_config.h"
+
+namespace vit_hybrid::train {
+
+/// One axis of the layout: its parts and its balance, the mean part over the largest (1: nobody waits).
+struct AxisBalance {
+  std::string text;  ///< "heads 3 + 3 + 2, MLP features 512 + 512 + 512"
+  double balance = 1.0;
+};
+
+struct LayoutReport {
+  AxisBalance data;      ///< samples of a full global batch over replicas
+  AxisBalance tensor;    ///< FLOP of a block over tensor ranks
+  AxisBalance pipeline;  ///< forward FLOP over stages
+  std::string recompute = "none";
+  int64_t activation_bytes = 0;  ///< that the rank with most of them keeps for backward, by model::activation_bytes()
+  double bubble = 0.0;           ///< idle share of the schedule on stages of equal cost
+  int num_micro_batches = 1;
+
+  /// The best share of the machine that the layout leaves: the product of the three balances and of 1 - bubble.
+  double efficiency() const;
+  /// The start-up table, one line an axis.
+  std::vector<std::string> lines() const;
+};
+
+/// For a resolved configuration whose stages are `stages`.
+LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& stages);
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,114 @@
+// MetricsLog: lines of JSON, and a whole file of it.
+#include "src/report/metrics_log.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+
+#include "src/base/error.h"
+#include "src/base/folder_lock.h"
+#include "src/base/progress.h"
+#include "src/base/regular_file.h"
+#include "src/base/text.h"
+#include "src/base/whole_file.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+// A run that was killed may have left half a line: it is ended, so that ours stays whole.
+std::FILE* open_to_append(const std::string& path, OldFile old_file) {
+  require_folders();
+  const int only_new = old_file == OldFile::kRefuse ? O_EXCL : 0;
+  std::FILE* file = ::fdopen(open_regular_file(path, O_RDWR | O_APPEND | O_CREAT | only_new), "a+");
+  if (std::fseek(file, -1, SEEK_END) == 0 && std::fgetc(file) != '\n') {
+    std::fseek(file, 0, SEEK_END);
+    std::fputc('\n', file);
+  }
+  std::fseek(file, 0, SEEK_END);
+  return file;
+}
+
+// In milliseconds: all that clocks of several nodes agree on.
+double now() {
+  using Milliseconds = std::chrono::milliseconds;
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<Milliseconds>(since_epoch).count()) / 1e3;
+}
+
+// Whether records of one part of a run stay when it goes on after a step; those without a step count for the last one
+// before them.
+class StepFilter {
+ public:
+  explicit StepFilter(int64_t last_step) : last_step_(last_step) {}
+
+  bool keeps(const std::string& line) {
+    const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto name = record.is_object() ? record.find("kind") : record.end();
+    if (name == record.end() || !name->is_string()) {
+      return false;
+    }
+    if (const auto step = record.find("step"); step != record.end() && step->is_number_integer()) {
+      step_ = step->get<int64_t>();
+    }
+    const auto kind = name->get<std::string>();
+    const bool comes_again = kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint";
+    return !comes_again || step_ <= last_step_;
+  }
+
+ private:
+  int64_t last_step_;
+  int64_t step_ = 0;
+};
+
+}  // namespace
+
+MetricsLog::MetricsLog(const std::string& path, OldFile old_file)
+    : path_(path), file_(open_to_append(path, old_file)) {}
+
+void MetricsLog::write(const Json& record) {
+  if (!file_) return;
+  require_folders();
+  Json timed = record;
+  timed["time"] = now();
+  const std::string line = timed.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {
+    throw Error(ErrorClass::kIo, str("writing '", path_, "' failed: ", std::strerror(errno)));
+  }
+}
+
+void MetricsLog::cut_after(int64_t step) {
+  if (!file_) return;
+  const Progress progress("reading " + path_);
+  std::ifstream old_file(path_);
+  if (!old_file) {  // else the new file would be an empty one
+    throw Error(ErrorClass::kIo, str("reading '", path_, "' failed: ", std::strerror(errno)));
+  }
+  WholeFile new_file(path_);
+  StepFilter filter(step);
+  for (std::string line; std::getline(old_file, line);) {
+    if (filter.keeps(line)) {
+      new_file.write(line + '\n');
+    }
+  }
+  if (old_file.bad()) {
+    throw Error(ErrorClass::kIo, str("reading '", path_, "' failed: ", std::strerror(errno)));
+  }
+  new_file.finish();
+  file_.reset(open_to_append(path_, OldFile::kAppend));
+}
+
+void write_text_file(const std::string& path, const std::string& text) {
+  WholeFile file(path);
+  file.write(text);
+  file.finish();
+}
+
+void write_json_file(const std::string& path, const Json& value) {
+  write_text_file(path, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace vit_hybrid::train

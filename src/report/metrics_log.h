@@ -1,0 +1,49 @@
+// MetricsLog: metrics.jsonl, one JSON object a line; and summary.json.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "src/base/json.h"
+#include "src/base/log.h"
+
+namespace vit_hybrid::train {
+
+using vit_hybrid::Json;
+
+/// Writes records to a file; without a path (on ranks that do not write) it does nothing.
+class MetricsLog {
+ public:
+  MetricsLog() = default;
+  /// Throws Error(kCannotCreate), Error(kBadData) where the path is no regular file, and as require_folders() does.
+  explicit MetricsLog(const std::string& path, OldFile old_file = OldFile::kRefuse);
+
+  /// Appends the record, with `time` (seconds since 1970-01-01 UTC) as its last key, as one line and hands it to the
+  /// operating system, as long as the folder is this job's (require_folders()). Throws Error(kIo),
+  /// Error(kCannotCreate).
+  void write(const Json& record);
+
+  /// For a run that goes on after `step` (-1: begins anew) in the folder of an earlier part of it: leaves out of the
+  /// file the steps, epochs, validations and checkpoints that the part had after that step, which come again, so that
+  /// each step is in it once; and what is no record, such as half a line. The file is replaced by a new one as a whole.
+  /// Throws Error(kCannotCreate) or Error(kIo).
+  void cut_after(int64_t step);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+/// Writes a text to a file of a folder that is this job's: whoever looks finds the old one or the new one, whole. On
+/// the storage when it returns. Throws Error(kCannotCreate) or Error(kIo).
+void write_text_file(const std::string& path, const std::string& text);
+
+/// The same with `value`, indented.
+void write_json_file(const std::string& path, const Json& value);
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,51 @@
+// RunSpeed: what a run did in a second, against what its ranks' devices can do; for the end of a run.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/mesh/device_mesh.h"
+#include "src/config/run_config.h"
+#include "src/report/metrics_log.h"
+
+namespace vit_hybrid::train {
+
+/// FLOP/s of all ranks together, or why they are not known.
+struct Speed {
+  std::optional<double> flops;
+  std::string missing;
+};
+
+struct RunSpeed {
+  double samples_per_second = 0.0;  ///< median of the steps
+  double model_flops = 0.0;         ///< a second, of the model's arithmetic; what recompute does again does not count
+  Speed roof;                       ///< of matrix products, measured on all ranks at once
+  Speed peak;                       ///< by data sheet
+};
+
+/// What a run was, as far as its speed goes; the same on all ranks but for the first.
+struct FinishedRun {
+  double samples_per_second = 0.0;
+  double step_seconds = 0.0;     ///< of all steps
+  bool is_test = false;          ///< was done to be measured
+  bool was_interrupted = false;  ///< is to end soon
+};
+
+/// Measures the roof where that is worth its third of a second: in a test, and after steps that took many times as
+/// long. Collective over the mesh's world; no memory figure is to be taken after it.
+RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, mesh::DeviceMesh& mesh);
+
+/// The roof, unless the model itself was faster: then other programs had the cores while it was measured. Pure.
+Speed believable_roof(const Speed& roof, double model_flops);
+
+/// {"samples_per_s", "model_flops_per_s", "roof_flops_per_s", "percent_of_roof", "peak_flops_per_s",
+/// "percent_of_peak"}, with null and "roof_missing" or "peak_missing" for what is not known.
+Json to_json(const RunSpeed& speed);
+
+/// The same for people, and from `ranks`, of gather_rank_reports(), the time by phase and the most memory, beside the
+/// `estimated_activation_bytes` of LayoutReport.
+std::vector<std::string> speed_lines(const RunSpeed& speed);
+std::vector<std::string> resource_lines(const Json& ranks, int64_t estimated_activation_bytes);
+
+}  // namespace vit_hybrid::train

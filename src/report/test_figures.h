@@ -1,0 +1,72 @@
+// TestFigures: what the steps of all ranks of a test run say together. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/report/metrics_log.h"
+#include "src/report/run_log.h"
+#include "src/report/step_statistics.h"
+
+namespace vit_hybrid::train {
+
+/// The parts of a step in the order in which they are shown, with their names in summary.json.
+inline constexpr std::array<std::pair<const char*, double StepSeconds::*>, 7> kStepParts = {{
+    {"step", &StepSeconds::step},
+    {"data_wait", &StepSeconds::data_wait},
+    {"forward", &StepSeconds::forward},
+    {"backward", &StepSeconds::backward},
+    {"reduce", &StepSeconds::reduce},
+    {"optimizer", &StepSeconds::optimizer},
+    {"communication", &StepSeconds::communication},
+}};
+
+/// The seconds of one part of a step, of the slowest rank in each step.
+struct PartFigures {
+  Spread seconds;
+  int slowest_rank = 0;  ///< the rank with the largest median
+};
+
+/// Mean power over the steps that count, or why it is not known.
+struct Power {
+  std::optional<double> watts;
+  std::string missing;
+};
+
+struct TestFigures {
+  int64_t steps = 0;    ///< that count
+  int64_t warm_up = 0;  ///< steps before them
+  std::array<PartFigures, kStepParts.size()> parts;
+  Spread samples_per_second;
+  double samples_per_step = 0.0;
+  // The rank that the others wait for: the one whose steps hold most seconds outside of communication (medians).
+  int slowest_rank = 0;
+  double slowest_busy = 0.0;
+  double fastest_busy = 0.0;
+  Power packages;  ///< processors of all nodes
+  Power gpus;      ///< of all ranks
+
+  /// Of the time that the steps took.
+  double data_wait_percent() const;
+};
+
+/// `by_rank`: the seconds of the steps that count, as many of each rank and at least one; `samples` of these steps.
+TestFigures test_figures(const std::vector<std::vector<StepSeconds>>& by_rank, const std::vector<double>& samples);
+
+/// Steps of an epoch, and of the whole run that is tested.
+struct TestedRun {
+  int64_t steps_per_epoch = 0;
+  int64_t steps = 0;
+};
+
+/// {"kind": "test", "steps", "warm_up_steps", "seconds_spread": {part: {min, median, mean, std, slowest_rank}}, ...}
+Json to_json(const TestFigures& figures, const TestedRun& run);
+
+/// The same for people. `ranks`: of gather_rank_reports().
+std::vector<std::string> test_lines(const TestFigures& figures, const TestedRun& run, const Json& ranks);
+
+}  // namespace vit_hybrid::train

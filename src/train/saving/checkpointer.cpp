@@ -1,0 +1,248 @@
+// Checkpointer: the order of things in a save.
+#include "src/train/saving/checkpointer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "data/reading/posix_file.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi/mpi_session.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/base/own_processors.h"
+#include "src/base/quantity_text.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+#include "src/base/version.h"
+#include "src/checkpoint/checkpoint_reader.h"
+#include "src/checkpoint/model_json.h"
+#include "src/config/load_run_config.h"
+#include "src/machine/run_kernels.h"
+#include "src/train/saving/save.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+// For the guess before anything was measured: a slow disk.
+constexpr double kSlowBytesPerSecond = 100e6;
+
+std::string layout_text(const RunConfig& config, const mesh::DeviceMesh& mesh) {
+  return str(mesh.dims().text(), ", zero ", config.parallel.zero);
+}
+
+std::string libraries_text() {
+  std::vector<std::string> libraries;
+  for (const auto& [name, version] : library_versions()) {
+    libraries.push_back(str(name, " ", version));
+  }
+  libraries.push_back(comm::mpi_library_version());
+  return join(libraries);
+}
+
+std::string seconds_text(double seconds) {
+  return fixed_text(seconds, 3) + " s";
+}
+
+}  // namespace
+
+Checkpointer::Checkpointer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
+                           RunLog& log, std::string folder, TrainingData data)
+    : config_(config),
+      options_(config.checkpoint),
+      world_(world),
+      mesh_(mesh),
+      engine_(engine),
+      log_(log),
+      folder_(std::move(folder)),
+      data_(std::move(data)) {}
+
+Checkpointer::~Checkpointer() {
+  free_space({});
+}
+
+int64_t Checkpointer::bytes() const {
+  return checkpoint_bytes(engine_, config_.model);
+}
+
+void Checkpointer::prepare(const std::string& resumed) {
+  if (!is_on()) {
+    return;
+  }
+  if (options_.async) {
+    comm::agreed(world_, [&] { snapshot_.emplace(engine_, mesh_); });
+  }
+  std::string best;
+  comm::agreed_on_rank_0(world_, [&] {
+    folder_.create();
+    folder_.require_own(resumed);
+    folder_.require_space(2 * bytes(), str("two checkpoints of ", bytes_text(bytes())));
+    const auto stored = stored_best();
+    best = stored ? digits(*stored) : "";
+  });
+  require_shared_folder();
+  best = world_.broadcast(best, 0);
+  if (!best.empty()) {
+    double value = 0.0;
+    std::from_chars(best.data(), best.data() + best.size(), value);
+    best_ = value;
+  }
+}
+
+// Found out before step 1 rather than after the last one.
+void Checkpointer::require_shared_folder() const {
+  const std::string probe = data::temporary_name(folder_.file_of(0));
+  comm::agreed_on_rank_0(world_, [&] { data::PosixFile(probe, data::PosixFile::Access::kCreate).close(); });
+  const auto remove_probe = [&] {
+    std::error_code ignored;  // prune() removes what is left of it
+    if (world_.rank() == 0) std::filesystem::remove(probe, ignored);
+  };
+  try {
+    comm::agreed(world_, [&] {
+      try {
+        data::PosixFile(probe, data::PosixFile::Access::kUpdate).close();
+      } catch (const Error& error) {
+        throw Error(ErrorClass::kCannotCreate,
+                    str("a file that rank 0 made in the checkpoint folder cannot be written here: ", error.message()),
+                    "all nodes must share the folder: name another with --checkpoint-dir or --run-dir");
+      }
+    });
+  } catch (const comm::AgreedError&) {  // all ranks have tried
+    remove_probe();
+    throw;
+  }
+  remove_probe();
+}
+
+// A `best` that cannot be read keeps nobody from training: the next validation makes a new one.
+std::optional<double> Checkpointer::stored_best() const {
+  const auto path = folder_.target(kBest);
+  if (!path || !is_there(*path)) {
+    return std::nullopt;  // the last one that was damaged is set aside
+  }
+  try {
+    const CheckpointInfo info = CheckpointReader(*path).info();
+    return info.metric == metric_name() && std::isfinite(info.metric_value) ? std::optional(info.metric_value)
+                                                                            : std::nullopt;
+  } catch (const Error& error) {
+    log_warning(str("the best checkpoint so far cannot be read: ", error.message()));
+    return std::nullopt;
+  }
+}
+
+bool Checkpointer::beats_best(const Evaluation& figures) const {
+  const double value = metric_of(figures);
+  return std::isfinite(value) && (!best_ || (config_.is_forecast() ? value < *best_ : value > *best_));
+}
+
+CheckpointInfo Checkpointer::info(const TrainingPosition& position, const std::optional<Evaluation>& figures) const {
+  CheckpointInfo out;
+  static_cast<TrainingData&>(out) = data_;
+  out.version = project_version();
+  out.git_commit = git_commit() + (git_dirty() ? "+changes" : "");
+  out.libraries = libraries_text();
+  out.config = config_text(config_);
+  out.model = model_json(config_.model);
+  out.optimizer = engine_.optimizer().name();
+  out.step = position.step;
+  out.optimizer_steps = engine_.optimizer().num_steps();
+  const zero::LossScaleState scale = engine_.loss_scaler().state();
+  out.loss_scale = scale.scale;
+  out.good_steps = scale.good_steps;
+  out.skipped_steps = scale.skipped_steps;
+  out.epoch = position.epoch;
+  out.samples_of_epoch = position.samples_of_epoch;
+  out.seed = static_cast<int64_t>(config_.seed);
+  out.kernels = saved_kernels();
+  out.layout = layout_text(config_, mesh_);
+  if (figures) {
+    out.metric = metric_name();
+    out.metric_value = metric_of(*figures);
+  }
+  return out;
+}
+
+void Checkpointer::save(const TrainingPosition& position, const std::optional<Evaluation>& figures) {
+  if (!is_on()) {
+    return;
+  }
+  complete();
+  const Timer timer;
+  saving_ = {folder_.file_of(position.step), position, Timer(), figures && beats_best(*figures), 0.0};
+  if (saving_.is_best) {
+    best_ = metric_of(*figures);
+  }
+  if (options_.async) {
+    VH_ASSERT(snapshot_.has_value(), "a save in the background that was not prepared");
+    background_ = std::make_unique<BackgroundSave>(world_, mesh_, engine_, config_.model, info(position, figures),
+                                                   saving_.path, *snapshot_);
+    saving_.stall = timer.seconds();
+    return;
+  }
+  save_checkpoint(world_, mesh_, engine_, config_.model, info(position, figures), saving_.path);
+  saving_.stall = timer.seconds();
+  conclude(saving_);
+}
+
+void Checkpointer::complete() {
+  if (!is_saving()) {
+    return;
+  }
+  const Timer timer;
+  background_->finish();
+  background_.reset();
+  saving_.stall += timer.seconds();
+  conclude(saving_);
+}
+
+void Checkpointer::conclude(const Saving& saving) {
+  const Timer timer;
+  std::vector<data::PosixFile> removed;
+  comm::agreed_on_rank_0(world_, [&] {
+    folder_.point(kLatest, saving.path);
+    if (saving.is_best) {
+      folder_.point(kBest, saving.path);
+    }
+    removed = folder_.prune(options_.keep);
+  });
+  free_space(std::move(removed));
+  const double seconds = saving.since_start.seconds();
+  const double stall = saving.stall + timer.seconds();
+  longest_save_ = std::max(longest_save_, seconds);
+  log_.event({{"kind", "checkpoint"},
+              {"step", saving.position.step},
+              {"path", saving.path},
+              {"bytes", bytes()},
+              {"duration", seconds},
+              {"stall", stall},
+              {"best", saving.is_best}});
+  log_line(str("checkpoint of step ", saving.position.step, saving.is_best ? " (best so far)" : "", ": ", saving.path,
+               ", ", bytes_text(bytes()), " in ", seconds_text(seconds),
+               options_.async ? str(", of which training waited ", seconds_text(stall)) : ""));
+}
+
+// On a thread: it takes longer than the copy of the state.
+void Checkpointer::free_space(std::vector<data::PosixFile> removed) {
+  if (freeing_.joinable()) {
+    freeing_.join();
+  }
+  if (!removed.empty()) {
+    freeing_ = std::thread([files = std::move(removed)]() mutable {
+      use_allowed_processors();
+      files.clear();
+    });
+  }
+}
+
+double Checkpointer::expected_seconds() const {
+  if (!is_on()) {
+    return 0.0;
+  }
+  return longest_save_ > 0.0 ? longest_save_ : 1.0 + static_cast<double>(bytes()) / kSlowBytesPerSecond;
+}
+
+}  // namespace vit_hybrid::train

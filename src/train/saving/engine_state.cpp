@@ -1,0 +1,113 @@
+// Pieces of a rank's state: ranges that are owned, cut into boxes, as views.
+#include "src/train/saving/engine_state.h"
+
+#include <ATen/ops/as_strided.h>
+
+#include <utility>
+
+#include "src/base/memory_tracker.h"
+#include "src/checkpoint/slice_boxes.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+std::vector<int64_t> row_major_strides(const tensor::Shape& shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;) {
+    strides[d - 1] = strides[d] * shape[d];
+  }
+  return strides;
+}
+
+// The box of a local slice, of which `flat` holds the elements from `first` on.
+at::Tensor view_of(const at::Tensor& flat, int64_t first, const tensor::Shape& local, const tensor::BoxMapping& box) {
+  const auto strides = row_major_strides(local);
+  int64_t offset = flat.storage_offset() - first;
+  for (size_t d = 0; d < strides.size(); ++d) {
+    offset += box.local_offset[d] * strides[d];
+  }
+  return at::as_strided(flat, box.size, strides, offset);
+}
+
+// The part `range` of an owned state, as pieces.
+void add_pieces(const zero::OwnedState& state, Range range, const tensor::ParameterSpec& spec,
+                std::vector<StatePiece>& out) {
+  const int64_t first = state.range.begin;
+  for (tensor::BoxMapping& box : boxes_of_range(spec, range)) {
+    StatePiece piece{state.parameter, {}, {}};
+    piece.values.push_back(view_of(state.master, first, spec.local_shape, box));
+    for (const at::Tensor& flat : state.state) {
+      piece.values.push_back(view_of(flat, first, spec.local_shape, box));
+    }
+    piece.box = std::move(box);
+    out.push_back(std::move(piece));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> state_groups(Engine& engine) {
+  std::vector<std::string> groups = {kParametersGroup};
+  for (const std::string& name : engine.optimizer().state_names()) {
+    groups.push_back(dataset_path(kOptimizerGroup, name));
+  }
+  return groups;
+}
+
+std::vector<StatePiece> owned_pieces(Engine& engine) {
+  const auto& specs = engine.parameters().specs();
+  std::vector<StatePiece> pieces;
+  for (const zero::OwnedState& state : engine.optimizer().owned_state()) {
+    add_pieces(state, state.range, specs[static_cast<size_t>(state.parameter)], pieces);
+  }
+  return pieces;
+}
+
+std::vector<StatePiece> written_pieces(Engine& engine, const mesh::DeviceMesh& mesh) {
+  const auto& specs = engine.parameters().specs();
+  const int num_shards = engine.parameters().layout().shards;
+  const int num_owners = mesh.dims().data() / num_shards;  // of each element
+  const int owner = num_owners == 1 ? 0 : mesh::on(mesh.coordinate(), mesh::Axis::kData);
+  const bool is_first_of_tensor = mesh::on(mesh.coordinate(), mesh::Axis::kTensor) == 0;
+  std::vector<StatePiece> pieces;
+  for (const zero::OwnedState& state : engine.optimizer().owned_state()) {
+    const auto& spec = specs[static_cast<size_t>(state.parameter)];
+    if (spec.replicated_over_tensor && !is_first_of_tensor) {
+      continue;
+    }
+    const Range part = Partition(state.range.size(), num_owners).part(owner);
+    add_pieces(state, {state.range.begin + part.begin, state.range.begin + part.end}, spec, pieces);
+  }
+  return pieces;
+}
+
+std::vector<GlobalTensor> global_tensors(const model::VitOptions& options) {
+  std::vector<GlobalTensor> out;
+  for (tensor::ParameterSpec& spec : model::parameter_specs(options, {0, options.num_units()}, 0, 0, 1)) {
+    out.push_back({std::move(spec.name), std::move(spec.global_shape)});
+  }
+  return out;
+}
+
+Checksums state_checksums(Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const auto groups = state_groups(engine);
+  Checksums checksums;
+  for (const GlobalTensor& tensor : global_tensors(options)) {
+    for (const std::string& group : groups) {
+      checksums[dataset_path(group, tensor.name)] = {};
+    }
+  }
+  for (const StatePiece& piece : written_pieces(engine, mesh)) {
+    const auto& spec = engine.parameters().specs()[static_cast<size_t>(piece.parameter)];
+    for (size_t i = 0; i < groups.size(); ++i) {
+      checksums.at(dataset_path(groups[i], spec.name))
+          .add(spec.global_shape, piece.box.global_offset, piece.values[i].cpu());
+    }
+  }
+  add_up(checksums, mesh.host_world());
+  return checksums;
+}
+
+}  // namespace vit_hybrid::train

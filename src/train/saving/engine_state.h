@@ -1,0 +1,49 @@
+// The state of a rank's engine as pieces of the checkpoint's global tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/vit_options.h"
+#include "parallel/mesh/device_mesh.h"
+#include "parallel/tensor/parameter_spec.h"
+#include "src/checkpoint/checksums.h"
+#include "src/checkpoint/format.h"
+#include "src/train/engine.h"
+
+namespace vit_hybrid::train {
+
+/// The groups of datasets of an engine's checkpoint, in the order of StatePiece::values: the parameters, and one for
+/// each state that its optimizer keeps of them.
+std::vector<std::string> state_groups(Engine& engine);
+
+/// A box of one parameter and of its optimizer state that this rank owns.
+struct StatePiece {
+  int parameter = 0;  ///< index among the specs of this rank
+  tensor::BoxMapping box;
+  std::vector<at::Tensor> values;  ///< master, then the state: views (any strides, any device) of shape box.size
+};
+
+/// What this rank owns: its shards under ZeRO-1, all of its slices under stage 0.
+std::vector<StatePiece> owned_pieces(Engine& engine);
+
+/// The pieces that this rank writes: over all ranks each element of each tensor exactly once. Under stage 0 the data
+/// ranks share what they all own; tensor rank 0 alone writes what the tensor ranks all hold.
+std::vector<StatePiece> written_pieces(Engine& engine, const mesh::DeviceMesh& mesh);
+
+/// Name and shape of a parameter of the whole model.
+struct GlobalTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+/// All of them, in forward order.
+std::vector<GlobalTensor> global_tensors(const model::VitOptions& options);
+
+/// The checksums of the state of the whole mesh, as a checkpoint of it would have them: by dataset path, one for each
+/// of the engine's state_groups() and each global tensor. Collective over the world.
+Checksums state_checksums(Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh);
+
+}  // namespace vit_hybrid::train
