@@ -132,7 +132,8 @@ class Comparison:
             for which in self.programs:
                 on = [*SMALL_MODEL, *words, "--steps", 7, "--checkpoint-every", 7, "--tp", 2, "--run-dir", name + "-on"]
                 used = ["--checkpoint", start, "--data", data, "--threads", 1, "--deterministic"]
-                calls = [[2, *on, "--resume", start], [2, "evaluate", *used, "--tp", 2, "--out", name + ".json"],
+                self.done(which, 2, *on, "--resume", start)
+                calls = [[2, "evaluate", *used, "--tp", 2, "--out", name + ".json"],
                          [0, "checkpoint", "inspect", "--all", start], [0, "checkpoint", "verify", start],
                          [1, "checkpoint", "export", start, "--out", name + ".safetensors", "--names",
                           "nersc" if name == "fields" else "timm"]]
