@@ -1,7 +1,7 @@
 // Self-attention: linears around attend().
 #include "model/attention.h"
 
-#include "model/recompute_value.h"
+#include "model/recompute.h"
 #include "src/base/text.h"
 #include "src/kernels/attention/attend.h"
 

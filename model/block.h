@@ -7,7 +7,6 @@
 #include "model/layer_norm.h"
 #include "model/mlp.h"
 #include "model/recompute.h"
-#include "model/unit.h"
 
 namespace vit_hybrid::model {
 
@@ -16,7 +15,7 @@ namespace vit_hybrid::model {
 /// Without recompute, for backward the graph keeps, a token, over a tensor group of t ranks: z, LN(z), u, LN(u) (D
 /// each), qkv (3 D / t), the attention's output (D / t), the input and the output of GELU (hidden / t each), two
 /// numbers a norm and one a head: 16 D for one rank and the usual hidden = 4 D. Dropout adds a byte an element.
-/// model/vit_memory.h has the sum, and what recompute leaves of it: kSelective neither qkv nor the input of GELU.
+/// model/vit_costs.h has the sum, and what recompute leaves of it: kSelective neither qkv nor the input of GELU.
 /// RecomputedUnit is for kFull.
 class Block : public Unit {
  public:

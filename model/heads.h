@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "model/layer_norm.h"
-#include "model/unit.h"
+#include "model/recompute.h"
 #include "model/vit_options.h"
 #include "parallel/tensor/linear.h"
 #include "parallel/tensor/parameter_buffer.h"

@@ -1,8 +1,8 @@
 // The graph's nodes around the norm.
 #include "model/layer_norm.h"
 
+#include "src/kernels/dropout.h"
 #include "src/kernels/own_node.h"
-#include "src/kernels/residual.h"
 
 namespace vit_hybrid::model {
 

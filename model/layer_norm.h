@@ -8,7 +8,7 @@
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
 #include "src/kernels/dropout.h"
-#include "src/kernels/norm.h"
+#include "src/kernels/layer_norm.h"
 
 namespace vit_hybrid::model {
 

@@ -3,9 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "model/unit.h"
+#include "model/recompute.h"
 #include "model/vit_options.h"
-#include "parallel/tensor/linear_products.h"
+#include "parallel/tensor/linear.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "src/kernels/dropout.h"
 

@@ -1,10 +1,46 @@
-// Recompute: which activations of a block backward computes again instead of keeping them.
+// Recomputation of activations in backward: of a whole layer unit, and of one value.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "parallel/tensor/step_context.h"
+
 namespace vit_hybrid::model {
+
+/// A layer whose parameters are views of a buffer. Its graph keeps a pointer to it and to the context.
+class Unit {
+ public:
+  virtual ~Unit() = default;
+  virtual at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) = 0;
+};
 
 /// kSelective: the input of attention (qkv) and of GELU; kFull: all of a block but its input (V. Korthikanti et al.,
 /// "Reducing Activation Recomputation in Large Transformer Models", MLSys 2023). No bit of a result depends on it.
 enum class Recompute { kNone, kSelective, kFull };
+
+/// Runs another unit, and again when backward reaches it (T. Chen et al., "Training Deep Nets with Sublinear Memory
+/// Cost", 2016). Of one micro-batch the graph keeps the unit's input; the activations of one unit at a time exist.
+/// The second forward takes the same kernels, draws the same keyed masks and sums over the tensor axis again, on all
+/// tensor ranks in the order of backward. Gradients are added once, by the second forward's graph.
+class RecomputedUnit : public Unit {
+ public:
+  explicit RecomputedUnit(std::unique_ptr<Unit> unit) : unit_(std::move(unit)) {}
+  /// As the unit's forward; its backward has the unit's communication of forward and of backward.
+  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
+
+ private:
+  std::unique_ptr<Unit> unit_;
+};
+
+/// `result`, which was computed from `value` by a node that keeps `value` (whole, not a view). When it is recorded, the
+/// memory of `value` is freed, for every tensor that shares it, and nobody may read it; when backward reaches the
+/// result, and before it reaches that node, it is filled again with what `compute` returns, which must be the same
+/// values. `compute` runs without grad mode, and must not communicate.
+at::Tensor recompute_in_backward(const at::Tensor& value, const at::Tensor& result,
+                                 std::function<at::Tensor()> compute);
 
 }  // namespace vit_hybrid::model

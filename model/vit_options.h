@@ -1,4 +1,4 @@
-// VitOptions: the numbers that define a Vision Transformer, its presets, and its list of parameters.
+// VitOptions: the numbers that define a Vision Transformer, its presets, and what is wrong with some.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "model/recompute.h"
-#include "model/unit.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"

@@ -4,8 +4,8 @@
 
 #include "parallel/comm/failure.h"
 #include "src/base/error.h"
-#include "src/base/heap.h"
 #include "src/base/log.h"
+#include "src/base/memory_tracker.h"
 #include "src/commands/command.h"
 
 int main(int argc, char** argv) {

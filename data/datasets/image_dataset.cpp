@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "data/datasets/class_names.h"
-#include "data/datasets/field_order.h"
+#include "data/datasets/coordinates.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/hdf5/hdf5_rows.h"
 #include "parallel/comm/agreement.h"

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "data/datasets/augmentation.h"
 #include "data/datasets/dataset.h"
-#include "data/datasets/image_transform.h"
-#include "data/loading/batch_normalizer.h"
+#include "data/loading/normalize.h"
 #include "data/loading/tensor_pool.h"
-#include "data/reading/io_mode.h"
+#include "data/reading/posix_file.h"
 #include "data/reading/row_source.h"
 
 namespace vit_hybrid::data {

@@ -1,10 +1,14 @@
-// Samples copied out of host tensors.
+// Samples copied out of host tensors, and drawn by keys.
 #include "data/datasets/memory_dataset.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "data/datasets/year_files.h"
+#include "data/reading/box_runs.h"
 #include "src/base/error.h"
+#include "src/base/random.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
@@ -54,6 +58,93 @@ Batch MemoryDataset::read(std::span<const int64_t> samples, Parts parts, int64_t
     batch.targets = pick(targets_, samples, parts.memory);
   }
   return batch;
+}
+
+namespace {
+
+// Streams of the purpose kSyntheticData.
+constexpr uint64_t kBaseStream = 0;
+constexpr uint64_t kShiftStream = 1;
+constexpr uint64_t kClassStream = 2;
+
+// Uniform in (-sqrt 3, sqrt 3): variance 1, and four values from one block of the generator.
+std::vector<float> noise(int64_t count, uint64_t seed) {
+  constexpr double kScale = 3.4641016151377544 / 4294967296.0;
+  const RandomStream stream(seed, Purpose::kSyntheticData, kBaseStream);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); i += 4) {
+    const PhiloxBlock block = stream.block(i / 4);
+    for (size_t k = 0; k < 4 && i + k < values.size(); ++k) {
+      values[i + k] = static_cast<float>((static_cast<double>(block[k]) - 2147483647.5) * kScale);
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+SyntheticDataset::SyntheticDataset(int64_t size, std::vector<int64_t> shape, int64_t num_classes, uint64_t seed)
+    : size_(size),
+      shape_(std::move(shape)),
+      num_classes_(num_classes),
+      seed_(seed),
+      pool_(std::make_shared<TensorPool>()) {
+  VH_ASSERT(size_ >= 1 && shape_.size() == 3 && num_elements(shape_) >= 1, str(size_, " samples of ", join(shape_)));
+  base_ = noise(num_elements(shape_), seed_);
+}
+
+SyntheticDataset SyntheticDataset::fields(int64_t size, std::vector<int64_t> shape, uint64_t seed) {
+  return {size, std::move(shape), 0, seed};
+}
+
+SyntheticDataset SyntheticDataset::images(int64_t size, std::vector<int64_t> shape, int64_t num_classes,
+                                          uint64_t seed) {
+  VH_ASSERT(num_classes >= 1, str(num_classes, " classes"));
+  return {size, std::move(shape), num_classes, seed};
+}
+
+std::vector<int64_t> SyntheticDataset::target_shape() const {
+  return has_classes() ? std::vector<int64_t>{} : shape_;
+}
+
+std::vector<std::string> SyntheticDataset::channel_names() const {
+  return has_classes() ? std::vector<std::string>{} : data::channel_names(shape_.front(), "", "synthetic data");
+}
+
+Batch SyntheticDataset::read(std::span<const int64_t> samples, Parts parts, int64_t) const {
+  Batch batch;
+  batch.samples.assign(samples.begin(), samples.end());
+  if (parts.input) {
+    batch.inputs = rolled(samples, 0, parts.memory);
+  }
+  if (parts.target) {
+    batch.targets = has_classes() ? classes(samples, parts.memory) : rolled(samples, 1, parts.memory);
+  }
+  return batch;
+}
+
+at::Tensor SyntheticDataset::rolled(std::span<const int64_t> samples, int64_t more, HostMemory memory) const {
+  const RandomStream stream(seed_, Purpose::kSyntheticData, kShiftStream);
+  const auto count = static_cast<int64_t>(base_.size());
+  at::Tensor fields =
+      pool_->take({static_cast<int64_t>(samples.size()), shape_[0], shape_[1], shape_[2]}, at::kFloat, memory);
+  auto* to = fields.data_ptr<float>();
+  for (const int64_t sample : samples) {
+    VH_ASSERT(sample >= 0 && sample < size_, str("sample ", sample, " of ", size_));
+    const auto draw = static_cast<int64_t>(stream.below(static_cast<uint64_t>(count), static_cast<uint64_t>(sample)));
+    to = std::rotate_copy(base_.begin(), base_.begin() + (draw + more) % count, base_.end(), to);
+  }
+  return fields;
+}
+
+at::Tensor SyntheticDataset::classes(std::span<const int64_t> samples, HostMemory memory) const {
+  const RandomStream stream(seed_, Purpose::kSyntheticData, kClassStream);
+  at::Tensor labels = host_tensor({static_cast<int64_t>(samples.size())}, at::kLong, memory);
+  auto* to = labels.data_ptr<int64_t>();
+  for (const int64_t sample : samples) {
+    *to++ = static_cast<int64_t>(stream.below(static_cast<uint64_t>(num_classes_), static_cast<uint64_t>(sample)));
+  }
+  return labels;
 }
 
 }  // namespace vit_hybrid::data

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "data/datasets/coordinates.h"
 #include "data/datasets/dataset.h"
-#include "data/datasets/grid.h"
 #include "data/datasets/normalization.h"
 #include "data/datasets/year_files.h"
 #include "data/loading/tensor_pool.h"
-#include "data/reading/io_mode.h"
+#include "data/reading/posix_file.h"
 #include "data/reading/row_source.h"
 
 namespace vit_hybrid::data {

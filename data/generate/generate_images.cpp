@@ -7,14 +7,13 @@
 #include <array>
 
 #include "data/generate/image_painter.h"
-#include "data/generate/option_range.h"
 #include "data/generate/output_folder.h"
 #include "data/hdf5/hdf5_writer.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/operation.h"
+#include "src/base/log.h"
 #include "src/base/partition.h"
-#include "src/base/progress.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {

@@ -1,4 +1,4 @@
-// Generation of weather data sets: files in the layout of ERA5 training data, or a small set in memory.
+// A weather data set of an own simulation, written year by year.
 #pragma once
 
 #include <ATen/core/Tensor.h>

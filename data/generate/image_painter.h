@@ -1,9 +1,14 @@
-// ImagePainter: small images of classes that are told apart by shape and texture, each a function of its number.
+// ImagePainter: pictures of labelled shapes, painted by keyed draws, and the dataset of them.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "data/datasets/augmentation.h"
+#include "data/datasets/dataset.h"
+#include "data/loading/normalize.h"
+#include "data/loading/tensor_pool.h"
 #include "src/base/random.h"
 
 namespace vit_hybrid::data {
@@ -31,6 +36,47 @@ class ImagePainter {
   int64_t size_;
   int64_t num_classes_;
   uint64_t seed_;
+};
+
+/// Which images: those that generate_images() would write, of the same numbers.
+struct PaintedImages {
+  int64_t first = 0;  ///< number of the first one
+  int64_t count = 1;
+  int64_t size = 32;    ///< pixels of a side
+  int64_t classes = 6;  ///< 1 to kMaxImageClasses
+  uint64_t seed = 0;
+};
+
+/// Sample s is image `first` + s, [3, size, size], normalized; the target is its class. The same in every epoch. Takes
+/// no memory but for batches.
+class PaintedDataset : public Dataset {
+ public:
+  explicit PaintedDataset(const PaintedImages& images);
+  // Batches point to its scaling.
+  PaintedDataset(const PaintedDataset&) = delete;
+  PaintedDataset& operator=(const PaintedDataset&) = delete;
+
+  int64_t size() const override { return images_.count; }
+  std::vector<int64_t> input_shape() const override { return {3, images_.size, images_.size}; }
+  std::vector<int64_t> target_shape() const override { return {}; }
+  at::ScalarType target_type() const override { return at::kLong; }
+  std::vector<std::string> channel_names() const override { return {}; }
+  Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
+  bool background_reads() const override { return true; }
+  const StoredScaling* stored_scaling() const override { return &scaling_; }
+
+  /// Names of the classes with commas between them.
+  std::string class_names() const;
+  const StoredScaling& scaling() const { return scaling_; }
+
+ private:
+  at::Tensor paint(std::span<const int64_t> samples, const Parts& parts) const;
+
+  PaintedImages images_;
+  ImagePainter painter_;
+  StoredScaling scaling_;
+  BatchNormalizer normalizer_;
+  mutable TensorPool pool_;
 };
 
 }  // namespace vit_hybrid::data

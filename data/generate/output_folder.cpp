@@ -6,11 +6,10 @@
 #include <system_error>
 
 #include "data/datasets/year_files.h"
-#include "data/tools/output_place.h"
+#include "data/tools/tool_files.h"
 #include "src/base/error.h"
-#include "src/base/output_file.h"
+#include "src/base/files.h"
 #include "src/base/text.h"
-#include "src/base/whole_file.h"
 
 namespace vit_hybrid::data {
 

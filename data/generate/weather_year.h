@@ -1,13 +1,58 @@
-// WeatherYear: one year of generated weather, an integration from its own keyed initial state, sample by sample.
+// WeatherYear: a year of generated weather, sample by sample, and its statistics.
 #pragma once
 
-#include <cstdint>
+#include <ATen/core/Tensor.h>
 
-#include "data/generate/flow_driving.h"
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/generate/generate_weather.h"
+#include "data/generate/planet.h"
 #include "data/generate/shallow_water.h"
 #include "data/generate/weather_channels.h"
 
+namespace vit_hybrid::comm {
+class MpiGroup;
+}
+
 namespace vit_hybrid::data {
+
+/// Moments of samples [channels, cells]. What several objects hold can be merged; the result depends on the order of
+/// additions and merges, but on nothing else.
+class FieldStatistics {
+ public:
+  FieldStatistics(int64_t channels, int64_t cells);
+
+  void add(const float* sample);
+  /// Adds what `other` holds: T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance",
+  /// The American Statistician 37 (1983), equation (1.5).
+  void merge(const FieldStatistics& other);
+
+  int64_t num_samples() const { return num_samples_; }
+  /// Mean over samples and cells.
+  double mean(int64_t channel) const;
+  /// Standard deviation over samples and cells (of the population: divided by their number).
+  double deviation(int64_t channel) const;
+  /// Mean over the samples at element `index` of [channels, cells].
+  double time_mean(int64_t index) const;
+
+  /// All of the state, to be sent to another rank, and its restoration there.
+  std::vector<double> pack() const;
+  void unpack(std::span<const double> packed);
+  int64_t packed_size() const { return 1 + 2 * channels_ + channels_ * cells_; }
+
+ private:
+  /// The mean and the sum of squared deviations of `count` more values.
+  void merge_channel(int64_t channel, double count, double mean, double squares);
+
+  int64_t channels_;
+  int64_t cells_;
+  int64_t num_samples_ = 0;
+  std::vector<double> means_;    // by channel
+  std::vector<double> squares_;  // sums of squared deviations from the mean, by channel
+  std::vector<double> sums_;     // over samples, by channel and cell
+};
 
 /// What a year is a function of.
 struct WeatherYearOptions {
@@ -34,7 +79,6 @@ class WeatherYear {
   const WeatherChannels& channels() const { return channels_; }
   const CGrid& grid() const { return model_.grid(); }
   const ShallowWaterState& state() const { return state_; }
-  int64_t steps_per_sample() const { return steps_per_sample_; }
 
  private:
   int64_t year_;
@@ -45,5 +89,24 @@ class WeatherYear {
   int64_t steps_per_sample_;
   double time_step_;
 };
+
+WeatherYearOptions year_options(const GenerateWeatherOptions& options);
+
+/// Statistics of nothing yet, for samples of these options.
+FieldStatistics make_statistics(const GenerateWeatherOptions& options);
+
+/// Fills `block` [n, C, H, W], float32, with the next n samples of the year and adds them to `statistics`.
+void next_samples(WeatherYear& year, FieldStatistics& statistics, const at::Tensor& block);
+
+/// float32 tensors: means and stds [1, C, 1, 1], time_means [1, C, H, W].
+struct StatisticsTensors {
+  at::Tensor means;
+  at::Tensor stds;
+  at::Tensor time_means;
+};
+StatisticsTensors statistics_tensors(const FieldStatistics& statistics, const GenerateWeatherOptions& options);
+
+/// `bytes` at `data` become those of rank `root`, in pieces that a control message can carry. Collective over `group`.
+void broadcast_pieces(const comm::MpiGroup& group, void* data, int64_t bytes, int root);
 
 }  // namespace vit_hybrid::data

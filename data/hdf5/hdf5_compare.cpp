@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "data/hdf5/hdf5_dataset_copy.h"
+#include "data/hdf5/hdf5_copy.h"
 #include "data/hdf5/hdf5_scales.h"
 #include "src/base/text.h"
 

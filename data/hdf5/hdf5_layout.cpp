@@ -1,30 +1,143 @@
-// Inspection of a dataset's layout through HDF5.
+// The walk over the chunks that HDF5 has stored, filters, types, and layouts as bytes for other ranks.
 #include "data/hdf5/hdf5_layout.h"
 
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "data/datasets/class_names.h"
-#include "data/datasets/field_order.h"
-#include "data/hdf5/hdf5_chunks.h"
+#include "data/datasets/coordinates.h"
+#include "data/hdf5/hdf5_coordinates.h"
 #include "data/hdf5/hdf5_crash_guard.h"
-#include "data/hdf5/hdf5_grid.h"
 #include "data/hdf5/hdf5_handle.h"
 #include "data/hdf5/hdf5_open.h"
 #include "data/hdf5/hdf5_scales.h"
-#include "data/hdf5/hdf5_time_axis.h"
 #include "data/hdf5/hdf5_virtual.h"
 #include "data/reading/box_runs.h"
-#include "data/reading/chunk_decoder.h"
+#include "data/reading/chunk_rows.h"
 #include "src/base/error.h"
+#include "src/base/json.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
 namespace {
+
+// The most chunks of a dataset that hdf5_find_chunks() is for. HDF5 before 1.14.2 walks through all of them to find
+// the next one, so the time grows with the square of their number (30,000 take 6 s); before 1.10.5 it tells of none.
+#if H5_VERSION_GE(1, 14, 2)
+constexpr int64_t kHdf5MostChunks = int64_t{1} << 40;
+#elif H5_VERSION_GE(1, 10, 5)
+constexpr int64_t kHdf5MostChunks = 40000;
+#else
+constexpr int64_t kHdf5MostChunks = 0;
+#endif
+
+// The place in Hdf5Layout::chunk_offsets of a chunk that is not stored, as hdf5_find_chunks() leaves it.
+constexpr int64_t kHdf5ChunkNotStored = -1;
+
+// One chunk as HDF5 tells of it; `corner` in elements.
+struct StoredChunk {
+  std::vector<hsize_t> corner;
+  haddr_t offset = HADDR_UNDEF;
+  hsize_t bytes = 0;
+  unsigned mask = 0;
+};
+
+#if H5_VERSION_GE(1, 14, 2)
+
+using Visit = std::function<bool(const StoredChunk&)>;
+
+int visit_chunk(const hsize_t* corner, unsigned mask, haddr_t offset, hsize_t bytes, void* context) {
+  const auto& [rank, visit] = *static_cast<std::pair<size_t, const Visit*>*>(context);
+  return (*visit)({{corner, corner + rank}, offset, bytes, mask}) ? H5_ITER_CONT : H5_ITER_STOP;
+}
+
+void for_each_chunk(hid_t dataset, size_t rank, const Visit& visit) {
+  std::pair<size_t, const Visit*> context(rank, &visit);
+  H5Dchunk_iter(dataset, H5P_DEFAULT, &visit_chunk, &context);
+}
+
+#elif H5_VERSION_GE(1, 10, 5)
+
+void for_each_chunk(hid_t dataset, size_t rank, const std::function<bool(const StoredChunk&)>& visit) {
+  const Hid space(H5Dget_space(dataset), &H5Sclose);
+  hsize_t count = 0;
+  H5Dget_num_chunks(dataset, space.get(), &count);
+  for (hsize_t i = 0; i < count; ++i) {
+    StoredChunk chunk;
+    chunk.corner.resize(rank);
+    if (H5Dget_chunk_info(dataset, space.get(), i, chunk.corner.data(), &chunk.mask, &chunk.offset, &chunk.bytes) < 0 ||
+        !visit(chunk)) {
+      break;
+    }
+  }
+}
+
+#else
+
+void for_each_chunk(hid_t, size_t, const std::function<bool(const StoredChunk&)>&) {}
+
+#endif
+
+std::vector<int64_t> chunk_grid(const Hdf5Layout& layout) {
+  std::vector<int64_t> grid;
+  for (size_t d = 0; d < layout.shape.size(); ++d) {
+    grid.push_back(layout.chunks_along(d));
+  }
+  return grid;
+}
+
+// Chunks of the grid that covers the dataset.
+int64_t hdf5_num_chunks(const Hdf5Layout& layout) {
+  return num_elements(chunk_grid(layout));
+}
+
+// Those of them that are in the file; before HDF5 1.10.5 all, if any is.
+int64_t hdf5_num_stored_chunks(hid_t dataset, const Hdf5Layout& layout) {
+#if H5_VERSION_GE(1, 10, 5)
+  const Hid space(H5Dget_space(dataset), &H5Sclose);
+  hsize_t count = 0;
+  if (H5Dget_num_chunks(dataset, space.get(), &count) >= 0) {
+    return static_cast<int64_t>(count);
+  }
+  H5Eclear2(H5E_DEFAULT);
+#endif
+  return H5Dget_storage_size(dataset) == 0 ? 0 : hdf5_num_chunks(layout);
+}
+
+// Fills the tables of chunks of `layout`, whose shape and chunk are set; false if one is not stored (its values are
+// fill values).
+bool hdf5_find_chunks(hid_t dataset, Hdf5Layout& layout) {
+  const std::vector<int64_t> grid = chunk_grid(layout);
+  const auto count = static_cast<size_t>(num_elements(grid));
+  layout.chunk_offsets.assign(count, kHdf5ChunkNotStored);
+  layout.chunk_bytes.assign(count, 0);
+  layout.chunk_masks.assign(count, 0);
+  size_t num_found = 0;
+  for_each_chunk(dataset, grid.size(), [&](const StoredChunk& chunk) {
+    int64_t number = 0;
+    for (size_t d = 0; d < grid.size(); ++d) {
+      number = number * grid[d] + static_cast<int64_t>(chunk.corner[d]) / layout.chunk[d];
+    }
+    const auto at = static_cast<size_t>(number);
+    if (chunk.offset == HADDR_UNDEF || at >= count || layout.chunk_offsets[at] != kHdf5ChunkNotStored) {
+      return false;
+    }
+    layout.chunk_offsets[at] = static_cast<int64_t>(chunk.offset);
+    layout.chunk_bytes[at] = static_cast<int64_t>(chunk.bytes);
+    layout.chunk_masks[at] = chunk.mask;
+    ++num_found;
+    return true;
+  });
+  H5Eclear2(H5E_DEFAULT);
+  return num_found == count;
+}
 
 using Storage = Hdf5Layout::Storage;
 
@@ -349,6 +462,55 @@ bool has_hdf5_object(const std::string& path, const std::string& name) {
   const bool is_there = H5Lexists(file.get(), name.c_str(), H5P_DEFAULT) > 0;
   H5Eclear2(H5E_DEFAULT);
   return is_there;
+}
+
+namespace {
+
+// Calls use(value) for each value of a layout, in a fixed order.
+template <class Layout, class Use>
+void for_each_value(Layout& layout, const Use& use) {
+  use(layout.shape);
+  use(layout.type);
+  use(layout.storage);
+  use(layout.opaque_because);
+  use(layout.is_virtual);
+  use(layout.missing_filters);
+  use(layout.unwritten);
+  use(layout.file_bytes);
+  use(layout.offset);
+  use(layout.chunk);
+  use(layout.chunk_offsets);
+  use(layout.chunk_bytes);
+  use(layout.chunk_masks);
+  use(layout.filters);
+  use(layout.times.kind);
+  use(layout.times.first);
+  use(layout.times.last);
+  use(layout.times.calendar);
+  use(layout.attribute);
+  use(layout.grid.latitudes);
+  use(layout.grid.longitudes);
+}
+
+}  // namespace
+
+std::string pack_layouts(const std::vector<Hdf5Layout>& layouts) {
+  Json packed = Json::array();
+  for (const Hdf5Layout& layout : layouts) {
+    for_each_value(layout, [&](const auto& value) { packed.push_back(value); });
+  }
+  const auto bytes = Json::to_cbor(packed);  // unlike JSON's text it holds every text and number
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<Hdf5Layout> unpack_layouts(const std::string& bytes) {
+  const Json packed = Json::from_cbor(bytes, true, false);
+  VH_ASSERT(packed.is_array(), "packed layouts that are none");
+  std::vector<Hdf5Layout> layouts;
+  for (size_t i = 0; i < packed.size();) {
+    for_each_value(layouts.emplace_back(), [&](auto& value) { packed.at(i++).get_to(value); });
+  }
+  return layouts;
 }
 
 }  // namespace vit_hybrid::data

@@ -1,4 +1,4 @@
-// Hdf5Layout: what a dataset of an HDF5 file is, and where its bytes lie in the file.
+// Hdf5Layout: where the values of a dataset lie in its file: type, shape, chunks, coordinates.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "data/datasets/grid.h"
-#include "data/datasets/time_axis.h"
+#include "data/datasets/coordinates.h"
 
 namespace vit_hybrid::data {
 
-/// Described once by one rank, and sent to the others (hdf5_layout_bytes.h): nobody else needs to open the file with
+/// Described once by one rank, and sent to the others (pack_layouts()): nobody else needs to open the file with
 /// HDF5.
 struct Hdf5Layout {
   enum class Storage {
@@ -68,5 +67,10 @@ Hdf5Layout outline_dataset(const std::string& path, const std::string& dataset, 
 /// Whether the file has an object of this name, by any way that HDF5 finds it: "/labels" and the name of a soft link
 /// too. On this rank alone (main thread). Errors of the file as inspect_dataset()'s.
 bool has_hdf5_object(const std::string& path, const std::string& name);
+
+/// Layouts as one sequence of bytes and back, to be sent to other ranks of the same program. Error(kInternal) if the
+/// bytes are no such sequence.
+std::string pack_layouts(const std::vector<Hdf5Layout>& layouts);
+std::vector<Hdf5Layout> unpack_layouts(const std::string& bytes);
 
 }  // namespace vit_hybrid::data

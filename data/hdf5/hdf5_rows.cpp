@@ -11,7 +11,6 @@
 #include "data/hdf5/hdf5_crash_guard.h"
 #include "data/hdf5/hdf5_handle.h"
 #include "data/hdf5/hdf5_open.h"
-#include "data/hdf5/hdf5_parallel.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/operation.h"
 #include "src/base/text.h"
@@ -159,7 +158,7 @@ class CollectiveRowReader : public RowReader {
         const Hid access = hdf5_mpi_access(group_, hints_);
         return std::make_shared<OpenDataset>(open_dataset(file, dataset_, access.get()));
       });
-      const Hid transfer = hdf5_transfer(Hdf5Transfer::kCollective);
+      const Hid transfer = hdf5_collective_transfer();
       std::optional<Error> error;  // kept until the last round: the other ranks wait in the later ones
       for (int64_t round = 0; round < num_rounds; ++round) {
         try {

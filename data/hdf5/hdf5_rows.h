@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/reading/io_mode.h"
+#include "data/reading/posix_file.h"
 #include "data/reading/row_reader.h"
 
 namespace vit_hybrid::comm {

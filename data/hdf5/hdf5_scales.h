@@ -1,7 +1,7 @@
-// Dimension scales of HDF5 datasets: the names of their dims, texts that name what lies along one, and attaching. For
-// data/hdf5_* only.
+// Dimension scales of HDF5 as its specification has them: read, written, and given to a forecast's file.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -31,5 +31,35 @@ std::string hdf5_scale_texts(hid_t dataset, size_t dim);
 /// Makes the datasets that are named for each dim scales, where they are none, and ties them to the dataset, which is
 /// in the same file. Neither it nor they are tied to anything yet. Error(kIo): "cannot <doing>: ...".
 void hdf5_attach_scales(hid_t dataset, const std::vector<std::vector<std::string>>& names, const std::string& doing);
+
+struct Hdf5Times {
+  std::vector<long double> values;  ///< 64 bits of precision: integers and double precision exactly
+  std::string why_not;              ///< where there are no values: the reason, "its values are no numbers"
+};
+
+/// The times `first` to `first + count - 1` of a scale of a dim of `num_times`; those from num_times on go on with the
+/// spacing of all before, where that is one.
+Hdf5Times hdf5_times(hid_t scale, int64_t num_times, int64_t first, int64_t count);
+
+/// A dataset (time, ...) of `from`, and the one of the same name and dims that follows it in `to`: its rows are those
+/// of the source from `first_row` on, and rows behind the end of the source.
+struct Hdf5ScaleCopy {
+  std::string from;
+  std::string to;
+  std::string dataset;
+  int64_t first_row = 0;
+  int64_t num_rows = 0;
+};
+
+/// Where the source has dimension scales or labels, gives the dataset of `to` the same: scales of the first dim with
+/// the values of its rows, continued evenly behind the end of the source; those of other dims whole; and the attributes
+/// of the source that it has not yet. Leaves `to` alone where the source has neither. Returns one line for each thing
+/// that cannot be carried over, which is then left out. On this rank alone (main thread), by HDF5's default driver, by
+/// which this process may have `to` open already. Error(kBadData), Error(kIo).
+std::vector<std::string> copy_hdf5_scales(const Hdf5ScaleCopy& copy);
+
+/// Reads back, from the files as they are now, what copy_hdf5_scales() did: Error(kIo) names a scale or an attribute
+/// that is not as it was copied. On this rank alone (main thread), when no writer has `to` open any more.
+void verify_hdf5_scales(const Hdf5ScaleCopy& copy);
 
 }  // namespace vit_hybrid::data

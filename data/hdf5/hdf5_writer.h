@@ -11,8 +11,6 @@
 #include <variant>
 #include <vector>
 
-#include "data/reading/io_mode.h"
-
 namespace vit_hybrid::comm {
 class MpiGroup;
 }
@@ -42,25 +40,24 @@ struct Hdf5Text {
 /// nothing.
 enum class Hdf5Seal { kNone, kMetadata };
 
-/// Writes one file under temporary_name(path) and gives it its name in finish(). Lives on the main thread. A writer
-/// that is destroyed before finish() leaves no file under `path` (an unfinished one may stay under the temporary name).
+/// Writes one file under temporary_name(path) and gives it its name in finish(). Rank 0 alone makes it with HDF5, on
+/// its main thread; the values are written by pwrite where HDF5 has put their datasets, by any rank. A writer that is
+/// destroyed before finish() leaves no file under `path` (an unfinished one may stay under the temporary name).
 class Hdf5Writer {
  public:
   /// Collective over `group`, with the same arguments on all ranks. The datasets' storage is allocated at once and not
-  /// filled: every element must be written by some rank. Error(kCannotCreate) on all ranks if it fails on one. A seal
-  /// needs kAuto or kDirect.
+  /// filled: every element must be written by some rank. Error(kCannotCreate) on all ranks if it fails on one.
   Hdf5Writer(const comm::MpiGroup& group, std::string path, std::vector<Hdf5DatasetSpec> datasets,
-             const Hdf5Attributes& attributes = {}, IoMode mode = IoMode::kAuto, Hdf5Seal seal = Hdf5Seal::kNone);
+             const Hdf5Attributes& attributes = {}, Hdf5Seal seal = Hdf5Seal::kNone);
   ~Hdf5Writer();
   Hdf5Writer(const Hdf5Writer&) = delete;
   Hdf5Writer& operator=(const Hdf5Writer&) = delete;
 
   /// Writes the box of the dataset that begins at `start` and has the shape of `values` (a host tensor of the dataset's
-  /// type and number of dims). Local to the rank, except with IoMode::kCollective: then all ranks call it together,
-  /// those that have nothing with a tensor of no elements. Boxes of different ranks must not overlap. Error(kIo).
+  /// type and number of dims). Local to the rank. Boxes of different ranks must not overlap. This and flush() make no
+  /// MPI and no HDF5 call and may run on one other thread. Error(kIo).
   void write(const std::string& dataset, std::span<const int64_t> start, const at::Tensor& values);
-  /// Waits until what this rank wrote is on the storage, where write() does not go through HDF5 (kAuto, kDirect): then
-  /// this and write() make no MPI and no HDF5 call and may run on one other thread. Local. Error(kIo).
+  /// Waits until what this rank wrote is on the storage. Local. Error(kIo).
   void flush();
   /// Collective over the group: gives the datasets' attributes in `texts` (the same on all ranks) these values, which
   /// have the length of those of the constructor; flushes, closes and renames; status agreed. Afterwards every rank can

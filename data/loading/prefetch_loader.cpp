@@ -9,8 +9,8 @@
 
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"
+#include "src/base/host.h"
 #include "src/base/memory_tracker.h"
-#include "src/base/own_processors.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 

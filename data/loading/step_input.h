@@ -1,19 +1,58 @@
 // StepInput: the batches of each step of one replica, read ahead where the data set allows it.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/datasets/dataset.h"
-#include "data/loading/band_exchange.h"
 #include "data/loading/device_copies.h"
-#include "data/loading/micro_batch_stream.h"
 #include "data/loading/prefetch_loader.h"
 #include "data/loading/sampler.h"
+#include "data/loading/tensor_pool.h"
 #include "parallel/comm/communicator.h"
+#include "src/base/partition.h"
 
 namespace vit_hybrid::data {
+
+/// Which part of every global batch this rank's replica takes.
+struct ReplicaShare {
+  int64_t replica = 0;
+  int64_t num_replicas = 1;
+  int64_t micro_batch_size = 1;
+};
+
+/// Sample numbers of the micro-batches of one step of one replica; none is empty, there may be none.
+std::vector<std::vector<int64_t>> replica_micro_batches(const EpochPlan& plan, int64_t step, const ReplicaShare& share);
+
+/// Micro-batches of the replica with most samples of a step.
+int64_t most_micro_batches(const EpochPlan& plan, int64_t step, const ReplicaShare& share);
+
+/// The requests of `num_steps` steps from `start` on, without empty ones.
+RequestSource micro_batch_source(std::shared_ptr<const DistributedSampler> sampler, ReplicaShare share,
+                                 SamplePosition start, int64_t num_steps);
+
+/// Cuts the rows of a field data set into one band a rank (a Partition of the units that the data set names), and puts
+/// the bands together on all ranks. With one rank, or a data set that is read whole, it leaves everything as it is.
+class BandExchange {
+ public:
+  /// `ranks` outlives it.
+  BandExchange(comm::Communicator& ranks, const Dataset& dataset);
+
+  /// The rows that this rank reads, maybe none; nothing where samples are read whole.
+  std::optional<Range> own() const;
+  /// `band` [n, channels, own rows, width] becomes [n, channels, all rows, width], on the device of the communicator.
+  /// Collective over the ranks.
+  at::Tensor join(const at::Tensor& band);
+
+ private:
+  comm::Communicator& ranks_;
+  std::vector<Range> bands_;  // rows of each rank; empty: samples are read whole
+  TensorPool pool_;           // of host tensors
+};
 
 struct StepInputOptions {
   ReplicaShare share = {};

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/datasets/grid.h"
+#include "data/datasets/coordinates.h"
 #include "data/picture/color_map.h"
 #include "data/picture/png_file.h"
 

@@ -1,4 +1,4 @@
-// RowSource: one dataset, spread over files, opened by all ranks of a group and then read by rows.
+// RowSource: where the rows of a dataset lie in its files, and whether ranks see the same.
 #pragma once
 
 #include <memory>
@@ -6,15 +6,25 @@
 #include <string>
 #include <vector>
 
-#include "data/reading/io_mode.h"
+#include "data/reading/posix_file.h"
 #include "data/reading/row_reader.h"
 #include "data/reading/staged_files.h"
 
 namespace vit_hybrid::comm {
 class MpiGroup;
 }
+namespace vit_hybrid::comm {
+class MpiGroup;
+}
 
 namespace vit_hybrid::data {
+
+/// Throws Error(kBadData) on all ranks, naming a file and two ranks with their hosts, where a file is another one on a
+/// rank than on rank 0, though of the same size. What is compared is the head of each file and pieces spread over it,
+/// about 300 KiB of each of 32 files, less of each of more, but 8 KiB; ranks of a node that see the same inode leave
+/// the reading to one of them. Collective over `group`; what cannot be read is agreed too: Error(kMissingInput),
+/// Error(kIo).
+void require_same_files(const comm::MpiGroup& group, const std::vector<std::string>& paths);
 
 enum class FileOrder {
   kAsGiven,

@@ -15,8 +15,7 @@
 #include "data/reading/posix_file.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
-#include "src/base/progress.h"
-#include "src/base/quantity_text.h"
+#include "src/base/log.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/datasets/image_transform.h"
+#include "data/datasets/augmentation.h"
 #include "data/tools/decoded_image.h"
 
 namespace vit_hybrid::comm {

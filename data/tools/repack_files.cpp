@@ -1,4 +1,4 @@
-// Plan, structure, rows and check of each file.
+// Choices and checks before anything is written; then plan, structure, rows and check of each file.
 #include "data/tools/repack_files.h"
 
 #include <ATen/TensorOperators.h>
@@ -10,24 +10,87 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <map>
+#include <system_error>
 #include <utility>
 
 #include "data/hdf5/hdf5_copy.h"
+#include "data/hdf5/hdf5_tree.h"
 #include "data/reading/box_runs.h"
 #include "data/reading/row_source.h"
-#include "data/tools/hdf5_inputs.h"
-#include "data/tools/output_place.h"
-#include "data/tools/repack_plan.h"
-#include "data/tools/row_groups.h"
+#include "data/tools/tool_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/make_communicator.h"
+#include "src/base/error.h"
+#include "src/base/files.h"
+#include "src/base/log.h"
 #include "src/base/partition.h"
-#include "src/base/progress.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
 
+namespace fs = std::filesystem;
+
 namespace {
+
+std::string repacked_path(const RepackOptions& options, const std::string& input) {
+  return (fs::path(options.out) / fs::path(input).filename()).string();
+}
+
+// Error(kUsage) if a file would be rewritten in place or two would get one name, Error(kCannotCreate) if one is there
+// and may not be replaced.
+void check_repacked_paths(const RepackOptions& options, const std::vector<std::string>& inputs) {
+  std::map<std::string, std::string> from;
+  for (const std::string& input : inputs) {
+    const std::string output = repacked_path(options, input);
+    std::error_code error;
+    if (fs::exists(output, error) && fs::equivalent(input, output, error)) {
+      throw Error(ErrorClass::kUsage, str("--out ", options.out, " is the folder of ", input, " itself"),
+                  "give another folder: a file is not rewritten in place");
+    }
+    refuse_existing(output, options.overwrite);
+    const auto [other, is_new] = from.emplace(output, input);
+    if (!is_new) {
+      throw Error(ErrorClass::kUsage, str(input, " and ", other->second, " would both become ", output),
+                  "repack them into different folders");
+    }
+  }
+}
+
+// The dataset that is asked for, or the one that training reads. Error(kUsage) if the file has none of the usual names.
+std::string repacked_dataset(const RepackOptions& options, const std::string& path) {
+  if (!options.dataset.empty()) {
+    return options.dataset;
+  }
+  std::vector<std::string> names;
+  for (const auto& dataset : read_hdf5_tree(path).datasets) {
+    names.push_back(dataset.name);
+  }
+  for (const char* usual : {"fields", "images"}) {
+    if (std::find(names.begin(), names.end(), usual) != names.end()) {
+      return usual;
+    }
+  }
+  throw Error(ErrorClass::kUsage,
+              str(path, " has neither 'fields' nor 'images' in it; it has ",
+                  names.empty() ? "no dataset of its own" : join(names)),
+              "say with --dataset NAME which of them to rewrite");
+}
+
+at::ScalarType repacked_type(RepackType wanted, at::ScalarType old) {
+  switch (wanted) {
+    case RepackType::kFloat32:
+      return at::kFloat;
+    case RepackType::kBFloat16:
+      return at::kBFloat16;
+    case RepackType::kFloat16:
+      return at::kHalf;
+    case RepackType::kKeep:
+      break;
+  }
+  return old;
+}
 
 constexpr int64_t kBlockBytes = int64_t{16} << 20;  // of the rows between two writes
 

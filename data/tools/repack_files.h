@@ -1,7 +1,5 @@
-// HDF5 files rewritten so that training reads them at the speed of the disk.
+// Rewriting of HDF5 files so that they are read fast.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>

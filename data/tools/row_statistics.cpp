@@ -1,4 +1,4 @@
-// Blocks of rows, each summed by one rank, gathered by all and merged in their order.
+// Moments of a plane in two passes, merged; and the files of statistics.
 #include "data/tools/row_statistics.h"
 
 #include <ATen/ops/empty.h>
@@ -8,15 +8,151 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <system_error>
+#include <utility>
 
-#include "data/tools/row_groups.h"
+#include "data/datasets/npy.h"
+#include "data/datasets/year_files.h"
+#include "data/reading/box_runs.h"
+#include "data/tools/tool_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/make_communicator.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/base/error.h"
+#include "src/base/files.h"
+#include "src/base/log.h"
 #include "src/base/partition.h"
-#include "src/base/progress.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
+
+namespace {
+
+constexpr size_t kLanes = 8;  // partial sums, so that the loops are compiled to vectors and errors grow more slowly
+constexpr int64_t kNumColors = 3;
+
+// Sum over the values of function(value), of which `finite_only` says whether others count as 0.
+template <class T, class Function>
+double sum_finite(const T* values, int64_t count, const Function& function) {
+  std::array<double, kLanes> sums{};
+  const auto add = [&](double& sum, T value) {
+    const auto x = static_cast<double>(value);
+    sum += std::isfinite(x) ? function(x) : 0.0;
+  };
+  const int64_t whole = count - count % static_cast<int64_t>(kLanes);
+  for (int64_t i = 0; i < whole; i += static_cast<int64_t>(kLanes)) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      add(sums[lane], values[i + static_cast<int64_t>(lane)]);
+    }
+  }
+  for (int64_t i = whole; i < count; ++i) {
+    add(sums[0], values[i]);
+  }
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+template <class T>
+ChannelMoments moments_of(const T* values, int64_t count) {
+  ChannelMoments moments;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto x = static_cast<double>(values[i]);
+    moments.num_nan += std::isnan(x) ? 1 : 0;
+    moments.num_infinite += std::isinf(x) ? 1 : 0;
+    moments.min = x < moments.min && std::isfinite(x) ? x : moments.min;
+    moments.max = x > moments.max && std::isfinite(x) ? x : moments.max;
+  }
+  moments.count = count - moments.num_missing();
+  if (moments.count > 0) {
+    const auto number = static_cast<double>(moments.count);
+    moments.mean = sum_finite(values, count, [](double x) { return x; }) / number;
+    const double mean = moments.mean;
+    moments.squares = sum_finite(values, count, [mean](double x) { return (x - mean) * (x - mean); });
+  }
+  return moments;
+}
+
+template <class T>
+void add_planes(const at::Tensor& planes, std::vector<ChannelMoments>& moments) {
+  const int64_t count = planes.size(1);
+  const auto* values = planes.const_data_ptr<T>();
+  for (auto& channel : moments) {
+    channel.merge(moments_of(values, count));
+    values += count;
+  }
+}
+
+}  // namespace
+
+void ChannelMoments::merge(const ChannelMoments& other) {
+  num_nan += other.num_nan;
+  num_infinite += other.num_infinite;
+  if (other.count == 0) {
+    return;
+  }
+  min = std::min(min, other.min);
+  max = std::max(max, other.max);
+  const auto before = static_cast<double>(count);
+  const auto more = static_cast<double>(other.count);
+  const double difference = other.mean - mean;
+  mean += difference * more / (before + more);
+  squares += other.squares + difference * difference * before * more / (before + more);
+  count += other.count;
+}
+
+double ChannelMoments::deviation() const {
+  return std::sqrt(squares / static_cast<double>(count));
+}
+
+void ChannelMoments::pack(double* to) const {
+  const std::array<double, kPacked> numbers{static_cast<double>(count),
+                                            static_cast<double>(num_nan),
+                                            static_cast<double>(num_infinite),
+                                            min,
+                                            max,
+                                            mean,
+                                            squares};
+  std::copy(numbers.begin(), numbers.end(), to);
+}
+
+ChannelMoments ChannelMoments::unpack(const double* from) {
+  return {static_cast<int64_t>(from[0]),
+          static_cast<int64_t>(from[1]),
+          static_cast<int64_t>(from[2]),
+          from[3],
+          from[4],
+          from[5],
+          from[6]};
+}
+
+ChannelPlaces channel_places(std::span<const int64_t> shape, at::ScalarType type) {
+  const int64_t row = shape.empty() ? 1 : num_elements(shape.subspan(1));
+  if (type == at::kByte && shape.size() == 4 && shape.back() == kNumColors) {
+    return {row / kNumColors, kNumColors, 1};
+  }
+  if (shape.size() >= 3 && shape[1] > 0) {
+    return {1, shape[1], row / shape[1]};
+  }
+  return {1, 1, row};
+}
+
+void add_row(const at::Tensor& row, const ChannelPlaces& places, std::vector<ChannelMoments>& moments) {
+  VH_ASSERT(row.is_contiguous() && std::ssize(moments) == places.channels &&
+                row.numel() == places.outer * places.channels * places.inner,
+            str("a row of ", row.numel(), " values in ", places.channels, " channels"));
+  const at::Tensor planes = row.reshape({places.outer, places.channels, places.inner})
+                                .transpose(0, 1)
+                                .reshape({places.channels, places.outer * places.inner})
+                                .contiguous();
+  if (planes.scalar_type() == at::kFloat) {
+    add_planes<float>(planes, moments);
+  } else {
+    add_planes<double>(planes.to(at::kDouble), moments);
+  }
+}
 
 namespace {
 
@@ -201,6 +337,116 @@ RowStatistics row_statistics(const comm::MpiGroup& group, const RowSource& sourc
     progress.add();
   }
   return sums.finish(group);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMeans = "global_means.npy";
+constexpr const char* kDeviations = "global_stds.npy";
+constexpr const char* kTimeMeans = "time_means.npy";
+
+void prepare_folder(const WriteStatsOptions& options) {
+  make_output_folder(options.out);
+  for (const char* name : {kMeans, kDeviations, kTimeMeans}) {
+    refuse_existing((fs::path(options.out) / name).string(), options.overwrite);
+  }
+  std::error_code ignored;
+  if (!options.time_means && fs::exists(fs::path(options.out) / kTimeMeans, ignored)) {
+    throw Error(
+        ErrorClass::kCannotCreate, str(options.out, " also holds ", kTimeMeans, ", which would not be replaced"),
+        "give --time-means, remove the file, or give another folder: it would be read beside the new statistics");
+  }
+}
+
+void check_files(const RowSource& source) {
+  const RowFile& first = source.files().front();
+  for (const RowFile& file : source.files()) {
+    const Hdf5Layout& layout = file.layout;
+    const std::string where = str(file.path, ": dataset '", source.dataset(), "' (", join(layout.shape), ")");
+    if (layout.shape.size() != 4 || !c10::isFloatingType(layout.type) || layout.row_bytes() == 0) {
+      throw Error(ErrorClass::kBadData, str(where, " is no field"),
+                  "needed are floating-point values (time, channel, height, width)");
+    }
+    if (layout.type != first.layout.type ||
+        !std::equal(layout.shape.begin() + 1, layout.shape.end(), first.layout.shape.begin() + 1)) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, " differs from that of ", first.path, " (", join(first.layout.shape), ")"),
+                  "all files have the same type, channels, height and width");
+    }
+  }
+}
+
+// Normalization divides by the deviation.
+void check_channels(const WrittenStats& stats) {
+  for (size_t c = 0; c < stats.channels.size(); ++c) {
+    const ChannelMoments& channel = stats.channels[c];
+    const std::string name = str("channel ", c, " (", stats.channel_names[c], ")");
+    if (channel.count == 0) {
+      throw Error(ErrorClass::kBadData, str(name, " has no finite value"), "leave the channel out of the data");
+    }
+    if (!(static_cast<float>(channel.deviation()) > 0.0f)) {
+      throw Error(ErrorClass::kBadData, str(name, " is constant (", channel.mean, "): its deviation is 0"),
+                  "training cannot normalize it; leave the channel out of the data");
+    }
+  }
+}
+
+at::Tensor by_channel(const std::vector<ChannelMoments>& channels, double (*value)(const ChannelMoments&)) {
+  at::Tensor values = at::empty({1, std::ssize(channels), 1, 1}, at::kFloat);
+  auto* to = values.mutable_data_ptr<float>();
+  for (const ChannelMoments& channel : channels) {
+    *to++ = static_cast<float>(value(channel));
+  }
+  return values;
+}
+
+void write_files(const WriteStatsOptions& options, const RowStatistics& statistics) {
+  NpyFiles files;
+  const auto add = [&](const char* name, const at::Tensor& values) {
+    files.emplace_back((fs::path(options.out) / name).string(), values);
+  };
+  add(kMeans, by_channel(statistics.channels, [](const ChannelMoments& m) { return m.mean; }));
+  add(kDeviations, by_channel(statistics.channels, [](const ChannelMoments& m) { return m.deviation(); }));
+  if (options.time_means) {
+    if (!at::isfinite(statistics.time_means).all().item<bool>()) {
+      throw Error(ErrorClass::kBadData, "some element of the fields is missing at all times: it has no time mean",
+                  "leave --time-means out");
+    }
+    add(kTimeMeans, statistics.time_means.to(at::kFloat).unsqueeze(0));
+  }
+  replace_npy(files);
+}
+
+}  // namespace
+
+WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& options) {
+  std::vector<std::string> paths;
+  comm::agreed_on_rank_0(group, [&] {
+    paths = list_weather_files(options.inputs.front());
+    prepare_folder(options);
+  });
+  const RowSource source(group, broadcast_lines(group, paths), options.dataset, "channels", IoMode::kAuto, {},
+                         FileOrder::kByTime);
+  WrittenStats result;
+  comm::agreed(group, [&] {
+    check_files(source);
+    const RowFile& first = source.files().front();
+    result.channel_names = channel_names(first.layout.shape[1], first.layout.attribute, first.path);
+  });
+  const RowSelection rows = RowSelection::of(source, 0);
+  result.num_samples = rows.count;
+  StatisticsRequest request;
+  request.missing = options.skip_missing ? MissingValues::kCount : MissingValues::kRefuse;
+  request.time_means = options.time_means ? TimeMeans::kYes : TimeMeans::kNo;
+  const RowStatistics statistics = row_statistics(group, source, rows, request);
+  result.channels = statistics.channels;
+  comm::agreed_on_rank_0(group, [&] {
+    check_channels(result);
+    write_files(options, statistics);
+  });
+  return result;
 }
 
 }  // namespace vit_hybrid::data

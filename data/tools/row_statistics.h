@@ -1,15 +1,54 @@
-// Statistics by channel over rows of a dataset in files, computed by all ranks together.
+// Means and deviations by channel, from moments that are added up, and their files.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "data/reading/row_source.h"
-#include "data/tools/channel_moments.h"
 
 namespace vit_hybrid::data {
+
+/// Moments of the finite values; the others are counted.
+struct ChannelMoments {
+  int64_t count = 0;
+  int64_t num_nan = 0;
+  int64_t num_infinite = 0;
+  double min = std::numeric_limits<double>::infinity();
+  double max = -std::numeric_limits<double>::infinity();
+  double mean = 0.0;
+  double squares = 0.0;  ///< sum of squared deviations from the mean
+
+  /// T. F. Chan, G. H. Golub, R. J. LeVeque, "Algorithms for computing the sample variance", The American Statistician
+  /// 37 (1983), equation (1.5).
+  void merge(const ChannelMoments& other);
+  /// Of the population: divided by the number of values. NaN without any.
+  double deviation() const;
+  int64_t num_missing() const { return num_nan + num_infinite; }
+
+  /// Numbers in pack(): all of the state, to be sent to another rank.
+  static constexpr int64_t kPacked = 7;
+  void pack(double* to) const;
+  static ChannelMoments unpack(const double* from);
+};
+
+/// Where the channels lie in a row of a dataset: the row is [outer, channels, inner].
+struct ChannelPlaces {
+  int64_t outer = 1;
+  int64_t channels = 1;
+  int64_t inner = 1;
+};
+
+/// Of a dataset of this shape: bytes (n, height, width, 3) have their channels last, (n, channels, ...) of at least
+/// three dims second, others are one channel.
+ChannelPlaces channel_places(std::span<const int64_t> shape, at::ScalarType type);
+
+/// Adds the values of a contiguous host tensor of one row, in double.
+void add_row(const at::Tensor& row, const ChannelPlaces& places, std::vector<ChannelMoments>& moments);
 
 /// Rows of all files in one numbering; `count` of the `total` ones, spread evenly.
 struct RowSelection {
@@ -46,5 +85,27 @@ struct RowStatistics {
 /// the time means to the rounding of double. Collective over `group`, that of `source`; errors are agreed.
 RowStatistics row_statistics(const comm::MpiGroup& group, const RowSource& source, const RowSelection& rows,
                              const StatisticsRequest& request);
+
+struct WriteStatsOptions {
+  std::vector<std::string> inputs;  ///< folder of the year files; one
+  std::string out;                  ///< folder to be made
+  std::string dataset = "fields";   ///< (time, channel, height, width)
+  bool time_means = false;          ///< also time_means.npy
+  bool skip_missing = false;        ///< leave NaN and infinities out instead of refusing them
+  bool overwrite = false;           ///< replace such files
+};
+
+struct WrittenStats {
+  std::vector<ChannelMoments> channels;
+  std::vector<std::string> channel_names;
+  int64_t num_samples = 0;
+};
+
+/// Writes OUT/global_means.npy and OUT/global_stds.npy, float32 (1, C, 1, 1), over all times of all files, and if asked
+/// OUT/time_means.npy (1, C, H, W). Collective over `group`; errors are agreed: Error(kMissingInput), Error(kBadData)
+/// for values that are not finite, channels that are constant or without a value, and files that differ,
+/// Error(kCannotCreate), also for an OUT/time_means.npy of before that would stay. Whenever the program is killed, what
+/// is in OUT is not of two data sets: old files are removed before new ones have their names.
+WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& options);
 
 }  // namespace vit_hybrid::data

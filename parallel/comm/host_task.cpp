@@ -1,16 +1,38 @@
-// HostTask: the loop in which a process waits.
+// Waiting: spin, then yield or sleep.
 #include "parallel/comm/host_task.h"
 
+#include <sched.h>
+#include <time.h>
+
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
-#include "parallel/comm/operation_slot.h"
-#include "parallel/comm/waiting.h"
+#include "parallel/comm/operation.h"
 #include "src/base/background_work.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
+
+namespace {
+constexpr int kEagerLooks = 50;
+constexpr timespec kNap{0, 20'000};
+std::atomic<Waiting::Manner> g_manner{Waiting::Manner::kYield};
+}  // namespace
+
+void Waiting::set_manner(Manner manner) {
+  g_manner = manner;
+}
+
+void Waiting::pause() {
+  if (++looks_ < kEagerLooks) return;
+  if (g_manner.load(std::memory_order_relaxed) == Manner::kSleep) {
+    nanosleep(&kNap, nullptr);
+  } else {
+    sched_yield();
+  }
+}
 
 namespace {
 

@@ -1,16 +1,53 @@
-// make_communicator: the one place that picks a back end.
+// make_communicator(): which back end moves the bytes of a group, and the one of a group of one.
 #pragma once
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/communicator_base.h"
 #include "parallel/comm/mpi/mpi_group.h"
-#include "parallel/comm/transport_options.h"
 
 namespace vit_hybrid::comm {
+
+/// How collectives of host tensors travel. kAuto: shared memory where all ranks of the group are on
+/// one node and enough of it is free, else messages.
+enum class HostPath { kAuto, kMessages, kSharedMemory };
+
+/// The same on all ranks of a group.
+struct TransportOptions {
+  HostPath host_path = HostPath::kAuto;
+  /// Longer messages are sent in pieces (MPI counts are ints); a multiple of 8.
+  int64_t max_message_bytes = int64_t{1} << 30;
+  /// Memory in which a rank receives what it reduces; bounds the bytes in flight.
+  int64_t staging_bytes = int64_t{4} << 20;
+  /// Size of one of the slots of a rank in shared memory; a multiple of 64.
+  int64_t slot_bytes = int64_t{128} << 10;
+  /// How long NCCL may take to connect a group.
+  double connection_seconds = 600.0;
+  /// Whether NCCL connects neighbours on the ring of ranks for exchange() at the start; other pairs, and all of them
+  /// otherwise, when they first meet.
+  bool connects_neighbours = true;
+};
+
+class SelfCommunicator final : public CommunicatorBase {
+ public:
+  SelfCommunicator(std::string axis, at::DeviceType device_type);
+
+  std::string back_end() const override { return "self"; }
+
+ private:
+  Started start_all_reduce(const at::Tensor& tensor, ReduceOp op) override;
+  Started start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override;
+  Started start_all_gather(const at::Tensor& output, const at::Tensor& input) override;
+  Started start_broadcast(const at::Tensor& tensor, int root) override;
+  Started start_exchange(std::vector<Transfer> transfers) override;
+  Started start_barrier() override;
+};
 
 /// Communicator of `group` (which it keeps) for tensors on `device`: self for a group of one, MPI
 /// for host tensors, NCCL for CUDA tensors. `world` is the communicator of a larger group for the

@@ -22,7 +22,7 @@
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
-#include "src/base/host_name.h"
+#include "src/base/host.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {

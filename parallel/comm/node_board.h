@@ -205,7 +205,8 @@ class WatchedGroup {
   uint64_t turn_ = 0;
 };
 
-/// The group of all processes between start and end of MPI, whose turns are MPI_Init, MPI_Finalize and what is behind it.
+/// The group of all processes between start and end of MPI, whose turns are MPI_Init, MPI_Finalize and what is behind
+/// it.
 inline constexpr uint64_t kLaunchGroup = 1;
 inline constexpr uint64_t kInitTurn = 1;
 inline constexpr uint64_t kFinalizeTurn = 2;

@@ -1,5 +1,4 @@
-// Standing: how a process stands in the job, as its node's watchdogs see it; and who is to blame where some wait too
-// long.
+// How the processes of a job stand, and whom that blames.
 #pragma once
 
 #include <cstdint>

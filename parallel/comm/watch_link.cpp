@@ -26,7 +26,7 @@
 #include "parallel/comm/failure.h"
 #include "parallel/comm/host_task.h"
 #include "parallel/comm/node_board.h"
-#include "src/base/host_name.h"
+#include "src/base/host.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {

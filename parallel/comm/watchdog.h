@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "parallel/comm/board_observer.h"
-#include "parallel/comm/operation_slot.h"
+#include "parallel/comm/operation.h"
 #include "parallel/comm/standing.h"
 #include "src/base/error.h"
 

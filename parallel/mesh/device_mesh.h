@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi/mpi_group.h"
-#include "parallel/comm/transport_options.h"
 #include "parallel/mesh/parallel_dims.h"
 
 namespace vit_hybrid::mesh {

@@ -14,7 +14,6 @@
 
 #include "parallel/comm/operation.h"
 #include "parallel/pipeline/message_plan.h"
-#include "parallel/pipeline/timeline.h"
 #include "src/base/backward_between.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"

@@ -1,19 +1,28 @@
-// ParameterBuffer: the flat parameters of a rank, and in a training their gradients, of which every module gets views.
+// ParameterBuffer: flat parameters and gradients, views of them, and the weights' initial values.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "parallel/tensor/parameter_spec.h"
-#include "parallel/tensor/parameter_writer.h"
 #include "src/base/partition.h"
 
 namespace vit_hybrid::tensor {
+
+/// Stands for all places that hold a parameter: the buffer's view, and the master weights where they are others.
+class ParameterWriter {
+ public:
+  virtual ~ParameterWriter() = default;
+  /// Calls `fill` with a tensor of the local shape of spec `parameter`, which holds its values and takes new ones, in
+  /// the widest type that they are kept in. Local.
+  virtual void write(int parameter, const std::function<void(const at::Tensor& values)>& fill) = 0;
+};
 
 /// Where the parameters lie in the flat buffers: buckets of whole parameters, each padded so that it divides into
 /// `shards` equal, aligned parts. Parameters lie in the reverse order of the specs, so that bucket 0 is the first whose

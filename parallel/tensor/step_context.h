@@ -1,7 +1,7 @@
 // StepContext: what a layer needs beyond its input, and GradientSink, whom it tells that a gradient was added to.
 #pragma once
 
-#include "src/base/sample_context.h"
+#include "src/base/random.h"
 
 namespace vit_hybrid::tensor {
 

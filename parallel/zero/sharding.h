@@ -1,7 +1,13 @@
-// ZeroStage: what is split over the data axis, and which elements of a bucket a rank owns under it.
+// Which part of the flat buffers a rank owns, and the tensors of it.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <vector>
+
 #include "parallel/tensor/parameter_buffer.h"
+#include "parallel/zero/rules/segment_cursor.h"
 #include "src/base/partition.h"
 
 namespace vit_hybrid::zero {
@@ -15,5 +21,21 @@ int num_shards(ZeroStage stage, int data_size);
 
 /// The elements of bucket `bucket` that data rank `data_rank` updates: its shard, or the whole bucket.
 Range owned_range(const tensor::FlatLayout& layout, int bucket, ZeroStage stage, int data_rank);
+
+/// Flat tensors on one device: master weights and state of the owned elements alone, the flat buffers whole; which
+/// element belongs to which, and their weight decays, say the segments.
+struct OwnedTensors {
+  at::Tensor master;              ///< undefined where the parameters are the master weights
+  std::vector<at::Tensor> state;  ///< in the order of UpdateRule::state_names()
+  at::Tensor parameters;
+  at::Tensor gradients;
+  at::Tensor segments;  ///< segment_tensor()
+};
+
+/// The segments' bytes, [S, sizeof(Segment)], on `device`. Asserts that they ascend from 0 and are aligned.
+at::Tensor segment_tensor(const std::vector<Segment>& segments, at::Device device);
+
+/// The array in a segment_tensor(), on its device.
+SegmentTable segment_table(const at::Tensor& segments);
 
 }  // namespace vit_hybrid::zero

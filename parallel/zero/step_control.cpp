@@ -1,9 +1,10 @@
-// The numbers of a step as a tensor.
+// Bias corrections, the dynamic loss scale, and the scalars on their device.
 #include "parallel/zero/step_control.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <type_traits>
 
@@ -12,6 +13,58 @@
 #include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::zero {
+
+namespace {
+
+// 1 - beta^t: the share of its expectation that a moment, which starts from zero, has at step t.
+double bias_correction(double beta, int64_t t) {
+  return 1.0 - std::pow(beta, static_cast<double>(t));
+}
+
+}  // namespace
+
+StepScalars scalars_of_step(const OptimizerOptions& options, int64_t number, double lr) {
+  StepScalars step;
+  step.lr = lr;
+  step.step_size = lr / bias_correction(options.beta1, number);
+  step.mean_scale = 1.0 / bias_correction(options.beta1, number);
+  step.root_scale = 1.0 / std::sqrt(bias_correction(options.beta2, number));
+  return step;
+}
+
+LossScaleOptions loss_scale_options(bool is_fp16, double fixed) {
+  LossScaleOptions options;
+  options.is_dynamic = is_fp16 && fixed == 0.0;
+  options.initial = !is_fp16 ? 1.0 : options.is_dynamic ? 65536.0 : fixed;
+  return options;
+}
+
+void LossScaler::update(bool finite) {
+  if (!finite) {
+    ++skipped_steps_;
+    good_steps_ = 0;
+    if (options_.is_dynamic) {
+      scale_ = std::max(scale_ * options_.backoff, kSmallest);
+    }
+    return;
+  }
+  if (!options_.is_dynamic) {
+    return;
+  }
+  ++good_steps_;
+  if (good_steps_ >= options_.growth_interval) {
+    scale_ = std::min(scale_ * options_.growth, kLargest);
+    good_steps_ = 0;
+  }
+}
+
+void LossScaler::restore(const LossScaleState& state) {
+  skipped_steps_ = state.skipped_steps;
+  if (options_.is_dynamic && state.scale > 0.0) {
+    scale_ = state.scale;
+    good_steps_ = state.good_steps;
+  }
+}
 
 namespace {
 

@@ -1,5 +1,5 @@
 // A step's decision on a GPU, by one thread.
-#include "parallel/zero/rules/update_kernels_cuda.h"
+#include "parallel/zero/rules/update_cuda.h"
 
 namespace vit_hybrid::zero {
 

@@ -1,12 +1,11 @@
-// StepScalars: the numbers of one optimizer step, and what the norm of the gradient decides about it.
+// StepScalars: the numbers of one optimizer step, and what the norm of the gradient decides about it, for host and
+// device alike.
 #pragma once
 
 #include <cmath>
-#include <cstdint>
 #include <limits>
 
-#include "parallel/zero/optimizer_options.h"
-#include "src/base/host_device.h"
+#include "src/base/instruction_sets.h"
 
 namespace vit_hybrid::zero {
 
@@ -32,10 +31,6 @@ struct StepScalars {
 
   VH_HOST_DEVICE bool is_skipped() const { return skip != 0.0; }
 };
-
-/// Step number `number`, from 1, of an optimizer: its learning rate and bias corrections, made in double; D. P. Kingma
-/// and J. Ba, "Adam", ICLR 2015, algorithm 1.
-StepScalars scalars_of_step(const OptimizerOptions& options, int64_t number, double lr);
 
 /// What gradients are multiplied with: min(1, max_norm / (norm + 1e-6)), as torch's clip_grad_norm_.
 VH_HOST_DEVICE inline double clip_coefficient(double norm, double max_norm) {

@@ -11,10 +11,9 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
-#include "parallel/tensor/parameter_writer.h"
-#include "parallel/zero/owned_tensors.h"
+#include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/precision_policy.h"
-#include "parallel/zero/rules/parameter_norms.h"
+#include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/rules/update_rule.h"
 #include "parallel/zero/sharding.h"
 #include "parallel/zero/step_control.h"

@@ -22,9 +22,8 @@
 #include <vector>
 
 #include "src/base/error.h"
-#include "src/base/host_name.h"
-#include "src/base/own_processors.h"
-#include "src/base/regular_file.h"
+#include "src/base/files.h"
+#include "src/base/host.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid {

@@ -1,9 +1,22 @@
-// VH_VERSIONS: a function compiled for several instruction sets; the program takes the widest that the machine has. And
-// what else is asked of a processor.
+// What functions are compiled for: VH_VERSIONS, several instruction sets of the host, of which the program takes the
+// widest that the machine has; VH_HOST_DEVICE, host loops and device kernels alike.
 #pragma once
 
-// Only for functions whose loops the compiler turns into vectors. Not under the sanitizers: the choice is made while
-// the program is loaded, before they are ready. Clang has no versions of templates.
+#if defined(__CUDACC__)
+#define VH_HOST_DEVICE __host__ __device__
+#else
+#define VH_HOST_DEVICE
+#endif
+
+// VH_UNROLL: before a loop over constants that device code writes out, so that its array stays in registers.
+#if defined(__CUDA_ARCH__)
+#define VH_UNROLL _Pragma("unroll")
+#else
+#define VH_UNROLL
+#endif
+
+// VH_VERSIONS: only for functions whose loops the compiler turns into vectors. Not under the sanitizers: the choice is
+// made while the program is loaded, before they are ready. Clang has no versions of templates.
 #if !defined(__x86_64__) || defined(__SANITIZE_ADDRESS__) || defined(__clang__)
 #define VH_VERSIONS
 #else

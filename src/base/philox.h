@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "src/base/host_device.h"
+#include "src/base/instruction_sets.h"
 
 namespace vit_hybrid {
 

@@ -1,13 +1,26 @@
-// Counter-based random numbers: every draw is a pure function of the seed, its purpose and a global index.
+// Random numbers as functions of a key and a counter (Philox), and what the draws of a micro-batch are keyed by.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "src/base/philox.h"
 
 namespace vit_hybrid {
+
+enum class Mode { kTraining, kEvaluation };
+
+/// Of one micro-batch: draws are functions of these, never of the rank.
+struct SampleContext {
+  uint64_t seed = 0;
+  int64_t step = 0;
+  std::vector<int64_t> samples;  ///< global numbers of the micro-batch's samples (epoch position independent keys)
+  Mode mode = Mode::kEvaluation;
+
+  bool training() const { return mode == Mode::kTraining; }
+};
 
 /// What a stream of numbers is for; streams of different purposes are independent.
 enum class Purpose : uint32_t {

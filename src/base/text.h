@@ -1,12 +1,14 @@
-// Text from values: concatenation with all digits of a number, a number of decimals, and joined lists.
+// Text from values: all digits of a number, quantities for people, joined lists, and the nearest of several words.
 #pragma once
 
 #include <charconv>
 #include <cmath>
 #include <concepts>
+#include <cstdint>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace vit_hybrid {
 
@@ -64,5 +66,25 @@ std::string join(const Range& range, std::string_view separator = ", ") {
   }
   return out.str();
 }
+
+/// "1.50 GiB": three digits in the unit that suits.
+std::string bytes_text(int64_t bytes);
+
+/// "0.35", "1.2e-05": at most `digits` significant digits, without trailing zeros;
+/// "nan", "inf", "-inf".
+std::string number_text(double value, int digits = 5);
+
+/// "15.87 s", "2.6 min", "3.1 h", "2.4 days".
+std::string duration_text(double seconds);
+
+/// The same for a time that is only guessed: "43 s", "12 min", "3.1 h", "2.4 days".
+std::string rough_duration_text(double seconds);
+
+/// The parts of a whole, as "3 + 3 + 2"; of more than eight how often each size is there: "24 x 2 + 24 x 1".
+std::string parts_text(const std::vector<int64_t>& parts);
+
+/// The word of `words` that is meant by `word`: one that begins with it, else the one that takes fewest insertions,
+/// deletions and replacements of a character; empty where there are no words.
+std::string nearest_word(const std::string& word, const std::vector<std::string>& words);
 
 }  // namespace vit_hybrid

@@ -16,10 +16,9 @@
 
 #include "data/reading/posix_file.h"
 #include "src/base/error.h"
+#include "src/base/files.h"
 #include "src/base/folder_lock.h"
 #include "src/base/log.h"
-#include "src/base/quantity_text.h"
-#include "src/base/regular_file.h"
 #include "src/base/text.h"
 #include "src/report/metrics_log.h"
 

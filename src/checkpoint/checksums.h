@@ -1,8 +1,9 @@
-// Checksums: those of many tensors, put together over ranks.
+// Checksums of a checkpoint's tensors.
 #pragma once
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -10,6 +11,10 @@
 #include "src/checkpoint/format.h"
 
 namespace vit_hybrid::train {
+
+/// Sum over i < count of mix(global index first_index + i, bits of values[i]) modulo 2^64.
+uint64_t checksum_of(const float* values, int64_t count, int64_t first_index);
+uint64_t checksum_of(const double* values, int64_t count, int64_t first_index);
 
 /// By name.
 using Checksums = std::map<std::string, TensorChecksum>;

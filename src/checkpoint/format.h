@@ -1,4 +1,4 @@
-// The checkpoint format: what lies where in the HDF5 file, and the checksum of a tensor, all independent of the layout.
+// The format of a checkpoint: names, attributes, version, and the model as JSON.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,9 +8,32 @@
 #include <string>
 #include <vector>
 
+#include "model/vit_options.h"
 #include "src/checkpoint/training_data.h"
 
 namespace vit_hybrid::train {
+
+/// One JSON object with the name of every model option ("embed-dim", as on the command line) and its value.
+std::string model_json(const model::VitOptions& options);
+
+/// The options that a text of model_json() holds. Error(kBadData) where it is no such text.
+model::VitOptions model_from_json(const std::string& json);
+
+/// An option that two models have with other values.
+struct ModelDifference {
+  std::string option;  ///< "embed-dim"
+  std::string first;
+  std::string second;
+};
+
+/// The options in which two texts of model_json() differ, in the order of the table.
+std::vector<ModelDifference> model_differences(const std::string& first_json, const std::string& second_json);
+
+/// Whether an option says how a model is trained, not what it computes: dropout rates and label smoothing.
+bool is_training_only(const std::string& model_option);
+
+/// A line for each option in which `wanted` differs from the checkpoint's model: "--depth is 8, the checkpoint's is 6".
+std::vector<std::string> model_differences(const std::string& checkpoint_json, const model::VitOptions& wanted);
 
 /// Raised whenever a file of the new kind would be misread by an older program.
 inline constexpr int64_t kCheckpointFormat = 4;

@@ -1,17 +1,304 @@
-// Reading and writing of safetensors files by offsets.
+// A reader that follows the JSON's parts as they come, the rules of the format, and files read and written.
 #include "src/checkpoint/safetensors.h"
 
 #include <ATen/ops/empty.h>
+#include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <iterator>
+#include <limits>
+#include <set>
+#include <tuple>
 #include <utility>
 
+#include "data/reading/box_runs.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::train {
+
+namespace {
+
+// Stops at the first part that a header does not have, so that nothing nested deeper is ever built.
+class JsonReader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  const std::string& problem() const { return problem_; }
+  SafetensorsHeader take() { return std::move(header_); }
+
+  bool null() override { return unexpected("null"); }
+  bool boolean(bool) override { return unexpected("a truth value"); }
+  bool number_integer(number_integer_t) override { return unexpected("a negative number"); }
+  bool number_float(number_float_t, const string_t&) override { return unexpected("a fraction"); }
+  bool binary(binary_t&) override { return unexpected("bytes"); }
+
+  bool number_unsigned(number_unsigned_t value) override {
+    if (place_ != Place::kShape && place_ != Place::kOffsets) {
+      return unexpected("a number");
+    }
+    if (value > static_cast<number_unsigned_t>(std::numeric_limits<int64_t>::max())) {
+      return fail(str("the number ", value, " of tensor ", shown_name(entry_.name), " is too large"));
+    }
+    auto& numbers = place_ == Place::kShape ? entry_.shape : offsets_;
+    numbers.push_back(static_cast<int64_t>(value));
+    return numbers.size() <= kMostNumbers ||
+           fail(str("tensor ", shown_name(entry_.name), " has too many dims or offsets"));
+  }
+
+  bool string(string_t& value) override {
+    if (place_ == Place::kMetadataValue) {
+      header_.metadata[key_] = value;
+      place_ = Place::kMetadata;
+      return true;
+    }
+    if (place_ != Place::kType) {
+      return unexpected("a text");
+    }
+    entry_.type = value;
+    place_ = Place::kTensor;
+    return true;
+  }
+
+  bool start_object(std::size_t) override {
+    switch (place_) {
+      case Place::kStart:
+        place_ = Place::kTop;
+        return true;
+      case Place::kTensorStart:
+        place_ = Place::kTensor;
+        return true;
+      case Place::kMetadataStart:
+        place_ = Place::kMetadata;
+        return true;
+      default:
+        return unexpected("an object");
+    }
+  }
+
+  bool key(string_t& value) override {
+    auto& names = place_ == Place::kTop ? top_names_ : inner_names_;
+    if (!names.insert(value).second) {
+      return fail(str("the name ", shown_name(value), " is there twice"));
+    }
+    key_ = value;
+    if (place_ == Place::kMetadata) {
+      place_ = Place::kMetadataValue;
+      return true;
+    }
+    return place_ == Place::kTop ? begin_entry(value) : begin_field(value);
+  }
+
+  bool end_object() override {
+    if (place_ == Place::kTensor) {
+      return end_tensor();
+    }
+    if (place_ == Place::kMetadata) {
+      inner_names_.clear();
+      place_ = Place::kTop;
+    } else {
+      place_ = Place::kEnd;
+    }
+    return true;
+  }
+
+  bool start_array(std::size_t) override {
+    if (place_ != Place::kShapeStart && place_ != Place::kOffsetsStart) {
+      return unexpected("a list");
+    }
+    place_ = place_ == Place::kShapeStart ? Place::kShape : Place::kOffsets;
+    return true;
+  }
+
+  bool end_array() override {
+    place_ = Place::kTensor;
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    return fail(str("its header is not JSON (at byte ", position, " of it)"));
+  }
+
+ private:
+  enum class Place {
+    kStart,
+    kTop,
+    kMetadataStart,
+    kMetadata,
+    kMetadataValue,
+    kTensorStart,
+    kTensor,
+    kType,
+    kShapeStart,
+    kShape,
+    kOffsetsStart,
+    kOffsets,
+    kEnd
+  };
+  static constexpr size_t kMostNumbers = 64;
+
+  bool fail(const std::string& problem) {
+    problem_ = problem;
+    return false;
+  }
+  bool unexpected(const char* what) {
+    return fail(str("its header has ", what, " where none may be", key_.empty() ? "" : ", at " + shown_name(key_)));
+  }
+
+  bool begin_entry(const std::string& name) {
+    inner_names_.clear();
+    if (name == kSafetensorsMetadata) {
+      place_ = Place::kMetadataStart;
+      return true;
+    }
+    entry_ = {};
+    entry_.name = name;
+    offsets_.clear();
+    place_ = Place::kTensorStart;
+    return true;
+  }
+
+  bool begin_field(const std::string& name) {
+    if (name == "dtype") {
+      place_ = Place::kType;
+    } else if (name == "shape") {
+      place_ = Place::kShapeStart;
+    } else if (name == "data_offsets") {
+      place_ = Place::kOffsetsStart;
+    } else {
+      return fail(str("tensor ", shown_name(entry_.name), " has an unknown field ", shown_name(name)));
+    }
+    return true;
+  }
+
+  bool end_tensor() {
+    if (inner_names_.size() != 3 || offsets_.size() != 2) {
+      return fail(str("tensor ", shown_name(entry_.name), " has no dtype, no shape, or not two data_offsets"));
+    }
+    inner_names_.clear();
+    entry_.begin = offsets_[0];
+    entry_.end = offsets_[1];
+    header_.tensors.push_back(std::move(entry_));
+    place_ = Place::kTop;
+    return true;
+  }
+
+  SafetensorsHeader header_;
+  std::string problem_;
+  Place place_ = Place::kStart;
+  std::string key_;
+  std::set<std::string> top_names_;
+  std::set<std::string> inner_names_;
+  SafetensorsEntry entry_;
+  std::vector<int64_t> offsets_;
+};
+
+}  // namespace
+
+std::string shown_name(const std::string& text) {
+  return "'" + shown(text) + "'";
+}
+
+std::string read_safetensors_json(std::string_view json, SafetensorsHeader& header) {
+  JsonReader reader;
+  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) {
+    return reader.problem();
+  }
+  header = reader.take();
+  return "";
+}
+
+namespace {
+
+struct Type {
+  std::string_view name;
+  int64_t bytes;
+};
+constexpr Type kTypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
+                           {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
+                           {"U32", 4},  {"F32", 4}, {"I64", 8}, {"U64", 8},     {"F64", 8}};
+
+[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+  throw Error(ErrorClass::kBadData, str(where, " is no safetensors file: ", what),
+              "it is damaged or of another format");
+}
+
+// Bytes of the values; -1 if they are more than 64 bits can count.
+int64_t value_bytes(const SafetensorsEntry& entry) {
+  return data::bytes_of_shape(entry.shape, safetensors_type_bytes(entry.type)).value_or(-1);
+}
+
+void check(const SafetensorsEntry& entry, int64_t data_bytes, const std::string& where) {
+  const std::string tensor = "tensor " + shown_name(entry.name);
+  if (safetensors_type_bytes(entry.type) == 0) {
+    refuse(where, str(tensor, " is of the unknown type ", shown_name(entry.type)));
+  }
+  if (entry.begin > entry.end || entry.end > data_bytes) {
+    refuse(where, str(tensor, " is at bytes ", entry.begin, " to ", entry.end, " of ", data_bytes));
+  }
+  if (value_bytes(entry) != entry.end - entry.begin) {
+    refuse(where, str(tensor, " has ", entry.end - entry.begin, " bytes, not those of ", entry.type, " [",
+                      join(entry.shape), "]"));
+  }
+}
+
+// Every byte of the data belongs to exactly one tensor.
+void check_cover(const std::vector<SafetensorsEntry>& tensors, int64_t data_bytes, const std::string& where) {
+  int64_t position = 0;
+  for (const SafetensorsEntry& entry : tensors) {
+    if (entry.begin != position) {
+      refuse(where, str("tensor ", shown_name(entry.name), " begins at byte ", entry.begin, ", where ", position,
+                        " is due: tensors overlap or leave a gap"));
+    }
+    position = entry.end;
+  }
+  if (position != data_bytes) {
+    refuse(where, str("its tensors end at byte ", position, " of ", data_bytes));
+  }
+}
+
+}  // namespace
+
+int64_t safetensors_type_bytes(std::string_view type) {
+  const auto* const found =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& known) { return known.name == type; });
+  return found == std::end(kTypes) ? 0 : found->bytes;
+}
+
+SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_bytes, const std::string& where) {
+  if (!json.starts_with('{')) {
+    refuse(where, "its header does not begin with '{'");
+  }
+  SafetensorsHeader header;
+  const std::string problem = read_safetensors_json(json, header);
+  if (!problem.empty()) {
+    refuse(where, problem);
+  }
+  for (const SafetensorsEntry& entry : header.tensors) {
+    check(entry, data_bytes, where);
+  }
+  std::sort(header.tensors.begin(), header.tensors.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  check_cover(header.tensors, data_bytes, where);
+  return header;
+}
+
+std::string safetensors_header_text(const SafetensorsHeader& header) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  if (!header.metadata.empty()) {
+    object[kSafetensorsMetadata] = header.metadata;
+  }
+  for (const SafetensorsEntry& entry : header.tensors) {
+    object[entry.name] = {
+        {"dtype", entry.type}, {"shape", entry.shape}, {"data_offsets", std::vector<int64_t>{entry.begin, entry.end}}};
+  }
+  std::string text = object.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
 
 namespace {
 

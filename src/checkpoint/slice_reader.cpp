@@ -1,13 +1,142 @@
-// SliceReader: boxes of tensors, and sums that are put together.
+// Boxes of global tensors into views of a rank's parameters, with the checksums of what was read.
 #include "src/checkpoint/slice_reader.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/agreement.h"
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {
+
+namespace {
+
+// Every rank's text becomes that of `root`.
+std::string broadcast(comm::Communicator& group, c10::Device device, const std::string& text, int root) {
+  const auto options = at::TensorOptions(at::kLong).device(device);
+  const at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), options);
+  group.broadcast(size, root).wait();
+  if (size.item<int64_t>() == 0) {
+    return {};
+  }
+  at::Tensor bytes = at::zeros({size.item<int64_t>()}, at::TensorOptions(at::kByte));
+  if (group.rank() == root) {
+    std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  }
+  bytes = bytes.to(device);
+  group.broadcast(bytes, root).wait();
+  bytes = bytes.cpu();
+  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
+}
+
+}  // namespace
+
+void agree_over(comm::Communicator& group, c10::Device device, const std::optional<Error>& mine) {
+  const MemoryScope scope(MemoryClass::kCommunication);
+  const at::Tensor first =
+      at::full({1}, mine ? group.rank() : group.size(), at::TensorOptions(at::kLong).device(device));
+  group.all_reduce(first, comm::ReduceOp::kMin).wait();
+  const auto root = static_cast<int>(first.item<int64_t>());
+  if (root == group.size()) {
+    return;
+  }
+  const Error error = mine ? *mine : Error(ErrorClass::kInternal, "");
+  const int exit_code = std::stoi(broadcast(group, device, std::to_string(error.exit_code()), root));
+  const std::string message = broadcast(group, device, error.message(), root);
+  const std::string hint = broadcast(group, device, error.hint(), root);
+  const std::string place = broadcast(group, device, comm::process_place().text(), root);
+  throw comm::AgreedError(Error(static_cast<ErrorClass>(exit_code), message, hint), place, group.rank() == root);
+}
+
+namespace {
+
+using tensor::BoxMapping;
+using tensor::Shape;
+
+// Adds the boxes of `range`, which lies in the sub-array of the dims from `dim` on at the corner `corner`.
+void add_boxes(const Shape& shape, size_t dim, Shape corner, Range range, std::vector<BoxMapping>& out) {
+  if (range.begin >= range.end) {
+    return;
+  }
+  BoxMapping box{corner, corner, Shape(shape.size(), 1)};
+  if (dim == shape.size()) {
+    out.push_back(std::move(box));
+    return;
+  }
+  int64_t row = 1;  // elements of one step in `dim`
+  for (size_t d = dim + 1; d < shape.size(); ++d) {
+    row *= shape[d];
+    box.size[d] = shape[d];
+  }
+  const auto part_of_row = [&](int64_t index, Range part) {
+    corner[dim] = index;
+    add_boxes(shape, dim + 1, corner, {part.begin - index * row, part.end - index * row}, out);
+  };
+  const int64_t first_whole = (range.begin + row - 1) / row;
+  const int64_t end_whole = range.end / row;
+  if (first_whole > end_whole) {  // within one row
+    part_of_row(end_whole, range);
+    return;
+  }
+  if (range.begin < first_whole * row) {
+    part_of_row(first_whole - 1, {range.begin, first_whole * row});
+  }
+  if (first_whole < end_whole) {
+    box.global_offset[dim] = box.local_offset[dim] = first_whole;
+    box.size[dim] = end_whole - first_whole;
+    out.push_back(box);
+  }
+  if (end_whole * row < range.end) {
+    part_of_row(end_whole, {end_whole * row, range.end});
+  }
+}
+
+// The part of `box` (of the local slice) that lies in `mapping`.
+std::optional<BoxMapping> intersection(const BoxMapping& box, const BoxMapping& mapping) {
+  BoxMapping common = box;
+  for (size_t d = 0; d < box.size.size(); ++d) {
+    const int64_t begin = std::max(box.local_offset[d], mapping.local_offset[d]);
+    const int64_t end = std::min(box.local_offset[d] + box.size[d], mapping.local_offset[d] + mapping.size[d]);
+    if (begin >= end) {
+      return std::nullopt;
+    }
+    common.local_offset[d] = begin;
+    common.global_offset[d] = mapping.global_offset[d] + begin - mapping.local_offset[d];
+    common.size[d] = end - begin;
+  }
+  return common;
+}
+
+}  // namespace
+
+std::vector<BoxMapping> boxes_of_range(const Shape& shape, Range range) {
+  VH_ASSERT(range.begin >= 0 && range.end <= tensor::num_elements(shape), str(range.begin, " to ", range.end));
+  std::vector<BoxMapping> boxes;
+  add_boxes(shape, 0, Shape(shape.size(), 0), range, boxes);
+  return boxes;
+}
+
+std::vector<BoxMapping> boxes_of_range(const tensor::ParameterSpec& spec, Range range) {
+  std::vector<BoxMapping> out;
+  for (const BoxMapping& box : boxes_of_range(spec.local_shape, range)) {
+    for (const BoxMapping& mapping : spec.boxes) {
+      if (auto common = intersection(box, mapping)) {
+        out.push_back(std::move(*common));
+      }
+    }
+  }
+  return out;
+}
 
 namespace {
 
@@ -76,6 +205,90 @@ void SliceReader::verify() {
                   "the file is damaged: use another checkpoint, or a copy of this one");
     }
   }
+}
+
+namespace {
+
+using tensor::ParameterSpec;
+
+std::string options_of(const CheckpointReader& checkpoint) {
+  return str("the checkpoint's model is ", checkpoint.info().model);
+}
+
+// The model option that a dim of a parameter follows.
+std::string options_behind(const std::string& name) {
+  if (name == "pos_embed") {
+    return "--image-size, --patch-size, --pooling or --embed-dim";
+  }
+  if (name.starts_with("patch_embed.")) {
+    return "--in-channels, --patch-size or --embed-dim";
+  }
+  if (name.starts_with("head.")) {
+    return "--task, --out-channels, --num-classes, --patch-size or --embed-dim";
+  }
+  return name.find(".mlp.") != std::string::npos ? "--mlp-hidden or --embed-dim" : "--embed-dim";
+}
+
+void check_fit(const CheckpointReader& checkpoint, const ParameterSpec& spec) {
+  const CheckpointTensor* const stored = checkpoint.find(dataset_path(kParametersGroup, spec.name));
+  if (stored == nullptr) {
+    throw Error(ErrorClass::kUsage,
+                str(checkpoint.path(), " has no parameter ", spec.name, " (", join(spec.global_shape, " x "),
+                    ") of this model: --task, --depth or --pooling differ"),
+                options_of(checkpoint));
+  }
+  if (stored->shape != spec.global_shape) {
+    throw Error(ErrorClass::kUsage,
+                str("the parameter ", spec.name, " is ", join(stored->shape, " x "), " in ", checkpoint.path(), " and ",
+                    join(spec.global_shape, " x "), " in this model: ", options_behind(spec.name), " differ"),
+                options_of(checkpoint));
+  }
+}
+
+std::vector<std::string> parameter_names(const CheckpointReader& checkpoint) {
+  const std::string prefix = dataset_path(kParametersGroup, "");
+  std::vector<std::string> names;
+  for (const CheckpointTensor& entry : checkpoint.tensors()) {
+    if (entry.path.starts_with(prefix)) {
+      names.push_back(entry.path.substr(prefix.size()));
+    }
+  }
+  return names;
+}
+
+void refuse_unheld(const CheckpointReader& checkpoint, const std::vector<std::string>& names,
+                   const SliceReader& reader) {
+  for (const std::string& name : names) {
+    if (!reader.is_held(name)) {
+      const CheckpointTensor& entry = *checkpoint.find(dataset_path(kParametersGroup, name));
+      throw Error(ErrorClass::kUsage,
+                  str(checkpoint.path(), " has a parameter ", entry.path, " (", join(entry.shape, " x "),
+                      ") that this model has not: --task, --depth or --pooling differ"),
+                  options_of(checkpoint));
+    }
+  }
+}
+
+}  // namespace
+
+void load_parameters(const CheckpointReader& checkpoint, const std::vector<ParameterSpec>& specs,
+                     tensor::ParameterWriter& parameters, comm::Communicator& model, c10::Device device) {
+  agreed_over(model, device, [&] {
+    for (const ParameterSpec& spec : specs) {
+      check_fit(checkpoint, spec);
+    }
+  });
+  const std::vector<std::string> names = parameter_names(checkpoint);
+  SliceReader reader(checkpoint, names, specs, model, device);
+  refuse_unheld(checkpoint, names, reader);
+  Progress progress("reading the weights of " + checkpoint.path(), std::ssize(specs));
+  agreed_over(model, device, [&] {
+    for (size_t i = 0; i < specs.size(); ++i) {
+      parameters.write(static_cast<int>(i), [&](const at::Tensor& values) { reader.read(specs[i], values); });
+      progress.add();
+    }
+  });
+  reader.verify();
 }
 
 }  // namespace vit_hybrid::train

@@ -1,18 +1,50 @@
-// SliceReader: the parameter slices of a rank out of a checkpoint; the ranks of a model verify together what they read.
+// Slices of parameters out of a checkpoint's global tensors, and a model's state made of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/failure.h"
+#include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/parameter_spec.h"
+#include "src/base/error.h"
+#include "src/base/partition.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/checkpoint/checksums.h"
 
 namespace vit_hybrid::train {
+
+/// Returns if no rank has an error; else all ranks throw a comm::AgreedError, that of the lowest rank. `device` is the
+/// one whose tensors `group` moves. Collective over `group`.
+void agree_over(comm::Communicator& group, c10::Device device, const std::optional<Error>& mine);
+
+/// Runs `function()` on every rank; if it throws on one, all throw. Collective over `group`, which `function` must not
+/// use.
+template <class Function>
+void agreed_over(comm::Communicator& group, c10::Device device, Function&& function) {
+  std::optional<Error> error;
+  try {
+    function();
+  } catch (const std::exception& exception) {
+    error = comm::as_error(exception);
+  }
+  agree_over(group, device, error);
+}
+
+/// The elements [range.begin, range.end) of a row-major array of `shape` as disjoint boxes in ascending order, at most
+/// two for each dim: part of a row, whole rows, part of a row. global_offset and local_offset are both the box's
+/// corner.
+std::vector<tensor::BoxMapping> boxes_of_range(const tensor::Shape& shape, Range range);
+
+/// The same for a flat range of the local slice of `spec`, cut by its boxes: where the elements lie in the slice and in
+/// the global tensor.
+std::vector<tensor::BoxMapping> boxes_of_range(const tensor::ParameterSpec& spec, Range range);
 
 /// Each rank reads the boxes of its slices alone. Elements that several ranks hold are counted by the lowest of them,
 /// so the sums of all ranks are those of whole tensors.
@@ -42,5 +74,11 @@ class SliceReader {
   std::map<std::string, int>
       holders_;  // the lowest rank that holds a part of it; the size of the model where none does
 };
+
+/// Writes every parameter slice of this rank, which are those of `specs`, from the checkpoint. The checksums of what
+/// the ranks of `model` (tensor x pipeline) read together are verified. Where shapes do not fit, Error(kUsage) names
+/// tensor, shape and the model options that differ. Collective over `model`.
+void load_parameters(const CheckpointReader& checkpoint, const std::vector<tensor::ParameterSpec>& specs,
+                     tensor::ParameterWriter& parameters, comm::Communicator& model, c10::Device device);
 
 }  // namespace vit_hybrid::train

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/datasets/grid.h"
+#include "data/datasets/coordinates.h"
 #include "data/datasets/normalization.h"
 
 namespace vit_hybrid::train {

@@ -2,7 +2,7 @@
 #include "data/tools/convert_images.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
-#include "src/commands/data_tool.h"
+#include "src/commands/data.h"
 
 namespace vit_hybrid::commands {
 

@@ -2,11 +2,9 @@
 #include <algorithm>
 
 #include "src/base/error.h"
-#include "src/base/nearest_word.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 #include "src/commands/command.h"
-#include "src/commands/console.h"
 #include "src/config/option_table.h"
 #include "src/machine/loaded_libraries.h"
 

@@ -6,7 +6,6 @@
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/commands/command.h"
-#include "src/commands/console.h"
 #include "src/commands/model_command.h"
 #include "src/config/run_option_groups.h"
 

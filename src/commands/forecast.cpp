@@ -3,7 +3,6 @@
 
 #include "parallel/comm/mpi/mpi_session.h"
 #include "src/commands/command.h"
-#include "src/commands/console.h"
 #include "src/commands/model_command.h"
 #include "src/config/run_option_groups.h"
 

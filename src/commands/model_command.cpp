@@ -7,7 +7,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
-#include "src/commands/console.h"
+#include "src/commands/command.h"
 #include "src/config/sources.h"
 
 namespace vit_hybrid::commands {

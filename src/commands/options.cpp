@@ -2,7 +2,6 @@
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/commands/command.h"
-#include "src/commands/console.h"
 
 namespace vit_hybrid::commands {
 

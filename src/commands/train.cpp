@@ -11,7 +11,6 @@
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 #include "src/commands/command.h"
-#include "src/commands/console.h"
 #include "src/config/data_shape.h"
 #include "src/config/load_run_config.h"
 #include "src/config/sources.h"

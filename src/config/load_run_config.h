@@ -1,4 +1,4 @@
-// Loading of a RunConfig from all its sources, and its text as YAML.
+// Loading of the configuration from all of its sources, and options that have no effect.
 #pragma once
 
 #include <functional>
@@ -10,6 +10,11 @@
 #include "src/config/run_options.h"
 
 namespace vit_hybrid::train {
+
+/// A line for each option of the command line and the environment that has no effect beside the others: "--order has no
+/// effect here: it orders two or more of --dp, --tp and --pp above 1". Configurations in files are recipes for many
+/// runs and are not asked. `config` is resolved. Pure.
+std::vector<std::string> idle_options(const RunConfig& config);
 
 /// Gives the content of a file, the same on every rank; throws Error(kMissingInput) or Error(kIo).
 using ReadFile = std::function<std::string(const std::string& path)>;

@@ -6,7 +6,6 @@
 #include <numbers>
 
 #include "src/base/error.h"
-#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {

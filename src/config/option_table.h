@@ -1,15 +1,114 @@
-// OptionTable: the one list of options behind command line, YAML, environment, help and documentation.
+// Options: their values, ranges and names, tables of them, and the help that is made of those.
 #pragma once
 
+#include <cstdint>
 #include <deque>
+#include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "src/config/option.h"
-
 namespace vit_hybrid::options {
+
+enum class Kind { kInteger, kNumber, kFlag, kText, kChoice, kExtent };
+
+/// A variable behind text. parse() reads the text into the variable and says whether it was allowed; an allowed text
+/// never means two things, and a variable keeps its value when its text was not.
+struct Value {
+  Kind kind = Kind::kText;
+  std::string type;     ///< what a user has to write: "integer", "number", "text", "folder", "HxW", ...
+  std::string allowed;  ///< range or choices as text; empty: everything of the type
+  std::function<bool(const std::string&)> parse;
+  std::function<std::string()> print;
+  std::string word_for_zero = {};  ///< allowed too
+};
+
+/// What is allowed, as a table says it that has a column for the type: "auto, or at least 1".
+std::string allowed_column(const Value& value);
+/// The same as the end of a sentence: "auto, or an integer at least 1".
+std::string allowed_text(const Value& value);
+
+/// Bounds of an integer, and a word that stands for 0 ("auto", "none"); 0 is then not to be written as a number unless
+/// it lies within the bounds.
+struct IntegerRange {
+  int64_t least = std::numeric_limits<int64_t>::min();
+  int64_t most = std::numeric_limits<int64_t>::max();
+  std::string word_for_zero = {};
+};
+
+/// Bounds of a finite number; a bound may be left out of the range.
+struct NumberRange {
+  enum class Bound { kIncluded, kExcluded };
+  double least = -std::numeric_limits<double>::max();
+  double most = std::numeric_limits<double>::max();
+  Bound least_bound = Bound::kIncluded;
+  Bound most_bound = Bound::kIncluded;
+  std::string word_for_zero = {};
+};
+
+Value integer(int64_t& variable, IntegerRange range);
+Value integer(int& variable, IntegerRange range);
+Value integer(uint64_t& variable, IntegerRange range);
+Value number(double& variable, const NumberRange& range);
+/// true/false, yes/no, on/off, 1/0; on the command line also --name and --no-name.
+Value flag(bool& variable);
+/// Any text; `type` says what of ("text", "file", "folder").
+Value text(std::string& variable, std::string type);
+/// Height and width: "360x720", "[360, 720]" in YAML, or one number for a square.
+Value extent(int64_t& height, int64_t& width, int64_t most);
+/// One of a few words; nothing at all, or "none", where the variable is empty to begin with.
+Value word(std::string& variable, const std::vector<std::string>& words);
+/// A text that is added to the list each time it is given.
+Value text_list(std::vector<std::string>& variable, std::string type);
+
+/// Parts shared by the choices of every enumeration: `names` are the words in order of the values that `set` and `get`
+/// take as positions; `synonyms` are accepted but not shown.
+Value choice(std::vector<std::string> names, std::vector<std::pair<std::string, size_t>> synonyms,
+             std::function<void(size_t)> set, std::function<size_t()> get);
+
+/// One word for each enumerator 0, 1, ...; upper and lower case are the same.
+template <class Enum>
+Value choice(Enum& variable, std::vector<std::string> names,
+             const std::vector<std::pair<std::string, Enum>>& synonyms = {}) {
+  std::vector<std::pair<std::string, size_t>> positions;
+  for (const auto& [name, value] : synonyms) {
+    positions.emplace_back(name, static_cast<size_t>(value));
+  }
+  return choice(
+      std::move(names), std::move(positions), [&variable](size_t i) { variable = static_cast<Enum>(i); },
+      [&variable] { return static_cast<size_t>(variable); });
+}
+
+/// Where an option may be given.
+enum class Scope { kEverywhere, kCommandLineOnly };
+
+/// A name that an option has in Megatron-LM; a flag there where `value` is the one of the option that it stands for.
+struct MegatronName {
+  std::string name;
+  std::string value = {};
+  /// The option's value where the flag is off; empty: any but `value`, so that only where `value` was said before, it
+  /// is taken back.
+  std::string value_off = {};
+};
+
+/// One row of a table of options.
+struct Option {
+  std::string name;  ///< with '-'
+  Value value;
+  std::string help;                       ///< one sentence
+  std::string unit = {};                  ///< "s", "MiB", "samples"
+  std::vector<std::string> aliases = {};  ///< other names, with '-'
+  /// Options of which a source that gives this one makes earlier sources be forgotten: a preset those that it sets, one
+  /// of two ways to say a number the other.
+  std::vector<std::string> forgets = {};
+  std::vector<MegatronName> megatron = {};  ///< accepted like aliases; the option's own name where it is the same
+  /// What other programs call it, where that is no name here: who gives one is told this option.
+  std::vector<std::string> names_elsewhere = {};
+  Scope scope = Scope::kEverywhere;
+  std::string group = {};  ///< heading; filled in by the table
+};
 
 /// A name as the table writes it: lower-case letters as given, '_' as '-'.
 std::string canonical_name(std::string name);

@@ -1,4 +1,4 @@
-// RunConfig: everything that defines a run, as plain typed values; what the option table fills and the trainer reads.
+// RunConfig: the whole configuration of a run, and where its checkpoints go.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "data/datasets/image_transform.h"
-#include "data/reading/io_mode.h"
+#include "data/datasets/augmentation.h"
+#include "data/reading/posix_file.h"
 #include "model/recompute.h"
 #include "model/vit_options.h"
+#include "parallel/zero/optimizer_options.h"
+#include "parallel/zero/precision_policy.h"
 #include "src/config/lr_schedule.h"
 
 namespace vit_hybrid::train {
@@ -167,6 +169,16 @@ struct RunConfig {
   /// with scaling kSqrt.
   LrSchedule lr_schedule(int64_t total) const;
 };
+
+/// The types that --precision, --grad-dtype and --reduce-dtype stand for.
+zero::PrecisionPolicy precision_policy(const RunConfig& config);
+
+/// What the update rules take.
+zero::OptimizerOptions optimizer_options(const OptimizerConfig& config);
+
+/// A sentence for each option that the chosen optimizer does not have and that is not at its default (all options are
+/// written in every resolved configuration), and for what does not go together.
+std::vector<std::string> optimizer_problems(const OptimizerConfig& config);
 
 /// Iterations of `epochs` epochs of `steps_of_epoch` each. Error(kUsage) where they are more than --steps may say.
 /// Pure.

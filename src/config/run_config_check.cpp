@@ -11,7 +11,6 @@
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
-#include "src/config/optimizer_options.h"
 #include "src/config/run_config.h"
 
 namespace vit_hybrid::train {

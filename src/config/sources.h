@@ -1,4 +1,4 @@
-// The three places where a user writes settings: command line, environment and YAML files.
+// Where options come from: command line, environment, YAML files.
 #pragma once
 
 #include <cstdint>

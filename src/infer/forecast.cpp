@@ -7,11 +7,10 @@
 #include <limits>
 #include <optional>
 
-#include "data/tools/output_place.h"
+#include "data/tools/tool_files.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/infer/forecast_record.h"

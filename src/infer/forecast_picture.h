@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "data/datasets/grid.h"
+#include "data/datasets/coordinates.h"
 
 namespace vit_hybrid::train {
 

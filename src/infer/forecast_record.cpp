@@ -8,19 +8,17 @@
 #include <cmath>
 #include <filesystem>
 
-#include "data/datasets/grid.h"
+#include "data/datasets/coordinates.h"
 #include "data/reading/posix_file.h"
 #include "model/losses.h"
 #include "src/base/error.h"
+#include "src/base/files.h"
 #include "src/base/memory_tracker.h"
-#include "src/base/nearest_word.h"
-#include "src/base/output_file.h"
 #include "src/base/text.h"
 #include "src/config/data_shape.h"
 #include "src/infer/evaluate.h"
 #include "src/infer/forecast_picture.h"
-#include "src/report/evaluation_report.h"
-#include "src/train/climatology.h"
+#include "src/report/evaluation.h"
 #include "src/train/data_source.h"
 
 namespace vit_hybrid::train {

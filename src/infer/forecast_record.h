@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "data/datasets/weather_times.h"
-#include "data/hdf5/hdf5_scale_copy.h"
+#include "data/hdf5/hdf5_scales.h"
 #include "data/hdf5/hdf5_writer.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/checkpoint/training_data.h"

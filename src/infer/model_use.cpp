@@ -7,7 +7,7 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
-#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/format.h"
 #include "src/config/run_options.h"
 #include "src/config/sources.h"
 

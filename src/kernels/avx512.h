@@ -19,13 +19,13 @@
 // VH_BF16_INLINE: a piece of the functions that are VH_AVX512_BF16.
 #define VH_BF16_INLINE VH_AVX512_BF16 inline __attribute__((always_inline))
 
-namespace vit_hybrid {
+namespace vit_hybrid::kernels {
 
 /// Lanes of the register of 16 fp32 numbers that starts `left` elements before the end.
 VH_BF16_INLINE __mmask16 lanes(int64_t left) {
   return static_cast<__mmask16>((uint32_t{1} << std::clamp<int64_t>(left, 0, 16)) - 1);
 }
 
-}  // namespace vit_hybrid
+}  // namespace vit_hybrid::kernels
 
 #endif

@@ -1,18 +1,40 @@
-// Band by band of the field.
+// Patches against fields: sums and gradients over samples in parallel.
 #include "src/kernels/field_error.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
 #include <vector>
 
-#include "src/kernels/device_rows.h"
-#include "src/kernels/field_rows.h"
-#include "src/kernels/float_row.h"
-#include "src/kernels/gemm/transpose.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/kernels/field_error_rows.h"
+#include "src/kernels/gemm/packing.h"
+#include "src/kernels/half_conversion.h"
 
 namespace vit_hybrid::kernels {
+
+PatchGrid grid_of(const at::Tensor& patches, const at::Tensor& fields) {
+  const int64_t channels = fields.size(1);
+  const auto patch = static_cast<int64_t>(
+      std::lround(std::sqrt(static_cast<double>(patches.size(2)) / static_cast<double>(channels))));
+  VH_ASSERT(patch > 0, str("patches [", join(patches.sizes()), "]"));
+  const PatchGrid grid{fields.size(2) / patch, fields.size(3) / patch, patch, channels};
+  VH_ASSERT(patches.size(0) == fields.size(0) && patches.size(1) == grid.num_patches() &&
+                patches.size(2) == grid.num_features() && grid.height() == fields.size(2) &&
+                grid.width() == fields.size(3),
+            str("patches [", join(patches.sizes()), "] of fields [", join(fields.sizes()), "]"));
+  return grid;
+}
+
+at::Tensor unpatchify(const at::Tensor& patches, const PatchGrid& grid) {
+  const int64_t num_samples = patches.size(0);
+  return patches.view({num_samples, grid.rows, grid.columns, grid.patch, grid.patch, grid.channels})
+      .permute({0, 5, 1, 3, 2, 4})
+      .reshape({num_samples, grid.channels, grid.height(), grid.width()});
+}
 
 namespace {
 

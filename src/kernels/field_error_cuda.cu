@@ -1,10 +1,11 @@
-// The relative L2 error of fields that lie in patches, forward and backward: nothing is rearranged in memory.
+// The error of fields on a GPU: what a thread does, and the kernels on plain arrays, each launched asynchronously on
+// `stream`.
+#include "src/kernels/field_error_cuda.h"
+
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "src/base/cuda_grid.cuh"
-#include "src/kernels/cuda_reduce.cuh"
-#include "src/kernels/field_kernels_cuda.h"
+#include "src/kernels/cuda_grid.cuh"
 
 namespace vit_hybrid::kernels {
 

@@ -6,7 +6,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 
-#include "src/kernels/gemm/column_sums.h"
 #include "src/kernels/gemm/device_products.h"
 #include "src/kernels/gemm/linear_rows.h"
 

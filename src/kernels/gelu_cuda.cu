@@ -1,10 +1,11 @@
-// Kernels of GELU, forward and backward, and of sums over rows: each array is read and written once.
+// GELU on a GPU: its kernels on plain arrays.
+#include "src/kernels/gelu_cuda.h"
+
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "src/base/element_vector.h"
-#include "src/kernels/cuda_gelu.h"
-#include "src/kernels/normal_distribution.h"
+#include "src/kernels/element_vector.h"
+#include "src/kernels/gelu.h"
 
 namespace vit_hybrid::kernels {
 

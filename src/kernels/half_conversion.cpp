@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-namespace vit_hybrid {
+namespace vit_hybrid::kernels {
 
 namespace {
 
@@ -116,4 +116,4 @@ void convert(const float* from, c10::Half* to, int64_t count) {
   convert_fp16(from, to, count);
 }
 
-}  // namespace vit_hybrid
+}  // namespace vit_hybrid::kernels

@@ -12,9 +12,8 @@
 #include "parallel/zero/rules/update_rule.h"
 #include "src/base/device/device_memory.h"
 #include "src/base/error.h"
-#include "src/base/quantity_text.h"
 #include "src/base/text.h"
-#include "src/config/optimizer_options.h"
+#include "src/config/run_config.h"
 
 namespace vit_hybrid::train {
 

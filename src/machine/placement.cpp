@@ -1,14 +1,246 @@
-// The checks of a placement, node by node.
+// Files of /sys and /proc, the calls that say what this process may use, and what is wrong with that.
 #include "src/machine/placement.h"
 
-#include <algorithm>
-#include <iterator>
-#include <set>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <set>
+#include <sstream>
+#include <unordered_map>
+
+#include "parallel/comm/failure.h"
+#include "src/base/host.h"
+#include "src/base/json.h"
+#include "src/base/log.h"
 #include "src/base/text.h"
-#include "src/machine/core_crowds.h"
 
 namespace vit_hybrid::train {
+
+namespace {
+
+// The first line; empty where there is no such file.
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::vector<int> sorted(const std::set<int>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+std::vector<int> common(const std::vector<int>& a, const std::vector<int>& b) {
+  std::vector<int> out;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+  return out;
+}
+
+// What follows "Mems_allowed_list:" and the like.
+std::string own_status(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(key)) {
+      const size_t value = line.find_first_not_of(" \t", key.size());
+      return value == std::string::npos ? "" : line.substr(value);
+    }
+  }
+  return "";
+}
+
+// Of the policies that name nodes; empty for those that do not, and where the call is not permitted (in containers).
+std::vector<int> policy_memories() {
+  constexpr size_t kBits = 8 * sizeof(unsigned long);
+  std::array<unsigned long, 4096 / kBits> mask{};
+  int mode = 0;
+  if (syscall(SYS_get_mempolicy, &mode, mask.data(), mask.size() * kBits, nullptr, 0UL) != 0) {
+    return {};
+  }
+  std::vector<int> nodes;
+  for (size_t node = 0; node < mask.size() * kBits; ++node) {
+    if ((mask[node / kBits] >> (node % kBits) & 1UL) != 0) {
+      nodes.push_back(static_cast<int>(node));
+    }
+  }
+  return nodes;
+}
+
+}  // namespace
+
+std::vector<int> parse_number_list(const std::string& text) {
+  std::vector<int> numbers;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const char* const end = part.data() + part.size();
+    int first = 0;
+    auto parsed = std::from_chars(part.data(), end, first);
+    if (parsed.ec != std::errc()) {
+      continue;
+    }
+    int last = first;
+    if (parsed.ptr != end && *parsed.ptr == '-') {
+      std::from_chars(parsed.ptr + 1, end, last);
+    }
+    for (int number = first; number <= last; ++number) {
+      numbers.push_back(number);
+    }
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+std::string number_list(const std::vector<int>& numbers) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < numbers.size();) {
+    size_t end = begin + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) {
+      ++end;
+    }
+    const bool is_one = end == begin + 1;
+    parts.push_back(is_one ? str(numbers[begin]) : str(numbers[begin], "-", numbers[end - 1]));
+    begin = end;
+  }
+  return join(parts, ",");
+}
+
+std::vector<int> NodeTopology::all_processors() const {
+  std::vector<int> numbers;
+  for (const auto& [number, processor] : processors) {
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+std::vector<int> NodeTopology::cores_of(const std::vector<int>& numbers) const {
+  std::set<int> cores;
+  for (const int number : numbers) {
+    if (const auto found = processors.find(number); found != processors.end()) {
+      cores.insert(found->second.core);
+    }
+  }
+  return sorted(cores);
+}
+
+NodeTopology read_topology(const std::string& root) {
+  NodeTopology topology;
+  for (const int number : parse_number_list(first_line(root + "/cpu/online"))) {
+    if (topology.processors.contains(number)) {
+      continue;  // a hardware thread of a core that is known
+    }
+    const std::string folder = str(root, "/cpu/cpu", number, "/topology/");
+    auto siblings = parse_number_list(first_line(folder + "thread_siblings_list"));
+    siblings = siblings.empty() ? std::vector<int>{number} : siblings;
+    const auto socket = parse_number_list(first_line(folder + "physical_package_id"));
+    for (const int sibling : siblings) {
+      topology.processors[sibling] = {siblings.front(), socket.empty() ? 0 : socket.front(), 0};
+    }
+  }
+  for (const int node : parse_number_list(first_line(root + "/node/online"))) {
+    for (const int number : parse_number_list(first_line(str(root, "/node/node", node, "/cpulist")))) {
+      if (const auto found = topology.processors.find(number); found != topology.processors.end()) {
+        found->second.memory = node;
+      }
+    }
+  }
+  topology.memories = parse_number_list(first_line(root + "/node/has_memory"));
+  return topology;
+}
+
+std::vector<int> job_processors(const NodeTopology& topology) {
+  const auto all = topology.all_processors();
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t colon = line.rfind(':');
+    const std::string path = colon == std::string::npos ? "" : line.substr(colon + 1);
+    const bool is_first_version = line.find(":cpuset:") != std::string::npos;
+    const std::string file = is_first_version ? "/sys/fs/cgroup/cpuset" + path + "/cpuset.cpus"
+                                              : "/sys/fs/cgroup" + path + "/cpuset.cpus.effective";
+    const auto of_job = parse_number_list(first_line(file));
+    if (!of_job.empty()) {
+      return common(all, of_job);
+    }
+  }
+  return all;
+}
+
+std::vector<int> allowed_memories() {
+  const auto confined = parse_number_list(own_status("Mems_allowed_list:"));
+  const auto chosen = policy_memories();
+  return chosen.empty() ? confined : common(confined, chosen);
+}
+
+namespace {
+
+NodeCrowds crowds_of(const std::vector<RankPlacement>& ranks, const std::vector<int>& members) {
+  std::vector<size_t> leader(members.size());
+  std::iota(leader.begin(), leader.end(), size_t{0});
+  const auto leader_of = [&](size_t member) {
+    while (leader[member] != member) {
+      member = leader[member] = leader[leader[member]];
+    }
+    return member;
+  };
+  std::unordered_map<int, size_t> first_on_core;
+  for (size_t member = 0; member < members.size(); ++member) {
+    for (const int core : ranks[static_cast<size_t>(members[member])].cores) {
+      const size_t first = first_on_core.emplace(core, member).first->second;
+      leader[leader_of(member)] = leader_of(first);
+    }
+  }
+  std::map<size_t, CoreCrowd> crowds;
+  for (size_t member = 0; member < members.size(); ++member) {
+    crowds[leader_of(member)].ranks.push_back(members[member]);
+  }
+  for (const auto& [core, member] : first_on_core) {
+    ++crowds[leader_of(member)].cores;
+  }
+  NodeCrowds out;
+  for (auto& [key, crowd] : crowds) {
+    out.crowds.push_back(std::move(crowd));
+  }
+  return out;
+}
+
+}  // namespace
+
+int CoreCrowd::fair_share() const {
+  return static_cast<int>(std::max<size_t>(1, cores / ranks.size()));
+}
+
+size_t NodeCrowds::num_ranks() const {
+  return std::accumulate(crowds.begin(), crowds.end(), size_t{0},
+                         [](size_t sum, const CoreCrowd& crowd) { return sum + crowd.ranks.size(); });
+}
+
+size_t NodeCrowds::cores_in_use() const {
+  return std::accumulate(crowds.begin(), crowds.end(), size_t{0},
+                         [](size_t sum, const CoreCrowd& crowd) { return sum + crowd.cores; });
+}
+
+std::vector<NodeCrowds> crowds_of_nodes(const std::vector<RankPlacement>& ranks) {
+  std::map<int, std::vector<int>> nodes;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (has_known_cores(ranks[rank])) {
+      nodes[ranks[rank].node].push_back(static_cast<int>(rank));
+    }
+  }
+  std::vector<NodeCrowds> out;
+  for (const auto& [node, members] : nodes) {
+    out.push_back(crowds_of(ranks, members));
+  }
+  return out;
+}
+
+bool has_known_cores(const RankPlacement& rank) {
+  return rank.node_cores > 0 && !rank.cores.empty();
+}
 
 namespace {
 
@@ -207,6 +439,52 @@ std::vector<int> shared_out_threads(const std::vector<RankPlacement>& ranks) {
 
 std::vector<PlacementRemark> placement_remarks(const std::vector<RankPlacement>& ranks) {
   return Checks(ranks).remarks();
+}
+
+namespace {
+
+RankPlacement place_of_this_rank(int threads) {
+  const NodeTopology topology = read_topology();
+  RankPlacement place = place_rank(topology, allowed_processors(), allowed_memories(), threads);
+  place.is_automatic = threads == 0;
+  place.node = comm::process_place().node;
+  place.host = comm::process_place().host;
+  place.node_cores = static_cast<int>(topology.cores_of(job_processors(topology)).size());
+  return place;
+}
+
+std::string to_text(const RankPlacement& place) {
+  return Json::array({place.node, place.host, place.threads, place.is_automatic, place.node_cores,
+                      number_list(place.cores), number_list(place.sockets), number_list(place.near_memories),
+                      number_list(place.memories)})
+      .dump();
+}
+
+RankPlacement from_text(const std::string& text) {
+  const Json json = Json::parse(text);
+  const auto numbers = [&](size_t index) { return parse_number_list(json[index].get<std::string>()); };
+  return {json[0], json[1], json[2], json[3], json[4], numbers(5), numbers(6), numbers(7), numbers(8)};
+}
+
+}  // namespace
+
+std::vector<RankPlacement> gather_placements(int threads, const comm::MpiGroup& world) {
+  std::vector<RankPlacement> ranks;
+  for (const std::string& text : world.all_gather(to_text(place_of_this_rank(threads)))) {
+    ranks.push_back(from_text(text));
+  }
+  return ranks;
+}
+
+void report_placement(const std::vector<RankPlacement>& ranks) {
+  for (const PlacementRemark& remark : placement_remarks(ranks)) {
+    const std::string line = "placement: " + remark.text;
+    if (remark.kind == PlacementRemark::Kind::kNote) {
+      log_line(line);
+    } else {
+      log_warning(line);
+    }
+  }
 }
 
 }  // namespace vit_hybrid::train

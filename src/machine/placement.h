@@ -1,13 +1,45 @@
-// Placement: on which cores and memories the ranks of a job run, and what is wrong with it.
+// Placement: which cores, sockets and nodes the ranks and their threads stand on (topology, affinity), and what is
+// wrong with it.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "parallel/comm/mpi/mpi_group.h"
-#include "src/machine/node_topology.h"
 
 namespace vit_hybrid::train {
+
+/// "0-3,8" as {0, 1, 2, 3, 8}: how the kernel writes sets of processors and of NUMA nodes. Empty for what is none.
+std::vector<int> parse_number_list(const std::string& text);
+/// The inverse, of ascending numbers.
+std::string number_list(const std::vector<int>& numbers);
+
+struct NodeTopology {
+  /// What the kernel calls a processor: a core, or one of its hardware threads.
+  struct Processor {
+    int core = 0;    ///< number of the core's first processor
+    int socket = 0;  ///< its package
+    int memory = 0;  ///< its NUMA node
+  };
+  std::map<int, Processor> processors;  ///< that are online, by number
+  std::vector<int> memories;            ///< NUMA nodes that have memory
+
+  std::vector<int> all_processors() const;
+  /// Ascending; processors that are not online are left out.
+  std::vector<int> cores_of(const std::vector<int>& processors) const;
+};
+
+/// From a folder like /sys/devices/system. No processors where there are no such files.
+NodeTopology read_topology(const std::string& root = "/sys/devices/system");
+
+/// Those that the job may use on this node, by its control group; all of the topology where there is none.
+std::vector<int> job_processors(const NodeTopology& topology);
+
+/// The NUMA nodes that new memory of this process may come from: what it is confined to, and its memory policy. Empty
+/// where the kernel does not say.
+std::vector<int> allowed_memories();
 
 /// One rank on its node. Cores are numbered by their first processors.
 struct RankPlacement {
@@ -25,6 +57,30 @@ struct RankPlacement {
 /// A rank of `threads` threads that may run on some processors and take memory from some NUMA nodes of the topology.
 RankPlacement place_rank(const NodeTopology& topology, const std::vector<int>& processors,
                          const std::vector<int>& memories, int threads);
+
+/// Ranks of a node, each of which may share a core with another of them, and how many cores these are.
+struct CoreCrowd {
+  std::vector<int> ranks;
+  size_t cores = 0;
+
+  /// Of each rank, at least one.
+  int fair_share() const;
+};
+
+/// The ranks of a node whose cores are known.
+struct NodeCrowds {
+  std::vector<CoreCrowd> crowds;
+
+  size_t num_ranks() const;
+  /// Cores that some rank may run on.
+  size_t cores_in_use() const;
+};
+
+/// Node by node. Ranks of which no cores are known are in none of them.
+std::vector<NodeCrowds> crowds_of_nodes(const std::vector<RankPlacement>& ranks);
+
+/// Whether it is known on which cores a rank may run.
+bool has_known_cores(const RankPlacement& rank);
 
 /// One kind of problem: the ranks that have it, and the option that mends it.
 struct PlacementRemark {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/base/error.h"
-#include "src/base/own_processors.h"
+#include "src/base/host.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {

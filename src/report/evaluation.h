@@ -1,10 +1,13 @@
-// Evaluation: the validation figures of both tasks, from sums over samples that add up over ranks.
+// Sums of an evaluation, its figures, and their report.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
+
+#include "src/report/metrics_log.h"
 
 namespace vit_hybrid::train {
 
@@ -51,5 +54,17 @@ class EvaluationSums {
   at::Tensor climatology_;  // [C, H, W] or undefined
   at::Tensor sums_;         // samples, loss, then 4 x channels or top-1, top-5
 };
+
+/// Text at the right end of `width` characters.
+std::string right_text(const std::string& text, size_t width);
+/// 0 of no values.
+double mean_of(const std::vector<double>& values);
+
+/// Loss and samples, then a line for each channel with RMSE and ACC beside persistence and their means; or loss, top-1
+/// and top-5.
+std::vector<std::string> table_lines(const Evaluation& figures, const std::vector<std::string>& channels);
+
+/// {"samples", "loss", "rmse": {channel: value}, "acc", "persistence_rmse", "persistence_acc"}, or top1 and top5.
+Json to_json(const Evaluation& figures, const std::vector<std::string>& channels);
 
 }  // namespace vit_hybrid::train

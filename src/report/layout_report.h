@@ -1,9 +1,10 @@
-// LayoutReport: who holds what in a layout, and what uneven parts cost; pure.
+// The layout of a run: parts, sizes, memory as predicted, and advice where it is not enough.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "src/base/memory_tracker.h"
 #include "src/base/partition.h"
 #include "src/config/run_config.h"
 
@@ -32,5 +33,9 @@ struct LayoutReport {
 
 /// For a resolved configuration whose stages are `stages`.
 LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& stages);
+
+/// The options that make a run of `config` (resolved) hold less, those for what holds most first; only such as are not
+/// used yet. Pure.
+std::string memory_advice(const RunConfig& config, const MemoryFailure& failure);
 
 }  // namespace vit_hybrid::train

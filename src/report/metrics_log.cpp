@@ -9,11 +9,10 @@
 #include <fstream>
 
 #include "src/base/error.h"
+#include "src/base/files.h"
 #include "src/base/folder_lock.h"
-#include "src/base/progress.h"
-#include "src/base/regular_file.h"
+#include "src/base/log.h"
 #include "src/base/text.h"
-#include "src/base/whole_file.h"
 
 namespace vit_hybrid::train {
 

@@ -1,4 +1,4 @@
-// RunLog: what a run says of itself: lines for people, records for programs.
+// RunLog: what a run prints and records, step by step and epoch by epoch.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,31 @@
 #include "src/report/metrics_log.h"
 
 namespace vit_hybrid::train {
+
+struct EpochRecord {
+  int64_t epoch = 1;
+  int64_t step = 0;  ///< the last one of the epoch
+  int64_t samples = 0;
+  double train_loss = 0.0;
+  double seconds = 0.0;         ///< of training, without validation
+  double mean_data_wait = 0.0;  ///< sums over the steps of what StepRecord has
+  double most_data_wait = 0.0;
+
+  double samples_per_second() const { return static_cast<double>(samples) / seconds; }
+};
+
+/// Figures of one validation, after `epoch` epochs (0: the untrained network) and `step` steps.
+struct ValidationRecord {
+  int64_t epoch = 0;
+  int64_t step = 0;
+  Evaluation figures;
+  double seconds = 0.0;
+};
+
+/// Training loss and samples/s of each epoch; with validations theirs too: the loss, and RMSE beside persistence
+/// (means over the channels) or top-1 and top-5. Pure.
+std::vector<std::string> epoch_table(const std::vector<EpochRecord>& epochs,
+                                     const std::vector<ValidationRecord>& validations);
 
 /// Seconds of one step, or of a run, on one rank by phase; forward, backward, reduce and optimizer are those of the
 /// device. `communication` is time blocked in communicators, wherever it fell, so the phases do not add up to `step`.
@@ -44,26 +69,6 @@ struct StepRecord {
   double most_data_wait = 0.0;  ///< of the rank that waited longest
 
   double samples_per_second() const { return static_cast<double>(samples) / seconds.step; }
-};
-
-struct EpochRecord {
-  int64_t epoch = 1;
-  int64_t step = 0;  ///< the last one of the epoch
-  int64_t samples = 0;
-  double train_loss = 0.0;
-  double seconds = 0.0;         ///< of training, without validation
-  double mean_data_wait = 0.0;  ///< sums over the steps of what StepRecord has
-  double most_data_wait = 0.0;
-
-  double samples_per_second() const { return static_cast<double>(samples) / seconds; }
-};
-
-/// Figures of one validation, after `epoch` epochs (0: the untrained network) and `step` steps.
-struct ValidationRecord {
-  int64_t epoch = 0;
-  int64_t step = 0;
-  Evaluation figures;
-  double seconds = 0.0;
 };
 
 /// Prints the lines that users of the reference workload look for (WORKLOAD's recipe), writes a record of each event,

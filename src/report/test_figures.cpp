@@ -1,9 +1,12 @@
-// TestFigures: maxima over the ranks, spreads over the steps.
+// Maxima over the ranks, spreads over the steps, and their lines.
 #include "src/report/test_figures.h"
 
 #include <algorithm>
 
 #include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+#include "src/report/evaluation.h"
 
 namespace vit_hybrid::train {
 
@@ -115,6 +118,107 @@ Json to_json(const TestFigures& figures, const TestedRun& run) {
   json["whole_epoch"] = extrapolated(run.steps_per_epoch, seconds);
   json["whole_training"] = extrapolated(run.steps, seconds);
   return json;
+}
+
+namespace {
+
+using Lines = std::vector<std::string>;
+
+constexpr size_t kMostRanks = 16;  // that are shown
+constexpr size_t kCell = 11;
+
+std::string cell(const std::string& text) {
+  return right_text(text, kCell);
+}
+
+std::string milliseconds(double seconds) {
+  return cell(fixed_text(1e3 * seconds, 3));
+}
+
+std::string mebibytes(const Json& bytes) {
+  return cell(fixed_text(bytes.get<double>() / (1 << 20), 1));
+}
+
+void add_times(const TestFigures& figures, Lines& lines) {
+  lines.push_back(str(right_text("ms a step", 16), cell("min"), cell("median"), cell("std"), "  slowest rank"));
+  for (size_t i = 0; i < kStepParts.size(); ++i) {
+    const auto& [seconds, rank] = figures.parts[i];
+    std::string name = kStepParts[i].first;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    lines.push_back(str("  ", name, std::string(14 - name.size(), ' '), milliseconds(seconds.min),
+                        milliseconds(seconds.median), milliseconds(seconds.deviation), cell(std::to_string(rank))));
+  }
+  lines.push_back(
+      "  each value is that of the slowest rank in its step; communication is time blocked, in whichever part");
+}
+
+void add_rates(const TestFigures& figures, Lines& lines) {
+  lines.push_back(str("samples/s: median ", fixed_text(figures.samples_per_second.median, 2), ", std ",
+                      fixed_text(figures.samples_per_second.deviation, 2), "; ", number_text(figures.samples_per_step),
+                      " samples a step"));
+  lines.push_back(str("data wait: ", fixed_text(figures.data_wait_percent(), 2), " % of the time"));
+  lines.push_back(str("rank ", figures.slowest_rank, " decides: ", fixed_text(1e3 * figures.slowest_busy, 3),
+                      " ms a step outside of communication; the fastest rank has ",
+                      fixed_text(1e3 * figures.fastest_busy, 3), " ms"));
+}
+
+std::vector<const Json*> heaviest(const Json& ranks) {
+  std::vector<const Json*> rows;
+  for (const Json& rank : ranks) {
+    rows.push_back(&rank);
+  }
+  if (rows.size() > kMostRanks) {
+    const auto bytes = [](const Json* rank) { return (*rank)["memory"]["total_peak"].get<int64_t>(); };
+    std::stable_sort(rows.begin(), rows.end(), [&](const Json* a, const Json* b) { return bytes(a) > bytes(b); });
+    rows.resize(kMostRanks);
+  }
+  return rows;
+}
+
+void add_memory(const Json& ranks, Lines& lines) {
+  std::string head = str(right_text("peak MiB of rank", 16), cell("tensors"));
+  for (int i = 0; i < kNumMemoryClasses; ++i) {
+    const auto name = std::string(memory_class_name(static_cast<MemoryClass>(i)));
+    head += name == "untagged" ? "" : str(" ", right_text(name, std::max(kCell - 1, name.size())));
+  }
+  lines.push_back(head + cell("process") + cell("GPU"));
+  for (const Json* rank : heaviest(ranks)) {
+    const Json& memory = (*rank)["memory"];
+    std::string line = right_text(std::to_string((*rank)["rank"].get<int>()), 16) + mebibytes(memory["total_peak"]);
+    for (const auto& [name, bytes] : memory["peak"].items()) {
+      line += name == "untagged" ? "" : right_text(mebibytes(bytes), std::max(kCell, name.size() + 1));
+    }
+    const Json& device = memory["device_peak"];
+    lines.push_back(line + mebibytes(memory["process_peak"]) + (device == 0 ? cell("-") : mebibytes(device)));
+  }
+  if (ranks.size() > kMostRanks) {
+    lines.push_back(str("  (the ", kMostRanks, " of ", ranks.size(), " ranks with the most; all are in summary.json)"));
+  }
+}
+
+std::string power_text(const Power& power, const char* of) {
+  return power.watts ? str(fixed_text(*power.watts, 1), " W (", of, ")")
+                     : str("not available here (", of, ": ", power.missing, ")");
+}
+
+std::string extrapolation(const char* what, int64_t steps, double seconds) {
+  return str(what, ": ", steps, " steps, ", duration_text(static_cast<double>(steps) * seconds));
+}
+
+}  // namespace
+
+Lines test_lines(const TestFigures& figures, const TestedRun& run, const Json& ranks) {
+  Lines lines = {"",
+                 str("test of ", figures.steps, " steps, after ", figures.warm_up, " that warm up and do not count")};
+  add_times(figures, lines);
+  add_rates(figures, lines);
+  add_memory(ranks, lines);
+  lines.push_back("power: " + power_text(figures.packages, "processors of all nodes"));
+  lines.push_back("power: " + power_text(figures.gpus, "GPUs of all ranks"));
+  const double seconds = figures.parts.front().seconds.mean;
+  lines.push_back(extrapolation("an epoch", run.steps_per_epoch, seconds) + ", without validation and checkpoints");
+  lines.push_back(extrapolation("the whole training", run.steps, seconds) + ", likewise");
+  return lines;
 }
 
 }  // namespace vit_hybrid::train

@@ -1,4 +1,4 @@
-// TestFigures: what the steps of all ranks of a test run say together. Pure.
+// The figures and the lines of a test of steps.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 #include "src/report/metrics_log.h"
 #include "src/report/run_log.h"
-#include "src/report/step_statistics.h"
+#include "src/report/run_speed.h"
 
 namespace vit_hybrid::train {
 

@@ -1,18 +1,21 @@
-// DataSource: one function a kind of data.
+// Datasets by kind of data, their statistics, and the climatology.
 #include "src/train/data_source.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty_like.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "data/datasets/augmentation.h"
 #include "data/datasets/image_dataset.h"
 #include "data/datasets/memory_dataset.h"
-#include "data/datasets/mixup_dataset.h"
-#include "data/datasets/synthetic_dataset.h"
+#include "data/datasets/npy.h"
 #include "data/datasets/weather_dataset.h"
 #include "data/generate/generate_weather.h"
-#include "data/generate/painted_dataset.h"
+#include "data/generate/image_painter.h"
 #include "data/reading/staged_files.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
@@ -20,9 +23,32 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/config/data_shape.h"
-#include "src/train/climatology.h"
 
 namespace vit_hybrid::train {
+
+at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& group, const std::vector<int64_t>& shape,
+                            const data::Normalization& normalization) {
+  const std::string& path = config.time_means;
+  const std::string found = !path.empty()          ? path
+                            : config.stats.empty() ? std::string()
+                                                   : config.stats + "/time_means.npy";
+  const bool must_exist = !path.empty();
+  const int64_t exists = group.min(!found.empty() && access(found.c_str(), R_OK) == 0 ? 1 : 0);
+  if (found.empty() || (exists == 0 && !must_exist)) {
+    return {};
+  }
+  return comm::agreed(group, [&] {
+    at::Tensor means = data::read_npy(found);
+    if (means.numel() != shape[0] * shape[1] * shape[2]) {
+      throw Error(ErrorClass::kBadData,
+                  str(found, ": shape (", join(means.sizes()), "), expected (1, ", join(shape), ")"));
+    }
+    means = means.reshape(shape).to(at::kFloat);
+    const at::Tensor normalised = at::empty_like(means);
+    data::normalize_field(means.contiguous(), normalization, normalised);
+    return normalised;
+  });
+}
 
 namespace {
 

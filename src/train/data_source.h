@@ -1,4 +1,4 @@
-// DataSource: the data sets of a run, opened as its configuration says.
+// DataSource: the datasets of a run, and what the model and the report need to know of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,11 +9,18 @@
 #include <vector>
 
 #include "data/datasets/dataset.h"
+#include "data/datasets/normalization.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/checkpoint/format.h"
 #include "src/config/run_config.h"
 
 namespace vit_hybrid::train {
+
+/// The time means of the configuration (--time-means, else time_means.npy of --stats where that exists), normalised as
+/// the fields of `shape` [C, H, W] are; an undefined tensor where there are none. Collective over `group`; errors are
+/// agreed: Error(kMissingInput), Error(kBadData).
+at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& group, const std::vector<int64_t>& shape,
+                            const data::Normalization& normalization);
 
 /// What checkpoints say of the data of a WeatherDataset, or of WeatherTimes.
 template <class Fields>

@@ -1,7 +1,8 @@
-// Engine: the training of one rank: the model as ModelRunner runs it, and the reducer, norm and optimizer of its steps.
+// Engine: a training step: gradients, their reduction and norm, and the update.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,17 +11,33 @@
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/zero/gradient_norm.h"
 #include "parallel/zero/gradient_reducer.h"
-#include "parallel/zero/loss_scaler.h"
 #include "parallel/zero/precision_policy.h"
 #include "parallel/zero/sharding.h"
 #include "parallel/zero/step_control.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "src/base/device/device_graph.h"
-#include "src/base/phase_clock.h"
+#include "src/base/timer.h"
 #include "src/train/model_runner.h"
-#include "src/train/recorded_work.h"
 
 namespace vit_hybrid::train {
+
+/// The same work each time but for the numbers in the tensors that it reads.
+class RecordedWork {
+ public:
+  /// `recorder`: null where it is never recorded.
+  explicit RecordedWork(std::shared_ptr<DeviceRecorder> recorder);
+  RecordedWork(const RecordedWork&) = delete;
+  RecordedWork& operator=(const RecordedWork&) = delete;
+
+  /// Does `work`: the first time as it is, the second time recorded, and from then on what was recorded: of `work` then
+  /// the device's part alone.
+  void run(const std::function<void()>& work);
+
+ private:
+  std::shared_ptr<DeviceRecorder> recorder_;
+  std::unique_ptr<DeviceGraph> graph_;  // null: not recorded yet
+  bool was_done_ = false;
+};
 
 struct EngineOptions {
   model::VitOptions model;

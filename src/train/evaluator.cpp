@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "parallel/comm/operation.h"
+#include "src/base/log.h"
 #include "src/base/memory_tracker.h"
-#include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/machine/device.h"
 #include "src/train/predictions.h"

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "data/datasets/coordinates.h"
 #include "data/datasets/dataset.h"
-#include "data/datasets/grid.h"
 #include "data/loading/sampler.h"
 #include "data/loading/step_input.h"
 #include "parallel/mesh/device_mesh.h"

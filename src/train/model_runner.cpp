@@ -7,7 +7,6 @@
 
 #include "parallel/comm/operation.h"
 #include "parallel/pipeline/schedule.h"
-#include "parallel/pipeline/stage_partition.h"
 #include "src/base/error.h"
 
 namespace vit_hybrid::train {

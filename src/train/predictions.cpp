@@ -19,12 +19,11 @@
 #include "data/hdf5/hdf5_writer.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
+#include "src/base/files.h"
 #include "src/base/memory_tracker.h"
-#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
-#include "src/base/whole_file.h"
-#include "src/report/evaluation_report.h"
+#include "src/report/evaluation.h"
 
 namespace vit_hybrid::train {
 

@@ -6,7 +6,7 @@
 
 #include "src/base/device/device_memory.h"
 #include "src/base/memory_tracker.h"
-#include "src/report/step_statistics.h"
+#include "src/report/run_speed.h"
 
 namespace vit_hybrid::train {
 

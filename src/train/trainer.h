@@ -1,4 +1,4 @@
-// Trainer: epochs, steps, validation and records of a run; the only place that assembles.
+// Trainer: assembles a run and walks its steps.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "data/loading/sampler.h"
 #include "data/loading/step_input.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/checkpoint/checkpoint_reader.h"
@@ -22,6 +23,28 @@
 #include "src/train/step_test.h"
 
 namespace vit_hybrid::train {
+
+/// Of one rank.
+struct BorderReport {
+  double loss = 0.0;         ///< its part of the global loss; the sum over ranks is that loss
+  double data_wait = 0.0;    ///< seconds of the step
+  bool time_is_up = false;   ///< there is no time for another step
+  bool has_written = false;  ///< its part of the checkpoint under way
+  int signal = 0;            ///< that asked it to stop; 0: none
+};
+
+/// Of all, the same on every rank.
+struct BorderAgreement {
+  double loss = 0.0;
+  double mean_data_wait = 0.0;
+  double most_data_wait = 0.0;
+  bool all_have_written = false;
+  int signal = 0;           ///< the largest that any rank has seen; 0: none
+  bool time_is_up = false;  ///< for any rank
+};
+
+/// Two small messages. Collective over `host_world`.
+BorderAgreement agree_at_border(const BorderReport& own, comm::Communicator& host_world);
 
 /// The options of an engine as the configuration of a run has them.
 EngineOptions engine_options(const RunConfig& config);

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "data/datasets/dataset.h"
-#include "data/loading/batch_normalizer.h"
+#include "data/loading/normalize.h"
 #include "model/vit_stage.h"
-#include "parallel/pipeline/stage_program.h"
+#include "parallel/pipeline/runner.h"
 #include "src/report/evaluation.h"
 #include "src/train/step_graph.h"
 

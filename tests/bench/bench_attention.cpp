@@ -19,10 +19,10 @@
 #include <limits>
 #include <string>
 
-#include "src/base/heap.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/timer.h"
 #include "src/kernels/attention/attend.h"
-#include "src/kernels/attention/attention_heads.h"
+#include "src/kernels/attention/device_attention.h"
 #include "src/kernels/gemm/small_product.h"
 
 namespace {

@@ -21,16 +21,18 @@
 #include <string>
 #include <vector>
 
-#include "data/loading/normalize_batch.h"
+#include "data/loading/normalize.h"
 #include "model/vit_options.h"
-#include "parallel/comm/self_communicator.h"
+#include "parallel/comm/make_communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "src/base/text.h"
-#include "src/kernels/attention/device_attention_mask.h"
-#include "src/kernels/device_rows.h"
+#include "src/kernels/attention/attention_dropout.h"
+#include "src/kernels/dropout.h"
+#include "src/kernels/field_error.h"
 #include "src/kernels/gemm/device_products.h"
+#include "src/kernels/layer_norm.h"
 #include "tests/bench/gpu_line.h"
 
 namespace {

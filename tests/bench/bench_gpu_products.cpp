@@ -17,11 +17,10 @@
 #include <vector>
 
 #include "src/base/error.h"
-#include "src/kernels/attention/device_attention_passes.h"
-#include "src/kernels/gemm/device_kernels.h"
+#include "src/kernels/attention/device_attention.h"
 #include "src/kernels/gemm/device_products.h"
-#include "src/machine/device_problems.h"
-#include "src/machine/machine_roof.h"
+#include "src/machine/roofline.h"
+#include "src/machine/tune_kernels.h"
 #include "tests/bench/gpu_line.h"
 
 namespace {

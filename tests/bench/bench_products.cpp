@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/heap.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/timer.h"
 #include "src/kernels/gemm/matmul.h"
 

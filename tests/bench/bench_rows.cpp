@@ -28,14 +28,13 @@
 #include <string>
 #include <vector>
 
-#include "src/base/heap.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/timer.h"
 #include "src/kernels/dropout.h"
 #include "src/kernels/field_error.h"
 #include "src/kernels/gelu.h"
-#include "src/kernels/gemm/column_sums.h"
-#include "src/kernels/norm.h"
-#include "src/kernels/residual.h"
+#include "src/kernels/gemm/linear_rows.h"
+#include "src/kernels/layer_norm.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "parallel/comm/failure.h"
 #include "src/base/error.h"
-#include "src/kernels/gemm/device_kernels.h"
+#include "src/kernels/gemm/device_products.h"
 
 namespace vit_hybrid::bench {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "src/kernels/gemm/cuda_product_plan.h"
+#include "src/kernels/gemm/cublaslt.h"
 #include "tests/cublas/fake_cublaslt.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"

@@ -5,9 +5,9 @@
 #include <stdexcept>
 
 #include "parallel/comm/mpi/mpi_session.h"
-#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/exchange.h"
+#include "src/checkpoint/format.h"
 #include "src/checkpoint/verify.h"
-#include "src/checkpoint/weights_file.h"
 #include "tests/support/fuzz.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/vit_harness.h"

@@ -1,7 +1,6 @@
 // Another choice of kernels for the length of a test.
 #pragma once
 
-#include "src/kernels/gemm/device_kernels.h"
 #include "src/kernels/gemm/device_products.h"
 
 namespace vit_hybrid::testing {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "src/base/text.h"
-#include "src/kernels/attention/attention_heads.h"
 #include "src/kernels/attention/device_attention.h"
 #include "src/kernels/gemm/device_products.h"
 #include "src/machine/tune_kernels.h"

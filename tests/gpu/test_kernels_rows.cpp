@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "src/kernels/attention/attention_dropout.h"
-#include "src/kernels/attention/device_attention_mask.h"
-#include "src/kernels/attention/device_qkv_gradient.h"
-#include "src/kernels/device_rows.h"
+#include "src/kernels/attention/device_attention.h"
+#include "src/kernels/dropout.h"
+#include "src/kernels/field_error.h"
+#include "src/kernels/layer_norm.h"
 #include "tests/gpu/own_gpu.h"
 #include "tests/support/compare.h"
 

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "data/loading/normalize_batch.h"
+#include "data/loading/normalize.h"
 #include "parallel/comm/communicator_base.h"
-#include "parallel/comm/self_communicator.h"
+#include "parallel/comm/make_communicator.h"
 #include "parallel/zero/gradient_norm.h"
 #include "parallel/zero/rules/cuda_update.h"
 #include "parallel/zero/zero1_optimizer.h"

@@ -4,10 +4,8 @@
 
 #include "src/base/device/gpu_survey.h"
 #include "src/base/memory_tracker.h"
-#include "src/kernels/gemm/device_kernels.h"
 #include "src/kernels/gemm/device_products.h"
-#include "src/machine/machine_roof.h"
-#include "src/machine/peak_speed.h"
+#include "src/machine/roofline.h"
 #include "tests/gpu/own_gpu.h"
 
 using namespace vit_hybrid;

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "src/base/device/device_memory.h"
-#include "src/base/phase_clock.h"
+#include "src/base/timer.h"
 #include "tests/gpu/own_gpu.h"
 
 using namespace vit_hybrid;

@@ -7,9 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "data/datasets/augmentation.h"
 #include "data/datasets/memory_dataset.h"
-#include "data/datasets/mixup_dataset.h"
-#include "data/datasets/synthetic_dataset.h"
 #include "data/datasets/weather_dataset.h"
 #include "data/loading/device_copies.h"
 #include "data/loading/tensor_pool.h"

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "src/base/text.h"
-#include "src/kernels/gemm/device_kernels.h"
 #include "src/kernels/gemm/device_products.h"
 #include "tests/gpu/kernel_scope.h"
 #include "tests/gpu/own_gpu.h"

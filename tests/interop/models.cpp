@@ -13,9 +13,9 @@
 #include "model/vit_stage.h"
 #include "parallel/comm/mpi/mpi_session.h"
 #include "src/checkpoint/checkpoint_reader.h"
-#include "src/checkpoint/model_json.h"
-#include "src/checkpoint/model_state.h"
-#include "src/checkpoint/weights_file.h"
+#include "src/checkpoint/exchange.h"
+#include "src/checkpoint/format.h"
+#include "src/checkpoint/slice_reader.h"
 #include "tests/support/group_of_one.h"
 #include "tests/support/vit_harness.h"
 

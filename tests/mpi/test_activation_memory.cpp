@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "model/vit_memory.h"
+#include "model/vit_costs.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/memory_tracker.h"
-#include "src/config/optimizer_options.h"
+#include "src/config/run_config.h"
 #include "src/report/layout_report.h"
 #include "src/train/trainer.h"
 #include "tests/support/training_harness.h"

@@ -9,7 +9,7 @@
 
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint_reader.h"
-#include "src/kernels/gemm/device_kernels.h"
+#include "src/kernels/gemm/device_products.h"
 #include "src/train/saving/checkpointer.h"
 #include "src/train/saving/resume.h"
 #include "tests/support/checkpoint_rig.h"

@@ -7,7 +7,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/checkpoint/exchange.h"
-#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/format.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/checkpoint/verify.h"
 #include "tests/support/contains.h"

@@ -10,7 +10,7 @@
 
 #include "data/datasets/npy.h"
 #include "data/tools/inspect_files.h"
-#include "data/tools/write_stats.h"
+#include "data/tools/row_statistics.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/text.h"
 #include "tests/support/contains.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "data/datasets/grid.h"
+#include "data/datasets/coordinates.h"
 #include "data/datasets/npy.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/hdf5/hdf5_rows.h"

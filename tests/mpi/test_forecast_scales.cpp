@@ -7,9 +7,9 @@
 #include <fstream>
 #include <optional>
 
-#include "data/hdf5/hdf5_description.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/hdf5/hdf5_rows.h"
+#include "data/hdf5/hdf5_tree.h"
 #include "data/reading/posix_file.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/infer/forecast.h"

@@ -12,7 +12,7 @@
 
 #include "parallel/comm/make_communicator.h"
 #include "parallel/zero/gradient_norm.h"
-#include "parallel/zero/rules/parameter_norms.h"
+#include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/step_control.h"
 #include "src/base/random.h"
 #include "tests/support/mpi_test.h"

@@ -13,7 +13,7 @@
 #include <fstream>
 
 #include "data/hdf5/hdf5_handle.h"
-#include "data/hdf5/hdf5_scale_copy.h"
+#include "data/hdf5/hdf5_scales.h"
 #include "data/reading/row_source.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"

@@ -9,7 +9,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/text.h"
-#include "src/kernels/gemm/host_kernel_choice.h"
+#include "src/kernels/gemm/product_kernel.h"
 #include "src/kernels/gemm/small_product.h"
 #include "src/machine/tune_host_kernel.h"
 #include "tests/support/contains.h"

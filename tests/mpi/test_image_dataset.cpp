@@ -9,7 +9,7 @@
 #include "data/datasets/image_dataset.h"
 #include "data/hdf5/hdf5_handle.h"
 #include "data/hdf5/hdf5_writer.h"
-#include "data/loading/batch_normalizer.h"
+#include "data/loading/normalize.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"

@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include "parallel/mesh/device_mesh.h"
-#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/format.h"
+#include "src/train/saving/checkpointer.h"
 #include "src/train/saving/init_from.h"
-#include "src/train/saving/save.h"
 #include "src/train/trainer.h"
 #include "tests/support/compare.h"
 #include "tests/support/scratch_folder.h"

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "data/datasets/image_transform.h"
+#include "data/datasets/augmentation.h"
 #include "data/hdf5/hdf5_rows.h"
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint_reader.h"

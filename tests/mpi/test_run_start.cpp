@@ -11,7 +11,7 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
-#include "src/commands/console.h"
+#include "src/commands/command.h"
 #include "src/config/load_run_config.h"
 #include "src/train/run_folder.h"
 #include "tests/support/thrown_error.h"

@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "parallel/mesh/device_mesh.h"
-#include "src/train/step_border.h"
+#include "src/train/trainer.h"
 
 using namespace vit_hybrid;
 

@@ -7,7 +7,7 @@
 
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/statistics.h"
-#include "parallel/tensor/mappings.h"
+#include "parallel/tensor/linear.h"
 #include "src/base/error.h"
 #include "tests/support/compare.h"
 #include "tests/support/mpi_test.h"

@@ -3,7 +3,7 @@
 
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/memory_tracker.h"
-#include "src/config/optimizer_options.h"
+#include "src/config/run_config.h"
 #include "src/infer/evaluate.h"
 #include "src/infer/forecast.h"
 #include "src/infer/trained_model.h"

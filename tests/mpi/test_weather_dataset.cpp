@@ -12,7 +12,7 @@
 
 #include "data/datasets/npy.h"
 #include "data/datasets/weather_dataset.h"
-#include "data/loading/batch_normalizer.h"
+#include "data/loading/normalize.h"
 #include "data/loading/sampler.h"
 #include "data/reading/posix_file.h"
 #include "parallel/comm/mpi/mpi_group.h"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "parallel/comm/failure.h"
-#include "parallel/comm/nccl/nccl_comm.h"
+#include "parallel/comm/nccl/nccl_link.h"
 #include "tests/nccl/fake_nccl.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"

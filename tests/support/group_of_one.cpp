@@ -1,7 +1,7 @@
 // The communicator of a single process.
 #include "tests/support/group_of_one.h"
 
-#include "parallel/comm/self_communicator.h"
+#include "parallel/comm/make_communicator.h"
 
 namespace vit_hybrid::testing {
 

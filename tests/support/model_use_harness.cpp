@@ -9,9 +9,9 @@
 
 #include "data/datasets/npy.h"
 #include "src/base/log.h"
-#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/format.h"
 #include "src/config/load_run_config.h"
-#include "src/train/saving/save.h"
+#include "src/train/saving/checkpointer.h"
 #include "src/train/trainer.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/vit_harness.h"

@@ -15,10 +15,10 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint_reader.h"
-#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/format.h"
+#include "src/train/saving/checkpointer.h"
 #include "src/train/saving/engine_state.h"
 #include "src/train/saving/resume.h"
-#include "src/train/saving/save.h"
 #include "tests/support/compare.h"
 #include "tests/support/vit_harness.h"
 

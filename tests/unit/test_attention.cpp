@@ -12,11 +12,9 @@
 #include <limits>
 
 #include "src/kernels/attention/attend.h"
-#include "src/kernels/attention/attention_heads.h"
 #include "src/kernels/attention/attention_rows.h"
 #include "src/kernels/attention/blocked_attention.h"
-#include "src/kernels/attention/fused_attention.h"
-#include "src/kernels/attention/masked_attention.h"
+#include "src/kernels/attention/device_attention.h"
 #include "src/kernels/gemm/small_product.h"
 #include "tests/support/compare.h"
 #include "tests/support/contains.h"

@@ -1,7 +1,7 @@
 // In what a resumed training differs from the one before.
 #include <doctest/doctest.h>
 
-#include "src/config/changed_options.h"
+#include "src/config/config_text.h"
 #include "src/config/load_run_config.h"
 
 namespace vit_hybrid::train {

@@ -16,7 +16,6 @@
 #include "src/checkpoint/checkpoint_description.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/checkpoint/format.h"
-#include "src/checkpoint/model_json.h"
 #include "tests/support/thrown_error.h"
 
 using namespace vit_hybrid;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/reading/chunk_decoder.h"
+#include "data/reading/chunk_rows.h"
 #include "src/base/error.h"
 #include "tests/support/contains.h"
 

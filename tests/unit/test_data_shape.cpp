@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "data/datasets/field_order.h"
-#include "data/generate/painted_dataset.h"
+#include "data/datasets/coordinates.h"
+#include "data/generate/image_painter.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/config/data_shape.h"

@@ -1,36 +1,19 @@
-// Pure parts of the data tools: moments, cost of reads, Lustre's layouts, words of a command line.
+// Pure parts of the data tools: moments, cost of reads, words of a command line.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
-#include "data/tools/channel_moments.h"
-#include "data/tools/file_system.h"
 #include "data/tools/inspect_files.h"
-#include "data/tools/read_cost.h"
-#include "src/commands/positional.h"
+#include "data/tools/row_statistics.h"
+#include "src/commands/command.h"
 
 namespace vit_hybrid::data {
 namespace {
-
-template <class T>
-void put(std::vector<char>& bytes, size_t offset, T value) {
-  bytes.resize(std::max(bytes.size(), offset + sizeof(T)));
-  std::memcpy(bytes.data() + offset, &value, sizeof(T));
-}
-
-std::vector<char> plain_layout(uint32_t magic, uint32_t stripe_bytes, uint16_t num_servers) {
-  std::vector<char> bytes(32);
-  put(bytes, 0, magic);
-  put(bytes, 24, stripe_bytes);
-  put(bytes, 28, num_servers);
-  return bytes;
-}
 
 Hdf5Layout field_layout(std::vector<int64_t> chunk, Hdf5Layout::Storage storage) {
   Hdf5Layout layout;
@@ -144,43 +127,4 @@ TEST_CASE("read cost: contiguous rows, bands, chunks and filters") {
   CHECK(slow_because(scattered, cost) == "a sample is 48 reads of 64 bytes");
 }
 
-TEST_CASE("Lustre's layouts: plain, composite, and bytes that are none") {
-  CHECK((parse_lustre_layout(plain_layout(0x0BD10BD0, 1 << 20, 8)) == Striping{1 << 20, 8}));
-  CHECK((parse_lustre_layout(plain_layout(0x0BD30BD0, 1 << 22, 0xffff)) == Striping{1 << 22, 0}));
-  CHECK(!parse_lustre_layout({}));
-  CHECK(!parse_lustre_layout(plain_layout(0x12345678, 1 << 20, 8)));
-  auto cut = plain_layout(0x0BD10BD0, 1 << 20, 8);
-  cut.resize(29);
-  CHECK(!parse_lustre_layout(cut));
-  // Two components, of one and of four servers: 32 bytes of header, 48 of each entry, then the plain layouts.
-  std::vector<char> composite;
-  put(composite, 0, uint32_t{0x0BD60BD0});
-  put(composite, 14, uint16_t{2});
-  put(composite, 32 + 24, uint32_t{128});
-  put(composite, 80 + 24, uint32_t{160});
-  composite.resize(128);
-  for (const uint16_t servers : {uint16_t{1}, uint16_t{4}}) {
-    const auto part = plain_layout(0x0BD10BD0, 1 << 21, servers);
-    composite.insert(composite.end(), part.begin(), part.end());
-  }
-  CHECK((parse_lustre_layout(composite) == Striping{1 << 21, 4}));
-  put(composite, 80 + 24, uint32_t{100000});
-  CHECK(!parse_lustre_layout(composite));
-}
-
 }  // namespace vit_hybrid::data
-
-namespace vit_hybrid::commands {
-
-TEST_CASE("positional words stand anywhere among options") {
-  int64_t count = 0;
-  bool all = false;
-  options::OptionTable table;
-  table.add({.name = "count", .value = options::integer(count, {0}), .help = ""});
-  table.add({.name = "all", .value = options::flag(all), .help = ""});
-  const SplitWords split = split_words(table, {"a.h5", "--count", "3", "b.h5", "--all", "c.h5", "--count=4", "d.h5"});
-  CHECK(split.files == std::vector<std::string>{"a.h5", "b.h5", "c.h5", "d.h5"});
-  CHECK(split.options == std::vector<std::string>{"--count", "3", "--all", "--count=4"});
-}
-
-}  // namespace vit_hybrid::commands

@@ -8,7 +8,6 @@
 #include "src/base/device/gpu_survey.h"
 #include "src/base/text.h"
 #include "src/machine/device.h"
-#include "src/machine/gpu_assignment.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"
 

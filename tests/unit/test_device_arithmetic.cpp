@@ -11,13 +11,13 @@
 #include <type_traits>
 #include <vector>
 
-#include "data/loading/normalize_batch.h"
-#include "parallel/zero/owned_tensors.h"
-#include "parallel/zero/rules/adam_coefficients.h"
-#include "parallel/zero/rules/flat_passes.h"
+#include "data/loading/normalize.h"
+#include "parallel/zero/rules/adam_kernel.h"
+#include "parallel/zero/rules/update_cuda.h"
+#include "parallel/zero/sharding.h"
 #include "src/base/error.h"
 #include "src/base/random.h"
-#include "src/base/vector_split.h"
+#include "src/kernels/element_vector.h"
 #include "tests/support/compare.h"
 #include "tests/support/optimizer_step.h"
 
@@ -259,7 +259,7 @@ TEST_CASE("device arithmetic: sums of squares count the finite values, and those
   }
 }
 
-TEST_CASE("device arithmetic: batches of fields and of images are normalized by channel, in any type") {
+TEST_CASE("normalization: batches of fields and of images are normalized by channel, in any type") {
   const at::Tensor mean = at::empty({3}, at::kFloat), std = at::empty({3}, at::kFloat);
   for (int64_t c = 0; c < 3; ++c) {
     mean.data_ptr<float>()[c] = 0.3f + 0.1f * static_cast<float>(c);

@@ -1,6 +1,6 @@
 // What kernels on GPUs are measured for, against the counted arithmetic of the model; which attention kernel takes
 // what.
-#include "src/machine/device_problems.h"
+#include "src/machine/tune_kernels.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/base/text.h"
-#include "src/kernels/attention/device_attention_choice.h"
+#include "src/kernels/attention/device_attention.h"
 #include "tests/support/vit_harness.h"
 
 using namespace vit_hybrid;

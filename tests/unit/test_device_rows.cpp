@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "src/kernels/attention/attention_dropout.h"
-#include "src/kernels/field_passes.h"
-#include "src/kernels/sample_kernels_cuda.h"
+#include "src/kernels/dropout_cuda.h"
+#include "src/kernels/field_error_cuda.h"
 #include "tests/support/compare.h"
 #include "tests/support/kernel_arrays.h"
 

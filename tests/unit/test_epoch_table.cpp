@@ -1,5 +1,5 @@
 // The table at the end of a run: its columns are those of the task, and none are of a validation that was not done.
-#include "src/report/epoch_table.h"
+#include "src/report/run_log.h"
 
 #include <doctest/doctest.h>
 

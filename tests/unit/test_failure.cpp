@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "parallel/comm/failure.h"
-#include "src/base/memory_failure.h"
+#include "src/base/memory_tracker.h"
 #include "tests/support/contains.h"
 
 namespace {

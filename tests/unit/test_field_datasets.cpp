@@ -16,7 +16,6 @@
 
 #include "data/datasets/memory_dataset.h"
 #include "data/datasets/normalization.h"
-#include "data/datasets/synthetic_dataset.h"
 #include "data/datasets/year_files.h"
 #include "src/base/error.h"
 #include "src/base/text.h"

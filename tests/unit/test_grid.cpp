@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "data/datasets/class_names.h"
-#include "data/datasets/grid.h"
+#include "data/datasets/coordinates.h"
 #include "src/base/error.h"
 #include "src/checkpoint/training_data.h"
 #include "tests/support/contains.h"

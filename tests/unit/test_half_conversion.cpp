@@ -11,6 +11,7 @@
 #include "src/kernels/half_conversion.h"
 
 using namespace vit_hybrid;
+using namespace vit_hybrid::kernels;
 
 namespace {
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "src/kernels/gemm/host_kernel_choice.h"
 #include "src/kernels/gemm/matmul.h"
+#include "src/kernels/gemm/product_kernel.h"
 #include "src/kernels/gemm/small_product.h"
-#include "src/machine/host_kernel_timing.h"
+#include "src/machine/tune_host_kernel.h"
 #include "tests/support/compare.h"
 #include "tests/support/contains.h"
 #include "tests/support/vit_harness.h"

@@ -8,8 +8,8 @@
 
 #include <cmath>
 
+#include "data/datasets/augmentation.h"
 #include "data/datasets/image_dataset.h"
-#include "data/datasets/image_transform.h"
 #include "src/base/error.h"
 
 namespace vit_hybrid::data {

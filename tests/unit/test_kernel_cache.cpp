@@ -11,8 +11,8 @@
 
 #include "src/base/log.h"
 #include "src/base/text.h"
-#include "src/kernels/gemm/host_kernel_choice.h"
-#include "src/machine/kernel_cache.h"
+#include "src/kernels/gemm/product_kernel.h"
+#include "src/machine/run_kernels.h"
 
 using namespace vit_hybrid;
 using kernels::KernelChoice;

@@ -1,5 +1,5 @@
 // The choice among candidates by their times, and what is made of kernels that do not run.
-#include "src/kernels/gemm/kernel_timing.h"
+#include "src/kernels/gemm/kernel_choice.h"
 
 #include <c10/util/Exception.h>
 #include <doctest/doctest.h>

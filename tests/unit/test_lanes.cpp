@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/base/random.h"
-#include "src/kernels/norm_rows.h"
+#include "src/kernels/layer_norm_rows.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

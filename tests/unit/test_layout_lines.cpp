@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "parallel/pipeline/stage_partition.h"
+#include "parallel/pipeline/schedule.h"
 #include "src/base/text.h"
+#include "src/report/kernel_report.h"
 #include "src/report/layout_report.h"
-#include "src/report/padding_report.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;

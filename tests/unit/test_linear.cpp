@@ -15,7 +15,7 @@
 #include "src/kernels/gelu.h"
 #include "src/kernels/gemm/blocked_products.h"
 #include "src/kernels/gemm/matmul.h"
-#include "src/kernels/gemm/panels.h"
+#include "src/kernels/gemm/packing.h"
 #include "src/kernels/gemm/small_product.h"
 #include "src/machine/processor.h"
 #include "tests/support/compare.h"

@@ -13,7 +13,7 @@
 #include <limits>
 
 #include "model/losses.h"
-#include "src/kernels/patch_grid.h"
+#include "src/kernels/field_error.h"
 #include "tests/support/compare.h"
 #include "tests/support/rounding.h"
 #include "tests/support/vit_harness.h"

@@ -6,7 +6,6 @@
 
 #include <thread>
 
-#include "src/base/memory_failure.h"
 #include "src/base/memory_tracker.h"
 
 using namespace vit_hybrid;

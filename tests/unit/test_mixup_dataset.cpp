@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "data/datasets/mixup_dataset.h"
-#include "data/datasets/synthetic_dataset.h"
+#include "data/datasets/augmentation.h"
+#include "data/datasets/memory_dataset.h"
 
 namespace vit_hybrid::data {
 namespace {

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "src/base/error.h"
-#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/format.h"
 #include "src/config/load_run_config.h"
 #include "src/config/sources.h"
 #include "src/infer/model_use.h"

@@ -15,8 +15,8 @@
 #include <limits>
 #include <vector>
 
-#include "src/kernels/norm.h"
-#include "src/kernels/residual.h"
+#include "src/kernels/dropout.h"
+#include "src/kernels/layer_norm.h"
 #include "tests/support/compare.h"
 #include "tests/support/rounding.h"
 #include "tests/support/vit_harness.h"

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/base/own_processors.h"
+#include "src/base/host.h"
 
 using namespace vit_hybrid;
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "src/report/kernel_report.h"
-#include "src/report/padding_report.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "src/base/own_processors.h"
+#include "src/base/host.h"
 #include "src/base/text.h"
 #include "src/machine/placement.h"
 #include "tests/support/contains.h"

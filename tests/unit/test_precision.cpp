@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "parallel/zero/loss_scaler.h"
 #include "parallel/zero/precision_policy.h"
 #include "parallel/zero/rules/host_arrays.h"
 #include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/rules/update_rule.h"
+#include "parallel/zero/step_control.h"
 #include "src/base/error.h"
 #include "tests/support/contains.h"
 #include "tests/support/optimizer_step.h"

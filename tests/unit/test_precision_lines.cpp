@@ -1,5 +1,5 @@
 // What a checkpoint says of the precision and of the loss scale of the run that wrote it.
-#include "src/checkpoint/precision_lines.h"
+#include "src/checkpoint/verify.h"
 
 #include <doctest/doctest.h>
 

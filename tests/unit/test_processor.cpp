@@ -4,8 +4,8 @@
 #include <sstream>
 #include <string>
 
-#include "src/machine/peak_speed.h"
 #include "src/machine/processor.h"
+#include "src/machine/roofline.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid::train;

@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-#include "src/kernels/normal_distribution.h"
+#include "src/kernels/gelu.h"
 
 using namespace vit_hybrid;
 using kernels::ColumnMajor;

@@ -1,7 +1,7 @@
 // The order of tensors in listings.
 #include <doctest/doctest.h>
 
-#include "src/checkpoint/reading_order.h"
+#include "src/checkpoint/verify.h"
 
 namespace vit_hybrid::train {
 

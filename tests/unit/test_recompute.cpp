@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "model/recompute_value.h"
+#include "model/recompute.h"
 #include "src/base/memory_tracker.h"
 #include "tests/support/group_of_one.h"
 #include "tests/support/vit_harness.h"

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "data/reading/posix_file.h"
+#include "src/base/files.h"
 #include "src/base/log.h"
-#include "src/base/regular_file.h"
 #include "src/checkpoint/checkpoint_folder.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/report/metrics_log.h"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "parallel/comm/reuse_pool.h"
+#include "parallel/comm/nccl/nccl_link.h"
 
 using vit_hybrid::comm::ReusePool;
 

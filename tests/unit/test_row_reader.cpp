@@ -4,9 +4,9 @@
 #include <numeric>
 #include <thread>
 
-#include "data/hdf5/hdf5_layout_bytes.h"
+#include "data/hdf5/hdf5_layout.h"
 #include "data/reading/box_runs.h"
-#include "data/reading/lru_cache.h"
+#include "data/reading/chunk_rows.h"
 #include "data/reading/row_reader.h"
 #include "src/base/error.h"
 #include "tests/support/scratch_folder.h"

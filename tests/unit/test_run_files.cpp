@@ -17,7 +17,6 @@
 
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/base/progress.h"
 #include "src/base/text.h"
 #include "src/commands/command.h"
 #include "src/report/metrics_log.h"

@@ -4,7 +4,7 @@
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/machine/machine_roof.h"
+#include "src/machine/roofline.h"
 #include "src/report/run_speed.h"
 #include "tests/support/contains.h"
 

@@ -5,7 +5,7 @@
 #include <complex>
 #include <numbers>
 
-#include "data/generate/flow_driving.h"
+#include "data/generate/planet.h"
 #include "data/generate/shallow_water.h"
 
 using namespace vit_hybrid;

@@ -9,7 +9,6 @@
 #include <limits>
 #include <numbers>
 
-#include "data/generate/field_statistics.h"
 #include "data/generate/generate_weather.h"
 #include "data/generate/planet.h"
 #include "data/generate/weather_year.h"

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "src/checkpoint/slice_boxes.h"
+#include "src/checkpoint/slice_reader.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::tensor;

@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "src/kernels/gemm/pair_layout.h"
+#include "src/kernels/gemm/packing.h"
 #include "src/kernels/gemm/small_product.h"
 #include "tests/support/compare.h"
 #include "tests/support/vit_harness.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "parallel/pipeline/stage_partition.h"
+#include "parallel/pipeline/schedule.h"
 #include "src/base/error.h"
 #include "src/base/random.h"
 

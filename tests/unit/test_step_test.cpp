@@ -11,9 +11,9 @@
 
 #include "src/base/device/energy_meter.h"
 #include "src/base/error.h"
-#include "src/base/phase_clock.h"
 #include "src/base/text.h"
-#include "src/report/step_statistics.h"
+#include "src/base/timer.h"
+#include "src/report/run_speed.h"
 #include "src/report/test_figures.h"
 #include "tests/support/contains.h"
 

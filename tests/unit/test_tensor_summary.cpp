@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "src/checkpoint/tensor_summary.h"
+#include "src/checkpoint/verify.h"
 
 namespace vit_hybrid::train {
 namespace {

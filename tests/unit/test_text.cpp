@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "src/base/quantity_text.h"
 #include "src/base/text.h"
 
 using vit_hybrid::bytes_text;

@@ -7,7 +7,7 @@
 #include <ATen/ops/ones.h>
 
 #include "model/losses.h"
-#include "model/vit_memory.h"
+#include "model/vit_costs.h"
 #include "src/base/memory_tracker.h"
 #include "tests/support/group_of_one.h"
 #include "tests/support/vit_harness.h"

@@ -8,7 +8,7 @@
 
 #include "parallel/comm/board_observer.h"
 #include "parallel/comm/node_board.h"
-#include "parallel/comm/operation_slot.h"
+#include "parallel/comm/operation.h"
 #include "parallel/comm/standing.h"
 #include "parallel/comm/watchdog.h"
 #include "src/base/text.h"

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "src/base/text.h"
-#include "src/checkpoint/weight_names.h"
+#include "src/checkpoint/exchange.h"
 #include "tests/support/thrown_error.h"
 #include "tests/support/vit_harness.h"
 

@@ -1,5 +1,6 @@
 // MpiGroup: ownership of an MPI communicator, and its small blocking control messages.
 #include "parallel/comm/mpi/mpi_group.h"
+#include "parallel/comm/mpi/mpi_handle.h"
 
 #include <sched.h>
 
@@ -9,10 +10,9 @@
 #include <utility>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/mpi/mpi_handle.h"
+#include "parallel/comm/host_task.h"
 #include "parallel/comm/node_board.h"
-#include "parallel/comm/operation_slot.h"
-#include "parallel/comm/waiting.h"
+#include "parallel/comm/operation.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 

@@ -11,12 +11,13 @@
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/launcher.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/mpi/mpi_handle.h"
 #include "parallel/comm/node_board.h"
-#include "parallel/comm/operation_slot.h"
+#include "parallel/comm/operation.h"
 #include "parallel/comm/watch_link.h"
 #include "parallel/comm/watchdog.h"
-#include "src/base/host_name.h"
+#include "src/base/host.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {

@@ -1,9 +1,11 @@
-// SharedSegment: memory that the processes of one node share, one region per rank.
+// SharedSegment: memory that the ranks of a node share, and the slots in it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "parallel/comm/mpi/mpi_group.h"
 
@@ -30,5 +32,61 @@ class SharedSegment {
 
 /// Bytes free where MPI libraries keep shared memory (/dev/shm); the largest number if not known.
 int64_t free_shared_memory();
+
+/// Each rank has kNumSlots slots and three counters. In round n every rank puts a block into its slot
+/// n % kNumSlots (entered), may reduce its share of all blocks there (reduced), and takes what it
+/// needs from the slots of the others (left). A slot is free again when all ranks have left the
+/// round that used it. Counters only grow, each is written by its own rank, and nothing here blocks.
+class SharedSlots {
+ public:
+  static constexpr int kNumSlots = 4;
+
+  /// Slots of `slot_bytes` (a multiple of 64, at least 8 for each rank). Collective over `group`, which must lie on one
+  /// node.
+  SharedSlots(const MpiGroup& group, int64_t slot_bytes);
+
+  /// Bytes of shared memory of one rank.
+  static int64_t bytes_per_rank(int64_t slot_bytes);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int64_t slot_bytes() const { return slot_bytes_; }
+
+  /// First round that no operation has used yet; operations take theirs in the same order everywhere.
+  uint64_t next_round() const { return next_round_; }
+  void take_rounds(int64_t rounds) { next_round_ += static_cast<uint64_t>(rounds); }
+
+  /// Slot of `rank` in `round`.
+  char* slot(int rank, uint64_t round) const;
+
+  /// True if the own slot of `round` may be filled.
+  bool may_enter(uint64_t round) const;
+  /// The own slot is filled. `signature` says for which operation; it must be the same on all ranks.
+  void enter(uint64_t round, uint64_t signature);
+  bool all_entered(uint64_t round) const;
+  void mark_reduced(uint64_t round);
+  bool all_reduced(uint64_t round) const;
+  /// The slots of `round` are no longer needed here.
+  void leave(uint64_t round);
+
+  /// Signature of `rank` in `round`, after it has entered.
+  uint64_t signature(int rank, uint64_t round) const;
+  /// Ranks that keep `round` from being left: that have not entered it or, if all have and they must `reduce`, not
+  /// reduced their share; else those that keep the slot from being used again.
+  std::vector<int> missing(uint64_t round, bool reduce) const;
+
+ private:
+  struct Control;
+  using Counter = std::atomic<uint64_t> Control::*;
+  bool all_at_least(Counter counter, uint64_t value) const;
+  std::vector<int> below(Counter counter, uint64_t value) const;
+
+  int rank_;
+  int size_;
+  int64_t slot_bytes_;
+  SharedSegment segment_;
+  std::vector<Control*> controls_;
+  uint64_t next_round_ = 0;
+};
 
 }  // namespace vit_hybrid::comm

@@ -1,7 +1,7 @@
 // Adam by one pass over memory, on the host and on a GPU.
 #include "parallel/zero/rules/adam_rule.h"
 
-#include "parallel/zero/rules/adam_coefficients.h"
+#include "parallel/zero/rules/adam_kernel.h"
 #include "parallel/zero/rules/cuda_update.h"
 #include "parallel/zero/rules/host_arrays.h"
 #include "parallel/zero/rules/update_loops.h"

@@ -5,7 +5,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "parallel/zero/rules/update_kernels_cuda.h"
+#include "parallel/zero/rules/update_cuda.h"
 #include "parallel/zero/step_control.h"
 #include "src/base/error.h"
 #include "src/base/text.h"

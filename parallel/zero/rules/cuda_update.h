@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "parallel/zero/optimizer_options.h"
-#include "parallel/zero/owned_tensors.h"
+#include "parallel/zero/sharding.h"
 
 namespace vit_hybrid::zero {
 

@@ -32,9 +32,9 @@ const float* widened(const at::Tensor& values, int64_t begin, int64_t count, flo
     return values.const_data_ptr<float>() + begin;
   }
   if (values.scalar_type() == at::kBFloat16) {
-    convert(values.const_data_ptr<c10::BFloat16>() + begin, buffer, count);
+    kernels::convert(values.const_data_ptr<c10::BFloat16>() + begin, buffer, count);
   } else {
-    convert(values.const_data_ptr<c10::Half>() + begin, buffer, count);
+    kernels::convert(values.const_data_ptr<c10::Half>() + begin, buffer, count);
   }
   return buffer;
 }
@@ -48,9 +48,9 @@ void cast_into(const at::Tensor& parameters, int64_t begin, int64_t count, const
     return;
   }
   if (parameters.scalar_type() == at::kBFloat16) {
-    convert(weights, parameters.mutable_data_ptr<c10::BFloat16>() + begin, count);
+    kernels::convert(weights, parameters.mutable_data_ptr<c10::BFloat16>() + begin, count);
   } else {
-    convert(weights, parameters.mutable_data_ptr<c10::Half>() + begin, count);
+    kernels::convert(weights, parameters.mutable_data_ptr<c10::Half>() + begin, count);
   }
 }
 

@@ -5,8 +5,8 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sqrt.h>
 
+#include "parallel/zero/rules/adam_kernel.h"
 #include "parallel/zero/rules/host_arrays.h"
-#include "parallel/zero/rules/moment_coefficients.h"
 #include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/rules/update_loops.h"
 #include "src/base/memory_tracker.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "src/base/host_device.h"
+#include "src/base/instruction_sets.h"
 
 namespace vit_hybrid::zero {
 

@@ -1,4 +1,4 @@
-// Sums of squares of tensors.
+// Sums of squares of tensors, and over the owners of each parameter.
 #include "parallel/zero/rules/sum_of_squares.h"
 
 #include <ATen/TensorOperators.h>
@@ -14,6 +14,7 @@
 #include "parallel/zero/rules/cuda_update.h"
 #include "parallel/zero/rules/update_loops.h"
 #include "src/base/error.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/kernels/half_conversion.h"
 
@@ -38,7 +39,7 @@ double host_sum_of_half_squares(const at::Tensor& values) {
     double sum = 0;
     for (int64_t i = 0; i < count; i += kChunk) {
       const int64_t size = std::min(kChunk, count - i);
-      convert(data + begin + i, chunk.data(), size);
+      kernels::convert(data + begin + i, chunk.data(), size);
       sum += square_loop(chunk.data(), size);
     }
     return sum;
@@ -94,6 +95,40 @@ void add_squares(const at::Tensor& values, const std::vector<Range>& ranges, con
     sum += sum_of_squares(part(range));
   }
   sums.mutable_data_ptr<double>()[std::isfinite(sum) ? 0 : 1] += std::isfinite(sum) ? sum : 1.0;
+}
+
+ParameterNorms::ParameterNorms(const tensor::ParameterBuffer& buffer, comm::Communicator& data,
+                               comm::Communicator& tensor, ZeroStage stage)
+    : buffer_(buffer), data_(data), tensor_(tensor), stage_(stage) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  sums_ = at::zeros({static_cast<int64_t>(buffer.specs().size()), 2}, buffer.values().options().dtype(at::kDouble));
+}
+
+void ParameterNorms::clear() {
+  sums_.zero_();
+}
+
+at::Tensor ParameterNorms::sums_of(int parameter) const {
+  return sums_[parameter];
+}
+
+void ParameterNorms::reduce() {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  if (stage_ == ZeroStage::kOptimizerState) {
+    data_.all_reduce(sums_, comm::ReduceOp::kSum).wait();
+  }
+  const auto& specs = buffer_.specs();
+  for (size_t i = 0; i < specs.size() && tensor_.rank() != 0; ++i) {
+    if (specs[i].replicated_over_tensor) {
+      sums_[static_cast<int64_t>(i)].zero_();  // tensor rank 0 counts it
+    }
+  }
+  tensor_.all_reduce(sums_, comm::ReduceOp::kSum).wait();
+  host_ = sums_.cpu();
+}
+
+double ParameterNorms::norm(int parameter, int64_t which) const {
+  return std::sqrt(host_.const_data_ptr<double>()[2 * parameter + which]);
 }
 
 }  // namespace vit_hybrid::zero

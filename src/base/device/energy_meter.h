@@ -1,4 +1,4 @@
-// EnergyMeter: joules that processors and a GPU have used, from the counters that the system lets a user read.
+// EnergyMeter: joules that the processors' packages and the GPUs took.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,14 @@
 
 namespace vit_hybrid::kernels {
 
+/// qkv [B, N, 3 h d] (all q, then all k, then all v, each by heads) -> [B, N, h d]: softmax(q k^T / sqrt(d)) v for each
+/// of the h heads, B at least 1, fp64, fp32, bf16 or fp16. Memory for the graph is O(N).
+at::Tensor fused_attention(const at::Tensor& qkv, int64_t num_heads);
+
+/// The function of blocked_attention(), on any device. It goes over blocks of queries in forward and in backward, with
+/// masks drawn on the host; the graph keeps qkv only. Half-length types are computed in fp32 and rounded once.
+at::Tensor masked_attention(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout);
+
 /// kFused: LibTorch's. kBlocked: ours on the host, with or without dropout. kMasked: ours on devices, with dropout.
 enum class AttentionKernel { kFused, kBlocked, kMasked };
 

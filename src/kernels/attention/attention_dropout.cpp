@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "src/base/philox.h"
-#include "src/kernels/attention/device_attention_mask.h"
 #include "src/kernels/avx512.h"
 
 namespace vit_hybrid::kernels {

@@ -1,12 +1,12 @@
 // The loops over attention scores that the blocked attention runs between its matrix products, in the type it computes
-// in; the last ones round to the type of its operands.
+// in.
 #pragma once
 
 #include <c10/util/BFloat16.h>
 
 #include <cstdint>
 
-#include "src/base/element_vector.h"
+#include "src/kernels/element_vector.h"
 
 namespace vit_hybrid::kernels {
 
@@ -81,7 +81,7 @@ struct ScoreTile {
 };
 
 /// With p = exp(scale s - logsumexp) and f = keep / (1 - rate): weights <- f p, dscores <- p (f dp - delta), of which
-/// scale is left to be multiplied. In bf16 `weights` and `dscores_right` come in pairs of rows (pair_layout.h), an odd
+/// scale is left to be multiplied. In bf16 `weights` and `dscores_right` come in pairs of rows (packing.h), an odd
 /// last one beside zeros, and what lies behind the rows, up to their alignment, becomes zero.
 void differentiate(const ScoreTile<float>& tile);
 void differentiate(const ScoreTile<double>& tile);

@@ -1,9 +1,10 @@
-// The gradients of q, k and v into that of qkv.
+// The gradients of q, k and v copied into that of qkv on a GPU: the work of a thread, and the launch.
+#include "src/kernels/attention/qkv_gradient_cuda.h"
+
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "src/base/cuda_grid.cuh"
-#include "src/kernels/attention/qkv_gradient_pass.h"
+#include "src/kernels/cuda_grid.cuh"
 
 namespace vit_hybrid::kernels {
 

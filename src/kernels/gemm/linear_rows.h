@@ -1,10 +1,13 @@
 // The loops over rows that linear layers run beside their products: bias, GELU and rounding, and sums over rows.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
 #include <cstdint>
+
+#include "src/base/partition.h"
 
 namespace vit_hybrid::kernels {
 
@@ -41,5 +44,30 @@ void store_gelu_row(const float* sums, const float* bias, c10::BFloat16* y, int6
 void add_rows(const float* rows, int64_t num_rows, float* sums, int64_t count);
 void add_rows(const double* rows, int64_t num_rows, double* sums, int64_t count);
 void add_rows(const c10::BFloat16* rows, int64_t num_rows, float* sums, int64_t count);
+
+/// gradient [M] += the sum over the rows of dy [R, M]. Sums are fp32, or fp64 for fp64, whatever the types of the two;
+/// on the host at memory speed (fp16: converted first), and the bits do not depend on the number of threads.
+void add_column_sums(const at::Tensor& gradient, const at::Tensor& dy);
+
+/// The rows of a matrix on the host cut into blocks, each with its own sums, for kernels that add up what they compute.
+class ColumnSums {
+ public:
+  /// `type`: fp32 or fp64.
+  ColumnSums(int64_t rows, int64_t columns, at::ScalarType type);
+
+  int64_t num_blocks() const { return partial_.size(0); }
+  Range block(int64_t index) const;
+  /// The sums of a block, zeros at first.
+  template <class T>
+  T* sums(int64_t index) const {
+    return partial_.mutable_data_ptr<T>() + index * partial_.size(1);
+  }
+  /// gradient [columns] += the sums of all blocks, in their order.
+  void add_to(const at::Tensor& gradient) const;
+
+ private:
+  int64_t rows_;
+  at::Tensor partial_;  // [blocks, columns]
+};
 
 }  // namespace vit_hybrid::kernels

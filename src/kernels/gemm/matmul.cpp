@@ -12,8 +12,8 @@
 #include "src/base/text.h"
 #include "src/kernels/gelu.h"
 #include "src/kernels/gemm/blocked_products.h"
-#include "src/kernels/gemm/column_sums.h"
 #include "src/kernels/gemm/device_products.h"
+#include "src/kernels/gemm/linear_rows.h"
 #include "src/kernels/gemm/small_product.h"
 
 namespace vit_hybrid::kernels {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "src/kernels/gemm/packed_weight.h"
+#include "src/kernels/gemm/packing.h"
 #include "src/kernels/gemm/product_kernel.h"
 
 namespace vit_hybrid::kernels {

@@ -1,8 +1,10 @@
-// The kernels of products on the host, and which of them large fp32 products take: a value of the process.
+// The kernels of products on the host (MKL, oneDNN, own blocks), and the choice among them by their times (autotuning).
 #pragma once
 
 #include <optional>
 #include <string>
+
+#include "src/kernels/gemm/kernel_choice.h"
 
 namespace vit_hybrid::kernels {
 
@@ -39,5 +41,25 @@ void set_host_kernel(HostKernel kernel);
 std::string processor_maker_text();
 /// "MKL", or "the BLAS" where LibTorch has another one.
 std::string library_name();
+
+/// Name of the choice in a KernelTable. It says nothing of shapes: one kernel computes all large products of a run.
+inline constexpr const char* kHostProblem = "fp32 products on the host";
+
+/// How much faster than the usual kernel the other must be to be taken: so much that starts on machines of one kind,
+/// whose times differ by some per cent, choose alike, and compute the same bits.
+inline constexpr double kClearlyFaster = 1.1;
+
+/// Microseconds of the same products by both kernels.
+struct HostTimes {
+  double blocked = 0.0;
+  double library = 0.0;
+};
+
+/// `usual` unless the other is at least kClearlyFaster times as fast. Where a time is none (not finite, not positive)
+/// `usual` too. `maker` is processor_maker_text(). The choice's text is the reason for HostKernel.
+KernelChoice choose_host_kernel(ProductKernel usual, const HostTimes& times, const std::string& maker);
+
+/// `usual`, and why nothing was measured: "--deterministic".
+KernelChoice unmeasured_host_kernel(ProductKernel usual, const std::string& why, const std::string& maker);
 
 }  // namespace vit_hybrid::kernels

@@ -1,5 +1,5 @@
-// ProductProblem: a matrix product of a linear layer as a value: what decides which of a GPU's kernels is fastest for
-// it.
+// ProductProblem: a matrix product of a linear layer as a value, and which of a library's algorithms compute it as
+// promised.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -76,5 +76,21 @@ struct ColumnMajorProduct {
   bool accumulates = false;
 };
 ColumnMajorProduct column_major(const ProductProblem& problem);
+
+/// Where an algorithm that cuts the inner dimension into parts adds their sums up: in the result itself, one block
+/// after the other; or from a workspace in a step of its own, kept there as they were summed or in the result's type.
+enum class PartSums { kNone, kInResult, kInSumType, kInResultType };
+
+struct AlgorithmTraits {
+  int parts = 1;  ///< of the inner dimension
+  PartSums sums = PartSums::kNone;
+};
+
+/// Whether the algorithm gives what device_products.h promises for the problem.
+bool is_as_promised(const ProductProblem& problem, const AlgorithmTraits& algorithm);
+
+/// Device memory that an algorithm may work in, of a GPU of compute capability `capability` (90 for sm_90). Those that
+/// cut the inner dimension keep a result in fp32 for each part there.
+size_t product_workspace_bytes(int capability);
 
 }  // namespace vit_hybrid::kernels

@@ -24,7 +24,7 @@ struct ProductShape {
 void small_product(const ProductShape& shape, Store store, const float* a, const float* b, float* c);
 void small_product(const ProductShape& shape, Store store, const double* a, const double* b, double* c);
 
-/// The same for A in bf16, row-major, and B in bf16 in pairs of rows (pack_pairs() in pair_layout.h), stride_b pairs
+/// The same for A in bf16, row-major, and B in bf16 in pairs of rows (pack_pairs() in packing.h), stride_b pairs
 /// between two rows of pairs; the sums are fp32. An odd depth is allowed: the second half of the last pairs is not read
 /// as a number. Only where has_bf16_block_kernel().
 void small_product(const ProductShape& shape, Store store, const c10::BFloat16* a, const c10::BFloat16* b_pairs,

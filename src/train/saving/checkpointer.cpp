@@ -1,30 +1,207 @@
-// Checkpointer: the order of things in a save.
+// The copy of the state, the thread that writes it, and the names that move when it is complete.
 #include "src/train/saving/checkpointer.h"
+
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <utility>
 #include <vector>
 
+#include "data/loading/tensor_pool.h"
 #include "data/reading/posix_file.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_session.h"
+#include "parallel/comm/operation.h"
 #include "src/base/error.h"
+#include "src/base/host.h"
 #include "src/base/log.h"
-#include "src/base/own_processors.h"
-#include "src/base/quantity_text.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/base/version.h"
+#include "src/checkpoint/checkpoint_description.h"
 #include "src/checkpoint/checkpoint_reader.h"
-#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/format.h"
 #include "src/config/load_run_config.h"
 #include "src/machine/run_kernels.h"
-#include "src/train/saving/save.h"
 
 namespace vit_hybrid::train {
+
+StateSnapshot::StateSnapshot(Engine& engine, const mesh::DeviceMesh& mesh) : state_(written_boxes(engine, mesh)) {
+  int64_t elements = 0;
+  for (const StateBox& box : state_) {
+    elements += box.values.numel();
+  }
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const at::Tensor& like = engine.parameters().values();
+  const auto kind = like.is_cuda() ? data::HostMemory::kPinned : data::HostMemory::kPageable;
+  const at::Tensor memory = data::host_tensor({elements}, engine.optimizer().master_type(), kind).zero_();
+  copies_ = state_;
+  int64_t at = 0;
+  for (StateBox& copy : copies_) {
+    const int64_t count = copy.values.numel();
+    copy.values = memory.narrow(0, at, count).view(copy.values.sizes());
+    at += count;
+  }
+}
+
+void StateSnapshot::take() {
+  for (size_t i = 0; i < state_.size(); ++i) {
+    copies_[i].values.copy_(state_[i].values);
+  }
+}
+
+namespace {
+constexpr std::chrono::milliseconds kBetweenNotes{20};
+}  // namespace
+
+BackgroundSave::BackgroundSave(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
+                               const model::VitOptions& model, const CheckpointInfo& info, const std::string& path,
+                               StateSnapshot& snapshot)
+    : world_(world), snapshot_(snapshot), file_(world, mesh, engine, model, info, path) {
+  comm::agreed(world, [&] { snapshot.take(); });
+  thread_ = std::thread([this] { write(); });
+}
+
+BackgroundSave::~BackgroundSave() {
+  stops_ = true;
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void BackgroundSave::write() {
+  use_allowed_processors();
+  try {
+    for (const StateBox& box : snapshot_.boxes()) {
+      if (stops_) {
+        break;
+      }
+      file_.write(box);
+    }
+    file_.flush();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  is_done_ = true;
+}
+
+void BackgroundSave::finish() {
+  comm::agreed(world_, [&] {
+    for (; !is_done_; std::this_thread::sleep_for(kBetweenNotes))
+      comm::note_work_of_helpers();
+    thread_.join();
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+  });
+  file_.finish();
+}
+
+namespace {
+
+// A box is counted and written in parts that stay in a processor's cache from the one to the other.
+constexpr int64_t kPartElements = 1 << 17;
+
+Checksums checksums_of(Engine& engine, const model::VitOptions& model) {
+  Checksums checksums;
+  for (const std::string& group : state_groups(engine)) {
+    for (const GlobalTensor& tensor : global_tensors(model)) {
+      checksums[dataset_path(group, tensor.name)] = {};
+    }
+  }
+  return checksums;
+}
+
+std::vector<data::Hdf5DatasetSpec> datasets_of(Engine& engine, const model::VitOptions& model) {
+  const at::ScalarType master = engine.optimizer().master_type();
+  const std::string not_yet = TensorChecksum().text();
+  std::vector<data::Hdf5DatasetSpec> specs;
+  for (const std::string& group : state_groups(engine)) {
+    for (GlobalTensor& tensor : global_tensors(model)) {
+      specs.push_back(
+          {dataset_path(group, tensor.name), std::move(tensor.shape), master, {{kChecksumAttribute, not_yet}}});
+    }
+  }
+  return specs;
+}
+
+}  // namespace
+
+int64_t checkpoint_bytes(Engine& engine, const model::VitOptions& model) {
+  const auto item = static_cast<int64_t>(at::elementSize(engine.optimizer().master_type()));
+  return static_cast<int64_t>(state_groups(engine).size()) * item * model::num_parameters(model);
+}
+
+std::vector<StateBox> written_boxes(Engine& engine, const mesh::DeviceMesh& mesh) {
+  const auto groups = state_groups(engine);
+  std::vector<StateBox> boxes;
+  for (const StatePiece& piece : written_pieces(engine, mesh)) {
+    const auto& spec = engine.parameters().specs()[static_cast<size_t>(piece.parameter)];
+    for (size_t i = 0; i < groups.size(); ++i) {
+      boxes.push_back(
+          {dataset_path(groups[i], spec.name), spec.global_shape, piece.box.global_offset, piece.values[i]});
+    }
+  }
+  return boxes;
+}
+
+CheckpointWriter::CheckpointWriter(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
+                                   const model::VitOptions& model, const CheckpointInfo& info, const std::string& path)
+    : mesh_(mesh),
+      checksums_(checksums_of(engine, model)),
+      file_(world, path, datasets_of(engine, model), info_attributes(info), data::Hdf5Seal::kMetadata) {}
+
+void CheckpointWriter::write(const StateBox& box) {
+  const int64_t rows = box.values.dim() == 0 ? 1 : box.values.size(0);
+  const int64_t rows_of_part = std::max<int64_t>(kPartElements * rows / std::max<int64_t>(box.values.numel(), 1), 1);
+  TensorChecksum checksum;
+  for (int64_t row = 0; row < rows; row += rows_of_part) {
+    at::Tensor part = box.values;
+    std::vector<int64_t> start = box.start;
+    if (part.dim() > 0) {
+      part = part.narrow(0, row, std::min(rows_of_part, rows - row));
+      start[0] += row;
+    }
+    checksum.add(box.shape, start, part);
+    file_.write(box.dataset, start, part);
+  }
+  const std::lock_guard lock(mutex_);
+  checksums_.at(box.dataset).add(checksum.value());
+}
+
+void CheckpointWriter::finish() {
+  add_up(checksums_, mesh_.host_world());
+  std::vector<data::Hdf5Text> texts;
+  for (const auto& [dataset, checksum] : checksums_) {
+    texts.push_back({dataset, kChecksumAttribute, checksum.text()});
+  }
+  file_.finish(texts);
+}
+
+void save_checkpoint(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
+                     const model::VitOptions& model, const CheckpointInfo& info, const std::string& path) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const Progress progress("writing " + path);
+  CheckpointWriter file(world, mesh, engine, model, info, path);
+  comm::agreed(world, [&] {
+    std::vector<StateBox> boxes = written_boxes(engine, mesh);
+    at::parallel_for(0, static_cast<int64_t>(boxes.size()), 1, [&](int64_t begin, int64_t end) {
+      const MemoryTracker::Attachment attachment;
+      const MemoryScope scope_of_thread(MemoryClass::kWorkspaces);
+      for (int64_t i = begin; i < end; ++i) {
+        StateBox box = std::move(boxes[static_cast<size_t>(i)]);
+        box.values = box.values.cpu().contiguous();
+        file.write(box);
+      }
+    });
+  });
+  file.finish();
+}
 
 namespace {
 

@@ -1,14 +1,21 @@
-// Checkpointer: when a run saves, under which names, and what it keeps.
+// Checkpointer: when a checkpoint is due, what is in it, and the thread that writes it.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "data/hdf5/hdf5_writer.h"
 #include "data/reading/posix_file.h"
+#include "model/vit_options.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/timer.h"
@@ -18,9 +25,98 @@
 #include "src/report/evaluation.h"
 #include "src/report/run_log.h"
 #include "src/train/engine.h"
-#include "src/train/saving/background_save.h"
+#include "src/train/saving/engine_state.h"
 
 namespace vit_hybrid::train {
+
+/// A box of a dataset that this rank writes.
+struct StateBox {
+  std::string dataset;
+  std::vector<int64_t> shape;  ///< of the dataset
+  std::vector<int64_t> start;
+  at::Tensor values;
+};
+
+/// All of them, with views of the engine's state, which stays where it is in memory.
+std::vector<StateBox> written_boxes(Engine& engine, const mesh::DeviceMesh& mesh);
+
+/// A checkpoint under way: made by all ranks together, filled by each, ended together.
+class CheckpointWriter {
+ public:
+  /// Arguments and errors as save_checkpoint()'s; `world` and `mesh` outlive it. Makes the file, without values.
+  /// Collective over `world`.
+  CheckpointWriter(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine, const model::VitOptions& model,
+                   const CheckpointInfo& info, const std::string& path);
+
+  /// Writes a box of host values, contiguous, and counts them in their tensor's checksum. This and flush() make no MPI
+  /// and no HDF5 call; any threads may write boxes at once. Local. Error(kIo).
+  void write(const StateBox& box);
+  /// Waits until what this rank wrote is on the storage. Local. Error(kIo).
+  void flush() { file_.flush(); }
+  /// Adds up the ranks' checksums, and gives the file its name. Collective over `world`.
+  void finish();
+
+ private:
+  mesh::DeviceMesh& mesh_;
+  std::mutex mutex_;     // guards checksums_
+  Checksums checksums_;  // of what this rank has written
+  data::Hdf5Writer file_;
+};
+
+/// Writes the engine's state as `path`, of which `info` says what it is: each rank writes what it owns. The file has
+/// its name, and is on the storage, when it is complete. Error(kCannotCreate) or Error(kIo), agreed by all ranks,
+/// leaves no file of this name that was not there before. Collective over `world`, the ranks of `mesh`.
+void save_checkpoint(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
+                     const model::VitOptions& model, const CheckpointInfo& info, const std::string& path);
+
+/// Bytes of a checkpoint's values: parameters and the optimizer's state of them, in the master type.
+int64_t checkpoint_bytes(Engine& engine, const model::VitOptions& model);
+
+/// The memory is made and touched once, before training: a save then waits for a copy alone, not for fresh pages.
+class StateSnapshot {
+ public:
+  /// `engine` outlives it. Page-locked memory where the state is on a GPU.
+  StateSnapshot(Engine& engine, const mesh::DeviceMesh& mesh);
+
+  /// Copies the state as it is now over what was taken before.
+  void take();
+  /// What was taken last.
+  const std::vector<StateBox>& boxes() const { return copies_; }
+
+ private:
+  std::vector<StateBox> state_;
+  std::vector<StateBox> copies_;
+};
+
+/// Copies what this rank writes and starts to write it. The thread makes no MPI and no HDF5 call.
+class BackgroundSave {
+ public:
+  /// Arguments and errors as save_checkpoint(). `snapshot`, which it fills, `world` and `mesh` outlive it. Returns when
+  /// the state may change again. Collective over `world`.
+  BackgroundSave(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine, const model::VitOptions& model,
+                 const CheckpointInfo& info, const std::string& path, StateSnapshot& snapshot);
+  /// Stops the thread after the box that it is at.
+  ~BackgroundSave();
+  BackgroundSave(const BackgroundSave&) = delete;
+  BackgroundSave& operator=(const BackgroundSave&) = delete;
+
+  /// Whether this rank has nothing left to write, or could not; each rank for itself.
+  bool is_done() const { return is_done_; }
+  /// Waits for the thread; then the file gets its name, or all ranks throw what one of them met. Collective over
+  /// `world`.
+  void finish();
+
+ private:
+  void write();
+
+  const comm::MpiGroup& world_;
+  const StateSnapshot& snapshot_;
+  CheckpointWriter file_;
+  std::exception_ptr error_;  // of the thread, to be read after it has ended
+  std::atomic<bool> is_done_{false};
+  std::atomic<bool> stops_{false};
+  std::thread thread_;
+};
 
 /// Where a training stands at a step border.
 struct TrainingPosition {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "src/base/memory_tracker.h"
-#include "src/checkpoint/slice_boxes.h"
+#include "src/checkpoint/slice_reader.h"
 
 namespace vit_hybrid::train {
 

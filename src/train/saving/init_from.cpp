@@ -9,8 +9,7 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/checkpoint/agreed_over.h"
-#include "src/checkpoint/model_json.h"
+#include "src/checkpoint/format.h"
 #include "src/checkpoint/slice_reader.h"
 #include "src/checkpoint/verify.h"
 

@@ -8,8 +8,8 @@
 
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/parameter_spec.h"
-#include "parallel/tensor/parameter_writer.h"
 #include "src/checkpoint/checkpoint_reader.h"
 
 namespace vit_hybrid::train {

@@ -11,11 +11,10 @@
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
-#include "src/base/progress.h"
 #include "src/base/text.h"
-#include "src/checkpoint/model_json.h"
-#include "src/checkpoint/model_state.h"
-#include "src/config/optimizer_options.h"
+#include "src/checkpoint/format.h"
+#include "src/checkpoint/slice_reader.h"
+#include "src/config/run_config.h"
 #include "src/train/saving/engine_state.h"
 
 namespace vit_hybrid::train {

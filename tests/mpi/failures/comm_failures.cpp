@@ -16,7 +16,6 @@
 #include "parallel/comm/mpi/mpi_session.h"
 #include "parallel/comm/node_board.h"
 #include "parallel/comm/operation.h"
-#include "parallel/comm/operation_slot.h"
 #include "parallel/comm/watchdog.h"
 #include "src/base/error.h"
 

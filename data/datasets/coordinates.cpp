@@ -1,0 +1,305 @@
+// Weights and checks of latitudes and longitudes, CF times, and the recognition of a file's order.
+#include "data/datasets/coordinates.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <numbers>
+#include <optional>
+#include <string_view>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+constexpr double kSamePoint = 1e-4;  // degrees
+constexpr double kNoArea = 1e-9;     // sum of the cosines of rows at the poles, which rounding leaves
+
+// In radians, of a grid whose latitudes are not known.
+double row_latitude(int64_t row, int64_t height) {
+  return height < 2 ? 0.0 : std::numbers::pi * (0.5 - static_cast<double>(row) / static_cast<double>(height - 1));
+}
+
+std::string degrees_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.6g", value);
+  return text;
+}
+
+std::string points_text(const std::vector<double>& points, const char* name) {
+  return points.empty() ? str("no ", name)
+                        : str(points.size(), " ", name, " from ", degrees_text(points.front()), " to ",
+                              degrees_text(points.back()));
+}
+
+void check_points(const std::vector<double>& points, const char* name, double most, const std::string& where) {
+  const char* const hint =
+      "degrees north of the rows or east of the columns, growing or falling, are needed: repair "
+      "them, or rename them where they are something else";
+  const bool grows = points.size() > 1 && points[1] > points[0];
+  for (size_t i = 0; i < points.size(); ++i) {
+    if (!std::isfinite(points[i]) || std::abs(points[i]) > most + kSamePoint) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, ": the ", name, " ", i, " is ", points[i], "; allowed: -", most, " to ", most), hint);
+    }
+    if (i > 0 && (grows ? points[i] <= points[i - 1] : points[i] >= points[i - 1])) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, ": the ", name, "s neither grow nor fall throughout: ", points[i - 1], " is followed by ",
+                      points[i], " at ", i),
+                  hint);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<double> latitude_weights(const Grid& grid, int64_t height) {
+  const bool is_known = !grid.latitudes.empty();
+  VH_ASSERT(!is_known || static_cast<int64_t>(grid.latitudes.size()) == height, "one latitude for each row");
+  std::vector<double> weights(static_cast<size_t>(height));
+  double sum = 0.0;
+  for (int64_t i = 0; i < height; ++i) {
+    const auto row = static_cast<size_t>(i);
+    const double phi = is_known ? grid.latitudes[row] * (std::numbers::pi / 180.0) : row_latitude(i, height);
+    weights[row] = std::max(std::cos(phi), 0.0);  // a pole that was added up may lie behind the pole
+    sum += weights[row];
+  }
+  if (sum < kNoArea) {
+    weights.assign(weights.size(), 1.0);
+    return weights;
+  }
+  for (double& weight : weights) {
+    weight *= static_cast<double>(height) / sum;
+  }
+  return weights;
+}
+
+std::string grid_text(const Grid& grid) {
+  return str(points_text(grid.latitudes, "latitudes"), ", ", points_text(grid.longitudes, "longitudes"));
+}
+
+bool same_points(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.empty() || b.empty() || std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) {
+           return std::abs(x - y) <= kSamePoint;
+         });
+}
+
+bool same_grid(const Grid& a, const Grid& b) {
+  return same_points(a.latitudes, b.latitudes) && same_points(a.longitudes, b.longitudes);
+}
+
+Grid joined_grid(const Grid& first, const Grid& second) {
+  return {first.latitudes.empty() ? second.latitudes : first.latitudes,
+          first.longitudes.empty() ? second.longitudes : first.longitudes};
+}
+
+void unwrap_longitudes(std::vector<double>& longitudes) {
+  for (size_t i = 1; i < longitudes.size(); ++i) {
+    const double step = longitudes[i] - longitudes[i - 1];
+    if (std::isfinite(step) && std::abs(step) > 180.0) {
+      longitudes[i] -= 360.0 * std::round(step / 360.0);
+    }
+  }
+}
+
+void check_grid(const Grid& grid, const std::string& where) {
+  check_points(grid.latitudes, "latitude", 90.0, where);
+  check_points(grid.longitudes, "longitude", 720.0, where);
+  if (!grid.longitudes.empty() && std::abs(grid.longitudes.back() - grid.longitudes.front()) > 360.0 + kSamePoint) {
+    throw Error(ErrorClass::kBadData, str(where, ": the longitudes from ", grid.longitudes.front(), " to ",
+                                          grid.longitudes.back(), " go round more than once"));
+  }
+}
+
+namespace {
+
+using Kind = FieldOrder::Kind;
+
+constexpr int64_t kColours = 3;
+constexpr int64_t kMuchSmaller = 4;  // times
+
+// In Python, for a dataset that the memory holds.
+std::string transposition(const std::string& name, const char* order) {
+  return str("python3 -c \"import h5py; h5py.File('NEW.h5', 'w')['", name, "'] = h5py.File('OLD.h5')['", name,
+             "'][:].transpose(", order, ")\", and docs/data.md has it for large files");
+}
+
+// Of "a.h5: dataset 'fields'" the name.
+std::string name_in(const std::string& where, const char* otherwise) {
+  const size_t end = where.rfind('\'');
+  const size_t begin = end == std::string::npos || end == 0 ? std::string::npos : where.rfind('\'', end - 1);
+  return begin == std::string::npos ? otherwise : where.substr(begin + 1, end - begin - 1);
+}
+
+// What says that the channels are last; nothing where they are not, or something says otherwise.
+std::string sign_of_channels_last(const FieldOrder& order) {
+  const auto& [time, first, second, last] = order.kinds;
+  const auto& extents = order.shape;
+  if (first == Kind::kLatitude || first == Kind::kLongitude) {
+    return str("dim 1 is a ", first == Kind::kLatitude ? "latitude" : "longitude");
+  }
+  if (last == Kind::kChannel) {
+    return "dim 3 is that of the channels";
+  }
+  if (first == Kind::kChannel || second != Kind::kUnknown || last != Kind::kUnknown) {
+    return {};
+  }
+  if (order.num_channel_names > 0 && extents[1] != extents[3]) {
+    if (order.num_channel_names == extents[1] || order.num_channel_names == extents[3]) {
+      return order.num_channel_names == extents[3] ? str(extents[3], " channels are named") : "";
+    }
+  }
+  if (order.num_latitudes > 0 && order.num_longitudes > 0) {
+    const bool is_right = order.num_latitudes == extents[2] && order.num_longitudes == extents[3];
+    const bool is_last = order.num_latitudes == extents[1] && order.num_longitudes == extents[2];
+    if (is_right != is_last) {
+      return is_last ? str("there are ", extents[1], " latitudes and ", extents[2], " longitudes") : "";
+    }
+  }
+  const bool is_small = kMuchSmaller * extents[3] <= std::min(extents[1], extents[2]);
+  return is_small ? str("dim 3 is small beside dims 1 and 2, and no names of channels (attribute 'channels') or "
+                        "coordinates say that they lie otherwise")
+                  : "";
+}
+
+}  // namespace
+
+void require_channels_first(const FieldOrder& order, const std::string& where) {
+  if (order.shape.size() != order.kinds.size() || order.shape[3] == 0) {
+    return;
+  }
+  const std::string sign = sign_of_channels_last(order);
+  if (sign.empty()) {
+    return;
+  }
+  const bool is_turned = order.kinds[1] == Kind::kLongitude;
+  throw Error(ErrorClass::kBadData,
+              str(where, " (", join(order.shape), ") has its channels last, (time, ",
+                  is_turned ? "longitude, latitude" : "latitude, longitude", ", channel): ", sign,
+                  "; needed is (time, channel, latitude, longitude)"),
+              transposition(name_in(where, "fields"), is_turned ? "0, 3, 2, 1" : "0, 3, 1, 2"));
+}
+
+void require_colours_last(const std::vector<int64_t>& shape, const std::string& where) {
+  if (shape.size() == 4 && shape[1] == kColours && shape[3] != kColours) {
+    throw Error(ErrorClass::kBadData,
+                str(where, " (", join(shape),
+                    ") has its colours first, (number, 3, height, width); needed is (number, height, width, 3)"),
+                transposition(name_in(where, "images"), "0, 2, 3, 1"));
+  }
+}
+
+namespace {
+
+constexpr double kDay = 86400.0;
+
+std::optional<double> seconds_of(const std::string& unit) {
+  static const std::map<std::string, double> kUnits = {
+      {"days", kDay},  {"day", kDay},          {"d", kDay},  {"hours", 3600},
+      {"hour", 3600},  {"hrs", 3600},          {"hr", 3600}, {"h", 3600},
+      {"minutes", 60}, {"minute", 60},         {"mins", 60}, {"min", 60},
+      {"seconds", 1},  {"second", 1},          {"secs", 1},  {"sec", 1},
+      {"s", 1},        {"milliseconds", 1e-3}, {"ms", 1e-3}, {"microseconds", 1e-6},
+      {"us", 1e-6},    {"nanoseconds", 1e-9},  {"ns", 1e-9}};
+  const auto found = kUnits.find(unit);
+  return found == kUnits.end() ? std::nullopt : std::optional(found->second);
+}
+
+// The four kinds that order files; nothing for others ("julian").
+std::optional<std::string> calendar_kind(const std::string& calendar) {
+  static const std::map<std::string, std::string> kKinds = {
+      {"", "standard"},      {"standard", "standard"}, {"gregorian", "standard"}, {"proleptic_gregorian", "standard"},
+      {"noleap", "noleap"},  {"365_day", "noleap"},    {"all_leap", "all_leap"},  {"366_day", "all_leap"},
+      {"360_day", "360_day"}};
+  const auto found = kKinds.find(calendar);
+  return found == kKinds.end() ? std::nullopt : std::optional(found->second);
+}
+
+struct Date {
+  int year = 0;
+  unsigned month = 1;
+  unsigned day = 1;
+};
+
+// Since the begin of 1970; nothing for no date.
+std::optional<int64_t> days_of(const Date& date, const std::string& calendar) {
+  if (date.month < 1 || date.month > 12 || date.day < 1 || date.day > 31) {
+    return std::nullopt;
+  }
+  if (calendar == "standard") {
+    const std::chrono::year_month_day named{std::chrono::year{date.year}, std::chrono::month{date.month},
+                                            std::chrono::day{date.day}};
+    return named.ok() ? std::optional(std::chrono::sys_days(named).time_since_epoch().count()) : std::nullopt;
+  }
+  const int64_t years = date.year - 1970;
+  if (calendar == "360_day") {
+    return 360 * years + 30 * (date.month - 1) + date.day - 1;
+  }
+  static constexpr std::array<int64_t, 12> kBefore = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
+  const int64_t leap = calendar == "all_leap" ? 1 : 0;
+  return (365 + leap) * years + kBefore[date.month - 1] + (date.month > 2 ? leap : 0) + date.day - 1;
+}
+
+}  // namespace
+
+TimeAxis time_axis(double first, double last, const std::string& units, const std::string& calendar) {
+  if (units.empty()) {
+    return {TimeAxis::Kind::kNumbers, first, last};
+  }
+  std::array<char, 32> unit{};
+  Date date;
+  int read = 0;
+  if (std::sscanf(units.c_str(), "%31s since %d-%u-%u%n", unit.data(), &date.year, &date.month, &date.day, &read) !=
+      4) {
+    return {};
+  }
+  int hour = 0;
+  int minute = 0;
+  double second = 0;
+  std::string_view rest = std::string_view(units).substr(static_cast<size_t>(read));
+  if (!rest.empty() && (rest.front() == ' ' || rest.front() == 'T')) {
+    int taken = 0;
+    if (std::sscanf(units.c_str() + read + 1, "%d:%d%n:%lf%n", &hour, &minute, &taken, &second, &taken) >= 2) {
+      rest.remove_prefix(static_cast<size_t>(taken) + 1);
+    }
+  }
+  const auto begin = rest.find_first_not_of(' ');
+  rest.remove_prefix(begin == rest.npos ? rest.size() : begin);
+  const bool is_utc = rest.empty() || rest == "Z" || rest == "UTC" || rest == "+00:00" || rest == "+0000" ||
+                      rest == "0:00" || rest == "00:00";
+  const auto scale = seconds_of(unit.data());
+  const auto kind = calendar_kind(calendar);
+  const auto days = kind ? days_of(date, *kind) : std::nullopt;
+  if (!is_utc || !scale || !days) {
+    return {};
+  }
+  const double base = static_cast<double>(*days) * kDay + hour * 3600.0 + minute * 60.0 + second;
+  return {TimeAxis::Kind::kDates, base + first * *scale, base + last * *scale, *kind};
+}
+
+std::string time_text(const TimeAxis& axis, double time) {
+  constexpr double kMostSeconds = 1e13;  // of a year that can be named
+  if (axis.kind != TimeAxis::Kind::kDates) {
+    return str(time);
+  }
+  if (axis.calendar != "standard" || !(std::fabs(time) < kMostSeconds)) {
+    return str("day ", time / kDay, " of calendar ", axis.calendar);
+  }
+  const double days = std::floor(time / kDay);
+  const std::chrono::year_month_day date{std::chrono::sys_days(std::chrono::days(static_cast<int64_t>(days)))};
+  const auto seconds = static_cast<int>(std::floor(time - days * kDay));
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%04d-%02u-%02u %02d:%02d:%02d", static_cast<int>(date.year()),
+                static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), seconds / 3600,
+                seconds / 60 % 60, seconds % 60);
+  return text.data();
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,80 @@
+// Coordinates of gridded fields: latitudes and longitudes, times, and the order in which files hold them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace vit_hybrid::data {
+
+/// The points of a latitude-longitude grid in degrees, as far as they are known.
+struct Grid {
+  std::vector<double> latitudes;   ///< of the rows, growing or falling; empty: not known
+  std::vector<double> longitudes;  ///< of the columns, growing or falling, at most 360 degrees; empty: not known
+  bool operator==(const Grid&) const = default;
+};
+
+/// w_i = H cos(phi_i) / sum_k cos(phi_k): the weight of row i at its latitude phi_i, the mean of all is 1. Where the
+/// latitudes are not known, phi_i = 90 - 180 i/(H-1) degrees, i = 0 .. H-1. Rows at the poles alone count alike.
+std::vector<double> latitude_weights(const Grid& grid, int64_t height);
+
+/// "721 latitudes from 90 to -90, 1440 longitudes from 0 to 359.75"; "no latitudes, no longitudes".
+std::string grid_text(const Grid& grid);
+
+/// Whether two lists of points are the same to 1e-4 degrees (of which float32 holds every longitude), or one of them is
+/// not known.
+bool same_points(const std::vector<double>& a, const std::vector<double>& b);
+/// That of latitudes and longitudes.
+bool same_grid(const Grid& a, const Grid& b);
+
+/// `first`, and what it does not know from `second`.
+Grid joined_grid(const Grid& first, const Grid& second);
+
+/// Longitudes that go on beside each other: 360 is added or taken away behind a jump from 359 to 0, from 180 to -179.
+void unwrap_longitudes(std::vector<double>& longitudes);
+
+/// Error(kBadData) where a point is not finite, a latitude is not in [-90, 90] to 1e-4 degrees, points neither grow nor
+/// fall, or longitudes go round more than once; `where` names the file.
+void check_grid(const Grid& grid, const std::string& where);
+
+/// What a file tells of the dims of fields beside their extents.
+struct FieldOrder {
+  enum class Kind { kUnknown, kChannel, kLatitude, kLongitude };
+  std::vector<int64_t> shape;      ///< with that of time
+  std::array<Kind, 4> kinds = {};  ///< by the names or units of dimension scales and labels
+  int64_t num_channel_names = 0;   ///< 0: none are given
+  int64_t num_latitudes = 0;       ///< of a dataset of this name; 0: there is none
+  int64_t num_longitudes = 0;      ///< likewise
+};
+
+/// Error(kBadData), with the way to transpose them, where fields have their channels last: where names or units say so,
+/// else where there are as many names of channels, or latitudes and longitudes, as the dims of such fields have, else
+/// where the last dim is at most a quarter of each of the two before it and nothing says that they lie right. `where`
+/// names file and dataset. Pure.
+void require_channels_first(const FieldOrder& order, const std::string& where);
+
+/// The same where images, `shape` with that of their number, have their colours first. Pure.
+void require_colours_last(const std::vector<int64_t>& shape, const std::string& where);
+
+struct TimeAxis {
+  enum class Kind {
+    kNone,
+    kNumbers,  ///< without units: they may count anew in each file
+    kDates,    ///< seconds since the begin of 1970
+  };
+  Kind kind = Kind::kNone;
+  double first = 0;
+  double last = 0;
+  std::string calendar = {};  ///< of kDates: "standard", "noleap", "all_leap", "360_day"
+  bool operator==(const TimeAxis&) const = default;
+};
+
+/// The axis of times from `first` to `last` in `units`, "hours since 1900-01-01 00:00:00", of a CF calendar (empty: the
+/// usual one). Without units numbers; kNone for units or a calendar that are not known.
+TimeAxis time_axis(double first, double last, const std::string& units, const std::string& calendar);
+
+/// "2015-02-01 06:00:00"; of a calendar that is not the usual one the days since the begin of its 1970.
+std::string time_text(const TimeAxis& axis, double time);
+
+}  // namespace vit_hybrid::data

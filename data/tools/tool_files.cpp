@@ -1,0 +1,111 @@
+// Listing of folders, the list's way to all ranks, and checks of the place for outputs.
+#include "data/tools/tool_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <system_error>
+
+#include "data/datasets/year_files.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> files_of_folder(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (has_hdf5_name(entry->path().string())) {
+      files.push_back(entry->path().string());
+    }
+  }
+  if (error) {
+    throw Error(ErrorClass::kMissingInput, str("cannot list the folder ", folder, ": ", error.message()));
+  }
+  if (files.empty()) {
+    throw Error(ErrorClass::kMissingInput, str("the folder ", folder, " holds no *.h5, *.hdf5, *.nc or *.nc4 file"),
+                "name the folder that has the files in it, or the files themselves");
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<std::string> list_files(const std::vector<std::string>& words) {
+  std::vector<std::string> files;
+  for (const std::string& word : words) {
+    std::error_code error;
+    if (fs::is_directory(word, error)) {
+      const auto found = files_of_folder(word);
+      files.insert(files.end(), found.begin(), found.end());
+    } else if (fs::exists(word, error)) {
+      files.push_back(word);
+    } else {
+      throw Error(ErrorClass::kMissingInput, str(word, " is not there"), "check the path");
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+std::vector<std::string> list_hdf5_inputs(const comm::MpiGroup& group, const std::vector<std::string>& words) {
+  std::vector<std::string> files;
+  comm::agreed_on_rank_0(group, [&] { files = list_files(words); });
+  return broadcast_lines(group, files);
+}
+
+std::vector<std::string> broadcast_lines(const comm::MpiGroup& group, const std::vector<std::string>& lines, int root) {
+  std::string sizes;
+  for (const std::string& line : lines) {
+    sizes += str(line.size(), "\n");
+  }
+  std::istringstream words(group.broadcast(std::move(sizes), root));
+  const std::string text = group.broadcast(join(lines, ""), root);
+  std::vector<std::string> result;
+  size_t begin = 0;
+  for (size_t size = 0; words >> size; begin += size) {
+    result.push_back(text.substr(begin, size));
+  }
+  return result;
+}
+
+namespace fs = std::filesystem;
+
+void make_output_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || !fs::is_directory(folder, error)) {
+    throw Error(ErrorClass::kCannotCreate,
+                str("cannot create the folder ", folder, ": ", error ? error.message() : "a file has its name"),
+                "check the path and its permissions");
+  }
+}
+
+std::string existing_part(const std::string& folder) {
+  std::error_code ignored;
+  fs::path path = fs::absolute(folder.empty() ? "." : folder, ignored);
+  while (!fs::exists(path, ignored) && path != path.parent_path()) {
+    path = path.parent_path();
+  }
+  return path.string();
+}
+
+void check_room(const std::string& folder, int64_t bytes) {
+  std::error_code error;
+  const fs::space_info space = fs::space(existing_part(folder), error);
+  if (!error && space.available < static_cast<std::uintmax_t>(bytes)) {
+    throw Error(ErrorClass::kCannotCreate,
+                str("what is to be written has ", bytes, " bytes, but ", folder.empty() ? "this folder" : folder,
+                    " has room for ", static_cast<int64_t>(space.available)),
+                "give a folder on another file system");
+  }
+}
+
+}  // namespace vit_hybrid::data

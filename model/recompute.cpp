@@ -1,0 +1,75 @@
+// The node that runs a unit again, and the inner engine call.
+#include "model/recompute.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/Storage.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+#include "src/base/backward_between.h"
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+#include "src/kernels/own_node.h"
+
+namespace vit_hybrid::model {
+
+namespace {
+
+// The gradient of the input; `unit` runs on an input that the outer graph does not know. The engine is entered once
+// more from inside a node: it then works on in this thread (on devices in theirs), on the stream of this node.
+at::Tensor backward_through(Unit& unit, const at::Tensor& x, const tensor::StepContext& context, const at::Tensor& dy) {
+  const MemoryScope scope(MemoryClass::kActivations);
+  const at::AutoGradMode grad_mode(true);
+  const at::Tensor input = x.detach().set_requires_grad(true);
+  const auto output_edge = torch::autograd::impl::gradient_edge(unit.forward(input, context));
+  const auto input_edge = torch::autograd::impl::gradient_edge(input);
+  return backward_between(output_edge, dy, input_edge);
+}
+
+}  // namespace
+
+at::Tensor RecomputedUnit::forward(const at::Tensor& x, const tensor::StepContext& context) {
+  if (!kernels::records({x})) {
+    return unit_->forward(x, context);
+  }
+  // Under grad mode too, for the kernels, and so the bits, to be those of a unit that keeps all; the graph goes at
+  // once.
+  const at::Tensor y = unit_->forward(x.detach().set_requires_grad(true), context).detach();
+  return kernels::record("RecomputedUnit", y, {x}, [this, x = x.detach(), &context](const at::Tensor& dy) {
+    return std::vector<at::Tensor>{backward_through(*unit_, x, context, dy)};
+  });
+}
+
+namespace {
+
+at::DataPtr take_memory(const c10::Storage& storage) {
+  return storage.set_data_ptr(at::DataPtr(nullptr, storage.device()));
+}
+
+void fill(const c10::Storage& storage, const at::Tensor& again) {
+  VH_ASSERT(again.storage_offset() == 0 && again.storage().nbytes() == storage.nbytes(),
+            str(again.storage().nbytes(), " bytes computed again for ", storage.nbytes()));
+  storage.set_data_ptr_noswap(take_memory(again.storage()));
+}
+
+}  // namespace
+
+at::Tensor recompute_in_backward(const at::Tensor& value, const at::Tensor& result,
+                                 std::function<at::Tensor()> compute) {
+  if (value.numel() == 0 || !kernels::records({result})) {
+    return result;
+  }
+  VH_ASSERT(value.storage_offset() == 0 && value.nbytes() == value.storage().nbytes(), "a view cannot be given back");
+  const c10::Storage& storage = value.storage();
+  VH_ASSERT(!result.is_alias_of(value), "the result is a view of what would be given back");
+  static_cast<void>(take_memory(storage));
+  return kernels::record("recompute", result, {result}, [storage, compute = std::move(compute)](const at::Tensor& dy) {
+    const MemoryScope scope(MemoryClass::kActivations);
+    fill(storage, compute());
+    return std::vector<at::Tensor>{dy};
+  });
+}
+
+}  // namespace vit_hybrid::model

@@ -1,0 +1,136 @@
+// The optimizer's kernels on plain arrays of a GPU, each launched asynchronously on `stream`.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "parallel/zero/rules/adam_kernel.h"
+#include "parallel/zero/rules/segment_cursor.h"
+#include "parallel/zero/step_scalars.h"
+#include "src/kernels/element_vector.h"
+
+struct CUstream_st;  // cudaStream_t points to it
+
+namespace vit_hybrid::zero {
+
+/// The arrays of an Adam pass over the state of the owned elements. Where Parameter is Master, the parameters are the
+/// master weights, and `master` is null.
+template <class Master, class Gradient, class Parameter>
+struct AdamArrays {
+  Master* master;  ///< as exp_avg and exp_avg_sq by element of the state
+  Master* exp_avg;
+  Master* exp_avg_sq;
+  const Gradient* gradients;  ///< as the parameters by element of the flat buffers
+  Parameter* parameters;
+};
+
+/// Elements of an Adam vector: 16 bytes of the master type.
+template <class Master>
+inline constexpr int kAdamWidth = kVectorWidth<Master>;
+
+/// Updates a vector: the elements of the state from `first` on, those of the flat buffers from `flat` on.
+template <class Master, class Gradient, class Parameter>
+VH_HOST_DEVICE inline void adam_vector(const AdamArrays<Master, Gradient, Parameter>& a, int64_t first, int64_t flat,
+                                       const AdamCoefficients<Master>& c) {
+  constexpr int kWidth = kAdamWidth<Master>;
+  constexpr bool kOwnMaster = !std::is_same_v<Master, Parameter>;
+  Master* weights_at = nullptr;
+  if constexpr (kOwnMaster) {
+    weights_at = a.master + first;
+  } else {
+    weights_at = a.parameters + flat;
+  }
+  auto weights = load_vector<kWidth>(weights_at);
+  auto exp_avg = load_vector<kWidth>(a.exp_avg + first);
+  auto exp_avg_sq = load_vector<kWidth>(a.exp_avg_sq + first);
+  const auto gradients = load_vector<kWidth>(a.gradients + flat);
+  VH_UNROLL
+  for (int k = 0; k < kWidth; ++k) {
+    adam_element(weights[k], exp_avg[k], exp_avg_sq[k], static_cast<Master>(gradients[k]), c);
+  }
+  store_vector(weights_at, weights);
+  store_vector(a.exp_avg + first, exp_avg);
+  store_vector(a.exp_avg_sq + first, exp_avg_sq);
+  if constexpr (kOwnMaster) {
+    ElementVector<Parameter, kWidth> parameters;
+    VH_UNROLL
+    for (int k = 0; k < kWidth; ++k) {
+      parameters[k] = static_cast<Parameter>(weights[k]);
+    }
+    store_vector(a.parameters + flat, parameters);
+  }
+}
+
+/// A thread's share of an Adam pass over `vectors` vectors; nothing of a skipped step.
+template <class Master, class Gradient, class Parameter>
+VH_HOST_DEVICE inline void adam_share(const AdamArrays<Master, Gradient, Parameter>& a, int64_t vectors,
+                                      const ThreadShare& share, const AdamConstants<Master>& constants,
+                                      const StepScalars& step, const SegmentTable& segments) {
+  static_assert(kSegmentAlignment % kAdamWidth<Master> == 0, "a vector would lie in two segments");
+  if (step.is_skipped()) {
+    return;
+  }
+  const AdamDecay decay = adam_decay(constants, step);
+  auto c = adam_coefficients(constants, step);
+  SegmentCursor segment(segments);
+  for (int64_t i = share.first; i < share.end_among(vectors); i += share.stride) {
+    const int64_t first = i * kAdamWidth<Master>;
+    if (segment.move_to(first)) {
+      set_weight_decay(c, decay, segment.weight_decay());
+    }
+    adam_vector(a, first, first + segment.shift(), c);
+  }
+}
+
+/// Sum of squares of the finite values, and how many are not finite.
+struct SquareCount {
+  double sum = 0.0;
+  double not_finite = 0.0;
+};
+
+/// Adds one value.
+template <class T>
+VH_HOST_DEVICE inline void add_square(SquareCount& total, T value) {
+  const auto narrow = static_cast<ComputeType<T>>(value);
+  const bool finite = narrow - narrow == 0;  // not of infinities, and not of what is no number
+  const auto wide = static_cast<double>(narrow);
+  total.sum += finite ? wide * wide : 0.0;
+  total.not_finite += finite ? 0.0 : 1.0;
+}
+
+/// A thread's share of a sum of squares.
+template <class T>
+VH_HOST_DEVICE inline SquareCount square_share(const T* values, const VectorSplit& split, const ThreadShare& share) {
+  SquareCount total;
+  for (int64_t i = share.first; i < share.end_among(split.vectors); i += share.stride) {
+    const auto vector = load_vector<kVectorWidth<T>>(values + split.vector(i));
+    VH_UNROLL
+    for (int k = 0; k < kVectorWidth<T>; ++k) {
+      add_square(total, vector[k]);
+    }
+  }
+  for (int64_t i = share.first; i < share.end_among(split.num_singles()); i += share.stride) {
+    add_square(total, values[split.single(i)]);
+  }
+  return total;
+}
+
+/// adam_share() over `count` elements of the state, a multiple of kSegmentAlignment, by one kernel. `step` is on the
+/// device; all arrays are aligned to 16 bytes. Instantiated for float and double masters, with the gradients and
+/// parameters of cuda_update.h.
+template <class Master, class Gradient, class Parameter>
+void launch_adam(const AdamArrays<Master, Gradient, Parameter>& arrays, int64_t count,
+                 const AdamConstants<Master>& constants, const StepScalars* step, const SegmentTable& segments,
+                 CUstream_st* stream);
+
+/// decide() of what `step` points to on the device.
+void launch_decide(StepScalars* step, CUstream_st* stream);
+
+/// Blocks, and so pairs of doubles in the workspace, of a sum of squares at most.
+inline constexpr int kSquareBlocks = 1024;
+
+/// sums[0] and [1] += square_share() over `count` values. float, double, BFloat16 and Half.
+template <class T>
+void launch_sum_of_squares(const T* values, int64_t count, double* workspace, double* sums, CUstream_st* stream);
+
+}  // namespace vit_hybrid::zero

@@ -1,0 +1,169 @@
+// PackageEnergyMeter: /sys/class/powercap/intel-rapl:N/energy_uj, which AMD processors have under the same name.
+#include "src/base/device/energy_meter.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "src/base/text.h"
+
+namespace vit_hybrid {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<int64_t> number_in(const std::string& path) {
+  std::ifstream file(path);
+  int64_t value = 0;
+  return file >> value ? std::optional(value) : std::nullopt;
+}
+
+std::string first_line_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// The zones of whole packages; of their parts (cores, memory) and of the platform the names are others.
+std::vector<std::string> package_folders(const std::string& folder) {
+  std::vector<std::string> result;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (first_line_of(entry.path().string() + "/name").starts_with("package")) {
+      result.push_back(entry.path().string());
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+}  // namespace
+
+PackageEnergyMeter::PackageEnergyMeter(const std::string& folder) {
+  for (const std::string& package : package_folders(folder)) {
+    const std::string path = package + "/energy_uj";
+    errno = 0;
+    const auto first = number_in(path);
+    const auto range = number_in(package + "/max_energy_range_uj");
+    if (!first || !range) {
+      missing_ = str(path, " cannot be read by this user", errno != 0 ? str(" (", std::strerror(errno), ")") : "");
+      packages_.clear();
+      return;
+    }
+    packages_.push_back({path, *first, *range});
+  }
+  if (packages_.empty()) {
+    missing_ = str("no processor's energy counter in ", folder);
+  }
+}
+
+Energy PackageEnergyMeter::read() {
+  int64_t sum = 0;
+  for (Package& package : packages_) {
+    const auto now = number_in(package.path);
+    if (!now) {
+      missing_ = package.path + " cannot be read any more";
+      packages_.clear();
+      break;
+    }
+    package.counted += *now - package.last + (*now < package.last ? package.range : 0);
+    package.last = *now;
+    sum += package.counted;
+  }
+  if (packages_.empty()) {
+    return {std::nullopt, missing_};
+  }
+  return {static_cast<double>(sum) * 1e-6, {}};
+}
+
+// The library's C interface, as far as it is used: a result of 0 is success.
+class GpuEnergyMeter::Nvml {
+ public:
+  // Null, and `missing` says why, where the GPU's energy cannot be read.
+  static std::unique_ptr<Nvml> open(const std::string& pci_address, std::string& missing) {
+    auto nvml = std::make_unique<Nvml>();
+    missing = nvml->start(pci_address);
+    return missing.empty() ? std::move(nvml) : nullptr;
+  }
+
+  Nvml() = default;
+  ~Nvml() {
+    if (shutdown_ != nullptr) shutdown_();
+    if (library_ != nullptr) dlclose(library_);
+  }
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+
+  std::optional<double> joules() const {
+    unsigned long long millijoules = 0;
+    if (total_energy_(device_, &millijoules) != 0) {
+      return std::nullopt;
+    }
+    return static_cast<double>(millijoules) * 1e-3;
+  }
+
+ private:
+  using Device = void*;
+
+  template <class Function>
+  bool find(Function& function, const char* name) {
+    function = reinterpret_cast<Function>(dlsym(library_, name));
+    return function != nullptr;
+  }
+
+  // What is missing; nothing where all is well.
+  std::string start(const std::string& pci_address) {
+    library_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library_ == nullptr) {
+      return "the driver's libnvidia-ml.so.1 is not there";
+    }
+    int (*init)() = nullptr;
+    int (*shutdown)() = nullptr;
+    int (*device_of)(const char*, Device*) = nullptr;
+    if (!find(init, "nvmlInit_v2") || !find(shutdown, "nvmlShutdown") ||
+        !find(device_of, "nvmlDeviceGetHandleByPciBusId_v2") ||
+        !find(total_energy_, "nvmlDeviceGetTotalEnergyConsumption")) {
+      return "the driver's libnvidia-ml.so.1 has no energy counters";
+    }
+    if (const int result = init(); result != 0) {
+      return str("nvmlInit_v2 failed with ", result);
+    }
+    shutdown_ = shutdown;
+    if (const int result = device_of(pci_address.c_str(), &device_); result != 0) {
+      return str("NVML does not know the GPU ", pci_address, " (", result, ")");
+    }
+    return joules() ? "" : str("the GPU ", pci_address, " has no energy counter");
+  }
+
+  void* library_ = nullptr;
+  int (*shutdown_)() = nullptr;
+  int (*total_energy_)(Device, unsigned long long*) = nullptr;
+  Device device_ = nullptr;
+};
+
+GpuEnergyMeter::GpuEnergyMeter(const std::string& pci_address) {
+  if (pci_address.empty()) {
+    missing_ = "no GPU is used";
+    return;
+  }
+  nvml_ = Nvml::open(pci_address, missing_);
+  first_joules_ = nvml_ ? nvml_->joules().value_or(0.0) : 0.0;
+}
+
+GpuEnergyMeter::~GpuEnergyMeter() = default;
+
+Energy GpuEnergyMeter::read() {
+  if (!nvml_) {
+    return {std::nullopt, missing_};
+  }
+  const auto now = nvml_->joules();
+  return now ? Energy{*now - first_joules_, {}} : Energy{std::nullopt, "the GPU's energy counter failed"};
+}
+
+}  // namespace vit_hybrid

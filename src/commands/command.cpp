@@ -1,0 +1,82 @@
+// The first process speaks; options and words taken apart.
+#include "src/commands/command.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "parallel/comm/launcher.h"
+#include "src/base/log.h"
+#include "src/base/text.h"
+#include "src/base/utf8.h"
+#include "src/config/load_run_config.h"
+#include "src/config/sources.h"
+#include "src/machine/loaded_libraries.h"
+
+namespace vit_hybrid::commands {
+
+bool is_first_process() {
+  const auto& launch = comm::own_launch();
+  return !launch || launch->rank == 0;
+}
+
+int num_launched() {
+  const auto& launch = comm::own_launch();
+  return launch ? launch->num_ranks : 0;
+}
+
+void print_once(const std::string& text) {
+  if (is_first_process()) {
+    std::fputs(printable(text, std::string::npos).c_str(), stdout);
+    std::fflush(stdout);
+  }
+}
+
+void throw_on_all_ranks(const Error& error) {
+  throw comm::AgreedError(error, "", is_first_process());
+}
+
+bool asks_for(const std::vector<std::string>& words, const std::string& name) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    const std::string given = options::canonical_name(word.substr(0, word.find('=')));
+    return given == "--" + name || (name == "help" && word == "-h");
+  });
+}
+
+void warn_of_remarks(const options::Settings& settings) {
+  for (const std::string& remark : settings.remarks()) {
+    if (is_first_process()) log_warning(remark);
+  }
+}
+
+void agree_on_start(const comm::MpiGroup& world, const std::vector<std::string>& words) {
+  comm::same_on_all_ranks(world, join(words, " "), "the command line");
+  std::string variables;
+  for (const auto& entry : options::parse_environment(options::process_environment())) {
+    variables += options::environment_name(entry.name) + "=" + entry.text + "\n";
+  }
+  comm::same_on_all_ranks(world, variables, "the environment");
+  comm::same_on_all_ranks(world, train::program_text(), "the build");
+}
+
+std::string read_for_all(const comm::MpiGroup& world, const std::string& path) {
+  std::string content;
+  comm::agreed_on_rank_0(world, [&] { content = train::read_local_file(path); });
+  return world.broadcast(content, 0);
+}
+
+SplitWords split_words(const options::OptionTable& table, const std::vector<std::string>& words) {
+  SplitWords split;
+  bool is_value = false;
+  for (const std::string& word : words) {
+    const bool is_option = word.starts_with("-") && word.size() > 1;
+    (is_option || is_value ? split.options : split.files).push_back(word);
+    is_value = false;
+    if (is_option && word.starts_with("--") && word.find('=') == std::string::npos) {
+      const options::Named* const named = table.find_name(word.substr(2));
+      is_value = named != nullptr && !named->is_flag();
+    }
+  }
+  return split;
+}
+
+}  // namespace vit_hybrid::commands

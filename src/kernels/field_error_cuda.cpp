@@ -1,0 +1,70 @@
+// The field error of tensors, by the kernels of field_error_cuda.cu.
+#include "src/kernels/field_error_cuda.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <limits>
+
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+#include "src/kernels/field_error.h"
+#include "src/kernels/half_conversion.h"
+
+namespace vit_hybrid::kernels {
+
+namespace {
+
+template <class T>
+FieldArrays<T> arrays_of(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid) {
+  using F = ComputeType<T>;
+  const int64_t elements = grid.num_patches() * grid.num_features();
+  VH_ASSERT(patches.is_contiguous() && fields.is_contiguous() && patches.numel() == fields.numel() &&
+                patches.numel() == patches.size(0) * elements && elements <= std::numeric_limits<int32_t>::max() &&
+                fields.scalar_type() == c10::CppTypeToScalarType<F>::value,
+            str(patches.numel(), " predictions for ", fields.numel(), " values of type ",
+                c10::toString(fields.scalar_type())));
+  const PatchPlaces places{static_cast<uint32_t>(grid.columns), static_cast<uint32_t>(grid.patch),
+                           static_cast<uint32_t>(grid.channels), static_cast<uint32_t>(grid.width()),
+                           grid.height() * grid.width()};
+  return {patches.const_data_ptr<T>(), fields.const_data_ptr<F>(), nullptr, nullptr, elements, places};
+}
+
+}  // namespace
+
+at::Tensor device_field_squares(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid) {
+  const c10::cuda::CUDAGuard guard(patches.device());
+  const auto options = patches.options().dtype(at::kDouble);
+  at::Tensor squares = at::zeros({2, patches.size(0)}, options);
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const at::Tensor workspace = at::empty({patches.size(0), kFieldParts, 2}, options);
+  with_float_type(patches.scalar_type(), [&](auto zero) {
+    launch_field_squares(arrays_of<decltype(zero)>(patches, fields, grid), patches.size(0),
+                         workspace.mutable_data_ptr<double>(), squares.mutable_data_ptr<double>(),
+                         c10::cuda::getCurrentCUDAStream());
+  });
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return squares;
+}
+
+at::Tensor device_field_gradient(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid,
+                                 const at::Tensor& factors) {
+  const c10::cuda::CUDAGuard guard(patches.device());
+  at::Tensor gradient = at::empty_like(patches);
+  with_float_type(patches.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    FieldArrays<T> arrays = arrays_of<T>(patches, fields, grid);
+    arrays.gradient = gradient.mutable_data_ptr<T>();
+    arrays.factors = factors.const_data_ptr<double>();
+    launch_field_gradient(arrays, patches.size(0), c10::cuda::getCurrentCUDAStream());
+  });
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return gradient;
+}
+
+}  // namespace vit_hybrid::kernels

@@ -1,0 +1,156 @@
+// The error of fields on a GPU: what a thread does, and the kernels on plain arrays, each launched asynchronously on
+// `stream`.
+#pragma once
+
+#include <cstdint>
+
+#include "src/kernels/element_vector.h"
+#include "src/kernels/field_error_rows.h"
+
+struct CUstream_st;  // cudaStream_t points to it
+
+namespace vit_hybrid::kernels {
+
+/// A PatchGrid in numbers that divide fast. Elements of a sample are numbered as in its patches: patch by patch, in
+/// each (row, column, channel), the channel fastest.
+struct PatchPlaces {
+  uint32_t columns;
+  uint32_t patch;
+  uint32_t channels;
+  uint32_t width;   ///< of the field: columns patch
+  int64_t channel;  ///< elements of a channel of the field
+};
+
+/// Where an element of the patches lies in the field; goes on element by element without dividing.
+class FieldPlace {
+ public:
+  VH_HOST_DEVICE FieldPlace(const PatchPlaces& places, uint32_t element) : places_(places) {
+    const uint32_t pixel = element / places.channels;
+    channel_ = element % places.channels;
+    column_ = pixel % places.patch;
+    const uint32_t row = pixel / places.patch;  // of all patches one above the other
+    row_ = row % places.patch;
+    patch_ = row / places.patch;
+    set_pixel();
+  }
+
+  /// Offset in the fields of the sample.
+  VH_HOST_DEVICE int64_t offset() const { return channel_ * places_.channel + pixel_; }
+
+  VH_HOST_DEVICE void go_on() {
+    if (++channel_ < places_.channels) {
+      return;
+    }
+    channel_ = 0;
+    if (++column_ == places_.patch) {
+      column_ = 0;
+      if (++row_ == places_.patch) {
+        row_ = 0;
+        ++patch_;
+      }
+    }
+    set_pixel();
+  }
+
+ private:
+  VH_HOST_DEVICE void set_pixel() {
+    const int64_t row = static_cast<int64_t>(patch_ / places_.columns) * places_.patch + row_;
+    pixel_ = row * places_.width + (patch_ % places_.columns) * places_.patch + column_;
+  }
+
+  PatchPlaces places_;
+  uint32_t channel_, column_, row_, patch_;
+  int64_t pixel_;
+};
+
+/// Patches and fields of all samples; `gradient` is written, or null.
+template <class T>
+struct FieldArrays {
+  using F = ComputeType<T>;
+  const T* prediction;
+  const F* truth;
+  T* gradient;
+  const double* factors;  ///< of samples, or null
+  int64_t elements;       ///< of a sample
+  PatchPlaces places;
+};
+
+/// Visits `kWidth` elements of a sample from `first` on: visit(k, prediction, truth).
+template <int kWidth, class T, class Visit>
+VH_HOST_DEVICE inline void visit_field_vector(const FieldArrays<T>& a, int64_t sample, uint32_t first,
+                                              const Visit& visit) {
+  using F = ComputeType<T>;
+  const auto prediction = load_vector<kWidth>(a.prediction + sample * a.elements + first);
+  const F* const truth = a.truth + sample * a.elements;
+  FieldPlace place(a.places, first);
+  VH_UNROLL
+  for (int k = 0; k < kWidth; ++k) {
+    visit(k, static_cast<F>(prediction[k]), truth[place.offset()]);
+    place.go_on();
+  }
+}
+
+/// The sums over a thread's share of a sample.
+template <class T>
+VH_HOST_DEVICE inline FieldSquares field_squares_share(const FieldArrays<T>& a, int64_t sample,
+                                                       const VectorSplit& split, const ThreadShare& share) {
+  using F = ComputeType<T>;
+  FieldSquares sums;
+  const auto add = [&sums](int /*k*/, F prediction, F truth) {
+    const auto error = static_cast<double>(prediction - truth);
+    sums.error += error * error;
+    sums.truth += static_cast<double>(truth) * static_cast<double>(truth);
+  };
+  for (int64_t i = share.first; i < share.end_among(split.vectors); i += share.stride) {
+    visit_field_vector<kVectorWidth<T>>(a, sample, static_cast<uint32_t>(split.vector(i)), add);
+  }
+  for (int64_t i = share.first; i < share.end_among(split.num_singles()); i += share.stride) {
+    visit_field_vector<1>(a, sample, static_cast<uint32_t>(split.single(i)), add);
+  }
+  return sums;
+}
+
+template <int kWidth, class T>
+VH_HOST_DEVICE inline void field_gradient_vector(const FieldArrays<T>& a, int64_t sample, uint32_t first) {
+  using F = ComputeType<T>;
+  const double factor = a.factors[sample];
+  ElementVector<T, kWidth> gradient;
+  visit_field_vector<kWidth>(a, sample, first, [&gradient, factor](int k, F prediction, F truth) {
+    gradient[k] = static_cast<T>(scaled_difference(prediction, truth, factor));
+  });
+  store_vector(a.gradient + sample * a.elements + first, gradient);
+}
+
+/// The gradient of a thread's share of a sample.
+template <class T>
+VH_HOST_DEVICE inline void field_gradient_share(const FieldArrays<T>& a, int64_t sample, const VectorSplit& split,
+                                                const ThreadShare& share) {
+  for (int64_t i = share.first; i < share.end_among(split.vectors); i += share.stride) {
+    field_gradient_vector<kVectorWidth<T>>(a, sample, static_cast<uint32_t>(split.vector(i)));
+  }
+  for (int64_t i = share.first; i < share.end_among(split.num_singles()); i += share.stride) {
+    field_gradient_vector<1>(a, sample, static_cast<uint32_t>(split.single(i)));
+  }
+}
+
+/// The split of a sample's elements, the same for all samples.
+template <class T>
+VectorSplit field_split(const FieldArrays<T>& a) {
+  const VectorSplit split =
+      make_vector_split(a.elements, kVectorWidth<T>, {{a.prediction, sizeof(T)}, {a.gradient, sizeof(T)}});
+  return a.elements % split.width == 0 ? split : VectorSplit{a.elements, a.elements, 0, split.width};
+}
+
+/// Pairs of doubles that launch_field_squares() needs for each sample.
+inline constexpr int kFieldParts = 256;
+
+/// squares[0, n] and [1, n] = the sums of sample n, in two stages, in an order that depends on the shape alone. A
+/// sample has less than 2^31 elements. float, double, BFloat16 and Half.
+template <class T>
+void launch_field_squares(const FieldArrays<T>& arrays, int64_t samples, double* workspace, double* squares,
+                          CUstream_st* stream);
+
+template <class T>
+void launch_field_gradient(const FieldArrays<T>& arrays, int64_t samples, CUstream_st* stream);
+
+}  // namespace vit_hybrid::kernels

@@ -1,0 +1,332 @@
+// Linear layers on GPUs: operands of our shapes handed to cuBLASLt and to the kernels of gelu_cuda.cu.
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <mutex>
+#include <type_traits>
+
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+#include "src/kernels/gelu_cuda.h"
+#include "src/kernels/gemm/cublaslt.h"
+#include "src/kernels/gemm/device_products.h"
+
+namespace vit_hybrid::kernels {
+
+namespace {
+
+// How long the calls of a round are to take, at most how many they are, and how many rounds there are.
+struct Rounds {
+  double microseconds;
+  int most_calls;
+  int count;
+};
+constexpr Rounds kBriefRounds = {200.0, 20, 1};
+constexpr Rounds kFullRounds = {1500.0, 200, 3};
+
+DeviceTraits read_traits(c10::Device device) {
+  const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(device.index());
+  DeviceTraits traits;
+  traits.name = properties.name;
+  traits.capability = properties.major * 10 + properties.minor;
+  traits.multiprocessors = properties.multiProcessorCount;
+  traits.cublaslt_version = static_cast<int64_t>(cublasLtGetVersion());
+  traits.cudnn_version = at::detail::getCUDAHooks().hasCuDNN() ? at::detail::getCUDAHooks().versionCuDNN() : 0;
+  return traits;
+}
+
+// Microseconds of one of `repeats` calls.
+double measure(const std::function<void()>& work, int repeats) {
+  at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
+  begin.record();
+  for (int i = 0; i < repeats; ++i) {
+    work();
+  }
+  end.record();
+  end.synchronize();
+  return 1e3 * static_cast<double>(begin.elapsed_time(end)) / repeats;
+}
+
+}  // namespace
+
+const DeviceTraits& device_traits(c10::Device device) {
+  VH_ASSERT(device.is_cuda(), device.str());
+  static std::mutex mutex;
+  static std::map<c10::DeviceIndex, DeviceTraits> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(device.index());
+  return found != known.end() ? found->second : known.emplace(device.index(), read_traits(device)).first->second;
+}
+
+double device_microseconds(const std::function<void()>& work, Effort effort) {
+  const Rounds& rounds = effort == Effort::kBrief ? kBriefRounds : kFullRounds;
+  work();  // what is made at first use: kernels are loaded, plans built, memory allocated
+  const double once = std::max(measure(work, 2), 0.1);
+  const int repeats = std::clamp(static_cast<int>(rounds.microseconds / once), 1, rounds.most_calls);
+  double least = once;
+  // One call more would say nothing that the two before did not.
+  const bool is_known = effort == Effort::kBrief && repeats <= 2;
+  for (int round = 0; round < rounds.count && !is_known; ++round) {
+    least = std::min(least, measure(work, repeats));
+  }
+  return least;
+}
+
+void synchronize_device() {
+  c10::cuda::device_synchronize();
+}
+
+void release_unused_device_memory() {
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  c10::cuda::CUDACachingAllocator::resetPeakStats(c10::cuda::current_device());
+}
+
+namespace {
+
+constexpr int kMostAlignment = 16;
+
+int alignment_of(std::initializer_list<const at::Tensor*> tensors) {
+  int alignment = kMostAlignment;
+  for (const at::Tensor* tensor : tensors) {
+    while (tensor->defined() && reinterpret_cast<uintptr_t>(tensor->const_data_ptr()) % alignment != 0) {
+      alignment /= 2;
+    }
+  }
+  return alignment;
+}
+
+ProductProblem problem_of(ProductKind kind, ProductExtra extra, int64_t rows, const at::Tensor& matrix_MK,
+                          at::ScalarType type) {
+  ProductProblem problem = product_problem(kind, extra, rows, matrix_MK.size(0), matrix_MK.size(1), type);
+  problem.fp32 = type == at::kFloat ? device_kernel_options().fp32 : Fp32Products::kExact;
+  problem.result = matrix_MK.scalar_type();
+  return problem;
+}
+
+void add_by_libtorch(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
+  if (gradient.scalar_type() == x.scalar_type()) {
+    gradient.addmm_(dy.t(), x);
+  } else {
+    gradient.add_(at::mm(dy.t(), x));
+  }
+}
+
+// gradient += dy^T x and, into `sums` [M] unless it is undefined, dy's sums over the rows. False: nothing was done.
+bool run_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
+                         const at::Tensor& sums) {
+  auto problem =
+      problem_of(ProductKind::kWeightGradient, sums.defined() ? ProductExtra::kBiasGradient : ProductExtra::kNone,
+                 dy.size(0), gradient, x.scalar_type());
+  problem.alignment = alignment_of({&gradient, &dy, &x, &sums});
+  return DeviceProducts::of(x.device())
+      .run(problem, {x.const_data_ptr(), dy.const_data_ptr(), gradient.mutable_data_ptr(),
+                     sums.defined() ? sums.mutable_data_ptr() : nullptr});
+}
+
+bool run_forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  auto problem = problem_of(ProductKind::kForward, bias.defined() ? ProductExtra::kBias : ProductExtra::kNone,
+                            x.size(0), weight, x.scalar_type());
+  problem.alignment = alignment_of({&y, &x, &weight, &bias});
+  return DeviceProducts::of(x.device())
+      .run(problem, {weight.const_data_ptr(), x.const_data_ptr(), y.mutable_data_ptr(),
+                     bias.defined() ? const_cast<void*>(bias.const_data_ptr()) : nullptr});
+}
+
+// Calls `launch` with a value of the type.
+template <class Launch>
+void with_type(at::ScalarType type, const Launch& launch) {
+  switch (type) {
+    case at::kDouble:
+      return launch(double());
+    case at::kFloat:
+      return launch(float());
+    case at::kBFloat16:
+      return launch(c10::BFloat16());
+    case at::kHalf:
+      return launch(c10::Half());
+    default:
+      fail_invariant("a linear layer of this type", __FILE__, __LINE__, c10::toString(type));
+  }
+}
+
+// Room for the sums over each part of the rows of a matrix.
+at::Tensor make_parts(const at::Tensor& rows) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const auto type = rows.scalar_type();
+  const int64_t parts = num_column_sum_parts(rows.size(0), rows.size(1), rows.element_size(),
+                                             at::cuda::getDeviceProperties(rows.device().index())->multiProcessorCount);
+  return at::empty({parts, rows.size(1)}, rows.options().dtype(type == at::kDouble ? at::kDouble : at::kFloat));
+}
+
+template <class Sum>
+void add_parts(const at::Tensor& gradient, const at::Tensor& partial) {
+  with_type(gradient.scalar_type(), [&](auto element) {
+    using Gradient = decltype(element);
+    if constexpr (std::is_same_v<Sum, double> == std::is_same_v<Gradient, double>) {
+      launch_add_parts(partial.const_data_ptr<Sum>(), gradient.mutable_data_ptr<Gradient>(), partial.size(1),
+                       partial.size(0), at::cuda::getCurrentCUDAStream());
+    } else {
+      fail_invariant("gradients of a type as wide as the sums'", __FILE__, __LINE__,
+                     c10::toString(gradient.scalar_type()));
+    }
+  });
+  C10_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace
+
+at::Tensor device_linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if (x.numel() == 0 || weight.numel() == 0) {
+    return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
+  }
+  const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor rows = x.contiguous();
+  at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
+  if (run_forward(y, rows, weight, bias)) {
+    return y;
+  }
+  if (!run_forward(y, rows, weight, {})) {
+    at::mm_out(y, rows, weight.t());
+  }
+  return bias.defined() ? y.add_(bias) : y;
+}
+
+at::Tensor device_linear_backward_input(const at::Tensor& dy, const at::Tensor& weight) {
+  if (dy.numel() == 0 || weight.numel() == 0) {
+    return at::mm(dy, weight);
+  }
+  const c10::cuda::CUDAGuard guard(dy.device());
+  const at::Tensor rows = dy.contiguous();
+  at::Tensor dx = at::empty({dy.size(0), weight.size(1)}, dy.options());
+  auto problem = problem_of(ProductKind::kBackwardInput, ProductExtra::kNone, dy.size(0), weight, dy.scalar_type());
+  problem.alignment = alignment_of({&dx, &rows, &weight});
+  if (!DeviceProducts::of(dy.device())
+           .run(problem, {weight.const_data_ptr(), rows.const_data_ptr(), dx.mutable_data_ptr()})) {
+    at::mm_out(dx, rows, weight);
+  }
+  return dx;
+}
+
+void device_add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
+                                const at::Tensor& bias_gradient) {
+  if (dy.numel() == 0 || x.numel() == 0) {
+    if (bias_gradient.defined()) {
+      device_add_column_sums(bias_gradient, dy);
+    }
+    return;
+  }
+  const c10::cuda::CUDAGuard guard(dy.device());
+  const at::Tensor dy_rows = dy.contiguous();
+  const at::Tensor x_rows = x.contiguous();
+  // cuBLASLt overwrites a bias gradient, of the type of the product's result.
+  const bool may_fuse = bias_gradient.defined() && bias_gradient.scalar_type() == gradient.scalar_type() &&
+                        may_fuse_bias_gradient(gradient.scalar_type());
+  if (may_fuse) {
+    const at::Tensor sums = at::empty_like(bias_gradient);
+    if (run_weight_gradient(gradient, dy_rows, x_rows, sums)) {
+      bias_gradient.add_(sums);
+      return;
+    }
+  }
+  if (bias_gradient.defined()) {
+    device_add_column_sums(bias_gradient, dy_rows);
+  }
+  if (!run_weight_gradient(gradient, dy_rows, x_rows, {})) {
+    add_by_libtorch(gradient, dy_rows, x_rows);
+  }
+}
+
+void device_add_column_sums(const at::Tensor& gradient, const at::Tensor& dy) {
+  if (dy.numel() == 0) {
+    return;
+  }
+  const c10::cuda::CUDAGuard guard(dy.device());
+  const at::Tensor rows = dy.contiguous();
+  const at::Tensor partial = make_parts(rows);
+  with_type(dy.scalar_type(), [&](auto element) {
+    using T = decltype(element);
+    launch_column_sums(rows.const_data_ptr<T>(), partial.mutable_data_ptr<ComputeType<T>>(), rows.size(0), rows.size(1),
+                       partial.size(0), at::cuda::getCurrentCUDAStream());
+    add_parts<ComputeType<T>>(gradient, partial);
+  });
+}
+
+at::Tensor device_gelu(const at::Tensor& z) {
+  const c10::cuda::CUDAGuard guard(z.device());
+  const at::Tensor in = z.contiguous();
+  at::Tensor y = at::empty_like(in);
+  if (z.numel() == 0) {
+    return y;
+  }
+  with_type(z.scalar_type(), [&](auto element) {
+    using T = decltype(element);
+    launch_gelu(in.const_data_ptr<T>(), y.mutable_data_ptr<T>(), in.numel(), at::cuda::getCurrentCUDAStream());
+  });
+  C10_CUDA_CHECK(cudaGetLastError());
+  return y;
+}
+
+at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& bias_gradient) {
+  const c10::cuda::CUDAGuard guard(z.device());
+  const at::Tensor dy_rows = dy.contiguous();
+  const at::Tensor in = z.contiguous();
+  at::Tensor dz = at::empty_like(in);
+  if (z.numel() == 0) {
+    return dz;
+  }
+  const at::Tensor partial = make_parts(in);
+  with_type(z.scalar_type(), [&](auto element) {
+    using T = decltype(element);
+    auto* const sums = bias_gradient.defined() ? partial.mutable_data_ptr<ComputeType<T>>() : nullptr;
+    launch_gelu_backward(dy_rows.const_data_ptr<T>(), in.const_data_ptr<T>(), dz.mutable_data_ptr<T>(), sums,
+                         in.size(0), in.size(1), partial.size(0), at::cuda::getCurrentCUDAStream());
+    if (bias_gradient.defined()) {
+      add_parts<ComputeType<T>>(bias_gradient, partial);
+    }
+  });
+  C10_CUDA_CHECK(cudaGetLastError());
+  return dz;
+}
+
+void forget_product_plans() {
+  for (DeviceProducts* products : DeviceProducts::all()) {
+    products->forget_plans();
+  }
+}
+
+std::vector<std::string> unmeasured_products() {
+  std::vector<std::string> names;
+  for (DeviceProducts* products : DeviceProducts::all()) {
+    const auto more = products->unmeasured();
+    names.insert(names.end(), more.begin(), more.end());
+  }
+  return names;
+}
+
+std::string device_product_text(at::ScalarType type) {
+  const bool is_tf32 = type == at::kFloat && device_kernel_options().fp32 == Fp32Products::kTf32;
+  int measured = 0;
+  for (const auto& [problem, choice] : kernel_table().choices()) {
+    measured += problem.rfind("attention", 0) == 0 ? 0 : 1;
+  }
+  return str("cuBLASLt ", cublasLtGetVersion(), " in ", is_tf32 ? "tf32" : short_name(type), ", sums in ",
+             type == at::kDouble ? "fp64" : "fp32", ", bias fused, GELU by an own kernel with erf; ",
+             measured == 0 ? std::string("the library's own choice of algorithms, nothing was measured")
+                           : str("the fastest algorithms by measuring, for ", measured, " shapes"));
+}
+
+}  // namespace vit_hybrid::kernels

@@ -1,0 +1,384 @@
+// LayerNorm on a GPU: its kernels on plain arrays, each launched asynchronously on `stream`.
+#include "src/kernels/layer_norm_cuda.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "src/kernels/cuda_grid.cuh"
+#include "src/kernels/element_vector.h"
+
+namespace vit_hybrid::kernels {
+
+constexpr int kWarpsOfBlock = 4;      // a warp a row
+constexpr int kLongRowThreads = 256;  // a block a row
+
+// Calls run(std::integral_constant) with the elements of a row that each lane of a warp keeps in registers: the least
+// of those that are compiled which hold `features`, at most kMostInRegisters.
+template <class Run>
+void with_elements_of_lane(int64_t features, const Run& run) {
+  const int64_t needed = (features + kWarpSize - 1) / kWarpSize;
+  if (needed <= 16) {
+    run(std::integral_constant<int, 16>());
+  } else if (needed <= 24) {
+    run(std::integral_constant<int, 24>());
+  } else if (needed <= 32) {
+    run(std::integral_constant<int, 32>());
+  } else {
+    run(std::integral_constant<int, kMostInRegisters / kWarpSize>());
+  }
+}
+
+// The same for each thread of a block, at most kMostInBlock features.
+template <class Run>
+void with_elements_of_thread(int64_t features, const Run& run) {
+  if (features <= kMostInBlock / 2) {
+    run(std::integral_constant<int, kMostInBlock / 2 / kLongRowThreads>());
+  } else {
+    run(std::integral_constant<int, kMostInBlock / kLongRowThreads>());
+  }
+}
+
+// To the compiler, the vector is another one afterwards.
+template <class Vector>
+__device__ inline void forget_vector(Vector& vector) {
+  static_assert(sizeof(Vector) % sizeof(uint32_t) == 0, "whole registers");
+  uint32_t words[sizeof(Vector) / sizeof(uint32_t)];
+  memcpy(words, &vector, sizeof(Vector));
+#pragma unroll
+  for (uint32_t& word : words) {
+    asm volatile("" : "+r"(word));
+  }
+  memcpy(&vector, words, sizeof(Vector));
+}
+
+struct WarpLanes {
+  __device__ int rank() const { return static_cast<int>(threadIdx.x) % kWarpSize; }
+  __device__ int size() const { return kWarpSize; }
+  template <class F>
+  __device__ F sum(F value) const {
+    return warp_sum(value);
+  }
+  template <class Vector>
+  __device__ void forget(Vector& vector) const {
+    forget_vector(vector);
+  }
+};
+
+template <int kThreads>
+struct BlockLanes {
+  __device__ int rank() const { return static_cast<int>(threadIdx.x); }
+  __device__ int size() const { return kThreads; }
+  template <class F>
+  __device__ F sum(F value) const {
+    return block_sum<kThreads>(value);
+  }
+  template <class Vector>
+  __device__ void forget(Vector& vector) const {
+    if constexpr (sizeof(Vector) >= sizeof(uint32_t)) {  // one element of two bytes is not worth it
+      forget_vector(vector);
+    }
+  }
+};
+
+namespace {
+
+constexpr int64_t kMostBlocks = 1 << 20;
+
+// The lane functions are __host__ __device__ for tests, and call the device's sums: right where a kernel calls them.
+#pragma nv_diag_suppress 20011, 20014
+
+template <int kVectors, class T>
+__global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize) norm_kernel(NormForward<T> arrays) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kWarpsOfBlock;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kWarpsOfBlock + threadIdx.x / kWarpSize; row < arrays.rows;
+       row += stride) {
+    norm_short_row<kVectorWidth<T>, kVectors>(arrays, row, WarpLanes());
+  }
+}
+
+template <int kWidth, int kVectors, class T>
+__global__ void __launch_bounds__(kLongRowThreads) norm_block_kernel(NormForward<T> arrays) {
+  for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
+    norm_short_row<kWidth, kVectors>(arrays, row, BlockLanes<kLongRowThreads>());
+  }
+}
+
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kLongRowThreads) norm_long_kernel(NormForward<T> arrays) {
+  for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
+    norm_long_row<kWidth>(arrays, row, BlockLanes<kLongRowThreads>());
+  }
+}
+
+unsigned num_blocks(int64_t rows, int64_t rows_of_block) {
+  const int64_t blocks = num_blocks_for(rows, rows_of_block);
+  return static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
+}
+
+// By vectors of `kWidth`, which rows and arrays are aligned for.
+template <int kWidth, class T>
+void launch_blocks(const NormForward<T>& arrays, CUstream_st* stream) {
+  const unsigned blocks = num_blocks(arrays.rows, 1);
+  if (arrays.features > kMostInBlock) {
+    norm_long_kernel<kWidth><<<blocks, kLongRowThreads, 0, stream>>>(arrays);
+    return;
+  }
+  with_elements_of_thread(arrays.features, [&](auto elements) {
+    norm_block_kernel<kWidth, elements / kWidth><<<blocks, kLongRowThreads, 0, stream>>>(arrays);
+  });
+}
+
+template <class T>
+bool has_aligned_rows(const NormForward<T>& a) {
+  const VectorSplit split = make_vector_split(
+      a.features, kVectorWidth<T>,
+      {{a.x, sizeof(T)}, {a.branch, sizeof(T)}, {a.y, sizeof(T)}, {a.weight, sizeof(T)}, {a.bias, sizeof(T)}});
+  return split.head == 0 && split.num_singles() == 0;
+}
+
+}  // namespace
+
+template <class T>
+void launch_norm(const NormForward<T>& arrays, CUstream_st* stream) {
+  if (arrays.rows == 0 || arrays.features == 0) {
+    return;
+  }
+  const bool aligned = has_aligned_rows(arrays);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (aligned && arrays.features <= kMostInRegisters) {
+      const unsigned blocks = num_blocks(arrays.rows, kWarpsOfBlock);
+      with_elements_of_lane(arrays.features, [&](auto elements) {
+        norm_kernel<elements / kVectorWidth<T>><<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays);
+      });
+      return;
+    }
+  }
+  if (aligned) {
+    launch_blocks<kVectorWidth<T>>(arrays, stream);
+  } else {
+    launch_blocks<1>(arrays, stream);
+  }
+}
+
+template void launch_norm(const NormForward<float>&, CUstream_st*);
+template void launch_norm(const NormForward<double>&, CUstream_st*);
+template void launch_norm(const NormForward<c10::BFloat16>&, CUstream_st*);
+template void launch_norm(const NormForward<c10::Half>&, CUstream_st*);
+
+namespace {
+
+// Whether a warp takes a row, where rows are aligned; else a block does.
+template <class T>
+constexpr bool takes_warps(int64_t features) {
+  return !std::is_same_v<T, double> && features <= kMostInRegisters && features % kVectorWidth<T> == 0;
+}
+
+// Blocks that a multiprocessor's registers have room for, where a lane keeps so many elements of each array.
+template <class T>
+constexpr int blocks_at_once(int64_t elements_of_lane) {
+  return elements_of_lane <= (sizeof(T) == 2 ? 32 : 24) ? 3 : 2;
+}
+
+// The lane functions are __host__ __device__ for tests, and call the device's sums: right where a kernel calls them.
+#pragma nv_diag_suppress 20011, 20014
+
+// Adds up the sums of the block's warps, one after the other, and writes them as a part.
+template <int kWidth, int kVectors, class F>
+__device__ void write_part(const WeightSums<F, kWidth * kVectors>& sums, int64_t features, F* part) {
+  __shared__ F shared[2][kWarpSize * kWidth * kVectors];
+  const WarpLanes lanes;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  for (int turn = 0; turn < kWarpsOfBlock; ++turn) {
+    if (warp == turn) {
+#pragma unroll
+      for (int i = 0; i < kWidth * kVectors; ++i) {
+        const int64_t column = column_of<kWidth>(i / kWidth, lanes) + i % kWidth;
+        shared[0][column] = (turn == 0 ? F(0) : shared[0][column]) + sums.weight[i];
+        shared[1][column] = (turn == 0 ? F(0) : shared[1][column]) + sums.bias[i];
+      }
+    }
+    __syncthreads();
+  }
+  for (int64_t column = threadIdx.x; column < features; column += blockDim.x) {
+    part[column] = shared[0][column];
+    part[features + column] = shared[1][column];
+  }
+}
+
+template <int kVectors, class T>
+__global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize, blocks_at_once<T>(kVectors* kVectorWidth<T>))
+    norm_gradient_kernel(NormBackward<T> arrays, ComputeType<T>* partial) {
+  using F = ComputeType<T>;
+  constexpr int kWidth = kVectorWidth<T>;
+  WeightSums<F, kWidth * kVectors> sums;
+  sums.clear();
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kWarpsOfBlock;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kWarpsOfBlock + threadIdx.x / kWarpSize; row < arrays.rows;
+       row += stride) {
+    norm_gradient_short_row<kWidth, kVectors>(arrays, row, WarpLanes(), sums);
+  }
+  write_part<kWidth, kVectors>(sums, arrays.features, partial + blockIdx.x * 2 * arrays.features);
+}
+
+// Blocks for which there is room where a block takes a row; elements of 8 bytes take two registers.
+template <class T>
+constexpr int blocks_of_rows_at_once(int64_t features) {
+  return (features <= kMostInBlock / 2 ? 4 : 2) / (sizeof(T) == 8 ? 2 : 1);
+}
+
+// A thread has the same columns in each row: it keeps their sums, and writes them as its columns of the part.
+template <int kWidth, int kVectors, class T>
+__global__ void __launch_bounds__(kLongRowThreads, blocks_of_rows_at_once<T>(kVectors* kWidth* kLongRowThreads))
+    norm_gradient_block_kernel(NormBackward<T> arrays, ComputeType<T>* partial) {
+  WeightSums<ComputeType<T>, kWidth * kVectors> sums;
+  sums.clear();
+  const BlockLanes<kLongRowThreads> lanes;
+  for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
+    norm_gradient_short_row<kWidth, kVectors>(arrays, row, lanes, sums);
+  }
+  ComputeType<T>* const part = partial + blockIdx.x * 2 * arrays.features;
+  for_columns<kWidth, kVectors>(arrays.features, lanes, [&](int v, int64_t column) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      part[column + k] = sums.weight[v * kWidth + k];
+      part[arrays.features + column + k] = sums.bias[v * kWidth + k];
+    }
+  });
+}
+
+// Where no registers hold a row, the sums of a part are in memory: of a multiprocessor few enough to stay in a cache.
+constexpr int kPartsInMemory = 2;
+
+template <int kWidth, class T>
+__global__ void __launch_bounds__(kLongRowThreads)
+    norm_gradient_long_kernel(NormBackward<T> arrays, ComputeType<T>* partial) {
+  using F = ComputeType<T>;
+  F* const part = partial + blockIdx.x * 2 * arrays.features;
+  const BlockLanes<kLongRowThreads> lanes;
+  // A thread clears the columns that it adds to.
+  for (int64_t first = column_of<kWidth>(0, lanes); first < arrays.features; first += kLongRowThreads * kWidth) {
+    for (int64_t column = first; column < first + kWidth; ++column) {
+      part[column] = part[arrays.features + column] = F(0);
+    }
+  }
+  for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
+    norm_gradient_long_row<kWidth>(arrays, row, lanes, part, part + arrays.features);
+  }
+}
+
+// By vectors of `kWidth`, which rows and arrays are aligned for.
+template <int kWidth, class T>
+void launch_blocks(const NormBackward<T>& arrays, unsigned blocks, ComputeType<T>* partial, CUstream_st* stream) {
+  if (arrays.features > kMostInBlock) {
+    norm_gradient_long_kernel<kWidth><<<blocks, kLongRowThreads, 0, stream>>>(arrays, partial);
+    return;
+  }
+  with_elements_of_thread(arrays.features, [&](auto elements) {
+    norm_gradient_block_kernel<kWidth, elements / kWidth><<<blocks, kLongRowThreads, 0, stream>>>(arrays, partial);
+  });
+}
+
+template <class T>
+bool has_aligned_rows(const NormBackward<T>& a) {
+  const VectorSplit split = make_vector_split(a.features, kVectorWidth<T>,
+                                              {{a.dy, sizeof(T)},
+                                               {a.x, sizeof(T)},
+                                               {a.residual_gradient, sizeof(T)},
+                                               {a.dx, sizeof(T)},
+                                               {a.weight, sizeof(T)}});
+  return split.head == 0 && split.num_singles() == 0;
+}
+
+constexpr int kColumnsOfBlock = 32;
+constexpr int kPartsAtOnce = 32;
+
+// A block has 32 columns; its 32 warps add up every 32nd part each, and then their sums are added in their order.
+template <class F, class G>
+__global__ void __launch_bounds__(kColumnsOfBlock* kPartsAtOnce)
+    add_parts_kernel(NormParts parts, const F* __restrict__ partial, G* weight, G* bias) {
+  __shared__ F sums[kPartsAtOnce][kColumnsOfBlock + 1];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kColumnsOfBlock + threadIdx.x;  // of both gradients
+  F sum = 0;
+  if (column < 2 * parts.features) {
+#pragma unroll 4
+    for (int64_t part = threadIdx.y; part < parts.parts; part += kPartsAtOnce) {
+      sum += partial[part * 2 * parts.features + column];
+    }
+  }
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y == 0 && column < 2 * parts.features) {
+    F total = 0;
+    for (int i = 0; i < kPartsAtOnce; ++i) {
+      total += sums[i][threadIdx.x];
+    }
+    G& gradient = column < parts.features ? weight[column] : bias[column - parts.features];
+    gradient = static_cast<G>(static_cast<F>(gradient) + total);
+  }
+}
+
+}  // namespace
+
+template <class T>
+NormParts norm_parts(int64_t rows, int64_t features, int num_multiprocessors) {
+  const bool by_warps = takes_warps<T>(features);
+  const int64_t blocks = num_blocks_for(rows, by_warps ? kWarpsOfBlock : 1);
+  const int64_t of_multiprocessor = by_warps                   ? blocks_at_once<T>(features / kWarpSize)
+                                    : features <= kMostInBlock ? blocks_of_rows_at_once<T>(features)
+                                                               : kPartsInMemory;
+  const int64_t at_once = of_multiprocessor * num_multiprocessors;
+  return {blocks < at_once ? blocks : at_once, rows, features};
+}
+
+template <class T>
+void launch_norm_backward(const NormBackward<T>& arrays, const NormParts& parts, ComputeType<T>* partial,
+                          CUstream_st* stream) {
+  if (arrays.rows == 0 || arrays.features == 0) {
+    return;
+  }
+  const bool aligned = has_aligned_rows(arrays);
+  const auto blocks = static_cast<unsigned>(parts.parts);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (aligned && takes_warps<T>(arrays.features)) {
+      with_elements_of_lane(arrays.features, [&](auto elements) {
+        norm_gradient_kernel<elements / kVectorWidth<T>>
+            <<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays, partial);
+      });
+      return;
+    }
+  }
+  if (aligned) {
+    launch_blocks<kVectorWidth<T>>(arrays, blocks, partial, stream);
+  } else {
+    launch_blocks<1>(arrays, blocks, partial, stream);
+  }
+}
+
+template <class F, class G>
+void launch_add_norm_parts(const NormParts& parts, const F* partial, G* weight, G* bias, CUstream_st* stream) {
+  if (parts.parts == 0 || parts.features == 0) {
+    return;
+  }
+  const auto blocks = static_cast<unsigned>(num_blocks_for(2 * parts.features, kColumnsOfBlock));
+  add_parts_kernel<<<blocks, dim3(kColumnsOfBlock, kPartsAtOnce), 0, stream>>>(parts, partial, weight, bias);
+}
+
+template NormParts norm_parts<float>(int64_t, int64_t, int);
+template NormParts norm_parts<double>(int64_t, int64_t, int);
+template NormParts norm_parts<c10::BFloat16>(int64_t, int64_t, int);
+template NormParts norm_parts<c10::Half>(int64_t, int64_t, int);
+
+template void launch_norm_backward(const NormBackward<float>&, const NormParts&, float*, CUstream_st*);
+template void launch_norm_backward(const NormBackward<double>&, const NormParts&, double*, CUstream_st*);
+template void launch_norm_backward(const NormBackward<c10::BFloat16>&, const NormParts&, float*, CUstream_st*);
+template void launch_norm_backward(const NormBackward<c10::Half>&, const NormParts&, float*, CUstream_st*);
+
+template void launch_add_norm_parts(const NormParts&, const float*, float*, float*, CUstream_st*);
+template void launch_add_norm_parts(const NormParts&, const float*, c10::BFloat16*, c10::BFloat16*, CUstream_st*);
+template void launch_add_norm_parts(const NormParts&, const float*, c10::Half*, c10::Half*, CUstream_st*);
+template void launch_add_norm_parts(const NormParts&, const double*, double*, double*, CUstream_st*);
+
+}  // namespace vit_hybrid::kernels

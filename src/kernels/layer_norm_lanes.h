@@ -1,0 +1,386 @@
+// LayerNorm's arithmetic for one element, and the work of the lanes that share a row: for device kernels and for tests
+// on the host.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "src/base/instruction_sets.h"
+#include "src/kernels/element_vector.h"
+
+namespace vit_hybrid::kernels {
+
+/// Mean and 1 / sqrt(variance + eps) of a row.
+template <class F>
+struct NormStatistics {
+  F mean;
+  F rstd;
+};
+
+/// What the gradient of a row needs of the whole row: means over it of dy w and of dy w x^, x^ being normalized().
+template <class F>
+struct NormMeans {
+  F gradient;
+  F product;
+};
+
+// X: a number of type F or, on the host, a vector of them. Always inlined: how vectors are passed differs between the
+// instruction sets that callers are compiled for.
+
+template <class X, class F>
+VH_HOST_DEVICE inline __attribute__((always_inline)) X normalized(const X& x, NormStatistics<F> statistics) {
+  return (x - statistics.mean) * statistics.rstd;
+}
+
+/// J. L. Ba et al., "Layer Normalization", 2016.
+template <class X, class F>
+VH_HOST_DEVICE inline __attribute__((always_inline)) X norm_output(const X& x, NormStatistics<F> statistics,
+                                                                   const X& weight, const X& bias) {
+  return normalized(x, statistics) * weight + bias;
+}
+
+/// The gradient of x from that of norm_output(), for a given x^.
+template <class X, class F>
+VH_HOST_DEVICE inline __attribute__((always_inline)) X norm_gradient_at(const X& dy, const X& normalized_x, F rstd,
+                                                                        const X& weight, NormMeans<F> means) {
+  return rstd * (dy * weight - means.gradient - normalized_x * means.product);
+}
+
+template <class X, class F>
+VH_HOST_DEVICE inline __attribute__((always_inline)) X norm_gradient(const X& dy, const X& x,
+                                                                     NormStatistics<F> statistics, const X& weight,
+                                                                     NormMeans<F> means) {
+  const X normalized_x = normalized(x, statistics);
+  return norm_gradient_at(dy, normalized_x, statistics.rstd, weight, means);
+}
+
+/// `scale` is what stochastic depth multiplies the branch of a sample with: 0 or 1 / (1 - rate); else 1.
+template <class X, class F>
+VH_HOST_DEVICE inline __attribute__((always_inline)) X residual_sum(const X& residual, const X& branch, F scale) {
+  return residual + scale * branch;
+}
+
+// `Lanes` are the threads that share a row: rank() and size() of them; sum(value), the sum over all in each; and
+// forget(vector), after which the compiler widens a vector again instead of keeping it wide in registers. A lane takes
+// the vectors rank, rank + size, ... of a row. T: type of the elements; F: ComputeType<T>, in which everything is
+// summed; kVectors: vectors that a lane keeps in registers, enough for the row.
+
+/// A pass over rows of `features` elements. `branch` is null, or u = residual_sum(x, branch, scale) is written over it
+/// and normed instead of x.
+template <class T>
+struct NormForward {
+  using F = ComputeType<T>;
+  const T* x;
+  T* branch;
+  const F* scales;  ///< of samples, or null: 1
+  const T* weight;
+  const T* bias;
+  T* y;
+  F* mean;
+  F* rstd;
+  int64_t rows;
+  int64_t rows_of_sample;
+  int64_t features;
+  F eps;
+
+  VH_HOST_DEVICE F scale_of(int64_t row) const { return scales == nullptr ? F(1) : scales[row / rows_of_sample]; }
+};
+
+/// The backward of a pass over rows. `residual_gradient` is null, or is added to dx.
+template <class T>
+struct NormBackward {
+  using F = ComputeType<T>;
+  const T* dy;
+  const T* x;
+  const F* mean;
+  const F* rstd;
+  const T* weight;
+  const T* residual_gradient;
+  T* dx;
+  int64_t rows;
+  int64_t features;
+};
+
+/// Column at which vector `v` of a lane begins.
+template <int kWidth, class Lanes>
+VH_HOST_DEVICE inline int64_t column_of(int v, const Lanes& lanes) {
+  return (static_cast<int64_t>(v) * lanes.size() + lanes.rank()) * kWidth;
+}
+
+/// `kWidth` elements in the computing type.
+template <int kWidth, class T>
+VH_HOST_DEVICE inline void widen(const ElementVector<T, kWidth>& from, ComputeType<T>* to) {
+  VH_UNROLL
+  for (int k = 0; k < kWidth; ++k) {
+    to[k] = static_cast<ComputeType<T>>(from[k]);
+  }
+}
+
+/// The element that is normed: x, or the rounded sum, which `branch` then holds.
+template <int kWidth, class T>
+VH_HOST_DEVICE inline void add_branch(const ElementVector<T, kWidth>& x, ElementVector<T, kWidth>& branch,
+                                      ComputeType<T> scale) {
+  using F = ComputeType<T>;
+  VH_UNROLL
+  for (int k = 0; k < kWidth; ++k) {
+    branch[k] = static_cast<T>(residual_sum(static_cast<F>(x[k]), static_cast<F>(branch[k]), scale));
+  }
+}
+
+/// Writes y of `kWidth` elements from `column` on.
+template <int kWidth, class T>
+VH_HOST_DEVICE inline void write_normed(const NormForward<T>& a, int64_t row, int64_t column,
+                                        const ComputeType<T>* values, NormStatistics<ComputeType<T>> statistics) {
+  using F = ComputeType<T>;
+  const auto weight = load_vector<kWidth>(a.weight + column);
+  const auto bias = load_vector<kWidth>(a.bias + column);
+  ElementVector<T, kWidth> y;
+  VH_UNROLL
+  for (int k = 0; k < kWidth; ++k) {
+    y[k] = static_cast<T>(norm_output(values[k], statistics, static_cast<F>(weight[k]), static_cast<F>(bias[k])));
+  }
+  store_vector(a.y + row * a.features + column, y);
+}
+
+template <class T, class Lanes>
+VH_HOST_DEVICE inline void write_statistics(const NormForward<T>& a, int64_t row,
+                                            NormStatistics<ComputeType<T>> statistics, const Lanes& lanes) {
+  if (lanes.rank() == 0) {
+    a.mean[row] = statistics.mean;
+    a.rstd[row] = statistics.rstd;
+  }
+}
+
+/// Calls use(v, column) for each vector of a lane that lies in the row.
+template <int kWidth, int kVectors, class Lanes, class Use>
+VH_HOST_DEVICE inline void for_columns(int64_t features, const Lanes& lanes, const Use& use) {
+  VH_UNROLL
+  for (int v = 0; v < kVectors; ++v) {
+    const int64_t column = column_of<kWidth>(v, lanes);
+    if (column < features) {
+      use(v, column);
+    }
+  }
+}
+
+/// Reads a lane's vectors of what is normed; writes the sum where there is a branch.
+template <int kWidth, int kVectors, class T, class Lanes>
+VH_HOST_DEVICE inline void read_normed(const NormForward<T>& a, int64_t row, const Lanes& lanes,
+                                       ElementVector<T, kWidth> (&vectors)[kVectors]) {
+  const int64_t begin = row * a.features;
+  for_columns<kWidth, kVectors>(a.features, lanes,
+                                [&](int v, int64_t column) { vectors[v] = load_vector<kWidth>(a.x + begin + column); });
+  if (a.branch == nullptr) {
+    return;
+  }
+  // All are read before the first is written: memory is kept busy.
+  ElementVector<T, kWidth> branch[kVectors];
+  for_columns<kWidth, kVectors>(
+      a.features, lanes, [&](int v, int64_t column) { branch[v] = load_vector<kWidth>(a.branch + begin + column); });
+  const ComputeType<T> scale = a.scale_of(row);
+  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t column) {
+    add_branch<kWidth>(vectors[v], branch[v], scale);
+    store_vector(a.branch + begin + column, branch[v]);
+    vectors[v] = branch[v];
+  });
+}
+
+/// Forward of a row that the lanes' registers hold: memory is read once. The variance is that of the differences from
+/// the mean.
+template <int kWidth, int kVectors, class T, class Lanes>
+VH_HOST_DEVICE inline void norm_short_row(const NormForward<T>& a, int64_t row, const Lanes& lanes) {
+  using F = ComputeType<T>;
+  ElementVector<T, kWidth> vectors[kVectors];
+  read_normed(a, row, lanes, vectors);
+  F values[kVectors * kWidth];
+  F sum = 0;
+  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t /*column*/) {
+    widen<kWidth>(vectors[v], values + v * kWidth);
+    VH_UNROLL
+    for (int k = 0; k < kWidth; ++k) {
+      sum += values[v * kWidth + k];
+    }
+  });
+  NormStatistics<F> statistics{lanes.sum(sum) / static_cast<F>(a.features), F(0)};
+  F squares = 0;
+  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t /*column*/) {
+    VH_UNROLL
+    for (int k = 0; k < kWidth; ++k) {
+      const F difference = values[v * kWidth + k] - statistics.mean;
+      squares += difference * difference;
+    }
+  });
+  statistics.rstd = F(1) / std::sqrt(lanes.sum(squares) / static_cast<F>(a.features) + a.eps);
+  write_statistics(a, row, statistics, lanes);
+  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t column) {
+    write_normed<kWidth>(a, row, column, values + v * kWidth, statistics);
+  });
+}
+
+/// Forward of a row of any length, which is read three times, the second and third from a cache.
+template <int kWidth, class T, class Lanes>
+VH_HOST_DEVICE inline void norm_long_row(const NormForward<T>& a, int64_t row, const Lanes& lanes) {
+  using F = ComputeType<T>;
+  const int64_t begin = row * a.features;
+  const int64_t stride = static_cast<int64_t>(lanes.size()) * kWidth;
+  const T* const normed = (a.branch != nullptr ? a.branch : a.x) + begin;
+  F values[kWidth];
+  F sum = 0;
+  for (int64_t column = column_of<kWidth>(0, lanes); column < a.features; column += stride) {
+    auto vector = load_vector<kWidth>(a.x + begin + column);
+    if (a.branch != nullptr) {
+      auto branch = load_vector<kWidth>(a.branch + begin + column);
+      add_branch<kWidth>(vector, branch, a.scale_of(row));
+      store_vector(a.branch + begin + column, branch);
+      vector = branch;
+    }
+    widen<kWidth>(vector, values);
+    for (int k = 0; k < kWidth; ++k) {
+      sum += values[k];
+    }
+  }
+  NormStatistics<F> statistics{lanes.sum(sum) / static_cast<F>(a.features), F(0)};
+  F squares = 0;
+  for (int64_t column = column_of<kWidth>(0, lanes); column < a.features; column += stride) {
+    widen<kWidth>(load_vector<kWidth>(normed + column), values);
+    for (int k = 0; k < kWidth; ++k) {
+      squares += (values[k] - statistics.mean) * (values[k] - statistics.mean);
+    }
+  }
+  statistics.rstd = F(1) / std::sqrt(lanes.sum(squares) / static_cast<F>(a.features) + a.eps);
+  write_statistics(a, row, statistics, lanes);
+  for (int64_t column = column_of<kWidth>(0, lanes); column < a.features; column += stride) {
+    widen<kWidth>(load_vector<kWidth>(normed + column), values);
+    write_normed<kWidth>(a, row, column, values, statistics);
+  }
+}
+
+/// What a lane adds up over its rows for the weight and bias of the columns it has, in registers.
+template <class F, int kElements>
+struct WeightSums {
+  F weight[kElements];
+  F bias[kElements];
+
+  VH_HOST_DEVICE void clear() {
+    VH_UNROLL
+    for (int k = 0; k < kElements; ++k) {
+      weight[k] = bias[k] = F(0);
+    }
+  }
+};
+
+/// A vector of dy, x and weight in the computing type.
+template <int kWidth, class T>
+struct NormVector {
+  using F = ComputeType<T>;
+  F dy[kWidth];
+  F x[kWidth];
+  F weight[kWidth];
+
+  VH_HOST_DEVICE NormVector(const NormBackward<T>& a, int64_t column, const ElementVector<T, kWidth>& dy_vector,
+                            const ElementVector<T, kWidth>& x_vector) {
+    widen<kWidth>(dy_vector, dy);
+    widen<kWidth>(x_vector, x);
+    widen<kWidth>(load_vector<kWidth>(a.weight + column), weight);
+  }
+
+  /// Adds its part of the sums of dy w and dy w x^.
+  VH_HOST_DEVICE void add_to(NormMeans<F>& sums, NormStatistics<F> statistics) const {
+    VH_UNROLL
+    for (int k = 0; k < kWidth; ++k) {
+      const F product = dy[k] * weight[k];
+      sums.gradient += product;
+      sums.product += product * normalized(x[k], statistics);
+    }
+  }
+
+  /// Writes dx to `to`.
+  VH_HOST_DEVICE void write_gradient(const NormBackward<T>& a, int64_t element, NormStatistics<F> statistics,
+                                     NormMeans<F> means, const ElementVector<T, kWidth>& residual) const {
+    ElementVector<T, kWidth> dx;
+    VH_UNROLL
+    for (int k = 0; k < kWidth; ++k) {
+      F value = norm_gradient(dy[k], x[k], statistics, weight[k], means);
+      if (a.residual_gradient != nullptr) {
+        value += static_cast<F>(residual[k]);
+      }
+      dx[k] = static_cast<T>(value);
+    }
+    store_vector(a.dx + element, dx);
+  }
+
+  /// Adds to the sums of its columns.
+  VH_HOST_DEVICE void add_to(F* weight_sums, F* bias_sums, NormStatistics<F> statistics) const {
+    VH_UNROLL
+    for (int k = 0; k < kWidth; ++k) {
+      weight_sums[k] += dy[k] * normalized(x[k], statistics);
+      bias_sums[k] += dy[k];
+    }
+  }
+};
+
+/// Backward of a row that the lanes' registers hold: memory is read once.
+template <int kWidth, int kVectors, class T, class Lanes>
+VH_HOST_DEVICE inline void norm_gradient_short_row(const NormBackward<T>& a, int64_t row, const Lanes& lanes,
+                                                   WeightSums<ComputeType<T>, kWidth * kVectors>& sums) {
+  using F = ComputeType<T>;
+  const int64_t begin = row * a.features;
+  ElementVector<T, kWidth> dy[kVectors];
+  ElementVector<T, kWidth> x[kVectors];
+  ElementVector<T, kWidth> residual[kVectors] = {};
+  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t column) {
+    dy[v] = load_vector<kWidth>(a.dy + begin + column);
+    x[v] = load_vector<kWidth>(a.x + begin + column);
+    if (a.residual_gradient != nullptr) {
+      residual[v] = load_vector<kWidth>(a.residual_gradient + begin + column);
+    }
+    lanes.forget(dy[v]);
+    lanes.forget(x[v]);
+    lanes.forget(residual[v]);
+  });
+  const NormStatistics<F> statistics{a.mean[row], a.rstd[row]};
+  NormMeans<F> means{F(0), F(0)};
+  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t column) {
+    const NormVector<kWidth, T> vector(a, column, dy[v], x[v]);
+    vector.add_to(means, statistics);
+    vector.add_to(sums.weight + v * kWidth, sums.bias + v * kWidth, statistics);
+  });
+  means.gradient = lanes.sum(means.gradient) / static_cast<F>(a.features);
+  means.product = lanes.sum(means.product) / static_cast<F>(a.features);
+  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t column) {
+    lanes.forget(dy[v]);
+    lanes.forget(x[v]);
+    lanes.forget(residual[v]);
+    const NormVector<kWidth, T> vector(a, column, dy[v], x[v]);
+    vector.write_gradient(a, begin + column, statistics, means, residual[v]);
+  });
+}
+
+/// Backward of a row of any length. `weight_sums` and `bias_sums` [features] are in memory; no other lanes than these
+/// add to them.
+template <int kWidth, class T, class Lanes>
+VH_HOST_DEVICE inline void norm_gradient_long_row(const NormBackward<T>& a, int64_t row, const Lanes& lanes,
+                                                  ComputeType<T>* weight_sums, ComputeType<T>* bias_sums) {
+  using F = ComputeType<T>;
+  const int64_t begin = row * a.features;
+  const int64_t stride = static_cast<int64_t>(lanes.size()) * kWidth;
+  const NormStatistics<F> statistics{a.mean[row], a.rstd[row]};
+  const auto vector_at = [&](int64_t column) {
+    return NormVector<kWidth, T>(a, column, load_vector<kWidth>(a.dy + begin + column),
+                                 load_vector<kWidth>(a.x + begin + column));
+  };
+  NormMeans<F> means{F(0), F(0)};
+  for (int64_t column = column_of<kWidth>(0, lanes); column < a.features; column += stride) {
+    vector_at(column).add_to(means, statistics);
+  }
+  means.gradient = lanes.sum(means.gradient) / static_cast<F>(a.features);
+  means.product = lanes.sum(means.product) / static_cast<F>(a.features);
+  for (int64_t column = column_of<kWidth>(0, lanes); column < a.features; column += stride) {
+    const NormVector<kWidth, T> vector = vector_at(column);
+    vector.add_to(weight_sums + column, bias_sums + column, statistics);
+    const T* const residual = a.residual_gradient != nullptr ? a.residual_gradient : a.dy;  // of dy nothing is used
+    vector.write_gradient(a, begin + column, statistics, means, load_vector<kWidth>(residual + begin + column));
+  }
+}
+
+}  // namespace vit_hybrid::kernels
