@@ -3,7 +3,7 @@
 # and launch/predict says of pictures what the evaluation says of the same images.
 #
 #   predict.sh PROGRAM WORK_DIR SOURCE_DIR LAUNCHER...   (whose last word takes the number of ranks; 4 are used at most)
-# launch/predict is skipped, with the reason, where VIT_HYBRID_TEST_PYTHON (or python3) has no Pillow and h5py.
+# launch/predict is skipped, with the reason, where no Python has Pillow and h5py.
 set -euo pipefail
 
 program=$1 work=$2 source=$3
@@ -87,11 +87,13 @@ refused 64 "the model is no classifier" --checkpoint weather/checkpoints --data 
 [ -z "$(ls -- *.part p.* 2>/dev/null)" ] || fail "refused predictions left files"
 
 # Pictures.
-python=${VIT_HYBRID_TEST_PYTHON:-python3}
+for python in "${VIT_HYBRID_TEST_PYTHON:-python3}" /usr/bin/python3; do
+  ! "$python" -c 'import h5py, PIL, numpy' 2>/dev/null || break
+done
 if ! "$python" -c 'import h5py, PIL, numpy' 2>/dev/null; then
   code=0
-  PATH=$(dirname "$(command -v "$python")"):$PATH "$source/launch/predict" --checkpoint $checkpoint x.png 2>missing.err || code=$?
-  if [ $code = 66 ] && grep -q 'install Pillow and h5py' missing.err; then
+  "$source/launch/predict" --checkpoint $checkpoint x.png 2>missing.err || code=$?
+  if [ $code = 66 ] && grep -q '; install what it needs: apt-get install .*, or pip install ' missing.err; then
     echo "predict: passed, but for launch/predict: [skipped] $python has no h5py and Pillow"
     exit 0
   fi

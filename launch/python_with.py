@@ -1,0 +1,32 @@
+"""Python modules of a script, from the first Python that has them: PATH's, then the distribution's.
+
+    from python_with import modules
+    h5py, numpy, Image = modules("h5py", "numpy", "PIL.Image")
+
+Where the Python that runs the script lacks one of them, the script starts again under /usr/bin/python3; where that lacks one
+too, one line says what to install. For --help they need not be there: then all are None.
+"""
+import importlib
+import os
+import sys
+
+SYSTEM_PYTHON = "/usr/bin/python3"  # the one that the distribution's python3-... packages are for
+PIP_NAMES = {"PIL": "pillow"}
+
+
+def modules(*names):
+    try:
+        return [importlib.import_module(name) for name in names]
+    except Exception as error:  # also one that is there and broken: built for another NumPy, without its library
+        missing = error
+    if os.access(SYSTEM_PYTHON, os.X_OK) and sys.executable != SYSTEM_PYTHON:
+        sys.stdout.flush()
+        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.argv])
+    if {"-h", "--help"} & set(sys.argv):
+        return [None] * len(names)
+    packages = list(dict.fromkeys(name.split(".")[0] for name in names))
+    debian = " ".join(f"python3-{package.lower()}" for package in packages)
+    pip = " ".join(PIP_NAMES.get(package, package) for package in packages)
+    print(f"{os.path.basename(sys.argv[0])}: {missing}; install what it needs: apt-get install {debian}, or pip install {pip}",
+          file=sys.stderr)
+    sys.exit(66)
