@@ -66,8 +66,6 @@ const std::vector<Command>& all_commands() {
        &data_inspect_help, &data_inspect_markdown},
       {"data repack", "rewrite HDF5 files so that they are read fast", &run_data_repack, &data_repack_help,
        &data_repack_markdown},
-      {"data convert", "turn a folder of images into HDF5", &run_data_convert, &data_convert_help,
-       &data_convert_markdown},
       {"data stats", "compute means and deviations by channel", &run_data_stats, &data_stats_help,
        &data_stats_markdown},
       {"evaluate", "the figures of a trained model on a data set", &run_evaluate, &evaluate_help, &evaluate_markdown},

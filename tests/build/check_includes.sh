@@ -72,7 +72,6 @@ confine "a CUDA, cuDNN or NCCL header" \
 confine "device code (.cuh)" '[^>"]*\.cuh' '\.cuh?$'
 confine "all of LibTorch at once" 'torch/torch\.h|torch/all\.h|torch/extension\.h|ATen/ATen\.h' '^nowhere$'
 
-confine "libjpeg" 'jpeglib\.h|jerror\.h' '^data/.*jpeg'
 confine "libpng" 'png\.h' '^data/.*png'
 
 # Whether CUDA is enabled is visible to the device files only: both variants share all other objects.

@@ -135,9 +135,6 @@ refused 64 "'dtype' is 'fp8'; allowed: keep, fp32, bf16, fp16" data repack c.yam
 refused_main 65 "c.yaml cannot be opened as an HDF5 file" data repack c.yaml --out "$work/repacked"
 refused_main 64 "2 problems in the configuration" data stats
 refused 66 "holds no file *.h5" data stats "$work/empty" --out "$work/stats"
-refused 64 "one folder of images is needed, 2 were given" data convert empty used --out "$work/x.h5"
-refused_main 66 "has no subfolders" data convert "$work/empty" --out "$work/x.h5"
-refused 64 "did you mean '--skip-bad'?" data convert empty --out "$work/x.h5" --skipbad
 
 # The use of a trained model.
 refused_main 64 "--checkpoint must be given" evaluate

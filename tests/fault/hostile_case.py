@@ -40,7 +40,6 @@ COMMANDS = {
     "repack": "data repack {train} --out {out}",
     "repack_images": "data repack {images} --out {out}",
     "stats": "data stats {train} --out {out} --time-means",
-    "convert": "data convert {pictures} --out {out}.h5 --size 8",
     "generate": "data generate --out {out} --train-years 1 --valid-years 1 --steps-per-year 2 --height 8 --width 8",
     "generate_images": "data generate images --out {out} --train-images 2 --valid-images 2 --size 8",
     "describe": "checkpoint inspect {checkpoint}",
@@ -67,45 +66,6 @@ def write(path, content):
     return path
 
 
-def png(width, height, rows, bits=8, color=2, chunks=(), interlace=0):
-    """A PNG file whose IDAT is `rows`, compressed, with further chunks before it."""
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, interlace))
-    return b"\x89PNG\r\n\x1a\n" + head + b"".join(chunk(*one)
-                                                  for one in chunks) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-
-
-def deflated_zeros(count):
-    """`count` zeros, compressed a piece at a time."""
-    packer, pieces, piece = zlib.compressobj(9), [], bytes(1 << 20)
-    for _ in range(count >> 20):
-        pieces.append(packer.compress(piece))
-    return b"".join(pieces) + packer.compress(bytes(count & 0xfffff)) + packer.flush()
-
-
-def progressive_jpeg(side, num_scans):
-    """A gray JPEG of so many scans, of which each says of all its blocks, in a few bytes, that they have nothing."""
-    def segment(marker, body):
-        return b"\xff" + bytes([marker]) + struct.pack(">H", len(body) + 2) + body
-
-    runs = -(-(side // 8)**2 // 32767)
-    bits = "0" + "1" * 14  # the only code, and the rest of a run of 32767 blocks
-    coded = bits * runs + "1" * (-len(bits * runs) % 8)
-    scan = int(coded, 2).to_bytes(len(coded) // 8, "big").replace(b"\xff", b"\xff\0")
-    first = segment(0xDA, b"\1\1\0\0\0\0") + bytes((side // 8)**2 // 8 + 1)
-    later = segment(0xDA, b"\1\1\0\1\x3f\0") + scan
-    return (b"\xff\xd8" + segment(0xDB, b"\0" + b"\1" * 64) +
-            segment(0xC2, b"\x08" + struct.pack(">HH", side, side) + b"\1\1\x11\0") +
-            segment(0xC4, b"\x00\1" + bytes(15) + b"\0") + segment(0xC4, b"\x10\1" + bytes(15) + b"\xe0") + first +
-            later * num_scans + b"\xff\xd9")
-
-
-def small_png():
-    return png(8, 8, zlib.compress((b"\0" + bytes(range(24))) * 8))
-
-
 def make_fixtures(tools):
     """Harmless files of every kind, made by the program."""
     place = tools.fixtures
@@ -113,13 +73,10 @@ def make_fixtures(tools):
                "--height", "8", "--width", "16", "--channels", "3")
     tools.make("data", "generate", "images", "--out", "i", "--train-images", "8", "--valid-images", "4", "--size", "8",
                "--classes", "2")
-    for kind in ("a", "b"):
-        write(f"{place}/p/{kind}/{kind}.png", small_png())
-    subprocess.run([tools.checkpoint, "jpeg", f"{place}/p/b/c.jpg"], check=True)
     tools.good = {
         "train": f"{place}/w/train", "valid": f"{place}/w/valid", "stats": f"{place}/w/stats",
         "images": f"{place}/i/train.h5", "valid_images": f"{place}/i/valid.h5",
-        "pictures": f"{place}/p", "tensors": f"{place}/x.safetensors", "config": write(
+        "tensors": f"{place}/x.safetensors", "config": write(
             f"{place}/c.yaml", "lr: 1e-3\ndepth: 2\n"), "year": f"{place}/w/train/1990.h5",
         "checkpoint": f"{place}/run/checkpoints/step-000000002.h5", "folder": f"{place}/run",
         "other_checkpoint": f"{place}/run/checkpoints/step-000000002.h5",

@@ -3,7 +3,6 @@
 //   hostile_checkpoint set FILE NAME TEXT|@PATH   gives an attribute another value (@PATH: that file's bytes)
 //   hostile_checkpoint remove FILE DATASET        takes a tensor away
 //   hostile_checkpoint seal FILE                  seals the bytes as they are now
-//   hostile_checkpoint jpeg PATH                  writes a small picture instead
 #include <hdf5.h>
 
 #include <algorithm>
@@ -20,7 +19,6 @@
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint_description.h"
 #include "src/checkpoint/checkpoint_reader.h"
-#include "tests/support/image_files.h"
 
 namespace {
 
@@ -127,14 +125,6 @@ void remove(const std::string& path, const std::string& dataset) {
   write_seal(path, seal);
 }
 
-void write_picture(const std::string& path) {
-  testing::TestImage image{16, 24, 3, std::vector<uint8_t>(static_cast<size_t>(16 * 24 * 3))};
-  for (size_t i = 0; i < image.values.size(); ++i) {
-    image.values[i] = static_cast<uint8_t>(i * 37);
-  }
-  testing::write_jpeg_file(path, image, 6);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -146,8 +136,6 @@ int main(int argc, char** argv) {
       remove(words[1], words[2]);
     } else if (words.size() == 2 && words[0] == "seal") {
       write_seal(words[1], read_seal(words[1]));
-    } else if (words.size() == 2 && words[0] == "jpeg") {
-      write_picture(words[1]);
     } else {
       throw std::runtime_error("unknown words");
     }

@@ -2,13 +2,11 @@
 import json
 import os
 import re
-import shutil
 import struct
 import subprocess
-import zlib
 
 from hostile_case import (COMMANDS, CONTROL, LONG, NUMBERS, ODD, OF_CHECKPOINTS, OF_IMAGES, OF_WEATHER, TEXTS, Input,
-                          deflated_zeros, png, progressive_jpeg, read, small_png, write)
+                          read, write)
 
 # --- configurations
 
@@ -77,12 +75,12 @@ LASTING = re.compile("steps|epochs|iters|samples|years|images|test|interval-hour
 
 
 def command_line(case):
-    command = case.pick(["train", "evaluate", "data generate", "data repack", "data convert", "checkpoint import"])
+    command = case.pick(["train", "evaluate", "data generate", "data repack", "checkpoint import"])
     name = case.rng.choice([name for name in case.tools.options(command) if not LASTING.search(name)])
     value = case.rng.choice(NUMBERS + TEXTS)
     harmless = {
         "train": "train", "evaluate": "evaluate", "data generate": "generate", "data repack": "repack",
-        "data convert": "convert", "checkpoint import": "import"
+        "checkpoint import": "import"
     }[command]
     words = [f"--{name}={value}"] if case.rng.random() < 0.5 else [f"--{name}", value]
     given = case.words(harmless)
@@ -163,7 +161,7 @@ def odd_outputs(case):
                                 ]), ("generate_images", ["train.h5.partial", "valid.h5.partial", "train.h5"]),
                                 ("evaluate", ["o.json.partial", "o.json"]),
                                 ("forecast", ["o.h5.partial", "o.json.partial", "o.png.partial", "o.png"]),
-                                ("convert", ["o.h5.partial"]), ("export", ["o.safetensors.partial"]),
+                                ("export", ["o.safetensors.partial"]),
                                 ("import", ["o.h5.partial"])])
     name = case.rng.choice(names)
     kind = case.rng.choice(["canary", "canary", "canary", "fifo", "dangling", "loop", "full", "folder"])
@@ -185,16 +183,14 @@ def file_names(case):
                                            ("describe", "checkpoint", "/" + name),
                                            ("repack", "train", "/" + name[:200] + ".h5"),
                                            ("config", "config", "/" + name),
-                                           ("convert", "pictures", "/a/" + name[:200] + ".png"),
                                            ("train", "run", "/" + name), ("export", "out", "/" + name[:200]),
                                            ("train", "stats", "/" + name), ("import", "tensors", "/" + name),
-                                           ("stats", "out", "/" + name), ("forecast", "out", "/" + name[:200]),
-                                           ("convert", "out", "/" + name[:200])])
-    content = case.rng.choice([b"", b"content", small_png(), read(case.tools.good["year"])])
+                                           ("stats", "out", "/" + name), ("forecast", "out", "/" + name[:200])])
+    content = case.rng.choice([b"", b"content", read(case.tools.good["year"])])
     path = case.path("d" + end)
     if place not in ("out", "run") and end:
         write(path, content)
-    given = case.path("d") if command in ("stats", "convert") and place in ("train", "pictures") else path
+    given = case.path("d") if command == "stats" and place == "train" else path
     return case.input(command, f"{name[:30]!r} as {place} of {command}", **{place: given})
 
 
@@ -255,12 +251,11 @@ def absurd_sizes(case):
                                                             str(2**62)], ["--forecast", "--start",
                                                                           str(2**62)],
                        ["--forecast", "--start", str(2**63 - 1), "--lead",
-                        str(2**63 - 1)], ["--convert", "--size", "4096"], ["--repack", "--align", "1073741824"],
+                        str(2**63 - 1)], ["--repack", "--align", "1073741824"],
                        ["--inspect", "--bands", "100000"], ["--inspect", "--sample", "1000000000"],
                        ["--forecast", "--lead", str(2**62)]])
     own = {
-        "--import": "import", "--forecast": "forecast", "--convert": "convert", "--repack": "repack",
-        "--inspect": "inspect"
+        "--import": "import", "--forecast": "forecast", "--repack": "repack", "--inspect": "inspect"
     }
     command = own.get(words[0]) or ("train_images" if "classify" in words else "train")
     words = words[1:] if words[0] in own else words
@@ -578,96 +573,14 @@ def latest_files(case):
     return case.input(command, note, checkpoint=given, run=case.path("r2"))
 
 
-# --- pictures
-
-
-def pictures(case):
-    jpeg = read(case.tools.good["pictures"] + "/b/c.jpg")
-    frame = jpeg.index(b"\xff\xc0")
-
-    def sized(height, width):
-        return jpeg[:frame + 5] + struct.pack(">HH", height, width) + jpeg[frame + 9:]
-
-    rows = zlib.compress(bytes(1000))
-    contents = {
-        "huge png": lambda: png(2**31 - 1, 2**31 - 1, rows), "wide png": lambda: png(10**6, 100, rows),
-        "large png": lambda: png(11500, 11500, rows), "zero png": lambda: png(0, 0, rows),
-        "bomb": lambda: png(11000, 11000, deflated_zeros(11000 * 33001)),
-        "deep bomb": lambda: png(11000, 11000, deflated_zeros(11000 * 88001), 16, 6),
-        "woven bomb": lambda: png(11500, 11500, rows, interlace=1),
-        "thin bomb": lambda: png(11585, 11585, deflated_zeros(11585 * 1449), 1, 0),
-        "text bomb": lambda: png(8, 8, rows, chunks=[(b"zTXt", b"a\0\0" + deflated_zeros(1 << 29))]),
-        "profile bomb": lambda: png(8, 8, rows, chunks=[(b"iCCP", b"a\0\0" + deflated_zeros(1 << 29))]),
-        "many texts": lambda: png(8, 8, rows, chunks=[(b"tEXt", b"a\0b")] * 200000),
-        "palette": lambda: png(8, 8, rows, 8, 3), "bad bits": lambda: png(8, 8, rows, 7),
-        "bad color": lambda: png(8, 8, rows, 8, 5), "short": lambda: png(8, 8, b""),
-        "no stream": lambda: png(8, 8, b"x" * 100), "cut png": lambda: small_png()[:case.rng.randrange(60)],
-        "mutated png": lambda: case.mutated(small_png()), "mutated jpeg": lambda: case.mutated(jpeg, 2),
-        "mutated jpeg head": lambda: case.mutated(jpeg[:700], 2) + jpeg[700:],
-        "cut jpeg": lambda: jpeg[:case.rng.randrange(len(jpeg))], "huge jpeg": lambda: sized(65500, 65500),
-        "large jpeg": lambda: sized(11000, 11000), "no height": lambda: sized(0, 24),
-        "long jpeg": lambda: sized(65500, 1),
-        "scans": lambda: jpeg[:-2] + jpeg[jpeg.index(b"\xff\xda"):-2] * 3000 + b"\xff\xd9",
-        "many scans": lambda: progressive_jpeg(8000, 3000), "doubled scans": lambda: progressive_jpeg(64, 99),
-        "markers": lambda: jpeg[:2] + b"\xff\xe1\xff\xff" * 100000,
-        "exif loop": lambda: jpeg.replace(b"Exif\0\0", b"Exif\0\0II*\0\0\0\0\0", 1),
-        "gif": lambda: b"GIF89a" + bytes(100), "empty": lambda: b"", "html": lambda: b"<html>" * 1000
-    }
-    shapes = [
-        "links", "doubled folders", "deep", "many classes", "no classes", "empty class", "comma", "control class",
-        "no utf-8 class", "long class", "folder.png", "line.png", "dangling", "loop", "outside"
-    ]
-    kind = case.pick([
-        *contents, *shapes,
-        *("odd " + kind for kind in ("fifo", "zero", "random", "socket", "sparse", "memory", "folder"))
-    ])
-    folder = case.copy(case.tools.good["pictures"], "p")
-    if kind in contents:
-        write(folder + "/a/hostile.png", contents[kind]())
-    elif kind.startswith("odd "):
-        case.odd_file(kind[4:], "p/a/odd.png")
-    elif kind == "links":
-        for name in ("x", "y", "z"):
-            os.symlink(".", f"{folder}/a/{name}")
-    elif kind == "doubled folders":
-        for i in range(30):
-            os.makedirs(f"{folder}/a/d{i}")
-            for name in ("x", "y"):
-                os.symlink(f"../d{i + 1}", f"{folder}/a/d{i}/{name}")
-    elif kind == "deep":
-        os.makedirs(folder + "/a/" + "/".join(["d"] * 300))
-    elif kind == "many classes":
-        for i in range(2000):
-            write(
-                f"{folder}/class number {i}, {'x' * 40}/x.png"
-                if case.rng.random() < 0.5 else f"{folder}/class-{i}-{'x' * 40}/x.png", small_png())
-    elif kind == "no classes":
-        shutil.rmtree(folder)
-        write(folder + "/x.png", small_png())
-    elif kind in ("dangling", "loop"):
-        case.odd_file(kind, "p/a/x.png")
-    elif kind == "outside":
-        os.symlink(case.outside, folder + "/a/outside")
-    else:
-        name = {
-            "empty class": "c", "comma": "c,d", "control class": CONTROL.replace("\n", " ").replace("/", ""),
-            "no utf-8 class": "\udcff\udcfe", "long class": "c" * 255, "folder.png": "a/x.png", "line.png": "a/c\nd"
-        }[kind]
-        os.makedirs(f"{folder}/{name}")
-        if kind not in ("empty class", "folder.png"):
-            write(f"{folder}/{name}/x.png", small_png())
-    more = case.rng.choice([[], [], ["--skip-bad"], ["--orientation", "ignore"], ["--resize", "both"]])
-    return case.input("convert", f"{kind} {' '.join(more)}", more, pictures=folder)
-
-
 FAMILIES = {
     function.__name__: function
     for function in (yaml_bombs, yaml_keys, command_line, odd_words, variables, odd_paths, odd_outputs, file_names,
                      texts_of_options, absurd_sizes, npy_files, safetensors_files, hdf5_kinds, hdf5_links, hdf5_texts,
                      hdf5_bytes, image_files, checkpoint_bytes, checkpoint_numbers, checkpoint_texts, checkpoint_parts,
-                     latest_files, pictures)
+                     latest_files)
 }
 # Those of many variants come twice.
 WHEEL = [
-    *FAMILIES, "odd_paths", "hdf5_bytes", "absurd_sizes", "pictures", "hdf5_links", "checkpoint_texts", "odd_outputs"
+    *FAMILIES, "odd_paths", "hdf5_bytes", "absurd_sizes", "hdf5_links", "checkpoint_texts", "odd_outputs"
 ]

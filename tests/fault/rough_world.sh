@@ -80,9 +80,6 @@ kept() {
 "$program" data generate --out data --train-years 1 --valid-years 1 --steps-per-year 8 --sample-interval-hours 6 \
   >out 2>err && "$program" data generate images --out images --train-images 16 --valid-images 8 --size 16 --classes 3 \
   >out 2>err || { code=$?; fail "the data"; exit 1; }
-mkdir -p pictures/cat && base64 -d >pictures/cat/1.png <<'END'
-iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAL0lEQVR42nXCgRSAUAAEwSVZkiWJJJJIIvlECVzzBuynzWQzl83cNvPYzGszx+YPP4kwwdP3zakAAAAASUVORK5CYII=
-END
 fields=(--train-data data/train --valid-data data/valid --stats data/stats)
 works "${model[@]}" "${fields[@]}" "${layout[@]}" --run-dir forecaster
 works "${model[@]}" --task classify --train-data images/train.h5 --run-dir classifier
@@ -101,7 +98,6 @@ with_disk ro true 73 "Read-only file system" "${builtin[@]}" --run-dir disk/run
 with_disk ro true 73 "Read-only file system" "${forecast[@]}" --out disk/f.h5
 if [ "$ranks" = 1 ]; then
   with_disk ro "mkdir run" 73 "Read-only file system" "${builtin[@]}" --run-dir disk/run
-  with_disk ro true 73 "Read-only file system" data convert pictures --out disk/c.h5 --size 8
   with_disk ro true 73 "nothing can be written into the folder 'disk'" "${evaluate[@]}" --predictions disk/p.csv
 fi
 
@@ -130,7 +126,6 @@ kept images/valid.h5 64 "images/valid.h5" "${evaluate[@]}" --predictions images/
 kept images/valid.h5 64 "images/link.h5" "${evaluate[@]}" --predictions images/link.h5 --overwrite
 kept data/valid/1991.h5 64 "data/valid/1991.h5" "${forecast[@]}" --out data/valid/1991.h5 --overwrite
 kept $checkpoint 64 "$checkpoint" "${forecast[@]}" --out $checkpoint --overwrite
-kept pictures/cat/1.png 64 "pictures/cat/1.png" data convert pictures --out pictures/cat/1.png --size 8 --overwrite
 kept data/train/1990.h5 64 "is the folder of" data repack data/train --out data/train --overwrite
 cp $checkpoint alone.h5
 count=$((count + 1))
@@ -157,11 +152,11 @@ if [ "$ranks" = 1 ]; then
   done
 
   # --- outputs that are no files: nothing is computed for them, and they stay what they are
-  mkdir folder.csv folder.h5 && mkfifo pipe.h5
+  mkdir folder.csv folder.h5 && mkfifo pipe.csv
   refused 73 "folder.csv" "${evaluate[@]}" --predictions folder.csv --overwrite
   refused 73 "folder.h5" "${forecast[@]}" --out folder.h5 --overwrite
-  refused 73 "pipe.h5" data convert pictures --out pipe.h5 --size 8 --overwrite
-  [ -p pipe.h5 ] && [ -d folder.h5 ] || wrong "a pipe or folder was replaced"
+  refused 73 "pipe.csv" "${evaluate[@]}" --predictions pipe.csv --overwrite
+  [ -p pipe.csv ] && [ -d folder.h5 ] || wrong "a pipe or folder was replaced"
 
   # --- names that no file system takes
   long=$(printf 'n%.0s' {1..300})

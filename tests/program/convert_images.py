@@ -272,8 +272,19 @@ def test_bad_pictures():
     refused(whole_png[:16] + struct.pack(">II", 8193, 8192) + whole_png[24:29] +
             struct.pack(">I", zlib.crc32(b"IHDR" + struct.pack(">II", 8193, 8192) + whole_png[24:29])) + whole_png[33:],
             "8192 x 8193 pixels are more than 67108864")
+    refused(whole_png[:25] + b"\5" + whole_png[26:], "its head cannot be read")
+    bomb = zlib.compress(bytes(1 << 27), 9)
+    refused(png(noise, 8, 2, chunk(b"zTXt", b"a\0\0" + bomb)), "Decompressed ")
     assert (one(progressive(100), 8) == 128).all()
     refused(progressive(101), "it has more than 100 scans")
+    for i in range(400):  # with a byte or two changed anywhere, it is read or it is bad
+        data = bytearray(whole_png if i % 2 else whole_jpeg)
+        for at in random.integers(0, min(len(data), 700), 2):
+            data[at] = random.integers(256)
+        try:
+            assert one(bytes(data), 8).shape == (8, 8, 3)
+        except script.Refused as error:
+            assert error.code == 65, error
 
 
 def test_skipping():

@@ -43,7 +43,7 @@ RUNS = [(layout, words) for words in ([], CLASSIFY) for layout in LAYOUTS] + [
     ((3, 1, 1), ["--global-batch-size", "9", "--order", "dp-tp-pp"]),
 ]
 COMMANDS = [[], ["train"], ["data"], ["data", "generate"], ["data", "generate", "images"], ["data", "inspect"],
-            ["data", "repack"], ["data", "convert"], ["data", "stats"], ["evaluate"], ["forecast"],
+            ["data", "repack"], ["data", "stats"], ["evaluate"], ["forecast"],
             ["checkpoint", "inspect"], ["checkpoint", "verify"], ["checkpoint", "diff"], ["checkpoint", "export"],
             ["checkpoint", "import"], ["options"]]
 CONFIGURATIONS = [[], CLASSIFY, ["--preset", "weather-short"], ["--precision", "bf16", "--lr", "1e-3"],
@@ -55,7 +55,7 @@ BAD = [["--depht", "3"], ["--depth", "0"], ["--depth", "16777216"], ["--tp", "3"
        ["--preset", "weather"], ["--resume", "latest", "--run-dir", "absent"], ["--warmup", "99", "--steps", "5"],
        ["--data", "builtin", "--train-data", "x"], ["--local-batch-size", "3", "--global-batch-size", "8"],
        ["evaluate"], ["evaluate", "absent.h5"], ["forecast", "absent.h5"], ["checkpoint", "verify", "absent.h5"],
-       ["checkpoint", "frob"], ["data", "inspect", "absent.h5"], ["data", "stats"], ["data", "convert", "absent"],
+       ["checkpoint", "frob"], ["data", "inspect", "absent.h5"], ["data", "stats"],
        ["--embed-dim", "16777216"], ["--device", "cuda:9"], ["--threads", "4096"], ["words"]]
 
 
