@@ -14,9 +14,9 @@ using train::ForecastOptions;
 
 options::OptionTable table_of(ForecastOptions& chosen, train::RunConfig& config) {
   options::OptionTable table;
-  train::add_use_options(table, chosen.use,
-                         "HDF5 file (.h5) for the forecast fields; figures and picture get its name with .json and "
-                         ".png. Must be given.");
+  train::add_use_options(
+      table, chosen.use,
+      "HDF5 file (.h5) for the forecast fields; the figures get its name with .json. Must be given.");
   table.begin_group("Forecast");
   table.add({.name = "start",
              .value = options::integer(chosen.start, {0, train::kMostCount}),
@@ -25,12 +25,6 @@ options::OptionTable table_of(ForecastOptions& chosen, train::RunConfig& config)
              .value = options::integer(chosen.steps, {1, train::kMostCount}),
              .help = "Lead times: how often the model is applied.",
              .unit = "times"});
-  table.add({.name = "channel",
-             .value = options::text(chosen.channel, "text"),
-             .help = "Channel in the picture: its name, or its number from 0; the first where not given."});
-  table.add({.name = "lead",
-             .value = options::integer(chosen.lead, train::from_one(train::kMostCount, "auto")),
-             .help = "Lead time in the picture; auto takes the last one for which the data have the truth."});
   train::add_run_options(table, config, train::UsePurpose::kForecast);
   return table;
 }
@@ -46,7 +40,7 @@ std::string with_table(std::string (*text_of)(const options::OptionTable&)) {
 std::string forecast_help() {
   return "usage: [mpirun -n N] vit_hybrid forecast --checkpoint PATH --data PATH --out FILE.h5 [options]\n\nRuns the "
          "model on its own output. Writes the fields in the layout of the data, RMSE and ACC by lead time\nbeside "
-         "persistence, and a picture of truth, forecast and error. The ranks share the model: --tp x --pp.\n" +
+         "persistence; launch/plot_forecast draws them. The ranks share the model: --tp x --pp.\n" +
          with_table(&options::help_text);
 }
 

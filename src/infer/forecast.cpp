@@ -52,7 +52,7 @@ void check_forecast(const RunConfig& config, const ForecastOptions& options) {
   }
   if (!options.use.out.ends_with(".h5")) {
     throw Error(ErrorClass::kUsage, str("--out is '", options.use.out, "'; allowed: a name that ends with .h5"),
-                "its figures and its picture get the same name with .json and .png");
+                "its figures get the same name with .json");
   }
 }
 
@@ -88,8 +88,7 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
     log_line(line);
   }
   const ForecastPaths paths = forecast_paths(options);
-  log_line(str("wrote ", paths.fields, ", ", paths.figures, " and ", paths.picture, " in ",
-               fixed_text(timer.seconds(), 2), " s"));
+  log_line(str("wrote ", paths.fields, " and ", paths.figures, " in ", fixed_text(timer.seconds(), 2), " s"));
 }
 
 }  // namespace vit_hybrid::train

@@ -4,8 +4,6 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <filesystem>
 
 #include "data/datasets/coordinates.h"
@@ -17,7 +15,6 @@
 #include "src/base/text.h"
 #include "src/config/data_shape.h"
 #include "src/infer/evaluate.h"
-#include "src/infer/forecast_picture.h"
 #include "src/report/evaluation.h"
 #include "src/train/data_source.h"
 
@@ -36,13 +33,6 @@ data::WeatherOptions weather_options(const RunConfig& config, const TrainingData
   return options;
 }
 
-// A number from 0, or -1.
-int64_t index_of(const std::string& text) {
-  int64_t value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : -1;
-}
-
 // The figures of one state.
 Evaluation figures_of(const at::Tensor& prediction, const at::Tensor& truth, const at::Tensor& start,
                       const at::Tensor& climatology, const data::Grid& grid) {
@@ -59,8 +49,7 @@ Evaluation figures_of(const at::Tensor& prediction, const at::Tensor& truth, con
 
 ForecastPaths forecast_paths(const ForecastOptions& options) {
   const std::filesystem::path path = options.use.out;
-  const auto with = [&](const char* ending) { return std::filesystem::path(path).replace_extension(ending).string(); };
-  return {path.string(), with(".json"), with(".png")};
+  return {path.string(), std::filesystem::path(path).replace_extension(".json").string()};
 }
 
 ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& options, const std::string& checkpoint,
@@ -74,9 +63,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
       grid_(data::joined_grid(times_.grid(), trained.grid)) {
   check_model(config);
   choose_place();
-  choose_channel();
-  choose_lead();
-  for (const std::string& path : {paths_.fields, paths_.figures, paths_.picture}) {
+  for (const std::string& path : {paths_.fields, paths_.figures}) {
     refuse_inputs(path, "--out", config, checkpoint_);
     refuse_existing(path, options_.use.overwrite);
   }
@@ -107,30 +94,6 @@ void ForecastRecord::choose_place() {
                                         ", the times in ", options_.use.data));
   }
   place_ = times_.place(options_.start);
-}
-
-void ForecastRecord::choose_channel() {
-  const std::vector<std::string>& names = times_.channel_names();
-  if (options_.channel.empty()) {
-    return;
-  }
-  const auto found = std::find(names.begin(), names.end(), options_.channel);
-  const int64_t index = found != names.end() ? found - names.begin() : index_of(options_.channel);
-  if (index < 0 || index >= static_cast<int64_t>(names.size())) {
-    throw Error(ErrorClass::kUsage,
-                str("unknown channel '", options_.channel, "'; the data have ", join(names), ", numbered from 0 to ",
-                    names.size() - 1),
-                str("did you mean '", nearest_word(options_.channel, names), "'?"));
-  }
-  channel_ = index;
-}
-
-void ForecastRecord::choose_lead() {
-  if (options_.lead > options_.steps) {
-    throw Error(ErrorClass::kUsage, str("--lead is ", options_.lead, "; allowed: 1 to ", options_.steps, " (--steps)"));
-  }
-  const int64_t known = std::min(options_.steps, place_.after);
-  lead_ = options_.lead > 0 ? options_.lead : known > 0 ? known : options_.steps;
 }
 
 void ForecastRecord::open_file() {
@@ -179,17 +142,11 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
   const MemoryScope scope(MemoryClass::kData);
   const at::Tensor fields = data::denormalize_field(prediction, times_.normalization());
   file_->write(dataset_, std::vector<int64_t>{lead - 1, 0, 0, 0}, fields.unsqueeze(0));
-  if (lead == lead_) {
-    pictured_ = fields[channel_].clone();
-  }
   if (lead > place_.after) {
     return;
   }
   const at::Tensor truth = times_.read(place_.file, place_.time + lead);
   figures_.push_back(figures_of(prediction, truth, start_, climatology_, grid_));
-  if (lead == lead_) {
-    pictured_truth_ = data::denormalize_field(truth, times_.normalization())[channel_].clone();
-  }
 }
 
 data::Hdf5ScaleCopy ForecastRecord::scales_for(const std::string& path) const {
@@ -200,7 +157,6 @@ void ForecastRecord::finish() {
   file_->finish();
   data::verify_hdf5_scales(scales_for(paths_.fields));
   write_json_file(paths_.figures, figures_json());
-  draw();
 }
 
 Json ForecastRecord::figures_json() const {
@@ -224,18 +180,6 @@ Json ForecastRecord::figures_json() const {
     leads.push_back(std::move(lead));
   }
   return json;
-}
-
-void ForecastRecord::draw() const {
-  ForecastPicture picture;
-  picture.channel = channel_name();
-  picture.unit = times_.units()[static_cast<size_t>(channel_)];
-  picture.lead = lead_;
-  picture.source = str(std::filesystem::path(times_.path(place_.file)).filename().string(), ", time ", place_.time);
-  picture.forecast = pictured_;
-  picture.truth = pictured_truth_;
-  picture.grid = grid_;
-  draw_forecast(picture, paths_.picture);
 }
 
 std::vector<std::string> ForecastRecord::table_lines() const {

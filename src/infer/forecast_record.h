@@ -1,4 +1,4 @@
-// ForecastRecord: what a forecast leaves behind: fields, figures by lead time, and a picture. On one rank.
+// ForecastRecord: what a forecast leaves behind: fields, and figures by lead time. On one rank.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,14 +48,10 @@ class ForecastRecord {
  private:
   void check_model(const RunConfig& config) const;
   void choose_place();
-  void choose_channel();
-  void choose_lead();
   void open_file();
   data::Hdf5ScaleCopy scales_for(const std::string& path) const;
   void copy_scales();
   Json figures_json() const;
-  void draw() const;
-  const std::string& channel_name() const { return times_.channel_names()[static_cast<size_t>(channel_)]; }
   std::string source_text() const;
 
   const ForecastOptions& options_;
@@ -67,14 +63,10 @@ class ForecastRecord {
   data::Grid grid_;
   at::Tensor climatology_;
   data::WeatherTimes::Place place_;
-  int64_t channel_ = 0;
-  int64_t lead_ = 1;  // of the picture
   at::Tensor start_;
   std::unique_ptr<data::Hdf5Writer> file_;
   std::vector<std::string> left_out_;  // of the source's scales and attributes, with the reasons
   std::vector<Evaluation> figures_;
-  at::Tensor pictured_;        // [H, W], in the units of the data
-  at::Tensor pictured_truth_;  // undefined where there is none
 };
 
 }  // namespace vit_hybrid::train

@@ -171,7 +171,7 @@ class Case:
 
     def left_behind(self, before, has_failed):
         """Temporary files that are new, and results of what has failed."""
-        results = tuple(self.path("o") + end for end in ("", ".h5", ".json", ".safetensors", ".png"))
+        results = tuple(self.path("o") + end for end in ("", ".h5", ".json", ".safetensors"))
         new = {path for path, what in self.snapshot().items() if before.get(path, "-")[0] != what[0]}  # or another kind
         for path in sorted(new):
             is_first = os.path.dirname(path) not in new  # one says all of its folder

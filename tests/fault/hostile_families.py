@@ -160,7 +160,7 @@ def odd_outputs(case):
                                     "train/1990.h5.partial", "stats/global_means.npy.partial", "train", "stats"
                                 ]), ("generate_images", ["train.h5.partial", "valid.h5.partial", "train.h5"]),
                                 ("evaluate", ["o.json.partial", "o.json"]),
-                                ("forecast", ["o.h5.partial", "o.json.partial", "o.png.partial", "o.png"]),
+                                ("forecast", ["o.h5.partial", "o.json.partial", "o.json"]),
                                 ("export", ["o.safetensors.partial"]),
                                 ("import", ["o.h5.partial"])])
     name = case.rng.choice(names)
@@ -195,7 +195,7 @@ def file_names(case):
 
 
 def texts_of_options(case):
-    command, option = case.pick([("forecast", "--channel"), ("train", "--dataset-name"), ("evaluate", "--dataset-name"),
+    command, option = case.pick([("forecast", "--dataset-name"), ("train", "--dataset-name"), ("evaluate", "--dataset-name"),
                                  ("train_images", "--labels-name"), ("repack", "--dataset"), ("stats", "--dataset"),
                                  ("train", "--mpiio-hints"), ("train", "--name"), ("train", "--preempt-signal"),
                                  ("train", "--resume"), ("train", "--init-from"), ("train", "--stage-dir"),
@@ -250,10 +250,9 @@ def absurd_sizes(case):
                        ["--import", "--image-size", most], ["--forecast", "--steps",
                                                             str(2**62)], ["--forecast", "--start",
                                                                           str(2**62)],
-                       ["--forecast", "--start", str(2**63 - 1), "--lead",
-                        str(2**63 - 1)], ["--repack", "--align", "1073741824"],
-                       ["--inspect", "--bands", "100000"], ["--inspect", "--sample", "1000000000"],
-                       ["--forecast", "--lead", str(2**62)]])
+                       ["--forecast", "--start", str(2**63 - 1)],
+                       ["--repack", "--align", "1073741824"],
+                       ["--inspect", "--bands", "100000"], ["--inspect", "--sample", "1000000000"]])
     own = {
         "--import": "import", "--forecast": "forecast", "--repack": "repack", "--inspect": "inspect"
     }

@@ -178,7 +178,7 @@ TEST_CASE("trained data: figures go by the latitudes of the data, and need no st
   }
 }
 
-TEST_CASE("trained data: a forecast's figures and picture go by the latitudes") {
+TEST_CASE("trained data: a forecast's figures go by the latitudes") {
   const Quiet quiet;
   const comm::MpiGroup world = comm::MpiGroup::world();
   const ScratchFolder folder(world);
@@ -210,8 +210,6 @@ TEST_CASE("trained data: a forecast's figures and picture go by the latitudes") 
     CHECK(of_region.rmse == of_checkpoint.rmse);
     CHECK(of_region.acc == of_checkpoint.acc);
     CHECK(std::abs(of_region.rmse / of_globe.rmse - 1.0) > 1e-3);
-    CHECK(bytes_of(folder.file("region.png")) == bytes_of(folder.file("bare.png")));
-    CHECK(bytes_of(folder.file("region.png")) != bytes_of(folder.file("globe.png")));
   }
   CHECK(of_region.rmse >= 0.0);
 }

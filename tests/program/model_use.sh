@@ -69,11 +69,10 @@ refused 64 "the model was trained with" 2 --config run/config.yaml --run-dir run
 on 1 inspected checkpoint inspect run || fail "no inspection"
 grep -qE '^  means +-?[0-9]' inspected.txt || fail "the means are not shown"
 
-# The fields, the figures and the picture.
-on 4 forecast forecast --checkpoint $checkpoint --data data/valid --start 15 --steps 6 --channel height --tp 2 --pp 2 \
+# The fields and the figures.
+on 4 forecast forecast --checkpoint $checkpoint --data data/valid --start 15 --steps 6 --tp 2 --pp 2 \
   --out forecast.h5 || fail "no forecast"
 [ "$(head -c 4 forecast.h5 | tail -c 3)" = HDF ] || fail "forecast.h5 is no HDF5 file"
-[ "$(head -c 4 forecast.png | tail -c 3)" = PNG ] || fail "forecast.png is no PNG file"
 [ "$(grep -c '"lead"' forecast.json)" = 4 ] || fail "not one record for each of the 4 lead times with truth"
 grep -qE '^  attention +[^ ]' forecast.txt || fail "the forecast does not say which kernels it takes"
 grep -q 'those from 5 to 6 have no truth' forecast.txt || fail "nothing is said of the lead times without truth"
