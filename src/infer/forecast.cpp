@@ -1,5 +1,9 @@
-// forecast(): states on rank 0, the network on all ranks.
+// The rollout, out of the last stage into the first; its file, dataset by dataset, and its figures by lead time.
 #include "src/infer/forecast.h"
+
+#include <ATen/OpMathType.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -7,17 +11,244 @@
 #include <limits>
 #include <optional>
 
+#include "data/datasets/coordinates.h"
+#include "data/reading/posix_file.h"
 #include "data/tools/tool_files.h"
+#include "model/losses.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
+#include "src/base/files.h"
 #include "src/base/log.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
-#include "src/infer/forecast_record.h"
-#include "src/infer/rollout.h"
+#include "src/config/data_shape.h"
+#include "src/infer/evaluate.h"
 #include "src/infer/trained_model.h"
+#include "src/report/evaluation.h"
+#include "src/train/data_source.h"
 
 namespace vit_hybrid::train {
+
+Rollout::Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start)
+    : model_(model), mesh_(mesh) {
+  VH_ASSERT(mesh.data().size() == 1, "a forecast is one trajectory");
+  if (!model_.is_first_stage()) {
+    return;
+  }
+  const MemoryScope scope(MemoryClass::kData);
+  // What predict() gives: fp32 for parameters of half the length.
+  const at::Tensor& values = model_.parameters().values();
+  const at::ScalarType type = at::toOpMathType(values.scalar_type());
+  state_ = at::empty({1, shape[0], shape[1], shape[2]}, values.options().dtype(type));
+  if (mesh_.tensor().rank() == 0) {
+    state_.copy_(start.unsqueeze(0));
+  }
+  mesh_.tensor().broadcast(state_, 0).wait();
+}
+
+at::Tensor Rollout::advance() {
+  at::Tensor prediction = model_.predict(state_, 1);
+  comm::Communicator& pipeline = mesh_.pipeline();
+  const int last = pipeline.size() - 1;
+  if (last == 0) {
+    state_ = prediction;
+  } else if (model_.is_last_stage()) {
+    prediction = prediction.contiguous();
+    pipeline.exchange({{comm::Transfer::Direction::kSend, prediction, 0}}).wait();
+  } else if (model_.is_first_stage()) {
+    pipeline.exchange({{comm::Transfer::Direction::kReceive, state_, last}}).wait();
+  }
+  const MemoryScope scope(MemoryClass::kData);
+  return mesh_.rank() == 0 ? state_[0].to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true) : at::Tensor();
+}
+
+namespace {
+
+data::WeatherOptions weather_options(const RunConfig& config, const TrainingData& trained) {
+  data::WeatherOptions options;
+  options.folder = config.data.valid_data;
+  options.global_means = config.data.global_means;
+  options.global_stds = config.data.global_stds;
+  options.normalization = normalization_of(trained);
+  options.dataset = config.data.dataset_name;
+  options.io = config.data.io;
+  return options;
+}
+
+// The figures of one state.
+Evaluation figures_of(const at::Tensor& prediction, const at::Tensor& truth, const at::Tensor& start,
+                      const at::Tensor& climatology, const data::Grid& grid) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const at::Tensor weights = at::tensor(data::latitude_weights(grid, truth.size(1)), at::kDouble);
+  EvaluationSums sums = EvaluationSums::forecast(truth.size(0), weights, climatology);
+  const auto one = [](const at::Tensor& state) { return state.unsqueeze(0); };
+  const double loss = model::relative_l2_loss(one(prediction), one(truth), 1).item<double>();
+  sums.add_forecast(loss, one(prediction), one(truth), one(start));
+  return sums.finish(sums.sums());
+}
+
+}  // namespace
+
+ForecastPaths forecast_paths(const ForecastOptions& options) {
+  const std::filesystem::path path = options.use.out;
+  return {path.string(), std::filesystem::path(path).replace_extension(".json").string()};
+}
+
+ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& options, const std::string& checkpoint,
+                               const TrainingData& trained, const comm::MpiGroup& self)
+    : options_(options),
+      paths_(forecast_paths(options)),
+      checkpoint_(checkpoint),
+      dataset_(config.data.dataset_name),
+      self_(self),
+      times_(self, weather_options(config, trained)),
+      grid_(data::joined_grid(times_.grid(), trained.grid)) {
+  check_model(config);
+  choose_place();
+  for (const std::string& path : {paths_.fields, paths_.figures}) {
+    refuse_inputs(path, "--out", config, checkpoint_);
+    refuse_existing(path, options_.use.overwrite);
+  }
+  climatology_ = read_climatology(config.data, self, times_.shape(), times_.normalization());
+  start_ = times_.read(place_.file, place_.time);
+  open_file();
+  copy_scales();
+}
+
+TrainingData ForecastRecord::described() const {
+  return description_of_fields(times_);
+}
+
+void ForecastRecord::check_model(const RunConfig& config) const {
+  const model::VitOptions& model = config.model;
+  const std::vector<int64_t> takes = {model.in_channels, model.image_height, model.image_width};
+  if (times_.shape() != takes) {
+    throw Error(ErrorClass::kUsage,
+                str("the data in ", config.data.valid_data, " have states of ", shape_text(times_.shape()),
+                    ", the model takes ", shape_text(takes)),
+                kModelIsFixed);
+  }
+}
+
+void ForecastRecord::choose_place() {
+  if (options_.start >= times_.size()) {
+    throw Error(ErrorClass::kUsage, str("--start is ", options_.start, "; allowed: 0 to ", times_.size() - 1,
+                                        ", the times in ", options_.use.data));
+  }
+  place_ = times_.place(options_.start);
+}
+
+void ForecastRecord::open_file() {
+  const std::vector<int64_t>& shape = times_.shape();
+  data::Hdf5DatasetSpec fields;
+  fields.name = dataset_;
+  fields.shape = {options_.steps, shape[0], shape[1], shape[2]};
+  fields.attributes = {{"channels", join(times_.channel_names(), ",")}};
+  const std::vector<std::string>& units = times_.units();
+  if (std::find(units.begin(), units.end(), "") == units.end()) {
+    fields.attributes.emplace_back("units", join(units, ","));
+  }
+  file_ = std::make_unique<data::Hdf5Writer>(self_, paths_.fields, std::vector<data::Hdf5DatasetSpec>{fields},
+                                             data::Hdf5Attributes{{"start", options_.start},
+                                                                  {"source_file", times_.path(place_.file)},
+                                                                  {"source_time", place_.time},
+                                                                  {"checkpoint", checkpoint_}});
+}
+
+// Now, under the file's temporary name: what fails or dies meanwhile leaves no half file behind and loses no forecast.
+// All is known of the lead times.
+void ForecastRecord::copy_scales() {
+  left_out_ = data::copy_hdf5_scales(scales_for(data::temporary_name(paths_.fields)));
+}
+
+std::string ForecastRecord::source_text() const {
+  return str(times_.path(place_.file), ", time ", place_.time);
+}
+
+std::vector<std::string> ForecastRecord::description() const {
+  std::vector<std::string> lines = {str(options_.steps, " lead times from time ", options_.start, " (", source_text(),
+                                        "); ACC against ", climatology_.defined() ? "time means" : "channel means")};
+  if (place_.after == 0) {
+    lines.push_back("this is the last time of its file: there is no truth, and there are no figures");
+  } else if (place_.after < options_.steps) {
+    lines.push_back(str("the file ends with lead time ", place_.after, ": those from ", place_.after + 1, " to ",
+                        options_.steps, " have no truth and no figures"));
+  }
+  for (const std::string& line : left_out_) {
+    lines.push_back("left out: " + line);
+  }
+  return lines;
+}
+
+void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
+  const MemoryScope scope(MemoryClass::kData);
+  const at::Tensor fields = data::denormalize_field(prediction, times_.normalization());
+  file_->write(dataset_, std::vector<int64_t>{lead - 1, 0, 0, 0}, fields.unsqueeze(0));
+  if (lead > place_.after) {
+    return;
+  }
+  const at::Tensor truth = times_.read(place_.file, place_.time + lead);
+  figures_.push_back(figures_of(prediction, truth, start_, climatology_, grid_));
+}
+
+data::Hdf5ScaleCopy ForecastRecord::scales_for(const std::string& path) const {
+  return {times_.path(place_.file), path, dataset_, place_.time + 1, options_.steps};
+}
+
+void ForecastRecord::finish() {
+  file_->finish();
+  data::verify_hdf5_scales(scales_for(paths_.fields));
+  write_json_file(paths_.figures, figures_json());
+}
+
+Json ForecastRecord::figures_json() const {
+  Json json = {{"checkpoint", checkpoint_},
+               {"start", options_.start},
+               {"source_file", times_.path(place_.file)},
+               {"source_time", place_.time},
+               {"steps", options_.steps},
+               {"rmse_unit", "standard deviations"},
+               {"acc_against", climatology_.defined() ? "time means" : "channel means"}};
+  Json& channels = json["channels"] = Json::array();
+  for (size_t c = 0; c < times_.channel_names().size(); ++c) {
+    channels.push_back({{"name", times_.channel_names()[c]},
+                        {"unit", times_.units()[c]},
+                        {"standard_deviation", times_.normalization().std[c]}});
+  }
+  Json& leads = json["leads"] = Json::array();
+  for (size_t i = 0; i < figures_.size(); ++i) {
+    Json lead = {{"lead", i + 1}};
+    lead.update(to_json(figures_[i], times_.channel_names()));
+    leads.push_back(std::move(lead));
+  }
+  return json;
+}
+
+std::vector<std::string> ForecastRecord::table_lines() const {
+  if (figures_.empty()) {
+    return {"no lead time has truth: no figures"};
+  }
+  const auto row = [](const std::string& lead, const std::vector<std::string>& cells) {
+    std::string out = right_text(lead, 6);
+    for (const std::string& cell : cells) {
+      out += right_text(cell, 14);
+    }
+    return out;
+  };
+  std::vector<std::string> lines = {row("lead", {"loss", "RMSE", "persistence", "ACC", "persistence"})};
+  for (size_t i = 0; i < figures_.size(); ++i) {
+    const Evaluation& at_lead = figures_[i];
+    std::vector<std::string> cells;
+    for (const double value : {at_lead.loss, mean_of(at_lead.rmse), mean_of(at_lead.persistence_rmse),
+                               mean_of(at_lead.acc), mean_of(at_lead.persistence_acc)}) {
+      cells.push_back(fixed_text(value, 6));
+    }
+    lines.push_back(row(std::to_string(i + 1), cells));
+  }
+  lines.push_back("RMSE and ACC are means over the channels, RMSE in standard deviations");
+  return lines;
+}
 
 namespace {
 

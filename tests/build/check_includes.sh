@@ -72,8 +72,6 @@ confine "a CUDA, cuDNN or NCCL header" \
 confine "device code (.cuh)" '[^>"]*\.cuh' '\.cuh?$'
 confine "all of LibTorch at once" 'torch/torch\.h|torch/all\.h|torch/extension\.h|ATen/ATen\.h' '^nowhere$'
 
-confine "libpng" 'png\.h' '^data/.*png'
-
 # Whether CUDA is enabled is visible to the device files only: both variants share all other objects.
 while read -r file; do
   [[ $file =~ $device_files ]] || complain "$file" "asks whether CUDA is enabled"

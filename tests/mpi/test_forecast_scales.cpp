@@ -13,7 +13,6 @@
 #include "data/reading/posix_file.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/infer/forecast.h"
-#include "src/infer/forecast_record.h"
 #include "tests/support/contains.h"
 #include "tests/support/model_use_harness.h"
 #include "tests/support/on_rank_0.h"
