@@ -16,6 +16,7 @@
 #include "src/base/files.h"
 #include "src/base/folder_lock.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -27,7 +28,7 @@ MpiIoHints parse_mpiio_hints(const std::string& text) {
     const std::string word = text.substr(begin, end - begin);
     const size_t equals = word.find('=');
     if (equals == std::string::npos || equals == 0 || equals > kMostKey || equals + 1 == word.size()) {
-      throw Error(ErrorClass::kUsage, str("'", word, "' is no hint"), "hints are key=value,key=value,...");
+      throw Error(ErrorClass::kUsage, str("'", shown(word), "' is no hint"), "hints are key=value,key=value,...");
     }
     hints.emplace_back(word.substr(0, equals), word.substr(equals + 1));
     begin = end + 1;
