@@ -1,5 +1,6 @@
 # Functions that make tests. Every entry has a time limit, a number of processors that CTest counts (so that `ctest -j`
-# does not start more ranks than it should), a tier as its label (default or full), and one environment.
+# does not start more ranks than it should), one environment, and labels: its tier (default or full), the number of its
+# ranks (ranks-4), and gpu for what needs one: `ctest -L ranks-4`.
 
 # 77 is how a test program says "skipped"; a test that is skipped in part prints a line with "[skipped]".
 set(VIT_HYBRID_SKIP_CODE 77)
@@ -36,21 +37,15 @@ function(_vh_set_test_properties name processors timeout label)
     SKIP_RETURN_CODE ${VIT_HYBRID_SKIP_CODE})
 endfunction()
 
-# vh_add_test_program(<name> [MAIN unit|mpi|gpu] [CUDA] [LIBRARIES <target>...]): the test executable <name> from the
-# .cpp files of the current folder; sets <name>_EXISTS where there are any. CUDA links the CUDA device library.
+# vh_add_test_program(<name> MAIN unit|mpi|gpu SOURCES ... [CUDA] [LIBRARIES <target>...]): a program of doctest's cases.
+# CUDA links the CUDA device library.
 function(vh_add_test_program name)
-  cmake_parse_arguments(ARG "CUDA" "MAIN" "LIBRARIES" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
-  set(${name}_EXISTS FALSE PARENT_SCOPE)
-  if(sources)
-    set(device "")
-    if(ARG_CUDA)
-      set(device CUDA)
-    endif()
-    vh_add_program(${name} ${device} SOURCES ${sources}
-      LIBRARIES vit_hybrid_test_${ARG_MAIN}_main ${ARG_LIBRARIES})
-    set(${name}_EXISTS TRUE PARENT_SCOPE)
+  cmake_parse_arguments(ARG "CUDA" "MAIN" "SOURCES;LIBRARIES" ${ARGN})
+  set(device "")
+  if(ARG_CUDA)
+    set(device CUDA)
   endif()
+  vh_add_program(${name} ${device} SOURCES ${ARG_SOURCES} LIBRARIES vit_hybrid_test_${ARG_MAIN}_main ${ARG_LIBRARIES})
 endfunction()
 
 # vh_add_test(<name> COMMAND ... [TIMEOUT s] [PROCESSORS n] [LABEL default|full]): an entry that is one command.
@@ -61,18 +56,23 @@ function(vh_add_test name)
   _vh_set_test_properties(${name} ${ARG_PROCESSORS} ${ARG_TIMEOUT} ${ARG_LABEL})
 endfunction()
 
-# vh_add_mpi_test(<program> RANKS n... [NAME name] [ARGUMENTS ...] [TIMEOUT s] [LABEL default|full]): the entries
+# vh_add_mpi_test(<program> RANKS n... [NAME name] [ARGUMENTS ...] [TIMEOUT s] [LABEL default|full] [GPU]): the entries
 # <name>_<n>, one for each number of ranks.
 function(vh_add_mpi_test program)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;PROCESSORS;LABEL" "RANKS;ARGUMENTS" ${ARGN})
+  cmake_parse_arguments(ARG "GPU" "NAME;TIMEOUT;PROCESSORS;LABEL" "RANKS;ARGUMENTS" ${ARGN})
   _vh_test_defaults()
   if(NOT ARG_NAME)
     set(ARG_NAME ${program})
+  endif()
+  set(gpu "")
+  if(ARG_GPU)
+    set(gpu gpu)
   endif()
   foreach(ranks IN LISTS ARG_RANKS)
     add_test(NAME ${ARG_NAME}_${ranks}
       COMMAND ${VIT_HYBRID_MPIRUN} ${ranks} $<TARGET_FILE:${program}> ${ARG_ARGUMENTS})
     _vh_set_test_properties(${ARG_NAME}_${ranks} ${ranks} ${ARG_TIMEOUT} ${ARG_LABEL})
+    set_property(TEST ${ARG_NAME}_${ranks} APPEND PROPERTY LABELS ranks-${ranks} ${gpu})
   endforeach()
 endfunction()
 
