@@ -149,14 +149,6 @@ void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const
   log_line(str("run folder: ", folder.path()));
 }
 
-// What --init-from names; nothing where none is given or the run is resumed, which has its own weights.
-std::optional<CheckpointReader> open_initial(const RunConfig& config, bool is_resumed, const comm::MpiGroup& world) {
-  if (config.checkpoint.init_from.empty() || is_resumed) {
-    return std::nullopt;
-  }
-  return CheckpointReader(world, config.checkpoint.init_from);
-}
-
 // Where --epochs gives the length of the run, the data decide whether its learning rates fit in.
 void check_schedule(const RunConfig& config, const DataSource& data, const CheckpointReader* resumed,
                     const comm::MpiGroup& world) {
@@ -199,116 +191,180 @@ void note_kernels(const RunFolder& folder, RunLog& log, const comm::MpiGroup& wo
   }
 }
 
-// A trainer with the state that it starts from: of the checkpoint that `resumption` has in the end.
-std::unique_ptr<Trainer> make_trainer(const RunConfig& config, comm::MpiSession& session, mesh::DeviceMesh& mesh,
-                                      const DataSource& data, Resumption& resumption, RunLog& log,
-                                      TrainerOptions options) {
-  for (;;) {
-    options.resumed = resumption.checkpoint();
-    if (options.resumed != nullptr) {
-      check_resumable(*options.resumed, config, data.described, session.world());
-    }
-    check_schedule(config, data, options.resumed, session.world());
-    if (mesh.device().is_cpu()) {
-      choose_host_kernel(config, HostLayer::Passes::kForwardAndBackward,
-                         options.resumed != nullptr ? options.resumed->info().kernels : "", session.world());
-    }
-    auto trainer = std::make_unique<Trainer>(config, session.world(), mesh, data, log, options);
-    std::optional<Error> damage;
-    try {
-      trainer->load();
-    } catch (const comm::AgreedError& error) {
-      if (options.resumed == nullptr || error.error_class() != ErrorClass::kBadData) {
-        throw;
-      }
-      damage = error;
-    }
-    if (!damage) {
-      resumption.settle();
-      return trainer;
-    }
-    trainer.reset();  // half restored
-    resumption.fall_back(*damage);
-  }
-}
+// A training run, stage by stage: what a stage makes is there for those after it, and lives as long as the run.
+class Run {
+ public:
+  Run(const RunConfig& config, comm::MpiSession& session)
+      : config_(config),
+        session_(session),
+        world_(session.world()),
+        time_limit_(TimeLimit::of_this_job(config.checkpoint.time_limit)) {}
 
-// What a run that goes on where it had ended says; it writes nothing.
-void say_that_nothing_is_left(const Trainer& trainer, const RunFolder& folder, const comm::MpiGroup& world) {
-  log_line(str("nothing is left to do: the checkpoint is of step ", trainer.step(), " and the run has ",
-               trainer.total_steps(), "; give a larger --steps or --epochs"));
-  if (world.rank() == 0 && folder.is_continued() && !is_there(folder.summary_path())) {
-    log_warning(str(folder.path(), " has no summary.json: the run was ended before it wrote one"));
+  int train() {
+    take_machine();
+    connect_groups();
+    open_folder();
+    open_dataset();
+    find_checkpoint();
+    make_trainer();
+    if (trainer_->is_over()) {
+      say_that_nothing_is_left();
+      return 0;
+    }
+    trainer_->prepare();
+    choose_device_kernels();
+    begin_records();
+    const double seconds_to_first_step = since_start_.seconds();
+    phase_.reset();
+    trainer_->run();
+    phase_.emplace("end of the run");
+    finish(config_, *folder_, *log_, *trainer_, test_, *mesh_, seconds_to_first_step);
+    return exit_code();
   }
-}
+
+ private:
+  // Signals, limits, threads and the device, and whether the model fits into its memory.
+  void take_machine() {
+    comm::set_memory_advice(
+        [config = config_](const MemoryFailure& failure) { return memory_advice(config, failure); });
+    watch_stop_signals(parse_signals(config_.checkpoint.preempt_signals));
+    comm::set_watch_limit(config_.parallel.timeout);
+    const auto placements = set_threads(config_.parallel.threads, world_);
+    device_ = choose_device(config_, world_);
+    check_model_memory(config_, device_, ModelPurpose::kTraining, world_);
+    set_kernel_options(config_, device_, world_);
+    if (device_.is_cpu()) {
+      report_placement(placements);
+    }
+  }
+
+  void connect_groups() {
+    phase_.emplace("building of the groups");
+    mesh_.emplace(parallel_dims(config_), world_, device_, transport_options(config_));
+  }
+
+  void open_folder() {
+    folder_.emplace(config_, world_);
+    checkpoints_ = config_.checkpoint.dir.empty() ? folder_->checkpoints_path() : config_.checkpoint.dir;
+  }
+
+  void open_dataset() {
+    phase_.emplace("opening of the data");
+    data_.emplace(open_data(config_, world_));
+    phase_.emplace("start of the run");
+    log_.emplace(data_->train->channel_names(), config_.log_interval);
+  }
+
+  // What the run goes on from; else the weights that --init-from names.
+  void find_checkpoint() {
+    resumption_.emplace(config_, world_);
+    if (!config_.checkpoint.init_from.empty() && resumption_->checkpoint() == nullptr) {
+      initial_.emplace(world_, config_.checkpoint.init_from);
+    }
+  }
+
+  // A trainer with the state that it starts from: of the checkpoint that the resumption has in the end.
+  void make_trainer() {
+    if (config_.test_steps > 0) {
+      test_.emplace(config_.test_steps, device_, session_.place().node_rank == 0);
+    }
+    for (;;) {
+      if (resumed() != nullptr) {
+        check_resumable(*resumed(), config_, data_->described, world_);
+      }
+      check_schedule(config_, *data_, resumed(), world_);
+      if (device_.is_cpu()) {
+        choose_host_kernel(config_, HostLayer::Passes::kForwardAndBackward, resumed_kernels(), world_);
+      }
+      trainer_ = std::make_unique<Trainer>(config_, world_, *mesh_, *data_, *log_,
+                                           TrainerOptions{checkpoints_, resumed(), initial_ ? &*initial_ : nullptr,
+                                                          test_ ? &*test_ : nullptr, time_limit_});
+      std::optional<Error> damage;
+      try {
+        trainer_->load();
+      } catch (const comm::AgreedError& error) {
+        if (resumed() == nullptr || error.error_class() != ErrorClass::kBadData) {
+          throw;
+        }
+        damage = error;
+      }
+      if (!damage) {
+        resumption_->settle();
+        return;
+      }
+      trainer_.reset();  // half restored
+      resumption_->fall_back(*damage);
+    }
+  }
+
+  // What a run that goes on where it had ended says; it writes nothing.
+  void say_that_nothing_is_left() const {
+    log_line(str("nothing is left to do: the checkpoint is of step ", trainer_->step(), " and the run has ",
+                 trainer_->total_steps(), "; give a larger --steps or --epochs"));
+    if (world_.rank() == 0 && folder_->is_continued() && !is_there(folder_->summary_path())) {
+      log_warning(str(folder_->path(), " has no summary.json: the run was ended before it wrote one"));
+    }
+  }
+
+  void choose_device_kernels() {
+    choose_kernels(config_, trainer_->micro_batch_sizes(), resumed_kernels(), device_, world_);
+  }
+
+  // The run's files and first records, and the lines that say what it is.
+  void begin_records() {
+    MetricsLog metrics = folder_->open(config_, world_);
+    metrics.cut_after(resumed() != nullptr ? resumed()->info().step : -1);
+    log_->open(std::move(metrics));
+    if (world_.rank() == 0) {
+      Json start = start_record(config_, session_);
+      start["kernels"] = to_json(report_kernels(config_, device_));
+      log_->event(start);
+    }
+    if (resumed() != nullptr) {
+      note_resumption(*resumed(), config_, *log_);
+    }
+    note_kernels(*folder_, *log_, world_);
+    print_start(config_, *data_, *mesh_, trainer_->engine(), folder_->path());
+  }
+
+  int exit_code() const {
+    const auto& reason = trainer_->stop_reason();
+    if (!reason) {
+      return 0;
+    }
+    const bool is_saved = config_.checkpoint.keep > 0;
+    log_warning(str("stopped by ", *reason, " after step ", trainer_->step(),
+                    is_saved ? "; go on with --resume " + checkpoints_
+                             : str("; nothing was saved (", test_ ? "--test-steps" : "--keep-checkpoints none", ")")));
+    return kComeAgain;
+  }
+
+  const CheckpointReader* resumed() const { return resumption_->checkpoint(); }
+  std::string resumed_kernels() const { return resumed() != nullptr ? resumed()->info().kernels : ""; }
+
+  const RunConfig& config_;
+  comm::MpiSession& session_;
+  const comm::MpiGroup& world_;
+  const TimeLimit time_limit_;
+  const Timer since_start_;
+  const MemoryTracker::Attachment attachment_;
+  c10::Device device_ = at::kCPU;
+  std::optional<comm::PhaseScope> phase_;
+  std::optional<mesh::DeviceMesh> mesh_;
+  std::optional<RunFolder> folder_;
+  std::string checkpoints_;  // their folder
+  std::optional<DataSource> data_;
+  std::optional<Resumption> resumption_;
+  std::optional<CheckpointReader> initial_;
+  std::optional<RunLog> log_;
+  std::optional<StepTest> test_;
+  std::unique_ptr<Trainer> trainer_;
+};
 
 }  // namespace
 
 int train(const RunConfig& config, comm::MpiSession& session) {
-  const TimeLimit time_limit = TimeLimit::of_this_job(config.checkpoint.time_limit);
-  const Timer since_start;
-  const MemoryTracker::Attachment attachment;
-  comm::set_memory_advice([config](const MemoryFailure& failure) { return memory_advice(config, failure); });
-  watch_stop_signals(parse_signals(config.checkpoint.preempt_signals));
-  comm::set_watch_limit(config.parallel.timeout);
-  const auto placements = set_threads(config.parallel.threads, session.world());
-  const c10::Device device = choose_device(config, session.world());
-  check_model_memory(config, device, ModelPurpose::kTraining, session.world());
-  set_kernel_options(config, device, session.world());
-  if (device.is_cpu()) {
-    report_placement(placements);
-  }
-  std::optional<comm::PhaseScope> phase;
-  phase.emplace("building of the groups");
-  mesh::DeviceMesh mesh(parallel_dims(config), session.world(), device, transport_options(config));
-  const RunFolder folder(config, session.world());
-  phase.emplace("opening of the data");
-  const DataSource data = open_data(config, session.world());
-  phase.emplace("start of the run");
-  Resumption resumption(config, session.world());
-  const auto initial = open_initial(config, resumption.checkpoint() != nullptr, session.world());
-  RunLog log(data.train->channel_names(), config.log_interval);
-  const std::string checkpoints = config.checkpoint.dir.empty() ? folder.checkpoints_path() : config.checkpoint.dir;
-  std::optional<StepTest> test;
-  if (config.test_steps > 0) {
-    test.emplace(config.test_steps, device, session.place().node_rank == 0);
-  }
-  const auto trainer =
-      make_trainer(config, session, mesh, data, resumption, log,
-                   {checkpoints, nullptr, initial ? &*initial : nullptr, test ? &*test : nullptr, time_limit});
-  if (trainer->is_over()) {
-    say_that_nothing_is_left(*trainer, folder, session.world());
-    return 0;
-  }
-  trainer->prepare();
-  const CheckpointReader* const resumed = resumption.checkpoint();
-  choose_kernels(config, trainer->micro_batch_sizes(), resumed != nullptr ? resumed->info().kernels : "", device,
-                 session.world());
-  MetricsLog metrics = folder.open(config, session.world());
-  metrics.cut_after(resumed != nullptr ? resumed->info().step : -1);
-  log.open(std::move(metrics));
-  if (session.world().rank() == 0) {
-    Json start = start_record(config, session);
-    start["kernels"] = to_json(report_kernels(config, device));
-    log.event(start);
-  }
-  if (resumed != nullptr) {
-    note_resumption(*resumed, config, log);
-  }
-  note_kernels(folder, log, session.world());
-  print_start(config, data, mesh, trainer->engine(), folder.path());
-  const double seconds_to_first_step = since_start.seconds();
-  phase.reset();
-  trainer->run();
-  phase.emplace("end of the run");
-  finish(config, folder, log, *trainer, test, mesh, seconds_to_first_step);
-  if (trainer->stop_reason()) {
-    const bool is_saved = config.checkpoint.keep > 0;
-    log_warning(str("stopped by ", *trainer->stop_reason(), " after step ", trainer->step(),
-                    is_saved ? "; go on with --resume " + checkpoints
-                             : str("; nothing was saved (", test ? "--test-steps" : "--keep-checkpoints none", ")")));
-    return kComeAgain;
-  }
-  return 0;
+  return Run(config, session).train();
 }
 
 }  // namespace vit_hybrid::train
