@@ -77,38 +77,6 @@ std::string product_text(const Coordinate& degrees) {
   return join(factors, " x ");
 }
 
-// The ways to change one degree so that all ranks are used.
-std::vector<std::string> valid_choices(int num_ranks, const Coordinate& degrees) {
-  std::vector<std::string> choices;
-  for (const Axis axis : kAxes) {
-    const int64_t others = product(degrees) / on(degrees, axis);
-    if (num_ranks % others != 0) continue;
-    Coordinate changed = degrees;
-    on(changed, axis) = static_cast<int>(num_ranks / others);
-    choices.push_back(str("--", axis_option(axis), " ", on(changed, axis), " (", product_text(changed), ")"));
-  }
-  return choices;
-}
-
-std::string divisors(int n) {
-  std::vector<int> found;
-  for (int d = 1; d <= n; ++d) {
-    if (n % d == 0) found.push_back(d);
-  }
-  return join(found);
-}
-
-Error product_error(int num_ranks, const Coordinate& degrees) {
-  const auto choices = valid_choices(num_ranks, degrees);
-  const std::string change = choices.empty()
-                                 ? str("choose degrees among the divisors of ", num_ranks, ": ", divisors(num_ranks))
-                                 : str("use ", join(choices, " or "));
-  return Error(ErrorClass::kUsage,
-               str(product_text(degrees), " needs ", product(degrees), product(degrees) == 1 ? " rank" : " ranks",
-                   ", but ", num_ranks, num_ranks == 1 ? " was started" : " were started"),
-               str(change, ", or start ", product(degrees)));
-}
-
 }  // namespace
 
 std::string_view axis_option(Axis axis) {
@@ -124,24 +92,6 @@ ParallelDims::ParallelDims(int dp, int tp, int pp, const std::string& order) : o
   on(degrees_, Axis::kPipeline) = pp;
   for (const Axis axis : kAxes)
     check_degree(axis, degree(axis));
-}
-
-ParallelDims ParallelDims::for_ranks(int num_ranks, int dp, int tp, int pp, const std::string& order) {
-  const bool automatic = dp == kAutoDegree;
-  const ParallelDims given(automatic ? 1 : dp, tp, pp, order);
-  const int64_t needed = product(given.degrees_);
-  if (automatic && num_ranks % needed == 0) {
-    return ParallelDims(static_cast<int>(num_ranks / needed), tp, pp, order);
-  }
-  if (automatic) {
-    throw Error(
-        ErrorClass::kUsage,
-        str("tp ", tp, " x pp ", pp, " = ", needed, " does not divide the ", num_ranks,
-            num_ranks == 1 ? " rank that was started" : " ranks that were started", ", so --dp auto has no value"),
-        str("tp x pp must be one of ", divisors(num_ranks)));
-  }
-  if (needed != num_ranks) throw product_error(num_ranks, given.degrees_);
-  return given;
 }
 
 int ParallelDims::size() const {

@@ -28,8 +28,6 @@ inline int on(const Coordinate& coordinate, Axis axis) {
 }
 
 inline constexpr const char* kDefaultOrder = "tp-dp-pp";
-/// A degree that is chosen so that all ranks are used ("--dp auto").
-inline constexpr int kAutoDegree = 0;
 
 /// The mesh as numbers: a degree for each axis, and the order in which the axes count through the ranks. A pure value.
 class ParallelDims {
@@ -39,10 +37,6 @@ class ParallelDims {
   /// `order` names every axis once, the fastest first: in "tp-dp-pp" ranks 0 and 1 differ in tp. Throws Error(kUsage)
   /// for another order or a degree below 1.
   ParallelDims(int dp, int tp, int pp, const std::string& order = kDefaultOrder);
-
-  /// Dims for `num_ranks` ranks. `dp` may be kAutoDegree: then it takes the ranks that are left. Throws Error(kUsage),
-  /// with the choices that would be valid, if the degrees do not multiply to the number of ranks.
-  static ParallelDims for_ranks(int num_ranks, int dp, int tp, int pp, const std::string& order = kDefaultOrder);
 
   int degree(Axis axis) const { return on(degrees_, axis); }
   int data() const { return degree(Axis::kData); }

@@ -222,15 +222,6 @@ comm::Gather Zero1Optimizer::gather_of(size_t bucket) const {
   return {buffer_.values().narrow(0, range.begin, range.size()), buffer_.values().narrow(0, own.begin, own.size())};
 }
 
-at::Tensor Zero1Optimizer::gathered(size_t bucket, const at::Tensor& own) const {
-  if (stage_ == ZeroStage::kReplicated) {
-    return own;
-  }
-  at::Tensor whole = at::empty({buffer_.layout().buckets[bucket].range.size()}, own.options());
-  data_.all_gather(whole, own).wait();
-  return whole;
-}
-
 std::vector<OwnedState> Zero1Optimizer::owned_state() const {
   std::vector<OwnedState> owned;
   for_each_owned([&](int parameter, const Range& part, int64_t state) {
@@ -241,31 +232,6 @@ std::vector<OwnedState> Zero1Optimizer::owned_state() const {
     }
   });
   return owned;
-}
-
-void Zero1Optimizer::visit_state(const std::function<void(int, const ParameterState&)>& visit) const {
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  const auto& layout = buffer_.layout();
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    const Bucket& bucket = buckets_[i];
-    std::vector<at::Tensor> whole;
-    const at::Tensor master = master_.defined() ? gathered(i, master_of(bucket.own, bucket.state)) : at::Tensor();
-    for (const at::Tensor& flat : state_) {
-      whole.push_back(gathered(i, flat.narrow(0, bucket.state, bucket.own.size())));
-    }
-    for (const int member : layout.buckets[i].members) {
-      const Range slot = layout.slots[static_cast<size_t>(member)];
-      const int64_t offset = slot.begin - layout.buckets[i].range.begin;
-      const auto& shape = buffer_.specs()[static_cast<size_t>(member)].local_shape;
-      // Where the master weights are the parameters, they are whole on every rank between steps.
-      ParameterState state{
-          master.defined() ? master.narrow(0, offset, slot.size()).view(shape) : buffer_.parameter(member).value, {}};
-      for (const at::Tensor& of_bucket : whole) {
-        state.state.push_back(of_bucket.narrow(0, offset, slot.size()).view(shape));
-      }
-      visit(member, state);
-    }
-  }
 }
 
 }  // namespace vit_hybrid::zero

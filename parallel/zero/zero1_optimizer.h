@@ -20,12 +20,6 @@
 
 namespace vit_hybrid::zero {
 
-/// State of one parameter, whole over the data axis, in its local shape (that of the tensor rank's slice).
-struct ParameterState {
-  at::Tensor master;
-  std::vector<at::Tensor> state;  ///< in the order of Zero1Optimizer::state_names()
-};
-
 /// State of the elements of one parameter that a rank owns: flat views, which may be written to, of one length.
 struct OwnedState {
   int parameter = 0;  ///< index among the specs
@@ -75,10 +69,6 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   /// under stage 0. Padding is not part of it. Local.
   std::vector<OwnedState> owned_state() const;
 
-  /// Calls `visit` for each parameter, in ascending order of buckets, with its gathered state; one bucket's memory at a
-  /// time. Collective over data.
-  void visit_state(const std::function<void(int parameter, const ParameterState& state)>& visit) const;
-
  private:
   // Neighbouring elements of the flat buffer with the same weight decay, of one parameter where the rule is layer-wise;
   // its state begins at `state`.
@@ -106,7 +96,6 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   void update_and_gather(const StepScalars& step);
   void gather_all();
   comm::Gather gather_of(size_t bucket) const;  // of its parameters
-  at::Tensor gathered(size_t bucket, const at::Tensor& own) const;
 
   tensor::ParameterBuffer& buffer_;
   comm::Communicator& data_;

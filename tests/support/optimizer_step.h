@@ -1,8 +1,13 @@
-// Steps of an update rule or of an optimizer whose decision a test makes.
+// Steps of an update rule or of an optimizer whose decision a test makes, and the whole state that they leave.
 #pragma once
 
-#include <cstdint>
+#include <ATen/ops/zeros.h>
 
+#include <cstdint>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/tensor/parameter_buffer.h"
 #include "parallel/zero/zero1_optimizer.h"
 
 namespace vit_hybrid::testing {
@@ -24,6 +29,46 @@ inline void step(zero::Zero1Optimizer& optimizer, zero::StepControl& control, do
   control.set(scalars);
   optimizer.update(control);
   optimizer.end_step(control.read().is_skipped());
+}
+
+/// State of one parameter, whole over the data axis, in its local shape (that of the tensor rank's slice).
+struct WholeState {
+  at::Tensor master;
+  std::vector<at::Tensor> state;  ///< in the order of Zero1Optimizer::state_names()
+};
+
+/// The states of all parameters, in the order of the specs. Collective over `data`, which is summed over where ranks
+/// own shards.
+inline std::vector<WholeState> whole_states(const zero::Zero1Optimizer& optimizer,
+                                            const tensor::ParameterBuffer& buffer, comm::Communicator& data,
+                                            zero::ZeroStage stage) {
+  const auto options = buffer.values().options().dtype(optimizer.master_type());
+  std::vector<WholeState> whole;
+  for (const tensor::ParameterSpec& spec : buffer.specs()) {
+    whole.push_back({at::zeros(spec.local_shape, options), {}});
+    for (size_t i = 0; i < optimizer.state_names().size(); ++i) {
+      whole.back().state.push_back(at::zeros(spec.local_shape, options));
+    }
+  }
+  for (const zero::OwnedState& owned : optimizer.owned_state()) {
+    WholeState& to = whole[static_cast<size_t>(owned.parameter)];
+    const auto put = [&](const at::Tensor& tensor, const at::Tensor& values) {
+      tensor.view({-1}).narrow(0, owned.range.begin, owned.range.size()).copy_(values);
+    };
+    put(to.master, owned.master);
+    for (size_t i = 0; i < to.state.size(); ++i) {
+      put(to.state[i], owned.state[i]);
+    }
+  }
+  if (stage == zero::ZeroStage::kOptimizerState) {
+    for (const WholeState& state : whole) {
+      data.all_reduce(state.master, comm::ReduceOp::kSum).wait();
+      for (const at::Tensor& tensor : state.state) {
+        data.all_reduce(tensor, comm::ReduceOp::kSum).wait();
+      }
+    }
+  }
+  return whole;
 }
 
 }  // namespace vit_hybrid::testing

@@ -20,6 +20,7 @@
 #include "src/train/saving/engine_state.h"
 #include "src/train/saving/resume.h"
 #include "tests/support/compare.h"
+#include "tests/support/optimizer_step.h"
 #include "tests/support/vit_harness.h"
 
 namespace vit_hybrid::testing {
@@ -58,18 +59,18 @@ TensorsByName gather_gradients(train::Engine& engine, mesh::DeviceMesh& mesh, ze
   return result;
 }
 
-void gather_state(train::Engine& engine, mesh::DeviceMesh& mesh, TrainingOutcome& out) {
-  const auto& specs = engine.parameters().specs();
+void gather_state(train::Engine& engine, mesh::DeviceMesh& mesh, zero::ZeroStage stage, TrainingOutcome& out) {
   const auto names = engine.optimizer().state_names();
-  engine.optimizer().visit_state([&](int parameter, const zero::ParameterState& state) {
-    const auto& spec = specs[static_cast<size_t>(parameter)];
-    const at::Tensor& value = engine.parameters().parameter(parameter).value;
-    out.parameters[spec.name] = whole(spec, state.master, mesh);
-    out.parameters_are_cast = out.parameters_are_cast && state.master.to(value.scalar_type()).equal(value);
+  const auto states = whole_states(engine.optimizer(), engine.parameters(), mesh.data(), stage);
+  for (size_t p = 0; p < states.size(); ++p) {
+    const auto& spec = engine.parameters().specs()[p];
+    const at::Tensor& value = engine.parameters().parameter(static_cast<int>(p)).value;
+    out.parameters[spec.name] = whole(spec, states[p].master, mesh);
+    out.parameters_are_cast = out.parameters_are_cast && states[p].master.to(value.scalar_type()).equal(value);
     for (size_t i = 0; i < names.size(); ++i) {
-      out.states[names[i]][spec.name] = whole(spec, state.state[i], mesh);
+      out.states[names[i]][spec.name] = whole(spec, states[p].state[i], mesh);
     }
-  });
+  }
 }
 
 train::StepPlan make_plan(const Experiment& experiment, int64_t step, mesh::DeviceMesh& mesh) {
@@ -192,7 +193,7 @@ std::map<std::string, std::string> Training::checksums() {
 }
 
 TrainingOutcome Training::outcome() {
-  gather_state(engine_, mesh_, outcome_);
+  gather_state(engine_, mesh_, options_.zero_stage, outcome_);
   return outcome_;
 }
 

@@ -24,9 +24,9 @@ Coordinate coordinate(int dp, int tp, int pp) {
   return c;
 }
 
-std::string refusal(int ranks, int dp, int tp, int pp, const std::string& order = kDefaultOrder) {
+std::string refusal(int dp, int tp, int pp, const std::string& order = kDefaultOrder) {
   try {
-    ParallelDims::for_ranks(ranks, dp, tp, pp, order);
+    const ParallelDims dims(dp, tp, pp, order);
   } catch (const Error& error) {
     CHECK(error.error_class() == ErrorClass::kUsage);
     return error.what();
@@ -95,35 +95,13 @@ TEST_CASE("parallel_dims: groups") {
   }
 }
 
-TEST_CASE("parallel_dims: dp auto takes the ranks that are left") {
-  CHECK(ParallelDims::for_ranks(16, kAutoDegree, 2, 2) == ParallelDims(4, 2, 2));
-  CHECK(ParallelDims::for_ranks(1, kAutoDegree, 1, 1) == ParallelDims());
-  CHECK(refusal(6, kAutoDegree, 4, 1) ==
-        "tp 4 x pp 1 = 4 does not divide the 6 ranks that were started, so --dp auto has no value; "
-        "tp x pp must be one of 1, 2, 3, 6");
-}
-
-TEST_CASE("parallel_dims: degrees that do not multiply to the number of ranks are refused with the valid choices") {
-  CHECK(refusal(8, 4, 2, 2) ==
-        "dp 4 x tp 2 x pp 2 needs 16 ranks, but 8 were started; use --dp 2 (dp 2 x tp 2 x pp 2) or "
-        "--tp 1 (dp 4 x tp 1 x pp 2) or --pp 1 (dp 4 x tp 2 x pp 1), or start 16");
-  CHECK(refusal(12, 1, 2, 2) ==
-        "dp 1 x tp 2 x pp 2 needs 4 ranks, but 12 were started; use --dp 3 (dp 3 x tp 2 x pp 2) or "
-        "--tp 6 (dp 1 x tp 6 x pp 2) or --pp 6 (dp 1 x tp 2 x pp 6), or start 4");
-  CHECK(refusal(7, 2, 2, 2) ==
-        "dp 2 x tp 2 x pp 2 needs 8 ranks, but 7 were started; choose degrees among the divisors of 7: 1, 7, or "
-        "start 8");
-  CHECK(refusal(1, 1, 2, 1) ==
-        "dp 1 x tp 2 x pp 1 needs 2 ranks, but 1 was started; use --tp 1 (dp 1 x tp 1 x pp 1), or start 2");
-}
-
 TEST_CASE("parallel_dims: bad degrees and orders are refused") {
-  CHECK(refusal(8, -1, 2, 2) == "--dp -1 is not a degree; allowed are 1 to 1048576, or auto");
-  CHECK(refusal(8, 1, 0, 2) == "--tp 0 is not a degree; allowed are 1 to 1048576");
-  CHECK(refusal(8, 1, 2, -3) == "--pp -3 is not a degree; allowed are 1 to 1048576");
-  CHECK(refusal(8, 2'000'000, 1, 1) == "--dp 2000000 is not a degree; allowed are 1 to 1048576, or auto");
+  CHECK(refusal(-1, 2, 2) == "--dp -1 is not a degree; allowed are 1 to 1048576, or auto");
+  CHECK(refusal(1, 0, 2) == "--tp 0 is not a degree; allowed are 1 to 1048576");
+  CHECK(refusal(1, 2, -3) == "--pp -3 is not a degree; allowed are 1 to 1048576");
+  CHECK(refusal(2'000'000, 1, 1) == "--dp 2000000 is not a degree; allowed are 1 to 1048576, or auto");
   for (const std::string order : {"", "tp", "tp-dp", "tp-dp-dp", "tp-dp-pp-tp", "tp,dp,pp", "tp-dp-xx", "TP-DP-PP"}) {
-    CHECK(refusal(8, 2, 2, 2, order) ==
+    CHECK(refusal(2, 2, 2, order) ==
           "--order " + order +
               " does not name each of dp, tp and pp once; give them with hyphens, the fastest first; the default is "
               "tp-dp-pp");

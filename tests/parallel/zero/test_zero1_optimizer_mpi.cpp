@@ -158,17 +158,18 @@ TEST_CASE("zero: parameters and state after five steps are those of the textbook
           CHECK(replica.optimizer.num_steps() == kSteps);
           CHECK(replica.buffer.version() == version + kSteps);
           const auto names = replica.optimizer.state_names();
-          replica.optimizer.visit_state([&](int parameter, const ParameterState& state) {
-            const auto& spec = replica.buffer.specs()[static_cast<size_t>(parameter)];
+          const auto states = testing::whole_states(replica.optimizer, replica.buffer, *data, stage);
+          for (size_t p = 0; p < states.size(); ++p) {
+            const auto& spec = replica.buffer.specs()[p];
             CAPTURE(spec.name);
             const testing::TextbookOptimizer expected = reference(spec, options, 0.5);
             const double bound = type == at::kDouble ? 1e-13 : 2e-6;
             CHECK(testing::relative_error(replica.buffer.parameter(spec.name).value, expected.weights()) <= bound);
-            REQUIRE(state.state.size() == expected.states().size());
+            REQUIRE(states[p].state.size() == expected.states().size());
             for (size_t i = 0; i < names.size(); ++i) {
-              CHECK(testing::relative_error(state.state[i], expected.states().at(names[i])) <= bound);
+              CHECK(testing::relative_error(states[p].state[i], expected.states().at(names[i])) <= bound);
             }
-          });
+          }
         }
       }
     }
@@ -178,21 +179,20 @@ TEST_CASE("zero: parameters and state after five steps are those of the textbook
 TEST_CASE("zero: stage 1 and stage 0 give the same state, gathered over the data axis") {
   const OptimizerOptions options = options_of(OptimizerKind::kAdamW);
   const auto data = groups_of(8);
-  std::map<int, ParameterState> states[2];
+  std::vector<testing::WholeState> states[2];
   for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
     Replica replica(*data, stage, at::kDouble, options);
     for (int step = 0; step < kSteps; ++step) {
       replica.step(step, 1.0);
     }
     auto& of_stage = states[static_cast<int>(stage)];
-    replica.optimizer.visit_state([&](int parameter, const ParameterState& state) {
-      of_stage[parameter] = {state.master.clone(), {state.state[0].clone(), state.state[1].clone()}};
-    });
+    of_stage = testing::whole_states(replica.optimizer, replica.buffer, *data, stage);
     CHECK(of_stage.size() == specs().size());
   }
-  for (const auto& [parameter, replicated] : states[0]) {
-    const ParameterState& sharded = states[1].at(parameter);
-    const tensor::Shape shape = specs()[static_cast<size_t>(parameter)].local_shape;
+  for (size_t p = 0; p < states[0].size(); ++p) {
+    const testing::WholeState& replicated = states[0][p];
+    const testing::WholeState& sharded = states[1][p];
+    const tensor::Shape shape = specs()[p].local_shape;
     CHECK(sharded.state[0].sizes().vec() == shape);
     CHECK(testing::relative_error(sharded.master, replicated.master) <= 1e-14);
     CHECK(testing::relative_error(sharded.state[0], replicated.state[0]) <= 1e-14);

@@ -123,7 +123,7 @@ TEST_CASE("nccl: a mesh of devices, with a world of the hosts") {
   const c10::Device device = own_gpu();
   const MpiGroup processes = MpiGroup::world();
   const int tp = processes.size() % 2 == 0 ? 2 : 1;
-  mesh::DeviceMesh mesh(mesh::ParallelDims::for_ranks(processes.size(), mesh::kAutoDegree, tp, 1), processes, device);
+  mesh::DeviceMesh mesh(mesh::ParallelDims(processes.size() / tp, tp, 1), processes, device);
   CHECK(mesh.host_world().device_type() == at::kCPU);
   CHECK(mesh.host_world().size() == processes.size());
   at::Tensor x = at::full({1}, mesh.rank(), at::TensorOptions(at::kLong).device(device));
