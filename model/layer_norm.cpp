@@ -1,4 +1,5 @@
-// The graph's nodes around the norm.
+// LayerNorm as a layer: its autograd nodes, alone and together with the residual sum; the kernels are
+// src/kernels/layer_norm.
 #include "model/layer_norm.h"
 
 #include "src/kernels/dropout.h"

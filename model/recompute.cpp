@@ -1,4 +1,4 @@
-// The node that runs a unit again, and the inner engine call.
+// RecomputedUnit: the autograd node that runs a unit again, and the inner call of the autograd engine.
 #include "model/recompute.h"
 
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,4 @@
-// Recomputation of activations in backward: of a whole layer unit, and of one value.
+// Recomputation of activations in backward (activation checkpointing): of a whole layer unit, and of one value.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
-// The list of parameters under timm's names and how each is drawn, FLOP, and bytes of activations.
+// What follows from VitOptions: the parameters under timm's names and how each is drawn, FLOP, and bytes of
+// activations.
 #include "model/vit_costs.h"
 
 #include <ATen/OpMathType.h>
@@ -24,7 +25,7 @@ Distribution constant(double value) {
   return {Distribution::Kind::kConstant, value, 0.0};
 }
 
-// WORKLOAD section 1: normal, truncated at +-2.0 absolute (at +-100 standard deviations of 0.02).
+// docs/workload.md, "Model": normal, truncated at +-2.0 absolute (at +-100 standard deviations of 0.02).
 Distribution truncated_normal(double deviation) {
   return {Distribution::Kind::kTruncatedNormal, deviation, 2.0};
 }

@@ -1,4 +1,4 @@
-// What a ViT costs: its parameters, FLOP, and the memory of its activations, by formula.
+// Bytes of a ViT's activations by formula. The file behind it also has the parameters and FLOP of vit_options.h.
 #pragma once
 
 #include <c10/core/ScalarType.h>

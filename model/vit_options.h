@@ -1,4 +1,5 @@
-// VitOptions: the numbers that define a Vision Transformer, its presets, and what is wrong with some.
+// VitOptions: the numbers that define a Vision Transformer, its presets, its checks, and the parameters and FLOP that
+// follow from them.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +65,7 @@ double num_slice_parameters(const VitOptions& options, int tensor_rank, int tens
 /// Number of parameters of the whole model; the largest number there is where they are more than 2^62.
 int64_t num_parameters(const VitOptions& options);
 
-/// Forward cost of each layer unit in FLOP per sample (WORKLOAD section 1), to cut the stages by.
+/// Forward cost of each layer unit in FLOP per sample (docs/workload.md, "Parameters and FLOP"), to cut the stages by.
 std::vector<double> unit_costs(const VitOptions& options);
 /// Training FLOP per sample: 3 x (blocks + head) + 2 x embedding.
 double train_flops_per_sample(const VitOptions& options);

@@ -1,4 +1,5 @@
-// Small images of classes that are told apart by shape and texture, each a function of its number.
+// ImagePainter: shapes and textures of a class, painted by keyed draws, each image a function of its number; and the
+// dataset of painted images.
 #include "data/generate/image_painter.h"
 
 #include <algorithm>

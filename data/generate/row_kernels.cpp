@@ -1,5 +1,5 @@
-// Loops over one row, each compiled for several instruction sets, without contraction of products and sums: generated
-// data must not depend on the machine.
+// Loops over one row of the shallow-water grid, each compiled for several instruction sets, without contraction of
+// products and sums: generated data must not depend on the machine.
 #include "data/generate/row_kernels.h"
 
 #include "src/base/instruction_sets.h"

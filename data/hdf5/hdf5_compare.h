@@ -1,5 +1,5 @@
 // The values of two HDF5 files, compared by what they mean: texts and lists by content, references by the names of what
-// they refer to. For data/hdf5_* only.
+// they refer to. For data/hdf5 only.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// HDF5 identifiers that close themselves, types of values, and HDF5's errors as one text. For data/hdf5_* only.
+// HDF5 identifiers that close themselves, types of values, and HDF5's errors as one text. For data/hdf5 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,5 @@
-// Readers of rows through HDF5: each rank for itself, or all ranks of a group together.
+// Readers of rows through HDF5: each rank for itself, or all ranks of a group together (MPI-IO); and small datasets
+// read whole.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Virtual datasets: whether all that they are made of is there. For data/hdf5_* only.
+// Virtual datasets: whether all that they are made of is there. For data/hdf5 only.
 #pragma once
 
 #include <string>

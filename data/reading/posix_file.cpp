@@ -1,4 +1,4 @@
-// The text of MPI-IO hints.
+// PosixFile: pread, pwrite and fsync in pieces, and renames that reach the storage; the text of MPI-IO hints.
 #include "data/reading/posix_file.h"
 
 #include <fcntl.h>

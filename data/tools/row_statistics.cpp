@@ -1,4 +1,4 @@
-// Moments of a plane in two passes, merged; and the files of statistics.
+// Moments of a plane in two passes, merged over planes, blocks and ranks; and the files of statistics.
 #include "data/tools/row_statistics.h"
 
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-// What all communicators check and note, whatever moves their bytes.
+// CommunicatorBase: what all communicators check and note, whatever moves their bytes.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Which messages a schedule needs, and when each of its actions happens.
+// Which messages (sends and receives) a schedule needs, and when each of its actions happens.
 #pragma once
 
 #include <cstdint>

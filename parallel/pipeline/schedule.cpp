@@ -1,4 +1,5 @@
-// The lists of actions of each schedule, their simulator, and the dynamic programmes of partition_stages().
+// GPipe, 1F1B and forward-only as lists of actions, the checks of a schedule, and the dynamic programmes of
+// partition_stages().
 #include "parallel/pipeline/schedule.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Schedules as data: made, printed and checked by a simulator; and the cut of a model's units into stages.
+// Pipeline schedules as data (GPipe, 1F1B): made, printed and checked; and the cut of a model's units into stages.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ struct BoxMapping {
   Shape size;
 };
 
-/// How a parameter is drawn at the start (WORKLOAD: std 0.02 truncated at +-2.0; uniform(-b, b); constants).
+/// How a parameter is drawn at the start (docs/workload.md, "Model").
 struct Distribution {
   enum class Kind { kConstant, kTruncatedNormal, kUniform };
   Kind kind = Kind::kConstant;

@@ -1,4 +1,4 @@
-// Counts contributions and starts reductions in the order of the buckets.
+// The gradient buckets: contributions are counted, and reductions started in the order of the buckets.
 #include "parallel/zero/gradient_reducer.h"
 
 #include <ATen/ops/empty.h>

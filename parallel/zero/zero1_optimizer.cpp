@@ -1,4 +1,4 @@
-// The step over the owned ranges, and the gathers.
+// The sharded step over the owned ranges, bucket by bucket, and the all-gathers of the parameters.
 #include "parallel/zero/zero1_optimizer.h"
 
 #include <ATen/ops/empty.h>

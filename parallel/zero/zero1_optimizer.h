@@ -1,4 +1,5 @@
-// Zero1Optimizer: an update rule on the owned ranges of the flat buffer, then everybody gets the new parameters.
+// Zero1Optimizer (ZeRO-1): an update rule on the owned ranges of the flat buffer, then everybody gets the new
+// parameters.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Pairs of events of a GPU, kept for the next phases.
+// PhaseClock: pairs of events of a GPU, kept for the next phases.
 #include "src/base/timer.h"
 
 #include <c10/core/Event.h>

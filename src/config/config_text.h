@@ -1,4 +1,4 @@
-// The resolved configuration as text, and what of a stored one has changed.
+// A stored configuration read back as options, and which of them have changed since.
 #pragma once
 
 #include <map>

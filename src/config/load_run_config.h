@@ -1,4 +1,5 @@
-// Loading of the configuration from all of its sources, and options that have no effect.
+// Loading of the configuration from all of its sources, options that have no effect, and the resolved configuration as
+// YAML.
 #pragma once
 
 #include <functional>

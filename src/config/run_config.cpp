@@ -1,4 +1,5 @@
-// Sizes and schedules that follow from the values, and checks of the optimizer's.
+// RunConfig: sizes and schedules that follow from its values, checks of the optimizer's, and the options of
+// checkpoints.
 #include "src/config/run_config.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The groups of run options that have a file of their own, and the ranges that all groups share.
+// The groups of run options that are not in run_options.cpp (model and data beside this file, checkpoints in
+// run_config.cpp), and the ranges that all groups share.
 #pragma once
 
 #include <string>

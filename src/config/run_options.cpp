@@ -1,4 +1,4 @@
-// The options of a run: names, ranges and sentences.
+// The options of a run but for model, data and checkpoints: names, ranges and sentences; and the table of all.
 #include "src/config/run_options.h"
 
 #include <utility>

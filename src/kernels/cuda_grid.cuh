@@ -22,7 +22,7 @@ inline dim3 grid_of(const VectorSplit& split, int64_t items_of_block, int64_t re
 inline constexpr int kWarpSize = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
-/// The sum over the lanes of a warp, the same bits in each. All lanes call it.
+/// The sum over the threads of a warp, the same bits in each. All of them call it.
 template <class T>
 __device__ inline T warp_sum(T value) {
 #pragma unroll

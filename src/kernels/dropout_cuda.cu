@@ -1,5 +1,4 @@
-// Dropout, stochastic depth and residual sums on a GPU: what a thread does, and the kernels on plain arrays, each
-// launched asynchronously on `stream`.
+// The kernels of dropout, stochastic depth, residual sums and masks of attention on a GPU, on plain arrays.
 #include "src/kernels/dropout_cuda.h"
 
 #include <c10/util/BFloat16.h>

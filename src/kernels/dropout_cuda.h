@@ -1,5 +1,5 @@
-// Dropout, stochastic depth and residual sums on a GPU: what a thread does, and the kernels on plain arrays, each
-// launched asynchronously on `stream`.
+// Dropout, stochastic depth, residual sums and masks of attention on a GPU: the work of a thread, and the launches on
+// plain arrays, each asynchronous on `stream`.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// Patches against fields: sums and gradients over samples in parallel.
+// The error of patches against fields: its sums and gradients over samples in parallel on the host, and the host or a
+// GPU chosen.
 #include "src/kernels/field_error.h"
 
 #include <ATen/Parallel.h>

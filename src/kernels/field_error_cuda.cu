@@ -1,5 +1,4 @@
-// The error of fields on a GPU: what a thread does, and the kernels on plain arrays, each launched asynchronously on
-// `stream`.
+// The kernels of the error of fields and of its gradient on a GPU, on plain arrays.
 #include "src/kernels/field_error_cuda.h"
 
 #include <c10/util/BFloat16.h>

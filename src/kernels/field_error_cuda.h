@@ -1,5 +1,5 @@
-// The error of fields on a GPU: what a thread does, and the kernels on plain arrays, each launched asynchronously on
-// `stream`.
+// The error of fields on a GPU, and its gradient: the work of a thread, and the launches on plain arrays, each
+// asynchronous on `stream`.
 #pragma once
 
 #include <cstdint>

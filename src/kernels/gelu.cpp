@@ -1,4 +1,5 @@
-// Rows stay in the first-level cache between reading and writing.
+// GELU of tensors, forward and backward: on the host in rows that stay in the first-level cache between reading and
+// writing.
 #include "src/kernels/gelu.h"
 
 #include <ATen/Dispatch.h>

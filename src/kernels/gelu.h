@@ -1,4 +1,4 @@
-// GELU, the exact one: forward and backward of tensors.
+// GELU, the exact one (erf): forward and backward of tensors, and its arithmetic for one element.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,5 @@
+// GELU of bf16 rows by the instructions of AVX512-BF16, forward and backward.
+//
 // Four registers take each step together. The nine multiplications of a register wait for each other, and a processor
 // looks only so far ahead for others: one by one, registers took 5.9 cycles each (Zen 5), four by four 5.1, where two
 // multipliers need 4.5.
@@ -96,7 +98,7 @@ VH_BF16_INLINE void gelu_slope(__m512 (&z)[n]) {
   VH_EACH z[k] = _mm512_fmadd_ps(a[k], power[k], z[k]);
 }
 
-// Sixteen of the numbers, the first ones or the last: each word to the upper half of a lane, zeros beside it.
+// Sixteen of the numbers, the first ones or the last: each word to the upper half of an element, zeros beside it.
 VH_BF16_INLINE __m512 widen(__m512i words, int half) {
   alignas(64) static constexpr uint16_t kOrders[2][32] = {
       {0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15},

@@ -1,4 +1,4 @@
-// GELU on a GPU: its kernels on plain arrays.
+// The kernels of GELU, of its backward and of sums of columns on a GPU, on plain arrays.
 #include "src/kernels/gelu_cuda.h"
 
 #include <c10/util/BFloat16.h>

@@ -1,4 +1,4 @@
-// GELU on a GPU: its kernels on plain arrays.
+// GELU, its backward and sums of columns on a GPU: the launches on plain arrays, each asynchronous on `stream`.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// Lanes: vectors of numbers for loops over rows, without intrinsics; bf16 also by the instructions of AVX512-BF16.
+// Lanes: SIMD vectors of numbers for loops over rows, without intrinsics; bf16 also by the instructions of AVX512-BF16.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -111,7 +111,7 @@ struct Lanes<c10::Half> : HalfLengthLanes {
   }
 };
 
-/// The lanes of v as doubles, as many vectors of them as it takes.
+/// The elements of v as doubles, as many vectors of them as it takes.
 VH_INLINE void to_double(const Lanes<float>::V& v, Lanes<double>::V (&wide)[2]) {
   wide[0] = __builtin_convertvector(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), Lanes<double>::V);
   wide[1] = __builtin_convertvector(__builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15), Lanes<double>::V);
@@ -145,7 +145,7 @@ VH_INLINE void widen_bytes(const uint8_t* from, Lanes<double>::V& v) {
   v = __builtin_convertvector(bytes, Lanes<double>::V);
 }
 
-/// The first `count` lanes, fewer than there are; the others are 0.
+/// The first `count` elements, fewer than there are; the others are 0.
 template <class T>
 VH_INLINE void load_part(const T* from, int64_t count, typename Lanes<T>::V& v) {
   alignas(64) T row[Lanes<T>::kWidth] = {};
@@ -246,7 +246,7 @@ VH_INLINE void store_lanes(int64_t n, T* to, const Value& value) {
 
 namespace detail {
 
-// Leaves the sum of all lanes in the first one.
+// Leaves the sum of all elements in the first one.
 template <size_t kHalf, class V, size_t... kLane>
 VH_INLINE void add_halves(V& v, std::index_sequence<kLane...> lanes) {
   v += __builtin_shufflevector(v, v, ((kLane + kHalf) % sizeof...(kLane))...);
@@ -257,7 +257,7 @@ VH_INLINE void add_halves(V& v, std::index_sequence<kLane...> lanes) {
 
 }  // namespace detail
 
-/// The sum of the lanes, halves first.
+/// The sum of the elements, halves first.
 template <class T>
 VH_INLINE typename Lanes<T>::Float sum_of(const typename Lanes<T>::V& lanes) {
   typename Lanes<T>::V v = lanes;
@@ -305,7 +305,7 @@ struct UnitBFloat16 {
 // intrinsic can be inlined into those.
 template <>
 struct Lanes<UnitBFloat16> : HalfLengthLanes {
-  // One shuffle: each word to the upper half of a lane, zeros beside it.
+  // One shuffle: each word to the upper half of an element, zeros beside it.
   static VH_INLINE void load(const UnitBFloat16* from, V& v) {
     constexpr Pair kOrder = {0, 0, 0, 1, 0, 2,  0, 3,  0, 4,  0, 5,  0, 6,  0, 7,
                              0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};

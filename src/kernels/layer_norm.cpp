@@ -1,4 +1,5 @@
-// Groups of rows: they stay in the first-level cache between their passes.
+// LayerNorm of tensors, forward and backward: on the host in groups of rows, which stay in the first-level cache
+// between their passes.
 #include "src/kernels/layer_norm.h"
 
 #include <ATen/OpMathType.h>

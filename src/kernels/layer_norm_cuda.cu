@@ -15,7 +15,7 @@ namespace vit_hybrid::kernels {
 constexpr int kWarpsOfBlock = 4;      // a warp a row
 constexpr int kLongRowThreads = 256;  // a block a row
 
-// Calls run(std::integral_constant) with the elements of a row that each lane of a warp keeps in registers: the least
+// Calls run(std::integral_constant) with the elements of a row that each thread of a warp keeps in registers: the least
 // of those that are compiled which hold `features`, at most kMostInRegisters.
 template <class Run>
 void with_elements_of_lane(int64_t features, const Run& run) {
@@ -87,7 +87,8 @@ namespace {
 
 constexpr int64_t kMostBlocks = 1 << 20;
 
-// The lane functions are __host__ __device__ for tests, and call the device's sums: right where a kernel calls them.
+// The functions of a thread are __host__ __device__ for tests, and call the device's sums: right where a kernel calls
+// them.
 #pragma nv_diag_suppress 20011, 20014
 
 template <int kVectors, class T>
@@ -176,13 +177,14 @@ constexpr bool takes_warps(int64_t features) {
   return !std::is_same_v<T, double> && features <= kMostInRegisters && features % kVectorWidth<T> == 0;
 }
 
-// Blocks that a multiprocessor's registers have room for, where a lane keeps so many elements of each array.
+// Blocks that a multiprocessor's registers have room for, where a thread keeps so many elements of each array.
 template <class T>
 constexpr int blocks_at_once(int64_t elements_of_lane) {
   return elements_of_lane <= (sizeof(T) == 2 ? 32 : 24) ? 3 : 2;
 }
 
-// The lane functions are __host__ __device__ for tests, and call the device's sums: right where a kernel calls them.
+// The functions of a thread are __host__ __device__ for tests, and call the device's sums: right where a kernel calls
+// them.
 #pragma nv_diag_suppress 20011, 20014
 
 // Adds up the sums of the block's warps, one after the other, and writes them as a part.

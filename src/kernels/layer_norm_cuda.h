@@ -1,4 +1,4 @@
-// LayerNorm on a GPU: its kernels on plain arrays, each launched asynchronously on `stream`.
+// LayerNorm on a GPU: the launches on plain arrays, each asynchronous on `stream`.
 #pragma once
 
 #include <cstdint>

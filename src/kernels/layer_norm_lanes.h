@@ -1,5 +1,5 @@
-// LayerNorm's arithmetic for one element, and the work of the lanes that share a row: for device kernels and for tests
-// on the host.
+// LayerNorm's arithmetic for one element, and the work of the threads of a GPU that share a row: for device kernels and
+// for tests on the host.
 #pragma once
 
 #include <cmath>
@@ -60,10 +60,10 @@ VH_HOST_DEVICE inline __attribute__((always_inline)) X residual_sum(const X& res
   return residual + scale * branch;
 }
 
-// `Lanes` are the threads that share a row: rank() and size() of them; sum(value), the sum over all in each; and
-// forget(vector), after which the compiler widens a vector again instead of keeping it wide in registers. A lane takes
-// the vectors rank, rank + size, ... of a row. T: type of the elements; F: ComputeType<T>, in which everything is
-// summed; kVectors: vectors that a lane keeps in registers, enough for the row.
+// `Lanes` are the threads of a GPU that share a row, a warp or a block: rank() and size() of them; sum(value), the sum
+// over all in each; and forget(vector), after which the compiler widens a vector again instead of keeping it wide in
+// registers. A thread takes the vectors rank, rank + size, ... of a row. T: type of the elements; F: ComputeType<T>, in
+// which everything is summed; kVectors: vectors that a thread keeps in registers, enough for the row.
 
 /// A pass over rows of `features` elements. `branch` is null, or u = residual_sum(x, branch, scale) is written over it
 /// and normed instead of x.
@@ -101,7 +101,7 @@ struct NormBackward {
   int64_t features;
 };
 
-/// Column at which vector `v` of a lane begins.
+/// Column at which vector `v` of a thread begins.
 template <int kWidth, class Lanes>
 VH_HOST_DEVICE inline int64_t column_of(int v, const Lanes& lanes) {
   return (static_cast<int64_t>(v) * lanes.size() + lanes.rank()) * kWidth;
@@ -151,7 +151,7 @@ VH_HOST_DEVICE inline void write_statistics(const NormForward<T>& a, int64_t row
   }
 }
 
-/// Calls use(v, column) for each vector of a lane that lies in the row.
+/// Calls use(v, column) for each vector of a thread that lies in the row.
 template <int kWidth, int kVectors, class Lanes, class Use>
 VH_HOST_DEVICE inline void for_columns(int64_t features, const Lanes& lanes, const Use& use) {
   VH_UNROLL
@@ -163,7 +163,7 @@ VH_HOST_DEVICE inline void for_columns(int64_t features, const Lanes& lanes, con
   }
 }
 
-/// Reads a lane's vectors of what is normed; writes the sum where there is a branch.
+/// Reads a thread's vectors of what is normed; writes the sum where there is a branch.
 template <int kWidth, int kVectors, class T, class Lanes>
 VH_HOST_DEVICE inline void read_normed(const NormForward<T>& a, int64_t row, const Lanes& lanes,
                                        ElementVector<T, kWidth> (&vectors)[kVectors]) {
@@ -185,7 +185,7 @@ VH_HOST_DEVICE inline void read_normed(const NormForward<T>& a, int64_t row, con
   });
 }
 
-/// Forward of a row that the lanes' registers hold: memory is read once. The variance is that of the differences from
+/// Forward of a row that the threads' registers hold: memory is read once. The variance is that of the differences from
 /// the mean.
 template <int kWidth, int kVectors, class T, class Lanes>
 VH_HOST_DEVICE inline void norm_short_row(const NormForward<T>& a, int64_t row, const Lanes& lanes) {
@@ -255,7 +255,7 @@ VH_HOST_DEVICE inline void norm_long_row(const NormForward<T>& a, int64_t row, c
   }
 }
 
-/// What a lane adds up over its rows for the weight and bias of the columns it has, in registers.
+/// What a thread adds up over its rows for the weight and bias of the columns it has, in registers.
 template <class F, int kElements>
 struct WeightSums {
   F weight[kElements];
@@ -319,7 +319,7 @@ struct NormVector {
   }
 };
 
-/// Backward of a row that the lanes' registers hold: memory is read once.
+/// Backward of a row that the threads' registers hold: memory is read once.
 template <int kWidth, int kVectors, class T, class Lanes>
 VH_HOST_DEVICE inline void norm_gradient_short_row(const NormBackward<T>& a, int64_t row, const Lanes& lanes,
                                                    WeightSums<ComputeType<T>, kWidth * kVectors>& sums) {
@@ -356,8 +356,8 @@ VH_HOST_DEVICE inline void norm_gradient_short_row(const NormBackward<T>& a, int
   });
 }
 
-/// Backward of a row of any length. `weight_sums` and `bias_sums` [features] are in memory; no other lanes than these
-/// add to them.
+/// Backward of a row of any length. `weight_sums` and `bias_sums` [features] are in memory; no other threads than
+/// these add to them.
 template <int kWidth, class T, class Lanes>
 VH_HOST_DEVICE inline void norm_gradient_long_row(const NormBackward<T>& a, int64_t row, const Lanes& lanes,
                                                   ComputeType<T>* weight_sums, ComputeType<T>* bias_sums) {

@@ -1,5 +1,5 @@
-// Row loops, compiled for several instruction sets; the program takes the widest at its start, and for bf16 the
-// processor's bf16 unit where it has one.
+// The loops over rows of LayerNorm, residual sums and dropout on the host, compiled for several instruction sets; the
+// program takes the widest at its start, and for bf16 the processor's bf16 unit where it has one.
 
 // How a vector is passed differs between instruction sets; here none is, everything is inlined.
 #pragma GCC diagnostic ignored "-Wpsabi"

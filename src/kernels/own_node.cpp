@@ -1,4 +1,4 @@
-// The autograd node behind record().
+// The autograd node behind record() and record_jointly().
 #include "src/kernels/own_node.h"
 
 #include <ATen/core/grad_mode.h>

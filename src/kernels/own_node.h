@@ -1,4 +1,4 @@
-// record(): puts an operation with hand-written backward on the autograd graph.
+// record(): puts an operation with hand-written backward on the autograd graph, as one node.
 #pragma once
 
 #include <ATen/core/Tensor.h>

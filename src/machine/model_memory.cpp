@@ -1,4 +1,4 @@
-// ModelMemory: the least that a rank takes, and /proc and /sys/fs/cgroup.
+// The least memory that a rank takes by the configuration, and what /proc and /sys/fs/cgroup say there is.
 #include "src/machine/model_memory.h"
 
 #include <algorithm>

@@ -19,7 +19,7 @@ double highest_frequency() {
   return file >> kilohertz ? 1e3 * kilohertz : 0.0;
 }
 
-// fp32 lanes of all multiply-add units of a core, two operations each.
+// fp32 SIMD lanes of all multiply-add units of a core, two operations each.
 int fp32_flops_per_cycle(const Processor& processor) {
   constexpr int kSkylakeServer = 0x55;  // and Cascade Lake: some of them have one wide unit, some two
   if (processor.vendor == "AuthenticAMD") {

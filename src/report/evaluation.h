@@ -35,8 +35,8 @@ class EvaluationSums {
 
   /// `loss_sum` is the sum of the sample losses; prediction, target, input [B, C, H, W].
   /// RMSE: mean over samples of sqrt(mean_ij w_i (yhat - y)^2). ACC: mean over samples of
-  /// sum_ij w_i a b / sqrt(sum_ij w_i a^2 sum_ij w_i b^2) with the anomalies a of yhat and b of y (WORKLOAD's metrics;
-  /// S. Rasp et al., WeatherBench, JAMES 2020, section 4).
+  /// sum_ij w_i a b / sqrt(sum_ij w_i a^2 sum_ij w_i b^2) with the anomalies a of yhat and b of y (S. Rasp
+  /// et al., WeatherBench, JAMES 2020, section 4; docs/workload.md, "Loss and metrics").
   void add_forecast(double loss_sum, const at::Tensor& prediction, const at::Tensor& target, const at::Tensor& input);
   /// logits [B, K], labels [B].
   void add_classification(double loss_sum, const at::Tensor& logits, const at::Tensor& labels);

@@ -1,4 +1,4 @@
-// RankReport: one row of numbers a rank, gathered.
+// gather_rank_reports(): one row of numbers a rank, gathered.
 #include "src/report/rank_report.h"
 
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-// RankReport: memory by class and time by phase of every rank, gathered for summary.json.
+// gather_rank_reports(): memory by class and time by phase of every rank, for summary.json.
 #pragma once
 
 #include "parallel/comm/communicator.h"

@@ -71,8 +71,8 @@ struct StepRecord {
   double samples_per_second() const { return static_cast<double>(samples) / seconds.step; }
 };
 
-/// Prints the lines that users of the reference workload look for (WORKLOAD's recipe), writes a record of each event,
-/// and ends with a table. Lines and records appear on rank 0 only, by the rules of base/log.h and MetricsLog.
+/// Prints the lines that users of the reference workload look for (docs/workload.md, "Recipe"), writes a record of each
+/// event, and ends with a table. Lines and records appear on rank 0 only, by the rules of base/log.h and MetricsLog.
 class RunLog {
  public:
   /// `channel_names` name the fields of a forecast. A line is printed for every `interval`-th step and the last one.

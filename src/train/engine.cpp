@@ -1,4 +1,4 @@
-// Plainly, recorded, replayed.
+// Engine::train_step(): one whole training step; and work that is done plainly first, then recorded, then replayed.
 #include "src/train/engine.h"
 
 #include <utility>

@@ -14,7 +14,7 @@ using namespace vit_hybrid::testing;
 
 namespace {
 
-// fp64: the design's bounds. fp32: see the derivation in docs/numerics.md.
+// fp64: the 1e-11 that README.md promises of gradients. fp32: see the derivation in docs/numerics.md.
 constexpr double kGradientBound64 = 1e-11;
 constexpr double kParameterBound64 = 1e-10;
 constexpr double kGradientBound32 = 2e-4;

@@ -19,7 +19,7 @@ using namespace vit_hybrid::testing;
 
 namespace {
 
-// WORKLOAD's losses, written with ATen operations under LibTorch's autograd; mean over the samples.
+// The losses of docs/workload.md, written with ATen operations under LibTorch's autograd; mean over the samples.
 at::Tensor plain_loss(const model::VitOptions& options, const at::Tensor& output, const at::Tensor& target) {
   if (options.task == model::Task::kForecast) {
     const auto norm = [](const at::Tensor& x) { return x.flatten(1).square().sum(1).sqrt(); };

@@ -1,4 +1,4 @@
-// The optimizer's kernels on plain arrays of a GPU, each launched asynchronously on `stream`.
+// The kernels of Adam's step and of sums of squares on a GPU, on plain arrays.
 #include "parallel/zero/rules/update_cuda.h"
 
 #include <c10/util/BFloat16.h>

@@ -1,4 +1,5 @@
-// The optimizer's kernels on plain arrays of a GPU, each launched asynchronously on `stream`.
+// Adam's step, sums of squares and the step's decision on a GPU: the work of a thread, and the launches on plain
+// arrays, each asynchronous on `stream`.
 #pragma once
 
 #include <cstdint>

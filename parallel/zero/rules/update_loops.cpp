@@ -1,4 +1,5 @@
-// The vector loops. Compiled with -fno-math-errno, so that square roots vectorise, and without contraction.
+// The optimizers' loops over flat arrays of the host, in vectors. Compiled with -fno-math-errno, so that square roots
+// vectorise, and without contraction.
 #include "parallel/zero/rules/update_loops.h"
 
 #include <algorithm>

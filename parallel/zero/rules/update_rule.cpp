@@ -1,4 +1,4 @@
-// The choice of a rule.
+// make_update_rule(): the rule of each optimizer by its name; and what rules inherit.
 #include "parallel/zero/rules/update_rule.h"
 
 #include "parallel/zero/rules/adam_rule.h"

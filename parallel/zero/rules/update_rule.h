@@ -24,7 +24,7 @@ struct UpdateTensors {
 /// Casts the weights into the parameters, by ATen; nothing where the weights are the parameters.
 void cast_parameters(const UpdateTensors& tensors);
 
-struct OwnedTensors;  // sharding.h
+struct OwnedTensors;  // parallel/zero/sharding.h
 
 /// One optimizer's arithmetic, chosen once for a run. It updates each element by itself, so that its bits do not depend
 /// on where a stretch is cut, nor on whether all stretches are updated at once. A layer-wise rule also scales the step

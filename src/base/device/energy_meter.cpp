@@ -1,4 +1,5 @@
-// PackageEnergyMeter: /sys/class/powercap/intel-rapl:N/energy_uj, which AMD processors have under the same name.
+// Energy of packages from /sys/class/powercap/intel-rapl:N/energy_uj, which AMD processors have under the same name,
+// and of GPUs from NVML, which is loaded where it is there.
 #include "src/base/device/energy_meter.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// EnergyMeter: joules that the processors' packages and the GPUs took.
+// PackageEnergyMeter and GpuEnergyMeter: joules that the processors' packages and the GPUs took.
 #pragma once
 
 #include <cstdint>

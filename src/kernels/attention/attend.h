@@ -1,4 +1,4 @@
-// attend(): the core of attention, by the kernel that fits type, device and dropout.
+// attend(): the core of attention (scaled dot-product attention), by the kernel that fits type, device and dropout.
 #pragma once
 
 #include <ATen/core/Tensor.h>

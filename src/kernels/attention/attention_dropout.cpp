@@ -35,7 +35,7 @@ void fill_blocks(Key key, uint64_t first, uint64_t sample, uint32_t threshold, u
 
 #define VH_MASKS __attribute__((target("avx512f,avx512bw,avx512vl")))
 
-// The same by philox4x32() in the 64-bit lanes of registers, of which the lower halves count. Compilers make three
+// The same by philox4x32() in the 64-bit elements of registers, of which the lower halves count. Compilers make three
 // multiplications of each of its.
 VH_MASKS void fill_blocks_in_registers(Key key, uint64_t first, uint64_t sample, uint32_t threshold, uint8_t* keep) {
   const __m512i multiplier0 = _mm512_set1_epi64(0xD2511F53);
@@ -56,7 +56,7 @@ VH_MASKS void fill_blocks_in_registers(Key key, uint64_t first, uint64_t sample,
     key[0] += 0x9E3779B9;
     key[1] += 0xBB67AE85;
   }
-  // Draws 0 and 1 of a block as the halves of a lane, and 2 and 3; then both lanes of a block beside each other.
+  // Draws 0 and 1 of a block as the halves of an element, and 2 and 3; then both elements of a block beside each other.
   constexpr __mmask16 kUpper = 0xAAAA;
   const __m512i draws01 = _mm512_mask_shuffle_epi32(word0, kUpper, word1, _MM_PERM_CCAA);
   const __m512i draws23 = _mm512_mask_shuffle_epi32(word2, kUpper, word3, _MM_PERM_CCAA);

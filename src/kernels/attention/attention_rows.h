@@ -81,8 +81,8 @@ struct ScoreTile {
 };
 
 /// With p = exp(scale s - logsumexp) and f = keep / (1 - rate): weights <- f p, dscores <- p (f dp - delta), of which
-/// scale is left to be multiplied. In bf16 `weights` and `dscores_right` come in pairs of rows (packing.h), an odd
-/// last one beside zeros, and what lies behind the rows, up to their alignment, becomes zero.
+/// scale is left to be multiplied. In bf16 `weights` and `dscores_right` come in pairs of rows (pack_pairs() in
+/// packing.h), an odd last one beside zeros, and what lies behind the rows, up to their alignment, becomes zero.
 void differentiate(const ScoreTile<float>& tile);
 void differentiate(const ScoreTile<double>& tile);
 void differentiate(const ScoreTile<c10::BFloat16>& tile);

@@ -1,4 +1,4 @@
-// The launch, on tensors.
+// The gradients of q, k and v joined into that of qkv: tensors handed to the kernel.
 #include "src/kernels/attention/qkv_gradient_cuda.h"
 
 #include <ATen/ops/empty.h>

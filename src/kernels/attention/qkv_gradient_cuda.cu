@@ -1,4 +1,4 @@
-// The gradients of q, k and v copied into that of qkv on a GPU: the work of a thread, and the launch.
+// The kernel that copies the gradients of q, k and v into that of qkv on a GPU.
 #include "src/kernels/attention/qkv_gradient_cuda.h"
 
 #include <c10/util/BFloat16.h>

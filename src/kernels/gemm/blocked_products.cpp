@@ -1,5 +1,7 @@
-// Forward and input gradient: loops over tiles around small_product(). The sizes are chosen for caches of 32-48 KiB and
-// 0.5-2 MiB a core; on two Zen 5 cores the products reach 90-98 % of the processor's peak.
+// Blocked products (GEMM) of forward, input gradient and weight gradient: loops over tiles around small_product().
+//
+// The sizes are chosen for caches of 32-48 KiB and 0.5-2 MiB a core; on two Zen 5 cores the products reach 90-98 % of
+// the processor's peak.
 #include "src/kernels/gemm/blocked_products.h"
 
 #include <ATen/Parallel.h>

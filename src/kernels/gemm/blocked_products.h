@@ -1,4 +1,4 @@
-// The three products of a linear layer in fp32 and bf16 on the host, cut into blocks that stay in the caches.
+// The three products (GEMM) of a linear layer in fp32 and bf16 on the host, cut into blocks that stay in the caches.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Options and choices of the process.
+// Options and kernel table of the process for products on GPUs, and the name of the machine that choices hold for.
 #include "src/kernels/gemm/device_products.h"
 
 #include <ATen/Context.h>

@@ -1,5 +1,5 @@
-// Compiled for several instruction sets; the program takes the widest at its start. Sums over blocks of rows, then in
-// order.
+// The loops over rows beside products: bias, GELU, rounding, and sums over rows, by blocks, then in order. Compiled for
+// several instruction sets; the program takes the widest at its start.
 #include "src/kernels/gemm/linear_rows.h"
 
 #include <ATen/Dispatch.h>

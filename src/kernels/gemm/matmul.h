@@ -1,4 +1,4 @@
-// The matrix products of linear layers, and the one place that chooses how they are computed.
+// The matrix products (GEMM) of linear layers, and the one place that chooses how they are computed.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// Packing of matrices on the host: transposed blocks, bf16 in pairs of rows, panels of columns, and weights beside
-// their packed copies.
+// Packing of matrices on the host: transposed blocks, bf16 in pairs of rows (VNNI), panels of columns, and weights
+// beside their packed copies.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Products of matrices that fit into the caches, the building block of the blocked kernels on the host.
+// Products of matrices that fit into the caches (micro-kernels), the building block of the blocked kernels on the host.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -1,4 +1,5 @@
-// Lanes: every half-length number and the edges of rounding as c10 converts them, in whole vectors and parts.
+// Lanes (SIMD vectors): every half-length number and the edges of rounding as c10 converts them, in whole vectors and
+// parts.
 #include <doctest/doctest.h>
 
 #include <bit>

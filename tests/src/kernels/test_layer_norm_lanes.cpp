@@ -1,4 +1,4 @@
-// LayerNorm's lanes run on the host as real threads, which wait for each other as a warp's lanes do: against LibTorch
+// LayerNorm's device code run on the host by real threads, which wait for each other as a warp's do: against LibTorch
 // in double.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kLanes = 8;
 
-// A lane that is a thread; sums are made by lane 0 in the order of the lanes.
+// Threads of the host in the place of a warp's; sums are made by thread 0, in their order.
 class ThreadLanes {
  public:
   struct Shared {
@@ -108,7 +108,7 @@ void check_norm(int64_t rows, int64_t features, bool in_registers, double bound)
       F* const of_weight = sums.data_ptr<F>();
       if (in_registers) {
         norm_short_row<kWidth, kVectors>(forward, row, lanes);
-        static_cast<void>(lanes.sum(F(0)));  // lane 0 has written the statistics
+        static_cast<void>(lanes.sum(F(0)));  // thread 0 has written the statistics
         norm_gradient_short_row<kWidth, kVectors>(backward, row, lanes, own);
       } else {
         norm_long_row<1>(forward, row, lanes);

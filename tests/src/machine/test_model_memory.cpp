@@ -32,7 +32,7 @@ void write(const std::filesystem::path& path, const std::string& text) {
 TEST_CASE("model memory: parameters by closed form, of any size") {
   const RunConfig config = config_of({"--depth=10000"});
   const model::VitOptions& model = config.model;
-  // WORKLOAD section 1: D C p^2 + D + N D + L (12 D^2 + 13 D) + 2 D + D C p^2.
+  // docs/workload.md, "Parameters and FLOP": D C p^2 + D + N D + L (12 D^2 + 13 D) + 2 D + D C p^2.
   const double dim = static_cast<double>(model.embed_dim);
   const double patch = static_cast<double>(model.in_channels * model.patch_size * model.patch_size);
   const double expected = 2.0 * dim * patch + dim + static_cast<double>(model.num_tokens()) * dim +
