@@ -1,4 +1,7 @@
 // The planet of the generated weather: its mountains and jets, and what drives its flow.
+//
+// A doubly periodic plane with a Coriolis parameter that varies smoothly with latitude, not a sphere: there the scheme
+// of shallow_water.h conserves mass exactly and energy up to the time step, at any resolution, without polar filters.
 #pragma once
 
 #include <cstdint>

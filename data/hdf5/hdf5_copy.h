@@ -1,4 +1,8 @@
 // Copies of HDF5 objects with all that they hold: by HDF5 where that is right, else value by value.
+//
+// H5Ocopy writes the fill value of a variable-length type as the address that it had in the old file, and sets
+// references to nothing. Datasets of such types are made anew and copied value by value, and what was copied is read
+// back and compared by what it means (hdf5_compare.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

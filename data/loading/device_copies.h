@@ -1,4 +1,8 @@
 // DeviceCopies: the batches of a loader on the rank's device, each copied while the one before it is computed on.
+//
+// A GPU's batches stay as they are stored until they are there (ValueForm): fp32 fields, and images as bytes, a quarter
+// of their floats, from page-locked memory on a stream of its own. VitProgram normalizes them on the device, straight
+// into the type of the activations, with the bits that the reading threads give on a CPU (normalize.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

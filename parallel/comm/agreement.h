@@ -1,4 +1,7 @@
 // Agreement: errors and arguments that all ranks of a group must share, so that nobody goes on alone.
+//
+// Errors before step 1 are agreed: every rank says what went wrong on it, and all throw the same. Later, the first rank
+// to claim an error prints the one message and calls MPI_Abort (failure.h).
 #pragma once
 
 #include <exception>

@@ -1,4 +1,9 @@
 // WatchLink: how the watchdogs of several nodes talk, by TCP of their own.
+//
+// Nobody uses it before somebody waits too long. Then one process of the lowest node that does so asks one of each
+// other node, and all where one does not answer. Processes that take the question and do not answer stand in the table
+// too; what passed while others were asked is nobody's fault; who was to tell and does not within 3 s is replaced by
+// one that knows the same. Before MPI_Init has ended, nodes know their own processes alone.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,11 @@
 // Watchdog: the thread that turns a hang into one sentence.
+//
+// A hang is judged by what main threads do, not by who is late at what. Each counts its moves (operations, phases,
+// note_work() in long loops) and its looks (rounds of a loop in which it waits) in its slot of the node's board
+// (node_board.h), and says what it waits in. This thread reads the board (board_observer.h), makes a table of Standings
+// where somebody has waited too long, asks the other nodes for theirs (watch_link.h), and has find_blame() (standing.h)
+// judge the table. Inside of a library nobody looks: there /proc tells who is stopped, uses no processor or never
+// rests.
 #pragma once
 
 #include <atomic>

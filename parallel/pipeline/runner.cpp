@@ -159,6 +159,7 @@ class PipelineRunner::Run {
     program(action).fetch(micro_batch);
     const auto timer = runner_.clock_.measure(runner_.times_.forward);
     const comm::PhaseScope phase("forward");
+    // The model's input too: parameters never require grad, so without it nothing would be recorded.
     input = (stage == 0 ? program(action).input(micro_batch) : input).detach().set_requires_grad(trains_);
     const at::Tensor output = program(action).forward(micro_batch, input);
     if (trains_) {

@@ -89,7 +89,9 @@ class ColumnParallelLinear {
 };
 
 /// y = sum over r of x_r W_r^T, plus b once, after the sum (Megatron-LM, section 3): the reduction from the tensor
-/// region is part of it. In a group of one it is Linear: the bias is added before the product is rounded.
+/// region is part of it. In a group of one it is Linear: the bias is added before the product is rounded. In a larger
+/// one the bias and its gradient are apart from the products: the gradient must have the same bits on all tensor ranks,
+/// and what cuBLASLt fuses adds in an order that depends on the rank's share of the inputs.
 class RowParallelLinear {
  public:
   RowParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms, comm::Communicator& group)

@@ -1,4 +1,9 @@
 // ParameterBuffer: flat parameters and gradients, views of them, and the weights' initial values.
+//
+// Parameters never require grad: they are plain views of the flat buffer, and each layer records one autograd node with
+// a hand-written backward (kernels::record). So gradients land where ZeRO wants them, nothing accumulates twice, and a
+// layer's memory is what its backward captures. The buffer lives beside the layers, not in zero: layers need the views,
+// ZeRO works on the buckets.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,7 +31,8 @@ class ParameterWriter {
 
 /// Where the parameters lie in the flat buffers: buckets of whole parameters, each padded so that it divides into
 /// `shards` equal, aligned parts. Parameters lie in the reverse order of the specs, so that bucket 0 is the first whose
-/// gradients are complete in backward.
+/// gradients are complete in backward. Parameters and shards begin at multiples of 16 elements, so that vectors of the
+/// optimizer lie in one parameter and are aligned.
 struct FlatLayout {
   struct Bucket {
     Range range;               ///< elements of the flat buffer, padding included

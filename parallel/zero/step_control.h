@@ -1,4 +1,8 @@
 // StepControl: the scalars of a step on its device, the loss scale, and whether the step is taken.
+//
+// A GPU decides about its step itself: a host that had to read the norm would leave the device without work from the
+// end of backward until the update is launched. What is decided has the host's bits: one function in double
+// (step_scalars.h), without sums of products that a compiler could fuse; bias corrections come from the host.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,9 @@
 // LayerNorm on a GPU: its kernels on plain arrays, each launched asynchronously on `stream`.
+//
+// A row is read once, into registers: those of a warp hold up to 1280 features, those of a block of 256 threads up to
+// 4096 (and every row that is not made of aligned vectors). In backward they also hold the sums of the weight
+// gradients: a thread has the same columns in all of its rows, and writes their sums once at the end. Only longer rows
+// are read again from the caches, and have their sums in memory.
 #include "src/kernels/layer_norm_cuda.h"
 
 #include <c10/util/BFloat16.h>

@@ -1,4 +1,7 @@
 // The loops over one row of LayerNorm, of residual sums and of dropout, for the host.
+//
+// Templates over Lanes<T> (lanes.h): vectors widened to fp32 when read and rounded when written, so that one text
+// serves fp32, fp64, bf16 and fp16, and SSE, AVX2 and AVX-512.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,9 @@
 // Autotuning of the host's kernel of fp32 products.
+//
+// Measured by all ranks at once, not by rank 0, because ranks of a node share caches and memory; each round ends in
+// comm::agreed(), so that a rank that throws stops all. The choice, choose_host_kernel(), is a pure function of the
+// summed times with a margin in favour of the processor's usual kernel; kernels::host_kernel() is the one value that it
+// decides, and choose_product_kernel() the only place that looks at it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

