@@ -80,8 +80,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// One training step on the micro-batches of this rank's replica: steps 2 to 6 of docs/architecture.md. The sink of
-  /// `plan` is set here. Returns when the device has done it.
+  /// One training step on the micro-batches of this rank's replica: docs/architecture.md, "One training step". The sink
+  /// of `plan` is set here. Returns when the device has done it.
   StepResult train_step(StepPlan plan, data::NextBatch next_batch, double learning_rate);
 
   /// What is trained, for passes without training too.
