@@ -3,7 +3,7 @@
 // A rank that finds an error says it, aborts its communicators under the lock that every call of NCCL takes, and then
 // the job. ncclRemoteError is what a rank finds whose peer has gone (LostPeerError): the peer knows why, so this rank
 // waits some seconds for the job to end before it claims to speak; a job of several nodes has one message too.
-// tests/nccl has a fake of NCCL that connects, splits and fails as this one does.
+// tests/parallel/comm/nccl has a fake of NCCL that connects, splits and fails as this one does.
 #include "parallel/comm/nccl/nccl_link.h"
 
 #include <ATen/ops/zeros.h>
