@@ -22,8 +22,8 @@ std::string compiler();
 /// CMake's build type, with the sanitizers named if there are any: "Release", "Debug with sanitizers".
 std::string build_type();
 
-/// (name, version) of each library whose version is fixed when the program is built. What only the loaded library can
-/// tell is told by cuda_library_versions() and (MPI, NCCL) by the communicators.
+/// (name, version) of each library whose version is fixed when the program is built, LibTorch first. What only the
+/// loaded library can tell is told by cuda_library_versions() and (MPI, NCCL) by the communicators.
 std::vector<std::pair<std::string, std::string>> library_versions();
 
 /// (name, version) of CUDA and cuDNN as they are loaded; empty in a program without CUDA. Needs no GPU.

@@ -11,11 +11,11 @@
 #include "src/base/utf8.h"
 #include "src/checkpoint/slice_reader.h"
 #include "src/config/run_config.h"
+#include "src/machine/autotune.h"
 #include "src/machine/device.h"
 #include "src/machine/model_memory.h"
 #include "src/machine/placement.h"
 #include "src/machine/rank_threads.h"
-#include "src/machine/run_kernels.h"
 #include "src/report/kernel_report.h"
 
 namespace vit_hybrid::train {
@@ -31,7 +31,7 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& chec
   const ParallelConfig& parallel = config.parallel;
   if (device.is_cpu()) {
     report_placement(placements);
-    choose_host_kernel(config, HostLayer::Passes::kForward, checkpoint.info().kernels, world);
+    choose_host_kernel(config, kernels::HostLayer::Passes::kForward, checkpoint.info().kernels, world);
   }
   return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device,
           transport_options(config)};
@@ -69,7 +69,7 @@ void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, co
 std::vector<std::string> describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {
   const ParallelConfig& parallel = config.parallel;
   const CheckpointInfo& info = checkpoint.info();
-  std::vector<std::string> lines = report_kernels_of_use(config, device).lines();
+  std::vector<std::string> lines = report_kernels(config, device, ModelPurpose::kUse).lines();
   lines.insert(lines.begin(),
                str(config.name, ": ", model::num_parameters(config.model), " parameters of ", checkpoint.path(),
                    " (step ", info.step, ", ", info.epoch, " epochs), dp ", parallel.dp, " x tp ", parallel.tp,

@@ -99,10 +99,6 @@ void wake_device(c10::Device /*device*/) {
 
 void forget_product_plans() {}
 
-std::vector<std::string> unmeasured_products() {
-  return {};
-}
-
 std::string device_product_text(at::ScalarType /*type*/) {
   no_cuda("device_product_text");
 }

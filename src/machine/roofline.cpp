@@ -88,7 +88,7 @@ class ChosenKernel {
   }
   ~ChosenKernel() {
     if (!own_.empty()) {
-      kernels::kernel_table().forget(own_);
+      kernels::kernel_table().choices.erase(own_);
       kernels::forget_product_plans();
     }
   }

@@ -2,14 +2,13 @@
 #include "src/report/kernel_report.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "src/base/device/gpu_survey.h"
 #include "src/base/text.h"
 #include "src/config/run_config.h"
 #include "src/kernels/attention/attend.h"
+#include "src/kernels/gemm/device_products.h"
 #include "src/kernels/gemm/matmul.h"
-#include "src/kernels/gemm/product_problem.h"
 #include "src/machine/processor.h"
 #include "src/machine/step_recording.h"
 
@@ -21,11 +20,6 @@ int64_t rounded_up(int64_t size, int64_t multiple) {
   return (size + multiple - 1) / multiple * multiple;
 }
 
-double product(std::initializer_list<int64_t> factors) {
-  return std::accumulate(factors.begin(), factors.end(), 1.0,
-                         [](double result, int64_t factor) { return result * static_cast<double>(factor); });
-}
-
 std::vector<int64_t> shares_of(int64_t count, int parts, int64_t each) {
   std::vector<int64_t> shares;
   for (int i = 0; i < parts; ++i) {
@@ -33,65 +27,6 @@ std::vector<int64_t> shares_of(int64_t count, int parts, int64_t each) {
   }
   return shares;
 }
-
-// Forward FLOP of a sample; the backward products have the same dimensions twice.
-struct Flops {
-  explicit Flops(const model::VitOptions& options)
-      : projections(product({8, options.depth, options.num_tokens(), options.embed_dim, options.embed_dim})),
-        attention(product({4, options.depth, options.num_tokens(), options.num_tokens(), options.embed_dim})),
-        mlp(product({4, options.depth, options.num_tokens(), options.embed_dim, options.mlp_hidden})),
-        ends(model::unit_costs(options).front() + model::unit_costs(options).back()) {}
-  double all() const { return projections + attention + mlp + ends; }
-
-  double projections, attention, mlp, ends;
-};
-
-class PaddedDims {
- public:
-  PaddedDims(const model::VitOptions& options, int tensor_size)
-      : options_(options), tensor_size_(tensor_size), flops_(options) {}
-
-  void add_features(int64_t multiple) {
-    const int64_t pixels = options_.patch_size * options_.patch_size;
-    const auto costs = model::unit_costs(options_);
-    add("embedding", {options_.embed_dim}, multiple, "linear layers", flops_.projections + flops_.mlp + flops_.ends);
-    add("features of the heads", shares_of(options_.num_heads, tensor_size_, options_.head_dim()), multiple,
-        "qkv and projection", flops_.projections);
-    add("MLP features", shares_of(options_.mlp_hidden, tensor_size_, 1), multiple, "fc1 and fc2", flops_.mlp);
-    add("patch values", {options_.in_channels * pixels}, multiple, "the patch embedding", costs.front());
-    const bool classifies = options_.task == model::Task::kClassify;
-    add(classifies ? "classes" : "predicted patch values",
-        {classifies ? options_.num_classes : options_.out_channels * pixels}, multiple, "the head", costs.back());
-  }
-
-  void add_attention(const UnitMultiples& multiples) {
-    add("head dimension", {options_.head_dim()}, multiples.head_dim, "attention", flops_.attention);
-    const int64_t tokens = options_.num_tokens();
-    const double queries = static_cast<double>(rounded_up(tokens, multiples.queries)) / static_cast<double>(tokens);
-    add("tokens", {tokens}, multiples.tokens, "attention", flops_.attention, queries);
-  }
-
-  std::vector<PaddedDim> take() { return std::move(dims_); }
-
- private:
-  // The rank with the largest share decides. `other`: how much the same padding adds in a second dimension.
-  void add(std::string name, std::vector<int64_t> shares, int64_t multiple, std::string products, double flops,
-           double other = 1.0) {
-    const int64_t largest = *std::max_element(shares.begin(), shares.end());
-    PaddedDim dim{std::move(name), std::move(shares), multiple, rounded_up(largest, multiple), std::move(products)};
-    dim.waste = other * static_cast<double>(dim.padded) / static_cast<double>(largest) - 1.0;
-    dim.cost = dim.waste * flops / flops_.all();
-    const auto misses = [&](int64_t share) { return share % multiple != 0; };
-    if (std::any_of(dim.shares.begin(), dim.shares.end(), misses)) {
-      dims_.push_back(std::move(dim));
-    }
-  }
-
-  const model::VitOptions& options_;
-  int tensor_size_;
-  Flops flops_;
-  std::vector<PaddedDim> dims_;
-};
 
 std::string percent(double part) {
   return fixed_text(100.0 * part, 1) + " %";
@@ -117,10 +52,39 @@ UnitMultiples unit_multiples(c10::DeviceType device, Precision precision, int ve
 }
 
 std::vector<PaddedDim> padded_dims(const model::VitOptions& options, int tensor_size, const UnitMultiples& multiples) {
-  PaddedDims dims(options, tensor_size);
-  dims.add_features(multiples.features);
-  dims.add_attention(multiples);
-  return dims.take();
+  // Forward FLOP of a sample; the backward products have the same dimensions twice.
+  const auto costs = model::unit_costs(options);
+  const int64_t num_tokens = options.num_tokens();
+  const auto depth = static_cast<double>(options.depth), tokens = static_cast<double>(num_tokens),
+             dim = static_cast<double>(options.embed_dim), hidden = static_cast<double>(options.mlp_hidden);
+  const double projections = 8.0 * depth * tokens * dim * dim, attention = 4.0 * depth * tokens * tokens * dim,
+               mlp = 4.0 * depth * tokens * dim * hidden, ends = costs.front() + costs.back();
+  std::vector<PaddedDim> dims;
+  // The rank with the largest share decides. `other`: how much the same padding adds in a second dimension.
+  const auto add = [&](const std::string& name, const std::vector<int64_t>& shares, int64_t multiple,
+                       const std::string& products, double flops, double other = 1.0) {
+    if (std::all_of(shares.begin(), shares.end(), [&](int64_t share) { return share % multiple == 0; })) {
+      return;
+    }
+    const int64_t largest = *std::max_element(shares.begin(), shares.end());
+    const int64_t padded = rounded_up(largest, multiple);
+    const double waste = other * static_cast<double>(padded) / static_cast<double>(largest) - 1.0;
+    const double cost = waste * flops / (projections + attention + mlp + ends);
+    dims.push_back({name, shares, multiple, padded, products, waste, cost});
+  };
+  const bool classifies = options.task == model::Task::kClassify;
+  const int64_t pixels = options.patch_size * options.patch_size, features = multiples.features;
+  add("embedding", {options.embed_dim}, features, "linear layers", projections + mlp + ends);
+  add("features of the heads", shares_of(options.num_heads, tensor_size, options.head_dim()), features,
+      "qkv and projection", projections);
+  add("MLP features", shares_of(options.mlp_hidden, tensor_size, 1), features, "fc1 and fc2", mlp);
+  add("patch values", {options.in_channels * pixels}, features, "the patch embedding", costs.front());
+  add(classifies ? "classes" : "predicted patch values",
+      {classifies ? options.num_classes : options.out_channels * pixels}, features, "the head", costs.back());
+  add("head dimension", {options.head_dim()}, multiples.head_dim, "attention", attention);
+  add("tokens", {num_tokens}, multiples.tokens, "attention", attention,
+      static_cast<double>(rounded_up(num_tokens, multiples.queries)) / tokens);
+  return dims;
 }
 
 std::string text_of(const PaddedDim& dim) {
@@ -137,22 +101,17 @@ namespace {
 
 constexpr size_t kNameWidth = 10;
 
-std::string forward_types(const zero::PrecisionPolicy& policy) {
-  return str("parameters and activations ", kernels::short_name(policy.compute));
-}
-
-std::string products_note(const RunConfig& config, c10::Device device) {
-  if (config.precision.kind != Precision::kTf32) {
-    return "";
+std::string types_text(const RunConfig& config, const zero::PrecisionPolicy& policy, c10::Device device,
+                       ModelPurpose purpose) {
+  std::string text = str("parameters and activations ", kernels::short_name(policy.compute));
+  if (purpose == ModelPurpose::kTraining) {
+    text += str(", gradients ", kernels::short_name(policy.gradient), ", reduced in ",
+                kernels::short_name(policy.reduce), ", master weights ", kernels::short_name(policy.master));
   }
-  return device.is_cuda() ? "; products in TF32" : "; products in fp32, because a CPU has no TF32";
-}
-
-std::string types_text(const RunConfig& config, const zero::PrecisionPolicy& policy, c10::Device device) {
-  std::string text = str(forward_types(policy), ", gradients ", kernels::short_name(policy.gradient), ", reduced in ",
-                         kernels::short_name(policy.reduce), ", master weights ", kernels::short_name(policy.master),
-                         products_note(config, device));
-  if (config.precision.kind == Precision::kFp16) {
+  if (config.precision.kind == Precision::kTf32) {
+    text += device.is_cuda() ? "; products in TF32" : "; products in fp32, because a CPU has no TF32";
+  }
+  if (purpose == ModelPurpose::kTraining && config.precision.kind == Precision::kFp16) {
     text += "; loss scale " +
             (config.precision.loss_scale > 0.0 ? digits(config.precision.loss_scale) : std::string("dynamic"));
   }
@@ -183,17 +142,6 @@ std::string optimizer_text(const RunConfig& config, c10::Device device) {
              is_fused ? ": one kernel, one pass over the shard" : ": operation by operation, only adam has a kernel");
 }
 
-// Of the device and of the kernels of a forward pass.
-void add_forward(KernelReport& report, c10::Device device, at::ScalarType type, bool with_dropout) {
-  if (device.is_cuda()) {
-    report.parts.emplace_back("GPU", gpu_text(device));
-  } else {
-    report.parts.emplace_back("processor", processor_text(type));
-  }
-  report.parts.emplace_back("products", kernels::product_kernel_text(device, type));
-  report.parts.emplace_back("attention", kernels::attention_kernel_text(device, type, with_dropout));
-}
-
 }  // namespace
 
 std::vector<std::string> KernelReport::lines() const {
@@ -211,25 +159,25 @@ std::vector<std::string> KernelReport::lines() const {
   return out;
 }
 
-KernelReport report_kernels(const RunConfig& config, c10::Device device) {
+KernelReport report_kernels(const RunConfig& config, c10::Device device, ModelPurpose purpose) {
+  const bool is_trained = purpose == ModelPurpose::kTraining;
   const zero::PrecisionPolicy policy = precision_policy(config);
+  const at::ScalarType type = policy.compute;
+  const bool with_dropout = is_trained && config.model.attention_dropout > 0.0;
   KernelReport report;
-  report.parts.emplace_back("types", types_text(config, policy, device));
-  add_forward(report, device, policy.compute, config.model.attention_dropout > 0.0);
+  report.parts = {{"types", types_text(config, policy, device, purpose)},
+                  {device.is_cuda() ? "GPU" : "processor", device.is_cuda() ? gpu_text(device) : processor_text(type)},
+                  {"products", kernels::product_kernel_text(device, type)},
+                  {"attention", kernels::attention_kernel_text(device, type, with_dropout)}};
+  if (!is_trained) {
+    return report;
+  }
   report.parts.emplace_back("optimizer", optimizer_text(config, device));
   if (device.is_cuda()) {
     report.parts.emplace_back("step", step_recording_text(config, device));
   }
   report.padded = padded_dims(config.model, config.parallel.tp,
                               unit_multiples(device.type(), config.precision.kind, vector_bytes(this_processor())));
-  return report;
-}
-
-KernelReport report_kernels_of_use(const RunConfig& config, c10::Device device) {
-  const zero::PrecisionPolicy policy = precision_policy(config);
-  KernelReport report;
-  report.parts.emplace_back("types", forward_types(policy) + products_note(config, device));
-  add_forward(report, device, policy.compute, false);
   return report;
 }
 

@@ -11,6 +11,7 @@
 
 #include "model/vit_options.h"
 #include "src/config/run_config.h"
+#include "src/machine/model_memory.h"
 #include "src/report/metrics_log.h"
 
 namespace vit_hybrid::train {
@@ -54,11 +55,10 @@ struct KernelReport {
   std::vector<std::string> lines() const;
 };
 
-/// Of this rank, whose device is `device`.
-KernelReport report_kernels(const RunConfig& config, c10::Device device);
-
-/// The same where a trained model is only used: what forward passes take, without dropout.
-KernelReport report_kernels_of_use(const RunConfig& config, c10::Device device);
+/// Of this rank, whose device is `device`; of a trained model that is only used what forward passes take, without
+/// dropout.
+KernelReport report_kernels(const RunConfig& config, c10::Device device,
+                            ModelPurpose purpose = ModelPurpose::kTraining);
 
 /// {"types": "...", "processor": "...", "products": ..., "padded_dimensions": [...]}
 Json to_json(const KernelReport& report);

@@ -24,11 +24,11 @@
 #include "src/config/config_text.h"
 #include "src/config/time_limit.h"
 #include "src/kernels/gemm/device_products.h"
+#include "src/machine/autotune.h"
 #include "src/machine/device.h"
 #include "src/machine/model_memory.h"
 #include "src/machine/placement.h"
 #include "src/machine/rank_threads.h"
-#include "src/machine/run_kernels.h"
 #include "src/report/kernel_report.h"
 #include "src/report/layout_report.h"
 #include "src/report/rank_report.h"
@@ -274,7 +274,7 @@ class Run {
       }
       check_schedule(config_, *data_, resumed(), world_);
       if (device_.is_cpu()) {
-        choose_host_kernel(config_, HostLayer::Passes::kForwardAndBackward, resumed_kernels(), world_);
+        choose_host_kernel(config_, kernels::HostLayer::Passes::kForwardAndBackward, resumed_kernels(), world_);
       }
       trainer_ = std::make_unique<Trainer>(config_, world_, *mesh_, *data_, *log_,
                                            TrainerOptions{checkpoints_, resumed(), initial_ ? &*initial_ : nullptr,

@@ -19,8 +19,8 @@
 #include "src/base/error.h"
 #include "src/kernels/attention/device_attention.h"
 #include "src/kernels/gemm/device_products.h"
+#include "src/machine/autotune.h"
 #include "src/machine/roofline.h"
-#include "src/machine/tune_kernels.h"
 #include "tests/bench/gpu_line.h"
 
 namespace {

@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <set>
@@ -162,7 +161,11 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, int
 
 at::Tensor device_attention(const at::Tensor& qkv, int64_t num_heads) {
   const AttentionProblem problem{qkv.size(0), qkv.size(1), num_heads, qkv.size(2) / (3 * num_heads), qkv.scalar_type()};
-  return device_attention(qkv, num_heads, chosen_attention(problem, qkv.device()));
+  const auto chosen = find_attention(kernel_table(), problem);
+  const auto first = [&] {
+    return device_attentions(problem, device_traits(qkv.device()), device_kernel_options().order).front();
+  };
+  return device_attention(qkv, num_heads, chosen ? *chosen : first());
 }
 
 at::Tensor device_attention(const at::Tensor& qkv, int64_t num_heads, DeviceAttention kernel) {
@@ -187,8 +190,7 @@ constexpr int64_t kSafeCudnn = 91501;
 constexpr int64_t kSafeTokens = 128;
 constexpr int64_t kOldestCudnn = 90000;
 
-constexpr std::array kKernels = {DeviceAttention::kFlash, DeviceAttention::kEfficient, DeviceAttention::kCudnn,
-                                 DeviceAttention::kComposite};
+constexpr std::array kNames = {"flash", "efficient", "cudnn", "composite"};  // in the order of DeviceAttention
 
 bool is_half(at::ScalarType type) {
   return type == at::kBFloat16 || type == at::kHalf;
@@ -215,65 +217,40 @@ bool efficient_takes(const AttentionProblem& problem, const DeviceTraits& traits
   return problem.head_dim % multiple == 0;
 }
 
-// Of both passes.
-KernelTime measure(const AttentionProblem& problem, c10::Device device, DeviceAttention kernel, SumOrder order) {
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  const auto options = at::TensorOptions(problem.type).device(device);
-  const int64_t dim = problem.heads * problem.head_dim;
-  const at::Tensor qkv = at::randn({problem.samples, problem.tokens, 3 * dim}, options);
-  const at::Tensor dout = at::randn({problem.samples, problem.tokens, dim}, options);
-  return device_time([&] {
-    const AttentionPass pass = attention_forward(qkv, problem.heads, kernel, Passes::kBoth);
-    attention_backward(dout, qkv, problem.heads, kernel, order, pass);
-  });
+// The fastest of those that take the problem in that order, both passes together.
+KernelChoice fastest_attention(const AttentionProblem& problem, c10::Device device, SumOrder order) {
+  const auto kernels = device_attentions(problem, device_traits(device), order);
+  std::vector<std::string> names;
+  std::transform(kernels.begin(), kernels.end(), std::back_inserter(names), &device_attention_name);
+  const auto measure = [&](size_t number) {
+    const MemoryScope scope(MemoryClass::kWorkspaces);
+    const auto options = at::TensorOptions(problem.type).device(device);
+    const int64_t dim = problem.heads * problem.head_dim;
+    const at::Tensor qkv = at::randn({problem.samples, problem.tokens, 3 * dim}, options);
+    const at::Tensor dout = at::randn({problem.samples, problem.tokens, dim}, options);
+    return device_microseconds([&] {
+      const AttentionPass pass = attention_forward(qkv, problem.heads, kernels[number], Passes::kBoth);
+      attention_backward(dout, qkv, problem.heads, kernels[number], order, pass);
+    });
+  };
+  return fastest_kernel(problem.name(), names, measure, &synchronize_device);
 }
 
-// What comes in the name before and after the number of samples.
 constexpr std::string_view kNameBegin = "attention B";
 
-std::string name_end(const AttentionProblem& problem) {
-  return str(" N", problem.tokens, " h", problem.heads, " d", problem.head_dim, " ", short_name(problem.type));
-}
-
-// The number of samples in the name of a problem that is like this one but for that.
-std::optional<int64_t> samples_of(std::string_view name, std::string_view end) {
-  if (!name.starts_with(kNameBegin) || !name.ends_with(end)) {
-    return std::nullopt;
-  }
-  const char* const begin = name.data() + kNameBegin.size();
-  const char* const wanted_end = name.data() + name.size() - end.size();
-  int64_t samples = 0;
-  const auto [last, error] = std::from_chars(begin, wanted_end, samples);
-  return error == std::errc() && last == wanted_end ? std::optional(samples) : std::nullopt;
-}
-
 std::optional<DeviceAttention> kernel_named(const std::string& name) {
-  for (const DeviceAttention kernel : kKernels) {
-    if (device_attention_name(kernel) == name) {
-      return kernel;
-    }
-  }
-  return std::nullopt;
+  const auto* const found = std::find(kNames.begin(), kNames.end(), name);
+  return found == kNames.end() ? std::nullopt : std::optional(static_cast<DeviceAttention>(found - kNames.begin()));
 }
 
 }  // namespace
 
 std::string device_attention_name(DeviceAttention kernel) {
-  switch (kernel) {
-    case DeviceAttention::kFlash:
-      return "flash";
-    case DeviceAttention::kEfficient:
-      return "efficient";
-    case DeviceAttention::kCudnn:
-      return "cudnn";
-    case DeviceAttention::kComposite:
-      return "composite";
-  }
-  return "";
+  return kNames.at(static_cast<size_t>(kernel));
 }
 
 std::string AttentionProblem::name() const {
-  return str(kNameBegin, samples, name_end(*this));
+  return str(kNameBegin, samples, " N", tokens, " h", heads, " d", head_dim, " ", short_name(type));
 }
 
 double AttentionProblem::flops() const {
@@ -302,62 +279,42 @@ std::vector<DeviceAttention> device_attentions(const AttentionProblem& problem, 
 }
 
 std::optional<DeviceAttention> find_attention(const KernelTable& table, const AttentionProblem& problem) {
-  if (const KernelChoice* choice = table.find(problem.name())) {
+  if (const KernelChoice* const choice = table.find(problem.name())) {
     return kernel_named(choice->kernel);
   }
-  const std::string end = name_end(problem);
   const KernelChoice* nearest = nullptr;
-  int64_t nearest_samples = 0;
-  for (const auto& [name, choice] : table.choices()) {
-    const auto samples = samples_of(name, end);
-    if (!samples) {
-      continue;
-    }
-    const int64_t distance = std::abs(*samples - problem.samples), least = std::abs(nearest_samples - problem.samples);
-    if (nearest == nullptr || distance < least || (distance == least && *samples > nearest_samples)) {
+  int64_t samples = 0;  // of the nearest
+  AttentionProblem other = problem;
+  for (const auto& [name, choice] : table.choices) {
+    other.samples = name.starts_with(kNameBegin) ? std::atoll(name.c_str() + kNameBegin.size()) : 0;
+    const int64_t distance = std::abs(other.samples - problem.samples), least = std::abs(samples - problem.samples);
+    const bool is_nearer = distance < least || (distance == least && other.samples > samples);
+    if (other.name() == name && (nearest == nullptr || is_nearer)) {
       nearest = &choice;
-      nearest_samples = *samples;
+      samples = other.samples;
     }
   }
   return nearest == nullptr ? std::nullopt : kernel_named(nearest->kernel);
 }
 
-DeviceAttention chosen_attention(const AttentionProblem& problem, c10::Device device) {
-  if (const auto kernel = find_attention(kernel_table(), problem)) {
-    return *kernel;
-  }
-  return device_attentions(problem, device_traits(device), device_kernel_options().order).front();
-}
-
 void measure_attention(const AttentionProblem& problem, c10::Device device) {
-  const DeviceTraits& traits = device_traits(device);
   const SumOrder order = device_kernel_options().order;
-  const auto kernels = device_attentions(problem, traits, order);
-  if (kernels.front() == DeviceAttention::kComposite) {
-    const std::string name = device_attention_name(DeviceAttention::kComposite);
-    kernel_table().choose(problem.name(), {name, "the only one that takes it", 0.0, 0.0});
-    return;
-  }
-  wake_device(device);
-  std::vector<std::pair<std::string, KernelTime>> times;
-  for (const DeviceAttention kernel : kernels) {
-    times.emplace_back(device_attention_name(kernel), measure(problem, device, kernel, order));
-  }
-  KernelChoice choice = fastest_kernel(problem.name(), times);
-  if (order == SumOrder::kFixed) {
-    for (const DeviceAttention kernel : device_attentions(problem, traits, SumOrder::kAny)) {
-      choice.fastest = std::min(choice.fastest, measure(problem, device, kernel, SumOrder::kAny).microseconds);
+  KernelChoice choice{"composite", "the only one that takes it", 0.0, 0.0};
+  if (device_attentions(problem, device_traits(device), order).front() != DeviceAttention::kComposite) {
+    wake_device(device);
+    choice = fastest_attention(problem, device, order);
+    if (order == SumOrder::kFixed) {
+      choice.fastest = std::min(choice.fastest, fastest_attention(problem, device, SumOrder::kAny).microseconds);
     }
   }
-  kernel_table().choose(problem.name(), std::move(choice));
+  kernel_table().choices[problem.name()] = choice;
 }
 
 std::string device_attention_text(c10::Device device, at::ScalarType type) {
   std::set<std::string> kernels;
   std::string times;
-  for (const auto& [problem, choice] : kernel_table().choices()) {
-    const bool is_of_type = problem.rfind("attention", 0) == 0 && problem.ends_with(" " + short_name(type));
-    if (is_of_type) {
+  for (const auto& [problem, choice] : kernel_table().choices) {
+    if (problem.starts_with(kNameBegin) && problem.ends_with(" " + short_name(type))) {
       kernels.insert(choice.kernel);
       times = choice.text;
     }

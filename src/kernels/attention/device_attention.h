@@ -57,7 +57,7 @@ std::vector<DeviceAttention> device_attentions(const AttentionProblem& problem, 
                                                SumOrder order);
 
 /// qkv [B, N, 3 h d] (all q, then all k, then all v, each by heads) -> [B, N, h d] as fused_attention(), B at least 1,
-/// by the kernel that kernel_table() has for the problem, else the first of device_attentions(). Its backward
+/// by the kernel that find_attention() has in kernel_table(), else the first of device_attentions(). Its backward
 /// writes the gradient of qkv into one tensor.
 at::Tensor device_attention(const at::Tensor& qkv, int64_t num_heads);
 /// The same by a kernel that takes it.
@@ -85,9 +85,6 @@ AttentionPass attention_forward(const at::Tensor& qkv, int64_t num_heads, Device
 /// The gradient of qkv, [B, N, 3 h d], contiguous, from that of the result, [B, N, h d], contiguous.
 at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, int64_t num_heads, DeviceAttention kernel,
                               SumOrder order, const AttentionPass& pass);
-
-/// The kernel that find_attention() has in kernel_table(), else the first that takes the problem.
-DeviceAttention chosen_attention(const AttentionProblem& problem, c10::Device device);
 
 /// The kernel that was chosen for the problem or, where none was, for the same problem with another number of samples
 /// (the nearest; of two the larger): evaluation and last batches have their own, which nobody measures. Nothing where

@@ -9,9 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -124,7 +122,7 @@ AlgorithmTraits ProductAlgorithm::traits() const {
 ProductPlan::Layout ProductPlan::make_layout(const ColumnMajor& matrix, at::ScalarType type) {
   cublasLtMatrixLayout_t layout = nullptr;
   check_cublas(cublasLtMatrixLayoutCreate(&layout, cuda_type(type), static_cast<uint64_t>(matrix.rows),
-                                          static_cast<uint64_t>(matrix.columns), matrix.leading()),
+                                          static_cast<uint64_t>(matrix.columns), matrix.rows),
                "cublasLtMatrixLayoutCreate");
   return Layout(layout);
 }
@@ -331,7 +329,7 @@ DeviceProducts::Ready& DeviceProducts::ready(const ProductProblem& problem) {
 
 DeviceProducts::Ready DeviceProducts::prepare(const ProductProblem& problem) {
   Ready product{plan(problem), {}, false};
-  if (const KernelChoice* choice = kernel_table().find(problem.name())) {
+  if (const KernelChoice* const choice = kernel_table().find(problem.name())) {
     product.is_measured = true;
     if (choice->kernel == kApart) {
       return product;
@@ -381,19 +379,13 @@ struct Operands {
   }
 };
 
-// The fastest of what is offered, and whether the options allow it.
-struct Fastest {
-  std::optional<ProductAlgorithm> algorithm;
-  double chosen = std::numeric_limits<double>::infinity();
-  double any = std::numeric_limits<double>::infinity();
-};
-
-Fastest measure_algorithms(const ProductProblem& problem, const Operands& operands, c10::Device device) {
+// The fastest algorithm that is offered; without a kernel where there is none, or the options do not allow it.
+KernelChoice measure_algorithms(const ProductProblem& problem, const Operands& operands, c10::Device device) {
   DeviceProducts& products = DeviceProducts::of(device);
   ProductPlan plan = products.plan(problem);
   const std::vector<ProductAlgorithm> algorithms = plan.algorithms(kMostAlgorithms);
   const at::Tensor gradient = at::empty_like(operands.vector).zero_();
-  const auto measured = fastest_candidate(algorithms.size(), [&](size_t number, Effort effort) {
+  const auto [fastest, least] = fastest_candidate(algorithms.size(), [&](size_t number, Effort effort) {
     bool ran = true;
     const double microseconds = device_microseconds(
         [&] {
@@ -403,21 +395,15 @@ Fastest measure_algorithms(const ProductProblem& problem, const Operands& operan
           }
         },
         effort);
-    return ran ? std::optional(microseconds) : std::nullopt;
+    return ran ? microseconds : kNever;
   });
-  if (!measured) {
-    return {};
-  }
   // How a fused bias gradient is added up the library does not say.
   const bool is_allowed =
       device_kernel_options().order == SumOrder::kAny || problem.extra != ProductExtra::kBiasGradient;
-  Fastest fastest;
-  fastest.any = measured->microseconds;
-  if (is_allowed) {
-    fastest.algorithm = algorithms[measured->candidate];
-    fastest.chosen = fastest.any;
+  if (least == kNever || !is_allowed) {
+    return {"", "", kNever, least};
   }
-  return fastest;
+  return {algorithms[fastest].kernel(), algorithms[fastest].text(), least, least};
 }
 
 // What device_products.h falls back to. In memory, a and b are the transposes of the column-major factors.
@@ -491,26 +477,22 @@ void measure_product(const ProductProblem& problem, c10::Device device) {
   wake_device(device);
   const c10::cuda::CUDAGuard guard(device);
   const Operands operands(problem, device);
-  const Fastest fused = measure_algorithms(problem, operands, device);
-  KernelChoice choice;
-  if (fused.algorithm) {
-    choice = {fused.algorithm->kernel(), fused.algorithm->text(), fused.chosen, fused.any};
-  }
+  KernelChoice choice = measure_algorithms(problem, operands, device);
+  const bool is_fused = !choice.kernel.empty();
   // A bias that is added by a kernel of its own is added to what was rounded before: only where nothing else is
   // offered.
-  if (problem.extra == ProductExtra::kBiasGradient || (problem.extra == ProductExtra::kBias && !fused.algorithm)) {
+  if (problem.extra == ProductExtra::kBiasGradient || (problem.extra == ProductExtra::kBias && !is_fused)) {
     const KernelChoice plain = plain_choice(problem, device);
     const double extra = measure_extra(problem, operands);
-    const double fastest = std::min(fused.any, plain.fastest + extra);
-    if (!fused.algorithm || plain.microseconds + extra < fused.chosen) {
-      choice = {kApart, "two kernels", plain.microseconds + extra, fastest};
+    choice.fastest = std::min(choice.fastest, plain.fastest + extra);
+    if (plain.microseconds + extra < choice.microseconds) {
+      choice = {kApart, "two kernels", plain.microseconds + extra, choice.fastest};
     }
-    choice.fastest = fastest;
-  } else if (!fused.algorithm) {
+  } else if (!is_fused) {
     const double libtorch = measure_libtorch(problem, operands);
     choice = {kApart, "LibTorch's product", libtorch, libtorch};
   }
-  kernel_table().choose(problem.name(), std::move(choice));
+  kernel_table().choices[problem.name()] = choice;
 }
 
 }  // namespace vit_hybrid::kernels

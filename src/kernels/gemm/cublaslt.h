@@ -9,11 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "src/kernels/gemm/device_products.h"
-#include "src/kernels/gemm/product_problem.h"
 
 namespace vit_hybrid::kernels {
 
@@ -111,7 +109,8 @@ class DeviceProducts {
   ProductPlan plan(const ProductProblem& problem) const { return {problem, handle_, workspace_bytes_}; }
 
   void forget_plans();
-  /// Names of the problems computed so far that kernel_table() had nothing for, in ascending order.
+  /// Names of the problems computed so far that kernel_table() had nothing for, in ascending order. Their kernel is the
+  /// first that cuBLASLt names and that computes as promised and runs.
   std::vector<std::string> unmeasured();
 
  private:
@@ -127,7 +126,7 @@ class DeviceProducts {
   std::mutex mutex_;
   size_t workspace_bytes_;
   cublasLtHandle_t handle_ = nullptr;
-  std::unordered_map<ProductProblem, Ready, ProductProblemHash> products_;
+  std::map<ProductProblem, Ready> products_;
   std::map<c10::StreamId, at::Tensor> workspaces_;  // products of one stream run one after the other
 };
 

@@ -3,16 +3,93 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "src/kernels/gemm/kernel_choice.h"
-#include "src/kernels/gemm/product_problem.h"
 
 namespace vit_hybrid::kernels {
+
+/// kForward: y [R, M] = x [R, K] W^T. kBackwardInput: dx [R, K] = dy [R, M] W. kWeightGradient: dW [M, K] += dy^T x.
+enum class ProductKind { kForward, kBackwardInput, kWeightGradient };
+
+/// What the kernel of the product does besides: add the bias to each row of y, or the sum over the rows of dy.
+enum class ProductExtra { kNone, kBias, kBiasGradient };
+
+/// How fp32 factors are multiplied: as they are, or rounded to 11 bits for the tensor cores.
+enum class Fp32Products { kExact, kTf32 };
+
+/// A matrix product of a linear layer as a value.
+struct ProductProblem {
+  ProductKind kind = ProductKind::kForward;
+  ProductExtra extra = ProductExtra::kNone;
+  int64_t rows = 0;                    ///< R: tokens of a micro-batch
+  int64_t outputs = 0;                 ///< M
+  int64_t inputs = 0;                  ///< K
+  at::ScalarType type = at::kFloat;    ///< of x, W, y and their gradients' flow (dx, dy)
+  at::ScalarType result = at::kFloat;  ///< of what the product writes: `type`, for kWeightGradient that of gradients
+  Fp32Products fp32 = Fp32Products::kExact;
+  int alignment = 16;  ///< bytes that divide the addresses of all operands; kernels ask for no more than 16
+
+  auto operator<=>(const ProductProblem&) const = default;
+  /// One word a property, unique: "forward+bias R12608 M3072 K768 bf16>bf16 16B".
+  std::string name() const;
+  /// The product alone, whose choice counts where the extra is a kernel of its own.
+  ProductProblem without_extra() const;
+  double flops() const;
+};
+
+/// The problem of kind `kind` with the plain defaults for operands of `type`.
+ProductProblem product_problem(ProductKind kind, ProductExtra extra, int64_t rows, int64_t outputs, int64_t inputs,
+                               at::ScalarType type);
+
+/// Whether sums of parts in this type are as exact as in the type of sums. A bias gradient is fused with the weight
+/// gradient's product only then: cuBLASLt writes its sum in the gradient's type before it is added, which half
+/// precision would round twice.
+bool is_as_wide_as_sums(at::ScalarType type);
+
+/// "fp64", "fp32", "bf16", "fp16".
+std::string short_name(at::ScalarType type);
+
+/// A row-major matrix as BLAS sees it, column-major: `rows` is the extent that is contiguous.
+struct ColumnMajor {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  bool transposed = false;  ///< in the product
+};
+
+/// D [m, n] = op(A) op(B), or D += op(A) op(B), all column-major. BLAS knows no row-major matrices: each of ours is the
+/// transpose of a column-major one in the same memory, so D is the transpose of what is wanted, and the factors change
+/// places. The bias then runs along D's rows, and the bias gradient is B's sum along k, as cuBLASLt has them.
+struct ColumnMajorProduct {
+  ColumnMajor a;  ///< W; for kWeightGradient x
+  ColumnMajor b;  ///< dy; for kForward x
+  ColumnMajor d;
+  bool accumulates = false;
+};
+ColumnMajorProduct column_major(const ProductProblem& problem);
+
+/// Where an algorithm that cuts the inner dimension into parts adds their sums up: in the result itself, one block
+/// after the other; or from a workspace in a step of its own, kept there as they were summed or in the result's type.
+enum class PartSums { kNone, kInResult, kInSumType, kInResultType };
+
+struct AlgorithmTraits {
+  int parts = 1;  ///< of the inner dimension
+  PartSums sums = PartSums::kNone;
+};
+
+/// Whether the algorithm gives what is promised below for the problem.
+bool is_as_promised(const ProductProblem& problem, const AlgorithmTraits& algorithm);
+
+/// Device memory that an algorithm may work in, of a GPU of compute capability `capability` (90 for sm_90). Those that
+/// cut the inner dimension keep a result in fp32 for each part there.
+size_t product_workspace_bytes(int capability);
 
 /// kFixed: the same bits each time; kernels whose sums depend on which block of threads comes first are passed over.
 enum class SumOrder { kAny, kFixed };
@@ -28,9 +105,6 @@ struct DeviceKernelOptions {
 /// unless it is set.
 void set_device_kernel_options(const DeviceKernelOptions& options);
 const DeviceKernelOptions& device_kernel_options();
-
-/// The choices of the process; empty, and of no machine, until something is measured or loaded.
-KernelTable& kernel_table();
 
 /// Properties of a GPU that kernels differ by.
 struct DeviceTraits {
@@ -50,9 +124,6 @@ const DeviceTraits& device_traits(c10::Device device);
 /// Microseconds of the current device that `work` takes, which it puts on the current stream: the least of several
 /// rounds, or with Effort::kBrief of two short ones. A broken invariant in a program without CUDA.
 double device_microseconds(const std::function<void()>& work, Effort effort = Effort::kFull);
-
-/// time_or_refusal() of device_microseconds().
-KernelTime device_time(const std::function<void()>& work);
 
 /// Waits for all work on the current device, and throws what went wrong there. A broken invariant in a program without
 /// CUDA.
@@ -100,10 +171,6 @@ void wake_device(c10::Device device);
 
 /// Products look into kernel_table() once a problem; after it has changed they must look again.
 void forget_product_plans();
-
-/// Names of the problems computed so far whose kernel was not measured: it is the first that cuBLASLt names and
-/// that computes as promised and runs.
-std::vector<std::string> unmeasured_products();
 
 /// One line for the start-up report: which kernels compute linear layers of this type, and why.
 std::string device_product_text(at::ScalarType type);

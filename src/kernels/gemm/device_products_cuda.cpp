@@ -234,7 +234,7 @@ void device_add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy
   const at::Tensor x_rows = x.contiguous();
   // cuBLASLt overwrites a bias gradient, of the type of the product's result.
   const bool may_fuse = bias_gradient.defined() && bias_gradient.scalar_type() == gradient.scalar_type() &&
-                        may_fuse_bias_gradient(gradient.scalar_type());
+                        is_as_wide_as_sums(gradient.scalar_type());
   if (may_fuse) {
     const at::Tensor sums = at::empty_like(bias_gradient);
     if (run_weight_gradient(gradient, dy_rows, x_rows, sums)) {
@@ -308,19 +308,10 @@ void forget_product_plans() {
   }
 }
 
-std::vector<std::string> unmeasured_products() {
-  std::vector<std::string> names;
-  for (DeviceProducts* products : DeviceProducts::all()) {
-    const auto more = products->unmeasured();
-    names.insert(names.end(), more.begin(), more.end());
-  }
-  return names;
-}
-
 std::string device_product_text(at::ScalarType type) {
   const bool is_tf32 = type == at::kFloat && device_kernel_options().fp32 == Fp32Products::kTf32;
   int measured = 0;
-  for (const auto& [problem, choice] : kernel_table().choices()) {
+  for (const auto& [problem, choice] : kernel_table().choices) {
     measured += problem.rfind("attention", 0) == 0 ? 0 : 1;
   }
   return str("cuBLASLt ", cublasLtGetVersion(), " in ", is_tf32 ? "tf32" : short_name(type), ", sums in ",

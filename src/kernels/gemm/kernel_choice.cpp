@@ -7,10 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <exception>
-#include <set>
 #include <sstream>
-#include <string_view>
-#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
@@ -37,97 +34,112 @@ std::string reason_of(const std::exception& exception) {
   return line.empty() ? "without a reason" : line;
 }
 
-// After an illegal address or a failed launch every later call fails too, far from its cause.
-void check_device(const std::function<void()>& synchronize, const std::string& reason) {
+// Of a kernel that a library refuses kNever and the reason.
+double time_or_never(const std::function<double()>& measure, const std::function<void()>& synchronize,
+                     std::string& refusal) {
   try {
-    synchronize();
-  } catch (const std::exception& after) {
-    throw Error(ErrorClass::kInternal,
-                str("a kernel that was tried left the device broken: ", reason, "; then: ", reason_of(after)));
-  }
-}
-
-}  // namespace
-
-std::optional<FastestCandidate> fastest_candidate(
-    size_t count, const std::function<std::optional<double>(size_t candidate, Effort effort)>& measure) {
-  std::vector<FastestCandidate> ranked;
-  double spent = 0.0;
-  for (size_t i = 0; i < count && (ranked.size() < kAlwaysTried || spent < kMostBriefMicroseconds); ++i) {
-    if (const auto microseconds = measure(i, Effort::kBrief)) {
-      ranked.push_back({i, *microseconds});
-      spent += kBriefCalls * *microseconds;
-    }
-  }
-  const auto is_faster = [](const FastestCandidate& a, const FastestCandidate& b) {
-    return a.microseconds < b.microseconds;
-  };
-  std::stable_sort(ranked.begin(), ranked.end(), is_faster);
-  std::optional<FastestCandidate> fastest;
-  for (size_t i = 0; i < std::min(ranked.size(), kFinalists); ++i) {
-    const auto microseconds = measure(ranked[i].candidate, Effort::kFull);
-    if (microseconds && (!fastest || *microseconds < fastest->microseconds)) {
-      fastest = {ranked[i].candidate, *microseconds};
-    }
-  }
-  return fastest;
-}
-
-KernelTime time_or_refusal(const std::function<double()>& measure, const std::function<void()>& synchronize) {
-  KernelTime time;
-  try {
-    time.microseconds = measure();
-    return time;
+    return measure();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& exception) {
     if (is_missing_memory(exception)) {
       throw;
     }
-    time.refusal = reason_of(exception);
+    refusal = reason_of(exception);
   }
-  check_device(synchronize, time.refusal);
-  return time;
+  try {  // after an illegal address or a failed launch every later call fails too, far from its cause
+    synchronize();
+  } catch (const std::exception& after) {
+    throw Error(ErrorClass::kInternal,
+                str("a kernel that was tried left the device broken: ", refusal, "; then: ", reason_of(after)));
+  }
+  return kNever;
 }
 
-KernelChoice fastest_kernel(const std::string& problem, const std::vector<std::pair<std::string, KernelTime>>& times) {
-  KernelChoice choice;
-  choice.microseconds = std::numeric_limits<double>::infinity();
+}  // namespace
+
+std::pair<size_t, double> fastest_candidate(size_t count,
+                                            const std::function<double(size_t candidate, Effort effort)>& measure) {
+  std::vector<std::pair<double, size_t>> ranked;
+  double spent = 0.0;
+  for (size_t i = 0; i < count && (ranked.size() < kAlwaysTried || spent < kMostBriefMicroseconds); ++i) {
+    if (const double microseconds = measure(i, Effort::kBrief); std::isfinite(microseconds)) {
+      ranked.emplace_back(microseconds, i);
+      spent += kBriefCalls * microseconds;
+    }
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::pair<size_t, double> fastest{0, kNever};
+  for (size_t i = 0; i < std::min(ranked.size(), kFinalists); ++i) {
+    const size_t candidate = ranked[i].second;
+    if (const double microseconds = measure(candidate, Effort::kFull); microseconds < fastest.second) {
+      fastest = {candidate, microseconds};
+    }
+  }
+  return fastest;
+}
+
+KernelChoice fastest_kernel(const std::string& problem, const std::vector<std::string>& kernels,
+                            const std::function<double(size_t number)>& measure,
+                            const std::function<void()>& synchronize) {
+  KernelChoice choice{"", "", kNever, kNever};
   std::vector<std::string> texts;
-  for (const auto& [kernel, time] : times) {
-    const bool ran = time.refusal.empty();
-    texts.push_back(ran ? str(kernel, " ", std::round(time.microseconds), " us")
-                        : str(kernel, " does not run: ", time.refusal));
-    if (ran && time.microseconds < choice.microseconds) {
-      choice.kernel = kernel;
-      choice.microseconds = time.microseconds;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    std::string refusal;
+    const double microseconds = time_or_never([&] { return measure(i); }, synchronize, refusal);
+    texts.push_back(refusal.empty() ? str(kernels[i], " ", std::round(microseconds), " us")
+                                    : str(kernels[i], " does not run: ", refusal));
+    if (microseconds < choice.microseconds) {
+      choice = {kernels[i], "", microseconds, microseconds};
     }
   }
   choice.text = join(texts);
   if (choice.kernel.empty()) {
     throw Error(ErrorClass::kInternal, str(problem, ": no kernel ran: ", choice.text));
   }
-  choice.fastest = choice.microseconds;
   return choice;
+}
+
+const KernelChoice* KernelTable::find(const std::string& problem) const {
+  const auto found = choices.find(problem);
+  return found == choices.end() ? nullptr : &found->second;
+}
+
+bool KernelTable::adopt(const KernelTable& saved, const std::vector<std::string>& problems) {
+  if (!saved.choices.empty() && saved.machine != machine) {
+    return false;
+  }
+  for (const std::string& problem : problems) {
+    if (const KernelChoice* const choice = saved.find(problem)) {
+      choices[problem] = *choice;
+    }
+  }
+  return true;
+}
+
+double KernelTable::cost(const std::vector<std::string>& problems) const {
+  double chosen = 0.0, fastest = 0.0;
+  for (const std::string& problem : problems) {
+    if (const KernelChoice* const choice = find(problem)) {
+      chosen += choice->microseconds;
+      fastest += choice->fastest;
+    }
+  }
+  return fastest > 0.0 ? chosen / fastest - 1.0 : 0.0;
+}
+
+KernelTable& kernel_table() {
+  static KernelTable table;
+  return table;
 }
 
 namespace {
 
-constexpr std::string_view kHead = "vit_hybrid kernels 1";
-constexpr size_t kFields = 5;
+constexpr const char* kHead = "vit_hybrid kernels 1";
+constexpr const char* kRetune = "give --retune to measure the kernels again";
 
 [[noreturn]] void refuse(size_t line, const std::string& why) {
-  throw Error(ErrorClass::kBadData, str("saved kernel choices, line ", line, ": ", why),
-              "give --retune to measure the kernels again");
-}
-
-std::vector<std::string> fields_of(const std::string& line) {
-  std::vector<std::string> fields;
-  std::istringstream in(line);
-  for (std::string field; std::getline(in, field, '\t');) {
-    fields.push_back(field);
-  }
-  return fields;
+  throw Error(ErrorClass::kBadData, str("saved kernel choices, line ", line, ": ", why), kRetune);
 }
 
 double parse_time(const std::string& text, size_t line) {
@@ -140,66 +152,12 @@ double parse_time(const std::string& text, size_t line) {
   return value;
 }
 
-int digit(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 }  // namespace
-
-const KernelChoice* KernelTable::find(const std::string& problem) const {
-  const auto found = choices_.find(problem);
-  return found == choices_.end() ? nullptr : &found->second;
-}
-
-void KernelTable::choose(const std::string& problem, KernelChoice choice) {
-  choices_.insert_or_assign(problem, std::move(choice));
-}
-
-void KernelTable::forget(const std::string& problem) {
-  choices_.erase(problem);
-}
-
-std::vector<std::string> KernelTable::missing(std::span<const std::string> problems) const {
-  std::vector<std::string> result;
-  std::set<std::string> seen;
-  for (const std::string& problem : problems) {
-    if (find(problem) == nullptr && seen.insert(problem).second) {
-      result.push_back(problem);
-    }
-  }
-  return result;
-}
-
-KernelTable::Adopted KernelTable::adopt(const KernelTable& saved, std::span<const std::string> problems) {
-  if (saved.choices_.empty()) {
-    return Adopted::kNothingSaved;
-  }
-  if (saved.machine_ != machine_) {
-    return Adopted::kOtherMachine;
-  }
-  for (const std::string& problem : problems) {
-    if (const KernelChoice* const choice = saved.find(problem); choice != nullptr) {
-      choose(problem, *choice);
-    }
-  }
-  return Adopted::kAll;
-}
-
-double KernelTable::cost(std::span<const std::string> problems) const {
-  double chosen = 0.0, fastest = 0.0;
-  for (const std::string& problem : problems) {
-    if (const KernelChoice* choice = find(problem)) {
-      chosen += choice->microseconds;
-      fastest += choice->fastest;
-    }
-  }
-  return fastest > 0.0 ? chosen / fastest - 1.0 : 0.0;
-}
 
 std::string KernelTable::text() const {
   std::ostringstream out;
-  out << kHead << "\n" << machine_ << "\n";
-  for (const auto& [problem, choice] : choices_) {
+  out << kHead << "\n" << machine << "\n";
+  for (const auto& [problem, choice] : choices) {
     out << problem << '\t' << choice.kernel << '\t' << choice.text << '\t' << digits(choice.microseconds) << '\t'
         << digits(choice.fastest) << '\n';
   }
@@ -207,50 +165,48 @@ std::string KernelTable::text() const {
 }
 
 KernelTable KernelTable::parse(const std::string& text) {
+  KernelTable table;
   if (text.empty()) {
-    return {};
+    return table;
   }
   std::istringstream in(text);
   std::string line;
   if (!std::getline(in, line) || line != kHead) {
     refuse(1, str("'", line, "' is not '", kHead, "'"));
   }
-  if (!std::getline(in, line)) {
+  if (!std::getline(in, table.machine)) {
     refuse(2, "the machine is missing");
   }
-  KernelTable table(line);
   for (size_t number = 3; std::getline(in, line); ++number) {
-    const auto fields = fields_of(line);
-    if (fields.size() != kFields) {
-      refuse(number, str(fields.size(), " fields instead of ", kFields));
+    std::vector<std::string> fields;
+    std::istringstream words(line);
+    for (std::string field; std::getline(words, field, '\t');) {
+      fields.push_back(field);
     }
-    table.choose(fields[0], {fields[1], fields[2], parse_time(fields[3], number), parse_time(fields[4], number)});
+    if (fields.size() != 5) {
+      refuse(number, str(fields.size(), " fields instead of 5"));
+    }
+    table.choices[fields[0]] = {fields[1], fields[2], parse_time(fields[3], number), parse_time(fields[4], number)};
   }
   return table;
 }
 
 std::string to_hex(const void* bytes, size_t count) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  const auto* const values = static_cast<const unsigned char*>(bytes);
+  constexpr const char* kDigits = "0123456789abcdef";
   std::string text;
   for (size_t i = 0; i < count; ++i) {
-    text += kDigits[values[i] >> 4];
-    text += kDigits[values[i] & 15];
+    const unsigned value = static_cast<const unsigned char*>(bytes)[i];
+    text += {kDigits[value / 16], kDigits[value % 16]};
   }
   return text;
 }
 
 void from_hex(const std::string& text, void* bytes, size_t count) {
-  auto* const values = static_cast<unsigned char*>(bytes);
-  bool is_right = text.size() == 2 * count;
-  for (size_t i = 0; is_right && i < count; ++i) {
-    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-    is_right = high >= 0 && low >= 0;
-    values[i] = static_cast<unsigned char>(high * 16 + low);
+  for (size_t i = 0; i < std::min(count, text.size() / 2); ++i) {
+    std::from_chars(&text[2 * i], &text[2 * i] + 2, static_cast<unsigned char*>(bytes)[i], 16);
   }
-  if (!is_right) {
-    throw Error(ErrorClass::kBadData, str("'", text, "' is not ", count, " bytes in hexadecimal digits"),
-                "give --retune to measure the kernels again");
+  if (to_hex(bytes, count) != text) {
+    throw Error(ErrorClass::kBadData, str("'", text, "' is not ", count, " bytes in hexadecimal digits"), kRetune);
   }
 }
 

@@ -5,44 +5,23 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace vit_hybrid::kernels {
 
+/// The time of a kernel that does not run.
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
 /// kBrief tells a kernel of half the speed from the others, kFull orders those that are nearly as fast.
 enum class Effort { kBrief, kFull };
 
-/// A candidate by its number, and its time.
-struct FastestCandidate {
-  size_t candidate = 0;
-  double microseconds = 0.0;
-
-  bool operator==(const FastestCandidate&) const = default;
-};
-
-/// The fastest of `count` candidates that stand in the order in which a library expects them to be: all of them
-/// measured briefly, then the few that were fastest in full. `measure(candidate, effort)` gives microseconds, or
-/// nothing for a candidate that does not run, which is passed over. Where they take long, the last ones are not tried.
-/// Nothing where none ran.
-std::optional<FastestCandidate> fastest_candidate(
-    size_t count, const std::function<std::optional<double>(size_t candidate, Effort effort)>& measure);
-
-/// Time of a kernel, or why it did not run.
-struct KernelTime {
-  double microseconds = std::numeric_limits<double>::infinity();
-  std::string refusal;  ///< of one line; empty where it ran
-
-  bool operator==(const KernelTime&) const = default;
-};
-
-/// What `measure` gives or, where it throws because a library refuses, the reason. What is no refusal goes on: missing
-/// memory, errors of this program, and an error after which the device no longer works, which `synchronize` finds out
-/// by throwing: Error(kInternal) with both reasons.
-KernelTime time_or_refusal(const std::function<double()>& measure, const std::function<void()>& synchronize);
+/// Number and microseconds of the fastest of `count` candidates that stand in the order in which a library expects them
+/// to be: all of them measured briefly, then the few that were fastest in full. `measure` gives microseconds or kNever.
+/// Where they take long, the last ones are not tried. {0, kNever} where none ran.
+std::pair<size_t, double> fastest_candidate(size_t count,
+                                            const std::function<double(size_t candidate, Effort effort)>& measure);
 
 /// The kernel of one problem.
 struct KernelChoice {
@@ -55,36 +34,28 @@ struct KernelChoice {
   bool operator==(const KernelChoice&) const = default;
 };
 
-/// The choice for `problem` among kernels, by name, with all times and refusals in its text, and kernel time and
-/// fastest time the same. Error(kInternal) with the reasons where none ran.
-KernelChoice fastest_kernel(const std::string& problem, const std::vector<std::pair<std::string, KernelTime>>& times);
+/// The fastest of `kernels` for `problem`, with all times and refusals in its text. Where `measure(number)` throws
+/// because a library refuses, the next one is tried. What is no refusal goes on: missing memory, errors of this
+/// program, and an error after which the device no longer works, which `synchronize` finds out by throwing:
+/// Error(kInternal) with both reasons. Error(kInternal) with the reasons where none ran.
+KernelChoice fastest_kernel(const std::string& problem, const std::vector<std::string>& kernels,
+                            const std::function<double(size_t number)>& measure,
+                            const std::function<void()>& synchronize);
 
-/// Problems, by name, and their kernels. A pure value. What was measured holds for one kind of device and one version
-/// of each library, which `machine` names; libraries' bytes mean nothing to another version.
-class KernelTable {
- public:
-  KernelTable() = default;
-  explicit KernelTable(std::string machine) : machine_(std::move(machine)) {}
+/// Problems, by name, and their kernels. What was measured holds for one kind of device and one version of each
+/// library, which `machine` names; libraries' bytes mean nothing to another version.
+struct KernelTable {
+  std::string machine;
+  std::map<std::string, KernelChoice> choices;
 
-  const std::string& machine() const { return machine_; }
-  const std::map<std::string, KernelChoice>& choices() const { return choices_; }
   /// Null where nothing was chosen for it.
   const KernelChoice* find(const std::string& problem) const;
-  void choose(const std::string& problem, KernelChoice choice);
-  /// Does nothing where nothing was chosen for it.
-  void forget(const std::string& problem);
-  /// The problems without a choice, each once, in their order.
-  std::vector<std::string> missing(std::span<const std::string> problems) const;
-
-  /// What came of adopt(), for the start-up report.
-  enum class Adopted { kAll, kNothingSaved, kOtherMachine };
-  /// Takes the choices of `saved`, which is of an earlier start of the run, for those of `problems` that it has, unless
-  /// it is of another machine.
-  Adopted adopt(const KernelTable& saved, std::span<const std::string> problems);
-
+  /// Takes the choices of `saved`, which is of an earlier start of the run, for those of `problems` that it has. False,
+  /// and nothing is taken, where it has some of another machine.
+  bool adopt(const KernelTable& saved, const std::vector<std::string>& problems);
   /// How much longer `problems` (each as often as it is computed) take than they would with the fastest kernels:
   /// 0.02 is 2 %. Problems without a choice do not count.
-  double cost(std::span<const std::string> problems) const;
+  double cost(const std::vector<std::string>& problems) const;
 
   /// One line a choice, for checkpoints, run folders and other ranks; parse() gives an equal table back.
   std::string text() const;
@@ -92,11 +63,10 @@ class KernelTable {
   static KernelTable parse(const std::string& text);
 
   bool operator==(const KernelTable&) const = default;
-
- private:
-  std::string machine_;
-  std::map<std::string, KernelChoice> choices_;
 };
+
+/// The choices of the process; empty, and of no machine, until something is measured or loaded.
+KernelTable& kernel_table();
 
 /// Bytes as hexadecimal text, and back; Error(kBadData) where the text is not `count` bytes.
 std::string to_hex(const void* bytes, size_t count);

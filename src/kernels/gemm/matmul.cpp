@@ -1,15 +1,23 @@
-// The choice of a kernel, and the products by each.
+// The choice of a kernel, the products by each, and the timer of those in fp32.
 #include "src/kernels/gemm/matmul.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "src/base/error.h"
 #include "src/base/instruction_sets.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/base/timer.h"
 #include "src/kernels/gelu.h"
 #include "src/kernels/gemm/blocked_products.h"
 #include "src/kernels/gemm/device_products.h"
@@ -17,6 +25,86 @@
 #include "src/kernels/gemm/small_product.h"
 
 namespace vit_hybrid::kernels {
+
+namespace {
+
+constexpr auto kBlocked = ProductKernel::kBlocked;
+constexpr auto kLibrary = ProductKernel::kLibrary;
+
+HostKernel& kernel_of_process() {
+  static HostKernel kernel = usual_host_kernel();
+  return kernel;
+}
+
+}  // namespace
+
+std::string host_kernel_name(ProductKernel kernel) {
+  VH_ASSERT(kernel == kBlocked || kernel == kLibrary, "a kernel of fp32 products");
+  return kernel == kBlocked ? "blocked" : "library";
+}
+
+std::optional<ProductKernel> host_kernel_named(const std::string& name) {
+  return name == "blocked" ? std::optional(kBlocked) : name == "library" ? std::optional(kLibrary) : std::nullopt;
+}
+
+std::string processor_maker_text() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("amd") != 0) {
+    return "AMD processor";
+  }
+  if (__builtin_cpu_is("intel") != 0) {
+    return "Intel processor";
+  }
+#endif
+  return "processor of another maker";
+}
+
+std::string library_name() {
+  return at::hasMKL() ? "MKL" : "the BLAS";
+}
+
+HostKernel usual_host_kernel() {
+  if (!has_block_kernel()) {
+    return {kLibrary, "this processor or LibTorch has no block kernel of oneDNN's"};
+  }
+  const std::string maker = processor_maker_text();
+  if (maker != "AMD processor") {
+    return {kLibrary, str(maker, ": ", library_name(), " is usual there")};
+  }
+  const bool is_limited = !limiting_setting(at::kFloat).empty();  // which the start-up report names
+  return {kBlocked, is_limited ? maker : maker + ": MKL is half as fast there"};
+}
+
+const HostKernel& host_kernel() {
+  return kernel_of_process();
+}
+
+void set_host_kernel(HostKernel kernel) {
+  VH_ASSERT(kernel.kernel == kLibrary || (kernel.kernel == kBlocked && has_block_kernel()),
+            str("kernel ", static_cast<int>(kernel.kernel), " for fp32 products"));
+  kernel_of_process() = std::move(kernel);
+}
+
+KernelChoice choose_host_kernel(ProductKernel usual, double blocked, double library) {
+  const auto is_time = [](double microseconds) { return std::isfinite(microseconds) && microseconds > 0.0; };
+  if (!is_time(blocked) || !is_time(library)) {
+    return unmeasured_host_kernel(usual, "the times that were measured say nothing");
+  }
+  const bool gives_way = usual == kBlocked ? blocked >= kClearlyFaster * library : library >= kClearlyFaster * blocked;
+  const bool is_blocked = (usual == kBlocked) != gives_way;
+  const std::string other = is_blocked ? library_name() : "own blocks", is = is_blocked ? " is " : " are ";
+  const double ratio = is_blocked ? library / blocked : blocked / library;
+  const std::string text = ratio >= 1.0
+                               ? str("measured: ", fixed_text(ratio, 2), " times as fast as ", other)
+                               : str(processor_maker_text(), "; measured: ", other, is, fixed_text(1.0 / ratio, 2),
+                                     " times as fast, and", is, "taken from ", kClearlyFaster, " times on");
+  return {host_kernel_name(is_blocked ? kBlocked : kLibrary), text, is_blocked ? blocked : library,
+          std::min(blocked, library)};
+}
+
+KernelChoice unmeasured_host_kernel(ProductKernel usual, const std::string& why) {
+  return {host_kernel_name(usual), str(processor_maker_text(), "; not measured: ", why), 0.0, 0.0};
+}
 
 namespace {
 
@@ -246,6 +334,55 @@ void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const
     default:
       add_library_weight_gradient(gradient, dy, x);
   }
+}
+
+HostLayer measured_part(HostLayer layer, int threads) {
+  // Some milliseconds of a thread's work in each product.
+  constexpr int64_t kRowsPerThread = 256, kOutputsStep = 64;
+  constexpr double kFlopsPerThread = 3e8;
+  layer.rows = std::min(layer.rows, kRowsPerThread * threads);
+  const double outputs =
+      threads * kFlopsPerThread / (2.0 * static_cast<double>(layer.rows) * static_cast<double>(layer.inputs));
+  if (outputs < static_cast<double>(layer.outputs)) {
+    const auto whole = static_cast<int64_t>(outputs) / kOutputsStep * kOutputsStep;
+    layer.outputs = std::min(layer.outputs, std::max(whole, kOutputsStep));
+  }
+  return layer;
+}
+
+std::function<double(ProductKernel)> host_kernel_timer(const HostLayer& layer) {
+  const auto filled = [](at::IntArrayRef sizes) {  // any numbers will do
+    const MemoryScope scope(MemoryClass::kWorkspaces);
+    return at::full(sizes, 0.37, at::kFloat);
+  };
+  const bool has_backward = layer.passes == HostLayer::Passes::kForwardAndBackward;
+  const auto weight = std::make_shared<PackedWeight>(filled({layer.outputs, layer.inputs}));
+  const at::Tensor x = filled({layer.rows, layer.inputs}), bias = filled({layer.outputs});
+  const at::Tensor dy = has_backward ? filled({layer.rows, layer.outputs}) : at::Tensor();
+  const at::Tensor gradient = has_backward ? filled({layer.outputs, layer.inputs}) : at::Tensor();
+  return [=, version = int64_t{0}](ProductKernel kernel) mutable {
+    HostKernel before = host_kernel();
+    set_host_kernel({kernel, {}});
+    const MemoryScope scope(MemoryClass::kWorkspaces);
+    const Timer packing;
+    double seconds = 0.0;
+    if (kernel == kBlocked && layer.rows_per_packing > 0) {
+      weight->forward_panels(++version);
+      if (has_backward) {
+        weight->backward_panels(version);
+      }
+      seconds = packing.seconds() * static_cast<double>(layer.rows) / static_cast<double>(layer.rows_per_packing);
+    }
+    const Timer timer;
+    linear_forward(x, *weight, version, bias);
+    if (has_backward) {
+      linear_backward_input(dy, *weight, version);
+      add_weight_gradient(gradient, dy, x, {});
+    }
+    seconds += timer.seconds();
+    set_host_kernel(std::move(before));
+    return 1e6 * seconds;
+  };
 }
 
 }  // namespace vit_hybrid::kernels

@@ -1,19 +1,69 @@
-// The matrix products (GEMM) of linear layers, and the one place that chooses how they are computed.
+// The matrix products of linear layers (GEMM), the one place that chooses how they are computed, and the timer of the
+// choice on the host (autotuning).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 
+#include "src/kernels/gemm/kernel_choice.h"
 #include "src/kernels/gemm/packing.h"
-#include "src/kernels/gemm/product_kernel.h"
 
 namespace vit_hybrid::kernels {
 
 // Types: fp64, fp32, bf16 and fp16. Sums of products are fp32 (fp64 for fp64), the bias is added to them, and the
 // result is rounded once. R, the number of rows, may be 0.
+
+/// How a product on the host is computed. (Those on GPUs: device_products.h.)
+enum class ProductKernel {
+  kLibrary,    ///< ATen's: MKL or another BLAS
+  kBlocked,    ///< ours around oneDNN's block kernel, fp32 and bf16
+  kConverted,  ///< half-length types in fp32: operands are converted, the result is rounded
+};
+
+/// The kernel of large fp32 products on the host, and why it is that one.
+struct HostKernel {
+  ProductKernel kernel = ProductKernel::kLibrary;  ///< kLibrary or kBlocked
+  std::string reason;                              ///< in a few words, for the start-up report
+  bool is_rare = false;  ///< products of the model's blocks are too small for it: the library computes those
+
+  bool operator==(const HostKernel&) const = default;
+};
+
+/// The name of kLibrary and kBlocked in a table of choices: "library", "blocked"; and back, nothing for another name.
+std::string host_kernel_name(ProductKernel kernel);
+std::optional<ProductKernel> host_kernel_named(const std::string& name);
+
+/// The one that processors of this one's maker are known to be fast with.
+HostKernel usual_host_kernel();
+
+/// usual_host_kernel() until another one is set; on the ranks of a run the same kernel.
+const HostKernel& host_kernel();
+/// While no product is computed. kBlocked: where has_block_kernel().
+void set_host_kernel(HostKernel kernel);
+
+/// "AMD processor", "Intel processor", "processor of another maker".
+std::string processor_maker_text();
+/// "MKL", or "the BLAS" where LibTorch has another one.
+std::string library_name();
+
+/// Name of the choice in a KernelTable. It says nothing of shapes: one kernel computes all large products of a run.
+inline constexpr const char* kHostProblem = "fp32 products on the host";
+
+/// How much faster than the usual kernel the other must be to be taken: so much that starts on machines of one kind,
+/// whose times differ by some per cent, choose alike, and compute the same bits.
+inline constexpr double kClearlyFaster = 1.1;
+
+/// `usual` unless the other is at least kClearlyFaster times as fast, by the microseconds of the same products. Where a
+/// time is none (not finite, not positive) `usual` too. The choice's text is the reason for HostKernel.
+KernelChoice choose_host_kernel(ProductKernel usual, double blocked, double library);
+
+/// `usual`, and why nothing was measured: "--deterministic".
+KernelChoice unmeasured_host_kernel(ProductKernel usual, const std::string& why);
 
 /// The kernel for rows [R, K] (of this type) times a weight [M, K]. Depends on the shape, the type, the processor and
 /// host_kernel(), not on the number of threads.
@@ -46,5 +96,27 @@ at::Tensor linear_backward_input(const at::Tensor& dy, PackedWeight& weight, int
 /// it is undefined. Gradients may have a wider type than dy and x.
 void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
                          const at::Tensor& bias_gradient);
+
+/// A layer [outputs, inputs] of a rank as a run computes it.
+struct HostLayer {
+  enum class Passes { kForward, kForwardAndBackward };
+
+  int64_t rows = 0;  ///< of a micro-batch
+  int64_t outputs = 0;
+  int64_t inputs = 0;
+  int64_t rows_per_packing = 0;  ///< between two changes of the weight; 0: it never changes
+  Passes passes = Passes::kForwardAndBackward;
+
+  bool operator==(const HostLayer&) const = default;
+};
+
+/// As much of the layer as `threads` threads compute in some milliseconds: fewer rows, then fewer outputs.
+HostLayer measured_part(HostLayer layer, int threads);
+
+/// A timer of the layer's products in fp32, with each kernel through the same functions as in a step: microseconds, and
+/// of packing the weight, where the kernel needs that, the layer's share (a weight that never changes is packed by the
+/// first call alone). host_kernel() is the kernel meanwhile. GELU is left out: own blocks apply it to tiles of fc1's
+/// output and the library in a pass of its own, which makes a difference of about 1 % of the forward.
+std::function<double(ProductKernel)> host_kernel_timer(const HostLayer& layer);
 
 }  // namespace vit_hybrid::kernels

@@ -27,7 +27,7 @@
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/checkpoint/format.h"
 #include "src/config/load_run_config.h"
-#include "src/machine/run_kernels.h"
+#include "src/machine/autotune.h"
 
 namespace vit_hybrid::train {
 

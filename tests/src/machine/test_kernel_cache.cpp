@@ -11,8 +11,8 @@
 
 #include "src/base/log.h"
 #include "src/base/text.h"
-#include "src/kernels/gemm/product_kernel.h"
-#include "src/machine/run_kernels.h"
+#include "src/kernels/gemm/matmul.h"
+#include "src/machine/autotune.h"
 
 using namespace vit_hybrid;
 using kernels::KernelChoice;
@@ -49,19 +49,19 @@ size_t num_files(const std::string& folder) {
 
 TEST_CASE("kernel cache: what was kept is read again, of its own machine only") {
   const Folder folder;
-  KernelCache cache(folder.path() + "/deep/down", "machine A");
+  KernelCache cache(folder.path() + "/deep/down", {"machine A"});
   CHECK_FALSE(cache.read());
   CHECK(cache.keep(kBlocked, SavedKernels::kUse) == kBlocked);
-  CHECK(KernelCache(folder.path() + "/deep/down", "machine A").read() == kBlocked);
-  CHECK_FALSE(KernelCache(folder.path() + "/deep/down", "machine B").read());
+  CHECK(KernelCache(folder.path() + "/deep/down", {"machine A"}).read() == kBlocked);
+  CHECK_FALSE(KernelCache(folder.path() + "/deep/down", {"machine B"}).read());
   CHECK(num_files(folder.path() + "/deep/down") == 1);
 }
 
 TEST_CASE(
     "kernel cache: of starts that measure at the same time the first one's choice counts for all; retuning replaces") {
   const Folder folder;
-  KernelCache first(folder.path(), "machine");
-  KernelCache second(folder.path(), "machine");
+  KernelCache first(folder.path(), {"machine"});
+  KernelCache second(folder.path(), {"machine"});
   CHECK_FALSE(first.read());
   CHECK_FALSE(second.read());
   CHECK(first.keep(kBlocked, SavedKernels::kUse) == kBlocked);
@@ -73,7 +73,7 @@ TEST_CASE(
 
 TEST_CASE("kernel cache: what is damaged or no file of ours is not used, and replaced by the next choice") {
   const Folder folder;
-  KernelCache good(folder.path(), "machine");
+  KernelCache good(folder.path(), {"machine"});
   good.keep(kBlocked, SavedKernels::kUse);
   std::ifstream file(good.path());
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -94,18 +94,18 @@ TEST_CASE("kernel cache: what is damaged or no file of ours is not used, and rep
   for (const std::string& bytes : damaged) {
     CAPTURE(bytes.size());
     write(good.path(), bytes);
-    KernelCache cache(folder.path(), "machine");
+    KernelCache cache(folder.path(), {"machine"});
     CHECK_FALSE(cache.read());
     CHECK(cache.keep(kLibrary, SavedKernels::kUse) == kLibrary);
-    CHECK(KernelCache(folder.path(), "machine").read() == kLibrary);
+    CHECK(KernelCache(folder.path(), {"machine"}).read() == kLibrary);
   }
   fs::remove(good.path());
   REQUIRE(::mkfifo(good.path().c_str(), 0600) == 0);
-  CHECK_FALSE(KernelCache(folder.path(), "machine").read());  // at once
+  CHECK_FALSE(KernelCache(folder.path(), {"machine"}).read());  // at once
   fs::remove(good.path());
   write(folder.path() + "/elsewhere", text);
   fs::create_symlink(folder.path() + "/elsewhere", good.path());
-  CHECK_FALSE(KernelCache(folder.path(), "machine").read());
+  CHECK_FALSE(KernelCache(folder.path(), {"machine"}).read());
   set_log_speaker(true);
 }
 
@@ -115,7 +115,7 @@ TEST_CASE("kernel cache: where nothing can be kept the choice still counts") {
   write(folder.path() + "/file", "x");
   set_log_speaker(false);
   for (const std::string& nowhere : {folder.path() + "/file/below", std::string()}) {
-    KernelCache cache(nowhere, "machine");
+    KernelCache cache(nowhere, {"machine"});
     CHECK_FALSE(cache.read());
     CHECK(cache.keep(kBlocked, SavedKernels::kUse) == kBlocked);
   }
@@ -139,8 +139,9 @@ TEST_CASE(
 }
 
 TEST_CASE("kernel cache: a job on machines of several kinds has an entry of its own, whatever ranks are where") {
-  CHECK(train::machines_text({"a", "a"}) == "a");
-  CHECK(train::machines_text({"b", "a", "b"}) == train::machines_text({"a", "b"}));
-  CHECK(train::machines_text({"b", "a", "b"}) != "a");
-  CHECK(train::machines_text({"b", "a", "b"}) != "b");
+  const auto path = [](const std::vector<std::string>& machines) { return KernelCache("folder", machines).path(); };
+  CHECK(path({"a", "a"}) == path({"a"}));
+  CHECK(path({"b", "a", "b"}) == path({"a", "b"}));
+  CHECK(path({"b", "a", "b"}) != path({"a"}));
+  CHECK(path({"b", "a", "b"}) != path({"b"}));
 }

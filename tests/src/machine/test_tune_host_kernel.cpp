@@ -11,17 +11,15 @@
 #include <vector>
 
 #include "src/kernels/gemm/matmul.h"
-#include "src/kernels/gemm/product_kernel.h"
 #include "src/kernels/gemm/small_product.h"
-#include "src/machine/tune_host_kernel.h"
 #include "tests/support/compare.h"
 #include "tests/support/contains.h"
 #include "tests/support/vit_harness.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
+using kernels::HostLayer;
 using kernels::ProductKernel;
-using train::HostLayer;
 
 namespace {
 
@@ -30,8 +28,10 @@ constexpr auto kLibrary = ProductKernel::kLibrary;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
+const std::string kMaker = kernels::processor_maker_text();
+
 kernels::KernelChoice choice(ProductKernel usual, double blocked, double library) {
-  return kernels::choose_host_kernel(usual, {blocked, library}, "maker");
+  return kernels::choose_host_kernel(usual, blocked, library);
 }
 
 std::string chosen(ProductKernel usual, double blocked, double library) {
@@ -63,10 +63,10 @@ TEST_CASE("host kernel: what is no time decides nothing, and is not kept") {
   for (const double no_time : {kNan, kInf, -kInf, 0.0, -1.0}) {
     for (const auto usual : {kBlocked, kLibrary}) {
       for (const auto& choice : {choice(usual, no_time, 100.0), choice(usual, 100.0, no_time)}) {
-        CHECK(choice.kernel == kernels::kernel_name(usual));
+        CHECK(choice.kernel == kernels::host_kernel_name(usual));
         CHECK(choice.microseconds == 0.0);
         CHECK(choice.fastest == 0.0);
-        CHECK(choice.text == "maker; not measured: the times that were measured say nothing");
+        CHECK(choice.text == kMaker + "; not measured: the times that were measured say nothing");
       }
     }
   }
@@ -79,21 +79,21 @@ TEST_CASE("host kernel: the choice says by how much, and holds its time and the 
   CHECK(choice(kBlocked, 130.0, 100.0) ==
         kernels::KernelChoice{"library", "measured: 1.30 times as fast as own blocks", 100.0, 100.0});
   CHECK(choice(kBlocked, 105.0, 100.0) ==
-        kernels::KernelChoice{"blocked",
-                              "maker; measured: " + library + " is 1.05 times as fast, and is taken from 1.1 times on",
-                              105.0, 100.0});
+        kernels::KernelChoice{
+            "blocked", kMaker + "; measured: " + library + " is 1.05 times as fast, and is taken from 1.1 times on",
+            105.0, 100.0});
   CHECK(choice(kLibrary, 100.0, 104.0).text ==
-        "maker; measured: own blocks are 1.04 times as fast, and are taken from 1.1 times on");
-  CHECK(kernels::unmeasured_host_kernel(kLibrary, "why", "maker") ==
-        kernels::KernelChoice{"library", "maker; not measured: why", 0.0, 0.0});
+        kMaker + "; measured: own blocks are 1.04 times as fast, and are taken from 1.1 times on");
+  CHECK(kernels::unmeasured_host_kernel(kLibrary, "why") ==
+        kernels::KernelChoice{"library", kMaker + "; not measured: why", 0.0, 0.0});
 }
 
 TEST_CASE("host kernel: names") {
-  for (const auto kernel : {kLibrary, kBlocked, ProductKernel::kConverted}) {
-    CHECK(kernels::kernel_named(kernels::kernel_name(kernel)) == kernel);
+  for (const auto kernel : {kLibrary, kBlocked}) {
+    CHECK(kernels::host_kernel_named(kernels::host_kernel_name(kernel)) == kernel);
   }
-  CHECK_FALSE(kernels::kernel_named("").has_value());
-  CHECK_FALSE(kernels::kernel_named("another").has_value());
+  CHECK_FALSE(kernels::host_kernel_named("").has_value());
+  CHECK_FALSE(kernels::host_kernel_named("converted").has_value());
 }
 
 TEST_CASE("host kernel: of a layer so much is measured that it takes each thread some milliseconds") {
@@ -101,10 +101,10 @@ TEST_CASE("host kernel: of a layer so much is measured that it takes each thread
     return 2.0 * static_cast<double>(layer.rows * layer.outputs * layer.inputs);
   };
   const HostLayer small{100, 64, 32, 400};
-  CHECK((train::measured_part(small, 1) == small));
+  CHECK((kernels::measured_part(small, 1) == small));
   const HostLayer huge{4050, 5120, 1280, 8100};
   for (const int threads : {1, 2, 16}) {
-    const HostLayer part = train::measured_part(huge, threads);
+    const HostLayer part = kernels::measured_part(huge, threads);
     CHECK(part.rows == std::min<int64_t>(4050, 256 * threads));
     CHECK(part.inputs == 1280);
     CHECK(part.outputs % 64 == 0);
@@ -112,9 +112,9 @@ TEST_CASE("host kernel: of a layer so much is measured that it takes each thread
     CHECK(flops(part) > 2e8 * threads);
     CHECK(part.rows_per_packing == 8100);
   }
-  CHECK((train::measured_part(huge, 1000) == huge));
-  CHECK(train::measured_part({4050, 100000, 1000000, 0}, 1).outputs == 64);
-  CHECK(train::measured_part({4050, 10, 1000000, 0}, 1).outputs == 10);
+  CHECK((kernels::measured_part(huge, 1000) == huge));
+  CHECK(kernels::measured_part({4050, 100000, 1000000, 0}, 1).outputs == 64);
+  CHECK(kernels::measured_part({4050, 10, 1000000, 0}, 1).outputs == 10);
 }
 
 TEST_CASE("host kernel: it computes what is large and fp32, or is converted to that") {
@@ -186,11 +186,11 @@ TEST_CASE("host kernel: both give the same products but for rounding, and not th
 TEST_CASE("host kernel: the timer measures each kernel, and leaves that of the process as it was") {
   const KeptKernel kept;
   kernels::set_host_kernel({kLibrary, "as before"});
-  train::HostKernelTimer timer({256, 96, 64, 256});
-  CHECK(timer.microseconds(kLibrary) > 0.0);
+  const auto microseconds = kernels::host_kernel_timer({256, 96, 64, 256});
+  CHECK(microseconds(kLibrary) > 0.0);
   CHECK((kernels::host_kernel() == kernels::HostKernel{kLibrary, "as before"}));
   if (kernels::has_block_kernel()) {
-    CHECK(timer.microseconds(kBlocked) > 0.0);
+    CHECK(microseconds(kBlocked) > 0.0);
     CHECK((kernels::host_kernel() == kernels::HostKernel{kLibrary, "as before"}));
   }
 }
@@ -201,10 +201,10 @@ TEST_CASE("host kernel: packing counts by the rows that share it, and an evaluat
     return;
   }
   const auto least = [](const HostLayer& layer) {
-    train::HostKernelTimer timer(layer);
+    const auto timer = kernels::host_kernel_timer(layer);
     double microseconds = kInf;
     for (int round = 0; round < 5; ++round) {
-      microseconds = std::min(microseconds, timer.microseconds(kBlocked));
+      microseconds = std::min(microseconds, timer(kBlocked));
     }
     return microseconds;
   };

@@ -1,6 +1,6 @@
 // What kernels on GPUs are measured for, against the counted arithmetic of the model; which attention kernel takes
 // what.
-#include "src/machine/tune_kernels.h"
+#include "src/machine/autotune.h"
 
 #include <doctest/doctest.h>
 
@@ -67,15 +67,15 @@ TEST_CASE("device problems: their arithmetic is that of a training step, in ever
 
 TEST_CASE("device problems: saved choices are taken over with those of the products alone that they are made of") {
   const auto options = model::preset("vit-b16");
-  const auto problems = train::device_problems(options, {0, options.num_units()}, 0, 1, 2, {at::kHalf, at::kFloat});
-  kernels::KernelTable saved("here");
+  const auto problems = train::device_problems_of_mesh(options, 1, {2}, {at::kHalf, at::kFloat});
+  kernels::KernelTable saved{"here", {}};
   for (const auto& problem : problems.products) {
-    saved.choose(problem.name(), {"apart", "two kernels", 2.0, 2.0});
-    saved.choose(problem.without_extra().name(), {"00ff", "tile 128x256", 1.0, 1.0});
+    saved.choices[problem.name()] = {"apart", "two kernels", 2.0, 2.0};
+    saved.choices[problem.without_extra().name()] = {"00ff", "tile 128x256", 1.0, 1.0};
   }
-  REQUIRE(saved.choices().size() > problems.distinct().products.size());
-  kernels::KernelTable resumed("here");
-  resumed.adopt(saved, problems.distinct().names_with_parts());
+  REQUIRE(saved.choices.size() > problems.products.size());
+  kernels::KernelTable resumed{"here", {}};
+  CHECK(resumed.adopt(saved, problems.names_with_parts()));
   CHECK((resumed == saved));
 }
 
@@ -157,14 +157,14 @@ TEST_CASE("device attention: with sums in a fixed order there is no cuDNN") {
 }
 
 TEST_CASE("device attention: numbers of samples that nobody measured take the kernel of the nearest that was") {
-  kernels::KernelTable table("GPU");
+  kernels::KernelTable table{"GPU", {}};
   const auto kernel = [&](int64_t samples, int64_t tokens = 197) {
     const auto found = kernels::find_attention(table, {samples, tokens, 12, 64, at::kHalf});
     return found ? kernels::device_attention_name(*found) : std::string("none");
   };
   CHECK(kernel(64) == "none");
   const auto choose = [&](const kernels::AttentionProblem& problem, const std::string& name) {
-    table.choose(problem.name(), {name, "", 1.0, 1.0});
+    table.choices[problem.name()] = {name, "", 1.0, 1.0};
   };
   choose({64, 197, 12, 64, at::kHalf}, "flash");
   choose({1024, 197, 12, 64, at::kHalf}, "efficient");
@@ -181,7 +181,7 @@ TEST_CASE("device attention: numbers of samples that nobody measured take the ke
   choose({7, 197, 12, 32, at::kHalf}, "composite");
   choose({7, 197, 12, 64, at::kBFloat16}, "composite");
   choose({7, 7, 12, 64, at::kHalf}, "composite");
-  table.choose("attention Bx N197 h12 d64 fp16", {"composite", "", 1.0, 1.0});
+  table.choices["attention Bx N197 h12 d64 fp16"] = {"composite", "", 1.0, 1.0};
   CHECK(kernel(7) == "cudnn");
   CHECK(kernel(7, 97) == "none");
   CHECK(kernel(7, 7) == "composite");

@@ -11,9 +11,11 @@
 
 #include "src/base/text.h"
 #include "src/kernels/attention/device_attention.h"
+#include "src/kernels/gemm/cublaslt.h"
 #include "src/kernels/gemm/device_products.h"
-#include "src/machine/tune_kernels.h"
+#include "src/machine/autotune.h"
 #include "tests/support/compare.h"
+#include "tests/support/contains.h"
 #include "tests/support/gpu/kernel_scope.h"
 #include "tests/support/gpu/own_gpu.h"
 #include "tests/support/training_harness.h"
@@ -117,7 +119,7 @@ TEST_CASE("gpu attention: the measured kernel is the one that runs") {
   const at::Tensor qkv = at::randn({2, 197, 3 * 192}, at::TensorOptions(at::kHalf).device(gpu()));
   for (const DeviceAttention kernel :
        kernels::device_attentions(problem, kernels::device_traits(gpu()), SumOrder::kAny)) {
-    kernels::kernel_table().choose(problem.name(), {kernels::device_attention_name(kernel), "", 1.0, 1.0});
+    kernels::kernel_table().choices[problem.name()] = {kernels::device_attention_name(kernel), "", 1.0, 1.0};
     CHECK(kernels::device_attention(qkv, 3).equal(kernels::device_attention(qkv, 3, kernel)));
   }
 }
@@ -130,19 +132,25 @@ TEST_CASE("gpu kernels: a training computes no product that was not measured bef
   experiment.options.precision = zero::make_precision_policy("fp16");
   experiment.global_batches = {9, 4, 1};
   const auto problems = train::device_problems_of_mesh(experiment.options.model, 1, {3, 2, 1}, {at::kHalf, at::kFloat});
-  const auto report = train::tune_kernels(problems, "", train::SavedKernels::kUse, gpu(), own);
-  CHECK(report.num_measured >= static_cast<int>(problems.products.size() + problems.attentions.size()));
+  const auto tune = [&](const std::string& saved, train::SavedKernels use) {
+    return train::tune_kernels(problems, saved, use, gpu(), own);
+  };
+  const std::string first = tune("", train::SavedKernels::kUse);
+  const size_t num_choices = kernels::kernel_table().choices.size();
+  CHECK(num_choices >= problems.products.size() + problems.attentions.size());
+  const std::string all_measured = str("kernels of ", num_choices, " shapes measured on rank 0 in ");
+  CHECK_MESSAGE(contains(first, all_measured), first);
   run(experiment, Layout{}, own, gpu());
-  const auto unmeasured = kernels::unmeasured_products();
+  const auto unmeasured = kernels::DeviceProducts::of(gpu()).unmeasured();
   CAPTURE(join(unmeasured));
   CHECK(unmeasured.empty());
   const std::string saved = kernels::kernel_table().text();
-  const auto resumed = train::tune_kernels(problems, saved, train::SavedKernels::kUse, gpu(), own);
-  CHECK(resumed.num_measured == 0);
-  CHECK(resumed.num_saved == report.num_measured);
+  const std::string resumed = tune(saved, train::SavedKernels::kUse);
+  CHECK_MESSAGE(contains(resumed, "kernels of 0 shapes measured"), resumed);
+  CHECK_MESSAGE(contains(resumed, str(", ", num_choices, " as saved")), resumed);
   CHECK(kernels::kernel_table().text() == saved);
-  const auto again = train::tune_kernels(problems, saved, train::SavedKernels::kMeasureAgain, gpu(), own);
-  CHECK(again.num_measured == report.num_measured);
+  const std::string again = tune(saved, train::SavedKernels::kMeasureAgain);
+  CHECK_MESSAGE(contains(again, all_measured), again);
 }
 
 TEST_SUITE_END();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/base/text.h"
+#include "src/kernels/gemm/cublaslt.h"
 #include "src/kernels/gemm/device_products.h"
 #include "tests/support/compare.h"
 #include "tests/support/gpu/kernel_scope.h"
@@ -197,7 +198,7 @@ TEST_CASE("gpu gelu: forward, backward and the sums of its gradient's columns") 
 
 TEST_CASE("gpu products: what was measured is used, is right, and is used again") {
   const KernelScope scope({});
-  kernels::kernel_table() = kernels::KernelTable(kernels::machine_text(kernels::device_traits(gpu()), SumOrder::kAny));
+  kernels::kernel_table() = {kernels::machine_text(kernels::device_traits(gpu()), SumOrder::kAny), {}};
   const std::vector<Shape> shapes = {{394, 256, 192}, {2048, 512, 512}, kLongSums};
   const auto check_all = [&] {
     kernels::forget_product_plans();
@@ -206,7 +207,7 @@ TEST_CASE("gpu products: what was measured is used, is right, and is used again"
         check_layer(shape, type);
       }
     }
-    CHECK(kernels::unmeasured_products().empty());
+    CHECK(kernels::DeviceProducts::of(gpu()).unmeasured().empty());
   };
   for (const Type& type : types()) {
     for (const Shape& shape : shapes) {
@@ -216,12 +217,12 @@ TEST_CASE("gpu products: what was measured is used, is right, and is used again"
   check_all();
   const auto saved = kernels::KernelTable::parse(kernels::kernel_table().text());
   CHECK(saved == kernels::kernel_table());
-  kernels::kernel_table() = kernels::KernelTable(saved.machine());
+  kernels::kernel_table() = {saved.machine, {}};
   std::vector<std::string> names;
-  for (const auto& [name, choice] : saved.choices()) {
+  for (const auto& [name, choice] : saved.choices) {
     names.push_back(name);
   }
-  CHECK(kernels::kernel_table().adopt(saved, names) == kernels::KernelTable::Adopted::kAll);
+  CHECK(kernels::kernel_table().adopt(saved, names));
   check_all();
 }
 

@@ -17,15 +17,15 @@ using kernels::KernelTable;
 namespace {
 
 KernelTable two_choices() {
-  KernelTable table("NVIDIA A (sm_90, 132 multiprocessors), cuBLASLt 130002");
-  table.choose("forward+bias R12608 M3072 K768 bf16>bf16 16B", {"00ff7e", "algorithm 66, tile 24", 101.25, 101.25});
-  table.choose("attention B64 N197 h12 d64 bf16", {"flash", "cudnn 90 us, flash 120 us", 120.1, 90.3});
+  KernelTable table{"NVIDIA A (sm_90, 132 multiprocessors), cuBLASLt 130002", {}};
+  table.choices["forward+bias R12608 M3072 K768 bf16>bf16 16B"] = {"00ff7e", "algorithm 66, tile 24", 101.25, 101.25};
+  table.choices["attention B64 N197 h12 d64 bf16"] = {"flash", "cudnn 90 us, flash 120 us", 120.1, 90.3};
   return table;
 }
 
 std::vector<std::string> names_of(const KernelTable& table) {
   std::vector<std::string> names;
-  for (const auto& [name, choice] : table.choices()) {
+  for (const auto& [name, choice] : table.choices) {
     names.push_back(name);
   }
   return names;
@@ -35,10 +35,10 @@ std::vector<std::string> names_of(const KernelTable& table) {
 
 TEST_CASE("kernel choice: the text gives an equal table back, all digits included") {
   KernelTable table = two_choices();
-  table.choose("x", {"y", "", 1.0 / 3.0, 1e-7});
+  table.choices["x"] = {"y", "", 1.0 / 3.0, 1e-7};
   CHECK(KernelTable::parse(table.text()) == table);
   CHECK(KernelTable::parse("") == KernelTable());
-  CHECK(KernelTable::parse(KernelTable("nothing yet").text()).machine() == "nothing yet");
+  CHECK(KernelTable::parse(KernelTable{"nothing yet", {}}.text()).machine == "nothing yet");
 }
 
 TEST_CASE("kernel choice: damaged text is refused, with its line") {
@@ -58,52 +58,38 @@ TEST_CASE("kernel choice: damaged text is refused, with its line") {
 TEST_CASE("kernel choice: what was measured on another machine is not taken over") {
   const KernelTable saved = two_choices();
   const std::vector<std::string> wanted = names_of(saved);
-  KernelTable same(saved.machine());
-  CHECK(same.adopt(saved, wanted) == KernelTable::Adopted::kAll);
+  KernelTable same{saved.machine, {}};
+  CHECK(same.adopt(saved, wanted));
   CHECK(same == saved);
-  KernelTable other("NVIDIA B");
-  CHECK(other.adopt(saved, wanted) == KernelTable::Adopted::kOtherMachine);
-  CHECK(other.choices().empty());
-  CHECK(same.adopt(KernelTable(), wanted) == KernelTable::Adopted::kNothingSaved);
+  KernelTable other{"NVIDIA B", {}};
+  CHECK_FALSE(other.adopt(saved, wanted));
+  CHECK(other.choices.empty());
+  CHECK(same.adopt(KernelTable(), wanted));
   CHECK(same == saved);
 }
 
 TEST_CASE("kernel choice: of what was saved only what the run needs is taken over") {
   const KernelTable saved = two_choices();
-  KernelTable table(saved.machine());
+  KernelTable table{saved.machine, {}};
   const std::vector<std::string> wanted = {names_of(saved).front(), "a shape of this run alone"};
-  CHECK(table.adopt(saved, wanted) == KernelTable::Adopted::kAll);
+  CHECK(table.adopt(saved, wanted));
   CHECK(names_of(table) == std::vector<std::string>{wanted.front()});
 }
 
 TEST_CASE("kernel choice: a saved choice replaces one that was there") {
   const KernelTable saved = two_choices();
-  KernelTable table(saved.machine());
-  table.choose("attention B64 N197 h12 d64 bf16", {"efficient", "", 130.0, 130.0});
+  KernelTable table{saved.machine, {}};
+  table.choices["attention B64 N197 h12 d64 bf16"] = {"efficient", "", 130.0, 130.0};
   table.adopt(saved, names_of(saved));
   REQUIRE(table.find("attention B64 N197 h12 d64 bf16") != nullptr);
   CHECK(table.find("attention B64 N197 h12 d64 bf16")->kernel == "flash");
   CHECK(table.find("attention B63 N197 h12 d64 bf16") == nullptr);
 }
 
-TEST_CASE("kernel choice: a choice that is forgotten is gone, and no other") {
-  KernelTable table = two_choices();
-  table.choose("of a benchmark", {"k", "", 1.0, 1.0});
-  table.forget("of a benchmark");
-  CHECK(table == two_choices());
-  table.forget("never chosen");
-  CHECK(table == two_choices());
-}
-
-TEST_CASE("kernel choice: what is missing, each once, in its order") {
-  const std::vector<std::string> problems = {"b", "attention B64 N197 h12 d64 bf16", "a", "b"};
-  CHECK(two_choices().missing(problems) == std::vector<std::string>{"b", "a"});
-}
-
 TEST_CASE("kernel choice: the cost counts a problem as often as it is computed") {
   KernelTable table;
-  table.choose("a", {"slow", "", 110.0, 100.0});
-  table.choose("b", {"fast", "", 50.0, 50.0});
+  table.choices["a"] = {"slow", "", 110.0, 100.0};
+  table.choices["b"] = {"fast", "", 50.0, 50.0};
   const std::vector<std::string> once = {"a", "b"}, often = {"a", "a", "a", "b", "unknown"};
   CHECK(table.cost(once) == doctest::Approx(10.0 / 150.0));
   CHECK(table.cost(often) == doctest::Approx(30.0 / 350.0));

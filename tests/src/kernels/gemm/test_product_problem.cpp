@@ -1,5 +1,5 @@
 // Products as BLAS sees them, against LibTorch's; the names that choices are kept under; GELU's elements.
-#include "src/kernels/gemm/product_problem.h"
+#include "src/kernels/gemm/device_products.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/mm.h>
@@ -22,7 +22,7 @@ using kernels::ProductProblem;
 namespace {
 
 double element(const double* matrix, const ColumnMajor& shape, int64_t row, int64_t column) {
-  return shape.transposed ? matrix[column + row * shape.leading()] : matrix[row + column * shape.leading()];
+  return shape.transposed ? matrix[column + row * shape.rows] : matrix[row + column * shape.rows];
 }
 
 // What BLAS does with column-major matrices, element by element.
@@ -30,11 +30,11 @@ void blas_product(const kernels::ColumnMajorProduct& product, const double* a, c
   const int64_t depth = product.a.transposed ? product.a.rows : product.a.columns;
   for (int64_t column = 0; column < product.d.columns; ++column) {
     for (int64_t row = 0; row < product.d.rows; ++row) {
-      double sum = product.accumulates ? d[row + column * product.d.leading()] : 0.0;
+      double sum = product.accumulates ? d[row + column * product.d.rows] : 0.0;
       for (int64_t k = 0; k < depth; ++k) {
         sum += element(a, product.a, row, k) * element(b, product.b, k, column);
       }
-      d[row + column * product.d.leading()] = sum;
+      d[row + column * product.d.rows] = sum;
     }
   }
 }
@@ -44,17 +44,13 @@ struct Layer {
   at::Tensor weight = at::randn({4, 3}, at::kDouble);  // [M, K]
   at::Tensor dy = at::randn({5, 4}, at::kDouble);      // [R, M]
 
-  const double* factor(kernels::ColumnMajorProduct::Factor factor) const {
-    using Factor = kernels::ColumnMajorProduct::Factor;
-    const at::Tensor& matrix = factor == Factor::kX ? x : factor == Factor::kWeight ? weight : dy;
-    return matrix.const_data_ptr<double>();
-  }
-
   at::Tensor by_blas(ProductKind kind, at::Tensor result) const {
     const auto product = kernels::column_major(
         kernels::product_problem(kind, ProductExtra::kNone, x.size(0), weight.size(0), x.size(1), at::kDouble));
     CHECK(product.d.rows * product.d.columns == result.numel());
-    blas_product(product, factor(product.a_is), factor(product.b_is), result.data_ptr<double>());
+    const at::Tensor& a = kind == ProductKind::kWeightGradient ? x : weight;
+    const at::Tensor& b = kind == ProductKind::kForward ? x : dy;
+    blas_product(product, a.const_data_ptr<double>(), b.const_data_ptr<double>(), result.data_ptr<double>());
     return result;
   }
 };
@@ -77,23 +73,22 @@ TEST_CASE("product problem: column-major products give the row-major results") {
 }
 
 TEST_CASE("product problem: a bias runs along D's rows, and its gradient is B's sum over k") {
-  using Factor = kernels::ColumnMajorProduct::Factor;
   const auto forward =
       kernels::column_major(kernels::product_problem(ProductKind::kForward, ProductExtra::kBias, 5, 4, 3, at::kFloat));
   CHECK(forward.d.rows == 4);
   const auto gradient = kernels::column_major(
       kernels::product_problem(ProductKind::kWeightGradient, ProductExtra::kBiasGradient, 5, 4, 3, at::kFloat));
-  CHECK(gradient.b_is == Factor::kDy);
+  CHECK(gradient.b.rows == 4);     // B is dy
   CHECK(gradient.d.columns == 4);  // the length of cuBLASLt's gradient from B
   CHECK(gradient.b.transposed);    // so k runs over the rows of dy
 }
 
 TEST_CASE("product problem: problems that differ have names that differ") {
   std::set<std::string> names;
-  std::set<size_t> hashes;
+  std::set<ProductProblem> problems;
   const auto note = [&](const ProductProblem& problem) {
     names.insert(problem.name());
-    hashes.insert(kernels::ProductProblemHash()(problem));
+    problems.insert(problem);
   };
   const ProductProblem base =
       kernels::product_problem(ProductKind::kForward, ProductExtra::kNone, 12, 34, 56, at::kFloat);
@@ -113,7 +108,7 @@ TEST_CASE("product problem: problems that differ have names that differ") {
     note(other);
   }
   CHECK(names.size() == 10);
-  CHECK(hashes.size() == 10);
+  CHECK(problems.size() == 10);
   CHECK(base.flops() == 2.0 * 12 * 34 * 56);
 }
 

@@ -1,10 +1,9 @@
 // Which algorithms of a library may compute a product, and what the kernels' options set in LibTorch.
-#include "src/kernels/gemm/product_problem.h"
+#include "src/kernels/gemm/device_products.h"
 
 #include <ATen/Context.h>
 #include <doctest/doctest.h>
 
-#include "src/kernels/gemm/device_products.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;

@@ -138,9 +138,9 @@ TEST_CASE("checkpoint: a table of kernels of any size is saved and found again")
   const comm::MpiGroup world = comm::MpiGroup::world();
   const ScratchFolder folder(world);
   CheckpointRig rig(world, folder.path());
-  kernels::KernelTable table("GPU");
+  kernels::KernelTable table{"GPU", {}};
   while (table.text().size() < 200000) {
-    table.choose(str("forward R", table.choices().size()), {std::string(5000, 'f'), "tile 128x256", 2.5, 2.0});
+    table.choices[str("forward R", table.choices.size())] = {std::string(5000, 'f'), "tile 128x256", 2.5, 2.0};
   }
   rig.checkpoints.prepare("");
   kernels::kernel_table() = table;

@@ -1,5 +1,5 @@
 // Which sizes of micro-batches kernels are measured for, and what the records of a run show of the choices.
-#include "src/machine/run_kernels.h"
+#include "src/machine/autotune.h"
 
 #include <doctest/doctest.h>
 
@@ -86,7 +86,8 @@ TEST_CASE("run kernels: TF32 that the environment forces or forbids") {
 }
 
 TEST_CASE("run kernels: the host's kernel is chosen by the largest layer of a block") {
-  using Passes = train::HostLayer::Passes;
+  using kernels::HostLayer;
+  using Passes = HostLayer::Passes;
   train::RunConfig config;
   config.model.image_height = config.model.image_width = 32;
   config.model.patch_size = 4;
@@ -99,20 +100,20 @@ TEST_CASE("run kernels: the host's kernel is chosen by the largest layer of a bl
   config.parallel.micro_batch_size = 2;
   const int64_t tokens = config.model.num_tokens();
   const auto layer = [&] { return train::largest_layer(config, Passes::kForwardAndBackward); };
-  CHECK((layer() == train::HostLayer{2 * tokens, 384, 96, 6 * tokens, Passes::kForwardAndBackward}));
+  CHECK((layer() == HostLayer{2 * tokens, 384, 96, 6 * tokens, Passes::kForwardAndBackward}));
   config.parallel.tp = 2;  // fc1's share is larger than that of qkv, 144
-  CHECK((layer() == train::HostLayer{2 * tokens, 192, 96, 6 * tokens, Passes::kForwardAndBackward}));
+  CHECK((layer() == HostLayer{2 * tokens, 192, 96, 6 * tokens, Passes::kForwardAndBackward}));
   config.parallel.micro_batch_size = 16;  // more than a replica has
-  CHECK((layer() == train::HostLayer{6 * tokens, 192, 96, 6 * tokens, Passes::kForwardAndBackward}));
-  CHECK((train::largest_layer(config, Passes::kForward) == train::HostLayer{6 * tokens, 192, 96, 0, Passes::kForward}));
+  CHECK((layer() == HostLayer{6 * tokens, 192, 96, 6 * tokens, Passes::kForwardAndBackward}));
+  CHECK((train::largest_layer(config, Passes::kForward) == HostLayer{6 * tokens, 192, 96, 0, Passes::kForward}));
 }
 
 TEST_CASE("run kernels: records show names instead of a library's bytes") {
   CHECK(train::saved_kernels().empty());
   CHECK(train::kernel_choices_json().is_null());
-  kernels::kernel_table() = kernels::KernelTable("GPU");
-  kernels::kernel_table().choose("forward R1 M2 K3", {"00ff", "tile 24", 2.5, 2.0});
-  kernels::kernel_table().choose("attention B1", {"flash", "", 1.0, 1.0});
+  kernels::kernel_table() = {"GPU", {}};
+  kernels::kernel_table().choices["forward R1 M2 K3"] = {"00ff", "tile 24", 2.5, 2.0};
+  kernels::kernel_table().choices["attention B1"] = {"flash", "", 1.0, 1.0};
   CHECK(kernels::KernelTable::parse(train::saved_kernels()) == kernels::kernel_table());
   const auto json = train::kernel_choices_json();
   CHECK(json["measured_on"] == "GPU");
