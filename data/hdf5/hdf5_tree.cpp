@@ -16,36 +16,34 @@ namespace vit_hybrid::data {
 namespace {
 
 struct Names {
-  std::vector<std::string> datasets;
-  bool failed = false;
+  H5L_type_t link;
+  std::vector<std::string> datasets = {};
 };
 
-// Exceptions must not pass through HDF5.
+// Exceptions must not pass through HDF5. A file that a link leads to need not be there.
 herr_t note_dataset(hid_t group, const char* name, const H5L_info_t* link, void* names) {
   auto& noted = *static_cast<Names*>(names);
-  if (link->type != H5L_TYPE_HARD) {
+  if (link->type != noted.link) {
     return 0;
   }
   const Hid object(H5Oopen(group, name, H5P_DEFAULT), &H5Oclose);
-  if (!object) {
-    noted.failed = true;
-    return -1;
-  }
-  if (H5Iget_type(object.get()) == H5I_DATASET) {
+  if (object && H5Iget_type(object.get()) == H5I_DATASET) {
     noted.datasets.emplace_back(name);
   }
-  return 0;
+  return object || link->type != H5L_TYPE_HARD ? 0 : -1;
 }
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorClass::kBadData, what, "the file is damaged or truncated: copy or make it again");
 }
 
-std::vector<std::string> dataset_names(hid_t file, const std::string& path) {
-  Names names;
-  if (H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_dataset, &names) < 0 || names.failed) {
+// Those of the file itself, or whole ones of other files that it links to.
+std::vector<std::string> dataset_names(hid_t file, const std::string& path, H5L_type_t link = H5L_TYPE_HARD) {
+  Names names{link};
+  if (H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_dataset, &names) < 0 && link == H5L_TYPE_HARD) {
     refuse(str("the datasets of ", path, " cannot be listed: ", hdf5_reason()));
   }
+  H5Eclear2(H5E_DEFAULT);
   std::sort(names.datasets.begin(), names.datasets.end());
   return names.datasets;
 }
@@ -91,12 +89,9 @@ std::vector<std::string> attribute_names(hid_t object, const std::string& where)
   return names;
 }
 
-// The attributes to read: those with given names, else all.
-using Wanted = const std::vector<std::string>*;
-
-Hdf5AttributeMap attributes_of(hid_t object, const std::string& where, Wanted wanted) {
+Hdf5AttributeMap attributes_of(hid_t object, const std::vector<std::string>& names) {
   Hdf5AttributeMap attributes;
-  for (const std::string& name : wanted != nullptr ? *wanted : attribute_names(object, where)) {
+  for (const std::string& name : names) {
     if (H5Aexists(object, name.c_str()) > 0) {
       note_attribute(object, name, attributes);
     }
@@ -133,7 +128,7 @@ void locate(hid_t opened, const std::string& where, int64_t file_bytes, Hdf5Tree
 }
 
 Hdf5TreeDataset describe(hid_t file, const std::string& path, const std::string& name, int64_t file_bytes,
-                         Wanted attributes) {
+                         const std::vector<std::string>& attributes) {
   Hdf5TreeDataset dataset;
   dataset.name = name;
   const std::string where = str(path, ": dataset '", name, "'");
@@ -143,7 +138,7 @@ Hdf5TreeDataset describe(hid_t file, const std::string& path, const std::string&
   const auto stored = hdf5_stored_type(type.get());
   dataset.shape = hdf5_shape(space.get());
   dataset.type = stored ? stored->type : at::kFloat;
-  dataset.attributes = attributes_of(opened.get(), where, attributes);
+  dataset.attributes = attributes_of(opened.get(), attributes);
   dataset.why_not = reason_scattered(opened.get(), stored, type.get());
   if (dataset.why_not.empty()) {
     locate(opened.get(), where, file_bytes, dataset);
@@ -151,27 +146,19 @@ Hdf5TreeDataset describe(hid_t file, const std::string& path, const std::string&
   return dataset;
 }
 
-Hdf5Tree read_tree(const std::string& path, Wanted of_file, Wanted of_datasets) {
+}  // namespace
+
+Hdf5Tree read_hdf5_tree(const std::string& path, const std::vector<std::string>& file_attributes,
+                        const std::vector<std::string>& dataset_attributes) {
   Hdf5Tree tree;
   tree.file_bytes = existing_file_bytes(path);
   const Hdf5CrashGuard guard(path);
   const Hid file = hdf5_open_file(path);
-  tree.attributes = attributes_of(file.get(), path, of_file);
+  tree.attributes = attributes_of(file.get(), file_attributes);
   for (const std::string& name : dataset_names(file.get(), path)) {
-    tree.datasets.push_back(describe(file.get(), path, name, tree.file_bytes, of_datasets));
+    tree.datasets.push_back(describe(file.get(), path, name, tree.file_bytes, dataset_attributes));
   }
   return tree;
-}
-
-}  // namespace
-
-Hdf5Tree read_hdf5_tree(const std::string& path) {
-  return read_tree(path, nullptr, nullptr);
-}
-
-Hdf5Tree read_hdf5_tree(const std::string& path, const std::vector<std::string>& file_attributes,
-                        const std::vector<std::string>& dataset_attributes) {
-  return read_tree(path, &file_attributes, &dataset_attributes);
 }
 
 namespace {
@@ -232,8 +219,7 @@ struct ShownValue {
   std::string operator()(const auto& value) const { return str(value); }
 };
 
-Hdf5Description describe(hid_t file, const std::string& path, const std::string& name,
-                         const Hdf5AttributeMap& attributes) {
+Hdf5Description describe(hid_t file, const std::string& path, const std::string& name) {
   Hdf5Description description;
   description.name = name;
   const Hid dataset = hdf5_open_dataset(file, path, name);
@@ -249,7 +235,7 @@ Hdf5Description describe(hid_t file, const std::string& path, const std::string&
   if (description.shape.size() == kFieldDims) {
     description.channels = channels_of(file, dataset.get());
   }
-  for (const auto& [key, value] : attributes) {
+  for (const auto& [key, value] : attributes_of(dataset.get(), attribute_names(dataset.get(), path))) {
     description.attributes.emplace_back(key, std::visit(ShownValue(), value));
   }
   description.has_numbers = hdf5_stored_type(type.get()).has_value();
@@ -259,33 +245,18 @@ Hdf5Description describe(hid_t file, const std::string& path, const std::string&
   return description;
 }
 
-// Whole datasets of other files, which the walk over this one leaves out.
-herr_t note_linked(hid_t group, const char* name, const H5L_info_t* link, void* names) {
-  if (link->type == H5L_TYPE_EXTERNAL) {
-    const Hid object(H5Oopen(group, name, H5P_DEFAULT), &H5Oclose);
-    if (object && H5Iget_type(object.get()) == H5I_DATASET) {
-      static_cast<std::vector<std::string>*>(names)->emplace_back(name);
-    }
-  }
-  return 0;
-}
-
 }  // namespace
 
 std::vector<Hdf5Description> describe_hdf5_file(const std::string& path) {
-  const Hdf5Tree tree = read_hdf5_tree(path);
+  existing_file_bytes(path);
   const Hdf5CrashGuard guard(path);
   const Hid file = hdf5_open_file(path);
   std::vector<Hdf5Description> descriptions;
-  for (const Hdf5TreeDataset& dataset : tree.datasets) {
-    descriptions.push_back(describe(file.get(), path, dataset.name, dataset.attributes));
-  }
-  std::vector<std::string> linked;
-  H5Lvisit(file.get(), H5_INDEX_NAME, H5_ITER_INC, &note_linked, &linked);
-  H5Eclear2(H5E_DEFAULT);
-  for (const std::string& name : linked) {
-    descriptions.push_back(describe(file.get(), path, name, {}));
-    descriptions.back().is_linked = true;
+  for (const H5L_type_t link : {H5L_TYPE_HARD, H5L_TYPE_EXTERNAL}) {
+    for (const std::string& name : dataset_names(file.get(), path, link)) {
+      descriptions.push_back(describe(file.get(), path, name));
+      descriptions.back().is_linked = link == H5L_TYPE_EXTERNAL;
+    }
   }
   return descriptions;
 }

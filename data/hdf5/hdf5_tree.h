@@ -33,12 +33,9 @@ struct Hdf5Tree {
   std::vector<Hdf5TreeDataset> datasets;  ///< in ascending order of names
 };
 
-/// Describes the file on this rank alone (main thread), with all attributes. Error(kMissingInput) without it,
-/// Error(kBadData) if it is no HDF5 file or a dataset in it ends behind the end of the file.
-Hdf5Tree read_hdf5_tree(const std::string& path);
-
-/// The same with those of the named attributes that file and datasets have: HDF5 survives damaged files better where
-/// it is asked by name.
+/// Describes the file on this rank alone (main thread), with those of the named attributes that file and datasets have:
+/// HDF5 survives damaged files better where it is asked by name. Error(kMissingInput) without it, Error(kBadData) if it
+/// is no HDF5 file or a dataset in it ends behind the end of the file.
 Hdf5Tree read_hdf5_tree(const std::string& path, const std::vector<std::string>& file_attributes,
                         const std::vector<std::string>& dataset_attributes);
 

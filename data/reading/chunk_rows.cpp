@@ -169,61 +169,13 @@ int64_t item_bytes(const Hdf5Layout& layout) {
   return static_cast<int64_t>(c10::elementSize(layout.type));
 }
 
-// The part of a box that lies in one chunk, seen from both.
-struct Overlap {
-  Shape size;
-  BoxPlace in_chunk;
-  BoxPlace in_box;
-  bool is_empty() const { return num_elements(size) == 0; }
-};
-
-// The chunks that hold one row lie one after the other in the table, in row-major order of the inner grid.
-class ChunkWalk {
- public:
-  ChunkWalk(const Hdf5Layout& layout, int64_t row)
-      : row_shape_(inner(layout.shape)),
-        chunk_shape_(inner(layout.chunk)),
-        corner_(row_shape_.size(), 0),
-        number_(row / layout.chunk.front() * layout.chunks_per_row()) {}
-
-  size_t number() const { return static_cast<size_t>(number_); }
-  Overlap overlap(const RowBox& box) const {
-    Overlap part{corner_, {chunk_shape_, corner_}, {box.size, corner_}};
-    for (size_t d = 0; d < corner_.size(); ++d) {
-      const int64_t begin = std::max(corner_[d], box.start[d]);
-      const int64_t end = std::min(corner_[d] + chunk_shape_[d], box.start[d] + box.size[d]);
-      part.size[d] = std::max<int64_t>(end - begin, 0);
-      part.in_chunk.start[d] = begin - corner_[d];
-      part.in_box.start[d] = begin - box.start[d];
-    }
-    return part;
-  }
-  bool advance() {
-    ++number_;
-    for (size_t d = corner_.size(); d-- > 0;) {
-      corner_[d] += chunk_shape_[d];
-      if (corner_[d] < row_shape_[d]) {
-        return true;
-      }
-      corner_[d] = 0;
-    }
-    return false;
-  }
-
- private:
-  Shape row_shape_;
-  Shape chunk_shape_;
-  Shape corner_;
-  int64_t number_;
-};
-
 struct Run {
   int64_t in_chunk;
   int64_t in_box;
   int64_t count;
 };
 
-std::vector<Run> runs_of(const Overlap& part, int64_t item) {
+std::vector<Run> runs_of(const ChunkOverlap& part, int64_t item) {
   std::vector<Run> runs;
   for_each_run(part.size, part.in_chunk, part.in_box, [&](int64_t in_chunk, int64_t in_box, int64_t count) {
     runs.push_back({in_chunk * item, in_box * item, count * item});
@@ -289,6 +241,33 @@ int64_t read_filtered(const PosixFile& file, const Hdf5Layout& layout, size_t nu
 
 }  // namespace
 
+void for_each_chunk(const Hdf5Layout& layout, int64_t row, const RowBox& box,
+                    const std::function<void(size_t, const ChunkOverlap&)>& visit) {
+  const Shape row_shape = inner(layout.shape), chunk_shape = inner(layout.chunk);
+  Shape corner(row_shape.size(), 0);
+  // The chunks that hold one row lie one after the other in the table, in row-major order of the inner grid.
+  int64_t number = row / layout.chunk.front() * layout.chunks_per_row();
+  for (bool is_over = false; !is_over; ++number) {
+    ChunkOverlap part{corner, {chunk_shape, corner}, {box.size, corner}};
+    for (size_t d = 0; d < corner.size(); ++d) {
+      const int64_t begin = std::max(corner[d], box.start[d]);
+      const int64_t end = std::min(corner[d] + chunk_shape[d], box.start[d] + box.size[d]);
+      part.size[d] = std::max<int64_t>(end - begin, 0);
+      part.in_chunk.start[d] = begin - corner[d];
+      part.in_box.start[d] = begin - box.start[d];
+    }
+    if (num_elements(part.size) > 0) {
+      visit(static_cast<size_t>(number), part);
+    }
+    is_over = true;
+    for (size_t d = corner.size(); is_over && d-- > 0;) {
+      corner[d] += chunk_shape[d];
+      is_over = corner[d] >= row_shape[d];
+      corner[d] = is_over ? 0 : corner[d];
+    }
+  }
+}
+
 int64_t read_runs(const PosixFile& file, const Hdf5Layout& layout, int64_t offset, const RowBox& box, char* to,
                   int64_t piece_bytes, const std::function<void(int64_t, int64_t)>& arrived) {
   const int64_t item = item_bytes(layout);
@@ -311,22 +290,17 @@ int64_t read_chunks(const PosixFile& file, const Hdf5Layout& layout, std::span<c
   const int64_t rows_per_chunk = layout.chunk.front();
   const int64_t slice_bytes = num_elements(inner(layout.chunk)) * item_bytes(layout);
   int64_t bytes = 0;
-  ChunkWalk walk(layout, rows.front().row);
-  do {
-    const Overlap part = walk.overlap(box);
-    if (part.is_empty()) {
-      continue;
-    }
+  for_each_chunk(layout, rows.front().row, box, [&](size_t number, const ChunkOverlap& part) {
     const std::vector<Run> runs = runs_of(part, item_bytes(layout));
     if (layout.storage == Hdf5Layout::Storage::kFiltered) {
-      bytes += read_filtered(file, layout, walk.number(), rows, runs, buffers);
-      continue;
+      bytes += read_filtered(file, layout, number, rows, runs, buffers);
+      return;
     }
     for (const RowRead& row : rows) {
-      const int64_t offset = layout.chunk_offsets[walk.number()] + row.row % rows_per_chunk * slice_bytes;
+      const int64_t offset = layout.chunk_offsets[number] + row.row % rows_per_chunk * slice_bytes;
       bytes += read_slice(file, offset, runs, static_cast<char*>(row.to), buffers);
     }
-  } while (walk.advance());
+  });
   return bytes;
 }
 

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "data/hdf5/hdf5_layout.h"
 #include "data/loading/tensor_pool.h"
+#include "data/reading/box_runs.h"
 #include "data/reading/posix_file.h"
 #include "data/reading/row_reader.h"
 
@@ -38,6 +40,18 @@ void unshuffle(std::span<const char> shuffled, int64_t item_bytes, char* values)
 
 /// Fletcher's checksum over 16-bit big-endian words, as HDF5 stores it.
 uint32_t fletcher32(std::span<const char> bytes);
+
+/// The part of a box that lies in one chunk, seen from both.
+struct ChunkOverlap {
+  std::vector<int64_t> size;
+  BoxPlace in_chunk;
+  BoxPlace in_box;
+};
+
+/// Calls `visit(number of the chunk in the layout's table, overlap)` for the chunks that hold a part of the box of row
+/// `row`, in their order.
+void for_each_chunk(const Hdf5Layout& layout, int64_t row, const RowBox& box,
+                    const std::function<void(size_t, const ChunkOverlap&)>& visit);
 
 /// Reads the box of the row whose bytes begin at `offset`, in pieces of at most `piece_bytes`, of each of which
 /// `arrived(first byte, number)` is told. Returns the bytes read.

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "data/hdf5/hdf5_layout.h"
-#include "data/hdf5/hdf5_tree.h"
 #include "data/reading/row_reader.h"
 #include "data/tools/row_statistics.h"
 
@@ -41,9 +40,6 @@ RowBox latitude_band(const Hdf5Layout& layout, int64_t band, int64_t num_bands);
 
 /// Why reading the dataset is slower than it need be ("filter deflate"); empty if it is not.
 std::string slow_because(const Hdf5Layout& layout, const ReadCost& cost);
-
-/// All of the text of one dataset but its values: storage, dims, channels, attributes, cost of reading.
-std::string describe_dataset(const Hdf5Description& dataset, int64_t bands);
 
 /// A table of one line for each channel.
 std::string statistics_table(const std::vector<ChannelMoments>& channels, const std::vector<std::string>& names);

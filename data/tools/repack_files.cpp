@@ -64,7 +64,7 @@ std::string repacked_dataset(const RepackOptions& options, const std::string& pa
     return options.dataset;
   }
   std::vector<std::string> names;
-  for (const auto& dataset : read_hdf5_tree(path).datasets) {
+  for (const auto& dataset : read_hdf5_tree(path, {}, {}).datasets) {
     names.push_back(dataset.name);
   }
   for (const char* usual : {"fields", "images"}) {

@@ -25,6 +25,7 @@
 #include "model/vit_options.h"
 #include "parallel/comm/make_communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
+#include "parallel/tensor/step_context.h"
 #include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "src/base/text.h"
