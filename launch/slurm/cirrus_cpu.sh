@@ -29,7 +29,7 @@
 #   module load PrgEnv-gnu cray-hdf5-parallel cmake
 #   launch/install_dependencies --no-packages --no-cuda
 #   CC=cc CXX=CC cmake --preset release -DMPI_C_COMPILER=cc && cmake --build --preset release --target vit_hybrid
-#   (Boost.Program_options, yaml-cpp, nlohmann-json and xxHash: modules or -DCMAKE_PREFIX_PATH)
+#   (Boost.Program_options, yaml-cpp, nlohmann-json, xxHash and hwloc: modules or -DCMAKE_PREFIX_PATH)
 #SBATCH --job-name=vit_hybrid
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=24

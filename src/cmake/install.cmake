@@ -25,4 +25,5 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/vit_hybridConfigV
 install(FILES
   ${CMAKE_BINARY_DIR}/generated/vit_hybridConfig.cmake ${CMAKE_BINARY_DIR}/generated/vit_hybridConfigVersion.cmake
   src/cmake/FindParallelHDF5.cmake src/cmake/FindLibTorchCpu.cmake src/cmake/FindLibTorchCuda.cmake src/cmake/FindXxHash.cmake
+  src/cmake/FindHwloc.cmake
   DESTINATION ${package_dir})

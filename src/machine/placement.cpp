@@ -1,19 +1,12 @@
-// Files of /sys and /proc, the calls that say what this process may use, and what is wrong with that.
+// What hwloc knows of a node and of this process, which ranks share cores, and what is wrong with that.
 #include "src/machine/placement.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <hwloc.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <fstream>
+#include <cstdlib>
 #include <iterator>
 #include <map>
-#include <numeric>
-#include <set>
-#include <sstream>
-#include <unordered_map>
 
 #include "parallel/comm/failure.h"
 #include "src/base/host.h"
@@ -25,240 +18,182 @@ namespace vit_hybrid::train {
 
 namespace {
 
-// The first line; empty where there is no such file.
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
+using Bitmap = std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)>;
 
-std::vector<int> sorted(const std::set<int>& numbers) {
-  return {numbers.begin(), numbers.end()};
-}
-
-std::vector<int> common(const std::vector<int>& a, const std::vector<int>& b) {
-  std::vector<int> out;
-  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
-  return out;
-}
-
-// What follows "Mems_allowed_list:" and the like.
-std::string own_status(const std::string& key) {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(key)) {
-      const size_t value = line.find_first_not_of(" \t", key.size());
-      return value == std::string::npos ? "" : line.substr(value);
-    }
+Bitmap bitmap_of(const std::vector<int>& numbers) {
+  Bitmap bitmap(hwloc_bitmap_alloc(), hwloc_bitmap_free);
+  for (const int number : numbers) {
+    hwloc_bitmap_set(bitmap.get(), static_cast<unsigned>(number));
   }
-  return "";
+  return bitmap;
 }
 
-// Of the policies that name nodes; empty for those that do not, and where the call is not permitted (in containers).
-std::vector<int> policy_memories() {
-  constexpr size_t kBits = 8 * sizeof(unsigned long);
-  std::array<unsigned long, 4096 / kBits> mask{};
-  int mode = 0;
-  if (syscall(SYS_get_mempolicy, &mode, mask.data(), mask.size() * kBits, nullptr, 0UL) != 0) {
-    return {};
-  }
-  std::vector<int> nodes;
-  for (size_t node = 0; node < mask.size() * kBits; ++node) {
-    if ((mask[node / kBits] >> (node % kBits) & 1UL) != 0) {
-      nodes.push_back(static_cast<int>(node));
-    }
-  }
-  return nodes;
-}
-
-}  // namespace
-
-std::vector<int> parse_number_list(const std::string& text) {
+std::vector<int> numbers_of(hwloc_const_bitmap_t bitmap) {
   std::vector<int> numbers;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
-    const char* const end = part.data() + part.size();
-    int first = 0;
-    auto parsed = std::from_chars(part.data(), end, first);
-    if (parsed.ec != std::errc()) {
-      continue;
-    }
-    int last = first;
-    if (parsed.ptr != end && *parsed.ptr == '-') {
-      std::from_chars(parsed.ptr + 1, end, last);
-    }
-    for (int number = first; number <= last; ++number) {
-      numbers.push_back(number);
+  for (int number = hwloc_bitmap_first(bitmap); number >= 0; number = hwloc_bitmap_next(bitmap, number)) {
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// {0, 1, 2, 3, 8} as "0-3,8", and back.
+std::string number_list(const std::vector<int>& numbers) {
+  char* list = nullptr;
+  hwloc_bitmap_list_asprintf(&list, bitmap_of(numbers).get());
+  const std::unique_ptr<char, decltype(&std::free)> owner(list, std::free);
+  return list == nullptr ? "" : list;
+}
+
+std::vector<int> parse_number_list(const std::string& list) {
+  const Bitmap bitmap = bitmap_of({});
+  hwloc_bitmap_list_sscanf(bitmap.get(), list.c_str());
+  return numbers_of(bitmap.get());
+}
+
+// The objects at a depth that have any of the processors, ascending: NUMA nodes with memory by their own numbers,
+// others by their first processors.
+std::vector<int> objects_of(const NodeTopology& topology, int depth, hwloc_const_cpuset_t processors) {
+  std::vector<int> numbers;
+  hwloc_obj_t object = nullptr;
+  while ((object = hwloc_get_next_obj_covering_cpuset_by_depth(topology.get(), processors, depth, object)) != nullptr) {
+    if (object->type != HWLOC_OBJ_NUMANODE) {
+      numbers.push_back(hwloc_bitmap_first(object->cpuset));
+    } else if (object->attr->numanode.local_memory > 0) {
+      numbers.push_back(static_cast<int>(object->os_index));
     }
   }
   std::sort(numbers.begin(), numbers.end());
   return numbers;
 }
 
-std::string number_list(const std::vector<int>& numbers) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin < numbers.size();) {
-    size_t end = begin + 1;
-    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) {
-      ++end;
-    }
-    const bool is_one = end == begin + 1;
-    parts.push_back(is_one ? str(numbers[begin]) : str(numbers[begin], "-", numbers[end - 1]));
-    begin = end;
+// The NUMA nodes that new memory of this process may come from: what the job is confined to, and its memory policy.
+std::vector<int> own_memories(const NodeTopology& topology) {
+  if (topology == nullptr) {
+    return {};
   }
-  return join(parts, ",");
-}
-
-std::vector<int> NodeTopology::all_processors() const {
-  std::vector<int> numbers;
-  for (const auto& [number, processor] : processors) {
-    numbers.push_back(number);
+  const Bitmap memories = bitmap_of({});
+  hwloc_membind_policy_t policy = HWLOC_MEMBIND_DEFAULT;
+  if (hwloc_get_membind(topology.get(), memories.get(), &policy, HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET) != 0) {
+    hwloc_bitmap_fill(memories.get());  // some containers forbid the call
   }
-  return numbers;
-}
-
-std::vector<int> NodeTopology::cores_of(const std::vector<int>& numbers) const {
-  std::set<int> cores;
-  for (const int number : numbers) {
-    if (const auto found = processors.find(number); found != processors.end()) {
-      cores.insert(found->second.core);
-    }
-  }
-  return sorted(cores);
-}
-
-NodeTopology read_topology(const std::string& root) {
-  NodeTopology topology;
-  for (const int number : parse_number_list(first_line(root + "/cpu/online"))) {
-    if (topology.processors.contains(number)) {
-      continue;  // a hardware thread of a core that is known
-    }
-    const std::string folder = str(root, "/cpu/cpu", number, "/topology/");
-    auto siblings = parse_number_list(first_line(folder + "thread_siblings_list"));
-    siblings = siblings.empty() ? std::vector<int>{number} : siblings;
-    const auto socket = parse_number_list(first_line(folder + "physical_package_id"));
-    for (const int sibling : siblings) {
-      topology.processors[sibling] = {siblings.front(), socket.empty() ? 0 : socket.front(), 0};
-    }
-  }
-  for (const int node : parse_number_list(first_line(root + "/node/online"))) {
-    for (const int number : parse_number_list(first_line(str(root, "/node/node", node, "/cpulist")))) {
-      if (const auto found = topology.processors.find(number); found != topology.processors.end()) {
-        found->second.memory = node;
-      }
-    }
-  }
-  topology.memories = parse_number_list(first_line(root + "/node/has_memory"));
-  return topology;
-}
-
-std::vector<int> job_processors(const NodeTopology& topology) {
-  const auto all = topology.all_processors();
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const size_t colon = line.rfind(':');
-    const std::string path = colon == std::string::npos ? "" : line.substr(colon + 1);
-    const bool is_first_version = line.find(":cpuset:") != std::string::npos;
-    const std::string file = is_first_version ? "/sys/fs/cgroup/cpuset" + path + "/cpuset.cpus"
-                                              : "/sys/fs/cgroup" + path + "/cpuset.cpus.effective";
-    const auto of_job = parse_number_list(first_line(file));
-    if (!of_job.empty()) {
-      return common(all, of_job);
-    }
-  }
-  return all;
-}
-
-std::vector<int> allowed_memories() {
-  const auto confined = parse_number_list(own_status("Mems_allowed_list:"));
-  const auto chosen = policy_memories();
-  return chosen.empty() ? confined : common(confined, chosen);
-}
-
-namespace {
-
-NodeCrowds crowds_of(const std::vector<RankPlacement>& ranks, const std::vector<int>& members) {
-  std::vector<size_t> leader(members.size());
-  std::iota(leader.begin(), leader.end(), size_t{0});
-  const auto leader_of = [&](size_t member) {
-    while (leader[member] != member) {
-      member = leader[member] = leader[leader[member]];
-    }
-    return member;
-  };
-  std::unordered_map<int, size_t> first_on_core;
-  for (size_t member = 0; member < members.size(); ++member) {
-    for (const int core : ranks[static_cast<size_t>(members[member])].cores) {
-      const size_t first = first_on_core.emplace(core, member).first->second;
-      leader[leader_of(member)] = leader_of(first);
-    }
-  }
-  std::map<size_t, CoreCrowd> crowds;
-  for (size_t member = 0; member < members.size(); ++member) {
-    crowds[leader_of(member)].ranks.push_back(members[member]);
-  }
-  for (const auto& [core, member] : first_on_core) {
-    ++crowds[leader_of(member)].cores;
-  }
-  NodeCrowds out;
-  for (auto& [key, crowd] : crowds) {
-    out.crowds.push_back(std::move(crowd));
-  }
-  return out;
+  hwloc_bitmap_and(memories.get(), memories.get(), hwloc_topology_get_allowed_nodeset(topology.get()));
+  return numbers_of(memories.get());
 }
 
 }  // namespace
 
-int CoreCrowd::fair_share() const {
-  return static_cast<int>(std::max<size_t>(1, cores / ranks.size()));
-}
-
-size_t NodeCrowds::num_ranks() const {
-  return std::accumulate(crowds.begin(), crowds.end(), size_t{0},
-                         [](size_t sum, const CoreCrowd& crowd) { return sum + crowd.ranks.size(); });
-}
-
-size_t NodeCrowds::cores_in_use() const {
-  return std::accumulate(crowds.begin(), crowds.end(), size_t{0},
-                         [](size_t sum, const CoreCrowd& crowd) { return sum + crowd.cores; });
-}
-
-std::vector<NodeCrowds> crowds_of_nodes(const std::vector<RankPlacement>& ranks) {
-  std::map<int, std::vector<int>> nodes;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (has_known_cores(ranks[rank])) {
-      nodes[ranks[rank].node].push_back(static_cast<int>(rank));
-    }
+NodeTopology load_topology(const std::string& xml) {
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) {
+    return nullptr;
   }
-  std::vector<NodeCrowds> out;
-  for (const auto& [node, members] : nodes) {
-    out.push_back(crowds_of(ranks, members));
+  NodeTopology out(topology, hwloc_topology_destroy);
+  hwloc_topology_set_cache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+  hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED | HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);
+  if (xml.empty()) {
+    // It would run on each processor in turn, and so wait for whoever computes there.
+    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+  } else if (hwloc_topology_set_xmlbuffer(topology, xml.c_str(), static_cast<int>(xml.size() + 1)) != 0) {
+    return nullptr;
   }
+  return hwloc_topology_load(topology) == 0 ? out : nullptr;
+}
+
+std::string topology_xml(const NodeTopology& topology) {
+  char* xml = nullptr;
+  int length = 0;
+  if (topology == nullptr || hwloc_topology_export_xmlbuffer(topology.get(), &xml, &length, 0) != 0) {
+    return "";
+  }
+  std::string out(xml);
+  hwloc_free_xmlbuffer(topology.get(), xml);
   return out;
 }
 
-bool has_known_cores(const RankPlacement& rank) {
-  return rank.node_cores > 0 && !rank.cores.empty();
+RankPlacement place_rank(const NodeTopology& topology, const std::vector<int>& processors,
+                         const std::vector<int>& memories, int threads) {
+  RankPlacement place;
+  place.threads = threads;
+  place.memories = memories;
+  if (topology == nullptr) {
+    return place;
+  }
+  const Bitmap own = bitmap_of(processors);
+  const hwloc_const_cpuset_t of_job = hwloc_topology_get_allowed_cpuset(topology.get());
+  const int core = hwloc_get_type_or_below_depth(topology.get(), HWLOC_OBJ_CORE);  // processors, where it has no cores
+  const int socket = hwloc_get_type_depth(topology.get(), HWLOC_OBJ_PACKAGE);
+  place.cores = objects_of(topology, core, own.get());
+  place.node_cores = static_cast<int>(objects_of(topology, core, of_job).size());
+  place.num_sockets = static_cast<int>(objects_of(topology, socket, own.get()).size());
+  place.near_memories = objects_of(topology, HWLOC_TYPE_DEPTH_NUMANODE, own.get());
+  if (!memories.empty()) {
+    const Bitmap others = bitmap_of({});  // than those that are near to these memories
+    hwloc_cpuset_from_nodeset(topology.get(), others.get(), bitmap_of(memories).get());
+    hwloc_bitmap_andnot(others.get(), own.get(), others.get());
+    place.has_far_memory = !objects_of(topology, HWLOC_TYPE_DEPTH_NUMANODE, others.get()).empty();
+  }
+  return place;
 }
 
 namespace {
 
+// Ranks of a node, each of which may share a core with another of them, and these cores.
+struct CoreCrowd {
+  std::vector<int> ranks;
+  std::vector<int> cores;
+
+  bool has_any_of(const std::vector<int>& others) const {
+    return std::any_of(others.begin(), others.end(),
+                       [&](int core) { return std::binary_search(cores.begin(), cores.end(), core); });
+  }
+  // Of each rank, at least one.
+  int fair_share() const { return static_cast<int>(std::max<size_t>(1, cores.size() / ranks.size())); }
+};
+
+std::vector<int> united(const std::vector<int>& a, const std::vector<int>& b) {
+  std::vector<int> out;
+  std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+  return out;
+}
+
+// Those of a node, by their lowest ranks.
+using NodeCrowds = std::map<int, CoreCrowd>;
+
+// By node. Ranks of which no cores are known are in none of them.
+std::map<int, NodeCrowds> crowds_by_node(const std::vector<RankPlacement>& ranks) {
+  std::map<int, NodeCrowds> nodes;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (ranks[rank].cores.empty()) {
+      continue;
+    }
+    CoreCrowd crowd{{static_cast<int>(rank)}, ranks[rank].cores};
+    NodeCrowds& node = nodes[ranks[rank].node];
+    std::erase_if(node, [&](const auto& other) {
+      const bool is_met = other.second.has_any_of(ranks[rank].cores);
+      if (is_met) {
+        crowd = {united(crowd.ranks, other.second.ranks), united(crowd.cores, other.second.cores)};
+      }
+      return is_met;
+    });
+    node.emplace(crowd.ranks.front(), crowd);
+  }
+  return nodes;
+}
+
+using Kind = PlacementRemark::Kind;
+
 // The ranks with one problem, and the one line about it; the numbers in it are of the first of them.
 struct Finding {
-  std::vector<int> ranks;
-  std::string text;
+  Kind kind;
+  const char* what;
+  std::vector<int> ranks = {};
+  std::string text = {};
 
   void add(const std::vector<int>& more, const std::string& about) {
     text = ranks.empty() ? about : text;
     ranks.insert(ranks.end(), more.begin(), more.end());
   }
 };
-
-std::string ranks_text(std::vector<int> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  return str(ranks.size() == 1 ? "rank " : "ranks ", number_list(ranks));
-}
 
 std::string counted(size_t count, const std::string& noun) {
   return str(count, " ", noun, count == 1 ? "" : "s");
@@ -269,77 +204,61 @@ std::string binding(int threads) {
              " --cpu-bind=cores, or mpirun --map-by slot:PE=", threads, " --bind-to core");
 }
 
-bool is_within(const std::vector<int>& part, const std::vector<int>& whole) {
-  return std::includes(whole.begin(), whole.end(), part.begin(), part.end());
-}
-
 class Checks {
  public:
   explicit Checks(const std::vector<RankPlacement>& ranks) : ranks_(ranks) {
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      if (!has_known_cores(ranks[rank])) {
+      if (ranks[rank].cores.empty()) {
         unknown_.add({static_cast<int>(rank)}, str("no cores in /sys/devices/system of ", ranks[rank].host));
       }
     }
-    for (const NodeCrowds& node : crowds_of_nodes(ranks)) {
+    for (const auto& [number, node] : crowds_by_node(ranks)) {
       check(node);
     }
   }
 
   std::vector<PlacementRemark> remarks() const {
-    using Kind = PlacementRemark::Kind;
     std::vector<PlacementRemark> out;
-    const auto put = [&](Kind kind, const char* what, const Finding& finding) {
-      if (!finding.ranks.empty()) {
-        out.push_back({kind, str(what, " (", ranks_text(finding.ranks), "): ", finding.text)});
+    for (const Finding* finding : {&unknown_, &turns_, &idle_, &own_cores_, &shared_, &full_, &sockets_, &memory_}) {
+      if (!finding->ranks.empty()) {
+        const char* const ranks = finding->ranks.size() == 1 ? " (rank " : " (ranks ";
+        out.push_back({finding->kind, str(finding->what, ranks, number_list(finding->ranks), "): ", finding->text)});
       }
-    };
-    put(Kind::kNote, "not checked", unknown_);
-    put(Kind::kNote, "more ranks than cores", turns_);
-    put(Kind::kNote, "idle cores", idle_);
-    put(Kind::kWarning, "more threads than cores in a rank", own_cores_);
-    put(Kind::kWarning, "ranks on the same cores", shared_);
-    put(Kind::kWarning, "more threads than cores", full_);
-    put(Kind::kWarning, "threads of a rank over several sockets", sockets_);
-    put(Kind::kWarning, "memory far from the cores", memory_);
+    }
     return out;
   }
 
  private:
   const RankPlacement& of(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
 
-  // Of a rank that may run on enough cores.
-  size_t running_threads(int rank) const {
-    return std::min(static_cast<size_t>(of(rank).threads), of(rank).cores.size());
-  }
-
   void check(const NodeCrowds& node) {
-    bool is_idle = true;
-    std::vector<int> all;
-    for (const CoreCrowd& crowd : node.crowds) {
-      check(crowd, node);
-      for (const int rank : crowd.ranks) {
-        is_idle = is_idle && of(rank).is_automatic;
-        all.push_back(rank);
-      }
+    CoreCrowd all;
+    for (const auto& [lowest, crowd] : node) {
+      all = {united(all.ranks, crowd.ranks), united(all.cores, crowd.cores)};
     }
-    const RankPlacement& first = of(all.front());
+    for (const auto& [lowest, crowd] : node) {
+      check(crowd, all);
+    }
+    const RankPlacement& first = of(all.ranks.front());
     const auto node_cores = static_cast<size_t>(first.node_cores);
-    if (is_idle && node.cores_in_use() + all.size() <= node_cores) {  // room for another thread of each
-      idle_.add(all, str(node_cores - node.cores_in_use(), " of the ", node_cores, " cores of ", first.host,
-                         " are not used, because ranks are bound to the others; unless they are another job's, ",
-                         binding(static_cast<int>(node_cores / all.size()))));
+    const bool is_automatic =
+        std::all_of(all.ranks.begin(), all.ranks.end(), [&](int rank) { return of(rank).is_automatic; });
+    if (is_automatic && all.cores.size() + all.ranks.size() <= node_cores) {  // room for another thread of each
+      idle_.add(all.ranks, str(node_cores - all.cores.size(), " of the ", node_cores, " cores of ", first.host,
+                               " are not used, because ranks are bound to the others; unless they are another job's, ",
+                               binding(static_cast<int>(node_cores / all.ranks.size()))));
     }
   }
 
-  void check(const CoreCrowd& crowd, const NodeCrowds& node) {
-    size_t threads = 0;
+  // `all`: ranks of the node.
+  void check(const CoreCrowd& crowd, const CoreCrowd& all) {
+    size_t threads = 0;  // that can run, each on a core
     for (const int rank : crowd.ranks) {
-      threads += running_threads(rank);
+      threads += std::min(static_cast<size_t>(of(rank).threads), of(rank).cores.size());
       check_own_cores(rank);
     }
-    if (threads > crowd.cores) {
-      describe(crowd, threads, node);
+    if (threads > crowd.cores.size()) {
+      describe(crowd, threads, all);
       return;
     }
     for (const int rank : crowd.ranks) {
@@ -359,16 +278,17 @@ class Checks {
                                has_all ? "" : ", or " + binding(threads)));
   }
 
-  void describe(const CoreCrowd& crowd, size_t threads, const NodeCrowds& node) {
+  void describe(const CoreCrowd& crowd, size_t threads, const CoreCrowd& all) {
     const RankPlacement& first = of(crowd.ranks.front());
-    const std::string what = str(counted(threads, "thread"), " on ", counted(crowd.cores, "core"), " of ", first.host);
+    const size_t cores = crowd.cores.size();
     const auto node_cores = static_cast<size_t>(first.node_cores);
-    const size_t used = node.cores_in_use();
-    if (crowd.cores < node_cores && node.num_ranks() * static_cast<size_t>(first.threads) <= node_cores) {
+    const std::string what = str(counted(threads, "thread"), " on ", counted(cores, "core"), " of ", first.host);
+    if (cores < node_cores && all.ranks.size() * static_cast<size_t>(first.threads) <= node_cores) {
+      const size_t used = all.cores.size();
       const std::string free =
           used < node_cores ? str(", while ", node_cores - used, " of its ", node_cores, " are free") : "";
       shared_.add(crowd.ranks, str(what, free, "; ", binding(first.threads)));
-    } else if (crowd.ranks.size() > crowd.cores) {
+    } else if (crowd.ranks.size() > cores) {
       turns_.add(crowd.ranks, str(what, ", in turns; for speed start no more ranks than cores"));
     } else {
       full_.add(crowd.ranks, str(what, "; give --threads ", crowd.fair_share()));
@@ -377,15 +297,15 @@ class Checks {
 
   void check_sockets(int rank) {
     const RankPlacement& place = of(rank);
-    if (place.sockets.size() > 1) {
-      sockets_.add({rank}, str("they may run on ", place.sockets.size(),
+    if (place.num_sockets > 1) {
+      sockets_.add({rank}, str("they may run on ", place.num_sockets,
                                " of them; start at least one rank a socket, and ", binding(place.threads)));
     }
   }
 
   void check_memory(int rank) {
     const RankPlacement& place = of(rank);
-    if (!place.memories.empty() && !is_within(place.near_memories, place.memories)) {
+    if (place.has_far_memory) {
       memory_.add({rank}, str("it comes from NUMA node ", number_list(place.memories), ", and the cores are those of ",
                               number_list(place.near_memories),
                               "; give srun --mem-bind=local, or bind both to the same nodes (numactl)"));
@@ -393,41 +313,39 @@ class Checks {
   }
 
   const std::vector<RankPlacement>& ranks_;
-  Finding unknown_;
-  Finding turns_;
-  Finding idle_;
-  Finding own_cores_;
-  Finding shared_;
-  Finding full_;
-  Finding sockets_;
-  Finding memory_;
+  Finding unknown_{Kind::kNote, "not checked"};
+  Finding turns_{Kind::kNote, "more ranks than cores"};
+  Finding idle_{Kind::kNote, "idle cores"};
+  Finding own_cores_{Kind::kWarning, "more threads than cores in a rank"};
+  Finding shared_{Kind::kWarning, "ranks on the same cores"};
+  Finding full_{Kind::kWarning, "more threads than cores"};
+  Finding sockets_{Kind::kWarning, "threads of a rank over several sockets"};
+  Finding memory_{Kind::kWarning, "memory far from the cores"};
 };
+
+std::string to_text(const RankPlacement& place) {
+  return Json::array({place.node, place.host, place.threads, place.is_automatic, place.node_cores,
+                      number_list(place.cores), place.num_sockets, number_list(place.near_memories),
+                      number_list(place.memories), place.has_far_memory})
+      .dump();
+}
+
+RankPlacement from_text(const std::string& text) {
+  const Json json = Json::parse(text);
+  const auto numbers = [&](size_t index) { return parse_number_list(json[index].get<std::string>()); };
+  return {json[0], json[1], json[2], json[3], json[4], numbers(5), json[6], numbers(7), numbers(8), json[9]};
+}
 
 }  // namespace
 
-RankPlacement place_rank(const NodeTopology& topology, const std::vector<int>& processors,
-                         const std::vector<int>& memories, int threads) {
-  RankPlacement place;
-  place.threads = threads;
-  place.cores = topology.cores_of(processors);
-  place.memories = memories;
-  std::set<int> sockets;
-  std::set<int> near;
-  for (const int core : place.cores) {
-    const NodeTopology::Processor& processor = topology.processors.at(core);
-    sockets.insert(processor.socket);
-    near.insert(processor.memory);
-  }
-  place.sockets.assign(sockets.begin(), sockets.end());
-  std::set_intersection(near.begin(), near.end(), topology.memories.begin(), topology.memories.end(),
-                        std::back_inserter(place.near_memories));
-  return place;
+std::vector<PlacementRemark> placement_remarks(const std::vector<RankPlacement>& ranks) {
+  return Checks(ranks).remarks();
 }
 
 std::vector<int> shared_out_threads(const std::vector<RankPlacement>& ranks) {
   std::vector<int> threads(ranks.size(), 1);
-  for (const NodeCrowds& node : crowds_of_nodes(ranks)) {
-    for (const CoreCrowd& crowd : node.crowds) {
+  for (const auto& [number, node] : crowds_by_node(ranks)) {
+    for (const auto& [lowest, crowd] : node) {
       for (const int rank : crowd.ranks) {
         const auto own = static_cast<int>(ranks[static_cast<size_t>(rank)].cores.size());
         threads[static_cast<size_t>(rank)] = std::min(own, crowd.fair_share());
@@ -437,40 +355,15 @@ std::vector<int> shared_out_threads(const std::vector<RankPlacement>& ranks) {
   return threads;
 }
 
-std::vector<PlacementRemark> placement_remarks(const std::vector<RankPlacement>& ranks) {
-  return Checks(ranks).remarks();
-}
-
-namespace {
-
-RankPlacement place_of_this_rank(int threads) {
-  const NodeTopology topology = read_topology();
-  RankPlacement place = place_rank(topology, allowed_processors(), allowed_memories(), threads);
-  place.is_automatic = threads == 0;
-  place.node = comm::process_place().node;
-  place.host = comm::process_place().host;
-  place.node_cores = static_cast<int>(topology.cores_of(job_processors(topology)).size());
-  return place;
-}
-
-std::string to_text(const RankPlacement& place) {
-  return Json::array({place.node, place.host, place.threads, place.is_automatic, place.node_cores,
-                      number_list(place.cores), number_list(place.sockets), number_list(place.near_memories),
-                      number_list(place.memories)})
-      .dump();
-}
-
-RankPlacement from_text(const std::string& text) {
-  const Json json = Json::parse(text);
-  const auto numbers = [&](size_t index) { return parse_number_list(json[index].get<std::string>()); };
-  return {json[0], json[1], json[2], json[3], json[4], numbers(5), numbers(6), numbers(7), numbers(8)};
-}
-
-}  // namespace
-
 std::vector<RankPlacement> gather_placements(int threads, const comm::MpiGroup& world) {
+  const comm::MpiGroup node = world.split_by_node();
+  const NodeTopology topology = load_topology(node.broadcast(node.rank() == 0 ? topology_xml(load_topology()) : "", 0));
+  RankPlacement own = place_rank(topology, allowed_processors(), own_memories(topology), threads);
+  own.is_automatic = threads == 0;
+  own.node = comm::process_place().node;
+  own.host = comm::process_place().host;
   std::vector<RankPlacement> ranks;
-  for (const std::string& text : world.all_gather(to_text(place_of_this_rank(threads)))) {
+  for (const std::string& text : world.all_gather(to_text(own))) {
     ranks.push_back(from_text(text));
   }
   return ranks;
@@ -478,12 +371,7 @@ std::vector<RankPlacement> gather_placements(int threads, const comm::MpiGroup& 
 
 void report_placement(const std::vector<RankPlacement>& ranks) {
   for (const PlacementRemark& remark : placement_remarks(ranks)) {
-    const std::string line = "placement: " + remark.text;
-    if (remark.kind == PlacementRemark::Kind::kNote) {
-      log_line(line);
-    } else {
-      log_warning(line);
-    }
+    (remark.kind == Kind::kNote ? log_line : log_warning)("placement: " + remark.text);
   }
 }
 

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
-#include <utility>
 
 namespace vit_hybrid::train {
 
@@ -47,16 +46,11 @@ int fp32_flops_per_cycle(const Processor& processor) {
 
 Processor parse_processor(std::istream& cpuinfo) {
   Processor out;
-  int num_threads = 0;
-  std::set<std::pair<std::string, std::string>> cores;
-  std::string package;
-  for (std::string line; std::getline(cpuinfo, line);) {
+  for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {
     const size_t colon = line.find(':');
     const std::string key = line.substr(0, std::min(colon, line.find_last_not_of(" \t", colon - 1) + 1));
     const std::string value = colon != std::string::npos && colon + 2 < line.size() ? line.substr(colon + 2) : "";
-    if (key == "processor") {
-      ++num_threads;
-    } else if (key == "vendor_id") {
+    if (key == "vendor_id") {
       out.vendor = value;
     } else if (key == "cpu family") {
       out.family = std::atoi(value.c_str());
@@ -64,18 +58,13 @@ Processor parse_processor(std::istream& cpuinfo) {
       out.model = std::atoi(value.c_str());
     } else if (key == "model name") {
       out.name = value;
-    } else if (key == "physical id") {
-      package = value;
-    } else if (key == "core id") {
-      cores.emplace(package, value);
-    } else if (key == "flags" && out.flags.empty()) {
+    } else if (key == "flags") {
       std::istringstream words(value);
       for (std::string word; words >> word;) {
         out.flags.insert(word);
       }
     }
   }
-  out.num_cores = std::max(1, cores.empty() ? num_threads : static_cast<int>(cores.size()));
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Processor: what this node's processor is, has, and can do at best.
+// Processor: what this node's processor is and can do at best; how many there are is placement's.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -16,13 +16,12 @@ struct Processor {
   int family = 0;
   int model = 0;
   std::set<std::string> flags;  ///< instruction sets, in the kernel's words
-  int num_cores = 1;            ///< of the node; the hardware threads of a core count once
   double max_hertz = 0.0;       ///< highest frequency; 0: not known
 
   bool has(const char* flag) const { return flags.contains(flag); }
 };
 
-/// From the text of /proc/cpuinfo.
+/// From the text of /proc/cpuinfo, what it says of the first one.
 Processor parse_processor(std::istream& cpuinfo);
 /// Of this node; read once.
 const Processor& this_processor();

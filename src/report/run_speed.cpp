@@ -86,7 +86,7 @@ Speed processor_peak(const Processor& processor, at::ScalarType type, double cor
 }
 
 // Ranks that share cores, or a GPU, share its peak.
-Speed own_peak(const RunConfig& config, c10::Device device) {
+Speed own_peak(const RunConfig& config, int node_cores, c10::Device device) {
   if (device.is_cuda()) {
     const std::string name = survey_gpus().gpus.at(static_cast<size_t>(device.index())).name;
     const double flops = gpu_peak_flops(name, config.precision.kind);
@@ -96,21 +96,21 @@ Speed own_peak(const RunConfig& config, c10::Device device) {
     }
     return {flops / config.parallel.ranks_per_gpu, {}};
   }
-  const Processor& processor = this_processor();
-  const double ranks = comm::process_place().node_size;
-  const double cores = std::min<double>(at::get_num_threads(), processor.num_cores / ranks);
-  return processor_peak(processor, precision_policy(config).compute, cores);
+  const double threads = at::get_num_threads();
+  const double share = static_cast<double>(node_cores) / comm::process_place().node_size;
+  return processor_peak(this_processor(), precision_policy(config).compute,
+                        node_cores > 0 ? std::min(threads, share) : threads);
 }
 
 }  // namespace
 
-RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, mesh::DeviceMesh& mesh) {
+RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, int node_cores, mesh::DeviceMesh& mesh) {
   const MemoryScope scope(MemoryClass::kCommunication);
   RunSpeed speed;
   speed.samples_per_second = run.samples_per_second;
   speed.model_flops = run.samples_per_second * model::train_flops_per_sample(config.model);
   speed.roof = believable_roof(roof_of(config, run, mesh), speed.model_flops);
-  speed.peak = sum_of(own_peak(config, mesh.device()), mesh.host_world());
+  speed.peak = sum_of(own_peak(config, node_cores, mesh.device()), mesh.host_world());
   return speed;
 }
 

@@ -49,8 +49,9 @@ struct FinishedRun {
 };
 
 /// Measures the roof where that is worth its third of a second: in a test, and after steps that took many times as
-/// long. Collective over the mesh's world; no memory figure is to be taken after it.
-RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, mesh::DeviceMesh& mesh);
+/// long. `node_cores`: that the job may use on this node; 0: not known. Collective over the mesh's world; no memory
+/// figure is to be taken after it.
+RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, int node_cores, mesh::DeviceMesh& mesh);
 
 /// The roof, unless the model itself was faster: then other programs had the cores while it was measured. Pure.
 Speed believable_roof(const Speed& roof, double model_flops);

@@ -2,7 +2,6 @@
 #include "src/report/start_record.h"
 
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include <array>
 #include <ctime>
@@ -70,24 +69,24 @@ Json model(const RunConfig& config) {
           {"train_flops_per_sample", model::train_flops_per_sample(options)}};
 }
 
-Json machine(const comm::MpiSession& session) {
+Json machine(const comm::MpiSession& session, int node_cores) {
   utsname system{};
   uname(&system);
   return {{"host", session.place().host},
           {"cpu", this_processor().name},
           {"architecture", system.machine},
-          {"cores", sysconf(_SC_NPROCESSORS_ONLN)},
+          {"cores", node_cores},
           {"system", std::string(system.sysname) + " " + system.release}};
 }
 
 }  // namespace
 
-Json start_record(const RunConfig& config, const comm::MpiSession& session) {
+Json start_record(const RunConfig& config, const comm::MpiSession& session, int node_cores) {
   Json record = {{"kind", "start"}, {"date", date_text()}, {"name", config.name}};
   record.update(build());
   record["layout"] = layout(config, session);
   record["model"] = model(config);
-  record["machine"] = machine(session);
+  record["machine"] = machine(session, node_cores);
   record["seed"] = config.seed;
   record["precision"] = precision_name(config.precision.kind);
   record["is_builtin_default"] = config.is_builtin_default;

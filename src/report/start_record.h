@@ -8,7 +8,7 @@
 namespace vit_hybrid::train {
 
 /// {"kind":"start", ...}: time, version, git commit and dirty flag, compiler, library versions, layout, model and its
-/// number of parameters, machine. Of one rank.
-Json start_record(const RunConfig& config, const comm::MpiSession& session);
+/// number of parameters, machine with the `node_cores` that the job may use on its node. Of one rank.
+Json start_record(const RunConfig& config, const comm::MpiSession& session, int node_cores);
 
 }  // namespace vit_hybrid::train

@@ -108,14 +108,15 @@ Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks
 }
 
 // Speed of the run that `summary` is about, and where no test tells of them its time by phase and memory.
-void conclude_speed(const RunConfig& config, const Engine& engine, Json& summary, mesh::DeviceMesh& mesh) {
+void conclude_speed(const RunConfig& config, const Engine& engine, int node_cores, Json& summary,
+                    mesh::DeviceMesh& mesh) {
   const bool is_test = summary.contains("test") && summary["test"].is_object();
   const Json& rate = is_test ? summary["test"]["samples_per_s_spread"]["median"] : summary["samples_per_s"];
   if (rate == 0.0) {
     return;  // no step was done
   }
   const FinishedRun run{rate, summary["ranks"][0]["seconds"]["step"], is_test, summary["interrupted"]};
-  const RunSpeed speed = measure_run_speed(config, run, mesh);
+  const RunSpeed speed = measure_run_speed(config, run, node_cores, mesh);
   summary["speed"] = to_json(speed);
   std::vector<std::string> lines = speed_lines(speed);
   if (!is_test) {  // which has tables of them
@@ -129,7 +130,7 @@ void conclude_speed(const RunConfig& config, const Engine& engine, Json& summary
 }
 
 void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const Trainer& trainer,
-            const std::optional<StepTest>& test, mesh::DeviceMesh& mesh, double seconds_to_first_step) {
+            const std::optional<StepTest>& test, int node_cores, mesh::DeviceMesh& mesh, double seconds_to_first_step) {
   Json summary = log.final_figures();
   summary["interrupted"] = trainer.stop_reason().has_value();
   summary["seconds_to_first_step"] = seconds_to_first_step;
@@ -142,7 +143,7 @@ void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const
   } else {
     log.print_table();
   }
-  conclude_speed(config, trainer.engine(), summary, mesh);
+  conclude_speed(config, trainer.engine(), node_cores, summary, mesh);
   if (mesh.host_world().rank() == 0) {
     write_json_file(folder.summary_path(), summary);
   }
@@ -218,7 +219,7 @@ class Run {
     phase_.reset();
     trainer_->run();
     phase_.emplace("end of the run");
-    finish(config_, *folder_, *log_, *trainer_, test_, *mesh_, seconds_to_first_step);
+    finish(config_, *folder_, *log_, *trainer_, test_, node_cores_, *mesh_, seconds_to_first_step);
     return exit_code();
   }
 
@@ -230,6 +231,7 @@ class Run {
     watch_stop_signals(parse_signals(config_.checkpoint.preempt_signals));
     comm::set_watch_limit(config_.parallel.timeout);
     const auto placements = set_threads(config_.parallel.threads, world_);
+    node_cores_ = placements[static_cast<size_t>(world_.rank())].node_cores;
     device_ = choose_device(config_, world_);
     check_model_memory(config_, device_, ModelPurpose::kTraining, world_);
     set_kernel_options(config_, device_, world_);
@@ -316,7 +318,7 @@ class Run {
     metrics.cut_after(resumed() != nullptr ? resumed()->info().step : -1);
     log_->open(std::move(metrics));
     if (world_.rank() == 0) {
-      Json start = start_record(config_, session_);
+      Json start = start_record(config_, session_, node_cores_);
       start["kernels"] = to_json(report_kernels(config_, device_));
       log_->event(start);
     }
@@ -348,6 +350,7 @@ class Run {
   const TimeLimit time_limit_;
   const Timer since_start_;
   const MemoryTracker::Attachment attachment_;
+  int node_cores_ = 0;  // that the job may use; 0: not known
   c10::Device device_ = at::kCPU;
   std::optional<comm::PhaseScope> phase_;
   std::optional<mesh::DeviceMesh> mesh_;

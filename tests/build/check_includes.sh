@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks who includes what: the direction of knowledge between the boxes, and that MPI, HDF5, CUDA and NCCL stay in the
-# files that may know them. Prints every include that should not be there.
+# Checks who includes what: the direction of knowledge between the boxes, and that MPI, HDF5, hwloc, CUDA and NCCL stay
+# in the files that may know them. Prints every include that should not be there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 failures=0
@@ -65,6 +65,7 @@ confine() {
 }
 
 confine "<mpi.h>" 'mpi\.h' '^parallel/comm/|^data/hdf5/'
+confine "<hwloc.h>" 'hwloc[^>"]*\.h' '^src/machine/placement\.cpp$'
 confine "<hdf5.h>" 'hdf5[^>"]*\.h|H5[A-Za-z]*\.h' '^data/hdf5/'
 device_files='(cuda|cublas|cudnn|nccl)[^/]*$'
 confine "a CUDA, cuDNN or NCCL header" \

@@ -41,4 +41,8 @@ grep -qE "warning: placement: $expected" crowd.txt || fail "two ranks on one cor
 train threads taskset -c "$first" "$program" --threads 2
 expected='warning: placement: more threads than cores in a rank \(rank 0\): 2 threads on 1 core each; give --threads 1, or'
 grep -qE "$expected" threads.txt || fail "two threads on one core are not told: $(cat threads.txt)"
+# Hardware threads of a core are one core: hwloc is told that there is one.
+HWLOC_SYNTHETIC="core:1 pu:1024" train hyperthreads "$program" --threads 2
+expected='warning: placement: more threads than cores in a rank \(rank 0\): 2 threads on 1 core each; give --threads 1$'
+grep -qE "$expected" hyperthreads.txt || fail "two hardware threads of a core are not told: $(cat hyperthreads.txt)"
 echo "placement: passed"

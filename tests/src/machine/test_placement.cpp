@@ -1,16 +1,14 @@
 // The placement of ranks on made-up nodes: what is right goes unmentioned, and each mistake has its line.
 #include <doctest/doctest.h>
+#include <hwloc.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 
 #include "src/base/host.h"
 #include "src/base/text.h"
 #include "src/machine/placement.h"
 #include "tests/support/contains.h"
-#include "tests/support/scratch_folder.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::train;
@@ -22,7 +20,6 @@ using Numbers = std::vector<int>;
 using Kind = PlacementRemark::Kind;
 
 constexpr int kCores = 288;
-constexpr int kSockets = 2;
 constexpr int kMemories = 8;
 
 Numbers range(int begin, int end) {
@@ -31,40 +28,32 @@ Numbers range(int begin, int end) {
   return numbers;
 }
 
-void write(const std::string& path, const std::string& text) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path) << text << "\n";
+// A node by hwloc's short description, on which the job may use the listed processors alone.
+NodeTopology made_up(const std::string& description, const std::string& allowed = "") {
+  hwloc_topology_t topology = nullptr;
+  REQUIRE(hwloc_topology_init(&topology) == 0);
+  const NodeTopology out(topology, hwloc_topology_destroy);
+  REQUIRE(hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) == 0);
+  REQUIRE(hwloc_topology_set_synthetic(topology, description.c_str()) == 0);
+  REQUIRE(hwloc_topology_load(topology) == 0);
+  if (!allowed.empty()) {
+    hwloc_bitmap_t processors = hwloc_bitmap_alloc();
+    hwloc_bitmap_list_sscanf(processors, allowed.c_str());
+    CHECK(hwloc_topology_allow(topology, processors, nullptr, HWLOC_ALLOW_FLAG_CUSTOM) == 0);
+    hwloc_bitmap_free(processors);
+  }
+  return load_topology(topology_xml(out));  // as it comes to the other ranks of a node
 }
 
-// The files of a node with 2 x 144 cores of 2 hardware threads, core c having processors c and c + 288, and 4 NUMA
-// nodes a socket.
-NodeTopology big_node() {
-  static const NodeTopology topology = [] {
-    const testing::ScratchFolder folder;
-    const std::string root = folder.path();
-    write(root + "/cpu/online", str("0-", 2 * kCores - 1));
-    for (int number = 0; number < 2 * kCores; ++number) {
-      const int core = number % kCores;
-      const std::string at = str(root, "/cpu/cpu", number, "/topology/");
-      write(at + "thread_siblings_list", str(core, ",", core + kCores));
-      write(at + "physical_package_id", str(core / (kCores / kSockets)));
-    }
-    write(root + "/node/online", str("0-", kMemories - 1));
-    write(root + "/node/has_memory", str("0-", kMemories - 1));
-    for (int node = 0; node < kMemories; ++node) {
-      const int first = node * kCores / kMemories;
-      const int last = first + kCores / kMemories - 1;
-      write(str(root, "/node/node", node, "/cpulist"), str(first, "-", last, ",", first + kCores, "-", last + kCores));
-    }
-    return read_topology(root);
-  }();
+// 2 x 144 cores of 2 hardware threads, core c having processors c and c + 288, and 4 NUMA nodes a socket.
+const NodeTopology& big_node() {
+  static const NodeTopology topology = made_up("pack:2 numa:4 core:36 pu:2(indexes=2*288:1*2)");
   return topology;
 }
 
 RankPlacement on_big_node(const Numbers& processors, int threads, const Numbers& memories = range(0, kMemories)) {
   RankPlacement place = place_rank(big_node(), processors, memories, threads);
   place.host = "n1";
-  place.node_cores = kCores;
   return place;
 }
 
@@ -86,42 +75,54 @@ std::string only_remark(const std::vector<RankPlacement>& ranks, Kind kind) {
 
 }  // namespace
 
-TEST_CASE("placement: the kernel's lists of numbers") {
-  CHECK(parse_number_list("0-3,8") == Numbers{0, 1, 2, 3, 8});
-  CHECK(parse_number_list("").empty());
-  CHECK(number_list({0, 1, 2, 3, 8, 10, 11}) == "0-3,8,10-11");
-  CHECK(number_list({}).empty());
-}
-
-TEST_CASE("placement: cores, sockets and memories of a node are read") {
-  const NodeTopology node = big_node();
-  CHECK(node.processors.size() == 2 * kCores);
-  CHECK(node.processors.at(300).core == 12);
-  CHECK(node.processors.at(300).socket == 0);
-  CHECK(node.processors.at(287).socket == 1);
-  CHECK(node.processors.at(36).memory == 1);
-  CHECK(node.memories == range(0, kMemories));
-  CHECK(node.cores_of({5, 293, 6, 4000}) == Numbers{5, 6});
+TEST_CASE("placement: cores, sockets and memories of a node") {
   const RankPlacement place = on_big_node(range(140, 152), 12);
-  CHECK(place.sockets == Numbers{0, 1});
+  CHECK(place.cores == range(140, 152));
+  CHECK(place.node_cores == kCores);
+  CHECK(place.num_sockets == 2);
   CHECK(place.near_memories == Numbers{3, 4});
+  // Hardware threads of a core count once; what is not online is left out.
+  CHECK(on_big_node({300}, 1).cores == Numbers{12});
+  CHECK(on_big_node({5, 293, 6, 4000}, 1).cores == Numbers{5, 6});
+  CHECK(on_big_node({300}, 1).num_sockets == 1);
+  CHECK(on_big_node({36, 37 + kCores}, 1).near_memories == Numbers{1});
 }
 
-TEST_CASE("placement: a node without such files is a node that could not be checked") {
-  const NodeTopology nothing = read_topology("/nowhere");
-  CHECK(nothing.processors.empty());
-  RankPlacement place = place_rank(nothing, {0, 1}, {}, 2);
+TEST_CASE("placement: nodes of which less is known") {
+  // Processors alone, as virtual machines have them: each is a core.
+  const RankPlacement bare = place_rank(made_up("pu:4"), {1, 3}, {0}, 2);
+  CHECK(bare.cores == Numbers{1, 3});
+  CHECK(bare.node_cores == 4);
+  CHECK(bare.num_sockets <= 1);
+  CHECK(placement_remarks({bare}).empty());
+  // NUMA nodes without memory: none is near, and so none is far.
+  const RankPlacement empty = place_rank(made_up("pack:2 [numa(memory=0)] core:2 pu:1"), {0, 1}, {1}, 2);
+  CHECK(empty.near_memories.empty());
+  CHECK(placement_remarks({empty}).empty());
+}
+
+TEST_CASE("placement: the job may use the processors of its control group") {
+  const NodeTopology part = made_up("pack:2 core:4 pu:2", "0-5");  // three cores of the first socket
+  CHECK(place_rank(part, {0, 1, 2, 3, 4, 5}, {}, 3).node_cores == 3);
+  RankPlacement place = place_rank(part, {2, 3}, {}, 1);
+  CHECK(place.cores == Numbers{2});
   place.host = "n1";
-  CHECK(contains(only_remark({place}, Kind::kNote), "not checked (rank 0): "));
+  CHECK(contains(only_remark({place, place}, Kind::kWarning), "2 threads on 1 core of n1, while 2 of its 3 are free"));
+}
+
+TEST_CASE("placement: a node that hwloc knows nothing of could not be checked") {
+  RankPlacement place = place_rank(load_topology("<topology"), {0, 1}, {}, 2);
+  place.host = "n1";
+  CHECK(only_remark({place}, Kind::kNote) == "not checked (rank 0): no cores in /sys/devices/system of n1");
+  CHECK(topology_xml(nullptr).empty());
 }
 
 TEST_CASE("placement: this machine can be read") {
-  const NodeTopology here = read_topology();
-  REQUIRE(!here.processors.empty());
-  const Numbers cores = here.cores_of(allowed_processors());
-  CHECK(!cores.empty());
-  const Numbers job = here.cores_of(job_processors(here));
-  CHECK(std::includes(job.begin(), job.end(), cores.begin(), cores.end()));
+  const NodeTopology here = load_topology();
+  REQUIRE(here != nullptr);
+  const RankPlacement place = place_rank(here, allowed_processors(), {}, 1);
+  CHECK(!place.cores.empty());
+  CHECK(place.node_cores >= static_cast<int>(place.cores.size()));
 }
 
 TEST_CASE("placement: a rank a chiplet is right, with and without hardware threads") {
@@ -217,15 +218,16 @@ TEST_CASE("placement: memory elsewhere") {
       contains(far, "(rank 0): it comes from NUMA node 4-5, and the cores are those of 0; give srun --mem-bind=local"));
   const std::string partly = only_remark({on_big_node(range(30, 42), 12, {0})}, Kind::kWarning);
   CHECK(contains(partly, "those of 0-1;"));
+  // Of two memories near to the same cores (a fast and a large one) either will do.
+  const NodeTopology node = made_up("pack:2 [numa(memory=1GB)] [numa(memory=4GB)] core:2 pu:1");
+  CHECK(placement_remarks({place_rank(node, {0, 1}, {0}, 2)}).empty());
+  CHECK(placement_remarks({place_rank(node, {0, 1}, {1}, 2)}).empty());
+  CHECK(contains(only_remark({place_rank(node, {0, 1}, {2}, 2)}, Kind::kWarning), "the cores are those of 0-1;"));
 }
 
 TEST_CASE("placement: many ranks on a laptop are told once, without a warning") {
-  NodeTopology laptop;
-  laptop.processors = {{0, {0, 0, 0}}, {1, {1, 0, 0}}};
-  laptop.memories = {0};
-  RankPlacement place = place_rank(laptop, {0, 1}, {0}, 1);
+  RankPlacement place = place_rank(made_up("core:2 pu:1"), {0, 1}, {0}, 1);
   place.host = "laptop";
-  place.node_cores = 2;
   const std::string text = only_remark(std::vector(16, place), Kind::kNote);
   CHECK(contains(text, "more ranks than cores (ranks 0-15): 16 threads on 2 cores of laptop, in turns"));
   CHECK(placement_remarks(std::vector(2, place)).empty());
