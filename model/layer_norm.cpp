@@ -2,8 +2,8 @@
 // src/kernels/layer_norm.
 #include "model/layer_norm.h"
 
+#include "src/base/autograd_node.h"
 #include "src/kernels/dropout.h"
-#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::model {
 
@@ -29,19 +29,19 @@ at::Tensor LayerNorm::backward(const at::Tensor& dy, const kernels::NormInput& i
 }
 
 at::Tensor LayerNorm::forward(const at::Tensor& x, const tensor::StepContext& context) const {
-  const at::Tensor rows = kernels::without_grad([&] { return x.detach().contiguous(); });
+  const at::Tensor rows = without_grad([&] { return x.detach().contiguous(); });
   const auto [y, mean, rstd] = kernels::layer_norm(rows, weight_.value, bias_.value, eps_);
   const kernels::NormInput input{rows, mean, rstd};
-  return kernels::record("LayerNorm", y, {x}, [this, input, &context](const at::Tensor& dy) {
+  return record("LayerNorm", y, {x}, [this, input, &context](const at::Tensor& dy) {
     return std::vector<at::Tensor>{backward(dy, input, at::Tensor(), context)};
   });
 }
 
 Fork LayerNorm::fork(const at::Tensor& x, const tensor::StepContext& context) const {
-  const at::Tensor rows = kernels::without_grad([&] { return x.detach().contiguous(); });
+  const at::Tensor rows = without_grad([&] { return x.detach().contiguous(); });
   const auto [y, mean, rstd] = kernels::layer_norm(rows, weight_.value, bias_.value, eps_);
   const kernels::NormInput input{rows, mean, rstd};
-  const auto outputs = kernels::record_jointly("LayerNormFork", {x, y}, {x}, [this, input, &context](const auto& dxy) {
+  const auto outputs = record_jointly("LayerNormFork", {x, y}, {x}, [this, input, &context](const auto& dxy) {
     return std::vector<at::Tensor>{backward(dxy[1], input, dxy[0], context)};
   });
   return {outputs[0], outputs[1]};
@@ -50,7 +50,7 @@ Fork LayerNorm::fork(const at::Tensor& x, const tensor::StepContext& context) co
 Fork LayerNorm::add_and_fork(const at::Tensor& residual, const at::Tensor& branch, const kernels::DropKey& path,
                              const tensor::StepContext& context) const {
   const at::Tensor scales = kernels::path_scales(branch, path, context);
-  const auto [sum, normed] = kernels::without_grad([&] {
+  const auto [sum, normed] = without_grad([&] {
     return kernels::residual_layer_norm(residual.contiguous(), branch.detach(), scales, weight_.value, bias_.value,
                                         eps_);
   });
@@ -59,7 +59,7 @@ Fork LayerNorm::add_and_fork(const at::Tensor& residual, const at::Tensor& branc
     const at::Tensor dsum = this->backward(gradients[1], input, gradients[0], context);
     return std::vector<at::Tensor>{dsum, kernels::branch_gradient(dsum, scales)};
   };
-  const auto outputs = kernels::record_jointly("LayerNormResidual", {sum, normed.y}, {residual, branch}, backward);
+  const auto outputs = record_jointly("LayerNormResidual", {sum, normed.y}, {residual, branch}, backward);
   return {outputs[0], outputs[1]};
 }
 

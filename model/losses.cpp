@@ -12,8 +12,8 @@
 
 #include <tuple>
 
+#include "src/base/autograd_node.h"
 #include "src/kernels/field_error.h"
-#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::model {
 
@@ -39,7 +39,7 @@ at::Tensor relative_l2_loss(const at::Tensor& prediction, const at::Tensor& targ
   const kernels::PatchGrid grid = kernels::grid_of(patches, target);
   const auto type = at::toOpMathType(prediction.scalar_type());
   const auto scale = 1.0 / static_cast<double>(global_batch);
-  const auto [predicted, truth, norms, loss] = kernels::without_grad([&] {
+  const auto [predicted, truth, norms, loss] = without_grad([&] {
     const at::Tensor values = patches.detach().contiguous();
     const at::Tensor fields = target.to(type).contiguous();
     const at::Tensor both = kernels::field_squares(values, fields, grid).sqrt_();
@@ -51,7 +51,7 @@ at::Tensor relative_l2_loss(const at::Tensor& prediction, const at::Tensor& targ
     const at::Tensor finite = at::where(norms[0] == 0.0, at::zeros_like(factors), factors);
     return std::vector<at::Tensor>{kernels::field_gradient(predicted, truth, grid, finite * dloss)};
   };
-  return kernels::record("relative_l2_loss", loss, {patches}, backward);
+  return record("relative_l2_loss", loss, {patches}, backward);
 }
 
 at::Tensor cross_entropy_loss(const at::Tensor& logits, const at::Tensor& labels, double label_smoothing,

@@ -6,9 +6,9 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 
+#include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
-#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::model {
 
@@ -65,12 +65,12 @@ at::Tensor PatchEmbedding::forward(const at::Tensor& x, const tensor::StepContex
   const std::vector<int64_t> expected = {x.size(0), options_.in_channels, options_.image_height, options_.image_width};
   VH_ASSERT(x.sizes() == at::IntArrayRef(expected),
             str("image [", join(x.sizes()), "], expected [", join(expected), "]"));
-  const at::Tensor z_BND = kernels::without_grad([&] { return embed(x); });
+  const at::Tensor z_BND = without_grad([&] { return embed(x); });
   const auto backward = [this, x, &context](const at::Tensor& gradient) {
     add_gradients(gradient.contiguous(), x, context);
     return std::vector<at::Tensor>{at::Tensor()};
   };
-  const at::Tensor recorded = kernels::record("PatchEmbedding", z_BND, {x}, backward);
+  const at::Tensor recorded = record("PatchEmbedding", z_BND, {x}, backward);
   const int64_t dim = options_.embed_dim;
   return kernels::dropout(recorded, {0, dim}, dim, {options_.dropout, 0, kernels::DropSite::kPositions}, context);
 }

@@ -7,11 +7,10 @@
 
 #include <utility>
 
-#include "src/base/backward_between.h"
+#include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::model {
 
@@ -31,13 +30,13 @@ at::Tensor backward_through(Unit& unit, const at::Tensor& x, const tensor::StepC
 }  // namespace
 
 at::Tensor RecomputedUnit::forward(const at::Tensor& x, const tensor::StepContext& context) {
-  if (!kernels::records({x})) {
+  if (!records({x})) {
     return unit_->forward(x, context);
   }
   // Under grad mode too, for the kernels, and so the bits, to be those of a unit that keeps all; the graph goes at
   // once.
   const at::Tensor y = unit_->forward(x.detach().set_requires_grad(true), context).detach();
-  return kernels::record("RecomputedUnit", y, {x}, [this, x = x.detach(), &context](const at::Tensor& dy) {
+  return record("RecomputedUnit", y, {x}, [this, x = x.detach(), &context](const at::Tensor& dy) {
     return std::vector<at::Tensor>{backward_through(*unit_, x, context, dy)};
   });
 }
@@ -58,14 +57,14 @@ void fill(const c10::Storage& storage, const at::Tensor& again) {
 
 at::Tensor recompute_in_backward(const at::Tensor& value, const at::Tensor& result,
                                  std::function<at::Tensor()> compute) {
-  if (value.numel() == 0 || !kernels::records({result})) {
+  if (value.numel() == 0 || !records({result})) {
     return result;
   }
   VH_ASSERT(value.storage_offset() == 0 && value.nbytes() == value.storage().nbytes(), "a view cannot be given back");
   const c10::Storage& storage = value.storage();
   VH_ASSERT(!result.is_alias_of(value), "the result is a view of what would be given back");
   static_cast<void>(take_memory(storage));
-  return kernels::record("recompute", result, {result}, [storage, compute = std::move(compute)](const at::Tensor& dy) {
+  return record("recompute", result, {result}, [storage, compute = std::move(compute)](const at::Tensor& dy) {
     const MemoryScope scope(MemoryClass::kActivations);
     fill(storage, compute());
     return std::vector<at::Tensor>{dy};

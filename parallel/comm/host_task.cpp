@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "parallel/comm/operation.h"
-#include "src/base/background_work.h"
+#include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 

@@ -1,6 +1,9 @@
-// DeviceMesh: the groups, split off the world by the lowest rank of each.
+// Mixed-radix arithmetic of ranks and coordinates, with its refusals; the groups, split off the world by the lowest
+// rank of each.
 #include "parallel/mesh/device_mesh.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 
 #include "parallel/comm/make_communicator.h"
@@ -8,6 +11,135 @@
 #include "src/base/text.h"
 
 namespace vit_hybrid::mesh {
+
+namespace {
+
+struct AxisNames {
+  std::string_view option;
+  std::string_view name;
+};
+constexpr std::array<AxisNames, kNumAxes> kNames = {{{"dp", "data"}, {"tp", "tensor"}, {"pp", "pipeline"}}};
+
+std::vector<std::string> split_at_hyphens(const std::string& text) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == '-') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+std::optional<Axis> find_axis(const std::string& option) {
+  for (const Axis axis : kAxes) {
+    if (axis_option(axis) == option) return axis;
+  }
+  return std::nullopt;
+}
+
+Error order_error(const std::string& order) {
+  return Error(ErrorClass::kUsage, str("--order ", order, " does not name each of dp, tp and pp once"),
+               str("give them with hyphens, the fastest first; the default is ", kDefaultOrder));
+}
+
+std::array<Axis, kNumAxes> parse_order(const std::string& order) {
+  const auto words = split_at_hyphens(order);
+  std::array<Axis, kNumAxes> axes{};
+  if (words.size() != axes.size()) throw order_error(order);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = find_axis(words[i]);
+    const auto known_end = axes.begin() + static_cast<std::ptrdiff_t>(i);
+    if (!axis || std::find(axes.begin(), known_end, *axis) != known_end) throw order_error(order);
+    axes[i] = *axis;
+  }
+  return axes;
+}
+
+constexpr int kLargestDegree = 1 << 20;
+
+void check_degree(Axis axis, int degree) {
+  if (degree >= 1 && degree <= kLargestDegree) return;
+  throw Error(ErrorClass::kUsage, str("--", axis_option(axis), " ", degree, " is not a degree"),
+              str("allowed are 1 to ", kLargestDegree, axis == Axis::kData ? ", or auto" : ""));
+}
+
+// Degrees are ints, their product need not be one.
+int64_t product(const Coordinate& degrees) {
+  int64_t ranks = 1;
+  for (const int degree : degrees)
+    ranks *= degree;
+  return ranks;
+}
+
+std::string product_text(const Coordinate& degrees) {
+  std::vector<std::string> factors;
+  for (const Axis axis : kAxes)
+    factors.push_back(str(axis_option(axis), " ", on(degrees, axis)));
+  return join(factors, " x ");
+}
+
+}  // namespace
+
+std::string_view axis_option(Axis axis) {
+  return kNames[static_cast<size_t>(axis)].option;
+}
+std::string_view axis_name(Axis axis) {
+  return kNames[static_cast<size_t>(axis)].name;
+}
+
+ParallelDims::ParallelDims(int dp, int tp, int pp, const std::string& order) : order_(parse_order(order)) {
+  on(degrees_, Axis::kData) = dp;
+  on(degrees_, Axis::kTensor) = tp;
+  on(degrees_, Axis::kPipeline) = pp;
+  for (const Axis axis : kAxes)
+    check_degree(axis, degree(axis));
+}
+
+int ParallelDims::size() const {
+  return static_cast<int>(product(degrees_));
+}
+
+Coordinate ParallelDims::coordinate(int rank) const {
+  VH_ASSERT(rank >= 0 && rank < size(), str("rank ", rank, " of ", size()));
+  Coordinate coordinate{};
+  for (const Axis axis : order_) {
+    on(coordinate, axis) = rank % degree(axis);
+    rank /= degree(axis);
+  }
+  return coordinate;
+}
+
+int ParallelDims::rank(const Coordinate& coordinate) const {
+  int rank = 0;
+  int stride = 1;
+  for (const Axis axis : order_) {
+    VH_ASSERT(on(coordinate, axis) >= 0 && on(coordinate, axis) < degree(axis),
+              str(axis_name(axis), " coordinate ", on(coordinate, axis), " of ", degree(axis)));
+    rank += on(coordinate, axis) * stride;
+    stride *= degree(axis);
+  }
+  return rank;
+}
+
+std::vector<int> ParallelDims::group(int rank, const std::vector<Axis>& axes) const {
+  const Coordinate own = coordinate(rank);
+  const auto in_group = [&](const Coordinate& other) {
+    return std::all_of(kAxes.begin(), kAxes.end(), [&](Axis axis) {
+      return on(other, axis) == on(own, axis) || std::find(axes.begin(), axes.end(), axis) != axes.end();
+    });
+  };
+  std::vector<int> ranks;
+  for (int other = 0; other < size(); ++other) {
+    if (in_group(coordinate(other))) ranks.push_back(other);
+  }
+  return ranks;
+}
+
+std::string ParallelDims::text() const {
+  return product_text(degrees_);
+}
 
 DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c10::Device device,
                        const comm::TransportOptions& options)

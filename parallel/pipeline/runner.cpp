@@ -14,7 +14,7 @@
 
 #include "parallel/comm/operation.h"
 #include "parallel/pipeline/message_plan.h"
-#include "src/base/backward_between.h"
+#include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"

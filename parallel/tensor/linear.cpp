@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/kernels/gelu.h"
 #include "src/kernels/gemm/linear_rows.h"
-#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::tensor {
 
@@ -94,8 +94,8 @@ comm::Work start_region_sum(const at::Tensor& partial, comm::Communicator& group
 }
 
 at::Tensor Linear::forward(const at::Tensor& x, const StepContext& context) {
-  const at::Tensor y = kernels::without_grad([&] { return products_.forward(x, Terms::kWeightAndBias); });
-  return kernels::record("Linear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
+  const at::Tensor y = without_grad([&] { return products_.forward(x, Terms::kWeightAndBias); });
+  return record("Linear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
     products_.add_gradients(dy, x, Terms::kWeightAndBias, context);
     return std::vector<at::Tensor>{products_.backward_input(dy)};
@@ -103,8 +103,8 @@ at::Tensor Linear::forward(const at::Tensor& x, const StepContext& context) {
 }
 
 at::Tensor ColumnParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
-  const at::Tensor y = kernels::without_grad([&] { return products_.forward(x, Terms::kWeightAndBias); });
-  return kernels::record("ColumnParallelLinear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
+  const at::Tensor y = without_grad([&] { return products_.forward(x, Terms::kWeightAndBias); });
+  return record("ColumnParallelLinear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
     const at::Tensor dx = products_.backward_input(dy);
     comm::Work sum = start_region_sum(dx, group_);
@@ -116,30 +116,28 @@ at::Tensor ColumnParallelLinear::forward(const at::Tensor& x, const StepContext&
 
 at::Tensor ColumnParallelLinear::forward_gelu(const at::Tensor& x, const StepContext& context, Keep keep) {
   at::Tensor pre_activation;
-  const bool kept = keep == Keep::kPreActivation && kernels::records({x});
-  const at::Tensor y =
-      kernels::without_grad([&] { return products_.forward_gelu(x, kept ? &pre_activation : nullptr); });
-  return kernels::record(
-      "ColumnParallelLinearGelu", y, {x}, [this, x, pre_activation, &context](const at::Tensor& gradient) {
-        const at::Tensor z = pre_activation.defined() ? pre_activation : products_.forward(x, Terms::kWeightAndBias);
-        const at::Tensor dz = products_.backward_gelu(gradient.contiguous(), z, context);
-        const at::Tensor dx = products_.backward_input(dz);
-        comm::Work sum = start_region_sum(dx, group_);
-        products_.add_gradients(dz, x, Terms::kWeight, context);
-        sum.wait();
-        return std::vector<at::Tensor>{dx};
-      });
+  const bool kept = keep == Keep::kPreActivation && records({x});
+  const at::Tensor y = without_grad([&] { return products_.forward_gelu(x, kept ? &pre_activation : nullptr); });
+  return record("ColumnParallelLinearGelu", y, {x}, [this, x, pre_activation, &context](const at::Tensor& gradient) {
+    const at::Tensor z = pre_activation.defined() ? pre_activation : products_.forward(x, Terms::kWeightAndBias);
+    const at::Tensor dz = products_.backward_gelu(gradient.contiguous(), z, context);
+    const at::Tensor dx = products_.backward_input(dz);
+    comm::Work sum = start_region_sum(dx, group_);
+    products_.add_gradients(dz, x, Terms::kWeight, context);
+    sum.wait();
+    return std::vector<at::Tensor>{dx};
+  });
 }
 
 at::Tensor RowParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
   // The product of a single rank is the whole sum: it takes the bias along, and its gradient.
   const Terms of_product = group_.size() == 1 ? Terms::kWeightAndBias : Terms::kWeight;
-  const at::Tensor y = kernels::without_grad([&] {
+  const at::Tensor y = without_grad([&] {
     const at::Tensor sum = products_.forward(x, of_product);
     start_region_sum(sum, group_).wait();
     return of_product == Terms::kWeight && products_.has_bias() ? sum.add_(products_.bias()) : sum;
   });
-  return kernels::record("RowParallelLinear", y, {x}, [this, x, of_product, &context](const at::Tensor& gradient) {
+  return record("RowParallelLinear", y, {x}, [this, x, of_product, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
     if (of_product == Terms::kWeight) {
       // The bias is the same on all ranks, and so must be the bits of its gradient: what is fused with the product of

@@ -1,7 +1,7 @@
 // ParameterBuffer: flat parameters and gradients, views of them, and the weights' initial values.
 //
 // Parameters never require grad: they are plain views of the flat buffer, and each layer records one autograd node with
-// a hand-written backward (kernels::record). So gradients land where ZeRO wants them, nothing accumulates twice, and a
+// a hand-written backward (record). So gradients land where ZeRO wants them, nothing accumulates twice, and a
 // layer's memory is what its backward captures. The buffer lives beside the layers, not in zero: layers need the views,
 // ZeRO works on the buckets.
 #pragma once

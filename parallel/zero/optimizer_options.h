@@ -5,7 +5,7 @@
 
 namespace vit_hybrid::zero {
 
-/// See the rules of each: adam_rule.h, momentum_rules.h, lamb_rule.h.
+/// See the rules of each: rules/update_rule.cpp.
 enum class OptimizerKind { kAdam, kAdamW, kSgd, kLamb, kLars };
 
 /// As options and checkpoints have it: "adam", "adamw", "sgd", "lamb", "lars".

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "parallel/zero/rules/cuda_update.h"
+#include "parallel/zero/rules/device_update.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 

@@ -2,7 +2,7 @@
 //
 // A GPU decides about its step itself: a host that had to read the norm would leave the device without work from the
 // end of backward until the update is launched. What is decided has the host's bits: one function in double
-// (step_scalars.h), without sums of products that a compiler could fuse; bias corrections come from the host.
+// (rules/step_arithmetic.h), without sums of products that a compiler could fuse; bias corrections come from the host.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "parallel/zero/optimizer_options.h"
-#include "parallel/zero/step_scalars.h"
+#include "parallel/zero/rules/step_arithmetic.h"
 
 namespace vit_hybrid::zero {
 

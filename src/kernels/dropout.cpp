@@ -10,11 +10,11 @@
 #include <array>
 #include <cmath>
 
+#include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/kernels/half_conversion.h"
 #include "src/kernels/layer_norm_rows.h"
-#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::kernels {
 

@@ -8,7 +8,7 @@
 
 #include "src/base/philox.h"
 #include "src/kernels/element_vector.h"
-#include "src/kernels/layer_norm_lanes.h"
+#include "src/kernels/layer_norm_arithmetic.h"
 
 struct CUstream_st;  // cudaStream_t points to it
 

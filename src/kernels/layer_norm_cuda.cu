@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "src/kernels/cuda_grid.cuh"
 #include "src/kernels/element_vector.h"
 
 namespace vit_hybrid::kernels {

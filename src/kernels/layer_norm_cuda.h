@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "src/kernels/layer_norm_lanes.h"
+#include "src/kernels/layer_norm_arithmetic.h"
 
 struct CUstream_st;  // cudaStream_t points to it
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "src/kernels/layer_norm_lanes.h"
+#include "src/kernels/layer_norm_arithmetic.h"
 
 namespace vit_hybrid::kernels {
 

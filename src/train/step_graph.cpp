@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/backward_between.h"
+#include "src/base/autograd_node.h"
 #include "src/base/memory_tracker.h"
-#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::train {
 
@@ -56,13 +55,13 @@ class StepGraph::Recorded {
 
   // The loss is copied because the next replay writes over it.
   at::Tensor replay(const at::Tensor& input, const at::Tensor& target, const tensor::StepContext& context) {
-    const at::Tensor loss = kernels::without_grad([&] {
+    const at::Tensor loss = without_grad([&] {
       input_.copy_(input);
       target_.copy_(target);
       forward_->replay();
       return loss_.detach().clone();
     });
-    return kernels::record("StepGraph", loss, {input}, [this, &context](const at::Tensor& gradient) {
+    return record("StepGraph", loss, {input}, [this, &context](const at::Tensor& gradient) {
       loss_gradient_.copy_(gradient);
       backward_->replay();
       sink_.tell(context);

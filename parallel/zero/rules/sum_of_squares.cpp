@@ -11,7 +11,7 @@
 #include <cmath>
 #include <limits>
 
-#include "parallel/zero/rules/cuda_update.h"
+#include "parallel/zero/rules/device_update.h"
 #include "parallel/zero/rules/update_loops.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"

@@ -21,9 +21,6 @@ struct UpdateTensors {
   at::Tensor parameters;          ///< what is cast from the weights; undefined where the weights are the parameters
 };
 
-/// Casts the weights into the parameters, by ATen; nothing where the weights are the parameters.
-void cast_parameters(const UpdateTensors& tensors);
-
 struct OwnedTensors;  // parallel/zero/sharding.h
 
 /// One optimizer's arithmetic, chosen once for a run. It updates each element by itself, so that its bits do not depend

@@ -12,10 +12,10 @@
 
 #include <cmath>
 
+#include "src/base/autograd_node.h"
 #include "src/kernels/attention/blocked_attention.h"
 #include "src/kernels/attention/device_attention.h"
 #include "src/kernels/gemm/small_product.h"
-#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::kernels {
 

@@ -23,13 +23,13 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/base/autograd_node.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/partition.h"
 #include "src/kernels/attention/attention_dropout.h"
 #include "src/kernels/attention/attention_rows.h"
 #include "src/kernels/gemm/packing.h"
 #include "src/kernels/gemm/small_product.h"
-#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::kernels {
 

@@ -20,11 +20,11 @@
 #include <string_view>
 #include <utility>
 
+#include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/kernels/gemm/device_products.h"
-#include "src/kernels/own_node.h"
 
 namespace vit_hybrid::kernels {
 

@@ -4,7 +4,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "src/kernels/cuda_grid.cuh"
+#include "src/kernels/element_vector.h"
 
 namespace vit_hybrid::kernels {
 

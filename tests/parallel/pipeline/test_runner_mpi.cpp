@@ -13,10 +13,10 @@
 
 #include "parallel/comm/make_communicator.h"
 #include "parallel/pipeline/runner.h"
+#include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/random.h"
-#include "src/kernels/own_node.h"
 #include "tests/support/compare.h"
 #include "tests/support/mpi_test.h"
 
@@ -114,13 +114,13 @@ class ToyStage final : public StageProgram {
  private:
   // x w, whose backward adds to the weight's gradient; the first layer of the model gives no gradient of its input.
   at::Tensor product(const at::Tensor& x, size_t layer) {
-    const at::Tensor y = kernels::without_grad([&] { return at::matmul(x, weights_[layer]); });
+    const at::Tensor y = without_grad([&] { return at::matmul(x, weights_[layer]); });
     const bool first = stage_ == 0 && layer == 0;
     const auto backward = [this, layer, first, saved = x.detach()](const at::Tensor& dy) {
       gradients_[layer].add_(at::matmul(saved.t(), dy));
       return std::vector<at::Tensor>{first ? at::Tensor() : at::matmul(dy, weights_[layer].t())};
     };
-    return kernels::record("toy", y, {x}, backward);
+    return record("toy", y, {x}, backward);
   }
 
   int stage_;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "parallel/zero/precision_policy.h"
-#include "parallel/zero/rules/host_arrays.h"
 #include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/rules/update_rule.h"
 #include "parallel/zero/step_control.h"

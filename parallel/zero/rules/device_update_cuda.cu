@@ -1,10 +1,10 @@
-// The kernels of Adam's step and of sums of squares on a GPU, on plain arrays.
-#include "parallel/zero/rules/update_cuda.h"
+// The kernels of Adam's step, of sums of squares and of the step's decision, on plain arrays.
+#include "parallel/zero/rules/device_update_cuda.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "src/kernels/cuda_grid.cuh"
+#include "src/kernels/element_vector.h"
 
 namespace vit_hybrid::zero {
 
@@ -17,7 +17,7 @@ template <class Master, class Gradient, class Parameter>
 __global__ void __launch_bounds__(kThreads)
     adam_kernel(AdamArrays<Master, Gradient, Parameter> arrays, int64_t vectors, AdamConstants<Master> constants,
                 const StepScalars* step, SegmentTable segments) {
-  const auto share = ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, kVectorsOfThread);
+  const auto share = kernels::ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, kVectorsOfThread);
   adam_share(arrays, vectors, share, constants, *step, segments);
 }
 
@@ -31,7 +31,7 @@ void launch_adam(const AdamArrays<Master, Gradient, Parameter>& arrays, int64_t 
     return;
   }
   const int64_t vectors = count / kAdamWidth<Master>;
-  const auto blocks = static_cast<unsigned>(num_blocks_for(vectors, int64_t{kThreads} * kVectorsOfThread));
+  const auto blocks = static_cast<unsigned>(kernels::num_blocks_for(vectors, int64_t{kThreads} * kVectorsOfThread));
   adam_kernel<<<blocks, kThreads, 0, stream>>>(arrays, vectors, constants, step, segments);
 }
 
@@ -55,11 +55,11 @@ constexpr int kFewestVectorsOfThread = 4;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    square_kernel(const T* values, VectorSplit split, int64_t per_thread, double* partial) {
-  const auto share = ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, per_thread);
+    square_kernel(const T* values, kernels::VectorSplit split, int64_t per_thread, double* partial) {
+  const auto share = kernels::ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, per_thread);
   const SquareCount own = square_share(values, split, share);
-  const double sum = block_sum<kThreads>(own.sum);
-  const double not_finite = block_sum<kThreads>(own.not_finite);
+  const double sum = kernels::block_sum<kThreads>(own.sum);
+  const double not_finite = kernels::block_sum<kThreads>(own.not_finite);
   if (threadIdx.x == 0) {
     partial[2 * blockIdx.x] = sum;
     partial[2 * blockIdx.x + 1] = not_finite;
@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kSquareBlocks) add_partial_kernel(const double* partial, int blocks, double* sums) {
   const bool has_one = static_cast<int>(threadIdx.x) < blocks;
-  const double sum = block_sum<kSquareBlocks>(has_one ? partial[2 * threadIdx.x] : 0.0);
-  const double not_finite = block_sum<kSquareBlocks>(has_one ? partial[2 * threadIdx.x + 1] : 0.0);
+  const double sum = kernels::block_sum<kSquareBlocks>(has_one ? partial[2 * threadIdx.x] : 0.0);
+  const double not_finite = kernels::block_sum<kSquareBlocks>(has_one ? partial[2 * threadIdx.x + 1] : 0.0);
   if (threadIdx.x == 0) {
     sums[0] += sum;
     sums[1] += not_finite;
@@ -83,11 +83,11 @@ void launch_sum_of_squares(const T* values, int64_t count, double* workspace, do
   if (count == 0) {
     return;
   }
-  const VectorSplit split = make_vector_split(count, kVectorWidth<T>, {{values, sizeof(T)}});
+  const kernels::VectorSplit split = kernels::make_vector_split(count, kernels::kVectorWidth<T>, {{values, sizeof(T)}});
   const int64_t most = static_cast<int64_t>(kSquareBlocks) * kThreads;
-  int64_t per_thread = num_blocks_for(split.num_items(), most);
+  int64_t per_thread = kernels::num_blocks_for(split.num_items(), most);
   per_thread = per_thread < kFewestVectorsOfThread ? kFewestVectorsOfThread : per_thread;
-  const auto blocks = static_cast<int>(num_blocks_for(split.num_items(), kThreads * per_thread));
+  const auto blocks = static_cast<int>(kernels::num_blocks_for(split.num_items(), kThreads * per_thread));
   square_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(values, split, per_thread, workspace);
   add_partial_kernel<<<1, kSquareBlocks, 0, stream>>>(workspace, blocks, sums);
 }
@@ -96,5 +96,17 @@ template void launch_sum_of_squares(const double*, int64_t, double*, double*, CU
 template void launch_sum_of_squares(const float*, int64_t, double*, double*, CUstream_st*);
 template void launch_sum_of_squares(const c10::BFloat16*, int64_t, double*, double*, CUstream_st*);
 template void launch_sum_of_squares(const c10::Half*, int64_t, double*, double*, CUstream_st*);
+
+namespace {
+
+__global__ void decide_kernel(StepScalars* step) {
+  decide(*step);
+}
+
+}  // namespace
+
+void launch_decide(StepScalars* step, CUstream_st* stream) {
+  decide_kernel<<<1, 1, 0, stream>>>(step);
+}
 
 }  // namespace vit_hybrid::zero

@@ -1,5 +1,5 @@
 // The optimizer's passes in a program without CUDA, where no tensor is on a GPU.
-#include "parallel/zero/rules/cuda_update.h"
+#include "parallel/zero/rules/device_update.h"
 #include "src/base/error.h"
 
 namespace vit_hybrid::zero {

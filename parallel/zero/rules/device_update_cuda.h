@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "parallel/zero/rules/adam_kernel.h"
 #include "parallel/zero/rules/segment_cursor.h"
-#include "parallel/zero/step_scalars.h"
+#include "parallel/zero/rules/step_arithmetic.h"
 #include "src/kernels/element_vector.h"
 
 struct CUstream_st;  // cudaStream_t points to it
@@ -27,7 +26,7 @@ struct AdamArrays {
 
 /// Elements of an Adam vector: 16 bytes of the master type.
 template <class Master>
-inline constexpr int kAdamWidth = kVectorWidth<Master>;
+inline constexpr int kAdamWidth = kernels::kVectorWidth<Master>;
 
 /// Updates a vector: the elements of the state from `first` on, those of the flat buffers from `flat` on.
 template <class Master, class Gradient, class Parameter>
@@ -41,31 +40,31 @@ VH_HOST_DEVICE inline void adam_vector(const AdamArrays<Master, Gradient, Parame
   } else {
     weights_at = a.parameters + flat;
   }
-  auto weights = load_vector<kWidth>(weights_at);
-  auto exp_avg = load_vector<kWidth>(a.exp_avg + first);
-  auto exp_avg_sq = load_vector<kWidth>(a.exp_avg_sq + first);
-  const auto gradients = load_vector<kWidth>(a.gradients + flat);
+  auto weights = kernels::load_vector<kWidth>(weights_at);
+  auto exp_avg = kernels::load_vector<kWidth>(a.exp_avg + first);
+  auto exp_avg_sq = kernels::load_vector<kWidth>(a.exp_avg_sq + first);
+  const auto gradients = kernels::load_vector<kWidth>(a.gradients + flat);
   VH_UNROLL
   for (int k = 0; k < kWidth; ++k) {
     adam_element(weights[k], exp_avg[k], exp_avg_sq[k], static_cast<Master>(gradients[k]), c);
   }
-  store_vector(weights_at, weights);
-  store_vector(a.exp_avg + first, exp_avg);
-  store_vector(a.exp_avg_sq + first, exp_avg_sq);
+  kernels::store_vector(weights_at, weights);
+  kernels::store_vector(a.exp_avg + first, exp_avg);
+  kernels::store_vector(a.exp_avg_sq + first, exp_avg_sq);
   if constexpr (kOwnMaster) {
-    ElementVector<Parameter, kWidth> parameters;
+    kernels::ElementVector<Parameter, kWidth> parameters;
     VH_UNROLL
     for (int k = 0; k < kWidth; ++k) {
       parameters[k] = static_cast<Parameter>(weights[k]);
     }
-    store_vector(a.parameters + flat, parameters);
+    kernels::store_vector(a.parameters + flat, parameters);
   }
 }
 
 /// A thread's share of an Adam pass over `vectors` vectors; nothing of a skipped step.
 template <class Master, class Gradient, class Parameter>
 VH_HOST_DEVICE inline void adam_share(const AdamArrays<Master, Gradient, Parameter>& a, int64_t vectors,
-                                      const ThreadShare& share, const AdamConstants<Master>& constants,
+                                      const kernels::ThreadShare& share, const AdamConstants<Master>& constants,
                                       const StepScalars& step, const SegmentTable& segments) {
   static_assert(kSegmentAlignment % kAdamWidth<Master> == 0, "a vector would lie in two segments");
   if (step.is_skipped()) {
@@ -92,7 +91,7 @@ struct SquareCount {
 /// Adds one value.
 template <class T>
 VH_HOST_DEVICE inline void add_square(SquareCount& total, T value) {
-  const auto narrow = static_cast<ComputeType<T>>(value);
+  const auto narrow = static_cast<kernels::ComputeType<T>>(value);
   const bool finite = narrow - narrow == 0;  // not of infinities, and not of what is no number
   const auto wide = static_cast<double>(narrow);
   total.sum += finite ? wide * wide : 0.0;
@@ -101,12 +100,13 @@ VH_HOST_DEVICE inline void add_square(SquareCount& total, T value) {
 
 /// A thread's share of a sum of squares.
 template <class T>
-VH_HOST_DEVICE inline SquareCount square_share(const T* values, const VectorSplit& split, const ThreadShare& share) {
+VH_HOST_DEVICE inline SquareCount square_share(const T* values, const kernels::VectorSplit& split,
+                                               const kernels::ThreadShare& share) {
   SquareCount total;
   for (int64_t i = share.first; i < share.end_among(split.vectors); i += share.stride) {
-    const auto vector = load_vector<kVectorWidth<T>>(values + split.vector(i));
+    const auto vector = kernels::load_vector<kernels::kVectorWidth<T>>(values + split.vector(i));
     VH_UNROLL
-    for (int k = 0; k < kVectorWidth<T>; ++k) {
+    for (int k = 0; k < kernels::kVectorWidth<T>; ++k) {
       add_square(total, vector[k]);
     }
   }
@@ -118,7 +118,7 @@ VH_HOST_DEVICE inline SquareCount square_share(const T* values, const VectorSpli
 
 /// adam_share() over `count` elements of the state, a multiple of kSegmentAlignment, by one kernel. `step` is on the
 /// device; all arrays are aligned to 16 bytes. Instantiated for float and double masters, with the gradients and
-/// parameters of cuda_update.h.
+/// parameters of device_update.h.
 template <class Master, class Gradient, class Parameter>
 void launch_adam(const AdamArrays<Master, Gradient, Parameter>& arrays, int64_t count,
                  const AdamConstants<Master>& constants, const StepScalars* step, const SegmentTable& segments,

@@ -19,7 +19,7 @@
 #include "parallel/comm/communicator_base.h"
 #include "parallel/comm/make_communicator.h"
 #include "parallel/zero/gradient_norm.h"
-#include "parallel/zero/rules/cuda_update.h"
+#include "parallel/zero/rules/device_update.h"
 #include "parallel/zero/zero1_optimizer.h"
 #include "tests/support/compare.h"
 #include "tests/support/gpu/own_gpu.h"

@@ -1,11 +1,11 @@
 // The optimizer's passes over tensors: types picked, kernels launched on the current stream of the tensors' device.
-#include "parallel/zero/rules/cuda_update.h"
+#include "parallel/zero/rules/device_update.h"
 
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "parallel/zero/rules/update_cuda.h"
+#include "parallel/zero/rules/device_update_cuda.h"
 #include "parallel/zero/step_control.h"
 #include "src/base/error.h"
 #include "src/base/text.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/mesh/parallel_dims.h"
+#include "parallel/mesh/device_mesh.h"
 #include "src/base/error.h"
 
 using vit_hybrid::Error;

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/kernels/layer_norm_lanes.h"
+#include "src/kernels/layer_norm_arithmetic.h"
 #include "tests/support/compare.h"
 #include "tests/support/kernel_arrays.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "data/loading/normalize.h"
-#include "parallel/zero/rules/adam_kernel.h"
-#include "parallel/zero/rules/update_cuda.h"
+#include "parallel/zero/rules/device_update_cuda.h"
+#include "parallel/zero/rules/step_arithmetic.h"
 #include "parallel/zero/sharding.h"
 #include "src/base/error.h"
 #include "src/base/random.h"
@@ -22,6 +22,7 @@
 #include "tests/support/optimizer_step.h"
 
 using namespace vit_hybrid;
+using namespace vit_hybrid::kernels;
 using namespace vit_hybrid::zero;
 
 namespace {

@@ -1,7 +1,8 @@
 // The autograd node behind record() and record_jointly().
-#include "src/kernels/own_node.h"
+#include "src/base/autograd_node.h"
 
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
@@ -9,16 +10,15 @@
 #include <string>
 #include <utility>
 
-#include "src/base/background_work.h"
 #include "src/base/error.h"
 
-namespace vit_hybrid::kernels {
+namespace vit_hybrid {
 
 namespace {
 
-class OwnNode final : public torch::autograd::Node {
+class RecordedNode final : public torch::autograd::Node {
  public:
-  OwnNode(const char* name, JointBackward backward) : name_(name), backward_(std::move(backward)) {}
+  RecordedNode(const char* name, JointBackward backward) : name_(name), backward_(std::move(backward)) {}
 
   std::string name() const override { return name_; }
 
@@ -67,7 +67,7 @@ std::vector<at::Tensor> record_jointly(const char* name, const std::vector<at::T
   if (!records(inputs)) {
     return outputs;
   }
-  std::shared_ptr<OwnNode> node(new OwnNode(name, std::move(backward)), torch::autograd::deleteNode);
+  std::shared_ptr<RecordedNode> node(new RecordedNode(name, std::move(backward)), torch::autograd::deleteNode);
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   std::vector<at::Tensor> recorded;
   for (const at::Tensor& output : outputs) {
@@ -78,4 +78,12 @@ std::vector<at::Tensor> record_jointly(const char* name, const std::vector<at::T
   return recorded;
 }
 
-}  // namespace vit_hybrid::kernels
+at::Tensor backward_between(const torch::autograd::Edge& output, at::Tensor gradient,
+                            const torch::autograd::Edge& input) {
+  return torch::autograd::Engine::get_default_engine()
+      .execute({output}, {std::move(gradient)}, /*keep_graph=*/false, /*create_graph=*/false, /*accumulate_grad=*/false,
+               {input})
+      .at(0);
+}
+
+}  // namespace vit_hybrid

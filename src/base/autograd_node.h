@@ -1,13 +1,16 @@
-// record(): puts an operation with hand-written backward on the autograd graph, as one node.
+// record(): puts an operation with hand-written backward on the autograd graph, as one node; backward_between(): runs a
+// part of such a graph backwards; and the work that is done between operations.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/edge.h>
 
+#include <atomic>
 #include <functional>
 #include <vector>
 
-namespace vit_hybrid::kernels {
+namespace vit_hybrid {
 
 /// Given the gradient of an output, returns the gradients of the inputs in their order (undefined: none is computed).
 /// Runs once, without grad mode; what it captures is freed right after it ran.
@@ -35,4 +38,27 @@ at::Tensor record(const char* name, const at::Tensor& output, const std::vector<
 std::vector<at::Tensor> record_jointly(const char* name, const std::vector<at::Tensor>& outputs,
                                        const std::vector<at::Tensor>& inputs, JointBackward backward);
 
-}  // namespace vit_hybrid::kernels
+/// Computes just what lies between the edges of a graph's output and its input
+/// (torch::autograd::impl::gradient_edge()), frees that graph, and returns the gradient of the input; undefined where
+/// none is computed.
+at::Tensor backward_between(const torch::autograd::Edge& output, at::Tensor gradient,
+                            const torch::autograd::Edge& input);
+
+namespace detail {
+inline std::atomic<void (*)()> background_work{nullptr};
+}  // namespace detail
+
+/// `work` is called by do_background_work() from now on: whoever has some to do registers it once. Messages between
+/// hosts move in no other way than by calls between the operations of a model.
+inline void set_background_work(void (*work)()) {
+  detail::background_work = work;
+}
+
+/// Does what there is to do, and does not wait. To be called once a layer, by the main thread.
+inline void do_background_work() {
+  if (void (*const work)() = detail::background_work.load(std::memory_order_relaxed)) {
+    work();
+  }
+}
+
+}  // namespace vit_hybrid
