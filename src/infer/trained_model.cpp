@@ -34,7 +34,7 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& chec
     choose_host_kernel(config, kernels::HostLayer::Passes::kForward, checkpoint.info().kernels, world);
   }
   return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device,
-          transport_options(config)};
+          comm::TransportOptions{.connection_seconds = parallel.timeout}};
 }
 
 }  // namespace

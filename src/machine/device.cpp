@@ -311,7 +311,7 @@ c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world) 
       throw Error(*problem);
     }
     static_cast<void>(batch_memory(config.data.pin_memory, device));
-    static_cast<void>(records_steps(config, device));
+    static_cast<void>(step_recording(config, device));
     if (gpu != nullptr) {
       begin_to_use(device, *gpu);
     }
@@ -325,12 +325,6 @@ c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world) 
     let_ranks_share(world.rank());
   }
   return device;
-}
-
-comm::TransportOptions transport_options(const RunConfig& config) {
-  comm::TransportOptions options;
-  options.connection_seconds = config.parallel.timeout;
-  return options;
 }
 
 data::HostMemory batch_memory(PinMemory choice, c10::Device device) {

@@ -11,7 +11,6 @@
 
 #include "data/loading/tensor_pool.h"
 #include "parallel/comm/failure.h"
-#include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/device/gpu_survey.h"
 #include "src/base/error.h"
@@ -45,9 +44,6 @@ std::vector<std::pair<std::string, std::string>> nccl_sharing_variables(const st
 /// it. Error(kUsage) where the device, or the configuration's precision, pin_memory or cuda_graph with it, cannot be.
 /// Collective over `world`.
 c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world);
-
-/// How the communicators of a run are made: within its time limit.
-comm::TransportOptions transport_options(const RunConfig& config);
 
 /// Where the batches of a rank with this device lie on the host: kAuto page-locks them where the device is a GPU.
 /// Error(kUsage) where kOn is asked for and it is none.

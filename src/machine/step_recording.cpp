@@ -31,44 +31,27 @@ std::optional<std::string> obstacle(const RunConfig& config, c10::Device device)
   return std::nullopt;
 }
 
-// The device's numbers alone steer such an update; the host reads those of another before each.
-bool updates_at_once(const RunConfig& config, c10::Device device) {
-  return zero::make_update_rule(optimizer_options(config.optimizer), device.type())->updates_at_once();
-}
-
 }  // namespace
 
-bool records_steps(const RunConfig& config, c10::Device device) {
+StepRecording step_recording(const RunConfig& config, c10::Device device) {
   if (config.cuda_graph == CudaGraph::kOff) {
-    return false;
+    return {false, false, "started kernel by kernel: --cuda-graph off"};
   }
-  const auto reason = obstacle(config, device);
-  if (reason && config.cuda_graph == CudaGraph::kOn) {
-    throw Error(ErrorClass::kUsage, "--cuda-graph on: " + *reason,
-                "give --cuda-graph auto, which records where it can, or off");
+  if (const auto reason = obstacle(config, device)) {
+    if (config.cuda_graph == CudaGraph::kOn) {
+      throw Error(ErrorClass::kUsage, "--cuda-graph on: " + *reason,
+                  "give --cuda-graph auto, which records where it can, or off");
+    }
+    return {false, false, "started kernel by kernel: " + *reason};
   }
-  return !reason;
-}
-
-std::shared_ptr<DeviceRecorder> make_step_recorder(const RunConfig& config, c10::Device device) {
-  return records_steps(config, device) ? make_device_recorder() : nullptr;
-}
-
-std::shared_ptr<DeviceRecorder> make_update_recorder(const RunConfig& config, c10::Device device) {
-  return records_steps(config, device) && updates_at_once(config, device) ? make_device_recorder() : nullptr;
-}
-
-std::string step_recording_text(const RunConfig& config, c10::Device device) {
-  if (!records_steps(config, device)) {
-    return "started kernel by kernel: " +
-           (config.cuda_graph == CudaGraph::kOff ? std::string("--cuda-graph off") : *obstacle(config, device));
+  const zero::OptimizerOptions options = optimizer_options(config.optimizer);
+  if (zero::make_update_rule(options, device.type())->updates_at_once()) {
+    return {true, true, "CUDA graphs: forward, backward, norm and update are recorded once and started as a whole"};
   }
-  if (updates_at_once(config, device)) {
-    return "CUDA graphs: forward, backward, norm and update are recorded once and started as a whole";
-  }
-  return str("CUDA graphs: forward and backward are recorded once and started as a whole; norm and update are started ",
-             "kernel by kernel: the host reads the norm before it starts an update of --optimizer ",
-             zero::optimizer_name(optimizer_options(config.optimizer).kind));
+  return {true, false,
+          str("CUDA graphs: forward and backward are recorded once and started as a whole; norm and update are started "
+              "kernel by kernel: the host reads the norm before it starts an update of --optimizer ",
+              zero::optimizer_name(options.kind))};
 }
 
 }  // namespace vit_hybrid::train

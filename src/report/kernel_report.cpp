@@ -174,7 +174,7 @@ KernelReport report_kernels(const RunConfig& config, c10::Device device, ModelPu
   }
   report.parts.emplace_back("optimizer", optimizer_text(config, device));
   if (device.is_cuda()) {
-    report.parts.emplace_back("step", step_recording_text(config, device));
+    report.parts.emplace_back("step", step_recording(config, device).text);
   }
   report.padded = padded_dims(config.model, config.parallel.tp,
                               unit_multiples(device.type(), config.precision.kind, vector_bytes(this_processor())));

@@ -246,7 +246,7 @@ std::string memory_advice(const RunConfig& config, const MemoryFailure& failure)
   if (!is_half(config) && shrinks) {
     options.emplace_back("--precision bf16 or fp16");
   }
-  if (failure.device.is_cuda() && records_steps(config, failure.device)) {
+  if (failure.device.is_cuda() && step_recording(config, failure.device).micro_batches) {
     options.emplace_back("--cuda-graph off, whose activations stay reserved while others are made");
   }
   std::vector<std::string> once;

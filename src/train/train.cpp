@@ -10,6 +10,7 @@
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
+#include "parallel/comm/make_communicator.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
 #include "parallel/comm/watchdog.h"
@@ -46,10 +47,6 @@ namespace vit_hybrid::train {
 namespace {
 
 constexpr int kComeAgain = static_cast<int>(ErrorClass::kTemporary);
-
-mesh::ParallelDims parallel_dims(const RunConfig& config) {
-  return mesh::ParallelDims(config.parallel.dp, config.parallel.tp, config.parallel.pp, config.parallel.order);
-}
 
 void print_start(const RunConfig& config, const DataSource& data, const mesh::DeviceMesh& mesh, const Engine& engine,
                  const std::string& folder) {
@@ -242,7 +239,9 @@ class Run {
 
   void connect_groups() {
     phase_.emplace("building of the groups");
-    mesh_.emplace(parallel_dims(config_), world_, device_, transport_options(config_));
+    const ParallelConfig& parallel = config_.parallel;
+    mesh_.emplace(mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world_, device_,
+                  comm::TransportOptions{.connection_seconds = parallel.timeout});
   }
 
   void open_folder() {

@@ -11,6 +11,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
+#include "src/base/device/device_graph.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
@@ -86,8 +87,9 @@ double blocked_seconds() {
 
 EngineOptions training_options(const RunConfig& config, c10::Device device) {
   EngineOptions options = engine_options(config);
-  options.recorder = make_step_recorder(config, device);
-  options.update_recorder = make_update_recorder(config, device);
+  const StepRecording recording = step_recording(config, device);
+  options.recorder = recording.micro_batches ? make_device_recorder() : nullptr;
+  options.update_recorder = recording.updates ? make_device_recorder() : nullptr;
   return options;
 }
 

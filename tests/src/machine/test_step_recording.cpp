@@ -22,7 +22,7 @@ RunConfig one_rank() {
 std::string refusal(RunConfig config, c10::Device device) {
   config.cuda_graph = CudaGraph::kOn;
   try {
-    static_cast<void>(records_steps(config, device));
+    static_cast<void>(step_recording(config, device));
   } catch (const Error& error) {
     CHECK(error.error_class() == ErrorClass::kUsage);
     return error.message();
@@ -36,26 +36,27 @@ TEST_CASE("step recording: one rank on a GPU, unless it is switched off") {
   RunConfig config = one_rank();
   for (const auto choice : {CudaGraph::kAuto, CudaGraph::kOn}) {
     config.cuda_graph = choice;
-    CHECK(records_steps(config, kGpu));
-    CHECK(contains(step_recording_text(config, kGpu), "CUDA graphs: forward, backward, norm and update are recorded"));
+    CHECK(step_recording(config, kGpu).micro_batches);
+    CHECK(contains(step_recording(config, kGpu).text, "CUDA graphs: forward, backward, norm and update are recorded"));
   }
   config.cuda_graph = CudaGraph::kOff;
-  CHECK_FALSE(records_steps(config, kGpu));
-  CHECK(step_recording_text(config, kGpu) == "started kernel by kernel: --cuda-graph off");
+  CHECK_FALSE(step_recording(config, kGpu).micro_batches);
+  CHECK(step_recording(config, kGpu).text == "started kernel by kernel: --cuda-graph off");
 }
 
 TEST_CASE("step recording: norm and update are recorded with optimizers that update all at once") {
   RunConfig config = one_rank();
   for (const auto kind : {OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
     config.optimizer.kind = kind;
-    CHECK(contains(step_recording_text(config, kGpu), "norm and update are recorded once"));
+    CHECK(step_recording(config, kGpu).updates);
+    CHECK(contains(step_recording(config, kGpu).text, "norm and update are recorded once"));
   }
   for (const auto kind : {OptimizerKind::kSgd, OptimizerKind::kLamb, OptimizerKind::kLars}) {
     config.optimizer.kind = kind;
-    CHECK(records_steps(config, kGpu));
-    CHECK(contains(step_recording_text(config, kGpu), "CUDA graphs: forward and backward are recorded once"));
-    CHECK(contains(step_recording_text(config, kGpu), "norm and update are started kernel by kernel: the host reads"));
-    CHECK(make_update_recorder(config, kGpu) == nullptr);
+    CHECK(step_recording(config, kGpu).micro_batches);
+    CHECK(contains(step_recording(config, kGpu).text, "CUDA graphs: forward and backward are recorded once"));
+    CHECK(contains(step_recording(config, kGpu).text, "norm and update are started kernel by kernel: the host reads"));
+    CHECK_FALSE(step_recording(config, kGpu).updates);
   }
 }
 
@@ -73,9 +74,9 @@ TEST_CASE("step recording: what stands against it is named, and refused where it
   CHECK(contains(refusal(random, kGpu), "drops at random"));
   CHECK(contains(refusal(gpipe, kGpu), "the activations of 3 micro-batches"));
   for (const RunConfig& config : {layout, random, gpipe}) {
-    CHECK_FALSE(records_steps(config, kGpu));
-    CHECK(contains(step_recording_text(config, kGpu), "started kernel by kernel: "));
+    CHECK_FALSE(step_recording(config, kGpu).micro_batches);
+    CHECK(contains(step_recording(config, kGpu).text, "started kernel by kernel: "));
   }
   gpipe.global_batch_size = 4;
-  CHECK(records_steps(gpipe, kGpu));
+  CHECK(step_recording(gpipe, kGpu).micro_batches);
 }
