@@ -1,12 +1,10 @@
-// What nearly every file includes: tensors, the making of tensors, and the standard library. Precompiled once for all
-// targets; files still include what they use, so that each compiles without it. Autograd's headers are left out:
-// loading them costs every file more than the few that use them gain.
+// What nearly every file includes: tensors and the standard library. Precompiled once for all targets; files still
+// include what they use, so that each compiles without it. Headers that cost every file more than the few that use them
+// gain are left out: ATen's operations (src/cmake/targets.cmake), autograd's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
