@@ -156,11 +156,6 @@ at::Tensor read_npy(const std::string& path) {
   return values;
 }
 
-void write_npy(const std::string& path, const at::Tensor& values) {
-  write_temporary(path, values);
-  rename_file(temporary_name(path), path);
-}
-
 void replace_npy(const NpyFiles& files) {
   try {
     for (const auto& [path, values] : files) {

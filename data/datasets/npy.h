@@ -14,10 +14,8 @@ namespace vit_hybrid::data {
 /// of another type or of the other byte order.
 at::Tensor read_npy(const std::string& path);
 
-/// Writes a float32 or float64 host tensor under a temporary name and renames it: the file is complete or not there.
-void write_npy(const std::string& path, const at::Tensor& values);
-
-/// Writes files that belong together. Old ones go before the first new one has its name: whenever the program is
+/// Writes float32 or float64 host tensors into files that belong together, each under a temporary name and then
+/// renamed: a file is complete or not there. Old ones go before the first new one has its name: whenever the program is
 /// killed, what is there is not of two data sets, and a missing file is refused by whoever reads them. Where one cannot
 /// be written, the old ones stay.
 using NpyFiles = std::vector<std::pair<std::string, at::Tensor>>;

@@ -42,7 +42,7 @@ void run(const std::string& checkpoint, const std::string& inputs, const std::st
   const at::NoGradGuard no_grad;
   const at::Tensor images = data::read_npy(inputs).to(at::kFloat);
   const auto context = testing::test_context(images.size(0), Mode::kEvaluation);
-  data::write_npy(outputs, model::fields_of(ours.stage.forward(images, context), options).contiguous());
+  data::replace_npy({{outputs, model::fields_of(ours.stage.forward(images, context), options).contiguous()}});
 }
 
 void make(const std::string& folder, const comm::MpiGroup& world) {
@@ -57,7 +57,7 @@ void make(const std::string& folder, const comm::MpiGroup& world) {
     info.config = "seed: 1\n";
     const std::string path = folder + "/" + name;
     train::write_weights(world, path + ".h5", info, weights);
-    data::write_npy(path + "_inputs.npy", testing::test_images(options, kNumSamples).to(at::kFloat));
+    data::replace_npy({{path + "_inputs.npy", testing::test_images(options, kNumSamples).to(at::kFloat)}});
     run(path + ".h5", path + "_inputs.npy", path + "_outputs.npy");
   }
 }

@@ -56,8 +56,8 @@ void write_weather(const comm::MpiGroup& world, const std::string& folder) {
     std::filesystem::create_directory(folder);
     write_hdf5_file(folder + "/2001.h5", {{"fields", weather_fields(1)}}, weather_channels());
     write_hdf5_file(folder + "/2002.h5", {{"fields", weather_fields(2)}}, weather_channels());
-    data::write_npy(folder + "/global_means.npy", weather_means().to(at::kFloat));
-    data::write_npy(folder + "/global_stds.npy", weather_stds().to(at::kFloat));
+    data::replace_npy({{folder + "/global_means.npy", weather_means().to(at::kFloat)}});
+    data::replace_npy({{folder + "/global_stds.npy", weather_stds().to(at::kFloat)}});
   }
   world.barrier();
 }

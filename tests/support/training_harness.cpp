@@ -184,9 +184,29 @@ void Training::load(const std::string& path) {
   outcome_.first_step = step_;
 }
 
+train::Checksums state_checksums(train::Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const auto groups = train::state_groups(engine);
+  train::Checksums checksums;
+  for (const train::GlobalTensor& tensor : train::global_tensors(options)) {
+    for (const std::string& group : groups) {
+      checksums[train::dataset_path(group, tensor.name)] = {};
+    }
+  }
+  for (const train::StatePiece& piece : train::written_pieces(engine, mesh)) {
+    const auto& spec = engine.parameters().specs()[static_cast<size_t>(piece.parameter)];
+    for (size_t i = 0; i < groups.size(); ++i) {
+      checksums.at(train::dataset_path(groups[i], spec.name))
+          .add(spec.global_shape, piece.box.global_offset, piece.values[i].cpu());
+    }
+  }
+  train::add_up(checksums, mesh.host_world());
+  return checksums;
+}
+
 std::map<std::string, std::string> Training::checksums() {
   std::map<std::string, std::string> texts;
-  for (const auto& [dataset, checksum] : train::state_checksums(engine_, options_.model, mesh_)) {
+  for (const auto& [dataset, checksum] : state_checksums(engine_, options_.model, mesh_)) {
     texts[dataset] = checksum.text();
   }
   return texts;

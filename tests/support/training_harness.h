@@ -10,6 +10,7 @@
 
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
+#include "src/checkpoint/checksums.h"
 #include "src/train/engine.h"
 
 namespace vit_hybrid::testing {
@@ -99,5 +100,9 @@ struct Errors {
   std::string worst;   ///< name of the tensor with the largest gradient error
 };
 Errors compare(const TrainingOutcome& outcome, const TrainingOutcome& reference, double learning_rate);
+
+/// The checksums of the state of the whole mesh, as a checkpoint of it would have them: by dataset path, one for each
+/// of the engine's state_groups() and each global tensor. Collective over the world.
+train::Checksums state_checksums(train::Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh);
 
 }  // namespace vit_hybrid::testing

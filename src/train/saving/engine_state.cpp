@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "src/base/memory_tracker.h"
 #include "src/checkpoint/slice_reader.h"
 
 namespace vit_hybrid::train {
@@ -88,26 +87,6 @@ std::vector<GlobalTensor> global_tensors(const model::VitOptions& options) {
     out.push_back({std::move(spec.name), std::move(spec.global_shape)});
   }
   return out;
-}
-
-Checksums state_checksums(Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh) {
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  const auto groups = state_groups(engine);
-  Checksums checksums;
-  for (const GlobalTensor& tensor : global_tensors(options)) {
-    for (const std::string& group : groups) {
-      checksums[dataset_path(group, tensor.name)] = {};
-    }
-  }
-  for (const StatePiece& piece : written_pieces(engine, mesh)) {
-    const auto& spec = engine.parameters().specs()[static_cast<size_t>(piece.parameter)];
-    for (size_t i = 0; i < groups.size(); ++i) {
-      checksums.at(dataset_path(groups[i], spec.name))
-          .add(spec.global_shape, piece.box.global_offset, piece.values[i].cpu());
-    }
-  }
-  add_up(checksums, mesh.host_world());
-  return checksums;
 }
 
 }  // namespace vit_hybrid::train

@@ -10,7 +10,6 @@
 #include "model/vit_options.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/tensor/parameter_spec.h"
-#include "src/checkpoint/checksums.h"
 #include "src/checkpoint/format.h"
 #include "src/train/engine.h"
 
@@ -41,9 +40,5 @@ struct GlobalTensor {
 };
 /// All of them, in forward order.
 std::vector<GlobalTensor> global_tensors(const model::VitOptions& options);
-
-/// The checksums of the state of the whole mesh, as a checkpoint of it would have them: by dataset path, one for each
-/// of the engine's state_groups() and each global tensor. Collective over the world.
-Checksums state_checksums(Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh);
 
 }  // namespace vit_hybrid::train

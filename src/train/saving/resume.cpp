@@ -12,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/checkpoint/checksums.h"
 #include "src/checkpoint/format.h"
 #include "src/checkpoint/slice_reader.h"
 #include "src/config/run_config.h"

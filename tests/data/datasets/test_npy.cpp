@@ -54,7 +54,7 @@ TEST_CASE("npy: NumPy's bytes are read and written") {
   CHECK((values.scalar_type() == at::kFloat));
   CHECK(values.const_data_ptr<float>()[0] == 1.5f);
   CHECK(values.const_data_ptr<float>()[1] == -2.0f);
-  write_npy(folder.file("b.npy"), values);
+  replace_npy({{folder.file("b.npy"), values}});
   CHECK(read_bytes(folder.file("b.npy")) == bytes);
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("npy: every shape comes back") {
         count *= extent;
       }
       const at::Tensor values = at::arange(count, type).sub(0.25).reshape(shape);
-      write_npy(folder.file("x.npy"), values);
+      replace_npy({{folder.file("x.npy"), values}});
       const at::Tensor back = read_npy(folder.file("x.npy"));
       CHECK((back.scalar_type() == type));
       CHECK((back.sizes() == values.sizes()));
@@ -76,7 +76,7 @@ TEST_CASE("npy: every shape comes back") {
     }
   }
   const at::Tensor transposed = at::arange(6, at::kFloat).reshape({2, 3}).t();
-  write_npy(folder.file("t.npy"), transposed);
+  replace_npy({{folder.file("t.npy"), transposed}});
   CHECK(at::equal(read_npy(folder.file("t.npy")), transposed));
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("npy: files that belong together are replaced together, or not at all"
   const testing::ScratchFolder folder;
   const at::Tensor old_values = at::arange(3, at::kFloat);
   const at::Tensor new_values = at::arange(5, at::kDouble);
-  write_npy(folder.file("a.npy"), old_values);
+  replace_npy({{folder.file("a.npy"), old_values}});
   CHECK_THROWS_AS(replace_npy({{folder.file("a.npy"), new_values}, {folder.file("no/b.npy"), new_values}}), Error);
   CHECK(at::equal(read_npy(folder.file("a.npy")), old_values));
   CHECK_FALSE(std::filesystem::exists(folder.file("a.npy.partial")));
@@ -151,7 +151,7 @@ TEST_CASE("npy: what is damaged or of another kind is refused") {
   write_bytes(path, good.substr(0, 8) + length + digits + kTwoFloats);
   CHECK(testing::contains(testing::thrown_error([&] { read_npy(path); }).message(), "its shape (9999"));
   CHECK(testing::thrown_error([&] { read_npy(path); }).message().size() < 400 + path.size());
-  CHECK_THROWS_AS(write_npy(folder.file("no/such/folder.npy"), at::arange(2, at::kFloat)), Error);
+  CHECK_THROWS_AS(replace_npy({{folder.file("no/such/folder.npy"), at::arange(2, at::kFloat)}}), Error);
 }
 
 }  // namespace vit_hybrid::data

@@ -91,8 +91,8 @@ struct Folder {
       means.data_ptr<float>()[c] = static_cast<float>(mean_of(c));
       stds.data_ptr<float>()[c] = static_cast<float>(std_of(c));
     }
-    write_npy(scratch.file("global_means.npy"), means.reshape(shape));
-    write_npy(scratch.file("global_stds.npy"), stds.reshape(shape));
+    replace_npy({{scratch.file("global_means.npy"), means.reshape(shape)}});
+    replace_npy({{scratch.file("global_stds.npy"), stds.reshape(shape)}});
   }
   void write_all(at::ScalarType type = at::kFloat, int gzip = 0) const {
     if (group.rank() == 0) {
@@ -355,7 +355,7 @@ TEST_CASE("weather: bad statistics are one error on all ranks") {
   const std::string stds = folder.scratch.file("global_stds.npy");
   const auto error_with = [&](const at::Tensor& values) {
     if (group.rank() == 0) {
-      write_npy(stds, values);
+      replace_npy({{stds, values}});
     }
     group.barrier();
     return error_of(group, folder.options());

@@ -240,8 +240,8 @@ TEST_CASE("forecast: what cannot be is refused on all ranks, before any file is 
 
   if (world.rank() == 0) {
     write_hdf5_file(other.file("2001.h5"), {{"fields", weather_fields(1).narrow(1, 0, 2).contiguous()}});
-    data::write_npy(other.file("global_means.npy"), weather_means().narrow(1, 0, 2).to(at::kFloat).contiguous());
-    data::write_npy(other.file("global_stds.npy"), weather_stds().narrow(1, 0, 2).to(at::kFloat).contiguous());
+    data::replace_npy({{other.file("global_means.npy"), weather_means().narrow(1, 0, 2).to(at::kFloat).contiguous()}});
+    data::replace_npy({{other.file("global_stds.npy"), weather_stds().narrow(1, 0, 2).to(at::kFloat).contiguous()}});
     std::ofstream(folder.file("f.json")) << "mine";
   }
   world.barrier();
