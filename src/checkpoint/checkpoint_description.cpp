@@ -26,34 +26,18 @@ using Json = nlohmann::json;
 
 // --- the file's attributes
 
-// Reads the attributes of a CheckpointInfo, in any order.
-class InfoReader {
- public:
-  InfoReader(const data::Hdf5AttributeMap& attributes, const std::string& path)
-      : attributes_(attributes), path_(path) {}
-
-  void get(const char* name, std::string& value) const { value = get_as<std::string>(name); }
-  void get(const char* name, int64_t& value) const { value = get_as<int64_t>(name); }
-  void get(const char* name, double& value) const { value = get_as<double>(name); }
-  void get(const char* name, std::vector<double>& value) const { value = get_as<std::vector<double>>(name); }
-
- private:
-  template <class Value>
-  Value get_as(const char* name) const {
-    const auto found = attributes_.find(name);
-    if (found == attributes_.end()) {
-      refuse(str(path_, " has no attribute '", name, "'"), "it is damaged: use an older checkpoint");
-    }
-    if (!std::holds_alternative<Value>(found->second)) {
-      refuse(str("the attribute '", name, "' of ", path_, " is of another type than in a checkpoint"),
-             "it is damaged: use an older checkpoint");
-    }
-    return std::get<Value>(found->second);
+template <class Value>
+void read_attribute(const data::Hdf5AttributeMap& attributes, const char* name, const std::string& path, Value& value) {
+  const auto found = attributes.find(name);
+  if (found == attributes.end()) {
+    refuse(str(path, " has no attribute '", name, "'"), "it is damaged: use an older checkpoint");
   }
-
-  const data::Hdf5AttributeMap& attributes_;
-  const std::string& path_;
-};
+  if (!std::holds_alternative<Value>(found->second)) {
+    refuse(str("the attribute '", name, "' of ", path, " is of another type than in a checkpoint"),
+           "it is damaged: use an older checkpoint");
+  }
+  value = std::get<Value>(found->second);
+}
 
 // Calls `field(name, member)` for all of a CheckpointInfo that a file of its format has, but the format.
 template <class Info, class Field>
@@ -156,10 +140,9 @@ void check_positions(const CheckpointInfo& info, const std::string& path) {
 CheckpointInfo read_info(const data::Hdf5AttributeMap& attributes, const std::string& path) {
   CheckpointInfo info;
   info.format = format_of(attributes, path);
-  const InfoReader reader(attributes, path);
-  for_each_field(info, [&](const char* name, auto& value) { reader.get(name, value); });
+  for_each_field(info, [&](const char* name, auto& value) { read_attribute(attributes, name, path, value); });
   std::string stored;
-  reader.get(kChecksumAttribute, stored);
+  read_attribute(attributes, kChecksumAttribute, path, stored);
   if (stored != info_checksum(info)) {
     refuse(str("the attributes of ", path, " have the checksum ", info_checksum(info), ", it was ", stored,
                " when they were written"),
@@ -173,9 +156,7 @@ CheckpointInfo read_info(const data::Hdf5AttributeMap& attributes, const std::st
 // --- the datasets
 
 bool is_of_checkpoint(const std::string& name) {
-  const char* const groups[] = {kParametersGroup, kOptimizerGroup};
-  return std::any_of(std::begin(groups), std::end(groups),
-                     [&](const char* group) { return name.starts_with(dataset_path(group, "")); });
+  return name.starts_with(dataset_path(kParametersGroup, "")) || name.starts_with(dataset_path(kOptimizerGroup, ""));
 }
 
 CheckpointTensor read_entry(const data::Hdf5TreeDataset& dataset, const std::string& path) {

@@ -139,6 +139,17 @@ const CheckpointTensor* CheckpointReader::find(const std::string& dataset) const
   return found != tensors.end() && found->path == dataset ? &*found : nullptr;
 }
 
+std::vector<std::string> CheckpointReader::parameter_names() const {
+  const std::string prefix = dataset_path(kParametersGroup, "");
+  std::vector<std::string> names;
+  for (const CheckpointTensor& tensor : tensors()) {
+    if (tensor.path.starts_with(prefix)) {
+      names.push_back(tensor.path.substr(prefix.size()));
+    }
+  }
+  return names;
+}
+
 bool CheckpointReader::has_optimizer() const {
   return !info().optimizer.empty();
 }

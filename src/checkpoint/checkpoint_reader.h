@@ -51,6 +51,8 @@ class CheckpointReader {
   const std::vector<CheckpointTensor>& tensors() const;  ///< in ascending order of paths
   /// Null if there is no such dataset.
   const CheckpointTensor* find(const std::string& dataset) const;
+  /// Their canonical names, in ascending order.
+  std::vector<std::string> parameter_names() const;
   /// False for a file of weights alone.
   bool has_optimizer() const;
   /// Names of what its optimizer keeps of each parameter ("exp_avg"), in ascending order.

@@ -26,12 +26,14 @@ namespace {
 using model::Pooling;
 using model::Task;
 
-struct Rule {
+// Our name, which is timm's, and NERSC's ViT has it from timm (the last norm has two); and torchvision's, or null.
+struct Names {
   const char* ours;
-  const char* theirs;
-};
+  const char* torchvision;
 
-constexpr Rule kTorchvision[] = {
+  const char* of(WeightNames names) const { return names == WeightNames::kTorchvision ? torchvision : ours; }
+};
+constexpr Names kNames[] = {
     {"cls_token", "class_token"},
     {"pos_embed", "encoder.pos_embedding"},
     {"patch_embed.proj.weight", "conv_proj.weight"},
@@ -50,34 +52,10 @@ constexpr Rule kTorchvision[] = {
     {"blocks.#.mlp.fc2.bias", "encoder.layers.encoder_layer_#.mlp.3.bias"},
     {"norm.weight", "encoder.ln.weight"},
     {"norm.bias", "encoder.ln.bias"},
+    {"fc_norm.weight", nullptr},
+    {"fc_norm.bias", nullptr},
     {"head.weight", "heads.head.weight"},
     {"head.bias", "heads.head.bias"},
-};
-
-// timm's names are ours, and NERSC's ViT has them from timm; the last norm has two names.
-constexpr const char* kOurs[] = {
-    "cls_token",
-    "pos_embed",
-    "patch_embed.proj.weight",
-    "patch_embed.proj.bias",
-    "blocks.#.norm1.weight",
-    "blocks.#.norm1.bias",
-    "blocks.#.attn.qkv.weight",
-    "blocks.#.attn.qkv.bias",
-    "blocks.#.attn.proj.weight",
-    "blocks.#.attn.proj.bias",
-    "blocks.#.norm2.weight",
-    "blocks.#.norm2.bias",
-    "blocks.#.mlp.fc1.weight",
-    "blocks.#.mlp.fc1.bias",
-    "blocks.#.mlp.fc2.weight",
-    "blocks.#.mlp.fc2.bias",
-    "norm.weight",
-    "norm.bias",
-    "fc_norm.weight",
-    "fc_norm.bias",
-    "head.weight",
-    "head.bias",
 };
 
 // The number that stands for '#' in a pattern that `name` follows; "" where it has none and is the name itself.
@@ -104,25 +82,10 @@ std::string filled(const std::string& pattern, const std::string& number) {
   return mark == std::string::npos ? pattern : pattern.substr(0, mark) + number + pattern.substr(mark + 1);
 }
 
-std::vector<Rule> rules_of(WeightNames names) {
-  if (names == WeightNames::kTorchvision) {
-    return {std::begin(kTorchvision), std::end(kTorchvision)};
-  }
-  std::vector<Rule> rules;
-  for (const char* const name : kOurs) {
-    rules.push_back({name, name});
-  }
-  return rules;
-}
-
-std::string without_wrappers(std::string name) {
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::string wrapper : {"module.", "_orig_mod."}) {
-      if (name.starts_with(wrapper)) {
-        name.erase(0, wrapper.size());
-        again = true;
-      }
+std::string without_wrappers(const std::string& name) {
+  for (const std::string wrapper : {"module.", "_orig_mod."}) {
+    if (name.starts_with(wrapper)) {
+      return without_wrappers(name.substr(wrapper.size()));
     }
   }
   return name;
@@ -151,9 +114,9 @@ std::string no_counterpart(WeightNames names, const model::VitOptions& options) 
 }
 
 std::string foreign_name(WeightNames names, const std::string& ours) {
-  for (const Rule& rule : rules_of(names)) {
-    if (const auto number = match(rule.ours, ours)) {
-      return filled(rule.theirs, *number);
+  for (const Names& name : kNames) {
+    if (const auto number = match(name.ours, ours); number && name.of(names) != nullptr) {
+      return filled(name.of(names), *number);
     }
   }
   VH_ASSERT(false, str("no other name for ", ours));
@@ -161,9 +124,10 @@ std::string foreign_name(WeightNames names, const std::string& ours) {
 
 std::string our_name(WeightNames names, const std::string& foreign) {
   const std::string plain = without_wrappers(foreign);
-  for (const Rule& rule : rules_of(names)) {
-    if (const auto number = match(rule.theirs, plain)) {
-      return filled(rule.ours, *number);
+  for (const Names& name : kNames) {
+    const auto number = name.of(names) != nullptr ? match(name.of(names), plain) : std::nullopt;
+    if (number) {
+      return filled(name.ours, *number);
     }
   }
   return "";
@@ -171,8 +135,6 @@ std::string our_name(WeightNames names, const std::string& foreign) {
 
 namespace {
 
-using model::Pooling;
-using model::Task;
 using model::VitOptions;
 using Shape = std::vector<int64_t>;
 
@@ -189,11 +151,8 @@ Shape shape_of(const WeightShapes& shapes, const std::string& name, size_t dims,
   if (found == shapes.end()) {
     refuse(where, str("there is no weight ", name));
   }
-  bool sensible = found->second.size() == dims;
-  for (const int64_t extent : found->second) {
-    sensible = sensible && extent >= 1 && extent <= kMostSize;
-  }
-  if (!sensible) {
+  const auto is_sensible = [](int64_t extent) { return extent >= 1 && extent <= kMostSize; };
+  if (found->second.size() != dims || !std::all_of(found->second.begin(), found->second.end(), is_sensible)) {
     refuse(where, str("the weight ", name, " is [", join(found->second), "], which no ViT's is"));
   }
   return found->second;
@@ -270,22 +229,14 @@ void check_weights(const VitOptions& options, const WeightShapes& shapes, const 
   }
 }
 
-namespace {
-
-data::Hdf5DatasetSpec spec_of(const std::string& name, const at::Tensor& values) {
-  const std::vector<int64_t> shape = values.sizes().vec();
-  TensorChecksum checksum;
-  checksum.add(shape, std::vector<int64_t>(shape.size(), 0), values);
-  return {dataset_path(kParametersGroup, name), shape, values.scalar_type(), {{kChecksumAttribute, checksum.text()}}};
-}
-
-}  // namespace
-
 void write_weights(const comm::MpiGroup& group, const std::string& path, const CheckpointInfo& info,
                    const NamedWeights& weights) {
   std::vector<data::Hdf5DatasetSpec> specs;
   for (const auto& [name, values] : weights) {
-    specs.push_back(spec_of(name, values));
+    specs.push_back({dataset_path(kParametersGroup, name),
+                     values.sizes().vec(),
+                     values.scalar_type(),
+                     {{kChecksumAttribute, checksum_text(values)}}});
   }
   data::Hdf5Writer writer(group, path, std::move(specs), info_attributes(info), data::Hdf5Seal::kMetadata);
   comm::agreed_on_rank_0(group, [&] {
@@ -302,12 +253,9 @@ constexpr const char* kModelKey = "vit_hybrid.model";
 constexpr const char* kDataKey = "vit_hybrid.data";
 
 WeightShapes shapes_of(const CheckpointReader& checkpoint) {
-  const std::string prefix = dataset_path(kParametersGroup, "");
   WeightShapes shapes;
-  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
-    if (tensor.path.starts_with(prefix)) {
-      shapes[tensor.path.substr(prefix.size())] = tensor.shape;
-    }
+  for (const std::string& name : checkpoint.parameter_names()) {
+    shapes[name] = checkpoint.find(dataset_path(kParametersGroup, name))->shape;
   }
   return shapes;
 }
@@ -320,19 +268,6 @@ at::Tensor converted(const at::Tensor& values, at::ScalarType type, const std::s
                 "choose another --dtype: bf16 has the range of fp32");
   }
   return out;
-}
-
-std::map<std::string, std::string> metadata_of(const CheckpointInfo& info) {
-  // "format" is what PyTorch's own tools look for.
-  return {{"format", "pt"},
-          {kModelKey, info.model},
-          {kDataKey, training_data_json(info)},
-          {"vit_hybrid.step", str(info.step)}};
-}
-
-std::string unknown_name(const SafetensorsReader& file, WeightNames names, const std::string& name) {
-  return str(file.path(), ": the tensor '", name, "' has no place in a ViT under the names of ",
-             weight_names_words()[static_cast<size_t>(names)]);
 }
 
 }  // namespace
@@ -355,7 +290,13 @@ size_t export_weights(const CheckpointReader& checkpoint, const std::string& pat
     items.push_back({foreign_name(names, spec.name), spec.global_shape, type});
   }
   Progress progress("reading " + checkpoint.path(), std::ssize(items));
-  write_safetensors(path, items, metadata_of(checkpoint.info()), [&](size_t i) {
+  const CheckpointInfo& info = checkpoint.info();
+  // "format" is what PyTorch's own tools look for.
+  const std::map<std::string, std::string> metadata = {{"format", "pt"},
+                                                       {kModelKey, info.model},
+                                                       {kDataKey, training_data_json(info)},
+                                                       {"vit_hybrid.step", str(info.step)}};
+  write_safetensors(path, items, metadata, [&](size_t i) {
     progress.add();
     return converted(read_verified(checkpoint, *tensors[i]), type, place_of(checkpoint, *tensors[i]));
   });
@@ -371,7 +312,9 @@ ForeignWeights read_foreign_weights(const std::string& path, WeightNames names) 
   for (const SafetensorsEntry& entry : entries) {
     const std::string name = our_name(names, entry.name);
     if (name.empty()) {
-      throw Error(ErrorClass::kBadData, unknown_name(file, names, entry.name),
+      throw Error(ErrorClass::kBadData,
+                  str(path, ": the tensor '", entry.name, "' has no place in a ViT under the names of ",
+                      weight_names_words()[static_cast<size_t>(names)]),
                   "choose other --names, or take the tensor out of the file");
     }
     const at::Tensor values = file.read(entry).to(is_double ? at::kDouble : at::kFloat).contiguous();

@@ -23,6 +23,15 @@ namespace vit_hybrid::train {
 
 namespace {
 
+// The key of the texts that a header may hold beside the tensors.
+constexpr const char* kMetadataKey = "__metadata__";
+constexpr int64_t kMostHeader = 100'000'000;  // bytes: the format's limit
+
+// A name from a file, as a message can show it: in quotes, shortened, without control characters.
+std::string shown_name(const std::string& text) {
+  return "'" + shown(text) + "'";
+}
+
 // Stops at the first part that a header does not have, so that nothing nested deeper is ever built.
 class JsonReader : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -149,7 +158,7 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool begin_entry(const std::string& name) {
     inner_names_.clear();
-    if (name == kSafetensorsMetadata) {
+    if (name == kMetadataKey) {
       place_ = Place::kMetadataStart;
       return true;
     }
@@ -195,23 +204,6 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<int64_t> offsets_;
 };
 
-}  // namespace
-
-std::string shown_name(const std::string& text) {
-  return "'" + shown(text) + "'";
-}
-
-std::string read_safetensors_json(std::string_view json, SafetensorsHeader& header) {
-  JsonReader reader;
-  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) {
-    return reader.problem();
-  }
-  header = reader.take();
-  return "";
-}
-
-namespace {
-
 struct Type {
   std::string_view name;
   int64_t bytes;
@@ -225,20 +217,23 @@ constexpr Type kTypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, 
               "it is damaged or of another format");
 }
 
-// Bytes of the values; -1 if they are more than 64 bits can count.
-int64_t value_bytes(const SafetensorsEntry& entry) {
-  return data::bytes_of_shape(entry.shape, safetensors_type_bytes(entry.type)).value_or(-1);
+// 0 for an unknown type.
+int64_t bytes_of_type(std::string_view type) {
+  const auto* const found =
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& known) { return known.name == type; });
+  return found == std::end(kTypes) ? 0 : found->bytes;
 }
 
 void check(const SafetensorsEntry& entry, int64_t data_bytes, const std::string& where) {
   const std::string tensor = "tensor " + shown_name(entry.name);
-  if (safetensors_type_bytes(entry.type) == 0) {
+  const int64_t value_bytes = bytes_of_type(entry.type);
+  if (value_bytes == 0) {
     refuse(where, str(tensor, " is of the unknown type ", shown_name(entry.type)));
   }
   if (entry.begin > entry.end || entry.end > data_bytes) {
     refuse(where, str(tensor, " is at bytes ", entry.begin, " to ", entry.end, " of ", data_bytes));
   }
-  if (value_bytes(entry) != entry.end - entry.begin) {
+  if (data::bytes_of_shape(entry.shape, value_bytes) != entry.end - entry.begin) {
     refuse(where, str(tensor, " has ", entry.end - entry.begin, " bytes, not those of ", entry.type, " [",
                       join(entry.shape), "]"));
   }
@@ -261,21 +256,15 @@ void check_cover(const std::vector<SafetensorsEntry>& tensors, int64_t data_byte
 
 }  // namespace
 
-int64_t safetensors_type_bytes(std::string_view type) {
-  const auto* const found =
-      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& known) { return known.name == type; });
-  return found == std::end(kTypes) ? 0 : found->bytes;
-}
-
 SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_bytes, const std::string& where) {
   if (!json.starts_with('{')) {
     refuse(where, "its header does not begin with '{'");
   }
-  SafetensorsHeader header;
-  const std::string problem = read_safetensors_json(json, header);
-  if (!problem.empty()) {
-    refuse(where, problem);
+  JsonReader reader;
+  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) {
+    refuse(where, reader.problem());
   }
+  SafetensorsHeader header = reader.take();
   for (const SafetensorsEntry& entry : header.tensors) {
     check(entry, data_bytes, where);
   }
@@ -284,20 +273,6 @@ SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_b
   });
   check_cover(header.tensors, data_bytes, where);
   return header;
-}
-
-std::string safetensors_header_text(const SafetensorsHeader& header) {
-  nlohmann::ordered_json object = nlohmann::ordered_json::object();
-  if (!header.metadata.empty()) {
-    object[kSafetensorsMetadata] = header.metadata;
-  }
-  for (const SafetensorsEntry& entry : header.tensors) {
-    object[entry.name] = {
-        {"dtype", entry.type}, {"shape", entry.shape}, {"data_offsets", std::vector<int64_t>{entry.begin, entry.end}}};
-  }
-  std::string text = object.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
-  return text;
 }
 
 namespace {
@@ -328,11 +303,11 @@ int64_t header_length(const data::PosixFile& file) {
   if (size >= kLengthBytes) {
     file.read(0, &length, kLengthBytes);
   }
-  if (size < kLengthBytes || length > static_cast<uint64_t>(kMostSafetensorsHeader) ||
+  if (size < kLengthBytes || length > static_cast<uint64_t>(kMostHeader) ||
       static_cast<int64_t>(length) > size - kLengthBytes) {
     throw Error(ErrorClass::kBadData,
                 str(file.path(), " is no safetensors file: it has ", size, " bytes, of which the header would be ",
-                    length, " (at most ", kMostSafetensorsHeader, ")"),
+                    length, " (at most ", kMostHeader, ")"),
                 "it is damaged, truncated or of another format");
   }
   return static_cast<int64_t>(length);
@@ -344,14 +319,26 @@ SafetensorsHeader make_header(const std::vector<SafetensorsItem>& items,
   header.metadata = metadata;
   int64_t position = 0;
   for (const SafetensorsItem& item : items) {
-    auto bytes = static_cast<int64_t>(c10::elementSize(item.type));
-    for (const int64_t extent : item.shape) {
-      bytes *= extent;
-    }
+    const int64_t bytes = data::num_elements(item.shape) * static_cast<int64_t>(c10::elementSize(item.type));
     header.tensors.push_back({item.name, name_of(item.type), item.shape, position, position + bytes});
     position += bytes;
   }
   return header;
+}
+
+// The JSON of a header, padded with blanks so that the data behind it begins at a multiple of 8 bytes.
+std::string header_text(const SafetensorsHeader& header) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  if (!header.metadata.empty()) {
+    object[kMetadataKey] = header.metadata;
+  }
+  for (const SafetensorsEntry& entry : header.tensors) {
+    object[entry.name] = {
+        {"dtype", entry.type}, {"shape", entry.shape}, {"data_offsets", std::vector<int64_t>{entry.begin, entry.end}}};
+  }
+  std::string text = object.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
 }
 
 // Removes what was written so far unless the file got its name.
@@ -398,7 +385,7 @@ void write_safetensors(const std::string& path, const std::vector<SafetensorsIte
                        const std::map<std::string, std::string>& metadata,
                        const std::function<at::Tensor(size_t)>& values) {
   const SafetensorsHeader header = make_header(items, metadata);
-  const std::string text = safetensors_header_text(header);
+  const std::string text = header_text(header);
   const std::string temporary = data::temporary_name(path);
   data::PosixFile file(temporary, data::PosixFile::Access::kCreate);
   Unfinished unfinished(temporary);

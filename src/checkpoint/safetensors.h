@@ -14,9 +14,6 @@
 
 namespace vit_hybrid::train {
 
-/// The key of the texts that a header may hold beside the tensors.
-inline constexpr const char* kSafetensorsMetadata = "__metadata__";
-
 /// One tensor of the file; its bytes are [begin, end) of the data behind the header.
 struct SafetensorsEntry {
   std::string name;
@@ -31,26 +28,10 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// A name from a file, as a message can show it: in quotes, shortened, without control characters.
-std::string shown_name(const std::string& text);
-
-/// Fills `header` and returns nothing, or what keeps the text from being a header's JSON; sizes and offsets are not
-/// compared with anything.
-std::string read_safetensors_json(std::string_view json, SafetensorsHeader& header);
-
-/// The format's limit for the header's length, in bytes.
-inline constexpr int64_t kMostSafetensorsHeader = 100'000'000;
-
-/// Bytes of a value of a type of the format; 0 for an unknown type.
-int64_t safetensors_type_bytes(std::string_view type);
-
 /// Reads the JSON of a header in front of `data_bytes` bytes of data. Error(kBadData), which names `where`, for
 /// everything that is not exactly a header as the format has it: other JSON, names given twice, unknown types, shapes
 /// that do not make the size, and bytes of the data that belong to no tensor or to two.
 SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_bytes, const std::string& where);
-
-/// The JSON of a header, padded with blanks so that the data behind it begins at a multiple of 8 bytes.
-std::string safetensors_header_text(const SafetensorsHeader& header);
 
 /// A file opened for reading; its header is checked as parse_safetensors_header() says.
 class SafetensorsReader {

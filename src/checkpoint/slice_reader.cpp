@@ -19,6 +19,10 @@
 
 namespace vit_hybrid::train {
 
+using tensor::BoxMapping;
+using tensor::ParameterSpec;
+using tensor::Shape;
+
 namespace {
 
 // Every rank's text becomes that of `root`.
@@ -59,9 +63,6 @@ void agree_over(comm::Communicator& group, c10::Device device, const std::option
 }
 
 namespace {
-
-using tensor::BoxMapping;
-using tensor::Shape;
 
 // Adds the boxes of `range`, which lies in the sub-array of the dims from `dim` on at the corner `corner`.
 void add_boxes(const Shape& shape, size_t dim, Shape corner, Range range, std::vector<BoxMapping>& out) {
@@ -117,6 +118,13 @@ std::optional<BoxMapping> intersection(const BoxMapping& box, const BoxMapping& 
   return common;
 }
 
+at::Tensor narrowed(at::Tensor values, const Shape& offset, const Shape& size) {
+  for (size_t d = 0; d < offset.size(); ++d) {
+    values = values.narrow(static_cast<int64_t>(d), offset[d], size[d]);
+  }
+  return values;
+}
+
 }  // namespace
 
 std::vector<BoxMapping> boxes_of_range(const Shape& shape, Range range) {
@@ -126,7 +134,7 @@ std::vector<BoxMapping> boxes_of_range(const Shape& shape, Range range) {
   return boxes;
 }
 
-std::vector<BoxMapping> boxes_of_range(const tensor::ParameterSpec& spec, Range range) {
+std::vector<BoxMapping> boxes_of_range(const ParameterSpec& spec, Range range) {
   std::vector<BoxMapping> out;
   for (const BoxMapping& box : boxes_of_range(spec.local_shape, range)) {
     for (const BoxMapping& mapping : spec.boxes) {
@@ -137,20 +145,6 @@ std::vector<BoxMapping> boxes_of_range(const tensor::ParameterSpec& spec, Range 
   }
   return out;
 }
-
-namespace {
-
-using tensor::BoxMapping;
-using tensor::ParameterSpec;
-
-at::Tensor narrowed(at::Tensor values, const tensor::Shape& offset, const tensor::Shape& size) {
-  for (size_t d = 0; d < offset.size(); ++d) {
-    values = values.narrow(static_cast<int64_t>(d), offset[d], size[d]);
-  }
-  return values;
-}
-
-}  // namespace
 
 SliceReader::SliceReader(const CheckpointReader& checkpoint, const std::vector<std::string>& names,
                          const std::vector<ParameterSpec>& specs, comm::Communicator& model, c10::Device device)
@@ -209,8 +203,6 @@ void SliceReader::verify() {
 
 namespace {
 
-using tensor::ParameterSpec;
-
 std::string options_of(const CheckpointReader& checkpoint) {
   return str("the checkpoint's model is ", checkpoint.info().model);
 }
@@ -245,17 +237,6 @@ void check_fit(const CheckpointReader& checkpoint, const ParameterSpec& spec) {
   }
 }
 
-std::vector<std::string> parameter_names(const CheckpointReader& checkpoint) {
-  const std::string prefix = dataset_path(kParametersGroup, "");
-  std::vector<std::string> names;
-  for (const CheckpointTensor& entry : checkpoint.tensors()) {
-    if (entry.path.starts_with(prefix)) {
-      names.push_back(entry.path.substr(prefix.size()));
-    }
-  }
-  return names;
-}
-
 void refuse_unheld(const CheckpointReader& checkpoint, const std::vector<std::string>& names,
                    const SliceReader& reader) {
   for (const std::string& name : names) {
@@ -278,7 +259,7 @@ void load_parameters(const CheckpointReader& checkpoint, const std::vector<Param
       check_fit(checkpoint, spec);
     }
   });
-  const std::vector<std::string> names = parameter_names(checkpoint);
+  const std::vector<std::string> names = checkpoint.parameter_names();
   SliceReader reader(checkpoint, names, specs, model, device);
   refuse_unheld(checkpoint, names, reader);
   Progress progress("reading the weights of " + checkpoint.path(), std::ssize(specs));

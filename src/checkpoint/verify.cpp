@@ -21,13 +21,17 @@ std::string place_of(const CheckpointReader& checkpoint, const CheckpointTensor&
   return str(checkpoint.path(), ": dataset '", tensor.path, "'");
 }
 
+std::string checksum_text(const at::Tensor& values) {
+  TensorChecksum checksum;
+  checksum.add(values.sizes(), std::vector<int64_t>(values.sizes().size(), 0), values);
+  return checksum.text();
+}
+
 at::Tensor read_verified(const CheckpointReader& checkpoint, const CheckpointTensor& tensor) {
   const at::Tensor values = checkpoint.read(tensor.path);
-  TensorChecksum checksum;
-  checksum.add(tensor.shape, std::vector<int64_t>(tensor.shape.size(), 0), values);
-  if (checksum.text() != tensor.checksum) {
+  if (const std::string checksum = checksum_text(values); checksum != tensor.checksum) {
     throw Error(ErrorClass::kBadData,
-                str(place_of(checkpoint, tensor), " has the checksum ", checksum.text(), ", it was ", tensor.checksum,
+                str(place_of(checkpoint, tensor), " has the checksum ", checksum, ", it was ", tensor.checksum,
                     " when it was written"),
                 "the file is damaged: use another checkpoint, or a copy of this one");
   }

@@ -18,6 +18,9 @@ std::string place_of(const CheckpointReader& checkpoint, const CheckpointTensor&
 /// Reads every tensor and compares its checksum. Error(kBadData) names the first whose checksum is another.
 void verify_checkpoint(const CheckpointReader& checkpoint);
 
+/// The checksum of a whole tensor (host).
+std::string checksum_text(const at::Tensor& values);
+
 /// Reads one tensor, checksum compared.
 at::Tensor read_verified(const CheckpointReader& checkpoint, const CheckpointTensor& tensor);
 

@@ -1,6 +1,4 @@
 // Tables of options and the bodies of `checkpoint inspect`, `verify`, `diff`, `export` and `import`.
-#include "src/commands/checkpoint.h"
-
 #include <algorithm>
 #include <cmath>
 #include <concepts>
@@ -9,9 +7,10 @@
 #include <limits>
 #include <optional>
 
+#include "data/reading/box_runs.h"
 #include "data/reading/posix_file.h"
 #include "model/vit_options.h"
-#include "parallel/comm/mpi/mpi_session.h"
+#include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/files.h"
 #include "src/base/log.h"
@@ -23,64 +22,64 @@
 #include "src/checkpoint/verify.h"
 #include "src/commands/command.h"
 #include "src/config/load_run_config.h"
-#include "src/config/run_option_groups.h"
-#include "src/config/sources.h"
+#include "src/config/run_options.h"
 
 namespace vit_hybrid::commands {
 
 namespace {
 
-std::string allowed(const FileCount& count) {
-  return count.least == count.most ? str(count.least) : str("at least ", count.least);
-}
-
-}  // namespace
-
-std::vector<std::string> parse_checkpoint_tool(const Invocation& invocation, const options::OptionTable& table,
-                                               const FileCount& count, options::Settings& settings) {
-  return same_error_on_all_ranks([&] {
-    SplitWords split = split_words(table, invocation.words);
-    settings.add(options::parse_command_line(table, split.options));
-    settings.apply_all();
-    warn_of_remarks(settings);
-    auto problems = settings.problems();
-    if (split.files.size() < count.least || split.files.size() > count.most) {
-      problems.push_back(str("the command takes ", allowed(count), " file", count.most == 1 ? "" : "s", " (",
-                             count.usage, "), not ", split.files.size()));
-    }
-    if (!problems.empty()) {
-      throw Error(ErrorClass::kUsage, options::problem_list(problems));
-    }
-    return split.files;
-  });
-}
-
-std::vector<std::string> parse_checkpoint_tool(const Invocation& invocation, const options::OptionTable& table,
-                                               const FileCount& count) {
-  options::Settings settings(table);
-  return parse_checkpoint_tool(invocation, table, count, settings);
-}
-
-void check_output(const std::string& path, bool overwrite, const std::string& option, const std::string& input) {
-  if (path.empty()) {
-    throw Error(ErrorClass::kUsage, str("--", option, " FILE must be given: what is to be written"));
-  }
-  refuse_input(path, "--" + option, input);
-  refuse_existing(path, overwrite, "--" + option);
-}
-
-namespace {
-
+using model::VitOptions;
 using train::CheckpointInfo;
 using train::CheckpointReader;
 using train::CheckpointTensor;
+using train::ModelDifference;
+using train::TensorDifference;
+using train::WeightNames;
+
+// How many files a command takes, and what they are called in messages.
+struct FileCount {
+  size_t least;
+  size_t most;
+  std::string_view usage;  // "A B"
+};
+constexpr FileCount kFile{1, 1, "FILE"};
+
+// Parses the words into `settings`, which are of the table, and returns the files among them; other numbers of files
+// and problems of options are Error(kUsage), the same on all ranks.
+std::vector<std::string> parse(const Invocation& invocation, const options::OptionTable& table, const FileCount& count,
+                               options::Settings& settings) {
+  SplitWords split = split_words(table, invocation.words);
+  same_error_on_all_ranks([&] { read_options(table, split.options, settings); });
+  auto problems = settings.problems();
+  if (split.files.size() < count.least || split.files.size() > count.most) {
+    problems.push_back(str("the command takes ", count.least == count.most ? "" : "at least ", count.least, " file",
+                           count.most == 1 ? "" : "s", " (", count.usage, "), not ", split.files.size()));
+  }
+  refuse(problems);
+  return split.files;
+}
+
+std::vector<std::string> parse(const Invocation& invocation, const options::OptionTable& table,
+                               const FileCount& count) {
+  options::Settings settings(table);
+  return parse(invocation, table, count, settings);
+}
+
+// Refuses to write over a file unless asked to, and over the `input` always. Error(kCannotCreate), Error(kUsage), also
+// without a name.
+void check_output(const std::string& path, bool overwrite, const std::string& input) {
+  if (path.empty()) {
+    throw Error(ErrorClass::kUsage, "--out FILE must be given: what is to be written");
+  }
+  refuse_input(path, "--out", input);
+  refuse_existing(path, overwrite, "--out");
+}
 
 struct InspectOptions {
   bool all = false;
   bool print_config = false;
 };
 
-constexpr FileCount kFile{1, 1, "FILE"};
 constexpr size_t kMostListText = 65536;  // of names and figures of channels and points
 
 options::OptionTable table_of(InspectOptions& chosen) {
@@ -97,18 +96,10 @@ const char* type_name(at::ScalarType type) {
   return type == at::kDouble ? "float64" : "float32";
 }
 
-int64_t num_values(const CheckpointTensor& tensor) {
-  int64_t count = 1;
-  for (const int64_t extent : tensor.shape) {
-    count *= extent;
-  }
-  return count;
-}
-
 int64_t num_parameters(const CheckpointReader& checkpoint) {
   int64_t count = 0;
   for (const CheckpointTensor& tensor : checkpoint.tensors()) {
-    count += train::is_parameter(tensor) ? num_values(tensor) : 0;
+    count += train::is_parameter(tensor) ? data::num_elements(tensor.shape) : 0;
   }
   return count;
 }
@@ -193,7 +184,7 @@ std::string checkpoint_inspect_markdown() {
 int run_checkpoint_inspect(const Invocation& invocation) {
   InspectOptions chosen;
   const options::OptionTable table = table_of(chosen);
-  const auto files = parse_checkpoint_tool(invocation, table, kFile);
+  const auto files = parse(invocation, table, kFile);
   if (!is_first_process()) {
     return 0;
   }
@@ -219,7 +210,7 @@ std::string checkpoint_verify_help() {
 
 int run_checkpoint_verify(const Invocation& invocation) {
   const options::OptionTable table;
-  const auto files = parse_checkpoint_tool(invocation, table, {1, std::numeric_limits<size_t>::max(), "FILE..."});
+  const auto files = parse(invocation, table, {1, std::numeric_limits<size_t>::max(), "FILE..."});
   if (!is_first_process()) {
     return 0;
   }
@@ -245,17 +236,10 @@ int run_checkpoint_verify(const Invocation& invocation) {
 
 namespace {
 
-using train::CheckpointInfo;
-using train::CheckpointReader;
-using train::CheckpointTensor;
-using train::ModelDifference;
-using train::TensorDifference;
-
 struct DiffOptions {
   bool all = false;
 };
 
-constexpr FileCount kFiles{2, 2, "A B"};
 constexpr int kDiffer = 1;  // exit code, as diff's
 constexpr size_t kMostText = 4096;
 
@@ -315,14 +299,20 @@ class InfoComparison {
   std::string text_;
 };
 
-// What decides how a resumed run goes on.
-std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) {
-  InfoComparison comparison;
+// Of the model's options those that only training looks at (the same tensors compute the same whatever they are), or
+// the others.
+void compare_models(const CheckpointInfo& a, const CheckpointInfo& b, bool training_only, InfoComparison& comparison) {
   for (const ModelDifference& difference : train::model_differences(a.model, b.model)) {
-    if (!train::is_training_only(difference.option)) {
+    if (train::is_training_only(difference.option) == training_only) {
       comparison.compare(str("--", difference.option), difference.first, difference.second);
     }
   }
+}
+
+// What decides how a resumed run goes on.
+std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) {
+  InfoComparison comparison;
+  compare_models(a, b, /*training_only=*/false, comparison);
   comparison.compare("optimizer", a.optimizer, b.optimizer);
   comparison.compare("step", a.step, b.step);
   comparison.compare("optimizer_steps", a.optimizer_steps, b.optimizer_steps);
@@ -344,14 +334,9 @@ std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) 
   return comparison.take();
 }
 
-// Options of the model that only training looks at: the same tensors compute the same whatever they are.
 std::string training_differences(const CheckpointInfo& a, const CheckpointInfo& b) {
   InfoComparison comparison;
-  for (const ModelDifference& difference : train::model_differences(a.model, b.model)) {
-    if (train::is_training_only(difference.option)) {
-      comparison.compare(str("--", difference.option), difference.first, difference.second);
-    }
-  }
+  compare_models(a, b, /*training_only=*/true, comparison);
   return comparison.take();
 }
 
@@ -445,7 +430,7 @@ std::string checkpoint_diff_markdown() {
 int run_checkpoint_diff(const Invocation& invocation) {
   DiffOptions chosen;
   const options::OptionTable table = table_of(chosen);
-  const auto files = parse_checkpoint_tool(invocation, table, kFiles);
+  const auto files = parse(invocation, table, {2, 2, "A B"});
   if (!is_first_process()) {
     return 0;
   }
@@ -463,9 +448,6 @@ int run_checkpoint_diff(const Invocation& invocation) {
 }
 
 namespace {
-
-using model::VitOptions;
-using train::WeightNames;
 
 enum class ExportType { kFp32, kBf16, kFp16, kFp64 };
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble};
@@ -570,8 +552,8 @@ std::string checkpoint_export_markdown() {
 int run_checkpoint_export(const Invocation& invocation) {
   ExchangeOptions chosen;
   const options::OptionTable table = export_table(chosen);
-  const auto files = parse_checkpoint_tool(invocation, table, kFile);
-  same_error_on_all_ranks([&] { check_output(chosen.out, chosen.overwrite, "out", files.front()); });
+  const auto files = parse(invocation, table, kFile);
+  same_error_on_all_ranks([&] { check_output(chosen.out, chosen.overwrite, files.front()); });
   if (!is_first_process()) {
     return 0;
   }
@@ -602,20 +584,18 @@ int run_checkpoint_import(const Invocation& invocation) {
   ExchangeOptions chosen;
   const options::OptionTable table = import_table(chosen);
   options::Settings settings(table);
-  const auto files = parse_checkpoint_tool(invocation, table, kFile, settings);
-  comm::MpiSession session(invocation.argc, invocation.argv);
-  const comm::MpiGroup& world = session.world();
-  set_log_speaker(world.rank() == 0);
-  agree_on_start(world, invocation.words);
-  comm::agreed_on_rank_0(world, [&] { check_output(chosen.out, chosen.overwrite, "out", files.front()); });
-  const auto foreign = comm::agreed(world, [&] { return read_import(files.front(), chosen, settings); });
-  train::write_weights(world, chosen.out, info_of_import(chosen.config, foreign.data, files.front(), chosen.names),
-                       foreign.weights);
-  log_line(str("wrote ", foreign.weights.size(), " tensors of ", files.front(), " to ", chosen.out, ": ",
-               model::num_parameters(chosen.config.model), " parameters, model ",
-               train::model_json(chosen.config.model)));
-  session.finalize();
-  return 0;
+  const auto files = parse(invocation, table, kFile, settings);
+  return run_job(invocation, [&](comm::MpiSession& session) {
+    const comm::MpiGroup& world = session.world();
+    comm::agreed_on_rank_0(world, [&] { check_output(chosen.out, chosen.overwrite, files.front()); });
+    const auto foreign = comm::agreed(world, [&] { return read_import(files.front(), chosen, settings); });
+    train::write_weights(world, chosen.out, info_of_import(chosen.config, foreign.data, files.front(), chosen.names),
+                         foreign.weights);
+    log_line(str("wrote ", foreign.weights.size(), " tensors of ", files.front(), " to ", chosen.out, ": ",
+                 model::num_parameters(chosen.config.model), " parameters, model ",
+                 train::model_json(chosen.config.model)));
+    return 0;
+  });
 }
 
 }  // namespace vit_hybrid::commands

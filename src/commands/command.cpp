@@ -1,4 +1,4 @@
-// The first process speaks; options and words taken apart.
+// The first process speaks; options and words taken apart; the start of a job.
 #include "src/commands/command.h"
 
 #include <algorithm>
@@ -10,18 +10,13 @@
 #include "src/base/utf8.h"
 #include "src/config/load_run_config.h"
 #include "src/config/sources.h"
-#include "src/machine/loaded_libraries.h"
+#include "src/report/run_record.h"
 
 namespace vit_hybrid::commands {
 
 bool is_first_process() {
   const auto& launch = comm::own_launch();
   return !launch || launch->rank == 0;
-}
-
-int num_launched() {
-  const auto& launch = comm::own_launch();
-  return launch ? launch->num_ranks : 0;
 }
 
 void print_once(const std::string& text) {
@@ -35,6 +30,12 @@ void throw_on_all_ranks(const Error& error) {
   throw comm::AgreedError(error, "", is_first_process());
 }
 
+void refuse(const std::vector<std::string>& problems, ErrorClass error_class) {
+  if (!problems.empty()) {
+    throw_on_all_ranks(Error(error_class, options::problem_list(problems)));
+  }
+}
+
 bool asks_for(const std::vector<std::string>& words, const std::string& name) {
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
     const std::string given = options::canonical_name(word.substr(0, word.find('=')));
@@ -46,6 +47,15 @@ void warn_of_remarks(const options::Settings& settings) {
   for (const std::string& remark : settings.remarks()) {
     if (is_first_process()) log_warning(remark);
   }
+}
+
+options::Source read_options(const options::OptionTable& table, const std::vector<std::string>& words,
+                             options::Settings& settings) {
+  options::Source entries = options::parse_command_line(table, words);
+  settings.add(entries);
+  settings.apply_all();
+  warn_of_remarks(settings);
+  return entries;
 }
 
 void agree_on_start(const comm::MpiGroup& world, const std::vector<std::string>& words) {
@@ -77,6 +87,15 @@ SplitWords split_words(const options::OptionTable& table, const std::vector<std:
     }
   }
   return split;
+}
+
+int run_job(const Invocation& invocation, const std::function<int(comm::MpiSession& session)>& body) {
+  comm::MpiSession session(invocation.argc, invocation.argv);
+  set_log_speaker(session.world().rank() == 0);
+  agree_on_start(session.world(), invocation.words);
+  const int exit_code = body(session);
+  session.finalize();
+  return exit_code;
 }
 
 }  // namespace vit_hybrid::commands

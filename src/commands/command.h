@@ -1,11 +1,12 @@
 // Command: what all commands are, how one is started, and what it prints.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi/mpi_group.h"
+#include "parallel/comm/mpi/mpi_session.h"
 #include "src/base/error.h"
 #include "src/config/option_table.h"
 #include "src/config/settings.h"
@@ -14,9 +15,6 @@ namespace vit_hybrid::commands {
 
 /// True in the process that the launcher calls rank 0, and in one that no launcher started.
 bool is_first_process();
-
-/// Number of processes that the launcher says it started; 0 without a launcher.
-int num_launched();
 
 /// Prints on standard output, in the first process only.
 void print_once(const std::string& text);
@@ -37,11 +35,19 @@ auto same_error_on_all_ranks(Function&& function) {
   }
 }
 
+/// Throws the problems as one error of the class, as throw_on_all_ranks() does; returns where there are none.
+void refuse(const std::vector<std::string>& problems, ErrorClass error_class = ErrorClass::kUsage);
+
 /// Whether "--name" (or "-h" for help) is among the words.
 bool asks_for(const std::vector<std::string>& words, const std::string& name);
 
 /// Warns of the remarks on a tool's command line (options given twice), once a job.
 void warn_of_remarks(const options::Settings& settings);
+
+/// Fills the variables of the table from words that are options and their values, and warns of the remarks. What is
+/// wrong with values becomes problems of `settings`, which is one of the table; errors of form are thrown. The entries.
+options::Source read_options(const options::OptionTable& table, const std::vector<std::string>& words,
+                             options::Settings& settings);
 
 /// Refuses a job whose processes were started with different words, VIT_HYBRID_* variables or builds. Collective over
 /// the world.
@@ -64,6 +70,13 @@ struct Invocation {
   char*** argv;
   std::vector<std::string> words;
 };
+
+/// Starts MPI, lets rank 0 speak, and ends MPI after `body`, whose result it returns: the exit code. A job whose
+/// processes were started differently is refused.
+int run_job(const Invocation& invocation, const std::function<int(comm::MpiSession& session)>& body);
+
+/// What docs/options.md says before the options of a command but `train`.
+inline constexpr const char* kToolOptions = "\nThese are given on the command line only.\n";
 
 /// `name` may be several words ("data generate"). `run` returns the exit code or throws. `document` is the command's
 /// part of docs/options.md and of its --help: headings and tables of its options.

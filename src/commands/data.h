@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/comm/mpi/mpi_session.h"
-#include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/commands/command.h"
 #include "src/config/sources.h"
@@ -26,9 +24,7 @@ std::vector<std::string> parse_data_tool(const std::vector<std::string>& words, 
   const options::OptionTable table = table_of(chosen);
   SplitWords split = split_words(table, words);
   options::Settings settings(table);
-  settings.add(options::parse_command_line(table, split.options));
-  settings.apply_all();
-  warn_of_remarks(settings);
+  read_options(table, split.options, settings);
   chosen.inputs = std::move(split.files);
   auto problems = settings.problems();
   const auto more = find_problems(chosen);
@@ -36,23 +32,17 @@ std::vector<std::string> parse_data_tool(const std::vector<std::string>& words, 
   return problems;
 }
 
-/// Starts MPI, reads the options on all ranks, and calls `body(chosen, world)`; `table_of(chosen)` is the table of the
-/// options.
+/// Starts the job, reads the options on all ranks, and calls `body(chosen, world)`; `table_of(chosen)` is the table of
+/// the options.
 template <class Options, class Body>
 int run_data_tool(const Invocation& invocation, options::OptionTable (*table_of)(Options&),
                   FindProblems<Options> find_problems, const Body& body) {
-  comm::MpiSession session(invocation.argc, invocation.argv);
-  set_log_speaker(session.world().rank() == 0);
-  agree_on_start(session.world(), invocation.words);
-  Options chosen;
-  const auto problems =
-      same_error_on_all_ranks([&] { return parse_data_tool(invocation.words, chosen, table_of, find_problems); });
-  if (!problems.empty()) {
-    throw_on_all_ranks(Error(ErrorClass::kUsage, options::problem_list(problems)));
-  }
-  body(chosen, session.world());
-  session.finalize();
-  return 0;
+  return run_job(invocation, [&](comm::MpiSession& session) {
+    Options chosen;
+    refuse(same_error_on_all_ranks([&] { return parse_data_tool(invocation.words, chosen, table_of, find_problems); }));
+    body(chosen, session.world());
+    return 0;
+  });
 }
 
 /// Seconds for a message: two digits after the point.

@@ -3,7 +3,7 @@
 #include <csignal>
 #include <sstream>
 
-#include "parallel/comm/mpi/mpi_session.h"
+#include "parallel/comm/launcher.h"
 #include "parallel/comm/operation.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/log.h"
@@ -26,12 +26,6 @@ using train::RunConfig;
 LoadedConfig load(const std::vector<std::string>& words, const train::ReadFile& read_file) {
   return same_error_on_all_ranks(
       [&] { return train::load_run_config(words, options::process_environment(), read_file); });
-}
-
-void refuse(const std::vector<std::string>& problems, ErrorClass error_class) {
-  if (!problems.empty()) {
-    throw_on_all_ranks(Error(error_class, options::problem_list(problems)));
-  }
 }
 
 constexpr const char* kPrinted[] = {"print-config", "print-schedule", "print-lr", "print-lr-every"};
@@ -86,12 +80,13 @@ int print_only(const std::vector<std::string>& words) {
   const bool prints_lr = request.print_lr || request.print_lr_every > 0;
   // Without a launcher nothing says how many ranks there will be; a grid, and a batch, need one replica.
   const int num_replicas = parallel.dp > 0 ? parallel.dp : prints_schedule || prints_lr ? 1 : 0;
-  const int world_size = num_launched() > 1 ? num_launched() : num_replicas * parallel.tp * parallel.pp;
+  const auto& launch = comm::own_launch();
+  const int world_size = launch && launch->num_ranks > 1 ? launch->num_ranks : num_replicas * parallel.tp * parallel.pp;
   train::resolve(config, world_size);
   if (const auto shape = same_error_on_all_ranks([&] { return train::look_at_data(config); })) {
     train::follow_data(loaded, *shape);
   }
-  refuse(train::all_problems(loaded, world_size), ErrorClass::kUsage);
+  refuse(train::all_problems(loaded, world_size));
   if (prints_schedule) {
     const auto schedule = pipeline::make_schedule(parallel.schedule, parallel.pp, config.num_micro_batches());
     print_once(pipeline::to_grid(schedule));
@@ -121,13 +116,6 @@ void check(const LoadedConfig& loaded, const comm::MpiGroup& world) {
   const auto error_class = problems.empty() ? ErrorClass::kMissingInput : ErrorClass::kUsage;
   problems.insert(problems.end(), paths.begin(), paths.end());
   refuse(problems, error_class);
-}
-
-void follow_data(LoadedConfig& loaded, const comm::MpiGroup& world) {
-  const comm::PhaseScope phase("looking at the data");
-  if (const auto shape = train::look_at_data(loaded.config, world)) {
-    train::follow_data(loaded, *shape);
-  }
 }
 
 void announce(const LoadedConfig& loaded) {
@@ -167,18 +155,20 @@ int run_train(const Invocation& invocation) {
     }
   }
   watch_stop_signals({SIGTERM, SIGINT});
-  comm::MpiSession session(invocation.argc, invocation.argv);
-  set_log_speaker(session.world().rank() == 0);
-  agree_on_start(session.world(), invocation.words);
-  LoadedConfig loaded =
-      load(invocation.words, [&](const std::string& path) { return read_for_all(session.world(), path); });
-  train::resolve(loaded.config, session.world().size());
-  follow_data(loaded, session.world());
-  check(loaded, session.world());
-  announce(loaded);
-  const int exit_code = train::train(loaded.config, session);
-  session.finalize();
-  return exit_code;
+  return run_job(invocation, [&](comm::MpiSession& session) {
+    const comm::MpiGroup& world = session.world();
+    LoadedConfig loaded = load(invocation.words, [&](const std::string& path) { return read_for_all(world, path); });
+    train::resolve(loaded.config, world.size());
+    {
+      const comm::PhaseScope phase("looking at the data");
+      if (const auto shape = train::look_at_data(loaded.config, world)) {
+        train::follow_data(loaded, *shape);
+      }
+    }
+    check(loaded, world);
+    announce(loaded);
+    return train::train(loaded.config, session);
+  });
 }
 
 }  // namespace vit_hybrid::commands

@@ -1,6 +1,7 @@
 // RunConfig: the whole configuration of a run, and where its checkpoints go.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -18,8 +19,13 @@ namespace vit_hybrid::train {
 
 /// The type of parameters and activations, or how fp32 products are computed; zero::PrecisionPolicy says the rest.
 enum class Precision { kFp32, kFp64, kTf32, kBf16, kFp16 };
-/// As the option has it: "bf16".
-const char* precision_name(Precision precision);
+/// As the option has them.
+inline constexpr std::array kPrecisionNames = {"fp32", "fp64", "tf32", "bf16", "fp16"};
+inline const char* precision_name(Precision precision) {
+  return kPrecisionNames.at(static_cast<size_t>(precision));
+}
+/// Of model::Recompute, likewise.
+inline constexpr std::array kRecomputeNames = {"none", "selective", "full"};
 /// The type in which gradients are added up, or reduced: that of the master weights, or that of the parameters.
 enum class GradientType { kMaster, kHalf };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
@@ -30,7 +36,7 @@ enum class PinMemory { kAuto, kOn, kOff };
 enum class CudaGraph { kAuto, kOn, kOff };
 /// Whether the data are copied to each node first.
 enum class StageData { kNone, kNode };
-enum class OptimizerKind { kAdam, kAdamW, kSgd, kLamb, kLars };
+using zero::OptimizerKind;
 enum class LrScaling { kNone, kSqrt };
 
 struct ParallelConfig {
@@ -84,17 +90,8 @@ struct DataConfig {
   int64_t generated_valid_samples = 64;
 };
 
-struct OptimizerConfig {
-  OptimizerKind kind = OptimizerKind::kAdam;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double momentum = 0.9;             ///< of SGD and LARS
-  bool nesterov = false;             ///< of SGD
-  double trust_coefficient = 0.001;  ///< of LARS
-  double weight_decay = 0.0;
-  bool decay_vectors = false;  ///< decay biases, norms and positions too
-  double clip_norm = 0.0;      ///< largest global gradient norm; 0: no clipping
+struct OptimizerConfig : zero::OptimizerOptions {
+  double clip_norm = 0.0;  ///< largest global gradient norm; 0: no clipping
 };
 
 struct ScheduleConfig {
@@ -172,13 +169,6 @@ struct RunConfig {
 
 /// The types that --precision, --grad-dtype and --reduce-dtype stand for.
 zero::PrecisionPolicy precision_policy(const RunConfig& config);
-
-/// What the update rules take.
-zero::OptimizerOptions optimizer_options(const OptimizerConfig& config);
-
-/// A sentence for each option that the chosen optimizer does not have and that is not at its default (all options are
-/// written in every resolved configuration), and for what does not go together.
-std::vector<std::string> optimizer_problems(const OptimizerConfig& config);
 
 /// Iterations of `epochs` epochs of `steps_of_epoch` each. Error(kUsage) where they are more than --steps may say.
 /// Pure.

@@ -147,6 +147,31 @@ void check_duration(const RunConfig& config, Problems& out) {
   }
 }
 
+// Options that the chosen optimizer does not have and that are not at their default: all options are written in every
+// resolved configuration.
+void check_optimizer(const OptimizerConfig& config, Problems& out) {
+  const OptimizerConfig standard;
+  const std::string name = zero::optimizer_name(config.kind);
+  const bool is_lars = config.kind == OptimizerKind::kLars;
+  const bool is_sgd = config.kind == OptimizerKind::kSgd;
+  const auto check = [&](bool has_it, const char* option, double value, double by_default, const char* users) {
+    if (!has_it && value != by_default) {
+      out.push_back(str("--", option, " ", value, " is for ", users, ", and --optimizer is ", name,
+                        "; leave it at its default, ", by_default));
+    }
+  };
+  check(!is_sgd && !is_lars, "beta1", config.beta1, standard.beta1, "adam, adamw and lamb");
+  check(!is_sgd && !is_lars, "beta2", config.beta2, standard.beta2, "adam, adamw and lamb");
+  check(!is_sgd && !is_lars, "eps", config.eps, standard.eps, "adam, adamw and lamb");
+  check(is_sgd || is_lars, "momentum", config.momentum, standard.momentum, "sgd and lars");
+  check(is_lars, "trust-coefficient", config.trust_coefficient, standard.trust_coefficient, "lars");
+  if (config.nesterov && !is_sgd) {
+    out.push_back(str("--nesterov is for sgd, and --optimizer is ", name, "; give --no-nesterov"));
+  } else if (config.nesterov && config.momentum == 0.0) {
+    out.push_back("--nesterov needs momentum, and --momentum is 0; give --momentum 0.9, or --no-nesterov");
+  }
+}
+
 // Where a source says something else than one that gives way to it, what belongs to the latter may stay there.
 bool is_overruled(const RunConfig& config, const char* option, const char* by) {
   const auto precedence = [&](const char* name) {
@@ -327,15 +352,12 @@ bool check_path(const char* name, const std::string& path, PathKind kind, Proble
 std::vector<std::string> problems(const RunConfig& config, int world_size) {
   Problems out;
   check_degrees(config, world_size, out);
-  for (auto& problem :
-       model::validate(config.model, std::max(config.parallel.tp, 0), std::max(config.parallel.pp, 0))) {
-    out.push_back(std::move(problem));
-  }
+  const Problems of_model =
+      model::validate(config.model, std::max(config.parallel.tp, 0), std::max(config.parallel.pp, 0));
+  out.insert(out.end(), of_model.begin(), of_model.end());
   check_batches(config, out);
   check_duration(config, out);
-  for (auto& problem : optimizer_problems(config.optimizer)) {
-    out.push_back(std::move(problem));
-  }
+  check_optimizer(config.optimizer, out);
   check_data(config, out);
   check_unused_paths(config, out);
   check_precision(config, out);

@@ -1,32 +1,52 @@
-// The options of a run but for model, data and checkpoints: names, ranges and sentences; and the table of all.
+// The options of a run by groups: names, ranges and sentences.
 #include "src/config/run_options.h"
 
+#include <iterator>
 #include <utility>
-
-#include "src/config/run_option_groups.h"
 
 namespace vit_hybrid::train {
 
-namespace {
-
 using options::choice;
+using options::extent;
 using options::flag;
 using options::integer;
 using options::number;
+using options::NumberRange;
 using options::OptionTable;
 using options::Scope;
 using options::text;
 using options::text_list;
 using options::word;
 
+options::IntegerRange from_one(int64_t most, std::string word_for_zero) {
+  return {1, most, std::move(word_for_zero)};
+}
+
+namespace {
+
+constexpr int64_t kMostThreads = 4096;
+constexpr int64_t kMostSize = 1 << 24;   // of one dimension of a tensor
+constexpr int64_t kMostBlocks = 10'000;  // the deepest that were trained have about a thousand
 constexpr int64_t kMostRanks = 1 << 20;
 constexpr int64_t kMostEpochs = 1 << 24;
 constexpr int64_t kMostBatch = int64_t{1} << 40;  // times kMostRanks it is still a number
 constexpr int64_t kUsualTestSteps = 50;
 
-// Outside all gradients of fp16 are lost or overflow.
-options::NumberRange loss_scale_range() {
-  return {.least = 1e-4, .most = 1e12, .word_for_zero = "dynamic"};
+NumberRange at_least_zero(std::string word_for_zero = {}) {
+  return {.least = 0.0, .word_for_zero = std::move(word_for_zero)};
+}
+
+NumberRange positive(std::string word_for_zero = {}) {
+  return {.least = 0.0, .least_bound = NumberRange::Bound::kExcluded, .word_for_zero = std::move(word_for_zero)};
+}
+
+NumberRange below_one() {
+  return {.least = 0.0, .most = 1.0, .most_bound = NumberRange::Bound::kExcluded};
+}
+
+template <size_t n>
+std::vector<std::string> words_of(const std::array<const char*, n>& names) {
+  return {names.begin(), names.end()};
 }
 
 // --test is --test-steps 50; beside a --test-steps of another number it changes nothing.
@@ -116,13 +136,15 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
 }
 
 void add_device(OptionTable& table, RunConfig& config) {
+  // Outside all gradients of fp16 are lost or overflow.
+  const NumberRange loss_scales{.least = 1e-4, .most = 1e12, .word_for_zero = "dynamic"};
   table.begin_group("Device and precision");
   table.add({.name = "device",
              .value = choice(config.device, {"auto", "cpu", "cuda"}),
              .help = "Where tensors live; auto takes GPUs where the program and the machine have them."});
   table.add(
       {.name = "precision",
-       .value = choice(config.precision.kind, {"fp32", "fp64", "tf32", "bf16", "fp16"}, {{"none", Precision::kFp32}}),
+       .value = choice(config.precision.kind, words_of(kPrecisionNames), {{"none", Precision::kFp32}}),
        .help =
            "Type of parameters and activations; with bf16 and fp16, which are half as long, the optimizer's "
            "weights, the gradients and all sums are fp32; tf32 is fp32 with a GPU's short products (on a CPU: fp32).",
@@ -130,7 +152,7 @@ void add_device(OptionTable& table, RunConfig& config) {
        .megatron = {{"bf16", "bf16"}, {"fp16", "fp16"}},
        .names_elsewhere = {"dtype", "amp", "mixed-precision", "fp32", "fp64", "tf32"}});
   table.add({.name = "loss-scale",
-             .value = number(config.precision.loss_scale, loss_scale_range()),
+             .value = number(config.precision.loss_scale, loss_scales),
              .help = "What fp16 gradients are multiplied by on their way; dynamic: halved when they overflow, doubled "
                      "after 2000 steps without.",
              .megatron = {{"loss-scale"}}});
@@ -144,7 +166,7 @@ void add_device(OptionTable& table, RunConfig& config) {
                  "Type in which gradients are reduced over replicas, with bf16 and fp16: that of grad-dtype, or the "
                  "parameters', which halves the bytes."});
   table.add({.name = "recompute",
-             .value = choice(config.recompute, {"none", "selective", "full"}),
+             .value = choice(config.recompute, words_of(kRecomputeNames)),
              .help = "Activations that backward computes again instead of keeping them: none; selective: the inputs of "
                      "attention and of GELU; full: all of a block but its input.",
              .megatron = {{"recompute-granularity"}},
@@ -244,8 +266,6 @@ void add_batch(OptionTable& table, RunConfig& config) {
 
 void add_training(OptionTable& table, RunConfig& config) {
   ScheduleConfig& schedule = config.schedule;
-  options::NumberRange share = positive();
-  share.most = 1.0;
   table.begin_group("Learning rate and duration");
   table.add({.name = "steps",
              .value = integer(schedule.steps, from_one(kMostCount, "none")),
@@ -277,9 +297,10 @@ void add_training(OptionTable& table, RunConfig& config) {
              .value = number(schedule.min_lr, at_least_zero()),
              .help = "Rate that cosine, linear and wsd have come to behind the last iteration; scaled as lr is.",
              .megatron = {{"min-lr"}}});
-  table.add({.name = "decay-share",
-             .value = number(schedule.decay_share, share),
-             .help = "Part of the iterations in which wsd falls."});
+  table.add(
+      {.name = "decay-share",
+       .value = number(schedule.decay_share, {.least = 0.0, .most = 1.0, .least_bound = NumberRange::Bound::kExcluded}),
+       .help = "Part of the iterations in which wsd falls."});
   table.add({.name = "warmup",
              .value = integer(schedule.warmup, {0, kMostCount}),
              .help = "Iterations in which the learning rate rises linearly (one-cycle: along a cosine, and 30 % of the "
@@ -342,6 +363,179 @@ void add_optimizer(OptionTable& table, RunConfig& config) {
              .names_elsewhere = {"grad-clip", "max-grad-norm", "gradient-clip-val", "gradient-clipping"}});
 }
 
+void add_paths(OptionTable& table, RunConfig& config) {
+  DataConfig& data = config.data;
+  table.begin_group("Data");
+  table.add({.name = "data",
+             .value = choice(data.kind, {"auto", "hdf5", "synthetic", "builtin"}),
+             .help = "hdf5: the files of train-data; synthetic: random numbers, for benchmarks; builtin: weather "
+                     "generated in memory, or painted images (classify), and a small model for them where none is "
+                     "given; auto: hdf5 where train-data is given, builtin where nothing is."});
+  table.add({.name = "train-data",
+             .value = text(data.train_data, "path"),
+             .help = "Training data: a folder with one HDF5 file a year (forecast), or one HDF5 file (classify).",
+             .aliases = {"train-data-path"},
+             .names_elsewhere = {"data-path", "data-dir", "train-dir", "train-path", "dataset"}});
+  table.add({.name = "valid-data",
+             .value = text(data.valid_data, "path"),
+             .help = "Validation data, in the form of train-data; without it there is no validation.",
+             .aliases = {"valid-data-path"},
+             .names_elsewhere = {"val-data", "val-dir", "val-path", "valid-path"}});
+  table.add({.name = "stats",
+             .value = text(data.stats, "folder"),
+             .help = "Folder with global_means.npy, global_stds.npy and, if there is one, time_means.npy.",
+             .forgets = {"global-means", "global-stds", "time-means"}});
+  table.add({.name = "global-means",
+             .value = text(data.global_means, "file"),
+             .help = "Mean of each channel; <stats>/global_means.npy where not given.",
+             .aliases = {"global-means-path"}});
+  table.add({.name = "global-stds",
+             .value = text(data.global_stds, "file"),
+             .help = "Standard deviation of each channel; <stats>/global_stds.npy where not given.",
+             .aliases = {"global-stds-path"}});
+  table.add({.name = "time-means",
+             .value = text(data.time_means, "file"),
+             .help = "Climatology that anomalies are against; <stats>/time_means.npy where not given and there.",
+             .aliases = {"time-means-path"}});
+  table.add({.name = "dataset-name",
+             .value = text(data.dataset_name, "text"),
+             .help = "HDF5 dataset with the inputs; fields (forecast) or images (classify) where not given."});
+  table.add({.name = "labels-name",
+             .value = text(data.labels_name, "text"),
+             .help = "HDF5 dataset with the classes (classify)."});
+}
+
+void add_use(OptionTable& table, RunConfig& config) {
+  DataConfig& data = config.data;
+  table.add({.name = "limit-nsamples",
+             .value = integer(data.limit_nsamples, from_one(kMostCount, "none")),
+             .help = "Use only the first samples of the training data.",
+             .unit = "samples"});
+  table.add({.name = "limit-nsamples-val",
+             .value = integer(data.limit_nsamples_val, from_one(kMostCount, "none")),
+             .help = "Use only the first samples of the validation data.",
+             .unit = "samples"});
+  table.add({.name = "drop-last",
+             .value = flag(data.drop_last),
+             .help = "Leave out the last part-batch of a training epoch."});
+  table.add({.name = "valid-batch-size",
+             .value = integer(data.valid_batch_size, from_one(kMostCount, "auto")),
+             .help = "Samples of one validation step, over all replicas; auto takes the global batch size.",
+             .unit = "samples"});
+  table.add({.name = "io",
+             .value = choice(data.io, {"auto", "direct", "independent", "collective"}),
+             .help = "How HDF5 data is read: direct reads at the dataset's file offset (and inflates gzip) in the "
+                     "background; collective and independent go through HDF5, with MPI-IO and without, on the main "
+                     "thread; auto takes direct where the data's layout allows it."});
+  table.add({.name = "io-threads",
+             .value = integer(data.io_threads, {0, kMostThreads}),
+             .help = "Threads that read ahead; with 0 the main thread reads when it needs the data.",
+             .aliases = {"num-data-workers"},
+             .megatron = {{"num-workers"}},
+             .names_elsewhere = {"workers", "dataloader-num-workers"}});
+  table.add({.name = "prefetch-depth",
+             .value = integer(data.prefetch_depth, from_one(kMostThreads)),
+             .help = "Batches that are read ahead.",
+             .unit = "batches"});
+  table.add({.name = "pin-memory",
+             .value = choice(data.pin_memory, {"auto", "on", "off"}),
+             .help = "Page-lock the host memory of batches, so that copies to a GPU are fast and need not be waited "
+                     "for; auto: where the device is a GPU."});
+  table.add({.name = "stage-data",
+             .value = choice(data.stage, {"none", "node"}),
+             .help =
+                 "node: the ranks of each node copy the data that are used to memory or local disk before the first "
+                 "step, once a node; the space is free again when they end."});
+  table.add(
+      {.name = "stage-dir",
+       .value = text(data.stage_dir, "folder"),
+       .help = "Where the copies of stage-data go, on every node; /dev/shm where not given and there, else TMPDIR."});
+  table.add({.name = "mpiio-hints",
+             .value = text(data.mpiio_hints, "key=value,..."),
+             .help = "Hints for MPI-IO, with collective reading: striping_unit, romio_cb_read, cb_nodes, ..."});
+  table.add({.name = "interpolation",
+             .value = choice(data.interpolation, {"bilinear", "bicubic"}),
+             .help = "How crops of images are resized (classify), with antialiasing."});
+  table.add({.name = "valid-resize",
+             .value = integer(data.valid_resize, from_one(kMostSize, "auto")),
+             .help = "Both sides of the images of which validation takes the centre (classify), at least image-size; "
+                     "auto: 256 at image-size 224, and in this ratio at others.",
+             .unit = "pixels"});
+  table.add({.name = "mixup",
+             .value = number(data.mixup, {.least = 0.0, .most = 2.0, .word_for_zero = "none"}),
+             .help = "Mix each training image and its class with another one's (classify); the share is drawn from "
+                     "Beta(mixup, mixup)."});
+  table.add({.name = "generated-samples",
+             .value = integer(data.generated_samples, from_one(kMostCount)),
+             .help = "Training samples of synthetic and builtin data.",
+             .unit = "samples"});
+  table.add({.name = "generated-valid-samples",
+             .value = integer(data.generated_valid_samples, {0, kMostCount}),
+             .help = "Validation samples of synthetic and builtin data.",
+             .unit = "samples"});
+}
+
+void add_checkpoints(OptionTable& table, RunConfig& config) {
+  CheckpointConfig& checkpoint = config.checkpoint;
+  table.begin_group("Checkpoints");
+  table.add({.name = "resume",
+             .value = text(checkpoint.resume, "none|latest|auto|PATH"),
+             .help = "Go on from a checkpoint, in any layout: the newest of this run's folder (latest), the same or, "
+                     "where there is none yet, a new training (auto), or a file or folder (PATH).",
+             .names_elsewhere = {"load-checkpoint", "resume-from", "resume-from-checkpoint"}});
+  table.add({.name = "load",
+             .value = text(checkpoint.load, "folder"),
+             .help = "Go on from the newest checkpoint of this folder, in any layout, or, with a warning, start anew "
+                     "where it has none.",
+             .megatron = {{"load"}}});
+  table.add({.name = "init-from",
+             .value = text(checkpoint.init_from, "path"),
+             .help = "Start a new training from the weights of a checkpoint, with a fresh optimizer; positions are "
+                     "resized where the grid of patches differs.",
+             .names_elsewhere = {"pretrained-checkpoint", "pretrained", "finetune-from"}});
+  table.add({.name = "init-from-partial",
+             .value = flag(checkpoint.init_from_partial),
+             .help = "Let a head, last norm or class token that does not fit keep its initial values."});
+  table.add({.name = "checkpoint-every",
+             .value = integer(checkpoint.every, from_one(kMostCount, "none")),
+             .help = "Iterations from one checkpoint to the next, and one after each validation that is the best so "
+                     "far; none: only at the end and when the run is stopped.",
+             .unit = "iterations",
+             .megatron = {{"save-interval"}},
+             .names_elsewhere = {"save-every", "save-freq", "save-steps", "checkpoint-interval"}});
+  table.add({.name = "checkpoint-at-start",
+             .value = flag(checkpoint.at_start),
+             .help = "Save a checkpoint before the first iteration."});
+  table.add({.name = "checkpoint-async",
+             .value = flag(checkpoint.async),
+             .help = "Copy the state to host memory and write it on a thread while training goes on.",
+             .megatron = {{"async-save"}}});
+  table.add({.name = "keep-checkpoints",
+             .value = integer(checkpoint.keep, from_one(kMostCount, "none")),
+             .help = "Newest checkpoints that are kept, besides the best by validation; none: no checkpoint is ever "
+                     "saved."});
+  table.add({.name = "checkpoint-dir",
+             .value = text(checkpoint.dir, "folder"),
+             .help = "Folder for checkpoints; where not given, checkpoints/ in the run's folder.",
+             .megatron = {{"save"}},
+             .names_elsewhere = {"save-dir", "checkpoint-path", "ckpt-dir"}});
+  table.add({.name = "lock-renewal",
+             .value = number(checkpoint.lock_renewal, {.least = 0.1, .most = 3600.0}),
+             .help =
+                 "Time from one renewal of the lock in the folders that the run writes to, to the next; a lock that "
+                 "missed three of them is taken over.",
+             .unit = "s"});
+  table.add({.name = "preempt-signal",
+             .value = text(checkpoint.preempt_signals, "NAMES"),
+             .help = "Signals on which the run saves, ends with code 75 and may be resumed: names with commas between "
+                     "them, of USR1, USR2, TERM, INT."});
+  table.add({.name = "time-limit",
+             .value = number(checkpoint.time_limit, positive("none")),
+             .help = "Save and end with code 75 before the run has taken so long; the end of a Slurm job "
+                     "(SLURM_JOB_END_TIME) does the same.",
+             .unit = "s"});
+}
+
 // Keys of the reference workload's YAML that say how PyTorch is to do it.
 void accept_reference_keys(OptionTable& table) {
   for (const char* key : {"model_backend", "data_loader_config", "enable_fused", "enable_jit", "enable_apex",
@@ -353,6 +547,95 @@ void accept_reference_keys(OptionTable& table) {
 
 }  // namespace
 
+void add_model(OptionTable& table, RunConfig& config) {
+  model::VitOptions& model = config.model;
+  NumberRange between_zero_and_one = below_one();
+  between_zero_and_one.least_bound = NumberRange::Bound::kExcluded;
+  table.begin_group("Model");
+  table.add({.name = "preset",
+             .value = word(config.preset, model::preset_names()),
+             .help = "Named model; the options task to mlp-hidden below, where given too, change it.",
+             .forgets = {"task", "image-size", "patch-size", "in-channels", "out-channels", "num-classes", "pooling",
+                         "embed-dim", "depth", "num-heads", "mlp-hidden"},
+             .names_elsewhere = {"model", "arch"}});
+  table.add({.name = "task",
+             .value = choice(model.task, {"forecast", "classify"}),
+             .help = "forecast: predict the next state of fields; classify: predict the class of an image."});
+  table.add({.name = "image-size",
+             .value = extent(model.image_height, model.image_width, kMostSize),
+             .help =
+                 "Height and width of the input; one number for a square. A training that is given none takes those "
+                 "of the fields of train-data, and for images 224, less where they are stored smaller.",
+             .aliases = {"img-size"},
+             .names_elsewhere = {"input-size", "resolution"}});
+  table.add({.name = "patch-size",
+             .value = integer(model.patch_size, from_one(kMostSize)),
+             .help = "Side of the square patches that become tokens; divides height and width.",
+             .unit = "pixels"});
+  table.add({.name = "in-channels",
+             .value = integer(model.in_channels, from_one(kMostSize)),
+             .help = "Channels of the input; a training that is given none takes those of train-data.",
+             .aliases = {"n-in-channels"},
+             .megatron = {{"num-channels"}},
+             .names_elsewhere = {"in-chans"}});
+  table.add(
+      {.name = "out-channels",
+       .value = integer(model.out_channels, from_one(kMostSize)),
+       .help = "Channels of the forecast; a training that is given none takes those of train-data; without train-data "
+               "as many as in-channels.",
+       .aliases = {"n-out-channels"}});
+  table.add({.name = "num-classes",
+             .value = integer(model.num_classes, {2, kMostSize}),
+             .help = "Classes of the classifier; a training that is given none takes those of train-data.",
+             .megatron = {{"num-classes"}}});
+  table.add({.name = "pooling",
+             .value = choice(model.pooling, {"token", "mean"}),
+             .help = "What the classifier looks at: a class token, or the mean of all tokens."});
+  table.add({.name = "embed-dim",
+             .value = integer(model.embed_dim, from_one(kMostSize)),
+             .help = "Features of a token; a multiple of num-heads.",
+             .megatron = {{"hidden-size"}},
+             .names_elsewhere = {"dim", "d-model", "hidden-dim", "n-embd"}});
+  table.add({.name = "depth",
+             .value = integer(model.depth, from_one(kMostBlocks)),
+             .help = "Transformer blocks.",
+             .megatron = {{"num-layers"}},
+             .names_elsewhere = {"layers", "n-layers", "num-hidden-layers"}});
+  table.add({.name = "num-heads",
+             .value = integer(model.num_heads, from_one(kMostSize)),
+             .help = "Attention heads of a block.",
+             .megatron = {{"num-attention-heads"}},
+             .names_elsewhere = {"heads", "n-heads", "nhead"}});
+  table.add({.name = "mlp-hidden",
+             .value = integer(model.mlp_hidden, from_one(kMostSize)),
+             .help = "Hidden features of a block's MLP; 4 x embed-dim where that is given and this is not.",
+             .megatron = {{"ffn-hidden-size"}},
+             .names_elsewhere = {"mlp-ratio", "mlp-dim", "intermediate-size"}});
+  table.add({.name = "dropout",
+             .value = number(model.dropout, below_one()),
+             .help = "Dropout rate after positions, projection and MLP.",
+             .megatron = {{"hidden-dropout"}},
+             .names_elsewhere = {"drop", "drop-rate"}});
+  table.add({.name = "attention-dropout",
+             .value = number(model.attention_dropout, below_one()),
+             .help = "Dropout rate of attention weights; the rate of dropout where that is given and this is not.",
+             .megatron = {{"attention-dropout"}},
+             .names_elsewhere = {"attn-drop", "attn-dropout", "attn-drop-rate"}});
+  table.add({.name = "drop-path",
+             .value = number(model.drop_path, below_one()),
+             .help = "Rate at which the last block is left out for a sample; rises linearly from 0 at the first.",
+             .names_elsewhere = {"drop-path-rate", "stochastic-depth"}});
+  table.add({.name = "label-smoothing",
+             .value = number(model.label_smoothing, below_one()),
+             .help = "Share of the target that cross-entropy spreads over all classes.",
+             .names_elsewhere = {"smoothing"}});
+  table.add({.name = "norm-eps",
+             .value = number(model.norm_eps, between_zero_and_one),
+             .help = "Epsilon of the layer norms.",
+             .megatron = {{"norm-epsilon"}},
+             .names_elsewhere = {"layernorm-epsilon", "layer-norm-eps"}});
+}
+
 options::OptionTable run_option_table(RunConfig& config, RunRequest& request) {
   OptionTable table;
   add_general(table, config, request);
@@ -362,7 +645,8 @@ options::OptionTable run_option_table(RunConfig& config, RunRequest& request) {
   add_model(table, config);
   add_training(table, config);
   add_optimizer(table, config);
-  add_data(table, config);
+  add_paths(table, config);
+  add_use(table, config);
   add_checkpoints(table, config);
   accept_reference_keys(table);
   return table;

@@ -188,9 +188,7 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
   const comm::MpiGroup self = world.split(world.rank());
   ClassifierOutput classes(config, data, names, predictions, self, world);
   TrainedModel model(config, checkpoint, world);
-  for (const std::string& line : describe(config, checkpoint, model.mesh().device())) {
-    log_line(line);
-  }
+  announce(config, checkpoint, model.mesh().device());
   log_line(str("  input     ", data.text));
   warn_of_use(config, checkpoint, data.described);
   const Timer timer;

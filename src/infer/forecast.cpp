@@ -30,39 +30,6 @@
 
 namespace vit_hybrid::train {
 
-Rollout::Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start)
-    : model_(model), mesh_(mesh) {
-  VH_ASSERT(mesh.data().size() == 1, "a forecast is one trajectory");
-  if (!model_.is_first_stage()) {
-    return;
-  }
-  const MemoryScope scope(MemoryClass::kData);
-  // What predict() gives: fp32 for parameters of half the length.
-  const at::Tensor& values = model_.parameters().values();
-  const at::ScalarType type = at::toOpMathType(values.scalar_type());
-  state_ = at::empty({1, shape[0], shape[1], shape[2]}, values.options().dtype(type));
-  if (mesh_.tensor().rank() == 0) {
-    state_.copy_(start.unsqueeze(0));
-  }
-  mesh_.tensor().broadcast(state_, 0).wait();
-}
-
-at::Tensor Rollout::advance() {
-  at::Tensor prediction = model_.predict(state_, 1);
-  comm::Communicator& pipeline = mesh_.pipeline();
-  const int last = pipeline.size() - 1;
-  if (last == 0) {
-    state_ = prediction;
-  } else if (model_.is_last_stage()) {
-    prediction = prediction.contiguous();
-    pipeline.exchange({{comm::Transfer::Direction::kSend, prediction, 0}}).wait();
-  } else if (model_.is_first_stage()) {
-    pipeline.exchange({{comm::Transfer::Direction::kReceive, state_, last}}).wait();
-  }
-  const MemoryScope scope(MemoryClass::kData);
-  return mesh_.rank() == 0 ? state_[0].to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true) : at::Tensor();
-}
-
 namespace {
 
 data::WeatherOptions weather_options(const RunConfig& config, const TrainingData& trained) {
@@ -88,39 +55,36 @@ Evaluation figures_of(const at::Tensor& prediction, const at::Tensor& truth, con
   return sums.finish(sums.sums());
 }
 
-}  // namespace
-
-ForecastPaths forecast_paths(const ForecastOptions& options) {
-  const std::filesystem::path path = options.use.out;
-  return {path.string(), std::filesystem::path(path).replace_extension(".json").string()};
+std::string figures_path(const ForecastOptions& options) {
+  return std::filesystem::path(options.use.out).replace_extension(".json").string();
 }
+
+}  // namespace
 
 ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& options, const std::string& checkpoint,
                                const TrainingData& trained, const comm::MpiGroup& self)
     : options_(options),
-      paths_(forecast_paths(options)),
       checkpoint_(checkpoint),
       dataset_(config.data.dataset_name),
       self_(self),
       times_(self, weather_options(config, trained)),
       grid_(data::joined_grid(times_.grid(), trained.grid)) {
-  check_model(config);
-  choose_place();
-  for (const std::string& path : {paths_.fields, paths_.figures}) {
+  check(config);
+  place_ = times_.place(options_.start);
+  for (const std::string& path : {options_.use.out, figures_path(options_)}) {
     refuse_inputs(path, "--out", config, checkpoint_);
     refuse_existing(path, options_.use.overwrite);
   }
   climatology_ = read_climatology(config.data, self, times_.shape(), times_.normalization());
   start_ = times_.read(place_.file, place_.time);
   open_file();
-  copy_scales();
 }
 
 TrainingData ForecastRecord::described() const {
   return description_of_fields(times_);
 }
 
-void ForecastRecord::check_model(const RunConfig& config) const {
+void ForecastRecord::check(const RunConfig& config) const {
   const model::VitOptions& model = config.model;
   const std::vector<int64_t> takes = {model.in_channels, model.image_height, model.image_width};
   if (times_.shape() != takes) {
@@ -129,14 +93,10 @@ void ForecastRecord::check_model(const RunConfig& config) const {
                     ", the model takes ", shape_text(takes)),
                 kModelIsFixed);
   }
-}
-
-void ForecastRecord::choose_place() {
   if (options_.start >= times_.size()) {
     throw Error(ErrorClass::kUsage, str("--start is ", options_.start, "; allowed: 0 to ", times_.size() - 1,
                                         ", the times in ", options_.use.data));
   }
-  place_ = times_.place(options_.start);
 }
 
 void ForecastRecord::open_file() {
@@ -149,26 +109,20 @@ void ForecastRecord::open_file() {
   if (std::find(units.begin(), units.end(), "") == units.end()) {
     fields.attributes.emplace_back("units", join(units, ","));
   }
-  file_ = std::make_unique<data::Hdf5Writer>(self_, paths_.fields, std::vector<data::Hdf5DatasetSpec>{fields},
+  file_ = std::make_unique<data::Hdf5Writer>(self_, options_.use.out, std::vector<data::Hdf5DatasetSpec>{fields},
                                              data::Hdf5Attributes{{"start", options_.start},
                                                                   {"source_file", times_.path(place_.file)},
                                                                   {"source_time", place_.time},
                                                                   {"checkpoint", checkpoint_}});
-}
-
-// Now, under the file's temporary name: what fails or dies meanwhile leaves no half file behind and loses no forecast.
-// All is known of the lead times.
-void ForecastRecord::copy_scales() {
-  left_out_ = data::copy_hdf5_scales(scales_for(data::temporary_name(paths_.fields)));
-}
-
-std::string ForecastRecord::source_text() const {
-  return str(times_.path(place_.file), ", time ", place_.time);
+  // Now, under the file's temporary name: what fails or dies meanwhile leaves no half file behind and loses no
+  // forecast. All is known of the lead times.
+  left_out_ = data::copy_hdf5_scales(scales_for(data::temporary_name(options_.use.out)));
 }
 
 std::vector<std::string> ForecastRecord::description() const {
-  std::vector<std::string> lines = {str(options_.steps, " lead times from time ", options_.start, " (", source_text(),
-                                        "); ACC against ", climatology_.defined() ? "time means" : "channel means")};
+  std::vector<std::string> lines = {str(options_.steps, " lead times from time ", options_.start, " (",
+                                        times_.path(place_.file), ", time ", place_.time, "); ACC against ",
+                                        climatology_.defined() ? "time means" : "channel means")};
   if (place_.after == 0) {
     lines.push_back("this is the last time of its file: there is no truth, and there are no figures");
   } else if (place_.after < options_.steps) {
@@ -198,8 +152,8 @@ data::Hdf5ScaleCopy ForecastRecord::scales_for(const std::string& path) const {
 
 void ForecastRecord::finish() {
   file_->finish();
-  data::verify_hdf5_scales(scales_for(paths_.fields));
-  write_json_file(paths_.figures, figures_json());
+  data::verify_hdf5_scales(scales_for(options_.use.out));
+  write_json_file(figures_path(options_), figures_json());
 }
 
 Json ForecastRecord::figures_json() const {
@@ -252,6 +206,53 @@ std::vector<std::string> ForecastRecord::table_lines() const {
 
 namespace {
 
+// World rank 0, on the first stage, has the states; a prediction goes from the last stage back to the first over the
+// pipeline.
+class Rollout {
+ public:
+  // The state to start from: [C, H, W], normalised, host; looked at on world rank 0 only. dp is 1, the network gives as
+  // many channels as it takes (`shape` on all ranks). Collective over the mesh.
+  Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start)
+      : model_(model), mesh_(mesh) {
+    VH_ASSERT(mesh.data().size() == 1, "a forecast is one trajectory");
+    if (!model_.is_first_stage()) {
+      return;
+    }
+    const MemoryScope scope(MemoryClass::kData);
+    // What predict() gives: fp32 for parameters of half the length.
+    const at::Tensor& values = model_.parameters().values();
+    const at::ScalarType type = at::toOpMathType(values.scalar_type());
+    state_ = at::empty({1, shape[0], shape[1], shape[2]}, values.options().dtype(type));
+    if (mesh_.tensor().rank() == 0) {
+      state_.copy_(start.unsqueeze(0));
+    }
+    mesh_.tensor().broadcast(state_, 0).wait();
+  }
+
+  // One lead time further: the new state [C, H, W], normalised, float32 on the host, on world rank 0; undefined on the
+  // others. Between lead times it is kept in the type of predictions. Collective over the mesh.
+  at::Tensor advance() {
+    at::Tensor prediction = model_.predict(state_, 1);
+    comm::Communicator& pipeline = mesh_.pipeline();
+    const int last = pipeline.size() - 1;
+    if (last == 0) {
+      state_ = prediction;
+    } else if (model_.is_last_stage()) {
+      prediction = prediction.contiguous();
+      pipeline.exchange({{comm::Transfer::Direction::kSend, prediction, 0}}).wait();
+    } else if (model_.is_first_stage()) {
+      pipeline.exchange({{comm::Transfer::Direction::kReceive, state_, last}}).wait();
+    }
+    const MemoryScope scope(MemoryClass::kData);
+    return mesh_.rank() == 0 ? state_[0].to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true) : at::Tensor();
+  }
+
+ private:
+  ModelRunner& model_;
+  mesh::DeviceMesh& mesh_;
+  at::Tensor state_;  // [1, C, H, W] on the device; first stage only
+};
+
 // What the lead times will take on the disk.
 void require_room(const RunConfig& config, const ForecastOptions& options) {
   const model::VitOptions& model = config.model;
@@ -297,9 +298,7 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
     require_trained_data(checkpoint, record->described());
   });
   TrainedModel model(config, checkpoint, world);
-  for (const std::string& line : describe(config, checkpoint, model.mesh().device())) {
-    log_line(line);
-  }
+  announce(config, checkpoint, model.mesh().device());
   for (const std::string& line : record ? record->description() : std::vector<std::string>()) {
     log_line("  " + line);
   }
@@ -318,8 +317,8 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
   for (const std::string& line : record ? record->table_lines() : std::vector<std::string>()) {
     log_line(line);
   }
-  const ForecastPaths paths = forecast_paths(options);
-  log_line(str("wrote ", paths.fields, " and ", paths.figures, " in ", fixed_text(timer.seconds(), 2), " s"));
+  log_line(
+      str("wrote ", options.use.out, " and ", figures_path(options), " in ", fixed_text(timer.seconds(), 2), " s"));
 }
 
 }  // namespace vit_hybrid::train

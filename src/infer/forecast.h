@@ -12,14 +12,12 @@
 #include "data/hdf5/hdf5_scales.h"
 #include "data/hdf5/hdf5_writer.h"
 #include "parallel/comm/mpi/mpi_group.h"
-#include "parallel/mesh/device_mesh.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/checkpoint/training_data.h"
 #include "src/config/run_config.h"
 #include "src/infer/model_use.h"
 #include "src/report/evaluation.h"
 #include "src/report/metrics_log.h"
-#include "src/train/model_runner.h"
 
 namespace vit_hybrid::train {
 
@@ -29,31 +27,7 @@ struct ForecastOptions {
   int64_t steps = 8;  ///< lead times
 };
 
-/// Paths of the two files: use.out, and the same with the ending .json.
-struct ForecastPaths {
-  std::string fields;
-  std::string figures;
-};
-ForecastPaths forecast_paths(const ForecastOptions& options);
-
-/// World rank 0, on the first stage, has the states; a prediction goes from the last stage back to the first over the
-/// pipeline.
-class Rollout {
- public:
-  /// The state to start from: [C, H, W], normalised, host; looked at on world rank 0 only. dp is 1, the network gives
-  /// as many channels as it takes (`shape` on all ranks). Collective over the mesh.
-  Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start);
-
-  /// One lead time further: the new state [C, H, W], normalised, float32 on the host, on world rank 0; undefined on the
-  /// others. Between lead times it is kept in the type of predictions. Collective over the mesh.
-  at::Tensor advance();
-
- private:
-  ModelRunner& model_;
-  mesh::DeviceMesh& mesh_;
-  at::Tensor state_;  // [1, C, H, W] on the device; first stage only
-};
-
+/// The files of a forecast, use.out and the same with the ending .json, and its figures.
 class ForecastRecord {
  public:
   /// Opens the data of `config` and checks the options against them and the model: Error(kUsage), Error(kMissingInput),
@@ -76,20 +50,14 @@ class ForecastRecord {
 
   /// Means over the channels by lead time.
   std::vector<std::string> table_lines() const;
-  /// By lead time, from 1; shorter than the forecast where truth ends.
-  const std::vector<Evaluation>& figures() const { return figures_; }
 
  private:
-  void check_model(const RunConfig& config) const;
-  void choose_place();
+  void check(const RunConfig& config) const;
   void open_file();
   data::Hdf5ScaleCopy scales_for(const std::string& path) const;
-  void copy_scales();
   Json figures_json() const;
-  std::string source_text() const;
 
   const ForecastOptions& options_;
-  ForecastPaths paths_;
   std::string checkpoint_;
   std::string dataset_;
   const comm::MpiGroup& self_;
@@ -100,7 +68,7 @@ class ForecastRecord {
   at::Tensor start_;
   std::unique_ptr<data::Hdf5Writer> file_;
   std::vector<std::string> left_out_;  // of the source's scales and attributes, with the reasons
-  std::vector<Evaluation> figures_;
+  std::vector<Evaluation> figures_;    // by lead time, from 1, as far as there is truth
 };
 
 /// What of `config` no forecast can be made with: Error(kUsage). Pure.

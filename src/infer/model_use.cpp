@@ -44,28 +44,14 @@ options::Option from_training(options::Option option) {
   return option;
 }
 
-// What of a checkpoint's configuration counts. A path that was not given is none.
-options::Source kept(const options::OptionTable& table, const options::Source& source) {
-  options::Source out;
-  for (const options::Entry& entry : source) {
-    const options::Option* option = table.find(entry.name);
-    if (option != nullptr && is_among(kFromCheckpoint, option->name) && !entry.text.empty()) {
-      out.push_back(entry);
-    }
-  }
-  return out;
-}
-
-// What of a command line belongs to a run: the rest is the command's own.
-options::Source of_run(const options::OptionTable& table, const options::Source& source) {
-  options::Source out;
-  for (const options::Entry& entry : source) {
-    const options::Option* option = table.find(entry.name);
-    if (option != nullptr && (is_among(kAlways, option->name) || is_among(kForBatches, option->name))) {
-      out.push_back(entry);
-    }
-  }
-  return out;
+// The entries whose option is known and `counts(name, text)`.
+template <class Counts>
+options::Source kept(const options::OptionTable& table, options::Source source, const Counts& counts) {
+  std::erase_if(source, [&](const options::Entry& entry) {
+    const options::Option* const option = table.find(entry.name);
+    return option == nullptr || !counts(option->name, entry.text);
+  });
+  return source;
 }
 
 void refuse(const std::vector<std::string>& problems) {
@@ -100,10 +86,9 @@ void check_stored_grid(const CheckpointInfo& checkpoint, const RunConfig& config
 // Whether the command line names one of these options.
 bool gives(const options::OptionTable& table, const options::Source& overrides,
            std::initializer_list<std::string_view> names) {
-  return std::any_of(overrides.begin(), overrides.end(), [&](const options::Entry& entry) {
-    const options::Option* const option = table.find(entry.name);
-    return option != nullptr && std::find(names.begin(), names.end(), option->name) != names.end();
-  });
+  return !kept(table, overrides, [&](const std::string& name, const std::string&) {
+            return std::find(names.begin(), names.end(), name) != names.end();
+          }).empty();
 }
 
 }  // namespace
@@ -143,10 +128,16 @@ RunConfig config_for_use(const CheckpointInfo& checkpoint, const std::string& pa
   options::Settings settings(table);
   if (!checkpoint.config.empty()) {
     for (const options::Source& source : options::parse_yaml({path, ""}, checkpoint.config)) {
-      settings.add(kept(table, source));
+      // A path that was not given is none.
+      settings.add(kept(table, source, [](const std::string& name, const std::string& text) {
+        return is_among(kFromCheckpoint, name) && !text.empty();
+      }));
     }
   }
-  settings.add(of_run(table, overrides));
+  // The rest of a command line is the command's own.
+  settings.add(kept(table, overrides, [](const std::string& name, const std::string&) {
+    return is_among(kAlways, name) || is_among(kForBatches, name);
+  }));
   settings.apply_all();
   refuse(settings.problems());
   config.model = model_from_json(checkpoint.model);

@@ -66,15 +66,15 @@ void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, co
   }
 }
 
-std::vector<std::string> describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {
+void announce(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device) {
   const ParallelConfig& parallel = config.parallel;
   const CheckpointInfo& info = checkpoint.info();
-  std::vector<std::string> lines = report_kernels(config, device, ModelPurpose::kUse).lines();
-  lines.insert(lines.begin(),
-               str(config.name, ": ", model::num_parameters(config.model), " parameters of ", checkpoint.path(),
-                   " (step ", info.step, ", ", info.epoch, " epochs), dp ", parallel.dp, " x tp ", parallel.tp,
-                   " x pp ", parallel.pp, " on ", device.str(), ", ", at::get_num_threads(), " threads a rank"));
-  return lines;
+  log_line(str(config.name, ": ", model::num_parameters(config.model), " parameters of ", checkpoint.path(), " (step ",
+               info.step, ", ", info.epoch, " epochs), dp ", parallel.dp, " x tp ", parallel.tp, " x pp ", parallel.pp,
+               " on ", device.str(), ", ", at::get_num_threads(), " threads a rank"));
+  for (const std::string& line : report_kernels(config, device, ModelPurpose::kUse).lines()) {
+    log_line(line);
+  }
 }
 
 }  // namespace vit_hybrid::train

@@ -1,9 +1,6 @@
 // TrainedModel: the ranks of a job with a checkpoint's model on them, ready to predict.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/memory_tracker.h"
@@ -29,8 +26,8 @@ class TrainedModel {
   ModelRunner runner_;
 };
 
-/// The name of the run, what it was trained for, and the layout it is used in; then the types and kernels it takes.
-std::vector<std::string> describe(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device);
+/// Says the name of the run, what it was trained for, the layout it is used in, and the types and kernels it takes.
+void announce(const RunConfig& config, const CheckpointReader& checkpoint, c10::Device device);
 
 /// Says what of the data that are `given` is taken otherwise than in the training or cannot be compared with it:
 /// statistics, the way of the rows, numbers of classes, and what a checkpoint of an earlier format does not hold.

@@ -44,14 +44,13 @@ StepRecording step_recording(const RunConfig& config, c10::Device device) {
     }
     return {false, false, "started kernel by kernel: " + *reason};
   }
-  const zero::OptimizerOptions options = optimizer_options(config.optimizer);
-  if (zero::make_update_rule(options, device.type())->updates_at_once()) {
+  if (zero::make_update_rule(config.optimizer, device.type())->updates_at_once()) {
     return {true, true, "CUDA graphs: forward, backward, norm and update are recorded once and started as a whole"};
   }
   return {true, false,
           str("CUDA graphs: forward and backward are recorded once and started as a whole; norm and update are started "
               "kernel by kernel: the host reads the norm before it starts an update of --optimizer ",
-              zero::optimizer_name(options.kind))};
+              zero::optimizer_name(config.optimizer.kind))};
 }
 
 }  // namespace vit_hybrid::train

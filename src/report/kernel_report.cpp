@@ -131,7 +131,7 @@ std::string processor_text(at::ScalarType type) {
 // What zero::make_update_rule() makes of the options.
 std::string optimizer_text(const RunConfig& config, c10::Device device) {
   const OptimizerKind kind = config.optimizer.kind;
-  const std::string name = zero::optimizer_name(optimizer_options(config.optimizer).kind);
+  const std::string name = zero::optimizer_name(config.optimizer.kind);
   if (device.is_cpu()) {
     const bool is_layerwise = kind == OptimizerKind::kLamb || kind == OptimizerKind::kLars;
     return str(name, ": ", is_layerwise ? "two passes" : "one pass", " over the shard, in vectors of ",

@@ -100,18 +100,6 @@ AxisBalance pipeline_balance(const RunConfig& config, const std::vector<Range>& 
   return {stages_text(texts, stages), balance_of(loads)};
 }
 
-const char* recompute_name(model::Recompute recompute) {
-  switch (recompute) {
-    case model::Recompute::kNone:
-      return "none";
-    case model::Recompute::kSelective:
-      return "selective";
-    case model::Recompute::kFull:
-      return "full";
-  }
-  return "";
-}
-
 // Of the stage that has most, by the formula.
 int64_t most_activations(const RunConfig& config, const std::vector<Range>& stages,
                          const pipeline::ScheduleReport& schedule) {
@@ -150,7 +138,7 @@ LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& st
   const auto schedule = pipeline::make_schedule(config.parallel.schedule, config.parallel.pp, report.num_micro_batches);
   const auto check = pipeline::check_schedule(schedule);
   report.bubble = check.bubble_fraction;
-  report.recompute = recompute_name(config.recompute);
+  report.recompute = kRecomputeNames.at(static_cast<size_t>(config.recompute));
   report.activation_bytes = most_activations(config, stages, check);
   return report;
 }

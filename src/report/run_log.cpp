@@ -101,13 +101,9 @@ std::string percent_text(double part, double whole) {
 }  // namespace
 
 void StepSeconds::add(const StepSeconds& other) {
-  step += other.step;
-  forward += other.forward;
-  backward += other.backward;
-  reduce += other.reduce;
-  communication += other.communication;
-  optimizer += other.optimizer;
-  data_wait += other.data_wait;
+  for (const auto& [name, part] : kStepParts) {
+    this->*part += other.*part;
+  }
 }
 
 Json to_json(const StepSeconds& seconds) {

@@ -1,6 +1,7 @@
 // RunLog: what a run prints and records, step by step and epoch by epoch.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -51,6 +52,17 @@ struct StepSeconds {
 
   void add(const StepSeconds& other);
 };
+
+/// The parts of a step in the order in which they are shown, with their names in summary.json.
+inline constexpr std::array<std::pair<const char*, double StepSeconds::*>, 7> kStepParts = {{
+    {"step", &StepSeconds::step},
+    {"data_wait", &StepSeconds::data_wait},
+    {"forward", &StepSeconds::forward},
+    {"backward", &StepSeconds::backward},
+    {"reduce", &StepSeconds::reduce},
+    {"optimizer", &StepSeconds::optimizer},
+    {"communication", &StepSeconds::communication},
+}};
 
 /// As an object with one number by phase.
 Json to_json(const StepSeconds& seconds);

@@ -17,7 +17,7 @@
 #include "src/config/run_config.h"
 #include "src/machine/processor.h"
 #include "src/machine/roofline.h"
-#include "src/report/test_figures.h"
+#include "src/report/run_log.h"
 
 namespace vit_hybrid::train {
 

@@ -14,17 +14,6 @@
 
 namespace vit_hybrid::train {
 
-/// The parts of a step in the order in which they are shown, with their names in summary.json.
-inline constexpr std::array<std::pair<const char*, double StepSeconds::*>, 7> kStepParts = {{
-    {"step", &StepSeconds::step},
-    {"data_wait", &StepSeconds::data_wait},
-    {"forward", &StepSeconds::forward},
-    {"backward", &StepSeconds::backward},
-    {"reduce", &StepSeconds::reduce},
-    {"optimizer", &StepSeconds::optimizer},
-    {"communication", &StepSeconds::communication},
-}};
-
 /// The seconds of one part of a step, of the slowest rank in each step.
 struct PartFigures {
   Spread seconds;

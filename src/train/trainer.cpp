@@ -64,7 +64,7 @@ EngineOptions engine_options(const RunConfig& config) {
   options.precision = precision_policy(config);
   options.loss_scale = zero::loss_scale_options(config.precision.kind == Precision::kFp16, config.precision.loss_scale);
   options.recompute = config.recompute;
-  options.optimizer = optimizer_options(config.optimizer);
+  options.optimizer = config.optimizer;
   options.zero_stage = config.parallel.zero == 0 ? zero::ZeroStage::kReplicated : zero::ZeroStage::kOptimizerState;
   options.schedule = config.parallel.schedule;
   options.clip_norm = config.optimizer.clip_norm;

@@ -120,7 +120,7 @@ void check_on_rank_0(const CheckpointReader& checkpoint, const RunConfig& config
                 str("start a new training from them with --init-from ", checkpoint.path()));
   }
   std::vector<std::string> lines = model_differences(info.model, config.model);
-  const std::string difference = optimizer_difference(checkpoint, optimizer_options(config.optimizer));
+  const std::string difference = optimizer_difference(checkpoint, config.optimizer);
   if (!difference.empty()) {
     lines.push_back(difference);
   }

@@ -1,0 +1,184 @@
+// Each part asked for, and one row of numbers a rank, gathered.
+#include "src/report/run_record.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+
+#include <array>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+#include "parallel/comm/make_communicator.h"
+#include "src/base/device/device_memory.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+#include "src/base/version.h"
+#include "src/machine/processor.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+// Versions that only the running program can tell.
+std::vector<std::pair<std::string, std::string>> loaded_libraries() {
+  std::vector<std::pair<std::string, std::string>> out = {{"MPI", comm::mpi_library_version()}};
+  for (auto& library : cuda_library_versions()) {
+    out.push_back(std::move(library));
+  }
+  if (std::string nccl = comm::nccl_version(); !nccl.empty()) {
+    out.emplace_back("NCCL", std::move(nccl));
+  }
+  return out;
+}
+
+std::string date_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text.data();
+}
+
+Json build() {
+  Json out;
+  out["version"] = project_version();
+  out["git_commit"] = git_commit();
+  out["git_dirty"] = git_dirty();
+  out["compiler"] = compiler();
+  out["build_type"] = build_type();
+  Json& libraries = out["libraries"];
+  for (const auto& [name, version] : library_versions()) {
+    libraries[name] = version;
+  }
+  for (const auto& [name, version] : loaded_libraries()) {
+    libraries[name] = version;
+  }
+  return out;
+}
+
+Json layout(const RunConfig& config, const comm::MpiSession& session) {
+  const ParallelConfig& parallel = config.parallel;
+  return {{"ranks", session.place().size},
+          {"nodes", session.place().num_nodes},
+          {"dp", parallel.dp},
+          {"tp", parallel.tp},
+          {"pp", parallel.pp},
+          {"order", parallel.order},
+          {"zero", parallel.zero},
+          {"schedule", parallel.schedule},
+          {"global_batch_size", config.global_batch_size},
+          {"micro_batch_size", parallel.micro_batch_size}};
+}
+
+Json model(const RunConfig& config) {
+  const model::VitOptions& options = config.model;
+  return {{"preset", config.preset},
+          {"task", config.is_forecast() ? "forecast" : "classify"},
+          {"image_size", {options.image_height, options.image_width}},
+          {"patch_size", options.patch_size},
+          {"tokens", options.num_tokens()},
+          {"embed_dim", options.embed_dim},
+          {"depth", options.depth},
+          {"num_heads", options.num_heads},
+          {"mlp_hidden", options.mlp_hidden},
+          {"parameters", model::num_parameters(options)},
+          {"train_flops_per_sample", model::train_flops_per_sample(options)}};
+}
+
+Json machine(const comm::MpiSession& session, int node_cores) {
+  utsname system{};
+  uname(&system);
+  return {{"host", session.place().host},
+          {"cpu", this_processor().name},
+          {"architecture", system.machine},
+          {"cores", node_cores},
+          {"system", std::string(system.sysname) + " " + system.release}};
+}
+
+// Of the whole process, tensors or not.
+int64_t peak_resident_bytes() {
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
+}
+
+// The numbers of a row in the order in which they are written and read.
+std::vector<double> to_row(const StepSeconds& seconds, const MemoryReport& memory, int64_t device_peak) {
+  std::vector<double> row;
+  for (const auto& [name, part] : kStepParts) {
+    row.push_back(seconds.*part);
+  }
+  row.insert(row.end(), memory.peak.begin(), memory.peak.end());
+  row.insert(row.end(), memory.at_peak.begin(), memory.at_peak.end());
+  row.push_back(static_cast<double>(memory.total_peak));
+  row.push_back(static_cast<double>(peak_resident_bytes()));
+  row.push_back(static_cast<double>(device_peak));
+  return row;
+}
+
+Json bytes_by_class(const double* bytes) {
+  Json json;
+  for (int i = 0; i < kNumMemoryClasses; ++i) {
+    json[std::string(memory_class_name(static_cast<MemoryClass>(i)))] = static_cast<int64_t>(bytes[i]);
+  }
+  return json;
+}
+
+Json from_row(int rank, const double* row) {
+  StepSeconds seconds;
+  for (const auto& [name, part] : kStepParts) {
+    seconds.*part = *row++;
+  }
+  const double* const memory = row;
+  const double* totals = memory + 2 * kNumMemoryClasses;
+  return {{"rank", rank},
+          {"seconds", to_json(seconds)},
+          {"memory",
+           {{"peak", bytes_by_class(memory)},
+            {"at_peak", bytes_by_class(memory + kNumMemoryClasses)},
+            {"total_peak", static_cast<int64_t>(totals[0])},
+            {"process_peak", static_cast<int64_t>(totals[1])},
+            {"device_peak", static_cast<int64_t>(totals[2])}}}};
+}
+
+}  // namespace
+
+std::string program_text() {
+  std::string text = version_text();
+  for (const auto& [name, version] : loaded_libraries()) {
+    text += str(name, " ", version, "\n");
+  }
+  return text + (cuda_library_versions().empty() ? "built without CUDA: computes on processors only\n" : "");
+}
+
+Json start_record(const RunConfig& config, const comm::MpiSession& session, int node_cores) {
+  Json record = {{"kind", "start"}, {"date", date_text()}, {"name", config.name}};
+  record.update(build());
+  record["layout"] = layout(config, session);
+  record["model"] = model(config);
+  record["machine"] = machine(session, node_cores);
+  record["seed"] = config.seed;
+  record["precision"] = precision_name(config.precision.kind);
+  record["is_builtin_default"] = config.is_builtin_default;
+  return record;
+}
+
+Json gather_rank_reports(const StepSeconds& seconds, c10::Device device, comm::Communicator& host_world) {
+  const MemoryReport memory = MemoryTracker::report();
+  const MemoryScope scope(MemoryClass::kCommunication);
+  const std::vector<double> row = to_row(seconds, memory, device_peak_bytes(device));
+  const auto columns = static_cast<int64_t>(row.size());
+  const at::Tensor mine = at::tensor(row, at::kDouble);
+  const at::Tensor all = at::empty({host_world.size() * columns}, at::kDouble);
+  host_world.all_gather(all, mine).wait();
+  Json ranks = Json::array();
+  for (int rank = 0; rank < host_world.size(); ++rank) {
+    ranks.push_back(from_row(rank, all.const_data_ptr<double>() + rank * columns));
+  }
+  return ranks;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,27 @@
+// What a run was: program, layout, model and machine at its start, memory and time of every rank at its end.
+#pragma once
+
+#include <string>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/comm/mpi/mpi_session.h"
+#include "src/config/run_config.h"
+#include "src/report/run_log.h"
+
+namespace vit_hybrid::train {
+
+/// What `--version` prints: version_text(), the versions of MPI, and in a program with CUDA of CUDA, cuDNN and NCCL, as
+/// they are loaded, and whether the program has CUDA. Needs neither MPI_Init nor a GPU.
+std::string program_text();
+
+/// The first line of metrics.jsonl, {"kind":"start", ...}: time, version, git commit and dirty flag, compiler, library
+/// versions, layout, model and its number of parameters, machine with the `node_cores` that the job may use on its
+/// node. Of one rank.
+Json start_record(const RunConfig& config, const comm::MpiSession& session, int node_cores);
+
+/// For summary.json: an array with one object a rank: its seconds by phase, its tensor bytes by class (each class's
+/// peak, what each held when the total was highest, and that total), the most memory of its process, and what its GPU's
+/// allocator held. On every rank. Collective over `host_world`.
+Json gather_rank_reports(const StepSeconds& seconds, c10::Device device, comm::Communicator& host_world);
+
+}  // namespace vit_hybrid::train
