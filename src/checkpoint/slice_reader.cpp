@@ -153,10 +153,6 @@ SliceReader::SliceReader(const CheckpointReader& checkpoint, const std::vector<s
     checksums_[name] = {};
     holders_[name] = model_.size();
   }
-  find_holders(specs);
-}
-
-void SliceReader::find_holders(const std::vector<ParameterSpec>& specs) {
   const MemoryScope scope(MemoryClass::kCommunication);
   for (const ParameterSpec& spec : specs) {
     if (const auto found = holders_.find(spec.name); found != holders_.end()) {

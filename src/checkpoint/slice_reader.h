@@ -65,8 +65,6 @@ class SliceReader {
   void verify();
 
  private:
-  void find_holders(const std::vector<tensor::ParameterSpec>& specs);
-
   const CheckpointReader& checkpoint_;
   comm::Communicator& model_;
   c10::Device device_;

@@ -17,35 +17,6 @@
 
 namespace vit_hybrid::train {
 
-std::string place_of(const CheckpointReader& checkpoint, const CheckpointTensor& tensor) {
-  return str(checkpoint.path(), ": dataset '", tensor.path, "'");
-}
-
-std::string checksum_text(const at::Tensor& values) {
-  TensorChecksum checksum;
-  checksum.add(values.sizes(), std::vector<int64_t>(values.sizes().size(), 0), values);
-  return checksum.text();
-}
-
-at::Tensor read_verified(const CheckpointReader& checkpoint, const CheckpointTensor& tensor) {
-  const at::Tensor values = checkpoint.read(tensor.path);
-  if (const std::string checksum = checksum_text(values); checksum != tensor.checksum) {
-    throw Error(ErrorClass::kBadData,
-                str(place_of(checkpoint, tensor), " has the checksum ", checksum, ", it was ", tensor.checksum,
-                    " when it was written"),
-                "the file is damaged: use another checkpoint, or a copy of this one");
-  }
-  return values;
-}
-
-void verify_checkpoint(const CheckpointReader& checkpoint) {
-  Progress progress("reading " + checkpoint.path(), std::ssize(checkpoint.tensors()));
-  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
-    read_verified(checkpoint, tensor);
-    progress.add();
-  }
-}
-
 namespace {
 
 // Calls `use(pointer, count)` with the tensor's own type.
@@ -106,7 +77,65 @@ void note(int64_t index, double a, double b, TensorDifference& difference) {
   difference.largest_relative = std::max(difference.largest_relative, relative);
 }
 
+// Empty where there was none.
+std::string loss_scale_text(const CheckpointInfo& info, const std::string& precision, const std::string& option) {
+  const bool is_dynamic = option.empty() || option == "dynamic";
+  if (precision == "fp16" && !is_dynamic) {
+    return "fixed " + option;
+  }
+  return info.loss_scale > 0.0 ? str(info.loss_scale, " for ", info.good_steps, " steps") : "";
+}
+
+bool is_digit(char c) {
+  return std::isdigit(static_cast<unsigned char>(c)) != 0;
+}
+
+bool names_parameter(const std::string& path) {
+  return path.starts_with(dataset_path(kParametersGroup, ""));
+}
+
+// The number that begins at `at`, without leading zeros, and moves behind it.
+std::string_view number_at(const std::string& text, size_t& at) {
+  while (at < text.size() && text[at] == '0') {
+    ++at;
+  }
+  const size_t begin = at;
+  while (at < text.size() && is_digit(text[at])) {
+    ++at;
+  }
+  return std::string_view(text).substr(begin, at - begin);
+}
+
 }  // namespace
+
+std::string place_of(const CheckpointReader& checkpoint, const CheckpointTensor& tensor) {
+  return str(checkpoint.path(), ": dataset '", tensor.path, "'");
+}
+
+std::string checksum_text(const at::Tensor& values) {
+  TensorChecksum checksum;
+  checksum.add(values.sizes(), std::vector<int64_t>(values.sizes().size(), 0), values);
+  return checksum.text();
+}
+
+at::Tensor read_verified(const CheckpointReader& checkpoint, const CheckpointTensor& tensor) {
+  const at::Tensor values = checkpoint.read(tensor.path);
+  if (const std::string checksum = checksum_text(values); checksum != tensor.checksum) {
+    throw Error(ErrorClass::kBadData,
+                str(place_of(checkpoint, tensor), " has the checksum ", checksum, ", it was ", tensor.checksum,
+                    " when it was written"),
+                "the file is damaged: use another checkpoint, or a copy of this one");
+  }
+  return values;
+}
+
+void verify_checkpoint(const CheckpointReader& checkpoint) {
+  Progress progress("reading " + checkpoint.path(), std::ssize(checkpoint.tensors()));
+  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+    read_verified(checkpoint, tensor);
+    progress.add();
+  }
+}
 
 TensorSummary summarize(const at::Tensor& values) {
   TensorSummary summary;
@@ -132,19 +161,6 @@ TensorDifference difference_of(const at::Tensor& a, const at::Tensor& b) {
   return difference;
 }
 
-namespace {
-
-// Empty where there was none.
-std::string loss_scale_text(const CheckpointInfo& info, const std::string& precision, const std::string& option) {
-  const bool is_dynamic = option.empty() || option == "dynamic";
-  if (precision == "fp16" && !is_dynamic) {
-    return "fixed " + option;
-  }
-  return info.loss_scale > 0.0 ? str(info.loss_scale, " for ", info.good_steps, " steps") : "";
-}
-
-}  // namespace
-
 std::vector<std::string> precision_lines(const CheckpointInfo& info) {
   const auto options = stored_options(info.config);
   const auto text_of = [&](const char* key) {
@@ -162,30 +178,6 @@ std::vector<std::string> precision_lines(const CheckpointInfo& info) {
   }
   return lines;
 }
-
-namespace {
-
-bool is_digit(char c) {
-  return std::isdigit(static_cast<unsigned char>(c)) != 0;
-}
-
-bool names_parameter(const std::string& path) {
-  return path.starts_with(dataset_path(kParametersGroup, ""));
-}
-
-// The number that begins at `at`, without leading zeros, and moves behind it.
-std::string_view number_at(const std::string& text, size_t& at) {
-  while (at < text.size() && text[at] == '0') {
-    ++at;
-  }
-  const size_t begin = at;
-  while (at < text.size() && is_digit(text[at])) {
-    ++at;
-  }
-  return std::string_view(text).substr(begin, at - begin);
-}
-
-}  // namespace
 
 bool reads_before(const std::string& a, const std::string& b) {
   if (names_parameter(a) != names_parameter(b)) {

@@ -21,7 +21,7 @@
 #include "src/checkpoint/format.h"
 #include "src/checkpoint/verify.h"
 #include "src/commands/command.h"
-#include "src/config/load_run_config.h"
+#include "src/config/config_text.h"
 #include "src/config/run_options.h"
 
 namespace vit_hybrid::commands {
@@ -48,15 +48,14 @@ constexpr FileCount kFile{1, 1, "FILE"};
 // and problems of options are Error(kUsage), the same on all ranks.
 std::vector<std::string> parse(const Invocation& invocation, const options::OptionTable& table, const FileCount& count,
                                options::Settings& settings) {
-  SplitWords split = split_words(table, invocation.words);
-  same_error_on_all_ranks([&] { read_options(table, split.options, settings); });
+  std::vector<std::string> files = read_files_and_options(table, invocation.words, settings);
   auto problems = settings.problems();
-  if (split.files.size() < count.least || split.files.size() > count.most) {
+  if (files.size() < count.least || files.size() > count.most) {
     problems.push_back(str("the command takes ", count.least == count.most ? "" : "at least ", count.least, " file",
-                           count.most == 1 ? "" : "s", " (", count.usage, "), not ", split.files.size()));
+                           count.most == 1 ? "" : "s", " (", count.usage, "), not ", files.size()));
   }
   refuse(problems);
-  return split.files;
+  return files;
 }
 
 std::vector<std::string> parse(const Invocation& invocation, const options::OptionTable& table,

@@ -51,11 +51,30 @@ void warn_of_remarks(const options::Settings& settings) {
 
 options::Source read_options(const options::OptionTable& table, const std::vector<std::string>& words,
                              options::Settings& settings) {
-  options::Source entries = options::parse_command_line(table, words);
-  settings.add(entries);
-  settings.apply_all();
-  warn_of_remarks(settings);
-  return entries;
+  return same_error_on_all_ranks([&] {
+    options::Source entries = options::parse_command_line(table, words);
+    settings.add(entries);
+    settings.apply_all();
+    warn_of_remarks(settings);
+    return entries;
+  });
+}
+
+std::vector<std::string> read_files_and_options(const options::OptionTable& table,
+                                                const std::vector<std::string>& words, options::Settings& settings) {
+  std::vector<std::string> files, of_options;
+  bool is_value = false;
+  for (const std::string& word : words) {
+    const bool is_option = word.starts_with("-") && word.size() > 1;
+    (is_option || is_value ? of_options : files).push_back(word);
+    is_value = false;
+    if (is_option && word.starts_with("--") && word.find('=') == std::string::npos) {
+      const options::Named* const named = table.find_name(word.substr(2));
+      is_value = named != nullptr && !named->is_flag();
+    }
+  }
+  read_options(table, of_options, settings);
+  return files;
 }
 
 void agree_on_start(const comm::MpiGroup& world, const std::vector<std::string>& words) {
@@ -72,21 +91,6 @@ std::string read_for_all(const comm::MpiGroup& world, const std::string& path) {
   std::string content;
   comm::agreed_on_rank_0(world, [&] { content = train::read_local_file(path); });
   return world.broadcast(content, 0);
-}
-
-SplitWords split_words(const options::OptionTable& table, const std::vector<std::string>& words) {
-  SplitWords split;
-  bool is_value = false;
-  for (const std::string& word : words) {
-    const bool is_option = word.starts_with("-") && word.size() > 1;
-    (is_option || is_value ? split.options : split.files).push_back(word);
-    is_value = false;
-    if (is_option && word.starts_with("--") && word.find('=') == std::string::npos) {
-      const options::Named* const named = table.find_name(word.substr(2));
-      is_value = named != nullptr && !named->is_flag();
-    }
-  }
-  return split;
 }
 
 int run_job(const Invocation& invocation, const std::function<int(comm::MpiSession& session)>& body) {

@@ -45,9 +45,15 @@ bool asks_for(const std::vector<std::string>& words, const std::string& name);
 void warn_of_remarks(const options::Settings& settings);
 
 /// Fills the variables of the table from words that are options and their values, and warns of the remarks. What is
-/// wrong with values becomes problems of `settings`, which is one of the table; errors of form are thrown. The entries.
+/// wrong with values becomes problems of `settings`, which is one of the table; errors of form are thrown, the same on
+/// all ranks. The entries.
 options::Source read_options(const options::OptionTable& table, const std::vector<std::string>& words,
                              options::Settings& settings);
+
+/// The same of words that may be files, which it returns: those that belong to no option. A word after an option that
+/// takes a value, and was given without '=', is that value.
+std::vector<std::string> read_files_and_options(const options::OptionTable& table,
+                                                const std::vector<std::string>& words, options::Settings& settings);
 
 /// Refuses a job whose processes were started with different words, VIT_HYBRID_* variables or builds. Collective over
 /// the world.
@@ -55,14 +61,6 @@ void agree_on_start(const comm::MpiGroup& world, const std::vector<std::string>&
 
 /// Reads a file on rank 0 for all ranks. Collective over the world.
 std::string read_for_all(const comm::MpiGroup& world, const std::string& path);
-
-struct SplitWords {
-  std::vector<std::string> files;    ///< words that belong to no option
-  std::vector<std::string> options;  ///< options and their values
-};
-
-/// A word after an option of `table` that takes a value, and was given without '=', is that value.
-SplitWords split_words(const options::OptionTable& table, const std::vector<std::string>& words);
 
 /// The command line of this process. MPI gets argc and argv, a command the words behind its name.
 struct Invocation {

@@ -21,7 +21,7 @@ using NamedValues = std::vector<std::pair<std::string, std::string>>;
 // Fills the variables of the table from the command line, whose entries it returns.
 options::Source parse(const options::OptionTable& table, const std::vector<std::string>& words) {
   options::Settings settings(table);
-  options::Source entries = same_error_on_all_ranks([&] { return read_options(table, words, settings); });
+  options::Source entries = read_options(table, words, settings);
   refuse(settings.problems());
   return entries;
 }

@@ -11,6 +11,7 @@
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 #include "src/commands/command.h"
+#include "src/config/config_text.h"
 #include "src/config/data_shape.h"
 #include "src/config/load_run_config.h"
 #include "src/config/sources.h"
@@ -130,22 +131,21 @@ void announce(const LoadedConfig& loaded) {
   }
 }
 
-std::string with_table(std::string (*text)(const options::OptionTable&)) {
-  RunConfig config;
-  train::RunRequest request;
-  return text(train::run_option_table(config, request));
-}
-
 }  // namespace
 
 std::string train_help() {
+  RunConfig config;
+  train::RunRequest request;
   return "usage: vit_hybrid [train] [options]\n\nWithout a configuration and without data it trains a small built-in "
          "default.\n" +
-         with_table(&options::help_text);
+         options::help_text(train::run_option_table(config, request));
 }
 
 std::string train_markdown() {
-  return with_table(&options::markdown_text) + with_table(&options::megatron_markdown);
+  RunConfig config;
+  train::RunRequest request;
+  const options::OptionTable table = train::run_option_table(config, request);
+  return options::markdown_text(table) + options::megatron_markdown(table);
 }
 
 int run_train(const Invocation& invocation) {

@@ -1,4 +1,4 @@
-// The resolved configuration as YAML, a stored one read back, and the options that changed.
+// Lines of YAML, and comparison by option.
 #include "src/config/config_text.h"
 
 #include <algorithm>
@@ -9,24 +9,10 @@
 
 #include "src/base/text.h"
 #include "src/base/utf8.h"
-#include "src/config/load_run_config.h"
 #include "src/config/run_options.h"
 #include "src/config/sources.h"
 
 namespace vit_hybrid::train {
-
-std::map<std::string, std::string> stored_options(const std::string& config) {
-  std::map<std::string, std::string> texts;
-  if (config.empty()) {
-    return texts;
-  }
-  for (const options::Source& source : options::parse_yaml({"the checkpoint's configuration", ""}, config)) {
-    for (const options::Entry& entry : source) {
-      texts[entry.name] = entry.text;
-    }
-  }
-  return texts;
-}
 
 namespace {
 
@@ -75,29 +61,6 @@ std::string line_of(const options::Option& option, const RunConfig& config) {
   return line + "# " + shown(origin->second, std::string::npos) + "\n";
 }
 
-}  // namespace
-
-std::string config_text(const RunConfig& config) {
-  RunConfig shown = config;  // the table binds to variables, though it only reads them here
-  RunRequest request;
-  const auto table = run_option_table(shown, request);
-  std::string out;
-  std::string group;
-  for (const options::Option& option : table.options()) {
-    if (option.scope == options::Scope::kCommandLineOnly) {
-      continue;
-    }
-    if (option.group != group) {
-      out += (group.empty() ? "# " : "\n# ") + option.group + "\n";
-      group = option.group;
-    }
-    out += line_of(option, config);
-  }
-  return out;
-}
-
-namespace {
-
 constexpr std::string_view kDecisive[] = {"precision",    "global-batch-size", "loss-scale",    "grad-dtype",
                                           "reduce-dtype", "deterministic",     "drop-last",     "interpolation",
                                           "mixup",        "optimizer",         "beta1",         "beta2",
@@ -119,6 +82,38 @@ bool name_old_cosine(std::map<std::string, std::string>& before) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> stored_options(const std::string& config) {
+  std::map<std::string, std::string> texts;
+  if (config.empty()) {
+    return texts;
+  }
+  for (const options::Source& source : options::parse_yaml({"the checkpoint's configuration", ""}, config)) {
+    for (const options::Entry& entry : source) {
+      texts[entry.name] = entry.text;
+    }
+  }
+  return texts;
+}
+
+std::string config_text(const RunConfig& config) {
+  RunConfig shown = config;  // the table binds to variables, though it only reads them here
+  RunRequest request;
+  const auto table = run_option_table(shown, request);
+  std::string out;
+  std::string group;
+  for (const options::Option& option : table.options()) {
+    if (option.scope == options::Scope::kCommandLineOnly) {
+      continue;
+    }
+    if (option.group != group) {
+      out += (group.empty() ? "# " : "\n# ") + option.group + "\n";
+      group = option.group;
+    }
+    out += line_of(option, config);
+  }
+  return out;
+}
 
 std::vector<std::string> changed_options(const std::string& stored, const RunConfig& config) {
   auto before = stored_options(stored);

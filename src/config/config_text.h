@@ -1,4 +1,4 @@
-// A stored configuration read back as options, and which of them have changed since.
+// The resolved configuration as YAML, a stored one read back, and the options that have changed since.
 #pragma once
 
 #include <map>
@@ -8,6 +8,10 @@
 #include "src/config/run_config.h"
 
 namespace vit_hybrid::train {
+
+/// The configuration as YAML that --config accepts, in the groups of the table, with the origin of each value that is
+/// not a default behind it.
+std::string config_text(const RunConfig& config);
 
 /// The values in `config`, the text of a run's configuration (config_text()), by the option's key in YAML; none of an
 /// empty text. Pure.

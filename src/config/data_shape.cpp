@@ -65,12 +65,9 @@ struct Followed {
   bool more_is_right = false;
 
   bool fits() const {
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (more_is_right ? *values[i] < of_data[i] : *values[i] != of_data[i]) {
-        return false;
-      }
-    }
-    return true;
+    return std::equal(values.begin(), values.end(), of_data.begin(), [&](const int64_t* value, int64_t data) {
+      return more_is_right ? *value >= data : *value == data;
+    });
   }
   void take() const {
     for (size_t i = 0; i < values.size(); ++i) {

@@ -126,26 +126,6 @@ constexpr Need kNeeds[] = {
     {"checkpoint-dir", uses_checkpoints, "no checkpoint is saved"},
 };
 
-bool is_given_for_this_run(const RunConfig& config, const char* option) {
-  const auto origin = config.origin.find(option);
-  return origin != config.origin.end() &&
-         (origin->second == "command line" || origin->second.starts_with("environment "));
-}
-
-}  // namespace
-
-std::vector<std::string> idle_options(const RunConfig& config) {
-  std::vector<std::string> out;
-  for (const Need& need : kNeeds) {
-    if (is_given_for_this_run(config, need.option) && !need.is_met(config)) {
-      out.push_back(str("--", need.option, " has no effect here: ", need.text));
-    }
-  }
-  return out;
-}
-
-namespace {
-
 using options::Entry;
 using options::OptionTable;
 using options::Settings;
@@ -343,8 +323,10 @@ std::vector<std::string> all_remarks(const LoadedConfig& loaded) {
   if (!config.unused_keys.empty()) {
     out.push_back("keys without a meaning here, unused: " + join(config.unused_keys));
   }
-  for (std::string& remark : idle_options(config)) {
-    out.push_back(std::move(remark));
+  for (const Need& need : kNeeds) {
+    if (config.precedence(need.option) > 0 && !need.is_met(config)) {
+      out.push_back(str("--", need.option, " has no effect here: ", need.text));
+    }
   }
   if (std::string line = data_shape_line(config); !line.empty()) {
     out.push_back(std::move(line));

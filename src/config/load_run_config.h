@@ -1,5 +1,4 @@
-// Loading of the configuration from all of its sources, options that have no effect, and the resolved configuration as
-// YAML.
+// Loading of the configuration from all of its sources, what is wrong with it, and what is to be known of it.
 #pragma once
 
 #include <functional>
@@ -11,11 +10,6 @@
 #include "src/config/run_options.h"
 
 namespace vit_hybrid::train {
-
-/// A line for each option of the command line and the environment that has no effect beside the others: "--order has no
-/// effect here: it orders two or more of --dp, --tp and --pp above 1". Configurations in files are recipes for many
-/// runs and are not asked. `config` is resolved. Pure.
-std::vector<std::string> idle_options(const RunConfig& config);
 
 /// Gives the content of a file, the same on every rank; throws Error(kMissingInput) or Error(kIo).
 using ReadFile = std::function<std::string(const std::string& path)>;
@@ -42,11 +36,8 @@ LoadedConfig load_run_config(const std::vector<std::string>& words, const std::v
 std::vector<std::string> all_problems(const LoadedConfig& loaded, int world_size);
 
 /// What a user should know of a loaded and resolved configuration, a line each: options given twice on the command
-/// line, keys without meaning, options without effect, and what of the model the data decide.
+/// line, keys without meaning, options of the command line and the environment without effect beside the others
+/// ("--order has no effect here: ..."; files are recipes for many runs), and what of the model the data decide.
 std::vector<std::string> all_remarks(const LoadedConfig& loaded);
-
-/// The configuration as YAML that --config accepts, in the groups of the table, with the origin of each value that is
-/// not a default behind it.
-std::string config_text(const RunConfig& config);
 
 }  // namespace vit_hybrid::train

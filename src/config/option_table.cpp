@@ -63,6 +63,10 @@ std::string range_text(const NumberRange& range) {
   return out;
 }
 
+bool contains(const IntegerRange& range, int64_t value) {
+  return value >= range.least && value <= range.most;
+}
+
 bool contains(const NumberRange& range, double value) {
   using Bound = NumberRange::Bound;
   const bool above = range.least_bound == Bound::kIncluded ? value >= range.least : value > range.least;
@@ -70,27 +74,23 @@ bool contains(const NumberRange& range, double value) {
   return std::isfinite(value) && above && below;
 }
 
-template <class Integer>
-Value integer_value(Integer& variable, IntegerRange range) {
-  // A narrow variable narrows the range, so that no value is cut off.
-  range.most = std::min(range.most, std::numeric_limits<Integer>::max() < std::numeric_limits<int64_t>::max()
-                                        ? static_cast<int64_t>(std::numeric_limits<Integer>::max())
-                                        : std::numeric_limits<int64_t>::max());
-  Value value{Kind::kInteger, "integer", range_text(range), {}, {}, range.word_for_zero};
+template <class Parsed, class Number, class Range>
+Value number_value(Kind kind, const char* type, Number& variable, const Range& range) {
+  Value value{kind, type, range_text(range), {}, {}, range.word_for_zero};
   value.parse = [&variable, range](const std::string& text) {
     if (is_word(text, range.word_for_zero)) {
       variable = 0;
       return true;
     }
-    const auto parsed = whole<int64_t>(text);
-    if (!parsed || *parsed < range.least || *parsed > range.most) {
+    const auto parsed = whole<Parsed>(text);
+    if (!parsed || !contains(range, *parsed)) {
       return false;
     }
-    variable = static_cast<Integer>(*parsed);
+    variable = static_cast<Number>(*parsed);
     return true;
   };
   value.print = [&variable, word = range.word_for_zero] {
-    return variable == 0 && !word.empty() ? word : std::to_string(variable);
+    return variable == 0 && !word.empty() ? word : str(variable);
   };
   return value;
 }
@@ -116,49 +116,33 @@ std::string allowed_text(const Value& value) {
 }
 
 Value integer(int64_t& variable, IntegerRange range) {
-  return integer_value(variable, std::move(range));
+  return number_value<int64_t>(Kind::kInteger, "integer", variable, range);
 }
+
 Value integer(int& variable, IntegerRange range) {
-  return integer_value(variable, std::move(range));
+  range.most = std::min<int64_t>(range.most, std::numeric_limits<int>::max());  // no value is cut off
+  return number_value<int64_t>(Kind::kInteger, "integer", variable, range);
 }
 
 Value integer(uint64_t& variable, IntegerRange range) {
   range.least = std::max<int64_t>(range.least, 0);
-  return integer_value(variable, std::move(range));
+  return number_value<int64_t>(Kind::kInteger, "integer", variable, range);
 }
 
 Value number(double& variable, const NumberRange& range) {
-  Value value{Kind::kNumber, "number", range_text(range), {}, {}, range.word_for_zero};
-  value.parse = [&variable, range](const std::string& text) {
-    if (is_word(text, range.word_for_zero)) {
-      variable = 0.0;
-      return true;
-    }
-    const auto parsed = whole<double>(text);
-    if (!parsed || !contains(range, *parsed)) {
-      return false;
-    }
-    variable = *parsed;
-    return true;
-  };
-  value.print = [&variable, word = range.word_for_zero] {
-    return variable == 0.0 && !word.empty() ? word : digits(variable);
-  };
-  return value;
+  return number_value<double>(Kind::kNumber, "number", variable, range);
 }
 
 Value flag(bool& variable) {
   Value value{Kind::kFlag, "flag", "true, false", {}, {}};
   value.parse = [&variable](const std::string& text) {
-    static const std::vector<std::string> yes = {"true", "yes", "on", "1"};
-    static const std::vector<std::string> no = {"false", "no", "off", "0"};
-    const std::string given = lower(text);
-    const bool is_yes = std::find(yes.begin(), yes.end(), given) != yes.end();
-    if (!is_yes && std::find(no.begin(), no.end(), given) == no.end()) {
-      return false;
+    static const std::map<std::string, bool> words = {{"true", true},   {"yes", true}, {"on", true},   {"1", true},
+                                                      {"false", false}, {"no", false}, {"off", false}, {"0", false}};
+    const auto found = words.find(lower(text));
+    if (found != words.end()) {
+      variable = found->second;
     }
-    variable = is_yes;
-    return true;
+    return found != words.end();
   };
   value.print = [&variable] { return std::string(variable ? "true" : "false"); };
   return value;

@@ -108,6 +108,12 @@ int64_t steps_of_epochs(int64_t epochs, int64_t steps_of_epoch) {
   return steps;
 }
 
+int RunConfig::precedence(const std::string& option) const {
+  const auto found = origin.find(option);
+  const std::string by = found == origin.end() ? "" : found->second;
+  return by == "command line" ? 2 : by.starts_with("environment ") ? 1 : 0;
+}
+
 int64_t RunConfig::replica_batch_size() const {
   return ceil_divide(global_batch_size, std::max(parallel.dp, 1));
 }

@@ -60,6 +60,8 @@ struct PrecisionConfig {
   double loss_scale = 0.0;  ///< of fp16; 0: dynamic
   GradientType gradient = GradientType::kMaster;
   GradientType reduce = GradientType::kMaster;
+
+  bool is_half() const { return kind == Precision::kBf16 || kind == Precision::kFp16; }
 };
 
 struct DataConfig {
@@ -158,6 +160,8 @@ struct RunConfig {
   bool is_builtin_default = false;       ///< neither a configuration nor data was given
 
   bool is_forecast() const { return model.task == model::Task::kForecast; }
+  /// By whom an option was given: 2 the command line, 1 the environment, 0 others or nobody.
+  int precedence(const std::string& option) const;
   /// Most samples a replica has in a step.
   int64_t replica_batch_size() const;
   /// Micro-batches of the replica with most samples.

@@ -174,12 +174,7 @@ void check_optimizer(const OptimizerConfig& config, Problems& out) {
 
 // Where a source says something else than one that gives way to it, what belongs to the latter may stay there.
 bool is_overruled(const RunConfig& config, const char* option, const char* by) {
-  const auto precedence = [&](const char* name) {
-    const auto found = config.origin.find(name);
-    const std::string origin = found == config.origin.end() ? "" : found->second;
-    return origin == "command line" ? 2 : origin.starts_with("environment ") ? 1 : 0;
-  };
-  return precedence(by) > precedence(option);
+  return config.precedence(by) > config.precedence(option);
 }
 
 // Paths that nothing would read or write.
@@ -272,14 +267,13 @@ void check_data(const RunConfig& config, Problems& out) {
 
 void check_precision(const RunConfig& config, Problems& out) {
   const PrecisionConfig& precision = config.precision;
-  const bool is_half = precision.kind == Precision::kBf16 || precision.kind == Precision::kFp16;
   if (precision.loss_scale > 0.0 && precision.kind != Precision::kFp16) {
     out.push_back(str("--loss-scale ", precision.loss_scale, " is for --precision fp16, and --precision is ",
                       precision_name(precision.kind),
                       ", which needs none; allowed: dynamic (which does nothing there)"));
   }
   for (const auto& [name, type] : {std::pair("grad-dtype", precision.gradient), {"reduce-dtype", precision.reduce}}) {
-    if (type == GradientType::kHalf && !is_half) {
+    if (type == GradientType::kHalf && !precision.is_half()) {
       out.push_back(str("--", name, " half is for --precision bf16 and fp16, and --precision is ",
                         precision_name(precision.kind)));
     }

@@ -128,19 +128,13 @@ const Entry* Settings::find(const std::string& name) const {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-void Settings::apply(const Option& option, const Entry& entry) {
-  if (option.value.parse(entry.text)) {
-    return;
-  }
-  misread_options_.push_back(option.name);
-  problems_.push_back(str(entry.origin, ": ", shown_name(entry, option), " is '", shown(entry.text),
-                          "'; allowed: ", allowed_text(option.value)));
-}
-
 void Settings::apply_all() {
   for (const Option& option : table_.options()) {
-    if (const auto found = entries_.find(&option); found != entries_.end()) {
-      apply(option, found->second);
+    const Entry* const entry = find(option.name);
+    if (entry != nullptr && !option.value.parse(entry->text)) {
+      misread_options_.push_back(option.name);
+      problems_.push_back(str(entry->origin, ": ", shown_name(*entry, option), " is '", shown(entry->text),
+                              "'; allowed: ", allowed_text(option.value)));
     }
   }
 }

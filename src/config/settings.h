@@ -54,7 +54,6 @@ class Settings {
   void take_back(const Named& named, const Entry& entry, Layer& layer);
   bool counts_after(const Entry& first, const Entry& second, const Option& option);
   void add_unknown(const Entry& entry);
-  void apply(const Option& option, const Entry& entry);
 
   const OptionTable& table_;
   std::map<const Option*, Entry> entries_;

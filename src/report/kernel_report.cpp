@@ -11,6 +11,7 @@
 #include "src/kernels/gemm/matmul.h"
 #include "src/machine/processor.h"
 #include "src/machine/step_recording.h"
+#include "src/report/layout_report.h"
 
 namespace vit_hybrid::train {
 
@@ -18,18 +19,6 @@ namespace {
 
 int64_t rounded_up(int64_t size, int64_t multiple) {
   return (size + multiple - 1) / multiple * multiple;
-}
-
-std::vector<int64_t> shares_of(int64_t count, int parts, int64_t each) {
-  std::vector<int64_t> shares;
-  for (int i = 0; i < parts; ++i) {
-    shares.push_back(Partition(count, parts).part(i).size() * each);
-  }
-  return shares;
-}
-
-std::string percent(double part) {
-  return fixed_text(100.0 * part, 1) + " %";
 }
 
 }  // namespace
@@ -77,7 +66,7 @@ std::vector<PaddedDim> padded_dims(const model::VitOptions& options, int tensor_
   add("embedding", {options.embed_dim}, features, "linear layers", projections + mlp + ends);
   add("features of the heads", shares_of(options.num_heads, tensor_size, options.head_dim()), features,
       "qkv and projection", projections);
-  add("MLP features", shares_of(options.mlp_hidden, tensor_size, 1), features, "fc1 and fc2", mlp);
+  add("MLP features", shares_of(options.mlp_hidden, tensor_size), features, "fc1 and fc2", mlp);
   add("patch values", {options.in_channels * pixels}, features, "the patch embedding", costs.front());
   add(classifies ? "classes" : "predicted patch values",
       {classifies ? options.num_classes : options.out_channels * pixels}, features, "the head", costs.back());

@@ -17,34 +17,22 @@ namespace vit_hybrid::train {
 
 namespace {
 
-std::string percent(double share) {
-  return fixed_text(100.0 * share, 1) + " %";
-}
-
 double balance_of(const std::vector<double>& loads) {
   const double sum = std::accumulate(loads.begin(), loads.end(), 0.0);
   const double largest = *std::max_element(loads.begin(), loads.end());
   return largest > 0.0 ? sum / (largest * static_cast<double>(loads.size())) : 1.0;
 }
 
-std::vector<int64_t> sizes(int64_t count, int parts) {
-  std::vector<int64_t> result;
-  for (int i = 0; i < parts; ++i) {
-    result.push_back(Partition(count, parts).part(i).size());
-  }
-  return result;
-}
-
 AxisBalance data_balance(const RunConfig& config) {
-  const auto samples = sizes(config.global_batch_size, config.parallel.dp);
+  const auto samples = shares_of(config.global_batch_size, config.parallel.dp);
   return {str("samples ", parts_text(samples), " of a step"), balance_of({samples.begin(), samples.end()})};
 }
 
 // FLOP of a block on each tensor rank: 8 N D^2 + 4 N^2 D go with the heads, 16 N D^2 (4 N D hidden) with the MLP.
 AxisBalance tensor_balance(const RunConfig& config) {
   const model::VitOptions& model = config.model;
-  const auto heads = sizes(model.num_heads, config.parallel.tp);
-  const auto hidden = sizes(model.mlp_hidden, config.parallel.tp);
+  const auto heads = shares_of(model.num_heads, config.parallel.tp);
+  const auto hidden = shares_of(model.mlp_hidden, config.parallel.tp);
   const auto tokens = static_cast<double>(model.num_tokens());
   const auto dim = static_cast<double>(model.embed_dim);
   std::vector<double> loads;
@@ -113,44 +101,8 @@ int64_t most_activations(const RunConfig& config, const std::vector<Range>& stag
   return most;
 }
 
-}  // namespace
-
-double LayoutReport::efficiency() const {
-  return data.balance * tensor.balance * pipeline.balance * (1.0 - bubble);
-}
-
-std::vector<std::string> LayoutReport::lines() const {
-  return {
-      str("  data      ", data.text, ": balance ", percent(data.balance)),
-      str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
-      str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
-      str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
-      str("  memory    activations of about ", bytes_text(activation_bytes), " a rank (--recompute ", recompute, ")"),
-      str("  the layout leaves at most ", percent(efficiency()), " of the ranks' speed")};
-}
-
-LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& stages) {
-  LayoutReport report;
-  report.data = data_balance(config);
-  report.tensor = tensor_balance(config);
-  report.pipeline = pipeline_balance(config, stages);
-  report.num_micro_batches = config.num_micro_batches();
-  const auto schedule = pipeline::make_schedule(config.parallel.schedule, config.parallel.pp, report.num_micro_batches);
-  const auto check = pipeline::check_schedule(schedule);
-  report.bubble = check.bubble_fraction;
-  report.recompute = kRecomputeNames.at(static_cast<size_t>(config.recompute));
-  report.activation_bytes = most_activations(config, stages, check);
-  return report;
-}
-
-namespace {
-
 // Classes that hold less than this part are left alone.
 constexpr double kWorthwhile = 0.1;
-
-bool is_half(const RunConfig& config) {
-  return config.precision.kind == Precision::kBf16 || config.precision.kind == Precision::kFp16;
-}
 
 void add_for_activations(const RunConfig& config, std::vector<std::string>& options) {
   if (config.recompute == model::Recompute::kNone) {
@@ -186,7 +138,7 @@ void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vecto
     case MemoryClass::kPackedWeights:
       return;  // --tp and --pp, which always count
     case MemoryClass::kGradients:
-      if (is_half(config) && config.precision.gradient == GradientType::kMaster) {
+      if (config.precision.is_half() && config.precision.gradient == GradientType::kMaster) {
         options.push_back("--grad-dtype half");
       }
       return;
@@ -206,6 +158,44 @@ void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vecto
 }
 
 }  // namespace
+
+std::string percent(double share) {
+  return fixed_text(100.0 * share, 1) + " %";
+}
+
+std::vector<int64_t> shares_of(int64_t count, int parts, int64_t each) {
+  std::vector<int64_t> shares;
+  for (int i = 0; i < parts; ++i) {
+    shares.push_back(Partition(count, parts).part(i).size() * each);
+  }
+  return shares;
+}
+
+std::vector<std::string> LayoutReport::lines() const {
+  // The best share of the machine that the layout leaves.
+  const double efficiency = data.balance * tensor.balance * pipeline.balance * (1.0 - bubble);
+  return {
+      str("  data      ", data.text, ": balance ", percent(data.balance)),
+      str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
+      str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
+      str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
+      str("  memory    activations of about ", bytes_text(activation_bytes), " a rank (--recompute ", recompute, ")"),
+      str("  the layout leaves at most ", percent(efficiency), " of the ranks' speed")};
+}
+
+LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& stages) {
+  LayoutReport report;
+  report.data = data_balance(config);
+  report.tensor = tensor_balance(config);
+  report.pipeline = pipeline_balance(config, stages);
+  report.num_micro_batches = config.num_micro_batches();
+  const auto schedule = pipeline::make_schedule(config.parallel.schedule, config.parallel.pp, report.num_micro_batches);
+  const auto check = pipeline::check_schedule(schedule);
+  report.bubble = check.bubble_fraction;
+  report.recompute = kRecomputeNames.at(static_cast<size_t>(config.recompute));
+  report.activation_bytes = most_activations(config, stages, check);
+  return report;
+}
 
 std::string memory_advice(const RunConfig& config, const MemoryFailure& failure) {
   auto wanted = failure.held.current;
@@ -231,7 +221,7 @@ std::string memory_advice(const RunConfig& config, const MemoryFailure& failure)
   // Parameters, gradients and state together are no shorter with a master copy.
   const bool shrinks =
       most == MemoryClass::kActivations || most == MemoryClass::kWorkspaces || most == MemoryClass::kPackedWeights;
-  if (!is_half(config) && shrinks) {
+  if (!config.precision.is_half() && shrinks) {
     options.emplace_back("--precision bf16 or fp16");
   }
   if (failure.device.is_cuda() && step_recording(config, failure.device).micro_batches) {

@@ -25,11 +25,14 @@ struct LayoutReport {
   double bubble = 0.0;           ///< idle share of the schedule on stages of equal cost
   int num_micro_batches = 1;
 
-  /// The best share of the machine that the layout leaves: the product of the three balances and of 1 - bubble.
-  double efficiency() const;
-  /// The start-up table, one line an axis.
+  /// The start-up table: one line an axis, and the share of the machine that the layout leaves at best.
   std::vector<std::string> lines() const;
 };
+
+/// "12.3 %" of a share.
+std::string percent(double share);
+/// The sizes of the parts of a Partition, in units of `each`.
+std::vector<int64_t> shares_of(int64_t count, int parts, int64_t each = 1);
 
 /// For a resolved configuration whose stages are `stages`.
 LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& stages);

@@ -38,30 +38,21 @@ double now() {
   return static_cast<double>(std::chrono::duration_cast<Milliseconds>(since_epoch).count()) / 1e3;
 }
 
-// Whether records of one part of a run stay when it goes on after a step; those without a step count for the last one
-// before them.
-class StepFilter {
- public:
-  explicit StepFilter(int64_t last_step) : last_step_(last_step) {}
-
-  bool keeps(const std::string& line) {
-    const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    const auto name = record.is_object() ? record.find("kind") : record.end();
-    if (name == record.end() || !name->is_string()) {
-      return false;
-    }
-    if (const auto step = record.find("step"); step != record.end() && step->is_number_integer()) {
-      step_ = step->get<int64_t>();
-    }
-    const auto kind = name->get<std::string>();
-    const bool comes_again = kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint";
-    return !comes_again || step_ <= last_step_;
+// Whether a record of one part of a run stays when it goes on after `last_step`. `step`: of the last record before that
+// had one, for which those without count.
+bool stays(const std::string& line, int64_t last_step, int64_t& step) {
+  const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto name = record.is_object() ? record.find("kind") : record.end();
+  if (name == record.end() || !name->is_string()) {
+    return false;
   }
-
- private:
-  int64_t last_step_;
-  int64_t step_ = 0;
-};
+  if (const auto of_record = record.find("step"); of_record != record.end() && of_record->is_number_integer()) {
+    step = of_record->get<int64_t>();
+  }
+  const auto kind = name->get<std::string>();
+  const bool comes_again = kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint";
+  return !comes_again || step <= last_step;
+}
 
 }  // namespace
 
@@ -87,9 +78,9 @@ void MetricsLog::cut_after(int64_t step) {
     throw Error(ErrorClass::kIo, str("reading '", path_, "' failed: ", std::strerror(errno)));
   }
   WholeFile new_file(path_);
-  StepFilter filter(step);
+  int64_t step_of_record = 0;
   for (std::string line; std::getline(old_file, line);) {
-    if (filter.keeps(line)) {
+    if (stays(line, step, step_of_record)) {
       new_file.write(line + '\n');
     }
   }

@@ -21,7 +21,7 @@
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint_folder.h"
-#include "src/config/load_run_config.h"
+#include "src/config/config_text.h"
 
 namespace vit_hybrid::train {
 

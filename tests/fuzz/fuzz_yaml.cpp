@@ -1,5 +1,6 @@
 // Mutated configurations for the reader of YAML and of options.
 #include "src/base/error.h"
+#include "src/config/config_text.h"
 #include "src/config/load_run_config.h"
 #include "tests/support/fuzz.h"
 

@@ -10,7 +10,7 @@
 #include "data/datasets/npy.h"
 #include "src/base/log.h"
 #include "src/checkpoint/format.h"
-#include "src/config/load_run_config.h"
+#include "src/config/config_text.h"
 #include "src/train/saving/checkpointer.h"
 #include "src/train/trainer.h"
 #include "tests/support/hdf5_files.h"

@@ -26,7 +26,7 @@
 #include "src/checkpoint/checkpoint_description.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/checkpoint/format.h"
-#include "src/config/load_run_config.h"
+#include "src/config/config_text.h"
 #include "src/machine/autotune.h"
 
 namespace vit_hybrid::train {

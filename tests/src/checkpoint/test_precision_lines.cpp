@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/config/load_run_config.h"
+#include "src/config/config_text.h"
 
 using namespace vit_hybrid::train;
 

@@ -8,6 +8,7 @@
 #include "data/generate/image_painter.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/config/config_text.h"
 #include "src/config/data_shape.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"

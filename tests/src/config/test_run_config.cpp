@@ -10,6 +10,7 @@
 #include "src/base/device/gpu_survey.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/config/config_text.h"
 #include "src/config/load_run_config.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"

@@ -3,6 +3,7 @@
 
 #include "src/base/error.h"
 #include "src/checkpoint/format.h"
+#include "src/config/config_text.h"
 #include "src/config/load_run_config.h"
 #include "src/config/sources.h"
 #include "src/infer/model_use.h"
