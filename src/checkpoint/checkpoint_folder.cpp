@@ -37,8 +37,14 @@ bool is_checkpoint(const std::string& file) {
 
 constexpr const char* kSetAside = ".damaged";
 
-bool is_set_aside(const std::string& file) {
-  return file.starts_with("step-") && file.find(kSetAside) != std::string::npos;
+// Names of the files in a folder; none where there is no such folder.
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    files.push_back(entry.path().filename().string());
+  }
+  return files;
 }
 
 int64_t step_of(const std::string& path) {
@@ -107,10 +113,8 @@ void CheckpointFolder::point(const std::string& name, const std::string& file) c
 }
 
 std::optional<std::string> CheckpointFolder::any_checkpoint() const {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path_, error)) {
-    std::string file = entry.path().filename().string();
-    if (is_checkpoint(file) || is_set_aside(file)) {
+  for (const std::string& file : files_in(path_)) {
+    if (file.starts_with("step-") && (file.ends_with(".h5") || file.find(kSetAside) != std::string::npos)) {
       return file;
     }
   }
@@ -119,10 +123,9 @@ std::optional<std::string> CheckpointFolder::any_checkpoint() const {
 
 std::vector<std::string> CheckpointFolder::newest_first() const {
   std::vector<std::string> files;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path_, error)) {
-    if (is_checkpoint(entry.path().filename().string())) {
-      files.push_back(path_ + "/" + entry.path().filename().string());
+  for (const std::string& file : files_in(path_)) {
+    if (is_checkpoint(file)) {
+      files.push_back(path_ + "/" + file);
     }
   }
   std::sort(files.begin(), files.end(),

@@ -26,12 +26,6 @@ constexpr int64_t kOneRead = 16 << 20;
   throw Error(ErrorClass::kBadData, what, hint);
 }
 
-Description describe_for_all(const comm::MpiGroup& group, const std::string& path) {
-  std::string bytes;
-  comm::agreed_on_rank_0(group, [&] { bytes = pack_checkpoint(describe_checkpoint(path)); });
-  return unpack_checkpoint(group.broadcast(std::move(bytes), 0));
-}
-
 data::PosixFile open(const Description& description) {
   data::PosixFile file(description.path, data::PosixFile::Access::kRead);
   if (file.size() != description.file_bytes) {
@@ -112,7 +106,9 @@ CheckpointReader::CheckpointReader(const std::string& path) {
 }
 
 CheckpointReader::CheckpointReader(const comm::MpiGroup& group, const std::string& path) {
-  Description description = describe_for_all(group, path);
+  std::string bytes;
+  comm::agreed_on_rank_0(group, [&] { bytes = pack_checkpoint(describe_checkpoint(path)); });
+  Description description = unpack_checkpoint(group.broadcast(std::move(bytes), 0));
   data::PosixFile file = comm::agreed(group, [&] { return open(description); });
   state_ = std::make_unique<State>(std::move(description), std::move(file));
 }

@@ -252,14 +252,6 @@ namespace {
 constexpr const char* kModelKey = "vit_hybrid.model";
 constexpr const char* kDataKey = "vit_hybrid.data";
 
-WeightShapes shapes_of(const CheckpointReader& checkpoint) {
-  WeightShapes shapes;
-  for (const std::string& name : checkpoint.parameter_names()) {
-    shapes[name] = checkpoint.find(dataset_path(kParametersGroup, name))->shape;
-  }
-  return shapes;
-}
-
 at::Tensor converted(const at::Tensor& values, at::ScalarType type, const std::string& where) {
   const at::Tensor out = values.to(type).contiguous();
   const auto num_finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).sum().item<int64_t>(); };
@@ -282,7 +274,11 @@ size_t export_weights(const CheckpointReader& checkpoint, const std::string& pat
                     weight_names_words()[static_cast<size_t>(names)], ": ", why_not),
                 "choose other --names; timm's fit every model");
   }
-  check_weights(options, shapes_of(checkpoint), checkpoint.path());
+  WeightShapes shapes;
+  for (const std::string& name : checkpoint.parameter_names()) {
+    shapes[name] = checkpoint.find(dataset_path(kParametersGroup, name))->shape;
+  }
+  check_weights(options, shapes, checkpoint.path());
   std::vector<const CheckpointTensor*> tensors;
   std::vector<SafetensorsItem> items;
   for (const auto& spec : model::parameter_specs(options, {0, options.num_units()}, 0, 0, 1)) {

@@ -23,16 +23,13 @@ namespace vit_hybrid::train {
 
 namespace {
 
-// The preset's name defines nothing that the other options do not.
-bool is_model_option(const options::Option& option) {
-  return option.name != "preset";
-}
-
+// But for the preset, whose name defines nothing that the other options do not.
 std::vector<options::Option> model_options(RunConfig& config) {
   options::OptionTable table;
   add_model(table, config);
   std::vector<options::Option> out;
-  std::copy_if(table.options().begin(), table.options().end(), std::back_inserter(out), is_model_option);
+  std::copy_if(table.options().begin(), table.options().end(), std::back_inserter(out),
+               [](const options::Option& option) { return option.name != "preset"; });
   return out;
 }
 

@@ -300,18 +300,19 @@ class InfoComparison {
 
 // Of the model's options those that only training looks at (the same tensors compute the same whatever they are), or
 // the others.
-void compare_models(const CheckpointInfo& a, const CheckpointInfo& b, bool training_only, InfoComparison& comparison) {
+std::string model_differences(const CheckpointInfo& a, const CheckpointInfo& b, bool training_only) {
+  InfoComparison comparison;
   for (const ModelDifference& difference : train::model_differences(a.model, b.model)) {
     if (train::is_training_only(difference.option) == training_only) {
       comparison.compare(str("--", difference.option), difference.first, difference.second);
     }
   }
+  return comparison.take();
 }
 
 // What decides how a resumed run goes on.
 std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) {
   InfoComparison comparison;
-  compare_models(a, b, /*training_only=*/false, comparison);
   comparison.compare("optimizer", a.optimizer, b.optimizer);
   comparison.compare("step", a.step, b.step);
   comparison.compare("optimizer_steps", a.optimizer_steps, b.optimizer_steps);
@@ -330,13 +331,7 @@ std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) 
     comparison.compare_lists("latitudes", a.grid.latitudes, b.grid.latitudes);
     comparison.compare_lists("longitudes", a.grid.longitudes, b.grid.longitudes);
   }
-  return comparison.take();
-}
-
-std::string training_differences(const CheckpointInfo& a, const CheckpointInfo& b) {
-  InfoComparison comparison;
-  compare_models(a, b, /*training_only=*/true, comparison);
-  return comparison.take();
+  return model_differences(a, b, /*training_only=*/false) + comparison.take();
 }
 
 // What says where the file comes from.
@@ -436,7 +431,7 @@ int run_checkpoint_diff(const Invocation& invocation) {
   const CheckpointReader a(files[0]);
   const CheckpointReader b(files[1]);
   print_section("origin:\n", origin_differences(a.info(), b.info()));
-  print_section("options of the training:\n", training_differences(a.info(), b.info()));
+  print_section("options of the training:\n", model_differences(a.info(), b.info(), /*training_only=*/true));
   const std::string state = state_differences(a.info(), b.info());
   print_section("state:\n", state);
   const std::string tensors = tensor_differences(a, b, chosen.all);
@@ -483,16 +478,6 @@ options::OptionTable import_table(ExchangeOptions& chosen) {
   return table;
 }
 
-// What the options say goes before what the file says, and that before what its shapes tell.
-void choose_model(const train::ForeignWeights& foreign, const train::WeightShapes& shapes, const std::string& path,
-                  const std::string& preset, VitOptions& options) {
-  if (!preset.empty()) {
-    options = model::preset(preset);
-  } else {
-    options = foreign.model ? *foreign.model : train::model_of_weights(shapes, path);
-  }
-}
-
 std::vector<std::string> model_problems(const VitOptions& options) {
   if (options.num_heads == 0) {
     return {"--num-heads must be given (or a --preset): the shapes of weights do not tell it"};
@@ -523,13 +508,19 @@ train::ForeignWeights read_import(const std::string& path, ExchangeOptions& chos
   for (const auto& [name, values] : foreign.weights) {
     shapes[name] = values.sizes().vec();
   }
-  choose_model(foreign, shapes, path, chosen.config.preset, chosen.config.model);
+  // What the options say goes before what the file says, and that before what its shapes tell.
+  VitOptions& model = chosen.config.model;
+  if (!chosen.config.preset.empty()) {
+    model = model::preset(chosen.config.preset);
+  } else {
+    model = foreign.model ? *foreign.model : train::model_of_weights(shapes, path);
+  }
   settings.apply_all();
-  const auto problems = model_problems(chosen.config.model);
+  const auto problems = model_problems(model);
   if (!problems.empty()) {
     throw Error(ErrorClass::kUsage, options::problem_list(problems));
   }
-  train::check_weights(chosen.config.model, shapes, path);
+  train::check_weights(model, shapes, path);
   return foreign;
 }
 

@@ -99,23 +99,16 @@ int print_only(const std::vector<std::string>& words) {
   return 0;
 }
 
-// Rank 0 looks at the paths for all.
-std::vector<std::string> path_problems(const RunConfig& config, const comm::MpiGroup& world) {
-  const auto mine = world.rank() == 0 ? train::path_problems(config) : std::vector<std::string>();
-  std::istringstream lines(world.broadcast(join(mine, "\n"), 0));
-  std::vector<std::string> out;
-  for (std::string line; std::getline(lines, line);) {
-    out.push_back(line);
-  }
-  return out;
-}
-
-// All problems in one message. Its class is that of a missing input only where nothing else is wrong.
+// All problems in one message, with those of the paths, which rank 0 looks at for all. Its class is that of a missing
+// input only where nothing else is wrong.
 void check(const LoadedConfig& loaded, const comm::MpiGroup& world) {
   auto problems = train::all_problems(loaded, world.size());
-  const auto paths = path_problems(loaded.config, world);
   const auto error_class = problems.empty() ? ErrorClass::kMissingInput : ErrorClass::kUsage;
-  problems.insert(problems.end(), paths.begin(), paths.end());
+  const std::string of_paths = world.rank() == 0 ? join(train::path_problems(loaded.config), "\n") : "";
+  std::istringstream lines(world.broadcast(of_paths, 0));
+  for (std::string line; std::getline(lines, line);) {
+    problems.push_back(line);
+  }
   refuse(problems, error_class);
 }
 

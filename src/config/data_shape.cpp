@@ -81,15 +81,12 @@ struct Followed {
   }
 };
 
-std::vector<Followed> followed_by_forecast(model::VitOptions& model, const DataShape& shape) {
-  return {{"image-size", {&model.image_height, &model.image_width}, {shape.height, shape.width}},
-          {"in-channels", {&model.in_channels}, {shape.channels}},
-          {"out-channels", {&model.out_channels}, {shape.channels}}};
-}
-
-std::vector<Followed> followed_by_classifier(model::VitOptions& model, const DataShape& shape) {
+std::vector<Followed> followed_options(model::VitOptions& model, const DataShape& shape) {
   std::vector<Followed> out = {{"in-channels", {&model.in_channels}, {shape.channels}}};
-  if (shape.num_classes > 0) {
+  if (model.task == model::Task::kForecast) {
+    out.insert(out.begin(), {"image-size", {&model.image_height, &model.image_width}, {shape.height, shape.width}});
+    out.push_back({"out-channels", {&model.out_channels}, {shape.channels}});
+  } else if (shape.num_classes > 0) {
     const int64_t classes = std::max<int64_t>(shape.num_classes, 2);
     out.push_back({"num-classes", {&model.num_classes}, {classes}, !shape.has_class_names});
   }
@@ -115,15 +112,6 @@ std::string place_of(const std::string& origin) {
   return origin == "command line"             ? "on the command line"
          : origin.starts_with("environment ") ? "in the " + origin
                                               : "in " + origin;
-}
-
-std::string mismatch(const RunConfig& config, const Followed& followed) {
-  return str("--", followed.option, " ", followed.value_text(), " was given ",
-             place_of(config.origin.at(followed.option)), ", the data have ", join(followed.of_data, "x"));
-}
-
-std::string correction(const Followed& followed) {
-  return str("--", followed.option, " ", join(followed.of_data, "x"), followed.more_is_right ? " or more" : "");
 }
 
 }  // namespace
@@ -157,15 +145,16 @@ void follow_data(LoadedConfig& loaded, const DataShape& shape) {
   if (!config.is_forecast()) {
     follow_stored_size(loaded, shape);
   }
-  for (const Followed& followed :
-       config.is_forecast() ? followed_by_forecast(config.model, shape) : followed_by_classifier(config.model, shape)) {
+  for (const Followed& followed : followed_options(config.model, shape)) {
     const auto& misread = loaded.misread_options;
     if (!loaded.given.contains(followed.option)) {
       followed.take();
       config.origin[followed.option] = kOrigin;
     } else if (std::find(misread.begin(), misread.end(), followed.option) == misread.end() && !followed.fits()) {
-      mismatches.push_back(mismatch(config, followed));
-      corrections.push_back(correction(followed));
+      const std::string of_data = join(followed.of_data, "x");
+      mismatches.push_back(str("--", followed.option, " ", followed.value_text(), " was given ",
+                               place_of(config.origin.at(followed.option)), ", the data have ", of_data));
+      corrections.push_back(str("--", followed.option, " ", of_data, followed.more_is_right ? " or more" : ""));
     }
   }
   if (!mismatches.empty()) {

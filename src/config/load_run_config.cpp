@@ -155,17 +155,10 @@ std::vector<Source> sources_of_files(const RunRequest& request, const ReadFile& 
   std::vector<Source> out;
   for (const std::string& text : request.config_files) {
     const auto path = options::split_config_path(text);
-    for (Source& source : options::parse_yaml(path, read_file(path.file))) {
-      out.push_back(std::move(source));
-    }
+    const auto of_file = options::parse_yaml(path, read_file(path.file));
+    out.insert(out.end(), of_file.begin(), of_file.end());
   }
   return out;
-}
-
-// Section or file name of the last configuration.
-std::string name_of(const std::string& config_file) {
-  const auto path = options::split_config_path(config_file);
-  return path.section.empty() ? std::filesystem::path(path.file).stem().string() : path.section;
 }
 
 void apply_preset(RunConfig& config, const Settings& settings, const OptionTable& table) {
@@ -257,7 +250,8 @@ void name_run(LoadedConfig& loaded) {
     return;
   }
   if (!loaded.request.config_files.empty()) {
-    loaded.config.name = name_of(loaded.request.config_files.back());
+    const auto path = options::split_config_path(loaded.request.config_files.back());
+    loaded.config.name = path.section.empty() ? std::filesystem::path(path.file).stem().string() : path.section;
   } else if (loaded.config.is_builtin_default) {
     loaded.config.name = "builtin";
   }

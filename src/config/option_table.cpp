@@ -298,15 +298,6 @@ std::string left_column(const Option& option) {
   return is_flag ? "  --[no-]" + option.name : "  --" + option.name + " <" + option.value.type + ">";
 }
 
-std::string unit_text(const Option& option) {
-  return option.unit.empty() ? "" : " [" + option.unit + "]";
-}
-
-std::string default_text(const Option& option) {
-  const std::string text = option.value.print();
-  return text.empty() ? "none" : text;
-}
-
 // All names but the first, with the values of those that are flags.
 std::vector<std::string> other_names(const Option& option) {
   std::vector<std::string> out;
@@ -323,11 +314,12 @@ std::vector<std::string> other_names(const Option& option) {
 
 // What stands behind the sentence: unit, range, default, other names.
 std::string right_column(const Option& option) {
-  std::string out = option.help + unit_text(option);
+  std::string out = option.help + (option.unit.empty() ? "" : " [" + option.unit + "]");
   if (const std::string allowed = allowed_column(option.value); option.value.kind != Kind::kFlag && !allowed.empty()) {
     out += " (" + allowed + ")";
   }
-  out += " default: " + default_text(option);
+  const std::string by_default = option.value.print();
+  out += " default: " + (by_default.empty() ? "none" : by_default);
   const auto others = other_names(option);
   return others.empty() ? out : out + "; also " + join(others);
 }

@@ -94,11 +94,6 @@ void require_labels(const RunConfig& config, const DataSource& data, const Model
   }
 }
 
-std::vector<std::string> lines_of(const Evaluation& figures, const DataSource& data) {
-  return data.has_labels ? table_lines(figures, data.valid->channel_names())
-                         : std::vector{str(figures.samples, " samples, no labels: predictions alone")};
-}
-
 // What an evaluation of a classifier gives beside its figures; nothing of a forecast.
 class ClassifierOutput {
  public:
@@ -200,10 +195,11 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
     const int64_t samples = std::exchange(figures, Evaluation()).samples;
     figures.samples = samples;
   }
-  for (const std::string& line : lines_of(figures, data)) {
-    log_line(line);
-  }
-  for (const std::string& line : classes.lines()) {
+  auto lines = data.has_labels ? table_lines(figures, data.valid->channel_names())
+                               : std::vector{str(figures.samples, " samples, no labels: predictions alone")};
+  const auto of_classes = classes.lines();
+  lines.insert(lines.end(), of_classes.begin(), of_classes.end());
+  for (const std::string& line : lines) {
     log_line(line);
   }
   log_line(str("evaluated in ", fixed_text(seconds, 2), " s, ",

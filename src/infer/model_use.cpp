@@ -38,12 +38,6 @@ bool is_among(const std::array<std::string_view, n>& names, const std::string& n
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// An option whose value, where it is not given, is not the variable's but the training's.
-options::Option from_training(options::Option option) {
-  option.value.print = [] { return std::string("the training's"); };
-  return option;
-}
-
 // The entries whose option is known and `counts(name, text)`.
 template <class Counts>
 options::Source kept(const options::OptionTable& table, options::Source source, const Counts& counts) {
@@ -111,11 +105,14 @@ void add_use_options(options::OptionTable& table, ModelUse& use, const std::stri
 void add_run_options(options::OptionTable& table, RunConfig& config, UsePurpose purpose) {
   RunRequest request;  // of options that are not taken
   const options::OptionTable all = run_option_table(config, request);
-  for (const options::Option& option : all.options()) {
+  for (options::Option option : all.options()) {
     const bool for_batches = purpose == UsePurpose::kEvaluation && is_among(kForBatches, option.name);
     if (is_among(kAlways, option.name) || for_batches) {
       table.begin_group(option.group);
-      table.add(is_among(kShownAsTraining, option.name) ? from_training(option) : option);
+      if (is_among(kShownAsTraining, option.name)) {
+        option.value.print = [] { return std::string("the training's"); };
+      }
+      table.add(std::move(option));
     }
   }
 }

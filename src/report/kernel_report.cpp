@@ -107,14 +107,13 @@ std::string types_text(const RunConfig& config, const zero::PrecisionPolicy& pol
   return text;
 }
 
-std::string gpu_text(c10::Device device) {
-  const Gpu gpu = survey_gpus().gpus.at(static_cast<size_t>(device.index()));
-  return str(gpu.name, ", compute capability ", gpu.major, ".", gpu.minor);
-}
-
-std::string processor_text(at::ScalarType type) {
+std::pair<std::string, std::string> device_part(c10::Device device, at::ScalarType type) {
+  if (device.is_cuda()) {
+    const Gpu gpu = survey_gpus().gpus.at(static_cast<size_t>(device.index()));
+    return {"GPU", str(gpu.name, ", compute capability ", gpu.major, ".", gpu.minor)};
+  }
   const Processor& processor = this_processor();
-  return str(processor.name, ": ", instruction_set_text(processor, type));
+  return {"processor", str(processor.name, ": ", instruction_set_text(processor, type))};
 }
 
 // What zero::make_update_rule() makes of the options.
@@ -155,7 +154,7 @@ KernelReport report_kernels(const RunConfig& config, c10::Device device, ModelPu
   const bool with_dropout = is_trained && config.model.attention_dropout > 0.0;
   KernelReport report;
   report.parts = {{"types", types_text(config, policy, device, purpose)},
-                  {device.is_cuda() ? "GPU" : "processor", device.is_cuda() ? gpu_text(device) : processor_text(type)},
+                  device_part(device, type),
                   {"products", kernels::product_kernel_text(device, type)},
                   {"attention", kernels::attention_kernel_text(device, type, with_dropout)}};
   if (!is_trained) {

@@ -2,6 +2,8 @@
 #include "src/report/test_figures.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
@@ -14,11 +16,11 @@ namespace {
 
 using ByRank = std::vector<std::vector<StepSeconds>>;
 
-std::vector<double> values_of(const std::vector<StepSeconds>& steps, double StepSeconds::*part) {
+// `value(step)` of each step.
+template <class Value>
+std::vector<double> values_of(const std::vector<StepSeconds>& steps, const Value& value) {
   std::vector<double> values;
-  for (const StepSeconds& step : steps) {
-    values.push_back(step.*part);
-  }
+  std::transform(steps.begin(), steps.end(), std::back_inserter(values), value);
   return values;
 }
 
@@ -27,7 +29,7 @@ PartFigures part_figures(const ByRank& by_rank, double StepSeconds::*part) {
   std::vector<double> slowest(by_rank.front().size(), 0.0);
   double largest = -1.0;
   for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    const std::vector<double> values = values_of(by_rank[rank], part);
+    const std::vector<double> values = values_of(by_rank[rank], std::mem_fn(part));
     VH_ASSERT(values.size() == slowest.size(), "ranks have done other numbers of steps");
     for (size_t i = 0; i < values.size(); ++i) {
       slowest[i] = std::max(slowest[i], values[i]);
@@ -39,14 +41,6 @@ PartFigures part_figures(const ByRank& by_rank, double StepSeconds::*part) {
   }
   figures.seconds = spread_of(slowest);
   return figures;
-}
-
-double busy_median(const std::vector<StepSeconds>& steps) {
-  std::vector<double> busy;
-  for (const StepSeconds& step : steps) {
-    busy.push_back(step.step - step.communication);
-  }
-  return spread_of(busy).median;
 }
 
 // Seconds of each step, of its slowest rank, against its samples.
@@ -92,7 +86,8 @@ TestFigures test_figures(const ByRank& by_rank, const std::vector<double>& sampl
   figures.samples_per_step = spread_of(samples).mean;
   std::vector<double> busy;
   for (const auto& steps : by_rank) {
-    busy.push_back(busy_median(steps));
+    const auto outside = values_of(steps, [](const StepSeconds& step) { return step.step - step.communication; });
+    busy.push_back(spread_of(outside).median);
   }
   const auto [fastest, slowest] = std::minmax_element(busy.begin(), busy.end());
   figures.slowest_rank = static_cast<int>(slowest - busy.begin());
