@@ -155,10 +155,6 @@ CheckpointInfo read_info(const data::Hdf5AttributeMap& attributes, const std::st
 
 // --- the datasets
 
-bool is_of_checkpoint(const std::string& name) {
-  return name.starts_with(dataset_path(kParametersGroup, "")) || name.starts_with(dataset_path(kOptimizerGroup, ""));
-}
-
 CheckpointTensor read_entry(const data::Hdf5TreeDataset& dataset, const std::string& path) {
   const std::string where = str(path, ": dataset '", dataset.name, "'");
   if (dataset.offset < 0) {
@@ -210,7 +206,8 @@ CheckpointDescription describe_checkpoint(const std::string& path) {
   description.file_bytes = tree.file_bytes;
   description.info = read_info(tree.attributes, description.path);
   for (const auto& dataset : tree.datasets) {
-    if (is_of_checkpoint(dataset.name)) {
+    const std::string& name = dataset.name;
+    if (name.starts_with(dataset_path(kParametersGroup, "")) || name.starts_with(dataset_path(kOptimizerGroup, ""))) {
       description.tensors.push_back(read_entry(dataset, description.path));
     }
   }

@@ -25,6 +25,8 @@ namespace {
 
 using model::Pooling;
 using model::Task;
+using model::VitOptions;
+using Shape = std::vector<int64_t>;
 
 // Our name, which is timm's, and NERSC's ViT has it from timm (the last norm has two); and torchvision's, or null.
 struct Names {
@@ -91,53 +93,6 @@ std::string without_wrappers(const std::string& name) {
   return name;
 }
 
-}  // namespace
-
-std::vector<std::string> weight_names_words() {
-  return {"timm", "torchvision", "nersc"};
-}
-
-std::string no_counterpart(WeightNames names, const model::VitOptions& options) {
-  if (names == WeightNames::kNersc && options.task != Task::kForecast) {
-    return "NERSC's ViT predicts fields, it has no classifier";
-  }
-  if (names != WeightNames::kTorchvision) {
-    return "";
-  }
-  if (options.task != Task::kClassify) {
-    return "torchvision's ViT is a classifier, it has no head that predicts fields";
-  }
-  if (options.pooling != Pooling::kToken) {
-    return "torchvision's ViT looks at a class token, it has no pooling by the mean";
-  }
-  return options.image_height == options.image_width ? "" : "torchvision's ViT has square images only";
-}
-
-std::string foreign_name(WeightNames names, const std::string& ours) {
-  for (const Names& name : kNames) {
-    if (const auto number = match(name.ours, ours); number && name.of(names) != nullptr) {
-      return filled(name.of(names), *number);
-    }
-  }
-  VH_ASSERT(false, str("no other name for ", ours));
-}
-
-std::string our_name(WeightNames names, const std::string& foreign) {
-  const std::string plain = without_wrappers(foreign);
-  for (const Names& name : kNames) {
-    const auto number = name.of(names) != nullptr ? match(name.of(names), plain) : std::nullopt;
-    if (number) {
-      return filled(name.ours, *number);
-    }
-  }
-  return "";
-}
-
-namespace {
-
-using model::VitOptions;
-using Shape = std::vector<int64_t>;
-
 constexpr int64_t kMostSize = 1 << 24;  // of a dim: products of three stay within 64 bits
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
@@ -187,7 +142,60 @@ void read_image(const WeightShapes& shapes, const std::string& where, VitOptions
   options.image_width = options.image_height;
 }
 
+constexpr const char* kModelKey = "vit_hybrid.model";
+constexpr const char* kDataKey = "vit_hybrid.data";
+
+at::Tensor converted(const at::Tensor& values, at::ScalarType type, const std::string& where) {
+  const at::Tensor out = values.to(type).contiguous();
+  const auto num_finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).sum().item<int64_t>(); };
+  if (num_finite(out) != num_finite(values)) {
+    throw Error(ErrorClass::kUsage, str(where, " has values beyond the range of ", c10::toString(type)),
+                "choose another --dtype: bf16 has the range of fp32");
+  }
+  return out;
+}
+
 }  // namespace
+
+std::vector<std::string> weight_names_words() {
+  return {"timm", "torchvision", "nersc"};
+}
+
+std::string no_counterpart(WeightNames names, const VitOptions& options) {
+  if (names == WeightNames::kNersc && options.task != Task::kForecast) {
+    return "NERSC's ViT predicts fields, it has no classifier";
+  }
+  if (names != WeightNames::kTorchvision) {
+    return "";
+  }
+  if (options.task != Task::kClassify) {
+    return "torchvision's ViT is a classifier, it has no head that predicts fields";
+  }
+  if (options.pooling != Pooling::kToken) {
+    return "torchvision's ViT looks at a class token, it has no pooling by the mean";
+  }
+  return options.image_height == options.image_width ? "" : "torchvision's ViT has square images only";
+}
+
+std::string foreign_name(WeightNames names, const std::string& ours) {
+  for (const Names& name : kNames) {
+    if (const auto number = match(name.ours, ours); number && name.of(names) != nullptr) {
+      return filled(name.of(names), *number);
+    }
+  }
+  VH_ASSERT(false, str("no other name for ", ours));
+}
+
+std::string our_name(WeightNames names, const std::string& foreign) {
+  const std::string plain = without_wrappers(foreign);
+  for (const Names& name : kNames) {
+    const auto number = name.of(names) != nullptr ? match(name.of(names), plain) : std::nullopt;
+    if (number) {
+      return filled(name.ours, *number);
+    }
+  }
+  return "";
+}
 
 VitOptions model_of_weights(const WeightShapes& shapes, const std::string& where) {
   VitOptions options;
@@ -247,26 +255,9 @@ void write_weights(const comm::MpiGroup& group, const std::string& path, const C
   writer.finish();
 }
 
-namespace {
-
-constexpr const char* kModelKey = "vit_hybrid.model";
-constexpr const char* kDataKey = "vit_hybrid.data";
-
-at::Tensor converted(const at::Tensor& values, at::ScalarType type, const std::string& where) {
-  const at::Tensor out = values.to(type).contiguous();
-  const auto num_finite = [](const at::Tensor& tensor) { return at::isfinite(tensor).sum().item<int64_t>(); };
-  if (num_finite(out) != num_finite(values)) {
-    throw Error(ErrorClass::kUsage, str(where, " has values beyond the range of ", c10::toString(type)),
-                "choose another --dtype: bf16 has the range of fp32");
-  }
-  return out;
-}
-
-}  // namespace
-
 size_t export_weights(const CheckpointReader& checkpoint, const std::string& path, WeightNames names,
                       at::ScalarType type) {
-  const model::VitOptions options = model_from_json(checkpoint.info().model);
+  const VitOptions options = model_from_json(checkpoint.info().model);
   const std::string why_not = no_counterpart(names, options);
   if (!why_not.empty()) {
     throw Error(ErrorClass::kUsage,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -47,6 +48,21 @@ double share_of(int64_t first, int64_t total, int64_t t) {
   return std::clamp(static_cast<double>(t - first) / length, 0.0, 1.0);
 }
 
+// First and last iteration, and those where one part of the schedule gives way to the next; ascending, below its total.
+std::vector<int64_t> turning_points(const LrSchedule& schedule) {
+  std::vector<int64_t> points = {0, schedule.warmup - 1, schedule.warmup, schedule.total - 1};
+  if (schedule.kind == LrSchedule::Kind::kOneCycle) {
+    points.push_back(static_cast<int64_t>(one_cycle_top(schedule)));
+  }
+  if (schedule.kind == LrSchedule::Kind::kWsd) {
+    points.push_back(schedule.total - schedule.decay_steps());
+  }
+  std::erase_if(points, [&](int64_t t) { return t < 0 || t >= schedule.total; });
+  std::sort(points.begin(), points.end());
+  points.erase(std::unique(points.begin(), points.end()), points.end());
+  return points;
+}
+
 }  // namespace
 
 double LrSchedule::at(int64_t t) const {
@@ -75,20 +91,6 @@ int64_t LrSchedule::decay_steps() const {
   return std::max<int64_t>(1, std::llround(decay_share * static_cast<double>(total)));
 }
 
-std::vector<int64_t> LrSchedule::turning_points() const {
-  std::vector<int64_t> points = {0, warmup - 1, warmup, total - 1};
-  if (kind == Kind::kOneCycle) {
-    points.push_back(static_cast<int64_t>(one_cycle_top(*this)));
-  }
-  if (kind == Kind::kWsd) {
-    points.push_back(total - decay_steps());
-  }
-  std::erase_if(points, [&](int64_t t) { return t < 0 || t >= total; });
-  std::sort(points.begin(), points.end());
-  points.erase(std::unique(points.begin(), points.end()), points.end());
-  return points;
-}
-
 std::string LrSchedule::problem() const {
   if (warmup > total) {
     return str("--warmup is ", warmup, ", longer than the run of ", total, " iterations; allowed: 0 to ", total);
@@ -108,7 +110,7 @@ std::string lr_table(const LrSchedule& schedule, int64_t every) {
         str("--print-lr-every is ", every, ", which makes ", schedule.total / stride, " lines of the run's ",
             schedule.total, " iterations; allowed: auto, or at least ", (schedule.total + kMostRows - 1) / kMostRows));
   }
-  std::vector<int64_t> turning = schedule.turning_points();
+  std::vector<int64_t> turning = turning_points(schedule);
   auto next_turning = turning.begin();
   std::string out = "# step rate\n";
   const auto add = [&](int64_t t) { out += str(t + 1, " ", number_text(schedule.at(t), kDigits), "\n"); };

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace vit_hybrid::train {
 
@@ -31,9 +30,6 @@ struct LrSchedule {
   double at(int64_t t) const;
   /// Iterations of the decay of kWsd, at least 1.
   int64_t decay_steps() const;
-  /// First and last iteration, and those where one part of the schedule gives way to the next; ascending, below
-  /// `total`.
-  std::vector<int64_t> turning_points() const;
   /// What is wrong with the lengths of its parts, as a sentence with options and numbers; empty where they fit.
   std::string problem() const;
 };

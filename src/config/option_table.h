@@ -138,10 +138,11 @@ class OptionTable {
   /// A name that is there already is a broken invariant.
   void add(Option option);
 
-  /// A key of another program's configuration that is accepted in YAML and has no meaning here.
-  void accept_unused(const std::string& key) { unused_keys_[canonical_name(key)] = {}; }
-  /// The same for a key that may have one value only (others would mean what this program does not do).
-  void accept_fixed(const std::string& key, std::string value) { unused_keys_[canonical_name(key)] = std::move(value); }
+  /// A key of another program's configuration that is accepted in YAML and has no meaning here; where a `value` is
+  /// given, with that value only (others would mean what this program does not do).
+  void accept_unused(const std::string& key, std::string value = {}) {
+    unused_keys_[canonical_name(key)] = std::move(value);
+  }
 
   /// The option of a name, alias or Megatron's name in any spelling, or null.
   const Option* find(const std::string& name) const;

@@ -127,10 +127,6 @@ struct CheckpointConfig {
   bool resumes_own_run() const { return resume == "latest" || resume == "auto"; }
 };
 
-/// Where the value of an option came from, as text: "preset weather-mp", "built-in default", "configs/a.yaml:12",
-/// "environment VIT_HYBRID_LR", "command line", "4 x embed-dim". Options at their default have no entry.
-using Origins = std::map<std::string, std::string>;
-
 /// All values of one run. Defaults here are the defaults of the options.
 struct RunConfig {
   std::string preset;  ///< name of the preset that model started from; may be empty
@@ -155,7 +151,9 @@ struct RunConfig {
   std::string runs_root = "runs";
   std::string name;  ///< after resolve(): the section or file of the configuration, the preset, or "builtin"
 
-  Origins origin;
+  /// Where the value of an option came from, as text: "preset weather-mp", "built-in default", "configs/a.yaml:12",
+  /// "environment VIT_HYBRID_LR", "command line", "4 x embed-dim". Options at their default have no entry.
+  std::map<std::string, std::string> origin;
   std::vector<std::string> unused_keys;  ///< keys of the reference workload's YAML that have no meaning here
   bool is_builtin_default = false;       ///< neither a configuration nor data was given
 

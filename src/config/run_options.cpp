@@ -542,7 +542,7 @@ void accept_reference_keys(OptionTable& table) {
                           "inf_data_path", "wireup_info", "wireup_store"}) {
     table.accept_unused(key);
   }
-  table.accept_fixed("dt", "1");  // the forecast is always the next stored state
+  table.accept_unused("dt", "1");  // the forecast is always the next stored state
 }
 
 }  // namespace

@@ -8,19 +8,6 @@
 
 namespace vit_hybrid::train {
 
-namespace {
-
-int64_t slurm_end() {
-  const char* text = std::getenv("SLURM_JOB_END_TIME");
-  int64_t end = 0;
-  if (text != nullptr) {
-    std::from_chars(text, text + std::strlen(text), end);
-  }
-  return end;
-}
-
-}  // namespace
-
 TimeLimit::TimeLimit(double seconds, int64_t job_end, int64_t now) {
   if (seconds > 0.0) {
     seconds_ = seconds;
@@ -32,7 +19,12 @@ TimeLimit::TimeLimit(double seconds, int64_t job_end, int64_t now) {
 }
 
 TimeLimit TimeLimit::of_this_job(double seconds) {
-  return {seconds, slurm_end(), static_cast<int64_t>(std::time(nullptr))};
+  const char* const slurm = std::getenv("SLURM_JOB_END_TIME");
+  int64_t end = 0;
+  if (slurm != nullptr) {
+    std::from_chars(slurm, slurm + std::strlen(slurm), end);
+  }
+  return {seconds, end, static_cast<int64_t>(std::time(nullptr))};
 }
 
 }  // namespace vit_hybrid::train

@@ -59,6 +59,63 @@ std::string figures_path(const ForecastOptions& options) {
   return std::filesystem::path(options.use.out).replace_extension(".json").string();
 }
 
+// World rank 0, on the first stage, has the states; a prediction goes from the last stage back to the first over the
+// pipeline.
+class Rollout {
+ public:
+  // The state to start from: [C, H, W], normalised, host; looked at on world rank 0 only. dp is 1, the network gives as
+  // many channels as it takes (`shape` on all ranks). Collective over the mesh.
+  Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start)
+      : model_(model), mesh_(mesh) {
+    VH_ASSERT(mesh.data().size() == 1, "a forecast is one trajectory");
+    if (!model_.is_first_stage()) {
+      return;
+    }
+    const MemoryScope scope(MemoryClass::kData);
+    // What predict() gives: fp32 for parameters of half the length.
+    const at::Tensor& values = model_.parameters().values();
+    const at::ScalarType type = at::toOpMathType(values.scalar_type());
+    state_ = at::empty({1, shape[0], shape[1], shape[2]}, values.options().dtype(type));
+    if (mesh_.tensor().rank() == 0) {
+      state_.copy_(start.unsqueeze(0));
+    }
+    mesh_.tensor().broadcast(state_, 0).wait();
+  }
+
+  // One lead time further: the new state [C, H, W], normalised, float32 on the host, on world rank 0; undefined on the
+  // others. Between lead times it is kept in the type of predictions. Collective over the mesh.
+  at::Tensor advance() {
+    at::Tensor prediction = model_.predict(state_, 1);
+    comm::Communicator& pipeline = mesh_.pipeline();
+    const int last = pipeline.size() - 1;
+    if (last == 0) {
+      state_ = prediction;
+    } else if (model_.is_last_stage()) {
+      prediction = prediction.contiguous();
+      pipeline.exchange({{comm::Transfer::Direction::kSend, prediction, 0}}).wait();
+    } else if (model_.is_first_stage()) {
+      pipeline.exchange({{comm::Transfer::Direction::kReceive, state_, last}}).wait();
+    }
+    const MemoryScope scope(MemoryClass::kData);
+    return mesh_.rank() == 0 ? state_[0].to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true) : at::Tensor();
+  }
+
+ private:
+  ModelRunner& model_;
+  mesh::DeviceMesh& mesh_;
+  at::Tensor state_;  // [1, C, H, W] on the device; first stage only
+};
+
+// What the lead times will take on the disk.
+void require_room(const RunConfig& config, const ForecastOptions& options) {
+  const model::VitOptions& model = config.model;
+  const int64_t state =
+      model.in_channels * model.image_height * model.image_width * static_cast<int64_t>(sizeof(float));
+  const int64_t most_steps = std::numeric_limits<int64_t>::max() / state;
+  const std::filesystem::path folder = std::filesystem::path(options.use.out).parent_path();
+  data::check_room(folder.empty() ? "." : folder.string(), state * std::min(options.steps, most_steps));
+}
+
 }  // namespace
 
 ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& options, const std::string& checkpoint,
@@ -203,67 +260,6 @@ std::vector<std::string> ForecastRecord::table_lines() const {
   lines.push_back("RMSE and ACC are means over the channels, RMSE in standard deviations");
   return lines;
 }
-
-namespace {
-
-// World rank 0, on the first stage, has the states; a prediction goes from the last stage back to the first over the
-// pipeline.
-class Rollout {
- public:
-  // The state to start from: [C, H, W], normalised, host; looked at on world rank 0 only. dp is 1, the network gives as
-  // many channels as it takes (`shape` on all ranks). Collective over the mesh.
-  Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start)
-      : model_(model), mesh_(mesh) {
-    VH_ASSERT(mesh.data().size() == 1, "a forecast is one trajectory");
-    if (!model_.is_first_stage()) {
-      return;
-    }
-    const MemoryScope scope(MemoryClass::kData);
-    // What predict() gives: fp32 for parameters of half the length.
-    const at::Tensor& values = model_.parameters().values();
-    const at::ScalarType type = at::toOpMathType(values.scalar_type());
-    state_ = at::empty({1, shape[0], shape[1], shape[2]}, values.options().dtype(type));
-    if (mesh_.tensor().rank() == 0) {
-      state_.copy_(start.unsqueeze(0));
-    }
-    mesh_.tensor().broadcast(state_, 0).wait();
-  }
-
-  // One lead time further: the new state [C, H, W], normalised, float32 on the host, on world rank 0; undefined on the
-  // others. Between lead times it is kept in the type of predictions. Collective over the mesh.
-  at::Tensor advance() {
-    at::Tensor prediction = model_.predict(state_, 1);
-    comm::Communicator& pipeline = mesh_.pipeline();
-    const int last = pipeline.size() - 1;
-    if (last == 0) {
-      state_ = prediction;
-    } else if (model_.is_last_stage()) {
-      prediction = prediction.contiguous();
-      pipeline.exchange({{comm::Transfer::Direction::kSend, prediction, 0}}).wait();
-    } else if (model_.is_first_stage()) {
-      pipeline.exchange({{comm::Transfer::Direction::kReceive, state_, last}}).wait();
-    }
-    const MemoryScope scope(MemoryClass::kData);
-    return mesh_.rank() == 0 ? state_[0].to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true) : at::Tensor();
-  }
-
- private:
-  ModelRunner& model_;
-  mesh::DeviceMesh& mesh_;
-  at::Tensor state_;  // [1, C, H, W] on the device; first stage only
-};
-
-// What the lead times will take on the disk.
-void require_room(const RunConfig& config, const ForecastOptions& options) {
-  const model::VitOptions& model = config.model;
-  const int64_t state =
-      model.in_channels * model.image_height * model.image_width * static_cast<int64_t>(sizeof(float));
-  const int64_t most_steps = std::numeric_limits<int64_t>::max() / state;
-  const std::filesystem::path folder = std::filesystem::path(options.use.out).parent_path();
-  data::check_room(folder.empty() ? "." : folder.string(), state * std::min(options.steps, most_steps));
-}
-
-}  // namespace
 
 void check_forecast(const RunConfig& config, const ForecastOptions& options) {
   if (!config.is_forecast()) {

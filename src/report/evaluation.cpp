@@ -41,6 +41,30 @@ std::vector<double> means(const at::Tensor& sums, int64_t begin, int64_t count, 
   return result;
 }
 
+constexpr size_t kNameWidth = 22;
+constexpr size_t kFigureWidth = 14;
+
+std::string row(const std::string& name, const std::vector<std::string>& cells) {
+  std::string out = name + std::string(name.size() < kNameWidth ? kNameWidth - name.size() : 1, ' ');
+  for (const std::string& cell : cells) {
+    out += right_text(cell, kFigureWidth);
+  }
+  return out;
+}
+
+std::string row(const std::string& name, double rmse, double persistence_rmse, double acc, double persistence_acc) {
+  return row(
+      name, {fixed_text(rmse, 6), fixed_text(persistence_rmse, 6), fixed_text(acc, 6), fixed_text(persistence_acc, 6)});
+}
+
+Json by_name(const std::vector<std::string>& names, const std::vector<double>& values) {
+  Json object = Json::object();
+  for (size_t i = 0; i < values.size(); ++i) {
+    object[i < names.size() ? names[i] : str("c", i)] = values[i];
+  }
+  return object;
+}
+
 }  // namespace
 
 EvaluationSums::EvaluationSums(int64_t channels)
@@ -105,34 +129,6 @@ Evaluation EvaluationSums::finish(const at::Tensor& reduced_sums) const {
   result.persistence_acc = means(reduced_sums, kHead + 3 * channels_, channels_, samples);
   return result;
 }
-
-namespace {
-
-constexpr size_t kNameWidth = 22;
-constexpr size_t kFigureWidth = 14;
-
-std::string row(const std::string& name, const std::vector<std::string>& cells) {
-  std::string out = name + std::string(name.size() < kNameWidth ? kNameWidth - name.size() : 1, ' ');
-  for (const std::string& cell : cells) {
-    out += right_text(cell, kFigureWidth);
-  }
-  return out;
-}
-
-std::string row(const std::string& name, double rmse, double persistence_rmse, double acc, double persistence_acc) {
-  return row(
-      name, {fixed_text(rmse, 6), fixed_text(persistence_rmse, 6), fixed_text(acc, 6), fixed_text(persistence_acc, 6)});
-}
-
-Json by_name(const std::vector<std::string>& names, const std::vector<double>& values) {
-  Json object = Json::object();
-  for (size_t i = 0; i < values.size(); ++i) {
-    object[i < names.size() ? names[i] : str("c", i)] = values[i];
-  }
-  return object;
-}
-
-}  // namespace
 
 std::string right_text(const std::string& text, size_t width) {
   return text.size() >= width ? text : std::string(width - text.size(), ' ') + text;

@@ -21,6 +21,46 @@ int64_t rounded_up(int64_t size, int64_t multiple) {
   return (size + multiple - 1) / multiple * multiple;
 }
 
+constexpr size_t kNameWidth = 10;
+
+std::string types_text(const PrecisionConfig& precision, const zero::PrecisionPolicy& policy, c10::Device device,
+                       ModelPurpose purpose) {
+  std::string text = str("parameters and activations ", kernels::short_name(policy.compute));
+  if (purpose == ModelPurpose::kTraining) {
+    text += str(", gradients ", kernels::short_name(policy.gradient), ", reduced in ",
+                kernels::short_name(policy.reduce), ", master weights ", kernels::short_name(policy.master));
+  }
+  if (precision.kind == Precision::kTf32) {
+    text += device.is_cuda() ? "; products in TF32" : "; products in fp32, because a CPU has no TF32";
+  }
+  if (purpose == ModelPurpose::kTraining && precision.kind == Precision::kFp16) {
+    text += "; loss scale " + (precision.loss_scale > 0.0 ? digits(precision.loss_scale) : std::string("dynamic"));
+  }
+  return text;
+}
+
+std::pair<std::string, std::string> device_part(c10::Device device, at::ScalarType type) {
+  if (device.is_cuda()) {
+    const Gpu gpu = survey_gpus().gpus.at(static_cast<size_t>(device.index()));
+    return {"GPU", str(gpu.name, ", compute capability ", gpu.major, ".", gpu.minor)};
+  }
+  const Processor& processor = this_processor();
+  return {"processor", str(processor.name, ": ", instruction_set_text(processor, type))};
+}
+
+// What zero::make_update_rule() makes of the options.
+std::string optimizer_text(OptimizerKind kind, c10::Device device) {
+  const std::string name = zero::optimizer_name(kind);
+  if (device.is_cpu()) {
+    const bool is_layerwise = kind == OptimizerKind::kLamb || kind == OptimizerKind::kLars;
+    return str(name, ": ", is_layerwise ? "two passes" : "one pass", " over the shard, in vectors of ",
+               vector_bytes(this_processor()), " bytes");
+  }
+  const bool is_fused = kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
+  return str(name,
+             is_fused ? ": one kernel, one pass over the shard" : ": operation by operation, only adam has a kernel");
+}
+
 }  // namespace
 
 UnitMultiples unit_multiples(c10::DeviceType device, Precision precision, int vector_bytes) {
@@ -86,52 +126,6 @@ Json to_json(const PaddedDim& dim) {
           {"products", dim.products}, {"waste", dim.waste},   {"cost", dim.cost}};
 }
 
-namespace {
-
-constexpr size_t kNameWidth = 10;
-
-std::string types_text(const RunConfig& config, const zero::PrecisionPolicy& policy, c10::Device device,
-                       ModelPurpose purpose) {
-  std::string text = str("parameters and activations ", kernels::short_name(policy.compute));
-  if (purpose == ModelPurpose::kTraining) {
-    text += str(", gradients ", kernels::short_name(policy.gradient), ", reduced in ",
-                kernels::short_name(policy.reduce), ", master weights ", kernels::short_name(policy.master));
-  }
-  if (config.precision.kind == Precision::kTf32) {
-    text += device.is_cuda() ? "; products in TF32" : "; products in fp32, because a CPU has no TF32";
-  }
-  if (purpose == ModelPurpose::kTraining && config.precision.kind == Precision::kFp16) {
-    text += "; loss scale " +
-            (config.precision.loss_scale > 0.0 ? digits(config.precision.loss_scale) : std::string("dynamic"));
-  }
-  return text;
-}
-
-std::pair<std::string, std::string> device_part(c10::Device device, at::ScalarType type) {
-  if (device.is_cuda()) {
-    const Gpu gpu = survey_gpus().gpus.at(static_cast<size_t>(device.index()));
-    return {"GPU", str(gpu.name, ", compute capability ", gpu.major, ".", gpu.minor)};
-  }
-  const Processor& processor = this_processor();
-  return {"processor", str(processor.name, ": ", instruction_set_text(processor, type))};
-}
-
-// What zero::make_update_rule() makes of the options.
-std::string optimizer_text(const RunConfig& config, c10::Device device) {
-  const OptimizerKind kind = config.optimizer.kind;
-  const std::string name = zero::optimizer_name(config.optimizer.kind);
-  if (device.is_cpu()) {
-    const bool is_layerwise = kind == OptimizerKind::kLamb || kind == OptimizerKind::kLars;
-    return str(name, ": ", is_layerwise ? "two passes" : "one pass", " over the shard, in vectors of ",
-               vector_bytes(this_processor()), " bytes");
-  }
-  const bool is_fused = kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
-  return str(name,
-             is_fused ? ": one kernel, one pass over the shard" : ": operation by operation, only adam has a kernel");
-}
-
-}  // namespace
-
 std::vector<std::string> KernelReport::lines() const {
   const auto line = [](std::string name, const std::string& text) {
     name.resize(std::max(kNameWidth, name.size() + 1), ' ');
@@ -153,14 +147,14 @@ KernelReport report_kernels(const RunConfig& config, c10::Device device, ModelPu
   const at::ScalarType type = policy.compute;
   const bool with_dropout = is_trained && config.model.attention_dropout > 0.0;
   KernelReport report;
-  report.parts = {{"types", types_text(config, policy, device, purpose)},
+  report.parts = {{"types", types_text(config.precision, policy, device, purpose)},
                   device_part(device, type),
                   {"products", kernels::product_kernel_text(device, type)},
                   {"attention", kernels::attention_kernel_text(device, type, with_dropout)}};
   if (!is_trained) {
     return report;
   }
-  report.parts.emplace_back("optimizer", optimizer_text(config, device));
+  report.parts.emplace_back("optimizer", optimizer_text(config.optimizer.kind, device));
   if (device.is_cuda()) {
     report.parts.emplace_back("step", step_recording(config, device).text);
   }

@@ -29,10 +29,9 @@ AxisBalance data_balance(const RunConfig& config) {
 }
 
 // FLOP of a block on each tensor rank: 8 N D^2 + 4 N^2 D go with the heads, 16 N D^2 (4 N D hidden) with the MLP.
-AxisBalance tensor_balance(const RunConfig& config) {
-  const model::VitOptions& model = config.model;
-  const auto heads = shares_of(model.num_heads, config.parallel.tp);
-  const auto hidden = shares_of(model.mlp_hidden, config.parallel.tp);
+AxisBalance tensor_balance(const model::VitOptions& model, int tensor_size) {
+  const auto heads = shares_of(model.num_heads, tensor_size);
+  const auto hidden = shares_of(model.mlp_hidden, tensor_size);
   const auto tokens = static_cast<double>(model.num_tokens());
   const auto dim = static_cast<double>(model.embed_dim);
   std::vector<double> loads;
@@ -77,13 +76,13 @@ std::string stages_text(const std::vector<std::string>& texts, const std::vector
   return str(texts.front(), " | stages of ", parts_text(inner), " blocks | ", texts.back());
 }
 
-AxisBalance pipeline_balance(const RunConfig& config, const std::vector<Range>& stages) {
-  const auto costs = model::unit_costs(config.model);
+AxisBalance pipeline_balance(const model::VitOptions& model, const std::vector<Range>& stages) {
+  const auto costs = model::unit_costs(model);
   std::vector<double> loads;
   std::vector<std::string> texts;
   for (const Range& units : stages) {
     loads.push_back(std::accumulate(costs.begin() + units.begin, costs.begin() + units.end, 0.0));
-    texts.push_back(units_text(units, config.model.depth));
+    texts.push_back(units_text(units, model.depth));
   }
   return {stages_text(texts, stages), balance_of(loads)};
 }
@@ -186,8 +185,8 @@ std::vector<std::string> LayoutReport::lines() const {
 LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& stages) {
   LayoutReport report;
   report.data = data_balance(config);
-  report.tensor = tensor_balance(config);
-  report.pipeline = pipeline_balance(config, stages);
+  report.tensor = tensor_balance(config.model, config.parallel.tp);
+  report.pipeline = pipeline_balance(config.model, stages);
   report.num_micro_batches = config.num_micro_batches();
   const auto schedule = pipeline::make_schedule(config.parallel.schedule, config.parallel.pp, report.num_micro_batches);
   const auto check = pipeline::check_schedule(schedule);

@@ -47,28 +47,6 @@ std::string row(const ValidationRecord& validation, const EpochRecord* epoch) {
              cell(epoch != nullptr ? fixed_text(epoch->samples_per_second(), 2) : "-"));
 }
 
-}  // namespace
-
-std::vector<std::string> epoch_table(const std::vector<EpochRecord>& epochs,
-                                     const std::vector<ValidationRecord>& validations) {
-  if (validations.empty()) {
-    return without_validation(epochs);
-  }
-  const bool is_forecast = validations.front().figures.is_forecast();
-  Lines lines = {str(first_cell("epoch"), cell("train loss"), cell("val loss"), cell(is_forecast ? "RMSE" : "top-1"),
-                     cell(is_forecast ? "persistence" : "top-5"), cell("samples/s"))};
-  for (const ValidationRecord& validation : validations) {
-    lines.push_back(row(validation, find_epoch(epochs, validation.epoch)));
-  }
-  if (is_forecast) {
-    lines.emplace_back(
-        "epoch 0 is the untrained network; RMSE and persistence are means over the channels, in standard deviations");
-  }
-  return lines;
-}
-
-namespace {
-
 // "loss=0.35, RMSE=0.21 (persistence 0.40), ACC=0.97" or "loss=1.2, top-1=45.1 %, top-5=80.2 %".
 std::string figures_text(const Evaluation& figures) {
   if (!figures.is_forecast()) {
@@ -99,6 +77,24 @@ std::string percent_text(double part, double whole) {
 }
 
 }  // namespace
+
+std::vector<std::string> epoch_table(const std::vector<EpochRecord>& epochs,
+                                     const std::vector<ValidationRecord>& validations) {
+  if (validations.empty()) {
+    return without_validation(epochs);
+  }
+  const bool is_forecast = validations.front().figures.is_forecast();
+  Lines lines = {str(first_cell("epoch"), cell("train loss"), cell("val loss"), cell(is_forecast ? "RMSE" : "top-1"),
+                     cell(is_forecast ? "persistence" : "top-5"), cell("samples/s"))};
+  for (const ValidationRecord& validation : validations) {
+    lines.push_back(row(validation, find_epoch(epochs, validation.epoch)));
+  }
+  if (is_forecast) {
+    lines.emplace_back(
+        "epoch 0 is the untrained network; RMSE and persistence are means over the channels, in standard deviations");
+  }
+  return lines;
+}
 
 void StepSeconds::add(const StepSeconds& other) {
   for (const auto& [name, part] : kStepParts) {

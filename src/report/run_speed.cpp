@@ -102,20 +102,6 @@ Speed own_peak(const RunConfig& config, int node_cores, c10::Device device) {
                         node_cores > 0 ? std::min(threads, share) : threads);
 }
 
-}  // namespace
-
-RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, int node_cores, mesh::DeviceMesh& mesh) {
-  const MemoryScope scope(MemoryClass::kCommunication);
-  RunSpeed speed;
-  speed.samples_per_second = run.samples_per_second;
-  speed.model_flops = run.samples_per_second * model::train_flops_per_sample(config.model);
-  speed.roof = believable_roof(roof_of(config, run, mesh), speed.model_flops);
-  speed.peak = sum_of(own_peak(config, node_cores, mesh.device()), mesh.host_world());
-  return speed;
-}
-
-namespace {
-
 std::string flops_text(double flops) {
   constexpr double kTera = 1e12, kGiga = 1e9;
   return flops < kTera ? fixed_text(flops / kGiga, 1) + " GFLOP/s" : fixed_text(flops / kTera, 2) + " TFLOP/s";
@@ -165,6 +151,16 @@ double sum_of(const Json& ranks, const char* part) {
 }
 
 }  // namespace
+
+RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, int node_cores, mesh::DeviceMesh& mesh) {
+  const MemoryScope scope(MemoryClass::kCommunication);
+  RunSpeed speed;
+  speed.samples_per_second = run.samples_per_second;
+  speed.model_flops = run.samples_per_second * model::train_flops_per_sample(config.model);
+  speed.roof = believable_roof(roof_of(config, run, mesh), speed.model_flops);
+  speed.peak = sum_of(own_peak(config, node_cores, mesh.device()), mesh.host_world());
+  return speed;
+}
 
 Speed believable_roof(const Speed& roof, double model_flops) {
   if (!roof.flops || *roof.flops >= model_flops) {

@@ -15,6 +15,7 @@ namespace vit_hybrid::train {
 namespace {
 
 using ByRank = std::vector<std::vector<StepSeconds>>;
+using Lines = std::vector<std::string>;
 
 // `value(step)` of each step.
 template <class Value>
@@ -67,57 +68,6 @@ Json to_json(const Power& power) {
 Json extrapolated(int64_t steps, double seconds_per_step) {
   return {{"steps", steps}, {"duration", static_cast<double>(steps) * seconds_per_step}};
 }
-
-}  // namespace
-
-double TestFigures::data_wait_percent() const {
-  static_assert(kStepParts[0].second == &StepSeconds::step && kStepParts[1].second == &StepSeconds::data_wait);
-  return 100.0 * parts[1].seconds.mean / parts[0].seconds.mean;
-}
-
-TestFigures test_figures(const ByRank& by_rank, const std::vector<double>& samples) {
-  VH_ASSERT(!by_rank.empty() && !samples.empty(), "no steps");
-  TestFigures figures;
-  figures.steps = static_cast<int64_t>(samples.size());
-  for (size_t i = 0; i < kStepParts.size(); ++i) {
-    figures.parts[i] = part_figures(by_rank, kStepParts[i].second);
-  }
-  figures.samples_per_second = rates_of(by_rank, samples);
-  figures.samples_per_step = spread_of(samples).mean;
-  std::vector<double> busy;
-  for (const auto& steps : by_rank) {
-    const auto outside = values_of(steps, [](const StepSeconds& step) { return step.step - step.communication; });
-    busy.push_back(spread_of(outside).median);
-  }
-  const auto [fastest, slowest] = std::minmax_element(busy.begin(), busy.end());
-  figures.slowest_rank = static_cast<int>(slowest - busy.begin());
-  figures.slowest_busy = *slowest;
-  figures.fastest_busy = *fastest;
-  return figures;
-}
-
-Json to_json(const TestFigures& figures, const TestedRun& run) {
-  Json json = {{"kind", "test"}, {"steps", figures.steps}, {"warm_up_steps", figures.warm_up}};
-  for (size_t i = 0; i < kStepParts.size(); ++i) {
-    Json& part = json["seconds_spread"][kStepParts[i].first];
-    part = to_json(figures.parts[i].seconds);
-    part["slowest_rank"] = figures.parts[i].slowest_rank;
-  }
-  json["samples_per_s_spread"] = to_json(figures.samples_per_second);
-  json["slowest"] = {{"rank", figures.slowest_rank},
-                     {"busy_seconds", figures.slowest_busy},
-                     {"fastest_busy_seconds", figures.fastest_busy}};
-  json["data_wait_percent"] = figures.data_wait_percent();
-  json["power"] = {{"processors", to_json(figures.packages)}, {"gpus", to_json(figures.gpus)}};
-  const double seconds = figures.parts.front().seconds.mean;
-  json["whole_epoch"] = extrapolated(run.steps_per_epoch, seconds);
-  json["whole_training"] = extrapolated(run.steps, seconds);
-  return json;
-}
-
-namespace {
-
-using Lines = std::vector<std::string>;
 
 constexpr size_t kMostRanks = 16;  // that are shown
 constexpr size_t kCell = 11;
@@ -201,6 +151,51 @@ std::string extrapolation(const char* what, int64_t steps, double seconds) {
 }
 
 }  // namespace
+
+double TestFigures::data_wait_percent() const {
+  static_assert(kStepParts[0].second == &StepSeconds::step && kStepParts[1].second == &StepSeconds::data_wait);
+  return 100.0 * parts[1].seconds.mean / parts[0].seconds.mean;
+}
+
+TestFigures test_figures(const ByRank& by_rank, const std::vector<double>& samples) {
+  VH_ASSERT(!by_rank.empty() && !samples.empty(), "no steps");
+  TestFigures figures;
+  figures.steps = static_cast<int64_t>(samples.size());
+  for (size_t i = 0; i < kStepParts.size(); ++i) {
+    figures.parts[i] = part_figures(by_rank, kStepParts[i].second);
+  }
+  figures.samples_per_second = rates_of(by_rank, samples);
+  figures.samples_per_step = spread_of(samples).mean;
+  std::vector<double> busy;
+  for (const auto& steps : by_rank) {
+    const auto outside = values_of(steps, [](const StepSeconds& step) { return step.step - step.communication; });
+    busy.push_back(spread_of(outside).median);
+  }
+  const auto [fastest, slowest] = std::minmax_element(busy.begin(), busy.end());
+  figures.slowest_rank = static_cast<int>(slowest - busy.begin());
+  figures.slowest_busy = *slowest;
+  figures.fastest_busy = *fastest;
+  return figures;
+}
+
+Json to_json(const TestFigures& figures, const TestedRun& run) {
+  Json json = {{"kind", "test"}, {"steps", figures.steps}, {"warm_up_steps", figures.warm_up}};
+  for (size_t i = 0; i < kStepParts.size(); ++i) {
+    Json& part = json["seconds_spread"][kStepParts[i].first];
+    part = to_json(figures.parts[i].seconds);
+    part["slowest_rank"] = figures.parts[i].slowest_rank;
+  }
+  json["samples_per_s_spread"] = to_json(figures.samples_per_second);
+  json["slowest"] = {{"rank", figures.slowest_rank},
+                     {"busy_seconds", figures.slowest_busy},
+                     {"fastest_busy_seconds", figures.fastest_busy}};
+  json["data_wait_percent"] = figures.data_wait_percent();
+  json["power"] = {{"processors", to_json(figures.packages)}, {"gpus", to_json(figures.gpus)}};
+  const double seconds = figures.parts.front().seconds.mean;
+  json["whole_epoch"] = extrapolated(run.steps_per_epoch, seconds);
+  json["whole_training"] = extrapolated(run.steps, seconds);
+  return json;
+}
 
 Lines test_lines(const TestFigures& figures, const TestedRun& run, const Json& ranks) {
   Lines lines = {"",

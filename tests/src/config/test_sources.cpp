@@ -45,7 +45,7 @@ OptionTable table_of(Values& values) {
   table.add(
       {.name = "preset", .value = word(values.preset, {"small", "large"}), .help = "", .forgets = {"width", "depth"}});
   table.accept_unused("enable_jit");
-  table.accept_fixed("dt", "1");
+  table.accept_unused("dt", "1");
   return table;
 }
 
