@@ -95,8 +95,7 @@ ThreadCondition main_thread_condition(int pid) {
     condition.state = '-';
     return condition;
   }
-  std::ifstream stat_file(str("/proc/", pid, "/task/", pid, "/stat"));
-  const std::string stat((std::istreambuf_iterator<char>(stat_file)), std::istreambuf_iterator<char>());
+  const std::string stat = content(str("/proc/", pid, "/task/", pid, "/stat"));
   const size_t name_end = stat.rfind(") ");
   if (name_end != std::string::npos && name_end + 2 < stat.size()) condition.state = stat[name_end + 2];
   std::ifstream(str("/proc/", pid, "/task/", pid, "/schedstat")) >> condition.run_nanoseconds;

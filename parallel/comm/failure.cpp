@@ -49,12 +49,6 @@ std::atomic<bool> g_failing{false};
 
 std::atomic<const ProcessPlace*> g_place{nullptr};
 
-const ProcessPlace& place() {
-  static const ProcessPlace* const none = new ProcessPlace;
-  const ProcessPlace* const known = g_place.load();
-  return known != nullptr ? *known : *none;
-}
-
 // Never destroyed: a job may fail while static objects are.
 MemoryAdvice& memory_advice() {
   static MemoryAdvice* const instance = new MemoryAdvice;
@@ -104,7 +98,7 @@ void run_before_abort() {
 }
 
 bool claim() {
-  if (!claim_board(place().rank)) return false;
+  if (!claim_board(process_place().rank)) return false;
   const JobVoice voice = job_voice().get();
   if (voice.claim == nullptr || voice.claim()) return true;
   board().header->told = 1;  // by another node
@@ -115,7 +109,7 @@ bool claim() {
 // killed before it could speak, one does.
 bool inherit_claim(int32_t speaker) {
   BoardHeader& header = *board().header;
-  return header.claim.compare_exchange_strong(speaker, place().rank + 1);
+  return header.claim.compare_exchange_strong(speaker, process_place().rank + 1);
 }
 
 // A launcher may stop reading what a process has written once its job is aborted: MPICH's did, now and then. So the
@@ -167,7 +161,7 @@ void end_process_later(int exit_code, milliseconds patience) {
   remove_board_file();
   // Alone, nobody else is to be ended, and perhaps there is no launcher that keeps MPI_Abort's banner away. But MPI is,
   // or its folder in /tmp stays.
-  const bool alone = place().size == 1;
+  const bool alone = process_place().size == 1;
   const bool runs = initialized != 0 && finalized == 0;
   if (runs && !alone) MPI_Abort(MPI_COMM_WORLD, exit_code);
   if (runs && alone && is_main_thread()) {
@@ -216,7 +210,7 @@ void wait_for_speaker(const std::string& line) {
   }
   end_process_later(exit_code, kPatience);
   if (turn == Turn::kLast) std::this_thread::sleep_for(kPatienceOfTheSilent);  // whoever knows more ends the job
-  if (turn != Turn::kNever) std::this_thread::sleep_for(std::min(place().node * kDelayPerNode, kLongestDelay));
+  if (turn != Turn::kNever) std::this_thread::sleep_for(std::min(process_place().node * kDelayPerNode, kLongestDelay));
   if (turn != Turn::kNever && claim()) {
     tell(line);
   } else {
@@ -257,7 +251,9 @@ std::string ProcessPlace::text() const {
 }
 
 const ProcessPlace& process_place() {
-  return place();
+  static const ProcessPlace* const none = new ProcessPlace;
+  const ProcessPlace* const known = g_place.load();
+  return known != nullptr ? *known : *none;
 }
 
 void set_process_place(ProcessPlace new_place) {
@@ -303,7 +299,8 @@ Error memory_error(const std::string& text) {
 std::string failure_text(const std::exception& exception) {
   const Error error = as_error(exception);
   const auto* const agreed = dynamic_cast<const AgreedError*>(&exception);
-  const std::string where = bracketed(agreed != nullptr ? agreed->place() : place().text(), run_position().text());
+  const std::string where =
+      bracketed(agreed != nullptr ? agreed->place() : process_place().text(), run_position().text());
   const std::string message = indented(error.message());
   const bool one_line = message.find('\n') == std::string::npos;
   const std::string separator = where.empty() && error.hint().empty() ? "" : one_line ? " " : "\n  ";

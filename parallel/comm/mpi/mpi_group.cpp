@@ -53,6 +53,16 @@ void meet(const MpiGroup& group, const char* operation) {
            [&](MPI_Request* request) { return MPI_Ibarrier(mpi_comm(group), request); });
 }
 
+// make(&comm) makes a communicator of ranks of `group`; `call` is its name.
+template <class Make>
+MpiGroup build(const MpiGroup& group, const char* call, Make make) {
+  meet(group, kBuilding);
+  const CollectiveScope scope(*group.watched(), kAxis, kBuilding);
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(make(&comm), call);
+  return MpiGroup(own(comm));
+}
+
 int64_t reduce(const MpiGroup& group, int64_t value, MPI_Op op) {
   int64_t result = 0;
   wait_for(group, "agreement", sizeof value, "MPI_Iallreduce", [&](MPI_Request* request) {
@@ -152,29 +162,19 @@ MpiGroup MpiGroup::world() {
 }
 
 MpiGroup MpiGroup::duplicate() const {
-  meet(*this, kBuilding);
-  const CollectiveScope scope(*watched_, kAxis, kBuilding);
-  MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(handle_->comm, &comm), "MPI_Comm_dup");
-  return MpiGroup(own(comm));
+  return build(*this, "MPI_Comm_dup", [&](MPI_Comm* comm) { return MPI_Comm_dup(handle_->comm, comm); });
 }
 
 MpiGroup MpiGroup::split(int color) const {
   VH_ASSERT(color >= 0, str("color ", color));
-  meet(*this, kBuilding);
-  const CollectiveScope scope(*watched_, kAxis, kBuilding);
-  MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(handle_->comm, color, rank_, &comm), "MPI_Comm_split");
-  return MpiGroup(own(comm));
+  return build(*this, "MPI_Comm_split",
+               [&](MPI_Comm* comm) { return MPI_Comm_split(handle_->comm, color, rank_, comm); });
 }
 
 MpiGroup MpiGroup::split_by_node() const {
-  meet(*this, kBuilding);
-  const CollectiveScope scope(*watched_, kAxis, kBuilding);
-  MPI_Comm comm = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(handle_->comm, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &comm),
-            "MPI_Comm_split_type");
-  return MpiGroup(own(comm));
+  return build(*this, "MPI_Comm_split_type", [&](MPI_Comm* comm) {
+    return MPI_Comm_split_type(handle_->comm, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, comm);
+  });
 }
 
 bool MpiGroup::is_on_one_node() const {

@@ -27,84 +27,109 @@ std::string signature_text(uint64_t signature) {
              " bytes (kind ", signature >> 40 & 0xffff, ")");
 }
 
-}  // namespace
-
-SharedTask::SharedTask(std::shared_ptr<SharedLink> link, Operation kind, int64_t bytes, int detail, int64_t num_rounds,
-                       Phases phases)
-    : link_(std::move(link)),
-      signature_(make_signature(kind, detail, bytes)),
-      num_rounds_(num_rounds),
-      phases_(phases) {
-  link_->queue.enter(*this);
-}
-
-bool SharedTask::advance() {
-  if (!begun_) {
-    if (!link_->queue.is_first(*this)) return false;
-    begun_ = true;
-    first_round_ = link_->slots.next_round();
-    link_->slots.take_rounds(num_rounds_);
+// A collective as a sequence of rounds (see SharedSlots): put in, reduce, take out. Consecutive rounds
+// overlap as far as there are slots.
+class SharedTask : public HostTask {
+ public:
+  bool advance() final {
+    if (!begun_) {
+      if (!link_->queue.is_first(*this)) return false;
+      begun_ = true;
+      first_round_ = link_->slots.next_round();
+      link_->slots.take_rounds(num_rounds_);
+    }
+    bool moved = true;
+    while (moved && left_ < num_rounds_) {
+      moved = enter_rounds();
+      moved = (phases_ == Phases::kThree && reduce_rounds()) || moved;
+      moved = leave_rounds() || moved;
+    }
+    if (left_ < num_rounds_) return false;
+    link_->queue.leave(*this);
+    return true;
   }
-  bool moved = true;
-  while (moved && left_ < num_rounds_) {
-    moved = enter_rounds();
-    moved = (phases_ == Phases::kThree && reduce_rounds()) || moved;
-    moved = leave_rounds() || moved;
+
+  std::vector<int> awaits() const final {
+    if (!begun_ || left_ == num_rounds_) return {};
+    return link_->watched->to_world(slots().missing(global(left_), phases_ == Phases::kThree));
   }
-  if (left_ < num_rounds_) return false;
-  link_->queue.leave(*this);
-  return true;
-}
 
-bool SharedTask::enter_rounds() {
-  if (entered_ == num_rounds_ || !slots().may_enter(global(entered_))) return false;
-  put_in(entered_, slot(slots().rank(), entered_));
-  link_->slots.enter(global(entered_), signature_);
-  ++entered_;
-  return true;
-}
+ protected:
+  enum class Phases { kTwo, kThree };  // without and with reduce_share()
 
-bool SharedTask::reduce_rounds() {
-  if (reduced_ == entered_ || !slots().all_entered(global(reduced_))) return false;
-  check_signatures(reduced_);
-  reduce_share(reduced_);
-  link_->slots.mark_reduced(global(reduced_));
-  ++reduced_;
-  return true;
-}
-
-bool SharedTask::leave_rounds() {
-  if (left_ == entered_) return false;
-  if (phases_ == Phases::kThree) {
-    if (left_ == reduced_ || !slots().all_reduced(global(left_))) return false;
-  } else {
-    if (!slots().all_entered(global(left_))) return false;
-    check_signatures(left_);
-    // Operations with and without the phase share the counters.
-    link_->slots.mark_reduced(global(left_));
+  // `kind` and `bytes` (and the reduction) are compared between the ranks in every round.
+  SharedTask(std::shared_ptr<SharedLink> link, Operation kind, int64_t bytes, int detail, int64_t num_rounds,
+             Phases phases)
+      : link_(std::move(link)),
+        signature_(make_signature(kind, detail, bytes)),
+        num_rounds_(num_rounds),
+        phases_(phases) {
+    link_->queue.enter(*this);
   }
-  take_out(left_);
-  link_->slots.leave(global(left_));
-  ++left_;
-  return true;
-}
 
-void SharedTask::check_signatures(int64_t round) const {
-  for (int r = 0; r < slots().size(); ++r) {
-    const uint64_t other = slots().signature(r, global(round));
-    if (other == signature_) continue;
-    throw Error(ErrorClass::kInternal,
-                str("rank ", link_->watched->world_rank(r), " is in ", signature_text(other), " while rank ",
-                    link_->watched->world_rank(slots().rank()), " is in ", signature_text(signature_)));
+  virtual void put_in(int64_t round, char* slot) = 0;
+  virtual void reduce_share(int64_t /*round*/) {}
+  virtual void take_out(int64_t round) = 0;
+
+  const SharedSlots& slots() const { return link_->slots; }
+  // Slot of `rank` in this task's `round`.
+  char* slot(int rank, int64_t round) const { return slots().slot(rank, global(round)); }
+
+ private:
+  uint64_t global(int64_t round) const { return first_round_ + static_cast<uint64_t>(round); }
+  bool enter_rounds() {
+    if (entered_ == num_rounds_ || !slots().may_enter(global(entered_))) return false;
+    put_in(entered_, slot(slots().rank(), entered_));
+    link_->slots.enter(global(entered_), signature_);
+    ++entered_;
+    return true;
   }
-}
 
-std::vector<int> SharedTask::awaits() const {
-  if (!begun_ || left_ == num_rounds_) return {};
-  return link_->watched->to_world(slots().missing(global(left_), phases_ == Phases::kThree));
-}
+  bool reduce_rounds() {
+    if (reduced_ == entered_ || !slots().all_entered(global(reduced_))) return false;
+    check_signatures(reduced_);
+    reduce_share(reduced_);
+    link_->slots.mark_reduced(global(reduced_));
+    ++reduced_;
+    return true;
+  }
 
-namespace {
+  bool leave_rounds() {
+    if (left_ == entered_) return false;
+    if (phases_ == Phases::kThree) {
+      if (left_ == reduced_ || !slots().all_reduced(global(left_))) return false;
+    } else {
+      if (!slots().all_entered(global(left_))) return false;
+      check_signatures(left_);
+      // Operations with and without the phase share the counters.
+      link_->slots.mark_reduced(global(left_));
+    }
+    take_out(left_);
+    link_->slots.leave(global(left_));
+    ++left_;
+    return true;
+  }
+
+  void check_signatures(int64_t round) const {
+    for (int r = 0; r < slots().size(); ++r) {
+      const uint64_t other = slots().signature(r, global(round));
+      if (other == signature_) continue;
+      throw Error(ErrorClass::kInternal,
+                  str("rank ", link_->watched->world_rank(r), " is in ", signature_text(other), " while rank ",
+                      link_->watched->world_rank(slots().rank()), " is in ", signature_text(signature_)));
+    }
+  }
+
+  std::shared_ptr<SharedLink> link_;
+  uint64_t signature_;
+  int64_t num_rounds_;
+  Phases phases_;
+  bool begun_ = false;
+  uint64_t first_round_ = 0;
+  int64_t entered_ = 0;
+  int64_t reduced_ = 0;
+  int64_t left_ = 0;
+};
 
 // Up to here every rank reduces all elements itself: one meeting of the ranks instead of two.
 constexpr int64_t kSmallBytes = int64_t{4} << 10;
