@@ -61,13 +61,13 @@ std::vector<std::string> list_hdf5_inputs(const comm::MpiGroup& group, const std
   return broadcast_lines(group, files);
 }
 
-std::vector<std::string> broadcast_lines(const comm::MpiGroup& group, const std::vector<std::string>& lines, int root) {
+std::vector<std::string> broadcast_lines(const comm::MpiGroup& group, const std::vector<std::string>& lines) {
   std::string sizes;
   for (const std::string& line : lines) {
     sizes += str(line.size(), "\n");
   }
-  std::istringstream words(group.broadcast(std::move(sizes), root));
-  const std::string text = group.broadcast(join(lines, ""), root);
+  std::istringstream words(group.broadcast(std::move(sizes), 0));
+  const std::string text = group.broadcast(join(lines, ""), 0);
   std::vector<std::string> result;
   size_t begin = 0;
   for (size_t size = 0; words >> size; begin += size) {

@@ -20,9 +20,8 @@ namespace vit_hybrid::data {
 /// Error(kMissingInput) for what is not there and a folder without such files.
 std::vector<std::string> list_hdf5_inputs(const comm::MpiGroup& group, const std::vector<std::string>& words);
 
-/// The texts of rank `root` on all ranks; empty ones and line breaks in them are kept. Collective over `group`.
-std::vector<std::string> broadcast_lines(const comm::MpiGroup& group, const std::vector<std::string>& lines,
-                                         int root = 0);
+/// The texts of rank 0 on all ranks; empty ones and line breaks in them are kept. Collective over `group`.
+std::vector<std::string> broadcast_lines(const comm::MpiGroup& group, const std::vector<std::string>& lines);
 
 /// Makes the folder and those above it. Error(kCannotCreate).
 void make_output_folder(const std::string& folder);

@@ -95,45 +95,12 @@ void check_own_messages(const Check& check, const Communicator& group, const std
   }
 }
 
-}  // namespace
-
-void check_all_reduce(const Communicator& group, const at::Tensor& tensor, ReduceOp op) {
-  const Check check(group, Operation::kAllReduce);
-  check.tensor(tensor, "tensor");
-  check.reduction(tensor, op);
-}
-
-void check_reduce_scatter(const Communicator& group, const at::Tensor& output, const at::Tensor& input, ReduceOp op) {
-  const Check check(group, Operation::kReduceScatter);
-  check.tensor(output, "output");
-  check.tensor(input, "input");
-  check.reduction(input, op);
-  check.parts(input, "input", output, "output");
-}
-
-void check_all_gather(const Communicator& group, const at::Tensor& output, const at::Tensor& input) {
+void check_all_gather(const Communicator& group, const Gather& gather) {
   const Check check(group, Operation::kAllGather);
-  check.tensor(output, "output");
-  check.tensor(input, "input");
-  check.parts(output, "output", input, "input");
+  check.tensor(gather.output, "output");
+  check.tensor(gather.input, "input");
+  check.parts(gather.output, "output", gather.input, "input");
 }
-
-void check_broadcast(const Communicator& group, const at::Tensor& tensor, int root) {
-  const Check check(group, Operation::kBroadcast);
-  check.tensor(tensor, "tensor");
-  check.member(root, "root");
-}
-
-void check_exchange(const Communicator& group, const std::vector<Transfer>& transfers) {
-  const Check check(group, Operation::kExchange);
-  for (const Transfer& transfer : transfers) {
-    check.tensor(transfer.tensor, "tensor");
-    check.member(transfer.peer, "peer");
-  }
-  check_own_messages(check, group, transfers);
-}
-
-namespace {
 
 int64_t bytes_of(const at::Tensor& tensor) {
   return static_cast<int64_t>(tensor.nbytes());
@@ -238,21 +205,27 @@ Work CommunicatorBase::launched(Started started) {
 }
 
 Work CommunicatorBase::all_reduce(const at::Tensor& tensor, ReduceOp op) {
-  check_all_reduce(*this, tensor, op);
+  const Check check(*this, Operation::kAllReduce);
+  check.tensor(tensor, "tensor");
+  check.reduction(tensor, op);
   note(Operation::kAllReduce, bytes_of(tensor));
   if (tensor.numel() == 0) return Work();
   return launched(start_all_reduce(tensor, op));
 }
 
 Work CommunicatorBase::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) {
-  check_reduce_scatter(*this, output, input, op);
+  const Check check(*this, Operation::kReduceScatter);
+  check.tensor(output, "output");
+  check.tensor(input, "input");
+  check.reduction(input, op);
+  check.parts(input, "input", output, "output");
   note(Operation::kReduceScatter, bytes_of(input));
   if (input.numel() == 0) return Work();
   return launched(start_reduce_scatter(output, input, op));
 }
 
 Work CommunicatorBase::all_gather(const at::Tensor& output, const at::Tensor& input) {
-  check_all_gather(*this, output, input);
+  check_all_gather(*this, {output, input});
   note(Operation::kAllGather, bytes_of(output));
   if (output.numel() == 0) return Work();
   return launched(start_all_gather(output, input));
@@ -260,7 +233,7 @@ Work CommunicatorBase::all_gather(const at::Tensor& output, const at::Tensor& in
 
 Work CommunicatorBase::all_gather_coalesced(std::vector<Gather> gathers) {
   for (const Gather& gather : gathers)
-    check_all_gather(*this, gather.output, gather.input);
+    check_all_gather(*this, gather);
   int64_t bytes = 0;
   for (const Gather& gather : gathers) {
     note(Operation::kAllGather, bytes_of(gather.output));
@@ -281,14 +254,21 @@ CommunicatorBase::Started CommunicatorBase::start_all_gathers(const std::vector<
 }
 
 Work CommunicatorBase::broadcast(const at::Tensor& tensor, int root) {
-  check_broadcast(*this, tensor, root);
+  const Check check(*this, Operation::kBroadcast);
+  check.tensor(tensor, "tensor");
+  check.member(root, "root");
   note(Operation::kBroadcast, bytes_of(tensor));
   if (tensor.numel() == 0) return Work();
   return launched(start_broadcast(tensor, root));
 }
 
 Work CommunicatorBase::exchange(std::vector<Transfer> transfers) {
-  check_exchange(*this, transfers);
+  const Check check(*this, Operation::kExchange);
+  for (const Transfer& transfer : transfers) {
+    check.tensor(transfer.tensor, "tensor");
+    check.member(transfer.peer, "peer");
+  }
+  check_own_messages(check, *this, transfers);
   note(Operation::kExchange, bytes_sent(transfers));
   std::erase_if(transfers, [](const Transfer& t) { return t.tensor.numel() == 0; });
   copy_own_messages(transfers, rank_);

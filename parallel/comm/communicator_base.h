@@ -10,13 +10,6 @@
 
 namespace vit_hybrid::comm {
 
-/// Each throws Error(kInternal), naming the operation, axis, value and what is allowed.
-void check_all_reduce(const Communicator& group, const at::Tensor& tensor, ReduceOp op);
-void check_reduce_scatter(const Communicator& group, const at::Tensor& output, const at::Tensor& input, ReduceOp op);
-void check_all_gather(const Communicator& group, const at::Tensor& output, const at::Tensor& input);
-void check_broadcast(const Communicator& group, const at::Tensor& tensor, int root);
-void check_exchange(const Communicator& group, const std::vector<Transfer>& transfers);
-
 class WatchedGroup;
 
 /// Copies the bytes of `input` to `output`, of equal size, on the current stream; nothing if they are
@@ -48,8 +41,9 @@ class NotedState : public Work::State {
   OperationNote note_;
 };
 
-/// The Communicator of every back end: checks the arguments, counts and notes the operation, and
-/// leaves the moving of at least one byte to start_...(). Those return null when already complete.
+/// The Communicator of every back end: checks the arguments (Error(kInternal) names the operation, axis, value and what
+/// is allowed), counts and notes the operation, and leaves the moving of at least one byte to start_...(). Those return
+/// null when already complete.
 class CommunicatorBase : public Communicator {
  public:
   const std::string& axis() const final { return axis_; }

@@ -1,4 +1,4 @@
-// The choice of a back end, and the group of one, which copies where input and output differ.
+// The choice of a back end.
 #include "parallel/comm/make_communicator.h"
 
 #include <utility>
@@ -10,37 +10,6 @@
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
-
-SelfCommunicator::SelfCommunicator(std::string axis, at::DeviceType device_type)
-    : CommunicatorBase(std::move(axis), 0, 1, device_type, nullptr) {}
-
-CommunicatorBase::Started SelfCommunicator::start_all_reduce(const at::Tensor& /*tensor*/, ReduceOp /*op*/) {
-  return nullptr;
-}
-
-CommunicatorBase::Started SelfCommunicator::start_reduce_scatter(const at::Tensor& output, const at::Tensor& input,
-                                                                 ReduceOp /*op*/) {
-  copy_values(output, input);
-  return nullptr;
-}
-
-CommunicatorBase::Started SelfCommunicator::start_all_gather(const at::Tensor& output, const at::Tensor& input) {
-  copy_values(output, input);
-  return nullptr;
-}
-
-CommunicatorBase::Started SelfCommunicator::start_broadcast(const at::Tensor& /*tensor*/, int /*root*/) {
-  return nullptr;
-}
-
-CommunicatorBase::Started SelfCommunicator::start_exchange(std::vector<Transfer> transfers) {
-  VH_ASSERT(transfers.empty(), "a group of one has no other ranks");
-  return nullptr;
-}
-
-CommunicatorBase::Started SelfCommunicator::start_barrier() {
-  return nullptr;
-}
 
 std::unique_ptr<Communicator> make_communicator(const std::string& axis, MpiGroup group, c10::Device device,
                                                 Communicator* world, const TransportOptions& options) {

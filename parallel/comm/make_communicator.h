@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/communicator_base.h"
 #include "parallel/comm/mpi/mpi_group.h"
+#include "src/base/error.h"
 
 namespace vit_hybrid::comm {
 
@@ -36,17 +38,27 @@ struct TransportOptions {
 
 class SelfCommunicator final : public CommunicatorBase {
  public:
-  SelfCommunicator(std::string axis, at::DeviceType device_type);
+  SelfCommunicator(std::string axis, at::DeviceType device_type)
+      : CommunicatorBase(std::move(axis), 0, 1, device_type, nullptr) {}
 
   std::string back_end() const override { return "self"; }
 
  private:
-  Started start_all_reduce(const at::Tensor& tensor, ReduceOp op) override;
-  Started start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override;
-  Started start_all_gather(const at::Tensor& output, const at::Tensor& input) override;
-  Started start_broadcast(const at::Tensor& tensor, int root) override;
-  Started start_exchange(std::vector<Transfer> transfers) override;
-  Started start_barrier() override;
+  Started start_all_reduce(const at::Tensor& /*tensor*/, ReduceOp /*op*/) override { return nullptr; }
+  Started start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp /*op*/) override {
+    copy_values(output, input);
+    return nullptr;
+  }
+  Started start_all_gather(const at::Tensor& output, const at::Tensor& input) override {
+    copy_values(output, input);
+    return nullptr;
+  }
+  Started start_broadcast(const at::Tensor& /*tensor*/, int /*root*/) override { return nullptr; }
+  Started start_exchange(std::vector<Transfer> transfers) override {
+    VH_ASSERT(transfers.empty(), "a group of one has no other ranks");
+    return nullptr;
+  }
+  Started start_barrier() override { return nullptr; }
 };
 
 /// Communicator of `group` (which it keeps) for tensors on `device`: self for a group of one, MPI
