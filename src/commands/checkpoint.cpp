@@ -165,21 +165,6 @@ std::string table_head() {
   return "\n" + name + titles;
 }
 
-}  // namespace
-
-std::string checkpoint_inspect_help() {
-  InspectOptions chosen;
-  return "usage: vit_hybrid checkpoint inspect FILE [options]\n\nPrints what a checkpoint holds: where its run stood, "
-         "its model, and every tensor with the range of its values.\nFILE may be a run's folder: then its latest "
-         "checkpoint.\n" +
-         options::help_text(table_of(chosen));
-}
-
-std::string checkpoint_inspect_markdown() {
-  InspectOptions chosen;
-  return kToolOptions + options::markdown_text(table_of(chosen));
-}
-
 int run_checkpoint_inspect(const Invocation& invocation) {
   InspectOptions chosen;
   const options::OptionTable table = table_of(chosen);
@@ -199,12 +184,6 @@ int run_checkpoint_inspect(const Invocation& invocation) {
     }
   }
   return 0;
-}
-
-std::string checkpoint_verify_help() {
-  return "usage: vit_hybrid checkpoint verify FILE...\n\nReads every tensor of the checkpoints and compares its "
-         "checksum with the one that was stored when it was written.\nThe exit code is 65, and the message names the "
-         "file and the tensor, if one is another.\n";
 }
 
 int run_checkpoint_verify(const Invocation& invocation) {
@@ -232,8 +211,6 @@ int run_checkpoint_verify(const Invocation& invocation) {
   }
   return 0;
 }
-
-namespace {
 
 struct DiffOptions {
   bool all = false;
@@ -404,23 +381,6 @@ void print_section(const char* title, const std::string& lines) {
   }
 }
 
-}  // namespace
-
-std::string checkpoint_diff_help() {
-  DiffOptions chosen;
-  return "usage: vit_hybrid checkpoint diff A B [options]\n\n"
-         "Prints in what two checkpoints differ: first what they say of themselves, then the first tensor of\n"
-         "another value, with its global index. Values are compared bit by bit. The exit code is 0 if tensors,\n"
-         "model, position and the data of the training (channels, classes, statistics, grid) are the same, whatever\n"
-         "wrote them, in whatever layout, and with whatever dropout and label smoothing, else 1.\n" +
-         options::help_text(table_of(chosen));
-}
-
-std::string checkpoint_diff_markdown() {
-  DiffOptions chosen;
-  return kToolOptions + options::markdown_text(table_of(chosen));
-}
-
 int run_checkpoint_diff(const Invocation& invocation) {
   DiffOptions chosen;
   const options::OptionTable table = table_of(chosen);
@@ -440,8 +400,6 @@ int run_checkpoint_diff(const Invocation& invocation) {
   print_once(same ? "the same tensors, model, position and data\n" : "they differ\n");
   return same ? 0 : kDiffer;
 }
-
-namespace {
 
 enum class ExportType { kFp32, kBf16, kFp16, kFp64 };
 constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf, at::kDouble};
@@ -524,21 +482,6 @@ train::ForeignWeights read_import(const std::string& path, ExchangeOptions& chos
   return foreign;
 }
 
-}  // namespace
-
-std::string checkpoint_export_help() {
-  ExchangeOptions chosen;
-  return "usage: vit_hybrid checkpoint export FILE --out MODEL.safetensors [options]\n\nWrites the weights of a "
-         "checkpoint as a safetensors file under the names of another program.\nFILE may be a run's folder: then its "
-         "latest checkpoint.\n" +
-         options::help_text(export_table(chosen));
-}
-
-std::string checkpoint_export_markdown() {
-  ExchangeOptions chosen;
-  return kToolOptions + options::markdown_text(export_table(chosen));
-}
-
 int run_checkpoint_export(const Invocation& invocation) {
   ExchangeOptions chosen;
   const options::OptionTable table = export_table(chosen);
@@ -553,21 +496,6 @@ int run_checkpoint_export(const Invocation& invocation) {
       train::export_weights(checkpoint, chosen.out, chosen.names, kTypes[static_cast<size_t>(chosen.type)]);
   print_once(str("wrote ", count, " tensors of ", checkpoint.path(), " to ", chosen.out, "\n"));
   return 0;
-}
-
-std::string checkpoint_import_help() {
-  ExchangeOptions chosen;
-  return "usage: vit_hybrid checkpoint import MODEL.safetensors --out FILE [options]\n\nWrites the weights of a "
-         "safetensors file as a checkpoint that evaluate, forecast and --init-from accept.\nThe model is what the "
-         "options say; what they leave open is taken from the file where vit_hybrid wrote it, else\nfrom the shapes "
-         "of the weights, which do not tell the number of heads, nor the size of an image unless it is a\n"
-         "classifier's square.\n" +
-         options::help_text(import_table(chosen));
-}
-
-std::string checkpoint_import_markdown() {
-  ExchangeOptions chosen;
-  return kToolOptions + options::markdown_text(import_table(chosen));
 }
 
 int run_checkpoint_import(const Invocation& invocation) {
@@ -586,6 +514,55 @@ int run_checkpoint_import(const Invocation& invocation) {
                  train::model_json(chosen.config.model)));
     return 0;
   });
+}
+
+}  // namespace
+
+std::vector<Command> checkpoint_commands() {
+  return {
+      {.name = "checkpoint inspect",
+       .summary = "what a checkpoint holds",
+       .run = &run_checkpoint_inspect,
+       .usage = "usage: vit_hybrid checkpoint inspect FILE [options]\n\nPrints what a checkpoint holds: where its run "
+                "stood, its model, and every tensor with the range of its values.\nFILE may be a run's folder: then "
+                "its latest "
+                "checkpoint.\n",
+       .options_text = &options_text<InspectOptions, table_of>},
+      {.name = "checkpoint verify",
+       .summary = "check the checksums of checkpoints",
+       .run = &run_checkpoint_verify,
+       .usage =
+           "usage: vit_hybrid checkpoint verify FILE...\n\nReads every tensor of the checkpoints and compares its "
+           "checksum with the one that was stored when it was written.\nThe exit code is 65, and the message names the "
+           "file and the tensor, if one is another.\n"},
+      {.name = "checkpoint diff",
+       .summary = "in what two checkpoints differ",
+       .run = &run_checkpoint_diff,
+       .usage =
+           "usage: vit_hybrid checkpoint diff A B [options]\n\n"
+           "Prints in what two checkpoints differ: first what they say of themselves, then the first tensor of\n"
+           "another value, with its global index. Values are compared bit by bit. The exit code is 0 if tensors,\n"
+           "model, position and the data of the training (channels, classes, statistics, grid) are the same, whatever\n"
+           "wrote them, in whatever layout, and with whatever dropout and label smoothing, else 1.\n",
+       .options_text = &options_text<DiffOptions, table_of>},
+      {.name = "checkpoint export",
+       .summary = "write weights as safetensors",
+       .run = &run_checkpoint_export,
+       .usage =
+           "usage: vit_hybrid checkpoint export FILE --out MODEL.safetensors [options]\n\nWrites the weights of a "
+           "checkpoint as a safetensors file under the names of another program.\nFILE may be a run's folder: then its "
+           "latest checkpoint.\n",
+       .options_text = &options_text<ExchangeOptions, export_table>},
+      {.name = "checkpoint import",
+       .summary = "make a checkpoint from safetensors",
+       .run = &run_checkpoint_import,
+       .usage =
+           "usage: vit_hybrid checkpoint import MODEL.safetensors --out FILE [options]\n\nWrites the weights of a "
+           "safetensors file as a checkpoint that evaluate, forecast and --init-from accept.\nThe model is what the "
+           "options say; what they leave open is taken from the file where vit_hybrid wrote it, else\nfrom the shapes "
+           "of the weights, which do not tell the number of heads, nor the size of an image unless it is a\n"
+           "classifier's square.\n",
+       .options_text = &options_text<ExchangeOptions, import_table>}};
 }
 
 }  // namespace vit_hybrid::commands

@@ -73,18 +73,33 @@ struct Invocation {
 /// processes were started differently is refused.
 int run_job(const Invocation& invocation, const std::function<int(comm::MpiSession& session)>& body);
 
-/// What docs/options.md says before the options of a command but `train`.
-inline constexpr const char* kToolOptions = "\nThese are given on the command line only.\n";
+using TableText = std::string (*)(const options::OptionTable& table);
 
-/// `name` may be several words ("data generate"). `run` returns the exit code or throws. `document` is the command's
-/// part of docs/options.md and of its --help: headings and tables of its options.
+/// `name` may be several words ("data generate"). `run` returns the exit code or throws.
 struct Command {
   std::string name;
   std::string summary;
   int (*run)(const Invocation& invocation);
-  std::string (*help)();
-  std::string (*markdown)();  ///< null: no options
+  std::string usage;  ///< --help prints it before the options
+  /// What docs/options.md says before the options.
+  std::string introduction = "\nThese are given on the command line only.\n";
+  /// `text_of` of the table of its options, for docs/options.md and --help; null: it has none.
+  std::string (*options_text)(TableText text_of) = nullptr;
+  bool takes_megatron = false;  ///< Megatron-LM's names too, which docs/options.md lists
 };
+
+/// Command::options_text of options that stand in a struct.
+template <class Options, options::OptionTable (*table_of)(Options&)>
+std::string options_text(TableText text_of) {
+  Options chosen;
+  return text_of(table_of(chosen));
+}
+
+// The commands of each file.
+std::vector<Command> train_commands();
+std::vector<Command> data_commands();
+std::vector<Command> infer_commands();
+std::vector<Command> checkpoint_commands();
 
 /// All commands; the first runs when none is named, and of two names that fit the longer counts.
 const std::vector<Command>& all_commands();
@@ -92,47 +107,6 @@ const std::vector<Command>& all_commands();
 /// Runs what the command line asks for.
 int run(int argc, char** argv);
 
-// The commands, each in the file of its name.
-int run_train(const Invocation& invocation);
-std::string train_help();
-std::string train_markdown();
-int run_data_generate(const Invocation& invocation);
-std::string data_generate_help();
-std::string data_generate_markdown();
-int run_data_generate_images(const Invocation& invocation);
-std::string data_generate_images_help();
-std::string data_generate_images_markdown();
-int run_data_inspect(const Invocation& invocation);
-std::string data_inspect_help();
-std::string data_inspect_markdown();
-int run_data_stats(const Invocation& invocation);
-std::string data_stats_help();
-std::string data_stats_markdown();
-int run_data_repack(const Invocation& invocation);
-std::string data_repack_help();
-std::string data_repack_markdown();
-int run_evaluate(const Invocation& invocation);
-std::string evaluate_help();
-std::string evaluate_markdown();
-int run_forecast(const Invocation& invocation);
-std::string forecast_help();
-std::string forecast_markdown();
-int run_checkpoint_inspect(const Invocation& invocation);
-std::string checkpoint_inspect_help();
-std::string checkpoint_inspect_markdown();
-int run_checkpoint_verify(const Invocation& invocation);
-std::string checkpoint_verify_help();
-int run_checkpoint_diff(const Invocation& invocation);
-std::string checkpoint_diff_help();
-std::string checkpoint_diff_markdown();
-int run_checkpoint_export(const Invocation& invocation);
-std::string checkpoint_export_help();
-std::string checkpoint_export_markdown();
-int run_checkpoint_import(const Invocation& invocation);
-std::string checkpoint_import_help();
-std::string checkpoint_import_markdown();
-int run_options(const Invocation& invocation);
-std::string options_help();
 /// docs/options.md.
 std::string options_markdown();
 

@@ -1,6 +1,4 @@
 // Tables of options and the bodies of `data generate`, `inspect`, `repack` and `stats`.
-#include "src/commands/data.h"
-
 #include <cmath>
 
 #include "data/generate/generate_images.h"
@@ -21,6 +19,9 @@ namespace {
 
 using data::GenerateImagesOptions;
 using data::GenerateWeatherOptions;
+using data::InspectOptions;
+using data::RepackOptions;
+using data::WriteStatsOptions;
 using options::flag;
 using options::integer;
 using options::number;
@@ -89,85 +90,14 @@ options::OptionTable table_of(GenerateImagesOptions& generate) {
   return table;
 }
 
-template <class Options>
-std::vector<std::string> parse(const std::vector<std::string>& words, Options& generate) {
-  const options::OptionTable table = table_of(generate);
-  options::Settings settings(table);
-  settings.add(options::parse_command_line(table, words));
-  settings.apply_all();
-  warn_of_remarks(settings);
-  auto problems = settings.problems();
+// Of both kinds of generated data.
+template <class Generate>
+std::vector<std::string> problems_of(const Generate& generate) {
   if (generate.out.empty()) {
-    problems.push_back(str("--out FOLDER must be given: where the data are to be written"));
+    return {"--out FOLDER must be given: where the data are to be written"};
   }
-  return problems;
+  return {};
 }
-
-// Starts MPI, reads the options on all ranks, and calls `write(options, world)`.
-template <class Options, class Write>
-int generate(const Invocation& invocation, const Write& write) {
-  comm::MpiSession session(invocation.argc, invocation.argv);
-  set_log_speaker(session.world().rank() == 0);
-  agree_on_start(session.world(), invocation.words);
-  Options chosen;
-  const auto problems = same_error_on_all_ranks([&] { return parse(invocation.words, chosen); });
-  if (!problems.empty()) {
-    throw_on_all_ranks(Error(ErrorClass::kUsage, options::problem_list(problems)));
-  }
-  const Timer timer;
-  write(chosen, session.world());
-  log_line(str("wrote ", chosen.out, " in ", std::round(timer.seconds() * 100.0) / 100.0, " s"));
-  session.finalize();
-  return 0;
-}
-
-template <class Options>
-std::string with_table(std::string (*text_of)(const options::OptionTable&)) {
-  Options chosen;
-  return text_of(table_of(chosen));
-}
-
-constexpr const char* kOnlyCommandLine = "\nThese are given on the command line only.\n";
-
-}  // namespace
-
-std::string data_generate_help() {
-  return "usage: [mpirun -n N] vit_hybrid data generate --out FOLDER [options]\n\nIntegrates the rotating "
-         "shallow-water "
-         "equations and writes their fields in the layout of ERA5 training data.\nEvery rank takes its share of the "
-         "years; the data do not depend on the number of ranks.\n" +
-         with_table<GenerateWeatherOptions>(&options::help_text);
-}
-
-std::string data_generate_markdown() {
-  return kOnlyCommandLine + with_table<GenerateWeatherOptions>(&options::markdown_text);
-}
-
-int run_data_generate(const Invocation& invocation) {
-  return generate<GenerateWeatherOptions>(invocation, [](const auto& chosen, const comm::MpiGroup& world) {
-    data::generate_weather(chosen, world, &log_line);
-  });
-}
-
-std::string data_generate_images_help() {
-  return "usage: [mpirun -n N] vit_hybrid data generate images --out FOLDER [options]\n\nPaints labelled images in the "
-         "layout of image training data.\n" +
-         with_table<GenerateImagesOptions>(&options::help_text);
-}
-
-std::string data_generate_images_markdown() {
-  return kOnlyCommandLine + with_table<GenerateImagesOptions>(&options::markdown_text);
-}
-
-int run_data_generate_images(const Invocation& invocation) {
-  return generate<GenerateImagesOptions>(invocation, [](const auto& chosen, const comm::MpiGroup& world) {
-    data::generate_images(chosen, world, &log_line);
-  });
-}
-
-namespace {
-
-using data::InspectOptions;
 
 struct Choice : InspectOptions {
   bool all = false;
@@ -177,12 +107,12 @@ options::OptionTable table_of(Choice& chosen) {
   options::OptionTable table;
   table.begin_group("Options");
   table.add({.name = "sample",
-             .value = options::integer(chosen.sample, {1, 1000000000}),
+             .value = integer(chosen.sample, {1, 1000000000}),
              .help = "Rows, spread over each dataset, whose values are looked at.",
              .unit = "rows"});
-  table.add({.name = "all", .value = options::flag(chosen.all), .help = "Look at all rows."});
+  table.add({.name = "all", .value = flag(chosen.all), .help = "Look at all rows."});
   table.add({.name = "bands",
-             .value = options::integer(chosen.bands, {1, 100000}),
+             .value = integer(chosen.bands, {1, 100000}),
              .help = "Latitude bands that a sample is read in, as tensor-parallel ranks share it."});
   return table;
 }
@@ -194,46 +124,14 @@ std::vector<std::string> problems_of(const Choice& chosen) {
   return {};
 }
 
-constexpr const char* kIntroduction =
-    "Tells of every dataset its shape, type, layout and place in the file, what one sample costs to read, and the "
-    "values\nby channel: extremes, mean, deviation, NaN and infinities. A folder stands for the *.h5 files in it. "
-    "Where a layout is\nslow to read, the command that repacks it is printed. All ranks read together.\n";
-
-}  // namespace
-
-std::string data_inspect_help() {
-  return str("usage: [mpirun -n N] vit_hybrid data inspect FILE... [options]\n\n", kIntroduction,
-             data_tool_table<Choice>(&table_of, &options::help_text));
-}
-
-std::string data_inspect_markdown() {
-  return str("\n`vit_hybrid data inspect FILE...`. These are given on the command line only.\n",
-             data_tool_table<Choice>(&table_of, &options::markdown_text));
-}
-
-int run_data_inspect(const Invocation& invocation) {
-  return run_data_tool<Choice>(invocation, &table_of, &problems_of,
-                               [](const Choice& chosen, const comm::MpiGroup& world) {
-                                 InspectOptions inspect = chosen;
-                                 if (chosen.all) {
-                                   inspect.sample = 0;
-                                 }
-                                 data::inspect_files(world, inspect, &print_once);
-                               });
-}
-
-namespace {
-
-using data::RepackOptions;
-
 options::OptionTable table_of(RepackOptions& chosen) {
   options::OptionTable table;
   table.begin_group("Options");
   table.add({.name = "out",
-             .value = options::text(chosen.out, "folder"),
+             .value = text(chosen.out, "folder"),
              .help = "Folder to be made; it gets a file for each that is given. Must be given."});
   table.add({.name = "dataset",
-             .value = options::text(chosen.dataset, "name"),
+             .value = text(chosen.dataset, "name"),
              .help = "Dataset to rewrite, by default 'fields' or 'images'; all others are copied as they are."});
   table.add({.name = "layout",
              .value = options::choice(chosen.layout, {"contiguous", "sample-chunks"}),
@@ -243,10 +141,10 @@ options::OptionTable table_of(RepackOptions& chosen) {
              .help = "Type of the values in the file (unsigned integers of 2 and 4 bytes are kept in the next larger "
                      "signed type); a value that the type cannot hold is refused."});
   table.add({.name = "align",
-             .value = options::integer(chosen.align, {1, int64_t{1} << 30}),
+             .value = integer(chosen.align, {1, int64_t{1} << 30}),
              .help = "The dataset, or each of its chunks, begins at a multiple of this.",
              .unit = "bytes"});
-  table.add({.name = "overwrite", .value = options::flag(chosen.overwrite), .help = "Replace files of these names."});
+  table.add({.name = "overwrite", .value = flag(chosen.overwrite), .help = "Replace files of these names."});
   return table;
 }
 
@@ -271,50 +169,20 @@ void warn_of_loss(const std::vector<data::RepackedFile>& files) {
   }
 }
 
-}  // namespace
-
-std::string data_repack_help() {
-  return "usage: [mpirun -n N] vit_hybrid data repack FILE... --out FOLDER [options]\n\nRewrites one dataset of each "
-         "file so that training reads it directly; every rank its samples. Attributes, dimension\nscales and the other "
-         "datasets are kept. Each file is written under a temporary name, read back and compared by\nchecksums, and "
-         "then renamed. A folder stands for the *.h5 files in it.\n" +
-         data_tool_table<RepackOptions>(&table_of, &options::help_text);
-}
-
-std::string data_repack_markdown() {
-  return "\n`vit_hybrid data repack FILE... --out FOLDER`. These are given on the command line only.\n" +
-         data_tool_table<RepackOptions>(&table_of, &options::markdown_text);
-}
-
-int run_data_repack(const Invocation& invocation) {
-  return run_data_tool<RepackOptions>(invocation, &table_of, &problems_of,
-                                      [](const RepackOptions& chosen, const comm::MpiGroup& world) {
-                                        const Timer timer;
-                                        const auto files = data::repack_files(world, chosen, &log_line);
-                                        warn_of_loss(files);
-                                        log_line(str("repacked ", files.size(), files.size() == 1 ? " file" : " files",
-                                                     " into ", chosen.out, " in ", seconds_text(timer.seconds())));
-                                      });
-}
-
-namespace {
-
-using data::WriteStatsOptions;
-
 options::OptionTable table_of(WriteStatsOptions& chosen) {
   options::OptionTable table;
   table.begin_group("Options");
   table.add({.name = "out",
-             .value = options::text(chosen.out, "folder"),
+             .value = text(chosen.out, "folder"),
              .help = "Folder that gets global_means.npy and global_stds.npy. Must be given."});
-  table.add({.name = "dataset", .value = options::text(chosen.dataset, "name"), .help = "Dataset of the fields."});
+  table.add({.name = "dataset", .value = text(chosen.dataset, "name"), .help = "Dataset of the fields."});
   table.add({.name = "time-means",
-             .value = options::flag(chosen.time_means),
+             .value = flag(chosen.time_means),
              .help = "Also write time_means.npy (1, C, H, W), against which anomalies are taken."});
   table.add({.name = "skip-missing",
-             .value = options::flag(chosen.skip_missing),
+             .value = flag(chosen.skip_missing),
              .help = "Leave NaN and infinities out and count them, instead of refusing them."});
-  table.add({.name = "overwrite", .value = options::flag(chosen.overwrite), .help = "Replace such files."});
+  table.add({.name = "overwrite", .value = flag(chosen.overwrite), .help = "Replace such files."});
   return table;
 }
 
@@ -329,32 +197,116 @@ std::vector<std::string> problems_of(const WriteStatsOptions& chosen) {
   return problems;
 }
 
-void report(const data::WrittenStats& stats, const WriteStatsOptions& chosen, double seconds) {
-  log_line(data::statistics_table(stats.channels, stats.channel_names));
-  log_line(str("wrote ", chosen.out, " from ", stats.num_samples, " samples in ", seconds_text(seconds)));
+// Seconds for a message: two digits after the point.
+std::string seconds_text(const Timer& timer) {
+  return str(std::round(timer.seconds() * 100.0) / 100.0, " s");
+}
+
+// Starts the job, reads the options on all ranks, the files into the member `inputs` where there is one, and calls
+// `body(chosen, world)`.
+template <class Options, class Body>
+int run_data_tool(const Invocation& invocation, const Body& body) {
+  return run_job(invocation, [&](comm::MpiSession& session) {
+    Options chosen;
+    const options::OptionTable table = table_of(chosen);
+    options::Settings settings(table);
+    if constexpr (requires { chosen.inputs; }) {
+      chosen.inputs = read_files_and_options(table, invocation.words, settings);
+    } else {
+      read_options(table, invocation.words, settings);
+    }
+    auto problems = settings.problems();
+    const auto more = problems_of(chosen);
+    problems.insert(problems.end(), more.begin(), more.end());
+    refuse(problems);
+    body(chosen, session.world());
+    return 0;
+  });
+}
+
+template <class Options, void (*write)(const Options&, const comm::MpiGroup&, const data::GenerationProgress&)>
+int run_data_generate(const Invocation& invocation) {
+  return run_data_tool<Options>(invocation, [](const Options& chosen, const comm::MpiGroup& world) {
+    const Timer timer;
+    write(chosen, world, &log_line);
+    log_line(str("wrote ", chosen.out, " in ", seconds_text(timer)));
+  });
+}
+
+int run_data_inspect(const Invocation& invocation) {
+  return run_data_tool<Choice>(invocation, [](const Choice& chosen, const comm::MpiGroup& world) {
+    InspectOptions inspect = chosen;
+    if (chosen.all) {
+      inspect.sample = 0;
+    }
+    data::inspect_files(world, inspect, &print_once);
+  });
+}
+
+int run_data_repack(const Invocation& invocation) {
+  return run_data_tool<RepackOptions>(invocation, [](const RepackOptions& chosen, const comm::MpiGroup& world) {
+    const Timer timer;
+    const auto files = data::repack_files(world, chosen, &log_line);
+    warn_of_loss(files);
+    log_line(str("repacked ", files.size(), files.size() == 1 ? " file" : " files", " into ", chosen.out, " in ",
+                 seconds_text(timer)));
+  });
+}
+
+int run_data_stats(const Invocation& invocation) {
+  return run_data_tool<WriteStatsOptions>(invocation, [](const WriteStatsOptions& chosen, const comm::MpiGroup& world) {
+    const Timer timer;
+    const auto stats = data::write_stats(world, chosen);
+    const std::string taken = seconds_text(timer);
+    log_line(data::statistics_table(stats.channels, stats.channel_names));
+    log_line(str("wrote ", chosen.out, " from ", stats.num_samples, " samples in ", taken));
+  });
 }
 
 }  // namespace
 
-std::string data_stats_help() {
-  return "usage: [mpirun -n N] vit_hybrid data stats FOLDER --out FOLDER/stats [options]\n\nComputes mean and standard "
-         "deviation of each channel over all times of the year files in FOLDER, in double; all ranks\nread together. "
-         "The numbers do not depend on how many there are.\n" +
-         data_tool_table<WriteStatsOptions>(&table_of, &options::help_text);
-}
-
-std::string data_stats_markdown() {
-  return "\n`vit_hybrid data stats FOLDER --out FOLDER`. These are given on the command line only.\n" +
-         data_tool_table<WriteStatsOptions>(&table_of, &options::markdown_text);
-}
-
-int run_data_stats(const Invocation& invocation) {
-  return run_data_tool<WriteStatsOptions>(invocation, &table_of, &problems_of,
-                                          [](const WriteStatsOptions& chosen, const comm::MpiGroup& world) {
-                                            const Timer timer;
-                                            const auto stats = data::write_stats(world, chosen);
-                                            report(stats, chosen, timer.seconds());
-                                          });
+std::vector<Command> data_commands() {
+  return {
+      {.name = "data generate",
+       .summary = "write a weather data set from an own simulation",
+       .run = &run_data_generate<GenerateWeatherOptions, data::generate_weather>,
+       .usage = "usage: [mpirun -n N] vit_hybrid data generate --out FOLDER [options]\n\nIntegrates the rotating "
+                "shallow-water equations and writes their fields in the layout of ERA5 training data.\nEvery rank "
+                "takes its share of the years; the data do not depend on the number of ranks.\n",
+       .options_text = &options_text<GenerateWeatherOptions, table_of>},
+      {.name = "data generate images",
+       .summary = "write a data set of labelled images",
+       .run = &run_data_generate<GenerateImagesOptions, data::generate_images>,
+       .usage = "usage: [mpirun -n N] vit_hybrid data generate images --out FOLDER [options]\n\nPaints labelled images "
+                "in the layout of image training data.\n",
+       .options_text = &options_text<GenerateImagesOptions, table_of>},
+      {.name = "data inspect",
+       .summary = "tell of HDF5 files: layout, cost of reading, values by channel",
+       .run = &run_data_inspect,
+       .usage =
+           "usage: [mpirun -n N] vit_hybrid data inspect FILE... [options]\n\n"
+           "Tells of every dataset its shape, type, layout and place in the file, what one sample costs to read, and "
+           "the values\nby channel: extremes, mean, deviation, NaN and infinities. A folder stands for the *.h5 files "
+           "in it. Where a layout is\nslow to read, the command that repacks it is printed. All ranks read together.\n",
+       .introduction = "\n`vit_hybrid data inspect FILE...`. These are given on the command line only.\n",
+       .options_text = &options_text<Choice, table_of>},
+      {.name = "data repack",
+       .summary = "rewrite HDF5 files so that they are read fast",
+       .run = &run_data_repack,
+       .usage = "usage: [mpirun -n N] vit_hybrid data repack FILE... --out FOLDER [options]\n\nRewrites one dataset of "
+                "each file so that training reads it directly; every rank its samples. Attributes, dimension\nscales "
+                "and the other datasets are kept. Each file is written under a temporary name, read back and compared "
+                "by\nchecksums, and then renamed. A folder stands for the *.h5 files in it.\n",
+       .introduction = "\n`vit_hybrid data repack FILE... --out FOLDER`. These are given on the command line only.\n",
+       .options_text = &options_text<RepackOptions, table_of>},
+      {.name = "data stats",
+       .summary = "compute means and deviations by channel",
+       .run = &run_data_stats,
+       .usage = "usage: [mpirun -n N] vit_hybrid data stats FOLDER --out FOLDER/stats [options]\n\nComputes mean and "
+                "standard deviation of each channel over all times of the year files in FOLDER, in double; all "
+                "ranks\nread together. The numbers do not depend on how many there are.\n",
+       .introduction = "\n`vit_hybrid data stats FOLDER --out FOLDER`. These are given on the command line only.\n",
+       .options_text = &options_text<WriteStatsOptions, table_of>}};
 }
 
 }  // namespace vit_hybrid::commands

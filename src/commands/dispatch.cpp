@@ -45,9 +45,13 @@ size_t words_of_name(const Command& command, const std::vector<std::string>& wor
                            str("did you mean 'vit_hybrid ", nearest_word(given, names), "'?")));
 }
 
+std::string help(const Command& command) {
+  return command.options_text == nullptr ? command.usage : command.usage + command.options_text(&options::help_text);
+}
+
 int run_command(const Command& command, const Invocation& invocation) {
   if (asks_for(invocation.words, "help")) {
-    print_once(command.help());
+    print_once(help(command));
     return 0;
   }
   return command.run(invocation);
@@ -75,50 +79,8 @@ Keys of the reference workload's YAML have their meaning under the names below. 
 have no meaning here, and are listed at the start of the run; `dt` may be 1 only.
 )";
 
-}  // namespace
-
-const std::vector<Command>& all_commands() {
-  static const std::vector<Command> commands = {
-      {"train", "train a model; runs when no command is named", &run_train, &train_help, &train_markdown},
-      {"data generate", "write a weather data set from an own simulation", &run_data_generate, &data_generate_help,
-       &data_generate_markdown},
-      {"data generate images", "write a data set of labelled images", &run_data_generate_images,
-       &data_generate_images_help, &data_generate_images_markdown},
-      {"data inspect", "tell of HDF5 files: layout, cost of reading, values by channel", &run_data_inspect,
-       &data_inspect_help, &data_inspect_markdown},
-      {"data repack", "rewrite HDF5 files so that they are read fast", &run_data_repack, &data_repack_help,
-       &data_repack_markdown},
-      {"data stats", "compute means and deviations by channel", &run_data_stats, &data_stats_help,
-       &data_stats_markdown},
-      {"evaluate", "the figures of a trained model on a data set", &run_evaluate, &evaluate_help, &evaluate_markdown},
-      {"forecast", "a trained model on its own output", &run_forecast, &forecast_help, &forecast_markdown},
-      {"checkpoint inspect", "what a checkpoint holds", &run_checkpoint_inspect, &checkpoint_inspect_help,
-       &checkpoint_inspect_markdown},
-      {"checkpoint verify", "check the checksums of checkpoints", &run_checkpoint_verify, &checkpoint_verify_help,
-       nullptr},
-      {"checkpoint diff", "in what two checkpoints differ", &run_checkpoint_diff, &checkpoint_diff_help,
-       &checkpoint_diff_markdown},
-      {"checkpoint export", "write weights as safetensors", &run_checkpoint_export, &checkpoint_export_help,
-       &checkpoint_export_markdown},
-      {"checkpoint import", "make a checkpoint from safetensors", &run_checkpoint_import, &checkpoint_import_help,
-       &checkpoint_import_markdown},
-      {"options", "print all options as Markdown (docs/options.md)", &run_options, &options_help, nullptr},
-  };
-  return commands;
-}
-
-std::string options_help() {
-  return "usage: vit_hybrid options\n\nPrints all options of all commands as Markdown.\n";
-}
-
-std::string options_markdown() {
-  std::string out = kIntroduction;
-  for (const Command& command : all_commands()) {
-    if (command.markdown != nullptr) {
-      out += "\n## `vit_hybrid " + command.name + "`\n" + command.markdown();
-    }
-  }
-  return out;
+std::string markdown_with_megatron(const options::OptionTable& table) {
+  return options::markdown_text(table) + options::megatron_markdown(table);
 }
 
 int run_options(const Invocation& invocation) {
@@ -128,6 +90,34 @@ int run_options(const Invocation& invocation) {
   }
   print_once(options_markdown());
   return 0;
+}
+
+}  // namespace
+
+const std::vector<Command>& all_commands() {
+  static const std::vector<Command> commands = [] {
+    std::vector<Command> all = train_commands();
+    for (const auto& of_file : {data_commands(), infer_commands(), checkpoint_commands()}) {
+      all.insert(all.end(), of_file.begin(), of_file.end());
+    }
+    all.push_back({.name = "options",
+                   .summary = "print all options as Markdown (docs/options.md)",
+                   .run = &run_options,
+                   .usage = "usage: vit_hybrid options\n\nPrints all options of all commands as Markdown.\n"});
+    return all;
+  }();
+  return commands;
+}
+
+std::string options_markdown() {
+  std::string out = kIntroduction;
+  for (const Command& command : all_commands()) {
+    if (command.options_text != nullptr) {
+      out += "\n## `vit_hybrid " + command.name + "`\n" + command.introduction +
+             command.options_text(command.takes_megatron ? &markdown_with_megatron : &options::markdown_text);
+    }
+  }
+  return out;
 }
 
 int run(int argc, char** argv) {
@@ -140,7 +130,7 @@ int run(int argc, char** argv) {
   const Command& first = all_commands().front();
   const bool names_none = words.empty() || words.front().starts_with('-');
   if (names_none && asks_for(words, "help")) {
-    print_once(usage() + "\n" + first.help());
+    print_once(usage() + "\n" + help(first));
     return 0;
   }
   if (names_none) {

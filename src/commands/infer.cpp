@@ -130,21 +130,6 @@ options::OptionTable table_of(ForecastRequest& chosen) {
   return table;
 }
 
-}  // namespace
-
-std::string evaluate_help() {
-  EvaluateOptions chosen;
-  return "usage: [mpirun -n N] vit_hybrid evaluate --checkpoint PATH --data PATH [options]\n\nLoss, RMSE and ACC by "
-         "channel beside persistence, or top-1 and top-5, each sample counted once, in any layout.\nWhere not given, "
-         "precision, statistics and batch size are those of the training.\n" +
-         options::help_text(table_of(chosen));
-}
-
-std::string evaluate_markdown() {
-  EvaluateOptions chosen;
-  return kToolOptions + options::markdown_text(table_of(chosen));
-}
-
 int run_evaluate(const Invocation& invocation) {
   return run_job(invocation, [&](comm::MpiSession& session) {
     const comm::MpiGroup& world = session.world();
@@ -161,19 +146,6 @@ int run_evaluate(const Invocation& invocation) {
   });
 }
 
-std::string forecast_help() {
-  ForecastRequest chosen;
-  return "usage: [mpirun -n N] vit_hybrid forecast --checkpoint PATH --data PATH --out FILE.h5 [options]\n\nRuns the "
-         "model on its own output. Writes the fields in the layout of the data, RMSE and ACC by lead time\nbeside "
-         "persistence; launch/plot_forecast draws them. The ranks share the model: --tp x --pp.\n" +
-         options::help_text(table_of(chosen));
-}
-
-std::string forecast_markdown() {
-  ForecastRequest chosen;
-  return kToolOptions + options::markdown_text(table_of(chosen));
-}
-
 int run_forecast(const Invocation& invocation) {
   return run_job(invocation, [&](comm::MpiSession& session) {
     const comm::MpiGroup& world = session.world();
@@ -187,6 +159,28 @@ int run_forecast(const Invocation& invocation) {
     train::forecast(config, chosen, checkpoint, world);
     return 0;
   });
+}
+
+}  // namespace
+
+std::vector<Command> infer_commands() {
+  return {
+      {.name = "evaluate",
+       .summary = "the figures of a trained model on a data set",
+       .run = &run_evaluate,
+       .usage =
+           "usage: [mpirun -n N] vit_hybrid evaluate --checkpoint PATH --data PATH [options]\n\nLoss, RMSE and ACC by "
+           "channel beside persistence, or top-1 and top-5, each sample counted once, in any layout.\nWhere not given, "
+           "precision, statistics and batch size are those of the training.\n",
+       .options_text = &options_text<EvaluateOptions, table_of>},
+      {.name = "forecast",
+       .summary = "a trained model on its own output",
+       .run = &run_forecast,
+       .usage =
+           "usage: [mpirun -n N] vit_hybrid forecast --checkpoint PATH --data PATH --out FILE.h5 [options]\n\nRuns the "
+           "model on its own output. Writes the fields in the layout of the data, RMSE and ACC by lead time\nbeside "
+           "persistence; launch/plot_forecast draws them. The ranks share the model: --tp x --pp.\n",
+       .options_text = &options_text<ForecastRequest, table_of>}};
 }
 
 }  // namespace vit_hybrid::commands

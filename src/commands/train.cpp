@@ -124,21 +124,10 @@ void announce(const LoadedConfig& loaded) {
   }
 }
 
-}  // namespace
-
-std::string train_help() {
+std::string train_options(TableText text_of) {
   RunConfig config;
   train::RunRequest request;
-  return "usage: vit_hybrid [train] [options]\n\nWithout a configuration and without data it trains a small built-in "
-         "default.\n" +
-         options::help_text(train::run_option_table(config, request));
-}
-
-std::string train_markdown() {
-  RunConfig config;
-  train::RunRequest request;
-  const options::OptionTable table = train::run_option_table(config, request);
-  return options::markdown_text(table) + options::megatron_markdown(table);
+  return text_of(train::run_option_table(config, request));
 }
 
 int run_train(const Invocation& invocation) {
@@ -162,6 +151,19 @@ int run_train(const Invocation& invocation) {
     announce(loaded);
     return train::train(loaded.config, session);
   });
+}
+
+}  // namespace
+
+std::vector<Command> train_commands() {
+  return {{.name = "train",
+           .summary = "train a model; runs when no command is named",
+           .run = &run_train,
+           .usage = "usage: vit_hybrid [train] [options]\n\nWithout a configuration and without data it trains a "
+                    "small built-in default.\n",
+           .introduction = "",
+           .options_text = &train_options,
+           .takes_megatron = true}};
 }
 
 }  // namespace vit_hybrid::commands
