@@ -109,6 +109,10 @@ void log_line(const std::string& text) {
   write(log, line);
 }
 
+void log_lines(const std::vector<std::string>& lines) {
+  std::for_each(lines.begin(), lines.end(), &log_line);
+}
+
 void log_warning(const std::string& text) {
   State& log = state();
   const std::lock_guard lock(log.mutex);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "src/base/timer.h"
 
@@ -19,6 +20,7 @@ bool is_log_speaker();
 
 /// Prints a line (or several) to standard output and out.log. Silent on processes that do not speak.
 void log_line(const std::string& text);
+void log_lines(const std::vector<std::string>& lines);
 
 /// Prints "vit_hybrid: warning: <text>" to standard error and out.log. Silent on processes that do not speak.
 void log_warning(const std::string& text);

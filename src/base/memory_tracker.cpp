@@ -19,9 +19,6 @@
 
 #include "src/base/text.h"
 
-#if defined(__GLIBC__)
-#endif
-
 namespace vit_hybrid {
 
 void keep_freed_memory() {

@@ -43,19 +43,15 @@ bool asks_for(const std::vector<std::string>& words, const std::string& name) {
   });
 }
 
-void warn_of_remarks(const options::Settings& settings) {
-  for (const std::string& remark : settings.remarks()) {
-    if (is_first_process()) log_warning(remark);
-  }
-}
-
 options::Source read_options(const options::OptionTable& table, const std::vector<std::string>& words,
                              options::Settings& settings) {
   return same_error_on_all_ranks([&] {
     options::Source entries = options::parse_command_line(table, words);
     settings.add(entries);
     settings.apply_all();
-    warn_of_remarks(settings);
+    for (const std::string& remark : settings.remarks()) {
+      if (is_first_process()) log_warning(remark);
+    }
     return entries;
   });
 }

@@ -41,12 +41,9 @@ void refuse(const std::vector<std::string>& problems, ErrorClass error_class = E
 /// Whether "--name" (or "-h" for help) is among the words.
 bool asks_for(const std::vector<std::string>& words, const std::string& name);
 
-/// Warns of the remarks on a tool's command line (options given twice), once a job.
-void warn_of_remarks(const options::Settings& settings);
-
-/// Fills the variables of the table from words that are options and their values, and warns of the remarks. What is
-/// wrong with values becomes problems of `settings`, which is one of the table; errors of form are thrown, the same on
-/// all ranks. The entries.
+/// Fills the variables of the table from words that are options and their values, and warns of the remarks (options
+/// given twice), once a job. What is wrong with values becomes problems of `settings`, which is one of the table;
+/// errors of form are thrown, the same on all ranks. The entries.
 options::Source read_options(const options::OptionTable& table, const std::vector<std::string>& words,
                              options::Settings& settings);
 

@@ -119,9 +119,7 @@ void announce(const LoadedConfig& loaded) {
                  config.is_forecast() ? "forecast model on weather generated in memory"
                                       : "classifier on images painted in memory"));
   }
-  for (const std::string& remark : train::all_remarks(loaded)) {
-    log_line(remark);
-  }
+  log_lines(train::all_remarks(loaded));
 }
 
 std::string train_options(TableText text_of) {
@@ -131,10 +129,9 @@ std::string train_options(TableText text_of) {
 }
 
 int run_train(const Invocation& invocation) {
-  for (const char* name : kPrinted) {
-    if (asks_for(invocation.words, name)) {
-      return print_only(invocation.words);
-    }
+  if (std::any_of(std::begin(kPrinted), std::end(kPrinted),
+                  [&](const char* name) { return asks_for(invocation.words, name); })) {
+    return print_only(invocation.words);
   }
   watch_stop_signals({SIGTERM, SIGINT});
   return run_job(invocation, [&](comm::MpiSession& session) {

@@ -199,9 +199,7 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
                                : std::vector{str(figures.samples, " samples, no labels: predictions alone")};
   const auto of_classes = classes.lines();
   lines.insert(lines.end(), of_classes.begin(), of_classes.end());
-  for (const std::string& line : lines) {
-    log_line(line);
-  }
+  log_lines(lines);
   log_line(str("evaluated in ", fixed_text(seconds, 2), " s, ",
                fixed_text(static_cast<double>(figures.samples) / seconds, 2), " samples/s"));
   comm::agreed_on_rank_0(world, [&] {

@@ -310,8 +310,8 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
     comm::agreed_on_rank_0(world, [&] { record->add(lead, state); });
   }
   comm::agreed_on_rank_0(world, [&] { record->finish(); });
-  for (const std::string& line : record ? record->table_lines() : std::vector<std::string>()) {
-    log_line(line);
+  if (record) {
+    log_lines(record->table_lines());
   }
   log_line(
       str("wrote ", options.use.out, " and ", figures_path(options), " in ", fixed_text(timer.seconds(), 2), " s"));

@@ -72,9 +72,7 @@ void announce(const RunConfig& config, const CheckpointReader& checkpoint, c10::
   log_line(str(config.name, ": ", model::num_parameters(config.model), " parameters of ", checkpoint.path(), " (step ",
                info.step, ", ", info.epoch, " epochs), dp ", parallel.dp, " x tp ", parallel.tp, " x pp ", parallel.pp,
                " on ", device.str(), ", ", at::get_num_threads(), " threads a rank"));
-  for (const std::string& line : report_kernels(config, device, ModelPurpose::kUse).lines()) {
-    log_line(line);
-  }
+  log_lines(report_kernels(config, device, ModelPurpose::kUse).lines());
 }
 
 }  // namespace vit_hybrid::train

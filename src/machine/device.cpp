@@ -338,6 +338,4 @@ data::HostMemory batch_memory(PinMemory choice, c10::Device device) {
   return pins ? data::HostMemory::kPinned : data::HostMemory::kPageable;
 }
 
-// The tensor may be given up while the copy is under way: see TensorPool::take().
-
 }  // namespace vit_hybrid::train

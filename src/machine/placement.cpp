@@ -261,10 +261,7 @@ class Checks {
       describe(crowd, threads, all);
       return;
     }
-    for (const int rank : crowd.ranks) {
-      check_sockets(rank);
-      check_memory(rank);
-    }
+    std::for_each(crowd.ranks.begin(), crowd.ranks.end(), [&](int rank) { check_sockets_and_memory(rank); });
   }
 
   void check_own_cores(int rank) {
@@ -295,16 +292,12 @@ class Checks {
     }
   }
 
-  void check_sockets(int rank) {
+  void check_sockets_and_memory(int rank) {
     const RankPlacement& place = of(rank);
     if (place.num_sockets > 1) {
       sockets_.add({rank}, str("they may run on ", place.num_sockets,
                                " of them; start at least one rank a socket, and ", binding(place.threads)));
     }
-  }
-
-  void check_memory(int rank) {
-    const RankPlacement& place = of(rank);
     if (place.has_far_memory) {
       memory_.add({rank}, str("it comes from NUMA node ", number_list(place.memories), ", and the cores are those of ",
                               number_list(place.near_memories),

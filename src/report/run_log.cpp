@@ -206,9 +206,7 @@ void RunLog::warn_of_skipped_steps() const {
 
 void RunLog::print_table() const {
   log_line("");
-  for (const std::string& line : epoch_table(epochs_, validations_)) {
-    log_line(line);
-  }
+  log_lines(epoch_table(epochs_, validations_));
 }
 
 Json RunLog::final_figures() const {

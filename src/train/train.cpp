@@ -54,12 +54,8 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
   log_line(str(config.name, ": ", parameters, " parameters, dp ", parallel.dp, " x tp ", parallel.tp, " x pp ",
                parallel.pp, " on ", mesh.device().str(), ", ", at::get_num_threads(), " threads a rank"));
   log_line(str("  input     ", data.text));
-  for (const std::string& line : report_kernels(config, mesh.device()).lines()) {
-    log_line(line);
-  }
-  for (const std::string& line : report_layout(config, engine.model().stages()).lines()) {
-    log_line(line);
-  }
+  log_lines(report_kernels(config, mesh.device()).lines());
+  log_lines(report_layout(config, engine.model().stages()).lines());
   log_line(str("  run folder ", folder));
   if (config.test_steps > 0) {
     log_line(str("  test      ", config.test_steps,
@@ -97,9 +93,7 @@ Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks
   Json with_ranks = record;
   with_ranks["ranks"] = ranks;
   log.event(with_ranks);
-  for (const std::string& line : test_lines(*figures, run, ranks)) {
-    log_line(line);
-  }
+  log_lines(test_lines(*figures, run, ranks));
   return record;
 }
 
@@ -120,9 +114,7 @@ void conclude_speed(const RunConfig& config, const Engine& engine, int node_core
         resource_lines(summary["ranks"], report_layout(config, engine.model().stages()).activation_bytes);
     lines.insert(lines.end(), resources.begin(), resources.end());
   }
-  for (const std::string& line : lines) {
-    log_line(line);
-  }
+  log_lines(lines);
 }
 
 void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const Trainer& trainer,

@@ -127,9 +127,7 @@ void start_from(const CheckpointReader& checkpoint, const RunConfig& config, con
   const auto remarks = comm::agreed(world, [&] {
     return init_from(checkpoint, options, engine.parameters().specs(), engine.optimizer(), mesh.model(), mesh.device());
   });
-  for (const std::string& remark : remarks) {
-    log_warning(remark);
-  }
+  std::for_each(remarks.begin(), remarks.end(), &log_warning);
 }
 
 }  // namespace

@@ -22,12 +22,6 @@ namespace vit_hybrid::train {
 
 namespace {
 
-// Whether the error is that of a file which is not, or not any more, a whole checkpoint. Neither is an I/O error, after
-// which the file may be read again, nor another version's file.
-bool is_damage(const Error& error) {
-  return error.error_class() == ErrorClass::kBadData || error.error_class() == ErrorClass::kMissingInput;
-}
-
 std::string no_latest_text(const CheckpointFolder& folder) {
   return str(folder.path(), " holds checkpoints, but no 'latest' that can be read");
 }
@@ -55,7 +49,8 @@ std::optional<std::string> find_loaded(const std::string& path) {
   return std::nullopt;
 }
 
-// Opens the file on this process alone: an error where it is damaged.
+// Opens the file on this process alone: an error where it is not, or not any more, a whole checkpoint. I/O errors,
+// after which the file may be read again, and those of another version's file are thrown.
 std::optional<Error> damage_of(const std::string& path) {
   try {
     const CheckpointReader reader(path);
@@ -63,10 +58,10 @@ std::optional<Error> damage_of(const std::string& path) {
   } catch (const OtherFormatError&) {
     throw;
   } catch (const Error& error) {
-    if (!is_damage(error)) {
-      throw;
+    if (error.error_class() == ErrorClass::kBadData || error.error_class() == ErrorClass::kMissingInput) {
+      return error;
     }
-    return error;
+    throw;
   }
 }
 
@@ -120,10 +115,7 @@ void check_on_rank_0(const CheckpointReader& checkpoint, const RunConfig& config
                 str("start a new training from them with --init-from ", checkpoint.path()));
   }
   std::vector<std::string> lines = model_differences(info.model, config.model);
-  const std::string difference = optimizer_difference(checkpoint, config.optimizer);
-  if (!difference.empty()) {
-    lines.push_back(difference);
-  }
+  lines.push_back(optimizer_difference(checkpoint, config.optimizer));
   if (static_cast<uint64_t>(info.seed) != config.seed) {
     lines.push_back(str("--seed is ", config.seed, ", the checkpoint's is ", static_cast<uint64_t>(info.seed)));
   }
@@ -131,12 +123,9 @@ void check_on_rank_0(const CheckpointReader& checkpoint, const RunConfig& config
     lines.push_back(str("the training data have ", data.num_samples, " samples in use, the checkpoint's had ",
                         info.num_samples, " (--train-data, --limit-nsamples, --generated-samples)"));
   }
-  for (const std::string& data_line : {channels_difference(info, data.channels), grid_difference(info, data.grid),
-                                       statistics_difference(info, data), classes_difference(info, data.class_names)}) {
-    if (!data_line.empty()) {
-      lines.push_back(data_line);
-    }
-  }
+  lines.insert(lines.end(), {channels_difference(info, data.channels), grid_difference(info, data.grid),
+                             statistics_difference(info, data), classes_difference(info, data.class_names)});
+  std::erase(lines, "");
   if (!lines.empty()) {
     throw Error(ErrorClass::kUsage, str("this run cannot go on from ", checkpoint.path(), ": ", join(lines, "; ")),
                 str("give what the checkpoint has, or start a new training from its weights with --init-from ",
