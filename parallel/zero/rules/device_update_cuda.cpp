@@ -9,6 +9,7 @@
 #include "parallel/zero/step_control.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/kernels/half_conversion.h"
 
 namespace vit_hybrid::zero {
 
@@ -57,38 +58,22 @@ void adam_step(const OwnedTensors& owned, const at::Tensor& step, const Optimize
               segment_table(owned.segments), c10::cuda::getCurrentCUDAStream());
 }
 
-// With the types of gradients and parameters in a run of half precision `Half`.
-template <class Half>
-void half_adam_step(const OwnedTensors& owned, const at::Tensor& step, const OptimizerOptions& options) {
-  if (owned.gradients.scalar_type() == at::kFloat) {
-    adam_step<float, float, Half>(owned, step, options);
-  } else {
-    adam_step<float, Half, Half>(owned, step, options);
-  }
-}
-
 }  // namespace
 
 void adam_step_cuda(const OwnedTensors& owned, const at::Tensor& step, const OptimizerOptions& options) {
   check_owned(owned);
   VH_ASSERT(step.is_cuda(), "the numbers of the step are on the host");
   const c10::cuda::CUDAGuard guard(owned.parameters.device());
-  switch (owned.parameters.scalar_type()) {
-    case at::kDouble:
-      adam_step<double, double, double>(owned, step, options);
-      break;
-    case at::kFloat:
-      adam_step<float, float, float>(owned, step, options);
-      break;
-    case at::kBFloat16:
-      half_adam_step<c10::BFloat16>(owned, step, options);
-      break;
-    case at::kHalf:
-      half_adam_step<c10::Half>(owned, step, options);
-      break;
-    default:
-      VH_ASSERT(false, str("parameters of type ", c10::toString(owned.parameters.scalar_type())));
-  }
+  kernels::with_float_type(owned.parameters.scalar_type(), [&](auto zero) {
+    using Parameter = decltype(zero);
+    if constexpr (sizeof(Parameter) >= sizeof(float)) {
+      adam_step<Parameter, Parameter, Parameter>(owned, step, options);
+    } else if (owned.gradients.scalar_type() == at::kFloat) {
+      adam_step<float, float, Parameter>(owned, step, options);
+    } else {
+      adam_step<float, Parameter, Parameter>(owned, step, options);
+    }
+  });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -104,26 +89,10 @@ void sum_of_squares_cuda(const at::Tensor& values, const at::Tensor& workspace, 
   check_doubles(sums, 2, "sums");
   VH_ASSERT(values.is_cuda() && values.is_contiguous(), "values must be contiguous and on the device");
   const c10::cuda::CUDAGuard guard(values.device());
-  const auto launch = [&](const auto* data) {
-    launch_sum_of_squares(data, values.numel(), workspace.mutable_data_ptr<double>(), sums.mutable_data_ptr<double>(),
-                          c10::cuda::getCurrentCUDAStream());
-  };
-  switch (values.scalar_type()) {
-    case at::kDouble:
-      launch(values.const_data_ptr<double>());
-      break;
-    case at::kFloat:
-      launch(values.const_data_ptr<float>());
-      break;
-    case at::kBFloat16:
-      launch(values.const_data_ptr<c10::BFloat16>());
-      break;
-    case at::kHalf:
-      launch(values.const_data_ptr<c10::Half>());
-      break;
-    default:
-      VH_ASSERT(false, str("values of type ", c10::toString(values.scalar_type())));
-  }
+  kernels::with_float_type(values.scalar_type(), [&](auto zero) {
+    launch_sum_of_squares(values.const_data_ptr<decltype(zero)>(), values.numel(), workspace.mutable_data_ptr<double>(),
+                          sums.mutable_data_ptr<double>(), c10::cuda::getCurrentCUDAStream());
+  });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

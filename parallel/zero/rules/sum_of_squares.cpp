@@ -24,26 +24,23 @@ namespace {
 
 constexpr int64_t kChunk = 1024;  // halves that are widened at a time
 
-template <class T>
-double host_sum_of_squares(const at::Tensor& values) {
-  const T* const data = values.const_data_ptr<T>();
-  return sum_over_blocks<double>(values.numel(),
-                                 [data](int64_t begin, int64_t count) { return square_loop(data + begin, count); });
+double square_sum(const float* values, int64_t count) {
+  return square_loop(values, count);
+}
+double square_sum(const double* values, int64_t count) {
+  return square_loop(values, count);
 }
 
 template <class Half>
-double host_sum_of_half_squares(const at::Tensor& values) {
-  const Half* const data = values.const_data_ptr<Half>();
-  return sum_over_blocks<double>(values.numel(), [data](int64_t begin, int64_t count) {
-    std::array<float, kChunk> chunk;
-    double sum = 0;
-    for (int64_t i = 0; i < count; i += kChunk) {
-      const int64_t size = std::min(kChunk, count - i);
-      kernels::convert(data + begin + i, chunk.data(), size);
-      sum += square_loop(chunk.data(), size);
-    }
-    return sum;
-  });
+double square_sum(const Half* values, int64_t count) {
+  std::array<float, kChunk> chunk;
+  double sum = 0;
+  for (int64_t i = 0; i < count; i += kChunk) {
+    const int64_t size = std::min(kChunk, count - i);
+    kernels::convert(values + i, chunk.data(), size);
+    sum += square_loop(chunk.data(), size);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -52,18 +49,13 @@ double sum_of_squares(const at::Tensor& values) {
   if (!values.is_cpu()) {
     return sum_of_squares_there(values).item<double>();
   }
-  switch (values.scalar_type()) {
-    case at::kFloat:
-      return host_sum_of_squares<float>(values);
-    case at::kDouble:
-      return host_sum_of_squares<double>(values);
-    case at::kBFloat16:
-      return host_sum_of_half_squares<c10::BFloat16>(values);
-    case at::kHalf:
-      return host_sum_of_half_squares<c10::Half>(values);
-    default:
-      VH_ASSERT(false, str("values of type ", c10::toString(values.scalar_type())));
-  }
+  double sum = 0.0;
+  kernels::with_float_type(values.scalar_type(), [&](auto zero) {
+    const auto* const data = values.const_data_ptr<decltype(zero)>();
+    sum = sum_over_blocks<double>(values.numel(),
+                                  [&](int64_t begin, int64_t count) { return square_sum(data + begin, count); });
+  });
+  return sum;
 }
 
 at::Tensor sum_of_squares_there(const at::Tensor& values) {
