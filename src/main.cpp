@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "parallel/comm/failure.h"
+#include "parallel/comm/watchdog.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
@@ -12,6 +13,7 @@ int main(int argc, char** argv) {
   vit_hybrid::keep_freed_memory();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow (ulimit -f) is an error of the write, which has its line
   try {
+    const vit_hybrid::comm::WatchdogGuard guard;
     const int exit_code = vit_hybrid::commands::run(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
       throw vit_hybrid::Error(vit_hybrid::ErrorClass::kIo,

@@ -1,25 +1,28 @@
 // Hdf5CrashGuard: a handler that wakes a thread, which ends the job as any other failure does.
 #include "data/hdf5/hdf5_crash_guard.h"
 
-#include <semaphore.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <ctime>
-#include <system_error>
-#include <thread>
+#include <mutex>
 
 #include "parallel/comm/failure.h"
+#include "parallel/comm/watchdog.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
 
 namespace {
+
+using std::chrono::nanoseconds;
 
 constexpr int kExitCode = static_cast<int>(ErrorClass::kBadData);
 constexpr int kTimeIsUp = SIGXCPU;
@@ -40,42 +43,31 @@ pid_t this_thread() {
   return static_cast<pid_t>(syscall(SYS_gettid));
 }
 
-// --- the thread that reports ----------------------------------------------------------------------------------------
+// --- the duty of the watchdog's guard -------------------------------------------------------------------------------
 
-sem_t g_waits;  // the reporter does, from now on
-sem_t g_crashed;
+std::mutex g_time;  // of the next three, and while the signal is sent: the handler is there as long
+nanoseconds g_end = nanoseconds::max();
+clockid_t g_clock;  // of the processor, in the guards' thread
+pthread_t g_computing;
+
+std::atomic<int> g_signal{0};  // of the crash
 std::atomic<pid_t> g_reporter{0};
-std::atomic<int> g_signal{0};
-std::atomic<bool> g_reporter_began{false};
 
-void wait_for(sem_t& semaphore) {
-  while (sem_wait(&semaphore) != 0 && errno == EINTR) {
+nanoseconds time_computed() {
+  timespec time{};
+  clock_gettime(g_clock, &time);
+  return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
+}
+
+void look_at_thread() {
+  if (g_signal != 0) {
+    g_reporter = this_thread();
+    comm::report_and_abort(g_innermost.load()->line(g_signal), kExitCode);
   }
-}
-
-void run_reporter() {
-  g_reporter = this_thread();
-  sem_post(&g_waits);
-  wait_for(g_crashed);
-  g_reporter_began = true;
-  comm::report_and_abort(g_innermost.load()->line(g_signal), kExitCode);
-}
-
-// Once; it waits until the end of the process. Where there is none, or not in this process after a fork(), the handler
-// itself speaks.
-void start_reporter() {
-  static const bool started = [] {
-    sem_init(&g_waits, /*pshared=*/0, 0);
-    sem_init(&g_crashed, /*pshared=*/0, 0);
-    try {
-      std::thread(run_reporter).detach();
-    } catch (const std::system_error&) {
-      return false;
-    }
-    wait_for(g_waits);  // what a thread begins with lies in the heap, which a crash may have spoilt
-    return true;
-  }();
-  static_cast<void>(started);
+  const std::lock_guard lock(g_time);
+  if (g_end == nanoseconds::max() || time_computed() < g_end) return;
+  g_end = nanoseconds::max();
+  pthread_kill(g_computing, kTimeIsUp);
 }
 
 // --- the handler: only what is safe in one --------------------------------------------------------------------------
@@ -104,23 +96,22 @@ bool is_sent(const siginfo_t& info) {
   return (info.si_code == SI_USER || info.si_code == SI_QUEUE || info.si_code == SI_TKILL) && info.si_pid != getpid();
 }
 
-// A message from a process whose other ranks have to be ended is more than a handler may do: the reporter does it.
-// Where it cannot, because what HDF5 left of the heap crashes it or keeps it for ever, the handler speaks.
+// A message from a process whose other ranks have to be ended is more than a handler may do: the watchdog's guard does
+// it. Where there is none, or it cannot, because what HDF5 left of the heap crashes it or keeps it for ever, the
+// handler speaks.
 void on_crash(int signal, siginfo_t* info, void*) {
   const Hdf5CrashGuard* const guard = g_innermost.load();
   if (guard != nullptr && this_thread() == g_reporter) {
     speak_and_exit(*guard, g_signal);
   }
-  const bool is_ours = signal == kTimeIsUp ? info->si_code == SI_TIMER : this_thread() == g_thread && !is_sent(*info);
-  if (guard == nullptr || !is_ours) {
+  if (guard == nullptr || this_thread() != g_thread || is_sent(*info)) {
     restore_actions();
     raise(signal);  // comes when this handler has returned
     return;
   }
   g_signal = signal;
-  sem_post(&g_crashed);
   sleep_for(kSecondsToBegin);
-  if (g_reporter_began) {
+  if (g_reporter != 0) {
     sleep_for(kSecondsToEnd);
   }
   speak_and_exit(*guard, signal);
@@ -128,6 +119,8 @@ void on_crash(int signal, siginfo_t* info, void*) {
 
 void install() {
   g_thread = this_thread();
+  g_computing = pthread_self();
+  pthread_getcpuclockid(g_computing, &g_clock);
   stack_t stack{};
   stack.ss_sp = g_stack.data();
   stack.ss_size = g_stack.size();
@@ -139,6 +132,7 @@ void install() {
   for (size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], &action, &g_actions_before[i]);
   }
+  comm::WatchdogGuard::set_duty(&look_at_thread);
 }
 
 std::string text_for(const std::string& path, const std::string& event) {
@@ -153,24 +147,17 @@ Hdf5CrashGuard::Hdf5CrashGuard(const std::string& path, std::chrono::seconds lon
       loop_line_(
           text_for(path, str("the HDF5 library came to no end with it in ", longest.count(), " s of computing"))),
       outer_(g_innermost) {
-  start_reporter();
   g_innermost = this;
-  if (outer_ == nullptr) {
-    install();
-  }
-  sigevent event{};
-  event.sigev_notify = SIGEV_SIGNAL;
-  event.sigev_signo = kTimeIsUp;
-  has_timer_ = longest > kNoLimit && timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_) == 0;
-  if (has_timer_) {
-    const itimerspec once{{0, 0}, {longest.count(), 0}};
-    timer_settime(timer_, 0, &once, nullptr);
-  }
+  if (outer_ == nullptr) install();
+  const std::lock_guard lock(g_time);
+  outer_end_ = g_end;
+  if (longest > kNoLimit) g_end = std::min(g_end, time_computed() + longest);
 }
 
 Hdf5CrashGuard::~Hdf5CrashGuard() {
-  if (has_timer_) {
-    timer_delete(timer_);
+  {
+    const std::lock_guard lock(g_time);
+    g_end = outer_end_;
   }
   if (outer_ == nullptr) {
     restore_actions();

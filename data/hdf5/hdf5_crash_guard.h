@@ -1,8 +1,6 @@
 // Hdf5CrashGuard: a crash or an endless loop of the HDF5 library on a damaged file becomes one message with its name.
 #pragma once
 
-#include <ctime>
-
 #include <chrono>
 #include <string>
 
@@ -13,7 +11,8 @@ namespace vit_hybrid::data {
 /// `longest` of computing (not of waiting for the disk) in it, end the job as an Error(kBadData) that names `path`
 /// would. Crashes of other threads, and signals that another process sends, go where they went before. To stand around
 /// calls of HDF5 that look at a file of the user, and nothing else: crashes that are our own shall stay crashes. Guards
-/// nest, the innermost names its file. Main thread.
+/// nest, the innermost names its file. Main thread; comm::WatchdogGuard, without which the time has no end, sends the
+/// message.
 class Hdf5CrashGuard {
  public:
   /// Of finding out what is in a file. Of one with very many chunks HDF5 1.10 needs seconds.
@@ -33,8 +32,7 @@ class Hdf5CrashGuard {
   std::string crash_line_;
   std::string loop_line_;
   const Hdf5CrashGuard* outer_;
-  bool has_timer_ = false;
-  timer_t timer_{};
+  std::chrono::nanoseconds outer_end_{};
 };
 
 }  // namespace vit_hybrid::data

@@ -7,7 +7,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,7 +14,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <csignal>
 #include <cstring>
 #include <map>
 #include <random>
@@ -27,6 +25,7 @@
 #include "parallel/comm/host_task.h"
 #include "parallel/comm/node_board.h"
 #include "src/base/host.h"
+#include "src/base/signals.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
@@ -238,9 +237,7 @@ void WatchLink::tell_addresses(const MpiGroup& world, const std::vector<std::str
 }
 
 void WatchLink::serve() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  block_signals_in_this_thread();
   for (;;) {
     std::array<pollfd, 2> events{{{listener_, POLLIN, 0}, {stop_event_, POLLIN, 0}}};
     if (poll(events.data(), events.size(), -1) < 0 && errno != EINTR) return;

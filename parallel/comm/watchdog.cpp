@@ -1,12 +1,10 @@
 // Watchdog: looks at the node's board some times a second, and asks the other nodes where somebody waits too long.
 #include "parallel/comm/watchdog.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
+#include <condition_variable>
 #include <cstdlib>
 #include <numeric>
 #include <utility>
@@ -72,12 +70,16 @@ double seconds_since(SlotClock::time_point start) {
   return Seconds(SlotClock::now() - start).count();
 }
 
-// Signals are for the main thread.
-void block_signals() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+// False once the thread is to stop.
+bool sleep(const std::stop_token& stop, double seconds) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  return !std::condition_variable_any().wait_for(lock, stop, Seconds(seconds), [&] { return stop.stop_requested(); });
 }
+
+// The last look in this process, one after the other; 0: there is no watchdog.
+std::atomic<uint64_t> g_look{0};
+std::atomic<void (*)()> g_duty{nullptr};  // of the guard
 
 std::string own_name() {
   const std::string place = process_place().text();
@@ -127,28 +129,10 @@ std::optional<Error> problem_of_environment() {
 
 Watchdog::Watchdog() {
   watch_limit();  // reads the environment, which MPI_Init changes while the threads run
-  thread_ = std::thread([this] { watch(); });
-  try {
-    guard_ = std::thread([this] { guard(); });
-  } catch (...) {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    thread_.join();
-    throw;
-  }
+  thread_ = std::jthread([this](std::stop_token stop) { watch(std::move(stop)); });
 }
 
-Watchdog::~Watchdog() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  stop_requested_.notify_all();
-  thread_.join();
-  guard_.join();
-}
+Watchdog::~Watchdog() = default;
 
 void Watchdog::set_ask_job(AskJob ask_job) {
   const std::lock_guard lock(observer_mutex_);
@@ -160,21 +144,17 @@ std::vector<Standing> Watchdog::standings() {
   return observer_.standings(process_place().host);
 }
 
-// False once it is to stop.
-bool Watchdog::sleep(double seconds) {
-  std::unique_lock lock(mutex_);
-  return !stop_requested_.wait_for(lock, Seconds(seconds), [this] { return stop_; });
-}
-
-void Watchdog::watch() {
-  block_signals();
+void Watchdog::watch(std::stop_token stop) {
+  block_signals_in_this_thread();
+  stop_ = std::move(stop);
   SlotClock::time_point last = SlotClock::now();
-  while (sleep(std::clamp(watch_limit() / 20, kShortestPeriod, kLongestPeriod))) {
+  while (sleep(stop_, std::clamp(watch_limit() / 20, kShortestPeriod, kLongestPeriod))) {
+    ++g_look;
     const double seconds = std::min(seconds_since(last), kLongestLook);
     last = SlotClock::now();
     look(seconds);
-    ++beats_;
   }
+  g_look = 0;
 }
 
 void Watchdog::look(double seconds) {
@@ -248,7 +228,7 @@ std::optional<std::string> Watchdog::accusation() {
     const bool may_be_elsewhere = blame.kind != Blame::Kind::kStuck && has_other_nodes();
     if (may_be_elsewhere && doubt_ < kPatienceWithOthers) return std::nullopt;
     // Where another node has told why, the launcher ends the job: some are gone before this process gets its signal.
-    if (has_other_nodes() && (!sleep(kMoment) || signal_before_first_step() != 0)) return std::nullopt;
+    if (has_other_nodes() && (!sleep(stop_, kMoment) || signal_before_first_step() != 0)) return std::nullopt;
     return blame_text(job.standings, blame, may_be_elsewhere ? remark_on_elsewhere(job.standings) : "");
   }
   if (!may_ask()) return std::nullopt;
@@ -256,7 +236,7 @@ std::optional<std::string> Watchdog::accusation() {
   blame = find_blame(job.standings, watch_limit());
   // Those who did not answer speak first, or have, and are gone.
   const bool are_others_first = blame.kind == Blame::Kind::kUnknown && !job.remark.empty() && process_place().node > 0;
-  if (!sleep(are_others_first ? kPatienceWithOthers : kMoment)) return std::nullopt;
+  if (!sleep(stop_, are_others_first ? kPatienceWithOthers : kMoment)) return std::nullopt;
   // The answers took their time, in which what was waited for may have come: then they are about the past.
   if (blame.kind == Blame::Kind::kNone || has_moved_on()) {
     board().header->asker = 0;
@@ -284,16 +264,23 @@ bool Watchdog::may_ask() {
   return doubt_ > patience_with_nodes() + kPatienceWithAsker && header.asker.compare_exchange_strong(asker, own);
 }
 
-void Watchdog::guard() {
-  block_signals();
-  uint64_t beats = 0;
+WatchdogGuard::WatchdogGuard() : thread_(&guard) {}
+
+void WatchdogGuard::set_duty(void (*duty)()) {
+  g_duty = duty;
+}
+
+void WatchdogGuard::guard(const std::stop_token& stop) {
+  block_signals_in_this_thread();
+  uint64_t look = 0;
   double silent = 0.0;
   SlotClock::time_point last = SlotClock::now();
-  while (sleep(kLongestPeriod)) {
+  while (sleep(stop, kLongestPeriod)) {
+    if (void (*const duty)() = g_duty) duty();
     const double seconds = std::min(seconds_since(last), kLongestLook);
     last = SlotClock::now();
-    silent = beats_ == beats ? silent + seconds : 0.0;
-    beats = beats_;
+    const uint64_t last_look = std::exchange(look, g_look);
+    silent = look != 0 && look == last_look ? silent + seconds : 0.0;
     if (silent <= std::max(watch_limit(), kShortestGuardLimit) + kGuardSlack) continue;
     const RunPosition position = run_position();
     const std::string where = position.text();

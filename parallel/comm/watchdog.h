@@ -8,11 +8,10 @@
 // rests.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,11 +45,10 @@ using AskJob = std::function<JobStandings(std::vector<Standing> own)>;
 /// than watch_limit(), while nobody for whom it waits (directly, or through others that wait) comes further, it ends
 /// the job with exit code 74 (kIo) and one line that names who does not move: world rank, host, process, phase and
 /// operation, and who waits for it. So it does where a device reports that an operation has failed, and, with code 75,
-/// at a signal before the first step (src/base/signals.h). It calls nothing of MPI but MPI_Abort, and is watched by a
-/// second thread, which ends the job where the first one hangs.
+/// at a signal before the first step (src/base/signals.h). It calls nothing of MPI but MPI_Abort.
 class Watchdog {
  public:
-  /// Starts both threads. join_board() comes first.
+  /// Starts the thread. join_board() comes first.
   Watchdog();
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -62,9 +60,7 @@ class Watchdog {
   std::vector<Standing> standings();
 
  private:
-  void watch();
-  void guard();
-  bool sleep(double seconds);
+  void watch(std::stop_token stop);
   void look(double seconds);
   void show_pending();
   void end_at_signal();
@@ -73,10 +69,6 @@ class Watchdog {
   bool has_moved_on();
   bool may_ask();
 
-  std::mutex mutex_;
-  std::condition_variable stop_requested_;
-  bool stop_ = false;
-
   std::mutex observer_mutex_;
   BoardObserver observer_;
   AskJob ask_job_;
@@ -84,9 +76,23 @@ class Watchdog {
   double doubt_ = 0.0;           // seconds for which somebody has waited too long
   double until_next_ask_ = 0.0;  // seconds
   uint64_t questions_ = 0;       // that were on the board when it was last looked at
-  std::atomic<uint64_t> beats_{0};
-  std::thread thread_;
-  std::thread guard_;
+  std::stop_token stop_;
+  std::jthread thread_;
+};
+
+/// The thread that ends the job where the Watchdog, if there is one, hangs, and where calls of a library do that the
+/// main thread is known to be in. The first thing in main(), also of commands without MPI.
+class WatchdogGuard {
+ public:
+  WatchdogGuard();
+
+  /// From now on it calls `duty`, too, ten times a second.
+  static void set_duty(void (*duty)());
+
+ private:
+  static void guard(const std::stop_token& stop);
+
+  std::jthread thread_;
 };
 
 }  // namespace vit_hybrid::comm

@@ -94,6 +94,14 @@ int signal_before_first_step() {
   return g_has_begun ? 0 : g_final_signal.load();
 }
 
+void block_signals_in_this_thread() {
+  sigset_t blocked;
+  sigfillset(&blocked);
+  for (const int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
+    sigdelset(&blocked, crash);
+  pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
+}
+
 int stop_signal() {
   return g_stop_signal.load();
 }

@@ -24,6 +24,9 @@ void begin_first_step();
 /// to end at once.
 int signal_before_first_step();
 
+/// Signals are for the main thread, but for those that a crash of this thread sends to it.
+void block_signals_in_this_thread();
+
 /// The first of those signals that has arrived, or 0. Ranks learn of them at different times: to be agreed on.
 int stop_signal();
 

@@ -230,6 +230,7 @@ int main(int argc, char** argv) {
   g_kind = argc > 1 ? argv[1] : "nothing";
   try {
     if (g_kind == "before_init") comm::set_watch_limit(4.0);  // others may be slow to come to their start
+    const comm::WatchdogGuard guard;
     comm::MpiSession session(&argc, &argv);
     fail(g_kind, session);
     session.finalize();

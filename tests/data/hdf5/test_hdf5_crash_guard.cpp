@@ -13,6 +13,7 @@
 
 #include "data/hdf5/hdf5_crash_guard.h"
 #include "data/hdf5/hdf5_layout.h"
+#include "parallel/comm/watchdog.h"
 #include "src/base/error.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/scratch_folder.h"
@@ -40,6 +41,7 @@ End end_of(const std::function<void()>& body) {
       std::signal(signal, SIG_DFL);  // not the test program's
     }
     try {
+      const comm::WatchdogGuard guard;
       body();
     } catch (const Error& error) {
       _exit(error.exit_code());
