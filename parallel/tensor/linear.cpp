@@ -6,7 +6,7 @@
 #include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/kernels/gelu.h"
-#include "src/kernels/gemm/linear_rows.h"
+#include "src/kernels/gemm/epilogue.h"
 
 namespace vit_hybrid::tensor {
 

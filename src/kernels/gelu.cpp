@@ -8,7 +8,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "src/kernels/gemm/device_products.h"
-#include "src/kernels/gemm/linear_rows.h"
+#include "src/kernels/gemm/epilogue.h"
 
 namespace vit_hybrid::kernels {
 

@@ -1,4 +1,4 @@
-// GELU of bf16 rows by the instructions of AVX512-BF16: only where has_avx512_bf16(). linear_rows.h has the contracts.
+// GELU of bf16 rows by the instructions of AVX512-BF16: only where has_avx512_bf16(). epilogue.h has the contracts.
 #pragma once
 
 #include <c10/util/BFloat16.h>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "src/kernels/dropout.h"
-#include "src/kernels/gemm/linear_rows.h"
+#include "src/kernels/gemm/epilogue.h"
 #include "src/kernels/half_conversion.h"
 #include "src/kernels/layer_norm_rows.h"
 

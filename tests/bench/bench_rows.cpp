@@ -33,7 +33,7 @@
 #include "src/kernels/dropout.h"
 #include "src/kernels/field_error.h"
 #include "src/kernels/gelu.h"
-#include "src/kernels/gemm/linear_rows.h"
+#include "src/kernels/gemm/epilogue.h"
 #include "src/kernels/layer_norm.h"
 
 namespace {

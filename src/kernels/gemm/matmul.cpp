@@ -21,7 +21,7 @@
 #include "src/kernels/gelu.h"
 #include "src/kernels/gemm/blocked_products.h"
 #include "src/kernels/gemm/device_products.h"
-#include "src/kernels/gemm/linear_rows.h"
+#include "src/kernels/gemm/epilogue.h"
 #include "src/kernels/gemm/small_product.h"
 
 namespace vit_hybrid::kernels {

@@ -15,7 +15,7 @@
 
 #include "parallel/tensor/linear.h"
 #include "src/kernels/gelu.h"
-#include "src/kernels/gemm/linear_rows.h"
+#include "src/kernels/gemm/epilogue.h"
 #include "tests/support/compare.h"
 #include "tests/support/group_of_one.h"
 #include "tests/support/linear_layer.h"

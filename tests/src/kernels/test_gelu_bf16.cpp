@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/base/instruction_sets.h"
-#include "src/kernels/gemm/linear_rows.h"
+#include "src/kernels/gemm/epilogue.h"
 
 using namespace vit_hybrid;
 using c10::BFloat16;

@@ -1,6 +1,6 @@
 // The loops over rows beside products: bias, GELU, rounding, and sums over rows, by blocks, then in order. Compiled for
 // several instruction sets; the program takes the widest at its start.
-#include "src/kernels/gemm/linear_rows.h"
+#include "src/kernels/gemm/epilogue.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>

@@ -1,4 +1,5 @@
-// The loops over rows that linear layers run beside their products: bias, GELU and rounding, and sums over rows.
+// Epilogues: what follows a product row by row on the host (bias, GELU, rounding), and sums over rows, for gradients of
+// biases.
 #pragma once
 
 #include <ATen/core/Tensor.h>

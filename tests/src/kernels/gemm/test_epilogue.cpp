@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "src/base/random.h"
-#include "src/kernels/gemm/linear_rows.h"
+#include "src/kernels/gemm/epilogue.h"
 
 using namespace vit_hybrid;
 
