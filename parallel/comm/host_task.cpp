@@ -19,22 +19,6 @@ namespace {
 constexpr int kEagerLooks = 50;
 constexpr timespec kNap{0, 20'000};
 std::atomic<Waiting::Manner> g_manner{Waiting::Manner::kYield};
-}  // namespace
-
-void Waiting::set_manner(Manner manner) {
-  g_manner = manner;
-}
-
-void Waiting::pause() {
-  if (++looks_ < kEagerLooks) return;
-  if (g_manner.load(std::memory_order_relaxed) == Manner::kSleep) {
-    nanosleep(&kNap, nullptr);
-  } else {
-    sched_yield();
-  }
-}
-
-namespace {
 
 constexpr int kLooksBetweenClocks = 100;
 constexpr double kSecondsBetweenAnswers = 0.25;  // to the question whom it waits for
@@ -55,6 +39,19 @@ InFlight& in_flight() {
 }
 
 }  // namespace
+
+void Waiting::set_manner(Manner manner) {
+  g_manner = manner;
+}
+
+void Waiting::pause() {
+  if (++looks_ < kEagerLooks) return;
+  if (g_manner.load(std::memory_order_relaxed) == Manner::kSleep) {
+    nanosleep(&kNap, nullptr);
+  } else {
+    sched_yield();
+  }
+}
 
 void progress() {
   std::vector<HostTask*>& tasks = in_flight().tasks;

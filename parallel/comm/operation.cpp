@@ -16,6 +16,44 @@ namespace {
 std::atomic<uint64_t> g_work_of_helpers{0};
 std::atomic<int64_t> g_step{-1};
 std::atomic<const char*> g_phase{""};
+
+struct Entry {
+  const OperationNote* note;  // of a blocked thread; null for a device operation
+  OperationNote own_note;     // of a device operation
+  std::function<DeviceStatus()> probe;
+  SlotClock::time_point since;
+
+  const OperationNote& what() const { return note != nullptr ? *note : own_note; }
+};
+
+struct Table {
+  std::mutex mutex;
+  std::map<uint64_t, Entry> entries;  // by id, so oldest first
+  uint64_t next_id = 1;
+
+  uint64_t add(Entry entry) {
+    const std::lock_guard lock(mutex);
+    entries.emplace(next_id, std::move(entry));
+    return next_id++;
+  }
+  void remove(uint64_t id) {
+    const std::lock_guard lock(mutex);
+    entries.erase(id);
+  }
+};
+
+// Never destroyed: a Work may outlive every static object when the program is aborted.
+Table& table() {
+  static Table* const instance = new Table;
+  return *instance;
+}
+
+const BlockedScope* g_innermost = nullptr;  // of the main thread
+
+double seconds_since(SlotClock::time_point start) {
+  return std::chrono::duration<double>(SlotClock::now() - start).count();
+}
+
 }  // namespace
 
 std::string_view operation_name(Operation operation) {
@@ -69,47 +107,6 @@ std::string OperationNote::text() const {
   const std::string where = position.text();
   return where.empty() ? out : str(out, ", in ", where);
 }
-
-namespace {
-
-struct Entry {
-  const OperationNote* note;  // of a blocked thread; null for a device operation
-  OperationNote own_note;     // of a device operation
-  std::function<DeviceStatus()> probe;
-  SlotClock::time_point since;
-
-  const OperationNote& what() const { return note != nullptr ? *note : own_note; }
-};
-
-struct Table {
-  std::mutex mutex;
-  std::map<uint64_t, Entry> entries;  // by id, so oldest first
-  uint64_t next_id = 1;
-
-  uint64_t add(Entry entry) {
-    const std::lock_guard lock(mutex);
-    entries.emplace(next_id, std::move(entry));
-    return next_id++;
-  }
-  void remove(uint64_t id) {
-    const std::lock_guard lock(mutex);
-    entries.erase(id);
-  }
-};
-
-// Never destroyed: a Work may outlive every static object when the program is aborted.
-Table& table() {
-  static Table* const instance = new Table;
-  return *instance;
-}
-
-const BlockedScope* g_innermost = nullptr;  // of the main thread
-
-double seconds_since(SlotClock::time_point start) {
-  return std::chrono::duration<double>(SlotClock::now() - start).count();
-}
-
-}  // namespace
 
 BlockedScope::BlockedScope(const OperationNote& note) : note_(&note), since_(SlotClock::now()) {
   if (!is_main_thread()) {

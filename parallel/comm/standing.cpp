@@ -104,29 +104,6 @@ Standing standing_of(Fields& fields) {
   return s;
 }
 
-}  // namespace
-
-std::string to_text(const std::vector<Standing>& standings) {
-  std::string out;
-  for (const Standing& standing : standings)
-    out += line_of(standing) + "\n";
-  return out;
-}
-
-std::vector<Standing> standings_of(const std::string& text) {
-  std::vector<Standing> standings;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    Fields fields(line);
-    Standing standing = standing_of(fields);
-    if (!fields.is_whole()) return {};
-    standings.push_back(std::move(standing));
-  }
-  return standings;
-}
-
-namespace {
-
 using Indices = std::vector<size_t>;
 using State = Standing::State;
 
@@ -523,6 +500,25 @@ std::string unknown_text(const std::vector<Standing>& table, const Blame& blame)
 }
 
 }  // namespace
+
+std::string to_text(const std::vector<Standing>& standings) {
+  std::string out;
+  for (const Standing& standing : standings)
+    out += line_of(standing) + "\n";
+  return out;
+}
+
+std::vector<Standing> standings_of(const std::string& text) {
+  std::vector<Standing> standings;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    Fields fields(line);
+    Standing standing = standing_of(fields);
+    if (!fields.is_whole()) return {};
+    standings.push_back(std::move(standing));
+  }
+  return standings;
+}
 
 Blame find_blame(const std::vector<Standing>& table, double limit) {
   return Judge(table, limit).blame();

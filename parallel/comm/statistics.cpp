@@ -51,20 +51,6 @@ std::vector<AxisStatistics> statistics() {
   return counters().axes;
 }
 
-AxisStatistics statistics_of(const std::string& axis) {
-  for (AxisStatistics& found : statistics()) {
-    if (found.axis == axis) return std::move(found);
-  }
-  AxisStatistics unused;
-  unused.axis = axis;
-  return unused;
-}
-
-void reset_statistics() {
-  const std::lock_guard lock(counters().mutex);
-  counters().axes.clear();
-}
-
 void count_operation(const std::string& axis, int group_size, Operation operation, int64_t bytes) {
   const std::lock_guard lock(counters().mutex);
   AxisStatistics& statistics = counters().of(axis);

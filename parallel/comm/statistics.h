@@ -17,7 +17,7 @@ struct OperationCount {
   int64_t bytes = 0;
 };
 
-/// What went over the communicators of one axis since the start or the last reset.
+/// What went over the communicators of one axis since the start.
 struct AxisStatistics {
   std::string axis;
   int group_size = 1;
@@ -31,9 +31,6 @@ struct AxisStatistics {
 
 /// A copy of all counters, in the order in which the axes were first used. Sources are asked first.
 std::vector<AxisStatistics> statistics();
-/// The counters of one axis; zeros if it was never used.
-AxisStatistics statistics_of(const std::string& axis);
-void reset_statistics();
 
 /// For back ends: adds an operation, and blocked time, to the counters of an axis.
 void count_operation(const std::string& axis, int group_size, Operation operation, int64_t bytes);

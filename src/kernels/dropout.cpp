@@ -74,6 +74,27 @@ at::Tensor scales_on_host(const KeyedDrop& drop) {
   return scales;
 }
 
+constexpr int64_t kRow = 1024;               // elements that are computed at a time
+constexpr int64_t kStripElements = 1 << 15;  // of a thread at least
+
+// residual + scale x -> to, where a null residual is 0; to may be x.
+template <class T>
+void add_scaled(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& scales, const at::Tensor& to) {
+  using F = typename FloatRow<T>::Float;
+  const int64_t size = x.size(0) > 0 ? x.numel() / x.size(0) : 0;
+  const int64_t strips = (size + kRow - 1) / kRow;
+  const SampleScales<F> scale_of(scales, x, x.size(0) * strips);
+  at::parallel_for(0, x.size(0) * strips, kStripElements / kRow, [&](int64_t begin, int64_t end) {
+    for (int64_t strip = begin; strip < end; ++strip) {
+      const int64_t done = strip % strips * kRow;
+      const int64_t offset = strip / strips * size + done;
+      const T* const kept = residual.defined() ? residual.const_data_ptr<T>() + offset : nullptr;
+      residual_row(kept, x.const_data_ptr<T>() + offset, scale_of.of_row(strip), to.mutable_data_ptr<T>() + offset,
+                   std::min(kRow, size - done));
+    }
+  });
+}
+
 }  // namespace
 
 RandomStream DropKey::stream(Purpose purpose, const SampleContext& context) const {
@@ -159,31 +180,6 @@ at::Tensor add_residual(const at::Tensor& residual, const at::Tensor& branch, co
     return std::vector<at::Tensor>{dy, branch_gradient(dy, scales)};
   });
 }
-
-namespace {
-
-constexpr int64_t kRow = 1024;               // elements that are computed at a time
-constexpr int64_t kStripElements = 1 << 15;  // of a thread at least
-
-// residual + scale x -> to, where a null residual is 0; to may be x.
-template <class T>
-void add_scaled(const at::Tensor& residual, const at::Tensor& x, const at::Tensor& scales, const at::Tensor& to) {
-  using F = typename FloatRow<T>::Float;
-  const int64_t size = x.size(0) > 0 ? x.numel() / x.size(0) : 0;
-  const int64_t strips = (size + kRow - 1) / kRow;
-  const SampleScales<F> scale_of(scales, x, x.size(0) * strips);
-  at::parallel_for(0, x.size(0) * strips, kStripElements / kRow, [&](int64_t begin, int64_t end) {
-    for (int64_t strip = begin; strip < end; ++strip) {
-      const int64_t done = strip % strips * kRow;
-      const int64_t offset = strip / strips * size + done;
-      const T* const kept = residual.defined() ? residual.const_data_ptr<T>() + offset : nullptr;
-      residual_row(kept, x.const_data_ptr<T>() + offset, scale_of.of_row(strip), to.mutable_data_ptr<T>() + offset,
-                   std::min(kRow, size - done));
-    }
-  });
-}
-
-}  // namespace
 
 at::Tensor residual_sum(const at::Tensor& residual, const at::Tensor& branch, const at::Tensor& scales) {
   if (!branch.is_cpu()) {

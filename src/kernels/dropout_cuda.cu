@@ -34,6 +34,23 @@ __global__ void __launch_bounds__(kMaskThreads) attention_mask_kernel(AttentionM
   }
 }
 
+template <class T>
+__global__ void __launch_bounds__(kThreads) scaled_sum_kernel(ScaledSum<T> sum, VectorSplit split, int64_t samples) {
+  const auto share = ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, kVectorsOfThread);
+  for (int64_t sample = blockIdx.y; sample < samples; sample += gridDim.y) {
+    scaled_sum_share(sum, sample, split, share);
+  }
+}
+
+template <class F>
+__global__ void path_scales_kernel(DrawStream draws, SampleNumbers samples, F keep_scale, F* scales) {
+  const int n = static_cast<int>(threadIdx.x);
+  if (n < samples.count) {
+    const bool keeps = draws.bits(static_cast<uint64_t>(samples.numbers[n]), 0) >= draws.threshold;
+    scales[n] = keeps ? keep_scale : F(0);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -59,27 +76,6 @@ template void launch_dropout(const DropoutPass<float>&, const SampleNumbers&, CU
 template void launch_dropout(const DropoutPass<double>&, const SampleNumbers&, CUstream_st*);
 template void launch_dropout(const DropoutPass<c10::BFloat16>&, const SampleNumbers&, CUstream_st*);
 template void launch_dropout(const DropoutPass<c10::Half>&, const SampleNumbers&, CUstream_st*);
-
-namespace {
-
-template <class T>
-__global__ void __launch_bounds__(kThreads) scaled_sum_kernel(ScaledSum<T> sum, VectorSplit split, int64_t samples) {
-  const auto share = ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, kVectorsOfThread);
-  for (int64_t sample = blockIdx.y; sample < samples; sample += gridDim.y) {
-    scaled_sum_share(sum, sample, split, share);
-  }
-}
-
-template <class F>
-__global__ void path_scales_kernel(DrawStream draws, SampleNumbers samples, F keep_scale, F* scales) {
-  const int n = static_cast<int>(threadIdx.x);
-  if (n < samples.count) {
-    const bool keeps = draws.bits(static_cast<uint64_t>(samples.numbers[n]), 0) >= draws.threshold;
-    scales[n] = keeps ? keep_scale : F(0);
-  }
-}
-
-}  // namespace
 
 template <class T>
 void launch_scaled_sum(const ScaledSum<T>& sum, int64_t samples, CUstream_st* stream) {

@@ -144,37 +144,6 @@ bool has_aligned_rows(const NormForward<T>& a) {
   return split.head == 0 && split.num_singles() == 0;
 }
 
-}  // namespace
-
-template <class T>
-void launch_norm(const NormForward<T>& arrays, CUstream_st* stream) {
-  if (arrays.rows == 0 || arrays.features == 0) {
-    return;
-  }
-  const bool aligned = has_aligned_rows(arrays);
-  if constexpr (!std::is_same_v<T, double>) {
-    if (aligned && arrays.features <= kMostInRegisters) {
-      const unsigned blocks = num_blocks(arrays.rows, kWarpsOfBlock);
-      with_elements_of_lane(arrays.features, [&](auto elements) {
-        norm_kernel<elements / kVectorWidth<T>><<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays);
-      });
-      return;
-    }
-  }
-  if (aligned) {
-    launch_blocks<kVectorWidth<T>>(arrays, stream);
-  } else {
-    launch_blocks<1>(arrays, stream);
-  }
-}
-
-template void launch_norm(const NormForward<float>&, CUstream_st*);
-template void launch_norm(const NormForward<double>&, CUstream_st*);
-template void launch_norm(const NormForward<c10::BFloat16>&, CUstream_st*);
-template void launch_norm(const NormForward<c10::Half>&, CUstream_st*);
-
-namespace {
-
 // Whether a warp takes a row, where rows are aligned; else a block does.
 template <class T>
 constexpr bool takes_warps(int64_t features) {
@@ -327,6 +296,33 @@ __global__ void __launch_bounds__(kColumnsOfBlock* kPartsAtOnce)
 }
 
 }  // namespace
+
+template <class T>
+void launch_norm(const NormForward<T>& arrays, CUstream_st* stream) {
+  if (arrays.rows == 0 || arrays.features == 0) {
+    return;
+  }
+  const bool aligned = has_aligned_rows(arrays);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (aligned && arrays.features <= kMostInRegisters) {
+      const unsigned blocks = num_blocks(arrays.rows, kWarpsOfBlock);
+      with_elements_of_lane(arrays.features, [&](auto elements) {
+        norm_kernel<elements / kVectorWidth<T>><<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays);
+      });
+      return;
+    }
+  }
+  if (aligned) {
+    launch_blocks<kVectorWidth<T>>(arrays, stream);
+  } else {
+    launch_blocks<1>(arrays, stream);
+  }
+}
+
+template void launch_norm(const NormForward<float>&, CUstream_st*);
+template void launch_norm(const NormForward<double>&, CUstream_st*);
+template void launch_norm(const NormForward<c10::BFloat16>&, CUstream_st*);
+template void launch_norm(const NormForward<c10::Half>&, CUstream_st*);
 
 template <class T>
 NormParts norm_parts(int64_t rows, int64_t features, int num_multiprocessors) {

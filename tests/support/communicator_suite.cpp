@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/statistics.h"
 #include "src/base/error.h"
+#include "tests/support/statistics.h"
 
 namespace vit_hybrid::testing {
 
@@ -238,7 +238,7 @@ class Suite {
   }
 
   void counts() {
-    const auto before = comm::statistics_of(group_.axis());
+    const auto before = testing::statistics_of(group_.axis());
     group_.all_reduce(values(at::kFloat, 10, rank(), 0), ReduceOp::kSum).wait();
     group_.all_reduce(values(at::kDouble, 10, rank(), 0), ReduceOp::kSum).wait();
     group_.all_gather(empty(at::kInt, 3 * size()), empty(at::kInt, 3)).wait();
@@ -247,7 +247,7 @@ class Suite {
             {{empty(at::kInt, 2 * size()), empty(at::kInt, 2)}, {empty(at::kInt, size()), empty(at::kInt, 1)}})
         .wait();
     group_.barrier().wait();
-    const auto after = comm::statistics_of(group_.axis());
+    const auto after = testing::statistics_of(group_.axis());
     const auto grown = [&](comm::Operation operation) {
       return std::pair(after.count(operation).operations - before.count(operation).operations,
                        after.count(operation).bytes - before.count(operation).bytes);

@@ -74,6 +74,9 @@ ncclConfig_t config_with(bool blocks) {
   return config;
 }
 
+// Of the first operations: as small as there is, and as large as those of a step.
+constexpr std::array<size_t, 4> kWarmUpBytes = {sizeof(float), 64 << 10, 1 << 20, 16 << 20};
+
 }  // namespace
 
 std::string nccl_error_text(ncclResult_t result, ncclComm_t comm) {
@@ -198,13 +201,6 @@ ncclResult_t NcclComm::ask() const {
   const ncclResult_t asked = ncclCommGetAsyncError(comm_, &error);
   return asked == ncclSuccess ? error : asked;
 }
-
-namespace {
-
-// Of the first operations: as small as there is, and as large as those of a step.
-constexpr std::array<size_t, 4> kWarmUpBytes = {sizeof(float), 64 << 10, 1 << 20, 16 << 20};
-
-}  // namespace
 
 std::shared_ptr<NcclLink> NcclLink::create(const std::string& axis, const MpiGroup& group, c10::Device device,
                                            const TransportOptions& options) {

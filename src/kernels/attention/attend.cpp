@@ -47,14 +47,6 @@ at::Tensor host_attention(const at::Tensor& qkv, int64_t num_heads) {
   return record("fused_attention", merge_heads(out), {qkv}, backward);
 }
 
-}  // namespace
-
-at::Tensor fused_attention(const at::Tensor& qkv, int64_t num_heads) {
-  return qkv.is_cpu() ? host_attention(qkv, num_heads) : device_attention(qkv, num_heads);
-}
-
-namespace {
-
 constexpr int64_t kQueryBlock = 256;
 
 // Half-length types are computed in fp32: LibTorch's products would round scores and their gradients to half length.
@@ -116,19 +108,6 @@ at::Tensor backward(const at::Tensor& qkv, int64_t num_heads, const AttentionDro
   return dqkv;
 }
 
-}  // namespace
-
-at::Tensor masked_attention(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout) {
-  const at::ScalarType type = qkv.scalar_type();
-  const at::Tensor out = without_grad([&] { return forward(in_computing_type(qkv), num_heads, dropout).to(type); });
-  return record("masked_attention", out, {qkv}, [=](const at::Tensor& dout) {
-    const at::Tensor dqkv = backward(in_computing_type(qkv), num_heads, dropout, in_computing_type(dout.contiguous()));
-    return std::vector<at::Tensor>{dqkv.to(type)};
-  });
-}
-
-namespace {
-
 bool is_half_length(at::ScalarType type) {
   return type == at::kBFloat16 || type == at::kHalf;
 }
@@ -163,6 +142,19 @@ std::string host_text(at::ScalarType type, bool with_dropout) {
 }
 
 }  // namespace
+
+at::Tensor fused_attention(const at::Tensor& qkv, int64_t num_heads) {
+  return qkv.is_cpu() ? host_attention(qkv, num_heads) : device_attention(qkv, num_heads);
+}
+
+at::Tensor masked_attention(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout) {
+  const at::ScalarType type = qkv.scalar_type();
+  const at::Tensor out = without_grad([&] { return forward(in_computing_type(qkv), num_heads, dropout).to(type); });
+  return record("masked_attention", out, {qkv}, [=](const at::Tensor& dout) {
+    const at::Tensor dqkv = backward(in_computing_type(qkv), num_heads, dropout, in_computing_type(dout.contiguous()));
+    return std::vector<at::Tensor>{dqkv.to(type)};
+  });
+}
 
 AttentionKernel choose_attention_kernel(c10::Device device, at::ScalarType type, bool with_dropout) {
   if (!device.is_cpu()) {

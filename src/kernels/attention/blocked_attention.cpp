@@ -323,23 +323,6 @@ class QueryTask {
   std::vector<Operand<T>> values_;  // v
 };
 
-}  // namespace
-
-template <class T>
-void attention_forward(const AttentionInputs<T>& inputs, T* out, ComputeType<T>* logsumexp) {
-  const int64_t blocks = TokenBlocks(inputs.extents.tokens, kQueryBlock).count();
-  for_attention_tasks(
-      inputs.extents.matrices() * blocks,
-      [&](AttentionWorkspace& workspace) { return QueryTask<T>(inputs, workspace); },
-      [&](QueryTask<T>& task, int64_t i) { task.run(i / blocks, i % blocks, out, logsumexp); });
-}
-
-template void attention_forward(const AttentionInputs<double>&, double*, double*);
-template void attention_forward(const AttentionInputs<float>&, float*, float*);
-template void attention_forward(const AttentionInputs<c10::BFloat16>&, c10::BFloat16*, float*);
-
-namespace {
-
 // Scores and their gradients are 256 KiB in bf16, with their operands, and 512 KiB in fp32.
 constexpr int64_t kGradientQueryBlock = 128;
 template <class T>
@@ -534,40 +517,6 @@ void store_dq(const AttentionExtents& extents, int64_t matrix, int64_t num_parts
   }
 }
 
-}  // namespace
-
-template <class T>
-void attention_backward(const AttentionInputs<T>& inputs, const T* out, const ComputeType<T>* logsumexp, const T* dout,
-                        T* dqkv) {
-  using Compute = ComputeType<T>;
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  const AttentionExtents& extents = inputs.extents;
-  const BackwardInputs<T> backward_inputs{inputs, out, logsumexp, dout};
-  const Partition tasks = tasks_of_matrix<T>(extents);
-  const int64_t part_size = extents.tokens * extents.head_dim;
-  const at::Tensor parts = at::empty({extents.matrices() * tasks.parts(), part_size},
-                                     at::TensorOptions(c10::CppTypeToScalarType<Compute>::value));
-  auto* const parts_data = parts.mutable_data_ptr<Compute>();
-  for_attention_tasks(
-      extents.matrices() * tasks.parts(),
-      [&](AttentionWorkspace& workspace) { return KeyTask<T>(backward_inputs, workspace); },
-      [&](KeyTask<T>& task, int64_t i) {
-        task.run(i / tasks.parts(), tasks.part(i % tasks.parts()), parts_data + i * part_size, dqkv);
-      });
-  at::parallel_for(0, extents.matrices(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t m = begin; m < end; ++m) {
-      store_dq(extents, m, tasks.parts(), parts_data + m * tasks.parts() * part_size, dqkv);
-    }
-  });
-}
-
-template void attention_backward(const AttentionInputs<double>&, const double*, const double*, const double*, double*);
-template void attention_backward(const AttentionInputs<float>&, const float*, const float*, const float*, float*);
-template void attention_backward(const AttentionInputs<c10::BFloat16>&, const c10::BFloat16*, const float*,
-                                 const c10::BFloat16*, c10::BFloat16*);
-
-namespace {
-
 AttentionExtents extents_of(const at::Tensor& qkv, int64_t num_heads) {
   return {qkv.size(0), qkv.size(1), num_heads, qkv.size(2) / (3 * num_heads)};
 }
@@ -630,6 +579,49 @@ at::Tensor backward(const at::Tensor& qkv, int64_t num_heads, const AttentionDro
 #undef VH_DISPATCH_KERNEL_TYPE
 
 }  // namespace
+
+template <class T>
+void attention_forward(const AttentionInputs<T>& inputs, T* out, ComputeType<T>* logsumexp) {
+  const int64_t blocks = TokenBlocks(inputs.extents.tokens, kQueryBlock).count();
+  for_attention_tasks(
+      inputs.extents.matrices() * blocks,
+      [&](AttentionWorkspace& workspace) { return QueryTask<T>(inputs, workspace); },
+      [&](QueryTask<T>& task, int64_t i) { task.run(i / blocks, i % blocks, out, logsumexp); });
+}
+
+template void attention_forward(const AttentionInputs<double>&, double*, double*);
+template void attention_forward(const AttentionInputs<float>&, float*, float*);
+template void attention_forward(const AttentionInputs<c10::BFloat16>&, c10::BFloat16*, float*);
+
+template <class T>
+void attention_backward(const AttentionInputs<T>& inputs, const T* out, const ComputeType<T>* logsumexp, const T* dout,
+                        T* dqkv) {
+  using Compute = ComputeType<T>;
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const AttentionExtents& extents = inputs.extents;
+  const BackwardInputs<T> backward_inputs{inputs, out, logsumexp, dout};
+  const Partition tasks = tasks_of_matrix<T>(extents);
+  const int64_t part_size = extents.tokens * extents.head_dim;
+  const at::Tensor parts = at::empty({extents.matrices() * tasks.parts(), part_size},
+                                     at::TensorOptions(c10::CppTypeToScalarType<Compute>::value));
+  auto* const parts_data = parts.mutable_data_ptr<Compute>();
+  for_attention_tasks(
+      extents.matrices() * tasks.parts(),
+      [&](AttentionWorkspace& workspace) { return KeyTask<T>(backward_inputs, workspace); },
+      [&](KeyTask<T>& task, int64_t i) {
+        task.run(i / tasks.parts(), tasks.part(i % tasks.parts()), parts_data + i * part_size, dqkv);
+      });
+  at::parallel_for(0, extents.matrices(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t m = begin; m < end; ++m) {
+      store_dq(extents, m, tasks.parts(), parts_data + m * tasks.parts() * part_size, dqkv);
+    }
+  });
+}
+
+template void attention_backward(const AttentionInputs<double>&, const double*, const double*, const double*, double*);
+template void attention_backward(const AttentionInputs<float>&, const float*, const float*, const float*, float*);
+template void attention_backward(const AttentionInputs<c10::BFloat16>&, const c10::BFloat16*, const float*,
+                                 const c10::BFloat16*, c10::BFloat16*);
 
 at::Tensor blocked_attention(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout) {
   const auto results = without_grad([&] { return forward(qkv, num_heads, dropout); });

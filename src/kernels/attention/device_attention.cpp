@@ -110,6 +110,66 @@ at::Tensor composite_attention(const at::Tensor& qkv, int64_t num_heads) {
   return merge_heads(at::scaled_dot_product_attention(q, k, v));
 }
 
+constexpr int kAmpere = 80;
+constexpr int kHopper = 90;
+// Before this one, cuDNN's backward was wrong where the tokens are no multiple of 128.
+constexpr int64_t kSafeCudnn = 91501;
+constexpr int64_t kSafeTokens = 128;
+constexpr int64_t kOldestCudnn = 90000;
+
+constexpr std::array kNames = {"flash", "efficient", "cudnn", "composite"};  // in the order of DeviceAttention
+
+bool is_half(at::ScalarType type) {
+  return type == at::kBFloat16 || type == at::kHalf;
+}
+
+bool flash_takes(const AttentionProblem& problem, const DeviceTraits& traits) {
+  // Its backward wants more shared memory for large heads than A100 and H100 alone have.
+  const bool is_large = traits.capability == kAmpere || (traits.capability >= kHopper && traits.capability < 120);
+  return traits.capability >= kAmpere && is_half(problem.type) && problem.head_dim % 8 == 0 &&
+         problem.head_dim <= (is_large ? 256 : 192);
+}
+
+bool cudnn_takes(const AttentionProblem& problem, const DeviceTraits& traits) {
+  const bool is_right = traits.cudnn_version >= kSafeCudnn || problem.tokens % kSafeTokens == 0;
+  return traits.capability >= kAmpere && traits.cudnn_version >= kOldestCudnn && is_right && is_half(problem.type) &&
+         problem.head_dim % 8 == 0 && problem.head_dim <= 128 && problem.tokens > 1;
+}
+
+bool efficient_takes(const AttentionProblem& problem, const DeviceTraits& traits) {
+  if (problem.type == at::kDouble || (problem.type == at::kBFloat16 && traits.capability < kAmpere)) {
+    return false;
+  }
+  const int64_t multiple = is_half(problem.type) ? 8 : traits.capability >= kAmpere ? 4 : 1;
+  return problem.head_dim % multiple == 0;
+}
+
+// The fastest of those that take the problem in that order, both passes together.
+KernelChoice fastest_attention(const AttentionProblem& problem, c10::Device device, SumOrder order) {
+  const auto kernels = device_attentions(problem, device_traits(device), order);
+  std::vector<std::string> names;
+  std::transform(kernels.begin(), kernels.end(), std::back_inserter(names), &device_attention_name);
+  const auto measure = [&](size_t number) {
+    const MemoryScope scope(MemoryClass::kWorkspaces);
+    const auto options = at::TensorOptions(problem.type).device(device);
+    const int64_t dim = problem.heads * problem.head_dim;
+    const at::Tensor qkv = at::randn({problem.samples, problem.tokens, 3 * dim}, options);
+    const at::Tensor dout = at::randn({problem.samples, problem.tokens, dim}, options);
+    return device_microseconds([&] {
+      const AttentionPass pass = attention_forward(qkv, problem.heads, kernels[number], Passes::kBoth);
+      attention_backward(dout, qkv, problem.heads, kernels[number], order, pass);
+    });
+  };
+  return fastest_kernel(problem.name(), names, measure, &synchronize_device);
+}
+
+constexpr std::string_view kNameBegin = "attention B";
+
+std::optional<DeviceAttention> kernel_named(const std::string& name) {
+  const auto* const found = std::find(kNames.begin(), kNames.end(), name);
+  return found == kNames.end() ? std::nullopt : std::optional(static_cast<DeviceAttention>(found - kNames.begin()));
+}
+
 }  // namespace
 
 AttentionPass attention_forward(const at::Tensor& qkv, int64_t num_heads, DeviceAttention kernel, Passes passes) {
@@ -180,70 +240,6 @@ at::Tensor device_attention(const at::Tensor& qkv, int64_t num_heads, DeviceAtte
   };
   return record("device_attention", merge_heads(pass.out_BhNd), {qkv}, backward);
 }
-
-namespace {
-
-constexpr int kAmpere = 80;
-constexpr int kHopper = 90;
-// Before this one, cuDNN's backward was wrong where the tokens are no multiple of 128.
-constexpr int64_t kSafeCudnn = 91501;
-constexpr int64_t kSafeTokens = 128;
-constexpr int64_t kOldestCudnn = 90000;
-
-constexpr std::array kNames = {"flash", "efficient", "cudnn", "composite"};  // in the order of DeviceAttention
-
-bool is_half(at::ScalarType type) {
-  return type == at::kBFloat16 || type == at::kHalf;
-}
-
-bool flash_takes(const AttentionProblem& problem, const DeviceTraits& traits) {
-  // Its backward wants more shared memory for large heads than A100 and H100 alone have.
-  const bool is_large = traits.capability == kAmpere || (traits.capability >= kHopper && traits.capability < 120);
-  return traits.capability >= kAmpere && is_half(problem.type) && problem.head_dim % 8 == 0 &&
-         problem.head_dim <= (is_large ? 256 : 192);
-}
-
-bool cudnn_takes(const AttentionProblem& problem, const DeviceTraits& traits) {
-  const bool is_right = traits.cudnn_version >= kSafeCudnn || problem.tokens % kSafeTokens == 0;
-  return traits.capability >= kAmpere && traits.cudnn_version >= kOldestCudnn && is_right && is_half(problem.type) &&
-         problem.head_dim % 8 == 0 && problem.head_dim <= 128 && problem.tokens > 1;
-}
-
-bool efficient_takes(const AttentionProblem& problem, const DeviceTraits& traits) {
-  if (problem.type == at::kDouble || (problem.type == at::kBFloat16 && traits.capability < kAmpere)) {
-    return false;
-  }
-  const int64_t multiple = is_half(problem.type) ? 8 : traits.capability >= kAmpere ? 4 : 1;
-  return problem.head_dim % multiple == 0;
-}
-
-// The fastest of those that take the problem in that order, both passes together.
-KernelChoice fastest_attention(const AttentionProblem& problem, c10::Device device, SumOrder order) {
-  const auto kernels = device_attentions(problem, device_traits(device), order);
-  std::vector<std::string> names;
-  std::transform(kernels.begin(), kernels.end(), std::back_inserter(names), &device_attention_name);
-  const auto measure = [&](size_t number) {
-    const MemoryScope scope(MemoryClass::kWorkspaces);
-    const auto options = at::TensorOptions(problem.type).device(device);
-    const int64_t dim = problem.heads * problem.head_dim;
-    const at::Tensor qkv = at::randn({problem.samples, problem.tokens, 3 * dim}, options);
-    const at::Tensor dout = at::randn({problem.samples, problem.tokens, dim}, options);
-    return device_microseconds([&] {
-      const AttentionPass pass = attention_forward(qkv, problem.heads, kernels[number], Passes::kBoth);
-      attention_backward(dout, qkv, problem.heads, kernels[number], order, pass);
-    });
-  };
-  return fastest_kernel(problem.name(), names, measure, &synchronize_device);
-}
-
-constexpr std::string_view kNameBegin = "attention B";
-
-std::optional<DeviceAttention> kernel_named(const std::string& name) {
-  const auto* const found = std::find(kNames.begin(), kNames.end(), name);
-  return found == kNames.end() ? std::nullopt : std::optional(static_cast<DeviceAttention>(found - kNames.begin()));
-}
-
-}  // namespace
 
 std::string device_attention_name(DeviceAttention kernel) {
   return kNames.at(static_cast<size_t>(kernel));

@@ -95,23 +95,6 @@ void multiply(const at::Tensor& a, const at::Tensor& panels, const at::Tensor& b
   });
 }
 
-}  // namespace
-
-void blocked_forward(const at::Tensor& x, const at::Tensor& panels, const at::Tensor& bias, const BlockedOutput& out) {
-  if (x.scalar_type() == at::kFloat) {
-    multiply<float>(x, panels, bias, out);
-  } else {
-    multiply<c10::BFloat16>(x, panels, bias, out);
-  }
-}
-
-void blocked_backward_input(const at::Tensor& dy, const at::Tensor& panels, const at::Tensor& dx) {
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  blocked_forward(dy, panels, at::zeros({dx.size(1)}, at::kFloat), {dx, {}});
-}
-
-namespace {
-
 constexpr int64_t kRows = 192;
 constexpr int64_t kDepth = 512;     // even
 constexpr int64_t kStrideGap = 16;  // keeps rows of the transposed block out of the same cache set
@@ -195,6 +178,19 @@ void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const
 }
 
 }  // namespace
+
+void blocked_forward(const at::Tensor& x, const at::Tensor& panels, const at::Tensor& bias, const BlockedOutput& out) {
+  if (x.scalar_type() == at::kFloat) {
+    multiply<float>(x, panels, bias, out);
+  } else {
+    multiply<c10::BFloat16>(x, panels, bias, out);
+  }
+}
+
+void blocked_backward_input(const at::Tensor& dy, const at::Tensor& panels, const at::Tensor& dx) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  blocked_forward(dy, panels, at::zeros({dx.size(1)}, at::kFloat), {dx, {}});
+}
 
 void blocked_add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
   if (x.scalar_type() == at::kFloat) {

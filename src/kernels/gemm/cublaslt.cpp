@@ -88,6 +88,128 @@ bool is_refusal(cublasStatus_t status) {
          status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
+struct AllDevices {
+  std::mutex mutex;
+  std::map<c10::DeviceIndex, std::unique_ptr<DeviceProducts>> products;
+};
+
+// Never destroyed: at the end of the process the driver may be gone before static objects are.
+AllDevices& all_devices() {
+  static auto* const devices = new AllDevices();
+  return *devices;
+}
+
+// A choice of rank 0, or of an earlier start of the run.
+[[noreturn]] void refuse_choice(const ProductProblem& problem) {
+  throw Error(ErrorClass::kInternal,
+              str("the kernel chosen for ", problem.name(), " (", kernel_table().find(problem.name())->text,
+                  ") does not run on this GPU"),
+              "start all ranks on GPUs of one kind, and give --retune");
+}
+
+// Tensors of a problem's shapes with random values: what a GPU can do depends on the bits that it moves.
+struct Operands {
+  at::Tensor a, b, d, vector;
+
+  Operands(const ProductProblem& problem, c10::Device device) {
+    const MemoryScope scope(MemoryClass::kWorkspaces);
+    const ColumnMajorProduct product = column_major(problem);
+    const auto matrix = [&](const ColumnMajor& shape, at::ScalarType type) {
+      return at::empty({shape.columns, shape.rows}, at::TensorOptions(type).device(device)).normal_();
+    };
+    a = matrix(product.a, problem.type);
+    b = matrix(product.b, problem.type);
+    d = matrix(product.d, problem.result);
+    vector = at::empty({problem.outputs}, d.options()).normal_();
+  }
+
+  ProductOperands addresses() const {
+    return {a.const_data_ptr(), b.const_data_ptr(), d.mutable_data_ptr(), vector.mutable_data_ptr()};
+  }
+};
+
+// The fastest algorithm that is offered; without a kernel where there is none, or the options do not allow it.
+KernelChoice measure_algorithms(const ProductProblem& problem, const Operands& operands, c10::Device device) {
+  DeviceProducts& products = DeviceProducts::of(device);
+  ProductPlan plan = products.plan(problem);
+  const std::vector<ProductAlgorithm> algorithms = plan.algorithms(kMostAlgorithms);
+  const at::Tensor gradient = at::empty_like(operands.vector).zero_();
+  const auto [fastest, least] = fastest_candidate(algorithms.size(), [&](size_t number, Effort effort) {
+    bool ran = true;
+    const double microseconds = device_microseconds(
+        [&] {
+          ran = products.run(plan, algorithms[number], operands.addresses()) && ran;
+          if (problem.extra == ProductExtra::kBiasGradient) {
+            gradient.add_(operands.vector);
+          }
+        },
+        effort);
+    return ran ? microseconds : kNever;
+  });
+  // How a fused bias gradient is added up the library does not say.
+  const bool is_allowed =
+      device_kernel_options().order == SumOrder::kAny || problem.extra != ProductExtra::kBiasGradient;
+  if (least == kNever || !is_allowed) {
+    return {"", "", kNever, least};
+  }
+  return {algorithms[fastest].kernel(), algorithms[fastest].text(), least, least};
+}
+
+// What device_products.h falls back to. In memory, a and b are the transposes of the column-major factors.
+double measure_libtorch(const ProductProblem& problem, const Operands& operands) {
+  const ColumnMajorProduct product = column_major(problem);
+  const at::Tensor left = product.b.transposed ? operands.b.t() : operands.b;
+  const at::Tensor right = product.a.transposed ? operands.a.t() : operands.a;
+  return device_microseconds([&] {
+    const at::Tensor result = at::mm(left, right);
+    if (product.accumulates) {
+      operands.d.add_(result);
+    }
+  });
+}
+
+// The extra as a kernel of its own.
+double measure_extra(const ProductProblem& problem, const Operands& operands) {
+  return device_microseconds([&] {
+    if (problem.extra == ProductExtra::kBias) {
+      operands.d.add_(operands.vector);
+    } else {
+      device_add_column_sums(operands.vector, operands.b);
+    }
+  });
+}
+
+// The choice of the product without its extra, measured if it was not.
+KernelChoice plain_choice(const ProductProblem& problem, c10::Device device) {
+  const ProductProblem plain = problem.without_extra();
+  if (kernel_table().find(plain.name()) == nullptr) {
+    measure_product(plain, device);
+  }
+  return *kernel_table().find(plain.name());
+}
+
+// Sets a device to work for a while.
+void keep_busy(c10::Device device) {
+  constexpr int64_t kSide = 2048;
+  constexpr int kCallsAtOnce = 32;
+  constexpr double kSeconds = 0.1;
+  const c10::cuda::CUDAGuard guard(device);
+  const ProductProblem problem =
+      product_problem(ProductKind::kForward, ProductExtra::kNone, kSide, kSide, kSide, at::kHalf);
+  const Operands operands(problem, device);
+  DeviceProducts& products = DeviceProducts::of(device);
+  ProductPlan plan = products.plan(problem);
+  const std::vector<ProductAlgorithm> algorithms = plan.algorithms(kMostAlgorithms);
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  bool runs = !algorithms.empty();
+  for (const Timer timer; runs && timer.seconds() < kSeconds;) {
+    for (int i = 0; i < kCallsAtOnce && runs; ++i) {
+      runs = products.run(plan, algorithms.front(), operands.addresses());
+    }
+    stream.synchronize();
+  }
+}
+
 }  // namespace
 
 void check_cublas(cublasStatus_t status, const char* call) {
@@ -235,29 +357,6 @@ bool ProductPlan::run(const ProductAlgorithm& algorithm, const ProductOperands& 
   return true;
 }
 
-namespace {
-
-struct AllDevices {
-  std::mutex mutex;
-  std::map<c10::DeviceIndex, std::unique_ptr<DeviceProducts>> products;
-};
-
-// Never destroyed: at the end of the process the driver may be gone before static objects are.
-AllDevices& all_devices() {
-  static auto* const devices = new AllDevices();
-  return *devices;
-}
-
-// A choice of rank 0, or of an earlier start of the run.
-[[noreturn]] void refuse_choice(const ProductProblem& problem) {
-  throw Error(ErrorClass::kInternal,
-              str("the kernel chosen for ", problem.name(), " (", kernel_table().find(problem.name())->text,
-                  ") does not run on this GPU"),
-              "start all ranks on GPUs of one kind, and give --retune");
-}
-
-}  // namespace
-
 DeviceProducts& DeviceProducts::of(c10::Device device) {
   AllDevices& devices = all_devices();
   const std::lock_guard lock(devices.mutex);
@@ -355,113 +454,6 @@ void* DeviceProducts::workspace(const c10::cuda::CUDAStream& stream) {
   }
   return memory.mutable_data_ptr();
 }
-
-namespace {
-
-// Tensors of a problem's shapes with random values: what a GPU can do depends on the bits that it moves.
-struct Operands {
-  at::Tensor a, b, d, vector;
-
-  Operands(const ProductProblem& problem, c10::Device device) {
-    const MemoryScope scope(MemoryClass::kWorkspaces);
-    const ColumnMajorProduct product = column_major(problem);
-    const auto matrix = [&](const ColumnMajor& shape, at::ScalarType type) {
-      return at::empty({shape.columns, shape.rows}, at::TensorOptions(type).device(device)).normal_();
-    };
-    a = matrix(product.a, problem.type);
-    b = matrix(product.b, problem.type);
-    d = matrix(product.d, problem.result);
-    vector = at::empty({problem.outputs}, d.options()).normal_();
-  }
-
-  ProductOperands addresses() const {
-    return {a.const_data_ptr(), b.const_data_ptr(), d.mutable_data_ptr(), vector.mutable_data_ptr()};
-  }
-};
-
-// The fastest algorithm that is offered; without a kernel where there is none, or the options do not allow it.
-KernelChoice measure_algorithms(const ProductProblem& problem, const Operands& operands, c10::Device device) {
-  DeviceProducts& products = DeviceProducts::of(device);
-  ProductPlan plan = products.plan(problem);
-  const std::vector<ProductAlgorithm> algorithms = plan.algorithms(kMostAlgorithms);
-  const at::Tensor gradient = at::empty_like(operands.vector).zero_();
-  const auto [fastest, least] = fastest_candidate(algorithms.size(), [&](size_t number, Effort effort) {
-    bool ran = true;
-    const double microseconds = device_microseconds(
-        [&] {
-          ran = products.run(plan, algorithms[number], operands.addresses()) && ran;
-          if (problem.extra == ProductExtra::kBiasGradient) {
-            gradient.add_(operands.vector);
-          }
-        },
-        effort);
-    return ran ? microseconds : kNever;
-  });
-  // How a fused bias gradient is added up the library does not say.
-  const bool is_allowed =
-      device_kernel_options().order == SumOrder::kAny || problem.extra != ProductExtra::kBiasGradient;
-  if (least == kNever || !is_allowed) {
-    return {"", "", kNever, least};
-  }
-  return {algorithms[fastest].kernel(), algorithms[fastest].text(), least, least};
-}
-
-// What device_products.h falls back to. In memory, a and b are the transposes of the column-major factors.
-double measure_libtorch(const ProductProblem& problem, const Operands& operands) {
-  const ColumnMajorProduct product = column_major(problem);
-  const at::Tensor left = product.b.transposed ? operands.b.t() : operands.b;
-  const at::Tensor right = product.a.transposed ? operands.a.t() : operands.a;
-  return device_microseconds([&] {
-    const at::Tensor result = at::mm(left, right);
-    if (product.accumulates) {
-      operands.d.add_(result);
-    }
-  });
-}
-
-// The extra as a kernel of its own.
-double measure_extra(const ProductProblem& problem, const Operands& operands) {
-  return device_microseconds([&] {
-    if (problem.extra == ProductExtra::kBias) {
-      operands.d.add_(operands.vector);
-    } else {
-      device_add_column_sums(operands.vector, operands.b);
-    }
-  });
-}
-
-// The choice of the product without its extra, measured if it was not.
-KernelChoice plain_choice(const ProductProblem& problem, c10::Device device) {
-  const ProductProblem plain = problem.without_extra();
-  if (kernel_table().find(plain.name()) == nullptr) {
-    measure_product(plain, device);
-  }
-  return *kernel_table().find(plain.name());
-}
-
-// Sets a device to work for a while.
-void keep_busy(c10::Device device) {
-  constexpr int64_t kSide = 2048;
-  constexpr int kCallsAtOnce = 32;
-  constexpr double kSeconds = 0.1;
-  const c10::cuda::CUDAGuard guard(device);
-  const ProductProblem problem =
-      product_problem(ProductKind::kForward, ProductExtra::kNone, kSide, kSide, kSide, at::kHalf);
-  const Operands operands(problem, device);
-  DeviceProducts& products = DeviceProducts::of(device);
-  ProductPlan plan = products.plan(problem);
-  const std::vector<ProductAlgorithm> algorithms = plan.algorithms(kMostAlgorithms);
-  const auto stream = c10::cuda::getCurrentCUDAStream();
-  bool runs = !algorithms.empty();
-  for (const Timer timer; runs && timer.seconds() < kSeconds;) {
-    for (int i = 0; i < kCallsAtOnce && runs; ++i) {
-      runs = products.run(plan, algorithms.front(), operands.addresses());
-    }
-    stream.synchronize();
-  }
-}
-
-}  // namespace
 
 void wake_device(c10::Device device) {
   static std::mutex mutex;

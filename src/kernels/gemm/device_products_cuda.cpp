@@ -61,42 +61,6 @@ double measure(const std::function<void()>& work, int repeats) {
   return 1e3 * static_cast<double>(begin.elapsed_time(end)) / repeats;
 }
 
-}  // namespace
-
-const DeviceTraits& device_traits(c10::Device device) {
-  VH_ASSERT(device.is_cuda(), device.str());
-  static std::mutex mutex;
-  static std::map<c10::DeviceIndex, DeviceTraits> known;
-  const std::lock_guard lock(mutex);
-  const auto found = known.find(device.index());
-  return found != known.end() ? found->second : known.emplace(device.index(), read_traits(device)).first->second;
-}
-
-double device_microseconds(const std::function<void()>& work, Effort effort) {
-  const Rounds& rounds = effort == Effort::kBrief ? kBriefRounds : kFullRounds;
-  work();  // what is made at first use: kernels are loaded, plans built, memory allocated
-  const double once = std::max(measure(work, 2), 0.1);
-  const int repeats = std::clamp(static_cast<int>(rounds.microseconds / once), 1, rounds.most_calls);
-  double least = once;
-  // One call more would say nothing that the two before did not.
-  const bool is_known = effort == Effort::kBrief && repeats <= 2;
-  for (int round = 0; round < rounds.count && !is_known; ++round) {
-    least = std::min(least, measure(work, repeats));
-  }
-  return least;
-}
-
-void synchronize_device() {
-  c10::cuda::device_synchronize();
-}
-
-void release_unused_device_memory() {
-  c10::cuda::CUDACachingAllocator::emptyCache();
-  c10::cuda::CUDACachingAllocator::resetPeakStats(c10::cuda::current_device());
-}
-
-namespace {
-
 constexpr int kMostAlignment = 16;
 
 int alignment_of(std::initializer_list<const at::Tensor*> tensors) {
@@ -188,6 +152,38 @@ void add_parts(const at::Tensor& gradient, const at::Tensor& partial) {
 }
 
 }  // namespace
+
+const DeviceTraits& device_traits(c10::Device device) {
+  VH_ASSERT(device.is_cuda(), device.str());
+  static std::mutex mutex;
+  static std::map<c10::DeviceIndex, DeviceTraits> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(device.index());
+  return found != known.end() ? found->second : known.emplace(device.index(), read_traits(device)).first->second;
+}
+
+double device_microseconds(const std::function<void()>& work, Effort effort) {
+  const Rounds& rounds = effort == Effort::kBrief ? kBriefRounds : kFullRounds;
+  work();  // what is made at first use: kernels are loaded, plans built, memory allocated
+  const double once = std::max(measure(work, 2), 0.1);
+  const int repeats = std::clamp(static_cast<int>(rounds.microseconds / once), 1, rounds.most_calls);
+  double least = once;
+  // One call more would say nothing that the two before did not.
+  const bool is_known = effort == Effort::kBrief && repeats <= 2;
+  for (int round = 0; round < rounds.count && !is_known; ++round) {
+    least = std::min(least, measure(work, repeats));
+  }
+  return least;
+}
+
+void synchronize_device() {
+  c10::cuda::device_synchronize();
+}
+
+void release_unused_device_memory() {
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  c10::cuda::CUDACachingAllocator::resetPeakStats(c10::cuda::current_device());
+}
 
 at::Tensor device_linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   if (x.numel() == 0 || weight.numel() == 0) {

@@ -142,6 +142,22 @@ void gelu_backward_rows_in_fp32(const T* dy, const T* z, T* dz, int64_t num_rows
   }
 }
 
+constexpr int64_t kBlockRows = 64;
+
+template <class T>
+void add_on_host(const at::Tensor& gradient, const at::Tensor& dy) {
+  using Sum = at::opmath_type<T>;
+  const int64_t columns = dy.size(1);
+  const ColumnSums sums(dy.size(0), columns, c10::CppTypeToScalarType<Sum>::value);
+  at::parallel_for(0, sums.num_blocks(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const Range rows = sums.block(block);
+      add_rows(dy.const_data_ptr<T>() + rows.begin * columns, rows.size(), sums.sums<Sum>(block), columns);
+    }
+  });
+  sums.add_to(gradient);
+}
+
 }  // namespace
 
 VH_VERSIONS void gelu_row(const float* z, float* y, int64_t count) {
@@ -223,26 +239,6 @@ VH_VERSIONS void add_rows(const double* rows, int64_t num_rows, double* sums, in
 VH_VERSIONS void add_rows(const BFloat16* rows, int64_t num_rows, float* sums, int64_t count) {
   add_loop(rows, num_rows, sums, count);
 }
-
-namespace {
-
-constexpr int64_t kBlockRows = 64;
-
-template <class T>
-void add_on_host(const at::Tensor& gradient, const at::Tensor& dy) {
-  using Sum = at::opmath_type<T>;
-  const int64_t columns = dy.size(1);
-  const ColumnSums sums(dy.size(0), columns, c10::CppTypeToScalarType<Sum>::value);
-  at::parallel_for(0, sums.num_blocks(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      const Range rows = sums.block(block);
-      add_rows(dy.const_data_ptr<T>() + rows.begin * columns, rows.size(), sums.sums<Sum>(block), columns);
-    }
-  });
-  sums.add_to(gradient);
-}
-
-}  // namespace
 
 ColumnSums::ColumnSums(int64_t rows, int64_t columns, at::ScalarType type) : rows_(rows) {
   const MemoryScope scope(MemoryClass::kWorkspaces);

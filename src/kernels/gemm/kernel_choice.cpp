@@ -56,6 +56,23 @@ double time_or_never(const std::function<double()>& measure, const std::function
   return kNever;
 }
 
+constexpr const char* kHead = "vit_hybrid kernels 1";
+constexpr const char* kRetune = "give --retune to measure the kernels again";
+
+[[noreturn]] void refuse(size_t line, const std::string& why) {
+  throw Error(ErrorClass::kBadData, str("saved kernel choices, line ", line, ": ", why), kRetune);
+}
+
+double parse_time(const std::string& text, size_t line) {
+  double value = 0.0;
+  const char* const end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || last != end || !(value >= 0.0)) {
+    refuse(line, str("'", text, "' is no time in microseconds"));
+  }
+  return value;
+}
+
 }  // namespace
 
 std::pair<size_t, double> fastest_candidate(size_t count,
@@ -132,27 +149,6 @@ KernelTable& kernel_table() {
   static KernelTable table;
   return table;
 }
-
-namespace {
-
-constexpr const char* kHead = "vit_hybrid kernels 1";
-constexpr const char* kRetune = "give --retune to measure the kernels again";
-
-[[noreturn]] void refuse(size_t line, const std::string& why) {
-  throw Error(ErrorClass::kBadData, str("saved kernel choices, line ", line, ": ", why), kRetune);
-}
-
-double parse_time(const std::string& text, size_t line) {
-  double value = 0.0;
-  const char* const end = text.data() + text.size();
-  const auto [last, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || last != end || !(value >= 0.0)) {
-    refuse(line, str("'", text, "' is no time in microseconds"));
-  }
-  return value;
-}
-
-}  // namespace
 
 std::string KernelTable::text() const {
   std::ostringstream out;

@@ -36,78 +36,6 @@ HostKernel& kernel_of_process() {
   return kernel;
 }
 
-}  // namespace
-
-std::string host_kernel_name(ProductKernel kernel) {
-  VH_ASSERT(kernel == kBlocked || kernel == kLibrary, "a kernel of fp32 products");
-  return kernel == kBlocked ? "blocked" : "library";
-}
-
-std::optional<ProductKernel> host_kernel_named(const std::string& name) {
-  return name == "blocked" ? std::optional(kBlocked) : name == "library" ? std::optional(kLibrary) : std::nullopt;
-}
-
-std::string processor_maker_text() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_is("amd") != 0) {
-    return "AMD processor";
-  }
-  if (__builtin_cpu_is("intel") != 0) {
-    return "Intel processor";
-  }
-#endif
-  return "processor of another maker";
-}
-
-std::string library_name() {
-  return at::hasMKL() ? "MKL" : "the BLAS";
-}
-
-HostKernel usual_host_kernel() {
-  if (!has_block_kernel()) {
-    return {kLibrary, "this processor or LibTorch has no block kernel of oneDNN's"};
-  }
-  const std::string maker = processor_maker_text();
-  if (maker != "AMD processor") {
-    return {kLibrary, str(maker, ": ", library_name(), " is usual there")};
-  }
-  const bool is_limited = !limiting_setting(at::kFloat).empty();  // which the start-up report names
-  return {kBlocked, is_limited ? maker : maker + ": MKL is half as fast there"};
-}
-
-const HostKernel& host_kernel() {
-  return kernel_of_process();
-}
-
-void set_host_kernel(HostKernel kernel) {
-  VH_ASSERT(kernel.kernel == kLibrary || (kernel.kernel == kBlocked && has_block_kernel()),
-            str("kernel ", static_cast<int>(kernel.kernel), " for fp32 products"));
-  kernel_of_process() = std::move(kernel);
-}
-
-KernelChoice choose_host_kernel(ProductKernel usual, double blocked, double library) {
-  const auto is_time = [](double microseconds) { return std::isfinite(microseconds) && microseconds > 0.0; };
-  if (!is_time(blocked) || !is_time(library)) {
-    return unmeasured_host_kernel(usual, "the times that were measured say nothing");
-  }
-  const bool gives_way = usual == kBlocked ? blocked >= kClearlyFaster * library : library >= kClearlyFaster * blocked;
-  const bool is_blocked = (usual == kBlocked) != gives_way;
-  const std::string other = is_blocked ? library_name() : "own blocks", is = is_blocked ? " is " : " are ";
-  const double ratio = is_blocked ? library / blocked : blocked / library;
-  const std::string text = ratio >= 1.0
-                               ? str("measured: ", fixed_text(ratio, 2), " times as fast as ", other)
-                               : str(processor_maker_text(), "; measured: ", other, is, fixed_text(1.0 / ratio, 2),
-                                     " times as fast, and", is, "taken from ", kClearlyFaster, " times on");
-  return {host_kernel_name(is_blocked ? kBlocked : kLibrary), text, is_blocked ? blocked : library,
-          std::min(blocked, library)};
-}
-
-KernelChoice unmeasured_host_kernel(ProductKernel usual, const std::string& why) {
-  return {host_kernel_name(usual), str(processor_maker_text(), "; not measured: ", why), 0.0, 0.0};
-}
-
-namespace {
-
 constexpr int64_t kSmallestBlockedProduct = int64_t{1} << 20;
 
 // What the processor has for products of this type.
@@ -235,6 +163,74 @@ std::string host_kernel_text(at::ScalarType type) {
 }
 
 }  // namespace
+
+std::string host_kernel_name(ProductKernel kernel) {
+  VH_ASSERT(kernel == kBlocked || kernel == kLibrary, "a kernel of fp32 products");
+  return kernel == kBlocked ? "blocked" : "library";
+}
+
+std::optional<ProductKernel> host_kernel_named(const std::string& name) {
+  return name == "blocked" ? std::optional(kBlocked) : name == "library" ? std::optional(kLibrary) : std::nullopt;
+}
+
+std::string processor_maker_text() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_is("amd") != 0) {
+    return "AMD processor";
+  }
+  if (__builtin_cpu_is("intel") != 0) {
+    return "Intel processor";
+  }
+#endif
+  return "processor of another maker";
+}
+
+std::string library_name() {
+  return at::hasMKL() ? "MKL" : "the BLAS";
+}
+
+HostKernel usual_host_kernel() {
+  if (!has_block_kernel()) {
+    return {kLibrary, "this processor or LibTorch has no block kernel of oneDNN's"};
+  }
+  const std::string maker = processor_maker_text();
+  if (maker != "AMD processor") {
+    return {kLibrary, str(maker, ": ", library_name(), " is usual there")};
+  }
+  const bool is_limited = !limiting_setting(at::kFloat).empty();  // which the start-up report names
+  return {kBlocked, is_limited ? maker : maker + ": MKL is half as fast there"};
+}
+
+const HostKernel& host_kernel() {
+  return kernel_of_process();
+}
+
+void set_host_kernel(HostKernel kernel) {
+  VH_ASSERT(kernel.kernel == kLibrary || (kernel.kernel == kBlocked && has_block_kernel()),
+            str("kernel ", static_cast<int>(kernel.kernel), " for fp32 products"));
+  kernel_of_process() = std::move(kernel);
+}
+
+KernelChoice choose_host_kernel(ProductKernel usual, double blocked, double library) {
+  const auto is_time = [](double microseconds) { return std::isfinite(microseconds) && microseconds > 0.0; };
+  if (!is_time(blocked) || !is_time(library)) {
+    return unmeasured_host_kernel(usual, "the times that were measured say nothing");
+  }
+  const bool gives_way = usual == kBlocked ? blocked >= kClearlyFaster * library : library >= kClearlyFaster * blocked;
+  const bool is_blocked = (usual == kBlocked) != gives_way;
+  const std::string other = is_blocked ? library_name() : "own blocks", is = is_blocked ? " is " : " are ";
+  const double ratio = is_blocked ? library / blocked : blocked / library;
+  const std::string text = ratio >= 1.0
+                               ? str("measured: ", fixed_text(ratio, 2), " times as fast as ", other)
+                               : str(processor_maker_text(), "; measured: ", other, is, fixed_text(1.0 / ratio, 2),
+                                     " times as fast, and", is, "taken from ", kClearlyFaster, " times on");
+  return {host_kernel_name(is_blocked ? kBlocked : kLibrary), text, is_blocked ? blocked : library,
+          std::min(blocked, library)};
+}
+
+KernelChoice unmeasured_host_kernel(ProductKernel usual, const std::string& why) {
+  return {host_kernel_name(usual), str(processor_maker_text(), "; not measured: ", why), 0.0, 0.0};
+}
 
 bool is_large_product(int64_t rows, int64_t outputs, int64_t inputs) {
   return rows * outputs * inputs >= kSmallestBlockedProduct;

@@ -47,33 +47,6 @@ void transpose_square(const float* from, int64_t from_stride, float* to, int64_t
 #endif
 }
 
-}  // namespace
-
-void transpose_block(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
-                     int64_t to_stride) {
-  const int64_t whole_rows = rows / kSquare * kSquare;
-  const int64_t whole_columns = columns / kSquare * kSquare;
-  for (int64_t band = 0; band < whole_columns; band += kBand) {
-    const int64_t band_end = std::min(band + kBand, whole_columns);
-    for (int64_t row = 0; row < whole_rows; row += kSquare) {
-      for (int64_t column = band; column < band_end; column += kSquare) {
-        transpose_square(from + row * from_stride + column, from_stride, to + column * to_stride + row, to_stride);
-      }
-    }
-  }
-  transpose_plainly(from + whole_columns, from_stride, whole_rows, columns - whole_columns,
-                    to + whole_columns * to_stride, to_stride);
-  transpose_plainly(from + whole_rows * from_stride, from_stride, rows - whole_rows, columns, to + whole_rows,
-                    to_stride);
-}
-
-void transpose_block(const double* from, int64_t from_stride, int64_t rows, int64_t columns, double* to,
-                     int64_t to_stride) {
-  transpose_plainly(from, from_stride, rows, columns, to, to_stride);
-}
-
-namespace {
-
 using c10::BFloat16;
 
 constexpr int64_t kTileColumns = 8;  // a register of 16 bytes
@@ -175,47 +148,6 @@ void for_tiles(int64_t rows, int64_t columns, int64_t tile_rows, Tile tile, Elem
   }
 }
 
-}  // namespace
-
-void pack_pairs(const BFloat16* from, int64_t from_stride, int64_t rows, int64_t columns, BFloat16* to,
-                int64_t to_stride) {
-  int64_t row = 0;
-  for (; row + 1 < rows; row += 2) {
-    interleave(from + row * from_stride, from + (row + 1) * from_stride, columns, to + row * to_stride);
-  }
-  if (row < rows) {
-    interleave_with_zeros(from + row * from_stride, columns, to + row * to_stride);
-  }
-}
-
-void pack_transposed_pairs(const BFloat16* from, int64_t from_stride, int64_t rows, int64_t columns, BFloat16* to,
-                           int64_t to_stride) {
-  const auto pair = [=](int64_t row, int64_t column) { return to + column / 2 * 2 * to_stride + 2 * row; };
-  for_tiles(
-      rows, columns, kPairRows,
-      [=](int64_t row, int64_t column) {
-        transpose_pairs(from + row * from_stride + column, from_stride, pair(row, column), 2 * to_stride);
-      },
-      [=](int64_t row, int64_t column) {
-        pair(row, column)[column % 2] = from[row * from_stride + column];
-        if (column + 1 == columns && column % 2 == 0) {
-          pair(row, column)[1].x = 0;
-        }
-      });
-}
-
-void transpose_block(const BFloat16* from, int64_t from_stride, int64_t rows, int64_t columns, BFloat16* to,
-                     int64_t to_stride) {
-  for_tiles(
-      rows, columns, kTileColumns,
-      [=](int64_t row, int64_t column) {
-        transpose_square(from + row * from_stride + column, from_stride, to + column * to_stride + row, to_stride);
-      },
-      [=](int64_t row, int64_t column) { to[column * to_stride + row] = from[row * from_stride + column]; });
-}
-
-namespace {
-
 using c10::BFloat16;
 
 void pack(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to) {
@@ -275,6 +207,66 @@ at::Tensor pack_transposed_matrix(const at::Tensor& matrix, const at::Tensor& re
 }
 
 }  // namespace
+
+void transpose_block(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to,
+                     int64_t to_stride) {
+  const int64_t whole_rows = rows / kSquare * kSquare;
+  const int64_t whole_columns = columns / kSquare * kSquare;
+  for (int64_t band = 0; band < whole_columns; band += kBand) {
+    const int64_t band_end = std::min(band + kBand, whole_columns);
+    for (int64_t row = 0; row < whole_rows; row += kSquare) {
+      for (int64_t column = band; column < band_end; column += kSquare) {
+        transpose_square(from + row * from_stride + column, from_stride, to + column * to_stride + row, to_stride);
+      }
+    }
+  }
+  transpose_plainly(from + whole_columns, from_stride, whole_rows, columns - whole_columns,
+                    to + whole_columns * to_stride, to_stride);
+  transpose_plainly(from + whole_rows * from_stride, from_stride, rows - whole_rows, columns, to + whole_rows,
+                    to_stride);
+}
+
+void transpose_block(const double* from, int64_t from_stride, int64_t rows, int64_t columns, double* to,
+                     int64_t to_stride) {
+  transpose_plainly(from, from_stride, rows, columns, to, to_stride);
+}
+
+void pack_pairs(const BFloat16* from, int64_t from_stride, int64_t rows, int64_t columns, BFloat16* to,
+                int64_t to_stride) {
+  int64_t row = 0;
+  for (; row + 1 < rows; row += 2) {
+    interleave(from + row * from_stride, from + (row + 1) * from_stride, columns, to + row * to_stride);
+  }
+  if (row < rows) {
+    interleave_with_zeros(from + row * from_stride, columns, to + row * to_stride);
+  }
+}
+
+void pack_transposed_pairs(const BFloat16* from, int64_t from_stride, int64_t rows, int64_t columns, BFloat16* to,
+                           int64_t to_stride) {
+  const auto pair = [=](int64_t row, int64_t column) { return to + column / 2 * 2 * to_stride + 2 * row; };
+  for_tiles(
+      rows, columns, kPairRows,
+      [=](int64_t row, int64_t column) {
+        transpose_pairs(from + row * from_stride + column, from_stride, pair(row, column), 2 * to_stride);
+      },
+      [=](int64_t row, int64_t column) {
+        pair(row, column)[column % 2] = from[row * from_stride + column];
+        if (column + 1 == columns && column % 2 == 0) {
+          pair(row, column)[1].x = 0;
+        }
+      });
+}
+
+void transpose_block(const BFloat16* from, int64_t from_stride, int64_t rows, int64_t columns, BFloat16* to,
+                     int64_t to_stride) {
+  for_tiles(
+      rows, columns, kTileColumns,
+      [=](int64_t row, int64_t column) {
+        transpose_square(from + row * from_stride + column, from_stride, to + column * to_stride + row, to_stride);
+      },
+      [=](int64_t row, int64_t column) { to[column * to_stride + row] = from[row * from_stride + column]; });
+}
 
 at::Tensor pack_panels(const at::Tensor& matrix, const at::Tensor& reuse) {
   return matrix.scalar_type() == at::kFloat ? pack_matrix<float>(matrix, reuse) : pack_matrix<BFloat16>(matrix, reuse);

@@ -6,11 +6,11 @@
 #include <ATen/ops/full.h>
 
 #include "parallel/comm/make_communicator.h"
-#include "parallel/comm/statistics.h"
 #include "parallel/tensor/linear.h"
 #include "src/base/error.h"
 #include "tests/support/compare.h"
 #include "tests/support/mpi_test.h"
+#include "tests/support/statistics.h"
 #include "tests/support/vit_harness.h"
 
 using namespace vit_hybrid;
@@ -80,7 +80,7 @@ bool same_on_all_ranks(const at::Tensor& x, comm::Communicator& group) {
 }
 
 int64_t num_all_reduces() {
-  return comm::statistics_of("tensor").count(comm::Operation::kAllReduce).operations;
+  return testing::statistics_of("tensor").count(comm::Operation::kAllReduce).operations;
 }
 
 }  // namespace
