@@ -5,25 +5,114 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <optional>
 
 #include "data/datasets/npy.h"
+#include "data/generate/field_statistics.h"
 #include "data/generate/output_folder.h"
+#include "data/generate/planet.h"
+#include "data/generate/shallow_water.h"
 #include "data/generate/weather_channels.h"
-#include "data/generate/weather_year.h"
 #include "data/hdf5/hdf5_writer.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/partition.h"
+#include "src/base/random.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
 
 namespace {
+
+constexpr double kSecondsPerHour = 3600.0;
+constexpr double kSpinUpHours = 30.0 * 24.0;
+
+int64_t rounded_up(double value) {
+  return static_cast<int64_t>(std::ceil(value));
+}
+
+RandomStream year_stream(uint64_t seed, int64_t year) {
+  return {seed, Purpose::kSyntheticData, name_key("weather"), static_cast<uint64_t>(year)};
+}
+
+// Samples before the first one that counts: the flow needs 30 days to forget its initial state.
+int64_t spin_up_samples(const GenerateWeatherOptions& options) {
+  return rounded_up(kSpinUpHours / options.sample_interval_hours);
+}
+
+// Of a year, with those of its spin-up.
+int64_t samples_to_make(const GenerateWeatherOptions& options) {
+  return spin_up_samples(options) + options.steps_per_year;
+}
+
+// The integration of one year. Its samples depend on the options and the year alone.
+class WeatherYear {
+ public:
+  WeatherYear(const GenerateWeatherOptions& options, int64_t year);
+
+  // Advances by one sample interval. Error(kInternal) if the flow is not finite any more.
+  void advance();
+  // Fills `block` [n, C, H, W], float32, with the next n samples and adds them to `statistics`.
+  void next_samples(const at::Tensor& block, FieldStatistics& statistics);
+
+ private:
+  int64_t year_;
+  WeatherChannels channels_;
+  ShallowWater model_;
+  FlowDriving driving_;
+  ShallowWaterState state_;
+  int64_t steps_per_sample_;
+  double time_step_;
+};
+
+WeatherYear::WeatherYear(const GenerateWeatherOptions& options, int64_t year)
+    : year_(year),
+      channels_(options.channels),
+      model_(planet_plane(options.height, options.width), channels_.num_tracers()),
+      driving_(model_.grid(), planet_driving(model_.grid(), channels_.num_tracers()), channels_.num_tracers()),
+      state_(planet_initial_state(model_.grid(), driving_.options(), year_stream(options.seed, year),
+                                  channels_.num_tracers())) {
+  const double interval = options.sample_interval_hours * kSecondsPerHour;
+  const double longest = std::min(model_.stable_time_step(), driving_.stable_time_step());
+  steps_per_sample_ = rounded_up(interval / longest);
+  time_step_ = interval / static_cast<double>(steps_per_sample_);
+}
+
+void WeatherYear::advance() {
+  for (int64_t step = 0; step < steps_per_sample_; ++step) {
+    model_.step(state_, time_step_);
+    driving_.apply(state_, time_step_);
+  }
+  for (const PeriodicField& field : state_.fields) {
+    if (!std::isfinite(field.sum())) {
+      throw Error(ErrorClass::kInternal,
+                  str("the generated weather of year ", year_, " blew up (time step ", time_step_, " s)"),
+                  "this is a defect of the generator, please report it with your options");
+    }
+  }
+}
+
+void WeatherYear::next_samples(const at::Tensor& block, FieldStatistics& statistics) {
+  auto* to = block.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < block.size(0); ++i, to += block.stride(0)) {
+    advance();
+    channels_.sample(model_.grid(), state_, to);
+    statistics.add(to);
+  }
+}
+
+// `bytes` at `data` become those of rank `root`, in pieces that a control message can carry. Collective over `group`.
+void broadcast_pieces(const comm::MpiGroup& group, void* data, int64_t bytes, int root) {
+  constexpr int64_t kPiece = int64_t{64} << 20;
+  for (int64_t first = 0; first < bytes; first += kPiece) {
+    group.broadcast(static_cast<char*>(data) + first, std::min(kPiece, bytes - first), root);
+  }
+}
 
 /// Year `i` of the data set, counted over training and validation, belongs to the rank that Partition says. In round r
 /// every rank integrates its r-th year; the files of a round are created, and ended, by all ranks together.
@@ -38,8 +127,6 @@ class WeatherFiles {
   int64_t num_rounds() const { return years_.largest(); }
   /// Collective over the group; errors are agreed after every few samples, so that no rank waits for long.
   void write_round(int64_t round, Progress& progress);
-  /// What a round adds to the progress: samples of a year, and those of its spin-up.
-  int64_t samples_of_round() const;
   /// Writes stats/*.npy, after the last round. Collective over the group.
   void write_statistics();
 
@@ -69,6 +156,61 @@ int64_t sample_bytes(const GenerateWeatherOptions& options) {
   return options.channels * options.height * options.width * static_cast<int64_t>(sizeof(float));
 }
 
+std::string size_text(const GenerateWeatherOptions& options) {
+  return str(options.train_years, " training and ", options.valid_years, " validation years of ",
+             options.steps_per_year, " samples, ", options.channels, " x ", options.height, " x ", options.width);
+}
+
+/// A year of the right shapes and any numbers.
+WeatherInMemory empty_year(const GenerateWeatherOptions& options) {
+  check_options(options);
+  WeatherInMemory weather;
+  weather.fields = at::empty({options.steps_per_year, options.channels, options.height, options.width});
+  weather.means = at::empty({1, options.channels, 1, 1});
+  weather.stds = at::empty({1, options.channels, 1, 1});
+  weather.time_means = at::empty({1, options.channels, options.height, options.width});
+  weather.channel_names = WeatherChannels(options.channels).names();
+  return weather;
+}
+
+// Counts what is done, and ends it when a signal asks for that.
+void count(Progress& progress) {
+  progress.add();
+  if (const int signal = stop_signal(); signal != 0) {
+    throw Error(ErrorClass::kTemporary,
+                str("stopped by ", signal_name(signal), " while weather was generated in memory"));
+  }
+}
+
+std::string in_memory_text(const std::vector<GenerateWeatherOptions>& years) {
+  int64_t samples = 0;
+  for (const GenerateWeatherOptions& year : years) {
+    samples += year.steps_per_year;
+  }
+  const GenerateWeatherOptions& first = years.front();
+  return str("generating ", samples, " samples of weather in memory, ", first.channels, " x ", first.height, " x ",
+             first.width);
+}
+
+WeatherInMemory make_year(const GenerateWeatherOptions& options, Progress& progress) {
+  WeatherYear year(options, options.first_year);
+  for (int64_t i = 0; i < spin_up_samples(options); ++i) {
+    year.advance();
+    count(progress);
+  }
+  WeatherInMemory weather = empty_year(options);
+  FieldStatistics statistics(options.channels, options.height, options.width);
+  for (int64_t i = 0; i < options.steps_per_year; ++i) {
+    year.next_samples(weather.fields.narrow(0, i, 1), statistics);
+    count(progress);
+  }
+  const StatisticsTensors tensors = statistics.tensors();
+  weather.means = tensors.means;
+  weather.stds = tensors.stds;
+  weather.time_means = tensors.time_means;
+  return weather;
+}
+
 }  // namespace
 
 /// This rank's year of a round on its way into its file.
@@ -76,8 +218,8 @@ class WeatherFiles::YearTask {
  public:
   YearTask(const GenerateWeatherOptions& options, int64_t year, Hdf5Writer& file)
       : options_(options),
-        year_(year_options(options), options.first_year + year),
-        statistics_(make_statistics(options)),
+        year_(options, options.first_year + year),
+        statistics_(options.channels, options.height, options.width),
         file_(file) {}
 
   /// Advances to sample `end`; samples before 0 are spin-up, and no call goes across 0.
@@ -89,7 +231,7 @@ class WeatherFiles::YearTask {
       return;
     }
     const at::Tensor block = at::empty({end - begin, options_.channels, options_.height, options_.width});
-    next_samples(year_, statistics_, block);
+    year_.next_samples(block, statistics_);
     file_.write(kFields, std::array<int64_t, 4>{begin, 0, 0, 0}, block);
   }
   const FieldStatistics& statistics() const { return statistics_; }
@@ -164,10 +306,6 @@ int64_t WeatherFiles::samples_per_block() const {
   return std::max<int64_t>(kBlockBytes / sample_bytes(options_), 1);
 }
 
-int64_t WeatherFiles::samples_of_round() const {
-  return spin_up_samples(options_.sample_interval_hours) + options_.steps_per_year;
-}
-
 void WeatherFiles::write_round(int64_t round, Progress& progress) {
   const std::vector<int64_t> years = years_of_round(round);
   std::vector<std::unique_ptr<Hdf5Writer>> files;
@@ -180,8 +318,8 @@ void WeatherFiles::write_round(int64_t round, Progress& progress) {
       if (years_.part(group_.rank()).contains(years[i])) task.emplace(options_, years[i], *files[i]);
     }
   });
-  const int64_t spin_up = spin_up_samples(options_.sample_interval_hours);
-  const int64_t total = samples_of_round();
+  const int64_t spin_up = spin_up_samples(options_);
+  const int64_t total = samples_to_make(options_);
   const int64_t block = samples_per_block();
   for (int64_t first = 0, last = 0; first < total; first = last) {
     last = std::min(first + block, first < spin_up ? spin_up : total);
@@ -197,12 +335,12 @@ void WeatherFiles::write_round(int64_t round, Progress& progress) {
 }
 
 void WeatherFiles::write_statistics() {
-  FieldStatistics total = make_statistics(options_);
+  FieldStatistics total(options_.channels, options_.height, options_.width);
   for (int64_t year = 0; year < options_.train_years; ++year) {
     merge_year(year, total);
   }
   comm::agreed_on_rank_0(group_, [&] {
-    const StatisticsTensors tensors = statistics_tensors(total, options_);
+    const StatisticsTensors tensors = total.tensors();
     const std::array values = {tensors.means, tensors.stds, tensors.time_means};
     NpyFiles files;
     for (size_t i = 0; i < kStatistics.size(); ++i) {
@@ -214,7 +352,7 @@ void WeatherFiles::write_statistics() {
 
 void WeatherFiles::merge_year(int64_t year, FieldStatistics& total) const {
   const auto owner = static_cast<int>(years_.owner(year));
-  FieldStatistics of_year = make_statistics(options_);
+  FieldStatistics of_year(options_.channels, options_.height, options_.width);
   std::vector<double> numbers(static_cast<size_t>(of_year.packed_size()));
   if (owner == group_.rank()) {
     numbers = statistics_[static_cast<size_t>(year - years_.part(owner).begin)].pack();
@@ -223,70 +361,6 @@ void WeatherFiles::merge_year(int64_t year, FieldStatistics& total) const {
   of_year.unpack(numbers);
   total.merge(of_year);
 }
-
-namespace {
-
-std::string size_text(const GenerateWeatherOptions& options) {
-  return str(options.train_years, " training and ", options.valid_years, " validation years of ",
-             options.steps_per_year, " samples, ", options.channels, " x ", options.height, " x ", options.width);
-}
-
-/// A year of the right shapes and any numbers.
-WeatherInMemory empty_year(const GenerateWeatherOptions& options) {
-  check_options(options);
-  WeatherInMemory weather;
-  weather.fields = at::empty({options.steps_per_year, options.channels, options.height, options.width});
-  weather.means = at::empty({1, options.channels, 1, 1});
-  weather.stds = at::empty({1, options.channels, 1, 1});
-  weather.time_means = at::empty({1, options.channels, options.height, options.width});
-  weather.channel_names = WeatherChannels(options.channels).names();
-  return weather;
-}
-
-// Counts what is done, and ends it when a signal asks for that.
-void count(Progress& progress) {
-  progress.add();
-  if (const int signal = stop_signal(); signal != 0) {
-    throw Error(ErrorClass::kTemporary,
-                str("stopped by ", signal_name(signal), " while weather was generated in memory"));
-  }
-}
-
-// What making a year counts.
-int64_t num_counts(const GenerateWeatherOptions& options) {
-  return spin_up_samples(options.sample_interval_hours) + options.steps_per_year;
-}
-
-std::string in_memory_text(const std::vector<GenerateWeatherOptions>& years) {
-  int64_t samples = 0;
-  for (const GenerateWeatherOptions& year : years) {
-    samples += year.steps_per_year;
-  }
-  const GenerateWeatherOptions& first = years.front();
-  return str("generating ", samples, " samples of weather in memory, ", first.channels, " x ", first.height, " x ",
-             first.width);
-}
-
-WeatherInMemory make_year(const GenerateWeatherOptions& options, Progress& progress) {
-  WeatherYear year(year_options(options), options.first_year);
-  for (int64_t i = 0; i < spin_up_samples(options.sample_interval_hours); ++i) {
-    year.advance();
-    count(progress);
-  }
-  WeatherInMemory weather = empty_year(options);
-  FieldStatistics statistics = make_statistics(options);
-  for (int64_t i = 0; i < options.steps_per_year; ++i) {
-    next_samples(year, statistics, weather.fields.narrow(0, i, 1));
-    count(progress);
-  }
-  const StatisticsTensors tensors = statistics_tensors(statistics, options);
-  weather.means = tensors.means;
-  weather.stds = tensors.stds;
-  weather.time_means = tensors.time_means;
-  return weather;
-}
-
-}  // namespace
 
 void check_options(const GenerateWeatherOptions& options) {
   OptionProblems problems;
@@ -320,7 +394,7 @@ void generate_weather(const GenerateWeatherOptions& options, const comm::MpiGrou
                  std::min<int64_t>(years, group.size()), " of ", group.size(), " ranks at a time"));
   }
   {
-    Progress generated("generating weather in " + options.out, files.num_rounds() * files.samples_of_round());
+    Progress generated("generating weather in " + options.out, files.num_rounds() * samples_to_make(options));
     for (int64_t round = 0; round < files.num_rounds(); ++round) {
       files.write_round(round, generated);
     }
@@ -330,7 +404,7 @@ void generate_weather(const GenerateWeatherOptions& options, const comm::MpiGrou
 
 WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options) {
   check_options(options);
-  Progress progress(in_memory_text({options}), num_counts(options));
+  Progress progress(in_memory_text({options}), samples_to_make(options));
   return make_year(options, progress);
 }
 
@@ -341,7 +415,7 @@ std::vector<WeatherInMemory> generate_weather_in_memory(const std::vector<Genera
   const Range mine = owners.part(group.rank());
   int64_t counts = 0;
   for (int64_t i = mine.begin; i < mine.end; ++i) {
-    counts += num_counts(years[static_cast<size_t>(i)]);
+    counts += samples_to_make(years[static_cast<size_t>(i)]);
   }
   Progress progress(in_memory_text(years), counts);
   std::vector<WeatherInMemory> weather;

@@ -243,14 +243,6 @@ std::optional<std::vector<double>> hdf5_joined_numbers(hid_t object, const std::
   return values;
 }
 
-void hdf5_replace_text(hid_t object, const std::string& name, const std::string& value, const std::string& path) {
-  const std::string what = str("write the attribute '", name, "' of ", path);
-  const Hid attribute = hdf5_own(H5Aopen(object, name.c_str(), H5P_DEFAULT), &H5Aclose, ErrorClass::kIo, what);
-  const Hid type(H5Aget_type(attribute.get()), &H5Tclose);
-  VH_ASSERT(H5Tget_size(type.get()) == value.size(), str("text of ", value.size(), " bytes for '", name, "'"));
-  hdf5_check(H5Awrite(attribute.get(), type.get(), value.data()), ErrorClass::kIo, what);
-}
-
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{1} << 26;

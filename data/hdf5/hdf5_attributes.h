@@ -31,9 +31,6 @@ std::string hdf5_joined_text(hid_t object, const std::string& name);
 /// The numbers of a list that hdf5_add_attributes() wrote, joined likewise. Nothing where its one dim is not a list's.
 std::optional<std::vector<double>> hdf5_joined_numbers(hid_t object, const std::string& name);
 
-/// Gives a text attribute that hdf5_add_attributes() made another text of the same length. Error(kIo).
-void hdf5_replace_text(hid_t object, const std::string& name, const std::string& value, const std::string& path);
-
 /// In ascending order. `doing` is for Error(kIo): "cannot <doing>: ...".
 std::vector<std::string> hdf5_attribute_names(hid_t object, const std::string& doing);
 

@@ -9,48 +9,15 @@
 #include <filesystem>
 #include <limits>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "data/hdf5/hdf5_attributes.h"
-#include "data/reading/file_seal.h"
 #include "data/reading/posix_file.h"
-#include "parallel/comm/mpi/mpi_group.h"
-#include "parallel/comm/mpi/mpi_handle.h"
-#include "parallel/comm/node_board.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
-
-Hid hdf5_mpi_access(const comm::MpiGroup& group, const MpiIoHints& hints) {
-  hdf5_initialize();
-  Hid access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
-  MPI_Info info = MPI_INFO_NULL;
-  if (!hints.empty()) {
-    MPI_Info_create(&info);
-    for (const auto& [key, value] : hints) {
-      MPI_Info_set(info, key.c_str(), value.c_str());
-    }
-  }
-  const herr_t status = H5Pset_fapl_mpio(access.get(), comm::mpi_comm(group), info);  // keeps a copy
-  if (info != MPI_INFO_NULL) {
-    MPI_Info_free(&info);
-  }
-  hdf5_check(status, ErrorClass::kInternal, "set up MPI-IO");
-  return access;
-}
-
-Hid hdf5_collective_transfer() {
-  Hid list(H5Pcreate(H5P_DATASET_XFER), &H5Pclose);
-  hdf5_check(H5Pset_dxpl_mpio(list.get(), H5FD_MPIO_COLLECTIVE), ErrorClass::kInternal, "set up an MPI-IO transfer");
-  return list;
-}
-
-bool hdf5_may_close_collectively() {
-  return comm::may_release_mpi();
-}
 
 namespace {
 
@@ -240,39 +207,6 @@ std::string hdf5_text_attribute(hid_t object, const std::string& name) {
   return join(hdf5_texts(attribute.get(), str("attribute '", name, "'")), ",");
 }
 
-namespace {
-
-constexpr hsize_t kAlignFrom = 64 * 1024;  // bytes of an object that is worth aligning
-constexpr hsize_t kAlignment = 4096;
-// What HDF5 keeps of a dataset with some attributes, and of a file: a little more than it takes.
-constexpr int64_t kDatasetMetadata = 1024;
-constexpr int64_t kFileMetadata = 16 * 1024;
-
-}  // namespace
-
-Hdf5Room hdf5_room_for_seal(const std::vector<Hdf5DatasetSpec>& datasets, const Hdf5Attributes& attributes) {
-  const auto num_datasets = static_cast<int64_t>(datasets.size());
-  Hdf5Room room{seal_block_bytes(num_datasets + 1), kFileMetadata + num_datasets * kDatasetMetadata};
-  for (const auto& [name, value] : attributes) {
-    if (const auto* const text = std::get_if<std::string>(&value)) {
-      room.metadata_bytes += static_cast<int64_t>(text->size());
-    } else if (const auto* const numbers = std::get_if<std::vector<double>>(&value)) {
-      room.metadata_bytes += static_cast<int64_t>(numbers->size() * sizeof(double));
-    }
-  }
-  return room;
-}
-
-Hid hdf5_create_file(const std::string& path, const Hid& access, const Hdf5Room& room) {
-  const Hid creation(H5Pcreate(H5P_FILE_CREATE), &H5Pclose);
-  H5Pset_alignment(access.get(), kAlignFrom, kAlignment);
-  if (room.block_bytes > 0) {
-    H5Pset_userblock(creation.get(), static_cast<hsize_t>(room.block_bytes));
-    H5Pset_meta_block_size(access.get(), static_cast<hsize_t>(room.metadata_bytes));
-  }
-  return hdf5_create_anew(path, creation, access);
-}
-
 Hid hdf5_create_anew(const std::string& path, const Hid& creation, const Hid& access) {
   return hdf5_own(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation ? creation.get() : H5P_DEFAULT, access.get()),
                   &H5Fclose, ErrorClass::kCannotCreate, str("create ", path));
@@ -280,23 +214,6 @@ Hid hdf5_create_anew(const std::string& path, const Hid& creation, const Hid& ac
 
 void hdf5_make_way(const std::string& path) {
   ::unlink(path.c_str());  // where it fails, the creation that follows says why
-}
-
-Hid hdf5_create_dataset(hid_t file, const Hdf5DatasetSpec& spec, const std::string& path) {
-  const std::vector<hsize_t> extents(spec.shape.begin(), spec.shape.end());
-  const Hid space(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), &H5Sclose);
-  const Hid link(H5Pcreate(H5P_LINK_CREATE), &H5Pclose);
-  H5Pset_create_intermediate_group(link.get(), 1);
-  const Hid creation(H5Pcreate(H5P_DATASET_CREATE), &H5Pclose);
-  H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
-  H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
-  H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
-  H5Pset_obj_track_times(creation.get(), false);  // the same data make the same file
-  Hid dataset = hdf5_own(H5Dcreate2(file, spec.name.c_str(), hdf5_memory_type(spec.type), space.get(), link.get(),
-                                    creation.get(), H5P_DEFAULT),
-                         &H5Dclose, ErrorClass::kCannotCreate, str("create dataset '", spec.name, "' in ", path));
-  hdf5_add_attributes(dataset.get(), spec.attributes, path);
-  return dataset;
 }
 
 }  // namespace vit_hybrid::data

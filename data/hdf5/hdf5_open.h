@@ -3,24 +3,10 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "data/hdf5/hdf5_handle.h"
-#include "data/hdf5/hdf5_writer.h"
-#include "data/reading/posix_file.h"
-#include "parallel/comm/mpi/mpi_group.h"
-#include "parallel/comm/operation.h"
 
 namespace vit_hybrid::data {
-
-/// File access through MPI-IO by the ranks of `group`; an MPI library takes the hints that it knows.
-Hid hdf5_mpi_access(const comm::MpiGroup& group, const MpiIoHints& hints = {});
-
-/// Transfer by all ranks of the file's group together.
-Hid hdf5_collective_transfer();
-
-/// Whether identifiers whose closing is collective may be closed now (see comm::may_release_mpi).
-bool hdf5_may_close_collectively();
 
 /// Size of the file; Error(kMissingInput) if it is not there.
 int64_t existing_file_bytes(const std::string& path);
@@ -46,14 +32,6 @@ std::string hdf5_file_name(hid_t object);
 /// text. Errors as hdf5_texts()'s.
 std::string hdf5_text_attribute(hid_t object, const std::string& name);
 
-/// What a file leaves free at its head, and what HDF5 takes at once for structures of its own; 0: as HDF5 does it.
-struct Hdf5Room {
-  int64_t block_bytes = 0;
-  int64_t metadata_bytes = 0;
-};
-/// Of a file that gets a seal: room for it, and HDF5's structures together, for few ranges to check.
-Hdf5Room hdf5_room_for_seal(const std::vector<Hdf5DatasetSpec>& datasets, const Hdf5Attributes& attributes);
-
 /// Removes what has the name of a file that is about to be made. On one rank.
 void hdf5_make_way(const std::string& path);
 
@@ -62,11 +40,5 @@ void hdf5_make_way(const std::string& path);
 /// and between a look at the name and an opening that truncates it could still become one. Collective where `access` is
 /// MPI-IO's.
 Hid hdf5_create_anew(const std::string& path, const Hid& creation, const Hid& access);
-
-/// The same with room for a seal.
-Hid hdf5_create_file(const std::string& path, const Hid& access, const Hdf5Room& room);
-
-/// Creates a dataset with its attributes and with storage that is allocated and not filled. Error(kCannotCreate).
-Hid hdf5_create_dataset(hid_t file, const Hdf5DatasetSpec& spec, const std::string& path);
 
 }  // namespace vit_hybrid::data

@@ -12,6 +12,8 @@
 #include "data/hdf5/hdf5_handle.h"
 #include "data/hdf5/hdf5_open.h"
 #include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi/mpi_handle.h"
+#include "parallel/comm/node_board.h"
 #include "parallel/comm/operation.h"
 #include "src/base/text.h"
 
@@ -37,6 +39,31 @@ int64_t chunk_cache_bytes(const Hdf5Layout& layout) {
     bytes *= (layout.shape[d] + layout.chunk[d] - 1) / layout.chunk[d] * layout.chunk[d];
   }
   return std::clamp(bytes, kMinChunkCache, kMaxChunkCache);
+}
+
+// File access through MPI-IO by the ranks of `group`; an MPI library takes the hints that it knows.
+Hid mpi_access(const comm::MpiGroup& group, const MpiIoHints& hints) {
+  hdf5_initialize();
+  Hid access(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose);
+  MPI_Info info = MPI_INFO_NULL;
+  if (!hints.empty()) {
+    MPI_Info_create(&info);
+    for (const auto& [key, value] : hints) {
+      MPI_Info_set(info, key.c_str(), value.c_str());
+    }
+  }
+  const herr_t status = H5Pset_fapl_mpio(access.get(), comm::mpi_comm(group), info);  // keeps a copy
+  if (info != MPI_INFO_NULL) {
+    MPI_Info_free(&info);
+  }
+  hdf5_check(status, ErrorClass::kInternal, "set up MPI-IO");
+  return access;
+}
+
+Hid collective_transfer() {
+  Hid list(H5Pcreate(H5P_DATASET_XFER), &H5Pclose);
+  hdf5_check(H5Pset_dxpl_mpio(list.get(), H5FD_MPIO_COLLECTIVE), ErrorClass::kInternal, "set up an MPI-IO transfer");
+  return list;
 }
 
 OpenDataset open_dataset(const RowFile& file, const std::string& dataset, hid_t access) {
@@ -111,7 +138,7 @@ class CollectiveRowReader : public RowReader {
         hints_(std::move(hints)) {}
 
   ~CollectiveRowReader() override {
-    const bool may_close = hdf5_may_close_collectively();
+    const bool may_close = comm::may_release_mpi();
     std::optional<comm::CollectiveScope> scope;
     if (may_close) scope.emplace(*watched_, "data", "closing of HDF5 files");
     open_.for_each([&](OpenDataset& opened) {
@@ -155,10 +182,10 @@ class CollectiveRowReader : public RowReader {
     comm::agreed(group_, [&] {
       const comm::CollectiveScope scope(*watched_, "data", "collective HDF5 read", num_rows * box_bytes(file, box));
       const auto opened = open_.get(number, [&] {
-        const Hid access = hdf5_mpi_access(group_, hints_);
+        const Hid access = mpi_access(group_, hints_);
         return std::make_shared<OpenDataset>(open_dataset(file, dataset_, access.get()));
       });
-      const Hid transfer = hdf5_collective_transfer();
+      const Hid transfer = collective_transfer();
       std::optional<Error> error;  // kept until the last round: the other ranks wait in the later ones
       for (int64_t round = 0; round < num_rounds; ++round) {
         try {

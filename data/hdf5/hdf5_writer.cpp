@@ -20,6 +20,74 @@
 
 namespace vit_hybrid::data {
 
+namespace {
+
+constexpr hsize_t kAlignFrom = 64 * 1024;  // bytes of an object that is worth aligning
+constexpr hsize_t kAlignment = 4096;
+// What HDF5 keeps of a dataset with some attributes, and of a file: a little more than it takes.
+constexpr int64_t kDatasetMetadata = 1024;
+constexpr int64_t kFileMetadata = 16 * 1024;
+
+// What a file leaves free at its head, for a seal, and what HDF5 takes at once for structures of its own; 0: as HDF5
+// does it.
+struct Room {
+  int64_t block_bytes = 0;
+  int64_t metadata_bytes = 0;
+};
+
+// HDF5's structures together, for few ranges to check.
+Room room_for_seal(const std::vector<Hdf5DatasetSpec>& datasets, const Hdf5Attributes& attributes) {
+  const auto num_datasets = static_cast<int64_t>(datasets.size());
+  Room room{seal_block_bytes(num_datasets + 1), kFileMetadata + num_datasets * kDatasetMetadata};
+  for (const auto& [name, value] : attributes) {
+    if (const auto* const text = std::get_if<std::string>(&value)) {
+      room.metadata_bytes += static_cast<int64_t>(text->size());
+    } else if (const auto* const numbers = std::get_if<std::vector<double>>(&value)) {
+      room.metadata_bytes += static_cast<int64_t>(numbers->size() * sizeof(double));
+    }
+  }
+  return room;
+}
+
+Hid create_file(const std::string& path, const Hid& access, const Room& room) {
+  const Hid creation(H5Pcreate(H5P_FILE_CREATE), &H5Pclose);
+  H5Pset_alignment(access.get(), kAlignFrom, kAlignment);
+  if (room.block_bytes > 0) {
+    H5Pset_userblock(creation.get(), static_cast<hsize_t>(room.block_bytes));
+    H5Pset_meta_block_size(access.get(), static_cast<hsize_t>(room.metadata_bytes));
+  }
+  return hdf5_create_anew(path, creation, access);
+}
+
+// Creates a dataset with its attributes and with storage that is allocated and not filled. Error(kCannotCreate).
+Hid create_dataset(hid_t file, const Hdf5DatasetSpec& spec, const std::string& path) {
+  const std::vector<hsize_t> extents(spec.shape.begin(), spec.shape.end());
+  const Hid space(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr), &H5Sclose);
+  const Hid link(H5Pcreate(H5P_LINK_CREATE), &H5Pclose);
+  H5Pset_create_intermediate_group(link.get(), 1);
+  const Hid creation(H5Pcreate(H5P_DATASET_CREATE), &H5Pclose);
+  H5Pset_layout(creation.get(), H5D_CONTIGUOUS);
+  H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
+  H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+  H5Pset_obj_track_times(creation.get(), false);  // the same data make the same file
+  Hid dataset = hdf5_own(H5Dcreate2(file, spec.name.c_str(), hdf5_memory_type(spec.type), space.get(), link.get(),
+                                    creation.get(), H5P_DEFAULT),
+                         &H5Dclose, ErrorClass::kCannotCreate, str("create dataset '", spec.name, "' in ", path));
+  hdf5_add_attributes(dataset.get(), spec.attributes, path);
+  return dataset;
+}
+
+// Gives a text attribute that hdf5_add_attributes() made another text of the same length. Error(kIo).
+void replace_text(hid_t object, const std::string& name, const std::string& value, const std::string& path) {
+  const std::string what = str("write the attribute '", name, "' of ", path);
+  const Hid attribute = hdf5_own(H5Aopen(object, name.c_str(), H5P_DEFAULT), &H5Aclose, ErrorClass::kIo, what);
+  const Hid type(H5Aget_type(attribute.get()), &H5Tclose);
+  VH_ASSERT(H5Tget_size(type.get()) == value.size(), str("text of ", value.size(), " bytes for '", name, "'"));
+  hdf5_check(H5Awrite(attribute.get(), type.get(), value.data()), ErrorClass::kIo, what);
+}
+
+}  // namespace
+
 struct Hdf5Writer::State {
   struct Dataset {
     Hdf5DatasetSpec spec;
@@ -31,7 +99,7 @@ struct Hdf5Writer::State {
   std::string path;
   std::string temporary;
   Hdf5Seal seal;
-  Hdf5Room room;                       // for the seal
+  Room room;                           // for the seal
   Hid file;                            // on rank 0, open until the end
   std::optional<PosixFile> values;     // the same file
   std::atomic<bool> is_flushed{true};  // what this rank wrote
@@ -76,12 +144,12 @@ void Hdf5Writer::State::check_paths() const {
 void Hdf5Writer::State::create(const std::vector<Hdf5DatasetSpec>& specs, const Hdf5Attributes& attributes) {
   hdf5_initialize();
   if (seal != Hdf5Seal::kNone) {
-    room = hdf5_room_for_seal(specs, attributes);
+    room = room_for_seal(specs, attributes);
   }
-  file = hdf5_create_file(temporary, Hid(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose), room);
+  file = create_file(temporary, Hid(H5Pcreate(H5P_FILE_ACCESS), &H5Pclose), room);
   hdf5_add_attributes(file.get(), attributes, path);
   for (const Hdf5DatasetSpec& spec : specs) {
-    Hid handle = hdf5_create_dataset(file.get(), spec, path);
+    Hid handle = create_dataset(file.get(), spec, path);
     const auto offset = static_cast<int64_t>(H5Dget_offset(handle.get()));
     datasets.emplace(spec.name, Dataset{spec, std::move(handle), offset});
   }
@@ -163,7 +231,7 @@ void Hdf5Writer::finish(const std::vector<Hdf5Text>& texts) {
   });
   comm::agreed_on_rank_0(state.group, [&] {
     for (const Hdf5Text& text : texts) {
-      hdf5_replace_text(state.datasets.at(text.dataset).handle.get(), text.attribute, text.value, state.path);
+      replace_text(state.datasets.at(text.dataset).handle.get(), text.attribute, text.value, state.path);
     }
     hdf5_check(state.close_hdf5() ? 0 : -1, ErrorClass::kIo, str("write ", state.temporary));
     if (state.seal != Hdf5Seal::kNone) {

@@ -9,9 +9,10 @@
 #include <limits>
 #include <numbers>
 
+#include "data/generate/field_statistics.h"
 #include "data/generate/generate_weather.h"
 #include "data/generate/planet.h"
-#include "data/generate/weather_year.h"
+#include "data/generate/weather_channels.h"
 #include "src/base/error.h"
 #include "tests/support/compare.h"
 
@@ -206,7 +207,8 @@ TEST_CASE("weather: every option out of its range is named, with what is allowed
 TEST_CASE("field statistics: merged parts are the whole") {
   const RandomStream random(2, Purpose::kTest);
   const int64_t channels = 2, cells = 5;
-  FieldStatistics whole(channels, cells), first(channels, cells), second(channels, cells), sent(channels, cells);
+  FieldStatistics whole(channels, 1, cells), first(channels, 1, cells), second(channels, 1, cells),
+      sent(channels, 1, cells);
   const at::Tensor samples = at::empty({7, channels, cells});
   for (int64_t i = 0; i < samples.numel(); ++i) {
     samples.mutable_data_ptr<float>()[i] = static_cast<float>(1e4 + random.normal(static_cast<uint64_t>(i)));
@@ -218,7 +220,7 @@ TEST_CASE("field statistics: merged parts are the whole") {
   }
   sent.unpack(second.pack());
   first.merge(sent);
-  first.merge(FieldStatistics(channels, cells));  // nothing changes nothing
+  first.merge(FieldStatistics(channels, 1, cells));  // nothing changes nothing
   const at::Tensor exact = samples.to(at::kDouble);
   CHECK(first.num_samples() == 7);
   for (int64_t channel = 0; channel < channels; ++channel) {
