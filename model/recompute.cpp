@@ -27,6 +27,16 @@ at::Tensor backward_through(Unit& unit, const at::Tensor& x, const tensor::StepC
   return backward_between(output_edge, dy, input_edge);
 }
 
+at::DataPtr take_memory(const c10::Storage& storage) {
+  return storage.set_data_ptr(at::DataPtr(nullptr, storage.device()));
+}
+
+void fill(const c10::Storage& storage, const at::Tensor& again) {
+  VH_ASSERT(again.storage_offset() == 0 && again.storage().nbytes() == storage.nbytes(),
+            str(again.storage().nbytes(), " bytes computed again for ", storage.nbytes()));
+  storage.set_data_ptr_noswap(take_memory(again.storage()));
+}
+
 }  // namespace
 
 at::Tensor RecomputedUnit::forward(const at::Tensor& x, const tensor::StepContext& context) {
@@ -40,20 +50,6 @@ at::Tensor RecomputedUnit::forward(const at::Tensor& x, const tensor::StepContex
     return std::vector<at::Tensor>{backward_through(*unit_, x, context, dy)};
   });
 }
-
-namespace {
-
-at::DataPtr take_memory(const c10::Storage& storage) {
-  return storage.set_data_ptr(at::DataPtr(nullptr, storage.device()));
-}
-
-void fill(const c10::Storage& storage, const at::Tensor& again) {
-  VH_ASSERT(again.storage_offset() == 0 && again.storage().nbytes() == storage.nbytes(),
-            str(again.storage().nbytes(), " bytes computed again for ", storage.nbytes()));
-  storage.set_data_ptr_noswap(take_memory(again.storage()));
-}
-
-}  // namespace
 
 at::Tensor recompute_in_backward(const at::Tensor& value, const at::Tensor& result,
                                  std::function<at::Tensor()> compute) {

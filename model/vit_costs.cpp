@@ -125,43 +125,6 @@ class SpecList {
   std::vector<ParameterSpec> specs_;
 };
 
-}  // namespace
-
-std::string final_norm_name(const VitOptions& options) {
-  const bool pooled_first = options.task == Task::kClassify && options.pooling == Pooling::kMean;
-  return pooled_first ? "fc_norm" : "norm";
-}
-
-std::vector<ParameterSpec> parameter_specs(const VitOptions& options, Range units, int stage, int tensor_rank,
-                                           int tensor_size) {
-  VH_ASSERT(units.begin >= 0 && units.end <= options.num_units(),
-            str("units [", units.begin, ", ", units.end, ") of ", options.num_units()));
-  SpecList list(options, tensor_rank, tensor_size);
-  for (int64_t unit = units.begin; unit < units.end; ++unit) {
-    list.add_unit(unit);
-  }
-  return list.take(stage);
-}
-
-double num_slice_parameters(const VitOptions& options, int tensor_rank, int tensor_size) {
-  const auto of_unit = [&](int64_t unit) {
-    double count = 0.0;
-    for (const auto& spec : parameter_specs(options, {unit, unit + 1}, 0, tensor_rank, tensor_size)) {
-      count += std::accumulate(spec.local_shape.begin(), spec.local_shape.end(), 1.0, std::multiplies<double>());
-    }
-    return count;
-  };
-  // All blocks are alike.
-  return of_unit(0) + static_cast<double>(options.depth) * of_unit(1) + of_unit(options.depth + 1);
-}
-
-int64_t num_parameters(const VitOptions& options) {
-  const double count = num_slice_parameters(options, 0, 1);
-  return count < 0x1p62 ? static_cast<int64_t>(count) : std::numeric_limits<int64_t>::max();
-}
-
-namespace {
-
 double product(std::initializer_list<int64_t> factors) {
   double result = 1.0;
   for (const int64_t factor : factors) {
@@ -190,23 +153,6 @@ double head_cost(const VitOptions& options) {
   return product(
       {2, options.num_tokens(), options.embed_dim, options.out_channels, options.patch_size, options.patch_size});
 }
-
-}  // namespace
-
-std::vector<double> unit_costs(const VitOptions& options) {
-  std::vector<double> costs(static_cast<size_t>(options.num_units()), block_cost(options));
-  costs.front() = embedding_cost(options);
-  costs.back() = head_cost(options);
-  return costs;
-}
-
-double train_flops_per_sample(const VitOptions& options) {
-  const auto costs = unit_costs(options);
-  // The gradient of the image is not computed: the embedding's backward has one product, not two.
-  return 3.0 * std::accumulate(costs.begin() + 1, costs.end(), 0.0) + 2.0 * costs.front();
-}
-
-namespace {
 
 // Bytes a token of the parts of a block on the rank that has most.
 struct BlockBytes {
@@ -271,6 +217,52 @@ HeadBytes head_bytes(const VitOptions& options, const BlockBytes& block) {
 }
 
 }  // namespace
+
+std::string final_norm_name(const VitOptions& options) {
+  const bool pooled_first = options.task == Task::kClassify && options.pooling == Pooling::kMean;
+  return pooled_first ? "fc_norm" : "norm";
+}
+
+std::vector<ParameterSpec> parameter_specs(const VitOptions& options, Range units, int stage, int tensor_rank,
+                                           int tensor_size) {
+  VH_ASSERT(units.begin >= 0 && units.end <= options.num_units(),
+            str("units [", units.begin, ", ", units.end, ") of ", options.num_units()));
+  SpecList list(options, tensor_rank, tensor_size);
+  for (int64_t unit = units.begin; unit < units.end; ++unit) {
+    list.add_unit(unit);
+  }
+  return list.take(stage);
+}
+
+double num_slice_parameters(const VitOptions& options, int tensor_rank, int tensor_size) {
+  const auto of_unit = [&](int64_t unit) {
+    double count = 0.0;
+    for (const auto& spec : parameter_specs(options, {unit, unit + 1}, 0, tensor_rank, tensor_size)) {
+      count += std::accumulate(spec.local_shape.begin(), spec.local_shape.end(), 1.0, std::multiplies<double>());
+    }
+    return count;
+  };
+  // All blocks are alike.
+  return of_unit(0) + static_cast<double>(options.depth) * of_unit(1) + of_unit(options.depth + 1);
+}
+
+int64_t num_parameters(const VitOptions& options) {
+  const double count = num_slice_parameters(options, 0, 1);
+  return count < 0x1p62 ? static_cast<int64_t>(count) : std::numeric_limits<int64_t>::max();
+}
+
+std::vector<double> unit_costs(const VitOptions& options) {
+  std::vector<double> costs(static_cast<size_t>(options.num_units()), block_cost(options));
+  costs.front() = embedding_cost(options);
+  costs.back() = head_cost(options);
+  return costs;
+}
+
+double train_flops_per_sample(const VitOptions& options) {
+  const auto costs = unit_costs(options);
+  // The gradient of the image is not computed: the embedding's backward has one product, not two.
+  return 3.0 * std::accumulate(costs.begin() + 1, costs.end(), 0.0) + 2.0 * costs.front();
+}
 
 int64_t kept_bytes_per_token(const VitOptions& options, int tensor_size, Recompute recompute, at::ScalarType type) {
   return BlockBytes(options, tensor_size, type).kept(recompute);

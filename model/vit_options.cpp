@@ -50,28 +50,6 @@ const std::map<std::string, VitOptions>& presets() {
   return table;
 }
 
-}  // namespace
-
-std::vector<std::string> preset_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, options] : presets()) {
-    names.push_back(name);
-  }
-  return names;
-}
-
-VitOptions preset(const std::string& name) {
-  const auto found = presets().find(name);
-  if (found != presets().end()) {
-    return found->second;
-  }
-  const auto names = preset_names();
-  throw Error(ErrorClass::kUsage, str("model preset '", name, "' is not known; known are ", join(names)),
-              str("did you mean '", nearest_word(name, names), "'?"));
-}
-
-namespace {
-
 constexpr int64_t kMostSide = 1 << 20;
 constexpr int64_t kMostValuesOfPatch = int64_t{1} << 40;
 
@@ -168,6 +146,24 @@ void check_sizes(const VitOptions& options, Checker& checker) {
 }
 
 }  // namespace
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, options] : presets()) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+VitOptions preset(const std::string& name) {
+  const auto found = presets().find(name);
+  if (found != presets().end()) {
+    return found->second;
+  }
+  const auto names = preset_names();
+  throw Error(ErrorClass::kUsage, str("model preset '", name, "' is not known; known are ", join(names)),
+              str("did you mean '", nearest_word(name, names), "'?"));
+}
 
 std::vector<std::string> validate(const VitOptions& options, int tensor_size, int pipeline_size) {
   Checker checker;

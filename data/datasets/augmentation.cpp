@@ -92,6 +92,18 @@ void add_rows(const uint8_t* image, int64_t width, const Taps& taps, Range colum
   }
 }
 
+// M. D. Joehnk, "Erzeugung von betaverteilten und gammaverteilten Zufallszahlen", Metrika 8 (1964). Draws from `first`
+// on; at alpha 2 one attempt in six is accepted.
+double symmetric_beta(const RandomStream& stream, uint64_t first, double alpha) {
+  for (uint64_t i = first;; i += 2) {
+    const double x = std::pow(stream.uniform(i), 1.0 / alpha);
+    const double y = std::pow(stream.uniform(i + 1), 1.0 / alpha);
+    if (x + y > 0.0 && x + y <= 1.0) {
+      return x / (x + y);
+    }
+  }
+}
+
 }  // namespace
 
 Crop random_resized_crop(const RandomStream& stream, int64_t height, int64_t width) {
@@ -157,22 +169,6 @@ void resize_crop(std::span<const uint8_t> image, int64_t height, int64_t width, 
     }
   }
 }
-
-namespace {
-
-// M. D. Joehnk, "Erzeugung von betaverteilten und gammaverteilten Zufallszahlen", Metrika 8 (1964). Draws from `first`
-// on; at alpha 2 one attempt in six is accepted.
-double symmetric_beta(const RandomStream& stream, uint64_t first, double alpha) {
-  for (uint64_t i = first;; i += 2) {
-    const double x = std::pow(stream.uniform(i), 1.0 / alpha);
-    const double y = std::pow(stream.uniform(i + 1), 1.0 / alpha);
-    if (x + y > 0.0 && x + y <= 1.0) {
-      return x / (x + y);
-    }
-  }
-}
-
-}  // namespace
 
 Mix draw_mix(const MixupOptions& options, int64_t epoch, int64_t sample) {
   const RandomStream stream(options.seed, Purpose::kMixup, static_cast<uint64_t>(epoch), static_cast<uint64_t>(sample));

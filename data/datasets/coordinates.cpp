@@ -58,6 +58,104 @@ void check_points(const std::vector<double>& points, const char* name, double mo
   }
 }
 
+using Kind = FieldOrder::Kind;
+
+constexpr int64_t kColours = 3;
+constexpr int64_t kMuchSmaller = 4;  // times
+
+// In Python, for a dataset that the memory holds.
+std::string transposition(const std::string& name, const char* order) {
+  return str("python3 -c \"import h5py; h5py.File('NEW.h5', 'w')['", name, "'] = h5py.File('OLD.h5')['", name,
+             "'][:].transpose(", order, ")\", and docs/data.md has it for large files");
+}
+
+// Of "a.h5: dataset 'fields'" the name.
+std::string name_in(const std::string& where, const char* otherwise) {
+  const size_t end = where.rfind('\'');
+  const size_t begin = end == std::string::npos || end == 0 ? std::string::npos : where.rfind('\'', end - 1);
+  return begin == std::string::npos ? otherwise : where.substr(begin + 1, end - begin - 1);
+}
+
+// What says that the channels are last; nothing where they are not, or something says otherwise.
+std::string sign_of_channels_last(const FieldOrder& order) {
+  const auto& [time, first, second, last] = order.kinds;
+  const auto& extents = order.shape;
+  if (first == Kind::kLatitude || first == Kind::kLongitude) {
+    return str("dim 1 is a ", first == Kind::kLatitude ? "latitude" : "longitude");
+  }
+  if (last == Kind::kChannel) {
+    return "dim 3 is that of the channels";
+  }
+  if (first == Kind::kChannel || second != Kind::kUnknown || last != Kind::kUnknown) {
+    return {};
+  }
+  if (order.num_channel_names > 0 && extents[1] != extents[3]) {
+    if (order.num_channel_names == extents[1] || order.num_channel_names == extents[3]) {
+      return order.num_channel_names == extents[3] ? str(extents[3], " channels are named") : "";
+    }
+  }
+  if (order.num_latitudes > 0 && order.num_longitudes > 0) {
+    const bool is_right = order.num_latitudes == extents[2] && order.num_longitudes == extents[3];
+    const bool is_last = order.num_latitudes == extents[1] && order.num_longitudes == extents[2];
+    if (is_right != is_last) {
+      return is_last ? str("there are ", extents[1], " latitudes and ", extents[2], " longitudes") : "";
+    }
+  }
+  const bool is_small = kMuchSmaller * extents[3] <= std::min(extents[1], extents[2]);
+  return is_small ? str("dim 3 is small beside dims 1 and 2, and no names of channels (attribute 'channels') or "
+                        "coordinates say that they lie otherwise")
+                  : "";
+}
+
+constexpr double kDay = 86400.0;
+
+std::optional<double> seconds_of(const std::string& unit) {
+  static const std::map<std::string, double> kUnits = {
+      {"days", kDay},  {"day", kDay},          {"d", kDay},  {"hours", 3600},
+      {"hour", 3600},  {"hrs", 3600},          {"hr", 3600}, {"h", 3600},
+      {"minutes", 60}, {"minute", 60},         {"mins", 60}, {"min", 60},
+      {"seconds", 1},  {"second", 1},          {"secs", 1},  {"sec", 1},
+      {"s", 1},        {"milliseconds", 1e-3}, {"ms", 1e-3}, {"microseconds", 1e-6},
+      {"us", 1e-6},    {"nanoseconds", 1e-9},  {"ns", 1e-9}};
+  const auto found = kUnits.find(unit);
+  return found == kUnits.end() ? std::nullopt : std::optional(found->second);
+}
+
+// The four kinds that order files; nothing for others ("julian").
+std::optional<std::string> calendar_kind(const std::string& calendar) {
+  static const std::map<std::string, std::string> kKinds = {
+      {"", "standard"},      {"standard", "standard"}, {"gregorian", "standard"}, {"proleptic_gregorian", "standard"},
+      {"noleap", "noleap"},  {"365_day", "noleap"},    {"all_leap", "all_leap"},  {"366_day", "all_leap"},
+      {"360_day", "360_day"}};
+  const auto found = kKinds.find(calendar);
+  return found == kKinds.end() ? std::nullopt : std::optional(found->second);
+}
+
+struct Date {
+  int year = 0;
+  unsigned month = 1;
+  unsigned day = 1;
+};
+
+// Since the begin of 1970; nothing for no date.
+std::optional<int64_t> days_of(const Date& date, const std::string& calendar) {
+  if (date.month < 1 || date.month > 12 || date.day < 1 || date.day > 31) {
+    return std::nullopt;
+  }
+  if (calendar == "standard") {
+    const std::chrono::year_month_day named{std::chrono::year{date.year}, std::chrono::month{date.month},
+                                            std::chrono::day{date.day}};
+    return named.ok() ? std::optional(std::chrono::sys_days(named).time_since_epoch().count()) : std::nullopt;
+  }
+  const int64_t years = date.year - 1970;
+  if (calendar == "360_day") {
+    return 360 * years + 30 * (date.month - 1) + date.day - 1;
+  }
+  static constexpr std::array<int64_t, 12> kBefore = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
+  const int64_t leap = calendar == "all_leap" ? 1 : 0;
+  return (365 + leap) * years + kBefore[date.month - 1] + (date.month > 2 ? leap : 0) + date.day - 1;
+}
+
 }  // namespace
 
 std::vector<double> latitude_weights(const Grid& grid, int64_t height) {
@@ -118,59 +216,6 @@ void check_grid(const Grid& grid, const std::string& where) {
   }
 }
 
-namespace {
-
-using Kind = FieldOrder::Kind;
-
-constexpr int64_t kColours = 3;
-constexpr int64_t kMuchSmaller = 4;  // times
-
-// In Python, for a dataset that the memory holds.
-std::string transposition(const std::string& name, const char* order) {
-  return str("python3 -c \"import h5py; h5py.File('NEW.h5', 'w')['", name, "'] = h5py.File('OLD.h5')['", name,
-             "'][:].transpose(", order, ")\", and docs/data.md has it for large files");
-}
-
-// Of "a.h5: dataset 'fields'" the name.
-std::string name_in(const std::string& where, const char* otherwise) {
-  const size_t end = where.rfind('\'');
-  const size_t begin = end == std::string::npos || end == 0 ? std::string::npos : where.rfind('\'', end - 1);
-  return begin == std::string::npos ? otherwise : where.substr(begin + 1, end - begin - 1);
-}
-
-// What says that the channels are last; nothing where they are not, or something says otherwise.
-std::string sign_of_channels_last(const FieldOrder& order) {
-  const auto& [time, first, second, last] = order.kinds;
-  const auto& extents = order.shape;
-  if (first == Kind::kLatitude || first == Kind::kLongitude) {
-    return str("dim 1 is a ", first == Kind::kLatitude ? "latitude" : "longitude");
-  }
-  if (last == Kind::kChannel) {
-    return "dim 3 is that of the channels";
-  }
-  if (first == Kind::kChannel || second != Kind::kUnknown || last != Kind::kUnknown) {
-    return {};
-  }
-  if (order.num_channel_names > 0 && extents[1] != extents[3]) {
-    if (order.num_channel_names == extents[1] || order.num_channel_names == extents[3]) {
-      return order.num_channel_names == extents[3] ? str(extents[3], " channels are named") : "";
-    }
-  }
-  if (order.num_latitudes > 0 && order.num_longitudes > 0) {
-    const bool is_right = order.num_latitudes == extents[2] && order.num_longitudes == extents[3];
-    const bool is_last = order.num_latitudes == extents[1] && order.num_longitudes == extents[2];
-    if (is_right != is_last) {
-      return is_last ? str("there are ", extents[1], " latitudes and ", extents[2], " longitudes") : "";
-    }
-  }
-  const bool is_small = kMuchSmaller * extents[3] <= std::min(extents[1], extents[2]);
-  return is_small ? str("dim 3 is small beside dims 1 and 2, and no names of channels (attribute 'channels') or "
-                        "coordinates say that they lie otherwise")
-                  : "";
-}
-
-}  // namespace
-
 void require_channels_first(const FieldOrder& order, const std::string& where) {
   if (order.shape.size() != order.kinds.size() || order.shape[3] == 0) {
     return;
@@ -195,59 +240,6 @@ void require_colours_last(const std::vector<int64_t>& shape, const std::string& 
                 transposition(name_in(where, "images"), "0, 2, 3, 1"));
   }
 }
-
-namespace {
-
-constexpr double kDay = 86400.0;
-
-std::optional<double> seconds_of(const std::string& unit) {
-  static const std::map<std::string, double> kUnits = {
-      {"days", kDay},  {"day", kDay},          {"d", kDay},  {"hours", 3600},
-      {"hour", 3600},  {"hrs", 3600},          {"hr", 3600}, {"h", 3600},
-      {"minutes", 60}, {"minute", 60},         {"mins", 60}, {"min", 60},
-      {"seconds", 1},  {"second", 1},          {"secs", 1},  {"sec", 1},
-      {"s", 1},        {"milliseconds", 1e-3}, {"ms", 1e-3}, {"microseconds", 1e-6},
-      {"us", 1e-6},    {"nanoseconds", 1e-9},  {"ns", 1e-9}};
-  const auto found = kUnits.find(unit);
-  return found == kUnits.end() ? std::nullopt : std::optional(found->second);
-}
-
-// The four kinds that order files; nothing for others ("julian").
-std::optional<std::string> calendar_kind(const std::string& calendar) {
-  static const std::map<std::string, std::string> kKinds = {
-      {"", "standard"},      {"standard", "standard"}, {"gregorian", "standard"}, {"proleptic_gregorian", "standard"},
-      {"noleap", "noleap"},  {"365_day", "noleap"},    {"all_leap", "all_leap"},  {"366_day", "all_leap"},
-      {"360_day", "360_day"}};
-  const auto found = kKinds.find(calendar);
-  return found == kKinds.end() ? std::nullopt : std::optional(found->second);
-}
-
-struct Date {
-  int year = 0;
-  unsigned month = 1;
-  unsigned day = 1;
-};
-
-// Since the begin of 1970; nothing for no date.
-std::optional<int64_t> days_of(const Date& date, const std::string& calendar) {
-  if (date.month < 1 || date.month > 12 || date.day < 1 || date.day > 31) {
-    return std::nullopt;
-  }
-  if (calendar == "standard") {
-    const std::chrono::year_month_day named{std::chrono::year{date.year}, std::chrono::month{date.month},
-                                            std::chrono::day{date.day}};
-    return named.ok() ? std::optional(std::chrono::sys_days(named).time_since_epoch().count()) : std::nullopt;
-  }
-  const int64_t years = date.year - 1970;
-  if (calendar == "360_day") {
-    return 360 * years + 30 * (date.month - 1) + date.day - 1;
-  }
-  static constexpr std::array<int64_t, 12> kBefore = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
-  const int64_t leap = calendar == "all_leap" ? 1 : 0;
-  return (365 + leap) * years + kBefore[date.month - 1] + (date.month > 2 ? leap : 0) + date.day - 1;
-}
-
-}  // namespace
 
 TimeAxis time_axis(double first, double last, const std::string& units, const std::string& calendar) {
   if (units.empty()) {

@@ -30,6 +30,25 @@ at::Tensor pick(const at::Tensor& all, std::span<const int64_t> samples, HostMem
   return picked;
 }
 
+// Streams of the purpose kSyntheticData.
+constexpr uint64_t kBaseStream = 0;
+constexpr uint64_t kShiftStream = 1;
+constexpr uint64_t kClassStream = 2;
+
+// Uniform in (-sqrt 3, sqrt 3): variance 1, and four values from one block of the generator.
+std::vector<float> noise(int64_t count, uint64_t seed) {
+  constexpr double kScale = 3.4641016151377544 / 4294967296.0;
+  const RandomStream stream(seed, Purpose::kSyntheticData, kBaseStream);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); i += 4) {
+    const PhiloxBlock block = stream.block(i / 4);
+    for (size_t k = 0; k < 4 && i + k < values.size(); ++k) {
+      values[i + k] = static_cast<float>((static_cast<double>(block[k]) - 2147483647.5) * kScale);
+    }
+  }
+  return values;
+}
+
 }  // namespace
 
 MemoryDataset::MemoryDataset(at::Tensor inputs, at::Tensor targets, std::vector<std::string> channel_names)
@@ -59,29 +78,6 @@ Batch MemoryDataset::read(std::span<const int64_t> samples, Parts parts, int64_t
   }
   return batch;
 }
-
-namespace {
-
-// Streams of the purpose kSyntheticData.
-constexpr uint64_t kBaseStream = 0;
-constexpr uint64_t kShiftStream = 1;
-constexpr uint64_t kClassStream = 2;
-
-// Uniform in (-sqrt 3, sqrt 3): variance 1, and four values from one block of the generator.
-std::vector<float> noise(int64_t count, uint64_t seed) {
-  constexpr double kScale = 3.4641016151377544 / 4294967296.0;
-  const RandomStream stream(seed, Purpose::kSyntheticData, kBaseStream);
-  std::vector<float> values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); i += 4) {
-    const PhiloxBlock block = stream.block(i / 4);
-    for (size_t k = 0; k < 4 && i + k < values.size(); ++k) {
-      values[i + k] = static_cast<float>((static_cast<double>(block[k]) - 2147483647.5) * kScale);
-    }
-  }
-  return values;
-}
-
-}  // namespace
 
 SyntheticDataset::SyntheticDataset(int64_t size, std::vector<int64_t> shape, int64_t num_classes, uint64_t seed)
     : size_(size),

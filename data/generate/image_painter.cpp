@@ -121,6 +121,11 @@ uint8_t to_byte(double value) {
   return static_cast<uint8_t>(std::lround(255.0 * std::clamp(value, 0.0, 1.0)));
 }
 
+StoredScaling usual_scaling() {
+  const ColorStatistics usual;
+  return {{usual.mean.begin(), usual.mean.end()}, {usual.std.begin(), usual.std.end()}};
+}
+
 }  // namespace
 
 ImagePainter::ImagePainter(int64_t size, int64_t num_classes, uint64_t seed)
@@ -148,15 +153,6 @@ std::string ImagePainter::class_name(int64_t label) {
   return str(kTextures[static_cast<size_t>(label / kNumImageShapes)], " ",
              kShapes[static_cast<size_t>(label % kNumImageShapes)]);
 }
-
-namespace {
-
-StoredScaling usual_scaling() {
-  const ColorStatistics usual;
-  return {{usual.mean.begin(), usual.mean.end()}, {usual.std.begin(), usual.std.end()}};
-}
-
-}  // namespace
 
 PaintedDataset::PaintedDataset(const PaintedImages& images)
     : images_(images),

@@ -115,31 +115,6 @@ std::vector<std::string> read_variable(hid_t object, hid_t type, size_t count) {
   return texts;
 }
 
-}  // namespace
-
-std::vector<std::string> hdf5_texts(hid_t object, const std::string& what) {
-  const Hid type = type_of(object);
-  const hssize_t count = H5Sget_simple_extent_npoints(space_of(object).get());
-  if (H5Tget_class(type.get()) != H5T_STRING || count <= 0) {
-    return {};
-  }
-  hdf5_require_few_bytes(object, kMostTextBytes, what);
-  return H5Tis_variable_str(type.get()) > 0 ? read_variable(object, type.get(), static_cast<size_t>(count))
-                                            : read_fixed(object, type.get(), static_cast<size_t>(count));
-}
-
-void hdf5_require_few_bytes(hid_t object, int64_t most, const std::string& what) {
-  const Hid type = type_of(object);
-  const int64_t count = std::max<int64_t>(H5Sget_simple_extent_npoints(space_of(object).get()), 0);
-  if (bytes_in_memory(object, type.get(), count, most) > most) {
-    throw Error(ErrorClass::kBadData,
-                str(hdf5_file_name(object), ": ", what, " takes more than ", bytes_text(most), " in memory"),
-                "no such value is that large: the file is damaged, copy or make it again");
-  }
-}
-
-namespace {
-
 // HDF5 keeps an attribute in a message of at most 64 KiB, its name and type included.
 constexpr size_t kPartBytes = 60000;
 constexpr size_t kPartNumbers = kPartBytes / sizeof(double);
@@ -207,7 +182,35 @@ std::optional<std::vector<double>> read_numbers(hid_t object, const std::string&
   return values;
 }
 
+constexpr int64_t kMostBytes = int64_t{1} << 26;
+
+herr_t note_name(hid_t, const char* name, const H5A_info_t*, void* names) {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
 }  // namespace
+
+std::vector<std::string> hdf5_texts(hid_t object, const std::string& what) {
+  const Hid type = type_of(object);
+  const hssize_t count = H5Sget_simple_extent_npoints(space_of(object).get());
+  if (H5Tget_class(type.get()) != H5T_STRING || count <= 0) {
+    return {};
+  }
+  hdf5_require_few_bytes(object, kMostTextBytes, what);
+  return H5Tis_variable_str(type.get()) > 0 ? read_variable(object, type.get(), static_cast<size_t>(count))
+                                            : read_fixed(object, type.get(), static_cast<size_t>(count));
+}
+
+void hdf5_require_few_bytes(hid_t object, int64_t most, const std::string& what) {
+  const Hid type = type_of(object);
+  const int64_t count = std::max<int64_t>(H5Sget_simple_extent_npoints(space_of(object).get()), 0);
+  if (bytes_in_memory(object, type.get(), count, most) > most) {
+    throw Error(ErrorClass::kBadData,
+                str(hdf5_file_name(object), ": ", what, " takes more than ", bytes_text(most), " in memory"),
+                "no such value is that large: the file is damaged, copy or make it again");
+  }
+}
 
 void hdf5_add_attributes(hid_t object, const Hdf5Attributes& attributes, const std::string& path) {
   for (const auto& [name, value] : attributes) {
@@ -242,17 +245,6 @@ std::optional<std::vector<double>> hdf5_joined_numbers(hid_t object, const std::
   }
   return values;
 }
-
-namespace {
-
-constexpr int64_t kMostBytes = int64_t{1} << 26;
-
-herr_t note_name(hid_t, const char* name, const H5A_info_t*, void* names) {
-  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
-  return 0;
-}
-
-}  // namespace
 
 std::vector<std::string> hdf5_attribute_names(hid_t object, const std::string& doing) {
   std::vector<std::string> names;

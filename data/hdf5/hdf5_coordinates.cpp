@@ -156,6 +156,26 @@ int64_t num_named_points(hid_t file, hid_t dataset, const Axis& axis) {
   return shape.size() == 1 && has_points(found.get(), shape.front()) ? shape.front() : 0;
 }
 
+// What netCDF-4 calls the scale of a dim that has no values.
+constexpr const char* kNoValues = "This is a netCDF dimension but not a netCDF variable";
+
+// Nothing where the scale is none of times.
+std::vector<double> values_of(hid_t scale, int64_t num_rows) {
+  const Hid type(H5Dget_type(scale), &H5Tclose);
+  const Hid space(H5Dget_space(scale), &H5Sclose);
+  const H5T_class_t kind = H5Tget_class(type.get());
+  std::vector<double> values;
+  if ((kind == H5T_INTEGER || kind == H5T_FLOAT) && hdf5_shape(space.get()) == std::vector<int64_t>{num_rows} &&
+      !hdf5_text_attribute(scale, "NAME").starts_with(kNoValues)) {
+    hdf5_require_parts(scale, str(hdf5_file_name(scale), ": scale '", shown(hdf5_object_name(scale)), "'"));
+    values.resize(static_cast<size_t>(num_rows));
+    if (H5Dread(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
+      values.clear();
+    }
+  }
+  return values;
+}
+
 }  // namespace
 
 FieldOrder hdf5_field_order(hid_t file, hid_t dataset) {
@@ -189,30 +209,6 @@ Grid hdf5_grid(hid_t file, hid_t dataset, const std::string& path) {
   check_grid(grid, path);
   return grid;
 }
-
-namespace {
-
-// What netCDF-4 calls the scale of a dim that has no values.
-constexpr const char* kNoValues = "This is a netCDF dimension but not a netCDF variable";
-
-// Nothing where the scale is none of times.
-std::vector<double> values_of(hid_t scale, int64_t num_rows) {
-  const Hid type(H5Dget_type(scale), &H5Tclose);
-  const Hid space(H5Dget_space(scale), &H5Sclose);
-  const H5T_class_t kind = H5Tget_class(type.get());
-  std::vector<double> values;
-  if ((kind == H5T_INTEGER || kind == H5T_FLOAT) && hdf5_shape(space.get()) == std::vector<int64_t>{num_rows} &&
-      !hdf5_text_attribute(scale, "NAME").starts_with(kNoValues)) {
-    hdf5_require_parts(scale, str(hdf5_file_name(scale), ": scale '", shown(hdf5_object_name(scale)), "'"));
-    values.resize(static_cast<size_t>(num_rows));
-    if (H5Dread(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
-      values.clear();
-    }
-  }
-  return values;
-}
-
-}  // namespace
 
 TimeAxis hdf5_time_axis(hid_t dataset, const std::string& where) {
   const Hid space(H5Dget_space(dataset), &H5Sclose);

@@ -168,88 +168,6 @@ std::vector<Box> boxes_of(hid_t dataset, hid_t type, hid_t space) {
   return boxes_of_all(shape, chunk, H5Tget_size(type));
 }
 
-}  // namespace
-
-bool hdf5_refers_to_its_file(hid_t type) {
-  switch (H5Tget_class(type)) {
-    case H5T_VLEN:
-    case H5T_REFERENCE:
-      return true;
-    case H5T_STRING:
-      return H5Tis_variable_str(type) > 0;
-    case H5T_ARRAY:
-      return hdf5_refers_to_its_file(Hid(H5Tget_super(type), &H5Tclose).get());
-    case H5T_COMPOUND:
-      for (int i = 0; i < H5Tget_nmembers(type); ++i) {
-        if (hdf5_refers_to_its_file(Hid(H5Tget_member_type(type, static_cast<unsigned>(i)), &H5Tclose).get())) {
-          return true;
-        }
-      }
-      return false;
-    default:
-      return false;
-  }
-}
-
-bool hdf5_has_values_elsewhere(hid_t dataset) {
-  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
-  return H5Pget_layout(creation.get()) == H5D_VIRTUAL || H5Pget_external_count(creation.get()) > 0;
-}
-
-bool hdf5_is_never_written(hid_t dataset) {
-  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
-  return H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0 &&
-         H5Dget_storage_size(dataset) == 0;
-}
-
-void hdf5_for_each_block(hid_t dataset, hid_t type, const std::string& doing, const Hdf5BlockOfValues& function) {
-  const Hid space(H5Dget_space(dataset), &H5Sclose);
-  for (const Box& box : boxes_of(dataset, type, space.get())) {
-    if (!box.extents.empty()) {
-      H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, box.start.data(), nullptr, box.extents.data(), nullptr);
-    }
-    const auto count = static_cast<hsize_t>(H5Sget_select_npoints(space.get()));
-    const Hid memory(H5Screate_simple(1, &count, nullptr), &H5Sclose);
-    std::vector<char> values(count * H5Tget_size(type));
-    hdf5_check(H5Dread(dataset, type, memory.get(), space.get(), H5P_DEFAULT, values.data()), ErrorClass::kIo, doing);
-    function(memory.get(), space.get(), values.data(), count);
-    if (hdf5_refers_to_its_file(type)) {
-      H5Dvlen_reclaim(type, memory.get(), H5P_DEFAULT, values.data());
-    }
-  }
-}
-
-bool hdf5_copy_dataset(hid_t from, hid_t to, const std::string& name, const std::string& doing) {
-  const Hid link(H5Pcreate(H5P_LINK_CREATE), &H5Pclose);
-  H5Pset_create_intermediate_group(link.get(), 1);
-  if (is_copied_whole(from)) {
-    const Hid options(H5Pcreate(H5P_OBJECT_COPY), &H5Pclose);
-    H5Pset_copy_object(options.get(), H5O_COPY_WITHOUT_ATTR_FLAG);
-    hdf5_check(H5Ocopy(from, ".", to, name.c_str(), options.get(), link.get()), ErrorClass::kIo, doing);
-    return true;
-  }
-  const Hid stored(H5Dget_type(from), &H5Tclose);
-  const Hid type(H5Tcopy(stored.get()), &H5Tclose);  // of the file's own types a transient copy
-  const Hid creation = creation_like(from, type.get(), doing);
-  static_cast<void>(hdf5_own(
-      H5Dcreate2(to, name.c_str(), type.get(), space_like(from).get(), link.get(), creation.get(), H5P_DEFAULT),
-      &H5Dclose, ErrorClass::kIo, doing));
-  return false;
-}
-
-void hdf5_copy_values(hid_t from, hid_t to, const std::string& doing, const Hdf5ValueChange& change) {
-  const Hid type(H5Dget_type(to), &H5Tclose);
-  const size_t item = H5Tget_size(type.get());
-  hdf5_for_each_block(from, type.get(), doing, [&](hid_t memory, hid_t selected, char* values, size_t number) {
-    for (size_t i = 0; change && i < number; ++i) {
-      change(type.get(), values + i * item);
-    }
-    hdf5_check(H5Dwrite(to, type.get(), memory, selected, H5P_DEFAULT, values), ErrorClass::kIo, doing);
-  });
-}
-
-namespace {
-
 constexpr int64_t kMostAlignedFrom = int64_t{64} << 10;  // bytes from which objects are aligned
 
 struct Link {
@@ -520,6 +438,84 @@ void compare_objects(hid_t from, hid_t to, const std::string& rewritten, const s
 }
 
 }  // namespace
+
+bool hdf5_refers_to_its_file(hid_t type) {
+  switch (H5Tget_class(type)) {
+    case H5T_VLEN:
+    case H5T_REFERENCE:
+      return true;
+    case H5T_STRING:
+      return H5Tis_variable_str(type) > 0;
+    case H5T_ARRAY:
+      return hdf5_refers_to_its_file(Hid(H5Tget_super(type), &H5Tclose).get());
+    case H5T_COMPOUND:
+      for (int i = 0; i < H5Tget_nmembers(type); ++i) {
+        if (hdf5_refers_to_its_file(Hid(H5Tget_member_type(type, static_cast<unsigned>(i)), &H5Tclose).get())) {
+          return true;
+        }
+      }
+      return false;
+    default:
+      return false;
+  }
+}
+
+bool hdf5_has_values_elsewhere(hid_t dataset) {
+  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+  return H5Pget_layout(creation.get()) == H5D_VIRTUAL || H5Pget_external_count(creation.get()) > 0;
+}
+
+bool hdf5_is_never_written(hid_t dataset) {
+  const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
+  return H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0 &&
+         H5Dget_storage_size(dataset) == 0;
+}
+
+void hdf5_for_each_block(hid_t dataset, hid_t type, const std::string& doing, const Hdf5BlockOfValues& function) {
+  const Hid space(H5Dget_space(dataset), &H5Sclose);
+  for (const Box& box : boxes_of(dataset, type, space.get())) {
+    if (!box.extents.empty()) {
+      H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, box.start.data(), nullptr, box.extents.data(), nullptr);
+    }
+    const auto count = static_cast<hsize_t>(H5Sget_select_npoints(space.get()));
+    const Hid memory(H5Screate_simple(1, &count, nullptr), &H5Sclose);
+    std::vector<char> values(count * H5Tget_size(type));
+    hdf5_check(H5Dread(dataset, type, memory.get(), space.get(), H5P_DEFAULT, values.data()), ErrorClass::kIo, doing);
+    function(memory.get(), space.get(), values.data(), count);
+    if (hdf5_refers_to_its_file(type)) {
+      H5Dvlen_reclaim(type, memory.get(), H5P_DEFAULT, values.data());
+    }
+  }
+}
+
+bool hdf5_copy_dataset(hid_t from, hid_t to, const std::string& name, const std::string& doing) {
+  const Hid link(H5Pcreate(H5P_LINK_CREATE), &H5Pclose);
+  H5Pset_create_intermediate_group(link.get(), 1);
+  if (is_copied_whole(from)) {
+    const Hid options(H5Pcreate(H5P_OBJECT_COPY), &H5Pclose);
+    H5Pset_copy_object(options.get(), H5O_COPY_WITHOUT_ATTR_FLAG);
+    hdf5_check(H5Ocopy(from, ".", to, name.c_str(), options.get(), link.get()), ErrorClass::kIo, doing);
+    return true;
+  }
+  const Hid stored(H5Dget_type(from), &H5Tclose);
+  const Hid type(H5Tcopy(stored.get()), &H5Tclose);  // of the file's own types a transient copy
+  const Hid creation = creation_like(from, type.get(), doing);
+  static_cast<void>(hdf5_own(
+      H5Dcreate2(to, name.c_str(), type.get(), space_like(from).get(), link.get(), creation.get(), H5P_DEFAULT),
+      &H5Dclose, ErrorClass::kIo, doing));
+  return false;
+}
+
+void hdf5_copy_values(hid_t from, hid_t to, const std::string& doing, const Hdf5ValueChange& change) {
+  const Hid type(H5Dget_type(to), &H5Tclose);
+  const size_t item = H5Tget_size(type.get());
+  hdf5_for_each_block(from, type.get(), doing, [&](hid_t memory, hid_t selected, char* values, size_t number) {
+    for (size_t i = 0; change && i < number; ++i) {
+      change(type.get(), values + i * item);
+    }
+    hdf5_check(H5Dwrite(to, type.get(), memory, selected, H5P_DEFAULT, values), ErrorClass::kIo, doing);
+  });
+}
 
 void verify_hdf5_copy(const std::string& from, const std::string& to, const Hdf5Rewrite& rewrite) {
   const Hdf5CrashGuard guard(to, Hdf5CrashGuard::kNoLimit);

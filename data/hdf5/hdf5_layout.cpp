@@ -405,6 +405,32 @@ Hdf5Layout look_into(const std::string& path, const std::string& dataset, const 
   return layout;
 }
 
+// Calls use(value) for each value of a layout, in a fixed order.
+template <class Layout, class Use>
+void for_each_value(Layout& layout, const Use& use) {
+  use(layout.shape);
+  use(layout.type);
+  use(layout.storage);
+  use(layout.opaque_because);
+  use(layout.is_virtual);
+  use(layout.missing_filters);
+  use(layout.unwritten);
+  use(layout.file_bytes);
+  use(layout.offset);
+  use(layout.chunk);
+  use(layout.chunk_offsets);
+  use(layout.chunk_bytes);
+  use(layout.chunk_masks);
+  use(layout.filters);
+  use(layout.times.kind);
+  use(layout.times.first);
+  use(layout.times.last);
+  use(layout.times.calendar);
+  use(layout.attribute);
+  use(layout.grid.latitudes);
+  use(layout.grid.longitudes);
+}
+
 }  // namespace
 
 void require_filters(const Hdf5Layout& layout, const std::string& where) {
@@ -463,36 +489,6 @@ bool has_hdf5_object(const std::string& path, const std::string& name) {
   H5Eclear2(H5E_DEFAULT);
   return is_there;
 }
-
-namespace {
-
-// Calls use(value) for each value of a layout, in a fixed order.
-template <class Layout, class Use>
-void for_each_value(Layout& layout, const Use& use) {
-  use(layout.shape);
-  use(layout.type);
-  use(layout.storage);
-  use(layout.opaque_because);
-  use(layout.is_virtual);
-  use(layout.missing_filters);
-  use(layout.unwritten);
-  use(layout.file_bytes);
-  use(layout.offset);
-  use(layout.chunk);
-  use(layout.chunk_offsets);
-  use(layout.chunk_bytes);
-  use(layout.chunk_masks);
-  use(layout.filters);
-  use(layout.times.kind);
-  use(layout.times.first);
-  use(layout.times.last);
-  use(layout.times.calendar);
-  use(layout.attribute);
-  use(layout.grid.latitudes);
-  use(layout.grid.longitudes);
-}
-
-}  // namespace
 
 std::string pack_layouts(const std::vector<Hdf5Layout>& layouts) {
   Json packed = Json::array();

@@ -82,104 +82,6 @@ void add_list(hid_t object, const char* name, hid_t type, size_t length, const v
   hdf5_check(H5Awrite(attribute.get(), type, elements), ErrorClass::kIo, doing);
 }
 
-}  // namespace
-
-std::string hdf5_object_name(hid_t object) {
-  const ssize_t length = H5Iget_name(object, nullptr, 0);
-  std::string name(static_cast<size_t>(length > 0 ? length : 0), '\0');
-  H5Iget_name(object, name.data(), name.size() + 1);
-  return name;
-}
-
-std::vector<std::vector<Hid>> hdf5_attached_scales(hid_t dataset) {
-  const size_t num_dims = num_dims_of(dataset);
-  std::vector<std::vector<Hid>> scales(num_dims);
-  if (H5Aexists(dataset, kHdf5ScaleList) <= 0) {
-    return scales;
-  }
-  const Hid attribute(H5Aopen(dataset, kHdf5ScaleList, H5P_DEFAULT), &H5Aclose);
-  hdf5_require_few_bytes(attribute.get(), kMostScaleBytes, str("attribute '", kHdf5ScaleList, "'"));
-  const Hid type(H5Tvlen_create(H5T_STD_REF_OBJ), &H5Tclose);
-  const Hid space(H5Aget_space(attribute.get()), &H5Sclose);
-  std::vector<hvl_t> lists(num_dims, hvl_t{0, nullptr});
-  if (H5Sget_simple_extent_npoints(space.get()) != static_cast<hssize_t>(num_dims) ||
-      H5Aread(attribute.get(), type.get(), lists.data()) < 0) {
-    return scales;
-  }
-  for (size_t d = 0; d < num_dims; ++d) {
-    const auto* references = static_cast<const hobj_ref_t*>(lists[d].p);
-    for (size_t i = 0; i < lists[d].len; ++i) {
-      Hid scale(H5Rdereference2(dataset, H5P_DEFAULT, H5R_OBJECT, references + i), &H5Oclose);
-      if (scale && H5Iget_type(scale.get()) == H5I_DATASET) {
-        hdf5_check_storage(scale.get(),
-                           str(hdf5_file_name(scale.get()), ": scale '", hdf5_object_name(scale.get()), "'"));
-        scales[d].push_back(std::move(scale));
-      }
-    }
-  }
-  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, lists.data());
-  return scales;
-}
-
-std::vector<std::string> hdf5_dimension_names(hid_t dataset) {
-  const size_t num_dims = num_dims_of(dataset);
-  std::vector<std::string> names = labels_of(dataset, num_dims);
-  const auto scales = hdf5_attached_scales(dataset);
-  for (size_t d = 0; d < num_dims; ++d) {
-    if (!scales[d].empty()) {
-      names[d] = last_part(hdf5_object_name(scales[d].front().get()));
-    }
-  }
-  H5Eclear2(H5E_DEFAULT);
-  return names;
-}
-
-std::string hdf5_scale_texts(hid_t dataset, size_t dim) {
-  const size_t num_dims = num_dims_of(dataset);
-  const auto scales = hdf5_attached_scales(dataset);
-  std::string joined;
-  for (size_t i = 0; dim < num_dims && i < scales[dim].size() && joined.empty(); ++i) {
-    const hid_t scale = scales[dim][i].get();
-    const std::string what = str("scale '", shown(hdf5_object_name(scale)), "'");
-    if (const Hid type(H5Dget_type(scale), &H5Tclose); H5Tget_class(type.get()) == H5T_STRING) {
-      hdf5_require_parts(scale, str(hdf5_file_name(scale), ": ", what));
-    }
-    joined = join(hdf5_texts(scale, what), ",");
-  }
-  H5Eclear2(H5E_DEFAULT);
-  return joined;
-}
-
-void hdf5_attach_scales(hid_t dataset, const std::vector<std::vector<std::string>>& names, const std::string& doing) {
-  std::vector<std::vector<hobj_ref_t>> scales(names.size());
-  std::map<std::string, std::vector<ScaleUse>> uses;  // of each scale
-  const hobj_ref_t self = reference_to(dataset, ".", doing);
-  for (size_t d = 0; d < names.size(); ++d) {
-    for (const std::string& name : names[d]) {
-      scales[d].push_back(reference_to(dataset, name, doing));
-      uses[name].push_back({self, static_cast<int>(d)});
-    }
-  }
-  if (uses.empty()) {
-    return;
-  }
-  for (const auto& [name, of_scale] : uses) {
-    const Hid scale = hdf5_own(H5Dopen2(dataset, name.c_str(), H5P_DEFAULT), &H5Dclose, ErrorClass::kIo, doing);
-    if (H5Aexists(scale.get(), "CLASS") <= 0) {
-      make_scale(scale.get(), doing);
-    }
-    add_list(scale.get(), kHdf5DatasetList, scale_use_type().get(), of_scale.size(), of_scale.data(), doing);
-  }
-  std::vector<hvl_t> lists;
-  for (auto& of_dim : scales) {
-    lists.push_back({of_dim.size(), of_dim.data()});
-  }
-  const Hid type(H5Tvlen_create(H5T_STD_REF_OBJ), &H5Tclose);
-  add_list(dataset, kHdf5ScaleList, type.get(), lists.size(), lists.data(), doing);
-}
-
-namespace {
-
 static_assert(std::numeric_limits<long double>::digits >= 64, "a long double holds every 64-bit integer");
 
 using Values = std::vector<long double>;
@@ -227,46 +129,6 @@ bool holds(hid_t type, const Values& values, long double rounding) {
 Hdf5Times none(const std::string& why_not) {
   return {{}, why_not};
 }
-
-}  // namespace
-
-Hdf5Times hdf5_times(hid_t scale, int64_t num_times, int64_t first, int64_t count) {
-  const Hid type(H5Dget_type(scale), &H5Tclose);
-  const H5T_class_t kind = H5Tget_class(type.get());
-  if (kind != H5T_INTEGER && kind != H5T_FLOAT) {
-    return none("its values are no numbers");
-  }
-  const Hid space(H5Dget_space(scale), &H5Sclose);
-  if (const auto shape = hdf5_shape(space.get()); shape != std::vector<int64_t>{num_times}) {
-    return none(str("its shape is (", join(shape), "), there are ", num_times, " times"));
-  }
-  Values known(static_cast<size_t>(num_times));
-  if (H5Dread(scale, H5T_NATIVE_LDOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, known.data()) < 0) {
-    return none("it cannot be read: " + hdf5_reason());
-  }
-  const auto begin = known.begin() + std::min(first, num_times);
-  const auto end = known.begin() + std::min(first + count, num_times);
-  Hdf5Times times{{begin, end}, ""};
-  if (first + count <= num_times) {
-    return times;
-  }
-  const long double rounding = rounding_of(type.get(), known);
-  if (num_times == 1 || !is_even(known, rounding)) {
-    return none(str("the forecast goes beyond the file's last time, and its ", num_times,
-                    num_times == 1 ? " value has no spacing" : " values are not evenly spaced"));
-  }
-  Values more;
-  for (int64_t time = std::max(first, num_times); time < first + count; ++time) {
-    more.push_back(known.back() + spacing_of(known) * static_cast<long double>(time - num_times + 1));
-  }
-  if (!holds(type.get(), more, std::max(rounding, rounding_of(type.get(), more)))) {
-    return none(str("its type (", hdf5_type_name(type.get()), ") does not hold the times behind the file's last one"));
-  }
-  times.values.insert(times.values.end(), more.begin(), more.end());
-  return times;
-}
-
-namespace {
 
 bool has_attribute(hid_t object, const std::string& name) {
   return H5Aexists(object, name.c_str()) > 0;
@@ -452,6 +314,136 @@ void compare_attributes(hid_t from, hid_t to, const std::set<std::string>& other
 }
 
 }  // namespace
+
+std::string hdf5_object_name(hid_t object) {
+  const ssize_t length = H5Iget_name(object, nullptr, 0);
+  std::string name(static_cast<size_t>(length > 0 ? length : 0), '\0');
+  H5Iget_name(object, name.data(), name.size() + 1);
+  return name;
+}
+
+std::vector<std::vector<Hid>> hdf5_attached_scales(hid_t dataset) {
+  const size_t num_dims = num_dims_of(dataset);
+  std::vector<std::vector<Hid>> scales(num_dims);
+  if (H5Aexists(dataset, kHdf5ScaleList) <= 0) {
+    return scales;
+  }
+  const Hid attribute(H5Aopen(dataset, kHdf5ScaleList, H5P_DEFAULT), &H5Aclose);
+  hdf5_require_few_bytes(attribute.get(), kMostScaleBytes, str("attribute '", kHdf5ScaleList, "'"));
+  const Hid type(H5Tvlen_create(H5T_STD_REF_OBJ), &H5Tclose);
+  const Hid space(H5Aget_space(attribute.get()), &H5Sclose);
+  std::vector<hvl_t> lists(num_dims, hvl_t{0, nullptr});
+  if (H5Sget_simple_extent_npoints(space.get()) != static_cast<hssize_t>(num_dims) ||
+      H5Aread(attribute.get(), type.get(), lists.data()) < 0) {
+    return scales;
+  }
+  for (size_t d = 0; d < num_dims; ++d) {
+    const auto* references = static_cast<const hobj_ref_t*>(lists[d].p);
+    for (size_t i = 0; i < lists[d].len; ++i) {
+      Hid scale(H5Rdereference2(dataset, H5P_DEFAULT, H5R_OBJECT, references + i), &H5Oclose);
+      if (scale && H5Iget_type(scale.get()) == H5I_DATASET) {
+        hdf5_check_storage(scale.get(),
+                           str(hdf5_file_name(scale.get()), ": scale '", hdf5_object_name(scale.get()), "'"));
+        scales[d].push_back(std::move(scale));
+      }
+    }
+  }
+  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, lists.data());
+  return scales;
+}
+
+std::vector<std::string> hdf5_dimension_names(hid_t dataset) {
+  const size_t num_dims = num_dims_of(dataset);
+  std::vector<std::string> names = labels_of(dataset, num_dims);
+  const auto scales = hdf5_attached_scales(dataset);
+  for (size_t d = 0; d < num_dims; ++d) {
+    if (!scales[d].empty()) {
+      names[d] = last_part(hdf5_object_name(scales[d].front().get()));
+    }
+  }
+  H5Eclear2(H5E_DEFAULT);
+  return names;
+}
+
+std::string hdf5_scale_texts(hid_t dataset, size_t dim) {
+  const size_t num_dims = num_dims_of(dataset);
+  const auto scales = hdf5_attached_scales(dataset);
+  std::string joined;
+  for (size_t i = 0; dim < num_dims && i < scales[dim].size() && joined.empty(); ++i) {
+    const hid_t scale = scales[dim][i].get();
+    const std::string what = str("scale '", shown(hdf5_object_name(scale)), "'");
+    if (const Hid type(H5Dget_type(scale), &H5Tclose); H5Tget_class(type.get()) == H5T_STRING) {
+      hdf5_require_parts(scale, str(hdf5_file_name(scale), ": ", what));
+    }
+    joined = join(hdf5_texts(scale, what), ",");
+  }
+  H5Eclear2(H5E_DEFAULT);
+  return joined;
+}
+
+void hdf5_attach_scales(hid_t dataset, const std::vector<std::vector<std::string>>& names, const std::string& doing) {
+  std::vector<std::vector<hobj_ref_t>> scales(names.size());
+  std::map<std::string, std::vector<ScaleUse>> uses;  // of each scale
+  const hobj_ref_t self = reference_to(dataset, ".", doing);
+  for (size_t d = 0; d < names.size(); ++d) {
+    for (const std::string& name : names[d]) {
+      scales[d].push_back(reference_to(dataset, name, doing));
+      uses[name].push_back({self, static_cast<int>(d)});
+    }
+  }
+  if (uses.empty()) {
+    return;
+  }
+  for (const auto& [name, of_scale] : uses) {
+    const Hid scale = hdf5_own(H5Dopen2(dataset, name.c_str(), H5P_DEFAULT), &H5Dclose, ErrorClass::kIo, doing);
+    if (H5Aexists(scale.get(), "CLASS") <= 0) {
+      make_scale(scale.get(), doing);
+    }
+    add_list(scale.get(), kHdf5DatasetList, scale_use_type().get(), of_scale.size(), of_scale.data(), doing);
+  }
+  std::vector<hvl_t> lists;
+  for (auto& of_dim : scales) {
+    lists.push_back({of_dim.size(), of_dim.data()});
+  }
+  const Hid type(H5Tvlen_create(H5T_STD_REF_OBJ), &H5Tclose);
+  add_list(dataset, kHdf5ScaleList, type.get(), lists.size(), lists.data(), doing);
+}
+
+Hdf5Times hdf5_times(hid_t scale, int64_t num_times, int64_t first, int64_t count) {
+  const Hid type(H5Dget_type(scale), &H5Tclose);
+  const H5T_class_t kind = H5Tget_class(type.get());
+  if (kind != H5T_INTEGER && kind != H5T_FLOAT) {
+    return none("its values are no numbers");
+  }
+  const Hid space(H5Dget_space(scale), &H5Sclose);
+  if (const auto shape = hdf5_shape(space.get()); shape != std::vector<int64_t>{num_times}) {
+    return none(str("its shape is (", join(shape), "), there are ", num_times, " times"));
+  }
+  Values known(static_cast<size_t>(num_times));
+  if (H5Dread(scale, H5T_NATIVE_LDOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, known.data()) < 0) {
+    return none("it cannot be read: " + hdf5_reason());
+  }
+  const auto begin = known.begin() + std::min(first, num_times);
+  const auto end = known.begin() + std::min(first + count, num_times);
+  Hdf5Times times{{begin, end}, ""};
+  if (first + count <= num_times) {
+    return times;
+  }
+  const long double rounding = rounding_of(type.get(), known);
+  if (num_times == 1 || !is_even(known, rounding)) {
+    return none(str("the forecast goes beyond the file's last time, and its ", num_times,
+                    num_times == 1 ? " value has no spacing" : " values are not evenly spaced"));
+  }
+  Values more;
+  for (int64_t time = std::max(first, num_times); time < first + count; ++time) {
+    more.push_back(known.back() + spacing_of(known) * static_cast<long double>(time - num_times + 1));
+  }
+  if (!holds(type.get(), more, std::max(rounding, rounding_of(type.get(), more)))) {
+    return none(str("its type (", hdf5_type_name(type.get()), ") does not hold the times behind the file's last one"));
+  }
+  times.values.insert(times.values.end(), more.begin(), more.end());
+  return times;
+}
 
 void verify_hdf5_scales(const Hdf5ScaleCopy& copy) {
   const Hdf5CrashGuard guard(copy.to);

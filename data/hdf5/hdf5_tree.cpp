@@ -146,23 +146,6 @@ Hdf5TreeDataset describe(hid_t file, const std::string& path, const std::string&
   return dataset;
 }
 
-}  // namespace
-
-Hdf5Tree read_hdf5_tree(const std::string& path, const std::vector<std::string>& file_attributes,
-                        const std::vector<std::string>& dataset_attributes) {
-  Hdf5Tree tree;
-  tree.file_bytes = existing_file_bytes(path);
-  const Hdf5CrashGuard guard(path);
-  const Hid file = hdf5_open_file(path);
-  tree.attributes = attributes_of(file.get(), file_attributes);
-  for (const std::string& name : dataset_names(file.get(), path)) {
-    tree.datasets.push_back(describe(file.get(), path, name, tree.file_bytes, dataset_attributes));
-  }
-  return tree;
-}
-
-namespace {
-
 constexpr size_t kFieldDims = 4;  // time, channel, latitude, longitude
 constexpr size_t kMostNumbers = 8;
 
@@ -246,6 +229,19 @@ Hdf5Description describe(hid_t file, const std::string& path, const std::string&
 }
 
 }  // namespace
+
+Hdf5Tree read_hdf5_tree(const std::string& path, const std::vector<std::string>& file_attributes,
+                        const std::vector<std::string>& dataset_attributes) {
+  Hdf5Tree tree;
+  tree.file_bytes = existing_file_bytes(path);
+  const Hdf5CrashGuard guard(path);
+  const Hid file = hdf5_open_file(path);
+  tree.attributes = attributes_of(file.get(), file_attributes);
+  for (const std::string& name : dataset_names(file.get(), path)) {
+    tree.datasets.push_back(describe(file.get(), path, name, tree.file_bytes, dataset_attributes));
+  }
+  return tree;
+}
 
 std::vector<Hdf5Description> describe_hdf5_file(const std::string& path) {
   existing_file_bytes(path);

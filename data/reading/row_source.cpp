@@ -115,30 +115,6 @@ Samples samples_of(const comm::MpiGroup& group, const std::vector<std::string>& 
   return samples;
 }
 
-}  // namespace
-
-void require_same_files(const comm::MpiGroup& group, const std::vector<std::string>& paths) {
-  if (group.size() == 1) {
-    return;
-  }
-  const Samples mine = samples_of(group, paths);
-  const Samples of_rank_0 = unpacked(group.broadcast(group.rank() == 0 ? packed(mine) : std::string(), 0));
-  const std::string host_0 = group.broadcast(host_name(), 0);
-  comm::agreed(group, [&] {
-    for (size_t i = 0; i < paths.size(); ++i) {
-      if (mine[i].hash != of_rank_0[i].hash) {
-        throw Error(ErrorClass::kBadData,
-                    str(paths[i], " has other contents on rank ", group.rank(), " (", host_name(), ") than on rank 0 (",
-                        host_0, "), though the same size"),
-                    "all ranks must see the same data: copy the files to the nodes anew, or use a folder that all "
-                    "nodes share");
-      }
-    }
-  });
-}
-
-namespace {
-
 // Rank r looks at the files r, r + size, ...: finding the chunks of a file with many takes seconds.
 std::vector<Hdf5Layout> inspect_for_all(const comm::MpiGroup& group, const std::vector<std::string>& paths,
                                         const std::string& dataset, const std::string& attribute) {
@@ -195,6 +171,26 @@ std::vector<Range> bytes_left_out(const Hdf5Layout& layout, int64_t num_rows) {
 }
 
 }  // namespace
+
+void require_same_files(const comm::MpiGroup& group, const std::vector<std::string>& paths) {
+  if (group.size() == 1) {
+    return;
+  }
+  const Samples mine = samples_of(group, paths);
+  const Samples of_rank_0 = unpacked(group.broadcast(group.rank() == 0 ? packed(mine) : std::string(), 0));
+  const std::string host_0 = group.broadcast(host_name(), 0);
+  comm::agreed(group, [&] {
+    for (size_t i = 0; i < paths.size(); ++i) {
+      if (mine[i].hash != of_rank_0[i].hash) {
+        throw Error(ErrorClass::kBadData,
+                    str(paths[i], " has other contents on rank ", group.rank(), " (", host_name(), ") than on rank 0 (",
+                        host_0, "), though the same size"),
+                    "all ranks must see the same data: copy the files to the nodes anew, or use a folder that all "
+                    "nodes share");
+      }
+    }
+  });
+}
 
 RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, std::string dataset,
                      const std::string& attribute, IoMode io, MpiIoHints hints, FileOrder order)

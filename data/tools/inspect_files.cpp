@@ -46,73 +46,6 @@ ReadCost unlisted_cost(const Hdf5Layout& layout, const RowBox& box, int64_t want
   return {wanted, bytes, bytes, count};
 }
 
-}  // namespace
-
-ReadCost read_cost(const Hdf5Layout& layout, int64_t row, const RowBox& box) {
-  VH_ASSERT(!layout.shape.empty() && box.size.size() + 1 == layout.shape.size(), "a box of a row");
-  const auto item = static_cast<int64_t>(c10::elementSize(layout.type));
-  const int64_t wanted = box.num_values() * item, chunk_bytes = num_elements(layout.chunk) * item;
-  const bool is_whole = !layout.chunk.empty() && layout.storage != Storage::kChunked;
-  if (is_whole && layout.chunk_bytes.empty()) {
-    return unlisted_cost(layout, box, wanted, chunk_bytes);
-  }
-  ReadCost cost{wanted, is_whole ? 0 : wanted, is_whole ? 0 : wanted, 0};
-  std::vector<std::pair<int64_t, int64_t>> runs;  // first byte in the file, number of bytes
-  const auto add_runs = [&](const Shape& size, const BoxPlace& place, int64_t offset) {
-    for_each_run(size, place, {size, Shape(size.size(), 0)},
-                 [&](int64_t at, int64_t, int64_t count) { runs.emplace_back(offset + at * item, count * item); });
-  };
-  if (layout.chunk.empty()) {
-    add_runs(box.size, {{layout.shape.begin() + 1, layout.shape.end()}, box.start}, 0);
-  } else {
-    for_each_chunk(layout, row, box, [&](size_t number, const ChunkOverlap& part) {
-      const int64_t offset = layout.chunk_offsets[number], rows = layout.chunk.front();
-      if (is_whole) {
-        runs.emplace_back(offset, layout.chunk_bytes[number]);
-        cost.bytes_needed += chunk_bytes;
-        cost.bytes_in_file += layout.chunk_bytes[number];
-      } else {
-        add_runs(part.size, part.in_chunk, offset + row % rows * (chunk_bytes / rows));
-      }
-    });
-  }
-  std::sort(runs.begin(), runs.end());
-  int64_t end = -1;
-  for (const auto& [first, bytes] : runs) {
-    cost.num_reads += first == end ? 0 : 1;
-    end = first + bytes;
-  }
-  return cost;
-}
-
-RowBox latitude_band(const Hdf5Layout& layout, int64_t band, int64_t num_bands) {
-  VH_ASSERT(layout.shape.size() == 4, str("bands of ", layout.shape.size(), " dims"));
-  const Range rows = Partition(layout.shape[2], num_bands).part(band);
-  return {{0, rows.begin, 0}, {layout.shape[1], rows.size(), layout.shape[3]}};
-}
-
-std::string slow_because(const Hdf5Layout& layout, const ReadCost& cost) {
-  if (layout.is_virtual) {
-    return "virtual storage is read by one thread through HDF5";
-  }
-  if (layout.storage == Storage::kOpaque) {
-    return str(layout.opaque_because, ", which only HDF5 reads, on one thread");
-  }
-  if (cost.amplification() > 1.25) {
-    return str("a sample needs ", fixed_text(cost.amplification(), 2), " times its bytes, because chunks (",
-               join(layout.chunk), ") are filtered whole");
-  }
-  if (layout.storage == Storage::kFiltered) {
-    return "every read has to be inflated";
-  }
-  if (cost.num_reads > kManyReads && cost.bytes_wanted / cost.num_reads < kSmallRead) {
-    return str("a sample is ", cost.num_reads, " reads of ", cost.bytes_wanted / cost.num_reads, " bytes");
-  }
-  return "";
-}
-
-namespace {
-
 std::string line(const std::string& title, const std::string& text) {
   return "  " + title + ":" + std::string(11 - title.size(), ' ') + text + "\n";
 }
@@ -263,6 +196,69 @@ std::string values_text(const comm::MpiGroup& group, const std::string& path, co
 }
 
 }  // namespace
+
+ReadCost read_cost(const Hdf5Layout& layout, int64_t row, const RowBox& box) {
+  VH_ASSERT(!layout.shape.empty() && box.size.size() + 1 == layout.shape.size(), "a box of a row");
+  const auto item = static_cast<int64_t>(c10::elementSize(layout.type));
+  const int64_t wanted = box.num_values() * item, chunk_bytes = num_elements(layout.chunk) * item;
+  const bool is_whole = !layout.chunk.empty() && layout.storage != Storage::kChunked;
+  if (is_whole && layout.chunk_bytes.empty()) {
+    return unlisted_cost(layout, box, wanted, chunk_bytes);
+  }
+  ReadCost cost{wanted, is_whole ? 0 : wanted, is_whole ? 0 : wanted, 0};
+  std::vector<std::pair<int64_t, int64_t>> runs;  // first byte in the file, number of bytes
+  const auto add_runs = [&](const Shape& size, const BoxPlace& place, int64_t offset) {
+    for_each_run(size, place, {size, Shape(size.size(), 0)},
+                 [&](int64_t at, int64_t, int64_t count) { runs.emplace_back(offset + at * item, count * item); });
+  };
+  if (layout.chunk.empty()) {
+    add_runs(box.size, {{layout.shape.begin() + 1, layout.shape.end()}, box.start}, 0);
+  } else {
+    for_each_chunk(layout, row, box, [&](size_t number, const ChunkOverlap& part) {
+      const int64_t offset = layout.chunk_offsets[number], rows = layout.chunk.front();
+      if (is_whole) {
+        runs.emplace_back(offset, layout.chunk_bytes[number]);
+        cost.bytes_needed += chunk_bytes;
+        cost.bytes_in_file += layout.chunk_bytes[number];
+      } else {
+        add_runs(part.size, part.in_chunk, offset + row % rows * (chunk_bytes / rows));
+      }
+    });
+  }
+  std::sort(runs.begin(), runs.end());
+  int64_t end = -1;
+  for (const auto& [first, bytes] : runs) {
+    cost.num_reads += first == end ? 0 : 1;
+    end = first + bytes;
+  }
+  return cost;
+}
+
+RowBox latitude_band(const Hdf5Layout& layout, int64_t band, int64_t num_bands) {
+  VH_ASSERT(layout.shape.size() == 4, str("bands of ", layout.shape.size(), " dims"));
+  const Range rows = Partition(layout.shape[2], num_bands).part(band);
+  return {{0, rows.begin, 0}, {layout.shape[1], rows.size(), layout.shape[3]}};
+}
+
+std::string slow_because(const Hdf5Layout& layout, const ReadCost& cost) {
+  if (layout.is_virtual) {
+    return "virtual storage is read by one thread through HDF5";
+  }
+  if (layout.storage == Storage::kOpaque) {
+    return str(layout.opaque_because, ", which only HDF5 reads, on one thread");
+  }
+  if (cost.amplification() > 1.25) {
+    return str("a sample needs ", fixed_text(cost.amplification(), 2), " times its bytes, because chunks (",
+               join(layout.chunk), ") are filtered whole");
+  }
+  if (layout.storage == Storage::kFiltered) {
+    return "every read has to be inflated";
+  }
+  if (cost.num_reads > kManyReads && cost.bytes_wanted / cost.num_reads < kSmallRead) {
+    return str("a sample is ", cost.num_reads, " reads of ", cost.bytes_wanted / cost.num_reads, " bytes");
+  }
+  return "";
+}
 
 std::string statistics_table(const std::vector<ChannelMoments>& channels, const std::vector<std::string>& names) {
   std::vector<std::string> titles = {"channel"};

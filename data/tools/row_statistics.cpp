@@ -85,77 +85,6 @@ void add_planes(const at::Tensor& planes, std::vector<ChannelMoments>& moments) 
   }
 }
 
-}  // namespace
-
-void ChannelMoments::merge(const ChannelMoments& other) {
-  num_nan += other.num_nan;
-  num_infinite += other.num_infinite;
-  if (other.count == 0) {
-    return;
-  }
-  min = std::min(min, other.min);
-  max = std::max(max, other.max);
-  const auto before = static_cast<double>(count);
-  const auto more = static_cast<double>(other.count);
-  const double difference = other.mean - mean;
-  mean += difference * more / (before + more);
-  squares += other.squares + difference * difference * before * more / (before + more);
-  count += other.count;
-}
-
-double ChannelMoments::deviation() const {
-  return std::sqrt(squares / static_cast<double>(count));
-}
-
-void ChannelMoments::pack(double* to) const {
-  const std::array<double, kPacked> numbers{static_cast<double>(count),
-                                            static_cast<double>(num_nan),
-                                            static_cast<double>(num_infinite),
-                                            min,
-                                            max,
-                                            mean,
-                                            squares};
-  std::copy(numbers.begin(), numbers.end(), to);
-}
-
-ChannelMoments ChannelMoments::unpack(const double* from) {
-  return {static_cast<int64_t>(from[0]),
-          static_cast<int64_t>(from[1]),
-          static_cast<int64_t>(from[2]),
-          from[3],
-          from[4],
-          from[5],
-          from[6]};
-}
-
-ChannelPlaces channel_places(std::span<const int64_t> shape, at::ScalarType type) {
-  const int64_t row = shape.empty() ? 1 : num_elements(shape.subspan(1));
-  if (type == at::kByte && shape.size() == 4 && shape.back() == kNumColors) {
-    return {row / kNumColors, kNumColors, 1};
-  }
-  if (shape.size() >= 3 && shape[1] > 0) {
-    return {1, shape[1], row / shape[1]};
-  }
-  return {1, 1, row};
-}
-
-void add_row(const at::Tensor& row, const ChannelPlaces& places, std::vector<ChannelMoments>& moments) {
-  VH_ASSERT(row.is_contiguous() && std::ssize(moments) == places.channels &&
-                row.numel() == places.outer * places.channels * places.inner,
-            str("a row of ", row.numel(), " values in ", places.channels, " channels"));
-  const at::Tensor planes = row.reshape({places.outer, places.channels, places.inner})
-                                .transpose(0, 1)
-                                .reshape({places.channels, places.outer * places.inner})
-                                .contiguous();
-  if (planes.scalar_type() == at::kFloat) {
-    add_planes<float>(planes, moments);
-  } else {
-    add_planes<double>(planes.to(at::kDouble), moments);
-  }
-}
-
-namespace {
-
 // A function of the data alone, so that the order of merging is too; enough for the ranks to share them evenly.
 constexpr int64_t kMostBlocks = 1024;
 constexpr int64_t kBufferBytes = int64_t{32} << 20;
@@ -310,37 +239,6 @@ class BlockSums {
   at::Tensor counts_;
 };
 
-}  // namespace
-
-RowSelection RowSelection::of(const RowSource& source, int64_t wanted) {
-  int64_t total = 0;
-  for (const RowFile& file : source.files()) {
-    total += file.layout.num_rows();
-  }
-  return {total, wanted == 0 ? total : std::min(wanted, total)};
-}
-
-RowStatistics row_statistics(const comm::MpiGroup& group, const RowSource& source, const RowSelection& rows,
-                             const StatisticsRequest& request) {
-  BlockSums sums(source, rows, request);
-  const Partition shares(sums.num_blocks(), group.size());
-  const Range mine = shares.part(group.rank());
-  Progress progress(str("reading ", rows.count, " rows of '", source.dataset(), "' in ", source.files().front().path,
-                        source.files().size() > 1 ? str(" and ", source.files().size() - 1, " more files") : ""),
-                    shares.largest());
-  for (int64_t done = 0; done < shares.largest(); ++done) {
-    comm::agreed(group, [&] {
-      if (done < mine.size() && rows.count > 0) {
-        sums.add_block(mine.begin + done);
-      }
-    });
-    progress.add();
-  }
-  return sums.finish(group);
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 
 constexpr const char* kMeans = "global_means.npy";
@@ -420,6 +318,100 @@ void write_files(const WriteStatsOptions& options, const RowStatistics& statisti
 }
 
 }  // namespace
+
+void ChannelMoments::merge(const ChannelMoments& other) {
+  num_nan += other.num_nan;
+  num_infinite += other.num_infinite;
+  if (other.count == 0) {
+    return;
+  }
+  min = std::min(min, other.min);
+  max = std::max(max, other.max);
+  const auto before = static_cast<double>(count);
+  const auto more = static_cast<double>(other.count);
+  const double difference = other.mean - mean;
+  mean += difference * more / (before + more);
+  squares += other.squares + difference * difference * before * more / (before + more);
+  count += other.count;
+}
+
+double ChannelMoments::deviation() const {
+  return std::sqrt(squares / static_cast<double>(count));
+}
+
+void ChannelMoments::pack(double* to) const {
+  const std::array<double, kPacked> numbers{static_cast<double>(count),
+                                            static_cast<double>(num_nan),
+                                            static_cast<double>(num_infinite),
+                                            min,
+                                            max,
+                                            mean,
+                                            squares};
+  std::copy(numbers.begin(), numbers.end(), to);
+}
+
+ChannelMoments ChannelMoments::unpack(const double* from) {
+  return {static_cast<int64_t>(from[0]),
+          static_cast<int64_t>(from[1]),
+          static_cast<int64_t>(from[2]),
+          from[3],
+          from[4],
+          from[5],
+          from[6]};
+}
+
+ChannelPlaces channel_places(std::span<const int64_t> shape, at::ScalarType type) {
+  const int64_t row = shape.empty() ? 1 : num_elements(shape.subspan(1));
+  if (type == at::kByte && shape.size() == 4 && shape.back() == kNumColors) {
+    return {row / kNumColors, kNumColors, 1};
+  }
+  if (shape.size() >= 3 && shape[1] > 0) {
+    return {1, shape[1], row / shape[1]};
+  }
+  return {1, 1, row};
+}
+
+void add_row(const at::Tensor& row, const ChannelPlaces& places, std::vector<ChannelMoments>& moments) {
+  VH_ASSERT(row.is_contiguous() && std::ssize(moments) == places.channels &&
+                row.numel() == places.outer * places.channels * places.inner,
+            str("a row of ", row.numel(), " values in ", places.channels, " channels"));
+  const at::Tensor planes = row.reshape({places.outer, places.channels, places.inner})
+                                .transpose(0, 1)
+                                .reshape({places.channels, places.outer * places.inner})
+                                .contiguous();
+  if (planes.scalar_type() == at::kFloat) {
+    add_planes<float>(planes, moments);
+  } else {
+    add_planes<double>(planes.to(at::kDouble), moments);
+  }
+}
+
+RowSelection RowSelection::of(const RowSource& source, int64_t wanted) {
+  int64_t total = 0;
+  for (const RowFile& file : source.files()) {
+    total += file.layout.num_rows();
+  }
+  return {total, wanted == 0 ? total : std::min(wanted, total)};
+}
+
+RowStatistics row_statistics(const comm::MpiGroup& group, const RowSource& source, const RowSelection& rows,
+                             const StatisticsRequest& request) {
+  BlockSums sums(source, rows, request);
+  const Partition shares(sums.num_blocks(), group.size());
+  const Range mine = shares.part(group.rank());
+  Progress progress(str("reading ", rows.count, " rows of '", source.dataset(), "' in ", source.files().front().path,
+                        source.files().size() > 1 ? str(" and ", source.files().size() - 1, " more files") : ""),
+                    shares.largest());
+  for (int64_t done = 0; done < shares.largest(); ++done) {
+    comm::agreed(group, [&] {
+      if (done < mine.size() && rows.count > 0) {
+        sums.add_block(mine.begin + done);
+      }
+    });
+    progress.add();
+  }
+  return sums.finish(group);
+}
 
 WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& options) {
   std::vector<std::string> paths;

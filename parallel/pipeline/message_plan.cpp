@@ -43,73 +43,6 @@ std::optional<double> inputs_ready(const Schedule& schedule, const Finished& fin
   throw Error(ErrorClass::kInternal, str("schedule ", schedule.name, ": deadlock: ", join(waiting, "; ")));
 }
 
-}  // namespace
-
-std::string describe(const Action& action) {
-  const char* kind = action.kind == ActionKind::kForward ? "forward" : "backward";
-  return str(kind, " of micro-batch ", action.micro_batch, " through stage ", action.stage);
-}
-
-std::vector<std::vector<TimedAction>> time_actions(const Schedule& schedule, double forward_time,
-                                                   double backward_time) {
-  const size_t num_ranks = schedule.actions.size();
-  std::vector<std::vector<TimedAction>> timeline(num_ranks);
-  Finished finished(schedule, std::nullopt);
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (size_t rank = 0; rank < num_ranks; ++rank) {
-      const auto& actions = schedule.actions[rank];
-      auto& done = timeline[rank];
-      while (done.size() < actions.size()) {
-        const Action& action = actions[done.size()];
-        const auto ready = inputs_ready(schedule, finished, action);
-        if (!ready) {
-          break;
-        }
-        const double start = std::max(*ready, done.empty() ? 0.0 : done.back().finish);
-        const double finish = start + (action.kind == ActionKind::kForward ? forward_time : backward_time);
-        finished[action] = finish;
-        done.push_back({action, start, finish});
-        progress = true;
-      }
-    }
-  }
-  for (size_t rank = 0; rank < num_ranks; ++rank) {
-    if (timeline[rank].size() < schedule.actions[rank].size()) {
-      fail_deadlock(schedule, timeline);
-    }
-  }
-  return timeline;
-}
-
-std::string to_grid(const Schedule& schedule) {
-  const auto timeline = time_actions(schedule, 1.0, 2.0);
-  size_t columns = 0;
-  for (const auto& row : timeline) {
-    columns = std::max(columns, row.empty() ? 0 : static_cast<size_t>(std::lround(row.back().finish)));
-  }
-  const size_t width = str("F", std::max(schedule.num_micro_batches - 1, 0)).size();
-  std::ostringstream out;
-  for (size_t rank = 0; rank < timeline.size(); ++rank) {
-    std::vector<std::string> cells(columns, ".");
-    for (const auto& [action, start, finish] : timeline[rank]) {
-      for (auto column = std::lround(start); column < std::lround(finish); ++column) {
-        cells[static_cast<size_t>(column)] = str(action.kind == ActionKind::kForward ? "F" : "B", action.micro_batch);
-      }
-    }
-    out << "rank " << rank << ":";
-    size_t padding = 1;
-    for (const auto& cell : cells) {
-      out << std::string(padding, ' ') << cell;
-      padding = 1 + width - std::min(width, cell.size());
-    }
-    out << '\n';
-  }
-  return out.str();
-}
-
-namespace {
-
 constexpr double kForwardTime = 1.0;
 constexpr double kBackwardTime = 2.0;
 
@@ -168,36 +101,6 @@ void start_receives_early(std::vector<PlanStep>& steps) {
   }
 }
 
-}  // namespace
-
-MessagePlan plan_messages(const Schedule& schedule) {
-  std::vector<RankSteps> steps(schedule.actions.size());
-  const auto timeline = time_actions(schedule, kForwardTime, kBackwardTime);
-  for (size_t rank = 0; rank < timeline.size(); ++rank) {
-    steps[rank].actions = timeline[rank];
-    for (const TimedAction& producer : timeline[rank]) {
-      const int stage = consumer_stage(schedule, producer.action);
-      const int sender = static_cast<int>(rank);
-      const int receiver = stage < 0 ? sender : schedule.rank_of_stage[static_cast<size_t>(stage)];
-      if (receiver == sender) {
-        continue;
-      }
-      const ExchangeKey key = exchange_key(producer, stage);
-      steps[rank].exchanges[key].push_back({producer.action, Message::Direction::kSend, receiver});
-      steps[static_cast<size_t>(receiver)].exchanges[key].push_back(
-          {producer.action, Message::Direction::kReceive, sender});
-    }
-  }
-  MessagePlan plan;
-  for (RankSteps& rank_steps : steps) {
-    plan.push_back(merge(std::move(rank_steps)));
-    start_receives_early(plan.back());
-  }
-  return plan;
-}
-
-namespace {
-
 bool uses_message(const Schedule& schedule, const Action& action) {
   const int producer = action.stage + (action.kind == ActionKind::kForward ? -1 : 1);
   return producer >= 0 && producer < schedule.num_stages &&
@@ -221,18 +124,6 @@ int peak_received_early(const Schedule& schedule, const std::vector<PlanStep>& s
   }
   return static_cast<int>(peak);
 }
-
-}  // namespace
-
-std::vector<int> peak_received_early(const Schedule& schedule, const MessagePlan& plan) {
-  std::vector<int> peaks;
-  for (const auto& steps : plan) {
-    peaks.push_back(peak_received_early(schedule, steps));
-  }
-  return peaks;
-}
-
-namespace {
 
 // The simulation of check_rendezvous().
 class Rendezvous {
@@ -329,6 +220,103 @@ class Rendezvous {
 };
 
 }  // namespace
+
+std::string describe(const Action& action) {
+  const char* kind = action.kind == ActionKind::kForward ? "forward" : "backward";
+  return str(kind, " of micro-batch ", action.micro_batch, " through stage ", action.stage);
+}
+
+std::vector<std::vector<TimedAction>> time_actions(const Schedule& schedule, double forward_time,
+                                                   double backward_time) {
+  const size_t num_ranks = schedule.actions.size();
+  std::vector<std::vector<TimedAction>> timeline(num_ranks);
+  Finished finished(schedule, std::nullopt);
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (size_t rank = 0; rank < num_ranks; ++rank) {
+      const auto& actions = schedule.actions[rank];
+      auto& done = timeline[rank];
+      while (done.size() < actions.size()) {
+        const Action& action = actions[done.size()];
+        const auto ready = inputs_ready(schedule, finished, action);
+        if (!ready) {
+          break;
+        }
+        const double start = std::max(*ready, done.empty() ? 0.0 : done.back().finish);
+        const double finish = start + (action.kind == ActionKind::kForward ? forward_time : backward_time);
+        finished[action] = finish;
+        done.push_back({action, start, finish});
+        progress = true;
+      }
+    }
+  }
+  for (size_t rank = 0; rank < num_ranks; ++rank) {
+    if (timeline[rank].size() < schedule.actions[rank].size()) {
+      fail_deadlock(schedule, timeline);
+    }
+  }
+  return timeline;
+}
+
+std::string to_grid(const Schedule& schedule) {
+  const auto timeline = time_actions(schedule, 1.0, 2.0);
+  size_t columns = 0;
+  for (const auto& row : timeline) {
+    columns = std::max(columns, row.empty() ? 0 : static_cast<size_t>(std::lround(row.back().finish)));
+  }
+  const size_t width = str("F", std::max(schedule.num_micro_batches - 1, 0)).size();
+  std::ostringstream out;
+  for (size_t rank = 0; rank < timeline.size(); ++rank) {
+    std::vector<std::string> cells(columns, ".");
+    for (const auto& [action, start, finish] : timeline[rank]) {
+      for (auto column = std::lround(start); column < std::lround(finish); ++column) {
+        cells[static_cast<size_t>(column)] = str(action.kind == ActionKind::kForward ? "F" : "B", action.micro_batch);
+      }
+    }
+    out << "rank " << rank << ":";
+    size_t padding = 1;
+    for (const auto& cell : cells) {
+      out << std::string(padding, ' ') << cell;
+      padding = 1 + width - std::min(width, cell.size());
+    }
+    out << '\n';
+  }
+  return out.str();
+}
+
+MessagePlan plan_messages(const Schedule& schedule) {
+  std::vector<RankSteps> steps(schedule.actions.size());
+  const auto timeline = time_actions(schedule, kForwardTime, kBackwardTime);
+  for (size_t rank = 0; rank < timeline.size(); ++rank) {
+    steps[rank].actions = timeline[rank];
+    for (const TimedAction& producer : timeline[rank]) {
+      const int stage = consumer_stage(schedule, producer.action);
+      const int sender = static_cast<int>(rank);
+      const int receiver = stage < 0 ? sender : schedule.rank_of_stage[static_cast<size_t>(stage)];
+      if (receiver == sender) {
+        continue;
+      }
+      const ExchangeKey key = exchange_key(producer, stage);
+      steps[rank].exchanges[key].push_back({producer.action, Message::Direction::kSend, receiver});
+      steps[static_cast<size_t>(receiver)].exchanges[key].push_back(
+          {producer.action, Message::Direction::kReceive, sender});
+    }
+  }
+  MessagePlan plan;
+  for (RankSteps& rank_steps : steps) {
+    plan.push_back(merge(std::move(rank_steps)));
+    start_receives_early(plan.back());
+  }
+  return plan;
+}
+
+std::vector<int> peak_received_early(const Schedule& schedule, const MessagePlan& plan) {
+  std::vector<int> peaks;
+  for (const auto& steps : plan) {
+    peaks.push_back(peak_received_early(schedule, steps));
+  }
+  return peaks;
+}
 
 void check_rendezvous(const Schedule& schedule, const MessagePlan& plan) {
   Rendezvous(schedule, plan).run();

@@ -47,45 +47,6 @@ std::vector<std::vector<Cell>> solve(int64_t num_units, int num_stages, Combine 
   return cells;
 }
 
-}  // namespace
-
-std::vector<Range> partition_stages(const std::vector<double>& costs, int num_stages) {
-  const auto num_units = static_cast<int64_t>(costs.size());
-  if (num_stages < 1 || num_stages > num_units) {
-    throw Error(ErrorClass::kUsage,
-                str("the pipeline cannot have ", num_stages, " stages: the model has ", num_units,
-                    " layers to cut between, and every stage needs one; allowed: 1 to ", num_units),
-                "choose a smaller --pp, or a deeper model");
-  }
-  std::vector<double> sums(costs.size() + 1, 0.0);
-  for (size_t i = 0; i < costs.size(); ++i) {
-    VH_ASSERT(costs[i] >= 0.0, str("cost of unit ", i, " is ", costs[i]));
-    sums[i + 1] = sums[i] + costs[i];
-  }
-  const auto cost = [&sums](int64_t begin, int64_t end) {
-    return sums[static_cast<size_t>(end)] - sums[static_cast<size_t>(begin)];
-  };
-  const auto last = static_cast<size_t>(num_stages);
-  const auto largest = solve(num_units, num_stages, [&](double value, int, int64_t begin, int64_t end) {
-    return std::max(value, cost(begin, end));
-  });
-  const double allowed = largest[last][costs.size()].value + kSlack * sums.back();
-  const Partition even(num_units, num_stages);
-  const auto nearest = solve(num_units, num_stages, [&](double value, int stage, int64_t begin, int64_t end) {
-    const double distance = static_cast<double>(std::abs(end - even.part(stage - 1).end));
-    return cost(begin, end) <= allowed ? value + distance : kInfinity;
-  });
-  std::vector<Range> stages(last);
-  int64_t end = num_units;
-  for (size_t stage = last; stage > 0; --stage) {
-    stages[stage - 1] = {nearest[stage][static_cast<size_t>(end)].begin, end};
-    end = stages[stage - 1].begin;
-  }
-  return stages;
-}
-
-namespace {
-
 // One stage a rank, no actions yet.
 Schedule empty_schedule(const char* name, int num_ranks, int num_micro_batches) {
   VH_ASSERT(num_ranks >= 1 && num_micro_batches >= 0,
@@ -99,60 +60,6 @@ Schedule empty_schedule(const char* name, int num_ranks, int num_micro_batches) 
   schedule.actions.resize(static_cast<size_t>(num_ranks));
   return schedule;
 }
-
-}  // namespace
-
-Schedule make_gpipe(int num_ranks, int num_micro_batches) {
-  Schedule schedule = make_forward_only(num_ranks, num_micro_batches);
-  schedule.name = "gpipe";
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    for (int m = 0; m < num_micro_batches; ++m) {
-      schedule.actions[static_cast<size_t>(rank)].push_back({ActionKind::kBackward, rank, m});
-    }
-  }
-  return schedule;
-}
-
-Schedule make_1f1b(int num_ranks, int num_micro_batches) {
-  Schedule schedule = empty_schedule("1f1b", num_ranks, num_micro_batches);
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    auto& actions = schedule.actions[static_cast<size_t>(rank)];
-    const int warm_up = std::min(num_ranks - rank - 1, num_micro_batches);
-    for (int m = 0; m < warm_up; ++m) {
-      actions.push_back({ActionKind::kForward, rank, m});
-    }
-    for (int m = warm_up; m < num_micro_batches; ++m) {  // steady state
-      actions.push_back({ActionKind::kForward, rank, m});
-      actions.push_back({ActionKind::kBackward, rank, m - warm_up});
-    }
-    for (int m = num_micro_batches - warm_up; m < num_micro_batches; ++m) {  // cool-down
-      actions.push_back({ActionKind::kBackward, rank, m});
-    }
-  }
-  return schedule;
-}
-
-Schedule make_forward_only(int num_ranks, int num_micro_batches) {
-  Schedule schedule = empty_schedule("forward_only", num_ranks, num_micro_batches);
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    for (int m = 0; m < num_micro_batches; ++m) {
-      schedule.actions[static_cast<size_t>(rank)].push_back({ActionKind::kForward, rank, m});
-    }
-  }
-  return schedule;
-}
-
-Schedule make_schedule(const std::string& name, int num_ranks, int num_micro_batches) {
-  if (name == "gpipe") {
-    return make_gpipe(num_ranks, num_micro_batches);
-  }
-  if (name == "1f1b") {
-    return make_1f1b(num_ranks, num_micro_batches);
-  }
-  throw Error(ErrorClass::kUsage, str("unknown pipeline schedule '", name, "'; known are: gpipe, 1f1b"));
-}
-
-namespace {
 
 [[noreturn]] void fail(const Schedule& schedule, const std::string& what) {
   throw Error(ErrorClass::kInternal, str("schedule ", schedule.name, ": ", what));
@@ -225,6 +132,91 @@ int peak_in_flight(const Schedule& schedule, const std::vector<Action>& actions)
 }
 
 }  // namespace
+
+std::vector<Range> partition_stages(const std::vector<double>& costs, int num_stages) {
+  const auto num_units = static_cast<int64_t>(costs.size());
+  if (num_stages < 1 || num_stages > num_units) {
+    throw Error(ErrorClass::kUsage,
+                str("the pipeline cannot have ", num_stages, " stages: the model has ", num_units,
+                    " layers to cut between, and every stage needs one; allowed: 1 to ", num_units),
+                "choose a smaller --pp, or a deeper model");
+  }
+  std::vector<double> sums(costs.size() + 1, 0.0);
+  for (size_t i = 0; i < costs.size(); ++i) {
+    VH_ASSERT(costs[i] >= 0.0, str("cost of unit ", i, " is ", costs[i]));
+    sums[i + 1] = sums[i] + costs[i];
+  }
+  const auto cost = [&sums](int64_t begin, int64_t end) {
+    return sums[static_cast<size_t>(end)] - sums[static_cast<size_t>(begin)];
+  };
+  const auto last = static_cast<size_t>(num_stages);
+  const auto largest = solve(num_units, num_stages, [&](double value, int, int64_t begin, int64_t end) {
+    return std::max(value, cost(begin, end));
+  });
+  const double allowed = largest[last][costs.size()].value + kSlack * sums.back();
+  const Partition even(num_units, num_stages);
+  const auto nearest = solve(num_units, num_stages, [&](double value, int stage, int64_t begin, int64_t end) {
+    const double distance = static_cast<double>(std::abs(end - even.part(stage - 1).end));
+    return cost(begin, end) <= allowed ? value + distance : kInfinity;
+  });
+  std::vector<Range> stages(last);
+  int64_t end = num_units;
+  for (size_t stage = last; stage > 0; --stage) {
+    stages[stage - 1] = {nearest[stage][static_cast<size_t>(end)].begin, end};
+    end = stages[stage - 1].begin;
+  }
+  return stages;
+}
+
+Schedule make_gpipe(int num_ranks, int num_micro_batches) {
+  Schedule schedule = make_forward_only(num_ranks, num_micro_batches);
+  schedule.name = "gpipe";
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    for (int m = 0; m < num_micro_batches; ++m) {
+      schedule.actions[static_cast<size_t>(rank)].push_back({ActionKind::kBackward, rank, m});
+    }
+  }
+  return schedule;
+}
+
+Schedule make_1f1b(int num_ranks, int num_micro_batches) {
+  Schedule schedule = empty_schedule("1f1b", num_ranks, num_micro_batches);
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    auto& actions = schedule.actions[static_cast<size_t>(rank)];
+    const int warm_up = std::min(num_ranks - rank - 1, num_micro_batches);
+    for (int m = 0; m < warm_up; ++m) {
+      actions.push_back({ActionKind::kForward, rank, m});
+    }
+    for (int m = warm_up; m < num_micro_batches; ++m) {  // steady state
+      actions.push_back({ActionKind::kForward, rank, m});
+      actions.push_back({ActionKind::kBackward, rank, m - warm_up});
+    }
+    for (int m = num_micro_batches - warm_up; m < num_micro_batches; ++m) {  // cool-down
+      actions.push_back({ActionKind::kBackward, rank, m});
+    }
+  }
+  return schedule;
+}
+
+Schedule make_forward_only(int num_ranks, int num_micro_batches) {
+  Schedule schedule = empty_schedule("forward_only", num_ranks, num_micro_batches);
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    for (int m = 0; m < num_micro_batches; ++m) {
+      schedule.actions[static_cast<size_t>(rank)].push_back({ActionKind::kForward, rank, m});
+    }
+  }
+  return schedule;
+}
+
+Schedule make_schedule(const std::string& name, int num_ranks, int num_micro_batches) {
+  if (name == "gpipe") {
+    return make_gpipe(num_ranks, num_micro_batches);
+  }
+  if (name == "1f1b") {
+    return make_1f1b(num_ranks, num_micro_batches);
+  }
+  throw Error(ErrorClass::kUsage, str("unknown pipeline schedule '", name, "'; known are: gpipe, 1f1b"));
+}
 
 bool has_backward(const Schedule& schedule) {
   return std::any_of(schedule.actions.begin(), schedule.actions.end(), [](const auto& actions) {

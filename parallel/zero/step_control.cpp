@@ -21,6 +21,10 @@ double bias_correction(double beta, int64_t t) {
   return 1.0 - std::pow(beta, static_cast<double>(t));
 }
 
+constexpr int64_t kCount = sizeof(StepScalars) / sizeof(double);
+static_assert(std::is_trivially_copyable_v<StepScalars> && std::is_standard_layout_v<StepScalars>);
+static_assert(offsetof(StepScalars, not_finite) == offsetof(StepScalars, squares) + sizeof(double));
+
 }  // namespace
 
 StepScalars scalars_of_step(const OptimizerOptions& options, int64_t number, double lr) {
@@ -65,14 +69,6 @@ void LossScaler::restore(const LossScaleState& state) {
     good_steps_ = state.good_steps;
   }
 }
-
-namespace {
-
-constexpr int64_t kCount = sizeof(StepScalars) / sizeof(double);
-static_assert(std::is_trivially_copyable_v<StepScalars> && std::is_standard_layout_v<StepScalars>);
-static_assert(offsetof(StepScalars, not_finite) == offsetof(StepScalars, squares) + sizeof(double));
-
-}  // namespace
 
 StepControl::StepControl(c10::Device device) {
   const MemoryScope scope(MemoryClass::kWorkspaces);

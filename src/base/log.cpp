@@ -88,6 +88,20 @@ int terminal_columns() {
   return given > 0 ? given : kUsual;
 }
 
+constexpr double kMostBetweenLines = 60.0;
+constexpr double kBetweenShown = 1.0;
+
+// A thread that handles no signal: those are for the main thread.
+template <class Function>
+std::thread quiet_thread(Function function) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(function));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
 }  // namespace
 
 void set_log_speaker(bool speaks) {
@@ -183,24 +197,6 @@ void close_log_file() {
   log.keeps = false;
   log.file.close();
 }
-
-namespace {
-
-constexpr double kMostBetweenLines = 60.0;
-constexpr double kBetweenShown = 1.0;
-
-// A thread that handles no signal: those are for the main thread.
-template <class Function>
-std::thread quiet_thread(Function function) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(function));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
-}  // namespace
 
 Progress::Progress(std::string what, int64_t total, double quiet) : what_(std::move(what)), total_(total) {
   if (is_log_speaker()) {

@@ -102,6 +102,22 @@ double to_uniform(const PhiloxBlock& words, size_t half) {
   return (static_cast<double>(word >> 12) + 0.5) * 0x1p-52;
 }
 
+constexpr size_t kBatch = 64;  // blocks
+using Words = std::array<uint32_t, 4 * kBatch>;
+
+// words[4 k ..] = the block of counter (first + k, j), for k below count.
+VH_VERSIONS void fill_blocks(std::array<uint32_t, 2> key, uint64_t first, uint64_t j, size_t count, Words& words) {
+#pragma omp simd
+  for (size_t k = 0; k < count; ++k) {
+    const uint64_t i = first + k;
+    const PhiloxBlock block = philox4x32(key, {low_word(i), high_word(i), low_word(j), high_word(j)});
+    words[4 * k] = block[0];
+    words[4 * k + 1] = block[1];
+    words[4 * k + 2] = block[2];
+    words[4 * k + 3] = block[3];
+  }
+}
+
 }  // namespace
 
 RandomStream::RandomStream(uint64_t seed, Purpose purpose, uint64_t a, uint64_t b) {
@@ -181,26 +197,6 @@ uint64_t name_key(const char* name) {
   }
   return hash;
 }
-
-namespace {
-
-constexpr size_t kBatch = 64;  // blocks
-using Words = std::array<uint32_t, 4 * kBatch>;
-
-// words[4 k ..] = the block of counter (first + k, j), for k below count.
-VH_VERSIONS void fill_blocks(std::array<uint32_t, 2> key, uint64_t first, uint64_t j, size_t count, Words& words) {
-#pragma omp simd
-  for (size_t k = 0; k < count; ++k) {
-    const uint64_t i = first + k;
-    const PhiloxBlock block = philox4x32(key, {low_word(i), high_word(i), low_word(j), high_word(j)});
-    words[4 * k] = block[0];
-    words[4 * k + 1] = block[1];
-    words[4 * k + 2] = block[2];
-    words[4 * k + 3] = block[3];
-  }
-}
-
-}  // namespace
 
 void RandomStream::fill_bits(uint64_t first, uint64_t j, std::span<uint32_t> values) const {
   Words words;

@@ -169,66 +169,6 @@ bool all_have_gpus(const std::vector<Node>& nodes) {
   return without.empty();
 }
 
-}  // namespace
-
-std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std::vector<RankGpus>& ranks, int rank) {
-  const RankGpus& own = ranks[static_cast<size_t>(rank)];
-  if (choice == DeviceChoice::kCpu || (choice == DeviceChoice::kAuto && !own.survey.has_cuda)) {
-    return std::nullopt;
-  }
-  if (!own.survey.has_cuda) {
-    throw Error(ErrorClass::kUsage, "--device cuda: this program was built without CUDA",
-                "use bin/cuda/vit_hybrid of a build with VIT_HYBRID_ENABLE_CUDA=ON (cmake --preset cuda), or give "
-                "--device cpu");
-  }
-  refuse_broken(choice, ranks);
-  const std::vector<Node> nodes = nodes_of(ranks);
-  if (!all_have_gpus(nodes)) {
-    if (choice == DeviceChoice::kAuto) {
-      return std::nullopt;
-    }
-    const RankGpus& first = ranks.front();
-    throw Error(ErrorClass::kUsage,
-                str("--device cuda: ", first.host, " has no GPU that this program can use: ", first.survey.none_reason),
-                "start it on a node with GPUs, or give --device cpu");
-  }
-  int number = 0;
-  for (const Node& node : nodes) {
-    const bool by_place = sees_all(choice, ranks_per_gpu, node);  // of every node: all ranks refuse alike
-    if (node.front()->node == own.node && by_place) {
-      number = own.node_rank / ranks_per_gpu;
-    }
-  }
-  return number;
-}
-
-std::optional<Error> precision_problem(Precision precision, const Gpu* gpu) {
-  const bool wants_ampere = precision == Precision::kTf32 || precision == Precision::kBf16;
-  if (!wants_ampere || gpu == nullptr || gpu->major >= 8) {
-    return std::nullopt;
-  }
-  const std::string name = precision == Precision::kTf32 ? "tf32" : "bf16";
-  return Error(ErrorClass::kUsage,
-               str("--precision ", name, ": ", gpu->name, " has compute capability ", gpu->major, ".", gpu->minor,
-                   ", and ", name, " begins with 8.0"),
-               "give --precision fp16, which it has, or fp32");
-}
-
-std::vector<std::pair<std::string, std::string>> nccl_sharing_variables(const std::string& nccl_version, int rank) {
-  // Since 2.30 it is a setting; before, NCCL takes ranks for those of different hosts that have different names. Of one
-  // host, they must do without NVLink's multicast, which is between GPUs, and with few blocks, because the kernels of
-  // all ranks wait for each other and must be on the GPU together.
-  char* end = nullptr;
-  const long major = std::strtol(nccl_version.c_str(), &end, 10);
-  const long minor = *end == '.' ? std::strtol(end + 1, nullptr, 10) : 0;
-  if (major > 2 || (major == 2 && minor >= 30)) {
-    return {{"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_MAX_CTAS", "4"}};
-  }
-  return {{"NCCL_HOSTID", str("rank", rank)}};
-}
-
-namespace {
-
 Json to_json(const GpuSurvey& survey) {
   Json gpus = Json::array();
   for (const Gpu& gpu : survey.gpus) {
@@ -299,6 +239,62 @@ void begin_to_use(c10::Device device, const Gpu& gpu) {
 }
 
 }  // namespace
+
+std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std::vector<RankGpus>& ranks, int rank) {
+  const RankGpus& own = ranks[static_cast<size_t>(rank)];
+  if (choice == DeviceChoice::kCpu || (choice == DeviceChoice::kAuto && !own.survey.has_cuda)) {
+    return std::nullopt;
+  }
+  if (!own.survey.has_cuda) {
+    throw Error(ErrorClass::kUsage, "--device cuda: this program was built without CUDA",
+                "use bin/cuda/vit_hybrid of a build with VIT_HYBRID_ENABLE_CUDA=ON (cmake --preset cuda), or give "
+                "--device cpu");
+  }
+  refuse_broken(choice, ranks);
+  const std::vector<Node> nodes = nodes_of(ranks);
+  if (!all_have_gpus(nodes)) {
+    if (choice == DeviceChoice::kAuto) {
+      return std::nullopt;
+    }
+    const RankGpus& first = ranks.front();
+    throw Error(ErrorClass::kUsage,
+                str("--device cuda: ", first.host, " has no GPU that this program can use: ", first.survey.none_reason),
+                "start it on a node with GPUs, or give --device cpu");
+  }
+  int number = 0;
+  for (const Node& node : nodes) {
+    const bool by_place = sees_all(choice, ranks_per_gpu, node);  // of every node: all ranks refuse alike
+    if (node.front()->node == own.node && by_place) {
+      number = own.node_rank / ranks_per_gpu;
+    }
+  }
+  return number;
+}
+
+std::optional<Error> precision_problem(Precision precision, const Gpu* gpu) {
+  const bool wants_ampere = precision == Precision::kTf32 || precision == Precision::kBf16;
+  if (!wants_ampere || gpu == nullptr || gpu->major >= 8) {
+    return std::nullopt;
+  }
+  const std::string name = precision == Precision::kTf32 ? "tf32" : "bf16";
+  return Error(ErrorClass::kUsage,
+               str("--precision ", name, ": ", gpu->name, " has compute capability ", gpu->major, ".", gpu->minor,
+                   ", and ", name, " begins with 8.0"),
+               "give --precision fp16, which it has, or fp32");
+}
+
+std::vector<std::pair<std::string, std::string>> nccl_sharing_variables(const std::string& nccl_version, int rank) {
+  // Since 2.30 it is a setting; before, NCCL takes ranks for those of different hosts that have different names. Of one
+  // host, they must do without NVLink's multicast, which is between GPUs, and with few blocks, because the kernels of
+  // all ranks wait for each other and must be on the GPU together.
+  char* end = nullptr;
+  const long major = std::strtol(nccl_version.c_str(), &end, 10);
+  const long minor = *end == '.' ? std::strtol(end + 1, nullptr, 10) : 0;
+  if (major > 2 || (major == 2 && minor >= 30)) {
+    return {{"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_MAX_CTAS", "4"}};
+  }
+  return {{"NCCL_HOSTID", str("rank", rank)}};
+}
 
 c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world) {
   const GpuSurvey survey = config.device == DeviceChoice::kCpu ? GpuSurvey() : survey_gpus();

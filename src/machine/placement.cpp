@@ -80,63 +80,6 @@ std::vector<int> own_memories(const NodeTopology& topology) {
   return numbers_of(memories.get());
 }
 
-}  // namespace
-
-NodeTopology load_topology(const std::string& xml) {
-  hwloc_topology_t topology = nullptr;
-  if (hwloc_topology_init(&topology) != 0) {
-    return nullptr;
-  }
-  NodeTopology out(topology, hwloc_topology_destroy);
-  hwloc_topology_set_cache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
-  hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED | HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);
-  if (xml.empty()) {
-    // It would run on each processor in turn, and so wait for whoever computes there.
-    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
-  } else if (hwloc_topology_set_xmlbuffer(topology, xml.c_str(), static_cast<int>(xml.size() + 1)) != 0) {
-    return nullptr;
-  }
-  return hwloc_topology_load(topology) == 0 ? out : nullptr;
-}
-
-std::string topology_xml(const NodeTopology& topology) {
-  char* xml = nullptr;
-  int length = 0;
-  if (topology == nullptr || hwloc_topology_export_xmlbuffer(topology.get(), &xml, &length, 0) != 0) {
-    return "";
-  }
-  std::string out(xml);
-  hwloc_free_xmlbuffer(topology.get(), xml);
-  return out;
-}
-
-RankPlacement place_rank(const NodeTopology& topology, const std::vector<int>& processors,
-                         const std::vector<int>& memories, int threads) {
-  RankPlacement place;
-  place.threads = threads;
-  place.memories = memories;
-  if (topology == nullptr) {
-    return place;
-  }
-  const Bitmap own = bitmap_of(processors);
-  const hwloc_const_cpuset_t of_job = hwloc_topology_get_allowed_cpuset(topology.get());
-  const int core = hwloc_get_type_or_below_depth(topology.get(), HWLOC_OBJ_CORE);  // processors, where it has no cores
-  const int socket = hwloc_get_type_depth(topology.get(), HWLOC_OBJ_PACKAGE);
-  place.cores = objects_of(topology, core, own.get());
-  place.node_cores = static_cast<int>(objects_of(topology, core, of_job).size());
-  place.num_sockets = static_cast<int>(objects_of(topology, socket, own.get()).size());
-  place.near_memories = objects_of(topology, HWLOC_TYPE_DEPTH_NUMANODE, own.get());
-  if (!memories.empty()) {
-    const Bitmap others = bitmap_of({});  // than those that are near to these memories
-    hwloc_cpuset_from_nodeset(topology.get(), others.get(), bitmap_of(memories).get());
-    hwloc_bitmap_andnot(others.get(), own.get(), others.get());
-    place.has_far_memory = !objects_of(topology, HWLOC_TYPE_DEPTH_NUMANODE, others.get()).empty();
-  }
-  return place;
-}
-
-namespace {
-
 // Ranks of a node, each of which may share a core with another of them, and these cores.
 struct CoreCrowd {
   std::vector<int> ranks;
@@ -330,6 +273,59 @@ RankPlacement from_text(const std::string& text) {
 }
 
 }  // namespace
+
+NodeTopology load_topology(const std::string& xml) {
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) {
+    return nullptr;
+  }
+  NodeTopology out(topology, hwloc_topology_destroy);
+  hwloc_topology_set_cache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+  hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED | HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);
+  if (xml.empty()) {
+    // It would run on each processor in turn, and so wait for whoever computes there.
+    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+  } else if (hwloc_topology_set_xmlbuffer(topology, xml.c_str(), static_cast<int>(xml.size() + 1)) != 0) {
+    return nullptr;
+  }
+  return hwloc_topology_load(topology) == 0 ? out : nullptr;
+}
+
+std::string topology_xml(const NodeTopology& topology) {
+  char* xml = nullptr;
+  int length = 0;
+  if (topology == nullptr || hwloc_topology_export_xmlbuffer(topology.get(), &xml, &length, 0) != 0) {
+    return "";
+  }
+  std::string out(xml);
+  hwloc_free_xmlbuffer(topology.get(), xml);
+  return out;
+}
+
+RankPlacement place_rank(const NodeTopology& topology, const std::vector<int>& processors,
+                         const std::vector<int>& memories, int threads) {
+  RankPlacement place;
+  place.threads = threads;
+  place.memories = memories;
+  if (topology == nullptr) {
+    return place;
+  }
+  const Bitmap own = bitmap_of(processors);
+  const hwloc_const_cpuset_t of_job = hwloc_topology_get_allowed_cpuset(topology.get());
+  const int core = hwloc_get_type_or_below_depth(topology.get(), HWLOC_OBJ_CORE);  // processors, where it has no cores
+  const int socket = hwloc_get_type_depth(topology.get(), HWLOC_OBJ_PACKAGE);
+  place.cores = objects_of(topology, core, own.get());
+  place.node_cores = static_cast<int>(objects_of(topology, core, of_job).size());
+  place.num_sockets = static_cast<int>(objects_of(topology, socket, own.get()).size());
+  place.near_memories = objects_of(topology, HWLOC_TYPE_DEPTH_NUMANODE, own.get());
+  if (!memories.empty()) {
+    const Bitmap others = bitmap_of({});  // than those that are near to these memories
+    hwloc_cpuset_from_nodeset(topology.get(), others.get(), bitmap_of(memories).get());
+    hwloc_bitmap_andnot(others.get(), own.get(), others.get());
+    place.has_far_memory = !objects_of(topology, HWLOC_TYPE_DEPTH_NUMANODE, others.get()).empty();
+  }
+  return place;
+}
 
 std::vector<PlacementRemark> placement_remarks(const std::vector<RankPlacement>& ranks) {
   return Checks(ranks).remarks();

@@ -52,19 +52,6 @@ double in_precision(const DataSheet& sheet, Precision precision) {
   return 0.0;
 }
 
-}  // namespace
-
-double gpu_peak_flops(const std::string& name, Precision precision) {
-  for (const DataSheet& sheet : kDataSheets) {
-    if (name.find(sheet.name) != std::string::npos) {
-      return 1e12 * in_precision(sheet, precision);
-    }
-  }
-  return 0.0;
-}
-
-namespace {
-
 constexpr int64_t kFirstHostSize = 256;
 constexpr int64_t kLargestHostSize = 4096;
 constexpr int64_t kDeviceSize = 8192;
@@ -184,6 +171,15 @@ std::unique_ptr<SquareProduct> device_product(c10::Device device, at::ScalarType
 }
 
 }  // namespace
+
+double gpu_peak_flops(const std::string& name, Precision precision) {
+  for (const DataSheet& sheet : kDataSheets) {
+    if (name.find(sheet.name) != std::string::npos) {
+      return 1e12 * in_precision(sheet, precision);
+    }
+  }
+  return 0.0;
+}
 
 std::optional<double> measure_matmul_roof(c10::Device device, at::ScalarType type, double seconds,
                                           const std::function<void()>& ready) {

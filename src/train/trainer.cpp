@@ -31,50 +31,6 @@ namespace {
 enum Sum : int64_t { kLoss, kDataWait, kTimeIsUp, kHasWritten, kNumSums };
 enum Most : int64_t { kMostDataWait, kSignal, kNumMost };
 
-}  // namespace
-
-BorderAgreement agree_at_border(const BorderReport& own, comm::Communicator& host_world) {
-  const MemoryScope scope(MemoryClass::kCommunication);
-  at::Tensor sums = at::zeros({kNumSums}, at::kDouble);
-  auto* const sum = sums.mutable_data_ptr<double>();
-  sum[kLoss] = own.loss;
-  sum[kDataWait] = own.data_wait;
-  sum[kTimeIsUp] = own.time_is_up ? 1.0 : 0.0;
-  sum[kHasWritten] = own.has_written ? 1.0 : 0.0;
-  host_world.all_reduce(sums, comm::ReduceOp::kSum).wait();
-  at::Tensor maxima = at::zeros({kNumMost}, at::kDouble);
-  auto* const most = maxima.mutable_data_ptr<double>();
-  most[kMostDataWait] = own.data_wait;
-  most[kSignal] = own.signal;
-  host_world.all_reduce(maxima, comm::ReduceOp::kMax).wait();
-
-  BorderAgreement all;
-  all.loss = sum[kLoss];
-  all.mean_data_wait = sum[kDataWait] / static_cast<double>(host_world.size());
-  all.time_is_up = sum[kTimeIsUp] > 0.0;
-  all.all_have_written = sum[kHasWritten] == static_cast<double>(host_world.size());
-  all.most_data_wait = most[kMostDataWait];
-  all.signal = static_cast<int>(most[kSignal]);
-  return all;
-}
-
-EngineOptions engine_options(const RunConfig& config) {
-  EngineOptions options;
-  options.model = config.model;
-  options.precision = precision_policy(config);
-  options.loss_scale = zero::loss_scale_options(config.precision.kind == Precision::kFp16, config.precision.loss_scale);
-  options.recompute = config.recompute;
-  options.optimizer = config.optimizer;
-  options.zero_stage = config.parallel.zero == 0 ? zero::ZeroStage::kReplicated : zero::ZeroStage::kOptimizerState;
-  options.schedule = config.parallel.schedule;
-  options.clip_norm = config.optimizer.clip_norm;
-  options.bucket_bytes = static_cast<int64_t>(std::ceil(config.parallel.bucket_mb * (1 << 20)));
-  options.seed = config.seed;
-  return options;
-}
-
-namespace {
-
 constexpr int64_t kMostSkippedInARow = 10;
 
 double blocked_seconds() {
@@ -131,6 +87,46 @@ void start_from(const CheckpointReader& checkpoint, const RunConfig& config, con
 }
 
 }  // namespace
+
+BorderAgreement agree_at_border(const BorderReport& own, comm::Communicator& host_world) {
+  const MemoryScope scope(MemoryClass::kCommunication);
+  at::Tensor sums = at::zeros({kNumSums}, at::kDouble);
+  auto* const sum = sums.mutable_data_ptr<double>();
+  sum[kLoss] = own.loss;
+  sum[kDataWait] = own.data_wait;
+  sum[kTimeIsUp] = own.time_is_up ? 1.0 : 0.0;
+  sum[kHasWritten] = own.has_written ? 1.0 : 0.0;
+  host_world.all_reduce(sums, comm::ReduceOp::kSum).wait();
+  at::Tensor maxima = at::zeros({kNumMost}, at::kDouble);
+  auto* const most = maxima.mutable_data_ptr<double>();
+  most[kMostDataWait] = own.data_wait;
+  most[kSignal] = own.signal;
+  host_world.all_reduce(maxima, comm::ReduceOp::kMax).wait();
+
+  BorderAgreement all;
+  all.loss = sum[kLoss];
+  all.mean_data_wait = sum[kDataWait] / static_cast<double>(host_world.size());
+  all.time_is_up = sum[kTimeIsUp] > 0.0;
+  all.all_have_written = sum[kHasWritten] == static_cast<double>(host_world.size());
+  all.most_data_wait = most[kMostDataWait];
+  all.signal = static_cast<int>(most[kSignal]);
+  return all;
+}
+
+EngineOptions engine_options(const RunConfig& config) {
+  EngineOptions options;
+  options.model = config.model;
+  options.precision = precision_policy(config);
+  options.loss_scale = zero::loss_scale_options(config.precision.kind == Precision::kFp16, config.precision.loss_scale);
+  options.recompute = config.recompute;
+  options.optimizer = config.optimizer;
+  options.zero_stage = config.parallel.zero == 0 ? zero::ZeroStage::kReplicated : zero::ZeroStage::kOptimizerState;
+  options.schedule = config.parallel.schedule;
+  options.clip_norm = config.optimizer.clip_norm;
+  options.bucket_bytes = static_cast<int64_t>(std::ceil(config.parallel.bucket_mb * (1 << 20)));
+  options.seed = config.seed;
+  return options;
+}
 
 LrSchedule planned_schedule(const RunConfig& config, const DataSource& data, const CheckpointReader* resumed) {
   return config.lr_schedule(steps_of_run(config, *train_sampler(config, data), start_of(resumed)));

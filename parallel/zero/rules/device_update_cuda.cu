@@ -21,6 +21,35 @@ __global__ void __launch_bounds__(kThreads)
   adam_share(arrays, vectors, share, constants, *step, segments);
 }
 
+constexpr int kFewestVectorsOfThread = 4;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    square_kernel(const T* values, kernels::VectorSplit split, int64_t per_thread, double* partial) {
+  const auto share = kernels::ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, per_thread);
+  const SquareCount own = square_share(values, split, share);
+  const double sum = kernels::block_sum<kThreads>(own.sum);
+  const double not_finite = kernels::block_sum<kThreads>(own.not_finite);
+  if (threadIdx.x == 0) {
+    partial[2 * blockIdx.x] = sum;
+    partial[2 * blockIdx.x + 1] = not_finite;
+  }
+}
+
+__global__ void __launch_bounds__(kSquareBlocks) add_partial_kernel(const double* partial, int blocks, double* sums) {
+  const bool has_one = static_cast<int>(threadIdx.x) < blocks;
+  const double sum = kernels::block_sum<kSquareBlocks>(has_one ? partial[2 * threadIdx.x] : 0.0);
+  const double not_finite = kernels::block_sum<kSquareBlocks>(has_one ? partial[2 * threadIdx.x + 1] : 0.0);
+  if (threadIdx.x == 0) {
+    sums[0] += sum;
+    sums[1] += not_finite;
+  }
+}
+
+__global__ void decide_kernel(StepScalars* step) {
+  decide(*step);
+}
+
 }  // namespace
 
 template <class Master, class Gradient, class Parameter>
@@ -49,35 +78,6 @@ VH_LAUNCH_ADAM(float, BFloat16, BFloat16)
 VH_LAUNCH_ADAM(float, Half, Half)
 #undef VH_LAUNCH_ADAM
 
-namespace {
-
-constexpr int kFewestVectorsOfThread = 4;
-
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    square_kernel(const T* values, kernels::VectorSplit split, int64_t per_thread, double* partial) {
-  const auto share = kernels::ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, per_thread);
-  const SquareCount own = square_share(values, split, share);
-  const double sum = kernels::block_sum<kThreads>(own.sum);
-  const double not_finite = kernels::block_sum<kThreads>(own.not_finite);
-  if (threadIdx.x == 0) {
-    partial[2 * blockIdx.x] = sum;
-    partial[2 * blockIdx.x + 1] = not_finite;
-  }
-}
-
-__global__ void __launch_bounds__(kSquareBlocks) add_partial_kernel(const double* partial, int blocks, double* sums) {
-  const bool has_one = static_cast<int>(threadIdx.x) < blocks;
-  const double sum = kernels::block_sum<kSquareBlocks>(has_one ? partial[2 * threadIdx.x] : 0.0);
-  const double not_finite = kernels::block_sum<kSquareBlocks>(has_one ? partial[2 * threadIdx.x + 1] : 0.0);
-  if (threadIdx.x == 0) {
-    sums[0] += sum;
-    sums[1] += not_finite;
-  }
-}
-
-}  // namespace
-
 template <class T>
 void launch_sum_of_squares(const T* values, int64_t count, double* workspace, double* sums, CUstream_st* stream) {
   if (count == 0) {
@@ -96,14 +96,6 @@ template void launch_sum_of_squares(const double*, int64_t, double*, double*, CU
 template void launch_sum_of_squares(const float*, int64_t, double*, double*, CUstream_st*);
 template void launch_sum_of_squares(const c10::BFloat16*, int64_t, double*, double*, CUstream_st*);
 template void launch_sum_of_squares(const c10::Half*, int64_t, double*, double*, CUstream_st*);
-
-namespace {
-
-__global__ void decide_kernel(StepScalars* step) {
-  decide(*step);
-}
-
-}  // namespace
 
 void launch_decide(StepScalars* step, CUstream_st* stream) {
   decide_kernel<<<1, 1, 0, stream>>>(step);

@@ -39,6 +39,12 @@ std::string uuid_text(const cudaUUID_t& uuid) {
   return text;
 }
 
+// 91002 is 9.10.2; before version 9 there was a digit less: 8902 is 8.9.2.
+std::string cudnn_text(int64_t number) {
+  const int64_t major_unit = number >= 10000 ? 10000 : 1000;
+  return str(number / major_unit, ".", number % major_unit / 100, ".", number % 100);
+}
+
 }  // namespace
 
 bool is_built_with_cuda() {
@@ -64,16 +70,6 @@ GpuSurvey survey_gpus() {
   }
   return survey;
 }
-
-namespace {
-
-// 91002 is 9.10.2; before version 9 there was a digit less: 8902 is 8.9.2.
-std::string cudnn_text(int64_t number) {
-  const int64_t major_unit = number >= 10000 ? 10000 : 1000;
-  return str(number / major_unit, ".", number % major_unit / 100, ".", number % 100);
-}
-
-}  // namespace
 
 std::vector<std::pair<std::string, std::string>> cuda_library_versions() {
   int runtime = 0;

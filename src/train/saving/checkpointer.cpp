@@ -57,6 +57,53 @@ void StateSnapshot::take() {
 
 namespace {
 constexpr std::chrono::milliseconds kBetweenNotes{20};
+
+// A box is counted and written in parts that stay in a processor's cache from the one to the other.
+constexpr int64_t kPartElements = 1 << 17;
+
+Checksums checksums_of(Engine& engine, const model::VitOptions& model) {
+  Checksums checksums;
+  for (const std::string& group : state_groups(engine)) {
+    for (const GlobalTensor& tensor : global_tensors(model)) {
+      checksums[dataset_path(group, tensor.name)] = {};
+    }
+  }
+  return checksums;
+}
+
+std::vector<data::Hdf5DatasetSpec> datasets_of(Engine& engine, const model::VitOptions& model) {
+  const at::ScalarType master = engine.optimizer().master_type();
+  const std::string not_yet = TensorChecksum().text();
+  std::vector<data::Hdf5DatasetSpec> specs;
+  for (const std::string& group : state_groups(engine)) {
+    for (GlobalTensor& tensor : global_tensors(model)) {
+      specs.push_back(
+          {dataset_path(group, tensor.name), std::move(tensor.shape), master, {{kChecksumAttribute, not_yet}}});
+    }
+  }
+  return specs;
+}
+
+// For the guess before anything was measured: a slow disk.
+constexpr double kSlowBytesPerSecond = 100e6;
+
+std::string layout_text(const RunConfig& config, const mesh::DeviceMesh& mesh) {
+  return str(mesh.dims().text(), ", zero ", config.parallel.zero);
+}
+
+std::string libraries_text() {
+  std::vector<std::string> libraries;
+  for (const auto& [name, version] : library_versions()) {
+    libraries.push_back(str(name, " ", version));
+  }
+  libraries.push_back(comm::mpi_library_version());
+  return join(libraries);
+}
+
+std::string seconds_text(double seconds) {
+  return fixed_text(seconds, 3) + " s";
+}
+
 }  // namespace
 
 BackgroundSave::BackgroundSave(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
@@ -101,36 +148,6 @@ void BackgroundSave::finish() {
   });
   file_.finish();
 }
-
-namespace {
-
-// A box is counted and written in parts that stay in a processor's cache from the one to the other.
-constexpr int64_t kPartElements = 1 << 17;
-
-Checksums checksums_of(Engine& engine, const model::VitOptions& model) {
-  Checksums checksums;
-  for (const std::string& group : state_groups(engine)) {
-    for (const GlobalTensor& tensor : global_tensors(model)) {
-      checksums[dataset_path(group, tensor.name)] = {};
-    }
-  }
-  return checksums;
-}
-
-std::vector<data::Hdf5DatasetSpec> datasets_of(Engine& engine, const model::VitOptions& model) {
-  const at::ScalarType master = engine.optimizer().master_type();
-  const std::string not_yet = TensorChecksum().text();
-  std::vector<data::Hdf5DatasetSpec> specs;
-  for (const std::string& group : state_groups(engine)) {
-    for (GlobalTensor& tensor : global_tensors(model)) {
-      specs.push_back(
-          {dataset_path(group, tensor.name), std::move(tensor.shape), master, {{kChecksumAttribute, not_yet}}});
-    }
-  }
-  return specs;
-}
-
-}  // namespace
 
 int64_t checkpoint_bytes(Engine& engine, const model::VitOptions& model) {
   const auto item = static_cast<int64_t>(at::elementSize(engine.optimizer().master_type()));
@@ -202,30 +219,6 @@ void save_checkpoint(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine
   });
   file.finish();
 }
-
-namespace {
-
-// For the guess before anything was measured: a slow disk.
-constexpr double kSlowBytesPerSecond = 100e6;
-
-std::string layout_text(const RunConfig& config, const mesh::DeviceMesh& mesh) {
-  return str(mesh.dims().text(), ", zero ", config.parallel.zero);
-}
-
-std::string libraries_text() {
-  std::vector<std::string> libraries;
-  for (const auto& [name, version] : library_versions()) {
-    libraries.push_back(str(name, " ", version));
-  }
-  libraries.push_back(comm::mpi_library_version());
-  return join(libraries);
-}
-
-std::string seconds_text(double seconds) {
-  return fixed_text(seconds, 3) + " s";
-}
-
-}  // namespace
 
 Checkpointer::Checkpointer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
                            RunLog& log, std::string folder, TrainingData data)
