@@ -12,9 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
-#include <vector>
 
-#include "data/reading/posix_file.h"
 #include "src/base/error.h"
 #include "src/base/files.h"
 #include "src/base/folder_lock.h"

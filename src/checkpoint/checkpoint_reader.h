@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "data/hdf5/hdf5_writer.h"
+#include "data/loading/tensor_pool.h"
+#include "data/reading/posix_file.h"
 #include "src/base/error.h"
 #include "src/checkpoint/format.h"
 
@@ -34,6 +37,14 @@ struct CheckpointTensor {
   int64_t offset = 0;  ///< of its first value in the file
 };
 
+/// What HDF5 tells of the file, found by one rank and sent to the others.
+struct CheckpointDescription {
+  std::string path;
+  int64_t file_bytes = 0;
+  CheckpointInfo info;
+  std::vector<CheckpointTensor> tensors;
+};
+
 /// Opens and describes; reads boxes of tensors at their place in the file by pread, so that no HDF5 or MPI call is made
 /// after the constructor.
 class CheckpointReader {
@@ -43,12 +54,12 @@ class CheckpointReader {
   explicit CheckpointReader(const std::string& path);
   /// Rank 0 describes for all; errors are agreed. Collective over `group`.
   CheckpointReader(const comm::MpiGroup& group, const std::string& path);
-  CheckpointReader(CheckpointReader&&) noexcept;
-  ~CheckpointReader();
 
-  const std::string& path() const;  ///< of the file, `latest` resolved
-  const CheckpointInfo& info() const;
-  const std::vector<CheckpointTensor>& tensors() const;  ///< in ascending order of paths
+  const std::string& path() const { return description_.path; }  ///< of the file, `latest` resolved
+  const CheckpointInfo& info() const { return description_.info; }
+  const std::vector<CheckpointTensor>& tensors() const {
+    return description_.tensors;
+  }  ///< in ascending order of paths
   /// Null if there is no such dataset.
   const CheckpointTensor* find(const std::string& dataset) const;
   /// Their canonical names, in ascending order.
@@ -65,8 +76,9 @@ class CheckpointReader {
   at::Tensor read(const std::string& dataset) const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  CheckpointDescription description_;
+  data::PosixFile file_;
+  std::unique_ptr<data::TensorPool> pool_;  // fresh memory for every box would cost more than reading it
 };
 
 /// Error(kBadData) where data have other channels than the training's, or another grid.
@@ -78,5 +90,8 @@ std::optional<std::string> earlier_format_line(const CheckpointReader& checkpoin
 /// The file that `path` names: itself, for a file `latest` or `best` of a checkpoint folder what it names, for a folder
 /// what its `latest` names. Error(kMissingInput), and for a `latest` or `best` that names none as named_by().
 std::string resolve_checkpoint(const std::string& path);
+
+/// The attributes of a file that holds `info`, and their checksum; what a CheckpointReader reads.
+data::Hdf5Attributes info_attributes(const CheckpointInfo& info);
 
 }  // namespace vit_hybrid::train

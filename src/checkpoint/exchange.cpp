@@ -6,16 +6,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <optional>
-#include <vector>
 
 #include "data/hdf5/hdf5_writer.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
-#include "src/checkpoint/checkpoint_description.h"
-#include "src/checkpoint/format.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/checkpoint/verify.h"
 

@@ -33,15 +33,6 @@ std::vector<options::Option> model_options(RunConfig& config) {
   return out;
 }
 
-nlohmann::json parse(const std::string& json) {
-  nlohmann::json object = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) {
-    throw Error(ErrorClass::kBadData, str("the model options '", json.substr(0, 60), "' are no JSON object"),
-                "the file was not written by this program, or is damaged");
-  }
-  return object;
-}
-
 std::string text_of(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -138,7 +129,11 @@ std::string model_json(const model::VitOptions& options) {
 }
 
 model::VitOptions model_from_json(const std::string& json) {
-  const nlohmann::json object = parse(json);
+  const nlohmann::json object = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) {
+    throw Error(ErrorClass::kBadData, str("the model options '", json.substr(0, 60), "' are no JSON object"),
+                "the file was not written by this program, or is damaged");
+  }
   RunConfig config;
   for (const options::Option& option : model_options(config)) {
     const auto found = object.find(option.name);

@@ -205,35 +205,39 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
 };
 
 struct Type {
-  std::string_view name;
+  const char* name;
   int64_t bytes;
+  at::ScalarType values;  // kOther: of tensors that are neither read nor written
 };
-constexpr Type kTypes[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
-                           {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
-                           {"U32", 4},  {"F32", 4}, {"I64", 8}, {"U64", 8},     {"F64", 8}};
+constexpr at::ScalarType kOther = at::ScalarType::Undefined;
+constexpr Type kTypes[] = {{"BOOL", 1, kOther},        {"U8", 1, kOther},      {"I8", 1, kOther},
+                           {"F8_E5M2", 1, kOther},     {"F8_E4M3", 1, kOther}, {"I16", 2, kOther},
+                           {"U16", 2, kOther},         {"I32", 4, kOther},     {"U32", 4, kOther},
+                           {"I64", 8, kOther},         {"U64", 8, kOther},     {"F16", 2, at::kHalf},
+                           {"BF16", 2, at::kBFloat16}, {"F32", 4, at::kFloat}, {"F64", 8, at::kDouble}};
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
   throw Error(ErrorClass::kBadData, str(where, " is no safetensors file: ", what),
               "it is damaged or of another format");
 }
 
-// 0 for an unknown type.
-int64_t bytes_of_type(std::string_view type) {
+// Null for an unknown type.
+const Type* find_type(std::string_view name) {
   const auto* const found =
-      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& known) { return known.name == type; });
-  return found == std::end(kTypes) ? 0 : found->bytes;
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& known) { return known.name == name; });
+  return found == std::end(kTypes) ? nullptr : found;
 }
 
 void check(const SafetensorsEntry& entry, int64_t data_bytes, const std::string& where) {
   const std::string tensor = "tensor " + shown_name(entry.name);
-  const int64_t value_bytes = bytes_of_type(entry.type);
-  if (value_bytes == 0) {
+  const Type* const type = find_type(entry.type);
+  if (type == nullptr) {
     refuse(where, str(tensor, " is of the unknown type ", shown_name(entry.type)));
   }
   if (entry.begin > entry.end || entry.end > data_bytes) {
     refuse(where, str(tensor, " is at bytes ", entry.begin, " to ", entry.end, " of ", data_bytes));
   }
-  if (data::bytes_of_shape(entry.shape, value_bytes) != entry.end - entry.begin) {
+  if (data::bytes_of_shape(entry.shape, type->bytes) != entry.end - entry.begin) {
     refuse(where, str(tensor, " has ", entry.end - entry.begin, " bytes, not those of ", entry.type, " [",
                       join(entry.shape), "]"));
   }
@@ -254,47 +258,14 @@ void check_cover(const std::vector<SafetensorsEntry>& tensors, int64_t data_byte
   }
 }
 
-}  // namespace
-
-SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_bytes, const std::string& where) {
-  if (!json.starts_with('{')) {
-    refuse(where, "its header does not begin with '{'");
-  }
-  JsonReader reader;
-  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) {
-    refuse(where, reader.problem());
-  }
-  SafetensorsHeader header = reader.take();
-  for (const SafetensorsEntry& entry : header.tensors) {
-    check(entry, data_bytes, where);
-  }
-  std::sort(header.tensors.begin(), header.tensors.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
-  });
-  check_cover(header.tensors, data_bytes, where);
-  return header;
-}
-
-namespace {
-
 static_assert(std::endian::native == std::endian::little, "the format's bytes are little-endian");
 
 constexpr int64_t kLengthBytes = 8;  // of the header's length, before it
 
-struct FloatType {
-  const char* name;
-  at::ScalarType type;
-};
-constexpr FloatType kFloatTypes[] = {
-    {"F64", at::kDouble}, {"F32", at::kFloat}, {"F16", at::kHalf}, {"BF16", at::kBFloat16}};
-
 const char* name_of(at::ScalarType type) {
-  for (const FloatType& known : kFloatTypes) {
-    if (known.type == type) {
-      return known.name;
-    }
-  }
-  VH_ASSERT(false, str("no safetensors type for ", c10::toString(type)));
+  const auto* const found = std::ranges::find(kTypes, type, &Type::values);
+  VH_ASSERT(found != std::end(kTypes), str("no safetensors type for ", c10::toString(type)));
+  return found->name;
 }
 
 int64_t header_length(const data::PosixFile& file) {
@@ -341,24 +312,26 @@ std::string header_text(const SafetensorsHeader& header) {
   return text;
 }
 
-// Removes what was written so far unless the file got its name.
-class Unfinished {
- public:
-  explicit Unfinished(std::string path) : path_(std::move(path)) {}
-  ~Unfinished() {
-    if (!path_.empty()) {
-      std::remove(path_.c_str());
-    }
-  }
-  Unfinished(const Unfinished&) = delete;
-  Unfinished& operator=(const Unfinished&) = delete;
-  void finish() { path_.clear(); }
-
- private:
-  std::string path_;
-};
-
 }  // namespace
+
+SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_bytes, const std::string& where) {
+  if (!json.starts_with('{')) {
+    refuse(where, "its header does not begin with '{'");
+  }
+  JsonReader reader;
+  if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) {
+    refuse(where, reader.problem());
+  }
+  SafetensorsHeader header = reader.take();
+  for (const SafetensorsEntry& entry : header.tensors) {
+    check(entry, data_bytes, where);
+  }
+  std::sort(header.tensors.begin(), header.tensors.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  check_cover(header.tensors, data_bytes, where);
+  return header;
+}
 
 SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path, data::PosixFile::Access::kRead) {
   const int64_t length = header_length(file_);
@@ -369,16 +342,15 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path, data
 }
 
 at::Tensor SafetensorsReader::read(const SafetensorsEntry& entry) const {
-  for (const FloatType& known : kFloatTypes) {
-    if (entry.type == known.name) {
-      const MemoryScope scope(MemoryClass::kData);
-      const at::Tensor values = at::empty(entry.shape, at::TensorOptions(known.type));
-      file_.read(data_begin_ + entry.begin, values.mutable_data_ptr(), entry.end - entry.begin);
-      return values;
-    }
+  const Type* const type = find_type(entry.type);
+  if (type == nullptr || type->values == kOther) {
+    throw Error(ErrorClass::kBadData, str(path(), ": tensor '", entry.name, "' is of type ", entry.type,
+                                          "; allowed are F64, F32, F16, BF16"));
   }
-  throw Error(ErrorClass::kBadData,
-              str(path(), ": tensor '", entry.name, "' is of type ", entry.type, "; allowed are F64, F32, F16, BF16"));
+  const MemoryScope scope(MemoryClass::kData);
+  const at::Tensor values = at::empty(entry.shape, at::TensorOptions(type->values));
+  file_.read(data_begin_ + entry.begin, values.mutable_data_ptr(), entry.end - entry.begin);
+  return values;
 }
 
 void write_safetensors(const std::string& path, const std::vector<SafetensorsItem>& items,
@@ -388,22 +360,25 @@ void write_safetensors(const std::string& path, const std::vector<SafetensorsIte
   const std::string text = header_text(header);
   const std::string temporary = data::temporary_name(path);
   data::PosixFile file(temporary, data::PosixFile::Access::kCreate);
-  Unfinished unfinished(temporary);
-  const uint64_t length = text.size();
-  const int64_t data_begin = kLengthBytes + static_cast<int64_t>(length);
-  file.write(0, &length, kLengthBytes);
-  file.write(kLengthBytes, text.data(), static_cast<int64_t>(length));
-  for (size_t i = 0; i < items.size(); ++i) {
-    const at::Tensor tensor = values(i);
-    VH_ASSERT(tensor.is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == items[i].type &&
-                  tensor.sizes() == at::IntArrayRef(items[i].shape),
-              items[i].name);
-    file.write(data_begin + header.tensors[i].begin, tensor.const_data_ptr(), static_cast<int64_t>(tensor.nbytes()));
+  try {
+    const uint64_t length = text.size();
+    const int64_t data_begin = kLengthBytes + static_cast<int64_t>(length);
+    file.write(0, &length, kLengthBytes);
+    file.write(kLengthBytes, text.data(), static_cast<int64_t>(length));
+    for (size_t i = 0; i < items.size(); ++i) {
+      const at::Tensor tensor = values(i);
+      VH_ASSERT(tensor.is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == items[i].type &&
+                    tensor.sizes() == at::IntArrayRef(items[i].shape),
+                items[i].name);
+      file.write(data_begin + header.tensors[i].begin, tensor.const_data_ptr(), static_cast<int64_t>(tensor.nbytes()));
+    }
+    file.sync();
+    file.close();
+    data::rename_file(temporary, path);
+  } catch (...) {
+    std::remove(temporary.c_str());
+    throw;
   }
-  file.sync();
-  file.close();
-  data::rename_file(temporary, path);
-  unfinished.finish();
 }
 
 }  // namespace vit_hybrid::train

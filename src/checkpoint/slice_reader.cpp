@@ -8,10 +8,9 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "parallel/comm/agreement.h"
+#include "parallel/comm/failure.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
@@ -42,27 +41,6 @@ std::string broadcast(comm::Communicator& group, c10::Device device, const std::
   bytes = bytes.cpu();
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
 }
-
-}  // namespace
-
-void agree_over(comm::Communicator& group, c10::Device device, const std::optional<Error>& mine) {
-  const MemoryScope scope(MemoryClass::kCommunication);
-  const at::Tensor first =
-      at::full({1}, mine ? group.rank() : group.size(), at::TensorOptions(at::kLong).device(device));
-  group.all_reduce(first, comm::ReduceOp::kMin).wait();
-  const auto root = static_cast<int>(first.item<int64_t>());
-  if (root == group.size()) {
-    return;
-  }
-  const Error error = mine ? *mine : Error(ErrorClass::kInternal, "");
-  const int exit_code = std::stoi(broadcast(group, device, std::to_string(error.exit_code()), root));
-  const std::string message = broadcast(group, device, error.message(), root);
-  const std::string hint = broadcast(group, device, error.hint(), root);
-  const std::string place = broadcast(group, device, comm::process_place().text(), root);
-  throw comm::AgreedError(Error(static_cast<ErrorClass>(exit_code), message, hint), place, group.rank() == root);
-}
-
-namespace {
 
 // Adds the boxes of `range`, which lies in the sub-array of the dims from `dim` on at the corner `corner`.
 void add_boxes(const Shape& shape, size_t dim, Shape corner, Range range, std::vector<BoxMapping>& out) {
@@ -125,7 +103,77 @@ at::Tensor narrowed(at::Tensor values, const Shape& offset, const Shape& size) {
   return values;
 }
 
+std::string options_of(const CheckpointReader& checkpoint) {
+  return str("the checkpoint's model is ", checkpoint.info().model);
+}
+
+// The model option that a dim of a parameter follows.
+std::string options_behind(const std::string& name) {
+  if (name == "pos_embed") {
+    return "--image-size, --patch-size, --pooling or --embed-dim";
+  }
+  if (name.starts_with("patch_embed.")) {
+    return "--in-channels, --patch-size or --embed-dim";
+  }
+  if (name.starts_with("head.")) {
+    return "--task, --out-channels, --num-classes, --patch-size or --embed-dim";
+  }
+  return name.find(".mlp.") != std::string::npos ? "--mlp-hidden or --embed-dim" : "--embed-dim";
+}
+
+void check_fit(const CheckpointReader& checkpoint, const ParameterSpec& spec) {
+  const CheckpointTensor* const stored = checkpoint.find(dataset_path(kParametersGroup, spec.name));
+  if (stored == nullptr) {
+    throw Error(ErrorClass::kUsage,
+                str(checkpoint.path(), " has no parameter ", spec.name, " (", join(spec.global_shape, " x "),
+                    ") of this model: --task, --depth or --pooling differ"),
+                options_of(checkpoint));
+  }
+  if (stored->shape != spec.global_shape) {
+    throw Error(ErrorClass::kUsage,
+                str("the parameter ", spec.name, " is ", join(stored->shape, " x "), " in ", checkpoint.path(), " and ",
+                    join(spec.global_shape, " x "), " in this model: ", options_behind(spec.name), " differ"),
+                options_of(checkpoint));
+  }
+}
+
+void refuse_unheld(const CheckpointReader& checkpoint, const std::vector<std::string>& names,
+                   const SliceReader& reader) {
+  for (const std::string& name : names) {
+    if (!reader.is_held(name)) {
+      const CheckpointTensor& entry = *checkpoint.find(dataset_path(kParametersGroup, name));
+      throw Error(ErrorClass::kUsage,
+                  str(checkpoint.path(), " has a parameter ", entry.path, " (", join(entry.shape, " x "),
+                      ") that this model has not: --task, --depth or --pooling differ"),
+                  options_of(checkpoint));
+    }
+  }
+}
+
 }  // namespace
+
+void agreed_over(comm::Communicator& group, c10::Device device, const std::function<void()>& function) {
+  std::optional<Error> mine;
+  try {
+    function();
+  } catch (const std::exception& exception) {
+    mine = comm::as_error(exception);
+  }
+  const MemoryScope scope(MemoryClass::kCommunication);
+  const at::Tensor first =
+      at::full({1}, mine ? group.rank() : group.size(), at::TensorOptions(at::kLong).device(device));
+  group.all_reduce(first, comm::ReduceOp::kMin).wait();
+  const auto root = static_cast<int>(first.item<int64_t>());
+  if (root == group.size()) {
+    return;
+  }
+  const Error error = mine ? *mine : Error(ErrorClass::kInternal, "");
+  const int exit_code = std::stoi(broadcast(group, device, std::to_string(error.exit_code()), root));
+  const std::string message = broadcast(group, device, error.message(), root);
+  const std::string hint = broadcast(group, device, error.hint(), root);
+  const std::string place = broadcast(group, device, comm::process_place().text(), root);
+  throw comm::AgreedError(Error(static_cast<ErrorClass>(exit_code), message, hint), place, group.rank() == root);
+}
 
 std::vector<BoxMapping> boxes_of_range(const Shape& shape, Range range) {
   VH_ASSERT(range.begin >= 0 && range.end <= tensor::num_elements(shape), str(range.begin, " to ", range.end));
@@ -196,57 +244,6 @@ void SliceReader::verify() {
     }
   }
 }
-
-namespace {
-
-std::string options_of(const CheckpointReader& checkpoint) {
-  return str("the checkpoint's model is ", checkpoint.info().model);
-}
-
-// The model option that a dim of a parameter follows.
-std::string options_behind(const std::string& name) {
-  if (name == "pos_embed") {
-    return "--image-size, --patch-size, --pooling or --embed-dim";
-  }
-  if (name.starts_with("patch_embed.")) {
-    return "--in-channels, --patch-size or --embed-dim";
-  }
-  if (name.starts_with("head.")) {
-    return "--task, --out-channels, --num-classes, --patch-size or --embed-dim";
-  }
-  return name.find(".mlp.") != std::string::npos ? "--mlp-hidden or --embed-dim" : "--embed-dim";
-}
-
-void check_fit(const CheckpointReader& checkpoint, const ParameterSpec& spec) {
-  const CheckpointTensor* const stored = checkpoint.find(dataset_path(kParametersGroup, spec.name));
-  if (stored == nullptr) {
-    throw Error(ErrorClass::kUsage,
-                str(checkpoint.path(), " has no parameter ", spec.name, " (", join(spec.global_shape, " x "),
-                    ") of this model: --task, --depth or --pooling differ"),
-                options_of(checkpoint));
-  }
-  if (stored->shape != spec.global_shape) {
-    throw Error(ErrorClass::kUsage,
-                str("the parameter ", spec.name, " is ", join(stored->shape, " x "), " in ", checkpoint.path(), " and ",
-                    join(spec.global_shape, " x "), " in this model: ", options_behind(spec.name), " differ"),
-                options_of(checkpoint));
-  }
-}
-
-void refuse_unheld(const CheckpointReader& checkpoint, const std::vector<std::string>& names,
-                   const SliceReader& reader) {
-  for (const std::string& name : names) {
-    if (!reader.is_held(name)) {
-      const CheckpointTensor& entry = *checkpoint.find(dataset_path(kParametersGroup, name));
-      throw Error(ErrorClass::kUsage,
-                  str(checkpoint.path(), " has a parameter ", entry.path, " (", join(entry.shape, " x "),
-                      ") that this model has not: --task, --depth or --pooling differ"),
-                  options_of(checkpoint));
-    }
-  }
-}
-
-}  // namespace
 
 void load_parameters(const CheckpointReader& checkpoint, const std::vector<ParameterSpec>& specs,
                      tensor::ParameterWriter& parameters, comm::Communicator& model, c10::Device device) {

@@ -4,38 +4,23 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "parallel/comm/communicator.h"
-#include "parallel/comm/failure.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/parameter_spec.h"
-#include "src/base/error.h"
 #include "src/base/partition.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/checkpoint/checksums.h"
 
 namespace vit_hybrid::train {
 
-/// Returns if no rank has an error; else all ranks throw a comm::AgreedError, that of the lowest rank. `device` is the
-/// one whose tensors `group` moves. Collective over `group`.
-void agree_over(comm::Communicator& group, c10::Device device, const std::optional<Error>& mine);
-
-/// Runs `function()` on every rank; if it throws on one, all throw. Collective over `group`, which `function` must not
-/// use.
-template <class Function>
-void agreed_over(comm::Communicator& group, c10::Device device, Function&& function) {
-  std::optional<Error> error;
-  try {
-    function();
-  } catch (const std::exception& exception) {
-    error = comm::as_error(exception);
-  }
-  agree_over(group, device, error);
-}
+/// Runs `function()` on every rank; if it throws on one, all throw a comm::AgreedError, that of the lowest rank.
+/// `device` is the one whose tensors `group` moves. Collective over `group`, which `function` must not use.
+void agreed_over(comm::Communicator& group, c10::Device device, const std::function<void()>& function);
 
 /// The elements [range.begin, range.end) of a row-major array of `shape` as disjoint boxes in ascending order, at most
 /// two for each dim: part of a row, whole rows, part of a row. global_offset and local_offset are both the box's

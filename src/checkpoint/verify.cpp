@@ -8,7 +8,6 @@
 #include <limits>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "src/base/error.h"
 #include "src/base/log.h"
@@ -90,10 +89,6 @@ bool is_digit(char c) {
   return std::isdigit(static_cast<unsigned char>(c)) != 0;
 }
 
-bool names_parameter(const std::string& path) {
-  return path.starts_with(dataset_path(kParametersGroup, ""));
-}
-
 // The number that begins at `at`, without leading zeros, and moves behind it.
 std::string_view number_at(const std::string& text, size_t& at) {
   while (at < text.size() && text[at] == '0') {
@@ -104,6 +99,32 @@ std::string_view number_at(const std::string& text, size_t& at) {
     ++at;
   }
   return std::string_view(text).substr(begin, at - begin);
+}
+
+// Parameters first, and numbers in names by their value.
+bool reads_before(const CheckpointTensor& first, const CheckpointTensor& second) {
+  if (is_parameter(first) != is_parameter(second)) {
+    return is_parameter(first);
+  }
+  const std::string& a = first.path;
+  const std::string& b = second.path;
+  size_t i = 0;
+  size_t j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (is_digit(a[i]) && is_digit(b[j])) {
+      const std::string_view x = number_at(a, i);
+      const std::string_view y = number_at(b, j);
+      if (x != y) {
+        return x.size() != y.size() ? x.size() < y.size() : x < y;
+      }
+    } else if (a[i] != b[j]) {
+      return a[i] < b[j];
+    } else {
+      ++i;
+      ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
 }
 
 }  // namespace
@@ -179,37 +200,13 @@ std::vector<std::string> precision_lines(const CheckpointInfo& info) {
   return lines;
 }
 
-bool reads_before(const std::string& a, const std::string& b) {
-  if (names_parameter(a) != names_parameter(b)) {
-    return names_parameter(a);
-  }
-  size_t i = 0;
-  size_t j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (is_digit(a[i]) && is_digit(b[j])) {
-      const std::string_view x = number_at(a, i);
-      const std::string_view y = number_at(b, j);
-      if (x != y) {
-        return x.size() != y.size() ? x.size() < y.size() : x < y;
-      }
-    } else if (a[i] != b[j]) {
-      return a[i] < b[j];
-    } else {
-      ++i;
-      ++j;
-    }
-  }
-  return a.size() - i < b.size() - j;
-}
-
 std::vector<CheckpointTensor> in_reading_order(std::vector<CheckpointTensor> tensors) {
-  std::stable_sort(tensors.begin(), tensors.end(),
-                   [](const CheckpointTensor& a, const CheckpointTensor& b) { return reads_before(a.path, b.path); });
+  std::stable_sort(tensors.begin(), tensors.end(), reads_before);
   return tensors;
 }
 
 bool is_parameter(const CheckpointTensor& tensor) {
-  return names_parameter(tensor.path);
+  return tensor.path.starts_with(dataset_path(kParametersGroup, ""));
 }
 
 }  // namespace vit_hybrid::train

@@ -55,10 +55,7 @@ TensorDifference difference_of(const at::Tensor& a, const at::Tensor& b);
 /// import has no run) or did not need. Pure.
 std::vector<std::string> precision_lines(const CheckpointInfo& info);
 
-/// Whether path `a` is read before `b`: parameters first, and numbers in names by their value.
-bool reads_before(const std::string& a, const std::string& b);
-
-/// The tensors of a checkpoint in this order.
+/// Parameters first, and numbers in names by their value.
 std::vector<CheckpointTensor> in_reading_order(std::vector<CheckpointTensor> tensors);
 
 /// Whether it is a parameter, no moment.

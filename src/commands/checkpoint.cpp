@@ -167,8 +167,7 @@ std::string table_head() {
 
 int run_checkpoint_inspect(const Invocation& invocation) {
   InspectOptions chosen;
-  const options::OptionTable table = table_of(chosen);
-  const auto files = parse(invocation, table, kFile);
+  const auto files = parse(invocation, table_of(chosen), kFile);
   if (!is_first_process()) {
     return 0;
   }
@@ -187,8 +186,7 @@ int run_checkpoint_inspect(const Invocation& invocation) {
 }
 
 int run_checkpoint_verify(const Invocation& invocation) {
-  const options::OptionTable table;
-  const auto files = parse(invocation, table, {1, std::numeric_limits<size_t>::max(), "FILE..."});
+  const auto files = parse(invocation, options::OptionTable(), {1, std::numeric_limits<size_t>::max(), "FILE..."});
   if (!is_first_process()) {
     return 0;
   }
@@ -383,8 +381,7 @@ void print_section(const char* title, const std::string& lines) {
 
 int run_checkpoint_diff(const Invocation& invocation) {
   DiffOptions chosen;
-  const options::OptionTable table = table_of(chosen);
-  const auto files = parse(invocation, table, {2, 2, "A B"});
+  const auto files = parse(invocation, table_of(chosen), {2, 2, "A B"});
   if (!is_first_process()) {
     return 0;
   }
@@ -484,8 +481,7 @@ train::ForeignWeights read_import(const std::string& path, ExchangeOptions& chos
 
 int run_checkpoint_export(const Invocation& invocation) {
   ExchangeOptions chosen;
-  const options::OptionTable table = export_table(chosen);
-  const auto files = parse(invocation, table, kFile);
+  const auto files = parse(invocation, export_table(chosen), kFile);
   same_error_on_all_ranks([&] { check_output(chosen.out, chosen.overwrite, files.front()); });
   if (!is_first_process()) {
     return 0;

@@ -28,10 +28,8 @@ size_t words_of_name(const Command& command, const std::vector<std::string>& wor
   if (words.size() < count) {
     return 0;
   }
-  return join(std::vector<std::string>(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(count)), " ") ==
-                 command.name
-             ? count
-             : 0;
+  const std::vector<std::string> first(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(count));
+  return join(first, " ") == command.name ? count : 0;
 }
 
 [[noreturn]] void refuse_command(const std::vector<std::string>& words) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 #include <iterator>
-#include <map>
 #include <string_view>
 
 #include "src/base/text.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <utility>
-#include <vector>
 
 #include "data/datasets/class_names.h"
 #include "data/datasets/image_dataset.h"
@@ -109,9 +108,7 @@ void follow_stored_size(LoadedConfig& loaded, const DataShape& shape) {
 
 // "on the command line", "in c.yaml:3".
 std::string place_of(const std::string& origin) {
-  return origin == "command line"             ? "on the command line"
-         : origin.starts_with("environment ") ? "in the " + origin
-                                              : "in " + origin;
+  return (origin == "command line" ? "on the " : origin.starts_with("environment ") ? "in the " : "in ") + origin;
 }
 
 }  // namespace

@@ -16,115 +16,76 @@ namespace vit_hybrid::train {
 
 namespace {
 
-bool reads_files(const RunConfig& config) {
-  return config.data.kind == DataKind::kHdf5;
-}
-bool reads_fields(const RunConfig& config) {
-  return reads_files(config) && config.is_forecast();
-}
-bool reads_images(const RunConfig& config) {
-  return reads_files(config) && !config.is_forecast();
-}
-bool generates(const RunConfig& config) {
-  return !reads_files(config);
-}
-bool forecasts(const RunConfig& config) {
-  return config.is_forecast();
-}
-bool classifies(const RunConfig& config) {
-  return !config.is_forecast();
-}
-bool validates(const RunConfig& config) {
-  const DataConfig& data = config.data;
-  return config.test_steps == 0 && (reads_files(config) ? !data.valid_data.empty() : data.generated_valid_samples > 0);
-}
-bool has_replicas(const RunConfig& config) {
-  return config.parallel.dp != 1;  // 0: not known yet
-}
-bool has_axes(const RunConfig& config) {
-  const ParallelConfig& parallel = config.parallel;
-  return int{parallel.dp != 1} + int{parallel.tp > 1} + int{parallel.pp > 1} > 1;
-}
-bool has_micro_batches(const RunConfig& config) {
-  return config.parallel.dp == 0 || config.parallel.pp > 1 || config.num_micro_batches() > 1;
-}
-bool may_use_gpus(const RunConfig& config) {
-  return config.device != DeviceChoice::kCpu && is_built_with_cuda();
-}
-bool measures_kernels(const RunConfig& config) {
-  return may_use_gpus(config) || !config.deterministic;
-}
-bool stages(const RunConfig& config) {
-  return config.data.stage != StageData::kNone;
-}
-bool saves(const RunConfig& config) {
-  return config.checkpoint.keep > 0;
-}
-bool uses_checkpoints(const RunConfig& config) {
-  return saves(config) || config.checkpoint.resumes_own_run();
-}
-bool falls_to_min_lr(const RunConfig& config) {
-  const LrSchedule::Kind kind = config.schedule.kind;
-  return kind == LrSchedule::Kind::kCosine || kind == LrSchedule::Kind::kLinear || kind == LrSchedule::Kind::kWsd;
-}
-bool has_cool_down(const RunConfig& config) {
-  return config.schedule.kind == LrSchedule::Kind::kWsd;
-}
-bool scales_lr(const RunConfig& config) {
-  return config.schedule.scaling != LrScaling::kNone;
-}
-bool treats_vectors(const RunConfig& config) {
-  const OptimizerKind kind = config.optimizer.kind;
-  return config.optimizer.weight_decay > 0.0 || kind == OptimizerKind::kLamb || kind == OptimizerKind::kLars;
-}
-bool names_no_folder(const RunConfig& config) {
-  return config.run_dir.empty();
-}
-
+// An option, and whether it has an effect; if not, why.
 struct Need {
   const char* option;
-  bool (*is_met)(const RunConfig& config);
-  const char* text;
+  bool is_met;
+  const char* why_not;
 };
 
 // In the order of docs/options.md. What would train on something else than was asked for is refused instead
 // (run_config_check.cpp).
-constexpr Need kNeeds[] = {
-    {"runs-root", names_no_folder, "--run-dir names the folder"},
-    {"order", has_axes, "it orders two or more of --dp, --tp and --pp above 1"},
-    {"zero", has_replicas, "--dp is 1, and there is nobody to share with"},
-    {"schedule", has_micro_batches, "there is one stage and one micro-batch"},
-    {"bucket-mb", has_replicas, "--dp is 1, and no gradients are reduced"},
-    {"retune", measures_kernels, "with --deterministic a CPU takes its usual kernels, without measuring"},
-    {"cuda-graph", may_use_gpus, "it is for GPUs, and the run uses none"},
-    {"ranks-per-gpu", may_use_gpus, "it is for GPUs, and the run uses none"},
-    {"out-channels", forecasts, "it is for --task forecast"},
-    {"num-classes", classifies, "it is for --task classify"},
-    {"pooling", classifies, "it is for --task classify"},
-    {"label-smoothing", classifies, "it is for --task classify"},
-    {"lr-batch-size", scales_lr, "it is for --lr-scaling sqrt"},
-    {"min-lr", falls_to_min_lr, "it is for --lr-schedule cosine, linear and wsd"},
-    {"decay-share", has_cool_down, "it is for --lr-schedule wsd"},
-    {"decay-vectors", treats_vectors, "it needs --weight-decay, or --optimizer lamb or lars"},
-    {"train-data", reads_files, "no files are read"},
-    {"valid-data", reads_files, "no files are read"},
-    {"stats", reads_fields, "it is for HDF5 files of --task forecast"},
-    {"global-means", reads_fields, "it is for HDF5 files of --task forecast"},
-    {"global-stds", reads_fields, "it is for HDF5 files of --task forecast"},
-    {"time-means", reads_fields, "it is for HDF5 files of --task forecast"},
-    {"dataset-name", reads_files, "no HDF5 files are read"},
-    {"labels-name", reads_images, "it is for HDF5 files of --task classify"},
-    {"limit-nsamples-val", validates, "there is no validation"},
-    {"valid-batch-size", validates, "there is no validation"},
-    {"io", reads_files, "no HDF5 files are read"},
-    {"stage-dir", stages, "--stage-data is none"},
-    {"interpolation", reads_images, "it is for HDF5 files of --task classify"},
-    {"valid-resize", reads_images, "it is for HDF5 files of --task classify"},
-    {"generated-samples", generates, "HDF5 files are read and no data generated"},
-    {"generated-valid-samples", generates, "HDF5 files are read and no data generated"},
-    {"checkpoint-async", saves, "no checkpoint is saved"},
-    {"checkpoint-dir", uses_checkpoints, "no checkpoint is saved"},
-};
+std::vector<Need> needs_of(const RunConfig& config) {
+  const DataConfig& data = config.data;
+  const ParallelConfig& parallel = config.parallel;
+  const LrSchedule::Kind lr_kind = config.schedule.kind;
+  const OptimizerKind optimizer = config.optimizer.kind;
+  const bool forecasts = config.is_forecast();
+  const bool classifies = !forecasts;
+  const bool reads_files = data.kind == DataKind::kHdf5;
+  const bool reads_fields = reads_files && forecasts;
+  const bool reads_images = reads_files && classifies;
+  const bool validates =
+      config.test_steps == 0 && (reads_files ? !data.valid_data.empty() : data.generated_valid_samples > 0);
+  const bool has_replicas = parallel.dp != 1;  // 0: not known yet
+  const bool has_axes = int{has_replicas} + int{parallel.tp > 1} + int{parallel.pp > 1} > 1;
+  const bool has_micro_batches = parallel.dp == 0 || parallel.pp > 1 || config.num_micro_batches() > 1;
+  const bool may_use_gpus = config.device != DeviceChoice::kCpu && is_built_with_cuda();
+  const bool measures_kernels = may_use_gpus || !config.deterministic;
+  const bool saves = config.checkpoint.keep > 0;
+  const bool uses_checkpoints = saves || config.checkpoint.resumes_own_run();
+  const bool has_cool_down = lr_kind == LrSchedule::Kind::kWsd;
+  const bool falls_to_min_lr =
+      has_cool_down || lr_kind == LrSchedule::Kind::kCosine || lr_kind == LrSchedule::Kind::kLinear;
+  const bool treats_vectors =
+      config.optimizer.weight_decay > 0.0 || optimizer == OptimizerKind::kLamb || optimizer == OptimizerKind::kLars;
+  return {
+      {"runs-root", config.run_dir.empty(), "--run-dir names the folder"},
+      {"order", has_axes, "it orders two or more of --dp, --tp and --pp above 1"},
+      {"zero", has_replicas, "--dp is 1, and there is nobody to share with"},
+      {"schedule", has_micro_batches, "there is one stage and one micro-batch"},
+      {"bucket-mb", has_replicas, "--dp is 1, and no gradients are reduced"},
+      {"retune", measures_kernels, "with --deterministic a CPU takes its usual kernels, without measuring"},
+      {"cuda-graph", may_use_gpus, "it is for GPUs, and the run uses none"},
+      {"ranks-per-gpu", may_use_gpus, "it is for GPUs, and the run uses none"},
+      {"out-channels", forecasts, "it is for --task forecast"},
+      {"num-classes", classifies, "it is for --task classify"},
+      {"pooling", classifies, "it is for --task classify"},
+      {"label-smoothing", classifies, "it is for --task classify"},
+      {"lr-batch-size", config.schedule.scaling != LrScaling::kNone, "it is for --lr-scaling sqrt"},
+      {"min-lr", falls_to_min_lr, "it is for --lr-schedule cosine, linear and wsd"},
+      {"decay-share", has_cool_down, "it is for --lr-schedule wsd"},
+      {"decay-vectors", treats_vectors, "it needs --weight-decay, or --optimizer lamb or lars"},
+      {"train-data", reads_files, "no files are read"},
+      {"valid-data", reads_files, "no files are read"},
+      {"stats", reads_fields, "it is for HDF5 files of --task forecast"},
+      {"global-means", reads_fields, "it is for HDF5 files of --task forecast"},
+      {"global-stds", reads_fields, "it is for HDF5 files of --task forecast"},
+      {"time-means", reads_fields, "it is for HDF5 files of --task forecast"},
+      {"dataset-name", reads_files, "no HDF5 files are read"},
+      {"labels-name", reads_images, "it is for HDF5 files of --task classify"},
+      {"limit-nsamples-val", validates, "there is no validation"},
+      {"valid-batch-size", validates, "there is no validation"},
+      {"io", reads_files, "no HDF5 files are read"},
+      {"stage-dir", data.stage != StageData::kNone, "--stage-data is none"},
+      {"interpolation", reads_images, "it is for HDF5 files of --task classify"},
+      {"valid-resize", reads_images, "it is for HDF5 files of --task classify"},
+      {"generated-samples", !reads_files, "HDF5 files are read and no data generated"},
+      {"generated-valid-samples", !reads_files, "HDF5 files are read and no data generated"},
+      {"checkpoint-async", saves, "no checkpoint is saved"},
+      {"checkpoint-dir", uses_checkpoints, "no checkpoint is saved"},
+  };
+}
 
 using options::Entry;
 using options::OptionTable;
@@ -317,9 +278,9 @@ std::vector<std::string> all_remarks(const LoadedConfig& loaded) {
   if (!config.unused_keys.empty()) {
     out.push_back("keys without a meaning here, unused: " + join(config.unused_keys));
   }
-  for (const Need& need : kNeeds) {
-    if (config.precedence(need.option) > 0 && !need.is_met(config)) {
-      out.push_back(str("--", need.option, " has no effect here: ", need.text));
+  for (const Need& need : needs_of(config)) {
+    if (config.precedence(need.option) > 0 && !need.is_met) {
+      out.push_back(str("--", need.option, " has no effect here: ", need.why_not));
     }
   }
   if (std::string line = data_shape_line(config); !line.empty()) {

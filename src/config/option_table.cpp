@@ -7,7 +7,6 @@
 #include <cmath>
 #include <optional>
 #include <sstream>
-#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -93,6 +92,80 @@ Value number_value(Kind kind, const char* type, Number& variable, const Range& r
     return variable == 0 && !word.empty() ? word : str(variable);
   };
   return value;
+}
+
+constexpr size_t kIndent = 34;
+constexpr size_t kWidth = 100;
+
+std::string left_column(const Option& option) {
+  const bool is_flag = option.value.kind == Kind::kFlag;
+  return is_flag ? "  --[no-]" + option.name : "  --" + option.name + " <" + option.value.type + ">";
+}
+
+// All names but the first, with the values of those that are flags.
+std::vector<std::string> other_names(const Option& option) {
+  std::vector<std::string> out;
+  for (const std::string& alias : option.aliases) {
+    out.push_back("--" + alias);
+  }
+  for (const MegatronName& other : option.megatron) {
+    if (other.name != option.name) {
+      out.push_back("--" + other.name + (other.value.empty() ? "" : " (" + other.value + ")"));
+    }
+  }
+  return out;
+}
+
+// What stands behind the sentence: unit, range, default, other names.
+std::string right_column(const Option& option) {
+  std::string out = option.help + (option.unit.empty() ? "" : " [" + option.unit + "]");
+  if (const std::string allowed = allowed_column(option.value); option.value.kind != Kind::kFlag && !allowed.empty()) {
+    out += " (" + allowed + ")";
+  }
+  const std::string by_default = option.value.print();
+  out += " default: " + (by_default.empty() ? "none" : by_default);
+  const auto others = other_names(option);
+  return others.empty() ? out : out + "; also " + join(others);
+}
+
+// `text` in lines of kWidth, the second and later ones indented.
+std::string wrapped(const std::string& left, const std::string& text) {
+  std::string line = left + std::string(left.size() + 2 <= kIndent ? kIndent - left.size() : 0, ' ');
+  std::string out;
+  if (left.size() + 2 > kIndent) {
+    out = left + "\n";
+    line = std::string(kIndent, ' ');
+  }
+  std::istringstream words(text);
+  bool is_first = true;
+  for (std::string word; words >> word; is_first = false) {
+    if (!is_first && line.size() + 1 + word.size() > kWidth) {
+      out += line + "\n";
+      line = std::string(kIndent, ' ') + word;
+    } else {
+      line += (is_first ? "" : " ") + word;
+    }
+  }
+  return out + line + "\n";
+}
+
+// Inside of a Markdown table cell.
+std::string cell(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
+    text.insert(at, "\\");
+  }
+  return text;
+}
+
+std::string code(const std::string& text) {
+  return text.empty() ? "" : "`" + text + "`";
+}
+
+std::string markdown_row(const Option& option) {
+  const std::string name = option.value.kind == Kind::kFlag ? "--[no-]" + option.name : "--" + option.name;
+  const std::string aliases = option.aliases.empty() ? "" : "<br>" + code("--" + join(option.aliases, "`<br>`--"));
+  return str("| ", code(name), aliases, " | ", option.value.type, " | ", code(option.value.print()), " | ",
+             cell(allowed_column(option.value)), " | ", option.unit, " | ", cell(option.help), " |\n");
 }
 
 }  // namespace
@@ -221,21 +294,14 @@ Value choice(std::vector<std::string> names, std::vector<std::pair<std::string, 
   return value;
 }
 
-namespace {
-
-std::string replaced(std::string text, char from, char to) {
-  std::replace(text.begin(), text.end(), from, to);
-  return text;
-}
-
-}  // namespace
-
 std::string canonical_name(std::string name) {
-  return replaced(std::move(name), '_', '-');
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
 }
 
 std::string yaml_key(std::string name) {
-  return replaced(std::move(name), '-', '_');
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 std::string environment_name(const std::string& name) {
@@ -287,84 +353,6 @@ std::string OptionTable::meant_by(const std::string& name) const {
   }
   return nearest_word(canonical, names);
 }
-
-namespace {
-
-constexpr size_t kIndent = 34;
-constexpr size_t kWidth = 100;
-
-std::string left_column(const Option& option) {
-  const bool is_flag = option.value.kind == Kind::kFlag;
-  return is_flag ? "  --[no-]" + option.name : "  --" + option.name + " <" + option.value.type + ">";
-}
-
-// All names but the first, with the values of those that are flags.
-std::vector<std::string> other_names(const Option& option) {
-  std::vector<std::string> out;
-  for (const std::string& alias : option.aliases) {
-    out.push_back("--" + alias);
-  }
-  for (const MegatronName& other : option.megatron) {
-    if (other.name != option.name) {
-      out.push_back("--" + other.name + (other.value.empty() ? "" : " (" + other.value + ")"));
-    }
-  }
-  return out;
-}
-
-// What stands behind the sentence: unit, range, default, other names.
-std::string right_column(const Option& option) {
-  std::string out = option.help + (option.unit.empty() ? "" : " [" + option.unit + "]");
-  if (const std::string allowed = allowed_column(option.value); option.value.kind != Kind::kFlag && !allowed.empty()) {
-    out += " (" + allowed + ")";
-  }
-  const std::string by_default = option.value.print();
-  out += " default: " + (by_default.empty() ? "none" : by_default);
-  const auto others = other_names(option);
-  return others.empty() ? out : out + "; also " + join(others);
-}
-
-// `text` in lines of kWidth, the second and later ones indented.
-std::string wrapped(const std::string& left, const std::string& text) {
-  std::string line = left + std::string(left.size() + 2 <= kIndent ? kIndent - left.size() : 0, ' ');
-  std::string out;
-  if (left.size() + 2 > kIndent) {
-    out = left + "\n";
-    line = std::string(kIndent, ' ');
-  }
-  std::istringstream words(text);
-  bool is_first = true;
-  for (std::string word; words >> word; is_first = false) {
-    if (!is_first && line.size() + 1 + word.size() > kWidth) {
-      out += line + "\n";
-      line = std::string(kIndent, ' ') + word;
-    } else {
-      line += (is_first ? "" : " ") + word;
-    }
-  }
-  return out + line + "\n";
-}
-
-// Inside of a Markdown table cell.
-std::string cell(std::string text) {
-  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
-    text.insert(at, "\\");
-  }
-  return text;
-}
-
-std::string code(const std::string& text) {
-  return text.empty() ? "" : "`" + text + "`";
-}
-
-std::string markdown_row(const Option& option) {
-  const std::string name = option.value.kind == Kind::kFlag ? "--[no-]" + option.name : "--" + option.name;
-  const std::string aliases = option.aliases.empty() ? "" : "<br>" + code("--" + join(option.aliases, "`<br>`--"));
-  return str("| ", code(name), aliases, " | ", option.value.type, " | ", code(option.value.print()), " | ",
-             cell(allowed_column(option.value)), " | ", option.unit, " | ", cell(option.help), " |\n");
-}
-
-}  // namespace
 
 std::string help_text(const OptionTable& table) {
   std::string out;

@@ -24,6 +24,8 @@ namespace {
 namespace po = boost::program_options;
 
 constexpr const char* kNegation = "no-";
+constexpr std::string_view kPrefix = "VIT_HYBRID_";
+constexpr std::string_view kTestPrefix = "VIT_HYBRID_TEST_";
 
 // Words that begin with two dashes, with '-' for '_' in the name; "-h" is the only short one.
 std::vector<std::string> with_canonical_names(std::vector<std::string> words) {
@@ -102,54 +104,6 @@ Entry entry_of(const OptionTable& table, const po::option& parsed) {
   }
   return entry;
 }
-
-}  // namespace
-
-Source parse_command_line(const OptionTable& table, const std::vector<std::string>& words) {
-  const auto description = describe(table);
-  const auto parsed = parse(table, description, with_canonical_names(words));
-  Source source;
-  for (const po::option& option : parsed.options) {
-    if (option.string_key.empty()) {
-      const std::string& stray = option.value.empty() ? std::string() : option.value.front();
-      refuse(str("stray word '", shown(stray), "'"),
-             stray.starts_with('-') ? "options begin with two dashes" : "options are given as --name value");
-    }
-    source.push_back(entry_of(table, option));
-  }
-  return source;
-}
-
-namespace {
-constexpr std::string_view kPrefix = "VIT_HYBRID_";
-constexpr std::string_view kTestPrefix = "VIT_HYBRID_TEST_";
-}  // namespace
-
-Source parse_environment(const std::vector<std::string>& environment) {
-  Source source;
-  for (const std::string& variable : environment) {
-    const size_t cut = variable.find('=');
-    if (cut == std::string::npos || !variable.starts_with(kPrefix) || variable.starts_with(kTestPrefix)) {
-      continue;
-    }
-    std::string name = variable.substr(kPrefix.size(), cut - kPrefix.size());
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-    source.push_back(
-        {name, variable.substr(cut + 1), Place::kEnvironment, "environment " + shown(variable.substr(0, cut))});
-  }
-  std::sort(source.begin(), source.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
-  return source;
-}
-
-std::vector<std::string> process_environment() {
-  std::vector<std::string> out;
-  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
-    out.emplace_back(*variable);
-  }
-  return out;
-}
-
-namespace {
 
 constexpr const char* kMergeKey = "<<";
 constexpr int kDeepestMerge = 64;  // an anchor that merges itself would never end
@@ -353,6 +307,45 @@ YAML::Node chosen_map(const ConfigPath& path, const YAML::Node& root) {
 }
 
 }  // namespace
+
+Source parse_command_line(const OptionTable& table, const std::vector<std::string>& words) {
+  const auto description = describe(table);
+  const auto parsed = parse(table, description, with_canonical_names(words));
+  Source source;
+  for (const po::option& option : parsed.options) {
+    if (option.string_key.empty()) {
+      const std::string& stray = option.value.empty() ? std::string() : option.value.front();
+      refuse(str("stray word '", shown(stray), "'"),
+             stray.starts_with('-') ? "options begin with two dashes" : "options are given as --name value");
+    }
+    source.push_back(entry_of(table, option));
+  }
+  return source;
+}
+
+Source parse_environment(const std::vector<std::string>& environment) {
+  Source source;
+  for (const std::string& variable : environment) {
+    const size_t cut = variable.find('=');
+    if (cut == std::string::npos || !variable.starts_with(kPrefix) || variable.starts_with(kTestPrefix)) {
+      continue;
+    }
+    std::string name = variable.substr(kPrefix.size(), cut - kPrefix.size());
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    source.push_back(
+        {name, variable.substr(cut + 1), Place::kEnvironment, "environment " + shown(variable.substr(0, cut))});
+  }
+  std::sort(source.begin(), source.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  return source;
+}
+
+std::vector<std::string> process_environment() {
+  std::vector<std::string> out;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    out.emplace_back(*variable);
+  }
+  return out;
+}
 
 ConfigPath split_config_path(const std::string& text) {
   for (const char* ending : {".yaml:", ".yml:"}) {

@@ -20,7 +20,6 @@
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/infer/trained_model.h"
-#include "src/report/evaluation.h"
 #include "src/train/data_source.h"
 #include "src/train/evaluator.h"
 

@@ -6,7 +6,6 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -25,7 +24,6 @@
 #include "src/config/data_shape.h"
 #include "src/infer/evaluate.h"
 #include "src/infer/trained_model.h"
-#include "src/report/evaluation.h"
 #include "src/train/data_source.h"
 
 namespace vit_hybrid::train {

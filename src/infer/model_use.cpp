@@ -2,12 +2,11 @@
 #include "src/infer/model_use.h"
 
 #include <algorithm>
-#include <array>
+#include <initializer_list>
 #include <string_view>
 
 #include "src/base/error.h"
 #include "src/base/text.h"
-#include "src/checkpoint/format.h"
 #include "src/config/run_options.h"
 #include "src/config/sources.h"
 
@@ -15,26 +14,26 @@ namespace vit_hybrid::train {
 
 namespace {
 
-constexpr std::array<std::string_view, 16> kAlways = {
-    "dp",           "tp",          "pp",         "order",         "device", "ranks-per-gpu",
-    "threads",      "timeout",     "precision",  "deterministic", "retune", "stats",
-    "global-means", "global-stds", "time-means", "dataset-name"};
+using Names = std::initializer_list<const char*>;
+
+constexpr Names kAlways = {"dp",           "tp",          "pp",         "order",         "device", "ranks-per-gpu",
+                           "threads",      "timeout",     "precision",  "deterministic", "retune", "stats",
+                           "global-means", "global-stds", "time-means", "dataset-name"};
 // The data of a forecast are a few states, read one by one.
-constexpr std::array<std::string_view, 11> kForBatches = {
+constexpr Names kForBatches = {
     "micro-batch-size", "valid-batch-size", "valid-resize", "labels-name", "io",         "io-threads",
     "prefetch-depth",   "stage-data",       "stage-dir",    "mpiio-hints", "pin-memory",
 };
 
 // What of the training still holds when its model is used elsewhere.
-constexpr std::array<std::string_view, 12> kFromCheckpoint = {
-    "name",       "seed",         "precision",   "global-batch-size", "global-means", "global-stds",
-    "time-means", "dataset-name", "labels-name", "interpolation",     "stats",        "valid-resize"};
+constexpr Names kFromCheckpoint = {"name",         "seed",          "precision",  "global-batch-size",
+                                   "global-means", "global-stds",   "time-means", "dataset-name",
+                                   "labels-name",  "interpolation", "stats",      "valid-resize"};
 
 // Those of them whose help does not tell where else they come from.
-constexpr std::array<std::string_view, 4> kShownAsTraining = {"precision", "stats", "labels-name", "valid-resize"};
+constexpr Names kShownAsTraining = {"precision", "stats", "labels-name", "valid-resize"};
 
-template <size_t n>
-bool is_among(const std::array<std::string_view, n>& names, const std::string& name) {
+bool is_among(Names names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -78,10 +77,9 @@ void check_stored_grid(const CheckpointInfo& checkpoint, const RunConfig& config
 }
 
 // Whether the command line names one of these options.
-bool gives(const options::OptionTable& table, const options::Source& overrides,
-           std::initializer_list<std::string_view> names) {
+bool gives(const options::OptionTable& table, const options::Source& overrides, Names names) {
   return !kept(table, overrides, [&](const std::string& name, const std::string&) {
-            return std::find(names.begin(), names.end(), name) != names.end();
+            return is_among(names, name);
           }).empty();
 }
 

@@ -10,7 +10,6 @@
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/slice_reader.h"
-#include "src/config/run_config.h"
 #include "src/machine/autotune.h"
 #include "src/machine/device.h"
 #include "src/machine/model_memory.h"

@@ -5,7 +5,6 @@
 
 #include "src/base/device/gpu_survey.h"
 #include "src/base/text.h"
-#include "src/config/run_config.h"
 #include "src/kernels/attention/attend.h"
 #include "src/kernels/gemm/device_products.h"
 #include "src/kernels/gemm/matmul.h"
@@ -116,16 +115,6 @@ std::vector<PaddedDim> padded_dims(const model::VitOptions& options, int tensor_
   return dims;
 }
 
-std::string text_of(const PaddedDim& dim) {
-  return str(dim.name, " ", parts_text(dim.shares), ": no multiple of ", dim.multiple, ", padded to ", dim.padded, "; ",
-             percent(dim.waste), " more work in ", dim.products, ", ", percent(dim.cost), " of the model's products");
-}
-
-Json to_json(const PaddedDim& dim) {
-  return {{"dimension", dim.name},    {"shares", dim.shares}, {"multiple", dim.multiple}, {"padded", dim.padded},
-          {"products", dim.products}, {"waste", dim.waste},   {"cost", dim.cost}};
-}
-
 std::vector<std::string> KernelReport::lines() const {
   const auto line = [](std::string name, const std::string& text) {
     name.resize(std::max(kNameWidth, name.size() + 1), ' ');
@@ -136,7 +125,9 @@ std::vector<std::string> KernelReport::lines() const {
     out.push_back(line(name, text));
   }
   for (const PaddedDim& dim : padded) {
-    out.push_back(line("padding", text_of(dim)));
+    out.push_back(line("padding", str(dim.name, " ", parts_text(dim.shares), ": no multiple of ", dim.multiple,
+                                      ", padded to ", dim.padded, "; ", percent(dim.waste), " more work in ",
+                                      dim.products, ", ", percent(dim.cost), " of the model's products")));
   }
   return out;
 }
@@ -170,7 +161,13 @@ Json to_json(const KernelReport& report) {
   }
   json["padded_dimensions"] = Json::array();
   for (const PaddedDim& dim : report.padded) {
-    json["padded_dimensions"].push_back(to_json(dim));
+    json["padded_dimensions"].push_back({{"dimension", dim.name},
+                                         {"shares", dim.shares},
+                                         {"multiple", dim.multiple},
+                                         {"padded", dim.padded},
+                                         {"products", dim.products},
+                                         {"waste", dim.waste},
+                                         {"cost", dim.cost}});
   }
   return json;
 }

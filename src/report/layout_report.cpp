@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
-#include <vector>
 
 #include "model/vit_costs.h"
 #include "model/vit_options.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/text.h"
-#include "src/config/run_config.h"
 #include "src/machine/step_recording.h"
 
 namespace vit_hybrid::train {

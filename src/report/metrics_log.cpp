@@ -11,7 +11,6 @@
 #include "src/base/error.h"
 #include "src/base/files.h"
 #include "src/base/folder_lock.h"
-#include "src/base/log.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {

@@ -2,11 +2,9 @@
 #include "src/report/run_log.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "src/base/log.h"
 #include "src/base/text.h"
-#include "src/report/evaluation.h"
 
 namespace vit_hybrid::train {
 

@@ -14,7 +14,6 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/config/run_config.h"
 #include "src/machine/processor.h"
 #include "src/machine/roofline.h"
 #include "src/report/run_log.h"

@@ -17,7 +17,6 @@
 #include "data/reading/file_seal.h"
 #include "data/reading/posix_file.h"
 #include "src/base/text.h"
-#include "src/checkpoint/checkpoint_description.h"
 #include "src/checkpoint/checkpoint_reader.h"
 
 namespace {

@@ -23,7 +23,6 @@
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/base/version.h"
-#include "src/checkpoint/checkpoint_description.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/checkpoint/format.h"
 #include "src/config/config_text.h"

@@ -13,7 +13,6 @@
 
 #include "src/base/random.h"
 #include "src/base/timer.h"
-#include "src/checkpoint/checkpoint_description.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/checkpoint/format.h"
 #include "tests/support/thrown_error.h"

@@ -79,10 +79,11 @@ TEST_CASE("padding: the largest share of the tensor ranks decides") {
   CHECK(mlp->shares == std::vector<int64_t>{333, 333, 334});
   CHECK(mlp->padded == 336);
   CHECK(mlp->waste == Approx(2.0 / 334));
-  CHECK(contains(text_of(*mlp),
+  const KernelReport report{{}, {*mlp}};
+  CHECK(contains(report.lines().front(),
                  "MLP features 333 + 333 + 334: no multiple of 16, padded to 336; 0.6 % more work in fc1 "
                  "and fc2"));
-  CHECK(to_json(*mlp)["shares"] == Json{333, 333, 334});
+  CHECK(to_json(report)["padded_dimensions"][0]["shares"] == Json{333, 333, 334});
   REQUIRE(find(dims, "tokens") != nullptr);
   CHECK(find(dims, "tokens")->padded == 4064);
 }

@@ -51,9 +51,9 @@ TEST_CASE("layout report: 48 replicas, tensor ranks or stages are not listed one
     CHECK(std::count(line.begin(), line.end(), '|') <= 2);
     CHECK(line.size() < 120);
   }
-  const auto dims = train::padded_dims(config_of(1, 48, 1).model, 48, {128, 1, 1, 1});
-  REQUIRE_FALSE(dims.empty());
-  for (const auto& dim : dims) {
-    CHECK(train::text_of(dim).size() < 160);
+  const train::KernelReport report{{}, train::padded_dims(config_of(1, 48, 1).model, 48, {128, 1, 1, 1})};
+  REQUIRE_FALSE(report.padded.empty());
+  for (const std::string& line : report.lines()) {
+    CHECK(line.size() < 172);
   }
 }
