@@ -1,7 +1,6 @@
 // Self-attention: linears around attend().
 #include "model/attention.h"
 
-#include "model/recompute.h"
 #include "src/base/text.h"
 #include "src/kernels/attention/attend.h"
 

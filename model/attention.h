@@ -3,8 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
-
 #include "model/recompute.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"

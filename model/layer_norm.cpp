@@ -3,7 +3,6 @@
 #include "model/layer_norm.h"
 
 #include "src/base/autograd_node.h"
-#include "src/kernels/dropout.h"
 
 namespace vit_hybrid::model {
 

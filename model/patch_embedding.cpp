@@ -9,6 +9,7 @@
 #include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/kernels/dropout.h"
 
 namespace vit_hybrid::model {
 

@@ -7,7 +7,6 @@
 #include "model/vit_options.h"
 #include "parallel/tensor/linear.h"
 #include "parallel/tensor/parameter_buffer.h"
-#include "src/kernels/dropout.h"
 
 namespace vit_hybrid::model {
 

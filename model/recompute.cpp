@@ -5,8 +5,6 @@
 #include <c10/core/Storage.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <utility>
-
 #include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"

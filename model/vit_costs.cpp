@@ -1,5 +1,4 @@
-// What follows from VitOptions: the parameters under timm's names and how each is drawn, FLOP, and bytes of
-// activations.
+// How each parameter is drawn; sums over the blocks.
 #include "model/vit_costs.h"
 
 #include <ATen/OpMathType.h>
@@ -10,7 +9,6 @@
 #include <limits>
 #include <numeric>
 
-#include "model/vit_options.h"
 #include "src/base/error.h"
 
 namespace vit_hybrid::model {

@@ -1,13 +1,9 @@
-// VitOptions: the numbers that define a Vision Transformer, its presets, its checks, and the parameters and FLOP that
-// follow from them.
+// VitOptions: the numbers that define a Vision Transformer, its presets and its checks.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include "parallel/tensor/parameter_spec.h"
-#include "src/base/partition.h"
 
 namespace vit_hybrid::model {
 
@@ -51,23 +47,5 @@ std::vector<std::string> preset_names();
 
 /// Every problem of the options for a tensor degree and pipeline degree, each a sentence with the allowed values.
 std::vector<std::string> validate(const VitOptions& options, int tensor_size, int pipeline_size);
-
-/// The tensor rank's slices of the parameters of the layer units [units.begin, units.end), in forward order.
-std::vector<tensor::ParameterSpec> parameter_specs(const VitOptions& options, Range units, int stage, int tensor_rank,
-                                                   int tensor_size);
-
-/// Canonical name of the last norm: "norm", or timm's "fc_norm" where the tokens are pooled before it.
-std::string final_norm_name(const VitOptions& options);
-
-/// Number of parameters that a tensor rank has of all layer units together, also of models that nobody could hold;
-/// exact below 2^53.
-double num_slice_parameters(const VitOptions& options, int tensor_rank, int tensor_size);
-/// Number of parameters of the whole model; the largest number there is where they are more than 2^62.
-int64_t num_parameters(const VitOptions& options);
-
-/// Forward cost of each layer unit in FLOP per sample (docs/workload.md, "Parameters and FLOP"), to cut the stages by.
-std::vector<double> unit_costs(const VitOptions& options);
-/// Training FLOP per sample: 3 x (blocks + head) + 2 x embedding.
-double train_flops_per_sample(const VitOptions& options);
 
 }  // namespace vit_hybrid::model

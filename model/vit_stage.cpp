@@ -4,7 +4,6 @@
 #include "model/block.h"
 #include "model/heads.h"
 #include "model/patch_embedding.h"
-#include "model/recompute.h"
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"
 #include "src/base/text.h"

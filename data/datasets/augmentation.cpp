@@ -10,7 +10,6 @@
 
 #include "src/base/error.h"
 #include "src/base/partition.h"
-#include "src/base/random.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {

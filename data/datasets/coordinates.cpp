@@ -2,10 +2,8 @@
 #include "data/datasets/coordinates.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <numbers>

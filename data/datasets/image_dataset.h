@@ -1,7 +1,6 @@
 // ImageDataset: labelled images from one HDF5 file a split.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 

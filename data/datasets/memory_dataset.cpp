@@ -1,7 +1,6 @@
 // Samples copied out of host tensors, and drawn by keys.
 #include "data/datasets/memory_dataset.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 

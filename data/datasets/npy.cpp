@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstring>
 #include <string_view>
-#include <vector>
 
 #include "data/reading/box_runs.h"
 #include "data/reading/posix_file.h"

@@ -1,7 +1,6 @@
 // Periodic fields with a ring of halo cells, and the operators of the C grid on them.
 #include "data/generate/c_grid.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -37,11 +36,7 @@ double PeriodicField::sum() const {
   return total;
 }
 
-namespace {
-double square(double x) {
-  return x * x;
-}
-}  // namespace
+namespace {}  // namespace
 
 ShallowWaterState::ShallowWaterState(int64_t rows, int64_t columns, int64_t num_tracers)
     : fields(static_cast<size_t>(3 + num_tracers), PeriodicField(rows, columns)) {}
@@ -104,22 +99,6 @@ void CGrid::tracer(const ShallowWaterState& state, int64_t k, PeriodicField& res
     rows::quotient(columns(), state.tracer_mass(k).row(j), state.h().row(j), result.row(j));
   });
   result.wrap();
-}
-
-Invariants CGrid::invariants(const ShallowWaterState& state) const {
-  PeriodicField energy = make_field(), enstrophy = make_field();
-  kinetic_energy(state, energy);
-  potential_vorticity(state, enstrophy);
-  for (int64_t j = 0; j < rows(); ++j) {
-    const double *h = state.h().row(j), *h_south = state.h().row(j - 1);
-    double *e = energy.row(j), *z = enstrophy.row(j);
-    for (int64_t i = 0; i < columns(); ++i) {
-      e[i] = h[i] * e[i] + 0.5 * plane_.gravity * square(h[i]);
-      z[i] = 0.125 * (h[i] + h[i - 1] + h_south[i] + h_south[i - 1]) * square(z[i]);
-    }
-  }
-  const double area = dx_ * dy_;
-  return {area * state.h().sum(), area * energy.sum(), area * enstrophy.sum()};
 }
 
 }  // namespace vit_hybrid::data

@@ -87,13 +87,6 @@ struct ShallowWaterState {
   void wrap();
 };
 
-/// Sums over the plane, times the area of a cell, that the scheme of ShallowWater conserves.
-struct Invariants {
-  double mass = 0.0;                 ///< of h, m^3
-  double energy = 0.0;               ///< of h (u^2 + v^2) / 2 + g h^2 / 2, m^5/s^2
-  double potential_enstrophy = 0.0;  ///< of h q^2 / 2, m/s^2
-};
-
 /// Geometry and diagnostics; states are given with halos up to date. Immutable.
 class CGrid {
  public:
@@ -119,7 +112,6 @@ class CGrid {
   void kinetic_energy(const ShallowWaterState& state, PeriodicField& result) const;
   /// Mixing ratio c of a tracer at the centres; halo renewed.
   void tracer(const ShallowWaterState& state, int64_t k, PeriodicField& result) const;
-  Invariants invariants(const ShallowWaterState& state) const;
 
  private:
   Plane plane_;

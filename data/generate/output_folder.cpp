@@ -7,9 +7,7 @@
 
 #include "data/datasets/year_files.h"
 #include "data/tools/tool_files.h"
-#include "src/base/error.h"
 #include "src/base/files.h"
-#include "src/base/text.h"
 
 namespace vit_hybrid::data {
 

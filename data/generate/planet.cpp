@@ -7,7 +7,6 @@
 #include <limits>
 #include <numbers>
 #include <utility>
-#include <vector>
 
 #include "data/generate/row_kernels.h"
 #include "src/base/error.h"

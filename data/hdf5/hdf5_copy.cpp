@@ -3,12 +3,9 @@
 
 #include <algorithm>
 #include <map>
-#include <vector>
 
-#include "data/hdf5/hdf5_attributes.h"
 #include "data/hdf5/hdf5_compare.h"
 #include "data/hdf5/hdf5_crash_guard.h"
-#include "data/hdf5/hdf5_handle.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/hdf5/hdf5_open.h"
 #include "data/hdf5/hdf5_scales.h"

@@ -7,10 +7,8 @@
 #include <functional>
 #include <iterator>
 #include <utility>
-#include <vector>
 
 #include "data/datasets/class_names.h"
-#include "data/datasets/coordinates.h"
 #include "data/hdf5/hdf5_coordinates.h"
 #include "data/hdf5/hdf5_crash_guard.h"
 #include "data/hdf5/hdf5_handle.h"

@@ -2,7 +2,6 @@
 #include "data/hdf5/hdf5_tree.h"
 
 #include <algorithm>
-#include <variant>
 
 #include "data/hdf5/hdf5_attributes.h"
 #include "data/hdf5/hdf5_crash_guard.h"

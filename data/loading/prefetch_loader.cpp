@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"

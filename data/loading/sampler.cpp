@@ -80,10 +80,6 @@ int64_t DistributedSampler::steps_per_epoch() const {
   return count_steps(options_, options_.num_samples);
 }
 
-int64_t DistributedSampler::samples_per_epoch() const {
-  return std::min(options_.num_samples, steps_per_epoch() * options_.global_batch_size);
-}
-
 int64_t num_micro_batches(int64_t num_samples, int64_t micro_batch_size) {
   VH_ASSERT(num_samples >= 0 && micro_batch_size >= 1, str(num_samples, " samples by ", micro_batch_size));
   return (num_samples + micro_batch_size - 1) / micro_batch_size;

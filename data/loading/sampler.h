@@ -61,8 +61,6 @@ class DistributedSampler {
 
   const SamplerOptions& options() const { return options_; }
   int64_t steps_per_epoch() const;
-  /// Samples seen in one epoch.
-  int64_t samples_per_epoch() const;
   /// The rest of an epoch of which `first_sample` samples were seen.
   EpochPlan epoch(int64_t epoch, int64_t first_sample = 0) const { return {options_, epoch, first_sample}; }
 

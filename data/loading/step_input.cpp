@@ -5,13 +5,10 @@
 
 #include <algorithm>
 #include <deque>
-#include <optional>
 #include <utility>
 
-#include "data/loading/device_copies.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
-#include "src/base/partition.h"
 #include "src/base/timer.h"
 
 namespace vit_hybrid::data {

@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <vector>
 
-#include "data/reading/box_runs.h"
 #include "src/base/error.h"
 #include "src/base/instruction_sets.h"
 #include "src/base/text.h"

@@ -8,12 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <system_error>
-#include <utility>
 
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"
-#include "src/base/files.h"
 #include "src/base/folder_lock.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
@@ -37,10 +34,6 @@ MpiIoHints parse_mpiio_hints(const std::string& text) {
 }
 
 namespace {
-
-std::string reason(int error) {
-  return std::generic_category().message(error);
-}
 
 // Whatever is at the name goes first, so that a new file can be made there: a link of that name, which somebody else
 // may have put there, is removed and never followed.

@@ -2,7 +2,6 @@
 #include "data/reading/row_reader.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "data/reading/box_runs.h"
 #include "data/reading/chunk_rows.h"

@@ -14,7 +14,6 @@
 #include "data/hdf5/hdf5_layout.h"
 #include "data/hdf5/hdf5_rows.h"
 #include "data/reading/box_runs.h"
-#include "data/reading/posix_file.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"

@@ -26,10 +26,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kPieceBytes = int64_t{1} << 22;
 
-std::string reason(int error) {
-  return std::generic_category().message(error);
-}
-
 // The byte ranges that are copied.
 std::vector<Range> wanted(const FileToStage& file) {
   std::vector<Range> holes = file.left_out;

@@ -115,10 +115,6 @@ std::string description_text(const Hdf5Description& dataset) {
   return text;
 }
 
-bool is_readable(const Hdf5Layout& layout) {
-  return layout.unwritten.empty() && layout.missing_filters.empty();
-}
-
 // What one sample costs to read and, where that is much, the command that makes it less.
 std::string sample_text(const std::string& path, const Hdf5Description& dataset, int64_t bands, int num_ranks) {
   const Hdf5Layout& layout = dataset.layout;
@@ -127,7 +123,8 @@ std::string sample_text(const std::string& path, const Hdf5Description& dataset,
   if (bands > 1 && layout.shape.size() == 4 && c10::isFloatingType(layout.type) && bands <= layout.shape[2]) {
     text += cost_text(layout, str("latitude band 0 of ", bands), latitude_band(layout, 0, bands));
   }
-  const std::string why = is_readable(layout) ? slow_because(layout, read_cost(layout, 0, whole)) : "";
+  const bool is_readable = layout.unwritten.empty() && layout.missing_filters.empty();
+  const std::string why = is_readable ? slow_because(layout, read_cost(layout, 0, whole)) : "";
   if (why.empty() || dataset.is_linked) {
     return why.empty() ? text : text + line("slow", why + "; inspect that file");
   }

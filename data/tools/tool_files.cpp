@@ -1,7 +1,6 @@
 // Listing of folders, the list's way to all ranks, and checks of the place for outputs.
 #include "data/tools/tool_files.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <sstream>
 #include <system_error>

@@ -3,7 +3,6 @@
 
 #include <sstream>
 
-#include "parallel/comm/failure.h"
 #include "src/base/folder_lock.h"
 #include "src/base/text.h"
 
@@ -61,7 +60,7 @@ void agree(const MpiGroup& group, const std::exception* mine) {
     if (agreed_before != nullptr) {
       place = agreed_before->place();
     } else if (others > 0) {
-      place += str(", and ", others, others == 1 ? " other rank" : " other ranks");
+      place += str(", and ", counted(others, "other rank"));
     }
   }
   const int root = static_cast<int>(first);

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "parallel/comm/node_board.h"
-#include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
 #include "src/base/error.h"
 #include "src/base/text.h"

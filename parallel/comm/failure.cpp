@@ -24,7 +24,6 @@
 #include "parallel/comm/operation.h"
 #include "src/base/device/device_memory.h"
 #include "src/base/log.h"
-#include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 

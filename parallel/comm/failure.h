@@ -1,7 +1,6 @@
 // Failure: how a process ends the whole job with one message and the right exit code.
 #pragma once
 
-#include <atomic>
 #include <exception>
 #include <functional>
 #include <string>

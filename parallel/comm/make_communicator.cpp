@@ -1,12 +1,9 @@
 // The choice of a back end.
 #include "parallel/comm/make_communicator.h"
 
-#include <utility>
-
 #include "parallel/comm/mpi/mpi_communicator.h"
 #include "parallel/comm/nccl/nccl_communicator.h"
 #include "parallel/comm/node_board.h"
-#include "src/base/error.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {

@@ -5,10 +5,8 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <numeric>
 #include <set>
 #include <sstream>
-#include <string_view>
 #include <utility>
 
 #include "parallel/comm/host_task.h"

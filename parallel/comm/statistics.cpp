@@ -2,7 +2,6 @@
 #include "parallel/comm/statistics.h"
 
 #include <algorithm>
-#include <functional>
 #include <mutex>
 #include <utility>
 

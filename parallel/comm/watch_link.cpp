@@ -17,7 +17,6 @@
 #include <cstring>
 #include <map>
 #include <random>
-#include <set>
 #include <sstream>
 #include <utility>
 

@@ -12,7 +12,6 @@
 #include "parallel/comm/failure.h"
 #include "parallel/comm/host_task.h"
 #include "parallel/comm/node_board.h"
-#include "src/base/error.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
 

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 
-#include "parallel/comm/make_communicator.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 

@@ -1,7 +1,6 @@
 // Which messages (sends and receives) a schedule needs, and when each of its actions happens.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>

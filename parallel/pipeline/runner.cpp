@@ -18,7 +18,6 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/base/timer.h"
 
 namespace vit_hybrid::pipeline {
 

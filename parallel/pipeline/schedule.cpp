@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <limits>
 #include <numeric>
-#include <string>
 
 #include "parallel/pipeline/message_plan.h"
 #include "src/base/error.h"

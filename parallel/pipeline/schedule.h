@@ -1,7 +1,6 @@
 // Pipeline schedules as data (GPipe, 1F1B): made, printed and checked; and the cut of a model's units into stages.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // GradientReducer: sums the gradients over the data axis, bucket by bucket, while backward goes on.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "parallel/comm/communicator.h"

@@ -1,6 +1,7 @@
 // OptimizerOptions: which optimizer a run has, and its hyperparameters.
 #pragma once
 
+#include <array>
 #include <string>
 
 namespace vit_hybrid::zero {
@@ -8,8 +9,11 @@ namespace vit_hybrid::zero {
 /// See the rules of each: rules/update_rule.cpp.
 enum class OptimizerKind { kAdam, kAdamW, kSgd, kLamb, kLars };
 
-/// As options and checkpoints have it: "adam", "adamw", "sgd", "lamb", "lars".
-std::string optimizer_name(OptimizerKind kind);
+/// As options and checkpoints have them.
+inline constexpr std::array kOptimizerNames = {"adam", "adamw", "sgd", "lamb", "lars"};
+inline std::string optimizer_name(OptimizerKind kind) {
+  return kOptimizerNames.at(static_cast<size_t>(kind));
+}
 
 /// Hyperparameters that stay for a run; an optimizer looks at its own only.
 struct OptimizerOptions {

@@ -5,6 +5,9 @@
 
 #include <string>
 
+#include "src/base/error.h"
+#include "src/base/text.h"
+
 namespace vit_hybrid::zero {
 
 /// Parameters and activations are of type `compute`, gradients are added up in `gradient`, reduced over ranks in
@@ -23,6 +26,17 @@ struct PrecisionPolicy {
 
 /// By name: "fp32", "tf32" (the same types), "fp64", "bf16" or "fp16", with gradients added up and reduced in the
 /// master type. Another name is Error(kUsage).
-PrecisionPolicy make_precision_policy(const std::string& name);
+inline PrecisionPolicy make_precision_policy(const std::string& name) {
+  if (name == "fp32" || name == "tf32") {
+    return {at::kFloat, at::kFloat, at::kFloat, at::kFloat};
+  }
+  if (name == "fp64") {
+    return {at::kDouble, at::kDouble, at::kDouble, at::kDouble};
+  }
+  if (name == "bf16" || name == "fp16") {
+    return {name == "bf16" ? at::kBFloat16 : at::kHalf, at::kFloat, at::kFloat, at::kFloat};
+  }
+  throw Error(ErrorClass::kUsage, str("precision '", name, "' is unknown; allowed: fp32, fp64, tf32, bf16, fp16"));
+}
 
 }  // namespace vit_hybrid::zero

@@ -1,7 +1,6 @@
 // The autograd node behind record() and record_jointly().
 #include "src/base/autograd_node.h"
 
-#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -58,7 +57,7 @@ WholeFile::WholeFile(std::string path) : path_(std::move(path)), temporary_(temp
   const int descriptor = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   file_ = descriptor < 0 ? nullptr : ::fdopen(descriptor, "w");
   if (file_ == nullptr) {
-    throw Error(ErrorClass::kCannotCreate, str("cannot create '", path_, "': ", std::strerror(errno)));
+    throw Error(ErrorClass::kCannotCreate, str("cannot create '", path_, "': ", reason(errno)));
   }
 }
 
@@ -87,17 +86,13 @@ void WholeFile::finish() {
 }
 
 void WholeFile::fail() const {
-  throw Error(ErrorClass::kIo, str("writing '", path_, "' failed: ", std::strerror(errno)));
+  throw Error(ErrorClass::kIo, str("writing '", path_, "' failed: ", reason(errno)));
 }
 
 namespace {
 
 constexpr int64_t kReadBytes = 1 << 20;
 constexpr size_t kLongestPath = 2000;  // in a message; the system takes 4095
-
-std::string reason(int error) {
-  return std::generic_category().message(error);
-}
 
 const char* kind_text(mode_t mode) {
   switch (mode & S_IFMT) {

@@ -17,7 +17,6 @@
 #include <iterator>
 #include <random>
 #include <sstream>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -36,10 +35,6 @@ constexpr double kMissedRenewals = 3.0;
 constexpr double kLongestRenewal = 3600.0;  // seconds; --lock-renewal allows no more
 constexpr int kMostAttempts = 100;          // of one try_take(): each is a race lost to another process
 constexpr int64_t kMostBytes = 4096;
-
-std::string reason(int error) {
-  return std::generic_category().message(error);
-}
 
 // --- who a process is
 

@@ -11,9 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
-#include <mutex>
 #include <utility>
 
 #include "src/base/error.h"
@@ -66,7 +64,7 @@ void write(State& log, const std::string& text) {
   log.file << text << std::flush;
   if (!log.file) {
     log.file.close();
-    print(log, stderr, str("vit_hybrid: warning: writing out.log failed: ", std::strerror(errno), "\n"));
+    print(log, stderr, str("vit_hybrid: warning: writing out.log failed: ", reason(errno), "\n"));
   }
 }
 
@@ -102,16 +100,16 @@ std::thread quiet_thread(Function function) {
   return thread;
 }
 
+bool is_log_speaker() {
+  const std::lock_guard lock(state().mutex);
+  return state().speaks;
+}
+
 }  // namespace
 
 void set_log_speaker(bool speaks) {
   const std::lock_guard lock(state().mutex);
   state().speaks = speaks;
-}
-
-bool is_log_speaker() {
-  const std::lock_guard lock(state().mutex);
-  return state().speaks;
 }
 
 void log_line(const std::string& text) {
@@ -140,10 +138,6 @@ void log_to_file(const std::string& text) {
   State& log = state();
   const std::lock_guard lock(log.mutex);
   if (log.speaks) write(log, printable(text) + "\n");
-}
-
-bool shows_progress() {
-  return is_log_speaker() && writes_to_terminal();
 }
 
 void show_progress(const std::string& text) {
@@ -184,7 +178,7 @@ void open_log_file(const std::string& path, OldFile old_file) {
   ::close(open_regular_file(path, O_WRONLY | O_CREAT | only_new));  // a FIFO would let the stream wait for a reader
   log.file.open(path, std::ios::app);
   if (!log.file) {
-    throw Error(ErrorClass::kCannotCreate, str("cannot create '", path, "': ", std::strerror(errno)));
+    throw Error(ErrorClass::kCannotCreate, str("cannot create '", path, "': ", reason(errno)));
   }
   log.keeps = false;
   write(log, log.kept);
@@ -216,7 +210,7 @@ Progress::~Progress() {
 }
 
 void Progress::speak(double quiet) {
-  const bool is_shown = shows_progress();
+  const bool is_shown = is_log_speaker() && writes_to_terminal();
   double next = is_shown ? kBetweenShown : quiet;
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, std::chrono::duration<double>(next - timer_.seconds()), [&] { return is_over_; })) {

@@ -16,7 +16,6 @@ namespace vit_hybrid {
 /// Says whether this process is the one that prints; it is until told otherwise. To be called before anything is
 /// logged.
 void set_log_speaker(bool speaks);
-bool is_log_speaker();
 
 /// Prints a line (or several) to standard output and out.log. Silent on processes that do not speak.
 void log_line(const std::string& text);
@@ -31,8 +30,6 @@ void log_to_file(const std::string& text);
 /// Shows `text`, or as much of it as fits into one line of the terminal, in its last line until the next line is
 /// printed or shown. Nothing happens where standard output and error are not both a terminal; out.log never sees it.
 void show_progress(const std::string& text);
-/// Whether show_progress() shows anything.
-bool shows_progress();
 
 /// The beginning of `text` that takes at most `columns` of a terminal, so that its line does not wrap. Characters
 /// beyond ASCII count as two columns, as the widest are; control characters become '?'. Pure.

@@ -7,7 +7,6 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdlib>  // defines __GLIBC__ where it is glibc
 #include <limits>

@@ -2,7 +2,6 @@
 #include "src/base/random.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "src/base/instruction_sets.h"

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 namespace vit_hybrid {
@@ -41,6 +42,14 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
+
+std::string counted(size_t count, const std::string& noun) {
+  return str(count, " ", noun, count == 1 ? "" : "s");
+}
+
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
 
 std::string bytes_text(int64_t bytes) {
   constexpr std::array kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};

@@ -52,6 +52,12 @@ std::string str(const Values&... values) {
   return out.str();
 }
 
+/// "1 rank", "2 ranks".
+std::string counted(size_t count, const std::string& noun);
+
+/// What the system says of an error number (errno).
+std::string reason(int error);
+
 /// The elements of a range as text with `separator` between them.
 template <class Range>
 std::string join(const Range& range, std::string_view separator = ", ") {

@@ -206,7 +206,7 @@ void CheckpointFolder::require_own(const std::string& resumed) const {
 void CheckpointFolder::require_space(int64_t bytes, const std::string& what) const {
   struct statvfs status {};
   if (::statvfs(path_.c_str(), &status) != 0) {
-    throw Error(ErrorClass::kCannotCreate, str("cannot look at the folder ", path_, ": ", std::strerror(errno)));
+    throw Error(ErrorClass::kCannotCreate, str("cannot look at the folder ", path_, ": ", reason(errno)));
   }
   const auto free = static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
   if (free < bytes) {

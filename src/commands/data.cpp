@@ -248,8 +248,7 @@ int run_data_repack(const Invocation& invocation) {
     const Timer timer;
     const auto files = data::repack_files(world, chosen, &log_line);
     warn_of_loss(files);
-    log_line(str("repacked ", files.size(), files.size() == 1 ? " file" : " files", " into ", chosen.out, " in ",
-                 seconds_text(timer)));
+    log_line(str("repacked ", counted(files.size(), "file"), " into ", chosen.out, " in ", seconds_text(timer)));
   });
 }
 

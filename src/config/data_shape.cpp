@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 
 #include "data/datasets/class_names.h"
 #include "data/datasets/image_dataset.h"

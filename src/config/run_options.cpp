@@ -1,7 +1,6 @@
 // The options of a run by groups: names, ranges and sentences.
 #include "src/config/run_options.h"
 
-#include <iterator>
 #include <utility>
 
 namespace vit_hybrid::train {
@@ -321,7 +320,7 @@ void add_optimizer(OptionTable& table, RunConfig& config) {
   OptimizerConfig& optimizer = config.optimizer;
   table.begin_group("Optimizer");
   table.add({.name = "optimizer",
-             .value = choice(optimizer.kind, {"adam", "adamw", "sgd", "lamb", "lars"}),
+             .value = choice(optimizer.kind, words_of(zero::kOptimizerNames)),
              .help = "adam adds weight decay to the gradient, adamw to the step; sgd has momentum; lamb and lars are "
                      "adamw and sgd with a step that is scaled for each parameter by its norm.",
              .names_elsewhere = {"opt", "optim"}});

@@ -30,17 +30,6 @@ namespace vit_hybrid::train {
 
 namespace {
 
-data::WeatherOptions weather_options(const RunConfig& config, const TrainingData& trained) {
-  data::WeatherOptions options;
-  options.folder = config.data.valid_data;
-  options.global_means = config.data.global_means;
-  options.global_stds = config.data.global_stds;
-  options.normalization = normalization_of(trained);
-  options.dataset = config.data.dataset_name;
-  options.io = config.data.io;
-  return options;
-}
-
 // The figures of one state.
 Evaluation figures_of(const at::Tensor& prediction, const at::Tensor& truth, const at::Tensor& start,
                       const at::Tensor& climatology, const data::Grid& grid) {
@@ -122,7 +111,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
       checkpoint_(checkpoint),
       dataset_(config.data.dataset_name),
       self_(self),
-      times_(self, weather_options(config, trained)),
+      times_(self, weather_options(config.data, trained, config.data.valid_data)),
       grid_(data::joined_grid(times_.grid(), trained.grid)) {
   check(config);
   place_ = times_.place(options_.start);
@@ -273,7 +262,7 @@ void check_forecast(const RunConfig& config, const ForecastOptions& options) {
     const int ranks = config.parallel.dp * config.parallel.model_size();
     throw Error(ErrorClass::kUsage,
                 str("--dp is ", config.parallel.dp, ": a forecast is one trajectory, which replicas cannot share"),
-                str("start ", config.parallel.model_size(), config.parallel.model_size() == 1 ? " rank" : " ranks",
+                str("start ", counted(config.parallel.model_size(), "rank"),
                     ", or give --tp and --pp whose product is ", ranks));
   }
   if (!options.use.out.ends_with(".h5")) {

@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "model/vit_costs.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
 #include "parallel/comm/watchdog.h"
@@ -14,7 +15,6 @@
 #include "src/machine/device.h"
 #include "src/machine/model_memory.h"
 #include "src/machine/placement.h"
-#include "src/machine/rank_threads.h"
 #include "src/report/kernel_report.h"
 
 namespace vit_hybrid::train {

@@ -5,7 +5,6 @@
 
 #include "src/kernels/field_error_rows.h"
 
-#include "src/base/instruction_sets.h"
 #include "src/kernels/lanes.h"
 
 namespace vit_hybrid::kernels {

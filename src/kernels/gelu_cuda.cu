@@ -4,7 +4,6 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "src/kernels/element_vector.h"
 #include "src/kernels/gelu.h"
 
 namespace vit_hybrid::kernels {

@@ -3,8 +3,6 @@
 #include "src/kernels/half_conversion.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "src/base/instruction_sets.h"
 

@@ -9,7 +9,6 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include <cstdint>
 #include <type_traits>
 
 #include "src/kernels/element_vector.h"

@@ -29,7 +29,6 @@
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/base/version.h"
-#include "src/kernels/gemm/matmul.h"
 #include "src/kernels/gemm/small_product.h"
 #include "src/machine/processor.h"
 
@@ -176,6 +175,131 @@ void keep_first_of_each(std::vector<Problem>& problems) {
   std::erase_if(problems, [&](const Problem& problem) { return !seen.insert(problem.name()).second; });
 }
 
+std::string folder_of_variable(const char* name, const char* below) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && *value == '/' ? std::string(value) + below : std::string();
+}
+
+KernelChoice parse_choice(const std::string& text, const std::string& machine) {
+  const KernelTable table = KernelTable::parse(text);
+  if (table.machine != machine) {
+    throw Error(ErrorClass::kBadData, "it is not of this machine");
+  }
+  const KernelChoice* const choice = table.find(kHostProblem);
+  if (choice == nullptr || !kernels::host_kernel_named(choice->kernel)) {
+    throw Error(ErrorClass::kBadData, "it names no kernel that is known");
+  }
+  return *choice;
+}
+
+double sum_over_ranks(double microseconds, const comm::MpiGroup& world) {
+  const bool is_time = std::isfinite(microseconds) && microseconds > 0.0;
+  const int64_t nanoseconds = world.sum(is_time ? std::llround(1e3 * microseconds) : 0);
+  const bool is_known = world.min(is_time ? 1 : 0) == 1;
+  return is_known ? 1e-3 * static_cast<double>(nanoseconds) : std::numeric_limits<double>::quiet_NaN();
+}
+
+// The same kernel on all ranks, and whether they have another one too.
+std::pair<kernels::HostKernel, bool> usual_kernel(const comm::MpiGroup& world) {
+  const kernels::HostKernel own = kernels::usual_host_kernel();
+  const bool has_other = kernels::has_block_kernel();
+  if (world.min(has_other ? 1 : 0) == 0) {
+    return {has_other ? kernels::HostKernel{ProductKernel::kLibrary, "not all ranks have oneDNN's block kernel"} : own,
+            false};
+  }
+  auto kernel = own.kernel;
+  world.broadcast(&kernel, sizeof(kernel), 0);
+  return {kernel == own.kernel ? own : kernels::HostKernel{kernel, "as on rank 0"}, true};
+}
+
+KernelChoice measure_host_kernel(const HostLayer& layer, ProductKernel usual, const comm::MpiGroup& world) {
+  constexpr std::array kKernels = {ProductKernel::kBlocked, ProductKernel::kLibrary};
+  const auto timer = comm::agreed(
+      world, [&] { return kernels::host_kernel_timer(kernels::measured_part(layer, at::get_num_threads())); });
+  const auto times = microseconds_of_all_ranks(
+      kKernels.size(), [&](size_t i) { return timer(kKernels.at(i)); }, world);
+  return kernels::choose_host_kernel(usual, times[0], times[1]);
+}
+
+// A line for people, and what comes before the reason of a choice that is not from this start.
+struct Told {
+  std::string line;
+  std::string origin;
+};
+
+// On rank 0: the choice of --deterministic, of the checkpoint or of the cache, put into kernel_table() if there is one.
+Told choose_known(const HostProblem& problem, ProductKernel usual, const std::string& saved, SavedKernels use,
+                  KernelCache* cache) {
+  auto& choices = kernel_table().choices;
+  std::string of_saved = begin_table(problem.machine, {kHostProblem}, saved, use);
+  const KernelChoice* const found = kernel_table().find(kHostProblem);
+  const std::string saved_kernel = found == nullptr ? "" : found->kernel;
+  if (problem.order == kernels::SumOrder::kFixed) {
+    const std::string name = kernels::host_kernel_name(usual);
+    choices[kHostProblem] = kernels::unmeasured_host_kernel(usual, "--deterministic");
+    return {saved_kernel.empty() || saved_kernel == name
+                ? ""
+                : str("--deterministic: fp32 products by the usual kernel, '", name, "', instead of the saved one, '",
+                      saved_kernel, "': from here on the bits differ"),
+            ""};
+  }
+  if (kernels::host_kernel_named(saved_kernel)) {
+    return {"", "as saved in the checkpoint; "};
+  }
+  if (found != nullptr) {
+    of_saved = str(", the saved one, '", saved_kernel, "', is not known to this version");
+    choices.clear();
+  }
+  if (const auto kept = cache != nullptr && use == SavedKernels::kUse ? cache->read() : std::nullopt) {
+    choices[kHostProblem] = *kept;
+    return {of_saved.empty() ? "" : "kernel of fp32 products as kept for this machine" + of_saved,
+            "as kept for this machine; "};
+  }
+  return {of_saved, ""};
+}
+
+// Settings that change what the libraries do on a processor.
+std::string library_settings() {
+  std::string out;
+  for (const char* const name :
+       {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "MKL_CBWR"}) {
+    if (const char* const value = std::getenv(name)) {
+      out += str(", ", name, "=", value);
+    }
+  }
+  return out;
+}
+
+// A library's version out of its banner; the whole of one that looks otherwise.
+std::string version_between(const std::string& banner, const std::string& before, const std::string& after) {
+  const size_t found = banner.find(before);
+  const size_t begin = found == std::string::npos ? found : found + before.size();
+  const size_t end = banner.find(after, begin);
+  return end == std::string::npos ? banner : banner.substr(begin, end - begin);
+}
+
+std::string in_one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  return text;
+}
+
+// What the choice of the host's kernel holds for, in one line.
+std::string host_machine_text() {
+  const Processor& processor = this_processor();
+  return in_one_line(str(processor.name, " (family ", processor.family, ", model ", processor.model, ", vectors of ",
+                         vector_bytes(processor), " bytes), ranks with --threads ", at::get_num_threads(),
+                         ", LibTorch ", library_versions().front().second, ", oneDNN ",
+                         version_between(at::get_mkldnn_version(), "DNN v", " "), ", MKL ",
+                         version_between(at::get_mkl_version(), "Version ", " for "), library_settings()));
+}
+
+// $XDG_CACHE_HOME/vit_hybrid where that is an absolute path, else ~/.cache/vit_hybrid; empty without a home.
+std::string kernel_cache_folder() {
+  const std::string cache = folder_of_variable("XDG_CACHE_HOME", "/vit_hybrid");
+  return cache.empty() ? folder_of_variable("HOME", "/.cache/vit_hybrid") : cache;
+}
+
 }  // namespace
 
 std::vector<std::string> DeviceProblems::names() const {
@@ -273,32 +397,6 @@ void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, 
   }
 }
 
-namespace {
-
-std::string folder_of_variable(const char* name, const char* below) {
-  const char* const value = std::getenv(name);
-  return value != nullptr && *value == '/' ? std::string(value) + below : std::string();
-}
-
-KernelChoice parse_choice(const std::string& text, const std::string& machine) {
-  const KernelTable table = KernelTable::parse(text);
-  if (table.machine != machine) {
-    throw Error(ErrorClass::kBadData, "it is not of this machine");
-  }
-  const KernelChoice* const choice = table.find(kHostProblem);
-  if (choice == nullptr || !kernels::host_kernel_named(choice->kernel)) {
-    throw Error(ErrorClass::kBadData, "it names no kernel that is known");
-  }
-  return *choice;
-}
-
-}  // namespace
-
-std::string kernel_cache_folder() {
-  const std::string cache = folder_of_variable("XDG_CACHE_HOME", "/vit_hybrid");
-  return cache.empty() ? folder_of_variable("HOME", "/.cache/vit_hybrid") : cache;
-}
-
 std::vector<std::string> kernel_settings(const char* const* environment) {
   const auto begins = [](std::string_view name) {
     const std::array kBeginnings = {"DNNL_", "ONEDNN_", "MKL_", "OMP_", "GOMP_", "KMP_"};
@@ -368,17 +466,6 @@ KernelChoice KernelCache::keep(const KernelChoice& choice, SavedKernels use) {
   return counts;
 }
 
-namespace {
-
-double sum_over_ranks(double microseconds, const comm::MpiGroup& world) {
-  const bool is_time = std::isfinite(microseconds) && microseconds > 0.0;
-  const int64_t nanoseconds = world.sum(is_time ? std::llround(1e3 * microseconds) : 0);
-  const bool is_known = world.min(is_time ? 1 : 0) == 1;
-  return is_known ? 1e-3 * static_cast<double>(nanoseconds) : std::numeric_limits<double>::quiet_NaN();
-}
-
-}  // namespace
-
 std::vector<double> microseconds_of_all_ranks(size_t count, const std::function<double(size_t candidate)>& measure,
                                               const comm::MpiGroup& world) {
   // So many rounds are measured where they fit into this time: few where ranks share cores and each round takes long.
@@ -402,69 +489,6 @@ std::vector<double> microseconds_of_all_ranks(size_t count, const std::function<
   }
   return least;
 }
-
-namespace {
-
-// The same kernel on all ranks, and whether they have another one too.
-std::pair<kernels::HostKernel, bool> usual_kernel(const comm::MpiGroup& world) {
-  const kernels::HostKernel own = kernels::usual_host_kernel();
-  const bool has_other = kernels::has_block_kernel();
-  if (world.min(has_other ? 1 : 0) == 0) {
-    return {has_other ? kernels::HostKernel{ProductKernel::kLibrary, "not all ranks have oneDNN's block kernel"} : own,
-            false};
-  }
-  auto kernel = own.kernel;
-  world.broadcast(&kernel, sizeof(kernel), 0);
-  return {kernel == own.kernel ? own : kernels::HostKernel{kernel, "as on rank 0"}, true};
-}
-
-KernelChoice measure_host_kernel(const HostLayer& layer, ProductKernel usual, const comm::MpiGroup& world) {
-  constexpr std::array kKernels = {ProductKernel::kBlocked, ProductKernel::kLibrary};
-  const auto timer = comm::agreed(
-      world, [&] { return kernels::host_kernel_timer(kernels::measured_part(layer, at::get_num_threads())); });
-  const auto times = microseconds_of_all_ranks(
-      kKernels.size(), [&](size_t i) { return timer(kKernels.at(i)); }, world);
-  return kernels::choose_host_kernel(usual, times[0], times[1]);
-}
-
-// A line for people, and what comes before the reason of a choice that is not from this start.
-struct Told {
-  std::string line;
-  std::string origin;
-};
-
-// On rank 0: the choice of --deterministic, of the checkpoint or of the cache, put into kernel_table() if there is one.
-Told choose_known(const HostProblem& problem, ProductKernel usual, const std::string& saved, SavedKernels use,
-                  KernelCache* cache) {
-  auto& choices = kernel_table().choices;
-  std::string of_saved = begin_table(problem.machine, {kHostProblem}, saved, use);
-  const KernelChoice* const found = kernel_table().find(kHostProblem);
-  const std::string saved_kernel = found == nullptr ? "" : found->kernel;
-  if (problem.order == kernels::SumOrder::kFixed) {
-    const std::string name = kernels::host_kernel_name(usual);
-    choices[kHostProblem] = kernels::unmeasured_host_kernel(usual, "--deterministic");
-    return {saved_kernel.empty() || saved_kernel == name
-                ? ""
-                : str("--deterministic: fp32 products by the usual kernel, '", name, "', instead of the saved one, '",
-                      saved_kernel, "': from here on the bits differ"),
-            ""};
-  }
-  if (kernels::host_kernel_named(saved_kernel)) {
-    return {"", "as saved in the checkpoint; "};
-  }
-  if (found != nullptr) {
-    of_saved = str(", the saved one, '", saved_kernel, "', is not known to this version");
-    choices.clear();
-  }
-  if (const auto kept = cache != nullptr && use == SavedKernels::kUse ? cache->read() : std::nullopt) {
-    choices[kHostProblem] = *kept;
-    return {of_saved.empty() ? "" : "kernel of fp32 products as kept for this machine" + of_saved,
-            "as kept for this machine; "};
-  }
-  return {of_saved, ""};
-}
-
-}  // namespace
 
 std::string tune_host_kernel(const HostProblem& problem, const std::string& saved, SavedKernels use,
                              const comm::MpiGroup& world, KernelCache* cache) {
@@ -508,46 +532,6 @@ HostLayer largest_layer(const RunConfig& config, HostLayer::Passes passes) {
   return {std::min<int64_t>(config.parallel.micro_batch_size, replica) * tokens, outputs, config.model.embed_dim,
           is_trained ? replica * tokens : 0, passes};
 }
-
-namespace {
-
-// Settings that change what the libraries do on a processor.
-std::string library_settings() {
-  std::string out;
-  for (const char* const name :
-       {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "MKL_CBWR"}) {
-    if (const char* const value = std::getenv(name)) {
-      out += str(", ", name, "=", value);
-    }
-  }
-  return out;
-}
-
-// A library's version out of its banner; the whole of one that looks otherwise.
-std::string version_between(const std::string& banner, const std::string& before, const std::string& after) {
-  const size_t found = banner.find(before);
-  const size_t begin = found == std::string::npos ? found : found + before.size();
-  const size_t end = banner.find(after, begin);
-  return end == std::string::npos ? banner : banner.substr(begin, end - begin);
-}
-
-std::string in_one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
-  return text;
-}
-
-// What the choice of the host's kernel holds for, in one line.
-std::string host_machine_text() {
-  const Processor& processor = this_processor();
-  return in_one_line(str(processor.name, " (family ", processor.family, ", model ", processor.model, ", vectors of ",
-                         vector_bytes(processor), " bytes), ranks with --threads ", at::get_num_threads(),
-                         ", LibTorch ", library_versions().front().second, ", oneDNN ",
-                         version_between(at::get_mkldnn_version(), "DNN v", " "), ", MKL ",
-                         version_between(at::get_mkl_version(), "Version ", " for "), library_settings()));
-}
-
-}  // namespace
 
 void choose_host_kernel(const RunConfig& config, HostLayer::Passes passes, const std::string& saved,
                         const comm::MpiGroup& world) {

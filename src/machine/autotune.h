@@ -95,7 +95,7 @@ void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, 
 /// told in one warning and otherwise as if it were not there. For rank 0 alone.
 class KernelCache {
  public:
-  /// `folder`: kernel_cache_folder(). `machines`: what a choice holds for, a line of each rank in any order. Their
+  /// `folder`: of the user. `machines`: what a choice holds for, a line of each rank in any order. Their
   /// kinds count: a job on nodes of several kinds has an entry of its own, and changes none of theirs.
   KernelCache(const std::string& folder, const std::vector<std::string>& machines);
 
@@ -111,9 +111,6 @@ class KernelCache {
   std::string path_;         // empty without a folder
   bool is_damaged_ = false;  // read() has refused the file
 };
-
-/// $XDG_CACHE_HOME/vit_hybrid where that is an absolute path, else ~/.cache/vit_hybrid; empty without a home.
-std::string kernel_cache_folder();
 
 /// The settings of the environment (NAME=VALUE) that change what oneDNN, MKL and OpenMP do with as many threads on the
 /// same processor, sorted; not their numbers of threads, which are the run's, nor what they print. Pure.

@@ -8,15 +8,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/failure.h"
 #include "parallel/comm/make_communicator.h"
-#include "src/base/device/gpu_survey.h"
-#include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
@@ -38,10 +32,6 @@ std::string some(const std::vector<std::string>& names) {
   }
   const std::vector<std::string> first(names.begin(), names.begin() + kMostNamed);
   return str(join(first), ", and ", names.size() - kMostNamed, " more");
-}
-
-std::string counted(size_t count, const std::string& noun) {
-  return str(count, " ", noun, count == 1 ? "" : "s");
 }
 
 // "GPU-5d3c1a2b": what tells two of them apart.

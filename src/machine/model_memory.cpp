@@ -7,13 +7,13 @@
 #include <limits>
 #include <sstream>
 
+#include "model/vit_costs.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
 #include "parallel/zero/rules/update_rule.h"
 #include "src/base/device/device_memory.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
-#include "src/config/run_config.h"
 
 namespace vit_hybrid::train {
 

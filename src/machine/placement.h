@@ -61,6 +61,11 @@ std::vector<int> shared_out_threads(const std::vector<RankPlacement>& ranks);
 /// where nobody has asked for a number, and it is automatic. Collective over `world`.
 std::vector<RankPlacement> gather_placements(int threads, const comm::MpiGroup& world);
 
+/// Sets the threads that this rank computes with: `threads`, else OMP_NUM_THREADS, else its share of the cores that it
+/// may run on (shared_out_threads()). Where all ranks run, in rank order, with the threads of each. Error(kUsage) for
+/// far more than there are processors for, and where the system does not start so many. Collective over `world`.
+std::vector<RankPlacement> set_threads(int threads, const comm::MpiGroup& world);
+
 /// Prints the remarks about this job; ranks other than 0 print nothing.
 void report_placement(const std::vector<RankPlacement>& ranks);
 

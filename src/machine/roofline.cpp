@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <string>
 
 #include "src/base/memory_tracker.h"
 #include "src/base/timer.h"

@@ -4,7 +4,6 @@
 #include "parallel/zero/rules/update_rule.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
-#include "src/config/run_config.h"
 
 namespace vit_hybrid::train {
 

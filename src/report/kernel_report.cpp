@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "model/vit_costs.h"
 #include "src/base/device/gpu_survey.h"
 #include "src/base/text.h"
 #include "src/kernels/attention/attend.h"

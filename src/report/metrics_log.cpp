@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 
 #include "src/base/error.h"
@@ -65,7 +64,7 @@ void MetricsLog::write(const Json& record) {
   timed["time"] = now();
   const std::string line = timed.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {
-    throw Error(ErrorClass::kIo, str("writing '", path_, "' failed: ", std::strerror(errno)));
+    throw Error(ErrorClass::kIo, str("writing '", path_, "' failed: ", reason(errno)));
   }
 }
 
@@ -74,7 +73,7 @@ void MetricsLog::cut_after(int64_t step) {
   const Progress progress("reading " + path_);
   std::ifstream old_file(path_);
   if (!old_file) {  // else the new file would be an empty one
-    throw Error(ErrorClass::kIo, str("reading '", path_, "' failed: ", std::strerror(errno)));
+    throw Error(ErrorClass::kIo, str("reading '", path_, "' failed: ", reason(errno)));
   }
   WholeFile new_file(path_);
   int64_t step_of_record = 0;
@@ -84,7 +83,7 @@ void MetricsLog::cut_after(int64_t step) {
     }
   }
   if (old_file.bad()) {
-    throw Error(ErrorClass::kIo, str("reading '", path_, "' failed: ", std::strerror(errno)));
+    throw Error(ErrorClass::kIo, str("reading '", path_, "' failed: ", reason(errno)));
   }
   new_file.finish();
   file_.reset(open_to_append(path_, OldFile::kAppend));

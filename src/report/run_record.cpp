@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/vit_costs.h"
 #include "parallel/comm/make_communicator.h"
 #include "src/base/device/device_memory.h"
 #include "src/base/memory_tracker.h"

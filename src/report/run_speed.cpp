@@ -5,10 +5,10 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
+#include "model/vit_costs.h"
 #include "parallel/comm/failure.h"
 #include "src/base/device/gpu_survey.h"
 #include "src/base/error.h"

@@ -2,7 +2,6 @@
 #include "src/report/test_figures.h"
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 
 #include "src/base/error.h"

@@ -6,14 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "data/datasets/augmentation.h"
 #include "data/datasets/image_dataset.h"
 #include "data/datasets/memory_dataset.h"
 #include "data/datasets/npy.h"
-#include "data/datasets/weather_dataset.h"
 #include "data/generate/generate_weather.h"
 #include "data/generate/image_painter.h"
 #include "data/reading/staged_files.h"
@@ -50,6 +48,17 @@ at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& grou
   });
 }
 
+data::WeatherOptions weather_options(const DataConfig& config, const TrainingData& trained, const std::string& folder) {
+  data::WeatherOptions options;
+  options.folder = folder;
+  options.global_means = config.global_means;
+  options.global_stds = config.global_stds;
+  options.normalization = normalization_of(trained);
+  options.dataset = config.dataset_name;
+  options.io = config.io;
+  return options;
+}
+
 namespace {
 
 std::vector<int64_t> model_input(const model::VitOptions& model) {
@@ -74,12 +83,7 @@ void set_reading(Options& options, const DataConfig& config, int64_t limit) {
 std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, const TrainingData& trained,
                                                    const comm::MpiGroup& world, const std::string& folder,
                                                    int64_t limit) {
-  data::WeatherOptions options;
-  options.folder = folder;
-  options.global_means = config.data.global_means;
-  options.global_stds = config.data.global_stds;
-  options.normalization = normalization_of(trained);
-  options.dataset = config.data.dataset_name;
+  data::WeatherOptions options = weather_options(config.data, trained, folder);
   set_reading(options, config.data, limit);
   return std::make_unique<data::WeatherDataset>(world, options);
 }

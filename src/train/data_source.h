@@ -10,6 +10,7 @@
 
 #include "data/datasets/dataset.h"
 #include "data/datasets/normalization.h"
+#include "data/datasets/weather_dataset.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/checkpoint/format.h"
 #include "src/config/run_config.h"
@@ -21,6 +22,9 @@ namespace vit_hybrid::train {
 /// agreed: Error(kMissingInput), Error(kBadData).
 at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& group, const std::vector<int64_t>& shape,
                             const data::Normalization& normalization);
+
+/// How the weather of a folder is opened for a model that was trained on `trained`.
+data::WeatherOptions weather_options(const DataConfig& config, const TrainingData& trained, const std::string& folder);
 
 /// What checkpoints say of the data of a WeatherDataset, or of WeatherTimes.
 template <class Fields>

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "model/vit_options.h"
 #include "parallel/mesh/device_mesh.h"

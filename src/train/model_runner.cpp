@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "model/vit_costs.h"
 #include "parallel/comm/operation.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/error.h"

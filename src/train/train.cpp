@@ -3,11 +3,11 @@
 
 #include <ATen/Parallel.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "model/vit_costs.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
 #include "parallel/comm/make_communicator.h"
@@ -29,7 +29,6 @@
 #include "src/machine/device.h"
 #include "src/machine/model_memory.h"
 #include "src/machine/placement.h"
-#include "src/machine/rank_threads.h"
 #include "src/report/kernel_report.h"
 #include "src/report/layout_report.h"
 #include "src/report/run_log.h"

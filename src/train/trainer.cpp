@@ -18,7 +18,6 @@
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
-#include "src/config/run_config.h"
 #include "src/machine/autotune.h"
 #include "src/machine/step_recording.h"
 #include "src/train/saving/init_from.h"

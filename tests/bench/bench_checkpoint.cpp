@@ -24,7 +24,7 @@
 #include "src/base/timer.h"
 #include "src/config/load_run_config.h"
 #include "src/machine/device.h"
-#include "src/machine/rank_threads.h"
+#include "src/machine/placement.h"
 #include "src/train/saving/checkpointer.h"
 #include "src/train/saving/resume.h"
 #include "src/train/trainer.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "model/vit_options.h"
+#include "model/vit_costs.h"
 #include "src/base/error.h"
 
 using namespace vit_hybrid;

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
 
+#include "model/vit_costs.h"
 #include "src/base/memory_tracker.h"
 #include "tests/support/compare.h"
 #include "tests/support/group_of_one.h"

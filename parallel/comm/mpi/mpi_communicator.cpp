@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "parallel/comm/host_task.h"
-#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/mpi/mpi_handle.h"
 #include "parallel/comm/mpi/rank_order.h"
 #include "parallel/comm/node_board.h"

@@ -11,7 +11,6 @@
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/launcher.h"
-#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/mpi/mpi_handle.h"
 #include "parallel/comm/node_board.h"
 #include "parallel/comm/operation.h"

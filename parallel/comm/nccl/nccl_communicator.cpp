@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "parallel/comm/communicator_base.h"
-#include "parallel/comm/make_communicator.h"
 #include "parallel/comm/nccl/nccl_link.h"
 #include "parallel/comm/node_board.h"
 #include "src/base/error.h"

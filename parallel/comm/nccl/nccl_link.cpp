@@ -16,12 +16,9 @@
 #include <exception>
 #include <set>
 #include <thread>
-#include <utility>
 
 #include "parallel/comm/failure.h"
 #include "parallel/comm/node_board.h"
-#include "parallel/comm/operation.h"
-#include "parallel/comm/statistics.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"

@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
-#include <string>
 
 #include "parallel/comm/host_task.h"
 #include "parallel/comm/shared_memory/shared_segment.h"

@@ -5,11 +5,8 @@
 
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <new>
-#include <vector>
 
-#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/mpi/mpi_handle.h"
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"

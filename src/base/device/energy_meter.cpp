@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -53,7 +52,7 @@ PackageEnergyMeter::PackageEnergyMeter(const std::string& folder) {
     const auto first = number_in(path);
     const auto range = number_in(package + "/max_energy_range_uj");
     if (!first || !range) {
-      missing_ = str(path, " cannot be read by this user", errno != 0 ? str(" (", std::strerror(errno), ")") : "");
+      missing_ = str(path, " cannot be read by this user", errno != 0 ? str(" (", reason(errno), ")") : "");
       packages_.clear();
       return;
     }

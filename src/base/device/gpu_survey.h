@@ -1,7 +1,6 @@
 // What GPUs this process can use, and why there are none.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -10,14 +10,12 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/BFloat16.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <optional>
 #include <type_traits>
@@ -26,7 +24,6 @@
 #include "src/base/autograd_node.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/partition.h"
-#include "src/kernels/attention/attention_dropout.h"
 #include "src/kernels/attention/attention_rows.h"
 #include "src/kernels/gemm/packing.h"
 #include "src/kernels/gemm/small_product.h"

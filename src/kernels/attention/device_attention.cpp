@@ -13,9 +13,7 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -24,7 +22,6 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/kernels/gemm/device_products.h"
 
 namespace vit_hybrid::kernels {
 

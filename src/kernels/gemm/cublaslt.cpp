@@ -7,18 +7,14 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <mutex>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
-#include "src/kernels/gemm/device_products.h"
 #include "src/kernels/gemm/kernel_choice.h"
 
 namespace vit_hybrid::kernels {

@@ -4,11 +4,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
-
 #include "src/base/instruction_sets.h"
 #include "src/base/memory_tracker.h"
-#include "src/base/partition.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>

@@ -9,10 +9,9 @@
 #include <cmath>
 #include <filesystem>
 #include <utility>
-#include <vector>
 
 #include "data/loading/tensor_pool.h"
-#include "data/reading/posix_file.h"
+#include "model/vit_costs.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_session.h"
 #include "parallel/comm/operation.h"
@@ -21,10 +20,8 @@
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/base/timer.h"
 #include "src/base/version.h"
 #include "src/checkpoint/checkpoint_reader.h"
-#include "src/checkpoint/format.h"
 #include "src/config/config_text.h"
 #include "src/machine/autotune.h"
 

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "model/vit_costs.h"
 #include "src/checkpoint/slice_reader.h"
 
 namespace vit_hybrid::train {

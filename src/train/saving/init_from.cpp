@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "model/vit_costs.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"

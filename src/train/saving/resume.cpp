@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <vector>
 
 #include "parallel/comm/agreement.h"
 #include "parallel/zero/rules/update_rule.h"
@@ -15,7 +14,6 @@
 #include "src/checkpoint/checksums.h"
 #include "src/checkpoint/format.h"
 #include "src/checkpoint/slice_reader.h"
-#include "src/config/run_config.h"
 #include "src/train/saving/engine_state.h"
 
 namespace vit_hybrid::train {

@@ -20,6 +20,29 @@ Plane rough_plane() {
   return plane;
 }
 
+// Sums over the plane, times the area of a cell, that the scheme of ShallowWater conserves.
+struct Invariants {
+  double mass = 0.0;                 ///< of h, m^3
+  double energy = 0.0;               ///< of h (u^2 + v^2) / 2 + g h^2 / 2, m^5/s^2
+  double potential_enstrophy = 0.0;  ///< of h q^2 / 2, m/s^2
+};
+
+Invariants invariants(const CGrid& grid, const ShallowWaterState& state) {
+  PeriodicField energy = grid.make_field(), enstrophy = grid.make_field();
+  grid.kinetic_energy(state, energy);
+  grid.potential_vorticity(state, enstrophy);
+  for (int64_t j = 0; j < grid.rows(); ++j) {
+    const double *h = state.h().row(j), *h_south = state.h().row(j - 1);
+    double *e = energy.row(j), *z = enstrophy.row(j);
+    for (int64_t i = 0; i < grid.columns(); ++i) {
+      e[i] = h[i] * e[i] + 0.5 * grid.plane().gravity * h[i] * h[i];
+      z[i] = 0.125 * (h[i] + h[i - 1] + h_south[i] + h_south[i - 1]) * z[i] * z[i];
+    }
+  }
+  const double area = grid.dx() * grid.dy();
+  return {area * state.h().sum(), area * energy.sum(), area * enstrophy.sum()};
+}
+
 template <class Function>
 void for_each_cell(const PeriodicField& field, const Function& function) {
   for (int64_t j = 0; j < field.rows(); ++j) {
@@ -87,12 +110,12 @@ Integration integrate(int64_t steps, double hours) {
   const CGrid& grid = model.grid();
   const DrivingOptions driving = planet_driving(grid, 1);
   ShallowWaterState state = planet_initial_state(grid, driving, RandomStream(5, Purpose::kTest), 1);
-  const Invariants start = grid.invariants(state);
+  const Invariants start = invariants(grid, state);
   const double tracer_start = state.tracer_mass(0).sum();
   for (int64_t step = 0; step < steps; ++step) {
     model.step(state, hours * 3600.0 / static_cast<double>(steps));
   }
-  const Invariants end = grid.invariants(state);
+  const Invariants end = invariants(grid, state);
   return {state, end.energy / start.energy - 1.0, end.potential_enstrophy / start.potential_enstrophy - 1.0,
           end.mass / start.mass - 1.0, state.tracer_mass(0).sum() / tracer_start - 1.0};
 }
@@ -111,10 +134,10 @@ TEST_CASE("shallow water: mass, energy and potential enstrophy are exactly conse
   const ShallowWaterState state = rough_state(grid, 1);
   // A wrong sign or a missing ratio of the cells' sides moves these by 1e-8 to 1e-5 a second. The differences below are
   // exact up to their third derivative and rounding.
-  CHECK(std::fabs(relative_rate(model, state, 1.0, [&](const auto& s) { return grid.invariants(s).mass; })) < 1e-14);
-  CHECK(std::fabs(relative_rate(model, state, 1.0, [&](const auto& s) { return grid.invariants(s).energy; })) < 3e-14);
+  CHECK(std::fabs(relative_rate(model, state, 1.0, [&](const auto& s) { return invariants(grid, s).mass; })) < 1e-14);
+  CHECK(std::fabs(relative_rate(model, state, 1.0, [&](const auto& s) { return invariants(grid, s).energy; })) < 3e-14);
   CHECK(std::fabs(relative_rate(model, state, 1.0,
-                                [&](const auto& s) { return grid.invariants(s).potential_enstrophy; })) < 3e-14);
+                                [&](const auto& s) { return invariants(grid, s).potential_enstrophy; })) < 3e-14);
   CHECK(std::fabs(relative_rate(model, state, 1.0, [](const auto& s) { return s.tracer_mass(0).sum(); })) < 1e-14);
   CHECK(std::fabs(relative_rate(model, state, 1.0, tracer_square)) < 3e-14);
 }
@@ -151,7 +174,7 @@ TEST_CASE("shallow water: the stable time step is stable, and is no fraction of 
     for (int i = 0; i < 300; ++i) {
       run.step(state, dt);
     }
-    return run.grid().invariants(state).energy;
+    return invariants(run.grid(), state).energy;
   };
   CHECK(energy_after(0.75 * step) < energy_after(0.0) * 1.0001);
   CHECK_FALSE(energy_after(2.0 * step) < energy_after(0.0) * 2.0);

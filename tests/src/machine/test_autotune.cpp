@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "model/vit_costs.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/kernels/attention/device_attention.h"

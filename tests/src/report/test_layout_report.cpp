@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model/vit_costs.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/text.h"
 #include "src/report/kernel_report.h"
