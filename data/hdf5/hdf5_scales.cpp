@@ -126,7 +126,12 @@ bool holds(hid_t type, const Values& values, long double rounding) {
                     [&](long double a, long double b) { return std::fabs(a - b) <= rounding; });
 }
 
-Hdf5Times none(const std::string& why_not) {
+struct Times {
+  Values values;        // 64 bits of precision: integers and double precision exactly
+  std::string why_not;  // where there are no values: the reason, "its values are no numbers"
+};
+
+Times none(const std::string& why_not) {
   return {{}, why_not};
 }
 
@@ -143,6 +148,74 @@ bool refers_to_objects(hid_t object, const std::string& attribute) {
   const Hid opened(H5Aopen(object, attribute.c_str(), H5P_DEFAULT), &H5Aclose);
   const Hid type(H5Aget_type(opened.get()), &H5Tclose);
   return H5Tdetect_class(type.get(), H5T_REFERENCE) > 0;
+}
+
+// Makes the datasets that are named for each dim scales, where they are none, and ties them to the dataset, which is in
+// the same file. Neither it nor they are tied to anything yet.
+void attach_scales(hid_t dataset, const std::vector<std::vector<std::string>>& names, const std::string& doing) {
+  std::vector<std::vector<hobj_ref_t>> scales(names.size());
+  std::map<std::string, std::vector<ScaleUse>> uses;  // of each scale
+  const hobj_ref_t self = reference_to(dataset, ".", doing);
+  for (size_t d = 0; d < names.size(); ++d) {
+    for (const std::string& name : names[d]) {
+      scales[d].push_back(reference_to(dataset, name, doing));
+      uses[name].push_back({self, static_cast<int>(d)});
+    }
+  }
+  if (uses.empty()) {
+    return;
+  }
+  for (const auto& [name, of_scale] : uses) {
+    const Hid scale = hdf5_own(H5Dopen2(dataset, name.c_str(), H5P_DEFAULT), &H5Dclose, ErrorClass::kIo, doing);
+    if (H5Aexists(scale.get(), "CLASS") <= 0) {
+      make_scale(scale.get(), doing);
+    }
+    add_list(scale.get(), kHdf5DatasetList, scale_use_type().get(), of_scale.size(), of_scale.data(), doing);
+  }
+  std::vector<hvl_t> lists;
+  for (auto& of_dim : scales) {
+    lists.push_back({of_dim.size(), of_dim.data()});
+  }
+  const Hid type(H5Tvlen_create(H5T_STD_REF_OBJ), &H5Tclose);
+  add_list(dataset, kHdf5ScaleList, type.get(), lists.size(), lists.data(), doing);
+}
+
+// The times `first` to `first + count - 1` of a scale of a dim of `num_times`; those from num_times on go on with the
+// spacing of all before, where that is one.
+Times times_of(hid_t scale, int64_t num_times, int64_t first, int64_t count) {
+  const Hid type(H5Dget_type(scale), &H5Tclose);
+  const H5T_class_t kind = H5Tget_class(type.get());
+  if (kind != H5T_INTEGER && kind != H5T_FLOAT) {
+    return none("its values are no numbers");
+  }
+  const Hid space(H5Dget_space(scale), &H5Sclose);
+  if (const auto shape = hdf5_shape(space.get()); shape != std::vector<int64_t>{num_times}) {
+    return none(str("its shape is (", join(shape), "), there are ", num_times, " times"));
+  }
+  Values known(static_cast<size_t>(num_times));
+  if (H5Dread(scale, H5T_NATIVE_LDOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, known.data()) < 0) {
+    return none("it cannot be read: " + hdf5_reason());
+  }
+  const auto begin = known.begin() + std::min(first, num_times);
+  const auto end = known.begin() + std::min(first + count, num_times);
+  Times times{{begin, end}, ""};
+  if (first + count <= num_times) {
+    return times;
+  }
+  const long double rounding = rounding_of(type.get(), known);
+  if (num_times == 1 || !is_even(known, rounding)) {
+    return none(str("the forecast goes beyond the file's last time, and its ", num_times,
+                    num_times == 1 ? " value has no spacing" : " values are not evenly spaced"));
+  }
+  Values more;
+  for (int64_t time = std::max(first, num_times); time < first + count; ++time) {
+    more.push_back(known.back() + spacing_of(known) * static_cast<long double>(time - num_times + 1));
+  }
+  if (!holds(type.get(), more, std::max(rounding, rounding_of(type.get(), more)))) {
+    return none(str("its type (", hdf5_type_name(type.get()), ") does not hold the times behind the file's last one"));
+  }
+  times.values.insert(times.values.end(), more.begin(), more.end());
+  return times;
 }
 
 class ScaleCopy {
@@ -172,7 +245,7 @@ class ScaleCopy {
         }
       }
     }
-    hdf5_attach_scales(target_.get(), attached, what("attach the scales"));
+    attach_scales(target_.get(), attached, what("attach the scales"));
     check(target_.close() && to_.close() ? 0 : -1, "close the dataset");
     return std::move(left_out_);
   }
@@ -269,8 +342,7 @@ class ScaleCopy {
     const Hid stored(H5Dget_type(scale), &H5Tclose);
     const Hid type(H5Tcopy(stored.get()), &H5Tclose);  // of the file's own types a transient copy
     const Hid source_space(H5Dget_space(source_.get()), &H5Sclose);
-    const Hdf5Times times =
-        hdf5_times(scale, hdf5_shape(source_space.get()).front(), asked_.first_row, asked_.num_rows);
+    const Times times = times_of(scale, hdf5_shape(source_space.get()).front(), asked_.first_row, asked_.num_rows);
     if (!times.why_not.empty()) {
       return times.why_not;
     }
@@ -381,70 +453,6 @@ std::string hdf5_scale_texts(hid_t dataset, size_t dim) {
   return joined;
 }
 
-void hdf5_attach_scales(hid_t dataset, const std::vector<std::vector<std::string>>& names, const std::string& doing) {
-  std::vector<std::vector<hobj_ref_t>> scales(names.size());
-  std::map<std::string, std::vector<ScaleUse>> uses;  // of each scale
-  const hobj_ref_t self = reference_to(dataset, ".", doing);
-  for (size_t d = 0; d < names.size(); ++d) {
-    for (const std::string& name : names[d]) {
-      scales[d].push_back(reference_to(dataset, name, doing));
-      uses[name].push_back({self, static_cast<int>(d)});
-    }
-  }
-  if (uses.empty()) {
-    return;
-  }
-  for (const auto& [name, of_scale] : uses) {
-    const Hid scale = hdf5_own(H5Dopen2(dataset, name.c_str(), H5P_DEFAULT), &H5Dclose, ErrorClass::kIo, doing);
-    if (H5Aexists(scale.get(), "CLASS") <= 0) {
-      make_scale(scale.get(), doing);
-    }
-    add_list(scale.get(), kHdf5DatasetList, scale_use_type().get(), of_scale.size(), of_scale.data(), doing);
-  }
-  std::vector<hvl_t> lists;
-  for (auto& of_dim : scales) {
-    lists.push_back({of_dim.size(), of_dim.data()});
-  }
-  const Hid type(H5Tvlen_create(H5T_STD_REF_OBJ), &H5Tclose);
-  add_list(dataset, kHdf5ScaleList, type.get(), lists.size(), lists.data(), doing);
-}
-
-Hdf5Times hdf5_times(hid_t scale, int64_t num_times, int64_t first, int64_t count) {
-  const Hid type(H5Dget_type(scale), &H5Tclose);
-  const H5T_class_t kind = H5Tget_class(type.get());
-  if (kind != H5T_INTEGER && kind != H5T_FLOAT) {
-    return none("its values are no numbers");
-  }
-  const Hid space(H5Dget_space(scale), &H5Sclose);
-  if (const auto shape = hdf5_shape(space.get()); shape != std::vector<int64_t>{num_times}) {
-    return none(str("its shape is (", join(shape), "), there are ", num_times, " times"));
-  }
-  Values known(static_cast<size_t>(num_times));
-  if (H5Dread(scale, H5T_NATIVE_LDOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, known.data()) < 0) {
-    return none("it cannot be read: " + hdf5_reason());
-  }
-  const auto begin = known.begin() + std::min(first, num_times);
-  const auto end = known.begin() + std::min(first + count, num_times);
-  Hdf5Times times{{begin, end}, ""};
-  if (first + count <= num_times) {
-    return times;
-  }
-  const long double rounding = rounding_of(type.get(), known);
-  if (num_times == 1 || !is_even(known, rounding)) {
-    return none(str("the forecast goes beyond the file's last time, and its ", num_times,
-                    num_times == 1 ? " value has no spacing" : " values are not evenly spaced"));
-  }
-  Values more;
-  for (int64_t time = std::max(first, num_times); time < first + count; ++time) {
-    more.push_back(known.back() + spacing_of(known) * static_cast<long double>(time - num_times + 1));
-  }
-  if (!holds(type.get(), more, std::max(rounding, rounding_of(type.get(), more)))) {
-    return none(str("its type (", hdf5_type_name(type.get()), ") does not hold the times behind the file's last one"));
-  }
-  times.values.insert(times.values.end(), more.begin(), more.end());
-  return times;
-}
-
 void verify_hdf5_scales(const Hdf5ScaleCopy& copy) {
   const Hdf5CrashGuard guard(copy.to);
   const Hid from = hdf5_open_file(copy.from);
@@ -469,7 +477,7 @@ void verify_hdf5_scales(const Hdf5ScaleCopy& copy) {
         hdf5_require_same_dataset(old.get(), scale.get(), where);
       } else if (!has_times(
                      scale.get(),
-                     hdf5_times(old.get(), hdf5_shape(space.get()).front(), copy.first_row, copy.num_rows).values)) {
+                     times_of(old.get(), hdf5_shape(space.get()).front(), copy.first_row, copy.num_rows).values)) {
         hdf5_fail_comparison(where, "its times");
       }
     }

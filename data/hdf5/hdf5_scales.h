@@ -28,19 +28,6 @@ std::vector<std::string> hdf5_dimension_names(hid_t dataset);
 /// The texts of the first scale of texts attached to `dim`, joined with commas ("u10,v10,..."); empty without one.
 std::string hdf5_scale_texts(hid_t dataset, size_t dim);
 
-/// Makes the datasets that are named for each dim scales, where they are none, and ties them to the dataset, which is
-/// in the same file. Neither it nor they are tied to anything yet. Error(kIo): "cannot <doing>: ...".
-void hdf5_attach_scales(hid_t dataset, const std::vector<std::vector<std::string>>& names, const std::string& doing);
-
-struct Hdf5Times {
-  std::vector<long double> values;  ///< 64 bits of precision: integers and double precision exactly
-  std::string why_not;              ///< where there are no values: the reason, "its values are no numbers"
-};
-
-/// The times `first` to `first + count - 1` of a scale of a dim of `num_times`; those from num_times on go on with the
-/// spacing of all before, where that is one.
-Hdf5Times hdf5_times(hid_t scale, int64_t num_times, int64_t first, int64_t count);
-
 /// A dataset (time, ...) of `from`, and the one of the same name and dims that follows it in `to`: its rows are those
 /// of the source from `first_row` on, and rows behind the end of the source.
 struct Hdf5ScaleCopy {

@@ -13,9 +13,6 @@
 namespace vit_hybrid::comm {
 class MpiGroup;
 }
-namespace vit_hybrid::comm {
-class MpiGroup;
-}
 
 namespace vit_hybrid::data {
 
