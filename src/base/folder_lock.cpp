@@ -165,14 +165,14 @@ std::optional<std::pair<LockHolder, timespec>> read_lock(const std::string& path
     const int descriptor = open_regular_file(path, O_RDONLY, Links::kRefuse);
     std::string text(kMostBytes, '\0');
     const ssize_t got = ::read(descriptor, text.data(), text.size());
-    const int error = errno;
     struct stat status {};
-    const bool is_known = ::fstat(descriptor, &status) == 0;
+    const bool failed = got < 0 || ::fstat(descriptor, &status) != 0;
+    const int error = errno;
     ::close(descriptor);
-    if ((got < 0 || !is_known) && error == ESTALE) {
+    if (failed && error == ESTALE) {
       return std::nullopt;  // replaced on the server meanwhile
     }
-    if (got < 0 || !is_known) {
+    if (failed) {
       throw Error(ErrorClass::kIo, str("cannot read ", path, ": ", reason(error)));
     }
     text.resize(static_cast<size_t>(got));

@@ -176,14 +176,15 @@ void verify(const CheckpointReader& checkpoint, const Checksums& checksums, uint
   }
 }
 
-}  // namespace
-
+// --checkpoint-dir, else <run_dir>/checkpoints; empty where neither is given.
 std::string configured_checkpoint_folder(const RunConfig& config) {
   if (!config.checkpoint.dir.empty()) {
     return config.checkpoint.dir;
   }
   return config.run_dir.empty() ? std::string() : config.run_dir + "/checkpoints";
 }
+
+}  // namespace
 
 Resumption::Resumption(const RunConfig& config, const comm::MpiGroup& world) : config_(config), world_(world) {
   if (!config.checkpoint.resumes()) {

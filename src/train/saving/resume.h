@@ -14,10 +14,6 @@
 
 namespace vit_hybrid::train {
 
-/// The folder of a run's checkpoints as the configuration says: checkpoint_dir, else <run_dir>/checkpoints; empty where
-/// neither is given.
-std::string configured_checkpoint_folder(const RunConfig& config);
-
 /// The checkpoint that a run goes on from. --resume auto takes what `latest` names, and where that cannot be read or is
 /// damaged the newest other one that is whole; --resume latest refuses then, and names that one; a path stands for
 /// itself; --load takes what `latest` of its folder names, without one the newest, and where there is none says so and
