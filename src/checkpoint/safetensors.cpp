@@ -204,17 +204,17 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<int64_t> offsets_;
 };
 
-struct Type {
+struct StoredType {
   const char* name;
   int64_t bytes;
   at::ScalarType values;  // kOther: of tensors that are neither read nor written
 };
 constexpr at::ScalarType kOther = at::ScalarType::Undefined;
-constexpr Type kTypes[] = {{"BOOL", 1, kOther},        {"U8", 1, kOther},      {"I8", 1, kOther},
-                           {"F8_E5M2", 1, kOther},     {"F8_E4M3", 1, kOther}, {"I16", 2, kOther},
-                           {"U16", 2, kOther},         {"I32", 4, kOther},     {"U32", 4, kOther},
-                           {"I64", 8, kOther},         {"U64", 8, kOther},     {"F16", 2, at::kHalf},
-                           {"BF16", 2, at::kBFloat16}, {"F32", 4, at::kFloat}, {"F64", 8, at::kDouble}};
+constexpr StoredType kTypes[] = {{"BOOL", 1, kOther},        {"U8", 1, kOther},      {"I8", 1, kOther},
+                                 {"F8_E5M2", 1, kOther},     {"F8_E4M3", 1, kOther}, {"I16", 2, kOther},
+                                 {"U16", 2, kOther},         {"I32", 4, kOther},     {"U32", 4, kOther},
+                                 {"I64", 8, kOther},         {"U64", 8, kOther},     {"F16", 2, at::kHalf},
+                                 {"BF16", 2, at::kBFloat16}, {"F32", 4, at::kFloat}, {"F64", 8, at::kDouble}};
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
   throw Error(ErrorClass::kBadData, str(where, " is no safetensors file: ", what),
@@ -222,15 +222,15 @@ constexpr Type kTypes[] = {{"BOOL", 1, kOther},        {"U8", 1, kOther},      {
 }
 
 // Null for an unknown type.
-const Type* find_type(std::string_view name) {
+const StoredType* find_type(std::string_view name) {
   const auto* const found =
-      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Type& known) { return known.name == name; });
+      std::find_if(std::begin(kTypes), std::end(kTypes), [&](const StoredType& known) { return known.name == name; });
   return found == std::end(kTypes) ? nullptr : found;
 }
 
 void check(const SafetensorsEntry& entry, int64_t data_bytes, const std::string& where) {
   const std::string tensor = "tensor " + shown_name(entry.name);
-  const Type* const type = find_type(entry.type);
+  const StoredType* const type = find_type(entry.type);
   if (type == nullptr) {
     refuse(where, str(tensor, " is of the unknown type ", shown_name(entry.type)));
   }
@@ -263,7 +263,7 @@ static_assert(std::endian::native == std::endian::little, "the format's bytes ar
 constexpr int64_t kLengthBytes = 8;  // of the header's length, before it
 
 const char* name_of(at::ScalarType type) {
-  const auto* const found = std::ranges::find(kTypes, type, &Type::values);
+  const auto* const found = std::ranges::find(kTypes, type, &StoredType::values);
   VH_ASSERT(found != std::end(kTypes), str("no safetensors type for ", c10::toString(type)));
   return found->name;
 }
@@ -342,7 +342,7 @@ SafetensorsReader::SafetensorsReader(const std::string& path) : file_(path, data
 }
 
 at::Tensor SafetensorsReader::read(const SafetensorsEntry& entry) const {
-  const Type* const type = find_type(entry.type);
+  const StoredType* const type = find_type(entry.type);
   if (type == nullptr || type->values == kOther) {
     throw Error(ErrorClass::kBadData, str(path(), ": tensor '", entry.name, "' is of type ", entry.type,
                                           "; allowed are F64, F32, F16, BF16"));

@@ -188,7 +188,7 @@ std::string allowed_text(const Value& value) {
   return str(value.word_for_zero, ", or ", value.kind == Kind::kInteger ? "an " : "a ", value.type, " ", value.allowed);
 }
 
-Value integer(int64_t& variable, IntegerRange range) {
+Value integer(int64_t& variable, const IntegerRange& range) {
   return number_value<int64_t>(Kind::kInteger, "integer", variable, range);
 }
 

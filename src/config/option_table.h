@@ -48,7 +48,7 @@ struct NumberRange {
   std::string word_for_zero = {};
 };
 
-Value integer(int64_t& variable, IntegerRange range);
+Value integer(int64_t& variable, const IntegerRange& range);
 Value integer(int& variable, IntegerRange range);
 Value integer(uint64_t& variable, IntegerRange range);
 Value number(double& variable, const NumberRange& range);
