@@ -101,8 +101,8 @@ double to_uniform(const PhiloxBlock& words, size_t half) {
   return (static_cast<double>(word >> 12) + 0.5) * 0x1p-52;
 }
 
-constexpr size_t kBatch = 64;  // blocks
-using Words = std::array<uint32_t, 4 * kBatch>;
+constexpr size_t kBlocks = 64;  // made at once
+using Words = std::array<uint32_t, 4 * kBlocks>;
 
 // words[4 k ..] = the block of counter (first + k, j), for k below count.
 VH_VERSIONS void fill_blocks(std::array<uint32_t, 2> key, uint64_t first, uint64_t j, size_t count, Words& words) {
@@ -201,7 +201,7 @@ void RandomStream::fill_bits(uint64_t first, uint64_t j, std::span<uint32_t> val
   Words words;
   size_t skipped = first % 4;  // draws of the first block that were not asked for
   uint64_t block = first / 4;
-  for (size_t done = 0; done < values.size(); block += kBatch, skipped = 0) {
+  for (size_t done = 0; done < values.size(); block += kBlocks, skipped = 0) {
     const size_t count = std::min(words.size() - skipped, values.size() - done);
     fill_blocks(key_, block, j, (skipped + count + 3) / 4, words);
     std::copy_n(words.data() + skipped, count, values.data() + done);
