@@ -6,15 +6,12 @@
 #include "model/vit_costs.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
-#include "parallel/comm/watchdog.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 #include "src/checkpoint/slice_reader.h"
 #include "src/machine/autotune.h"
 #include "src/machine/device.h"
-#include "src/machine/model_memory.h"
-#include "src/machine/placement.h"
 #include "src/report/kernel_report.h"
 
 namespace vit_hybrid::train {
@@ -22,14 +19,9 @@ namespace vit_hybrid::train {
 namespace {
 
 mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world) {
-  comm::set_watch_limit(config.parallel.timeout);
-  const auto placements = set_threads(config.parallel.threads, world);
-  const c10::Device device = choose_device(config, world);
-  check_model_memory(config, device, ModelPurpose::kUse, world);
-  set_kernel_options(config, device, world);
   const ParallelConfig& parallel = config.parallel;
+  const c10::Device device = set_up_machine(config, ModelPurpose::kUse, world).device;
   if (device.is_cpu()) {
-    report_placement(placements);
     choose_host_kernel(config, kernels::HostLayer::Passes::kForward, checkpoint.info().kernels, world);
   }
   return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device,

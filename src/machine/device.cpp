@@ -11,10 +11,13 @@
 
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/make_communicator.h"
+#include "parallel/comm/watchdog.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/machine/autotune.h"
+#include "src/machine/placement.h"
 #include "src/machine/step_recording.h"
 
 namespace vit_hybrid::train {
@@ -190,14 +193,15 @@ std::vector<RankGpus> gather(const GpuSurvey& survey, const comm::MpiGroup& worl
   return ranks;
 }
 
-std::optional<int> agreed_gpu(const RunConfig& config, const GpuSurvey& survey, const comm::MpiGroup& world) {
-  if (config.device == DeviceChoice::kCpu) {
+std::optional<int> agreed_gpu(DeviceChoice choice, int ranks_per_gpu, const GpuSurvey& survey,
+                              const comm::MpiGroup& world) {
+  if (choice == DeviceChoice::kCpu) {
     return std::nullopt;
   }
   // Without CUDA in the program all ranks know as much as each other.
   const auto ranks = survey.has_cuda ? gather(survey, world) : std::vector<RankGpus>(1);
   try {
-    return assign_gpu(config.device, config.parallel.ranks_per_gpu, ranks, survey.has_cuda ? world.rank() : 0);
+    return assign_gpu(choice, ranks_per_gpu, ranks, survey.has_cuda ? world.rank() : 0);
   } catch (const Error& error) {
     throw comm::AgreedError(error, "", world.rank() == 0);  // every rank has found it
   }
@@ -286,28 +290,26 @@ std::vector<std::pair<std::string, std::string>> nccl_sharing_variables(const st
   return {{"NCCL_HOSTID", str("rank", rank)}};
 }
 
-c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world) {
-  const GpuSurvey survey = config.device == DeviceChoice::kCpu ? GpuSurvey() : survey_gpus();
-  const std::optional<int> number = agreed_gpu(config, survey, world);
+c10::Device choose_device(DeviceChoice choice, int ranks_per_gpu, Precision precision, const comm::MpiGroup& world) {
+  const GpuSurvey survey = choice == DeviceChoice::kCpu ? GpuSurvey() : survey_gpus();
+  const std::optional<int> number = agreed_gpu(choice, ranks_per_gpu, survey, world);
   const Gpu* const gpu = number ? &survey.gpus[static_cast<size_t>(*number)] : nullptr;
   const c10::Device device =
       number ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(*number)) : c10::Device(c10::kCPU);
   comm::agreed(world, [&] {
-    if (const auto problem = precision_problem(config.precision.kind, gpu)) {
+    if (const auto problem = precision_problem(precision, gpu)) {
       throw Error(*problem);
     }
-    static_cast<void>(batch_memory(config.data.pin_memory, device));
-    static_cast<void>(step_recording(config, device));
     if (gpu != nullptr) {
       begin_to_use(device, *gpu);
     }
   });
-  if (config.device == DeviceChoice::kAuto && survey.has_cuda && !number) {
+  if (choice == DeviceChoice::kAuto && survey.has_cuda && !number) {
     log_warning(
         "the device is the CPU: " + (survey.none_reason.empty() ? "not every node has a GPU" : survey.none_reason) +
         "; --device cuda would refuse that");
   }
-  if (gpu != nullptr && config.parallel.ranks_per_gpu > 1) {
+  if (gpu != nullptr && ranks_per_gpu > 1) {
     let_ranks_share(world.rank());
   }
   return device;
@@ -322,6 +324,23 @@ data::HostMemory batch_memory(PinMemory choice, c10::Device device) {
   }
   const bool pins = choice != PinMemory::kOff && device.is_cuda();
   return pins ? data::HostMemory::kPinned : data::HostMemory::kPageable;
+}
+
+Machine set_up_machine(const RunConfig& config, ModelPurpose purpose, const comm::MpiGroup& world) {
+  const ParallelConfig& parallel = config.parallel;
+  comm::set_watch_limit(parallel.timeout);
+  const auto placements = set_threads(parallel.threads, world);
+  const c10::Device device = choose_device(config.device, parallel.ranks_per_gpu, config.precision.kind, world);
+  comm::agreed(world, [&] {
+    static_cast<void>(batch_memory(config.data.pin_memory, device));
+    static_cast<void>(step_recording(config, device));
+  });
+  check_model_memory(config, device, purpose, world);
+  set_kernel_options(config, device, world);
+  if (device.is_cpu()) {
+    report_placement(placements);
+  }
+  return {device, placements[static_cast<size_t>(world.rank())].node_cores};
 }
 
 }  // namespace vit_hybrid::train

@@ -1,4 +1,4 @@
-// The device of a rank: which GPU, by what all ranks see of their nodes, or the CPU.
+// The device of a rank: which GPU, by what all ranks see of their nodes, or the CPU; and what else it computes with.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,6 +15,7 @@
 #include "src/base/device/gpu_survey.h"
 #include "src/base/error.h"
 #include "src/config/run_config.h"
+#include "src/machine/model_memory.h"
 
 namespace vit_hybrid::train {
 
@@ -41,12 +42,23 @@ std::vector<std::pair<std::string, std::string>> nccl_sharing_variables(const st
 
 /// The device of this rank, made the current one of the calling thread, with a stream of its own: one GPU a rank (or
 /// ranks_per_gpu) by its place on the node, or the CPU; see assign_gpu(). Ranks that share a GPU have NCCL set up for
-/// it. Error(kUsage) where the device, or the configuration's precision, pin_memory or cuda_graph with it, cannot be.
-/// Collective over `world`.
-c10::Device choose_device(const RunConfig& config, const comm::MpiGroup& world);
+/// it. Error(kUsage) where the device cannot be had, or `precision` with it. Collective over `world`.
+c10::Device choose_device(DeviceChoice choice, int ranks_per_gpu, Precision precision, const comm::MpiGroup& world);
 
 /// Where the batches of a rank with this device lie on the host: kAuto page-locks them where the device is a GPU.
 /// Error(kUsage) where kOn is asked for and it is none.
 data::HostMemory batch_memory(PinMemory choice, c10::Device device);
+
+/// What a rank computes with.
+struct Machine {
+  c10::Device device;
+  int node_cores = 0;  ///< that the job may use on this node; 0: not known
+};
+
+/// Sets the limit of waiting, the threads, the device (choose_device()) and the options of kernels as `config`
+/// (resolved) says, and says what is wrong with the placement of ranks that compute on the CPU. Error(kUsage) where
+/// the device is not to be had, the configuration's precision, pin_memory or cuda_graph not with it, or the model
+/// cannot fit. Collective over `world`.
+Machine set_up_machine(const RunConfig& config, ModelPurpose purpose, const comm::MpiGroup& world);
 
 }  // namespace vit_hybrid::train

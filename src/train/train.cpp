@@ -13,7 +13,6 @@
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
-#include "parallel/comm/watchdog.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
@@ -27,8 +26,6 @@
 #include "src/kernels/gemm/device_products.h"
 #include "src/machine/autotune.h"
 #include "src/machine/device.h"
-#include "src/machine/model_memory.h"
-#include "src/machine/placement.h"
 #include "src/report/kernel_report.h"
 #include "src/report/layout_report.h"
 #include "src/report/run_log.h"
@@ -206,31 +203,23 @@ class Run {
     phase_.reset();
     trainer_->run();
     phase_.emplace("end of the run");
-    finish(config_, *folder_, *log_, *trainer_, test_, node_cores_, *mesh_, seconds_to_first_step);
+    finish(config_, *folder_, *log_, *trainer_, test_, machine_.node_cores, *mesh_, seconds_to_first_step);
     return exit_code();
   }
 
  private:
-  // Signals, limits, threads and the device, and whether the model fits into its memory.
+  // What signals and a full memory do, and what the rank computes with.
   void take_machine() {
     comm::set_memory_advice(
         [config = config_](const MemoryFailure& failure) { return memory_advice(config, failure); });
     watch_stop_signals(parse_signals(config_.checkpoint.preempt_signals));
-    comm::set_watch_limit(config_.parallel.timeout);
-    const auto placements = set_threads(config_.parallel.threads, world_);
-    node_cores_ = placements[static_cast<size_t>(world_.rank())].node_cores;
-    device_ = choose_device(config_, world_);
-    check_model_memory(config_, device_, ModelPurpose::kTraining, world_);
-    set_kernel_options(config_, device_, world_);
-    if (device_.is_cpu()) {
-      report_placement(placements);
-    }
+    machine_ = set_up_machine(config_, ModelPurpose::kTraining, world_);
   }
 
   void connect_groups() {
     phase_.emplace("building of the groups");
     const ParallelConfig& parallel = config_.parallel;
-    mesh_.emplace(mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world_, device_,
+    mesh_.emplace(mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world_, machine_.device,
                   comm::TransportOptions{.connection_seconds = parallel.timeout});
   }
 
@@ -257,14 +246,14 @@ class Run {
   // A trainer with the state that it starts from: of the checkpoint that the resumption has in the end.
   void make_trainer() {
     if (config_.test_steps > 0) {
-      test_.emplace(config_.test_steps, device_, session_.place().node_rank == 0);
+      test_.emplace(config_.test_steps, machine_.device, session_.place().node_rank == 0);
     }
     for (;;) {
       if (resumed() != nullptr) {
         check_resumable(*resumed(), config_, data_->described, world_);
       }
       check_schedule(config_, *data_, resumed(), world_);
-      if (device_.is_cpu()) {
+      if (machine_.device.is_cpu()) {
         choose_host_kernel(config_, kernels::HostLayer::Passes::kForwardAndBackward, resumed_kernels(), world_);
       }
       trainer_ = std::make_unique<Trainer>(config_, world_, *mesh_, *data_, *log_,
@@ -298,7 +287,7 @@ class Run {
   }
 
   void choose_device_kernels() {
-    choose_kernels(config_, trainer_->micro_batch_sizes(), resumed_kernels(), device_, world_);
+    choose_kernels(config_, trainer_->micro_batch_sizes(), resumed_kernels(), machine_.device, world_);
   }
 
   // The run's files and first records, and the lines that say what it is.
@@ -307,8 +296,8 @@ class Run {
     metrics.cut_after(resumed() != nullptr ? resumed()->info().step : -1);
     log_->open(std::move(metrics));
     if (world_.rank() == 0) {
-      Json start = start_record(config_, session_, node_cores_);
-      start["kernels"] = to_json(report_kernels(config_, device_));
+      Json start = start_record(config_, session_, machine_.node_cores);
+      start["kernels"] = to_json(report_kernels(config_, machine_.device));
       log_->event(start);
     }
     if (resumed() != nullptr) {
@@ -339,8 +328,7 @@ class Run {
   const TimeLimit time_limit_;
   const Timer since_start_;
   const MemoryTracker::Attachment attachment_;
-  int node_cores_ = 0;  // that the job may use; 0: not known
-  c10::Device device_ = at::kCPU;
+  Machine machine_{at::kCPU};
   std::optional<comm::PhaseScope> phase_;
   std::optional<mesh::DeviceMesh> mesh_;
   std::optional<RunFolder> folder_;

@@ -1,20 +1,11 @@
 // The choice of a device by all ranks, and texts of all ranks.
+#include <ATen/Parallel.h>
 #include <doctest/doctest.h>
 
 #include "src/machine/device.h"
 #include "tests/support/thrown_error.h"
 
 namespace vit_hybrid::testing {
-
-namespace {
-
-train::RunConfig config_for(train::DeviceChoice device) {
-  train::RunConfig config;
-  config.device = device;
-  return config;
-}
-
-}  // namespace
 
 TEST_CASE("device: texts of all ranks, of different lengths") {
   const comm::MpiGroup world = comm::MpiGroup::world();
@@ -30,26 +21,29 @@ TEST_CASE("device: texts of all ranks, of different lengths") {
 
 TEST_CASE("device: all ranks choose, or refuse, alike") {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  CHECK(train::choose_device(config_for(train::DeviceChoice::kCpu), world).is_cpu());
+  const auto choose = [&](train::DeviceChoice choice) {
+    return train::choose_device(choice, 1, train::Precision::kTf32, world);
+  };
+  CHECK(choose(train::DeviceChoice::kCpu).is_cpu());
   // This program has no CUDA, whatever the machine has.
-  CHECK(train::choose_device(config_for(train::DeviceChoice::kAuto), world).is_cpu());
-  const Error no_cuda =
-      agreed_error(world, [&] { train::choose_device(config_for(train::DeviceChoice::kCuda), world); });
+  CHECK(choose(train::DeviceChoice::kAuto).is_cpu());
+  const Error no_cuda = agreed_error(world, [&] { choose(train::DeviceChoice::kCuda); });
   CHECK(no_cuda.message() == "--device cuda: this program was built without CUDA");
 }
 
 TEST_CASE("device: what the configuration wants of a device that is the CPU") {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  train::RunConfig pinned = config_for(train::DeviceChoice::kAuto);
+  train::RunConfig pinned;
+  pinned.parallel.threads = at::get_num_threads();
   pinned.data.pin_memory = train::PinMemory::kOn;
-  const Error refused = agreed_error(world, [&] { train::choose_device(pinned, world); });
+  const auto set_up = [&] { return train::set_up_machine(pinned, train::ModelPurpose::kTraining, world); };
+  const Error refused = agreed_error(world, set_up);
   CHECK(refused.error_class() == ErrorClass::kUsage);
   CHECK(refused.message() ==
         "--pin-memory on: the device is cpu, and page-locked batches are for copies to a GPU, of which there are none");
   CHECK(refused.hint() == "give --pin-memory auto, which page-locks them where there is a GPU, or off");
-  train::RunConfig tf32 = config_for(train::DeviceChoice::kAuto);
-  tf32.precision.kind = train::Precision::kTf32;
-  CHECK(train::choose_device(tf32, world).is_cpu());
+  pinned.data.pin_memory = train::PinMemory::kAuto;
+  CHECK(set_up().device.is_cpu());
 }
 
 }  // namespace vit_hybrid::testing

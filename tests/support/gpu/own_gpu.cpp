@@ -15,10 +15,8 @@ c10::Device own_gpu() {
   static const c10::Device device = [] {
     comm::set_process_place({world_rank(), world_size(), 0, 1, world_rank(), world_size(), "here"});
     const int num_gpus = static_cast<int>(at::detail::getCUDAHooks().deviceCount());
-    train::RunConfig config;
-    config.device = train::DeviceChoice::kCuda;
-    config.parallel.ranks_per_gpu = (world_size() + num_gpus - 1) / num_gpus;
-    return train::choose_device(config, comm::MpiGroup::world());
+    return train::choose_device(train::DeviceChoice::kCuda, (world_size() + num_gpus - 1) / num_gpus,
+                                train::Precision::kFp32, comm::MpiGroup::world());
   }();
   return device;
 }
