@@ -118,7 +118,7 @@ inline VectorSplit make_vector_split(int64_t count, int width, std::initializer_
   return {count, count, 0, width};
 }
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(VH_EMULATES_KERNELS)
 
 /// Blocks along y for so many repeats: all of them, or as many as CUDA allows there; a kernel goes on in strides of
 /// gridDim.y.
@@ -161,6 +161,6 @@ __device__ inline T block_sum(T value) {
   return warp_sum(lane < kWarps ? sums[lane] : T(0));
 }
 
-#endif  // __CUDACC__
+#endif  // __CUDACC__ || VH_EMULATES_KERNELS
 
 }  // namespace vit_hybrid::kernels

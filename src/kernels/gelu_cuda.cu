@@ -4,7 +4,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "src/kernels/gelu.h"
+#include "src/kernels/gelu_arithmetic.h"
 
 namespace vit_hybrid::kernels {
 
@@ -166,7 +166,7 @@ bool are_aligned(Pointer... pointers) {
 
 template <class T, int kWidth, class Rows>
 void launch_rows(const Rows& source, ComputeType<T>* partial, int64_t rows, int64_t columns, int64_t parts,
-                 cudaStream_t stream) {
+                 CUstream_st* stream) {
   const dim3 grid(blocks_for(columns, kLanes * kWidth), static_cast<unsigned>(parts));
   column_sum_kernel<T, kWidth>
       <<<grid, dim3(kLanes, kColumnSumRows), 0, stream>>>(source, partial, rows, columns, parts);
@@ -175,7 +175,7 @@ void launch_rows(const Rows& source, ComputeType<T>* partial, int64_t rows, int6
 // By vectors where the rows are aligned for them.
 template <class T, class Rows, class... Pointer>
 void launch_rows_of(const Rows& source, ComputeType<T>* partial, int64_t rows, int64_t columns, int64_t parts,
-                    cudaStream_t stream, Pointer... pointers) {
+                    CUstream_st* stream, Pointer... pointers) {
   if (columns % kVectorWidth<T> == 0 && are_aligned(pointers...)) {
     launch_rows<T, kVectorWidth<T>>(source, partial, rows, columns, parts, stream);
   } else {
@@ -196,7 +196,7 @@ int64_t num_column_sum_parts(int64_t rows, int64_t columns, int64_t element_byte
 }
 
 template <class T>
-void launch_gelu(const T* z, T* y, int64_t count, cudaStream_t stream) {
+void launch_gelu(const T* z, T* y, int64_t count, CUstream_st* stream) {
   constexpr int kWidth = kVectorWidth<T>;
   if (count % kWidth == 0 && are_aligned(z, y)) {
     gelu_kernel<T, kWidth><<<blocks_for(count / kWidth, kThreads), kThreads, 0, stream>>>(z, y, count / kWidth);
@@ -207,28 +207,28 @@ void launch_gelu(const T* z, T* y, int64_t count, cudaStream_t stream) {
 
 template <class T>
 void launch_gelu_backward(const T* dy, const T* z, T* dz, ComputeType<T>* partial, int64_t rows, int64_t columns,
-                          int64_t parts, cudaStream_t stream) {
+                          int64_t parts, CUstream_st* stream) {
   launch_rows_of<T>(GeluGradientRows<T>{dy, z, dz}, partial, rows, columns, parts, stream, dy, z, dz);
 }
 
 template <class T>
 void launch_column_sums(const T* dy, ComputeType<T>* partial, int64_t rows, int64_t columns, int64_t parts,
-                        cudaStream_t stream) {
+                        CUstream_st* stream) {
   launch_rows_of<T>(PlainRows<T>{dy}, partial, rows, columns, parts, stream, dy);
 }
 
 template <class Sum, class Gradient>
-void launch_add_parts(const Sum* partial, Gradient* gradient, int64_t columns, int64_t parts, cudaStream_t stream) {
+void launch_add_parts(const Sum* partial, Gradient* gradient, int64_t columns, int64_t parts, CUstream_st* stream) {
   add_parts_kernel<<<blocks_for(columns, kLanes), dim3(kLanes, kColumnSumRows), 0, stream>>>(partial, gradient, columns,
                                                                                              parts);
 }
 
 #define VH_LAUNCH_ROWS(T)                                                                                \
-  template void launch_gelu(const T*, T*, int64_t, cudaStream_t);                                        \
+  template void launch_gelu(const T*, T*, int64_t, CUstream_st*);                                        \
   template void launch_gelu_backward(const T*, const T*, T*, ComputeType<T>*, int64_t, int64_t, int64_t, \
-                                     cudaStream_t);                                                      \
-  template void launch_column_sums(const T*, ComputeType<T>*, int64_t, int64_t, int64_t, cudaStream_t);  \
-  template void launch_add_parts(const ComputeType<T>*, T*, int64_t, int64_t, cudaStream_t);
+                                     CUstream_st*);                                                      \
+  template void launch_column_sums(const T*, ComputeType<T>*, int64_t, int64_t, int64_t, CUstream_st*);  \
+  template void launch_add_parts(const ComputeType<T>*, T*, int64_t, int64_t, CUstream_st*);
 VH_LAUNCH_ROWS(double)
 VH_LAUNCH_ROWS(float)
 VH_LAUNCH_ROWS(BFloat16)

@@ -131,7 +131,8 @@ void launch_blocks(const NormForward<T>& arrays, CUstream_st* stream) {
     return;
   }
   with_elements_of_thread(arrays.features, [&](auto elements) {
-    norm_block_kernel<kWidth, elements / kWidth><<<blocks, kLongRowThreads, 0, stream>>>(arrays);
+    constexpr int kVectors = elements / kWidth;
+    norm_block_kernel<kWidth, kVectors><<<blocks, kLongRowThreads, 0, stream>>>(arrays);
   });
 }
 
@@ -251,7 +252,8 @@ void launch_blocks(const NormBackward<T>& arrays, unsigned blocks, ComputeType<T
     return;
   }
   with_elements_of_thread(arrays.features, [&](auto elements) {
-    norm_gradient_block_kernel<kWidth, elements / kWidth><<<blocks, kLongRowThreads, 0, stream>>>(arrays, partial);
+    constexpr int kVectors = elements / kWidth;
+    norm_gradient_block_kernel<kWidth, kVectors><<<blocks, kLongRowThreads, 0, stream>>>(arrays, partial);
   });
 }
 
@@ -306,7 +308,8 @@ void launch_norm(const NormForward<T>& arrays, CUstream_st* stream) {
     if (aligned && arrays.features <= kMostInRegisters) {
       const unsigned blocks = num_blocks(arrays.rows, kWarpsOfBlock);
       with_elements_of_lane(arrays.features, [&](auto elements) {
-        norm_kernel<elements / kVectorWidth<T>><<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays);
+        constexpr int kVectors = elements / kVectorWidth<T>;
+        norm_kernel<kVectors><<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays);
       });
       return;
     }
@@ -345,8 +348,8 @@ void launch_norm_backward(const NormBackward<T>& arrays, const NormParts& parts,
   if constexpr (!std::is_same_v<T, double>) {
     if (aligned && takes_warps<T>(arrays.features)) {
       with_elements_of_lane(arrays.features, [&](auto elements) {
-        norm_gradient_kernel<elements / kVectorWidth<T>>
-            <<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays, partial);
+        constexpr int kVectors = elements / kVectorWidth<T>;
+        norm_gradient_kernel<kVectors><<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays, partial);
       });
       return;
     }

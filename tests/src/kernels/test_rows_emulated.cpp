@@ -1,0 +1,406 @@
+// The kernels of src/kernels on the host, in grid and block form, against plain loops in double: every type, lengths
+// and addresses that are no multiples of a vector, grids that go on in strides, and every order of threads.
+#include <array>
+#include <tuple>
+
+#include "src/kernels/attention/qkv_gradient_cuda.h"
+#include "src/kernels/dropout_cuda.h"
+#include "src/kernels/field_error_cuda.h"
+#include "src/kernels/gelu_cuda.h"
+#include "src/kernels/layer_norm_cuda.h"
+#include "tests/support/emulator/kernel_test.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::kernels;
+using namespace vit_hybrid::testing;
+
+namespace {
+
+constexpr int kMultiprocessors = 2;
+constexpr int64_t kRowsOfSample = 2;
+// More than a grid has along y.
+constexpr int64_t kManySamples = 65535 + 10;
+
+struct Rows {
+  int64_t rows, features, shift;
+};
+
+// By warps, by blocks, longer than registers hold; of no whole vectors; at odd addresses.
+std::vector<Rows> norm_rows() {
+  if (kByThreads) return {{5, 96, 0}, {2, 33, 0}, {1, 4104, 0}};
+  return {{1, 8, 0},    {9, 96, 0},   {5, 768, 0},  {3, 1024, 0}, {9, 1280, 0}, {5, 1288, 0},
+          {3, 2056, 0}, {3, 4096, 0}, {5, 4104, 0}, {7, 33, 0},   {3, 1, 0},    {4, 1281, 0},
+          {3, 768, 1},  {2, 1400, 3}, {3, 5001, 0}, {2, 4096, 1}, {40, 192, 0}, {3, 520, 4}};
+}
+
+template <class T>
+struct NormArrays {
+  using F = ComputeType<T>;
+  explicit NormArrays(const Rows& shape)
+      : rows(shape.rows),
+        features(shape.features),
+        x(rows * features, shape.shift),
+        branch(rows * features, shape.shift),
+        y(rows * features, shape.shift),
+        dy(rows * features, shape.shift),
+        residual_gradient(rows * features, shape.shift),
+        dx(rows * features, shape.shift),
+        weight(features),
+        bias(features),
+        mean(rows),
+        rstd(rows),
+        scales(rows),
+        weight_gradient(features),
+        bias_gradient(features) {
+    fill(x, 1, 2.0);
+    fill(weight, 2);
+    fill(bias, 3);
+    fill(dy, 4);
+    fill(residual_gradient, 5);
+    fill(scales, 6);
+  }
+
+  NormForward<T> forward(bool has_branch) const {
+    return {x.data(),
+            has_branch ? branch.data() : nullptr,
+            has_branch ? scales.data() : nullptr,
+            weight.data(),
+            bias.data(),
+            y.data(),
+            mean.data(),
+            rstd.data(),
+            rows,
+            kRowsOfSample,
+            features,
+            F(1e-6)};
+  }
+  NormBackward<T> backward(bool has_branch) const {
+    return {dy.data(),     (has_branch ? branch : x).data(),
+            mean.data(),   rstd.data(),
+            weight.data(), has_branch ? residual_gradient.data() : nullptr,
+            dx.data(),     rows,
+            features};
+  }
+
+  int64_t rows, features;
+  GuardedArray<T> x, branch, y, dy, residual_gradient, dx, weight, bias;
+  GuardedArray<F> mean, rstd, scales;
+  GuardedArray<T> weight_gradient, bias_gradient;
+};
+
+// What a pass over rows gives, from the values that are normed.
+struct NormExpected {
+  std::vector<double> y, dx, weight_gradient, bias_gradient;
+
+  template <class T>
+  NormExpected(const NormArrays<T>& a, const GuardedArray<T>& normed, bool has_branch)
+      : y(normed.size()), dx(normed.size()), weight_gradient(a.features), bias_gradient(a.features) {
+    const auto x = in_double(normed), dy = in_double(a.dy), w = in_double(a.weight), b = in_double(a.bias);
+    const auto n = static_cast<size_t>(a.features);
+    for (size_t row = 0; row < static_cast<size_t>(a.rows); ++row) {
+      const size_t begin = row * n;
+      double mean = 0.0, variance = 0.0, gradient = 0.0, product = 0.0;
+      for (size_t i = 0; i < n; ++i)
+        mean += x[begin + i] / static_cast<double>(n);
+      for (size_t i = 0; i < n; ++i)
+        variance += (x[begin + i] - mean) * (x[begin + i] - mean) / static_cast<double>(n);
+      const double rstd = 1.0 / std::sqrt(variance + 1e-6);
+      const auto normalized = [&](size_t i) { return (x[begin + i] - mean) * rstd; };
+      for (size_t i = 0; i < n; ++i) {
+        y[begin + i] = normalized(i) * w[i] + b[i];
+        gradient += dy[begin + i] * w[i] / static_cast<double>(n);
+        product += dy[begin + i] * w[i] * normalized(i) / static_cast<double>(n);
+        weight_gradient[i] += dy[begin + i] * normalized(i);
+        bias_gradient[i] += dy[begin + i];
+      }
+      for (size_t i = 0; i < n; ++i) {
+        const double residual =
+            has_branch ? static_cast<double>(a.residual_gradient[static_cast<int64_t>(begin + i)]) : 0.0;
+        dx[begin + i] = rstd * (dy[begin + i] * w[i] - gradient - normalized(i) * product) + residual;
+      }
+    }
+    for (size_t i = 0; i < n; ++i) {
+      weight_gradient[i] += 1.0;  // that of what is there
+      bias_gradient[i] += 1.0;
+    }
+  }
+};
+
+template <class T>
+void check_norm(const Rows& shape, bool has_branch) {
+  using F = ComputeType<T>;
+  const NormArrays<T> a(shape);
+  std::vector<double> sum(static_cast<size_t>(a.x.size()));
+  const NormParts parts = norm_parts<T>(a.rows, a.features, kMultiprocessors);
+  const GuardedArray<F> partial(parts.num_elements());
+  in_all_orders(
+      [&] {
+        fill(a.branch, 7);
+        for (int64_t i = 0; i < a.x.size(); ++i)
+          sum[static_cast<size_t>(i)] =
+              static_cast<double>(a.x[i]) +
+              static_cast<double>(a.scales[i / a.features / kRowsOfSample]) * static_cast<double>(a.branch[i]);
+        for (int64_t i = 0; i < a.features; ++i)
+          a.weight_gradient[i] = a.bias_gradient[i] = T(1.0F);
+        launch_norm(a.forward(has_branch), nullptr);
+        launch_norm_backward(a.backward(has_branch), parts, partial.data(), nullptr);
+        launch_add_norm_parts(parts, partial.data(), a.weight_gradient.data(), a.bias_gradient.data(), nullptr);
+      },
+      [&](const auto& add) {
+        add(a.y);
+        add(a.branch);
+        add(a.mean);
+        add(a.rstd);
+        add(a.dx);
+        add(a.weight_gradient);
+        add(a.bias_gradient);
+      });
+  const GuardedArray<T>& normed = has_branch ? a.branch : a.x;
+  if (has_branch) CHECK(relative_error(normed, sum) <= kRounding<T>);
+  const NormExpected expected(a, normed, has_branch);
+  CHECK(relative_error(a.y, expected.y) <= kRounding<T>);
+  CHECK(relative_error(a.dx, expected.dx) <= kRounding<T>);
+  const double sums = std::max(kRounding<T>, kSumRounding<F>);
+  CHECK(relative_error(a.weight_gradient, expected.weight_gradient) <= sums);
+  CHECK(relative_error(a.bias_gradient, expected.bias_gradient) <= sums);
+}
+
+}  // namespace
+
+TEST_CASE("emulated: LayerNorm with and without a residual sum, forward and backward, in rows of any length") {
+  for_types([](auto zero) {
+    for (const Rows& shape : norm_rows()) {
+      for (const bool has_branch : {false, true}) {
+        if (kByThreads && !has_branch) continue;
+        CAPTURE(shape.rows);
+        CAPTURE(shape.features);
+        CAPTURE(shape.shift);
+        CAPTURE(has_branch);
+        check_norm<decltype(zero)>(shape, has_branch);
+      }
+    }
+  });
+}
+
+TEST_CASE("emulated: GELU, its backward, and sums of columns in parts") {
+  for_types([](auto zero) {
+    using T = decltype(zero);
+    using F = ComputeType<T>;
+    const double sum_bound = kSumRounding<F>;
+    const std::vector<Rows> shapes =
+        kByThreads ? std::vector<Rows>{{37, 23, 0}, {70, 64, 0}}
+                   : std::vector<Rows>{{1, 1, 0}, {37, 23, 0}, {5, 256, 0}, {394, 72, 0}, {1000, 8, 0}, {64, 40, 1}};
+    for (const auto& [rows, columns, shift] : shapes) {
+      CAPTURE(rows);
+      CAPTURE(columns);
+      const int64_t count = rows * columns;
+      const GuardedArray<T> z(count, shift), y(count, shift), dy(count, shift), dz(count, shift),
+          dz_alone(count, shift);
+      fill(z, 1, 2.0);
+      fill(dy, 2);
+      const int64_t parts = num_column_sum_parts(rows, columns, sizeof(T), kMultiprocessors);
+      const GuardedArray<F> partial(parts * columns), partial_of_columns(parts * columns);
+      const GuardedArray<T> gradient(columns);
+      in_all_orders(
+          [&] {
+            launch_gelu(z.data(), y.data(), count, nullptr);
+            launch_gelu_backward(dy.data(), z.data(), dz.data(), partial.data(), rows, columns, parts, nullptr);
+            launch_gelu_backward(dy.data(), z.data(), dz_alone.data(), static_cast<F*>(nullptr), rows, columns, parts,
+                                 nullptr);
+            launch_column_sums(dz.data(), partial_of_columns.data(), rows, columns, parts, nullptr);
+            std::fill(gradient.begin(), gradient.end(), T(1.0F));
+            launch_add_parts(partial.data(), gradient.data(), columns, parts, nullptr);
+          },
+          [&](const auto& add) {
+            add(y);
+            add(dz);
+            add(partial);
+            add(gradient);
+          });
+      std::vector<double> of_y, of_dz, sums(static_cast<size_t>(columns), 1.0);
+      for (int64_t i = 0; i < count; ++i) {
+        const auto value = static_cast<double>(z[i]);
+        const double normal = 0.5 * std::erfc(-value * std::sqrt(0.5));
+        const double density = std::exp(-0.5 * value * value) / std::sqrt(2.0 * std::acos(-1.0));
+        of_y.push_back(value * normal);
+        of_dz.push_back(static_cast<double>(dy[i]) * (normal + value * density));
+        sums[static_cast<size_t>(i % columns)] += static_cast<double>(dz[i]);  // of what was stored
+      }
+      CHECK(relative_error(y, of_y) <= kRounding<T>);
+      CHECK(relative_error(dz, of_dz) <= kRounding<T>);
+      CHECK(in_double(dz_alone) == in_double(dz));
+      CHECK(in_double(partial_of_columns) == in_double(partial));
+      CHECK(relative_error(gradient, sums) <= std::max(kRounding<T>, sum_bound));
+    }
+  });
+}
+
+TEST_CASE("emulated: the gradients of q, k and v are joined, by vectors and one by one") {
+  for_types([](auto zero) {
+    using T = decltype(zero);
+    for (const auto& [rows, columns, shift] : {Rows{1, 8, 0}, Rows{37, 96, 0}, Rows{5, 33, 0}, Rows{19, 64, 1}}) {
+      CAPTURE(rows);
+      CAPTURE(columns);
+      const GuardedArray<T> dq(rows * columns), dk(rows * columns), dv(rows * columns, shift), dqkv(3 * rows * columns);
+      fill(dq, 1);
+      fill(dk, 2);
+      fill(dv, 3);
+      in_all_orders(
+          [&] {
+            launch_qkv_gradient(QkvGradientPass<T>{dq.data(), dk.data(), dv.data(), dqkv.data(), rows, columns},
+                                nullptr);
+          },
+          [&](const auto& add) { add(dqkv); });
+      std::vector<double> expected;
+      for (int64_t row = 0; row < rows; ++row) {
+        for (const auto* third : {&dq, &dk, &dv}) {
+          for (int64_t i = 0; i < columns; ++i)
+            expected.push_back(static_cast<double>((*third)[row * columns + i]));
+        }
+      }
+      CHECK(in_double(dqkv) == expected);
+    }
+  });
+}
+
+TEST_CASE("emulated: residual sums of samples, also of more than a grid has along y") {
+  for_types([](auto zero) {
+    using T = decltype(zero);
+    std::vector<Rows> shapes = {{3, 1, 0}, {3, 24, 0}, {2, 2500, 0}, {3, 37, 1}};
+    if (!kByThreads) shapes.push_back({kManySamples, 8, 0});
+    for (const auto& [samples, elements, shift] : shapes) {
+      CAPTURE(samples);
+      CAPTURE(elements);
+      if (samples == kManySamples && !std::is_same_v<T, c10::Half>) continue;  // one type is enough
+      const GuardedArray<T> a(samples * elements, shift), b(samples * elements, shift), sum(samples * elements, shift),
+          scaled(samples * elements, shift);
+      const GuardedArray<ComputeType<T>> scales(samples);
+      fill(a, 1);
+      fill(b, 2);
+      fill(scales, 3);
+      in_all_orders(
+          [&] {
+            launch_scaled_sum(ScaledSum<T>{a.data(), b.data(), scales.data(), sum.data(), elements}, samples, nullptr);
+            launch_scaled_sum(ScaledSum<T>{a.data(), nullptr, scales.data(), scaled.data(), elements}, samples,
+                              nullptr);
+          },
+          [&](const auto& add) {
+            add(sum);
+            add(scaled);
+          });
+      std::vector<double> of_sum, of_scaled;
+      for (int64_t i = 0; i < samples * elements; ++i) {
+        const auto scale = static_cast<double>(scales[i / elements]);
+        of_sum.push_back(static_cast<double>(a[i]) + scale * static_cast<double>(b[i]));
+        of_scaled.push_back(scale * static_cast<double>(a[i]));
+      }
+      CHECK(relative_error(sum, of_sum) <= kRounding<T>);
+      CHECK(relative_error(scaled, of_scaled) <= kRounding<T>);
+    }
+  });
+}
+
+TEST_CASE("emulated: dropout, drop path and attention masks keep what their draws keep") {
+  const DrawStream stream{{0x1234U, 0x5678U}, 0x60000000U};
+  SampleNumbers samples{};
+  samples.count = 3;
+  samples.numbers[0] = 5;
+  samples.numbers[1] = int64_t{1} << 40;
+  samples.numbers[2] = 6;
+  const auto sample_of = [&](int64_t row) { return static_cast<uint64_t>(samples.numbers[row]); };
+  for_types([&](auto zero) {
+    using T = decltype(zero);
+    using F = ComputeType<T>;
+    for (const auto& [features, first, of] : {std::tuple(16U, 8, 32), std::tuple(16U, 2, 32), std::tuple(5U, 4, 11)}) {
+      CAPTURE(features);
+      CAPTURE(first);
+      const uint32_t tokens = kByThreads ? 9 : 130;
+      const int64_t elements = int64_t{tokens} * features;
+      const GuardedArray<T> x(samples.count * elements), y(samples.count * elements);
+      fill(x, 1);
+      const DropoutPass<T> pass{x.data(), y.data(), tokens, features, first, of, F(1.5), stream};
+      in_all_orders([&] { launch_dropout(pass, samples, nullptr); }, [&](const auto& add) { add(y); });
+      std::vector<double> expected;
+      for (int64_t i = 0; i < x.size(); ++i) {
+        const auto draw = pass.draw_of(static_cast<uint32_t>(i % elements));
+        const bool kept = stream.bits(draw, sample_of(i / elements)) >= stream.threshold;
+        expected.push_back(static_cast<double>(static_cast<T>(static_cast<F>(x[i]) * (kept ? F(1.5) : F(0)))));
+      }
+      CHECK(in_double(y) == expected);
+    }
+  });
+  const GuardedArray<float> scales(samples.count);
+  launch_path_scales(stream, samples, 1.25, scales.data(), nullptr);
+  for (int64_t i = 0; i < samples.count; ++i)
+    CHECK(scales[i] == (stream.bits(sample_of(i), 0) >= stream.threshold ? 1.25F : 0.0F));
+  for (const int64_t keys : {1, 33, 130}) {
+    CAPTURE(keys);
+    const int64_t heads = 2, queries = 5;
+    const GuardedArray<uint8_t> keep(samples.count * heads * queries * keys);
+    const AttentionMask mask{stream, 3, heads, 197, 7, queries, 2, keys, keep.data()};
+    in_all_orders([&] { launch_attention_mask(mask, samples, nullptr); }, [&](const auto& add) { add(keep); });
+    bool is_right = true;
+    for (int64_t i = 0; i < keep.size(); ++i) {
+      const int64_t row = i / keys;  // (sample, head, query)
+      const uint64_t draw = mask.first_draw(row % (heads * queries)) + static_cast<uint64_t>(i % keys);
+      const uint8_t kept = stream.bits(draw, sample_of(row / (heads * queries))) >= stream.threshold ? 1 : 0;
+      is_right = is_right && keep[i] == kept;
+    }
+    CHECK(is_right);
+  }
+}
+
+TEST_CASE("emulated: errors of fields in patches, and their gradients, also of more samples than a grid has along y") {
+  struct Field {
+    int64_t samples;
+    uint32_t rows, columns, patch, channels;
+    int64_t shift;
+  };
+  std::vector<Field> fields = {{2, 2, 3, 4, 2, 0}, {3, 3, 2, 3, 5, 0}, {2, 2, 2, 4, 3, 1}};
+  if (!kByThreads) fields.insert(fields.end(), {{1, 8, 16, 8, 20, 0}, {kManySamples, 1, 1, 1, 2, 0}});
+  for_types([&](auto zero) {
+    using T = decltype(zero);
+    using F = ComputeType<T>;
+    for (const Field& f : fields) {
+      if (f.samples == kManySamples && !std::is_same_v<T, float>) continue;  // one type is enough
+      CAPTURE(f.samples);
+      CAPTURE(f.patch);
+      const int64_t plane = int64_t{f.rows} * f.columns * f.patch * f.patch, elements = plane * f.channels;
+      const GuardedArray<T> prediction(f.samples * elements, f.shift), gradient(f.samples * elements, f.shift);
+      const GuardedArray<F> truth(f.samples * elements);
+      const GuardedArray<double> factors(f.samples), workspace(2 * kFieldParts * f.samples), squares(2 * f.samples);
+      fill(prediction, 1);
+      fill(truth, 2);
+      fill(factors, 3);
+      const FieldArrays<T> arrays{prediction.data(), truth.data(),
+                                  gradient.data(),   factors.data(),
+                                  elements,          {f.columns, f.patch, f.channels, f.columns * f.patch, plane}};
+      in_all_orders(
+          [&] {
+            if (f.samples < kManySamples) {  // each takes hundreds of waits
+              launch_field_squares(arrays, f.samples, workspace.data(), squares.data(), nullptr);
+            }
+            launch_field_gradient(arrays, f.samples, nullptr);
+          },
+          [&](const auto& add) {
+            add(squares);
+            add(gradient);
+          });
+      std::vector<double> expected(static_cast<size_t>(2 * f.samples)), of_gradient;
+      for (int64_t i = 0; i < prediction.size(); ++i) {
+        const int64_t sample = i / elements, at = i % elements, pixel = at / f.channels, in_patch = f.patch * f.patch;
+        const int64_t patch = pixel / in_patch, row = patch / f.columns * f.patch + pixel % in_patch / f.patch;
+        const int64_t column = patch % f.columns * f.patch + pixel % f.patch;
+        const auto target = static_cast<double>(
+            truth[sample * elements + at % f.channels * plane + row * f.columns * f.patch + column]);
+        const double error = static_cast<double>(prediction[i]) - target;
+        expected[static_cast<size_t>(sample)] += error * error;
+        expected[static_cast<size_t>(f.samples + sample)] += target * target;
+        of_gradient.push_back(error * factors[sample]);
+      }
+      CHECK((f.samples == kManySamples ||
+             relative_error(squares, expected) <= 1e-6));  // differences are rounded to the computing type
+      CHECK(relative_error(gradient, of_gradient) <= kRounding<T>);
+    }
+  });
+}

@@ -1,0 +1,53 @@
+// What both ways of the emulator, fibers.cpp and threads.cpp, have in common: what a launch may be, and its blocks.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "tests/support/emulator/emulator.h"
+
+namespace vit_hybrid::testing {
+
+inline constexpr int kWarpLanes = 32;
+
+/// The threads of a block. Throws for what CUDA does not launch.
+inline int check_launch(dim3 grid, dim3 block) {
+  constexpr unsigned kMostAlongX = 0x7FFFFFFF, kMostAlongOthers = 65535, kMostThreads = 1024, kMostAlongZ = 64;
+  const auto refuse = [](const char* what, dim3 size) {
+    throw std::runtime_error(std::string(what) + " of " + std::to_string(size.x) + " x " + std::to_string(size.y) +
+                             " x " + std::to_string(size.z));
+  };
+  const auto is_within = [](unsigned size, unsigned most) { return size >= 1 && size <= most; };
+  if (!is_within(grid.x, kMostAlongX) || !is_within(grid.y, kMostAlongOthers) || !is_within(grid.z, kMostAlongOthers)) {
+    refuse("a grid", grid);
+  }
+  if (!is_within(block.x, kMostThreads) || !is_within(block.y, kMostThreads) || !is_within(block.z, kMostAlongZ) ||
+      uint64_t{block.x} * block.y * block.z > kMostThreads) {
+    refuse("a block", block);
+  }
+  return static_cast<int>(block.x * block.y * block.z);
+}
+
+inline dim3 thread_number(int i, dim3 block) {
+  const auto number = static_cast<unsigned>(i);
+  return {number % block.x, number / block.x % block.y, number / (block.x * block.y)};
+}
+
+[[noreturn]] inline void refuse_waits(int threads, int done) {
+  throw std::runtime_error(std::to_string(threads - done) + " of " + std::to_string(threads) +
+                           " threads of a block wait for others that do not come");
+}
+
+/// Calls run() with the place of the first thread of each block.
+template <class Run>
+void for_blocks(dim3 grid, dim3 block, const Run& run) {
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) {
+        run(EmulatedThread{{0, 0, 0}, {x, y, z}, block, grid});
+      }
+    }
+  }
+}
+
+}  // namespace vit_hybrid::testing
