@@ -12,15 +12,15 @@ namespace vit_hybrid::train {
 RecordedWork::RecordedWork(std::shared_ptr<DeviceRecorder> recorder) : recorder_(std::move(recorder)) {}
 
 void RecordedWork::run(const std::function<void()>& work) {
-  if (recorder_ == nullptr || !was_done_) {
-    work();
-    was_done_ = true;
-    return;
-  }
-  if (graph_ == nullptr) {
+  if (graph_ == nullptr && was_done_ && recorder_ != nullptr) {
     graph_ = recorder_->record(work);
   }
-  graph_->replay();
+  if (graph_ != nullptr) {
+    graph_->replay();
+    return;
+  }
+  work();
+  was_done_ = true;
 }
 
 namespace {

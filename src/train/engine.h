@@ -29,12 +29,12 @@ class RecordedWork {
   RecordedWork& operator=(const RecordedWork&) = delete;
 
   /// Does `work`: the first time as it is, the second time recorded, and from then on what was recorded: of `work` then
-  /// the device's part alone.
+  /// the device's part alone. As it is each time where it cannot be recorded.
   void run(const std::function<void()>& work);
 
  private:
   std::shared_ptr<DeviceRecorder> recorder_;
-  std::unique_ptr<DeviceGraph> graph_;  // null: not recorded yet
+  std::unique_ptr<DeviceGraph> graph_;  // null: not recorded
   bool was_done_ = false;
 };
 

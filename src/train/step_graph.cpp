@@ -45,6 +45,9 @@ class StepGraph::Recorded {
     context_.sink = &sink_;
     recorder.make_room();
     forward_ = recorder.record([this, &forward] { loss_ = forward(input_, target_, context_); });
+    if (forward_ == nullptr) {
+      return;
+    }
     loss_gradient_ = at::zeros_like(loss_.detach());
     backward_ = recorder.record([this] {
       sink_.clear();
@@ -52,6 +55,8 @@ class StepGraph::Recorded {
                        torch::autograd::impl::gradient_edge(input_));
     });
   }
+
+  bool is_whole() const { return backward_ != nullptr; }
 
   // The loss is copied because the next replay writes over it.
   at::Tensor replay(const at::Tensor& input, const at::Tensor& target, const tensor::StepContext& context) {
@@ -86,6 +91,9 @@ StepGraph::~StepGraph() = default;
 
 at::Tensor StepGraph::run(const MicroBatchKind& kind, const at::Tensor& input, const at::Tensor& target,
                           const tensor::StepContext& context, const Forward& forward) {
+  if (recorder_ == nullptr) {
+    return forward(input, target, context);
+  }
   const auto [found, is_first] = kinds_.try_emplace(kind);
   if (is_first) {
     // What it keeps for backward lies in ordinary memory. What the other kinds have reserved would be held beside it,
@@ -97,6 +105,12 @@ at::Tensor StepGraph::run(const MicroBatchKind& kind, const at::Tensor& input, c
   }
   if (found->second == nullptr) {
     found->second = std::make_unique<Recorded>(*recorder_, input, target, context, forward);
+    if (!found->second->is_whole()) {
+      kinds_.clear();
+      recorder_->make_room();
+      recorder_ = nullptr;
+      return forward(input, target, context);
+    }
   }
   return found->second->replay(input, target, context);
 }

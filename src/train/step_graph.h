@@ -48,14 +48,15 @@ class StepGraph {
 
   /// What forward(input, target, context) gives and, in its backward, does: the same bits. The first micro-batch of a
   /// kind is computed so; the next one is recorded, and it and all later ones are replayed from copies of `input`,
-  /// which requires grad and gets none, and `target`. `forward` outlives this object.
+  /// which requires grad and gets none, and `target`. Where it cannot be recorded, all are computed as they come.
+  /// `forward` outlives this object.
   at::Tensor run(const MicroBatchKind& kind, const at::Tensor& input, const at::Tensor& target,
                  const tensor::StepContext& context, const Forward& forward);
 
  private:
   class Recorded;
 
-  std::shared_ptr<DeviceRecorder> recorder_;
+  std::shared_ptr<DeviceRecorder> recorder_;                   // null: nothing is recorded any more
   std::map<MicroBatchKind, std::unique_ptr<Recorded>> kinds_;  // null: seen, and not recorded
 };
 

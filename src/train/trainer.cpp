@@ -43,8 +43,9 @@ double blocked_seconds() {
 EngineOptions training_options(const RunConfig& config, c10::Device device) {
   EngineOptions options = engine_options(config);
   const StepRecording recording = step_recording(config, device);
-  options.recorder = recording.micro_batches ? make_device_recorder() : nullptr;
-  options.update_recorder = recording.updates ? make_device_recorder() : nullptr;
+  const auto unrecordable = config.cuda_graph == CudaGraph::kOn ? Unrecordable::kRefused : Unrecordable::kDonePlainly;
+  options.recorder = recording.micro_batches ? make_device_recorder(unrecordable) : nullptr;
+  options.update_recorder = recording.updates ? make_device_recorder(unrecordable) : nullptr;
   return options;
 }
 

@@ -11,6 +11,7 @@
 
 #include "src/train/step_graph.h"
 #include "tests/support/mpi_test.h"
+#include "tests/support/thrown_error.h"
 #include "tests/support/training_harness.h"
 #include "tests/support/vit_harness.h"
 
@@ -22,6 +23,12 @@ namespace {
 // As on a device, recording changes no number, and a replay works on what stands in the recorded tensors.
 class HostRecorder final : public DeviceRecorder {
  public:
+  static constexpr int kNone = -1;
+
+  /// The recording of this number (from 0), and all later ones, fail when their work is done.
+  explicit HostRecorder(int failing = kNone, Unrecordable unrecordable = Unrecordable::kDonePlainly)
+      : DeviceRecorder(unrecordable), failing_(failing) {}
+
   /// The engine that is recorded, with all that its steps change.
   void watch(train::Engine& engine) {
     tensors_ = {engine.parameters().values(), engine.parameters().gradients(), engine.control().values()};
@@ -33,7 +40,11 @@ class HostRecorder final : public DeviceRecorder {
 
   void make_room() override {}
 
-  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
+  int num_recorded() const { return num_recorded_; }
+  int num_replayed() const { return num_replayed_; }
+
+ private:
+  std::unique_ptr<DeviceGraph> try_to_record(const std::function<void()>& work) override {
     std::vector<at::Tensor> before;
     for (const at::Tensor& tensor : tensors_) {
       before.push_back(tensor.clone());
@@ -42,14 +53,11 @@ class HostRecorder final : public DeviceRecorder {
     for (size_t i = 0; i < tensors_.size(); ++i) {
       tensors_[i].copy_(before[i]);
     }
+    TORCH_CHECK(failing_ == kNone || num_recorded_ < failing_, "operation not permitted when stream is capturing\nC++");
     ++num_recorded_;
     return std::make_unique<Graph>(work, num_replayed_);
   }
 
-  int num_recorded() const { return num_recorded_; }
-  int num_replayed() const { return num_replayed_; }
-
- private:
   class Graph final : public DeviceGraph {
    public:
     Graph(std::function<void()> work, int& num_replayed) : work_(std::move(work)), num_replayed_(num_replayed) {}
@@ -64,6 +72,7 @@ class HostRecorder final : public DeviceRecorder {
     int& num_replayed_;
   };
 
+  int failing_;
   std::vector<at::Tensor> tensors_;
   int num_recorded_ = 0;
   int num_replayed_ = 0;
@@ -122,11 +131,11 @@ bool same(double a, double b) {
   return a == b || (std::isnan(a) && std::isnan(b));
 }
 
-void check_same_bits(Experiment experiment) {
+void check_same_bits(Experiment experiment, const std::shared_ptr<HostRecorder>& recorder,
+                     const std::shared_ptr<HostRecorder>& update_recorder) {
   const comm::MpiGroup world = comm::MpiGroup::world();
   Training plain_training(experiment, Layout{}, world);
   const TrainingOutcome plain = run_with_overflow(plain_training);
-  const auto recorder = std::make_shared<HostRecorder>(), update_recorder = std::make_shared<HostRecorder>();
   experiment.options.recorder = recorder;
   experiment.options.update_recorder = update_recorder;
   Training training(experiment, Layout{}, world);
@@ -147,6 +156,11 @@ void check_same_bits(Experiment experiment) {
     CHECK(equal(recorded.states.at(name), state));
   }
   CHECK(training.engine().optimizer().num_steps() == kDoneSteps);
+}
+
+void check_same_bits(const Experiment& experiment) {
+  const auto recorder = std::make_shared<HostRecorder>(), update_recorder = std::make_shared<HostRecorder>();
+  check_same_bits(experiment, recorder, update_recorder);
   CHECK(recorder->num_recorded() == 2 * kRecorded);
   CHECK(recorder->num_replayed() == 2 * kReplayed);
   CHECK(update_recorder->num_recorded() == kPieces);
@@ -190,4 +204,42 @@ TEST_CASE("parity: recorded micro-batches that are computed again in backward") 
   Experiment experiment = experiment_of(small_forecaster(), "fp64");
   experiment.options.recompute = model::Recompute::kFull;
   check_same_bits(experiment);
+}
+
+TEST_CASE("parity: steps whose recording fails, at any place, give the bits of a training without") {
+  if (world_size() != 1) {
+    return;
+  }
+  const Experiment experiment = experiment_of(small_forecaster(), "fp16");
+  // A forward, the backward after it, those of a later kind; the norm, the update.
+  for (const int failing : {0, 1, 2, 3, 2 * kRecorded - 1}) {
+    CAPTURE(failing);
+    const auto recorder = std::make_shared<HostRecorder>(failing), update_recorder = std::make_shared<HostRecorder>();
+    check_same_bits(experiment, recorder, update_recorder);
+    CHECK(recorder->num_recorded() == failing);
+    CHECK(recorder->num_replayed() < 2 * kReplayed);
+    CHECK(update_recorder->num_replayed() == kPieces * kReplayedSteps);
+  }
+  for (const int failing : {0, 1}) {
+    CAPTURE(failing);
+    const auto recorder = std::make_shared<HostRecorder>(), update_recorder = std::make_shared<HostRecorder>(failing);
+    check_same_bits(experiment, recorder, update_recorder);
+    CHECK(update_recorder->num_recorded() == failing);
+    CHECK(update_recorder->num_replayed() == failing * kReplayedSteps);
+    CHECK(recorder->num_replayed() == 2 * kReplayed);
+  }
+}
+
+TEST_CASE("parity: a recording that must not fail ends the training with its first line") {
+  if (world_size() != 1) {
+    return;
+  }
+  Experiment experiment = experiment_of(small_forecaster(), "fp32");
+  experiment.options.recorder = std::make_shared<HostRecorder>(0, Unrecordable::kRefused);
+  Training training(experiment, Layout{}, comm::MpiGroup::world());
+  const Error error = thrown_error([&] { training.run_steps(); });
+  CHECK(error.error_class() == ErrorClass::kInternal);
+  CHECK(error.message() ==
+        "the step could not be recorded as a CUDA graph: operation not permitted when stream is capturing");
+  CHECK(error.hint() == "--cuda-graph off trains without");
 }

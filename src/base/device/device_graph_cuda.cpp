@@ -1,4 +1,5 @@
-// Device graphs by LibTorch's CUDAGraph, which has the allocator keep the recorded addresses.
+// Device graphs by LibTorch's CUDAGraph, which has the allocators keep the recorded addresses.
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
@@ -18,6 +19,11 @@ namespace {
 
 using PoolId = decltype(at::cuda::graph_pool_handle());  // its name changed between versions of LibTorch
 
+// A CUDAGraph that can tell whether it will release its pool: what it began and could not end it leaves as it is.
+struct Capture : at::cuda::CUDAGraph {
+  bool has_ended() const { return capture_ended_; }
+};
+
 class RecordedGraph final : public DeviceGraph {
  public:
   explicit RecordedGraph(std::shared_ptr<const PoolId> pool) : pool_(std::move(pool)) {}
@@ -29,53 +35,62 @@ class RecordedGraph final : public DeviceGraph {
 
   // Other threads (the loader's, MPI's) go on calling CUDA meanwhile: only this one is bound by the rules of recording.
   void record(const std::function<void()>& work) {
-    graph_.capture_begin(*pool_, cudaStreamCaptureModeThreadLocal);
     try {
+      graph_.capture_begin(*pool_, cudaStreamCaptureModeThreadLocal);
       work();
+      graph_.capture_end();
     } catch (...) {
       end_failed();
       throw;
     }
-    graph_.capture_end();
   }
 
   void replay() override { graph_.replay(); }
 
  private:
-  // The stream is free again after it; the error that brought us here says more than that of an unfinished recording.
+  // The stream is free again after it, and new tensors lie outside the pool. The error that brought us here says more
+  // than those of an unfinished recording.
   void end_failed() {
-    try {
-      graph_.capture_end();
-    } catch (const std::exception&) {
+    if (graph_.has_ended()) {
+      return;  // what failed came after the recording; the graph releases its pool
     }
+    const auto quietly = [](auto&& work) {
+      try {
+        work();
+      } catch (const std::exception&) {
+      }
+    };
+    quietly([&] { graph_.capture_end(); });
+    if (graph_.has_ended()) {
+      return;
+    }
+    const c10::DeviceIndex device = c10::cuda::current_device();
+    auto& host = *at::getHostAllocator(at::kCUDA);
+    quietly([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, *pool_); });
+    quietly([&] { c10::cuda::CUDACachingAllocator::releasePool(device, *pool_); });
+    quietly([&] { host.end_allocate_to_pool(*pool_); });
+    quietly([&] { host.release_pool(*pool_); });
   }
 
   std::shared_ptr<const PoolId> pool_;
-  at::cuda::CUDAGraph graph_;
+  Capture graph_;
 };
 
 class CudaRecorder final : public DeviceRecorder {
  public:
+  using DeviceRecorder::DeviceRecorder;
+
   void make_room() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
 
-  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) override {
+ private:
+  std::unique_ptr<DeviceGraph> try_to_record(const std::function<void()>& work) override {
     const auto stream = c10::cuda::getCurrentCUDAStream();
     VH_ASSERT(stream != c10::cuda::getDefaultCUDAStream(), "work on a GPU's default stream cannot be recorded");
     auto graph = std::make_unique<RecordedGraph>(pool());
-    try {
-      graph->record(work);
-    } catch (const c10::OutOfMemoryError&) {
-      throw;
-    } catch (const c10::Error& error) {
-      const std::string text = error.what_without_backtrace();
-      throw Error(ErrorClass::kInternal,
-                  str("the step could not be recorded as a CUDA graph: ", text.substr(0, text.find('\n'))),
-                  "--cuda-graph off trains without");
-    }
+    graph->record(work);
     return graph;
   }
 
- private:
   // LibTorch gives a pool up with its last graph, and does not take it up again.
   std::shared_ptr<const PoolId> pool() {
     auto pool = pool_.lock();
@@ -91,8 +106,8 @@ class CudaRecorder final : public DeviceRecorder {
 
 }  // namespace
 
-std::unique_ptr<DeviceRecorder> make_device_recorder() {
-  return std::make_unique<CudaRecorder>();
+std::unique_ptr<DeviceRecorder> make_device_recorder(Unrecordable unrecordable) {
+  return std::make_unique<CudaRecorder>(unrecordable);
 }
 
 }  // namespace vit_hybrid

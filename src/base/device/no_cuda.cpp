@@ -7,7 +7,7 @@
 
 namespace vit_hybrid {
 
-std::unique_ptr<DeviceRecorder> make_device_recorder() {
+std::unique_ptr<DeviceRecorder> make_device_recorder(Unrecordable /*unrecordable*/) {
   VH_ASSERT(false, "this program was built without CUDA");
 }
 
