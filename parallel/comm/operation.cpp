@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -18,27 +19,32 @@ std::atomic<int64_t> g_step{-1};
 std::atomic<const char*> g_phase{""};
 
 struct Entry {
-  const OperationNote* note;  // of a blocked thread; null for a device operation
-  OperationNote own_note;     // of a device operation
-  std::function<DeviceStatus()> probe;
+  OperationNote note;
+  std::function<DeviceStatus()> probe;  // of a device operation; null: of a blocked thread
   SlotClock::time_point since;
-
-  const OperationNote& what() const { return note != nullptr ? *note : own_note; }
 };
 
 struct Table {
   std::mutex mutex;
-  std::map<uint64_t, Entry> entries;  // by id, so oldest first
+  std::map<uint64_t, std::shared_ptr<const Entry>> entries;  // by id, so oldest first
   uint64_t next_id = 1;
 
   uint64_t add(Entry entry) {
     const std::lock_guard lock(mutex);
-    entries.emplace(next_id, std::move(entry));
+    entries.emplace(next_id, std::make_shared<const Entry>(std::move(entry)));
     return next_id++;
   }
   void remove(uint64_t id) {
     const std::lock_guard lock(mutex);
     entries.erase(id);
+  }
+  // Those of now, for as long as the caller looks at them: a probe may block, and must not stop who adds and removes.
+  std::vector<std::shared_ptr<const Entry>> all() {
+    const std::lock_guard lock(mutex);
+    std::vector<std::shared_ptr<const Entry>> copies;
+    for (const auto& [id, entry] : entries)
+      copies.push_back(entry);
+    return copies;
   }
 };
 
@@ -110,7 +116,7 @@ std::string OperationNote::text() const {
 
 BlockedScope::BlockedScope(const OperationNote& note) : note_(&note), since_(SlotClock::now()) {
   if (!is_main_thread()) {
-    id_ = table().add(Entry{&note, {}, nullptr, since_});
+    id_ = table().add(Entry{note, nullptr, since_});
     return;
   }
   outer_ = std::exchange(g_innermost, this);
@@ -157,7 +163,7 @@ CollectiveScope::CollectiveScope(WatchedGroup& group, const char* axis, const ch
     : note_{axis, operation, bytes, 0, run_position(), group.id(), group.next_turn(operation)}, blocked_(note_) {}
 
 DeviceOperation::DeviceOperation(OperationNote note, std::function<DeviceStatus()> probe) {
-  id_ = table().add(Entry{nullptr, std::move(note), std::move(probe), SlotClock::now()});
+  id_ = table().add(Entry{std::move(note), std::move(probe), SlotClock::now()});
 }
 
 DeviceOperation::~DeviceOperation() {
@@ -165,14 +171,13 @@ DeviceOperation::~DeviceOperation() {
 }
 
 std::optional<PendingOperation> pending_operation() {
-  const std::lock_guard lock(table().mutex);
   std::optional<PendingOperation> oldest;
-  for (const auto& [id, entry] : table().entries) {
-    const DeviceStatus status = entry.probe == nullptr ? DeviceStatus() : entry.probe();
+  for (const auto& entry : table().all()) {
+    const DeviceStatus status = entry->probe == nullptr ? DeviceStatus() : entry->probe();
     if (status.kind == DeviceStatus::Kind::kComplete) continue;
     const bool failed = status.kind == DeviceStatus::Kind::kFailed;
     if (!failed && oldest) continue;
-    oldest = PendingOperation{entry.what(), seconds_since(entry.since), status.error, failed, status.cause};
+    oldest = PendingOperation{entry->note, seconds_since(entry->since), status.error, failed, status.cause};
     if (failed) break;
   }
   return oldest;

@@ -121,8 +121,8 @@ struct DeviceStatus {
   Cause cause = Cause::kOwn;  ///< for kFailed
 };
 
-/// A device operation is in flight while this object lives; `probe` looks at it without blocking
-/// and is called from the watchdog's thread.
+/// A device operation is in flight while this object lives; `probe` looks at it without blocking and is called from the
+/// watchdog's thread, which may still be in it when this object is gone: it owns what it looks at.
 class DeviceOperation {
  public:
   DeviceOperation(OperationNote note, std::function<DeviceStatus()> probe);

@@ -3,6 +3,10 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -460,4 +464,44 @@ TEST_CASE("observer: the condition of a process is read from the system") {
   CHECK(main_thread_condition(getpid()).num_switches >= switches + 20);
   CHECK(main_thread_condition(0x7ffffff0).is_halted());
   CHECK(main_thread_condition(0x7ffffff0).text() == "gone");
+}
+
+namespace {
+
+OperationNote note_on(const char* axis) {
+  OperationNote note;
+  note.axis = axis;
+  note.operation = "all_reduce";
+  return note;
+}
+
+}  // namespace
+
+TEST_CASE("operations: a probe that blocks stops nobody who begins or ends one, and keeps what it looks at") {
+  using namespace std::chrono_literals;
+  std::promise<void> entered, may_return;
+  auto looked_at = std::make_shared<int>(7);
+  const std::weak_ptr<int> watched = looked_at;
+  std::optional<DeviceOperation> operation;
+  operation.emplace(note_on("data"), [&, looked_at, may = may_return.get_future().share()] {
+    entered.set_value();
+    may.wait();
+    return DeviceStatus{*looked_at == 7 ? DeviceStatus::Kind::kRunning : DeviceStatus::Kind::kFailed, "gone"};
+  });
+  looked_at.reset();
+  auto pending = std::async(std::launch::async, [] { return pending_operation(); });
+  entered.get_future().wait();
+  auto others = std::async(std::launch::async, [&] {
+    const DeviceOperation later(note_on("tensor"), [] { return DeviceStatus(); });
+    operation.reset();
+  });
+  CHECK(others.wait_for(10s) == std::future_status::ready);
+  CHECK_FALSE(watched.expired());
+  may_return.set_value();
+  const auto found = pending.get();
+  REQUIRE(found.has_value());
+  CHECK(found->note.axis == "data");
+  CHECK_FALSE(found->failed);
+  CHECK(watched.expired());
+  CHECK_FALSE(pending_operation().has_value());
 }
