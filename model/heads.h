@@ -6,6 +6,7 @@
 #include "model/layer_norm.h"
 #include "model/recompute.h"
 #include "model/vit_options.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear.h"
 #include "parallel/tensor/parameter_buffer.h"
 
@@ -14,7 +15,7 @@ namespace vit_hybrid::model {
 /// Norm, and a linear layer without bias from each token to its patch of the field.
 class ForecastHead : public Unit {
  public:
-  ForecastHead(const VitOptions& options, tensor::ParameterBuffer& buffer);
+  ForecastHead(const VitOptions& options, tensor::ParameterBuffer& buffer, const comm::Communicator& tensor_group);
   /// x [B, N, D] -> patches [B, N, p p C_out], of which fields_of() makes fields and the loss needs none.
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
 
@@ -27,7 +28,7 @@ class ForecastHead : public Unit {
 /// the other tokens' would not be seen.
 class ClassifyHead : public Unit {
  public:
-  ClassifyHead(const VitOptions& options, tensor::ParameterBuffer& buffer);
+  ClassifyHead(const VitOptions& options, tensor::ParameterBuffer& buffer, const comm::Communicator& tensor_group);
   /// x [B, N, D] -> logits [B, num_classes].
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
 

@@ -13,9 +13,10 @@
 
 namespace vit_hybrid::model {
 
-PatchEmbedding::PatchEmbedding(const VitOptions& options, tensor::ParameterBuffer& buffer)
+PatchEmbedding::PatchEmbedding(const VitOptions& options, tensor::ParameterBuffer& buffer,
+                               const comm::Communicator& tensor_group)
     : options_(options),
-      projection_(buffer, "patch_embed.proj", tensor::Terms::kWeightAndBias),
+      projection_(buffer, "patch_embed.proj", tensor::Terms::kWeightAndBias, tensor_group.size()),
       positions_(buffer.parameter("pos_embed")) {
   if (options.has_class_token()) {
     class_token_ = buffer.parameter("cls_token");

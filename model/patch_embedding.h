@@ -5,6 +5,7 @@
 
 #include "model/recompute.h"
 #include "model/vit_options.h"
+#include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear.h"
 #include "parallel/tensor/parameter_buffer.h"
 
@@ -14,7 +15,7 @@ namespace vit_hybrid::model {
 /// eq. 1). Whole on every tensor rank.
 class PatchEmbedding : public Unit {
  public:
-  PatchEmbedding(const VitOptions& options, tensor::ParameterBuffer& buffer);
+  PatchEmbedding(const VitOptions& options, tensor::ParameterBuffer& buffer, const comm::Communicator& tensor_group);
   /// x [B, C, H, W] -> [B, N, D]. The graph keeps x; the gradient of x is not computed.
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
 

@@ -15,7 +15,7 @@ namespace {
 std::unique_ptr<Unit> make_unit(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer,
                                 comm::Communicator& group, Recompute recompute) {
   if (unit == 0) {
-    return std::make_unique<PatchEmbedding>(options, buffer);
+    return std::make_unique<PatchEmbedding>(options, buffer, group);
   }
   if (unit <= options.depth) {
     auto block = std::make_unique<Block>(options, unit, buffer, group, recompute);
@@ -25,9 +25,9 @@ std::unique_ptr<Unit> make_unit(const VitOptions& options, int64_t unit, tensor:
     return block;
   }
   if (options.task == Task::kForecast) {
-    return std::make_unique<ForecastHead>(options, buffer);
+    return std::make_unique<ForecastHead>(options, buffer, group);
   }
-  return std::make_unique<ClassifyHead>(options, buffer);
+  return std::make_unique<ClassifyHead>(options, buffer, group);
 }
 
 }  // namespace

@@ -32,8 +32,11 @@ at::Tensor flat_rows(const at::Tensor& weight) {
 
 }  // namespace
 
-LinearProducts::LinearProducts(const ParameterBuffer& buffer, const std::string& name, Terms terms)
-    : buffer_(buffer), weight_(buffer.parameter(name + ".weight")), packed_(flat_rows(weight_.value)) {
+LinearProducts::LinearProducts(const ParameterBuffer& buffer, const std::string& name, Terms terms, int bias_holders)
+    : buffer_(buffer),
+      weight_(buffer.parameter(name + ".weight")),
+      bias_holders_(bias_holders),
+      packed_(flat_rows(weight_.value)) {
   weight_.value = flat_rows(weight_.value);
   if (weight_.gradient.defined()) {
     weight_.gradient = flat_rows(weight_.gradient);
@@ -72,17 +75,14 @@ at::Tensor LinearProducts::backward_input(const at::Tensor& dy) {
 void LinearProducts::add_gradients(const at::Tensor& dy, const at::Tensor& x, Terms terms,
                                    const StepContext& context) const {
   const bool with_bias = terms == Terms::kWeightAndBias && has_bias();
+  const bool is_apart = with_bias && bias_holders_ > 1;
+  if (is_apart) {
+    kernels::add_column_sums(bias_.gradient, as_matrix(dy));
+  }
   kernels::add_weight_gradient(weight_.gradient, as_matrix(dy), as_matrix(x),
-                               with_bias ? bias_.gradient : at::Tensor());
+                               with_bias && !is_apart ? bias_.gradient : at::Tensor());
   context.ready(weight_.index);
   if (with_bias) {
-    context.ready(bias_.index);
-  }
-}
-
-void LinearProducts::add_bias_gradient(const at::Tensor& dy, const StepContext& context) const {
-  if (has_bias()) {
-    kernels::add_column_sums(bias_.gradient, as_matrix(dy));
     context.ready(bias_.index);
   }
 }
@@ -130,21 +130,16 @@ at::Tensor ColumnParallelLinear::forward_gelu(const at::Tensor& x, const StepCon
 }
 
 at::Tensor RowParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
-  // The product of a single rank is the whole sum: it takes the bias along, and its gradient.
+  // The product of a single rank is the whole sum: it takes the bias along.
   const Terms of_product = group_.size() == 1 ? Terms::kWeightAndBias : Terms::kWeight;
   const at::Tensor y = without_grad([&] {
     const at::Tensor sum = products_.forward(x, of_product);
     start_region_sum(sum, group_).wait();
     return of_product == Terms::kWeight && products_.has_bias() ? sum.add_(products_.bias()) : sum;
   });
-  return record("RowParallelLinear", y, {x}, [this, x, of_product, &context](const at::Tensor& gradient) {
+  return record("RowParallelLinear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
-    if (of_product == Terms::kWeight) {
-      // The bias is the same on all ranks, and so must be the bits of its gradient: what is fused with the product of
-      // the weight depends on the rank's part of it.
-      products_.add_bias_gradient(dy, context);
-    }
-    products_.add_gradients(dy, x, of_product, context);
+    products_.add_gradients(dy, x, Terms::kWeightAndBias, context);
     return std::vector<at::Tensor>{products_.backward_input(dy)};
   });
 }

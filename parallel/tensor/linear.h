@@ -21,7 +21,9 @@ enum class Terms { kWeight, kWeightAndBias };
 class LinearProducts {
  public:
   /// Parameters `name`.weight [M, ...], whose other dims together are K, and `name`.bias [M] if it has one.
-  LinearProducts(const ParameterBuffer& buffer, const std::string& name, Terms terms);
+  /// `bias_holders`: tensor ranks that hold the bias whole. Several must come to the same bits of its gradient, so that
+  /// a kernel of its own adds that up: what cuBLASLt fuses adds in an order that it does not tell.
+  LinearProducts(const ParameterBuffer& buffer, const std::string& name, Terms terms, int bias_holders);
 
   /// x W^T (+ b), [..., M].
   at::Tensor forward(const at::Tensor& x, Terms terms);
@@ -35,9 +37,6 @@ class LinearProducts {
   /// Adds dy^T x into the weight's gradient, and with kWeightAndBias the sum of dy over all rows into the bias's if
   /// there is one, and tells the context.
   void add_gradients(const at::Tensor& dy, const at::Tensor& x, Terms terms, const StepContext& context) const;
-  /// Adds the sum of dy over all rows into the bias's gradient, by a kernel that depends on dy's shape alone, and tells
-  /// the context; nothing without a bias.
-  void add_bias_gradient(const at::Tensor& dy, const StepContext& context) const;
 
   bool has_bias() const { return bias_.value.defined(); }
   const at::Tensor& bias() const { return bias_.value; }
@@ -46,6 +45,7 @@ class LinearProducts {
   const ParameterBuffer& buffer_;
   Parameter weight_;  ///< value and gradient as matrices [M, K]
   Parameter bias_;
+  int bias_holders_;
   kernels::PackedWeight packed_;
 };
 
@@ -57,7 +57,8 @@ comm::Work start_region_sum(const at::Tensor& partial, comm::Communicator& group
 class Linear {
  public:
   /// Parameters `name`.weight and, if it has one, `name`.bias.
-  Linear(const ParameterBuffer& buffer, const std::string& name, Terms terms) : products_(buffer, name, terms) {}
+  Linear(const ParameterBuffer& buffer, const std::string& name, Terms terms, const comm::Communicator& group)
+      : products_(buffer, name, terms, group.size()) {}
   /// x [..., K] -> [..., M].
   at::Tensor forward(const at::Tensor& x, const StepContext& context);
 
@@ -77,7 +78,7 @@ enum class Keep {
 class ColumnParallelLinear {
  public:
   ColumnParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms, comm::Communicator& group)
-      : products_(buffer, name, terms), group_(group) {}
+      : products_(buffer, name, terms, 1), group_(group) {}
   /// x [..., K], the same on all ranks -> [..., M_r]. Its backward is collective over tensor.
   at::Tensor forward(const at::Tensor& x, const StepContext& context);
   /// gelu(x W_r^T + b_r), GELU with erf, as one node. Its backward is collective over tensor.
@@ -89,13 +90,11 @@ class ColumnParallelLinear {
 };
 
 /// y = sum over r of x_r W_r^T, plus b once, after the sum (Megatron-LM, section 3): the reduction from the tensor
-/// region is part of it. In a group of one it is Linear: the bias is added before the product is rounded. In a larger
-/// one the bias and its gradient are apart from the products: the gradient must have the same bits on all tensor ranks,
-/// and what cuBLASLt fuses adds in an order that depends on the rank's share of the inputs.
+/// region is part of it. In a group of one it is Linear: the bias is added before the product is rounded.
 class RowParallelLinear {
  public:
   RowParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms, comm::Communicator& group)
-      : products_(buffer, name, terms), group_(group) {}
+      : products_(buffer, name, terms, group.size()), group_(group) {}
   /// x [..., K_r] -> [..., M], the same on all ranks. Collective over tensor.
   at::Tensor forward(const at::Tensor& x, const StepContext& context);
 

@@ -142,9 +142,8 @@ void add_block(DeviceProblems& problems, const ProductTypes& types, const model:
   if (options.attention_dropout == 0.0 && heads > 0) {
     problems.attentions.push_back({num_samples, options.num_tokens(), heads, options.head_dim(), types.compute});
   }
-  // The biases of row-parallel linears are added after the sum over the ranks, and their gradients must have the same
-  // bits on all of them: a kernel of its own adds them up. One rank has no such sum. The gradient of fc1's bias comes
-  // with GELU's backward.
+  // The biases of row-parallel linears are added after the sum over the ranks, and a kernel of its own adds up their
+  // gradients (LinearProducts). One rank has no such sum. The gradient of fc1's bias comes with GELU's backward.
   const Bias row_parallel = tensor_size == 1 ? Bias::kInProduct : Bias::kNone;
   add_linear(problems, types, rows, dim, 3 * width, Bias::kInProduct);
   add_linear(problems, types, rows, width, dim, row_parallel);
@@ -156,15 +155,16 @@ void add_units(DeviceProblems& problems, const ProductTypes& types, const model:
                int tensor_rank, int tensor_size, int64_t num_samples) {
   const int64_t dim = options.embed_dim, patch = options.patch_size * options.patch_size;
   const int64_t patches = num_samples * options.grid_height() * options.grid_width();
+  const Bias whole = tensor_size == 1 ? Bias::kInProduct : Bias::kGradientElsewhere;
   for (int64_t unit = units.begin; unit < units.end; ++unit) {
     if (unit == 0) {
-      add_linear(problems, types, patches, options.in_channels * patch, dim, Bias::kInProduct, InputGradient::kNo);
+      add_linear(problems, types, patches, options.in_channels * patch, dim, whole, InputGradient::kNo);
     } else if (unit <= options.depth) {
       add_block(problems, types, options, tensor_rank, tensor_size, num_samples);
     } else if (options.task == model::Task::kForecast) {
       add_linear(problems, types, patches, dim, options.out_channels * patch, Bias::kNone);
     } else {
-      add_linear(problems, types, num_samples, dim, options.num_classes, Bias::kInProduct);
+      add_linear(problems, types, num_samples, dim, options.num_classes, whole);
     }
   }
 }

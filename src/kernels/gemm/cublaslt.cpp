@@ -78,7 +78,8 @@ PartSums part_sums(uint32_t scheme) {
   }
 }
 
-// What the library finds before it starts anything: of an algorithm, not of the device.
+// What the library finds before it starts anything: of a problem (fp64 with a bias gradient, addresses of 2 bytes) or
+// an algorithm, not of the device.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH;
@@ -309,7 +310,7 @@ std::vector<ProductAlgorithm> ProductPlan::algorithms(int most) const {
   const Preference preference = make_preference();
   const auto status = cublasLtMatmulAlgoGetHeuristic(handle_, description_.get(), a_.get(), b_.get(), d_.get(),
                                                      d_.get(), preference.get(), most, results.data(), &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) {
+  if (is_refusal(status)) {
     return {};
   }
   check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");

@@ -33,17 +33,19 @@ int64_t untagged_bytes() {
 
 }  // namespace
 
-TEST_CASE("gpu allocations: none after the second step of a training") {
+// With several stages, when a tensor comes back from its stream depends on the ranks' pace.
+TEST_CASE("gpu allocations: none after the second step of a training, or of stages the fourth") {
   const comm::MpiGroup world = comm::MpiGroup::world();
   const c10::Device gpu = own_gpu();
   for (const char* precision : {"fp32", "fp16"}) {
     Experiment experiment = gpu_experiment(small_forecaster(), precision);
-    experiment.global_batches.assign(6, 8);
-    Training training(experiment, layout_of_world(), world, gpu);
-    training.run_steps(2);
+    const Layout layout = layout_of_world();
+    experiment.global_batches.assign(10, 8);
+    Training training(experiment, layout, world, gpu);
+    training.run_steps(layout.pp > 1 ? 4 : 2);
     const int64_t before = device_allocations();
     CHECK(before > 0);
-    training.run_steps(4);
+    training.run_steps();
     CAPTURE(precision);
     CHECK(device_allocations() == before);
   }

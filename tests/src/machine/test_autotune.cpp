@@ -541,9 +541,12 @@ TEST_CASE("device problems: gradients have their own type, tf32 is named, nothin
     CHECK((problem.fp32 == kernels::Fp32Products::kExact));  // there is no fp32 product in it
     CHECK(problem.flops() > 0.0);
   }
-  const auto fused = [&](int tensor_size, at::ScalarType gradient, kernels::ProductExtra extra) {
-    const auto list = train::device_problems(options, {1, 2}, 0, tensor_size, 2, {at::kHalf, gradient}).products;
+  const auto fused_in = [&](Range units, int tensor_size, at::ScalarType gradient, kernels::ProductExtra extra) {
+    const auto list = train::device_problems(options, units, 0, tensor_size, 2, {at::kHalf, gradient}).products;
     return std::count_if(list.begin(), list.end(), [&](const auto& problem) { return problem.extra == extra; });
+  };
+  const auto fused = [&](int tensor_size, at::ScalarType gradient, kernels::ProductExtra extra) {
+    return fused_in({1, 2}, tensor_size, gradient, extra);
   };
   constexpr auto kBias = kernels::ProductExtra::kBias, kBiasGradient = kernels::ProductExtra::kBiasGradient;
   CHECK(fused(1, at::kFloat, kBias) == 4);
@@ -551,6 +554,13 @@ TEST_CASE("device problems: gradients have their own type, tf32 is named, nothin
   CHECK(fused(1, at::kFloat, kBiasGradient) == 3);  // that of fc1 comes with GELU's
   CHECK(fused(2, at::kFloat, kBiasGradient) == 1);  // of qkv
   CHECK(fused(1, at::kHalf, kBiasGradient) == 0);   // it would be rounded twice
+  // Several ranks hold patch projection and head whole, and must come to the same bits.
+  for (const Range unit : {Range{0, 1}, Range{options.depth + 1, options.num_units()}}) {
+    for (const int tensor_size : {1, 2}) {
+      CHECK(fused_in(unit, tensor_size, at::kFloat, kBias) == 1);
+      CHECK(fused_in(unit, tensor_size, at::kFloat, kBiasGradient) == (tensor_size == 1 ? 1 : 0));
+    }
+  }
   const auto tf32 = train::device_problems(options, {1, 2}, 0, 1, 2, {at::kFloat, at::kFloat, half.fp32});
   CHECK(tf32.products.front().name() == "forward+bias R394 M2304 K768 tf32>fp32 16B");
   const auto nothing = train::device_problems(options, {0, options.num_units()}, 0, 1, 0, {});

@@ -64,8 +64,10 @@ TEST_CASE("product plan: algorithms that the device does not accept are passed o
   CHECK(taken(half_plan()) == Ids{1, 4});
   CHECK(taken(half_plan(), 2) == Ids{1});
   CHECK(fake_cublaslt().requested == 2);
-  fake_cublaslt().heuristic = CUBLAS_STATUS_NOT_SUPPORTED;
-  CHECK(taken(half_plan()).empty());
+  for (const auto refusal : {CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_ARCH_MISMATCH}) {
+    fake_cublaslt().heuristic = refusal;
+    CHECK(taken(half_plan()).empty());
+  }
   fake_cublaslt().heuristic = CUBLAS_STATUS_EXECUTION_FAILED;
   const auto error = thrown_error([] { static_cast<void>(taken(half_plan())); });
   CHECK(error.message() == "cublasLtMatmulAlgoGetHeuristic: fake: execution failed");

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,12 @@ constexpr Shape kLongSums = {48, 64, 8192};
 // One of a ViT, one that no tensor core likes, one of a single row.
 const std::vector<Shape> kShapes = {{394, 256, 192}, {37, 23, 41}, {1, 8, 16}, kLongSums};
 
+// Of a sum of `terms` products: tensor cores cut off what they add up in fp32, so that its error grows with the terms
+// (simulated with 2048: 3.3e-6 in steps of 16 terms, 6.3e-6 in steps of 8).
+double bound_of_sum(const Type& type, double rounding, int64_t terms) {
+  return type.values == at::kDouble ? rounding : std::max(rounding, 8e-9 * static_cast<double>(terms));
+}
+
 // All products of a layer with its values in `type`, as device_products.h has them.
 void check_layer(const Shape& shape, const Type& type) {
   const std::string name =
@@ -77,10 +84,12 @@ void check_layer(const Shape& shape, const Type& type) {
   const at::Tensor bias = draws({shape.outputs}, type.values);
   const at::Tensor dy = draws({shape.rows, shape.outputs}, type.values);
   const at::Tensor y = at::mm(in_double(x), in_double(weight).t());
-  CHECK(relative_error(kernels::device_linear_forward(x, weight, {}), y) <= type.rounding);
-  CHECK(relative_error(kernels::device_linear_forward(x, weight, bias), y + in_double(bias)) <= type.rounding);
+  const double forward_bound = bound_of_sum(type, type.rounding, shape.inputs);
+  CHECK(relative_error(kernels::device_linear_forward(x, weight, {}), y) <= forward_bound);
+  // The bias may be added by a kernel of its own, to what was rounded.
+  CHECK(relative_error(kernels::device_linear_forward(x, weight, bias), y + in_double(bias)) <= 2.0 * forward_bound);
   CHECK(relative_error(kernels::device_linear_backward_input(dy, weight), at::mm(in_double(dy), in_double(weight))) <=
-        type.rounding);
+        bound_of_sum(type, type.rounding, shape.outputs));
 
   const at::Tensor before = draws({shape.outputs, shape.inputs}, type.gradients);
   const at::Tensor bias_before = draws({shape.outputs}, type.gradients);
@@ -88,11 +97,12 @@ void check_layer(const Shape& shape, const Type& type) {
   const at::Tensor db = in_double(bias_before) + in_double(dy).sum(0);
   const at::Tensor gradient = before.clone(), bias_gradient = bias_before.clone();
   kernels::device_add_weight_gradient(gradient, dy, x, bias_gradient);
-  CHECK(relative_error(gradient, dw) <= type.gradient_rounding);
-  CHECK(relative_error(bias_gradient, db) <= type.gradient_rounding);
+  const double gradient_bound = bound_of_sum(type, type.gradient_rounding, shape.rows);
+  CHECK(relative_error(gradient, dw) <= gradient_bound);
+  CHECK(relative_error(bias_gradient, db) <= 2.0 * gradient_bound);  // likewise
   const at::Tensor alone = before.clone();
   kernels::device_add_weight_gradient(alone, dy, x, {});
-  CHECK(relative_error(alone, dw) <= type.gradient_rounding);
+  CHECK(relative_error(alone, dw) <= gradient_bound);
 }
 
 // Measures all products of a layer.
@@ -144,6 +154,39 @@ TEST_CASE("gpu products: the same with sums in a fixed order, and the same bits 
   }
 }
 
+// No check, because the library does not tell how it adds: the replicas of a bias never take this kernel.
+TEST_CASE("gpu products: whether a bias gradient that cuBLASLt fuses has the same bits each time") {
+  const KernelScope scope({});
+  constexpr int kRounds = 20;
+  for (const Type& type : types()) {
+    auto problem =
+        kernels::product_problem(ProductKind::kWeightGradient, ProductExtra::kBiasGradient, 20000, 72, 64, type.values);
+    problem.result = type.gradients;
+    auto& products = kernels::DeviceProducts::of(gpu());
+    auto plan = products.plan(problem);
+    const at::Tensor x = draws({20000, 64}, type.values), dy = draws({20000, 72}, type.values);
+    const auto algorithms = plan.algorithms(8);
+    int same = 0;
+    for (const auto& algorithm : algorithms) {
+      at::Tensor first;
+      bool is_same = true;
+      for (int round = 0; round < kRounds; ++round) {
+        const at::Tensor gradient = at::zeros({72, 64}, x.options().dtype(type.gradients));
+        const at::Tensor sums = at::zeros({72}, gradient.options());
+        const bool ran = products.run(
+            plan, algorithm,
+            {x.const_data_ptr(), dy.const_data_ptr(), gradient.mutable_data_ptr(), sums.mutable_data_ptr()});
+        first = first.defined() ? first : sums;
+        is_same = is_same && ran && sums.equal(first);
+      }
+      same += is_same ? 1 : 0;
+    }
+    MESSAGE(kernels::short_name(type.values) << " with gradients in " << kernels::short_name(type.gradients) << ": "
+                                             << same << " of " << algorithms.size() << " fused kernels have the same "
+                                             << "bits " << kRounds << " times");
+  }
+}
+
 TEST_CASE("gpu products: fp32 means no tf32, and tf32 is asked for") {
   const at::Tensor x = draws({394, 192}, at::kFloat), weight = draws({256, 192}, at::kFloat);
   const at::Tensor y = at::mm(in_double(x), in_double(weight).t());
@@ -165,7 +208,7 @@ TEST_CASE("gpu products: operands at odd addresses and without rows") {
   const at::Tensor x = memory.narrow(0, 1, 37 * 23).view({37, 23});
   const at::Tensor weight = draws({8, 23}, at::kHalf), bias = draws({8}, at::kHalf);
   const at::Tensor y = at::mm(in_double(x), in_double(weight).t()) + in_double(bias);
-  CHECK(relative_error(kernels::device_linear_forward(x, weight, bias), y) <= 6e-4);
+  CHECK(relative_error(kernels::device_linear_forward(x, weight, bias), y) <= 2.0 * 6e-4);
   const at::Tensor nothing = x.narrow(0, 0, 0), dy = draws({0, 8}, at::kHalf);
   CHECK(kernels::device_linear_forward(nothing, weight, bias).size(0) == 0);
   CHECK(kernels::device_linear_backward_input(dy, weight).size(1) == 23);

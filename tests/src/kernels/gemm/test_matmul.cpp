@@ -213,7 +213,7 @@ TEST_CASE("linear: forward and backward of all three kinds, in all types, small 
         set(buffer, "layer.weight", 3);
         set(buffer, "layer.bias", 4);
         if (kind == 0) {
-          check(tensor::Linear(buffer, "layer", terms), buffer);
+          check(tensor::Linear(buffer, "layer", terms, group), buffer);
         } else if (kind == 1) {
           check(tensor::ColumnParallelLinear(buffer, "layer", terms, group), buffer);
         } else {
@@ -229,7 +229,7 @@ TEST_CASE("linear: packed weights are renewed when the version of the buffer has
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
     CAPTURE(type);
     auto buffer = make_linear_layer(shape.inputs, shape.outputs, type);
-    tensor::LinearProducts products(buffer, "layer", tensor::Terms::kWeight);
+    tensor::LinearProducts products(buffer, "layer", tensor::Terms::kWeight, 1);
     const at::Tensor x = normal_tensor({shape.rows, shape.inputs}, 1).to(type);
     const at::Tensor dy = normal_tensor({shape.rows, shape.outputs}, 2).to(type);
     for (const uint64_t seed : {3, 4}) {
