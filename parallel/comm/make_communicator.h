@@ -31,6 +31,10 @@ struct TransportOptions {
   int64_t slot_bytes = int64_t{128} << 10;
   /// How long NCCL may take to connect a group.
   double connection_seconds = 600.0;
+  /// Size of the largest of NCCL's first operations, by which it connects the ranks of a group for all sizes up to it.
+  int64_t warm_up_bytes = int64_t{25} << 20;
+  /// Most blocks (CTAs) of a GPU that NCCL takes for the group; 0: as many as it likes.
+  int most_blocks = 0;
   /// Whether NCCL connects neighbours on the ring of ranks for exchange() at the start; other pairs, and all of them
   /// otherwise, when they first meet.
   bool connects_neighbours = true;

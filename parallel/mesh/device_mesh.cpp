@@ -145,7 +145,10 @@ DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c1
   VH_ASSERT(world.size() == dims.size(), str(dims.text(), " on ", world.size(), " ranks"));
   comm::TransportOptions collectives = options;  // stages exchange, nobody else does
   collectives.connects_neighbours = false;
-  world_ = comm::make_communicator("world", world.duplicate(), device, nullptr, collectives);
+  comm::TransportOptions few_bytes = collectives;  // a step's sums for the norm
+  few_bytes.warm_up_bytes = 0;
+  few_bytes.most_blocks = 2;
+  world_ = comm::make_communicator("world", world.duplicate(), device, nullptr, few_bytes);
   if (!device.is_cpu()) {
     host_world_ = comm::make_communicator("host world", world.duplicate(), at::kCPU, nullptr, options);
   }
@@ -158,7 +161,8 @@ DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c1
   };
   for (const Axis axis : kAxes)
     axes_[static_cast<size_t>(axis)] = make(axis_name(axis), {axis});
-  model_ = make("model", {Axis::kTensor, Axis::kPipeline});
+  const int replica = dims_.group(rank_, {Axis::kTensor, Axis::kPipeline}).front();
+  host_model_ = comm::make_communicator("model", world.split(replica), at::kCPU, nullptr, options);
 }
 
 }  // namespace vit_hybrid::mesh

@@ -85,11 +85,12 @@ class DeviceMesh {
   comm::Communicator& tensor() { return axis(Axis::kTensor); }
   /// The stages, rank 0 being the first.
   comm::Communicator& pipeline() { return axis(Axis::kPipeline); }
-  /// The ranks that together hold one replica of the model: tensor x pipeline.
-  comm::Communicator& model() { return *model_; }
   comm::Communicator& world() { return *world_; }
   /// All ranks, for small control messages in host memory; world() itself where tensors are host tensors.
   comm::Communicator& host_world() { return host_world_ != nullptr ? *host_world_ : *world_; }
+  /// The ranks that together hold one replica of the model, tensor x pipeline, for host tensors: weights are checked
+  /// over it while they are read.
+  comm::Communicator& host_model() { return *host_model_; }
 
   const ParallelDims& dims() const { return dims_; }
   int rank() const { return rank_; }
@@ -106,7 +107,7 @@ class DeviceMesh {
   std::unique_ptr<comm::Communicator> world_;
   std::unique_ptr<comm::Communicator> host_world_;
   std::array<std::unique_ptr<comm::Communicator>, kNumAxes> axes_;
-  std::unique_ptr<comm::Communicator> model_;
+  std::unique_ptr<comm::Communicator> host_model_;
 };
 
 }  // namespace vit_hybrid::mesh

@@ -53,18 +53,16 @@ VH_VERSIONS uint64_t checksum_of(const double* values, int64_t count, int64_t fi
   return sum_of(values, count, first_index);
 }
 
-void add_up(Checksums& checksums, comm::Communicator& ranks, c10::Device device) {
+void add_up(Checksums& checksums, comm::Communicator& ranks) {
   const MemoryScope scope(MemoryClass::kCommunication);
   // In halves of 32 bits, so that no sum of signed numbers overflows.
-  at::Tensor halves = at::empty({2 * static_cast<int64_t>(checksums.size())}, at::TensorOptions(at::kLong));
+  const at::Tensor halves = at::empty({2 * static_cast<int64_t>(checksums.size())}, at::TensorOptions(at::kLong));
   auto* half = halves.mutable_data_ptr<int64_t>();
   for (const auto& [name, checksum] : checksums) {
     *half++ = static_cast<int64_t>(checksum.value() & 0xffffffffU);
     *half++ = static_cast<int64_t>(checksum.value() >> 32U);
   }
-  halves = halves.to(device);
   ranks.all_reduce(halves, comm::ReduceOp::kSum).wait();
-  halves = halves.cpu();
   const auto* added = halves.const_data_ptr<int64_t>();
   for (auto& [name, checksum] : checksums) {
     checksum = {};

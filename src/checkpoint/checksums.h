@@ -19,8 +19,8 @@ uint64_t checksum_of(const double* values, int64_t count, int64_t first_index);
 /// By name.
 using Checksums = std::map<std::string, TensorChecksum>;
 
-/// Adds what each rank has counted. The keys are the same on all ranks; numbers travel on `device`, one that the
-/// communicator serves. Collective over `ranks`.
-void add_up(Checksums& checksums, comm::Communicator& ranks, c10::Device device = c10::kCPU);
+/// Adds what each rank has counted. The keys are the same on all ranks. `ranks` serves host tensors. Collective over
+/// it.
+void add_up(Checksums& checksums, comm::Communicator& ranks);
 
 }  // namespace vit_hybrid::train

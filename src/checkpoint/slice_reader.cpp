@@ -25,20 +25,17 @@ using tensor::Shape;
 namespace {
 
 // Every rank's text becomes that of `root`.
-std::string broadcast(comm::Communicator& group, c10::Device device, const std::string& text, int root) {
-  const auto options = at::TensorOptions(at::kLong).device(device);
-  const at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), options);
+std::string broadcast(comm::Communicator& group, const std::string& text, int root) {
+  const at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), at::TensorOptions(at::kLong));
   group.broadcast(size, root).wait();
   if (size.item<int64_t>() == 0) {
     return {};
   }
-  at::Tensor bytes = at::zeros({size.item<int64_t>()}, at::TensorOptions(at::kByte));
+  const at::Tensor bytes = at::zeros({size.item<int64_t>()}, at::TensorOptions(at::kByte));
   if (group.rank() == root) {
     std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
   }
-  bytes = bytes.to(device);
   group.broadcast(bytes, root).wait();
-  bytes = bytes.cpu();
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
 }
 
@@ -152,7 +149,7 @@ void refuse_unheld(const CheckpointReader& checkpoint, const std::vector<std::st
 
 }  // namespace
 
-void agreed_over(comm::Communicator& group, c10::Device device, const std::function<void()>& function) {
+void agreed_over(comm::Communicator& group, const std::function<void()>& function) {
   std::optional<Error> mine;
   try {
     function();
@@ -160,18 +157,17 @@ void agreed_over(comm::Communicator& group, c10::Device device, const std::funct
     mine = comm::as_error(exception);
   }
   const MemoryScope scope(MemoryClass::kCommunication);
-  const at::Tensor first =
-      at::full({1}, mine ? group.rank() : group.size(), at::TensorOptions(at::kLong).device(device));
+  const at::Tensor first = at::full({1}, mine ? group.rank() : group.size(), at::TensorOptions(at::kLong));
   group.all_reduce(first, comm::ReduceOp::kMin).wait();
   const auto root = static_cast<int>(first.item<int64_t>());
   if (root == group.size()) {
     return;
   }
   const Error error = mine ? *mine : Error(ErrorClass::kInternal, "");
-  const int exit_code = std::stoi(broadcast(group, device, std::to_string(error.exit_code()), root));
-  const std::string message = broadcast(group, device, error.message(), root);
-  const std::string hint = broadcast(group, device, error.hint(), root);
-  const std::string place = broadcast(group, device, comm::process_place().text(), root);
+  const int exit_code = std::stoi(broadcast(group, std::to_string(error.exit_code()), root));
+  const std::string message = broadcast(group, error.message(), root);
+  const std::string hint = broadcast(group, error.hint(), root);
+  const std::string place = broadcast(group, comm::process_place().text(), root);
   throw comm::AgreedError(Error(static_cast<ErrorClass>(exit_code), message, hint), place, group.rank() == root);
 }
 
@@ -195,8 +191,8 @@ std::vector<BoxMapping> boxes_of_range(const ParameterSpec& spec, Range range) {
 }
 
 SliceReader::SliceReader(const CheckpointReader& checkpoint, const std::vector<std::string>& names,
-                         const std::vector<ParameterSpec>& specs, comm::Communicator& model, c10::Device device)
-    : checkpoint_(checkpoint), model_(model), device_(device) {
+                         const std::vector<ParameterSpec>& specs, comm::Communicator& model)
+    : checkpoint_(checkpoint), model_(model) {
   for (const std::string& name : names) {
     checksums_[name] = {};
     holders_[name] = model_.size();
@@ -207,14 +203,12 @@ SliceReader::SliceReader(const CheckpointReader& checkpoint, const std::vector<s
       found->second = model_.rank();
     }
   }
-  at::Tensor holders = at::empty({static_cast<int64_t>(holders_.size())}, at::TensorOptions(at::kLong));
+  const at::Tensor holders = at::empty({static_cast<int64_t>(holders_.size())}, at::TensorOptions(at::kLong));
   auto* rank = holders.mutable_data_ptr<int64_t>();
   for (const auto& [name, holder] : holders_) {
     *rank++ = holder;
   }
-  holders = holders.to(device_);
   model_.all_reduce(holders, comm::ReduceOp::kMin).wait();
-  holders = holders.cpu();
   const auto* lowest = holders.const_data_ptr<int64_t>();
   for (auto& [name, holder] : holders_) {
     holder = static_cast<int>(*lowest++);
@@ -233,7 +227,7 @@ void SliceReader::read(const ParameterSpec& spec, const at::Tensor& slice) {
 }
 
 void SliceReader::verify() {
-  add_up(checksums_, model_, device_);
+  add_up(checksums_, model_);
   for (const auto& [name, checksum] : checksums_) {
     const CheckpointTensor& stored = *checkpoint_.find(dataset_path(kParametersGroup, name));
     if (checksum.text() != stored.checksum) {
@@ -246,17 +240,17 @@ void SliceReader::verify() {
 }
 
 void load_parameters(const CheckpointReader& checkpoint, const std::vector<ParameterSpec>& specs,
-                     tensor::ParameterWriter& parameters, comm::Communicator& model, c10::Device device) {
-  agreed_over(model, device, [&] {
+                     tensor::ParameterWriter& parameters, comm::Communicator& model) {
+  agreed_over(model, [&] {
     for (const ParameterSpec& spec : specs) {
       check_fit(checkpoint, spec);
     }
   });
   const std::vector<std::string> names = checkpoint.parameter_names();
-  SliceReader reader(checkpoint, names, specs, model, device);
+  SliceReader reader(checkpoint, names, specs, model);
   refuse_unheld(checkpoint, names, reader);
   Progress progress("reading the weights of " + checkpoint.path(), std::ssize(specs));
-  agreed_over(model, device, [&] {
+  agreed_over(model, [&] {
     for (size_t i = 0; i < specs.size(); ++i) {
       parameters.write(static_cast<int>(i), [&](const at::Tensor& values) { reader.read(specs[i], values); });
       progress.add();

@@ -19,8 +19,8 @@
 namespace vit_hybrid::train {
 
 /// Runs `function()` on every rank; if it throws on one, all throw a comm::AgreedError, that of the lowest rank.
-/// `device` is the one whose tensors `group` moves. Collective over `group`, which `function` must not use.
-void agreed_over(comm::Communicator& group, c10::Device device, const std::function<void()>& function);
+/// `group` serves host tensors. Collective over it; `function` must not use it.
+void agreed_over(comm::Communicator& group, const std::function<void()>& function);
 
 /// The elements [range.begin, range.end) of a row-major array of `shape` as disjoint boxes in ascending order, at most
 /// two for each dim: part of a row, whole rows, part of a row. global_offset and local_offset are both the box's
@@ -36,10 +36,10 @@ std::vector<tensor::BoxMapping> boxes_of_range(const tensor::ParameterSpec& spec
 class SliceReader {
  public:
   /// `names`: parameters of the checkpoint, the same on all ranks, that are read; `specs`: what this rank holds, those
-  /// and perhaps others. Tensors are moved on `device` between the ranks. All outlive the reader. Collective over
+  /// and perhaps others. `model` serves host tensors. All outlive the reader. Collective over
   /// `model` (tensor x pipeline).
   SliceReader(const CheckpointReader& checkpoint, const std::vector<std::string>& names,
-              const std::vector<tensor::ParameterSpec>& specs, comm::Communicator& model, c10::Device device);
+              const std::vector<tensor::ParameterSpec>& specs, comm::Communicator& model);
 
   /// Whether a rank of the model holds a part of it.
   bool is_held(const std::string& name) const { return holders_.at(name) < model_.size(); }
@@ -52,7 +52,6 @@ class SliceReader {
  private:
   const CheckpointReader& checkpoint_;
   comm::Communicator& model_;
-  c10::Device device_;
   Checksums checksums_;  // by name, as the next
   std::map<std::string, int>
       holders_;  // the lowest rank that holds a part of it; the size of the model where none does
@@ -62,6 +61,6 @@ class SliceReader {
 /// the ranks of `model` (tensor x pipeline) read together are verified. Where shapes do not fit, Error(kUsage) names
 /// tensor, shape and the model options that differ. Collective over `model`.
 void load_parameters(const CheckpointReader& checkpoint, const std::vector<tensor::ParameterSpec>& specs,
-                     tensor::ParameterWriter& parameters, comm::Communicator& model, c10::Device device);
+                     tensor::ParameterWriter& parameters, comm::Communicator& model);
 
 }  // namespace vit_hybrid::train

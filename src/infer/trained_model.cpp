@@ -25,7 +25,7 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& chec
     choose_host_kernel(config, kernels::HostLayer::Passes::kForward, checkpoint.info().kernels, world);
   }
   return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device,
-          comm::TransportOptions{.connection_seconds = parallel.timeout}};
+          transport_options(parallel)};
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& chec
     : mesh_(make_mesh(config, checkpoint, world)),
       runner_(config.model, precision_policy(config), mesh_, std::nullopt) {
   comm::agreed(world, [&] {
-    load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.model(), mesh_.device());
+    load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.host_model());
   });
 }
 

@@ -10,7 +10,6 @@
 #include <map>
 
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/make_communicator.h"
 #include "parallel/comm/watchdog.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
@@ -91,8 +90,8 @@ std::string option_text(DeviceChoice choice) {
   }
   throw Error(ErrorClass::kUsage,
               str("the ranks of ", node.front()->host, " see different GPUs: of its ranks ", some(views)),
-              "let every rank see all GPUs of its node, or each exactly one of its own (CUDA_VISIBLE_DEVICES, or srun "
-              "--gpus-per-task=1), or give --device cpu");
+              "let every rank see all GPUs of its node (srun --gpu-bind=none), or each exactly one of its own "
+              "(CUDA_VISIBLE_DEVICES), or give --device cpu");
 }
 
 [[noreturn]] void refuse_shared(const Node& node, const Gpu& gpu, const std::vector<std::string>& sharers) {
@@ -201,7 +200,11 @@ std::optional<int> agreed_gpu(DeviceChoice choice, int ranks_per_gpu, const GpuS
   // Without CUDA in the program all ranks know as much as each other.
   const auto ranks = survey.has_cuda ? gather(survey, world) : std::vector<RankGpus>(1);
   try {
-    return assign_gpu(choice, ranks_per_gpu, ranks, survey.has_cuda ? world.rank() : 0);
+    const auto number = assign_gpu(choice, ranks_per_gpu, ranks, survey.has_cuda ? world.rank() : 0);
+    if (const std::string warning = binding_warning(ranks); number && !warning.empty()) {
+      log_warning(warning);
+    }
+    return number;
   } catch (const Error& error) {
     throw comm::AgreedError(error, "", world.rank() == 0);  // every rank has found it
   }
@@ -265,6 +268,22 @@ std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std:
   return number;
 }
 
+std::string binding_warning(const std::vector<RankGpus>& ranks) {
+  for (const Node& node : nodes_of(ranks)) {
+    const RankGpus& first = *node.front();
+    const bool is_bound = first.survey.gpus.size() == 1 && std::any_of(node.begin(), node.end(), [&](const auto* rank) {
+                            return !same_gpus(*rank, first);
+                          });
+    if (is_bound) {
+      return str(
+          "the ranks of ", first.host, " see one GPU each: where Slurm has bound them so (--gpus-per-task, ",
+          "--gpu-bind), GPUs cannot reach each other's memory, and NCCL goes through the host's; let every rank ",
+          "see all GPUs of its node (srun --gpus-per-node=", node.size(), " --gpu-bind=none)");
+    }
+  }
+  return {};
+}
+
 std::optional<Error> precision_problem(Precision precision, const Gpu* gpu) {
   const bool wants_ampere = precision == Precision::kTf32 || precision == Precision::kBf16;
   if (!wants_ampere || gpu == nullptr || gpu->major >= 8) {
@@ -324,6 +343,18 @@ data::HostMemory batch_memory(PinMemory choice, c10::Device device) {
   }
   const bool pins = choice != PinMemory::kOff && device.is_cuda();
   return pins ? data::HostMemory::kPinned : data::HostMemory::kPageable;
+}
+
+comm::TransportOptions transport_options(const ParallelConfig& parallel) {
+  constexpr double kMost = 64.0;  // MiB; beyond, NCCL chooses nothing else
+  comm::TransportOptions options;
+  options.connection_seconds = parallel.timeout;
+  if (parallel.ranks_per_gpu > 1) {
+    options.warm_up_bytes = 0;
+  } else if (parallel.bucket_mb > 0.0) {
+    options.warm_up_bytes = static_cast<int64_t>(std::min(parallel.bucket_mb, kMost) * (1 << 20));
+  }
+  return options;
 }
 
 Machine set_up_machine(const RunConfig& config, ModelPurpose purpose, const comm::MpiGroup& world) {

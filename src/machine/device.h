@@ -11,6 +11,7 @@
 
 #include "data/loading/tensor_pool.h"
 #include "parallel/comm/failure.h"
+#include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/device/gpu_survey.h"
 #include "src/base/error.h"
@@ -34,6 +35,9 @@ struct RankGpus {
 /// fit.
 std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std::vector<RankGpus>& ranks, int rank);
 
+/// What may be wrong where several ranks of a node see one GPU each, every one its own: one sentence, or nothing. Pure.
+std::string binding_warning(const std::vector<RankGpus>& ranks);
+
 /// Why this precision cannot be had on a GPU, or, with null, on the CPU, which can do all of them.
 std::optional<Error> precision_problem(Precision precision, const Gpu* gpu);
 
@@ -48,6 +52,10 @@ c10::Device choose_device(DeviceChoice choice, int ranks_per_gpu, Precision prec
 /// Where the batches of a rank with this device lie on the host: kAuto page-locks them where the device is a GPU.
 /// Error(kUsage) where kOn is asked for and it is none.
 data::HostMemory batch_memory(PinMemory choice, c10::Device device);
+
+/// How the groups of a job are connected: by operations as large as a bucket of gradients, and where ranks share a GPU,
+/// which has memory and blocks for one, by the smallest.
+comm::TransportOptions transport_options(const ParallelConfig& parallel);
 
 /// What a rank computes with.
 struct Machine {

@@ -10,7 +10,6 @@
 #include "model/vit_costs.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
-#include "parallel/comm/make_communicator.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
 #include "parallel/mesh/device_mesh.h"
@@ -220,7 +219,7 @@ class Run {
     phase_.emplace("building of the groups");
     const ParallelConfig& parallel = config_.parallel;
     mesh_.emplace(mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world_, machine_.device,
-                  comm::TransportOptions{.connection_seconds = parallel.timeout});
+                  transport_options(parallel));
   }
 
   void open_folder() {

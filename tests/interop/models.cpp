@@ -38,7 +38,7 @@ void run(const std::string& checkpoint, const std::string& inputs, const std::st
   const model::VitOptions options = train::model_from_json(reader.info().model);
   auto& group = testing::group_of_one();
   testing::TestStage ours(options, {0, options.num_units()}, testing::test_parameters(options), at::kFloat, group);
-  train::load_parameters(reader, ours.buffer.specs(), ours.buffer, group, at::kCPU);
+  train::load_parameters(reader, ours.buffer.specs(), ours.buffer, group);
   const at::NoGradGuard no_grad;
   const at::Tensor images = data::read_npy(inputs).to(at::kFloat);
   const auto context = testing::test_context(images.size(0), Mode::kEvaluation);

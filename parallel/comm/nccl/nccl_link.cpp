@@ -10,12 +10,12 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <exception>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "parallel/comm/failure.h"
 #include "parallel/comm/node_board.h"
@@ -65,14 +65,42 @@ void check_made(ncclComm_t comm, const std::string& axis, const char* call) {
               "this version of NCCL behaves as none that is known: NCCL_DEBUG=INFO shows its steps");
 }
 
-ncclConfig_t config_with(bool blocks) {
+// `most_blocks`: 0 for NCCL's own choice.
+ncclConfig_t config_with(bool blocks, int most_blocks) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = blocks ? 1 : 0;
+  if (most_blocks > 0) {
+    config.minCTAs = 1;
+    config.maxCTAs = most_blocks;
+  }
   return config;
 }
 
-// Of the first operations: as small as there is, and as large as those of a step.
-constexpr std::array<size_t, 4> kWarmUpBytes = {sizeof(float), 64 << 10, 1 << 20, 16 << 20};
+// Of the operation that `done` comes after, for the watchdog's thread.
+DeviceStatus device_status(const NcclComm& comm, NcclLink::Event& done, c10::Device device) {
+  // The watchdog must not wait for a thread that hangs in NCCL: its blocked scope tells of it.
+  const auto error = comm.error_unless_busy();
+  if (error && *error != ncclSuccess && *error != ncclInProgress) {
+    return {DeviceStatus::Kind::kFailed, nccl_error_text(*error, comm.get()),
+            *error == ncclRemoteError ? Cause::kLostPeer : Cause::kOwn};
+  }
+  // Not CUDAEvent::query(), which throws. Nor without the device: a thread begins with GPU 0, and the query would make
+  // a context there.
+  cudaSetDevice(device.index());
+  const cudaError_t state = cudaEventQuery(done.event());
+  if (state == cudaSuccess) return {DeviceStatus::Kind::kComplete, {}};
+  if (state == cudaErrorNotReady) return {DeviceStatus::Kind::kRunning, {}};
+  return {DeviceStatus::Kind::kFailed, cudaGetErrorString(state)};
+}
+
+// Of the first operations: as small as there is, and as large as those of a step; each no larger than `most`.
+std::vector<size_t> warm_up_sizes(int64_t most) {
+  std::vector<size_t> sizes = {sizeof(float)};
+  for (const size_t bytes : {size_t{64} << 10, size_t{1} << 20, static_cast<size_t>(most)}) {
+    if (bytes <= static_cast<size_t>(most) && bytes > sizes.back()) sizes.push_back(bytes);
+  }
+  return sizes;
+}
 
 }  // namespace
 
@@ -100,8 +128,7 @@ std::shared_ptr<NcclComm> NcclComm::connect(const std::string& axis, const MpiGr
   note.group = group.watched()->id();
   note.turn = group.watched()->next_turn(note.operation);
   const BlockedScope blocked(note);
-  ncclConfig_t config = config_with(/*blocks=*/false);
-  config.minCTAs = config.maxCTAs = 1;  // nothing is sent over it: as little memory as there can be
+  ncclConfig_t config = config_with(/*blocks=*/false, 1);  // nothing is sent over it: as little memory as there can be
   ncclComm_t comm = nullptr;
   ncclResult_t result = ncclSuccess;
   {
@@ -116,10 +143,10 @@ std::shared_ptr<NcclComm> NcclComm::connect(const std::string& axis, const MpiGr
 }
 
 std::shared_ptr<NcclComm> NcclComm::split(const std::string& axis, const NcclComm& parent, std::optional<int> color,
-                                          int key) {
+                                          int key, int most_blocks) {
   const OperationNote note = connection_note(axis, "split by NCCL");
   const BlockedScope blocked(note);
-  ncclConfig_t config = config_with(/*blocks=*/true);
+  ncclConfig_t config = config_with(/*blocks=*/true, most_blocks);
   auto place = std::make_unique<ncclComm_t>(nullptr);
   ncclResult_t result = ncclSuccess;
   {
@@ -203,9 +230,9 @@ std::shared_ptr<NcclLink> NcclLink::create(const std::string& axis, const MpiGro
                                            const TransportOptions& options) {
   const c10::cuda::CUDAGuard guard(device);
   auto root = NcclComm::connect(axis, group, options.connection_seconds);
-  auto comm = NcclComm::split(axis, *root, 0, group.rank());
+  auto comm = NcclComm::split(axis, *root, 0, group.rank(), options.most_blocks);
   auto link = std::make_shared<NcclLink>(axis, std::move(comm), std::move(root), device);
-  link->warm_up(options.connects_neighbours);
+  link->warm_up(options);
   return link;
 }
 
@@ -216,11 +243,11 @@ std::shared_ptr<NcclLink> NcclLink::split(const std::string& axis, const NcclLin
   // A group is known by the rank in the parent of its first member.
   int color = parent.comm().rank();
   group.broadcast(&color, sizeof color, 0);
-  auto comm =
-      NcclComm::split(axis, *parent.root_, group.size() == 1 ? std::nullopt : std::optional(color), group.rank());
+  auto comm = NcclComm::split(axis, *parent.root_, group.size() == 1 ? std::nullopt : std::optional(color),
+                              group.rank(), options.most_blocks);
   if (comm == nullptr) return nullptr;
   auto link = std::make_shared<NcclLink>(axis, std::move(comm), nullptr, parent.device());
-  link->warm_up(options.connects_neighbours);
+  link->warm_up(options);
   return link;
 }
 
@@ -237,7 +264,6 @@ NcclLink::~NcclLink() {
   if (std::uncaught_exceptions() > 0) return;
   const c10::cuda::CUDAGuard guard(device_);
   stream_.synchronize();
-  in_flight_.clear();  // their probes look at the communicator
 }
 
 void NcclLink::follow_caller() {
@@ -250,8 +276,9 @@ void NcclLink::follow_caller() {
 std::shared_ptr<NcclLink::Event> NcclLink::put_in_slot(const OperationNote& note) {
   auto done = events_.take();
   done->record(stream_);
-  in_flight_.push_back(
-      {done, std::make_unique<DeviceOperation>(note, [this, event = done.get()] { return status(*event); })});
+  in_flight_.push_back({done, std::make_unique<DeviceOperation>(note, [comm = comm_, done, device = device_] {
+                          return device_status(*comm, *done, device);
+                        })});
   return done;
 }
 
@@ -262,22 +289,6 @@ void NcclLink::hold_caller(Event& done) {
   holds_.back().before->record(caller);
   done.block(caller);
   holds_.back().after->record(caller);
-}
-
-DeviceStatus NcclLink::status(Event& done) const {
-  // The watchdog must not wait for a thread that hangs in NCCL: its blocked scope tells of it.
-  const auto error = comm_->error_unless_busy();
-  if (error && *error != ncclSuccess && *error != ncclInProgress) {
-    return {DeviceStatus::Kind::kFailed, nccl_error_text(*error, comm_->get()),
-            *error == ncclRemoteError ? Cause::kLostPeer : Cause::kOwn};
-  }
-  // Not CUDAEvent::query(), which throws: this may be the watchdog's thread. Nor without the device: a thread begins
-  // with GPU 0, and the query would make a context there.
-  cudaSetDevice(device_.index());
-  const cudaError_t state = cudaEventQuery(done.event());
-  if (state == cudaSuccess) return {DeviceStatus::Kind::kComplete, {}};
-  if (state == cudaErrorNotReady) return {DeviceStatus::Kind::kRunning, {}};
-  return {DeviceStatus::Kind::kFailed, cudaGetErrorString(state)};
 }
 
 void NcclLink::check() const {
@@ -295,17 +306,18 @@ void NcclLink::forget_complete() {
 
 // NCCL connects the ranks, with memory of the device that LibTorch knows nothing of, when it first chooses an
 // algorithm, which it does by operation and size: that would be in the middle of the first step.
-void NcclLink::warm_up(bool connects_neighbours) {
+void NcclLink::warm_up(const TransportOptions& options) {
   const OperationNote note{axis_, "first operation of NCCL", 0, 0, run_position()};
   const MemoryScope scope(MemoryClass::kCommunication);
   const c10::cuda::CUDAGuard guard(device_);
   const auto size = static_cast<size_t>(comm_->size());
   const auto part = [size](size_t bytes) { return std::max(size_t{1}, bytes / sizeof(float) / size); };
-  const auto most = static_cast<int64_t>(part(kWarmUpBytes.back()) * size);
+  const auto sizes = warm_up_sizes(options.warm_up_bytes);
+  const auto most = static_cast<int64_t>(part(sizes.back()) * size);
   const at::Tensor values = at::zeros({most}, at::TensorOptions(at::kFloat).device(device_));
-  for (const size_t bytes : kWarmUpBytes)
+  for (const size_t bytes : sizes)
     run_collectives(note, values.data_ptr<float>(), part(bytes));
-  if (connects_neighbours) run_exchange(note, values.data_ptr<float>());
+  if (options.connects_neighbours) run_exchange(note, values.data_ptr<float>());
   const BlockedScope blocked(note);
   stream_.synchronize();
   check();

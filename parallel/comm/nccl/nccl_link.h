@@ -84,9 +84,9 @@ class NcclComm {
   /// The ranks of `group`, from an id that is broadcast over it. Only to be split. Collective over `group`.
   static std::shared_ptr<NcclComm> connect(const std::string& axis, const MpiGroup& group, double limit_seconds);
   /// The ranks of `parent`, which connect() made, that give the same color (at least 0), in the order of `key`; null
-  /// without a color. Collective over `parent`.
+  /// without a color. `most_blocks`: TransportOptions'. Collective over `parent`.
   static std::shared_ptr<NcclComm> split(const std::string& axis, const NcclComm& parent, std::optional<int> color,
-                                         int key);
+                                         int key, int most_blocks = 0);
 
   NcclComm(std::string axis, ncclComm_t comm, double limit_seconds);
   /// Destroys it, except while an exception unwinds: then report_and_abort() has it aborted.
@@ -173,9 +173,8 @@ class NcclLink {
 
   void follow_caller();
   std::shared_ptr<Event> put_in_slot(const OperationNote& note);
-  DeviceStatus status(Event& done) const;
   void forget_complete();
-  void warm_up(bool connects_neighbours);
+  void warm_up(const TransportOptions& options);
   void run_collectives(const OperationNote& note, float* values, size_t part);
   void run_exchange(const OperationNote& note, float* values);
 

@@ -29,7 +29,7 @@ struct InitFromOptions {
 /// the model options that differ. Collective over `model_group` (tensor x pipeline), errors agreed.
 std::vector<std::string> init_from(const CheckpointReader& checkpoint, const InitFromOptions& options,
                                    const std::vector<tensor::ParameterSpec>& specs, tensor::ParameterWriter& parameters,
-                                   comm::Communicator& model_group, c10::Device device);
+                                   comm::Communicator& model_group);
 
 /// Height and width of a grid of patches.
 struct PatchGrid {

@@ -337,9 +337,8 @@ void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config
 
 void restore(const CheckpointReader& checkpoint, Engine& engine, mesh::DeviceMesh& mesh, const comm::MpiGroup& world) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  comm::agreed(world, [&] {
-    load_parameters(checkpoint, engine.parameters().specs(), engine.optimizer(), mesh.model(), mesh.device());
-  });
+  comm::agreed(
+      world, [&] { load_parameters(checkpoint, engine.parameters().specs(), engine.optimizer(), mesh.host_model()); });
   Checksums checksums;
   comm::agreed(world, [&] {
     for (const CheckpointTensor& tensor : checkpoint.tensors()) {

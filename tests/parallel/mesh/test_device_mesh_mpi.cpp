@@ -84,7 +84,7 @@ void check_mesh(const MpiGroup& world, const Degrees& degrees, const std::string
   CHECK(members(mesh.data(), rank) == expected_members(rank, degrees, order, {0}));
   CHECK(members(mesh.tensor(), rank) == expected_members(rank, degrees, order, {1}));
   CHECK(members(mesh.pipeline(), rank) == expected_members(rank, degrees, order, {2}));
-  CHECK(members(mesh.model(), rank) == expected_members(rank, degrees, order, {1, 2}));
+  CHECK(members(mesh.host_model(), rank) == expected_members(rank, degrees, order, {1, 2}));
   CHECK(members(mesh.world(), rank) == expected_members(rank, degrees, order, {0, 1, 2}));
   CHECK(&mesh.host_world() == &mesh.world());
 }
@@ -116,10 +116,10 @@ TEST_CASE("mesh: names and back ends of the axes") {
   CHECK(mesh.data().axis() == "data");
   CHECK(mesh.tensor().axis() == "tensor");
   CHECK(mesh.pipeline().axis() == "pipeline");
-  CHECK(mesh.model().axis() == "model");
+  CHECK(mesh.host_model().axis() == "model");
   CHECK(mesh.world().axis() == "world");
   CHECK(mesh.tensor().back_end() == "self");
-  CHECK(mesh.model().size() == 1);
+  CHECK(mesh.host_model().size() == 1);
   CHECK(mesh.data().back_end() == (world.size() == 1 ? "self" : "mpi, shared memory"));
 }
 

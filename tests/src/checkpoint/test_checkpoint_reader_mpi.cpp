@@ -225,7 +225,7 @@ TEST_CASE("checkpoint reader: weights in every layout") {
         Slice slice(options, mesh::ParallelDims(world.size() / (tp * pp), tp, pp), world);
         auto buffer = slice.buffer(at::kDouble);
         const int64_t version = buffer.version();
-        load_parameters(reader, buffer.specs(), buffer, slice.device_mesh.model(), at::kCPU);
+        load_parameters(reader, buffer.specs(), buffer, slice.device_mesh.host_model());
         CHECK(buffer.version() > version);
         for (const auto& spec : slice.specs) {
           CAPTURE(spec.name);
@@ -251,7 +251,7 @@ TEST_CASE("checkpoint reader: a changed bit, and another model, are refused by a
     auto buffer = slice.buffer(at::kFloat);
     const CheckpointReader reader(world, path);
     return agreed_error(world,
-                        [&] { load_parameters(reader, buffer.specs(), buffer, slice.device_mesh.model(), at::kCPU); });
+                        [&] { load_parameters(reader, buffer.specs(), buffer, slice.device_mesh.host_model()); });
   };
   auto wider = options;
   wider.mlp_hidden = 58;

@@ -117,7 +117,8 @@ TEST_CASE("device: ranks that see different GPUs are refused, with the list") {
   const Error some = refusal(kAuto, 1, one_node({{"12345678-9", "b"}, {"b"}}));
   CHECK(some.message() ==
         "the ranks of n0 see different GPUs: of its ranks 0 sees GPU-12345678 and GPU-b, 1 sees GPU-b");
-  CHECK(contains(some.hint(), "let every rank see all GPUs of its node, or each exactly one of its own"));
+  CHECK(contains(some.hint(),
+                 "let every rank see all GPUs of its node (srun --gpu-bind=none), or each exactly one of its own"));
   CHECK(contains(refusal(kAuto, 1, one_node({{"a", "b"}, {"b", "a"}})).message(), "see different GPUs"));
   CHECK(contains(refusal(kAuto, 1, one_node({{"a"}, {}})).message(), "0 sees GPU-a, 1 sees none"));
   const Error same = refusal(kAuto, 1, one_node({{"a"}, {"b"}, {"b"}, {"c"}, {"b"}}));
@@ -209,8 +210,32 @@ TEST_CASE("device: batches are page-locked where a GPU takes them") {
   CHECK((batch_memory(PinMemory::kOff, gpu) == HostMemory::kPageable));
 }
 
+TEST_CASE("device: ranks that see one GPU each are warned of what binding may cost") {
+  CHECK(binding_warning(one_node({kFour, kFour, kFour, kFour})).empty());
+  CHECK(binding_warning(one_node({{"a"}})).empty());
+  CHECK(binding_warning(one_node({{"a"}, {"a"}})).empty());  // they share it
+  CHECK(binding_warning(one_node({{}, {}})).empty());
+  Ranks two_nodes = one_node({{"a"}});
+  add_node(two_nodes, {{"b"}, {"c"}});
+  CHECK(contains(binding_warning(two_nodes), "the ranks of n1 see one GPU each"));
+  CHECK(contains(binding_warning(two_nodes), "srun --gpus-per-node=2 --gpu-bind=none"));
+}
+
 TEST_CASE("device: a tensor is converted on its way") {
   const at::Tensor x = at::full({3}, 1.5, at::kFloat);
   CHECK(at::equal(data::to_device(x, c10::kCPU, at::kDouble), at::full({3}, 1.5, at::kDouble)));
   CHECK(data::to_device(x, c10::kCPU, at::kFloat).is_same(x));
+}
+
+TEST_CASE("device: the first operations of a group are as large as a bucket, but small where ranks share a GPU") {
+  ParallelConfig parallel;
+  parallel.timeout = 7.0;
+  CHECK(transport_options(parallel).connection_seconds == 7.0);
+  CHECK(transport_options(parallel).warm_up_bytes == int64_t{25} << 20);
+  parallel.bucket_mb = 0.5;
+  CHECK(transport_options(parallel).warm_up_bytes == int64_t{1} << 19);
+  parallel.bucket_mb = 1e30;
+  CHECK(transport_options(parallel).warm_up_bytes == int64_t{64} << 20);
+  parallel.ranks_per_gpu = 2;
+  CHECK(transport_options(parallel).warm_up_bytes == 0);
 }

@@ -41,12 +41,15 @@ TEST_CASE("nccl comm: it is connected without blocking and used only to be split
     REQUIRE(part != nullptr);
     CHECK(part->rank() == 5);
     CHECK(NcclComm::split("tensor", *root, std::nullopt, 0) == nullptr);
-    REQUIRE(fake_nccl().configs.size() == 3);
+    const auto few_blocks = NcclComm::split("world", *root, 0, 5, 2);
+    REQUIRE(fake_nccl().configs.size() == 4);
     CHECK(fake_nccl().configs[0].blocking == 0);
     CHECK(fake_nccl().configs[0].maxCTAs == 1);
     CHECK(fake_nccl().configs[1].blocking == 1);
+    CHECK(fake_nccl().configs[1].maxCTAs == NCCL_CONFIG_UNDEF_INT);
+    CHECK(fake_nccl().configs[3].maxCTAs == 2);
   }
-  CHECK(fake_nccl().num_destroyed == 2);
+  CHECK(fake_nccl().num_destroyed == 3);
 }
 
 TEST_CASE("nccl comm: a connection that does not come is given up, by the name of its axis") {
