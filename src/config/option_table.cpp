@@ -75,10 +75,10 @@ bool contains(const NumberRange& range, double value) {
 
 template <class Parsed, class Number, class Range>
 Value number_value(Kind kind, const char* type, Number& variable, const Range& range) {
-  Value value{kind, type, range_text(range), {}, {}, range.word_for_zero};
+  Value value{kind, type, range_text(range), {}, {}, range.word};
   value.parse = [&variable, range](const std::string& text) {
-    if (is_word(text, range.word_for_zero)) {
-      variable = 0;
+    if (is_word(text, range.word)) {
+      variable = static_cast<Number>(range.word_value);
       return true;
     }
     const auto parsed = whole<Parsed>(text);
@@ -88,8 +88,8 @@ Value number_value(Kind kind, const char* type, Number& variable, const Range& r
     variable = static_cast<Number>(*parsed);
     return true;
   };
-  value.print = [&variable, word = range.word_for_zero] {
-    return variable == 0 && !word.empty() ? word : str(variable);
+  value.print = [&variable, word = range.word, word_value = static_cast<Number>(range.word_value)] {
+    return variable == word_value && !word.empty() ? word : str(variable);
   };
   return value;
 }
@@ -171,7 +171,7 @@ std::string markdown_row(const Option& option) {
 }  // namespace
 
 std::string allowed_column(const Value& value) {
-  const std::string& word = value.word_for_zero;
+  const std::string& word = value.word;
   return word.empty() || value.allowed.empty() ? word + value.allowed : word + ", or " + value.allowed;
 }
 
@@ -180,12 +180,12 @@ std::string allowed_text(const Value& value) {
     return value.allowed;
   }
   if (value.allowed.empty()) {
-    return (value.word_for_zero.empty() ? "" : value.word_for_zero + ", or ") + "any finite " + value.type;
+    return (value.word.empty() ? "" : value.word + ", or ") + "any finite " + value.type;
   }
-  if (value.word_for_zero.empty()) {
+  if (value.word.empty()) {
     return value.type + ", " + value.allowed;
   }
-  return str(value.word_for_zero, ", or ", value.kind == Kind::kInteger ? "an " : "a ", value.type, " ", value.allowed);
+  return str(value.word, ", or ", value.kind == Kind::kInteger ? "an " : "a ", value.type, " ", value.allowed);
 }
 
 Value integer(int64_t& variable, const IntegerRange& range) {

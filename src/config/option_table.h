@@ -22,7 +22,7 @@ struct Value {
   std::string allowed;  ///< range or choices as text; empty: everything of the type
   std::function<bool(const std::string&)> parse;
   std::function<std::string()> print;
-  std::string word_for_zero = {};  ///< allowed too
+  std::string word = {};  ///< allowed too
 };
 
 /// What is allowed, as a table says it that has a column for the type: "auto, or at least 1".
@@ -30,12 +30,13 @@ std::string allowed_column(const Value& value);
 /// The same as the end of a sentence: "auto, or an integer at least 1".
 std::string allowed_text(const Value& value);
 
-/// Bounds of an integer, and a word that stands for 0 ("auto", "none"); 0 is then not to be written as a number unless
-/// it lies within the bounds.
+/// Bounds of an integer, and a word ("auto", "none") with the number that it stands for, which is not to be written as
+/// one unless it lies within the bounds.
 struct IntegerRange {
   int64_t least = std::numeric_limits<int64_t>::min();
   int64_t most = std::numeric_limits<int64_t>::max();
-  std::string word_for_zero = {};
+  std::string word = {};
+  int64_t word_value = 0;
 };
 
 /// Bounds of a finite number; a bound may be left out of the range.
@@ -45,7 +46,8 @@ struct NumberRange {
   double most = std::numeric_limits<double>::max();
   Bound least_bound = Bound::kIncluded;
   Bound most_bound = Bound::kIncluded;
-  std::string word_for_zero = {};
+  std::string word = {};
+  double word_value = 0.0;
 };
 
 Value integer(int64_t& variable, const IntegerRange& range);

@@ -75,8 +75,8 @@ struct DataConfig {
   std::string dataset_name;  ///< after resolve(): "fields" or "images" unless given
   std::string labels_name = "labels";
   data::IoMode io = data::IoMode::kAuto;
-  int io_threads = 2;      ///< background reading threads; 0: the main thread reads when it needs the data
-  int prefetch_depth = 2;  ///< batches read ahead
+  int io_threads = -1;     ///< background reading threads; 0: the main thread reads when it needs the data; -1: 'auto'
+  int prefetch_depth = 0;  ///< batches read ahead; 0: 'auto'
   PinMemory pin_memory = PinMemory::kAuto;
   StageData stage = StageData::kNone;
   std::string stage_dir;       ///< for the copies of kNode; empty: memory (/dev/shm), else TMPDIR

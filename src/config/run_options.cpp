@@ -17,8 +17,8 @@ using options::text;
 using options::text_list;
 using options::word;
 
-options::IntegerRange from_one(int64_t most, std::string word_for_zero) {
-  return {1, most, std::move(word_for_zero)};
+options::IntegerRange from_one(int64_t most, std::string word) {
+  return {1, most, std::move(word)};
 }
 
 namespace {
@@ -31,12 +31,12 @@ constexpr int64_t kMostEpochs = 1 << 24;
 constexpr int64_t kMostBatch = int64_t{1} << 40;  // times kMostRanks it is still a number
 constexpr int64_t kUsualTestSteps = 50;
 
-NumberRange at_least_zero(std::string word_for_zero = {}) {
-  return {.least = 0.0, .word_for_zero = std::move(word_for_zero)};
+NumberRange at_least_zero(std::string word = {}) {
+  return {.least = 0.0, .word = std::move(word)};
 }
 
-NumberRange positive(std::string word_for_zero = {}) {
-  return {.least = 0.0, .least_bound = NumberRange::Bound::kExcluded, .word_for_zero = std::move(word_for_zero)};
+NumberRange positive(std::string word = {}) {
+  return {.least = 0.0, .least_bound = NumberRange::Bound::kExcluded, .word = std::move(word)};
 }
 
 NumberRange below_one() {
@@ -136,7 +136,7 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
 
 void add_device(OptionTable& table, RunConfig& config) {
   // Outside all gradients of fp16 are lost or overflow.
-  const NumberRange loss_scales{.least = 1e-4, .most = 1e12, .word_for_zero = "dynamic"};
+  const NumberRange loss_scales{.least = 1e-4, .most = 1e12, .word = "dynamic"};
   table.begin_group("Device and precision");
   table.add({.name = "device",
              .value = choice(config.device, {"auto", "cpu", "cuda"}),
@@ -427,14 +427,15 @@ void add_use(OptionTable& table, RunConfig& config) {
                      "background; collective and independent go through HDF5, with MPI-IO and without, on the main "
                      "thread; auto takes direct where the data's layout allows it."});
   table.add({.name = "io-threads",
-             .value = integer(data.io_threads, {0, kMostThreads}),
-             .help = "Threads that read ahead; with 0 the main thread reads when it needs the data.",
+             .value = integer(data.io_threads, {0, kMostThreads, "auto", -1}),
+             .help = "Threads that read ahead; with 0 the main thread reads when it needs the data; auto: 2, on a GPU "
+                     "half of the rank's threads, 2 to 8.",
              .aliases = {"num-data-workers"},
              .megatron = {{"num-workers"}},
              .names_elsewhere = {"workers", "dataloader-num-workers"}});
   table.add({.name = "prefetch-depth",
-             .value = integer(data.prefetch_depth, from_one(kMostThreads)),
-             .help = "Batches that are read ahead.",
+             .value = integer(data.prefetch_depth, from_one(kMostThreads, "auto")),
+             .help = "Batches that are read ahead; auto: as many as threads, at least 2.",
              .unit = "batches"});
   table.add({.name = "pin-memory",
              .value = choice(data.pin_memory, {"auto", "on", "off"}),
@@ -461,7 +462,7 @@ void add_use(OptionTable& table, RunConfig& config) {
                      "auto: 256 at image-size 224, and in this ratio at others.",
              .unit = "pixels"});
   table.add({.name = "mixup",
-             .value = number(data.mixup, {.least = 0.0, .most = 2.0, .word_for_zero = "none"}),
+             .value = number(data.mixup, {.least = 0.0, .most = 2.0, .word = "none"}),
              .help = "Mix each training image and its class with another one's (classify); the share is drawn from "
                      "Beta(mixup, mixup)."});
   table.add({.name = "generated-samples",

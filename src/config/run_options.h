@@ -24,7 +24,7 @@ struct RunRequest {
 inline constexpr int64_t kMostCount = int64_t{1} << 48;  ///< of samples or iterations
 
 /// 1 to `most`, and a word for 0.
-options::IntegerRange from_one(int64_t most, std::string word_for_zero = {});
+options::IntegerRange from_one(int64_t most, std::string word = {});
 
 /// Adds the options of the model, bound to `config`.
 void add_model(options::OptionTable& table, RunConfig& config);

@@ -345,6 +345,13 @@ data::HostMemory batch_memory(PinMemory choice, c10::Device device) {
   return pins ? data::HostMemory::kPinned : data::HostMemory::kPageable;
 }
 
+ReadAhead read_ahead(const DataConfig& data, c10::Device device, int num_threads) {
+  constexpr int kFewest = 2, kMost = 8;
+  const int of_device = device.is_cpu() ? kFewest : std::clamp(num_threads / 2, kFewest, kMost);
+  const int threads = data.io_threads >= 0 ? data.io_threads : of_device;
+  return {threads, data.prefetch_depth > 0 ? data.prefetch_depth : std::max(threads, kFewest)};
+}
+
 comm::TransportOptions transport_options(const ParallelConfig& parallel) {
   constexpr double kMost = 64.0;  // MiB; beyond, NCCL chooses nothing else
   comm::TransportOptions options;

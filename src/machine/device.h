@@ -53,6 +53,16 @@ c10::Device choose_device(DeviceChoice choice, int ranks_per_gpu, Precision prec
 /// Error(kUsage) where kOn is asked for and it is none.
 data::HostMemory batch_memory(PinMemory choice, c10::Device device);
 
+/// How far the data of a rank are read ahead.
+struct ReadAhead {
+  int threads;
+  int batches;
+};
+/// --io-threads and --prefetch-depth. 'auto' takes two threads where the others compute; a GPU wants its batches
+/// faster, and leaves the rank's `num_threads` threads to it: half of them read, 2 to 8. Batches: as many, at least 2.
+/// Pure.
+ReadAhead read_ahead(const DataConfig& data, c10::Device device, int num_threads);
+
 /// How the groups of a job are connected: by operations as large as a bucket of gradients, and where ranks share a GPU,
 /// which has memory and blocks for one, by the smallest.
 comm::TransportOptions transport_options(const ParallelConfig& parallel);

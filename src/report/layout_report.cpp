@@ -121,8 +121,9 @@ void add_for_data(const RunConfig& config, std::vector<std::string>& options) {
     options.push_back(str("fewer --generated-samples and --generated-valid-samples (they are ", data.generated_samples,
                           " and ", data.generated_valid_samples, ")"));
   }
-  if (data.prefetch_depth > 1) {
-    options.push_back(str("a smaller --prefetch-depth (it is ", data.prefetch_depth, ")"));
+  if (data.prefetch_depth != 1) {
+    const std::string depth = data.prefetch_depth > 0 ? str(data.prefetch_depth) : "auto";
+    options.push_back("a smaller --prefetch-depth (it is " + depth + ")");
   }
   if (config.parallel.micro_batch_size > 1) {
     options.push_back(str("a smaller --micro-batch-size (it is ", config.parallel.micro_batch_size, ")"));

@@ -1,6 +1,7 @@
 // Evaluator: the pass and the sum over the ranks.
 #include "src/train/evaluator.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -23,10 +24,9 @@ data::StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, cons
   const bool as_stored = !mesh.device().is_cpu() && dataset.stored_scaling() != nullptr;
   parts.form = as_stored ? data::ValueForm::kStored : data::ValueForm::kNormalized;
   const data::ReplicaShare share{mesh.data().rank(), mesh.data().size(), config.parallel.micro_batch_size};
-  return {dataset,
-          std::move(sampler),
-          mesh.tensor(),
-          {share, num_steps, start, {parts, config.data.prefetch_depth, mesh.device(), config.data.io_threads}}};
+  const auto [threads, batches] = read_ahead(config.data, mesh.device(), at::get_num_threads());
+  return {
+      dataset, std::move(sampler), mesh.tensor(), {share, num_steps, start, {parts, batches, mesh.device(), threads}}};
 }
 
 Evaluator::Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunner& model, const data::Dataset& dataset,

@@ -57,14 +57,23 @@ TEST_CASE("options: a word can stand for 0") {
   }
   CHECK(allowed_column(value) == "auto, or 1 to 100");
   CHECK(allowed_text(value) == "auto, or an integer 1 to 100");
+  // A word for a number that is not 0, where 0 is one like others.
+  const Value threads = integer(n, {0, 100, "auto", -1});
+  CHECK(accepts(threads, "auto"));
+  CHECK(n == -1);
+  CHECK(threads.print() == "auto");
+  CHECK(accepts(threads, "0"));
+  CHECK(threads.print() == "0");
+  CHECK_FALSE(accepts(threads, "-1"));
+  CHECK(allowed_column(threads) == "auto, or 0 to 100");
   double x = 0.5;
   NumberRange range;
-  range.word_for_zero = "dynamic";
+  range.word = "dynamic";
   CHECK(allowed_column(number(x, range)) == "dynamic");
   CHECK(allowed_text(number(x, range)) == "dynamic, or any finite number");
   range.least = 0.0;
   CHECK(allowed_text(number(x, range)) == "dynamic, or a number at least 0");
-  range.word_for_zero.clear();
+  range.word.clear();
   CHECK(allowed_text(number(x, range)) == "number, at least 0");
   CHECK(allowed_text(number(x, {})) == "any finite number");
 }

@@ -239,3 +239,22 @@ TEST_CASE("device: the first operations of a group are as large as a bucket, but
   parallel.ranks_per_gpu = 2;
   CHECK(transport_options(parallel).warm_up_bytes == 0);
 }
+
+TEST_CASE("device: data are read as far ahead as the device wants them, or as was asked for") {
+  const auto ahead = [](int threads, int batches, c10::Device device, int num_threads) {
+    DataConfig data;
+    data.io_threads = threads;
+    data.prefetch_depth = batches;
+    const ReadAhead result = read_ahead(data, device, num_threads);
+    return std::pair(result.threads, result.batches);
+  };
+  constexpr int kAutoThreads = -1, kAutoBatches = 0;
+  const c10::Device cpu = c10::kCPU, gpu(c10::kCUDA, 0);
+  CHECK(ahead(kAutoThreads, kAutoBatches, cpu, 64) == std::pair(2, 2));
+  CHECK(ahead(kAutoThreads, kAutoBatches, gpu, 1) == std::pair(2, 2));
+  CHECK(ahead(kAutoThreads, kAutoBatches, gpu, 12) == std::pair(6, 6));
+  CHECK(ahead(kAutoThreads, kAutoBatches, gpu, 64) == std::pair(8, 8));
+  CHECK(ahead(kAutoThreads, 3, gpu, 64) == std::pair(8, 3));
+  CHECK(ahead(5, kAutoBatches, cpu, 1) == std::pair(5, 5));
+  CHECK(ahead(0, kAutoBatches, gpu, 64) == std::pair(0, 2));
+}

@@ -92,11 +92,12 @@ TEST_CASE("memory advice: a data set in memory has fewer samples, batches are re
   failure.memory_class = MemoryClass::kData;
   CHECK(memory_advice(config, failure) ==
         "what makes it hold less: fewer --generated-samples and --generated-valid-samples (they are 512 and 64), a "
-        "smaller --prefetch-depth (it is 2), a smaller --micro-batch-size (it is 8)");
+        "smaller --prefetch-depth (it is auto), a smaller --micro-batch-size (it is 8)");
   config.data.kind = DataKind::kSynthetic;
-  CHECK(memory_advice(config, failure_with(MemoryClass::kData)) ==
-        "what makes it hold less: a smaller --prefetch-depth (it is 2), a smaller --micro-batch-size (it is 8), more "
-        "--tp or --pp (they are 1 and 1)");
+  CHECK(
+      memory_advice(config, failure_with(MemoryClass::kData)) ==
+      "what makes it hold less: a smaller --prefetch-depth (it is auto), a smaller --micro-batch-size (it is 8), more "
+      "--tp or --pp (they are 1 and 1)");
 }
 
 TEST_CASE("memory advice: half precision is for activations, ZeRO for all that is replicated") {
