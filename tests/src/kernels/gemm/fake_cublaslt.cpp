@@ -1,11 +1,17 @@
 // A fake of cuBLASLt: the program's own calls come here instead of to the library.
 #include "tests/src/kernels/gemm/fake_cublaslt.h"
 
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 using vit_hybrid::testing::fake_cublaslt;
 using vit_hybrid::testing::FakeAlgorithm;
+using vit_hybrid::testing::FakeDescription;
+using vit_hybrid::testing::FakeLayout;
 
 namespace vit_hybrid::testing {
 
@@ -37,33 +43,129 @@ cublasStatus_t destroy(Object* object) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+double value_at(const void* data, cudaDataType_t type, int64_t i) {
+  switch (type) {
+    case CUDA_R_64F:
+      return static_cast<const double*>(data)[i];
+    case CUDA_R_16F:
+      return static_cast<const c10::Half*>(data)[i];
+    case CUDA_R_16BF:
+      return static_cast<const c10::BFloat16*>(data)[i];
+    default:
+      return static_cast<const float*>(data)[i];
+  }
+}
+
+void set_at(void* data, cudaDataType_t type, int64_t i, double value) {
+  switch (type) {
+    case CUDA_R_64F:
+      static_cast<double*>(data)[i] = value;
+      break;
+    case CUDA_R_16F:
+      static_cast<c10::Half*>(data)[i] = static_cast<float>(value);
+      break;
+    case CUDA_R_16BF:
+      static_cast<c10::BFloat16*>(data)[i] = static_cast<float>(value);
+      break;
+    default:
+      static_cast<float*>(data)[i] = static_cast<float>(value);
+  }
+}
+
+// A matrix as the product sees it.
+struct Factor {
+  const void* data;
+  FakeLayout layout;
+  bool transposed;
+
+  int64_t rows() const { return static_cast<int64_t>(transposed ? layout.columns : layout.rows); }
+  int64_t columns() const { return static_cast<int64_t>(transposed ? layout.rows : layout.columns); }
+  double at(int64_t row, int64_t column) const {
+    return value_at(data, layout.type, transposed ? column + row * layout.leading : row + column * layout.leading);
+  }
+};
+
+uint64_t attribute_of(const FakeDescription& description, int attribute, uint64_t otherwise) {
+  const auto found = description.attributes.find(attribute);
+  return found == description.attributes.end() ? otherwise : found->second;
+}
+
+bool is_transposed(const FakeDescription& description, int attribute) {
+  return attribute_of(description, attribute, CUBLAS_OP_N) == CUBLAS_OP_T;
+}
+
+// What the library does not do, whatever the algorithm: a fused bias gradient in fp64, a bias at an address of 2 bytes.
+bool is_refused(const FakeDescription& description) {
+  const auto epilogue = attribute_of(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
+  const auto bias = attribute_of(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
+  return (epilogue == CUBLASLT_EPILOGUE_BGRADB && description.scale == CUDA_R_64F) ||
+         (epilogue != CUBLASLT_EPILOGUE_DEFAULT && bias % 4 != 0);
+}
+
+// D = alpha op(A) op(B) + beta C, with the bias of D's rows added; or the sums of op(B) over the inner dimension, one
+// for each of D's columns, written where the bias would be.
+cublasStatus_t multiply(const FakeDescription& description, double alpha, double beta, const Factor& a, const Factor& b,
+                        const void* c, const FakeLayout& d_layout, void* d) {
+  const int64_t rows = a.rows(), inner = a.columns(), columns = b.columns();
+  if (b.rows() != inner || static_cast<int64_t>(d_layout.rows) != rows ||
+      static_cast<int64_t>(d_layout.columns) != columns) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const auto epilogue = attribute_of(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
+  auto* const bias = reinterpret_cast<void*>(attribute_of(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0));
+  for (int64_t column = 0; column < columns; ++column) {
+    double sum_of_b = 0.0;
+    for (int64_t k = 0; k < inner; ++k)
+      sum_of_b += b.at(k, column);
+    if (epilogue == CUBLASLT_EPILOGUE_BGRADB) set_at(bias, d_layout.type, column, sum_of_b);
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t at = row + column * d_layout.leading;
+      double sum = beta == 0.0 ? 0.0 : beta * value_at(c, d_layout.type, at);
+      for (int64_t k = 0; k < inner; ++k)
+        sum += alpha * a.at(row, k) * b.at(k, column);
+      if (epilogue == CUBLASLT_EPILOGUE_BIAS) sum += value_at(bias, d_layout.type, row);
+      set_at(d, d_layout.type, at, sum);
+    }
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 }  // namespace
 
 const char* cublasLtGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_EXECUTION_FAILED ? "fake: execution failed" : "fake: another status";
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t /*compute*/,
-                                        cudaDataType_t /*scale*/) {
-  return create(description);
-}
-
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
-  return destroy(description);
-}
-
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t /*description*/,
-                                              cublasLtMatmulDescAttributes_t /*attribute*/, const void* /*value*/,
-                                              size_t /*size*/) {
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  create(description);
+  fake_cublaslt().descriptions[*description] = {compute, scale, {}};
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType /*type*/, uint64_t /*rows*/,
-                                          uint64_t /*columns*/, int64_t /*leading*/) {
-  return create(layout);
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
+  fake_cublaslt().descriptions.erase(description);
+  return destroy(description);
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
+                                              cublasLtMatmulDescAttributes_t attribute, const void* value,
+                                              size_t size) {
+  uint64_t number = 0;
+  std::memcpy(&number, value, size);
+  fake_cublaslt().descriptions[description].attributes[attribute] = number;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, uint64_t rows,
+                                          uint64_t columns, int64_t leading) {
+  create(layout);
+  fake_cublaslt().layouts[*layout] = {type, rows, columns, leading};
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  fake_cublaslt().layouts.erase(layout);
   return destroy(layout);
 }
 
@@ -84,13 +186,15 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t /
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t /*description*/,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t /*a*/, cublasLtMatrixLayout_t /*b*/,
                                               cublasLtMatrixLayout_t /*c*/, cublasLtMatrixLayout_t /*d*/,
                                               cublasLtMatmulPreference_t /*preference*/, int requested,
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {
   auto& fake = fake_cublaslt();
   fake.requested = requested;
+  *found = 0;
+  if (fake.computes && is_refused(fake.descriptions.at(description))) return CUBLAS_STATUS_INVALID_VALUE;
   *found = std::min(requested, static_cast<int>(fake.algorithms.size()));
   for (int i = 0; i < *found; ++i) {
     results[i] = {};
@@ -125,17 +229,22 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* 
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t /*description*/, const void* /*alpha*/,
-                              const void* /*a*/, cublasLtMatrixLayout_t /*a_layout*/, const void* /*b*/,
-                              cublasLtMatrixLayout_t /*b_layout*/, const void* beta, const void* /*c*/,
-                              cublasLtMatrixLayout_t /*c_layout*/, void* /*d*/, cublasLtMatrixLayout_t /*d_layout*/,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t /*c_layout*/, void* d, cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t* algorithm, void* /*workspace*/, size_t workspace_size,
                               cudaStream_t /*stream*/) {
   auto& fake = fake_cublaslt();
-  float number = 0.0F;  // of all products but those in fp64
-  std::memcpy(&number, beta, sizeof(number));
-  fake.beta = number;
+  const FakeDescription& described = fake.descriptions.at(description);
+  fake.beta = value_at(beta, described.scale, 0);
   fake.workspace = workspace_size;
   fake.runs.push_back(algorithm_of(*algorithm).id);
-  return algorithm_of(*algorithm).run;
+  const cublasStatus_t status = algorithm_of(*algorithm).run;
+  if (!fake.computes || status != CUBLAS_STATUS_SUCCESS) return status;
+  if (is_refused(described)) return CUBLAS_STATUS_INVALID_VALUE;
+  const Factor left{a, fake.layouts.at(a_layout), is_transposed(described, CUBLASLT_MATMUL_DESC_TRANSA)};
+  const Factor right{b, fake.layouts.at(b_layout), is_transposed(described, CUBLASLT_MATMUL_DESC_TRANSB)};
+  return multiply(described, value_at(alpha, described.scale, 0), fake.beta, left, right, c, fake.layouts.at(d_layout),
+                  d);
 }

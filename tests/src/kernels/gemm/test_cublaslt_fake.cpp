@@ -1,11 +1,16 @@
 // Which algorithms of cuBLASLt a plan takes, what it asks for, and what is made of one that does not run.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/mm.h>
 #include <doctest/doctest.h>
 
+#include <utility>
 #include <vector>
 
 #include "src/kernels/gemm/cublaslt.h"
 #include "tests/src/kernels/gemm/fake_cublaslt.h"
+#include "tests/support/compare.h"
 #include "tests/support/contains.h"
+#include "tests/support/kernel_arrays.h"
 #include "tests/support/thrown_error.h"
 
 using namespace vit_hybrid;
@@ -123,4 +128,57 @@ TEST_CASE("product plan: an algorithm is asked for again by its bytes, and says 
         "algorithm 66, tile 0, stages 0, 4 parts of K");
   CHECK(algorithms[0].text() == "algorithm 0, tile 0, stages 0");
   CHECK(algorithms[1].kernel().size() == 2 * sizeof(cublasLtMatmulAlgo_t));
+}
+
+TEST_CASE("product plan: what it describes is the product of the layer, in every type, with what goes with it") {
+  constexpr int64_t kRows = 7, kOutputs = 5, kInputs = 3;
+  for (const auto& [type, gradient_type] : {std::pair{at::kDouble, at::kDouble},
+                                            {at::kFloat, at::kFloat},
+                                            {at::kHalf, at::kFloat},
+                                            {at::kBFloat16, at::kFloat},
+                                            {at::kBFloat16, at::kBFloat16}}) {
+    CAPTURE(c10::toString(type));
+    offer(std::vector<FakeAlgorithm>(1));
+    fake_cublaslt().computes = true;
+    const auto draw = [](at::IntArrayRef shape, uint64_t key, at::ScalarType of) { return normals(shape, key, of); };
+    const at::Tensor x = draw({kRows, kInputs}, 1, type), weight = draw({kOutputs, kInputs}, 2, type);
+    const at::Tensor dy = draw({kRows, kOutputs}, 3, type), bias = draw({kOutputs}, 4, type);
+    const auto in_double = [](const at::Tensor& t) { return t.to(at::kDouble); };
+    const auto run = [&](ProductKind kind, ProductExtra extra, const at::Tensor& a, const at::Tensor& b,
+                         const at::Tensor& d, const at::Tensor& vector) {
+      auto problem = kernels::product_problem(kind, extra, kRows, kOutputs, kInputs, type);
+      problem.result = d.scalar_type();
+      ProductPlan plan(problem, nullptr, kWorkspace);
+      const auto offered = plan.algorithms(1);
+      return !offered.empty() && plan.run(offered[0],
+                                          {a.const_data_ptr(), b.const_data_ptr(), d.mutable_data_ptr(),
+                                           vector.defined() ? vector.mutable_data_ptr() : nullptr},
+                                          nullptr, nullptr);
+    };
+    const double bound = type == at::kDouble ? 1e-14 : type == at::kFloat ? 1e-6 : type == at::kHalf ? 1e-3 : 8e-3;
+    const at::Tensor y = unwritten(draw({kRows, kOutputs}, 5, type), type), dx = unwritten(x, type);
+    REQUIRE(run(ProductKind::kForward, ProductExtra::kBias, weight, x, y, bias));
+    CHECK(relative_error(y, at::mm(in_double(x), in_double(weight).t()) + in_double(bias)) <= bound);
+    REQUIRE(run(ProductKind::kBackwardInput, ProductExtra::kNone, weight, dy, dx, {}));
+    CHECK(relative_error(dx, at::mm(in_double(dy), in_double(weight))) <= bound);
+    const at::Tensor before = draw({kOutputs, kInputs}, 6, gradient_type), gradient = before.clone();
+    const at::Tensor sums = unwritten(draw({kOutputs}, 7, gradient_type), gradient_type);
+    const bool is_fused = run(ProductKind::kWeightGradient, ProductExtra::kBiasGradient, x, dy, gradient, sums);
+    CHECK(is_fused == (type != at::kDouble));  // which the library refuses
+    if (!is_fused) REQUIRE(run(ProductKind::kWeightGradient, ProductExtra::kNone, x, dy, gradient, {}));
+    const double gradient_bound = gradient_type == at::kBFloat16 ? 8e-3 : type == at::kDouble ? 1e-14 : 1e-6;
+    CHECK(relative_error(gradient, in_double(before) + at::mm(in_double(dy).t(), in_double(x))) <= gradient_bound);
+    if (is_fused) CHECK(relative_error(sums, in_double(dy).sum(0)) <= gradient_bound);
+  }
+  CHECK(fake_cublaslt().num_objects == 0);
+}
+
+TEST_CASE("product plan: a bias at an address of two bytes is refused, and no error") {
+  offer(std::vector<FakeAlgorithm>(1));
+  fake_cublaslt().computes = true;
+  auto problem = kernels::product_problem(ProductKind::kForward, ProductExtra::kBias, 4, 4, 4, at::kHalf);
+  problem.alignment = 2;
+  CHECK(ProductPlan(problem, nullptr, kWorkspace).algorithms(1).empty());
+  problem.alignment = 4;
+  CHECK(ProductPlan(problem, nullptr, kWorkspace).algorithms(1).size() == 1);
 }
