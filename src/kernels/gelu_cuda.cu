@@ -4,8 +4,6 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "src/kernels/gelu_arithmetic.h"
-
 namespace vit_hybrid::kernels {
 
 namespace {

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "src/kernels/gelu_arithmetic.h"
+#include "src/kernels/gelu_cuda.h"
 #include "src/kernels/gemm/device_products.h"
 #include "tests/support/contains.h"
 
