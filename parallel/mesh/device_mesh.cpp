@@ -141,7 +141,11 @@ std::string ParallelDims::text() const {
 
 DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c10::Device device,
                        const comm::TransportOptions& options)
-    : dims_(dims), rank_(world.rank()), coordinate_(dims.coordinate(world.rank())), device_(device) {
+    : dims_(dims),
+      rank_(world.rank()),
+      coordinate_(dims.coordinate(world.rank())),
+      device_(device),
+      model_(world.split(dims.group(world.rank(), {Axis::kTensor, Axis::kPipeline}).front())) {
   VH_ASSERT(world.size() == dims.size(), str(dims.text(), " on ", world.size(), " ranks"));
   comm::TransportOptions collectives = options;  // stages exchange, nobody else does
   collectives.connects_neighbours = false;
@@ -161,8 +165,6 @@ DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c1
   };
   for (const Axis axis : kAxes)
     axes_[static_cast<size_t>(axis)] = make(axis_name(axis), {axis});
-  const int replica = dims_.group(rank_, {Axis::kTensor, Axis::kPipeline}).front();
-  host_model_ = comm::make_communicator("model", world.split(replica), at::kCPU, nullptr, options);
 }
 
 }  // namespace vit_hybrid::mesh

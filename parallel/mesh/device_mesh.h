@@ -73,7 +73,7 @@ class ParallelDims {
 /// The rank in the group of an axis is the coordinate on it; ranks of other groups follow the world's.
 class DeviceMesh {
  public:
-  /// Builds all groups in one fixed order: world, data, tensor, pipeline, model. `world` must have dims.size() ranks.
+  /// Builds all groups in one fixed order: model, world, data, tensor, pipeline. `world` must have dims.size() ranks.
   /// On a CUDA device, the device of this rank must be `device`. Collective over `world`.
   DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c10::Device device,
              const comm::TransportOptions& options = {});
@@ -88,9 +88,9 @@ class DeviceMesh {
   comm::Communicator& world() { return *world_; }
   /// All ranks, for small control messages in host memory; world() itself where tensors are host tensors.
   comm::Communicator& host_world() { return host_world_ != nullptr ? *host_world_ : *world_; }
-  /// The ranks that together hold one replica of the model, tensor x pipeline, for host tensors: weights are checked
-  /// over it while they are read.
-  comm::Communicator& host_model() { return *host_model_; }
+  /// The ranks that together hold one replica of the model, tensor x pipeline: weights are checked over it while they
+  /// are read.
+  const comm::MpiGroup& model() const { return model_; }
 
   const ParallelDims& dims() const { return dims_; }
   int rank() const { return rank_; }
@@ -103,11 +103,11 @@ class DeviceMesh {
   int rank_;
   Coordinate coordinate_;
   c10::Device device_;
+  comm::MpiGroup model_;
   // In the order of construction; the world, from which the others are split, goes last.
   std::unique_ptr<comm::Communicator> world_;
   std::unique_ptr<comm::Communicator> host_world_;
   std::array<std::unique_ptr<comm::Communicator>, kNumAxes> axes_;
-  std::unique_ptr<comm::Communicator> host_model_;
 };
 
 }  // namespace vit_hybrid::mesh

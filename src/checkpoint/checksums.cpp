@@ -1,12 +1,10 @@
 // The mixing of one value, the loop over many, and sums over ranks.
 #include "src/checkpoint/checksums.h"
 
-#include <ATen/ops/empty.h>
-
 #include <bit>
+#include <vector>
 
 #include "src/base/instruction_sets.h"
-#include "src/base/memory_tracker.h"
 
 namespace vit_hybrid::train {
 
@@ -53,21 +51,16 @@ VH_VERSIONS uint64_t checksum_of(const double* values, int64_t count, int64_t fi
   return sum_of(values, count, first_index);
 }
 
-void add_up(Checksums& checksums, comm::Communicator& ranks) {
-  const MemoryScope scope(MemoryClass::kCommunication);
-  // In halves of 32 bits, so that no sum of signed numbers overflows.
-  const at::Tensor halves = at::empty({2 * static_cast<int64_t>(checksums.size())}, at::TensorOptions(at::kLong));
-  auto* half = halves.mutable_data_ptr<int64_t>();
+void add_up(Checksums& checksums, const comm::MpiGroup& ranks) {
+  std::vector<uint64_t> sums;
   for (const auto& [name, checksum] : checksums) {
-    *half++ = static_cast<int64_t>(checksum.value() & 0xffffffffU);
-    *half++ = static_cast<int64_t>(checksum.value() >> 32U);
+    sums.push_back(checksum.value());
   }
-  ranks.all_reduce(halves, comm::ReduceOp::kSum).wait();
-  const auto* added = halves.const_data_ptr<int64_t>();
+  ranks.sum(sums);
+  auto sum = sums.begin();
   for (auto& [name, checksum] : checksums) {
     checksum = {};
-    checksum.add(static_cast<uint64_t>(added[0]) + (static_cast<uint64_t>(added[1]) << 32U));
-    added += 2;
+    checksum.add(*sum++);
   }
 }
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/checkpoint/format.h"
 
 namespace vit_hybrid::train {
@@ -19,8 +19,7 @@ uint64_t checksum_of(const double* values, int64_t count, int64_t first_index);
 /// By name.
 using Checksums = std::map<std::string, TensorChecksum>;
 
-/// Adds what each rank has counted. The keys are the same on all ranks. `ranks` serves host tensors. Collective over
-/// it.
-void add_up(Checksums& checksums, comm::Communicator& ranks);
+/// Adds what each rank has counted. The keys are the same on all ranks. Collective over `ranks`.
+void add_up(Checksums& checksums, const comm::MpiGroup& ranks);
 
 }  // namespace vit_hybrid::train

@@ -1,19 +1,12 @@
 // Boxes of global tensors into views of a rank's parameters, with the checksums of what was read.
 #include "src/checkpoint/slice_reader.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "parallel/comm/agreement.h"
-#include "parallel/comm/failure.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
-#include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {
@@ -23,21 +16,6 @@ using tensor::ParameterSpec;
 using tensor::Shape;
 
 namespace {
-
-// Every rank's text becomes that of `root`.
-std::string broadcast(comm::Communicator& group, const std::string& text, int root) {
-  const at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), at::TensorOptions(at::kLong));
-  group.broadcast(size, root).wait();
-  if (size.item<int64_t>() == 0) {
-    return {};
-  }
-  const at::Tensor bytes = at::zeros({size.item<int64_t>()}, at::TensorOptions(at::kByte));
-  if (group.rank() == root) {
-    std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
-  }
-  group.broadcast(bytes, root).wait();
-  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
-}
 
 // Adds the boxes of `range`, which lies in the sub-array of the dims from `dim` on at the corner `corner`.
 void add_boxes(const Shape& shape, size_t dim, Shape corner, Range range, std::vector<BoxMapping>& out) {
@@ -149,28 +127,6 @@ void refuse_unheld(const CheckpointReader& checkpoint, const std::vector<std::st
 
 }  // namespace
 
-void agreed_over(comm::Communicator& group, const std::function<void()>& function) {
-  std::optional<Error> mine;
-  try {
-    function();
-  } catch (const std::exception& exception) {
-    mine = comm::as_error(exception);
-  }
-  const MemoryScope scope(MemoryClass::kCommunication);
-  const at::Tensor first = at::full({1}, mine ? group.rank() : group.size(), at::TensorOptions(at::kLong));
-  group.all_reduce(first, comm::ReduceOp::kMin).wait();
-  const auto root = static_cast<int>(first.item<int64_t>());
-  if (root == group.size()) {
-    return;
-  }
-  const Error error = mine ? *mine : Error(ErrorClass::kInternal, "");
-  const int exit_code = std::stoi(broadcast(group, std::to_string(error.exit_code()), root));
-  const std::string message = broadcast(group, error.message(), root);
-  const std::string hint = broadcast(group, error.hint(), root);
-  const std::string place = broadcast(group, comm::process_place().text(), root);
-  throw comm::AgreedError(Error(static_cast<ErrorClass>(exit_code), message, hint), place, group.rank() == root);
-}
-
 std::vector<BoxMapping> boxes_of_range(const Shape& shape, Range range) {
   VH_ASSERT(range.begin >= 0 && range.end <= tensor::num_elements(shape), str(range.begin, " to ", range.end));
   std::vector<BoxMapping> boxes;
@@ -191,27 +147,25 @@ std::vector<BoxMapping> boxes_of_range(const ParameterSpec& spec, Range range) {
 }
 
 SliceReader::SliceReader(const CheckpointReader& checkpoint, const std::vector<std::string>& names,
-                         const std::vector<ParameterSpec>& specs, comm::Communicator& model)
+                         const std::vector<ParameterSpec>& specs, const comm::MpiGroup& model)
     : checkpoint_(checkpoint), model_(model) {
   for (const std::string& name : names) {
     checksums_[name] = {};
     holders_[name] = model_.size();
   }
-  const MemoryScope scope(MemoryClass::kCommunication);
   for (const ParameterSpec& spec : specs) {
     if (const auto found = holders_.find(spec.name); found != holders_.end()) {
       found->second = model_.rank();
     }
   }
-  const at::Tensor holders = at::empty({static_cast<int64_t>(holders_.size())}, at::TensorOptions(at::kLong));
-  auto* rank = holders.mutable_data_ptr<int64_t>();
+  std::vector<int64_t> lowest;
   for (const auto& [name, holder] : holders_) {
-    *rank++ = holder;
+    lowest.push_back(holder);
   }
-  model_.all_reduce(holders, comm::ReduceOp::kMin).wait();
-  const auto* lowest = holders.const_data_ptr<int64_t>();
+  model_.min(lowest);
+  auto rank = lowest.begin();
   for (auto& [name, holder] : holders_) {
-    holder = static_cast<int>(*lowest++);
+    holder = static_cast<int>(*rank++);
   }
 }
 
@@ -240,8 +194,8 @@ void SliceReader::verify() {
 }
 
 void load_parameters(const CheckpointReader& checkpoint, const std::vector<ParameterSpec>& specs,
-                     tensor::ParameterWriter& parameters, comm::Communicator& model) {
-  agreed_over(model, [&] {
+                     tensor::ParameterWriter& parameters, const comm::MpiGroup& model) {
+  comm::agreed(model, [&] {
     for (const ParameterSpec& spec : specs) {
       check_fit(checkpoint, spec);
     }
@@ -250,7 +204,7 @@ void load_parameters(const CheckpointReader& checkpoint, const std::vector<Param
   SliceReader reader(checkpoint, names, specs, model);
   refuse_unheld(checkpoint, names, reader);
   Progress progress("reading the weights of " + checkpoint.path(), std::ssize(specs));
-  agreed_over(model, [&] {
+  comm::agreed(model, [&] {
     for (size_t i = 0; i < specs.size(); ++i) {
       parameters.write(static_cast<int>(i), [&](const at::Tensor& values) { reader.read(specs[i], values); });
       progress.add();

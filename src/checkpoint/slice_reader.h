@@ -4,12 +4,11 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/parameter_spec.h"
 #include "src/base/partition.h"
@@ -17,10 +16,6 @@
 #include "src/checkpoint/checksums.h"
 
 namespace vit_hybrid::train {
-
-/// Runs `function()` on every rank; if it throws on one, all throw a comm::AgreedError, that of the lowest rank.
-/// `group` serves host tensors. Collective over it; `function` must not use it.
-void agreed_over(comm::Communicator& group, const std::function<void()>& function);
 
 /// The elements [range.begin, range.end) of a row-major array of `shape` as disjoint boxes in ascending order, at most
 /// two for each dim: part of a row, whole rows, part of a row. global_offset and local_offset are both the box's
@@ -36,10 +31,9 @@ std::vector<tensor::BoxMapping> boxes_of_range(const tensor::ParameterSpec& spec
 class SliceReader {
  public:
   /// `names`: parameters of the checkpoint, the same on all ranks, that are read; `specs`: what this rank holds, those
-  /// and perhaps others. `model` serves host tensors. All outlive the reader. Collective over
-  /// `model` (tensor x pipeline).
+  /// and perhaps others. All outlive the reader. Collective over `model` (tensor x pipeline).
   SliceReader(const CheckpointReader& checkpoint, const std::vector<std::string>& names,
-              const std::vector<tensor::ParameterSpec>& specs, comm::Communicator& model);
+              const std::vector<tensor::ParameterSpec>& specs, const comm::MpiGroup& model);
 
   /// Whether a rank of the model holds a part of it.
   bool is_held(const std::string& name) const { return holders_.at(name) < model_.size(); }
@@ -51,7 +45,7 @@ class SliceReader {
 
  private:
   const CheckpointReader& checkpoint_;
-  comm::Communicator& model_;
+  const comm::MpiGroup& model_;
   Checksums checksums_;  // by name, as the next
   std::map<std::string, int>
       holders_;  // the lowest rank that holds a part of it; the size of the model where none does
@@ -61,6 +55,6 @@ class SliceReader {
 /// the ranks of `model` (tensor x pipeline) read together are verified. Where shapes do not fit, Error(kUsage) names
 /// tensor, shape and the model options that differ. Collective over `model`.
 void load_parameters(const CheckpointReader& checkpoint, const std::vector<tensor::ParameterSpec>& specs,
-                     tensor::ParameterWriter& parameters, comm::Communicator& model);
+                     tensor::ParameterWriter& parameters, const comm::MpiGroup& model);
 
 }  // namespace vit_hybrid::train

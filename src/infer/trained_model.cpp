@@ -33,9 +33,8 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& chec
 TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world)
     : mesh_(make_mesh(config, checkpoint, world)),
       runner_(config.model, precision_policy(config), mesh_, std::nullopt) {
-  comm::agreed(world, [&] {
-    load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.host_model());
-  });
+  comm::agreed(world,
+               [&] { load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.model()); });
 }
 
 void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, const TrainingData& given) {

@@ -81,7 +81,7 @@ void start_from(const CheckpointReader& checkpoint, const RunConfig& config, con
   log_line(str("weights of ", checkpoint.path(), ", with a fresh optimizer"));
   const InitFromOptions options{config.model, config.checkpoint.init_from_partial, class_names};
   const auto remarks = comm::agreed(world, [&] {
-    return init_from(checkpoint, options, engine.parameters().specs(), engine.optimizer(), mesh.host_model());
+    return init_from(checkpoint, options, engine.parameters().specs(), engine.optimizer(), mesh.model());
   });
   std::for_each(remarks.begin(), remarks.end(), &log_warning);
 }

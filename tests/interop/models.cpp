@@ -33,12 +33,13 @@ std::vector<std::pair<std::string, model::VitOptions>> cases() {
           {"mean", testing::small_classifier(model::Pooling::kMean)}};
 }
 
-void run(const std::string& checkpoint, const std::string& inputs, const std::string& outputs) {
+void run(const comm::MpiGroup& world, const std::string& checkpoint, const std::string& inputs,
+         const std::string& outputs) {
   const train::CheckpointReader reader(checkpoint);
   const model::VitOptions options = train::model_from_json(reader.info().model);
   auto& group = testing::group_of_one();
   testing::TestStage ours(options, {0, options.num_units()}, testing::test_parameters(options), at::kFloat, group);
-  train::load_parameters(reader, ours.buffer.specs(), ours.buffer, group);
+  train::load_parameters(reader, ours.buffer.specs(), ours.buffer, world);
   const at::NoGradGuard no_grad;
   const at::Tensor images = data::read_npy(inputs).to(at::kFloat);
   const auto context = testing::test_context(images.size(0), Mode::kEvaluation);
@@ -58,7 +59,7 @@ void make(const std::string& folder, const comm::MpiGroup& world) {
     const std::string path = folder + "/" + name;
     train::write_weights(world, path + ".h5", info, weights);
     data::replace_npy({{path + "_inputs.npy", testing::test_images(options, kNumSamples).to(at::kFloat)}});
-    run(path + ".h5", path + "_inputs.npy", path + "_outputs.npy");
+    run(world, path + ".h5", path + "_inputs.npy", path + "_outputs.npy");
   }
 }
 
@@ -71,7 +72,7 @@ int main(int argc, char** argv) {
     if (words.size() == 2 && words[0] == "make") {
       make(words[1], session.world());
     } else if (words.size() == 4 && words[0] == "run") {
-      run(words[1], words[2], words[3]);
+      run(session.world(), words[1], words[2], words[3]);
     } else {
       throw Error(ErrorClass::kUsage, "usage: interop_models make FOLDER | run CHECKPOINT INPUTS OUTPUTS");
     }

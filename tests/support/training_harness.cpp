@@ -184,7 +184,8 @@ void Training::load(const std::string& path) {
   outcome_.first_step = step_;
 }
 
-train::Checksums state_checksums(train::Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh) {
+train::Checksums state_checksums(train::Engine& engine, const model::VitOptions& options, const mesh::DeviceMesh& mesh,
+                                 const comm::MpiGroup& world) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const auto groups = train::state_groups(engine);
   train::Checksums checksums;
@@ -200,13 +201,13 @@ train::Checksums state_checksums(train::Engine& engine, const model::VitOptions&
           .add(spec.global_shape, piece.box.global_offset, piece.values[i].cpu());
     }
   }
-  train::add_up(checksums, mesh.host_world());
+  train::add_up(checksums, world);
   return checksums;
 }
 
 std::map<std::string, std::string> Training::checksums() {
   std::map<std::string, std::string> texts;
-  for (const auto& [dataset, checksum] : state_checksums(engine_, options_.model, mesh_)) {
+  for (const auto& [dataset, checksum] : state_checksums(engine_, options_.model, mesh_, world_)) {
     texts[dataset] = checksum.text();
   }
   return texts;

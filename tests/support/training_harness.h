@@ -102,7 +102,8 @@ struct Errors {
 Errors compare(const TrainingOutcome& outcome, const TrainingOutcome& reference, double learning_rate);
 
 /// The checksums of the state of the whole mesh, as a checkpoint of it would have them: by dataset path, one for each
-/// of the engine's state_groups() and each global tensor. Collective over the world.
-train::Checksums state_checksums(train::Engine& engine, const model::VitOptions& options, mesh::DeviceMesh& mesh);
+/// of the engine's state_groups() and each global tensor. Collective over `world`, the ranks of `mesh`.
+train::Checksums state_checksums(train::Engine& engine, const model::VitOptions& options, const mesh::DeviceMesh& mesh,
+                                 const comm::MpiGroup& world);
 
 }  // namespace vit_hybrid::testing

@@ -63,12 +63,16 @@ MpiGroup build(const MpiGroup& group, const char* call, Make make) {
   return MpiGroup(own(comm));
 }
 
+void reduce(const MpiGroup& group, void* values, size_t count, MPI_Datatype type, MPI_Op op) {
+  wait_for(group, "agreement", static_cast<int64_t>(count * sizeof(int64_t)), "MPI_Iallreduce",
+           [&](MPI_Request* request) {
+             return MPI_Iallreduce(MPI_IN_PLACE, values, static_cast<int>(count), type, op, mpi_comm(group), request);
+           });
+}
+
 int64_t reduce(const MpiGroup& group, int64_t value, MPI_Op op) {
-  int64_t result = 0;
-  wait_for(group, "agreement", sizeof value, "MPI_Iallreduce", [&](MPI_Request* request) {
-    return MPI_Iallreduce(&value, &result, 1, MPI_INT64_T, op, mpi_comm(group), request);
-  });
-  return result;
+  reduce(group, &value, 1, MPI_INT64_T, op);
+  return value;
 }
 
 int g_node = -1;  // lowest world rank of the node, once known
@@ -209,6 +213,15 @@ int64_t MpiGroup::max(int64_t value) const {
 }
 int64_t MpiGroup::sum(int64_t value) const {
   return reduce(*this, value, MPI_SUM);
+}
+void MpiGroup::min(std::vector<int64_t>& values) const {
+  reduce(*this, values.data(), values.size(), MPI_INT64_T, MPI_MIN);
+}
+void MpiGroup::sum(std::vector<uint64_t>& values) const {
+  reduce(*this, values.data(), values.size(), MPI_UINT64_T, MPI_SUM);
+}
+void MpiGroup::sum(std::vector<double>& values) const {
+  reduce(*this, values.data(), values.size(), MPI_DOUBLE, MPI_SUM);
 }
 
 std::vector<int64_t> MpiGroup::all_gather(int64_t value) const {

@@ -49,6 +49,11 @@ class MpiGroup {
   int64_t min(int64_t value) const;
   int64_t max(int64_t value) const;
   int64_t sum(int64_t value) const;
+  /// Element by element, as many on every rank; the sums of integers are modulo 2^64, the last bits of the others may
+  /// depend on the rank (for reports, not for what all ranks decide alike).
+  void min(std::vector<int64_t>& values) const;
+  void sum(std::vector<uint64_t>& values) const;
+  void sum(std::vector<double>& values) const;
   /// The value of every rank, in rank order.
   std::vector<int64_t> all_gather(int64_t value) const;
   /// The text of every rank, in rank order; 2 GiB together.

@@ -102,10 +102,9 @@ std::string seconds_text(double seconds) {
 
 }  // namespace
 
-BackgroundSave::BackgroundSave(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
-                               const model::VitOptions& model, const CheckpointInfo& info, const std::string& path,
-                               StateSnapshot& snapshot)
-    : world_(world), snapshot_(snapshot), file_(world, mesh, engine, model, info, path) {
+BackgroundSave::BackgroundSave(const comm::MpiGroup& world, Engine& engine, const model::VitOptions& model,
+                               const CheckpointInfo& info, const std::string& path, StateSnapshot& snapshot)
+    : world_(world), snapshot_(snapshot), file_(world, engine, model, info, path) {
   comm::agreed(world, [&] { snapshot.take(); });
   thread_ = std::thread([this] { write(); });
 }
@@ -163,9 +162,9 @@ std::vector<StateBox> written_boxes(Engine& engine, const mesh::DeviceMesh& mesh
   return boxes;
 }
 
-CheckpointWriter::CheckpointWriter(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
-                                   const model::VitOptions& model, const CheckpointInfo& info, const std::string& path)
-    : mesh_(mesh),
+CheckpointWriter::CheckpointWriter(const comm::MpiGroup& world, Engine& engine, const model::VitOptions& model,
+                                   const CheckpointInfo& info, const std::string& path)
+    : world_(world),
       checksums_(checksums_of(engine, model)),
       file_(world, path, datasets_of(engine, model), info_attributes(info), data::Hdf5Seal::kMetadata) {}
 
@@ -188,7 +187,7 @@ void CheckpointWriter::write(const StateBox& box) {
 }
 
 void CheckpointWriter::finish() {
-  add_up(checksums_, mesh_.host_world());
+  add_up(checksums_, world_);
   std::vector<data::Hdf5Text> texts;
   for (const auto& [dataset, checksum] : checksums_) {
     texts.push_back({dataset, kChecksumAttribute, checksum.text()});
@@ -196,11 +195,11 @@ void CheckpointWriter::finish() {
   file_.finish(texts);
 }
 
-void save_checkpoint(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
+void save_checkpoint(const comm::MpiGroup& world, const mesh::DeviceMesh& mesh, Engine& engine,
                      const model::VitOptions& model, const CheckpointInfo& info, const std::string& path) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const Progress progress("writing " + path);
-  CheckpointWriter file(world, mesh, engine, model, info, path);
+  CheckpointWriter file(world, engine, model, info, path);
   comm::agreed(world, [&] {
     std::vector<StateBox> boxes = written_boxes(engine, mesh);
     at::parallel_for(0, static_cast<int64_t>(boxes.size()), 1, [&](int64_t begin, int64_t end) {
@@ -216,8 +215,8 @@ void save_checkpoint(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine
   file.finish();
 }
 
-Checkpointer::Checkpointer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
-                           RunLog& log, std::string folder, TrainingData data)
+Checkpointer::Checkpointer(const RunConfig& config, const comm::MpiGroup& world, const mesh::DeviceMesh& mesh,
+                           Engine& engine, RunLog& log, std::string folder, TrainingData data)
     : config_(config),
       options_(config.checkpoint),
       world_(world),
@@ -344,7 +343,7 @@ void Checkpointer::save(const TrainingPosition& position, const std::optional<Ev
   }
   if (options_.async) {
     VH_ASSERT(snapshot_.has_value(), "a save in the background that was not prepared");
-    background_ = std::make_unique<BackgroundSave>(world_, mesh_, engine_, config_.model, info(position, figures),
+    background_ = std::make_unique<BackgroundSave>(world_, engine_, config_.model, info(position, figures),
                                                    saving_.path, *snapshot_);
     saving_.stall = timer.seconds();
     return;

@@ -51,9 +51,9 @@ std::vector<StateBox> written_boxes(Engine& engine, const mesh::DeviceMesh& mesh
 /// A checkpoint under way: made by all ranks together, filled by each, ended together.
 class CheckpointWriter {
  public:
-  /// Arguments and errors as save_checkpoint()'s; `world` and `mesh` outlive it. Makes the file, without values.
+  /// Arguments and errors as save_checkpoint()'s; `world` outlives it. Makes the file, without values.
   /// Collective over `world`.
-  CheckpointWriter(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine, const model::VitOptions& model,
+  CheckpointWriter(const comm::MpiGroup& world, Engine& engine, const model::VitOptions& model,
                    const CheckpointInfo& info, const std::string& path);
 
   /// Writes a box of host values, contiguous, and counts them in their tensor's checksum. This and flush() make no MPI
@@ -65,7 +65,7 @@ class CheckpointWriter {
   void finish();
 
  private:
-  mesh::DeviceMesh& mesh_;
+  const comm::MpiGroup& world_;
   std::mutex mutex_;     // guards checksums_
   Checksums checksums_;  // of what this rank has written
   data::Hdf5Writer file_;
@@ -74,7 +74,7 @@ class CheckpointWriter {
 /// Writes the engine's state as `path`, of which `info` says what it is: each rank writes what it owns. The file has
 /// its name, and is on the storage, when it is complete. Error(kCannotCreate) or Error(kIo), agreed by all ranks,
 /// leaves no file of this name that was not there before. Collective over `world`, the ranks of `mesh`.
-void save_checkpoint(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
+void save_checkpoint(const comm::MpiGroup& world, const mesh::DeviceMesh& mesh, Engine& engine,
                      const model::VitOptions& model, const CheckpointInfo& info, const std::string& path);
 
 /// Bytes of a checkpoint's values: parameters and the optimizer's state of them, in the master type.
@@ -99,9 +99,9 @@ class StateSnapshot {
 /// Copies what this rank writes and starts to write it. The thread makes no MPI and no HDF5 call.
 class BackgroundSave {
  public:
-  /// Arguments and errors as save_checkpoint(). `snapshot`, which it fills, `world` and `mesh` outlive it. Returns when
-  /// the state may change again. Collective over `world`.
-  BackgroundSave(const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine, const model::VitOptions& model,
+  /// Arguments and errors as save_checkpoint(). `snapshot`, which it fills, and `world` outlive it. Returns when the
+  /// state may change again. Collective over `world`.
+  BackgroundSave(const comm::MpiGroup& world, Engine& engine, const model::VitOptions& model,
                  const CheckpointInfo& info, const std::string& path, StateSnapshot& snapshot);
   /// Stops the thread after the box that it is at.
   ~BackgroundSave();
@@ -139,7 +139,7 @@ struct TrainingPosition {
 class Checkpointer {
  public:
   /// All arguments but `folder` outlive it.
-  Checkpointer(const RunConfig& config, const comm::MpiGroup& world, mesh::DeviceMesh& mesh, Engine& engine,
+  Checkpointer(const RunConfig& config, const comm::MpiGroup& world, const mesh::DeviceMesh& mesh, Engine& engine,
                RunLog& log, std::string folder, TrainingData data);
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
@@ -193,7 +193,7 @@ class Checkpointer {
   const RunConfig& config_;
   const CheckpointConfig& options_;
   const comm::MpiGroup& world_;
-  mesh::DeviceMesh& mesh_;
+  const mesh::DeviceMesh& mesh_;
   Engine& engine_;
   RunLog& log_;
   CheckpointFolder folder_;

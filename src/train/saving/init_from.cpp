@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "model/vit_costs.h"
+#include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
@@ -148,12 +149,12 @@ std::vector<ParameterSpec> whole_specs(const model::VitOptions& model) {
 
 std::vector<std::string> init_from(const CheckpointReader& checkpoint, const InitFromOptions& options,
                                    const std::vector<ParameterSpec>& specs, tensor::ParameterWriter& parameters,
-                                   comm::Communicator& model_group) {
+                                   const comm::MpiGroup& model_group) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   std::optional<Loader> loader;
   std::vector<std::string> remarks;
   std::vector<std::string> fitting;
-  agreed_over(model_group, [&] {
+  comm::agreed(model_group, [&] {
     loader.emplace(checkpoint, options);
     const auto all = whole_specs(options.model);
     refuse_unused(checkpoint, options, all);
@@ -167,7 +168,7 @@ std::vector<std::string> init_from(const CheckpointReader& checkpoint, const Ini
     }
   });
   SliceReader reader(checkpoint, fitting, specs, model_group);
-  agreed_over(model_group, [&] {
+  comm::agreed(model_group, [&] {
     for (size_t i = 0; i < specs.size(); ++i) {
       parameters.write(static_cast<int>(i), [&](const at::Tensor& values) { loader->load(specs[i], values, reader); });
     }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/vit_options.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/parameter_spec.h"
 #include "src/checkpoint/checkpoint_reader.h"
@@ -29,7 +29,7 @@ struct InitFromOptions {
 /// the model options that differ. Collective over `model_group` (tensor x pipeline), errors agreed.
 std::vector<std::string> init_from(const CheckpointReader& checkpoint, const InitFromOptions& options,
                                    const std::vector<tensor::ParameterSpec>& specs, tensor::ParameterWriter& parameters,
-                                   comm::Communicator& model_group);
+                                   const comm::MpiGroup& model_group);
 
 /// Height and width of a grid of patches.
 struct PatchGrid {

@@ -337,8 +337,8 @@ void check_resumable(const CheckpointReader& checkpoint, const RunConfig& config
 
 void restore(const CheckpointReader& checkpoint, Engine& engine, mesh::DeviceMesh& mesh, const comm::MpiGroup& world) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  comm::agreed(
-      world, [&] { load_parameters(checkpoint, engine.parameters().specs(), engine.optimizer(), mesh.host_model()); });
+  comm::agreed(world,
+               [&] { load_parameters(checkpoint, engine.parameters().specs(), engine.optimizer(), mesh.model()); });
   Checksums checksums;
   comm::agreed(world, [&] {
     for (const CheckpointTensor& tensor : checkpoint.tensors()) {
@@ -349,7 +349,7 @@ void restore(const CheckpointReader& checkpoint, Engine& engine, mesh::DeviceMes
     const bool counts_replicated = mesh::on(mesh.coordinate(), mesh::Axis::kTensor) == 0;
     read_state(checkpoint, engine, counts_replicated, checksums);
   });
-  add_up(checksums, mesh.host_world());
+  add_up(checksums, world);
   const int num_copies = mesh.dims().data() / engine.parameters().layout().shards;
   comm::agreed_on_rank_0(world, [&] { verify(checkpoint, checksums, static_cast<uint64_t>(num_copies)); });
   const CheckpointInfo& info = checkpoint.info();

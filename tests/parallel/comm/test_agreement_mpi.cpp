@@ -145,6 +145,17 @@ TEST_CASE("agreement: control messages") {
   CHECK(world.min(world.rank() + 3) == 3);
   CHECK(world.max(world.rank() + 3) == world.size() + 2);
   CHECK(world.sum(2) == 2 * world.size());
+  std::vector<int64_t> least = {world.rank(), -world.rank(), 7};
+  world.min(least);
+  CHECK(least == std::vector<int64_t>{0, 1 - world.size(), 7});
+  std::vector<uint64_t> sums = {1, world.rank() == 0 ? ~uint64_t{0} : 1};  // which wraps
+  world.sum(sums);
+  const auto size = static_cast<uint64_t>(world.size());
+  CHECK(sums == std::vector<uint64_t>{size, size - 2});
+  std::vector<double> values = {0.5, world.rank() + 0.25};
+  world.sum(values);
+  CHECK(values ==
+        std::vector<double>{0.5 * world.size(), 0.25 * world.size() + 0.5 * world.size() * (world.size() - 1)});
   const auto all = world.all_gather(world.rank() * 10);
   REQUIRE(static_cast<int>(all.size()) == world.size());
   for (int r = 0; r < world.size(); ++r)

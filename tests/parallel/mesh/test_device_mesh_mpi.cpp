@@ -51,6 +51,10 @@ std::vector<int64_t> members(Communicator& group, int world_rank) {
   return {ranks.data_ptr<int64_t>(), ranks.data_ptr<int64_t>() + group.size()};
 }
 
+std::vector<int64_t> members(const MpiGroup& group, int world_rank) {
+  return group.all_gather(world_rank);
+}
+
 // Ranks whose coordinates equal this rank's but on `free` axes, ascending.
 std::vector<int64_t> expected_members(int rank, const Degrees& degrees, const std::string& order,
                                       const std::vector<size_t>& free) {
@@ -84,7 +88,7 @@ void check_mesh(const MpiGroup& world, const Degrees& degrees, const std::string
   CHECK(members(mesh.data(), rank) == expected_members(rank, degrees, order, {0}));
   CHECK(members(mesh.tensor(), rank) == expected_members(rank, degrees, order, {1}));
   CHECK(members(mesh.pipeline(), rank) == expected_members(rank, degrees, order, {2}));
-  CHECK(members(mesh.host_model(), rank) == expected_members(rank, degrees, order, {1, 2}));
+  CHECK(members(mesh.model(), rank) == expected_members(rank, degrees, order, {1, 2}));
   CHECK(members(mesh.world(), rank) == expected_members(rank, degrees, order, {0, 1, 2}));
   CHECK(&mesh.host_world() == &mesh.world());
 }
@@ -116,10 +120,9 @@ TEST_CASE("mesh: names and back ends of the axes") {
   CHECK(mesh.data().axis() == "data");
   CHECK(mesh.tensor().axis() == "tensor");
   CHECK(mesh.pipeline().axis() == "pipeline");
-  CHECK(mesh.host_model().axis() == "model");
   CHECK(mesh.world().axis() == "world");
   CHECK(mesh.tensor().back_end() == "self");
-  CHECK(mesh.host_model().size() == 1);
+  CHECK(mesh.model().size() == 1);
   CHECK(mesh.data().back_end() == (world.size() == 1 ? "self" : "mpi, shared memory"));
 }
 

@@ -225,7 +225,7 @@ TEST_CASE("checkpoint reader: weights in every layout") {
         Slice slice(options, mesh::ParallelDims(world.size() / (tp * pp), tp, pp), world);
         auto buffer = slice.buffer(at::kDouble);
         const int64_t version = buffer.version();
-        load_parameters(reader, buffer.specs(), buffer, slice.device_mesh.host_model());
+        load_parameters(reader, buffer.specs(), buffer, slice.device_mesh.model());
         CHECK(buffer.version() > version);
         for (const auto& spec : slice.specs) {
           CAPTURE(spec.name);
@@ -250,8 +250,7 @@ TEST_CASE("checkpoint reader: a changed bit, and another model, are refused by a
     Slice slice(wanted, dims, world);
     auto buffer = slice.buffer(at::kFloat);
     const CheckpointReader reader(world, path);
-    return agreed_error(world,
-                        [&] { load_parameters(reader, buffer.specs(), buffer, slice.device_mesh.host_model()); });
+    return agreed_error(world, [&] { load_parameters(reader, buffer.specs(), buffer, slice.device_mesh.model()); });
   };
   auto wider = options;
   wider.mlp_hidden = 58;

@@ -190,7 +190,7 @@ TEST_CASE("checkpoint: written in the background while the state changes, it is 
   CheckpointRig rig(world, folder.path());
   rig.config.checkpoint.async = true;
   rig.checkpoints.prepare("");
-  const auto before = testing::state_checksums(rig.engine, rig.config.model, rig.mesh);
+  const auto before = testing::state_checksums(rig.engine, rig.config.model, rig.mesh, rig.world);
   rig.checkpoints.save({1, 0, 0}, std::nullopt);
   CHECK(rig.checkpoints.is_saving());
   rig.engine.parameters().values().zero_();
@@ -207,7 +207,7 @@ TEST_CASE("checkpoint: written in the background while the state changes, it is 
     CHECK(first.find(path)->checksum == checksum.text());
   }
   train::restore(first, rig.engine, rig.mesh, world);
-  const auto after = testing::state_checksums(rig.engine, rig.config.model, rig.mesh);
+  const auto after = testing::state_checksums(rig.engine, rig.config.model, rig.mesh, rig.world);
   for (const auto& [path, checksum] : before) {
     CHECK(after.at(path).value() == checksum.value());
   }

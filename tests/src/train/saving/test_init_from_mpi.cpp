@@ -89,7 +89,7 @@ struct Model {
   std::vector<std::string> init(const train::CheckpointReader& checkpoint, bool partial,
                                 const std::string& class_names = "") {
     return train::init_from(checkpoint, {options, partial, class_names}, engine.parameters().specs(),
-                            engine.optimizer(), mesh.host_model());
+                            engine.optimizer(), mesh.model());
   }
   // Whether every parameter of this rank but those named is its slice of the checkpoint's.
   void check_equal(const train::CheckpointReader& checkpoint, const std::vector<std::string>& but) {
