@@ -56,9 +56,8 @@ class [[nodiscard]] Work {
   std::unique_ptr<State> state_;
 };
 
-/// How values of several ranks become one. kMax and kMin of a NaN are unspecified (but the same bits
-/// on all ranks).
-enum class ReduceOp { kSum, kMax, kMin };
+/// How values of several ranks become one. kMax of a NaN is unspecified (but the same bits on all ranks).
+enum class ReduceOp { kSum, kMax };
 
 /// One message of exchange(): `tensor` is sent to, or received from, rank `peer` of the group.
 struct Transfer {
@@ -74,7 +73,7 @@ struct Gather {
   at::Tensor input;
 };
 
-/// The ranks of one group (a mesh axis, the model, the world). All operations are collective over
+/// The ranks of one group (a mesh axis, the world). All operations are collective over
 /// the group and are started in the same order by all its ranks; exchange() is collective over the
 /// ranks that it connects. Tensors are contiguous, on device_type(), and of type float64, float32,
 /// float16, bfloat16, int64, int32, uint8 or bool (bool is not summed); anything else is refused
@@ -89,7 +88,7 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  /// Name of the axis in messages: "data", "tensor", "pipeline", "model", "world".
+  /// Name of the axis in messages: "data", "tensor", "pipeline", "world".
   virtual const std::string& axis() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;

@@ -30,12 +30,6 @@ struct Max {
     return (a < b || b != b) ? b : a;  // NOLINT(misc-redundant-expression)
   }
 };
-struct Min {
-  template <class T>
-  static T apply(T a, T b) {
-    return (b < a || b != b) ? b : a;  // NOLINT(misc-redundant-expression)
-  }
-};
 
 // How a type is stored, and in which type it is added up.
 template <class T>
@@ -149,14 +143,7 @@ void reduce(const std::vector<const void*>& sources, void* result, int64_t count
 
 template <class Format>
 void reduce(ReduceOp op, const std::vector<const void*>& sources, void* result, int64_t count) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return reduce<Format, Sum>(sources, result, count);
-    case ReduceOp::kMax:
-      return reduce<Format, Max>(sources, result, count);
-    case ReduceOp::kMin:
-      return reduce<Format, Min>(sources, result, count);
-  }
+  op == ReduceOp::kSum ? reduce<Format, Sum>(sources, result, count) : reduce<Format, Max>(sources, result, count);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ ncclDataType_t nccl_type(at::ScalarType type) {
 }
 
 ncclRedOp_t nccl_op(ReduceOp op) {
-  return op == ReduceOp::kSum ? ncclSum : op == ReduceOp::kMax ? ncclMax : ncclMin;
+  return op == ReduceOp::kSum ? ncclSum : ncclMax;
 }
 
 size_t count(const at::Tensor& tensor) {

@@ -139,10 +139,10 @@ TEST_CASE("grad_norm: every parameter counts once, and all ranks get the same bi
       CHECK_FALSE(result.is_skipped());
       CHECK(result.norm == doctest::Approx(norm_of_whole_model(place.pipeline_size)).epsilon(1e-14));
       const at::Tensor largest = at::full({1}, result.norm, at::kDouble);
-      const at::Tensor smallest = largest.clone();
+      const at::Tensor negated = -largest;
       world.all_reduce(largest, comm::ReduceOp::kMax).wait();
-      world.all_reduce(smallest, comm::ReduceOp::kMin).wait();
-      CHECK(largest.item<double>() == smallest.item<double>());
+      world.all_reduce(negated, comm::ReduceOp::kMax).wait();
+      CHECK(largest.item<double>() == -negated.item<double>());
     }
   });
 }
@@ -176,12 +176,12 @@ TEST_CASE("parameter norms: those of the whole parameters, and all ranks of a st
         CHECK(norms.weight_norm(p) == doctest::Approx(expected).epsilon(1e-14));
         CHECK(norms.update_norm(p) == doctest::Approx(2.0 * expected).epsilon(1e-14));
         const at::Tensor largest = at::full({1}, norms.weight_norm(p), at::kDouble);
-        const at::Tensor smallest = largest.clone();
+        const at::Tensor negated = -largest;
         for (const auto& axis : {data.get(), tensor.get()}) {
           axis->all_reduce(largest, comm::ReduceOp::kMax).wait();
-          axis->all_reduce(smallest, comm::ReduceOp::kMin).wait();
+          axis->all_reduce(negated, comm::ReduceOp::kMax).wait();
         }
-        CHECK(largest.item<double>() == smallest.item<double>());
+        CHECK(largest.item<double>() == -negated.item<double>());
       }
     }
   });
