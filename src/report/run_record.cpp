@@ -1,8 +1,6 @@
-// Each part asked for, and one row of numbers a rank, gathered.
+// Each part asked for, and one object a rank, gathered as text.
 #include "src/report/run_record.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
@@ -107,42 +105,12 @@ int64_t peak_resident_bytes() {
 }
 
 // The numbers of a row in the order in which they are written and read.
-std::vector<double> to_row(const StepSeconds& seconds, const MemoryReport& memory, int64_t device_peak) {
-  std::vector<double> row;
-  for (const auto& [name, part] : kStepParts) {
-    row.push_back(seconds.*part);
-  }
-  row.insert(row.end(), memory.peak.begin(), memory.peak.end());
-  row.insert(row.end(), memory.at_peak.begin(), memory.at_peak.end());
-  row.push_back(static_cast<double>(memory.total_peak));
-  row.push_back(static_cast<double>(peak_resident_bytes()));
-  row.push_back(static_cast<double>(device_peak));
-  return row;
-}
-
-Json bytes_by_class(const double* bytes) {
+Json bytes_by_class(const std::array<int64_t, kNumMemoryClasses>& bytes) {
   Json json;
-  for (int i = 0; i < kNumMemoryClasses; ++i) {
-    json[std::string(memory_class_name(static_cast<MemoryClass>(i)))] = static_cast<int64_t>(bytes[i]);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    json[std::string(memory_class_name(static_cast<MemoryClass>(i)))] = bytes[i];
   }
   return json;
-}
-
-Json from_row(int rank, const double* row) {
-  StepSeconds seconds;
-  for (const auto& [name, part] : kStepParts) {
-    seconds.*part = *row++;
-  }
-  const double* const memory = row;
-  const double* totals = memory + 2 * kNumMemoryClasses;
-  return {{"rank", rank},
-          {"seconds", to_json(seconds)},
-          {"memory",
-           {{"peak", bytes_by_class(memory)},
-            {"at_peak", bytes_by_class(memory + kNumMemoryClasses)},
-            {"total_peak", static_cast<int64_t>(totals[0])},
-            {"process_peak", static_cast<int64_t>(totals[1])},
-            {"device_peak", static_cast<int64_t>(totals[2])}}}};
 }
 
 }  // namespace
@@ -167,17 +135,19 @@ Json start_record(const RunConfig& config, const comm::MpiSession& session, int 
   return record;
 }
 
-Json gather_rank_reports(const StepSeconds& seconds, c10::Device device, comm::Communicator& host_world) {
+Json gather_rank_reports(const StepSeconds& seconds, c10::Device device, const comm::MpiGroup& world) {
   const MemoryReport memory = MemoryTracker::report();
-  const MemoryScope scope(MemoryClass::kCommunication);
-  const std::vector<double> row = to_row(seconds, memory, device_peak_bytes(device));
-  const auto columns = static_cast<int64_t>(row.size());
-  const at::Tensor mine = at::tensor(row, at::kDouble);
-  const at::Tensor all = at::empty({host_world.size() * columns}, at::kDouble);
-  host_world.all_gather(all, mine).wait();
+  const Json own = {{"rank", world.rank()},
+                    {"seconds", to_json(seconds)},
+                    {"memory",
+                     {{"peak", bytes_by_class(memory.peak)},
+                      {"at_peak", bytes_by_class(memory.at_peak)},
+                      {"total_peak", memory.total_peak},
+                      {"process_peak", peak_resident_bytes()},
+                      {"device_peak", device_peak_bytes(device)}}}};
   Json ranks = Json::array();
-  for (int rank = 0; rank < host_world.size(); ++rank) {
-    ranks.push_back(from_row(rank, all.const_data_ptr<double>() + rank * columns));
+  for (const std::string& text : world.all_gather(own.dump())) {
+    ranks.push_back(Json::parse(text));
   }
   return ranks;
 }

@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "parallel/comm/communicator.h"
 #include "parallel/comm/mpi/mpi_session.h"
 #include "src/config/run_config.h"
 #include "src/report/run_log.h"
@@ -21,7 +20,7 @@ Json start_record(const RunConfig& config, const comm::MpiSession& session, int 
 
 /// For summary.json: an array with one object a rank: its seconds by phase, its tensor bytes by class (each class's
 /// peak, what each held when the total was highest, and that total), the most memory of its process, and what its GPU's
-/// allocator held. On every rank. Collective over `host_world`.
-Json gather_rank_reports(const StepSeconds& seconds, c10::Device device, comm::Communicator& host_world);
+/// allocator held. On every rank. Collective over `world`.
+Json gather_rank_reports(const StepSeconds& seconds, c10::Device device, const comm::MpiGroup& world);
 
 }  // namespace vit_hybrid::train

@@ -2,7 +2,6 @@
 #include "src/report/run_speed.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +11,6 @@
 #include "parallel/comm/failure.h"
 #include "src/base/device/gpu_survey.h"
 #include "src/base/error.h"
-#include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/machine/processor.h"
 #include "src/machine/roofline.h"
@@ -46,23 +44,16 @@ namespace {
 constexpr double kWorthIt = 20.0;
 
 // Sum over the ranks, known where each rank knows its own.
-Speed sum_of(const Speed& own, comm::Communicator& host_world) {
-  const at::Tensor sums = at::tensor({own.flops.value_or(0.0), own.flops ? 1.0 : 0.0}, at::kDouble);
-  host_world.all_reduce(sums, comm::ReduceOp::kSum).wait();
-  const double* values = sums.const_data_ptr<double>();
-  if (values[1] == static_cast<double>(host_world.size())) {
-    return {values[0], {}};
+Speed sum_of(const Speed& own, const comm::MpiGroup& world) {
+  std::vector<double> sums = {own.flops.value_or(0.0), own.flops ? 1.0 : 0.0};
+  world.sum(sums);
+  if (sums[1] == world.size()) {
+    return {sums[0], {}};
   }
   return {std::nullopt, own.flops ? "it is not known of every rank" : own.missing};
 }
 
-Speed own_roof(const RunConfig& config, mesh::DeviceMesh& mesh) {
-  const auto flops = measure_matmul_roof(mesh.device(), precision_policy(config).compute, kRoofSeconds,
-                                         [&] { mesh.host_world().barrier().wait(); });
-  return {flops, flops ? "" : "the GPU has no memory left for the product"};
-}
-
-Speed roof_of(const RunConfig& config, const FinishedRun& run, mesh::DeviceMesh& mesh) {
+Speed roof_of(const RunConfig& config, const FinishedRun& run, c10::Device device, const comm::MpiGroup& world) {
   if (run.was_interrupted) {
     return {std::nullopt, "the run was interrupted"};
   }
@@ -70,7 +61,9 @@ Speed roof_of(const RunConfig& config, const FinishedRun& run, mesh::DeviceMesh&
     return {std::nullopt, str("it is measured with --test, or after steps that took ", kWorthIt * kRoofSeconds,
                               " s; these took ", fixed_text(run.step_seconds, 2), " s")};
   }
-  return sum_of(own_roof(config, mesh), mesh.host_world());
+  const auto own =
+      measure_matmul_roof(device, precision_policy(config).compute, kRoofSeconds, [&] { world.barrier(); });
+  return sum_of({own, own ? "" : "the GPU has no memory left for the product"}, world);
 }
 
 Speed processor_peak(const Processor& processor, at::ScalarType type, double cores) {
@@ -85,9 +78,9 @@ Speed processor_peak(const Processor& processor, at::ScalarType type, double cor
 }
 
 // Ranks that share cores, or a GPU, share its peak.
-Speed own_peak(const RunConfig& config, int node_cores, c10::Device device) {
-  if (device.is_cuda()) {
-    const std::string name = survey_gpus().gpus.at(static_cast<size_t>(device.index())).name;
+Speed own_peak(const RunConfig& config, const Machine& machine) {
+  if (machine.device.is_cuda()) {
+    const std::string name = survey_gpus().gpus.at(static_cast<size_t>(machine.device.index())).name;
     const double flops = gpu_peak_flops(name, config.precision.kind);
     if (flops == 0.0) {
       return {std::nullopt,
@@ -96,9 +89,9 @@ Speed own_peak(const RunConfig& config, int node_cores, c10::Device device) {
     return {flops / config.parallel.ranks_per_gpu, {}};
   }
   const double threads = at::get_num_threads();
-  const double share = static_cast<double>(node_cores) / comm::process_place().node_size;
+  const double share = static_cast<double>(machine.node_cores) / comm::process_place().node_size;
   return processor_peak(this_processor(), precision_policy(config).compute,
-                        node_cores > 0 ? std::min(threads, share) : threads);
+                        machine.node_cores > 0 ? std::min(threads, share) : threads);
 }
 
 std::string flops_text(double flops) {
@@ -151,13 +144,13 @@ double sum_of(const Json& ranks, const char* part) {
 
 }  // namespace
 
-RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, int node_cores, mesh::DeviceMesh& mesh) {
-  const MemoryScope scope(MemoryClass::kCommunication);
+RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, const Machine& machine,
+                           const comm::MpiGroup& world) {
   RunSpeed speed;
   speed.samples_per_second = run.samples_per_second;
   speed.model_flops = run.samples_per_second * model::train_flops_per_sample(config.model);
-  speed.roof = believable_roof(roof_of(config, run, mesh), speed.model_flops);
-  speed.peak = sum_of(own_peak(config, node_cores, mesh.device()), mesh.host_world());
+  speed.roof = believable_roof(roof_of(config, run, machine.device, world), speed.model_flops);
+  speed.peak = sum_of(own_peak(config, machine), world);
   return speed;
 }
 

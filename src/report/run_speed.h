@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/mesh/device_mesh.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/config/run_config.h"
+#include "src/machine/device.h"
 #include "src/report/metrics_log.h"
 
 namespace vit_hybrid::train {
@@ -49,9 +50,9 @@ struct FinishedRun {
 };
 
 /// Measures the roof where that is worth its third of a second: in a test, and after steps that took many times as
-/// long. `node_cores`: that the job may use on this node; 0: not known. Collective over the mesh's world; no memory
-/// figure is to be taken after it.
-RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, int node_cores, mesh::DeviceMesh& mesh);
+/// long. Collective over `world`; no memory figure is to be taken after it.
+RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, const Machine& machine,
+                           const comm::MpiGroup& world);
 
 /// The roof, unless the model itself was faster: then other programs had the cores while it was measured. Pure.
 Speed believable_roof(const Speed& roof, double model_flops);

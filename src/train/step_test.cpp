@@ -1,11 +1,11 @@
 // StepTest: what is kept of each step, and the gathering.
 #include "src/train/step_test.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
+#include <cstring>
+#include <string>
+#include <type_traits>
 
 #include "src/base/device/device_memory.h"
-#include "src/base/memory_tracker.h"
 #include "src/report/run_speed.h"
 
 namespace vit_hybrid::train {
@@ -44,50 +44,35 @@ void StepTest::add(const StepRecord& step) {
   }
 }
 
-std::vector<std::vector<StepSeconds>> StepTest::gathered_seconds(comm::Communicator& host_world) const {
-  std::vector<double> own;
-  for (const StepSeconds& seconds : seconds_) {
-    for (const auto& [name, part] : kStepParts) {
-      own.push_back(seconds.*part);
-    }
-  }
-  const at::Tensor all = at::empty({host_world.size() * static_cast<int64_t>(own.size())}, at::kDouble);
-  host_world.all_gather(all, at::tensor(own, at::kDouble)).wait();
-  const double* value = all.const_data_ptr<double>();
-  std::vector<std::vector<StepSeconds>> by_rank(static_cast<size_t>(host_world.size()),
-                                                std::vector<StepSeconds>(seconds_.size()));
-  for (auto& steps : by_rank) {
-    for (StepSeconds& seconds : steps) {
-      for (const auto& [name, part] : kStepParts) {
-        seconds.*part = *value++;
-      }
-    }
+std::vector<std::vector<StepSeconds>> StepTest::gathered_seconds(const comm::MpiGroup& world) const {
+  static_assert(std::is_trivially_copyable_v<StepSeconds>);
+  const std::string own(reinterpret_cast<const char*>(seconds_.data()), seconds_.size() * sizeof(StepSeconds));
+  std::vector<std::vector<StepSeconds>> by_rank;
+  for (const std::string& bytes : world.all_gather(own)) {
+    std::memcpy(by_rank.emplace_back(seconds_.size()).data(), bytes.data(), bytes.size());
   }
   return by_rank;
 }
 
-Power StepTest::power(const Metered& own, comm::Communicator& host_world) const {
+Power StepTest::power(const Metered& own, const comm::MpiGroup& world) const {
   const bool is_known = own.energy.joules.has_value();
   // Joules, meters, and meters that can be read.
-  const at::Tensor sums =
-      at::tensor({own.energy.joules.value_or(0.0), own.is_metered ? 1.0 : 0.0, is_known ? 1.0 : 0.0}, at::kDouble);
-  host_world.all_reduce(sums, comm::ReduceOp::kSum).wait();
-  const double* values = sums.const_data_ptr<double>();
-  if (values[2] == values[1] && metered_seconds_ > 0.0) {
-    return {values[0] / metered_seconds_, {}};
+  std::vector<double> sums = {own.energy.joules.value_or(0.0), own.is_metered ? 1.0 : 0.0, is_known ? 1.0 : 0.0};
+  world.sum(sums);
+  if (sums[2] == sums[1] && metered_seconds_ > 0.0) {
+    return {sums[0] / metered_seconds_, {}};
   }
   return {std::nullopt, is_known ? "it cannot be read on every node" : own.energy.missing};
 }
 
-std::optional<TestFigures> StepTest::figures(comm::Communicator& host_world) const {
+std::optional<TestFigures> StepTest::figures(const comm::MpiGroup& world) const {
   if (seconds_.empty()) {
     return std::nullopt;  // all ranks have done the same steps
   }
-  const MemoryScope scope(MemoryClass::kCommunication);
-  TestFigures figures = test_figures(gathered_seconds(host_world), samples_);
+  TestFigures figures = test_figures(gathered_seconds(world), samples_);
   figures.warm_up = warm_up_;
-  figures.packages = power(packages_, host_world);
-  figures.gpus = power(gpu_, host_world);
+  figures.packages = power(packages_, world);
+  figures.gpus = power(gpu_, world);
   return figures;
 }
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/device/energy_meter.h"
 #include "src/base/timer.h"
 #include "src/report/run_log.h"
@@ -23,8 +23,8 @@ class StepTest {
 
   int64_t steps() const { return steps_; }
   void add(const StepRecord& step);
-  /// Of all ranks, on every rank; nothing where the run ended before a step counted. Collective over `host_world`.
-  std::optional<TestFigures> figures(comm::Communicator& host_world) const;
+  /// Of all ranks, on every rank; nothing where the run ended before a step counted. Collective over `world`.
+  std::optional<TestFigures> figures(const comm::MpiGroup& world) const;
 
  private:
   // Of one kind on this rank.
@@ -35,8 +35,8 @@ class StepTest {
 
   void begin_metering();
   void read_meters();
-  Power power(const Metered& own, comm::Communicator& host_world) const;
-  std::vector<std::vector<StepSeconds>> gathered_seconds(comm::Communicator& host_world) const;
+  Power power(const Metered& own, const comm::MpiGroup& world) const;
+  std::vector<std::vector<StepSeconds>> gathered_seconds(const comm::MpiGroup& world) const;
 
   int64_t steps_;
   int64_t warm_up_;

@@ -78,8 +78,9 @@ Json communication() {
 }
 
 // Prints and writes what was measured; returns it, or null where there is nothing.
-Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks, RunLog& log, mesh::DeviceMesh& mesh) {
-  const auto figures = test.figures(mesh.host_world());
+Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks, RunLog& log,
+                   const comm::MpiGroup& world) {
+  const auto figures = test.figures(world);
   if (!figures) {
     log_warning("the test was stopped before a step counted");
     return nullptr;
@@ -93,15 +94,15 @@ Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks
 }
 
 // Speed of the run that `summary` is about, and where no test tells of them its time by phase and memory.
-void conclude_speed(const RunConfig& config, const Engine& engine, int node_cores, Json& summary,
-                    mesh::DeviceMesh& mesh) {
+void conclude_speed(const RunConfig& config, const Engine& engine, const Machine& machine, Json& summary,
+                    const comm::MpiGroup& world) {
   const bool is_test = summary.contains("test") && summary["test"].is_object();
   const Json& rate = is_test ? summary["test"]["samples_per_s_spread"]["median"] : summary["samples_per_s"];
   if (rate == 0.0) {
     return;  // no step was done
   }
   const FinishedRun run{rate, summary["ranks"][0]["seconds"]["step"], is_test, summary["interrupted"]};
-  const RunSpeed speed = measure_run_speed(config, run, node_cores, mesh);
+  const RunSpeed speed = measure_run_speed(config, run, machine, world);
   summary["speed"] = to_json(speed);
   std::vector<std::string> lines = speed_lines(speed);
   if (!is_test) {  // which has tables of them
@@ -113,21 +114,22 @@ void conclude_speed(const RunConfig& config, const Engine& engine, int node_core
 }
 
 void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const Trainer& trainer,
-            const std::optional<StepTest>& test, int node_cores, mesh::DeviceMesh& mesh, double seconds_to_first_step) {
+            const std::optional<StepTest>& test, const Machine& machine, const comm::MpiGroup& world,
+            double seconds_to_first_step) {
   Json summary = log.final_figures();
   summary["interrupted"] = trainer.stop_reason().has_value();
   summary["seconds_to_first_step"] = seconds_to_first_step;
-  summary["kernels"] = to_json(report_kernels(config, mesh.device()));
+  summary["kernels"] = to_json(report_kernels(config, machine.device));
   summary["communication"] = communication();
-  summary["ranks"] = gather_rank_reports(trainer.total_seconds(), mesh.device(), mesh.host_world());
+  summary["ranks"] = gather_rank_reports(trainer.total_seconds(), machine.device, world);
   log.warn_of_skipped_steps();
   if (test) {
-    summary["test"] = conclude_test(*test, trainer.tested_run(), summary["ranks"], log, mesh);
+    summary["test"] = conclude_test(*test, trainer.tested_run(), summary["ranks"], log, world);
   } else {
     log.print_table();
   }
-  conclude_speed(config, trainer.engine(), node_cores, summary, mesh);
-  if (mesh.host_world().rank() == 0) {
+  conclude_speed(config, trainer.engine(), machine, summary, world);
+  if (world.rank() == 0) {
     write_json_file(folder.summary_path(), summary);
   }
   log_line(str("run folder: ", folder.path()));
@@ -202,7 +204,7 @@ class Run {
     phase_.reset();
     trainer_->run();
     phase_.emplace("end of the run");
-    finish(config_, *folder_, *log_, *trainer_, test_, machine_.node_cores, *mesh_, seconds_to_first_step);
+    finish(config_, *folder_, *log_, *trainer_, test_, machine_, world_, seconds_to_first_step);
     return exit_code();
   }
 
