@@ -163,33 +163,10 @@ std::optional<Board> take_slot(int fd) {
   return Board{header, slots, kCapacity, own};
 }
 
-void copy(const BoardWait& from, BoardWait& to) {
-  to.operation.set(from.operation.get());
-  to.axis.set(from.axis.get());
-  to.bytes.set(from.bytes.get());
-  to.sequence.set(from.sequence.get());
-  to.group.set(from.group.get());
-  to.turn.set(from.turn.get());
-  to.manner.set(from.manner.get());
-}
-
 // From here on the own slot is that of `taken`.
 void move_to(const Board& taken) {
-  const BoardSlot& old = own_slot();
   BoardSlot& slot = *new (&taken.slots[taken.own]) BoardSlot;
-  slot.pid.set(old.pid.get());
-  slot.start.set(old.start.get());
-  slot.process_space.set(old.process_space.get());
-  slot.rank.set(old.rank.get());
-  slot.step.set(old.step.get());
-  slot.phase.set(old.phase.get());
-  copy(old.wait, slot.wait);
-  for (size_t i = 0; i < slot.groups.size(); ++i) {
-    slot.groups[i].turn.set(old.groups[i].turn.get());
-    slot.groups[i].axis.set(old.groups[i].axis.get());
-    slot.groups[i].size.set(old.groups[i].size.get());
-    slot.groups[i].group.set(old.groups[i].group.get());
-  }
+  slot = own_slot();
   slot.state.set(BoardSlot::State::kRunning);
   taken.header->joined.store(taken.own + 1);
   detail::own_slot = &slot;

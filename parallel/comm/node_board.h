@@ -22,6 +22,10 @@ class MpiGroup;
 template <size_t num_words>
 class BoardText {
  public:
+  BoardText& operator=(const BoardText& other) {
+    set(other.get());
+    return *this;
+  }
   void set(std::string_view text) {
     std::array<uint64_t, num_words> words{};
     std::memcpy(words.data(), text.data(), std::min(text.size(), num_words * sizeof(uint64_t) - 1));
@@ -45,6 +49,10 @@ class BoardText {
 template <class T>
 class BoardNumber {
  public:
+  BoardNumber& operator=(const BoardNumber& other) {
+    set(other.get());
+    return *this;
+  }
   T get() const { return value_.load(std::memory_order_relaxed); }
   void set(T value) { value_.store(value, std::memory_order_relaxed); }
 

@@ -5,7 +5,6 @@
 #include <cctype>
 #include <utility>
 
-#include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
 

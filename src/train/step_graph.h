@@ -11,11 +11,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <tuple>
 
 #include "parallel/tensor/step_context.h"
 #include "src/base/device/device_graph.h"
@@ -27,9 +27,7 @@ struct MicroBatchKind {
   int64_t samples = 0;
   int64_t global_batch = 0;  ///< of which the loss is a part
 
-  bool operator<(const MicroBatchKind& other) const {
-    return std::tie(samples, global_batch) < std::tie(other.samples, other.global_batch);
-  }
+  auto operator<=>(const MicroBatchKind&) const = default;
 };
 
 /// For a whole model on one rank in training without random draws: there the work of a micro-batch is a function of its

@@ -2,8 +2,6 @@
 #include "parallel/zero/rules/update_rule.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/add.h>
-#include <ATen/ops/addcmul.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sqrt.h>
 

@@ -11,7 +11,6 @@
 
 #include "src/base/device/device_graph.h"
 #include "src/base/error.h"
-#include "src/base/text.h"
 
 namespace vit_hybrid {
 

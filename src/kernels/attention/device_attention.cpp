@@ -16,7 +16,6 @@
 #include <cstdlib>
 #include <set>
 #include <string_view>
-#include <utility>
 
 #include "src/base/autograd_node.h"
 #include "src/base/error.h"

@@ -45,15 +45,9 @@ cublasComputeType_t compute_type(const ProductProblem& problem) {
 }
 
 cublasLtEpilogue_t epilogue(ProductExtra extra) {
-  switch (extra) {
-    case ProductExtra::kNone:
-      return CUBLASLT_EPILOGUE_DEFAULT;
-    case ProductExtra::kBias:
-      return CUBLASLT_EPILOGUE_BIAS;
-    case ProductExtra::kBiasGradient:
-      return CUBLASLT_EPILOGUE_BGRADB;
-  }
-  return CUBLASLT_EPILOGUE_DEFAULT;
+  return extra == ProductExtra::kBias           ? CUBLASLT_EPILOGUE_BIAS
+         : extra == ProductExtra::kBiasGradient ? CUBLASLT_EPILOGUE_BGRADB
+                                                : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 template <class Value>

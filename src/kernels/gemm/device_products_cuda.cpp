@@ -24,6 +24,7 @@
 #include "src/kernels/gelu_cuda.h"
 #include "src/kernels/gemm/cublaslt.h"
 #include "src/kernels/gemm/device_products.h"
+#include "src/kernels/half_conversion.h"
 
 namespace vit_hybrid::kernels {
 
@@ -110,23 +111,6 @@ bool run_forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& wei
                      bias.defined() ? const_cast<void*>(bias.const_data_ptr()) : nullptr});
 }
 
-// Calls `launch` with a value of the type.
-template <class Launch>
-void with_type(at::ScalarType type, const Launch& launch) {
-  switch (type) {
-    case at::kDouble:
-      return launch(double());
-    case at::kFloat:
-      return launch(float());
-    case at::kBFloat16:
-      return launch(c10::BFloat16());
-    case at::kHalf:
-      return launch(c10::Half());
-    default:
-      fail_invariant("a linear layer of this type", __FILE__, __LINE__, c10::toString(type));
-  }
-}
-
 // Room for the sums over each part of the rows of a matrix.
 at::Tensor make_parts(const at::Tensor& rows) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
@@ -138,7 +122,7 @@ at::Tensor make_parts(const at::Tensor& rows) {
 
 template <class Sum>
 void add_parts(const at::Tensor& gradient, const at::Tensor& partial) {
-  with_type(gradient.scalar_type(), [&](auto element) {
+  with_float_type(gradient.scalar_type(), [&](auto element) {
     using Gradient = decltype(element);
     if constexpr (std::is_same_v<Sum, double> == std::is_same_v<Gradient, double>) {
       launch_add_parts(partial.const_data_ptr<Sum>(), gradient.mutable_data_ptr<Gradient>(), partial.size(1),
@@ -253,7 +237,7 @@ void device_add_column_sums(const at::Tensor& gradient, const at::Tensor& dy) {
   const c10::cuda::CUDAGuard guard(dy.device());
   const at::Tensor rows = dy.contiguous();
   const at::Tensor partial = make_parts(rows);
-  with_type(dy.scalar_type(), [&](auto element) {
+  with_float_type(dy.scalar_type(), [&](auto element) {
     using T = decltype(element);
     launch_column_sums(rows.const_data_ptr<T>(), partial.mutable_data_ptr<ComputeType<T>>(), rows.size(0), rows.size(1),
                        partial.size(0), at::cuda::getCurrentCUDAStream());
@@ -268,7 +252,7 @@ at::Tensor device_gelu(const at::Tensor& z) {
   if (z.numel() == 0) {
     return y;
   }
-  with_type(z.scalar_type(), [&](auto element) {
+  with_float_type(z.scalar_type(), [&](auto element) {
     using T = decltype(element);
     launch_gelu(in.const_data_ptr<T>(), y.mutable_data_ptr<T>(), in.numel(), at::cuda::getCurrentCUDAStream());
   });
@@ -285,7 +269,7 @@ at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, const
     return dz;
   }
   const at::Tensor partial = make_parts(in);
-  with_type(z.scalar_type(), [&](auto element) {
+  with_float_type(z.scalar_type(), [&](auto element) {
     using T = decltype(element);
     auto* const sums = bias_gradient.defined() ? partial.mutable_data_ptr<ComputeType<T>>() : nullptr;
     launch_gelu_backward(dy_rows.const_data_ptr<T>(), in.const_data_ptr<T>(), dz.mutable_data_ptr<T>(), sums,
