@@ -163,6 +163,7 @@ class Comparison:
         ended = self.run(which, ranks, *words)
         text = ended.stdout + ended.stderr
         text = re.sub(r"commit \w+(\+changes)?", "commit", text)
+        text = re.sub(r".*% done, .*\n?", "", text)  # told now and then
         text = re.sub(r"[0-9.e+-]+( ms| s|/s| sec| samples/s|  samples/sec)\b", r"_\1", text)
         return ended.returncode, text
 
