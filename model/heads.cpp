@@ -1,6 +1,6 @@
 // Pooling, norms and linears of the heads.
 #include "model/heads.h"
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 
 #include <ATen/ops/mean.h>
 

@@ -1,31 +1,16 @@
-// What follows from VitOptions: the parameters under timm's names, FLOP, and bytes of activations, by formula.
+// Costs of a ViT by formula: FLOP, and bytes of activations.
 #pragma once
 
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "model/recompute.h"
 #include "model/vit_options.h"
-#include "parallel/tensor/parameter_spec.h"
 #include "src/base/partition.h"
 
 namespace vit_hybrid::model {
-
-/// The tensor rank's slices of the parameters of the layer units [units.begin, units.end), in forward order.
-std::vector<tensor::ParameterSpec> parameter_specs(const VitOptions& options, Range units, int stage, int tensor_rank,
-                                                   int tensor_size);
-
-/// Canonical name of the last norm: "norm", or timm's "fc_norm" where the tokens are pooled before it.
-std::string final_norm_name(const VitOptions& options);
-
-/// Number of parameters that a tensor rank has of all layer units together, also of models that nobody could hold;
-/// exact below 2^53.
-double num_slice_parameters(const VitOptions& options, int tensor_rank, int tensor_size);
-/// Number of parameters of the whole model; the largest number there is where they are more than 2^62.
-int64_t num_parameters(const VitOptions& options);
 
 /// Forward cost of each layer unit in FLOP per sample (docs/workload.md, "Parameters and FLOP"), to cut the stages by.
 std::vector<double> unit_costs(const VitOptions& options);

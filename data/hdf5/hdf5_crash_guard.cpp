@@ -1,4 +1,4 @@
-// Hdf5CrashGuard: a handler that wakes a thread, which ends the job as any other failure does.
+// Hdf5CrashGuard: what the watchdog is told of the file that HDF5 is in, so that a crash in it ends the whole job.
 #include "data/hdf5/hdf5_crash_guard.h"
 
 #include <pthread.h>

@@ -32,21 +32,21 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr size_t kLanes = 8;  // partial sums, so that the loops are compiled to vectors and errors grow more slowly
+constexpr size_t kPartialSums = 8;  // so that the loops are compiled to vectors and errors grow more slowly
 constexpr int64_t kNumColors = 3;
 
 // Sum over the values of function(value), of which `finite_only` says whether others count as 0.
 template <class T, class Function>
 double sum_finite(const T* values, int64_t count, const Function& function) {
-  std::array<double, kLanes> sums{};
+  std::array<double, kPartialSums> sums{};
   const auto add = [&](double& sum, T value) {
     const auto x = static_cast<double>(value);
     sum += std::isfinite(x) ? function(x) : 0.0;
   };
-  const int64_t whole = count - count % static_cast<int64_t>(kLanes);
-  for (int64_t i = 0; i < whole; i += static_cast<int64_t>(kLanes)) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      add(sums[lane], values[i + static_cast<int64_t>(lane)]);
+  const int64_t whole = count - count % static_cast<int64_t>(kPartialSums);
+  for (int64_t i = 0; i < whole; i += static_cast<int64_t>(kPartialSums)) {
+    for (size_t part = 0; part < kPartialSums; ++part) {
+      add(sums[part], values[i + static_cast<int64_t>(part)]);
     }
   }
   for (int64_t i = whole; i < count; ++i) {

@@ -1,4 +1,4 @@
-// The choice of a back end.
+// The choice of a back end: shared memory or messages on the host, NCCL on GPUs, none for a group of one.
 #include "parallel/comm/make_communicator.h"
 
 #include "parallel/comm/mpi/mpi_communicator.h"

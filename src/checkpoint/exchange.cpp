@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "data/hdf5/hdf5_writer.h"
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/log.h"

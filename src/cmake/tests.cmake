@@ -1,6 +1,6 @@
 # Functions that make tests. Every entry has a time limit, a number of processors that CTest counts (so that `ctest -j`
 # does not start more ranks than it should), one environment, and labels: its tier (default or full), the number of its
-# ranks (ranks-4), and gpu for what needs one: `ctest -L ranks-4`.
+# ranks, which is that of its processors (ranks-4), and gpu for what needs one: `ctest -L ranks-4`.
 
 # 77 is how a test program says "skipped"; a test that is skipped in part prints a line with "[skipped]".
 set(VIT_HYBRID_SKIP_CODE 77)
@@ -33,7 +33,7 @@ endif()
 function(_vh_set_test_properties name processors timeout label)
   math(EXPR timeout "${timeout} * ${VIT_HYBRID_TIMEOUT_FACTOR}")
   set_tests_properties(${name} PROPERTIES
-    TIMEOUT ${timeout} PROCESSORS ${processors} LABELS ${label} ENVIRONMENT "${VIT_HYBRID_TEST_ENVIRONMENT}"
+    TIMEOUT ${timeout} PROCESSORS ${processors} LABELS "${label};ranks-${processors}" ENVIRONMENT "${VIT_HYBRID_TEST_ENVIRONMENT}"
     SKIP_RETURN_CODE ${VIT_HYBRID_SKIP_CODE})
 endfunction()
 
@@ -72,7 +72,7 @@ function(vh_add_mpi_test program)
     add_test(NAME ${ARG_NAME}_${ranks}
       COMMAND ${VIT_HYBRID_MPIRUN} ${ranks} $<TARGET_FILE:${program}> ${ARG_ARGUMENTS})
     _vh_set_test_properties(${ARG_NAME}_${ranks} ${ranks} ${ARG_TIMEOUT} ${ARG_LABEL})
-    set_property(TEST ${ARG_NAME}_${ranks} APPEND PROPERTY LABELS ranks-${ranks} ${gpu})
+    set_property(TEST ${ARG_NAME}_${ranks} APPEND PROPERTY LABELS ${gpu})
   endforeach()
 endfunction()
 

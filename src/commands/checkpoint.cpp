@@ -9,7 +9,7 @@
 
 #include "data/reading/box_runs.h"
 #include "data/reading/posix_file.h"
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/files.h"

@@ -1,4 +1,4 @@
-// LrSchedule: the formulas.
+// LrSchedule: the formulas of constant, cosine, linear, wsd and one-cycle rates, and of the warm-up.
 #include "src/config/lr_schedule.h"
 
 #include <algorithm>

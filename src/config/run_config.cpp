@@ -11,12 +11,12 @@
 
 namespace vit_hybrid::train {
 
-zero::PrecisionPolicy precision_policy(const RunConfig& config) {
-  zero::PrecisionPolicy policy = zero::make_precision_policy(precision_name(config.precision.kind));
-  if (config.precision.gradient == GradientType::kHalf) {
+zero::PrecisionPolicy precision_policy(const PrecisionConfig& precision) {
+  zero::PrecisionPolicy policy = zero::make_precision_policy(precision_name(precision.kind));
+  if (precision.gradient == GradientType::kHalf) {
     policy.gradient = policy.reduce = policy.compute;
   }
-  if (config.precision.reduce == GradientType::kHalf) {
+  if (precision.reduce == GradientType::kHalf) {
     policy.reduce = policy.compute;
   }
   return policy;

@@ -170,7 +170,7 @@ struct RunConfig {
 };
 
 /// The types that --precision, --grad-dtype and --reduce-dtype stand for.
-zero::PrecisionPolicy precision_policy(const RunConfig& config);
+zero::PrecisionPolicy precision_policy(const PrecisionConfig& precision);
 
 /// Iterations of `epochs` epochs of `steps_of_epoch` each. Error(kUsage) where they are more than --steps may say.
 /// Pure.

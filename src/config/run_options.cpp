@@ -537,6 +537,34 @@ void add_checkpoints(OptionTable& table, RunConfig& config) {
 }
 
 // Keys of the reference workload's YAML that say how PyTorch is to do it.
+void add_rates(OptionTable& table, model::VitOptions& model) {
+  NumberRange between_zero_and_one = below_one();
+  between_zero_and_one.least_bound = NumberRange::Bound::kExcluded;
+  table.add({.name = "dropout",
+             .value = number(model.dropout, below_one()),
+             .help = "Dropout rate after positions, projection and MLP.",
+             .megatron = {{"hidden-dropout"}},
+             .names_elsewhere = {"drop", "drop-rate"}});
+  table.add({.name = "attention-dropout",
+             .value = number(model.attention_dropout, below_one()),
+             .help = "Dropout rate of attention weights; the rate of dropout where that is given and this is not.",
+             .megatron = {{"attention-dropout"}},
+             .names_elsewhere = {"attn-drop", "attn-dropout", "attn-drop-rate"}});
+  table.add({.name = "drop-path",
+             .value = number(model.drop_path, below_one()),
+             .help = "Rate at which the last block is left out for a sample; rises linearly from 0 at the first.",
+             .names_elsewhere = {"drop-path-rate", "stochastic-depth"}});
+  table.add({.name = "label-smoothing",
+             .value = number(model.label_smoothing, below_one()),
+             .help = "Share of the target that cross-entropy spreads over all classes.",
+             .names_elsewhere = {"smoothing"}});
+  table.add({.name = "norm-eps",
+             .value = number(model.norm_eps, between_zero_and_one),
+             .help = "Epsilon of the layer norms.",
+             .megatron = {{"norm-epsilon"}},
+             .names_elsewhere = {"layernorm-epsilon", "layer-norm-eps"}});
+}
+
 void accept_reference_keys(OptionTable& table) {
   for (const char* key : {"model_backend", "data_loader_config", "enable_fused", "enable_jit", "enable_apex",
                           "inf_data_path", "wireup_info", "wireup_store"}) {
@@ -549,8 +577,6 @@ void accept_reference_keys(OptionTable& table) {
 
 void add_model(OptionTable& table, RunConfig& config) {
   model::VitOptions& model = config.model;
-  NumberRange between_zero_and_one = below_one();
-  between_zero_and_one.least_bound = NumberRange::Bound::kExcluded;
   table.begin_group("Model");
   table.add({.name = "preset",
              .value = word(config.preset, model::preset_names()),
@@ -611,29 +637,7 @@ void add_model(OptionTable& table, RunConfig& config) {
              .help = "Hidden features of a block's MLP; 4 x embed-dim where that is given and this is not.",
              .megatron = {{"ffn-hidden-size"}},
              .names_elsewhere = {"mlp-ratio", "mlp-dim", "intermediate-size"}});
-  table.add({.name = "dropout",
-             .value = number(model.dropout, below_one()),
-             .help = "Dropout rate after positions, projection and MLP.",
-             .megatron = {{"hidden-dropout"}},
-             .names_elsewhere = {"drop", "drop-rate"}});
-  table.add({.name = "attention-dropout",
-             .value = number(model.attention_dropout, below_one()),
-             .help = "Dropout rate of attention weights; the rate of dropout where that is given and this is not.",
-             .megatron = {{"attention-dropout"}},
-             .names_elsewhere = {"attn-drop", "attn-dropout", "attn-drop-rate"}});
-  table.add({.name = "drop-path",
-             .value = number(model.drop_path, below_one()),
-             .help = "Rate at which the last block is left out for a sample; rises linearly from 0 at the first.",
-             .names_elsewhere = {"drop-path-rate", "stochastic-depth"}});
-  table.add({.name = "label-smoothing",
-             .value = number(model.label_smoothing, below_one()),
-             .help = "Share of the target that cross-entropy spreads over all classes.",
-             .names_elsewhere = {"smoothing"}});
-  table.add({.name = "norm-eps",
-             .value = number(model.norm_eps, between_zero_and_one),
-             .help = "Epsilon of the layer norms.",
-             .megatron = {{"norm-epsilon"}},
-             .names_elsewhere = {"layernorm-epsilon", "layer-norm-eps"}});
+  add_rates(table, model);
 }
 
 options::OptionTable run_option_table(RunConfig& config, RunRequest& request) {

@@ -1,4 +1,4 @@
-// evaluate(): open, run, print.
+// evaluate(): opens the validation data, runs the model over them, prints and writes scores and predictions.
 #include "src/infer/evaluate.h"
 
 #include <unistd.h>

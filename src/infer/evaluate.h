@@ -5,7 +5,7 @@
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/config/run_config.h"
 #include "src/infer/model_use.h"
-#include "src/report/evaluation.h"
+#include "src/report/scores.h"
 #include "src/train/predictions.h"
 
 namespace vit_hybrid::train {

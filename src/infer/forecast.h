@@ -16,8 +16,8 @@
 #include "src/checkpoint/training_data.h"
 #include "src/config/run_config.h"
 #include "src/infer/model_use.h"
-#include "src/report/evaluation.h"
 #include "src/report/metrics_log.h"
+#include "src/report/scores.h"
 
 namespace vit_hybrid::train {
 

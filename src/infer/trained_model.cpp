@@ -1,9 +1,9 @@
-// TrainedModel: assembly.
+// TrainedModel: machine, mesh, parameters and runner of a model that is used, from a checkpoint.
 #include "src/infer/trained_model.h"
 
 #include <ATen/Parallel.h>
 
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
 #include "src/base/log.h"
@@ -32,7 +32,7 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& chec
 
 TrainedModel::TrainedModel(const RunConfig& config, const CheckpointReader& checkpoint, const comm::MpiGroup& world)
     : mesh_(make_mesh(config, checkpoint, world)),
-      runner_(config.model, precision_policy(config), mesh_, std::nullopt) {
+      runner_(config.model, precision_policy(config.precision), mesh_, std::nullopt) {
   comm::agreed(world,
                [&] { load_parameters(checkpoint, runner_.parameters().specs(), runner_.parameters(), mesh_.model()); });
 }

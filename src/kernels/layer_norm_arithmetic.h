@@ -60,10 +60,10 @@ VH_HOST_DEVICE inline __attribute__((always_inline)) X residual_sum(const X& res
   return residual + scale * branch;
 }
 
-// `Lanes` are the threads of a GPU that share a row, a warp or a block: rank() and size() of them; sum(value), the sum
-// over all in each; and forget(vector), after which the compiler widens a vector again instead of keeping it wide in
-// registers. A thread takes the vectors rank, rank + size, ... of a row. T: type of the elements; F: ComputeType<T>, in
-// which everything is summed; kVectors: vectors that a thread keeps in registers, enough for the row.
+// `RowThreads` are the threads of a GPU that share a row, a warp or a block: rank() and size() of them; sum(value), the
+// sum over all in each; and forget(vector), after which the compiler widens a vector again instead of keeping it wide
+// in registers. A thread takes the vectors rank, rank + size, ... of a row. T: type of the elements; F: ComputeType<T>,
+// in which everything is summed; kVectors: vectors that a thread keeps in registers, enough for the row.
 
 /// A pass over rows of `features` elements. `branch` is null, or u = residual_sum(x, branch, scale) is written over it
 /// and normed instead of x.
@@ -102,9 +102,9 @@ struct NormBackward {
 };
 
 /// Column at which vector `v` of a thread begins.
-template <int kWidth, class Lanes>
-VH_HOST_DEVICE inline int64_t column_of(int v, const Lanes& lanes) {
-  return (static_cast<int64_t>(v) * lanes.size() + lanes.rank()) * kWidth;
+template <int kWidth, class RowThreads>
+VH_HOST_DEVICE inline int64_t column_of(int v, const RowThreads& threads) {
+  return (static_cast<int64_t>(v) * threads.size() + threads.rank()) * kWidth;
 }
 
 /// `kWidth` elements in the computing type.
@@ -142,21 +142,21 @@ VH_HOST_DEVICE inline void write_normed(const NormForward<T>& a, int64_t row, in
   store_vector(a.y + row * a.features + column, y);
 }
 
-template <class T, class Lanes>
+template <class T, class RowThreads>
 VH_HOST_DEVICE inline void write_statistics(const NormForward<T>& a, int64_t row,
-                                            NormStatistics<ComputeType<T>> statistics, const Lanes& lanes) {
-  if (lanes.rank() == 0) {
+                                            NormStatistics<ComputeType<T>> statistics, const RowThreads& threads) {
+  if (threads.rank() == 0) {
     a.mean[row] = statistics.mean;
     a.rstd[row] = statistics.rstd;
   }
 }
 
 /// Calls use(v, column) for each vector of a thread that lies in the row.
-template <int kWidth, int kVectors, class Lanes, class Use>
-VH_HOST_DEVICE inline void for_columns(int64_t features, const Lanes& lanes, const Use& use) {
+template <int kWidth, int kVectors, class RowThreads, class Use>
+VH_HOST_DEVICE inline void for_columns(int64_t features, const RowThreads& threads, const Use& use) {
   VH_UNROLL
   for (int v = 0; v < kVectors; ++v) {
-    const int64_t column = column_of<kWidth>(v, lanes);
+    const int64_t column = column_of<kWidth>(v, threads);
     if (column < features) {
       use(v, column);
     }
@@ -164,11 +164,11 @@ VH_HOST_DEVICE inline void for_columns(int64_t features, const Lanes& lanes, con
 }
 
 /// Reads a thread's vectors of what is normed; writes the sum where there is a branch.
-template <int kWidth, int kVectors, class T, class Lanes>
-VH_HOST_DEVICE inline void read_normed(const NormForward<T>& a, int64_t row, const Lanes& lanes,
+template <int kWidth, int kVectors, class T, class RowThreads>
+VH_HOST_DEVICE inline void read_normed(const NormForward<T>& a, int64_t row, const RowThreads& threads,
                                        ElementVector<T, kWidth> (&vectors)[kVectors]) {
   const int64_t begin = row * a.features;
-  for_columns<kWidth, kVectors>(a.features, lanes,
+  for_columns<kWidth, kVectors>(a.features, threads,
                                 [&](int v, int64_t column) { vectors[v] = load_vector<kWidth>(a.x + begin + column); });
   if (a.branch == nullptr) {
     return;
@@ -176,9 +176,9 @@ VH_HOST_DEVICE inline void read_normed(const NormForward<T>& a, int64_t row, con
   // All are read before the first is written: memory is kept busy.
   ElementVector<T, kWidth> branch[kVectors];
   for_columns<kWidth, kVectors>(
-      a.features, lanes, [&](int v, int64_t column) { branch[v] = load_vector<kWidth>(a.branch + begin + column); });
+      a.features, threads, [&](int v, int64_t column) { branch[v] = load_vector<kWidth>(a.branch + begin + column); });
   const ComputeType<T> scale = a.scale_of(row);
-  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t column) {
+  for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t column) {
     add_branch<kWidth>(vectors[v], branch[v], scale);
     store_vector(a.branch + begin + column, branch[v]);
     vectors[v] = branch[v];
@@ -187,46 +187,46 @@ VH_HOST_DEVICE inline void read_normed(const NormForward<T>& a, int64_t row, con
 
 /// Forward of a row that the threads' registers hold: memory is read once. The variance is that of the differences from
 /// the mean.
-template <int kWidth, int kVectors, class T, class Lanes>
-VH_HOST_DEVICE inline void norm_short_row(const NormForward<T>& a, int64_t row, const Lanes& lanes) {
+template <int kWidth, int kVectors, class T, class RowThreads>
+VH_HOST_DEVICE inline void norm_short_row(const NormForward<T>& a, int64_t row, const RowThreads& threads) {
   using F = ComputeType<T>;
   ElementVector<T, kWidth> vectors[kVectors];
-  read_normed(a, row, lanes, vectors);
+  read_normed(a, row, threads, vectors);
   F values[kVectors * kWidth];
   F sum = 0;
-  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t /*column*/) {
+  for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t /*column*/) {
     widen<kWidth>(vectors[v], values + v * kWidth);
     VH_UNROLL
     for (int k = 0; k < kWidth; ++k) {
       sum += values[v * kWidth + k];
     }
   });
-  NormStatistics<F> statistics{lanes.sum(sum) / static_cast<F>(a.features), F(0)};
+  NormStatistics<F> statistics{threads.sum(sum) / static_cast<F>(a.features), F(0)};
   F squares = 0;
-  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t /*column*/) {
+  for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t /*column*/) {
     VH_UNROLL
     for (int k = 0; k < kWidth; ++k) {
       const F difference = values[v * kWidth + k] - statistics.mean;
       squares += difference * difference;
     }
   });
-  statistics.rstd = F(1) / std::sqrt(lanes.sum(squares) / static_cast<F>(a.features) + a.eps);
-  write_statistics(a, row, statistics, lanes);
-  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t column) {
+  statistics.rstd = F(1) / std::sqrt(threads.sum(squares) / static_cast<F>(a.features) + a.eps);
+  write_statistics(a, row, statistics, threads);
+  for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t column) {
     write_normed<kWidth>(a, row, column, values + v * kWidth, statistics);
   });
 }
 
 /// Forward of a row of any length, which is read three times, the second and third from a cache.
-template <int kWidth, class T, class Lanes>
-VH_HOST_DEVICE inline void norm_long_row(const NormForward<T>& a, int64_t row, const Lanes& lanes) {
+template <int kWidth, class T, class RowThreads>
+VH_HOST_DEVICE inline void norm_long_row(const NormForward<T>& a, int64_t row, const RowThreads& threads) {
   using F = ComputeType<T>;
   const int64_t begin = row * a.features;
-  const int64_t stride = static_cast<int64_t>(lanes.size()) * kWidth;
+  const int64_t stride = static_cast<int64_t>(threads.size()) * kWidth;
   const T* const normed = (a.branch != nullptr ? a.branch : a.x) + begin;
   F values[kWidth];
   F sum = 0;
-  for (int64_t column = column_of<kWidth>(0, lanes); column < a.features; column += stride) {
+  for (int64_t column = column_of<kWidth>(0, threads); column < a.features; column += stride) {
     auto vector = load_vector<kWidth>(a.x + begin + column);
     if (a.branch != nullptr) {
       auto branch = load_vector<kWidth>(a.branch + begin + column);
@@ -239,17 +239,17 @@ VH_HOST_DEVICE inline void norm_long_row(const NormForward<T>& a, int64_t row, c
       sum += values[k];
     }
   }
-  NormStatistics<F> statistics{lanes.sum(sum) / static_cast<F>(a.features), F(0)};
+  NormStatistics<F> statistics{threads.sum(sum) / static_cast<F>(a.features), F(0)};
   F squares = 0;
-  for (int64_t column = column_of<kWidth>(0, lanes); column < a.features; column += stride) {
+  for (int64_t column = column_of<kWidth>(0, threads); column < a.features; column += stride) {
     widen<kWidth>(load_vector<kWidth>(normed + column), values);
     for (int k = 0; k < kWidth; ++k) {
       squares += (values[k] - statistics.mean) * (values[k] - statistics.mean);
     }
   }
-  statistics.rstd = F(1) / std::sqrt(lanes.sum(squares) / static_cast<F>(a.features) + a.eps);
-  write_statistics(a, row, statistics, lanes);
-  for (int64_t column = column_of<kWidth>(0, lanes); column < a.features; column += stride) {
+  statistics.rstd = F(1) / std::sqrt(threads.sum(squares) / static_cast<F>(a.features) + a.eps);
+  write_statistics(a, row, statistics, threads);
+  for (int64_t column = column_of<kWidth>(0, threads); column < a.features; column += stride) {
     widen<kWidth>(load_vector<kWidth>(normed + column), values);
     write_normed<kWidth>(a, row, column, values, statistics);
   }
@@ -320,37 +320,37 @@ struct NormVector {
 };
 
 /// Backward of a row that the threads' registers hold: memory is read once.
-template <int kWidth, int kVectors, class T, class Lanes>
-VH_HOST_DEVICE inline void norm_gradient_short_row(const NormBackward<T>& a, int64_t row, const Lanes& lanes,
+template <int kWidth, int kVectors, class T, class RowThreads>
+VH_HOST_DEVICE inline void norm_gradient_short_row(const NormBackward<T>& a, int64_t row, const RowThreads& threads,
                                                    WeightSums<ComputeType<T>, kWidth * kVectors>& sums) {
   using F = ComputeType<T>;
   const int64_t begin = row * a.features;
   ElementVector<T, kWidth> dy[kVectors];
   ElementVector<T, kWidth> x[kVectors];
   ElementVector<T, kWidth> residual[kVectors] = {};
-  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t column) {
+  for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t column) {
     dy[v] = load_vector<kWidth>(a.dy + begin + column);
     x[v] = load_vector<kWidth>(a.x + begin + column);
     if (a.residual_gradient != nullptr) {
       residual[v] = load_vector<kWidth>(a.residual_gradient + begin + column);
     }
-    lanes.forget(dy[v]);
-    lanes.forget(x[v]);
-    lanes.forget(residual[v]);
+    threads.forget(dy[v]);
+    threads.forget(x[v]);
+    threads.forget(residual[v]);
   });
   const NormStatistics<F> statistics{a.mean[row], a.rstd[row]};
   NormMeans<F> means{F(0), F(0)};
-  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t column) {
+  for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t column) {
     const NormVector<kWidth, T> vector(a, column, dy[v], x[v]);
     vector.add_to(means, statistics);
     vector.add_to(sums.weight + v * kWidth, sums.bias + v * kWidth, statistics);
   });
-  means.gradient = lanes.sum(means.gradient) / static_cast<F>(a.features);
-  means.product = lanes.sum(means.product) / static_cast<F>(a.features);
-  for_columns<kWidth, kVectors>(a.features, lanes, [&](int v, int64_t column) {
-    lanes.forget(dy[v]);
-    lanes.forget(x[v]);
-    lanes.forget(residual[v]);
+  means.gradient = threads.sum(means.gradient) / static_cast<F>(a.features);
+  means.product = threads.sum(means.product) / static_cast<F>(a.features);
+  for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t column) {
+    threads.forget(dy[v]);
+    threads.forget(x[v]);
+    threads.forget(residual[v]);
     const NormVector<kWidth, T> vector(a, column, dy[v], x[v]);
     vector.write_gradient(a, begin + column, statistics, means, residual[v]);
   });
@@ -358,24 +358,24 @@ VH_HOST_DEVICE inline void norm_gradient_short_row(const NormBackward<T>& a, int
 
 /// Backward of a row of any length. `weight_sums` and `bias_sums` [features] are in memory; no other threads than
 /// these add to them.
-template <int kWidth, class T, class Lanes>
-VH_HOST_DEVICE inline void norm_gradient_long_row(const NormBackward<T>& a, int64_t row, const Lanes& lanes,
+template <int kWidth, class T, class RowThreads>
+VH_HOST_DEVICE inline void norm_gradient_long_row(const NormBackward<T>& a, int64_t row, const RowThreads& threads,
                                                   ComputeType<T>* weight_sums, ComputeType<T>* bias_sums) {
   using F = ComputeType<T>;
   const int64_t begin = row * a.features;
-  const int64_t stride = static_cast<int64_t>(lanes.size()) * kWidth;
+  const int64_t stride = static_cast<int64_t>(threads.size()) * kWidth;
   const NormStatistics<F> statistics{a.mean[row], a.rstd[row]};
   const auto vector_at = [&](int64_t column) {
     return NormVector<kWidth, T>(a, column, load_vector<kWidth>(a.dy + begin + column),
                                  load_vector<kWidth>(a.x + begin + column));
   };
   NormMeans<F> means{F(0), F(0)};
-  for (int64_t column = column_of<kWidth>(0, lanes); column < a.features; column += stride) {
+  for (int64_t column = column_of<kWidth>(0, threads); column < a.features; column += stride) {
     vector_at(column).add_to(means, statistics);
   }
-  means.gradient = lanes.sum(means.gradient) / static_cast<F>(a.features);
-  means.product = lanes.sum(means.product) / static_cast<F>(a.features);
-  for (int64_t column = column_of<kWidth>(0, lanes); column < a.features; column += stride) {
+  means.gradient = threads.sum(means.gradient) / static_cast<F>(a.features);
+  means.product = threads.sum(means.product) / static_cast<F>(a.features);
+  for (int64_t column = column_of<kWidth>(0, threads); column < a.features; column += stride) {
     const NormVector<kWidth, T> vector = vector_at(column);
     vector.add_to(weight_sums + column, bias_sums + column, statistics);
     const T* const residual = a.residual_gradient != nullptr ? a.residual_gradient : a.dy;  // of dy nothing is used

@@ -57,7 +57,7 @@ __device__ inline void forget_vector(Vector& vector) {
   memcpy(&vector, words, sizeof(Vector));
 }
 
-struct WarpLanes {
+struct WarpThreads {
   __device__ int rank() const { return static_cast<int>(threadIdx.x) % kWarpSize; }
   __device__ int size() const { return kWarpSize; }
   template <class F>
@@ -71,7 +71,7 @@ struct WarpLanes {
 };
 
 template <int kThreads>
-struct BlockLanes {
+struct BlockThreads {
   __device__ int rank() const { return static_cast<int>(threadIdx.x); }
   __device__ int size() const { return kThreads; }
   template <class F>
@@ -99,21 +99,21 @@ __global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize) norm_kernel(NormForw
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kWarpsOfBlock;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * kWarpsOfBlock + threadIdx.x / kWarpSize; row < arrays.rows;
        row += stride) {
-    norm_short_row<kVectorWidth<T>, kVectors>(arrays, row, WarpLanes());
+    norm_short_row<kVectorWidth<T>, kVectors>(arrays, row, WarpThreads());
   }
 }
 
 template <int kWidth, int kVectors, class T>
 __global__ void __launch_bounds__(kLongRowThreads) norm_block_kernel(NormForward<T> arrays) {
   for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
-    norm_short_row<kWidth, kVectors>(arrays, row, BlockLanes<kLongRowThreads>());
+    norm_short_row<kWidth, kVectors>(arrays, row, BlockThreads<kLongRowThreads>());
   }
 }
 
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kLongRowThreads) norm_long_kernel(NormForward<T> arrays) {
   for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
-    norm_long_row<kWidth>(arrays, row, BlockLanes<kLongRowThreads>());
+    norm_long_row<kWidth>(arrays, row, BlockThreads<kLongRowThreads>());
   }
 }
 
@@ -164,13 +164,13 @@ constexpr int blocks_at_once(int64_t elements_of_lane) {
 template <int kWidth, int kVectors, class F>
 __device__ void write_part(const WeightSums<F, kWidth * kVectors>& sums, int64_t features, F* part) {
   __shared__ F shared[2][kWarpSize * kWidth * kVectors];
-  const WarpLanes lanes;
+  const WarpThreads threads;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   for (int turn = 0; turn < kWarpsOfBlock; ++turn) {
     if (warp == turn) {
 #pragma unroll
       for (int i = 0; i < kWidth * kVectors; ++i) {
-        const int64_t column = column_of<kWidth>(i / kWidth, lanes) + i % kWidth;
+        const int64_t column = column_of<kWidth>(i / kWidth, threads) + i % kWidth;
         shared[0][column] = (turn == 0 ? F(0) : shared[0][column]) + sums.weight[i];
         shared[1][column] = (turn == 0 ? F(0) : shared[1][column]) + sums.bias[i];
       }
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize, blocks_at_once<T>(kV
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kWarpsOfBlock;
   for (int64_t row = static_cast<int64_t>(blockIdx.x) * kWarpsOfBlock + threadIdx.x / kWarpSize; row < arrays.rows;
        row += stride) {
-    norm_gradient_short_row<kWidth, kVectors>(arrays, row, WarpLanes(), sums);
+    norm_gradient_short_row<kWidth, kVectors>(arrays, row, WarpThreads(), sums);
   }
   write_part<kWidth, kVectors>(sums, arrays.features, partial + blockIdx.x * 2 * arrays.features);
 }
@@ -210,12 +210,12 @@ __global__ void __launch_bounds__(kLongRowThreads, blocks_of_rows_at_once<T>(kVe
     norm_gradient_block_kernel(NormBackward<T> arrays, ComputeType<T>* partial) {
   WeightSums<ComputeType<T>, kWidth * kVectors> sums;
   sums.clear();
-  const BlockLanes<kLongRowThreads> lanes;
+  const BlockThreads<kLongRowThreads> threads;
   for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
-    norm_gradient_short_row<kWidth, kVectors>(arrays, row, lanes, sums);
+    norm_gradient_short_row<kWidth, kVectors>(arrays, row, threads, sums);
   }
   ComputeType<T>* const part = partial + blockIdx.x * 2 * arrays.features;
-  for_columns<kWidth, kVectors>(arrays.features, lanes, [&](int v, int64_t column) {
+  for_columns<kWidth, kVectors>(arrays.features, threads, [&](int v, int64_t column) {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
       part[column + k] = sums.weight[v * kWidth + k];
@@ -232,15 +232,15 @@ __global__ void __launch_bounds__(kLongRowThreads)
     norm_gradient_long_kernel(NormBackward<T> arrays, ComputeType<T>* partial) {
   using F = ComputeType<T>;
   F* const part = partial + blockIdx.x * 2 * arrays.features;
-  const BlockLanes<kLongRowThreads> lanes;
+  const BlockThreads<kLongRowThreads> threads;
   // A thread clears the columns that it adds to.
-  for (int64_t first = column_of<kWidth>(0, lanes); first < arrays.features; first += kLongRowThreads * kWidth) {
+  for (int64_t first = column_of<kWidth>(0, threads); first < arrays.features; first += kLongRowThreads * kWidth) {
     for (int64_t column = first; column < first + kWidth; ++column) {
       part[column] = part[arrays.features + column] = F(0);
     }
   }
   for (int64_t row = blockIdx.x; row < arrays.rows; row += gridDim.x) {
-    norm_gradient_long_row<kWidth>(arrays, row, lanes, part, part + arrays.features);
+    norm_gradient_long_row<kWidth>(arrays, row, threads, part, part + arrays.features);
   }
 }
 

@@ -81,12 +81,12 @@ void set_kernel_options(const RunConfig& config, c10::Device device, const comm:
 namespace {
 
 ProductTypes product_types(const RunConfig& config) {
-  const zero::PrecisionPolicy policy = precision_policy(config);
+  const zero::PrecisionPolicy policy = precision_policy(config.precision);
   return {policy.compute, policy.gradient, kernel_options(config).fp32};
 }
 
-SavedKernels use_of_saved(const RunConfig& config) {
-  return config.retune ? SavedKernels::kMeasureAgain : SavedKernels::kUse;
+SavedKernels use_of_saved(bool retune) {
+  return retune ? SavedKernels::kMeasureAgain : SavedKernels::kUse;
 }
 
 // Makes kernel_table() one of `machine` with those choices of `saved` for `problems` that count. Why the others do not,
@@ -386,7 +386,7 @@ void choose_kernels(const RunConfig& config, const std::vector<int64_t>& sizes, 
   }
   const auto types = product_types(config);
   const auto problems = device_problems_of_mesh(config.model, config.parallel.tp, sizes, types);
-  log_line(tune_kernels(problems, saved, use_of_saved(config), device, world));
+  log_line(tune_kernels(problems, saved, use_of_saved(config.retune), device, world));
   if (config.deterministic && !kernel_table().choices.empty()) {
     const auto of_micro_batch = device_problems(config.model, {0, config.model.num_units()}, 0, config.parallel.tp,
                                                 sizes.empty() ? 0 : sizes.back(), types);
@@ -535,14 +535,14 @@ HostLayer largest_layer(const RunConfig& config, HostLayer::Passes passes) {
 void choose_host_kernel(const RunConfig& config, HostLayer::Passes passes, const std::string& saved,
                         const comm::MpiGroup& world) {
   // A rank may stand on another processor than the others.
-  if (world.max(kernels::multiplies_in_fp32(precision_policy(config).compute) ? 1 : 0) == 0) {
+  if (world.max(kernels::multiplies_in_fp32(precision_policy(config.precision).compute) ? 1 : 0) == 0) {
     return;
   }
   const HostProblem problem{largest_layer(config, passes), host_machine_text(), kernel_options(config).order};
   // Other runs take it over only where also those settings are the same that checkpoints do not ask for.
   const std::string machine = in_one_line(str(problem.machine, "; ", join(kernel_settings(environ))));
   KernelCache cache(kernel_cache_folder(), world.all_gather(machine));
-  const std::string line = tune_host_kernel(problem, saved, use_of_saved(config), world, &cache);
+  const std::string line = tune_host_kernel(problem, saved, use_of_saved(config.retune), world, &cache);
   if (!line.empty()) {
     log_line(line);
   }

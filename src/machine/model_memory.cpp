@@ -7,7 +7,7 @@
 #include <limits>
 #include <sstream>
 
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
 #include "parallel/zero/rules/update_rule.h"
@@ -24,7 +24,7 @@ double bytes_of(at::ScalarType type) {
 }
 
 double bytes_per_parameter(const RunConfig& config, ModelPurpose purpose) {
-  const zero::PrecisionPolicy policy = precision_policy(config);
+  const zero::PrecisionPolicy policy = precision_policy(config.precision);
   if (purpose == ModelPurpose::kUse) {
     return bytes_of(policy.compute);
   }
@@ -39,18 +39,16 @@ double micro_batch_bytes(const RunConfig& config) {
   const model::VitOptions& model = config.model;
   const double features = static_cast<double>(model.num_tokens()) * static_cast<double>(model.embed_dim);
   return static_cast<double>(config.parallel.micro_batch_size) * static_cast<double>(model.depth) * features *
-         bytes_of(precision_policy(config).compute);
+         bytes_of(precision_policy(config.precision).compute);
 }
 
-double generated_bytes(const RunConfig& config) {
-  const DataConfig& data = config.data;
-  const model::VitOptions& model = config.model;
+double generated_bytes(const DataConfig& data, const model::VitOptions& model) {
   const auto samples = static_cast<double>(data.generated_samples) + static_cast<double>(data.generated_valid_samples);
   const double fields = static_cast<double>(model.in_channels) * static_cast<double>(model.image_height) *
                         static_cast<double>(model.image_width) * sizeof(float);
   switch (data.kind) {
     case DataKind::kBuiltin:
-      return config.is_forecast() ? samples * fields : samples * sizeof(int64_t);
+      return model.task == model::Task::kForecast ? samples * fields : samples * sizeof(int64_t);
     case DataKind::kSynthetic:
       return samples * sizeof(int64_t);  // their order
     default:
@@ -122,7 +120,7 @@ RankBytes least_bytes_per_rank(const RunConfig& config, ModelPurpose purpose) {
   if (purpose == ModelPurpose::kUse) {
     return {of_parameters, 0.0};
   }
-  return {of_parameters + micro_batch_bytes(config) / parallel.pp, generated_bytes(config)};
+  return {of_parameters + micro_batch_bytes(config) / parallel.pp, generated_bytes(config.data, config.model)};
 }
 
 int64_t node_memory_bytes(const std::string& root) {

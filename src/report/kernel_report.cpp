@@ -135,7 +135,7 @@ std::vector<std::string> KernelReport::lines() const {
 
 KernelReport report_kernels(const RunConfig& config, c10::Device device, ModelPurpose purpose) {
   const bool is_trained = purpose == ModelPurpose::kTraining;
-  const zero::PrecisionPolicy policy = precision_policy(config);
+  const zero::PrecisionPolicy policy = precision_policy(config.precision);
   const at::ScalarType type = policy.compute;
   const bool with_dropout = is_trained && config.model.attention_dropout > 0.0;
   KernelReport report;

@@ -93,7 +93,7 @@ int64_t most_activations(const RunConfig& config, const std::vector<Range>& stag
     const model::HeldMicroBatches held{schedule.peak_in_flight[stage], schedule.peak_received_early[stage]};
     most = std::max(
         most, model::activation_bytes(config.model, stages[stage], config.parallel.tp, config.parallel.micro_batch_size,
-                                      config.recompute, precision_policy(config).compute, held));
+                                      config.recompute, precision_policy(config.precision).compute, held));
   }
   return most;
 }

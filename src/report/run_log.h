@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "src/base/timer.h"
-#include "src/report/evaluation.h"
 #include "src/report/metrics_log.h"
+#include "src/report/scores.h"
 
 namespace vit_hybrid::train {
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/comm/make_communicator.h"
 #include "src/base/device/device_memory.h"
 #include "src/base/memory_tracker.h"

@@ -53,7 +53,7 @@ Speed sum_of(const Speed& own, const comm::MpiGroup& world) {
   return {std::nullopt, own.flops ? "it is not known of every rank" : own.missing};
 }
 
-Speed roof_of(const RunConfig& config, const FinishedRun& run, c10::Device device, const comm::MpiGroup& world) {
+Speed roof_of(at::ScalarType type, const FinishedRun& run, c10::Device device, const comm::MpiGroup& world) {
   if (run.was_interrupted) {
     return {std::nullopt, "the run was interrupted"};
   }
@@ -61,8 +61,7 @@ Speed roof_of(const RunConfig& config, const FinishedRun& run, c10::Device devic
     return {std::nullopt, str("it is measured with --test, or after steps that took ", kWorthIt * kRoofSeconds,
                               " s; these took ", fixed_text(run.step_seconds, 2), " s")};
   }
-  const auto own =
-      measure_matmul_roof(device, precision_policy(config).compute, kRoofSeconds, [&] { world.barrier(); });
+  const auto own = measure_matmul_roof(device, type, kRoofSeconds, [&] { world.barrier(); });
   return sum_of({own, own ? "" : "the GPU has no memory left for the product"}, world);
 }
 
@@ -78,20 +77,18 @@ Speed processor_peak(const Processor& processor, at::ScalarType type, double cor
 }
 
 // Ranks that share cores, or a GPU, share its peak.
-Speed own_peak(const RunConfig& config, const Machine& machine) {
+Speed own_peak(Precision precision, at::ScalarType type, int ranks_per_gpu, const Machine& machine) {
   if (machine.device.is_cuda()) {
     const std::string name = survey_gpus().gpus.at(static_cast<size_t>(machine.device.index())).name;
-    const double flops = gpu_peak_flops(name, config.precision.kind);
+    const double flops = gpu_peak_flops(name, precision);
     if (flops == 0.0) {
-      return {std::nullopt,
-              str("no data sheet of ", name, " is known here for ", precision_name(config.precision.kind))};
+      return {std::nullopt, str("no data sheet of ", name, " is known here for ", precision_name(precision))};
     }
-    return {flops / config.parallel.ranks_per_gpu, {}};
+    return {flops / ranks_per_gpu, {}};
   }
   const double threads = at::get_num_threads();
   const double share = static_cast<double>(machine.node_cores) / comm::process_place().node_size;
-  return processor_peak(this_processor(), precision_policy(config).compute,
-                        machine.node_cores > 0 ? std::min(threads, share) : threads);
+  return processor_peak(this_processor(), type, machine.node_cores > 0 ? std::min(threads, share) : threads);
 }
 
 std::string flops_text(double flops) {
@@ -146,11 +143,12 @@ double sum_of(const Json& ranks, const char* part) {
 
 RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, const Machine& machine,
                            const comm::MpiGroup& world) {
+  const at::ScalarType type = precision_policy(config.precision).compute;
   RunSpeed speed;
   speed.samples_per_second = run.samples_per_second;
   speed.model_flops = run.samples_per_second * model::train_flops_per_sample(config.model);
-  speed.roof = believable_roof(roof_of(config, run, machine.device, world), speed.model_flops);
-  speed.peak = sum_of(own_peak(config, machine), world);
+  speed.roof = believable_roof(roof_of(type, run, machine.device, world), speed.model_flops);
+  speed.peak = sum_of(own_peak(config.precision.kind, type, config.parallel.ranks_per_gpu, machine), world);
   return speed;
 }
 

@@ -7,7 +7,7 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/report/evaluation.h"
+#include "src/report/scores.h"
 
 namespace vit_hybrid::train {
 

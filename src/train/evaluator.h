@@ -12,7 +12,7 @@
 #include "data/loading/step_input.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/config/run_config.h"
-#include "src/report/evaluation.h"
+#include "src/report/scores.h"
 #include "src/train/model_runner.h"
 
 namespace vit_hybrid::train {

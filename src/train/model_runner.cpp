@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/comm/operation.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/error.h"

@@ -22,7 +22,7 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
-#include "src/report/evaluation.h"
+#include "src/report/scores.h"
 
 namespace vit_hybrid::train {
 

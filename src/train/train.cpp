@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
 #include "parallel/comm/operation.h"

@@ -116,7 +116,7 @@ BorderAgreement agree_at_border(const BorderReport& own, comm::Communicator& hos
 EngineOptions engine_options(const RunConfig& config) {
   EngineOptions options;
   options.model = config.model;
-  options.precision = precision_policy(config);
+  options.precision = precision_policy(config.precision);
   options.loss_scale = zero::loss_scale_options(config.precision.kind == Precision::kFp16, config.precision.loss_scale);
   options.recompute = config.recompute;
   options.optimizer = config.optimizer;

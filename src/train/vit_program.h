@@ -10,7 +10,7 @@
 #include "data/loading/normalize.h"
 #include "model/vit_stage.h"
 #include "parallel/pipeline/runner.h"
-#include "src/report/evaluation.h"
+#include "src/report/scores.h"
 #include "src/train/step_graph.h"
 
 namespace vit_hybrid::train {

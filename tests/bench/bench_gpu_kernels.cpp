@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "data/loading/normalize.h"
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/comm/make_communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "model/losses.h"
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "src/base/text.h"
 #include "tests/support/group_of_one.h"
 #include "tests/support/vit_harness.h"

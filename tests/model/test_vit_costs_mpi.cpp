@@ -85,9 +85,9 @@ TEST_CASE("activation memory: the estimate is the tracker's peak within one per 
         const auto measured = static_cast<double>(measured_peak(config, world, stages));
         const auto held = pipeline::check_schedule(pipeline::make_schedule(schedule, pp, config.num_micro_batches()));
         const auto at = static_cast<size_t>(stage);
-        const int64_t formula = model::activation_bytes(config.model, stages[at], 1, config.parallel.micro_batch_size,
-                                                        config.recompute, train::precision_policy(config).compute,
-                                                        {held.peak_in_flight[at], held.peak_received_early[at]});
+        const int64_t formula = model::activation_bytes(
+            config.model, stages[at], 1, config.parallel.micro_batch_size, config.recompute,
+            train::precision_policy(config.precision).compute, {held.peak_in_flight[at], held.peak_received_early[at]});
         CHECK(measured / static_cast<double>(formula) == doctest::Approx(1.0).epsilon(kBound));
         CHECK(world.max(formula) == train::report_layout(config, stages).activation_bytes);
       }

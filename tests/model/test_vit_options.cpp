@@ -7,6 +7,7 @@
 #include <set>
 
 #include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "src/base/error.h"
 
 using namespace vit_hybrid;

@@ -7,7 +7,7 @@
 
 #include <limits>
 
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "src/base/random.h"
 #include "tests/support/compare.h"
 

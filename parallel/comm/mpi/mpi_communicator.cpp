@@ -1,4 +1,5 @@
-// Messages posted in pieces and tested with a check of what came, and collectives made of them.
+// Messages posted in pieces and tested with a check of what came, and all_reduce, reduce_scatter, all_gather and
+// broadcast made of them.
 #include "parallel/comm/mpi/mpi_communicator.h"
 
 #include <ATen/core/Tensor.h>

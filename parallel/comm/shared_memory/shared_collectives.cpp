@@ -1,4 +1,4 @@
-// The rounds of a collective through shared memory.
+// The rounds of all_reduce, reduce_scatter, all_gather and broadcast through shared memory.
 #include "parallel/comm/shared_memory/shared_collectives.h"
 
 #include <algorithm>

@@ -18,19 +18,19 @@ constexpr int64_t kChunk = 1024;  // updates that are kept for their sum: they s
 
 template <class T>
 VH_IN_VERSIONS double square_all(const T* values, int64_t count) {
-  constexpr int64_t kLanes = 16;  // independent sums, so that additions need not wait for each other
-  std::array<double, kLanes> sums{};
-  const int64_t whole = count - count % kLanes;
-  for (int64_t i = 0; i < whole; i += kLanes) {
+  constexpr int64_t kPartialSums = 16;  // independent sums, so that additions need not wait for each other
+  std::array<double, kPartialSums> sums{};
+  const int64_t whole = count - count % kPartialSums;
+  for (int64_t i = 0; i < whole; i += kPartialSums) {
 #pragma omp simd
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
-      sums[static_cast<size_t>(lane)] += value * value;
+    for (int64_t part = 0; part < kPartialSums; ++part) {
+      const double value = values[i + part];
+      sums[static_cast<size_t>(part)] += value * value;
     }
   }
   double sum = 0;
-  for (const double lane : sums) {
-    sum += lane;
+  for (const double part : sums) {
+    sum += part;
   }
   for (int64_t i = whole; i < count; ++i) {
     sum += static_cast<double>(values[i]) * values[i];

@@ -8,14 +8,14 @@ namespace vit_hybrid::kernels {
 
 namespace {
 
-constexpr int kLanes = 32;  // threads that take neighbouring vectors of a row
+constexpr int kWarpThreads = 32;  // threads that take neighbouring vectors of a row
 constexpr int kRowsAtOnce = 8;
 constexpr int kRowsOfThread = 4;
 constexpr int kRowsOfBlock = kRowsAtOnce * kRowsOfThread;
 
 template <int kWidth, class T>
-__global__ void __launch_bounds__(kLanes* kRowsAtOnce) qkv_gradient_kernel(QkvGradientPass<T> pass) {
-  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x) * kWidth;
+__global__ void __launch_bounds__(kWarpThreads* kRowsAtOnce) qkv_gradient_kernel(QkvGradientPass<T> pass) {
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kWarpThreads + threadIdx.x) * kWidth;
   const int64_t stride = static_cast<int64_t>(gridDim.y) * kRowsOfBlock;
   for (int64_t first = static_cast<int64_t>(blockIdx.y) * kRowsOfBlock; first < pass.rows; first += stride) {
     if (column < 3 * pass.columns) {
@@ -26,9 +26,9 @@ __global__ void __launch_bounds__(kLanes* kRowsAtOnce) qkv_gradient_kernel(QkvGr
 
 template <int kWidth, class T>
 void launch(const QkvGradientPass<T>& pass, CUstream_st* stream) {
-  const dim3 grid(static_cast<unsigned>(num_blocks_for(3 * pass.columns, kLanes * kWidth)),
+  const dim3 grid(static_cast<unsigned>(num_blocks_for(3 * pass.columns, kWarpThreads * kWidth)),
                   repeats_of_grid(num_blocks_for(pass.rows, kRowsOfBlock)));
-  qkv_gradient_kernel<kWidth><<<grid, dim3(kLanes, kRowsAtOnce), 0, stream>>>(pass);
+  qkv_gradient_kernel<kWidth><<<grid, dim3(kWarpThreads, kRowsAtOnce), 0, stream>>>(pass);
 }
 
 }  // namespace

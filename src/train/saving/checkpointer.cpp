@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "data/loading/tensor_pool.h"
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_session.h"
 #include "parallel/comm/operation.h"

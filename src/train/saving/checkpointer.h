@@ -30,8 +30,8 @@
 #include "src/checkpoint/checksums.h"
 #include "src/checkpoint/format.h"
 #include "src/config/run_config.h"
-#include "src/report/evaluation.h"
 #include "src/report/run_log.h"
+#include "src/report/scores.h"
 #include "src/train/engine.h"
 #include "src/train/saving/engine_state.h"
 

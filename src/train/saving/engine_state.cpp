@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "src/checkpoint/slice_reader.h"
 
 namespace vit_hybrid::train {

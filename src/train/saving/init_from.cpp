@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"

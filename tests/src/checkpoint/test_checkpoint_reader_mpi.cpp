@@ -10,6 +10,7 @@
 #include "data/hdf5/hdf5_tree.h"
 #include "data/hdf5/hdf5_writer.h"
 #include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/text.h"

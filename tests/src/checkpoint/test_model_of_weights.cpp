@@ -1,7 +1,7 @@
 // Models read off the shapes of weights: every preset is found again, and every misfit is named.
 #include <doctest/doctest.h>
 
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "src/checkpoint/exchange.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "src/base/text.h"
 #include "src/checkpoint/exchange.h"
 #include "tests/support/thrown_error.h"

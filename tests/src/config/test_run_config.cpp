@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "src/base/device/gpu_survey.h"
 #include "src/base/error.h"
 #include "src/base/text.h"

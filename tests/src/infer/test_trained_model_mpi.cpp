@@ -37,7 +37,7 @@ int64_t peak(const MemoryReport& report, MemoryClass memory_class) {
 
 // What lies in the flat buffer of this rank's slices, without gradients.
 int64_t parameter_bytes(const RunConfig& config, mesh::DeviceMesh& mesh) {
-  train::ModelRunner model(config.model, train::precision_policy(config), mesh, std::nullopt);
+  train::ModelRunner model(config.model, train::precision_policy(config.precision), mesh, std::nullopt);
   return static_cast<int64_t>(model.parameters().values().nbytes());
 }
 

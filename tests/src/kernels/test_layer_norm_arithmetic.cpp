@@ -24,18 +24,18 @@ using namespace vit_hybrid::testing;
 
 namespace {
 
-constexpr int kLanes = 8;
+constexpr int kRowThreads = 8;
 
 // Threads of the host in the place of a warp's; sums are made by thread 0, in their order.
-class ThreadLanes {
+class TestThreads {
  public:
   struct Shared {
-    std::barrier<> barrier{kLanes};
-    std::array<double, kLanes> values{};
+    std::barrier<> barrier{kRowThreads};
+    std::array<double, kRowThreads> values{};
   };
-  ThreadLanes(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
+  TestThreads(Shared& shared, int rank) : shared_(shared), rank_(rank) {}
   int rank() const { return rank_; }
-  int size() const { return kLanes; }
+  int size() const { return kRowThreads; }
   template <class F>
   F sum(F value) const {
     shared_.values[static_cast<size_t>(rank_)] = static_cast<double>(value);
@@ -56,11 +56,11 @@ class ThreadLanes {
 };
 
 template <class Work>
-void for_lanes(const Work& work) {
-  ThreadLanes::Shared shared;
+void for_threads(const Work& work) {
+  TestThreads::Shared shared;
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < kLanes; ++rank) {
-    threads.emplace_back([&, rank] { work(ThreadLanes(shared, rank)); });
+  for (int rank = 0; rank < kRowThreads; ++rank) {
+    threads.emplace_back([&, rank] { work(TestThreads(shared, rank)); });
   }
   for (std::thread& thread : threads) {
     thread.join();
@@ -101,23 +101,23 @@ void check_norm(int64_t rows, int64_t features, bool in_registers, double bound)
                                  dx.data_ptr<T>(),
                                  rows,
                                  features};
-  for_lanes([&](const ThreadLanes& lanes) {
+  for_threads([&](const TestThreads& threads) {
     WeightSums<F, kWidth * kVectors> own;
     own.clear();
     for (int64_t row = 0; row < rows; ++row) {
       F* const of_weight = sums.data_ptr<F>();
       if (in_registers) {
-        norm_short_row<kWidth, kVectors>(forward, row, lanes);
-        static_cast<void>(lanes.sum(F(0)));  // thread 0 has written the statistics
-        norm_gradient_short_row<kWidth, kVectors>(backward, row, lanes, own);
+        norm_short_row<kWidth, kVectors>(forward, row, threads);
+        static_cast<void>(threads.sum(F(0)));  // thread 0 has written the statistics
+        norm_gradient_short_row<kWidth, kVectors>(backward, row, threads, own);
       } else {
-        norm_long_row<1>(forward, row, lanes);
-        static_cast<void>(lanes.sum(F(0)));
-        norm_gradient_long_row<1>(backward, row, lanes, of_weight, of_weight + features);
+        norm_long_row<1>(forward, row, threads);
+        static_cast<void>(threads.sum(F(0)));
+        norm_gradient_long_row<1>(backward, row, threads, of_weight, of_weight + features);
       }
     }
     for (int i = 0; in_registers && i < kWidth * kVectors; ++i) {
-      const int64_t column = column_of<kWidth>(i / kWidth, lanes) + i % kWidth;
+      const int64_t column = column_of<kWidth>(i / kWidth, threads) + i % kWidth;
       if (column < features) {
         sums.data_ptr<F>()[column] += own.weight[i];
         sums.data_ptr<F>()[features + column] += own.bias[i];
@@ -140,14 +140,14 @@ void check_norm(int64_t rows, int64_t features, bool in_registers, double bound)
 
 }  // namespace
 
-TEST_CASE("device norm: the lanes of a row add, norm, and make the gradients of the layer in double") {
+TEST_CASE("device norm: the threads of a row add, norm, and make the gradients of the layer in double") {
   const auto check = [](auto zero, double bound) {
     using T = decltype(zero);
-    for (const int64_t vectors : {1, kLanes + 3, 3 * kLanes}) {
+    for (const int64_t vectors : {1, kRowThreads + 3, 3 * kRowThreads}) {
       check_norm<T>(6, vectors * kVectorWidth<T>, true, bound);
       check_norm<T>(6, vectors * kVectorWidth<T> + 1, false, bound);
     }
-    check_norm<T, 1>(6, 2 * kLanes + 3, true, bound);
+    check_norm<T, 1>(6, 2 * kRowThreads + 3, true, bound);
   };
   check(float(), 4e-6);
   check(double(), 1e-13);

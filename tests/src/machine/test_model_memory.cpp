@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "src/config/load_run_config.h"
 #include "src/machine/model_memory.h"
 #include "tests/support/contains.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/checkpoint/format.h"
 #include "src/train/saving/checkpointer.h"

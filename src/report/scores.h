@@ -1,4 +1,4 @@
-// Sums of an evaluation, its figures, and their report.
+// Scores of an evaluation: loss, RMSE and ACC by channel, top-1 and top-5: their sums, figures and report.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,7 @@
 // The table and the JSON object of an evaluation's figures.
 #include <doctest/doctest.h>
 
-#include "src/report/evaluation.h"
+#include "src/report/scores.h"
 
 using namespace vit_hybrid::train;
 

@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "src/report/evaluation.h"
+#include "src/report/scores.h"
 
 using vit_hybrid::train::Evaluation;
 using vit_hybrid::train::EvaluationSums;

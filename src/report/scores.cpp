@@ -1,5 +1,5 @@
 // The sums and what they become, and their lines and records.
-#include "src/report/evaluation.h"
+#include "src/report/scores.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
