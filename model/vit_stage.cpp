@@ -4,6 +4,7 @@
 #include "model/block.h"
 #include "model/heads.h"
 #include "model/patch_embedding.h"
+#include "model/vit_parameters.h"
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -33,11 +34,15 @@ std::unique_ptr<Unit> make_unit(const VitOptions& options, int64_t unit, tensor:
 }  // namespace
 
 VitStage::VitStage(const VitOptions& options, Range units, tensor::ParameterBuffer& buffer,
-                   comm::Communicator& tensor_group, Recompute recompute) {
+                   comm::Communicator& tensor_group, Recompute recompute)
+    : buffer_(buffer) {
   VH_ASSERT(units.begin >= 0 && units.end <= options.num_units(),
             str("units [", units.begin, ", ", units.end, ") of ", options.num_units()));
   for (int64_t unit = units.begin; unit < units.end; ++unit) {
     units_.push_back(make_unit(options, unit, buffer, tensor_group, recompute));
+    const int64_t begin = parameters_.empty() ? 0 : parameters_.back().end;
+    const auto specs = parameter_specs(options, {unit, unit + 1}, 0, tensor_group.rank(), tensor_group.size());
+    parameters_.push_back({begin, begin + std::ssize(specs)});
   }
 }
 
@@ -45,9 +50,10 @@ VitStage::~VitStage() = default;
 
 at::Tensor VitStage::forward(const at::Tensor& x, const tensor::StepContext& context) {
   at::Tensor activation = x;
-  for (const auto& unit : units_) {
+  for (size_t i = 0; i < units_.size(); ++i) {
     comm::note_work();
-    activation = unit->forward(activation, context);
+    buffer_.await(parameters_[i]);
+    activation = units_[i]->forward(activation, context);
   }
   return activation;
 }

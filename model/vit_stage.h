@@ -15,9 +15,9 @@
 
 namespace vit_hybrid::model {
 
-/// Units [units.begin, units.end) of the ViT. Parameters are views of `buffer`, whose specs were made by
-/// parameter_specs() for the same units. `recompute` is of its blocks. Knows nothing of the pipeline or of data
-/// parallelism.
+/// Units [units.begin, units.end) of the ViT. Parameters are views of `buffer`, which outlives the stage and whose
+/// specs were made by parameter_specs() for the same units; those of a unit are awaited when forward comes to it.
+/// `recompute` is of its blocks. Knows nothing of the pipeline or of data parallelism.
 class VitStage {
  public:
   VitStage(const VitOptions& options, Range units, tensor::ParameterBuffer& buffer, comm::Communicator& tensor_group,
@@ -32,7 +32,9 @@ class VitStage {
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context);
 
  private:
+  const tensor::ParameterBuffer& buffer_;
   std::vector<std::unique_ptr<Unit>> units_;
+  std::vector<Range> parameters_;  // by unit: indices among the specs
 };
 
 }  // namespace vit_hybrid::model

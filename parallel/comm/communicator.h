@@ -67,12 +67,6 @@ struct Transfer {
   int peer;
 };
 
-/// One element of the list that all_gather_coalesced() takes: as the arguments of all_gather().
-struct Gather {
-  at::Tensor output;
-  at::Tensor input;
-};
-
 /// The ranks of one group (a mesh axis, the world). All operations are collective over
 /// the group and are started in the same order by all its ranks; exchange() is collective over the
 /// ranks that it connects. Tensors are contiguous, on device_type(), and of type float64, float32,
@@ -105,9 +99,6 @@ class Communicator {
   virtual Work reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) = 0;
   /// Part r of `output` becomes rank r's `input`. `input` may be exactly part rank() of `output`.
   virtual Work all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
-  /// all_gather() of each element, in order, begun together and complete together: NCCL moves them in
-  /// one launch or few, host back ends one after the other. The statistics count each.
-  virtual Work all_gather_coalesced(std::vector<Gather> gathers) = 0;
   /// Every rank's `tensor` becomes that of `root`.
   virtual Work broadcast(const at::Tensor& tensor, int root) = 0;
   /// All messages progress together; messages of one pair and direction match in the order of the

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <utility>
 
 #include "parallel/comm/node_board.h"
@@ -46,7 +45,7 @@ class Check {
 
   void reduction(const at::Tensor& tensor, ReduceOp op) const {
     require(tensor.scalar_type() != at::kBool || op != ReduceOp::kSum,
-            "tensors of type Bool are not summed, allowed are max (or) and min (and)");
+            "tensors of type Bool are not summed, allowed is max (or)");
   }
 
   // `whole` is size() times `part`; the two are disjoint, or `part` lies at its place in `whole`.
@@ -94,13 +93,6 @@ void check_own_messages(const Check& check, const Communicator& group, const std
   }
 }
 
-void check_all_gather(const Communicator& group, const Gather& gather) {
-  const Check check(group, Operation::kAllGather);
-  check.tensor(gather.output, "output");
-  check.tensor(gather.input, "input");
-  check.parts(gather.output, "output", gather.input, "input");
-}
-
 int64_t bytes_of(const at::Tensor& tensor) {
   return static_cast<int64_t>(tensor.nbytes());
 }
@@ -128,36 +120,6 @@ void copy_own_messages(std::vector<Transfer>& transfers, int own_rank) {
   }
   transfers = std::move(others);
 }
-
-// Several operations as one.
-class CoalescedState final : public NotedState {
- public:
-  explicit CoalescedState(std::deque<std::unique_ptr<NotedState>> parts) : parts_(std::move(parts)) {}
-
-  void begin() override {
-    for (const auto& part : parts_) {
-      part->set_note(note());
-      part->begin();
-    }
-  }
-  void abandon() noexcept override {
-    for (const auto& part : parts_)
-      part->abandon();
-  }
-
- private:
-  void complete(BlockedScope& blocked) override {
-    for (; !parts_.empty(); parts_.pop_front())
-      complete_part(*parts_.front(), blocked);
-  }
-  bool try_complete() override {
-    while (!parts_.empty() && parts_.front()->test())
-      parts_.pop_front();
-    return parts_.empty();
-  }
-
-  std::deque<std::unique_ptr<NotedState>> parts_;
-};
 
 }  // namespace
 
@@ -224,32 +186,13 @@ Work CommunicatorBase::reduce_scatter(const at::Tensor& output, const at::Tensor
 }
 
 Work CommunicatorBase::all_gather(const at::Tensor& output, const at::Tensor& input) {
-  check_all_gather(*this, {output, input});
+  const Check check(*this, Operation::kAllGather);
+  check.tensor(output, "output");
+  check.tensor(input, "input");
+  check.parts(output, "output", input, "input");
   note(Operation::kAllGather, bytes_of(output));
   if (output.numel() == 0) return Work();
   return launched(start_all_gather(output, input));
-}
-
-Work CommunicatorBase::all_gather_coalesced(std::vector<Gather> gathers) {
-  for (const Gather& gather : gathers)
-    check_all_gather(*this, gather);
-  int64_t bytes = 0;
-  for (const Gather& gather : gathers) {
-    note(Operation::kAllGather, bytes_of(gather.output));
-    bytes += bytes_of(gather.output);
-  }
-  current_.bytes = bytes;
-  std::erase_if(gathers, [](const Gather& gather) { return gather.output.numel() == 0; });
-  if (gathers.empty()) return Work();
-  return launched(start_all_gathers(gathers));
-}
-
-CommunicatorBase::Started CommunicatorBase::start_all_gathers(const std::vector<Gather>& gathers) {
-  std::deque<Started> parts;
-  for (const auto& [output, input] : gathers) {
-    if (Started part = start_all_gather(output, input)) parts.push_back(std::move(part));
-  }
-  return parts.empty() ? nullptr : std::make_unique<CoalescedState>(std::move(parts));
 }
 
 Work CommunicatorBase::broadcast(const at::Tensor& tensor, int root) {

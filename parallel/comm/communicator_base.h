@@ -32,8 +32,6 @@ class NotedState : public Work::State {
   /// Returns when the operation is complete; `blocked` takes remarks.
   virtual void complete(class BlockedScope& blocked) = 0;
   virtual bool try_complete() = 0;
-  /// For operations made of others.
-  static void complete_part(NotedState& part, class BlockedScope& blocked) { part.complete(blocked); }
   /// Seconds that the wait cost, given those the host was blocked.
   virtual double blocked_seconds(double host_seconds) const { return host_seconds; }
 
@@ -54,7 +52,6 @@ class CommunicatorBase : public Communicator {
   Work all_reduce(const at::Tensor& tensor, ReduceOp op) final;
   Work reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) final;
   Work all_gather(const at::Tensor& output, const at::Tensor& input) final;
-  Work all_gather_coalesced(std::vector<Gather> gathers) final;
   Work broadcast(const at::Tensor& tensor, int root) final;
   Work exchange(std::vector<Transfer> transfers) final;
   Work barrier() final;
@@ -69,8 +66,6 @@ class CommunicatorBase : public Communicator {
   virtual Started start_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
   virtual Started start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) = 0;
   virtual Started start_all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
-  /// None empty. By default, one start_all_gather() after the other.
-  virtual Started start_all_gathers(const std::vector<Gather>& gathers);
   virtual Started start_broadcast(const at::Tensor& tensor, int root) = 0;
   /// Only messages to and from other ranks, none empty.
   virtual Started start_exchange(std::vector<Transfer> transfers) = 0;

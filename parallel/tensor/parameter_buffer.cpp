@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <utility>
 
 #include "parallel/comm/operation.h"
@@ -111,11 +112,13 @@ FlatLayout make_flat_layout(const std::vector<ParameterSpec>& specs, int64_t buc
   FlatLayout layout;
   layout.shards = shards;
   layout.slots.resize(specs.size());
+  layout.bucket_of.resize(specs.size());
   FlatLayout::Bucket open;
   int64_t position = 0;
   for (size_t i = specs.size(); i-- > 0;) {
     const int64_t size = num_elements(specs[i].local_shape);
     layout.slots[i] = {position, position + size};
+    layout.bucket_of[i] = static_cast<int>(layout.buckets.size());
     open.members.push_back(static_cast<int>(i));
     position = round_up(position + size, kAlignment);
     if (position - open.range.begin >= bucket_elements || i == 0) {
@@ -135,7 +138,8 @@ ParameterBuffer::ParameterBuffer(std::vector<ParameterSpec> specs, FlatLayout la
     : specs_(std::move(specs)),
       layout_(std::move(layout)),
       values_(zeros(layout_.size, compute, device, MemoryClass::kParameters)),
-      gradients_(gradient ? zeros(layout_.size, *gradient, device, MemoryClass::kGradients) : at::Tensor()) {
+      gradients_(gradient ? zeros(layout_.size, *gradient, device, MemoryClass::kGradients) : at::Tensor()),
+      arrivals_(layout_.buckets.size()) {
   VH_ASSERT(layout_.slots.size() == specs_.size(),
             str(layout_.slots.size(), " slots for ", specs_.size(), " parameters"));
   parameters_.reserve(specs_.size());
@@ -146,6 +150,34 @@ ParameterBuffer::ParameterBuffer(std::vector<ParameterSpec> specs, FlatLayout la
     parameters_.push_back({view(values_), has_gradients() ? view(gradients_) : at::Tensor(), static_cast<int>(i)});
     const bool is_new = index_of_.emplace(specs_[i].name, static_cast<int>(i)).second;
     VH_ASSERT(is_new, str("two parameters are called ", specs_[i].name));
+  }
+}
+
+ParameterBuffer::~ParameterBuffer() {
+  if (std::uncaught_exceptions() == 0) {
+    await_all();
+  }
+}
+
+const at::Tensor& ParameterBuffer::values() const {
+  await_all();
+  return values_;
+}
+
+const Parameter& ParameterBuffer::parameter(int index) const {
+  await({index, index + 1});
+  return parameters_[static_cast<size_t>(index)];
+}
+
+void ParameterBuffer::await(const Range& parameters) const {
+  for (int64_t i = parameters.begin; i < parameters.end; ++i) {
+    arrivals_[static_cast<size_t>(layout_.bucket_of.at(static_cast<size_t>(i)))].wait();
+  }
+}
+
+void ParameterBuffer::await_all() const {
+  for (comm::Work& arrival : arrivals_) {
+    arrival.wait();
   }
 }
 

@@ -13,8 +13,10 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_spec.h"
 #include "src/base/partition.h"
 
@@ -38,7 +40,8 @@ struct FlatLayout {
     Range range;               ///< elements of the flat buffer, padding included
     std::vector<int> members;  ///< indices of the specs in it
   };
-  std::vector<Range> slots;  ///< by spec index: its elements in the flat buffer
+  std::vector<Range> slots;    ///< by spec index: its elements in the flat buffer
+  std::vector<int> bucket_of;  ///< by spec index
   std::vector<Bucket> buckets;
   int64_t size = 0;  ///< elements of the flat buffer
   int shards = 1;
@@ -58,23 +61,34 @@ struct Parameter {
 };
 
 /// Allocates the flat buffers once (parameters in the compute type, gradients in the gradient type), zeroed.
+///
+/// Values of parameters may be on their way from the ranks that updated them, while forward computes with those that
+/// are there: whoever keeps views, as layers do, asks await() before it reads them. All that is had from values(),
+/// parameter() and write() is there.
 class ParameterBuffer final : public ParameterWriter {
  public:
   /// `gradient`: nullopt where the model is used and not trained, and no gradients are allocated.
   ParameterBuffer(std::vector<ParameterSpec> specs, FlatLayout layout, at::ScalarType compute,
                   std::optional<at::ScalarType> gradient, at::Device device);
+  ~ParameterBuffer() override;
   ParameterBuffer(const ParameterBuffer&) = delete;
   ParameterBuffer& operator=(const ParameterBuffer&) = delete;
 
   const std::vector<ParameterSpec>& specs() const { return specs_; }
   const FlatLayout& layout() const { return layout_; }
-  const at::Tensor& values() const { return values_; }  ///< flat, [layout().size]
+  const at::Tensor& values() const;  ///< flat, [layout().size]
   bool has_gradients() const { return gradients_.defined(); }
   const at::Tensor& gradients() const { return gradients_; }  ///< flat, [layout().size]; undefined without
-  const Parameter& parameter(int index) const { return parameters_.at(static_cast<size_t>(index)); }
+  const Parameter& parameter(int index) const;
   /// By canonical name; an unknown name is a broken invariant.
   const Parameter& parameter(const std::string& name) const;
   void write(int parameter, const std::function<void(const at::Tensor& values)>& fill) override;
+  /// The values of a bucket are there when `arrival` is complete. Those that were expected before must be.
+  void expect(size_t bucket, comm::Work arrival) { arrivals_.at(bucket) = std::move(arrival); }
+  /// Returns when the values of the parameters with these indices are there, on a GPU for what the current stream does
+  /// from now on.
+  void await(const Range& parameters) const;
+  void await_all() const;
   /// Rises with every optimizer step (and load): packed copies of weights are renewed when it has risen.
   int64_t version() const { return version_; }
   void bump_version() { ++version_; }
@@ -86,6 +100,7 @@ class ParameterBuffer final : public ParameterWriter {
   at::Tensor gradients_;  // undefined where there are none
   std::vector<Parameter> parameters_;
   std::unordered_map<std::string, int> index_of_;
+  mutable std::vector<comm::Work> arrivals_;  // by bucket
   int64_t version_ = 1;
 };
 

@@ -13,12 +13,7 @@ namespace vit_hybrid::zero {
 
 GradientReducer::GradientReducer(tensor::ParameterBuffer& buffer, comm::Communicator& data, ZeroStage stage,
                                  const PrecisionPolicy& precision)
-    : buffer_(buffer),
-      data_(data),
-      stage_(stage),
-      reduce_type_(precision.reduce),
-      bucket_of_(buffer.specs().size()),
-      missing_(buffer.specs().size()) {
+    : buffer_(buffer), data_(data), stage_(stage), reduce_type_(precision.reduce), missing_(buffer.specs().size()) {
   VH_ASSERT(buffer.layout().shards == num_shards(stage, data.size()),
             str(buffer.layout().shards, " shards over ", data.size(), " data ranks"));
   const auto& buckets = buffer.layout().buckets;
@@ -26,11 +21,6 @@ GradientReducer::GradientReducer(tensor::ParameterBuffer& buffer, comm::Communic
     const MemoryScope scope(MemoryClass::kCommunication);
     for (const auto& bucket : buckets) {
       copies_.push_back(at::empty({bucket.range.size()}, buffer.gradients().options().dtype(reduce_type_)));
-    }
-  }
-  for (size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-    for (const int member : buckets[bucket].members) {
-      bucket_of_[static_cast<size_t>(member)] = static_cast<int>(bucket);
     }
   }
 }
@@ -42,10 +32,11 @@ void GradientReducer::begin_step(int contributions) {
   next_bucket_ = 0;
   first_open_ = 0;
   works_.clear();
-  incomplete_.assign(buffer_.layout().buckets.size(), 0);
-  for (size_t i = 0; i < bucket_of_.size(); ++i) {
-    missing_[i] = buffer_.layout().slots[i].empty() ? 0 : contributions;
-    incomplete_[static_cast<size_t>(bucket_of_[i])] += missing_[i] > 0 ? 1 : 0;
+  const auto& layout = buffer_.layout();
+  incomplete_.assign(layout.buckets.size(), 0);
+  for (size_t i = 0; i < missing_.size(); ++i) {
+    missing_[i] = layout.slots[i].empty() ? 0 : contributions;
+    incomplete_[static_cast<size_t>(layout.bucket_of[i])] += missing_[i] > 0 ? 1 : 0;
   }
   start_complete_buckets();  // all of them, on a replica without samples
 }
@@ -60,7 +51,7 @@ void GradientReducer::ready(int parameter, int micro_batch) {
             str(buffer_.specs().at(index).name, " got a contribution of micro-batch ", micro_batch,
                 " that the schedule did not foretell"));
   if (--missing_[index] == 0) {
-    --incomplete_[static_cast<size_t>(bucket_of_[index])];
+    --incomplete_[static_cast<size_t>(buffer_.layout().bucket_of[index])];
     start_complete_buckets();
   }
   poll();

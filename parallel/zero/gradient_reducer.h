@@ -45,7 +45,6 @@ class GradientReducer final : public tensor::GradientSink {
   comm::Communicator& data_;
   ZeroStage stage_;
   at::ScalarType reduce_type_;
-  std::vector<int> bucket_of_;      // by parameter
   std::vector<int> missing_;        // by parameter: contributions still to come
   std::vector<int> incomplete_;     // by bucket: members with missing contributions
   std::vector<comm::Work> works_;   // by bucket

@@ -16,6 +16,7 @@ namespace vit_hybrid::zero {
 Zero1Optimizer::Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicator& data, comm::Communicator& tensor,
                                ZeroStage stage, const PrecisionPolicy& precision, const OptimizerOptions& options)
     : buffer_(buffer),
+      values_(buffer.values()),
       data_(data),
       stage_(stage),
       master_type_(precision.master),
@@ -86,9 +87,12 @@ bool Zero1Optimizer::decays(int parameter) const {
 }
 
 void Zero1Optimizer::update(const StepControl& control) {
+  buffer_.await_all();  // a replica without samples has not used them
   if (rule_->updates_at_once()) {
-    rule_->apply_to_owned({master_, state_, buffer_.values(), buffer_.gradients(), segments_}, control.values());
-    gather_all();
+    rule_->apply_to_owned({master_, state_, values_, buffer_.gradients(), segments_}, control.values());
+    for (size_t i = buckets_.size(); i-- > 0;) {
+      start_gather(i);
+    }
     return;
   }
   const StepScalars step = control.read();
@@ -98,7 +102,21 @@ void Zero1Optimizer::update(const StepControl& control) {
   if (rule_->is_layerwise()) {
     measure(step);
   }
-  update_and_gather(step);
+  for (size_t i = buckets_.size(); i-- > 0;) {
+    update_bucket(buckets_[i], step);
+    start_gather(i);
+  }
+}
+
+// The last bucket has what forward uses first.
+void Zero1Optimizer::start_gather(size_t bucket) {
+  if (stage_ == ZeroStage::kReplicated) {
+    return;
+  }
+  const Range range = buffer_.layout().buckets[bucket].range;
+  const Range own = buckets_[bucket].own;
+  buffer_.expect(
+      bucket, data_.all_gather(values_.narrow(0, range.begin, range.size()), values_.narrow(0, own.begin, own.size())));
 }
 
 void Zero1Optimizer::end_step(bool skipped) {
@@ -108,36 +126,9 @@ void Zero1Optimizer::end_step(bool skipped) {
   }
 }
 
-void Zero1Optimizer::gather_all() {
-  if (stage_ == ZeroStage::kReplicated) {
-    return;
-  }
-  std::vector<comm::Gather> gathers;
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    gathers.push_back(gather_of(i));
-  }
-  data_.all_gather_coalesced(std::move(gathers)).wait();
-}
-
-// One bucket is gathered while the next is updated.
-void Zero1Optimizer::update_and_gather(const StepScalars& step) {
-  std::vector<comm::Work> works;
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    update_bucket(buckets_[i], step);
-    if (stage_ == ZeroStage::kOptimizerState) {
-      const auto [output, input] = gather_of(i);
-      works.push_back(data_.all_gather(output, input));
-    }
-  }
-  for (comm::Work& work : works) {
-    work.wait();
-  }
-}
-
 // The master weights of a range of the flat buffer, of which the state begins at `state`.
 at::Tensor Zero1Optimizer::master_of(const Range& range, int64_t state) const {
-  return master_.defined() ? master_.narrow(0, state, range.size())
-                           : buffer_.values().narrow(0, range.begin, range.size());
+  return master_.defined() ? master_.narrow(0, state, range.size()) : values_.narrow(0, range.begin, range.size());
 }
 
 // The parts of parameters that this rank owns, in the order of the flat buffer; `state`: where that of a part begins.
@@ -181,7 +172,7 @@ void Zero1Optimizer::write(int parameter, const std::function<void(const at::Ten
 
 UpdateTensors Zero1Optimizer::tensors_of(const Stretch& stretch) const {
   const int64_t size = stretch.range.size();
-  const at::Tensor parameters = buffer_.values().narrow(0, stretch.range.begin, size);
+  const at::Tensor parameters = values_.narrow(0, stretch.range.begin, size);
   UpdateTensors tensors{master_of(stretch.range, stretch.state),
                         buffer_.gradients().narrow(0, stretch.range.begin, size),
                         {},
@@ -216,13 +207,8 @@ void Zero1Optimizer::update_bucket(const Bucket& bucket, const StepScalars& step
   }
 }
 
-comm::Gather Zero1Optimizer::gather_of(size_t bucket) const {
-  const Range range = buffer_.layout().buckets[bucket].range;
-  const Range own = buckets_[bucket].own;
-  return {buffer_.values().narrow(0, range.begin, range.size()), buffer_.values().narrow(0, own.begin, own.size())};
-}
-
 std::vector<OwnedState> Zero1Optimizer::owned_state() const {
+  buffer_.await_all();
   std::vector<OwnedState> owned;
   for_each_owned([&](int parameter, const Range& part, int64_t state) {
     const int64_t begin = buffer_.layout().slots[static_cast<size_t>(parameter)].begin;

@@ -52,10 +52,11 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   StepScalars next_step(double lr) const { return scalars_of_step(options_, num_steps_ + 1, lr); }
 
   /// Updates the owned ranges from the reduced gradients by the control's scalars, the same on all ranks of the world,
-  /// casts them to the parameters' type and gathers the parameters over data; changes nothing where the step is
-  /// skipped. A rule that updates all at once leaves the scalars where they are: its host does not wait, and gathers in
-  /// any case, all buckets together. With one that goes stretch by stretch the host reads them; the next bucket is
-  /// updated while one is gathered. Collective over data, with a layer-wise rule also over tensor.
+  /// casts them to the parameters' type and starts to gather the parameters over data, in the order in which forward
+  /// uses them: ParameterBuffer::await() tells when they are there. Changes nothing where the step is skipped. A rule
+  /// that updates all at once leaves the scalars where they are: its host does not wait, and gathers in any case. With
+  /// one that goes stretch by stretch the host reads them; the next bucket is updated while one is gathered. Collective
+  /// over data, with a layer-wise rule also over tensor.
   void update(const StepControl& control);
   /// What the host keeps of a step when it knows how it ended: counts it and raises the buffer's version, unless it was
   /// skipped.
@@ -94,11 +95,10 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   double trust_of(const Stretch& stretch) const;
   std::vector<Segment> segments() const;
   void update_bucket(const Bucket& bucket, const StepScalars& step);
-  void update_and_gather(const StepScalars& step);
-  void gather_all();
-  comm::Gather gather_of(size_t bucket) const;  // of its parameters
+  void start_gather(size_t bucket);
 
   tensor::ParameterBuffer& buffer_;
+  at::Tensor values_;  // the buffer's: what a rank owns of them is there while other parts are on their way
   comm::Communicator& data_;
   ZeroStage stage_;
   at::ScalarType master_type_;

@@ -80,7 +80,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// One training step on the micro-batches of this rank's replica: docs/architecture.md, "One training step". The sink
-  /// of `plan` is set here. Returns when the device has done it.
+  /// of `plan` is set here. Returns when the device has done it, except that parameters may still be on their way from
+  /// the ranks that updated them (ParameterBuffer::await()).
   StepResult train_step(StepPlan plan, data::NextBatch next_batch, double learning_rate);
 
   /// What is trained, for passes without training too.

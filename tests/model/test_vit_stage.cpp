@@ -2,10 +2,19 @@
 #include <doctest/doctest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
 
-#include "model/vit_costs.h"
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "model/vit_parameters.h"
 #include "src/base/memory_tracker.h"
 #include "tests/support/compare.h"
 #include "tests/support/group_of_one.h"
@@ -46,6 +55,31 @@ struct Case {
   at::Tensor images;
   at::Tensor output_gradient;
   tensor::StepContext context;
+};
+
+struct Arrival {
+  int bucket;
+  uint64_t num_nodes;  // that autograd had made by then: how far forward was
+};
+
+// The values of a bucket, which come when they are waited for; until then there is nothing to compute with.
+class LateBucket final : public comm::Work::State {
+ public:
+  LateBucket(at::Tensor values, int bucket, std::vector<Arrival>& arrivals)
+      : values_(std::move(values)), right_(values_.clone()), bucket_(bucket), arrivals_(arrivals) {
+    values_.fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  void wait() override {
+    values_.copy_(right_);
+    arrivals_.push_back({bucket_, at::sequence_number::peek()});
+  }
+  bool test() override { return false; }
+
+ private:
+  at::Tensor values_;
+  at::Tensor right_;
+  int bucket_;
+  std::vector<Arrival>& arrivals_;
 };
 
 }  // namespace
@@ -267,4 +301,55 @@ TEST_CASE("vit_stage: every parameter is reported ready once a micro-batch") {
       CHECK(count == 1);
     }
   }
+}
+
+TEST_CASE("vit_stage: parameters that are on their way are waited for when forward comes to their unit") {
+  for (const auto& options : all_models()) {
+    const Case given(options);
+    const auto specs = model::parameter_specs(options, {0, options.num_units()}, 0, 0, 1);
+    tensor::ParameterBuffer buffer(specs, tensor::make_flat_layout(specs, 1, 1), at::kDouble, at::kDouble, at::kCPU);
+    for (size_t i = 0; i < specs.size(); ++i) {
+      buffer.write(static_cast<int>(i),
+                   [&](const at::Tensor& values) { values.copy_(given.parameters.at(specs[i].name)); });
+    }
+    model::VitStage stage(options, {0, options.num_units()}, buffer, group_of_one());
+    const at::Tensor flat = buffer.values();
+    std::vector<Arrival> arrivals;
+    for (size_t i = 0; i < buffer.layout().buckets.size(); ++i) {
+      const Range range = buffer.layout().buckets[i].range;
+      buffer.expect(i, comm::Work(std::make_unique<LateBucket>(flat.narrow(0, range.begin, range.size()),
+                                                               static_cast<int>(i), arrivals)));
+    }
+    const at::Tensor output = stage.forward(given.images.clone().requires_grad_(), given.context);
+    CHECK(output.equal(given.ours(at::kDouble).output));
+    REQUIRE(arrivals.size() == specs.size());
+    CHECK(std::is_sorted(arrivals.begin(), arrivals.end(),
+                         [](const Arrival& a, const Arrival& b) { return a.bucket > b.bucket; }));
+    std::set<uint64_t> moments;
+    for (const Arrival& arrival : arrivals) {
+      moments.insert(arrival.num_nodes);
+    }
+    CHECK(std::ssize(moments) == options.num_units());
+  }
+}
+
+TEST_CASE("vit_stage: who asks the buffer for parameters gets those that were on their way") {
+  const auto options = small_forecaster();
+  TestStage ours(options, {0, options.num_units()}, test_parameters(options), at::kDouble, group_of_one());
+  std::vector<Arrival> arrivals;
+  const auto is_late = [&](const std::function<at::Tensor()>& read) {
+    const at::Tensor flat = ours.buffer.values();
+    arrivals.clear();
+    ours.buffer.expect(0, comm::Work(std::make_unique<LateBucket>(
+                              flat.narrow(0, 0, ours.buffer.layout().buckets[0].range.size()), 0, arrivals)));
+    return read().isnan().any().item<bool>() || arrivals.size() != 1;
+  };
+  const int last = static_cast<int>(ours.buffer.specs().size()) - 1;
+  CHECK_FALSE(is_late([&] { return ours.buffer.values(); }));
+  CHECK_FALSE(is_late([&] { return ours.buffer.parameter(last).value; }));
+  CHECK_FALSE(is_late([&] {
+    at::Tensor seen;
+    ours.buffer.write(last, [&](const at::Tensor& values) { seen = values; });
+    return seen;
+  }));
 }

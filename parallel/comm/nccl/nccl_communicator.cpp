@@ -104,20 +104,6 @@ class NcclCommunicator final : public CommunicatorBase {
     });
   }
 
-  Started start_all_gathers(const std::vector<Gather>& gathers) override {
-    std::vector<at::Tensor> tensors;
-    for (const Gather& gather : gathers)
-      tensors.insert(tensors.end(), {gather.output, gather.input});
-    return launch(std::move(tensors), "ncclAllGather", [&](ncclComm_t comm, cudaStream_t stream) {
-      NcclGroup group;
-      for (const auto& [output, input] : gathers) {
-        group.add(ncclAllGather(input.data_ptr(), output.data_ptr(), count(input), nccl_type(input.scalar_type()), comm,
-                                stream));
-      }
-      return group.end();
-    });
-  }
-
   Started start_broadcast(const at::Tensor& tensor, int root) override {
     return launch({tensor}, "ncclBroadcast", [&](ncclComm_t comm, cudaStream_t stream) {
       return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()), root,
