@@ -2,9 +2,9 @@
 #include "parallel/zero/gradient_norm.h"
 
 #include <algorithm>
+#include <vector>
 
-#include "parallel/zero/rules/sum_of_squares.h"
-#include "src/base/memory_tracker.h"
+#include "src/base/partition.h"
 
 namespace vit_hybrid::zero {
 
@@ -12,7 +12,7 @@ namespace {
 
 // The slots that this rank counts, cut to what it owns; neighbours are joined over the gaps, which are zero, also over
 // the border of two buckets of which it owns the end and the begin.
-std::vector<Range> counted_ranges(const tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank,
+std::vector<Range> ranges_of_rank(const tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank,
                                   int tensor_rank) {
   std::vector<Range> counted;
   if (stage == ZeroStage::kReplicated && data_rank != 0) {
@@ -48,14 +48,11 @@ std::vector<Range> counted_ranges(const tensor::ParameterBuffer& buffer, ZeroSta
 
 GradientNorm::GradientNorm(const tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank, int tensor_rank,
                            comm::Communicator& world)
-    : buffer_(buffer), counted_(counted_ranges(buffer, stage, data_rank, tensor_rank)), world_(world) {
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  workspace_ = sum_of_squares_workspace(buffer.values().device());
-}
+    : squares_(buffer.gradients(), ranges_of_rank(buffer, stage, data_rank, tensor_rank)), world_(world) {}
 
 void GradientNorm::sum_into(const at::Tensor& sums) const {
   sums.zero_();
-  add_squares(buffer_.gradients(), counted_, workspace_, sums);
+  squares_.add_to(sums);
   world_.all_reduce(sums, comm::ReduceOp::kSum).wait();
 }
 

@@ -3,12 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <vector>
-
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
+#include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/sharding.h"
-#include "src/base/partition.h"
 
 namespace vit_hybrid::zero {
 
@@ -25,10 +23,8 @@ class GradientNorm {
   void sum_into(const at::Tensor& sums) const;
 
  private:
-  const tensor::ParameterBuffer& buffer_;
-  std::vector<Range> counted_;  // elements of the flat buffer that this rank counts
+  SquareSum squares_;  // of the elements of the flat buffer that this rank counts
   comm::Communicator& world_;
-  at::Tensor workspace_;  // of a GPU
 };
 
 }  // namespace vit_hybrid::zero

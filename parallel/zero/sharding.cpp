@@ -1,10 +1,7 @@
 // Ownership under each stage of ZeRO, and the tensors of what is owned.
 #include "parallel/zero/sharding.h"
 
-#include <ATen/ops/empty.h>
-
-#include <algorithm>
-
+#include "parallel/zero/rules/table_tensor.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -25,17 +22,7 @@ at::Tensor segment_tensor(const std::vector<Segment>& segments, at::Device devic
     VH_ASSERT(ascends && segment.begin % kSegmentAlignment == 0 && segment.shift % kSegmentAlignment == 0,
               str("segment ", i, " begins at ", segment.begin, ", shifted by ", segment.shift));
   }
-  const auto count = static_cast<int64_t>(segments.size());
-  const at::Tensor host = at::empty({count, int64_t{sizeof(Segment)}}, at::kByte);
-  std::copy_n(reinterpret_cast<const uint8_t*>(segments.data()), host.numel(), host.mutable_data_ptr<uint8_t>());
-  return host.to(device);
-}
-
-SegmentTable segment_table(const at::Tensor& segments) {
-  VH_ASSERT(segments.scalar_type() == at::kByte && segments.is_contiguous() && segments.dim() == 2 &&
-                segments.size(1) == int64_t{sizeof(Segment)},
-            "no table of segments");
-  return {reinterpret_cast<const Segment*>(segments.const_data_ptr<uint8_t>()), segments.size(0)};
+  return table_tensor(segments, device);
 }
 
 }  // namespace vit_hybrid::zero

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "parallel/tensor/parameter_buffer.h"
-#include "parallel/zero/rules/segment_cursor.h"
+#include "parallel/zero/rules/table_cursor.h"
 #include "src/base/partition.h"
 
 namespace vit_hybrid::zero {
@@ -32,10 +32,7 @@ struct OwnedTensors {
   at::Tensor segments;  ///< segment_tensor()
 };
 
-/// The segments' bytes, [S, sizeof(Segment)], on `device`. Asserts that they ascend from 0 and are aligned.
+/// table_tensor() of the segments. Asserts that they ascend from 0 and are aligned.
 at::Tensor segment_tensor(const std::vector<Segment>& segments, at::Device device);
-
-/// The array in a segment_tensor(), on its device.
-SegmentTable segment_table(const at::Tensor& segments);
 
 }  // namespace vit_hybrid::zero

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "parallel/zero/optimizer_options.h"
+#include "parallel/zero/rules/table_cursor.h"
 #include "parallel/zero/sharding.h"
 
 namespace vit_hybrid::zero {
@@ -20,9 +21,17 @@ void decide_cuda(const at::Tensor& step);
 /// Doubles that sum_of_squares_cuda() needs to work in.
 inline constexpr int64_t kSumOfSquaresWorkspace = 2048;
 
-/// sums[0] += the sum of the squares of the finite values, sums[1] += the number of those that are not finite, in one
-/// pass, in double and in an order that is a function of the number of values alone. `values`: flat, of any type and
-/// alignment; `workspace` float64 [kSumOfSquaresWorkspace].
-void sum_of_squares_cuda(const at::Tensor& values, const at::Tensor& workspace, const at::Tensor& sums);
+/// Ranges of a flat tensor of a GPU: counted_ranges() as a table_tensor() there, and the last of them; none where that
+/// is empty, and that one alone where the table is undefined.
+struct CountedTable {
+  at::Tensor table;
+  CountedRange last = {};
+};
+
+/// sums[0] += the sum of the squares of the finite values in the ranges, sums[1] += the number of those that are not
+/// finite, in one pass, in double and in an order that is a function of the ranges alone. `values`: of any type, flat
+/// from a multiple of 16 bytes on; `workspace` float64 [kSumOfSquaresWorkspace].
+void sum_of_squares_cuda(const at::Tensor& values, const CountedTable& ranges, const at::Tensor& workspace,
+                         const at::Tensor& sums);
 
 }  // namespace vit_hybrid::zero

@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "parallel/zero/rules/device_update_cuda.h"
+#include "parallel/zero/rules/table_tensor.h"
 #include "parallel/zero/step_control.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -55,7 +56,7 @@ void adam_step(const OwnedTensors& owned, const at::Tensor& step, const Optimize
       owned.state[0].mutable_data_ptr<Master>(), owned.state[1].mutable_data_ptr<Master>(),
       owned.gradients.const_data_ptr<Gradient>(), owned.parameters.mutable_data_ptr<Parameter>()};
   launch_adam(arrays, owned.state[0].numel(), adam_constants<Master>(options), scalars_in(step),
-              segment_table(owned.segments), c10::cuda::getCurrentCUDAStream());
+              table_in<Segment>(owned.segments), c10::cuda::getCurrentCUDAStream());
 }
 
 }  // namespace
@@ -84,13 +85,21 @@ void decide_cuda(const at::Tensor& step) {
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-void sum_of_squares_cuda(const at::Tensor& values, const at::Tensor& workspace, const at::Tensor& sums) {
+void sum_of_squares_cuda(const at::Tensor& values, const CountedTable& ranges, const at::Tensor& workspace,
+                         const at::Tensor& sums) {
+  if (ranges.last.end == 0) {
+    return;
+  }
   check_doubles(workspace, kSumOfSquaresWorkspace, "workspace");
   check_doubles(sums, 2, "sums");
-  VH_ASSERT(values.is_cuda() && values.is_contiguous(), "values must be contiguous and on the device");
+  VH_ASSERT(values.is_cuda() && values.is_contiguous() && ranges.last.end <= values.numel(),
+            str(values.numel(), " values on ", values.device().str(), " for ranges up to ", ranges.last.end));
+  const auto table = ranges.table.defined() ? table_in<CountedRange>(ranges.table) : Table<CountedRange>{};
   const c10::cuda::CUDAGuard guard(values.device());
   kernels::with_float_type(values.scalar_type(), [&](auto zero) {
-    launch_sum_of_squares(values.const_data_ptr<decltype(zero)>(), values.numel(), workspace.mutable_data_ptr<double>(),
+    const auto* const data = values.const_data_ptr<decltype(zero)>();
+    VH_ASSERT(reinterpret_cast<uintptr_t>(data) % 16 == 0, "the values begin inside of a vector");
+    launch_sum_of_squares(data, {table, ranges.last}, workspace.mutable_data_ptr<double>(),
                           sums.mutable_data_ptr<double>(), c10::cuda::getCurrentCUDAStream());
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();

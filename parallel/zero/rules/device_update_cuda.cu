@@ -23,9 +23,9 @@ constexpr int kFewestVectorsOfThread = 4;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    square_kernel(const T* values, kernels::VectorSplit split, int64_t per_thread, double* partial) {
+    square_kernel(const T* values, SummedRanges ranges, int64_t per_thread, double* partial) {
   const auto share = kernels::ThreadShare::of(blockIdx.x, static_cast<int>(threadIdx.x), kThreads, per_thread);
-  const SquareCount own = square_share(values, split, share);
+  const SquareCount own = square_share(values, ranges, share);
   const double sum = kernels::block_sum<kThreads>(own.sum);
   const double not_finite = kernels::block_sum<kThreads>(own.not_finite);
   if (threadIdx.x == 0) {
@@ -77,23 +77,21 @@ VH_LAUNCH_ADAM(float, Half, Half)
 #undef VH_LAUNCH_ADAM
 
 template <class T>
-void launch_sum_of_squares(const T* values, int64_t count, double* workspace, double* sums, CUstream_st* stream) {
-  if (count == 0) {
-    return;
-  }
-  const kernels::VectorSplit split = kernels::make_vector_split(count, kernels::kVectorWidth<T>, {{values, sizeof(T)}});
+void launch_sum_of_squares(const T* values, const SummedRanges& ranges, double* workspace, double* sums,
+                           CUstream_st* stream) {
+  const int64_t vectors = ranges.last.next_begin(kernels::kVectorWidth<T>);
   const int64_t most = static_cast<int64_t>(kSquareBlocks) * kThreads;
-  int64_t per_thread = kernels::num_blocks_for(split.num_items(), most);
+  int64_t per_thread = kernels::num_blocks_for(vectors, most);
   per_thread = per_thread < kFewestVectorsOfThread ? kFewestVectorsOfThread : per_thread;
-  const auto blocks = static_cast<int>(kernels::num_blocks_for(split.num_items(), kThreads * per_thread));
-  square_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(values, split, per_thread, workspace);
+  const auto blocks = static_cast<int>(kernels::num_blocks_for(vectors, kThreads * per_thread));
+  square_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(values, ranges, per_thread, workspace);
   add_partial_kernel<<<1, kSquareBlocks, 0, stream>>>(workspace, blocks, sums);
 }
 
-template void launch_sum_of_squares(const double*, int64_t, double*, double*, CUstream_st*);
-template void launch_sum_of_squares(const float*, int64_t, double*, double*, CUstream_st*);
-template void launch_sum_of_squares(const c10::BFloat16*, int64_t, double*, double*, CUstream_st*);
-template void launch_sum_of_squares(const c10::Half*, int64_t, double*, double*, CUstream_st*);
+template void launch_sum_of_squares(const double*, const SummedRanges&, double*, double*, CUstream_st*);
+template void launch_sum_of_squares(const float*, const SummedRanges&, double*, double*, CUstream_st*);
+template void launch_sum_of_squares(const c10::BFloat16*, const SummedRanges&, double*, double*, CUstream_st*);
+template void launch_sum_of_squares(const c10::Half*, const SummedRanges&, double*, double*, CUstream_st*);
 
 void launch_decide(StepScalars* step, CUstream_st* stream) {
   decide_kernel<<<1, 1, 0, stream>>>(step);

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "parallel/zero/rules/segment_cursor.h"
 #include "parallel/zero/rules/step_arithmetic.h"
+#include "parallel/zero/rules/table_cursor.h"
 #include "src/kernels/element_vector.h"
 
 struct CUstream_st;  // cudaStream_t points to it
@@ -72,13 +72,13 @@ VH_HOST_DEVICE inline void adam_share(const AdamArrays<Master, Gradient, Paramet
   }
   const AdamDecay decay = adam_decay(constants, step);
   auto c = adam_coefficients(constants, step);
-  SegmentCursor segment(segments);
+  TableCursor segment(segments);
   for (int64_t i = share.first; i < share.end_among(vectors); i += share.stride) {
     const int64_t first = i * kAdamWidth<Master>;
     if (segment.move_to(first)) {
-      set_weight_decay(c, decay, segment.weight_decay());
+      set_weight_decay(c, decay, segment.entry().weight_decay);
     }
-    adam_vector(a, first, first + segment.shift(), c);
+    adam_vector(a, first, first + segment.entry().shift, c);
   }
 }
 
@@ -98,20 +98,42 @@ VH_HOST_DEVICE inline void add_square(SquareCount& total, T value) {
   total.not_finite += finite ? 0.0 : 1.0;
 }
 
-/// A thread's share of a sum of squares.
+/// The ranges of an array whose squares are summed.
+struct SummedRanges {
+  Table<CountedRange> table;  ///< on the device; without entries: of `last` alone
+  CountedRange last;
+};
+
+/// Adds vector `i` of the walk through the ranges, as far as it lies in its range.
 template <class T>
-VH_HOST_DEVICE inline SquareCount square_share(const T* values, const kernels::VectorSplit& split,
-                                               const kernels::ThreadShare& share) {
-  SquareCount total;
-  for (int64_t i = share.first; i < share.end_among(split.vectors); i += share.stride) {
-    const auto vector = kernels::load_vector<kernels::kVectorWidth<T>>(values + split.vector(i));
+VH_HOST_DEVICE inline void add_squares(SquareCount& total, const T* values, int64_t i, const CountedRange& range) {
+  constexpr int kWidth = kernels::kVectorWidth<T>;
+  const int64_t first = (i + range.shift) * kWidth;
+  if (first >= range.first && first + kWidth <= range.end) {
+    const auto vector = kernels::load_vector<kWidth>(values + first);
     VH_UNROLL
-    for (int k = 0; k < kernels::kVectorWidth<T>; ++k) {
+    for (int k = 0; k < kWidth; ++k) {
       add_square(total, vector[k]);
     }
+    return;
   }
-  for (int64_t i = share.first; i < share.end_among(split.num_singles()); i += share.stride) {
-    add_square(total, values[split.single(i)]);
+  for (int64_t k = first; k < first + kWidth; ++k) {
+    if (k >= range.first && k < range.end) {
+      add_square(total, values[k]);
+    }
+  }
+}
+
+/// A thread's share of a sum of squares.
+template <class T>
+VH_HOST_DEVICE inline SquareCount square_share(const T* values, const SummedRanges& ranges,
+                                               const kernels::ThreadShare& share) {
+  SquareCount total;
+  TableCursor range(ranges.table, ranges.last);
+  const int64_t vectors = ranges.last.next_begin(kernels::kVectorWidth<T>);
+  for (int64_t i = share.first; i < share.end_among(vectors); i += share.stride) {
+    range.move_to(i);
+    add_squares(total, values, i, range.entry());
   }
   return total;
 }
@@ -130,8 +152,10 @@ void launch_decide(StepScalars* step, CUstream_st* stream);
 /// Blocks, and so pairs of doubles in the workspace, of a sum of squares at most.
 inline constexpr int kSquareBlocks = 1024;
 
-/// sums[0] and [1] += square_share() over `count` values. float, double, BFloat16 and Half.
+/// sums[0] and [1] += square_share() over all of `ranges`, in two launches. `values` are aligned to 16 bytes. float,
+/// double, BFloat16 and Half.
 template <class T>
-void launch_sum_of_squares(const T* values, int64_t count, double* workspace, double* sums, CUstream_st* stream);
+void launch_sum_of_squares(const T* values, const SummedRanges& ranges, double* workspace, double* sums,
+                           CUstream_st* stream);
 
 }  // namespace vit_hybrid::zero

@@ -12,7 +12,8 @@ void decide_cuda(const at::Tensor& /*step*/) {
   VH_ASSERT(false, "this program was built without CUDA");
 }
 
-void sum_of_squares_cuda(const at::Tensor& /*values*/, const at::Tensor& /*workspace*/, const at::Tensor& /*sums*/) {
+void sum_of_squares_cuda(const at::Tensor& /*values*/, const CountedTable& /*ranges*/, const at::Tensor& /*workspace*/,
+                         const at::Tensor& /*sums*/) {
   VH_ASSERT(false, "this program was built without CUDA");
 }
 

@@ -10,12 +10,14 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
-#include "parallel/zero/rules/device_update.h"
+#include "parallel/zero/rules/table_tensor.h"
 #include "parallel/zero/rules/update_loops.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/kernels/element_vector.h"
 #include "src/kernels/half_conversion.h"
 
 namespace vit_hybrid::zero {
@@ -43,6 +45,11 @@ double square_sum(const Half* values, int64_t count) {
   return sum;
 }
 
+// Elements of a device's vector.
+int64_t width_of(const at::Tensor& values) {
+  return kernels::kVectorWidth<uint8_t> / static_cast<int64_t>(values.element_size());
+}
+
 }  // namespace
 
 double sum_of_squares(const at::Tensor& values) {
@@ -64,27 +71,30 @@ at::Tensor sum_of_squares_there(const at::Tensor& values) {
   }
   const auto doubles = values.options().dtype(at::kDouble);
   const at::Tensor sums = at::zeros({2}, doubles);
-  add_squares(values.view(-1), {{0, values.numel()}}, sum_of_squares_workspace(values.device()), sums);
+  const CountedTable all = {{}, counted_range(0, 0, values.numel(), width_of(values))};
+  sum_of_squares_cuda(values.view(-1), all, at::empty({kSumOfSquaresWorkspace}, doubles), sums);
   return at::where(sums[1] == 0.0, sums[0], at::full({}, std::numeric_limits<double>::infinity(), doubles));
 }
 
-at::Tensor sum_of_squares_workspace(c10::Device device) {
-  return device.is_cpu() ? at::Tensor()
-                         : at::empty({kSumOfSquaresWorkspace}, at::TensorOptions(at::kDouble).device(device));
+SquareSum::SquareSum(at::Tensor values, std::vector<Range> ranges)
+    : values_(std::move(values)), ranges_(std::move(ranges)) {
+  if (values_.is_cpu()) {
+    return;
+  }
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const std::vector<CountedRange> counted = counted_ranges(ranges_, width_of(values_));
+  table_ = {table_tensor(counted, values_.device()), counted.empty() ? CountedRange{} : counted.back()};
+  workspace_ = at::empty({kSumOfSquaresWorkspace}, values_.options().dtype(at::kDouble));
 }
 
-void add_squares(const at::Tensor& values, const std::vector<Range>& ranges, const at::Tensor& workspace,
-                 const at::Tensor& sums) {
-  const auto part = [&](const Range& range) { return values.narrow(0, range.begin, range.size()); };
-  if (!values.is_cpu()) {
-    for (const Range& range : ranges) {
-      sum_of_squares_cuda(part(range), workspace, sums);
-    }
+void SquareSum::add_to(const at::Tensor& sums) const {
+  if (!values_.is_cpu()) {
+    sum_of_squares_cuda(values_, table_, workspace_, sums);
     return;
   }
   double sum = 0.0;
-  for (const Range& range : ranges) {
-    sum += sum_of_squares(part(range));
+  for (const Range& range : ranges_) {
+    sum += sum_of_squares(values_.narrow(0, range.begin, range.size()));
   }
   sums.mutable_data_ptr<double>()[std::isfinite(sum) ? 0 : 1] += std::isfinite(sum) ? sum : 1.0;
 }

@@ -4,7 +4,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -12,6 +11,7 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
+#include "parallel/zero/rules/device_update.h"
 #include "parallel/zero/sharding.h"
 #include "src/base/partition.h"
 
@@ -41,16 +41,26 @@ Sum sum_over_blocks(int64_t count, const SumOfBlock& sum_of_block) {
 double sum_of_squares(const at::Tensor& values);
 
 /// The same as a tensor of one double on the device of the values, so that nobody has to wait for it; infinite where a
-/// value is not finite.
+/// value is not finite. Values on a GPU begin at a multiple of 16 bytes.
 at::Tensor sum_of_squares_there(const at::Tensor& values);
 
-/// Where add_squares() works on the device; undefined for the CPU, where it needs nothing.
-at::Tensor sum_of_squares_workspace(c10::Device device);
-/// Of the elements of flat `values` in `ranges`: adds the sum to sums[0], and to sums[1] something positive where not
-/// all are finite (sums[0] then means nothing), float64 [2] on their device. Nobody waits, and nothing is allocated on
-/// a GPU.
-void add_squares(const at::Tensor& values, const std::vector<Range>& ranges, const at::Tensor& workspace,
-                 const at::Tensor& sums);
+/// The sum of squares of some ranges of a flat tensor, on its device: on a GPU one pass over all of them, by a table
+/// that is made once.
+class SquareSum {
+ public:
+  /// `values` of a GPU begin at a multiple of 16 bytes. Ranges may be empty.
+  SquareSum(at::Tensor values, std::vector<Range> ranges);
+
+  /// Adds it to sums[0], and to sums[1] something positive where not all values are finite (sums[0] then means
+  /// nothing), float64 [2] on their device. Nobody waits, and nothing is allocated on a GPU.
+  void add_to(const at::Tensor& sums) const;
+
+ private:
+  at::Tensor values_;
+  std::vector<Range> ranges_;
+  CountedTable table_;    // of a GPU
+  at::Tensor workspace_;  // the same
+};
 
 /// Every rank adds up the squares of what it owns of each parameter of its stage, each element counted once; one small
 /// all-reduce over the data axis (under stage 1) and one over the tensor axis make them sums over the global tensors.

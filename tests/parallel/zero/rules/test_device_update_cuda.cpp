@@ -14,6 +14,7 @@
 #include "data/loading/normalize.h"
 #include "parallel/zero/rules/device_update_cuda.h"
 #include "parallel/zero/rules/step_arithmetic.h"
+#include "parallel/zero/rules/table_tensor.h"
 #include "parallel/zero/sharding.h"
 #include "src/base/error.h"
 #include "src/base/random.h"
@@ -96,28 +97,30 @@ TEST_CASE("device arithmetic: a cursor finds the segment of each element, also w
   const SegmentTable table{segments.data(), 6};
   for (const int64_t stride : {1, 2, 7, 29, 64}) {
     for (int64_t first = 0; first < stride; ++first) {
-      SegmentCursor cursor(table);
+      TableCursor cursor(table);
       double before = -1.0;
       for (int64_t element = first; element < 100; element += stride) {
         size_t segment = 0;
         while (segment + 1 < segments.size() && segments[segment + 1].begin <= element)
           ++segment;
         CHECK(cursor.move_to(element) == (before != segments[segment].weight_decay));
-        CHECK(cursor.shift() == segments[segment].shift);
-        CHECK(cursor.weight_decay() == segments[segment].weight_decay);
-        before = cursor.weight_decay();
+        CHECK(cursor.entry().shift == segments[segment].shift);
+        CHECK(cursor.entry().weight_decay == segments[segment].weight_decay);
+        before = cursor.entry().weight_decay;
       }
     }
   }
   const Segment one{0, 0, 2.5};
-  SegmentCursor cursor({&one, 1});
+  TableCursor<Segment> cursor({&one, 1});
   cursor.move_to(int64_t{1} << 50);
-  CHECK(cursor.weight_decay() == 2.5);
+  CHECK(cursor.entry().weight_decay == 2.5);
 }
 
 TEST_CASE("device arithmetic: segments that vectors would not fit are refused") {
-  CHECK(segment_table(segment_tensor({{0, 8, 0.0}, {12, 4, 0.1}}, at::kCPU)).segments[1].begin == 12);
-  CHECK(segment_table(segment_tensor({}, at::kCPU)).count == 0);
+  const at::Tensor two = segment_tensor({{0, 8, 0.0}, {12, 4, 0.1}}, at::kCPU);
+  CHECK(table_in<Segment>(two).entries[1].begin == 12);
+  CHECK_THROWS_AS(table_in<CountedRange>(two), Error);
+  CHECK(table_in<Segment>(segment_tensor({}, at::kCPU)).count == 0);
   for (const std::vector<Segment>& wrong : std::vector<std::vector<Segment>>{
            {{4, 0, 0.0}}, {{0, 2, 0.0}}, {{0, 0, 0.0}, {6, 0, 0.1}}, {{0, 0, 0.0}, {8, 0, 0.1}, {8, 0, 0.0}}}) {
     CHECK_THROWS_AS(segment_tensor(wrong, at::kCPU), Error);
@@ -225,21 +228,32 @@ TEST_CASE("device arithmetic: Adam's pass scales, decays, updates and casts each
 
 namespace {
 
+// Of an array in which everything outside of the ranges is not finite.
 template <class T>
-void check_squares(int64_t count, int64_t offset) {
-  Shifted<T> values(count, offset);
-  double sum = 0.0, not_finite = 0.0;
-  for (int64_t i = 0; i < count; ++i) {
-    values[i] = static_cast<T>(normal(i, 9));
-    if (i % 31 == 3) values[i] = static_cast<T>(std::numeric_limits<float>::infinity());
-    if (i % 37 == 5) values[i] = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
-    const auto value = static_cast<double>(values[i]);
-    (std::isfinite(value) ? sum : not_finite) += std::isfinite(value) ? value * value : 1.0;
+void check_squares(const std::vector<Range>& ranges) {
+  const int64_t size = ranges.back().end;
+  Shifted<T> values(size, 0);
+  for (int64_t i = 0; i < size; ++i) {
+    values[i] = static_cast<T>(std::numeric_limits<float>::quiet_NaN());
   }
-  const VectorSplit split = make_vector_split(count, kVectorWidth<T>, {{values.data(), sizeof(T)}});
+  double sum = 0.0, not_finite = 0.0;
+  for (const Range& range : ranges) {
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      if (i % 37 == 5) {
+        ++not_finite;
+        continue;
+      }
+      values[i] =
+          static_cast<T>(i % 31 == 3 ? std::numeric_limits<float>::infinity() : static_cast<float>(normal(i, 9)));
+      const auto value = static_cast<double>(values[i]);
+      (std::isfinite(value) ? sum : not_finite) += std::isfinite(value) ? value * value : 1.0;
+    }
+  }
+  const auto table = counted_ranges(ranges, kVectorWidth<T>);
+  const SummedRanges summed{{table.data(), static_cast<int64_t>(table.size())}, table.back()};
   SquareCount total;
-  for_grid(split.num_items(), 4, 3, [&](const ThreadShare& share) {
-    const SquareCount part = square_share(values.data(), split, share);
+  for_grid(table.back().next_begin(kVectorWidth<T>), 4, 3, [&](const ThreadShare& share) {
+    const SquareCount part = square_share(values.data(), summed, share);
     total.sum += part.sum;
     total.not_finite += part.not_finite;
   });
@@ -249,15 +263,31 @@ void check_squares(int64_t count, int64_t offset) {
 
 }  // namespace
 
-TEST_CASE("device arithmetic: sums of squares count the finite values, and those that are not") {
-  for (const int64_t offset : {0, 1}) {
-    for (const int64_t count : {11, 256, 1001}) {
-      check_squares<float>(count, offset);
-      check_squares<double>(count, offset);
-      check_squares<c10::BFloat16>(count, offset);
-      check_squares<c10::Half>(count, offset);
-    }
+TEST_CASE("device arithmetic: sums of squares count the finite values of ranges, and those that are not") {
+  for (const std::vector<Range>& ranges : std::vector<std::vector<Range>>{
+           {{0, 11}},
+           {{1, 257}},
+           {{0, 1001}},
+           {{3, 4}, {4, 4}, {4, 9}, {15, 17}, {32, 32}, {48, 160}, {161, 230}, {240, 1001}}}) {
+    check_squares<float>(ranges);
+    check_squares<double>(ranges);
+    check_squares<c10::BFloat16>(ranges);
+    check_squares<c10::Half>(ranges);
   }
+}
+
+TEST_CASE("device arithmetic: the vectors of ranges are numbered one range after the other, without empty ones") {
+  const auto table = counted_ranges(std::vector<Range>{{2, 2}, {3, 5}, {5, 12}, {20, 20}, {40, 41}}, 4);
+  REQUIRE(table.size() == 3);
+  CHECK(table[0].begin == 0);  // vectors 0 and 1 of the array
+  CHECK(table[0].shift == 0);
+  CHECK(table[1].begin == 2);  // 1 and 2
+  CHECK(table[1].shift == -1);
+  CHECK(table[2].begin == 4);  // 10
+  CHECK(table[2].shift == 6);
+  CHECK(table[2].next_begin(4) == 5);
+  CHECK(CountedRange{}.next_begin(4) == 0);
+  CHECK(counted_ranges(std::vector<Range>{{7, 7}}, 4).empty());
 }
 
 TEST_CASE("normalization: batches of fields and of images are normalized by channel, in any type") {

@@ -97,33 +97,69 @@ TEST_CASE("emulated: Adam's and AdamW's step over two segments, in every type; a
   }
 }
 
-TEST_CASE("emulated: sums of squares count what is finite and what is not, and the decision takes them") {
-  for_types([](auto zero) {
+namespace {
+
+// Elements [begin, end) of an array.
+struct Part {
+  int64_t begin, end;
+};
+
+// Of an array that ends with the last range, and in which everything outside of them is not finite.
+template <class T>
+void check_squares(const std::vector<Part>& ranges) {
+  const int64_t size = ranges.back().end;
+  CAPTURE(size);
+  const GuardedArray<T> values(size), inside(size);
+  const GuardedArray<double> workspace(2 * kSquareBlocks), sums(2);
+  std::fill(values.begin(), values.end(), std::numeric_limits<T>::quiet_NaN());
+  fill(inside, 1);
+  double expected = 1.0;
+  for (const auto& [begin, end] : ranges) {
+    std::copy(inside.begin() + begin, inside.begin() + end, values.begin() + begin);
+    for (int64_t i = begin; i < end; ++i)
+      expected += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  }
+  const bool has_infinity = size > 2;
+  if (has_infinity) {
+    const double lost = static_cast<double>(values[size - 1]);
+    expected -= lost * lost;
+    values[size - 1] = std::numeric_limits<T>::infinity();
+  }
+  const auto table = counted_ranges(ranges, kernels::kVectorWidth<T>);
+  const auto sum = [&](const Table<CountedRange>& entries) {
+    sums[0] = 1.0;
+    sums[1] = 2.0;
+    launch_sum_of_squares(values.data(), {entries, table.back()}, workspace.data(), sums.data(), nullptr);
+  };
+  in_all_orders([&] { sum({table.data(), static_cast<int64_t>(table.size())}); }, [&](const auto& add) { add(sums); });
+  CHECK(std::fabs(sums[0] - expected) <= 1e-12 * expected);
+  CHECK(sums[1] == (has_infinity ? 3.0 : 2.0));
+  if (table.size() == 1) {
+    const double by_table = sums[0];
+    sum({});
+    CHECK(sums[0] == by_table);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("emulated: sums of squares of ranges count what is finite and what is not, and the decision takes them") {
+  std::vector<Part> many;  // of all lengths and begins, with gaps of all lengths
+  for (int64_t i = 0, begin = 0; i < (kByThreads ? 20 : 300); ++i, begin = many.back().end + i % 5)
+    many.push_back({begin, begin + i * i % 37});
+  for_types([&](auto zero) {
     using T = decltype(zero);
-    for (const int64_t count : {1, 3, 4099, 300000}) {
-      if (count > (kByThreads ? 10 : 5000) && !std::is_same_v<T, float>) continue;  // one type is enough
-      for (const int64_t shift : {0, 1}) {
-        CAPTURE(count);
-        CAPTURE(shift);
-        const GuardedArray<T> values(count, shift);
-        const GuardedArray<double> workspace(2 * kSquareBlocks), sums(2);
-        fill(values, 1);
-        if (count > 2) values[count / 2] = std::numeric_limits<T>::infinity();
-        in_all_orders(
-            [&] {
-              sums[0] = 1.0;
-              sums[1] = 2.0;
-              launch_sum_of_squares(values.data(), count, workspace.data(), sums.data(), nullptr);
-            },
-            [&](const auto& add) { add(sums); });
-        double expected = 1.0;
-        for (const double value : in_double(values))
-          expected += std::isfinite(value) ? value * value : 0.0;
-        CHECK(std::fabs(sums[0] - expected) <= 1e-12 * expected);
-        CHECK(sums[1] == (count > 2 ? 3.0 : 2.0));
-      }
-    }
+    check_squares<T>({{0, 1}});
+    check_squares<T>({{1, 3}});
+    check_squares<T>(many);
+    if (!kByThreads) check_squares<T>({{0, 4096}, {4096, 4096}, {5001, 9100}});
   });
+  check_squares<float>({{3, 300000}});
+  // More than a grid has threads with the fewest vectors.
+  if (!kByThreads) check_squares<double>({{1, 1'000'000}, {1'000'004, 2'200'001}});
+}
+
+TEST_CASE("emulated: the step's decision") {
   StepScalars step;
   step.squares = 16.0;
   step.loss_scale = 2.0;

@@ -228,10 +228,11 @@ TEST_CASE("gpu kernels: what a step decides has the bits of the host") {
 TEST_CASE("gpu kernels: the norm of gradients on a GPU is that of the host, of what is not finite too") {
   comm::SelfCommunicator world("world", on_gpu(at::kFloat).device().type());
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
-    const auto layout = tensor::make_flat_layout(specs(), 3000, 1);
+    constexpr int kShards = 3;
+    const auto layout = tensor::make_flat_layout(specs(), 3000, kShards);
     tensor::ParameterBuffer buffer(specs(), layout, at::kFloat, type, on_gpu(type).device());
     StepControl control(buffer.values().device());
-    const GradientNorm norm(buffer, ZeroStage::kOptimizerState, 0, 0, world);
+    const at::Tensor sums = at::zeros({2}, on_gpu(at::kDouble));
     for (const bool finite : {true, false, true}) {
       double squares = 0.0;
       for (int i = 0; i < static_cast<int>(specs().size()); ++i) {
@@ -241,7 +242,13 @@ TEST_CASE("gpu kernels: the norm of gradients on a GPU is that of the host, of w
       if (!finite) {
         buffer.parameter(4).gradient.select(0, 300).fill_(std::numeric_limits<double>::quiet_NaN());
       }
-      norm.sum_into(control.sums());
+      sums.zero_();
+      for (int rank = 0; rank < kShards; ++rank) {  // each has many ranges
+        GradientNorm(buffer, ZeroStage::kOptimizerState, rank, 0, world).sum_into(control.sums());
+        sums.add_(control.sums());
+      }
+      control.set({});
+      control.sums().copy_(sums);
       control.decide();
       const StepScalars step = control.read();
       CHECK(step.is_skipped() == !finite);
@@ -259,8 +266,9 @@ TEST_CASE("gpu kernels: sums of squares count finite values and those that are n
       const at::Tensor finite =
           at::where(values.isfinite(), values.to(at::kDouble), at::zeros({}, on_gpu(at::kDouble)));
       const at::Tensor sums = at::zeros({2}, on_gpu(at::kDouble)), again = at::zeros_like(sums);
-      sum_of_squares_cuda(values, workspace, sums);
-      sum_of_squares_cuda(values, workspace, again);
+      const CountedTable all = {{}, counted_range(0, 0, count, 16 / static_cast<int64_t>(values.element_size()))};
+      sum_of_squares_cuda(values, all, workspace, sums);
+      sum_of_squares_cuda(values, all, workspace, again);
       CHECK(sums.equal(again));
       CHECK(relative_error(sums[0], finite.square().sum()) <= 1e-12);
       CHECK(sums[1].item<double>() == 1.0);
