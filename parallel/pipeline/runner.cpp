@@ -4,10 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -48,10 +46,11 @@ constexpr const char* kNotThere = "the plan brings every message before its acti
 
 class PipelineRunner::Run {
  public:
-  Run(PipelineRunner& runner, const Schedule& schedule, double loss_scale)
+  Run(PipelineRunner& runner, const Schedule& schedule, double loss_scale, const at::Tensor& loss)
       : runner_(runner),
         schedule_(schedule),
         loss_scale_(loss_scale),
+        loss_(loss),
         trains_(has_backward(schedule)),
         stages_(static_cast<size_t>(schedule.num_stages), nullptr),
         kept_(schedule, std::nullopt),
@@ -83,7 +82,6 @@ class PipelineRunner::Run {
     for (comm::Work& work : exchanges_) {
       work.wait();
     }
-    keep_losses();
   }
 
  private:
@@ -168,10 +166,10 @@ class PipelineRunner::Run {
     } else {
       program(action).release(micro_batch);
     }
-    if (is_last(action)) {
-      losses_.push_back(output.detach());
-    } else {
+    if (!is_last(action)) {
       passed_[action].tensor = output.detach().contiguous();
+    } else if (loss_.defined()) {
+      loss_.add_(output.detach());
     }
   }
 
@@ -192,44 +190,28 @@ class PipelineRunner::Run {
     }
   }
 
-  // In one tensor, so that the host has to wait once to read them.
-  void keep_losses() const {
-    const MemoryScope scope(MemoryClass::kWorkspaces);
-    runner_.losses_ = losses_.empty() ? at::Tensor() : at::stack(losses_).to(at::kDouble);
-  }
-
   PipelineRunner& runner_;
   const Schedule& schedule_;
   double loss_scale_;
+  const at::Tensor& loss_;
   bool trains_;
   std::vector<StageProgram*> stages_;  // by global stage; null on other ranks
   ActionTable<std::optional<Kept>> kept_;
   ActionTable<Passed> passed_;
   std::vector<comm::Work> exchanges_;
   size_t first_open_ = 0;
-  std::vector<at::Tensor> losses_;
 };
 
 PipelineRunner::PipelineRunner(comm::Communicator& pipeline, std::vector<StageProgram*> stages)
     : pipeline_(pipeline), stages_(std::move(stages)), clock_(pipeline.device_type()) {}
 
-void PipelineRunner::run(const Schedule& schedule, double loss_scale) {
+void PipelineRunner::run(const Schedule& schedule, double loss_scale, const at::Tensor& loss) {
   VH_ASSERT(schedule.num_ranks() == pipeline_.size(),
             str("a schedule for ", schedule.num_ranks(), " ranks on ", pipeline_.size()));
   clock_.collect();  // of a run that nobody asked the times of
   times_ = {};
   const auto plan = plan_messages(schedule);
-  Run(*this, schedule, loss_scale).walk(plan[static_cast<size_t>(pipeline_.rank())]);
-}
-
-double PipelineRunner::loss() const {
-  if (!losses_.defined()) {
-    return 0.0;
-  }
-  const MemoryScope scope(MemoryClass::kWorkspaces);
-  const at::Tensor losses = losses_.cpu();
-  const auto* const values = losses.const_data_ptr<double>();
-  return std::accumulate(values, values + losses.numel(), 0.0);
+  Run(*this, schedule, loss_scale, loss).walk(plan[static_cast<size_t>(pipeline_.rank())]);
 }
 
 const RunTimes& PipelineRunner::times() {

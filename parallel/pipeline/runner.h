@@ -46,13 +46,12 @@ class PipelineRunner {
   PipelineRunner(comm::Communicator& pipeline, std::vector<StageProgram*> stages);
 
   /// Runs all actions of this rank. A schedule with backwards trains, backward starting from `loss_scale` times each
-  /// micro-batch's loss; one without evaluates, without a graph. All messages are complete at return, on a GPU in the
-  /// order of its stream. Collective over pipeline.
-  void run(const Schedule& schedule, double loss_scale = 1.0);
+  /// micro-batch's loss; one without evaluates, without a graph. On the rank of the last stage the losses are added to
+  /// `loss`, a double on the device, in the order of the micro-batches; undefined: nobody wants them. All messages are
+  /// complete at return, on a GPU in the order of its stream. Collective over pipeline.
+  void run(const Schedule& schedule, double loss_scale = 1.0, const at::Tensor& loss = {});
 
-  // Of the last run(); both wait until the device has done it.
-  /// The sum of the losses of this replica's micro-batches on the rank of the last stage, 0 on the others.
-  double loss() const;
+  /// Of the last run(); waits until the device has done it.
   const RunTimes& times();
 
  private:
@@ -60,7 +59,6 @@ class PipelineRunner {
 
   comm::Communicator& pipeline_;
   std::vector<StageProgram*> stages_;
-  at::Tensor losses_;  // by micro-batch, double, on the device; undefined where there are none
   RunTimes times_;
   PhaseClock clock_;
 };

@@ -73,6 +73,7 @@ void LossScaler::restore(const LossScaleState& state) {
 StepControl::StepControl(c10::Device device) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   values_ = at::zeros({kCount}, at::TensorOptions(at::kDouble).device(device));
+  loss_ = values_.select(0, offsetof(StepScalars, loss) / sizeof(double));
   sums_ = values_.narrow(0, offsetof(StepScalars, squares) / sizeof(double), 2);
   host_ = device.is_cpu() ? values_ : at::empty({kCount}, at::TensorOptions(at::kDouble).pinned_memory(true));
 }

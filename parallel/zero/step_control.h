@@ -80,6 +80,8 @@ class StepControl {
 
   /// Begins a step. On a GPU behind what the current stream has been given; after read() of the step before.
   void set(const StepScalars& step);
+  /// The loss, to which the pass adds: float64 [] on the device.
+  const at::Tensor& loss() const { return loss_; }
   /// Squares and not_finite, where GradientNorm leaves them: float64 [2] on the device.
   const at::Tensor& sums() const { return sums_; }
   /// decide() where the numbers are, on the current stream.
@@ -92,7 +94,8 @@ class StepControl {
 
  private:
   at::Tensor values_;
-  at::Tensor sums_;  // a view
+  at::Tensor loss_;  // a view, as sums_
+  at::Tensor sums_;
   at::Tensor host_;  // page-locked beside a GPU's values, else the values themselves
 };
 

@@ -55,6 +55,7 @@ StepResult Engine::train_step(StepPlan plan, data::NextBatch next_batch, double 
   step.max_norm = options_.clip_norm;
   control_.set(step);
   plan.loss_scale = step.loss_scale;
+  plan.loss = control_.loss();
   plan.context.sink = &reducer_;
   reducer_.begin_step(num_micro_batches);
   {
@@ -76,13 +77,13 @@ StepResult Engine::train_step(StepPlan plan, data::NextBatch next_batch, double 
     const auto timer = clock_.measure(seconds_.optimizer);
     update_.run([this] { optimizer_.update(control_); });
   }
-  step = control_.read();  // a GPU's host waits here, and with Adam nowhere before
+  step = control_.read();  // a GPU's host waits here, and with Adam nowhere else
   optimizer_.end_step(step.is_skipped());
   loss_scaler_.update(!step.is_skipped());
   clock_.collect();
   seconds_.forward += model_.times().forward;
   seconds_.backward += model_.times().backward;
-  return {model_.loss(), step.norm, step.loss_scale, step.is_skipped()};
+  return {step.loss, step.norm, step.loss_scale, step.is_skipped()};
 }
 
 }  // namespace vit_hybrid::train

@@ -48,8 +48,9 @@ ModelRunner::ModelRunner(const model::VitOptions& options, const zero::Precision
 void ModelRunner::run(const pipeline::Schedule& schedule, StepPlan plan, data::NextBatch next_batch) {
   VH_ASSERT(buffer_.has_gradients() || !pipeline::has_backward(schedule), "a model in use has no gradients to add to");
   const double loss_scale = plan.loss_scale;
+  const at::Tensor loss = plan.loss;
   program_.begin(std::move(plan), std::move(next_batch));
-  runner_.run(schedule, loss_scale);
+  runner_.run(schedule, loss_scale, loss);
 }
 
 void ModelRunner::evaluate(StepPlan plan, data::NextBatch next_batch) {

@@ -49,8 +49,7 @@ class ModelRunner {
   /// Layer units of every stage.
   const std::vector<Range>& stages() const { return stages_; }
   tensor::ParameterBuffer& parameters() { return buffer_; }
-  // Of the last pass: see PipelineRunner.
-  double loss() const { return runner_.loss(); }
+  /// Of the last pass: see PipelineRunner.
   const pipeline::RunTimes& times() { return runner_.times(); }
 
  private:

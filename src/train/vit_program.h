@@ -22,6 +22,7 @@ struct StepPlan {
   std::vector<std::vector<int64_t>> micro_batches;  ///< global sample numbers of each, none empty
   int64_t global_batch = 1;                         ///< what the losses are divided by
   double loss_scale = 1.0;                          ///< what backward of a loss starts from
+  at::Tensor loss;                                  ///< to which the losses are added: see PipelineRunner::run()
   tensor::StepContext context;                      ///< seed, step, mode and sink; the rest is set by micro-batch
   EvaluationSums* evaluation = nullptr;             ///< last stage in evaluation: where predictions are counted
   /// Last stage in evaluation of a classifier, on one rank of a replica: what is predicted of each sample; may be null.

@@ -20,6 +20,9 @@ struct StepScalars {
   double loss_scale = 1.0;  ///< of the gradient
   double max_norm = 0.0;    ///< of the gradient without the loss scale; 0: it is not clipped
 
+  // Of the pass.
+  double loss = 0.0;  ///< of this replica's samples, on the ranks of the last stage
+
   // Of the whole gradient, summed over the world.
   double squares = 0.0;     ///< of what is finite
   double not_finite = 0.0;  ///< how often something is not

@@ -1,5 +1,6 @@
 // The runner on small stages against one process's autograd: losses, every weight gradient, order of release.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
@@ -135,6 +136,22 @@ int64_t current_activations() {
   return MemoryTracker::report().current[static_cast<size_t>(MemoryClass::kActivations)];
 }
 
+// Of one stage, with these losses in fp32.
+class LossStage final : public StageProgram {
+ public:
+  explicit LossStage(std::vector<double> losses) : losses_(std::move(losses)) {}
+  at::Tensor input(int micro_batch) override {
+    return at::full({}, losses_[static_cast<size_t>(micro_batch)], at::kFloat);
+  }
+  std::vector<int64_t> input_shape(int) const override { return {}; }
+  at::ScalarType activation_type() const override { return at::kFloat; }
+  at::Tensor forward(int, const at::Tensor& input) override { return input.mul(1.0); }
+  void release(int) override {}
+
+ private:
+  std::vector<double> losses_;
+};
+
 // Passes on what it gets, the second of two stages so late that messages wait for it.
 class LateStage final : public StageProgram {
  public:
@@ -169,6 +186,12 @@ std::unique_ptr<comm::Communicator> groups_of(int size) {
   return comm::make_communicator("pipeline", world.split(world.rank() / size), at::kCPU);
 }
 
+double loss_of(PipelineRunner& runner, const Schedule& schedule) {
+  const at::Tensor loss = at::zeros({}, at::kDouble);
+  runner.run(schedule, 1.0, loss);
+  return loss.item<double>();
+}
+
 void check_gradients(const ToyStage& stage, int number, const Step& expected) {
   for (size_t layer = 0; layer < 2; ++layer) {
     const at::Tensor& reference = expected.gradients[2 * static_cast<size_t>(number) + layer];
@@ -190,8 +213,7 @@ TEST_CASE("pipeline_runner: losses and weight gradients are those of one process
         ToyStage stage(rank, pipeline->size());
         PipelineRunner runner(*pipeline, {&stage});
         const Schedule schedule = make_schedule(name, pipeline->size(), micro_batches);
-        runner.run(schedule);
-        const double loss = runner.loss();
+        const double loss = loss_of(runner, schedule);
         CHECK(loss == doctest::Approx(rank == pipeline->size() - 1 ? expected.loss : 0.0).epsilon(1e-14));
         check_gradients(stage, rank, expected);
         CHECK(stage.num_in_flight() == 0);
@@ -216,8 +238,7 @@ TEST_CASE("pipeline_runner: evaluation gives the losses and keeps nothing") {
     for (const int micro_batches : {0, 1, 5}) {
       ToyStage stage(pipeline->rank(), pipeline->size());
       PipelineRunner runner(*pipeline, {&stage});
-      runner.run(make_forward_only(pipeline->size(), micro_batches));
-      const double loss = runner.loss();
+      const double loss = loss_of(runner, make_forward_only(pipeline->size(), micro_batches));
       const Step expected = reference_step(pipeline->size(), micro_batches);
       CHECK(loss == doctest::Approx(last ? expected.loss : 0.0).epsilon(1e-14));
       CHECK(stage.num_in_flight() == 0);
@@ -226,6 +247,22 @@ TEST_CASE("pipeline_runner: evaluation gives the losses and keeps nothing") {
         CHECK(gradient.eq(0).all().item<bool>());
       }
     }
+  }
+}
+
+TEST_CASE("pipeline_runner: losses are added in double, in the order of the micro-batches, to what is there") {
+  const auto self = groups_of(1);
+  // A sum in fp32, or in another order, is another one.
+  LossStage stage({1.0, 0x1p-30, 0x1p-53, 0x1p-53});
+  PipelineRunner runner(*self, {&stage});
+  for (const Schedule& schedule :
+       {make_schedule("1f1b", 1, 4), make_schedule("gpipe", 1, 4), make_forward_only(1, 4)}) {
+    CHECK(loss_of(runner, schedule) == 1.0 + 0x1p-30);
+    const at::Tensor loss = at::full({}, 2.0, at::kDouble);
+    runner.run(schedule, 1.0, loss);
+    CHECK(loss.item<double>() == 3.0 + 0x1p-30);
+    runner.run(schedule);  // nobody wants it
+    CHECK(loss.item<double>() == 3.0 + 0x1p-30);
   }
 }
 
@@ -262,8 +299,7 @@ TEST_CASE("pipeline_runner: several stages on a rank hand over without a message
     }
     check_schedule(schedule);
     PipelineRunner runner(*pipeline, programs);
-    runner.run(schedule);
-    const double loss = runner.loss();
+    const double loss = loss_of(runner, schedule);
     if (pipeline->rank() == schedule.rank_of_stage.back()) {
       CHECK(loss == doctest::Approx(expected.loss).epsilon(1e-14));
     }

@@ -1,5 +1,6 @@
 // Precision policies, the loss scale, and what half-length gradients and parameters change of an optimizer's step.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
@@ -100,6 +101,24 @@ TEST_CASE("loss scale: fixed ones stay, bf16 has none, and a saved state is only
   fixed.restore({1024.0, 3, 5});
   CHECK(fixed.scale() == 128.0);
   CHECK(fixed.skipped_steps() == 5);
+}
+
+TEST_CASE("step control: a step begins without a loss and squares, and read() has what was added to each") {
+  StepControl control(at::kCPU);
+  StepScalars step;
+  step.lr = 0.5;
+  step.loss_scale = 2.0;
+  for (const double loss : {1.5, 0.25}) {  // that of the first step is gone in the second
+    control.set(step);
+    control.loss().add_(at::full({}, loss, at::kFloat));
+    control.sums().add_(at::full({2}, 3.0, at::kDouble));
+    const StepScalars read = control.read();
+    CHECK(read.loss == loss);
+    CHECK(read.squares == 3.0);
+    CHECK(read.not_finite == 3.0);
+    CHECK(read.lr == 0.5);
+    CHECK(read.loss_scale == 2.0);
+  }
 }
 
 TEST_CASE("precision: every rule updates the master weights as from fp32 gradients, and casts them") {
