@@ -1,9 +1,10 @@
 // The pool of what is dear to make.
 #include <doctest/doctest.h>
 
-#include <vector>
+#include <deque>
+#include <memory>
 
-#include "parallel/comm/nccl/nccl_link.h"
+#include "parallel/comm/nccl/reuse_pool.h"
 
 using vit_hybrid::comm::ReusePool;
 
