@@ -2,12 +2,13 @@
 #include "parallel/comm/nccl/nccl_communicator.h"
 
 #include <ATen/ops/zeros.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <utility>
 #include <vector>
 
 #include "parallel/comm/communicator_base.h"
+#include "parallel/comm/nccl/device_stream.h"
 #include "parallel/comm/nccl/nccl_link.h"
 #include "parallel/comm/node_board.h"
 #include "src/base/error.h"
@@ -46,7 +47,7 @@ size_t count(const at::Tensor& tensor) {
 
 class NcclState final : public NotedState {
  public:
-  NcclState(std::shared_ptr<NcclLink> link, std::shared_ptr<at::cuda::CUDAEvent> done, std::vector<at::Tensor> tensors)
+  NcclState(std::shared_ptr<NcclLink> link, std::shared_ptr<DeviceEvent> done, std::vector<at::Tensor> tensors)
       : link_(std::move(link)), done_(std::move(done)), tensors_(std::move(tensors)) {}
 
  private:
@@ -62,14 +63,14 @@ class NcclState final : public NotedState {
   double blocked_seconds(double /*host_seconds*/) const override { return 0; }
 
   std::shared_ptr<NcclLink> link_;
-  std::shared_ptr<at::cuda::CUDAEvent> done_;
+  std::shared_ptr<DeviceEvent> done_;
   std::vector<at::Tensor> tensors_;
 };
 
 class NcclCommunicator final : public CommunicatorBase {
  public:
   NcclCommunicator(std::string axis, const MpiGroup& group, std::shared_ptr<NcclLink> link)
-      : CommunicatorBase(std::move(axis), group.rank(), group.size(), at::kCUDA, group.watched()),
+      : CommunicatorBase(std::move(axis), group.rank(), group.size(), link->device().type(), group.watched()),
         link_(std::move(link)) {}
 
   std::string back_end() const override { return "nccl " + nccl_version(); }
@@ -79,7 +80,7 @@ class NcclCommunicator final : public CommunicatorBase {
   // start(comm, stream) begins operations of NCCL on `tensors`; see NcclLink::launch().
   template <class Start>
   Started launch(std::vector<at::Tensor> tensors, const char* call, Start start) {
-    const c10::cuda::CUDAGuard guard(link_->device());
+    const c10::DeviceGuard guard(link_->device());
     return std::make_unique<NcclState>(link_, link_->launch(current(), call, start), std::move(tensors));
   }
 

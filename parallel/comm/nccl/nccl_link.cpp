@@ -7,7 +7,7 @@
 #include "parallel/comm/nccl/nccl_link.h"
 
 #include <ATen/ops/zeros.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <chrono>
@@ -77,20 +77,14 @@ ncclConfig_t config_with(bool blocks, int most_blocks) {
 }
 
 // Of the operation that `done` comes after, for the watchdog's thread.
-DeviceStatus device_status(const NcclComm& comm, NcclLink::Event& done, c10::Device device) {
+DeviceStatus device_status(const NcclComm& comm, const DeviceEvent& done, c10::Device device) {
   // The watchdog must not wait for a thread that hangs in NCCL: its blocked scope tells of it.
   const auto error = comm.error_unless_busy();
   if (error && *error != ncclSuccess && *error != ncclInProgress) {
     return {DeviceStatus::Kind::kFailed, nccl_error_text(*error, comm.get()),
             *error == ncclRemoteError ? Cause::kLostPeer : Cause::kOwn};
   }
-  // Not CUDAEvent::query(), which throws. Nor without the device: a thread begins with GPU 0, and the query would make
-  // a context there.
-  cudaSetDevice(device.index());
-  const cudaError_t state = cudaEventQuery(done.event());
-  if (state == cudaSuccess) return {DeviceStatus::Kind::kComplete, {}};
-  if (state == cudaErrorNotReady) return {DeviceStatus::Kind::kRunning, {}};
-  return {DeviceStatus::Kind::kFailed, cudaGetErrorString(state)};
+  return done.status(device);
 }
 
 // Of the first operations: as small as there is, and as large as those of a step; each no larger than `most`.
@@ -228,7 +222,7 @@ ncclResult_t NcclComm::ask() const {
 
 std::shared_ptr<NcclLink> NcclLink::create(const std::string& axis, const MpiGroup& group, c10::Device device,
                                            const TransportOptions& options) {
-  const c10::cuda::CUDAGuard guard(device);
+  const c10::DeviceGuard guard(device);
   auto root = NcclComm::connect(axis, group, options.connection_seconds);
   auto comm = NcclComm::split(axis, *root, 0, group.rank(), options.most_blocks);
   auto link = std::make_shared<NcclLink>(axis, std::move(comm), std::move(root), device);
@@ -238,7 +232,7 @@ std::shared_ptr<NcclLink> NcclLink::create(const std::string& axis, const MpiGro
 
 std::shared_ptr<NcclLink> NcclLink::split(const std::string& axis, const NcclLink& parent, const MpiGroup& group,
                                           const TransportOptions& options) {
-  const c10::cuda::CUDAGuard guard(parent.device());
+  const c10::DeviceGuard guard(parent.device());
   VH_ASSERT(parent.root_ != nullptr, vit_hybrid::str("axis '", axis, "' is split off one that was split off itself"));
   // A group is known by the rank in the parent of its first member.
   int color = parent.comm().rank();
@@ -256,24 +250,24 @@ NcclLink::NcclLink(std::string axis, std::shared_ptr<NcclComm> comm, std::shared
       comm_(std::move(comm)),
       root_(std::move(root)),
       device_(device),
-      stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())),
-      events_([] { return std::make_shared<Event>(); }),
-      timing_events_([] { return std::make_shared<Event>(cudaEventDefault); }) {}
+      stream_(DeviceStream::of_pool(device)),
+      events_([] { return std::make_shared<DeviceEvent>(); }),
+      timing_events_([] { return std::make_shared<DeviceEvent>(DeviceEvent::Timing::kOn); }) {}
 
 NcclLink::~NcclLink() {
   if (std::uncaught_exceptions() > 0) return;
-  const c10::cuda::CUDAGuard guard(device_);
+  const c10::DeviceGuard guard(device_);
   stream_.synchronize();
 }
 
 void NcclLink::follow_caller() {
   check();
   forget_complete();
-  ready_.record(c10::cuda::getCurrentCUDAStream(device_.index()));
+  ready_.record(DeviceStream::of_caller(device_));
   ready_.block(stream_);
 }
 
-std::shared_ptr<NcclLink::Event> NcclLink::put_in_slot(const OperationNote& note) {
+std::shared_ptr<DeviceEvent> NcclLink::put_in_slot(const OperationNote& note) {
   auto done = events_.take();
   done->record(stream_);
   in_flight_.push_back({done, std::make_unique<DeviceOperation>(note, [comm = comm_, done, device = device_] {
@@ -282,8 +276,8 @@ std::shared_ptr<NcclLink::Event> NcclLink::put_in_slot(const OperationNote& note
   return done;
 }
 
-void NcclLink::hold_caller(Event& done) {
-  const auto caller = c10::cuda::getCurrentCUDAStream(device_.index());
+void NcclLink::hold_caller(const DeviceEvent& done) {
+  const auto caller = DeviceStream::of_caller(device_);
   if (done.query()) return;  // nothing stands still
   holds_.push_back({timing_events_.take(), timing_events_.take()});
   holds_.back().before->record(caller);
@@ -299,7 +293,7 @@ void NcclLink::forget_complete() {
   while (!in_flight_.empty() && in_flight_.front().done->query())
     in_flight_.pop_front();
   while (!holds_.empty() && holds_.front().after->query()) {
-    add_blocked_seconds(axis_, holds_.front().before->elapsed_time(*holds_.front().after) * 1e-3);
+    add_blocked_seconds(axis_, holds_.front().before->seconds_until(*holds_.front().after));
     holds_.pop_front();
   }
 }
@@ -309,7 +303,7 @@ void NcclLink::forget_complete() {
 void NcclLink::warm_up(const TransportOptions& options) {
   const OperationNote note{axis_, "first operation of NCCL", 0, 0, run_position()};
   const MemoryScope scope(MemoryClass::kCommunication);
-  const c10::cuda::CUDAGuard guard(device_);
+  const c10::DeviceGuard guard(device_);
   const auto size = static_cast<size_t>(comm_->size());
   const auto part = [size](size_t bytes) { return std::max(size_t{1}, bytes / sizeof(float) / size); };
   const auto sizes = warm_up_sizes(options.warm_up_bytes);

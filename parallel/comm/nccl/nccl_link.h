@@ -1,9 +1,7 @@
 // NcclLink: a NCCL communicator and its streams and events, opened, watched and aborted.
 #pragma once
 
-#include <ATen/cuda/CUDAEvent.h>
 #include <c10/core/Device.h>
-#include <c10/cuda/CUDAStream.h>
 #include <nccl.h>
 
 #include <cstddef>
@@ -17,6 +15,7 @@
 
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi/mpi_group.h"
+#include "parallel/comm/nccl/device_stream.h"
 #include "parallel/comm/nccl/reuse_pool.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
@@ -96,8 +95,6 @@ class NcclComm {
 /// steps and used again.
 class NcclLink {
  public:
-  using Event = at::cuda::CUDAEvent;
-
   /// From an id that is broadcast over `group`. Collective over `group`.
   static std::shared_ptr<NcclLink> create(const std::string& axis, const MpiGroup& group, c10::Device device,
                                           const TransportOptions& options);
@@ -114,40 +111,39 @@ class NcclLink {
 
   const NcclComm& comm() const { return *comm_; }
   c10::Device device() const { return device_; }
-  c10::cuda::CUDAStream stream() const { return stream_; }
 
   /// Calls start(ncclComm_t, cudaStream_t), which begins operations of NCCL, named `note`, and returns the result of
   /// `call`. They run after what is on the caller's stream. The result is an event after them; until the device has
   /// come to it the operation stands in the slot.
   template <class Start>
-  std::shared_ptr<Event> launch(const OperationNote& note, const char* call, Start start) {
+  std::shared_ptr<DeviceEvent> launch(const OperationNote& note, const char* call, Start start) {
     const BlockedScope blocked(note);  // NCCL may wait for others while it starts them
     follow_caller();
     ncclResult_t result = ncclSuccess;
     {
       const auto inside = NcclComm::enter();
-      result = start(comm_->get(), stream_.stream());
+      result = start(comm_->get(), stream_.handle());
     }
     comm_->finish(result, call);
     return put_in_slot(note);
   }
   /// Later work on the caller's stream runs after `done`; the time it stands still is counted, once it is known.
-  void hold_caller(Event& done);
+  void hold_caller(const DeviceEvent& done);
   /// Throws as check_nccl() if NCCL found an error since (a lost connection, a dead peer).
   void check() const;
 
  private:
   struct InFlight {
-    std::shared_ptr<Event> done;
+    std::shared_ptr<DeviceEvent> done;
     std::unique_ptr<DeviceOperation> operation;
   };
   struct Hold {
-    std::shared_ptr<Event> before;
-    std::shared_ptr<Event> after;
+    std::shared_ptr<DeviceEvent> before;
+    std::shared_ptr<DeviceEvent> after;
   };
 
   void follow_caller();
-  std::shared_ptr<Event> put_in_slot(const OperationNote& note);
+  std::shared_ptr<DeviceEvent> put_in_slot(const OperationNote& note);
   void forget_complete();
   void warm_up(const TransportOptions& options);
   void run_collectives(const OperationNote& note, float* values, size_t part);
@@ -157,10 +153,10 @@ class NcclLink {
   std::shared_ptr<NcclComm> comm_;
   std::shared_ptr<NcclComm> root_;
   c10::Device device_;
-  c10::cuda::CUDAStream stream_;
-  Event ready_;  // on the caller's stream; a later record does not change what was made to wait for it
-  ReusePool<Event> events_;
-  ReusePool<Event> timing_events_;
+  DeviceStream stream_;
+  DeviceEvent ready_;  // on the caller's stream; a later record does not change what was made to wait for it
+  ReusePool<DeviceEvent> events_;
+  ReusePool<DeviceEvent> timing_events_;
   std::deque<InFlight> in_flight_;
   std::deque<Hold> holds_;
   StatisticsSource source_{[this] { forget_complete(); }};
