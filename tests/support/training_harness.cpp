@@ -157,6 +157,7 @@ void Training::run_steps(int64_t count) {
     outcome_.grad_norms.push_back(result.grad_norm);
     outcome_.loss_scales.push_back(result.loss_scale);
     outcome_.skipped.push_back(result.skipped);
+    if (!experiment_.gathers_gradients) continue;
     outcome_.gradients.push_back(gather_gradients(engine_, mesh_, layout_.zero, result.loss_scale));
   }
 }

@@ -25,6 +25,7 @@ struct Experiment {
   double learning_rate = 1e-2;        ///< of the first step
   double learning_rate_factor = 1.0;  ///< from each step to the next
   std::vector<int64_t> global_batches;
+  bool gathers_gradients = true;  ///< for the outcome, after each step
 };
 
 /// A layout of `dp * tp * pp` ranks.

@@ -1,0 +1,94 @@
+// A fake of a GPU's streams and events, for host tensors: each stream is a queue that a thread of its own works off,
+// late; what the host computes is done at once. With a record of who waits for whom.
+//
+// fake_device.cpp defines what parallel/comm/nccl/device_stream.h declares. The caller's stream is the calling thread:
+// an event on it is complete when it is recorded, and to hold it is to wait.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+struct CUstream_st;
+
+namespace vit_hybrid::testing {
+
+/// What a test wants of the fake.
+struct FakeDevice {
+  bool is_used = false;                          ///< communicators are made of NCCL's back end, for host tensors
+  uint64_t seed = 1;                             ///< of the delays
+  std::chrono::microseconds longest_delay{200};  ///< before each piece of work on a stream
+  /// Planted: in this phase of the run ("forward") the caller's stream waits for no event. What is begun there runs as
+  /// late as may be: when the caller waits for the same stream elsewhere.
+  std::optional<std::string> phase_without_waits;
+  bool streams_wait = true;  ///< planted if not: no other stream waits for an event
+};
+
+/// The one of this process.
+FakeDevice& fake_device();
+
+/// The fake device is used while this object lives, and is as new afterwards.
+class FakeDeviceInUse {
+ public:
+  FakeDeviceInUse() { fake_device().is_used = true; }
+  ~FakeDeviceInUse() { fake_device() = {}; }
+  FakeDeviceInUse(const FakeDeviceInUse&) = delete;
+  FakeDeviceInUse& operator=(const FakeDeviceInUse&) = delete;
+
+  FakeDevice* operator->() { return &fake_device(); }
+};
+
+/// Something was done that would go wrong on a GPU now or then. From any thread.
+void report_fault(const std::string& text);
+/// What has been reported since the last call.
+std::vector<std::string> take_faults();
+
+/// A stream of the pool. Work is put on it by one thread.
+class FakeStream {
+ public:
+  /// The one with CUDA's handle.
+  static FakeStream& of(CUstream_st* handle) { return *reinterpret_cast<FakeStream*>(handle); }
+  CUstream_st* handle() { return reinterpret_cast<CUstream_st*>(this); }
+
+  explicit FakeStream(uint64_t number);
+
+  void put(std::function<void()> work);
+  /// Returns when all work is done.
+  void synchronize();
+
+  /// The caller waits for what is on it.
+  void note_wait();
+  /// Work that is put from now on runs after what the caller had begun by the time `moment`.
+  void follow(uint64_t moment) { followed_ = std::max(followed_, moment); }
+  /// An operation, named `what`, is about to be put: reports a fault where it would not run after all that the caller
+  /// has begun.
+  void begin_operation(const std::string& what);
+
+ private:
+  struct Entry {
+    std::function<void()> work;
+    std::optional<uint64_t> waits_before;  // if the caller has to wait once more before it runs
+  };
+
+  void run();
+  void pause(uint64_t number, const Entry& entry) const;
+
+  uint64_t number_;
+  uint64_t followed_ = 0;
+  std::atomic<uint64_t> num_waits_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Entry> queue_;  // what runs is the first
+  std::thread thread_;
+};
+
+}  // namespace vit_hybrid::testing

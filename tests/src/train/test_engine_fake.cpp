@@ -1,0 +1,141 @@
+// Training on the fake device, with NCCL's back end under every axis: the bits are those of the host's back ends, and a
+// wait that is left out anywhere in the step is found.
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/parallel/comm/nccl/fake_device.h"
+#include "tests/parallel/comm/nccl/fake_nccl_sockets.h"
+#include "tests/support/test_layouts.h"
+#include "tests/support/training_harness.h"
+#include "tests/support/vit_harness.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::testing;
+
+namespace {
+
+Experiment experiment(const char* precision, zero::OptimizerKind optimizer = zero::OptimizerKind::kAdamW) {
+  Experiment result;
+  result.name = precision;
+  result.options.model = small_forecaster();
+  result.options.model.depth = 3;
+  result.options.model.dropout = 0.1;
+  result.options.precision = zero::make_precision_policy(precision);
+  result.options.loss_scale = zero::loss_scale_options(result.options.precision.compute == at::kHalf, 0.0);
+  result.options.optimizer.kind = optimizer;
+  result.options.optimizer.weight_decay = 0.01;
+  result.options.clip_norm = 1.0;
+  result.options.bucket_bytes = 8 << 10;
+  result.options.seed = 11;
+  result.global_batches = {17, 13, 4};  // some replicas have fewer micro-batches than others
+  return result;
+}
+
+// The bf16 gradients are reduced in bf16, from copies.
+Experiment with_half_reduction(Experiment plain) {
+  plain.name += ", half reduction";
+  plain.options.precision.reduce = plain.options.precision.compute;
+  return plain;
+}
+
+bool same(const TensorsByName& a, const TensorsByName& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
+    return one.first == other.first && one.second.equal(other.second);
+  });
+}
+
+bool same(const TrainingOutcome& a, const TrainingOutcome& b) {
+  const auto same_tensors = [](const auto& one, const auto& other) { return same(one, other); };
+  const auto same_states = [](const auto& one, const auto& other) { return same(one.second, other.second); };
+  return a.losses == b.losses && a.grad_norms == b.grad_norms && a.loss_scales == b.loss_scales &&
+         a.skipped == b.skipped && same(a.parameters, b.parameters) &&
+         std::equal(a.gradients.begin(), a.gradients.end(), b.gradients.begin(), b.gradients.end(), same_tensors) &&
+         std::equal(a.states.begin(), a.states.end(), b.states.begin(), b.states.end(), same_states);
+}
+
+// On 8 ranks only those of all three axes.
+std::vector<Layout> layouts(int num_ranks) {
+  std::vector<Layout> result = test_layouts(num_ranks);
+  std::erase_if(result, [num_ranks](const Layout& layout) {
+    return num_ranks == 8 && std::min({layout.dp, layout.tp, layout.pp}) == 1;
+  });
+  return result;
+}
+
+// Host tensors are not freed while this object lives, as who does not wait may free what is still written to.
+class KeptMemory : public c10::Allocator {
+ public:
+  KeptMemory() { c10::SetCPUAllocator(this, kPriority); }
+  ~KeptMemory() override { c10::SetCPUAllocator(usual_, kPriority); }
+
+  c10::DataPtr allocate(size_t bytes) override {
+    c10::DataPtr data = usual_->allocate(bytes);
+    void* const place = data.get();
+    data.release_context();
+    return {place, place, [](void* /*place*/) {}, at::kCPU};
+  }
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+ private:
+  static constexpr uint8_t kPriority = 1;
+  c10::Allocator* const usual_ = c10::GetCPUAllocator();
+};
+
+}  // namespace
+
+TEST_CASE("engine on the fake device: the bits of the host's back ends, whatever the delays") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  uint64_t seed = 0;
+  for (const Experiment& experiment :
+       {experiment("fp32"), with_half_reduction(experiment("bf16")), experiment("fp16", zero::OptimizerKind::kLamb)}) {
+    for (const Layout& layout : layouts(world.size())) {
+      CAPTURE(experiment.name);
+      CAPTURE(layout.text());
+      const TrainingOutcome on_host = run(experiment, layout, world);
+      FakeDeviceInUse fake;
+      fake->seed = ++seed;
+      CHECK(same(run(experiment, layout, world), on_host));
+      CHECK(take_faults().empty());
+    }
+  }
+}
+
+// In each phase of a step, one after the other.
+TEST_CASE("engine on the fake device: waits that are left out are found") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  if (world.size() != 8) return;
+  const Layout layout{2, 2, 2};
+  const KeptMemory memory;
+  Experiment trained = experiment("fp32");
+  trained.global_batches = {17, 13};
+  trained.gathers_gradients = false;  // would be waits between the steps
+  const TrainingOutcome on_host = run(trained, layout, world);
+  for (const std::string phase : {"forward and backward", "forward", "backward", "gradient reduction", "optimizer"}) {
+    CAPTURE(phase);
+    FakeDeviceInUse fake;
+    fake->phase_without_waits = phase;
+    CHECK(!same(run(trained, layout, world), on_host));
+    static_cast<void>(take_faults());  // of who writes to what is in flight
+  }
+}
+
+// The groups have their sizes and each of their members its rank, but two members are in each other's group.
+TEST_CASE("engine on the fake device: split colors of two ranks that are exchanged are found") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  if (world.size() != 8) return;
+  const Layout layout{2, 2, 2};  // tensor groups are 0 and 1, ..., 4 and 5, 6 and 7
+  Experiment trained = experiment("fp32");
+  trained.global_batches = {12};  // all messages have one size
+  const TrainingOutcome on_host = run(trained, layout, world);
+  const FakeDeviceInUse fake;
+  fake_nccl_sockets().other_color = [rank = world.rank()](int color) {
+    return rank == 5 && color == 4 ? 6 : rank == 7 && color == 6 ? 4 : color;
+  };
+  CHECK(!same(run(trained, layout, world), on_host));
+  fake_nccl_sockets().other_color = nullptr;
+}
