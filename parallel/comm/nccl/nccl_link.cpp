@@ -65,6 +65,13 @@ void check_made(ncclComm_t comm, const std::string& axis, const char* call) {
               "this version of NCCL behaves as none that is known: NCCL_DEBUG=INFO shows its steps");
 }
 
+// With other ranks than those of the group, operations would write beyond their tensors.
+void check_place(const NcclComm& comm, const std::string& axis, const MpiGroup& group) {
+  VH_ASSERT(comm.rank() == group.rank() && comm.size() == group.size(),
+            vit_hybrid::str("axis '", axis, "': NCCL made rank ", comm.rank(), " of ", comm.size(), " of rank ",
+                            group.rank(), " of ", group.size()));
+}
+
 // `most_blocks`: 0 for NCCL's own choice.
 ncclConfig_t config_with(bool blocks, int most_blocks) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -225,6 +232,7 @@ std::shared_ptr<NcclLink> NcclLink::create(const std::string& axis, const MpiGro
   const c10::DeviceGuard guard(device);
   auto root = NcclComm::connect(axis, group, options.connection_seconds);
   auto comm = NcclComm::split(axis, *root, 0, group.rank(), options.most_blocks);
+  check_place(*comm, axis, group);
   auto link = std::make_shared<NcclLink>(axis, std::move(comm), std::move(root), device);
   link->warm_up(options);
   return link;
@@ -240,6 +248,7 @@ std::shared_ptr<NcclLink> NcclLink::split(const std::string& axis, const NcclLin
   auto comm = NcclComm::split(axis, *parent.root_, group.size() == 1 ? std::nullopt : std::optional(color),
                               group.rank(), options.most_blocks);
   if (comm == nullptr) return nullptr;
+  check_place(*comm, axis, group);
   auto link = std::make_shared<NcclLink>(axis, std::move(comm), nullptr, parent.device());
   link->warm_up(options);
   return link;
