@@ -3,17 +3,14 @@
 // The threads of a block take turns in one of three orders, from one wait for each other (__syncthreads(),
 // __shfl_xor_sync()) to the next: a kernel whose result depends on the order lacks a wait. In the program for
 // ThreadSanitizer they are threads of the system, and it finds the memory that two of them use without a wait between.
-// Blocks run one after the other. Arrays that end where memory does (GuardedArray) show what is touched behind them.
+// Blocks run one after the other. Around arrays (GuardedArray) nothing may be touched.
 #pragma once
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <stdexcept>
+#include <string>
 
 namespace vit_hybrid::testing {
 
@@ -36,7 +33,7 @@ enum class ThreadOrder { kAscending, kDescending, kScattered };
 void set_thread_order(ThreadOrder order);
 
 /// Runs `kernel` once for each thread of the grid. Throws std::runtime_error where CUDA would refuse the grid or the
-/// block, and where threads wait for some that do not come.
+/// block, where threads wait for some that do not come, and where something was written outside of a GuardedArray.
 void launch(dim3 grid, dim3 block, const std::function<void()>& kernel);
 
 /// A launch of a .cu file; streams are not emulated: it is done at once.
@@ -61,39 +58,48 @@ T value_of_lane(unsigned mask, T value, int distance) {
   return result;
 }
 
-/// An array that ends at a page which must not be touched (but for the bytes that its alignment to 16 bytes takes),
-/// filled with bytes of no meaning. `shift`: its first element lies so many elements behind an aligned address.
+/// Memory that ends at a page which must not be touched, and begins behind one. All bytes between them are 0xFF, which
+/// are no number in any type. Those outside of the memory are poisoned where AddressSanitizer is there, and looked at
+/// after each launch and at the end.
+class GuardedMemory {
+ public:
+  /// `bytes` of them, `shift` behind an address of 16 bytes.
+  GuardedMemory(size_t bytes, size_t shift);
+  /// Says what was written outside since the last launch, and aborts.
+  ~GuardedMemory();
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+
+  void* data() const { return data_; }
+  /// What was written outside of it, once; empty if nothing was.
+  std::string damage() const;
+
+ private:
+  size_t bytes_, inner_bytes_;
+  unsigned char* inner_;  // between the pages
+  unsigned char* data_;
+};
+
+/// Throws std::runtime_error for what was written outside of a GuardedMemory.
+void check_guards();
+
+/// An array in such memory: it ends less than 16 bytes before the page. `shift`: its first element lies so many
+/// elements behind an address of 16 bytes.
 template <class T>
 class GuardedArray {
  public:
-  explicit GuardedArray(int64_t count, int64_t shift = 0) : count_(count) {
-    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const size_t needed = (static_cast<size_t>(count + shift) * sizeof(T) + 15) / 16 * 16;
-    const size_t inner = (needed + page - 1) / page * page;
-    bytes_ = inner + 2 * page;
-    void* const mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) throw std::runtime_error("mmap");
-    memory_ = static_cast<char*>(mapped);
-    mprotect(memory_, page, PROT_NONE);
-    mprotect(memory_ + page + inner, page, PROT_NONE);
-    data_ = reinterpret_cast<T*>(memory_ + page + inner - needed) + shift;
-    std::memset(static_cast<void*>(data_), 0xA5, static_cast<size_t>(count) * sizeof(T));
-  }
-  ~GuardedArray() { munmap(memory_, bytes_); }
-  GuardedArray(const GuardedArray&) = delete;
-  GuardedArray& operator=(const GuardedArray&) = delete;
+  explicit GuardedArray(int64_t count, int64_t shift = 0)
+      : count_(count), memory_(static_cast<size_t>(count) * sizeof(T), static_cast<size_t>(shift) * sizeof(T)) {}
 
-  T* data() const { return data_; }
+  T* data() const { return static_cast<T*>(memory_.data()); }
   int64_t size() const { return count_; }
-  T& operator[](int64_t i) const { return data_[i]; }
-  T* begin() const { return data_; }
-  T* end() const { return data_ + count_; }
+  T& operator[](int64_t i) const { return data()[i]; }
+  T* begin() const { return data(); }
+  T* end() const { return data() + count_; }
 
  private:
   int64_t count_;
-  size_t bytes_;
-  char* memory_;
-  T* data_;
+  GuardedMemory memory_;
 };
 
 }  // namespace vit_hybrid::testing

@@ -1,4 +1,8 @@
 // What the emulator finds: kernels with planted faults, and one without.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
 #include <string>
 
 #include "tests/support/emulator/device_words.h"
@@ -38,6 +42,42 @@ std::string refusal(const std::function<void()>& run) {
     return error.what();
   }
   return "";
+}
+
+// Element `from`, of the array or not, becomes element `to`.
+__global__ void copy_kernel(const c10::Half* array, int from, c10::Half* target, int to) {
+  target[to] = array[from];
+}
+
+__global__ void copy_vector_kernel(const float* from, float* to) {
+  vit_hybrid::kernels::store_vector(to, vit_hybrid::kernels::load_vector<4>(from));
+}
+
+// What is said by a process of its own that ends in run(); empty if run() comes back.
+std::string last_words(const std::function<void()>& run) {
+  std::array<int, 2> ends{};
+  REQUIRE(pipe(ends.data()) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    run();
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string words;
+  std::array<char, 4096> bytes{};
+  for (ssize_t got = 0; (got = read(ends[0], bytes.data(), bytes.size())) > 0;)
+    words.append(bytes.data(), static_cast<size_t>(got));
+  close(ends[0]);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return status == 0 ? "" : words;
+}
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -92,4 +132,50 @@ TEST_CASE("emulator: what CUDA does not launch, and threads that wait in vain, a
             if (blockIdx.x == 1) __syncthreads();
           });
         }) == "a block waits where the first block of the grid did not");
+}
+
+TEST_CASE("emulator: what a kernel writes outside of an array is found after its launch") {
+  // Where AddressSanitizer, which knows memory by 8 bytes, does not see it.
+  const GuardedArray<c10::Half> array(33, 1);
+  fill(array, 1);
+  const auto writes = [&](int to) {
+    return refusal([&] { launch(1, 1, [&] { copy_kernel(array.data(), 0, array.data(), to); }); });
+  };
+  CHECK(writes(0).empty());
+  CHECK(writes(32).empty());
+  CHECK(writes(-1) == "byte -2 of an array of 66 was written");
+  CHECK(writes(0).empty());  // it is told once
+  if (kByThreads) CHECK(writes(33) == "byte 66 of an array of 66 was written");
+}
+
+TEST_CASE(
+    "emulator: who reads or writes one element outside of an array, or a vector that is not aligned, is stopped") {
+  if (kByThreads) return;  // by AddressSanitizer and UndefinedBehaviorSanitizer
+  const GuardedArray<c10::Half> array(33), same(33);
+  fill(array, 1);
+  const auto words = [&](int from, int to) {
+    return last_words([&] { launch(1, 1, [&] { copy_kernel(array.data(), from, same.data(), to); }); });
+  };
+  CHECK(words(32, 32).empty());
+  for (const int outside : {-1, 33}) {
+    CHECK(contains(words(outside, 0), "READ of size 2"));
+    CHECK(contains(words(0, outside), "WRITE of size 2"));
+  }
+  const GuardedArray<float> vectors(8), copy(4);
+  fill(vectors, 2);
+  const auto copied = [&](int from) {
+    return last_words([&] { launch(1, 1, [&] { copy_vector_kernel(vectors.data() + from, copy.data()); }); });
+  };
+  CHECK(copied(4).empty());
+  CHECK(contains(copied(1), "misaligned address"));
+  // By the host, which no launch follows.
+  CHECK(contains(last_words([] { GuardedArray<c10::Half>(3, 1)[-1] = c10::Half(1.0F); }),
+                 "byte -2 of an array of 6 was written"));
+}
+
+TEST_CASE("emulator: an element that nobody has written is no number in any type") {
+  for_types([](auto zero) {
+    const GuardedArray<decltype(zero)> array(5, 1);
+    CHECK(relative_error(array, std::vector<double>(5, 0.0)) == std::numeric_limits<double>::infinity());
+  });
 }

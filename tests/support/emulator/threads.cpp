@@ -1,6 +1,7 @@
 // The emulator with the threads of a block as threads of the system, for ThreadSanitizer.
 #include <array>
 #include <barrier>
+#include <cstring>
 #include <memory>
 #include <semaphore>
 #include <thread>
@@ -84,6 +85,7 @@ void launch(dim3 grid, dim3 block, const std::function<void()>& kernel) {
   while (static_cast<int>(workers().size()) < threads)
     workers().push_back(std::make_unique<Worker>(static_cast<int>(workers().size())));
   for_blocks(grid, block, [&](const EmulatedThread& first) { run_block(first, threads); });
+  check_guards();
 }
 
 void wait_for_block() {
