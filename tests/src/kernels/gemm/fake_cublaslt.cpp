@@ -1,4 +1,5 @@
-// A fake of cuBLASLt: the program's own calls come here instead of to the library.
+// A fake of cuBLASLt: the program's own calls come here instead of to the library. What it refuses is in
+// fake_cublaslt_checks.h, but for what depends on the epilogue.
 #include "tests/src/kernels/gemm/fake_cublaslt.h"
 
 #include <c10/util/BFloat16.h>
@@ -8,10 +9,14 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/src/kernels/gemm/fake_cublaslt_checks.h"
+
 using vit_hybrid::testing::fake_cublaslt;
 using vit_hybrid::testing::FakeAlgorithm;
 using vit_hybrid::testing::FakeDescription;
 using vit_hybrid::testing::FakeLayout;
+using vit_hybrid::testing::FakeLayouts;
+using vit_hybrid::testing::size_of;
 
 namespace vit_hybrid::testing {
 
@@ -41,6 +46,12 @@ cublasStatus_t destroy(Object* object) {
   delete object;
   --fake_cublaslt().num_objects;
   return CUBLAS_STATUS_SUCCESS;
+}
+
+FakeLayouts layouts_of(cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                       cublasLtMatrixLayout_t d) {
+  const auto& layouts = fake_cublaslt().layouts;
+  return {layouts.at(a), layouts.at(b), layouts.at(c), layouts.at(d)};
 }
 
 double value_at(const void* data, cudaDataType_t type, int64_t i) {
@@ -151,6 +162,7 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
                                               cublasLtMatmulDescAttributes_t attribute, const void* value,
                                               size_t size) {
+  if (value == nullptr || size != size_of(attribute)) return CUBLAS_STATUS_INVALID_VALUE;
   uint64_t number = 0;
   std::memcpy(&number, value, size);
   fake_cublaslt().descriptions[description].attributes[attribute] = number;
@@ -170,6 +182,7 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  fake_cublaslt().preferences.clear();
   return create(preference);
 }
 
@@ -180,6 +193,7 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t /*preference*/,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     size_t size) {
+  if (value == nullptr || size != size_of(attribute)) return CUBLAS_STATUS_INVALID_VALUE;
   uint64_t number = 0;
   std::memcpy(&number, value, size);
   fake_cublaslt().preferences[attribute] = number;
@@ -199,15 +213,18 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cubla
   for (int i = 0; i < *found; ++i) {
     results[i] = {};
     results[i].algo.data[0] = static_cast<uint64_t>(i);
+    results[i].algo.data[1] = vit_hybrid::testing::preferred_alignments(fake.preferences);
     results[i].state = fake.algorithms[static_cast<size_t>(i)].offered;
   }
   return fake.heuristic;
 }
 
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t /*description*/,
-                                       cublasLtMatrixLayout_t /*a*/, cublasLtMatrixLayout_t /*b*/,
-                                       cublasLtMatrixLayout_t /*c*/, cublasLtMatrixLayout_t /*d*/,
-                                       const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result) {
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                       cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  const cublasStatus_t status = check_product(fake_cublaslt().descriptions.at(description), layouts_of(a, b, c, d));
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
   result->workspaceSize = algorithm_of(*algorithm).workspace;
   return algorithm_of(*algorithm).checked;
 }
@@ -215,6 +232,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t /*handle*/, cublasLtMatm
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
                                                     cublasLtMatmulAlgoConfigAttributes_t attribute, void* value,
                                                     size_t size, size_t* written) {
+  if (value == nullptr || size != size_of(attribute)) return CUBLAS_STATUS_INVALID_VALUE;
   const FakeAlgorithm& fake = algorithm_of(*algorithm);
   uint32_t number = 0;
   if (attribute == CUBLASLT_ALGO_CONFIG_ID) {
@@ -232,11 +250,16 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description, const void* alpha,
                               const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                               cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
-                              cublasLtMatrixLayout_t /*c_layout*/, void* d, cublasLtMatrixLayout_t d_layout,
-                              const cublasLtMatmulAlgo_t* algorithm, void* /*workspace*/, size_t workspace_size,
+                              cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* algorithm, void* workspace, size_t workspace_size,
                               cudaStream_t /*stream*/) {
   auto& fake = fake_cublaslt();
   const FakeDescription& described = fake.descriptions.at(description);
+  const FakeLayouts layouts = layouts_of(a_layout, b_layout, c_layout, d_layout);
+  if (const auto refusal = check_product(described, layouts); refusal != CUBLAS_STATUS_SUCCESS) return refusal;
+  const auto refusal = check_addresses(described, {a, b, c, d, workspace, workspace_size}, algorithm->data[1],
+                                       algorithm_of(*algorithm).workspace);
+  if (refusal != CUBLAS_STATUS_SUCCESS) return refusal;
   fake.beta = value_at(beta, described.scale, 0);
   fake.workspace = workspace_size;
   fake.runs.push_back(algorithm_of(*algorithm).id);
