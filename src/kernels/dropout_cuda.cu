@@ -57,8 +57,9 @@ void launch_dropout(const DropoutPass<T>& pass, const SampleNumbers& samples, CU
     return;
   }
   const VectorSplit split = dropout_split(pass);
-  dropout_kernel<<<grid_of(split, kThreads * kVectorsOfThread, samples.count), kThreads, 0, stream>>>(pass, split,
-                                                                                                      samples);
+  const auto blocks = static_cast<unsigned>(num_blocks_for(split.num_items(), kThreads * kVectorsOfThread));
+  const dim3 grid(blocks, static_cast<unsigned>(samples.count));  // few samples: no strides
+  dropout_kernel<<<grid, kThreads, 0, stream>>>(pass, split, samples);
 }
 
 void launch_attention_mask(const AttentionMask& mask, const SampleNumbers& samples, CUstream_st* stream) {
@@ -66,8 +67,7 @@ void launch_attention_mask(const AttentionMask& mask, const SampleNumbers& sampl
   if (rows == 0 || mask.keys == 0) {
     return;
   }
-  const auto blocks = static_cast<unsigned>(rows < kMostBlocks ? rows : kMostBlocks);
-  attention_mask_kernel<<<blocks, kMaskThreads, 0, stream>>>(mask, samples);
+  attention_mask_kernel<<<blocks_of_grid(rows, kMostBlocks), kMaskThreads, 0, stream>>>(mask, samples);
 }
 
 template void launch_dropout(const DropoutPass<float>&, const SampleNumbers&, CUstream_st*);

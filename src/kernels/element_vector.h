@@ -120,11 +120,17 @@ inline VectorSplit make_vector_split(int64_t count, int width, std::initializer_
 
 #if defined(__CUDACC__) || defined(VH_EMULATES_KERNELS)
 
-/// Blocks along y for so many repeats: all of them, or as many as CUDA allows there; a kernel goes on in strides of
-/// gridDim.y.
+/// Blocks along a dimension of a grid: all of them, or `most`; a kernel goes on in strides of gridDim.
+inline unsigned blocks_of_grid(int64_t blocks, int64_t most) {
+#if defined(VH_EMULATES_KERNELS)
+  most = ::vit_hybrid::testing::kMostBlocksBeforeStrides;
+#endif
+  return static_cast<unsigned>(blocks < most ? blocks : most);
+}
+
+/// Blocks along y for so many repeats; CUDA allows 65535 there.
 inline unsigned repeats_of_grid(int64_t repeats) {
-  constexpr int64_t kMost = 65535;
-  return static_cast<unsigned>(repeats < kMost ? repeats : kMost);
+  return blocks_of_grid(repeats, 65535);
 }
 
 /// Blocks along x for the items of a split, each with so many of them; along y for its repeats.

@@ -118,8 +118,7 @@ __global__ void __launch_bounds__(kLongRowThreads) norm_long_kernel(NormForward<
 }
 
 unsigned num_blocks(int64_t rows, int64_t rows_of_block) {
-  const int64_t blocks = num_blocks_for(rows, rows_of_block);
-  return static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks);
+  return blocks_of_grid(num_blocks_for(rows, rows_of_block), kMostBlocks);
 }
 
 // By vectors of `kWidth`, which rows and arrays are aligned for.

@@ -2,6 +2,7 @@
 // and addresses that are no multiples of a vector, grids that go on in strides, and every order of threads.
 #include <array>
 #include <tuple>
+#include <utility>
 
 #include "src/kernels/attention/qkv_gradient_cuda.h"
 #include "src/kernels/dropout_cuda.h"
@@ -18,8 +19,9 @@ namespace {
 
 constexpr int kMultiprocessors = 2;
 constexpr int64_t kRowsOfSample = 2;
-// More than a grid has along y.
-constexpr int64_t kManySamples = 65535 + 10;
+// More than the emulator's grids have along y.
+constexpr int64_t kManySamples = 35;
+constexpr int64_t kManyRows = 32 * kManySamples;  // a block takes 32 at a time
 
 struct Rows {
   int64_t rows, features, shift;
@@ -28,10 +30,13 @@ struct Rows {
 // By warps, by blocks, longer than registers hold; of no whole vectors; at odd addresses.
 std::vector<Rows> norm_rows() {
   if (kByThreads) return {{5, 96, 0}, {2, 33, 0}, {1, 4104, 0}};
-  return {{1, 8, 0},    {9, 96, 0},   {5, 768, 0},  {3, 1024, 0}, {9, 1280, 0}, {5, 1288, 0},
-          {3, 2056, 0}, {3, 4096, 0}, {5, 4104, 0}, {7, 33, 0},   {3, 1, 0},    {4, 1281, 0},
-          {3, 768, 1},  {2, 1400, 3}, {3, 5001, 0}, {2, 4096, 1}, {40, 192, 0}, {3, 520, 4}};
+  return {{1, 8, 0},    {9, 96, 0},   {5, 768, 0},  {3, 1024, 0}, {9, 1280, 0}, {9, 1288, 0},
+          {3, 2056, 0}, {3, 4096, 0}, {8, 4104, 0}, {9, 33, 0},   {3, 1, 0},    {4, 1281, 0},
+          {3, 768, 1},  {2, 1400, 3}, {8, 5001, 0}, {2, 4096, 1}, {40, 192, 0}, {3, 520, 4}};
 }
+
+// What is normed: x, or its sum with a branch, whose samples have factors with stochastic depth alone.
+enum class Branch { kNone, kPlain, kScaled };
 
 template <class T>
 struct NormArrays {
@@ -60,10 +65,10 @@ struct NormArrays {
     fill(scales, 6);
   }
 
-  NormForward<T> forward(bool has_branch) const {
+  NormForward<T> forward(Branch with) const {
     return {x.data(),
-            has_branch ? branch.data() : nullptr,
-            has_branch ? scales.data() : nullptr,
+            with != Branch::kNone ? branch.data() : nullptr,
+            with == Branch::kScaled ? scales.data() : nullptr,
             weight.data(),
             bias.data(),
             y.data(),
@@ -127,8 +132,9 @@ struct NormExpected {
 };
 
 template <class T>
-void check_norm(const Rows& shape, bool has_branch) {
+void check_norm(const Rows& shape, Branch with) {
   using F = ComputeType<T>;
+  const bool has_branch = with != Branch::kNone;
   const NormArrays<T> a(shape);
   std::vector<double> sum(static_cast<size_t>(a.x.size()));
   const NormParts parts = norm_parts<T>(a.rows, a.features, kMultiprocessors);
@@ -136,13 +142,15 @@ void check_norm(const Rows& shape, bool has_branch) {
   in_all_orders(
       [&] {
         fill(a.branch, 7);
-        for (int64_t i = 0; i < a.x.size(); ++i)
+        for (int64_t i = 0; i < a.x.size(); ++i) {
+          const F scale = with == Branch::kScaled ? a.scales[i / a.features / kRowsOfSample] : F(1);
           sum[static_cast<size_t>(i)] =
-              static_cast<double>(a.x[i]) +
-              static_cast<double>(a.scales[i / a.features / kRowsOfSample]) * static_cast<double>(a.branch[i]);
+              static_cast<double>(a.x[i]) + static_cast<double>(scale) * static_cast<double>(a.branch[i]);
+        }
         for (int64_t i = 0; i < a.features; ++i)
           a.weight_gradient[i] = a.bias_gradient[i] = T(1.0F);
-        launch_norm(a.forward(has_branch), nullptr);
+        launch_norm(a.forward(with), nullptr);
+        if (with == Branch::kPlain) return;  // backward knows no factors
         launch_norm_backward(a.backward(has_branch), parts, partial.data(), nullptr);
         launch_add_norm_parts(parts, partial.data(), a.weight_gradient.data(), a.bias_gradient.data(), nullptr);
       },
@@ -151,6 +159,7 @@ void check_norm(const Rows& shape, bool has_branch) {
         add(a.branch);
         add(a.mean);
         add(a.rstd);
+        if (with == Branch::kPlain) return;
         add(a.dx);
         add(a.weight_gradient);
         add(a.bias_gradient);
@@ -159,6 +168,7 @@ void check_norm(const Rows& shape, bool has_branch) {
   if (has_branch) CHECK(relative_error(normed, sum) <= kRounding<T>);
   const NormExpected expected(a, normed, has_branch);
   CHECK(relative_error(a.y, expected.y) <= kRounding<T>);
+  if (with == Branch::kPlain) return;
   CHECK(relative_error(a.dx, expected.dx) <= kRounding<T>);
   const double sums = std::max(kRounding<T>, kSumRounding<F>);
   CHECK(relative_error(a.weight_gradient, expected.weight_gradient) <= sums);
@@ -170,13 +180,13 @@ void check_norm(const Rows& shape, bool has_branch) {
 TEST_CASE("emulated: LayerNorm with and without a residual sum, forward and backward, in rows of any length") {
   for_types([](auto zero) {
     for (const Rows& shape : norm_rows()) {
-      for (const bool has_branch : {false, true}) {
-        if (kByThreads && !has_branch) continue;
+      for (const auto with : {Branch::kNone, Branch::kPlain, Branch::kScaled}) {
+        if (kByThreads && with != Branch::kScaled) continue;
         CAPTURE(shape.rows);
         CAPTURE(shape.features);
         CAPTURE(shape.shift);
-        CAPTURE(has_branch);
-        check_norm<decltype(zero)>(shape, has_branch);
+        CAPTURE(static_cast<int>(with));
+        check_norm<decltype(zero)>(shape, with);
       }
     }
   });
@@ -238,7 +248,9 @@ TEST_CASE("emulated: GELU, its backward, and sums of columns in parts") {
 TEST_CASE("emulated: the gradients of q, k and v are joined, by vectors and one by one") {
   for_types([](auto zero) {
     using T = decltype(zero);
-    for (const auto& [rows, columns, shift] : {Rows{1, 8, 0}, Rows{37, 96, 0}, Rows{5, 33, 0}, Rows{19, 64, 1}}) {
+    for (const auto& [rows, columns, shift] : {Rows{1, 8, 0}, Rows{37, 96, 0}, Rows{5, 33, 0}, Rows{19, 64, 1},
+                                               Rows{kManyRows, 8, 0}, Rows{kManyRows, 3, 0}}) {
+      if (kByThreads && rows == kManyRows) continue;
       CAPTURE(rows);
       CAPTURE(columns);
       const GuardedArray<T> dq(rows * columns), dk(rows * columns), dv(rows * columns, shift), dqkv(3 * rows * columns);
@@ -266,14 +278,14 @@ TEST_CASE("emulated: the gradients of q, k and v are joined, by vectors and one 
 TEST_CASE("emulated: residual sums of samples, also of more than a grid has along y") {
   for_types([](auto zero) {
     using T = decltype(zero);
-    std::vector<Rows> shapes = {{3, 1, 0}, {3, 24, 0}, {2, 2500, 0}, {3, 37, 1}};
-    if (!kByThreads) shapes.push_back({kManySamples, 8, 0});
+    std::vector<Rows> shapes = {{3, 1, 0}, {3, 24, 0}, {2, 2500, 0}, {3, 37, 1}, {kManySamples, 8, 0}};
+    if (kByThreads) shapes.pop_back();
     for (const auto& [samples, elements, shift] : shapes) {
       CAPTURE(samples);
       CAPTURE(elements);
-      if (samples == kManySamples && !std::is_same_v<T, c10::Half>) continue;  // one type is enough
-      const GuardedArray<T> a(samples * elements, shift), b(samples * elements, shift), sum(samples * elements, shift),
-          scaled(samples * elements, shift);
+      const int64_t count = samples * elements;
+      const GuardedArray<T> a(count, shift), b(count, shift), sum(count, shift), scaled(count, shift),
+          in_place(count, shift);
       const GuardedArray<ComputeType<T>> scales(samples);
       fill(a, 1);
       fill(b, 2);
@@ -283,19 +295,27 @@ TEST_CASE("emulated: residual sums of samples, also of more than a grid has alon
             launch_scaled_sum(ScaledSum<T>{a.data(), b.data(), scales.data(), sum.data(), elements}, samples, nullptr);
             launch_scaled_sum(ScaledSum<T>{a.data(), nullptr, scales.data(), scaled.data(), elements}, samples,
                               nullptr);
+            fill(in_place, 4);  // without stochastic depth, over one of the summands
+            launch_scaled_sum(ScaledSum<T>{b.data(), in_place.data(), nullptr, in_place.data(), elements}, samples,
+                              nullptr);
           },
           [&](const auto& add) {
             add(sum);
             add(scaled);
+            add(in_place);
           });
-      std::vector<double> of_sum, of_scaled;
-      for (int64_t i = 0; i < samples * elements; ++i) {
+      const GuardedArray<T> summand(count);
+      fill(summand, 4);
+      std::vector<double> of_sum, of_scaled, of_plain;
+      for (int64_t i = 0; i < count; ++i) {
         const auto scale = static_cast<double>(scales[i / elements]);
         of_sum.push_back(static_cast<double>(a[i]) + scale * static_cast<double>(b[i]));
         of_scaled.push_back(scale * static_cast<double>(a[i]));
+        of_plain.push_back(static_cast<double>(b[i]) + static_cast<double>(summand[i]));
       }
       CHECK(relative_error(sum, of_sum) <= kRounding<T>);
       CHECK(relative_error(scaled, of_scaled) <= kRounding<T>);
+      CHECK(relative_error(in_place, of_plain) <= kRounding<T>);
     }
   });
 }
@@ -311,12 +331,14 @@ TEST_CASE("emulated: dropout, drop path and attention masks keep what their draw
   for_types([&](auto zero) {
     using T = decltype(zero);
     using F = ComputeType<T>;
-    for (const auto& [features, first, of] : {std::tuple(16U, 8, 32), std::tuple(16U, 2, 32), std::tuple(5U, 4, 11)}) {
+    for (const auto& [features, first, of, shift] :
+         {std::tuple(16U, 8, 32, 0), std::tuple(16U, 8, 32, 1), std::tuple(16U, 2, 32, 0), std::tuple(5U, 4, 11, 3)}) {
       CAPTURE(features);
       CAPTURE(first);
+      CAPTURE(shift);
       const uint32_t tokens = kByThreads ? 9 : 130;
       const int64_t elements = int64_t{tokens} * features;
-      const GuardedArray<T> x(samples.count * elements), y(samples.count * elements);
+      const GuardedArray<T> x(samples.count * elements, shift), y(samples.count * elements, shift);
       fill(x, 1);
       const DropoutPass<T> pass{x.data(), y.data(), tokens, features, first, of, F(1.5), stream};
       in_all_orders([&] { launch_dropout(pass, samples, nullptr); }, [&](const auto& add) { add(y); });
@@ -329,14 +351,19 @@ TEST_CASE("emulated: dropout, drop path and attention masks keep what their draw
       CHECK(in_double(y) == expected);
     }
   });
-  const GuardedArray<float> scales(samples.count);
-  launch_path_scales(stream, samples, 1.25, scales.data(), nullptr);
-  for (int64_t i = 0; i < samples.count; ++i)
-    CHECK(scales[i] == (stream.bits(sample_of(i), 0) >= stream.threshold ? 1.25F : 0.0F));
-  for (const int64_t keys : {1, 33, 130}) {
+  const auto check_path_scales = [&](auto zero) {
+    using F = decltype(zero);
+    const GuardedArray<F> scales(samples.count, 1);
+    launch_path_scales(stream, samples, 1.0 / 0.9, scales.data(), nullptr);
+    for (int64_t i = 0; i < samples.count; ++i)
+      CHECK(scales[i] == (stream.bits(sample_of(i), 0) >= stream.threshold ? static_cast<F>(1.0 / 0.9) : F(0)));
+  };
+  check_path_scales(float());
+  check_path_scales(double());
+  for (const auto& [keys, shift] : {std::pair(1, 0), std::pair(33, 0), std::pair(33, 1), std::pair(130, 3)}) {
     CAPTURE(keys);
     const int64_t heads = 2, queries = 5;
-    const GuardedArray<uint8_t> keep(samples.count * heads * queries * keys);
+    const GuardedArray<uint8_t> keep(samples.count * heads * queries * keys, shift);
     const AttentionMask mask{stream, 3, heads, 197, 7, queries, 2, keys, keep.data()};
     in_all_orders([&] { launch_attention_mask(mask, samples, nullptr); }, [&](const auto& add) { add(keep); });
     bool is_right = true;
@@ -357,12 +384,11 @@ TEST_CASE("emulated: errors of fields in patches, and their gradients, also of m
     int64_t shift;
   };
   std::vector<Field> fields = {{2, 2, 3, 4, 2, 0}, {3, 3, 2, 3, 5, 0}, {2, 2, 2, 4, 3, 1}};
-  if (!kByThreads) fields.insert(fields.end(), {{1, 8, 16, 8, 20, 0}, {kManySamples, 1, 1, 1, 2, 0}});
+  if (!kByThreads) fields.insert(fields.end(), {{1, 8, 16, 8, 20, 0}, {kManySamples, 1, 1, 1, 8, 0}});
   for_types([&](auto zero) {
     using T = decltype(zero);
     using F = ComputeType<T>;
     for (const Field& f : fields) {
-      if (f.samples == kManySamples && !std::is_same_v<T, float>) continue;  // one type is enough
       CAPTURE(f.samples);
       CAPTURE(f.patch);
       const int64_t plane = int64_t{f.rows} * f.columns * f.patch * f.patch, elements = plane * f.channels;
@@ -377,9 +403,7 @@ TEST_CASE("emulated: errors of fields in patches, and their gradients, also of m
                                   elements,          {f.columns, f.patch, f.channels, f.columns * f.patch, plane}};
       in_all_orders(
           [&] {
-            if (f.samples < kManySamples) {  // each takes hundreds of waits
-              launch_field_squares(arrays, f.samples, workspace.data(), squares.data(), nullptr);
-            }
+            launch_field_squares(arrays, f.samples, workspace.data(), squares.data(), nullptr);
             launch_field_gradient(arrays, f.samples, nullptr);
           },
           [&](const auto& add) {
@@ -398,8 +422,7 @@ TEST_CASE("emulated: errors of fields in patches, and their gradients, also of m
         expected[static_cast<size_t>(f.samples + sample)] += target * target;
         of_gradient.push_back(error * factors[sample]);
       }
-      CHECK((f.samples == kManySamples ||
-             relative_error(squares, expected) <= 1e-6));  // differences are rounded to the computing type
+      CHECK(relative_error(squares, expected) <= 1e-6);  // differences are rounded to the computing type
       CHECK(relative_error(gradient, of_gradient) <= kRounding<T>);
     }
   });

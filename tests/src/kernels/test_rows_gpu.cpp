@@ -64,6 +64,11 @@ void check_norm(at::ScalarType type, double bound, int64_t tokens, int64_t featu
   CHECK(relative_error(out.normed.rstd, rstd.view(-1)) <= 1e-5);
   const Normed plain = device_layer_norm(out.sum, weight, bias, 1e-6);
   CHECK(plain.y.equal(out.normed.y));
+  // Without stochastic depth.
+  const at::Tensor second = normals({2, tokens, features}, type), unscaled = wide(x) + wide(second);
+  const NormedSum without = device_residual_layer_norm(x, second, {}, weight, bias, 1e-6);
+  CHECK(relative_error(without.sum, unscaled) <= bound);
+  CHECK(device_layer_norm(without.sum, weight, bias, 1e-6).y.equal(without.normed.y));
 
   const at::Tensor dy = normals({2, tokens, features}, type), residual = normals({2, tokens, features}, type);
   const at::Tensor before = normals({2, features}, gradient_type);

@@ -32,6 +32,10 @@ enum class ThreadOrder { kAscending, kDescending, kScattered };
 /// Of all launches from now on.
 void set_thread_order(ThreadOrder order);
 
+/// Blocks along a dimension of a grid for what goes on in strides (blocks_of_grid() of src/kernels/element_vector.h):
+/// so few that small arrays take strides.
+inline constexpr int64_t kMostBlocksBeforeStrides = 7;
+
 /// Runs `kernel` once for each thread of the grid. Throws std::runtime_error where CUDA would refuse the grid or the
 /// block, where threads wait for some that do not come, and where something was written outside of a GuardedArray.
 void launch(dim3 grid, dim3 block, const std::function<void()>& kernel);

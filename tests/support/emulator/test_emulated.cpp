@@ -53,6 +53,12 @@ __global__ void copy_vector_kernel(const float* from, float* to) {
   vit_hybrid::kernels::store_vector(to, vit_hybrid::kernels::load_vector<4>(from));
 }
 
+// Counts the repeats that it has, of which a block takes every `stride`th.
+__global__ void count_kernel(float* counts, int64_t repeats, int64_t stride) {
+  for (int64_t i = blockIdx.y; i < repeats; i += stride)
+    counts[i] = (counts[i] > 0.0F ? counts[i] : 0.0F) + 1.0F;  // what nobody has written is no number
+}
+
 // What is said by a process of its own that ends in run(); empty if run() comes back.
 std::string last_words(const std::function<void()>& run) {
   std::array<int, 2> ends{};
@@ -118,7 +124,7 @@ TEST_CASE("emulator: lanes exchange what they give, over and over") {
 
 TEST_CASE("emulator: what CUDA does not launch, and threads that wait in vain, are refused") {
   const auto nothing = [] {};
-  CHECK(refusal([&] { launch(dim3(1, 65536), 32, nothing); }) == "a grid of 1 x 65536 x 1");
+  CHECK(refusal([&] { launch(dim3(1, 33), 32, nothing); }) == "a grid of 1 x 33 x 1");
   CHECK(refusal([&] { launch(0, 32, nothing); }) == "a grid of 0 x 1 x 1");
   CHECK(refusal([&] { launch(1, dim3(64, 32), nothing); }) == "a block of 64 x 32 x 1");
   if (kByThreads) return;  // who waits in vain would hang
@@ -178,4 +184,19 @@ TEST_CASE("emulator: an element that nobody has written is no number in any type
     const GuardedArray<decltype(zero)> array(5, 1);
     CHECK(relative_error(array, std::vector<double>(5, 0.0)) == std::numeric_limits<double>::infinity());
   });
+}
+
+TEST_CASE("emulator: strides that are wrong leave elements out, or take them twice") {
+  constexpr int64_t kRepeats = 5 * kMostBlocksBeforeStrides + 2;
+  const unsigned blocks = vit_hybrid::kernels::repeats_of_grid(kRepeats);
+  CHECK(blocks == kMostBlocksBeforeStrides);
+  const auto error = [&](int64_t stride) {
+    const GuardedArray<float> counts(kRepeats);
+    launch(dim3(1, blocks), 1, [&] { count_kernel(counts.data(), kRepeats, stride); });
+    return relative_error(counts, std::vector<double>(kRepeats, 1.0));
+  };
+  CHECK(error(blocks) == 0.0);
+  CHECK(error(65535) == std::numeric_limits<double>::infinity());
+  CHECK(error(blocks + 1) == std::numeric_limits<double>::infinity());
+  CHECK(error(blocks - 1) == 1.0);
 }
