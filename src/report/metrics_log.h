@@ -19,6 +19,8 @@ class MetricsLog {
   MetricsLog() = default;
   /// Throws Error(kCannotCreate), Error(kBadData) where the path is no regular file, and as require_folders() does.
   explicit MetricsLog(const std::string& path, OldFile old_file = OldFile::kRefuse);
+  /// Whether records go to a file.
+  bool is_open() const { return file_ != nullptr; }
 
   /// Appends the record, with `time` (seconds since 1970-01-01 UTC) as its last key, as one line and hands it to the
   /// operating system, as long as the folder is this job's (require_folders()). Throws Error(kIo),

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "src/base/host.h"
 #include "src/base/log.h"
+#include "src/base/signals.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::train {
@@ -62,6 +64,22 @@ void add_data_wait(Json& json, double mean, double most, double seconds) {
   json["data_wait_max_percent"] = seconds > 0.0 ? 100.0 * most / seconds : 0.0;
 }
 
+Json step_record(const StepRecord& record) {
+  Json json = {{"kind", "step"},
+               {"step", record.step},
+               {"epoch", record.epoch},
+               {"loss", record.loss},
+               {"lr", record.lr},
+               {"grad_norm", record.grad_norm},
+               {"skipped", record.skipped},
+               {"loss_scale", record.loss_scale},
+               {"samples", record.samples},
+               {"samples_per_s", record.samples_per_second()},
+               {"seconds", to_json(record.seconds)}};
+  add_data_wait(json, record.mean_data_wait, record.most_data_wait, record.seconds.step);
+  return json;
+}
+
 Json epoch_figures(const EpochRecord& record) {
   Json json = {{"epoch", record.epoch},      {"step", record.step},
                {"loss", record.train_loss},  {"samples", record.samples},
@@ -113,28 +131,33 @@ Json to_json(const StepSeconds& seconds) {
 RunLog::RunLog(std::vector<std::string> channel_names, int64_t interval)
     : channel_names_(std::move(channel_names)), interval_(interval) {}
 
+void RunLog::event(const Json& record) {
+  settle();
+  metrics_.write(record);
+}
+
 void RunLog::step(const StepRecord& record) {
-  Json json = {{"kind", "step"},
-               {"step", record.step},
-               {"epoch", record.epoch},
-               {"loss", record.loss},
-               {"lr", record.lr},
-               {"grad_norm", record.grad_norm},
-               {"skipped", record.skipped},
-               {"loss_scale", record.loss_scale},
-               {"samples", record.samples},
-               {"samples_per_s", record.samples_per_second()},
-               {"seconds", to_json(record.seconds)}};
-  add_data_wait(json, record.mean_data_wait, record.most_data_wait, record.seconds.step);
-  metrics_.write(json);
   skipped_steps_ += record.skipped ? 1 : 0;
   step_rates_.push_back(record.samples_per_second());
   last_step_ = record;
-  const std::string text = step_text(record);
-  if (record.step % interval_ == 0 || record.step == total_steps_ || record.skipped) {
-    log_line(text);
-  } else {
-    show_progress(text);
+  const bool is_line = record.step % interval_ == 0 || record.step == total_steps_ || record.skipped;
+  const auto print = [is_line, text = step_text(record)] { is_line ? log_line(text) : show_progress(text); };
+  if (!metrics_.is_open()) {
+    print();
+    return;
+  }
+  settle();
+  writing_ = std::async(std::launch::async, [this, record, print] {
+    block_signals_in_this_thread();
+    use_allowed_processors();
+    metrics_.write(step_record(record));
+    print();
+  });
+}
+
+void RunLog::settle() {
+  if (writing_.valid()) {
+    writing_.get();
   }
 }
 
@@ -157,6 +180,7 @@ std::string RunLog::step_text(const StepRecord& record) {
 }
 
 void RunLog::epoch(const EpochRecord& record) {
+  settle();
   Json json = {{"kind", "epoch"}};
   json.update(epoch_figures(record));
   metrics_.write(json);
@@ -169,6 +193,7 @@ void RunLog::epoch(const EpochRecord& record) {
 }
 
 void RunLog::validation(ValidationRecord record) {
+  settle();
   metrics_.write(valid_record(record));
   if (record.epoch == 0) {
     log_line(str("Untrained network: val loss=", fixed_text(record.figures.loss, 6)));

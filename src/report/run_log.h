@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <future>
 #include <optional>
 #include <string>
 #include <utility>
@@ -90,12 +91,19 @@ class RunLog {
   /// `channel_names` name the fields of a forecast. A line is printed for every `interval`-th step and the last one.
   /// Records go nowhere before open().
   RunLog(std::vector<std::string> channel_names, int64_t interval);
+  // A thread that writes points here.
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
 
   void open(MetricsLog metrics) { metrics_ = std::move(metrics); }
   void set_total_steps(int64_t total_steps) { total_steps_ = total_steps; }
   /// A record of another kind, as it is.
-  void event(const Json& record) { metrics_.write(record); }
+  void event(const Json& record);
+  /// A thread writes record and line, so that the next step can be started meanwhile: on a cluster's file system that
+  /// takes milliseconds. All other records, and the next step's, come behind them.
   void step(const StepRecord& record);
+  /// Waits until the last step is written, and throws what stood in the way. To be called before anybody else prints.
+  void settle();
   void epoch(const EpochRecord& record);
   void validation(ValidationRecord record);
 
@@ -124,6 +132,7 @@ class RunLog {
   std::optional<StepRecord> last_step_;
   std::optional<int64_t> first_step_;  // of this process
   Timer since_first_step_;
+  std::future<void> writing_;  // of the last step; the last member: it ends before the others
 };
 
 }  // namespace vit_hybrid::train

@@ -230,6 +230,7 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
       options_.test->add(step);
     }
     if (all_have_written_) {
+      log_.settle();
       checkpoints_.complete();
       all_have_written_ = false;
     }
@@ -241,6 +242,7 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
       save();  // at the end of an epoch it is first validated
     }
   }
+  log_.settle();
   record.seconds = timer.seconds();
   record.step = position_.step;
   record.train_loss = loss_sum / static_cast<double>(std::max<int64_t>(record.samples, 1));
@@ -329,6 +331,7 @@ void Trainer::check_finite(const StepRecord& record) {
   const bool may_recover = std::isfinite(record.loss) && engine_.loss_scaler().can_back_off();
   if (skipped_in_a_row_ >= kMostSkippedInARow && !may_recover) {
     const bool is_fp16 = config_.precision.kind == Precision::kFp16;
+    log_.settle();
     throw Error(
         ErrorClass::kBadData,
         str("the gradient was not finite in ", skipped_in_a_row_, " steps one after the other, the last with loss ",
@@ -354,6 +357,7 @@ void Trainer::validate(int64_t epoch) {
 }
 
 void Trainer::save() {
+  log_.settle();
   checkpoints_.save(position_, figures_);
   is_saved_ = true;
 }

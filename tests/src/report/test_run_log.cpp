@@ -1,11 +1,19 @@
-// The table at the end of a run: its columns are those of the task, and none are of a validation that was not done.
+// The table at the end of a run: its columns are those of the task, and none are of a validation that was not done. The
+// records of a run: their order, and what becomes of those that cannot be written.
 #include "src/report/run_log.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
+#include <csignal>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "src/base/error.h"
+#include "tests/support/scratch_folder.h"
+
+using namespace vit_hybrid;
 using namespace vit_hybrid::train;
 
 namespace {
@@ -21,7 +29,109 @@ EpochRecord some_epoch() {
 
 using Lines = std::vector<std::string>;
 
+StepRecord some_step(int64_t number) {
+  StepRecord step;
+  step.step = number;
+  step.samples = 8;
+  step.seconds.step = 0.5;
+  return step;
+}
+
+std::vector<Json> records_in(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<Json> records;
+  for (std::string line; std::getline(file, line);) {
+    records.push_back(Json::parse(line));
+  }
+  return records;
+}
+
+// Of this process, while it lives.
+class NoRoomInFiles {
+ public:
+  NoRoomInFiles() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~NoRoomInFiles() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  NoRoomInFiles(const NoRoomInFiles&) = delete;
+  NoRoomInFiles& operator=(const NoRoomInFiles&) = delete;
+
+ private:
+  void (*handler_)(int);
+  rlimit before_{};
+};
+
 }  // namespace
+
+TEST_CASE("run log: records of steps are in the file in their order, before those that come after them") {
+  const testing::ScratchFolder folder;
+  const std::string path = folder.path() + "/metrics.jsonl";
+  RunLog log({}, 1000);
+  log.set_total_steps(1000);
+  log.open(MetricsLog(path));
+  for (int64_t step = 1; step <= 30; ++step) {
+    log.step(some_step(step));
+    if (step % 10 == 0) log.event({{"kind", "checkpoint"}, {"step", step}});
+  }
+  EpochRecord epoch = some_epoch();
+  epoch.step = 30;
+  log.epoch(epoch);
+  log.step(some_step(31));
+  log.validation({1, 31, {}, 1.0});
+  log.step(some_step(32));
+  log.settle();
+  const auto records = records_in(path);
+  Lines kinds, expected;
+  for (const Json& record : records) {
+    kinds.push_back(record.at("kind").get<std::string>() + " " + std::to_string(record.at("step").get<int64_t>()));
+  }
+  for (int step = 1; step <= 32; ++step) {
+    const std::string number = std::to_string(step);
+    expected.push_back("step " + number);
+    if (step % 10 == 0) expected.push_back("checkpoint " + number);
+    if (step == 30) expected.push_back("epoch " + number);
+    if (step == 31) expected.push_back("valid " + number);
+  }
+  CHECK((kinds == expected));
+}
+
+TEST_CASE("run log: the last step is written when the log ends, and without a file there is nobody to wait for") {
+  const testing::ScratchFolder folder;
+  const std::string path = folder.path() + "/metrics.jsonl";
+  {
+    RunLog log({}, 1000);
+    log.step(some_step(1));  // no record
+    log.settle();
+    log.open(MetricsLog(path));
+    log.step(some_step(2));
+  }
+  const auto records = records_in(path);
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].at("step") == 2);
+  CHECK(records[0].at("samples_per_s") == 16.0);
+}
+
+TEST_CASE("run log: a step that cannot be written is told to the next who waits for it, once, and nothing follows it") {
+  const testing::ScratchFolder folder;
+  const std::string path = folder.path() + "/metrics.jsonl";
+  RunLog log({}, 1000);
+  log.open(MetricsLog(path));
+  {
+    const NoRoomInFiles full;
+    log.step(some_step(1));
+    CHECK_THROWS_AS(log.event({{"kind", "other"}}), Error);
+    log.settle();
+    log.step(some_step(2));
+    CHECK_THROWS_AS(log.step(some_step(3)), Error);
+  }
+  log.settle();
+  CHECK(records_in(path).empty());
+}
 
 TEST_CASE("epoch table: without validation it has no columns of one") {
   CHECK((epoch_table({some_epoch()}, {}) == Lines{" epoch    train loss     samples/s",  //
