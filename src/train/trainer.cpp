@@ -44,8 +44,9 @@ EngineOptions training_options(const RunConfig& config, c10::Device device) {
   EngineOptions options = engine_options(config);
   const StepRecording recording = step_recording(config, device);
   const auto unrecordable = config.cuda_graph == CudaGraph::kOn ? Unrecordable::kRefused : Unrecordable::kDonePlainly;
-  options.recorder = recording.micro_batches ? make_device_recorder(unrecordable) : nullptr;
-  options.update_recorder = recording.updates ? make_device_recorder(unrecordable) : nullptr;
+  const auto warning = std::make_shared<RecordingWarning>();
+  options.recorder = recording.micro_batches ? make_device_recorder(unrecordable, warning) : nullptr;
+  options.update_recorder = recording.updates ? make_device_recorder(unrecordable, warning) : nullptr;
   return options;
 }
 

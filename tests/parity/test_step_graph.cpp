@@ -1,10 +1,16 @@
 // Recorded steps on the host, where a recorder that does recorded work again stands for the device's: the bits of a
 // training without.
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
 #include <doctest/doctest.h>
+#include <torch/library.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,14 +26,58 @@ using namespace vit_hybrid::testing;
 
 namespace {
 
+constexpr auto kWatchKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+// Throws, while it lives, in the place of an operation of LibTorch that this thread calls, counted from 0.
+class FailingOperation {
+ public:
+  FailingOperation(int number, const std::function<void()>& raise) : watch_(kWatchKey) {
+    left_ = number;
+    raise_ = &raise;
+  }
+  ~FailingOperation() { raise_ = nullptr; }
+  FailingOperation(const FailingOperation&) = delete;
+  FailingOperation& operator=(const FailingOperation&) = delete;
+
+  // In the place of every operation.
+  static void call(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+    if (raise_ != nullptr && left_-- == 0) {
+      (*raise_)();
+    }
+    const c10::impl::ExcludeDispatchKeyGuard inside(kWatchKey);
+    operation.callBoxed(stack);
+  }
+
+ private:
+  static inline thread_local int left_ = 0;
+  static inline thread_local const std::function<void()>* raise_ = nullptr;
+  c10::impl::IncludeDispatchKeyGuard watch_;
+};
+
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&FailingOperation::call>());
+}
+
+void raise_capture_error() {
+  TORCH_CHECK(false, "operation not permitted when stream is capturing\nC++");
+}
+
+// Where recordings fail, and how.
+struct Failure {
+  static constexpr int kNone = -1;
+  enum class Place { kBefore, kInside, kAfter };  // of the work
+
+  int recording = kNone;  // of this number, from 0, and all later ones
+  Place place = Place::kAfter;
+  std::function<void()> raise = raise_capture_error;
+  int operation = 0;  // of LibTorch, before which it fails inside
+};
+
 // As on a device, recording changes no number, and a replay works on what stands in the recorded tensors.
 class HostRecorder final : public DeviceRecorder {
  public:
-  static constexpr int kNone = -1;
-
-  /// The recording of this number (from 0), and all later ones, fail when their work is done.
-  explicit HostRecorder(int failing = kNone, Unrecordable unrecordable = Unrecordable::kDonePlainly)
-      : DeviceRecorder(unrecordable), failing_(failing) {}
+  explicit HostRecorder(Failure failure = {}, Unrecordable unrecordable = Unrecordable::kDonePlainly)
+      : DeviceRecorder(unrecordable), failure_(std::move(failure)) {}
 
   /// The engine that is recorded, with all that its steps change.
   void watch(train::Engine& engine) {
@@ -49,13 +99,37 @@ class HostRecorder final : public DeviceRecorder {
     for (const at::Tensor& tensor : tensors_) {
       before.push_back(tensor.clone());
     }
-    work();
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      tensors_[i].copy_(before[i]);
+    const auto restore = [&] {
+      for (size_t i = 0; i < tensors_.size(); ++i) {
+        tensors_[i].copy_(before[i]);
+      }
+    };
+    try {
+      do_once(work);
+    } catch (...) {
+      restore();
+      throw;
     }
-    TORCH_CHECK(failing_ == kNone || num_recorded_ < failing_, "operation not permitted when stream is capturing\nC++");
+    restore();
     ++num_recorded_;
     return std::make_unique<Graph>(work, num_replayed_);
+  }
+
+  void do_once(const std::function<void()>& work) const {
+    using Place = Failure::Place;
+    const bool fails = failure_.recording != Failure::kNone && num_recorded_ >= failure_.recording;
+    if (fails && failure_.place == Place::kBefore) {
+      failure_.raise();
+    }
+    if (fails && failure_.place == Place::kInside) {
+      const FailingOperation failing(failure_.operation, failure_.raise);
+      work();
+      return;  // it has fewer operations: the test finds a recording too many
+    }
+    work();
+    if (fails) {
+      failure_.raise();
+    }
   }
 
   class Graph final : public DeviceGraph {
@@ -72,7 +146,7 @@ class HostRecorder final : public DeviceRecorder {
     int& num_replayed_;
   };
 
-  int failing_;
+  Failure failure_;
   std::vector<at::Tensor> tensors_;
   int num_recorded_ = 0;
   int num_replayed_ = 0;
@@ -214,7 +288,8 @@ TEST_CASE("parity: steps whose recording fails, at any place, give the bits of a
   // A forward, the backward after it, those of a later kind; the norm, the update.
   for (const int failing : {0, 1, 2, 3, 2 * kRecorded - 1}) {
     CAPTURE(failing);
-    const auto recorder = std::make_shared<HostRecorder>(failing), update_recorder = std::make_shared<HostRecorder>();
+    const auto recorder = std::make_shared<HostRecorder>(Failure{failing});
+    const auto update_recorder = std::make_shared<HostRecorder>();
     check_same_bits(experiment, recorder, update_recorder);
     CHECK(recorder->num_recorded() == failing);
     CHECK(recorder->num_replayed() < 2 * kReplayed);
@@ -222,10 +297,44 @@ TEST_CASE("parity: steps whose recording fails, at any place, give the bits of a
   }
   for (const int failing : {0, 1}) {
     CAPTURE(failing);
-    const auto recorder = std::make_shared<HostRecorder>(), update_recorder = std::make_shared<HostRecorder>(failing);
+    const auto recorder = std::make_shared<HostRecorder>();
+    const auto update_recorder = std::make_shared<HostRecorder>(Failure{failing});
     check_same_bits(experiment, recorder, update_recorder);
     CHECK(update_recorder->num_recorded() == failing);
     CHECK(update_recorder->num_replayed() == failing * kReplayedSteps);
+    CHECK(recorder->num_replayed() == 2 * kReplayed);
+  }
+}
+
+TEST_CASE("parity: steps whose recording fails before or inside of forward, backward, norm or update, by any exception") {
+  if (world_size() != 1) {
+    return;
+  }
+  using Place = Failure::Place;
+  constexpr int kForward = 0, kBackward = 1, kNorm = 0, kUpdate = 1;
+  const std::function<void()> own = [] { throw Error(ErrorClass::kInternal, "a defect"); };
+  const std::function<void()> runtime = [] { throw std::runtime_error("no plan"); };
+  const std::function<void()> memory = [] { throw std::bad_alloc(); };
+  const Experiment experiment = experiment_of(small_forecaster(), "fp16");
+  for (const Failure& failure :
+       {Failure{kForward, Place::kBefore, runtime}, Failure{kBackward, Place::kBefore, memory},
+        Failure{kForward, Place::kInside, raise_capture_error, 20}, Failure{kForward, Place::kInside, memory, 5},
+        Failure{kBackward, Place::kInside, runtime, 20}, Failure{kBackward, Place::kInside, own, 5}}) {
+    CAPTURE(failure.recording);
+    CAPTURE(failure.operation);
+    const auto recorder = std::make_shared<HostRecorder>(failure), update_recorder = std::make_shared<HostRecorder>();
+    check_same_bits(experiment, recorder, update_recorder);
+    CHECK(recorder->num_recorded() == failure.recording);
+    CHECK(update_recorder->num_replayed() == kPieces * kReplayedSteps);
+  }
+  for (const Failure& failure :
+       {Failure{kNorm, Place::kBefore, memory}, Failure{kUpdate, Place::kBefore, runtime},
+        Failure{kNorm, Place::kInside, runtime, 1}, Failure{kUpdate, Place::kInside, own, 1}}) {
+    CAPTURE(failure.recording);
+    CAPTURE(failure.operation);
+    const auto recorder = std::make_shared<HostRecorder>(), update_recorder = std::make_shared<HostRecorder>(failure);
+    check_same_bits(experiment, recorder, update_recorder);
+    CHECK(update_recorder->num_recorded() == failure.recording);
     CHECK(recorder->num_replayed() == 2 * kReplayed);
   }
 }
@@ -235,7 +344,7 @@ TEST_CASE("parity: a recording that must not fail ends the training with its fir
     return;
   }
   Experiment experiment = experiment_of(small_forecaster(), "fp32");
-  experiment.options.recorder = std::make_shared<HostRecorder>(0, Unrecordable::kRefused);
+  experiment.options.recorder = std::make_shared<HostRecorder>(Failure{0}, Unrecordable::kRefused);
   Training training(experiment, Layout{}, comm::MpiGroup::world());
   const Error error = thrown_error([&] { training.run_steps(); });
   CHECK(error.error_class() == ErrorClass::kInternal);

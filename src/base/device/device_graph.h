@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 
 namespace vit_hybrid {
 
@@ -17,11 +19,22 @@ class DeviceGraph {
 /// What becomes of work that cannot be recorded.
 enum class Unrecordable { kRefused, kDonePlainly };
 
+/// Says that steps are not recorded, once for all the recorders that share it.
+class RecordingWarning {
+ public:
+  void give(const std::string& reason);
+
+ private:
+  bool was_given_ = false;
+};
+
 /// Records graphs, all of which share their memory: what one leaves in tensors that were made while it was recorded
 /// holds until another one is replayed. The memory is given back when no graph is left.
 class DeviceRecorder {
  public:
-  explicit DeviceRecorder(Unrecordable unrecordable) : unrecordable_(unrecordable) {}
+  explicit DeviceRecorder(Unrecordable unrecordable,
+                          std::shared_ptr<RecordingWarning> warning = std::make_shared<RecordingWarning>())
+      : unrecordable_(unrecordable), warning_(std::move(warning)) {}
   virtual ~DeviceRecorder() = default;
   DeviceRecorder(const DeviceRecorder&) = delete;
   DeviceRecorder& operator=(const DeviceRecorder&) = delete;
@@ -32,8 +45,9 @@ class DeviceRecorder {
   /// What `work` starts on the current stream, which must not be the default one, and what autograd starts on it from
   /// other threads. The host's part of `work` is done now, the device's at each replay. `work` must neither wait for
   /// the device nor copy from pageable memory, and must have been done once before, so that all that is made at first
-  /// use is there. Where it cannot be recorded, the device has done nothing: Error(kInternal), or with kDonePlainly
-  /// null, once after a warning and from then on at once, and `work` is to be done as it is.
+  /// use is there. Where it cannot be recorded, whatever it throws, the device has done nothing: Error(kInternal), but of
+  /// missing memory the exception itself; or with kDonePlainly null, first after a warning and from then on at once, and
+  /// `work` is to be done as it is.
   std::unique_ptr<DeviceGraph> record(const std::function<void()>& work);
 
  private:
@@ -41,10 +55,12 @@ class DeviceRecorder {
   virtual std::unique_ptr<DeviceGraph> try_to_record(const std::function<void()>& work) = 0;
 
   Unrecordable unrecordable_;
+  std::shared_ptr<RecordingWarning> warning_;
   bool has_failed_ = false;
 };
 
 /// The recorder of a program with CUDA.
-std::unique_ptr<DeviceRecorder> make_device_recorder(Unrecordable unrecordable);
+std::unique_ptr<DeviceRecorder> make_device_recorder(
+    Unrecordable unrecordable, std::shared_ptr<RecordingWarning> warning = std::make_shared<RecordingWarning>());
 
 }  // namespace vit_hybrid

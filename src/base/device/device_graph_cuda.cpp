@@ -1,10 +1,12 @@
 // Device graphs by LibTorch's CUDAGraph, which has the allocators keep the recorded addresses.
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
+#include <torch/version.h>
 
 #include <exception>
 #include <utility>
@@ -18,9 +20,26 @@ namespace {
 
 using PoolId = decltype(at::cuda::graph_pool_handle());  // its name changed between versions of LibTorch
 
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 8
+#define VH_HAS_HOST_POOLS 0
+#else
+#define VH_HAS_HOST_POOLS 1
+#endif
+
 // A CUDAGraph that can tell whether it will release its pool: what it began and could not end it leaves as it is.
 struct Capture : at::cuda::CUDAGraph {
+#if VH_HAS_HOST_POOLS
   bool has_ended() const { return capture_ended_; }
+#else
+  bool has_ended() const { return has_graph_ || has_graph_exec_; }
+#endif
+
+  // The generators believe in a recording until it has ended well, and refuse all draws outside of one.
+  void release_generators() {
+    for (const auto& [state, increment] : captured_generator_states_) {
+      state->capturing_ = false;
+    }
+  }
 };
 
 class RecordedGraph final : public DeviceGraph {
@@ -60,15 +79,18 @@ class RecordedGraph final : public DeviceGraph {
       }
     };
     quietly([&] { graph_.capture_end(); });
+    graph_.release_generators();
     if (graph_.has_ended()) {
       return;
     }
     const c10::DeviceIndex device = c10::cuda::current_device();
-    auto& host = *at::getHostAllocator(at::kCUDA);
     quietly([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, *pool_); });
     quietly([&] { c10::cuda::CUDACachingAllocator::releasePool(device, *pool_); });
+#if VH_HAS_HOST_POOLS
+    auto& host = *at::getHostAllocator(at::kCUDA);
     quietly([&] { host.end_allocate_to_pool(*pool_); });
     quietly([&] { host.release_pool(*pool_); });
+#endif
   }
 
   std::shared_ptr<const PoolId> pool_;
@@ -105,8 +127,9 @@ class CudaRecorder final : public DeviceRecorder {
 
 }  // namespace
 
-std::unique_ptr<DeviceRecorder> make_device_recorder(Unrecordable unrecordable) {
-  return std::make_unique<CudaRecorder>(unrecordable);
+std::unique_ptr<DeviceRecorder> make_device_recorder(Unrecordable unrecordable,
+                                                     std::shared_ptr<RecordingWarning> warning) {
+  return std::make_unique<CudaRecorder>(unrecordable, std::move(warning));
 }
 
 }  // namespace vit_hybrid

@@ -7,7 +7,8 @@
 
 namespace vit_hybrid {
 
-std::unique_ptr<DeviceRecorder> make_device_recorder(Unrecordable /*unrecordable*/) {
+std::unique_ptr<DeviceRecorder> make_device_recorder(Unrecordable /*unrecordable*/,
+                                                     std::shared_ptr<RecordingWarning> /*warning*/) {
   VH_ASSERT(false, "this program was built without CUDA");
 }
 

@@ -1,7 +1,12 @@
 // CUDA graphs: a training whose steps are replayed has the bits of one that starts its kernels one by one.
+#include <ATen/Context.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "src/base/device/device_graph.h"
@@ -26,6 +31,24 @@ Experiment graph_experiment(const model::VitOptions& model, const char* precisio
   experiment.learning_rate_factor = 0.7;
   return experiment;
 }
+
+// Has the host wait for the device at the end of the work, which no recording allows.
+class WaitingRecorder final : public DeviceRecorder {
+ public:
+  WaitingRecorder() : DeviceRecorder(Unrecordable::kDonePlainly) {}
+  void make_room() override { recorder_->make_room(); }
+
+ private:
+  std::unique_ptr<DeviceGraph> try_to_record(const std::function<void()>& work) override {
+    return recorder_->record([&] {
+      work();
+      static_cast<void>(one_.item<float>());
+    });
+  }
+
+  std::unique_ptr<DeviceRecorder> recorder_ = make_device_recorder(Unrecordable::kRefused);
+  at::Tensor one_ = at::ones({1}, at::TensorOptions(at::kFloat).device(own_gpu()));
+};
 
 void record_steps(Experiment& experiment) {
   experiment.options.recorder = make_device_recorder(Unrecordable::kRefused);
@@ -114,6 +137,50 @@ TEST_CASE("gpu step graph: a replayed update takes the scale of its step, and sk
       CHECK(recorded.states.at("exp_avg_sq").at(name).equal(plain.states.at("exp_avg_sq").at(name)));
     }
   }
+}
+
+// What the start of a run does after its recordings, and the measuring of products: draw.
+TEST_CASE("gpu step graph: work that waits for the device is not recorded, and leaves no trace") {
+  const KernelScope scope(kFixedOrder);
+  const c10::Device device = own_gpu();
+  const auto options = at::TensorOptions(at::kFloat).device(device);
+  const at::Tensor x = at::ones({1000}, options);
+  const auto draws = [&] {
+    auto generator = at::globalContext().defaultGenerator(device);
+    generator.set_current_seed(7);
+    return at::randn({1000}, options);
+  };
+  const at::Tensor before = draws();
+  const auto recorder = make_device_recorder(Unrecordable::kDonePlainly);
+  at::Tensor sum;
+  CHECK(recorder->record([&] {
+    sum = x.add(1.0).sum();
+    CHECK(sum.item<float>() == 0.0f);  // throws
+  }) == nullptr);
+  CHECK(draws().equal(before));
+  CHECK(x.add(1.0).sum().item<float>() == 2000.0f);
+  // Neither the stream nor the memory is that of a recording any more.
+  const auto other = make_device_recorder(Unrecordable::kRefused);
+  const auto graph = other->record([&] { sum = x.add(2.0).sum(); });
+  graph->replay();
+  CHECK(sum.item<float>() == 3000.0f);
+  CHECK(draws().equal(before));
+}
+
+TEST_CASE("gpu step graph: a training that cannot be recorded has the bits of one that is not") {
+  const KernelScope scope(kFixedOrder);
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  Experiment experiment = graph_experiment(small_forecaster(), "fp16");
+  const TrainingOutcome plain = run(experiment, Layout{}, world, own_gpu());
+  experiment.options.recorder = std::make_shared<WaitingRecorder>();
+  experiment.options.update_recorder = std::make_shared<WaitingRecorder>();
+  const TrainingOutcome after = run(experiment, Layout{}, world, own_gpu());
+  CHECK(after.losses == plain.losses);
+  const Errors errors = compare(after, plain, experiment.learning_rate);
+  CAPTURE(errors.worst);
+  CHECK(errors.gradient == 0.0);
+  CHECK(errors.parameter == 0.0);
+  CHECK(errors.state == 0.0);
 }
 
 TEST_CASE("gpu step graph: no memory is asked of the driver after the step that follows the recording") {
