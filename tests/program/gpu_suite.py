@@ -1,28 +1,41 @@
 #!/usr/bin/env python3
 """launch/gpu_suite on a machine with a GPU that is none: a pack whose `run` is a script that plays the programs.
 
-    gpu_suite.py WORK_DIR SOURCE_DIR
+    gpu_suite.py WORK_DIR SOURCE_DIR MPI_TESTS [GPU_TESTS]
+
+MPI_TESTS is a program of the same main() as gpu_tests that needs no GPU: what the suite reads is what that one prints.
 """
 
 import json
 import os
+import re
+import runpy
 import shutil
 import subprocess
 import sys
 
-work, source = os.path.abspath(sys.argv[1]), sys.argv[2]
+work, source, mpi_tests = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3])
+gpu_tests = sys.argv[4] if len(sys.argv) > 4 else None
 PACK = os.path.join(work, "pack")
+
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
 
 # Plays each program. What fails and hangs is named by the variables FAILS and HANGS.
 RUN = r"""#!/usr/bin/env python3
 import json, os, sys, time
 words = sys.argv[1:]
 if words == ["where"]:
+    if "NO_TORCH" in os.environ:
+        print("run: python3 has no torch", file=sys.stderr)
+        sys.exit(1)
     print("LibTorch   /none\nGPUs       1")
     sys.exit()
 with open(os.environ["PLAYED"], "a") as played:
     played.write(" ".join(words) + "\n")
 line = " ".join(words[1:])
+print("NCCL_DEBUG=" + os.environ["NCCL_DEBUG"])
+if words[1] == "gpu_tests" and "REAL" in os.environ:
+    os.execv(os.environ["REAL"], [os.environ["REAL"], "--duration=true", "--test-case=" + os.environ["CASES"]])
 time.sleep(float(os.environ.get("DELAY", "0")))
 if os.environ.get("FAILS", "nothing") in line:
     print('0.5 s: gpu a\nERROR: test case "gpu b" failed\nvit_hybrid: it | failed')
@@ -54,8 +67,10 @@ def fail(text):
 
 
 def suite(out, *words, **variables):
-    environment = dict(os.environ, PLAYED=os.path.join(work, "played.txt"), PATH=os.path.join(work, "bin") + ":/usr/bin:/bin",
-                       **variables)
+    environment = dict(os.environ, PLAYED=os.path.join(work, "played.txt"), PATH="/usr/bin:/bin",
+                       PYTHONPATH=os.path.join(work, "modules"), CUDA_HOME=os.path.join(work, "cuda"))
+    environment.pop("NCCL_DEBUG", None)
+    environment.update(variables)
     done = subprocess.run([os.path.join(PACK, "gpu_suite"), "--out", out, *words], capture_output=True, text=True,
                           env=environment, cwd=work)
     path = os.path.join(out, "results.md")
@@ -76,14 +91,21 @@ def expect(condition, text, shown=""):
 
 shutil.rmtree(work, ignore_errors=True)
 os.makedirs(os.path.join(PACK, "bin"))
-os.makedirs(os.path.join(work, "bin"))
+for module in ("torch", "numpy", "triton"):
+    os.makedirs(os.path.join(work, "modules", module))
+    open(os.path.join(work, "modules", module, "__init__.py"), "w").close()
+os.makedirs(os.path.join(work, "cuda", "bin"))
+for tool in ("compute-sanitizer", "ncu"):
+    path = os.path.join(work, "cuda", "bin", tool)
+    open(path, "w").write("#!/bin/sh\n")
+    os.chmod(path, 0o755)
 for name in ("gpu_suite", "run"):
     path = os.path.join(PACK, name)
     with open(path, "w") as file:
         file.write(RUN if name == "run" else open(os.path.join(source, "launch", name)).read())
     os.chmod(path, 0o755)
 open(os.path.join(PACK, "pack.txt"), "w").write("program   vit_hybrid 0.1.0\n")
-for name in ("bench_gpu_kernels", "bench_gpu_products"):
+for name in ("gpu_tests", "bench_gpu_kernels", "bench_gpu_products"):
     open(os.path.join(PACK, "bin", name), "w").close()
 
 # All parts: what each row says.
@@ -107,9 +129,57 @@ for line in ("| 1 | FAILED with code 70 | 0 | 1 | vit_hybrid: it / failed |", ' 
              "| vit-l16 | 128 | fp16 | auto | passed |"):
     expect(line in results, f"'{line}' is not in the results", results)
 code, results, _ = suite(os.path.join(work, "hanging"), "--seconds", "12", "tests", "models", HANGS="gpu_tests")
-expect(code == 1 and "FAILED: not done after 1" in results and "| 2 | 2.5 s: gpu b |" in results, "a time-out tells nothing", results)
+expect(code == 1 and "| cut after 1" in results and "| 2 | 2.5 s: gpu b |" in results, "a time-out tells nothing", results)
+expect("    1.25 s: gpu a\n    2.5 s: gpu b\n" in results, "the cases before the time-out are not listed", results)
 expect("| vit-b16 | 256 | bf16 | off | not run: no time left |" in results, "what has no time stands nowhere", results)
+code, results, _ = suite(os.path.join(work, "hanging"), "tests", "memory", HANGS="gpu_tests", GPU_SUITE_MOST="2")
+expect(code == 1 and results.count("FAILED: not done after") == 4, "a limit of a task's own is no failure", results)
 played()
+
+# What a real test program prints: its cases as they end, also where it is ended (by its own watch, which flushes
+# nothing) in the last of them, and what its cases say.
+QUICK, LONG = "step input:*,hdf5: a file that only one rank sees*", "activation memory: the estimate*"
+quick = subprocess.run([mpi_tests, "--list-test-cases", "--test-case=" + QUICK], capture_output=True, text=True).stdout
+quick = [line for line in quick.splitlines() if re.match("step input: |hdf5: ", line)]
+expect(len(quick) == 3, "the quick cases are others", quick)
+for cases, wanted in ((QUICK, "| 1 | passed | "), (QUICK + "," + LONG, "| 1 | FAILED with code 124 | ")):
+    code, results, _ = suite(os.path.join(work, "real"), "tests", REAL=mpi_tests, CASES=cases, VIT_HYBRID_TEST_CASE_SECONDS="2",
+                             **MPI)
+    expect(re.search(re.escape(wanted) + r"\d+ \| 3 \| ", results), f"no row '{wanted}' with three cases", results)
+    for name in quick:
+        expect(re.search(rf"^    \d+\.\d\d s: {re.escape(name)}$", results, re.MULTILINE), f"'{name}' is not listed", results)
+    expect("    needs 2 ranks\n" in results, "what a case says is not in the results", results)
+played()
+
+# What is not on this machine or in the pack is skipped, and said.
+hidden = os.path.join(PACK, "bin", "bench_gpu_kernels")
+os.rename(hidden, hidden + ".hidden")
+code, results, _ = suite(os.path.join(work, "bare"), CUDA_HOME=os.path.join(work, "none"), PYTHONPATH="")
+os.rename(hidden + ".hidden", hidden)
+expect(code == 0, f"exit code {code} where tools are missing", results)
+for line in ("| memcheck | skipped: compute-sanitizer is not on this machine |",
+             "`ncu, times`: skipped: neither nsys nor ncu is on this machine",
+             "`vit-b16`: skipped: torch of Python not on this machine",
+             "`bench_gpu_kernels`: skipped: not in this pack: build the target bench", "`bench_gpu_products vit-b16 64`: passed"):
+    expect(line in results, f"'{line}' is not in the results", results)
+code, results, _ = suite(os.path.join(work, "torchless"), NO_TORCH="1")
+expect(code == 77 and "| skipped: run: python3 has no torch |" in results and "no GPU" not in results,
+       f"exit code {code} where nothing can be started", results)
+played()
+
+# NCCL warns unless told otherwise.
+for variables, value in (({}, "WARN"), ({"NCCL_DEBUG": "INFO"}, "INFO")):
+    suite(os.path.join(work, "nccl"), "tests", **variables)
+    expect(f"NCCL_DEBUG={value}\n" in open(os.path.join(work, "nccl", "log.txt")).read(), f"NCCL_DEBUG is not {value}")
+played()
+
+# The cases that are picked by name are there; of those on four ranks, a mesh.
+if gpu_tests:
+    script = runpy.run_path(os.path.join(source, "launch", "gpu_suite"))
+    for pattern in (script["KERNEL_TESTS"] + "," + script["FEW_TESTS"]).split(","):
+        listed = subprocess.run([gpu_tests, "--list-test-cases", "--test-case=" + pattern], capture_output=True, text=True)
+        expect(pattern.rstrip("*") in listed.stdout, f"gpu_tests has no case '{pattern}'", listed.stdout + listed.stderr)
+    expect("gpu mesh: 2 x 2 of four ranks" in script["FEW_TESTS"], "no mesh on four ranks")
 
 # The first minutes: each call goes on where the last one ended, and nothing is done twice.
 expected = None
@@ -123,7 +193,51 @@ expect(call > 0, "one call did all", results)
 expect(len(lines) == len(set(lines)), "something was done twice", lines)
 for heading in ("## Kernels", "## Memory errors", "## Tests, one rank", "## Training", "## Where the time", "## Beside PyTorch"):
     expect(heading in results, f"no '{heading}'", results)
-expect(json.load(open(os.path.join(work, "gpu_suite_state", "rows.json"))), "no state is kept")
+expect(json.load(open(os.path.join(work, "gpu_suite_state", "rows.json")))["rows"], "no state is kept")
+
+# A task that the end of a call cuts is done again, from its beginning and first, in the next one, and nothing else is.
+shutil.rmtree(os.path.join(work, "gpu_suite_state"))
+first = ["--first-minutes", "24"]
+code, results, said = suite(os.path.join(work, "cut"), *first, GPU_SUITE_PIECE="8", GPU_SUITE_RESERVE="2", HANGS="memcheck")
+expect(code == 0 and "| memcheck | cut after " in results and "FAILED" not in results, "a cut task counts as failed", results)
+expect("tasks are left for the next call" in said, "it says that all is done", said)
+before = played()
+code, results, said = suite(os.path.join(work, "cut"), *first)
+after = played()
+expect(code == 0 and "| memcheck | passed |" in results and "cut" not in results, "a cut task is not done again", results)
+expect("memcheck" in before[-1] and before[-1] == after[0], "the next call does not begin with what was cut", before + after)
+expect(not set(before[:-1]) & set(after), "something was done twice", before + after)
+
+# With the limit of its own over it has failed, and that is known.
+shutil.rmtree(os.path.join(work, "gpu_suite_state"))
+for call in range(2):
+    code, results, _ = suite(os.path.join(work, "own"), *first, GPU_SUITE_MOST="2", HANGS="memcheck")
+    expect(code == 1 and "| memcheck | FAILED: not done after" in results, "a task's own limit is no failure", results)
+expect(sum("memcheck" in line for line in played()) == 1, "what hangs is done again")
+
+# Another pack begins anew.
+with open(os.path.join(PACK, "pack.txt"), "a") as file:
+    file.write("contents  another\n")
+code, results, said = suite(os.path.join(work, "own"), *first)
+expect(code == 0 and "another pack" in said and "| memcheck | passed |" in results, "the rows of another pack are kept", said)
+played()
+
+# What a machine that packs needs is installed with --cuda, and named where it is missing.
+tools = os.path.join(work, "tools")
+os.makedirs(tools)
+for name in ("bash", "dirname", "realpath", "env"):
+    os.symlink(shutil.which(name), os.path.join(tools, name))
+said = subprocess.run([os.path.join(source, "launch", "pack")], capture_output=True, text=True, env={"PATH": tools}).stderr
+expect("not found: patchelf" in said and "launch/install_dependencies --cuda" in said and said.count("\n") == 1,
+       "launch/pack does not say what to install", said)
+with open(os.path.join(tools, "dpkg-query"), "w") as file:
+    file.write("#!/bin/sh\nexit 1\n")
+os.chmod(os.path.join(tools, "dpkg-query"), 0o755)
+for option, wanted in (("--cuda", True), ("--no-cuda", False)):
+    said = subprocess.run([os.path.join(source, "launch", "install_dependencies"), "--check", option], capture_output=True,
+                          text=True, env=dict(os.environ, PATH=tools + ":" + os.environ["PATH"])).stdout
+    if "missing packages" in said:  # of Debian
+        expect(("patchelf" in said) == wanted, f"install_dependencies {option}", said)
 
 # Bad words.
 for words, said in ((["frob"], "'frob' is no part"), (["--model", "x"], "--model is 'x'"), (["--seconds", "0"], "--seconds is 0"),

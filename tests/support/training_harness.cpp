@@ -139,7 +139,7 @@ Training::Training(const Experiment& experiment, const Layout& layout, const com
     : experiment_(experiment),
       layout_(layout),
       world_(world),
-      mesh_(mesh::ParallelDims(layout.dp, layout.tp, layout.pp, layout.order), world, device),
+      mesh_(mesh::ParallelDims(layout.dp, layout.tp, layout.pp, layout.order), world, device, experiment.transport),
       options_(engine_options(experiment, layout)),
       engine_(options_, mesh_) {}
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/checkpoint/checksums.h"
@@ -21,6 +22,7 @@ using TensorsByName = std::map<std::string, at::Tensor>;
 struct Experiment {
   std::string name;
   train::EngineOptions options;
+  comm::TransportOptions transport;  ///< of the mesh
   int64_t micro_batch_size = 3;
   double learning_rate = 1e-2;        ///< of the first step
   double learning_rate_factor = 1.0;  ///< from each step to the next

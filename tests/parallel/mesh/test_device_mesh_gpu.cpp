@@ -1,4 +1,4 @@
-// The mesh 2 x 2 x 2 on GPUs, which eight ranks may share: its numbers against those of one process on the host.
+// The mesh 2 x 2 x 2, and the two of 2 x 2, on GPUs, which the ranks may share: their numbers against those of one process on the host.
 #include <doctest/doctest.h>
 
 #include "tests/support/gpu/host_comparison.h"
@@ -13,11 +13,11 @@ namespace {
 
 constexpr int kNumRanks = 8;
 
-bool is_wanted() {
-  if (world_size() != kNumRanks) {
-    MESSAGE("[skipped] the mesh 2 x 2 x 2 takes " << kNumRanks << " ranks, here are " << world_size());
+bool is_wanted(int num_ranks = kNumRanks) {
+  if (world_size() != num_ranks) {
+    MESSAGE("[skipped] the mesh takes " << num_ranks << " ranks, here are " << world_size());
   }
-  return world_size() == kNumRanks;
+  return world_size() == num_ranks;
 }
 
 Layout mesh_2_2_2(zero::ZeroStage stage, const std::string& schedule) {
@@ -35,6 +35,14 @@ TEST_CASE("gpu mesh: 2 x 2 x 2 in fp64 trains what one process on the host train
     compare_with_host(experiment, mesh_2_2_2(zero::ZeroStage::kOptimizerState, schedule), {1e-11, 1e-10});
   }
   compare_with_host(experiment, mesh_2_2_2(zero::ZeroStage::kReplicated, "1f1b"), {1e-11, 1e-10});
+}
+
+TEST_CASE("gpu mesh: 2 x 2 of four ranks in fp64 trains what one process on the host trains") {
+  if (!is_wanted(4)) return;
+  const Experiment experiment = gpu_experiment(small_forecaster(), "fp64");
+  for (const Layout& layout : {Layout{1, 2, 2}, Layout{2, 2, 1}}) {
+    compare_with_host(experiment, layout, {1e-11, 1e-10});
+  }
 }
 
 TEST_CASE("gpu mesh: 2 x 2 x 2 with dropout draws the masks of one process on the host") {

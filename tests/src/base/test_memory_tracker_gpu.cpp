@@ -53,7 +53,7 @@ TEST_CASE("gpu allocations: none after the second step of a training, or of stag
 
 TEST_CASE("gpu allocations: none in operations of a communicator") {
   const c10::Device gpu = own_gpu();
-  const auto group = comm::make_communicator("test", comm::MpiGroup::world(), gpu);
+  const auto group = comm::make_communicator("test", comm::MpiGroup::world(), gpu, nullptr, gpu_transport());
   const at::Tensor x = at::ones({1 << 16}, at::TensorOptions(at::kHalf).device(gpu));
   group->all_reduce(x, comm::ReduceOp::kMax).wait();
   const int64_t before = device_allocations();

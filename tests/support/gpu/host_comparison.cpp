@@ -25,6 +25,7 @@ Experiment gpu_experiment(const model::VitOptions& model, const std::string& pre
   result.options.bucket_bytes = 8 << 10;
   result.options.clip_norm = 0.5;
   result.global_batches = {9, 4, 1};
+  result.transport = gpu_transport();
   return result;
 }
 

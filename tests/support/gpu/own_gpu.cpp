@@ -11,14 +11,28 @@
 
 namespace vit_hybrid::testing {
 
+namespace {
+
+int ranks_per_gpu() {
+  const int num_gpus = static_cast<int>(at::detail::getCUDAHooks().deviceCount());
+  return (world_size() + num_gpus - 1) / num_gpus;
+}
+
+}  // namespace
+
 c10::Device own_gpu() {
   static const c10::Device device = [] {
     comm::set_process_place({world_rank(), world_size(), 0, 1, world_rank(), world_size(), "here"});
-    const int num_gpus = static_cast<int>(at::detail::getCUDAHooks().deviceCount());
-    return train::choose_device(train::DeviceChoice::kCuda, (world_size() + num_gpus - 1) / num_gpus,
-                                train::Precision::kFp32, comm::MpiGroup::world());
+    return train::choose_device(train::DeviceChoice::kCuda, ranks_per_gpu(), train::Precision::kFp32,
+                                comm::MpiGroup::world());
   }();
   return device;
+}
+
+comm::TransportOptions gpu_transport() {
+  train::ParallelConfig parallel;
+  parallel.ranks_per_gpu = ranks_per_gpu();
+  return train::transport_options(parallel);
 }
 
 int64_t device_allocations() {

@@ -1,4 +1,5 @@
 // The NCCL back end: the conformance suite on the world and on parts split off it, and a mesh of devices.
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <doctest/doctest.h>
@@ -24,19 +25,26 @@ using comm::Transfer;
 TEST_CASE("nccl: conformance on the world and on parts of it") {
   const c10::Device device = own_gpu();
   const MpiGroup processes = MpiGroup::world();
-  const auto world = comm::make_communicator("world", processes.duplicate(), device);
+  const auto world = comm::make_communicator("world", processes.duplicate(), device, nullptr, gpu_transport());
   CHECK(world->back_end() == (world->size() == 1 ? "self" : "nccl " + comm::nccl_version()));
   check_communicator(*world, device, SumOrder::kAny);
   for (const int color : {processes.rank() % 2, processes.rank() == processes.size() - 1 ? 1 : 0}) {
-    const auto part = comm::make_communicator("test", processes.split(color), device, world.get());
+    const auto part = comm::make_communicator("test", processes.split(color), device, world.get(), gpu_transport());
     check_communicator(*part, device, SumOrder::kAny);
   }
+}
+
+// The groups' kernels wait for each other on the GPU, and their memory is that of all of them.
+TEST_CASE("nccl: where ranks share a GPU, groups are connected by the smallest operations") {
+  own_gpu();
+  const bool is_shared = world_size() > at::detail::getCUDAHooks().deviceCount();
+  CHECK(gpu_transport().warm_up_bytes == (is_shared ? 0 : comm::TransportOptions().warm_up_bytes));
 }
 
 TEST_CASE("nccl: sums are those of the host") {
   const c10::Device device = own_gpu();
   const MpiGroup processes = MpiGroup::world();
-  const auto on_device = comm::make_communicator("test", processes.duplicate(), device);
+  const auto on_device = comm::make_communicator("test", processes.duplicate(), device, nullptr, gpu_transport());
   const auto on_host = comm::make_communicator("test", processes.duplicate(), at::kCPU);
   at::Tensor x = at::full({100003}, 1.0 / (3.0 + processes.rank()), at::kDouble);
   const at::Tensor y = x.to(device);
@@ -48,7 +56,7 @@ TEST_CASE("nccl: sums are those of the host") {
 // What a pipeline of half precision sends: more than one message of a pair at once, in both directions.
 TEST_CASE("nccl: half types are exchanged around a ring") {
   const c10::Device device = own_gpu();
-  const auto group = comm::make_communicator("test", MpiGroup::world(), device);
+  const auto group = comm::make_communicator("test", MpiGroup::world(), device, nullptr, gpu_transport());
   const int size = group->size();
   const int next = (group->rank() + 1) % size;
   const int previous = (group->rank() + size - 1) % size;
@@ -81,7 +89,7 @@ TEST_CASE("nccl: half types are exchanged around a ring") {
 
 TEST_CASE("nccl: many operations in flight at once, each waited for out of order") {
   const c10::Device device = own_gpu();
-  const auto group = comm::make_communicator("test", MpiGroup::world(), device);
+  const auto group = comm::make_communicator("test", MpiGroup::world(), device, nullptr, gpu_transport());
   std::vector<at::Tensor> tensors;
   for (int round = 0; round < 3; ++round) {  // the later ones with the events of the first
     std::vector<comm::Work> works;
@@ -101,7 +109,7 @@ TEST_CASE("nccl: many operations in flight at once, each waited for out of order
 
 TEST_CASE("nccl: later work on the caller's stream sees the result without a wait of the host") {
   const c10::Device device = own_gpu();
-  const auto group = comm::make_communicator("test", MpiGroup::world(), device);
+  const auto group = comm::make_communicator("test", MpiGroup::world(), device, nullptr, gpu_transport());
   const auto options = at::TensorOptions(at::kFloat).device(device);
   at::Tensor x = at::full({1 << 22}, 1.0, options);
   for (int i = 0; i < 10; ++i) {
@@ -114,7 +122,7 @@ TEST_CASE("nccl: later work on the caller's stream sees the result without a wai
 
 TEST_CASE("nccl: host tensors are refused") {
   const c10::Device device = own_gpu();
-  const auto group = comm::make_communicator("test", MpiGroup::world(), device);
+  const auto group = comm::make_communicator("test", MpiGroup::world(), device, nullptr, gpu_transport());
   CHECK_THROWS_WITH_AS(group->all_reduce(at::full({2}, 1.0, at::kFloat), ReduceOp::kSum).wait(),
                        "all_reduce on axis 'test': the tensor is on cpu, tensors must be on cuda", Error);
 }
@@ -123,7 +131,7 @@ TEST_CASE("nccl: a mesh of devices, with a world of the hosts") {
   const c10::Device device = own_gpu();
   const MpiGroup processes = MpiGroup::world();
   const int tp = processes.size() % 2 == 0 ? 2 : 1;
-  mesh::DeviceMesh mesh(mesh::ParallelDims(processes.size() / tp, tp, 1), processes, device);
+  mesh::DeviceMesh mesh(mesh::ParallelDims(processes.size() / tp, tp, 1), processes, device, gpu_transport());
   CHECK(mesh.host_world().device_type() == at::kCPU);
   CHECK(mesh.host_world().size() == processes.size());
   at::Tensor x = at::full({1}, mesh.rank(), at::TensorOptions(at::kLong).device(device));
