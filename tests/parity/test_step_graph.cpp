@@ -306,7 +306,7 @@ TEST_CASE("parity: steps whose recording fails, at any place, give the bits of a
   }
 }
 
-TEST_CASE("parity: steps whose recording fails before or inside of forward, backward, norm or update, by any exception") {
+TEST_CASE("parity: steps whose recording fails before or inside of any work, by any exception") {
   if (world_size() != 1) {
     return;
   }

@@ -222,6 +222,15 @@ code, results, said = suite(os.path.join(work, "own"), *first)
 expect(code == 0 and "another pack" in said and "| memcheck | passed |" in results, "the rows of another pack are kept", said)
 played()
 
+# What was missing is not remembered.
+shutil.rmtree(os.path.join(work, "gpu_suite_state"))
+_, results, _ = suite(os.path.join(work, "own"), *first, CUDA_HOME=os.path.join(work, "none"))
+expect("| memcheck | skipped: compute-sanitizer" in results, "compute-sanitizer is there", results)
+_, results, _ = suite(os.path.join(work, "own"), *first)
+expect("| memcheck | passed |" in results and "not on this machine" not in results, "what was missing is remembered", results)
+lines = played()
+expect(len(lines) == len(set(lines)), "something was done twice", lines)
+
 # What a machine that packs needs is installed with --cuda, and named where it is missing.
 tools = os.path.join(work, "tools")
 os.makedirs(tools)

@@ -1,7 +1,7 @@
 // doctest's main for multi-rank programs: failures carry their rank. The ranks meet after each case; one that leaves a
 // case early (an exception, a REQUIRE) ends the whole job, as the others may wait for it. Cases of the test suite
-// "one rank" are left out where there are more. With --duration=true rank 0 says a line a case, "0.25 s: name", at once:
-// where the program is ended, what it has done is known.
+// "one rank" are left out where there are more. With --duration=true rank 0 says a line a case, "0.25 s: name", at
+// once: where the program is ended, what it has done is known.
 #define DOCTEST_CONFIG_IMPLEMENT
 #define DOCTEST_CONFIG_NO_POSIX_SIGNALS  // its handlers would call MPI from inside a signal
 #include <doctest/doctest.h>
@@ -173,7 +173,8 @@ class MpiReporter : public doctest::IReporter {
     left_early_ |= (data.m_severity & doctest::assertType::is_require) != 0;
     if (is_failure || world_rank() == 0) {
       print_with_rank(std::string(data.m_file) + ":" + std::to_string(data.m_line) + ": " +
-                      (is_failure ? doctest::failureString(data.m_severity) : "MESSAGE") + ": " + data.m_string.c_str());
+                      (is_failure ? doctest::failureString(data.m_severity) : "MESSAGE") + ": " +
+                      data.m_string.c_str());
     }
   }
 

@@ -45,9 +45,9 @@ class DeviceRecorder {
   /// What `work` starts on the current stream, which must not be the default one, and what autograd starts on it from
   /// other threads. The host's part of `work` is done now, the device's at each replay. `work` must neither wait for
   /// the device nor copy from pageable memory, and must have been done once before, so that all that is made at first
-  /// use is there. Where it cannot be recorded, whatever it throws, the device has done nothing: Error(kInternal), but of
-  /// missing memory the exception itself; or with kDonePlainly null, first after a warning and from then on at once, and
-  /// `work` is to be done as it is.
+  /// use is there. Where it cannot be recorded, whatever it throws, the device has done nothing: Error(kInternal), or
+  /// where memory is missing that exception; with kDonePlainly null, first after a warning and from then on at once,
+  /// and `work` is to be done as it is.
   std::unique_ptr<DeviceGraph> record(const std::function<void()>& work);
 
  private:

@@ -29,9 +29,13 @@ using PoolId = decltype(at::cuda::graph_pool_handle());  // its name changed bet
 // A CUDAGraph that can tell whether it will release its pool: what it began and could not end it leaves as it is.
 struct Capture : at::cuda::CUDAGraph {
 #if VH_HAS_HOST_POOLS
-  bool has_ended() const { return capture_ended_; }
+  bool has_ended() const {
+    return capture_ended_;
+  }
 #else
-  bool has_ended() const { return has_graph_ || has_graph_exec_; }
+  bool has_ended() const {
+    return has_graph_ || has_graph_exec_;
+  }
 #endif
 
   // The generators believe in a recording until it has ended well, and refuse all draws outside of one.

@@ -1,4 +1,5 @@
-// The mesh 2 x 2 x 2, and the two of 2 x 2, on GPUs, which the ranks may share: their numbers against those of one process on the host.
+// The mesh 2 x 2 x 2, and two of 2 x 2, on GPUs, which the ranks may share: their numbers against those of one process
+// on the host.
 #include <doctest/doctest.h>
 
 #include "tests/support/gpu/host_comparison.h"

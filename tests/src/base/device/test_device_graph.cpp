@@ -39,7 +39,10 @@ struct Thrower {
 };
 
 const std::vector<Thrower> kThrowers = {
-    {"not permitted", [] { throw c10::Error({"f", "f.cpp", 1}, "not permitted\nC++ stack"); }},
+    {"not permitted",
+     [] {
+       throw c10::Error({"f", "f.cpp", 1}, "not permitted\nC++ stack");
+     }},
     {"a defect", [] { throw Error(ErrorClass::kInternal, "a defect", "report it"); }},
     {"no such plan", [] { throw std::runtime_error("no such plan\nadvice"); }},
     {"std::bad_alloc", [] { throw std::bad_alloc(); }},
@@ -107,6 +110,8 @@ TEST_CASE("device graph: a recording that must not fail ends the run with its re
     CHECK(error.hint() == "--cuda-graph off trains without");
   }
   NoRecorder recorder(Unrecordable::kRefused);
-  CHECK_THROWS_AS(recorder.record([] { throw c10::OutOfMemoryError({"f", "f.cpp", 1}, "no more"); }),
+  CHECK_THROWS_AS(recorder.record([] {
+    throw c10::OutOfMemoryError({"f", "f.cpp", 1}, "no more");
+  }),
                   c10::OutOfMemoryError);
 }
