@@ -113,7 +113,7 @@ std::vector<Operation> operations_on_tokens(const Shape& shape, at::ScalarType t
     return dx;
   };
   static const std::vector<int64_t> samples = {0};
-  tensor::StepContext context;
+  SampleContext context;
   context.samples = samples;
   context.mode = Mode::kTraining;
   const auto drop = [=] {
