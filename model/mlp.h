@@ -11,7 +11,7 @@
 
 namespace vit_hybrid::model {
 
-/// fc2(gelu(fc1(x))) with the exact (erf) GELU (D. Hendrycks, K. Gimpel, 2016); fc1 column-parallel, fc2 row-parallel.
+/// fc2(gelu(fc1(x))); fc1 column-parallel, fc2 row-parallel.
 class Mlp {
  public:
   /// Parameters blocks.<unit - 1>.mlp.*
@@ -22,6 +22,11 @@ class Mlp {
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context);
 
  private:
+  // fc2(dropout(gelu(fc1(x)))) in either way, equal but for rounding: GELU's backward a kernel of its own, or the end
+  // of fc2's product, with nothing between them.
+  at::Tensor forward_with_own_gelu(const at::Tensor& x, const tensor::StepContext& context);
+  at::Tensor forward_with_fused_gelu(const at::Tensor& x, const tensor::StepContext& context);
+
   VitOptions options_;
   Range hidden_;  ///< of this tensor rank
   kernels::DropKey hidden_drop_;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "src/kernels/gelu_kind.h"
+
 namespace vit_hybrid::model {
 
 enum class Task { kForecast, kClassify };
@@ -24,6 +26,7 @@ struct VitOptions {
   int64_t depth = 6;
   int64_t num_heads = 8;
   int64_t mlp_hidden = 1536;
+  kernels::GeluKind gelu = kernels::GeluKind::kErf;
   double dropout = 0.0;  ///< after positions, projection and MLP (timm's proj_drop), and pos_drop
   double attention_dropout = 0.0;
   double drop_path = 0.0;        ///< linear ramp 0 .. drop_path over depth

@@ -51,17 +51,23 @@ at::Tensor LinearProducts::forward(const at::Tensor& x, Terms terms) {
   return with_leading_dims(kernels::linear_forward(as_matrix(x), packed_, buffer_.version(), bias), x);
 }
 
-at::Tensor LinearProducts::forward_gelu(const at::Tensor& x, at::Tensor* pre_activation) {
-  at::Tensor y = kernels::linear_gelu_forward(as_matrix(x), packed_, buffer_.version(), bias_.value, pre_activation);
+at::Tensor LinearProducts::forward_gelu(const at::Tensor& x, kernels::GeluKind kind, at::Tensor* pre_activation) {
+  at::Tensor y =
+      kernels::linear_gelu_forward(as_matrix(x), packed_, buffer_.version(), bias_.value, kind, pre_activation);
   if (pre_activation != nullptr) {
     *pre_activation = with_leading_dims(*pre_activation, x);
   }
   return with_leading_dims(y, x);
 }
 
-at::Tensor LinearProducts::backward_gelu(const at::Tensor& dy, const at::Tensor& pre_activation,
+at::Tensor LinearProducts::pre_activation(const at::Tensor& x, kernels::GeluKind kind) {
+  return with_leading_dims(kernels::linear_pre_activation(as_matrix(x), packed_, buffer_.version(), bias_.value, kind),
+                           x);
+}
+
+at::Tensor LinearProducts::backward_gelu(const at::Tensor& dy, const at::Tensor& pre_activation, kernels::GeluKind kind,
                                          const StepContext& context) const {
-  const at::Tensor dz = kernels::exact_gelu_backward(as_matrix(dy), as_matrix(pre_activation), bias_.gradient);
+  const at::Tensor dz = kernels::gelu_backward(as_matrix(dy), as_matrix(pre_activation), kind, bias_.gradient);
   if (has_bias()) {
     context.ready(bias_.index);
   }
@@ -70,6 +76,11 @@ at::Tensor LinearProducts::backward_gelu(const at::Tensor& dy, const at::Tensor&
 
 at::Tensor LinearProducts::backward_input(const at::Tensor& dy) {
   return with_leading_dims(kernels::linear_backward_input(as_matrix(dy), packed_, buffer_.version()), dy);
+}
+
+at::Tensor LinearProducts::backward_gelu_input(const at::Tensor& dy, const at::Tensor& z, kernels::GeluKind kind) {
+  return with_leading_dims(
+      kernels::linear_gelu_backward_input(as_matrix(dy), packed_, buffer_.version(), kind, as_matrix(z)), dy);
 }
 
 void LinearProducts::add_gradients(const at::Tensor& dy, const at::Tensor& x, Terms terms,
@@ -102,8 +113,7 @@ at::Tensor Linear::forward(const at::Tensor& x, const StepContext& context) {
   });
 }
 
-at::Tensor ColumnParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
-  const at::Tensor y = without_grad([&] { return products_.forward(x, Terms::kWeightAndBias); });
+at::Tensor ColumnParallelLinear::recorded(const at::Tensor& y, const at::Tensor& x, const StepContext& context) {
   return record("ColumnParallelLinear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
     const at::Tensor dx = products_.backward_input(dy);
@@ -114,13 +124,25 @@ at::Tensor ColumnParallelLinear::forward(const at::Tensor& x, const StepContext&
   });
 }
 
-at::Tensor ColumnParallelLinear::forward_gelu(const at::Tensor& x, const StepContext& context, Keep keep) {
-  at::Tensor pre_activation;
+at::Tensor ColumnParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
+  return recorded(without_grad([&] { return products_.forward(x, Terms::kWeightAndBias); }), x, context);
+}
+
+PreActivation ColumnParallelLinear::forward_beside_gelu(const at::Tensor& x, kernels::GeluKind kind,
+                                                        const StepContext& context) {
+  at::Tensor z;
+  const at::Tensor activation = without_grad([&] { return products_.forward_gelu(x, kind, &z); });
+  return {recorded(z, x, context), activation};
+}
+
+at::Tensor ColumnParallelLinear::forward_gelu(const at::Tensor& x, kernels::GeluKind kind, const StepContext& context,
+                                              Keep keep) {
+  at::Tensor kept_z;
   const bool kept = keep == Keep::kPreActivation && records({x});
-  const at::Tensor y = without_grad([&] { return products_.forward_gelu(x, kept ? &pre_activation : nullptr); });
-  return record("ColumnParallelLinearGelu", y, {x}, [this, x, pre_activation, &context](const at::Tensor& gradient) {
-    const at::Tensor z = pre_activation.defined() ? pre_activation : products_.forward(x, Terms::kWeightAndBias);
-    const at::Tensor dz = products_.backward_gelu(gradient.contiguous(), z, context);
+  const at::Tensor y = without_grad([&] { return products_.forward_gelu(x, kind, kept ? &kept_z : nullptr); });
+  return record("ColumnParallelLinearGelu", y, {x}, [this, x, kind, kept_z, &context](const at::Tensor& gradient) {
+    const at::Tensor z = kept_z.defined() ? kept_z : products_.pre_activation(x, kind);
+    const at::Tensor dz = products_.backward_gelu(gradient.contiguous(), z, kind, context);
     const at::Tensor dx = products_.backward_input(dz);
     comm::Work sum = start_region_sum(dx, group_);
     products_.add_gradients(dz, x, Terms::kWeight, context);
@@ -129,19 +151,32 @@ at::Tensor ColumnParallelLinear::forward_gelu(const at::Tensor& x, const StepCon
   });
 }
 
-at::Tensor RowParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
+at::Tensor RowParallelLinear::sum_over_ranks(const at::Tensor& x) {
   // The product of a single rank is the whole sum: it takes the bias along.
   const Terms of_product = group_.size() == 1 ? Terms::kWeightAndBias : Terms::kWeight;
-  const at::Tensor y = without_grad([&] {
+  return without_grad([&] {
     const at::Tensor sum = products_.forward(x, of_product);
     start_region_sum(sum, group_).wait();
     return of_product == Terms::kWeight && products_.has_bias() ? sum.add_(products_.bias()) : sum;
   });
-  return record("RowParallelLinear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
+}
+
+at::Tensor RowParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
+  return record("RowParallelLinear", sum_over_ranks(x), {x}, [this, x, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
     products_.add_gradients(dy, x, Terms::kWeightAndBias, context);
     return std::vector<at::Tensor>{products_.backward_input(dy)};
   });
+}
+
+at::Tensor RowParallelLinear::forward_of_gelu(const PreActivation& x, kernels::GeluKind kind,
+                                              const StepContext& context) {
+  return record("RowParallelLinearOfGelu", sum_over_ranks(x.activation), {x.z},
+                [this, z = x.z.detach(), activation = x.activation, kind, &context](const at::Tensor& gradient) {
+                  const at::Tensor dy = gradient.contiguous();
+                  products_.add_gradients(dy, activation, Terms::kWeightAndBias, context);
+                  return std::vector<at::Tensor>{products_.backward_gelu_input(dy, z, kind)};
+                });
 }
 
 }  // namespace vit_hybrid::tensor

@@ -28,12 +28,21 @@ class LinearProducts {
   /// x W^T (+ b), [..., M].
   at::Tensor forward(const at::Tensor& x, Terms terms);
   /// gelu(x W^T + b), and into `pre_activation` what GELU is applied to, unless that is null: both [..., M].
-  at::Tensor forward_gelu(const at::Tensor& x, at::Tensor* pre_activation);
+  at::Tensor forward_gelu(const at::Tensor& x, kernels::GeluKind kind, at::Tensor* pre_activation);
+  /// What forward_gelu() puts into `pre_activation`, the same bits.
+  at::Tensor pre_activation(const at::Tensor& x, kernels::GeluKind kind);
   /// The gradient of the pre-activation from that of GELU's output; its sum over the rows is added into the bias's
   /// gradient (and the context told) on the way.
-  at::Tensor backward_gelu(const at::Tensor& dy, const at::Tensor& pre_activation, const StepContext& context) const;
+  at::Tensor backward_gelu(const at::Tensor& dy, const at::Tensor& pre_activation, kernels::GeluKind kind,
+                           const StepContext& context) const;
   /// dy W, [..., K].
   at::Tensor backward_input(const at::Tensor& dy);
+  /// The gradient of z [..., K], where the input was gelu(z): dy W times GELU's slope.
+  at::Tensor backward_gelu_input(const at::Tensor& dy, const at::Tensor& z, kernels::GeluKind kind);
+  /// Whether that is one kernel for `rows` rows.
+  bool fuses_gelu_backward(int64_t rows, kernels::GeluKind kind) const {
+    return kernels::fuses_gelu_backward(packed_, rows, kind);
+  }
   /// Adds dy^T x into the weight's gradient, and with kWeightAndBias the sum of dy over all rows into the bias's if
   /// there is one, and tells the context.
   void add_gradients(const at::Tensor& dy, const at::Tensor& x, Terms terms, const StepContext& context) const;
@@ -72,6 +81,12 @@ enum class Keep {
   kInputOnly,  ///< backward computes the pre-activation again, the same bits by one more product
 };
 
+/// z on the graph, and gelu(z) beside it.
+struct PreActivation {
+  at::Tensor z;
+  at::Tensor activation;
+};
+
 /// y_r = x W_r^T + b_r: this rank's outputs from the whole input (M. Shoeybi et al., "Megatron-LM", 2019, section 3).
 /// The copy to the tensor region is part of it: backward sums the input's gradient over the group, while the
 /// weight's gradient is computed.
@@ -81,10 +96,16 @@ class ColumnParallelLinear {
       : products_(buffer, name, terms, 1), group_(group) {}
   /// x [..., K], the same on all ranks -> [..., M_r]. Its backward is collective over tensor.
   at::Tensor forward(const at::Tensor& x, const StepContext& context);
-  /// gelu(x W_r^T + b_r), GELU with erf, as one node. Its backward is collective over tensor.
-  at::Tensor forward_gelu(const at::Tensor& x, const StepContext& context, Keep keep);
+  /// gelu(x W_r^T + b_r) as one node. Its backward is collective over tensor.
+  at::Tensor forward_gelu(const at::Tensor& x, kernels::GeluKind kind, const StepContext& context, Keep keep);
+  /// The same with the backward of GELU left to the layer that reads it: RowParallelLinear::forward_of_gelu().
+  PreActivation forward_beside_gelu(const at::Tensor& x, kernels::GeluKind kind, const StepContext& context);
+  /// z of forward_beside_gelu(), the same bits, and not on the graph.
+  at::Tensor pre_activation(const at::Tensor& x, kernels::GeluKind kind) { return products_.pre_activation(x, kind); }
 
  private:
+  at::Tensor recorded(const at::Tensor& y, const at::Tensor& x, const StepContext& context);
+
   LinearProducts products_;
   comm::Communicator& group_;
 };
@@ -97,8 +118,16 @@ class RowParallelLinear {
       : products_(buffer, name, terms, group.size()), group_(group) {}
   /// x [..., K_r] -> [..., M], the same on all ranks. Collective over tensor.
   at::Tensor forward(const at::Tensor& x, const StepContext& context);
+  /// The same of x = gelu(z): its backward gives the gradient of z.
+  at::Tensor forward_of_gelu(const PreActivation& x, kernels::GeluKind kind, const StepContext& context);
+  /// Whether GELU's backward is a part of the product for `rows` rows, which is what forward_of_gelu() is for.
+  bool fuses_gelu_backward(int64_t rows, kernels::GeluKind kind) const {
+    return products_.fuses_gelu_backward(rows, kind);
+  }
 
  private:
+  at::Tensor sum_over_ranks(const at::Tensor& x);
+
   LinearProducts products_;
   comm::Communicator& group_;
 };

@@ -33,6 +33,9 @@ std::vector<options::Option> model_options(RunConfig& config) {
   return out;
 }
 
+// What a text of an earlier version has not.
+constexpr std::string_view kAddedLater = "gelu";
+
 std::string text_of(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -137,6 +140,9 @@ model::VitOptions model_from_json(const std::string& json) {
   RunConfig config;
   for (const options::Option& option : model_options(config)) {
     const auto found = object.find(option.name);
+    if (found == object.end() && option.name == kAddedLater) {
+      continue;  // its default is what all models had
+    }
     if (found == object.end() || !option.value.parse(text_of(*found))) {
       throw Error(ErrorClass::kBadData,
                   str("the model options '", json.substr(0, 60), "...' have ",

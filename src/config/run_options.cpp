@@ -637,6 +637,10 @@ void add_model(OptionTable& table, RunConfig& config) {
              .help = "Hidden features of a block's MLP; 4 x embed-dim where that is given and this is not.",
              .megatron = {{"ffn-hidden-size"}},
              .names_elsewhere = {"mlp-ratio", "mlp-dim", "intermediate-size"}});
+  table.add({.name = "gelu",
+             .value = choice(model.gelu, {"erf", "tanh"}),
+             .help = "GELU of the MLP: with erf; or the formula with tanh, which GPUs can fuse with products.",
+             .names_elsewhere = {"act", "activation", "hidden-act", "activation-function"}});
   add_rates(table, model);
 }
 

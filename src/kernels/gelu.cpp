@@ -17,14 +17,15 @@ namespace {
 constexpr int64_t kElementsPerTask = 32768;
 
 template <class T>
-void gelu_on_host(const at::Tensor& z, const at::Tensor& y) {
+void gelu_on_host(const at::Tensor& z, GeluKind kind, const at::Tensor& y) {
   at::parallel_for(0, z.numel(), kElementsPerTask, [&](int64_t begin, int64_t end) {
-    gelu_row(z.const_data_ptr<T>() + begin, y.mutable_data_ptr<T>() + begin, end - begin);
+    gelu_row(z.const_data_ptr<T>() + begin, y.mutable_data_ptr<T>() + begin, end - begin, kind);
   });
 }
 
 template <class T>
-void backward_on_host(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& dz, const ColumnSums& sums) {
+void backward_on_host(const at::Tensor& dy, const at::Tensor& z, GeluKind kind, const at::Tensor& dz,
+                      const ColumnSums& sums) {
   using Sum = at::opmath_type<T>;
   const int64_t columns = z.size(1);
   at::parallel_for(0, sums.num_blocks(), 1, [&](int64_t begin, int64_t end) {
@@ -32,32 +33,32 @@ void backward_on_host(const at::Tensor& dy, const at::Tensor& z, const at::Tenso
       const Range rows = sums.block(block);
       const int64_t first = rows.begin * columns;
       gelu_backward_rows(dy.const_data_ptr<T>() + first, z.const_data_ptr<T>() + first,
-                         dz.mutable_data_ptr<T>() + first, rows.size(), sums.sums<Sum>(block), columns);
+                         dz.mutable_data_ptr<T>() + first, rows.size(), sums.sums<Sum>(block), columns, kind);
     }
   });
 }
 
 }  // namespace
 
-at::Tensor exact_gelu(const at::Tensor& z) {
+at::Tensor gelu(const at::Tensor& z, GeluKind kind) {
   if (!z.is_cpu()) {
-    return device_gelu(z);
+    return device_gelu(z, kind);
   }
   const at::Tensor in = z.contiguous();
   at::Tensor y = at::empty_like(in);
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, z.scalar_type(), "gelu",
-                                  [&] { gelu_on_host<scalar_t>(in, y); });
+                                  [&] { gelu_on_host<scalar_t>(in, kind, y); });
   return y;
 }
 
-at::Tensor exact_gelu_backward(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& bias_gradient) {
+at::Tensor gelu_backward(const at::Tensor& dy, const at::Tensor& z, GeluKind kind, const at::Tensor& bias_gradient) {
   if (!dy.is_cpu()) {
-    return device_gelu_backward(dy, z, bias_gradient);
+    return device_gelu_backward(dy, z, kind, bias_gradient);
   }
   at::Tensor dz = at::empty_like(dy);
   const ColumnSums sums(dy.size(0), dy.size(1), at::toOpMathType(dy.scalar_type()));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, dy.scalar_type(), "gelu_backward",
-                                  [&] { backward_on_host<scalar_t>(dy, z, dz, sums); });
+                                  [&] { backward_on_host<scalar_t>(dy, z, kind, dz, sums); });
   if (bias_gradient.defined()) {
     sums.add_to(bias_gradient);
   }

@@ -1,15 +1,17 @@
-// GELU, the exact one (erf): forward and backward of tensors.
+// GELU, with erf or tanh: forward and backward of tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include "src/kernels/gelu_kind.h"
+
 namespace vit_hybrid::kernels {
 
-/// z Phi(z), exactly (erf; D. Hendrycks, K. Gimpel, 2016), elementwise. Half-length types: in fp32, rounded once.
-at::Tensor exact_gelu(const at::Tensor& z);
+/// z Phi(z), elementwise. Half-length types: in fp32, rounded once.
+at::Tensor gelu(const at::Tensor& z, GeluKind kind);
 
-/// The gradient of z [R, M] from that of exact_gelu(z): dy (Phi(z) + z phi(z)). Adds its sum over the rows into
+/// The gradient of z [R, M] from that of gelu(z): dy (Phi(z) + z phi(z)). Adds its sum over the rows into
 /// `bias_gradient` [M] unless that is undefined, in the same pass over memory.
-at::Tensor exact_gelu_backward(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& bias_gradient);
+at::Tensor gelu_backward(const at::Tensor& dy, const at::Tensor& z, GeluKind kind, const at::Tensor& bias_gradient);
 
 }  // namespace vit_hybrid::kernels

@@ -23,20 +23,35 @@ namespace {
 //   (z Phi(z))' = w(a) for z < 0, 1 - w(a) for z > 0;  w(a) = Phi(-a) - a phi(a)
 //
 // Phi(-a) and w(a) / (r - a), where w(r) = 0, fall through nine powers of ten before they no longer matter; it takes
-// long polynomials to follow them. Their eighth roots fall nearly along a line. p and q are the polynomials of fifth
-// degree for which the largest error of p(a)^8 a and of (r - a) q(a)^8, divided by max(2^-11 |exact|, 1e-5), is
-// smallest over 0 <= a <= kTailEnd: 0.11 and 0.27, computed in fp32, where half a unit of bf16 is 4 to 8. They are
-// minimax fits of the eighth roots, an error e of p making one of 8 p^7 e in its power.
+// long polynomials to follow them. Their eighth roots fall nearly along a line. p and q are the polynomials for which
+// the largest error of p(a)^8 a and of (r - a) q(a)^8, divided by max(2^-11 |exact|, 1e-5), is smallest over
+// 0 <= a <= end, computed in fp32, where half a unit of bf16 is 4 to 8. They are minimax fits of the eighth roots, an
+// error e of p making one of 8 p^7 e in its power.
 
-constexpr float kTailEnd = 6.0f;  // a is bounded by it: both tails are below 1e-10 there, and not quite 0
+template <GeluKind kind>
+struct Tails;
 
-// Of p, lowest first.
-constexpr float kTailRoot[] = {0.9169962f, -0.09140655f, -0.031907484f, -0.0009584428f, 0.0018896727f, -0.00018509332f};
+template <>
+struct Tails<GeluKind::kErf> {
+  static constexpr float kEnd = 6.0f;  // a is bounded by it: both tails are below 1e-10 there, and not quite 0
+  // Of p and of q, lowest first: errors of 0.11 and 0.27.
+  static constexpr float kRoot[] = {0.9169962f,     -0.09140655f,  -0.031907484f,
+                                    -0.0009584428f, 0.0018896727f, -0.00018509332f};
+  static constexpr float kSlopeRoot[] = {0.9502814f,    -0.031354524f, -0.046018228f,
+                                         -0.002857141f, 0.0026195054f, -0.00023660147f};
+  static constexpr float kSlopeZero = 0.75179154f;  // r
+};
 
-// Of q, lowest first.
-constexpr float kSlopeRoot[] = {0.9502814f,    -0.031354524f, -0.046018228f,
-                                -0.002857141f, 0.0026195054f, -0.00023660147f};
-constexpr float kSlopeZero = 0.75179154f;  // r
+template <>
+struct Tails<GeluKind::kTanh> {
+  // The tails fall faster, and ask for one term more: errors of 0.19 and 0.41. At the end the roots are held near 0.
+  static constexpr float kEnd = 5.5f;
+  static constexpr float kRoot[] = {0.91698456f,    -0.091222115f,   -0.0324919f,   -0.00029103854f,
+                                    0.00182255357f, -0.00030285408f, 2.0477992e-05f};
+  static constexpr float kSlopeRoot[] = {0.9501669f,    -0.03134488f,   -0.04648f,   -0.002977018f,
+                                         0.0034974241f, -0.0006525914f, 4.87088e-05f};
+  static constexpr float kSlopeZero = 0.75246143f;
+};
 
 #define VH_EACH _Pragma("GCC unroll 4") for (int k = 0; k < n; ++k)
 
@@ -55,18 +70,18 @@ VH_BF16_INLINE __m512 float_of(__m512i bits) {
   return _mm512_castsi512_ps(bits);
 }
 
-// a = min(|z|, kTailEnd); NaN stays NaN: the minimum is the second operand then.
+// a = min(|z|, end); NaN stays NaN: the minimum is the second operand then.
 template <int n>
-VH_BF16_INLINE void bound(const __m512 (&z)[n], __m512 (&a)[n]) {
-  VH_EACH a[k] = _mm512_min_ps(constant(kTailEnd), _mm512_abs_ps(z[k]));
+VH_BF16_INLINE void bound(const __m512 (&z)[n], float end, __m512 (&a)[n]) {
+  VH_EACH a[k] = _mm512_min_ps(constant(end), _mm512_abs_ps(z[k]));
 }
 
 // The fourth power of the polynomial in a.
-template <int n>
-VH_BF16_INLINE void fourth_power(const float (&coefficients)[6], const __m512 (&a)[n], __m512 (&power)[n]) {
-  VH_EACH power[k] = _mm512_fmadd_ps(constant(coefficients[5]), a[k], constant(coefficients[4]));
-#pragma GCC unroll 4
-  for (int i = 3; i >= 0; --i) {
+template <int terms, int n>
+VH_BF16_INLINE void fourth_power(const float (&coefficients)[terms], const __m512 (&a)[n], __m512 (&power)[n]) {
+  VH_EACH power[k] = _mm512_fmadd_ps(constant(coefficients[terms - 1]), a[k], constant(coefficients[terms - 2]));
+#pragma GCC unroll 5
+  for (int i = terms - 3; i >= 0; --i) {
     VH_EACH power[k] = _mm512_fmadd_ps(power[k], a[k], constant(coefficients[i]));
   }
   VH_EACH power[k] = _mm512_mul_ps(power[k], power[k]);
@@ -74,24 +89,24 @@ VH_BF16_INLINE void fourth_power(const float (&coefficients)[6], const __m512 (&
 }
 
 // z <- z Phi(z).
-template <int n>
+template <GeluKind kind, int n>
 VH_BF16_INLINE void gelu(__m512 (&z)[n]) {
   __m512 a[n], power[n];
-  bound(z, a);
-  fourth_power(kTailRoot, a, power);
+  bound(z, Tails<kind>::kEnd, a);
+  fourth_power(Tails<kind>::kRoot, a, power);
   VH_EACH a[k] = _mm512_mul_ps(a[k], power[k]);
   VH_EACH z[k] = _mm512_fnmadd_ps(a[k], power[k], _mm512_max_ps(_mm512_setzero_ps(), z[k]));
 }
 
 // z <- Phi(z) + z phi(z). The tail is taken from 1 where z has no sign; all that is known before its power is.
-template <int n>
+template <GeluKind kind, int n>
 VH_BF16_INLINE void gelu_slope(__m512 (&z)[n]) {
   constexpr int kXorWithoutSign = 0xD2;  // of a, z and the sign bit: a ^ (~z & sign)
   const __m512i sign = _mm512_set1_epi32(INT32_MIN);
   __m512 a[n], power[n];
-  bound(z, a);
-  fourth_power(kSlopeRoot, a, power);
-  VH_EACH a[k] = _mm512_sub_ps(constant(kSlopeZero), a[k]);
+  bound(z, Tails<kind>::kEnd, a);
+  fourth_power(Tails<kind>::kSlopeRoot, a, power);
+  VH_EACH a[k] = _mm512_sub_ps(constant(Tails<kind>::kSlopeZero), a[k]);
   VH_EACH a[k] = float_of(_mm512_ternarylogic_epi32(bits(a[k]), bits(z[k]), sign, kXorWithoutSign));
   VH_EACH a[k] = _mm512_mul_ps(a[k], power[k]);
   VH_EACH z[k] = float_of(_mm512_andnot_si512(_mm512_srai_epi32(bits(z[k]), 31), bits(constant(1.0f))));
@@ -130,7 +145,7 @@ VH_BF16_INLINE void store(__m512 x, BFloat16* to, __mmask16 mask) {
 
 // Rows one after the other into the same sums, which pass memory once for all of them. Two registers of each of two
 // rows (if there are two) are taken together.
-template <int rows>
+template <GeluKind kind, int rows>
 VH_BF16_INLINE void differentiate(const BFloat16* dy, const BFloat16* z, BFloat16* dz, float* sums, int64_t count) {
   constexpr int n = rows == 1 ? 2 : kGroup;
   int64_t i = 0;
@@ -141,7 +156,7 @@ VH_BF16_INLINE void differentiate(const BFloat16* dy, const BFloat16* z, BFloat1
       const int64_t first = row * count + i;
       __m512 x[n], gradient[n];
       load(z + first, count, x);
-      gelu_slope(x);
+      gelu_slope<kind>(x);
       load(dy + first, count, gradient);
       VH_EACH x[k] = _mm512_mul_ps(gradient[k], x[k]);
       VH_EACH sum[k % 2] = _mm512_add_ps(sum[k % 2], x[k]);
@@ -155,7 +170,7 @@ VH_BF16_INLINE void differentiate(const BFloat16* dy, const BFloat16* z, BFloat1
     __m512 sum = _mm512_maskz_loadu_ps(mask, sums + i);
     for (int64_t at = i; at < rows * count; at += count) {
       __m512 x[] = {load(z + at, mask)};
-      gelu_slope(x);
+      gelu_slope<kind>(x);
       x[0] = _mm512_mul_ps(load(dy + at, mask), x[0]);
       sum = _mm512_add_ps(sum, x[0]);
       store(x[0], dz + at, mask);
@@ -164,50 +179,68 @@ VH_BF16_INLINE void differentiate(const BFloat16* dy, const BFloat16* z, BFloat1
   }
 }
 
-}  // namespace
-
-VH_AVX512_BF16 void gelu_row(const BFloat16* z, BFloat16* y, int64_t count) {
+template <GeluKind kind>
+VH_BF16_INLINE void value_row(const BFloat16* z, BFloat16* y, int64_t count) {
   int64_t i = 0;
   for (; i + kGroup * kWidth <= count; i += kGroup * kWidth) {
     __m512 x[kGroup];
     load(z + i, 2 * kWidth, x);
-    gelu(x);
+    gelu<kind>(x);
     store(x, y + i, 2 * kWidth);
   }
   for (; i < count; i += kWidth) {
     const __mmask16 mask = lanes(count - i);
     __m512 x[] = {load(z + i, mask)};
-    gelu(x);
+    gelu<kind>(x);
     store(x[0], y + i, mask);
   }
 }
 
-VH_AVX512_BF16 void gelu_backward_rows(const BFloat16* dy, const BFloat16* z, BFloat16* dz, int64_t num_rows,
-                                       float* sums, int64_t count) {
+template <GeluKind kind>
+VH_BF16_INLINE void backward_rows(const BFloat16* dy, const BFloat16* z, BFloat16* dz, int64_t num_rows, float* sums,
+                                  int64_t count) {
   int64_t row = 0;
   for (; row + 4 <= num_rows; row += 4) {
-    differentiate<4>(dy + row * count, z + row * count, dz + row * count, sums, count);
+    differentiate<kind, 4>(dy + row * count, z + row * count, dz + row * count, sums, count);
   }
   for (; row < num_rows; ++row) {
-    differentiate<1>(dy + row * count, z + row * count, dz + row * count, sums, count);
+    differentiate<kind, 1>(dy + row * count, z + row * count, dz + row * count, sums, count);
   }
 }
 
-VH_AVX512_BF16 void store_gelu_row(const float* sums, const float* bias, BFloat16* y, int64_t count) {
+template <GeluKind kind>
+VH_BF16_INLINE void store_row(const float* sums, const float* bias, BFloat16* y, int64_t count) {
   constexpr int n = kGroup;
   int64_t i = 0;
   for (; i + n * kWidth <= count; i += n * kWidth) {
     __m512 x[n];
     VH_EACH x[k] = _mm512_add_ps(_mm512_loadu_ps(sums + i + k * kWidth), _mm512_loadu_ps(bias + i + k * kWidth));
-    gelu(x);
+    gelu<kind>(x);
     store(x, y + i, 2 * kWidth);
   }
   for (; i < count; i += kWidth) {
     const __mmask16 mask = lanes(count - i);
     __m512 x[] = {_mm512_add_ps(_mm512_maskz_loadu_ps(mask, sums + i), _mm512_maskz_loadu_ps(mask, bias + i))};
-    gelu(x);
+    gelu<kind>(x);
     store(x[0], y + i, mask);
   }
+}
+
+}  // namespace
+
+VH_AVX512_BF16 void gelu_row(const BFloat16* z, BFloat16* y, int64_t count, GeluKind kind) {
+  kind == GeluKind::kErf ? value_row<GeluKind::kErf>(z, y, count) : value_row<GeluKind::kTanh>(z, y, count);
+}
+
+VH_AVX512_BF16 void gelu_backward_rows(const BFloat16* dy, const BFloat16* z, BFloat16* dz, int64_t num_rows,
+                                       float* sums, int64_t count, GeluKind kind) {
+  kind == GeluKind::kErf ? backward_rows<GeluKind::kErf>(dy, z, dz, num_rows, sums, count)
+                         : backward_rows<GeluKind::kTanh>(dy, z, dz, num_rows, sums, count);
+}
+
+VH_AVX512_BF16 void store_gelu_row(const float* sums, const float* bias, BFloat16* y, int64_t count, GeluKind kind) {
+  kind == GeluKind::kErf ? store_row<GeluKind::kErf>(sums, bias, y, count)
+                         : store_row<GeluKind::kTanh>(sums, bias, y, count);
 }
 
 #undef VH_EACH
@@ -222,16 +255,17 @@ namespace {
 
 }  // namespace
 
-void gelu_row(const BFloat16* /*z*/, BFloat16* /*y*/, int64_t /*count*/) {
+void gelu_row(const BFloat16* /*z*/, BFloat16* /*y*/, int64_t /*count*/, GeluKind /*kind*/) {
   refuse();
 }
 
 void gelu_backward_rows(const BFloat16* /*dy*/, const BFloat16* /*z*/, BFloat16* /*dz*/, int64_t /*num_rows*/,
-                        float* /*sums*/, int64_t /*count*/) {
+                        float* /*sums*/, int64_t /*count*/, GeluKind /*kind*/) {
   refuse();
 }
 
-void store_gelu_row(const float* /*sums*/, const float* /*bias*/, BFloat16* /*y*/, int64_t /*count*/) {
+void store_gelu_row(const float* /*sums*/, const float* /*bias*/, BFloat16* /*y*/, int64_t /*count*/,
+                    GeluKind /*kind*/) {
   refuse();
 }
 

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 
+#include "src/kernels/gelu_kind.h"
+
 namespace vit_hybrid::kernels::bf16_unit {
 
-void gelu_row(const c10::BFloat16* z, c10::BFloat16* y, int64_t count);
+void gelu_row(const c10::BFloat16* z, c10::BFloat16* y, int64_t count, GeluKind kind);
 void gelu_backward_rows(const c10::BFloat16* dy, const c10::BFloat16* z, c10::BFloat16* dz, int64_t num_rows,
-                        float* sums, int64_t count);
-void store_gelu_row(const float* sums, const float* bias, c10::BFloat16* y, int64_t count);
+                        float* sums, int64_t count, GeluKind kind);
+void store_gelu_row(const float* sums, const float* bias, c10::BFloat16* y, int64_t count, GeluKind kind);
 
 }  // namespace vit_hybrid::kernels::bf16_unit

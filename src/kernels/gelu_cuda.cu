@@ -4,6 +4,8 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <type_traits>
+
 namespace vit_hybrid::kernels {
 
 namespace {
@@ -17,22 +19,25 @@ constexpr int64_t kFewestRowsOfPart = 4 * kColumnSumRows;
 using c10::BFloat16;
 using c10::Half;
 
-template <class T>
-struct NormalOf {
-  __device__ static Normal<ComputeType<T>> at(ComputeType<T> z) { return exact_normal(z); }
-};
 struct DeviceFunctions {
   __device__ static float exp(float x) { return __expf(x); }
   __device__ static float reciprocal(float x) { return __fdividef(1.0f, x); }
 };
-template <>
-struct NormalOf<BFloat16> {
-  __device__ static Normal<float> at(float z) { return quick_normal<DeviceFunctions>(z); }
-};
-template <>
-struct NormalOf<Half> : NormalOf<BFloat16> {};
 
-template <class T, int kWidth>
+// For results in T: half precision hides the errors of quick functions.
+template <class T, GeluKind kind>
+__device__ Normal<ComputeType<T>> normal_at(ComputeType<T> z) {
+  constexpr bool kIsHalf = sizeof(T) == 2;
+  if constexpr (kind == GeluKind::kTanh) {
+    return tanh_normal<std::conditional_t<kIsHalf, DeviceFunctions, LibraryFunctions>>(z);
+  } else if constexpr (kIsHalf) {
+    return quick_normal<DeviceFunctions>(z);
+  } else {
+    return exact_normal(z);
+  }
+}
+
+template <class T, GeluKind kind, int kWidth>
 __global__ void __launch_bounds__(kThreads) gelu_kernel(const T* __restrict__ z, T* __restrict__ y, int64_t vectors) {
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (index >= vectors) {
@@ -42,7 +47,7 @@ __global__ void __launch_bounds__(kThreads) gelu_kernel(const T* __restrict__ z,
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
     const auto value = static_cast<ComputeType<T>>(values[i]);
-    values[i] = rounded<T>(gelu_value(value, NormalOf<T>::at(value)));
+    values[i] = rounded<T>(gelu_value(value, normal_at<T, kind>(value)));
   }
   store_vector(y + index * kWidth, values);
 }
@@ -65,7 +70,7 @@ struct PlainRows {
 };
 
 // What the backward of GELU adds up: the gradient of z, which it stores on the way. The sums are of what is stored.
-template <class T>
+template <class T, GeluKind kind>
 struct GeluGradientRows {
   const T* dy;
   const T* z;
@@ -79,7 +84,7 @@ struct GeluGradientRows {
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const auto input = static_cast<ComputeType<T>>(inputs[i]);
-      const auto slope = gelu_slope(input, NormalOf<T>::at(input));
+      const auto slope = gelu_slope(input, normal_at<T, kind>(input));
       values[i] = rounded<T>(static_cast<ComputeType<T>>(values[i]) * slope);
       result[i] = static_cast<ComputeType<T>>(values[i]);
     }
@@ -181,6 +186,16 @@ void launch_rows_of(const Rows& source, ComputeType<T>* partial, int64_t rows, i
   }
 }
 
+template <class T, GeluKind kind>
+void launch_gelu_of(const T* z, T* y, int64_t count, CUstream_st* stream) {
+  constexpr int kWidth = kVectorWidth<T>;
+  if (count % kWidth == 0 && are_aligned(z, y)) {
+    gelu_kernel<T, kind, kWidth><<<blocks_for(count / kWidth, kThreads), kThreads, 0, stream>>>(z, y, count / kWidth);
+  } else {
+    gelu_kernel<T, kind, 1><<<blocks_for(count, kThreads), kThreads, 0, stream>>>(z, y, count);
+  }
+}
+
 }  // namespace
 
 int64_t num_column_sum_parts(int64_t rows, int64_t columns, int64_t element_bytes, int multiprocessors) {
@@ -194,19 +209,22 @@ int64_t num_column_sum_parts(int64_t rows, int64_t columns, int64_t element_byte
 }
 
 template <class T>
-void launch_gelu(const T* z, T* y, int64_t count, CUstream_st* stream) {
-  constexpr int kWidth = kVectorWidth<T>;
-  if (count % kWidth == 0 && are_aligned(z, y)) {
-    gelu_kernel<T, kWidth><<<blocks_for(count / kWidth, kThreads), kThreads, 0, stream>>>(z, y, count / kWidth);
-  } else {
-    gelu_kernel<T, 1><<<blocks_for(count, kThreads), kThreads, 0, stream>>>(z, y, count);
-  }
+void launch_gelu(const T* z, T* y, int64_t count, GeluKind kind, CUstream_st* stream) {
+  kind == GeluKind::kErf ? launch_gelu_of<T, GeluKind::kErf>(z, y, count, stream)
+                         : launch_gelu_of<T, GeluKind::kTanh>(z, y, count, stream);
 }
 
 template <class T>
 void launch_gelu_backward(const T* dy, const T* z, T* dz, ComputeType<T>* partial, int64_t rows, int64_t columns,
-                          int64_t parts, CUstream_st* stream) {
-  launch_rows_of<T>(GeluGradientRows<T>{dy, z, dz}, partial, rows, columns, parts, stream, dy, z, dz);
+                          int64_t parts, GeluKind kind, CUstream_st* stream) {
+  const auto launch = [&](const auto& source) {
+    launch_rows_of<T>(source, partial, rows, columns, parts, stream, dy, z, dz);
+  };
+  if (kind == GeluKind::kErf) {
+    launch(GeluGradientRows<T, GeluKind::kErf>{dy, z, dz});
+  } else {
+    launch(GeluGradientRows<T, GeluKind::kTanh>{dy, z, dz});
+  }
 }
 
 template <class T>
@@ -221,11 +239,11 @@ void launch_add_parts(const Sum* partial, Gradient* gradient, int64_t columns, i
                                                                                              parts);
 }
 
-#define VH_LAUNCH_ROWS(T)                                                                                \
-  template void launch_gelu(const T*, T*, int64_t, CUstream_st*);                                        \
-  template void launch_gelu_backward(const T*, const T*, T*, ComputeType<T>*, int64_t, int64_t, int64_t, \
-                                     CUstream_st*);                                                      \
-  template void launch_column_sums(const T*, ComputeType<T>*, int64_t, int64_t, int64_t, CUstream_st*);  \
+#define VH_LAUNCH_ROWS(T)                                                                                          \
+  template void launch_gelu(const T*, T*, int64_t, GeluKind, CUstream_st*);                                        \
+  template void launch_gelu_backward(const T*, const T*, T*, ComputeType<T>*, int64_t, int64_t, int64_t, GeluKind, \
+                                     CUstream_st*);                                                                \
+  template void launch_column_sums(const T*, ComputeType<T>*, int64_t, int64_t, int64_t, CUstream_st*);            \
   template void launch_add_parts(const ComputeType<T>*, T*, int64_t, int64_t, CUstream_st*);
 VH_LAUNCH_ROWS(double)
 VH_LAUNCH_ROWS(float)

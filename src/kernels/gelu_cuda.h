@@ -7,12 +7,13 @@
 
 #include "src/base/instruction_sets.h"
 #include "src/kernels/element_vector.h"
+#include "src/kernels/gelu_kind.h"
 
 struct CUstream_st;  // cudaStream_t points to it
 
 namespace vit_hybrid::kernels {
 
-/// Phi(z) and phi(z) of the normal distribution.
+/// Phi(z) and phi(z) of the normal distribution, or what stands for them with GeluKind::kTanh.
 template <class Real>
 struct Normal {
   Real distribution;
@@ -28,10 +29,16 @@ VH_HOST_DEVICE inline Normal<Real> exact_normal(Real z) {
           kInverseSqrt2Pi * std::exp(static_cast<Real>(-0.5) * z * z)};
 }
 
-/// The functions of the host that quick_normal() uses; device code has faster ones.
-struct HostFunctions {
-  static float exp(float x) { return std::exp(x); }
-  static float reciprocal(float x) { return 1.0f / x; }
+/// Functions of the standard library that the arithmetic below uses; device code has faster ones.
+struct LibraryFunctions {
+  template <class Real>
+  VH_HOST_DEVICE static Real exp(Real x) {
+    return std::exp(x);
+  }
+  template <class Real>
+  VH_HOST_DEVICE static Real reciprocal(Real x) {
+    return 1 / x;
+  }
 };
 
 /// For results in half precision: Phi is off by less than 3e-7 (M. Abramowitz, I. Stegun, Handbook of Mathematical
@@ -46,6 +53,21 @@ VH_HOST_DEVICE inline Normal<float> quick_normal(float z) {
       t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
   const float tail = 0.5f * series * exponential;  // Phi(-|z|)
   return {z < 0.0f ? tail : 1.0f - tail, 0.39894228f * exponential};
+}
+
+/// With tanh, as the logistic function of twice what tanh is applied to, whose tail falls to 0 without cancellation.
+template <class Functions, class Real>
+VH_HOST_DEVICE inline Normal<Real> tanh_normal(Real z) {
+  constexpr Real kLimit = 9;                                          // where the tail is 1e-29
+  constexpr Real kScale = static_cast<Real>(1.59576912160573071176);  // 2 sqrt(2 / pi)
+  constexpr Real kCubic = static_cast<Real>(0.044715);
+  if (!(std::fabs(z) <= kLimit)) {  // nothing overflows, and NaN stays NaN
+    return {static_cast<Real>(z < 0 ? 0 : 1), 0};
+  }
+  const Real square = z * z;
+  const Real tail = Functions::exp(-kScale * z * (1 + kCubic * square));
+  const Real distribution = Functions::reciprocal(1 + tail);
+  return {distribution, kScale * (1 + 3 * kCubic * square) * (tail * distribution) * distribution};
 }
 
 /// z Phi(z) (D. Hendrycks, K. Gimpel, "Gaussian Error Linear Units", 2016, section 2).
@@ -68,13 +90,13 @@ int64_t num_column_sum_parts(int64_t rows, int64_t columns, int64_t element_byte
 
 /// y = gelu(z), `count` elements, at least one.
 template <class T>
-void launch_gelu(const T* z, T* y, int64_t count, CUstream_st* stream);
+void launch_gelu(const T* z, T* y, int64_t count, GeluKind kind, CUstream_st* stream);
 
 /// dz = dy gelu'(z), matrices [rows, columns], not empty; and partial [parts, columns] becomes dz's sums over the rows
 /// of each part, unless it is null.
 template <class T>
 void launch_gelu_backward(const T* dy, const T* z, T* dz, ComputeType<T>* partial, int64_t rows, int64_t columns,
-                          int64_t parts, CUstream_st* stream);
+                          int64_t parts, GeluKind kind, CUstream_st* stream);
 
 /// partial [parts, columns] becomes dy's sums over the rows of each part.
 template <class T>

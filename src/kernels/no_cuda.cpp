@@ -71,11 +71,27 @@ void device_add_column_sums(const at::Tensor&, const at::Tensor&) {
   no_cuda(__func__);
 }
 
-at::Tensor device_gelu(const at::Tensor&) {
+at::Tensor device_linear_gelu_forward(const at::Tensor&, const at::Tensor&, const at::Tensor&, GeluKind, at::Tensor*) {
   no_cuda(__func__);
 }
 
-at::Tensor device_gelu_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&) {
+at::Tensor device_linear_pre_activation(const at::Tensor&, const at::Tensor&, const at::Tensor&, GeluKind) {
+  no_cuda(__func__);
+}
+
+at::Tensor device_linear_gelu_backward_input(const at::Tensor&, const at::Tensor&, GeluKind, const at::Tensor&) {
+  no_cuda(__func__);
+}
+
+bool device_fuses_gelu_backward(const at::Tensor&, int64_t, GeluKind) {
+  no_cuda(__func__);
+}
+
+at::Tensor device_gelu(const at::Tensor&, GeluKind) {
+  no_cuda(__func__);
+}
+
+at::Tensor device_gelu_backward(const at::Tensor&, const at::Tensor&, GeluKind, const at::Tensor&) {
   no_cuda(__func__);
 }
 
@@ -89,7 +105,7 @@ void wake_device(c10::Device) {
 
 void forget_product_plans() {}
 
-std::string device_product_text(at::ScalarType) {
+std::string device_product_text(at::ScalarType, GeluKind) {
   no_cuda(__func__);
 }
 

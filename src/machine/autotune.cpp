@@ -109,12 +109,14 @@ std::string shared(const std::string& text, const comm::MpiGroup& world) {
 
 // Who adds the bias and its gradient.
 enum class Bias { kNone, kInProduct, kGradientElsewhere };
-// The image needs no gradient.
-enum class InputGradient { kYes, kNo };
+// What the product that makes a layer's input's gradient does besides: nothing for the image, which needs none.
+enum class InputGradient { kYes, kNo, kThroughGelu };
+// Where GELU may be a part of the layer's product.
+enum class Gelu { kNone, kInProduct };
 
 // Adds the products of a linear layer.
 void add_linear(DeviceProblems& problems, const ProductTypes& types, int64_t rows, int64_t inputs, int64_t outputs,
-                Bias bias, InputGradient input_gradient = InputGradient::kYes) {
+                Bias bias, InputGradient input_gradient = InputGradient::kYes, Gelu gelu = Gelu::kNone) {
   const auto add = [&](ProductKind kind, ProductExtra extra) {
     auto problem = kernels::product_problem(kind, extra, rows, outputs, inputs, types.compute);
     problem.fp32 = types.compute == at::kFloat ? types.fp32 : kernels::Fp32Products::kExact;
@@ -124,9 +126,12 @@ void add_linear(DeviceProblems& problems, const ProductTypes& types, int64_t row
   if (rows == 0 || inputs == 0 || outputs == 0) {
     return;
   }
-  add(ProductKind::kForward, bias == Bias::kNone ? ProductExtra::kNone : ProductExtra::kBias);
-  if (input_gradient == InputGradient::kYes) {
-    add(ProductKind::kBackwardInput, ProductExtra::kNone);
+  add(ProductKind::kForward, bias == Bias::kNone        ? ProductExtra::kNone
+                             : gelu == Gelu::kInProduct ? ProductExtra::kBiasGelu
+                                                        : ProductExtra::kBias);
+  if (input_gradient != InputGradient::kNo) {
+    const bool through_gelu = input_gradient == InputGradient::kThroughGelu;
+    add(ProductKind::kBackwardInput, through_gelu ? ProductExtra::kGeluGradient : ProductExtra::kNone);
   }
   const bool is_joined = bias == Bias::kInProduct && kernels::is_as_wide_as_sums(types.gradient);
   add(ProductKind::kWeightGradient, is_joined ? ProductExtra::kBiasGradient : ProductExtra::kNone);
@@ -142,12 +147,17 @@ void add_block(DeviceProblems& problems, const ProductTypes& types, const model:
     problems.attentions.push_back({num_samples, options.num_tokens(), heads, options.head_dim(), types.compute});
   }
   // The biases of row-parallel linears are added after the sum over the ranks, and a kernel of its own adds up their
-  // gradients (LinearProducts). One rank has no such sum. The gradient of fc1's bias comes with GELU's backward.
+  // gradients (LinearProducts). One rank has no such sum. The gradient of fc1's bias comes with GELU's backward, unless
+  // that is a part of fc2's product (Mlp).
   const Bias row_parallel = tensor_size == 1 ? Bias::kInProduct : Bias::kNone;
+  const bool may_fuse = kernels::may_fuse_gelu(options.gelu, types.compute, types.fp32);
+  const bool may_fuse_backward = may_fuse && options.dropout == 0.0;
   add_linear(problems, types, rows, dim, 3 * width, Bias::kInProduct);
   add_linear(problems, types, rows, width, dim, row_parallel);
-  add_linear(problems, types, rows, dim, hidden, Bias::kGradientElsewhere);
-  add_linear(problems, types, rows, hidden, dim, row_parallel);
+  add_linear(problems, types, rows, dim, hidden, may_fuse_backward ? Bias::kInProduct : Bias::kGradientElsewhere,
+             InputGradient::kYes, may_fuse ? Gelu::kInProduct : Gelu::kNone);
+  add_linear(problems, types, rows, hidden, dim, row_parallel,
+             may_fuse_backward ? InputGradient::kThroughGelu : InputGradient::kYes);
 }
 
 void add_units(DeviceProblems& problems, const ProductTypes& types, const model::VitOptions& options, Range units,
@@ -310,8 +320,11 @@ std::vector<std::string> DeviceProblems::names() const {
 
 std::vector<std::string> DeviceProblems::names_with_parts() const {
   std::vector<std::string> with_parts = names();
-  for (const auto& product : products) {
-    with_parts.push_back(product.without_extra().name());
+  for (kernels::ProductProblem product : products) {
+    do {
+      product = product.without_extra();
+      with_parts.push_back(product.name());
+    } while (product.extra != ProductExtra::kNone);
   }
   return with_parts;
 }

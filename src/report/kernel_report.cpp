@@ -141,7 +141,7 @@ KernelReport report_kernels(const RunConfig& config, c10::Device device, ModelPu
   KernelReport report;
   report.parts = {{"types", types_text(config.precision, policy, device, purpose)},
                   device_part(device, type),
-                  {"products", kernels::product_kernel_text(device, type)},
+                  {"products", kernels::product_kernel_text(device, type, config.model.gelu)},
                   {"attention", kernels::attention_kernel_text(device, type, with_dropout)}};
   if (!is_trained) {
     return report;

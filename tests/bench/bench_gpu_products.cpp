@@ -14,9 +14,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/error.h"
+#include "src/base/text.h"
 #include "src/kernels/attention/device_attention.h"
 #include "src/kernels/gemm/device_products.h"
 #include "src/machine/autotune.h"
@@ -103,8 +105,11 @@ void bench_rows(int64_t rows, int64_t columns, at::ScalarType type, const Roofs&
   const auto line = [&](const std::string& name, double moved, const auto& kernel) {
     bench::attempt(name, [&] { print_memory(name, device_microseconds(kernel), moved, roofs); });
   };
-  line("gelu", 2.0 * bytes, [&] { kernels::device_gelu(z); });
-  line("gelu backward with the bias gradient", 3.0 * bytes, [&] { kernels::device_gelu_backward(dy, z, sums); });
+  for (const auto& [name, kind] : {std::pair{"erf", kernels::GeluKind::kErf}, {"tanh", kernels::GeluKind::kTanh}}) {
+    line(str("gelu with ", name), 2.0 * bytes, [&, kind = kind] { kernels::device_gelu(z, kind); });
+    line(str("gelu with ", name, ", backward with the bias gradient"), 3.0 * bytes,
+         [&, kind = kind] { kernels::device_gelu_backward(dy, z, kind, sums); });
+  }
   line("sums of columns", bytes, [&] { kernels::device_add_column_sums(sums, dy); });
 }
 
@@ -130,6 +135,11 @@ int bench_preset(int argc, char** argv) {
               static_cast<long long>(samples), roofs.teraflops, roofs.gigabytes);
   const auto problems = train::device_problems_of_mesh(options, 1, {samples}, types);
   bench_products(problems, roofs);
+  auto with_tanh = options;
+  with_tanh.gelu = kernels::GeluKind::kTanh;
+  auto fused = train::device_problems_of_mesh(with_tanh, 1, {samples}, types);
+  std::erase_if(fused.products, [](const auto& problem) { return !problem.has_gelu(); });
+  bench_products(fused, roofs);
   for (const auto& problem : problems.attentions) {
     bench::attempt(problem.name(), [&] { bench_attention(problem, roofs); });
   }

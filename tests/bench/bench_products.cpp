@@ -85,7 +85,7 @@ void compare_shape(const Shape& shape, at::ScalarType type, int rounds, std::vec
       "forward, renewed", [&] { kernels::linear_forward(x, weight, ++version, bias); },
       [&] { at::linear(x, w, bias); });
   add(
-      "forward + gelu", [&] { kernels::linear_gelu_forward(x, weight, version, bias, &z); },
+      "forward + gelu", [&] { kernels::linear_gelu_forward(x, weight, version, bias, kernels::GeluKind::kErf, &z); },
       [&] { at::gelu(at::linear(x, w, bias)); });
   add(
       "backward input", [&] { kernels::linear_backward_input(dy, weight, version); }, [&] { at::mm(dy, w); });
@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
   }
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     std::printf("%s, %d threads, GFLOP/s; %s\n", type == at::kFloat ? "fp32" : "bf16", at::get_num_threads(),
-                kernels::product_kernel_text(at::kCPU, type).c_str());
+                kernels::product_kernel_text(at::kCPU, type, kernels::GeluKind::kErf).c_str());
     std::vector<Line> lines;
     for (const Shape& shape : kShapes) {
       compare_shape(shape, type, rounds, lines);

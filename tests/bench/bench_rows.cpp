@@ -41,6 +41,7 @@ namespace {
 using namespace vit_hybrid;
 
 constexpr double kEps = 1e-6;
+constexpr auto kErf = kernels::GeluKind::kErf, kTanh = kernels::GeluKind::kTanh;
 
 struct Shape {
   const char* name;
@@ -129,9 +130,12 @@ std::vector<Operation> operations_on_tokens(const Shape& shape, at::ScalarType t
       {"LayerNorm backward + residual", 4 * array, [=] { norm_backward(branch); },
        [=] { composed_backward().add_(branch); }},
       {"residual", 3 * array, [=] { kernels::residual_sum(z, branch, at::Tensor()); }, [=] { branch.add_(z); }},
-      {"GELU", 2 * array, [=] { kernels::exact_gelu(z); }, [=] { at::gelu(z); }},
-      {"GELU backward, sums over the rows", 3 * array, [=] { kernels::exact_gelu_backward(dy[0], z[0], dbias); },
+      {"GELU", 2 * array, [=] { kernels::gelu(z, kErf); }, [=] { at::gelu(z); }},
+      {"GELU backward, sums over the rows", 3 * array, [=] { kernels::gelu_backward(dy[0], z[0], kErf, dbias); },
        [=] { dbias.add_(at::gelu_backward(dy[0], z[0]).sum(0, false, at::kFloat)); }},
+      {"GELU with tanh", 2 * array, [=] { kernels::gelu(z, kTanh); }, [=] { at::gelu(z, "tanh"); }},
+      {"its backward", 3 * array, [=] { kernels::gelu_backward(dy[0], z[0], kTanh, dbias); },
+       [=] { dbias.add_(at::gelu_backward(dy[0], z[0], "tanh").sum(0, false, at::kFloat)); }},
       {"sums over the rows", array, [=] { kernels::add_column_sums(dbias, z[0]); },
        [=] { dbias.add_(z[0].sum(0, false, at::kFloat)); }},
       {"dropout (ours: keyed)", 2 * array + z.numel(), drop,

@@ -73,6 +73,7 @@ refused 64 "--local-batch-size 3 x --dp $ranks is $((3 * ranks)), and --global-b
 refused 64 "'lr' is 'nan'; allowed: number, more than 0" --lr nan
 refused 64 "'seed' is '-1'; allowed: integer, at least 0" --seed -1
 refused 64 "'precision' is 'fp8'; allowed: fp32, fp64, tf32, bf16, fp16" --precision fp8
+refused 64 "'gelu' is 'relu'; allowed: erf, tanh" --gelu relu
 refused 64 "--cuda-graph on: the device is the CPU" --device cpu --cuda-graph on --steps 1
 refused 64 "'ranks-per-gpu' is '0'; allowed: integer, 1 to " --ranks-per-gpu 0
 refused 64 "'pin-memory' is 'yes'; allowed: auto, on, off" --pin-memory yes

@@ -41,8 +41,8 @@ VitOptions larger_forecaster() {
 }
 
 std::vector<VitOptions> all_models() {
-  return {small_forecaster(), with_dropout(small_forecaster()), with_dropout(small_classifier(model::Pooling::kToken)),
-          with_dropout(larger_forecaster())};
+  return {small_forecaster(), with_dropout(with_tanh(small_forecaster())),
+          with_dropout(small_classifier(model::Pooling::kToken)), with_dropout(larger_forecaster())};
 }
 
 // How often each parameter's gradient was ready, by micro-batch.

@@ -32,7 +32,8 @@ constexpr int64_t kSamples = 3;
 constexpr double kDoubleBound = 1e-13;
 
 std::vector<VitOptions> all_models() {
-  return {small_forecaster(), small_classifier(model::Pooling::kToken), small_classifier(model::Pooling::kMean)};
+  return {small_forecaster(), with_tanh(small_forecaster()), small_classifier(model::Pooling::kToken),
+          small_classifier(model::Pooling::kMean)};
 }
 
 struct Case {

@@ -115,7 +115,8 @@ struct MlpModule : torch::nn::Module {
         fc2(register_module("fc2", torch::nn::Linear(given.mlp_hidden, given.embed_dim))) {}
 
   torch::Tensor forward(const torch::Tensor& x, const StepContext& context, int64_t unit) {
-    const auto hidden = drop(torch::gelu(fc1(x)), options.dropout, context, unit, kHidden);
+    const auto hidden = drop(torch::gelu(fc1(x), options.gelu == kernels::GeluKind::kErf ? "none" : "tanh"),
+                             options.dropout, context, unit, kHidden);
     return drop(fc2(hidden), options.dropout, context, unit, kOutput);
   }
 

@@ -73,6 +73,11 @@ model::VitOptions small_classifier(model::Pooling pooling) {
   return options;
 }
 
+model::VitOptions with_tanh(model::VitOptions options) {
+  options.gelu = kernels::GeluKind::kTanh;
+  return options;
+}
+
 at::Tensor normal_tensor(at::IntArrayRef shape, uint64_t seed) {
   at::Tensor x = at::empty(shape, at::TensorOptions(at::kDouble));
   const RandomStream stream(seed, Purpose::kTest);

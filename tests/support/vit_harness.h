@@ -20,6 +20,9 @@ model::VitOptions small_forecaster();
 /// A classifier of 3 x 12 x 16 images into 7 classes, otherwise the same.
 model::VitOptions small_classifier(model::Pooling pooling);
 
+/// The same model with GELU's tanh.
+model::VitOptions with_tanh(model::VitOptions options);
+
 /// Normal draws, double, on the host: a function of `seed` alone.
 at::Tensor normal_tensor(at::IntArrayRef shape, uint64_t seed);
 

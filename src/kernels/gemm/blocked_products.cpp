@@ -50,7 +50,7 @@ void store_tile(const float* sums, const float* bias, Range rows, Range columns,
       store_row(sums, bias + columns.begin, linear + row * stride, columns.size());
     }
     if (activated != nullptr) {
-      store_gelu_row(sums, bias + columns.begin, activated + row * stride, columns.size());
+      store_gelu_row(sums, bias + columns.begin, activated + row * stride, columns.size(), out.gelu);
     }
   }
 }

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "src/kernels/gelu_kind.h"
+
 namespace vit_hybrid::kernels {
 
 // All tensors are contiguous host tensors, fp32 or bf16 (where has_bf16_block_kernel()). Sums are fp32, and each
@@ -12,6 +14,7 @@ namespace vit_hybrid::kernels {
 struct BlockedOutput {
   at::Tensor linear;     ///< [R, M]: z
   at::Tensor activated;  ///< [R, M]: gelu(z), of the unrounded z
+  GeluKind gelu = GeluKind::kErf;
 };
 
 /// x [R, K] times weight [M, K] transposed, given as pack_transposed_panels(weight), plus bias [M] in fp32.

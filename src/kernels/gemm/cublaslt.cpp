@@ -45,9 +45,22 @@ cublasComputeType_t compute_type(const ProductProblem& problem) {
 }
 
 cublasLtEpilogue_t epilogue(ProductExtra extra) {
-  return extra == ProductExtra::kBias           ? CUBLASLT_EPILOGUE_BIAS
-         : extra == ProductExtra::kBiasGradient ? CUBLASLT_EPILOGUE_BGRADB
-                                                : CUBLASLT_EPILOGUE_DEFAULT;
+  switch (extra) {
+    case ProductExtra::kBias:
+      return CUBLASLT_EPILOGUE_BIAS;
+    case ProductExtra::kBiasGradient:
+      return CUBLASLT_EPILOGUE_BGRADB;
+    case ProductExtra::kBiasGelu:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case ProductExtra::kGeluGradient:
+      return CUBLASLT_EPILOGUE_DGELU;
+    default:
+      return CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+
+bool has_vector(ProductExtra extra) {
+  return extra != ProductExtra::kNone && extra != ProductExtra::kGeluGradient;
 }
 
 template <class Value>
@@ -72,8 +85,8 @@ PartSums part_sums(uint32_t scheme) {
   }
 }
 
-// What the library finds before it starts anything: of a problem (fp64 with a bias gradient, addresses of 2 bytes) or
-// an algorithm, not of the device.
+// What the library finds before it starts anything: of a problem (fp64 with a bias gradient or GELU, addresses of 2
+// bytes, GELU's input in rows of no multiple of 8) or an algorithm, not of the device.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH;
@@ -100,7 +113,7 @@ AllDevices& all_devices() {
 
 // Tensors of a problem's shapes with random values: what a GPU can do depends on the bits that it moves.
 struct Operands {
-  at::Tensor a, b, d, vector;
+  at::Tensor a, b, d, vector, pre_activation;
 
   Operands(const ProductProblem& problem, c10::Device device) {
     const MemoryScope scope(MemoryClass::kWorkspaces);
@@ -111,11 +124,15 @@ struct Operands {
     a = matrix(product.a, problem.type);
     b = matrix(product.b, problem.type);
     d = matrix(product.d, problem.result);
-    vector = at::empty({problem.outputs}, d.options()).normal_();
+    // Of GELU's backward it is the bias gradient of the layer before.
+    vector = at::empty({problem.extra == ProductExtra::kGeluGradient ? problem.inputs : problem.outputs}, d.options())
+                 .normal_();
+    pre_activation = problem.has_gelu() ? matrix(product.d, problem.result) : at::Tensor();
   }
 
   ProductOperands addresses() const {
-    return {a.const_data_ptr(), b.const_data_ptr(), d.mutable_data_ptr(), vector.mutable_data_ptr()};
+    return {a.const_data_ptr(), b.const_data_ptr(), d.mutable_data_ptr(), vector.mutable_data_ptr(),
+            pre_activation.defined() ? pre_activation.mutable_data_ptr() : nullptr};
   }
 };
 
@@ -132,6 +149,8 @@ KernelChoice measure_algorithms(const ProductProblem& problem, const Operands& o
           ran = products.run(plan, algorithms[number], operands.addresses()) && ran;
           if (problem.extra == ProductExtra::kBiasGradient) {
             gradient.add_(operands.vector);
+          } else if (problem.extra == ProductExtra::kGeluGradient) {
+            device_add_column_sums(gradient, operands.d);  // which GELU's own kernel has in its pass
           }
         },
         effort);
@@ -162,10 +181,18 @@ double measure_libtorch(const ProductProblem& problem, const Operands& operands)
 // The extra as a kernel of its own.
 double measure_extra(const ProductProblem& problem, const Operands& operands) {
   return device_microseconds([&] {
-    if (problem.extra == ProductExtra::kBias) {
-      operands.d.add_(operands.vector);
-    } else {
-      device_add_column_sums(operands.vector, operands.b);
+    switch (problem.extra) {
+      case ProductExtra::kBias:
+        operands.d.add_(operands.vector);
+        break;
+      case ProductExtra::kBiasGelu:
+        device_gelu(operands.d, GeluKind::kTanh);
+        break;
+      case ProductExtra::kGeluGradient:
+        device_gelu_backward(operands.d, operands.pre_activation, GeluKind::kTanh, operands.vector);
+        break;
+      default:
+        device_add_column_sums(operands.vector, operands.b);
     }
   });
 }
@@ -265,10 +292,14 @@ ProductPlan::ProductPlan(const ProductProblem& problem, cublasLtHandle_t handle,
   set(CUBLASLT_MATMUL_DESC_TRANSB, transpose_b);
   const auto end = static_cast<uint32_t>(epilogue(problem.extra));
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, end);
-  if (problem.extra != ProductExtra::kNone) {
-    // Only its alignment is looked at before run().
-    const auto address = static_cast<uintptr_t>(problem.alignment);
+  // Of addresses only the alignment is looked at before run().
+  const auto address = static_cast<uintptr_t>(problem.alignment);
+  if (has_vector(problem.extra)) {
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, address);
+  }
+  if (problem.has_gelu()) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, address);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product_.d.rows);
   }
 }
 
@@ -328,8 +359,11 @@ bool ProductPlan::accepts(const ProductAlgorithm& algorithm) const {
 
 bool ProductPlan::run(const ProductAlgorithm& algorithm, const ProductOperands& operands, void* workspace,
                       cudaStream_t stream) {
-  if (problem_.extra != ProductExtra::kNone) {
+  if (has_vector(problem_.extra)) {
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.vector);
+  }
+  if (problem_.has_gelu()) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.pre_activation);
   }
   // In the type of the scale: double for fp64, float for all others.
   const double one = 1.0, zero = 0.0;
@@ -395,6 +429,11 @@ bool DeviceProducts::run(ProductPlan& plan, const ProductAlgorithm& algorithm, c
   return plan.run(algorithm, operands, workspace(stream), stream.stream());
 }
 
+bool DeviceProducts::has_kernel(const ProductProblem& problem) {
+  const std::lock_guard lock(mutex_);
+  return !ready(problem).algorithms.empty();
+}
+
 void DeviceProducts::forget_plans() {
   const std::lock_guard lock(mutex_);
   products_.clear();
@@ -430,7 +469,7 @@ DeviceProducts::Ready DeviceProducts::prepare(const ProductProblem& problem) {
     }
     return product;
   }
-  if (problem.extra == ProductExtra::kBiasGradient) {
+  if (problem.extra == ProductExtra::kBiasGradient || problem.has_gelu()) {
     return product;  // fused only where that was measured to be faster: it often is not
   }
   product.algorithms = product.plan.algorithms(kMostAlgorithms);
@@ -464,7 +503,8 @@ void measure_product(const ProductProblem& problem, c10::Device device) {
   const bool is_fused = !choice.kernel.empty();
   // A bias that is added by a kernel of its own is added to what was rounded before: only where nothing else is
   // offered.
-  if (problem.extra == ProductExtra::kBiasGradient || (problem.extra == ProductExtra::kBias && !is_fused)) {
+  if (problem.extra == ProductExtra::kBiasGradient || problem.has_gelu() ||
+      (problem.extra == ProductExtra::kBias && !is_fused)) {
     const KernelChoice plain = plain_choice(problem, device);
     const double extra = measure_extra(problem, operands);
     choice.fastest = std::min(choice.fastest, plain.fastest + extra);

@@ -35,12 +35,14 @@ class ProductAlgorithm {
 };
 
 /// Device addresses of a product in BLAS's order; `vector` is the bias, or where the bias gradient is written (not
-/// added), of the result's type.
+/// added); `pre_activation`, of the result's shape, what GELU is applied to: written with kBiasGelu, read with
+/// kGeluGradient. Both are of the result's type.
 struct ProductOperands {
   const void* a = nullptr;
   const void* b = nullptr;
   void* d = nullptr;
   void* vector = nullptr;
+  void* pre_activation = nullptr;
 };
 
 class ProductPlan {
@@ -107,6 +109,9 @@ class DeviceProducts {
   /// The same with an algorithm and a plan() of the caller's; false where cuBLASLt refuses the algorithm.
   bool run(ProductPlan& plan, const ProductAlgorithm& algorithm, const ProductOperands& operands);
   ProductPlan plan(const ProductProblem& problem) const { return {problem, handle_, workspace_bytes_}; }
+
+  /// Whether run() computes the problem, as far as cuBLASLt has told.
+  bool has_kernel(const ProductProblem& problem);
 
   void forget_plans();
   /// Names of the problems computed so far that kernel_table() had nothing for, in ascending order. Their kernel is the

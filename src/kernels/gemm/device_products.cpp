@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kHopper = 90;
 constexpr std::array kKindNames = {"forward", "backward-input", "weight-gradient"};
-constexpr std::array kExtraNames = {"", "+bias", "+bias-gradient"};
+constexpr std::array kExtraNames = {"", "+bias", "+bias-gradient", "+bias+gelu", "+gelu-gradient"};
 
 DeviceKernelOptions& options_of_process() {
   static DeviceKernelOptions options;
@@ -48,7 +48,7 @@ std::string ProductProblem::name() const {
 
 ProductProblem ProductProblem::without_extra() const {
   ProductProblem plain = *this;
-  plain.extra = ProductExtra::kNone;
+  plain.extra = extra == ProductExtra::kBiasGelu ? ProductExtra::kBias : ProductExtra::kNone;
   return plain;
 }
 
@@ -79,6 +79,11 @@ bool is_as_wide_as_sums(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble;
 }
 
+bool may_fuse_gelu(GeluKind kind, at::ScalarType type, Fp32Products fp32) {
+  const bool is_tf32 = type == at::kFloat && fp32 == Fp32Products::kTf32;
+  return kind == GeluKind::kTanh && (is_tf32 || type == at::kBFloat16 || type == at::kHalf);
+}
+
 bool is_as_promised(const ProductProblem& problem, const AlgorithmTraits& algorithm) {
   if (algorithm.parts <= 1 && algorithm.sums == PartSums::kNone) {
     return true;
@@ -89,9 +94,9 @@ bool is_as_promised(const ProductProblem& problem, const AlgorithmTraits& algori
   if (algorithm.sums == PartSums::kInResult || (algorithm.sums == PartSums::kInResultType && !is_wide)) {
     return false;
   }
-  // The step that adds the parts up rounds to the result's type, and the bias is added to what came out: two roundings
-  // in half precision.
-  return problem.extra != ProductExtra::kBias || is_wide;
+  // The step that adds the parts up rounds to the result's type, and the bias is added to what came out, or GELU
+  // applied: two roundings in half precision.
+  return (problem.extra != ProductExtra::kBias && !problem.has_gelu()) || is_wide;
 }
 
 size_t product_workspace_bytes(int capability) {

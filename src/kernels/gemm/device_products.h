@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 
+#include "src/kernels/gelu_kind.h"
 #include "src/kernels/gemm/kernel_choice.h"
 
 namespace vit_hybrid::kernels {
@@ -18,8 +19,9 @@ namespace vit_hybrid::kernels {
 /// kForward: y [R, M] = x [R, K] W^T. kBackwardInput: dx [R, K] = dy [R, M] W. kWeightGradient: dW [M, K] += dy^T x.
 enum class ProductKind { kForward, kBackwardInput, kWeightGradient };
 
-/// What the kernel of the product does besides: add the bias to each row of y, or the sum over the rows of dy.
-enum class ProductExtra { kNone, kBias, kBiasGradient };
+/// What the kernel of the product does besides: add the bias to each row of y; after that apply GELU (kTanh), and write
+/// what it is applied to; the sum over the rows of dy; or multiply dx by GELU's slope (kTanh) at what x was made from.
+enum class ProductExtra { kNone, kBias, kBiasGradient, kBiasGelu, kGeluGradient };
 
 /// How fp32 factors are multiplied: as they are, or rounded to 11 bits for the tensor cores.
 enum class Fp32Products { kExact, kTf32 };
@@ -39,8 +41,9 @@ struct ProductProblem {
   auto operator<=>(const ProductProblem&) const = default;
   /// One word a property, unique: "forward+bias R12608 M3072 K768 bf16>bf16 16B".
   std::string name() const;
-  /// The product alone, whose choice counts where the extra is a kernel of its own.
+  /// The product whose choice counts where the extra, of kBiasGelu GELU alone, is a kernel of its own.
   ProductProblem without_extra() const;
+  bool has_gelu() const { return extra == ProductExtra::kBiasGelu || extra == ProductExtra::kGeluGradient; }
   double flops() const;
 };
 
@@ -52,6 +55,10 @@ ProductProblem product_problem(ProductKind kind, ProductExtra extra, int64_t row
 /// gradient's product only then: cuBLASLt writes its sum in the gradient's type before it is added, which half
 /// precision would round twice.
 bool is_as_wide_as_sums(at::ScalarType type);
+
+/// Whether GELU may be a part of products: cuBLASLt has the one with tanh, and does not say how exact it is, which only
+/// the rounding of half precision and of TF32's factors hides.
+bool may_fuse_gelu(GeluKind kind, at::ScalarType type, Fp32Products fp32);
 
 /// "fp64", "fp32", "bf16", "fp16".
 std::string short_name(at::ScalarType type);
@@ -151,16 +158,31 @@ void device_add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy
 /// gradient [M] += the sum over the rows of dy [R, M], in fp32 (fp64 for fp64) and in a fixed order.
 void device_add_column_sums(const at::Tensor& gradient, const at::Tensor& dy);
 
-/// z Phi(z), with erf (cuBLASLt's own GELU is the tanh approximation, another function).
-at::Tensor device_gelu(const at::Tensor& z);
+/// gelu(z) of z = device_linear_forward(), by the same kernel (of the unrounded z) where that was measured to be
+/// faster; z is put into `pre_activation` unless that is null.
+at::Tensor device_linear_gelu_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                      GeluKind kind, at::Tensor* pre_activation);
+/// What device_linear_gelu_forward() puts into `pre_activation`, the same bits.
+at::Tensor device_linear_pre_activation(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                        GeluKind kind);
+
+/// device_linear_backward_input() times GELU's slope at z [R, K].
+at::Tensor device_linear_gelu_backward_input(const at::Tensor& dy, const at::Tensor& weight, GeluKind kind,
+                                             const at::Tensor& z);
+/// Whether that is one kernel: where it was measured to be faster.
+bool device_fuses_gelu_backward(const at::Tensor& weight, int64_t rows, GeluKind kind);
+
+/// z Phi(z).
+at::Tensor device_gelu(const at::Tensor& z, GeluKind kind);
 
 /// dy (Phi(z) + z phi(z)) [R, M]; its sum over the rows is added to bias_gradient [M] unless that is undefined, in a
 /// fixed order and the same pass over memory.
-at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& bias_gradient);
+at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, GeluKind kind,
+                                const at::Tensor& bias_gradient);
 
-/// Measures what cuBLASLt offers for `problem`, and for one with a bias gradient also that as a kernel of its own (and
-/// the product without it), and puts the fastest that the options allow into kernel_table(). Needs memory for the
-/// operands.
+/// Measures what cuBLASLt offers for `problem`, and for one with a bias gradient or GELU also that as a kernel of its
+/// own (and the product without it), and puts the fastest that the options allow into kernel_table(). Needs memory for
+/// the operands.
 void measure_product(const ProductProblem& problem, c10::Device device);
 
 /// A GPU that had nothing to do runs at a low clock, and its first measurements would be of that. The first call for a
@@ -171,7 +193,7 @@ void wake_device(c10::Device device);
 /// Products look into kernel_table() once a problem; after it has changed they must look again.
 void forget_product_plans();
 
-/// One line for the start-up report: which kernels compute linear layers of this type, and why.
-std::string device_product_text(at::ScalarType type);
+/// One line for the start-up report: which kernels compute linear layers of this type, and GELU, and why.
+std::string device_product_text(at::ScalarType type, GeluKind kind);
 
 }  // namespace vit_hybrid::kernels

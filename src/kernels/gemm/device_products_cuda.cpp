@@ -17,6 +17,7 @@
 #include <map>
 #include <mutex>
 #include <type_traits>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
@@ -111,6 +112,33 @@ bool run_forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& wei
                      bias.defined() ? const_cast<void*>(bias.const_data_ptr()) : nullptr});
 }
 
+// gelu(z) and z of z = x W^T + b where one kernel computes both, and it does where only one of them is wanted, too: the
+// other is to have the same bits. Undefined where there is none.
+std::pair<at::Tensor, at::Tensor> fused_gelu_forward(const at::Tensor& x, const at::Tensor& weight,
+                                                     const at::Tensor& bias, GeluKind kind) {
+  const bool may_fuse = may_fuse_gelu(kind, x.scalar_type(), device_kernel_options().fp32);
+  if (!may_fuse || !bias.defined() || x.numel() == 0 || weight.numel() == 0) {
+    return {};
+  }
+  const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor rows = x.contiguous();
+  auto problem = problem_of(ProductKind::kForward, ProductExtra::kBiasGelu, x.size(0), weight, x.scalar_type());
+  problem.alignment = alignment_of({&rows, &weight, &bias});
+  DeviceProducts& products = DeviceProducts::of(x.device());
+  if (!products.has_kernel(problem)) {
+    return {};
+  }
+  const at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
+  const at::Tensor z = at::empty_like(y);
+  const bool ran = products.run(problem, {weight.const_data_ptr(), rows.const_data_ptr(), y.mutable_data_ptr(),
+                                          const_cast<void*>(bias.const_data_ptr()), z.mutable_data_ptr()});
+  return ran ? std::pair{y, z} : std::pair<at::Tensor, at::Tensor>();
+}
+
+ProductProblem gelu_gradient_problem(const at::Tensor& weight, int64_t rows) {
+  return problem_of(ProductKind::kBackwardInput, ProductExtra::kGeluGradient, rows, weight, weight.scalar_type());
+}
+
 // Room for the sums over each part of the rows of a matrix.
 at::Tensor make_parts(const at::Tensor& rows) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
@@ -201,6 +229,51 @@ at::Tensor device_linear_backward_input(const at::Tensor& dy, const at::Tensor& 
   return dx;
 }
 
+at::Tensor device_linear_gelu_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                      GeluKind kind, at::Tensor* pre_activation) {
+  auto [y, z] = fused_gelu_forward(x, weight, bias, kind);
+  if (!y.defined()) {
+    z = device_linear_forward(x, weight, bias);
+    y = device_gelu(z, kind);
+  }
+  if (pre_activation != nullptr) {
+    *pre_activation = z;
+  }
+  return y;
+}
+
+at::Tensor device_linear_pre_activation(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                                        GeluKind kind) {
+  const at::Tensor z = fused_gelu_forward(x, weight, bias, kind).second;
+  return z.defined() ? z : device_linear_forward(x, weight, bias);
+}
+
+at::Tensor device_linear_gelu_backward_input(const at::Tensor& dy, const at::Tensor& weight, GeluKind kind,
+                                             const at::Tensor& z) {
+  if (device_fuses_gelu_backward(weight, dy.size(0), kind) && dy.numel() > 0) {
+    const c10::cuda::CUDAGuard guard(dy.device());
+    const at::Tensor rows = dy.contiguous(), in = z.contiguous();
+    at::Tensor dz = at::empty_like(in);
+    auto problem = gelu_gradient_problem(weight, dy.size(0));
+    problem.alignment = alignment_of({&dz, &rows, &weight, &in});
+    if (DeviceProducts::of(dy.device())
+            .run(problem, {weight.const_data_ptr(), rows.const_data_ptr(), dz.mutable_data_ptr(), nullptr,
+                           const_cast<void*>(in.const_data_ptr())})) {
+      return dz;
+    }
+  }
+  return device_gelu_backward(device_linear_backward_input(dy, weight), z, kind, {});
+}
+
+bool device_fuses_gelu_backward(const at::Tensor& weight, int64_t rows, GeluKind kind) {
+  if (!may_fuse_gelu(kind, weight.scalar_type(), device_kernel_options().fp32) || rows == 0 || weight.numel() == 0) {
+    return false;
+  }
+  auto problem = gelu_gradient_problem(weight, rows);
+  problem.alignment = alignment_of({&weight});
+  return DeviceProducts::of(weight.device()).has_kernel(problem);
+}
+
 void device_add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
                                 const at::Tensor& bias_gradient) {
   if (dy.numel() == 0 || x.numel() == 0) {
@@ -245,7 +318,7 @@ void device_add_column_sums(const at::Tensor& gradient, const at::Tensor& dy) {
   });
 }
 
-at::Tensor device_gelu(const at::Tensor& z) {
+at::Tensor device_gelu(const at::Tensor& z, GeluKind kind) {
   const c10::cuda::CUDAGuard guard(z.device());
   const at::Tensor in = z.contiguous();
   at::Tensor y = at::empty_like(in);
@@ -254,13 +327,14 @@ at::Tensor device_gelu(const at::Tensor& z) {
   }
   with_float_type(z.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    launch_gelu(in.const_data_ptr<T>(), y.mutable_data_ptr<T>(), in.numel(), at::cuda::getCurrentCUDAStream());
+    launch_gelu(in.const_data_ptr<T>(), y.mutable_data_ptr<T>(), in.numel(), kind, at::cuda::getCurrentCUDAStream());
   });
   C10_CUDA_CHECK(cudaGetLastError());
   return y;
 }
 
-at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& bias_gradient) {
+at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, GeluKind kind,
+                                const at::Tensor& bias_gradient) {
   const c10::cuda::CUDAGuard guard(z.device());
   const at::Tensor dy_rows = dy.contiguous();
   const at::Tensor in = z.contiguous();
@@ -273,7 +347,7 @@ at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, const
     using T = decltype(element);
     auto* const sums = bias_gradient.defined() ? partial.mutable_data_ptr<ComputeType<T>>() : nullptr;
     launch_gelu_backward(dy_rows.const_data_ptr<T>(), in.const_data_ptr<T>(), dz.mutable_data_ptr<T>(), sums,
-                         in.size(0), in.size(1), partial.size(0), at::cuda::getCurrentCUDAStream());
+                         in.size(0), in.size(1), partial.size(0), kind, at::cuda::getCurrentCUDAStream());
     if (bias_gradient.defined()) {
       add_parts<ComputeType<T>>(bias_gradient, partial);
     }
@@ -288,14 +362,19 @@ void forget_product_plans() {
   }
 }
 
-std::string device_product_text(at::ScalarType type) {
+std::string device_product_text(at::ScalarType type, GeluKind kind) {
   const bool is_tf32 = type == at::kFloat && device_kernel_options().fp32 == Fp32Products::kTf32;
-  int measured = 0;
+  int measured = 0, with_gelu = 0, fused_gelu = 0;
   for (const auto& [problem, choice] : kernel_table().choices) {
+    const bool has_gelu = problem.find("gelu") != std::string::npos;
     measured += problem.rfind("attention", 0) == 0 ? 0 : 1;
+    with_gelu += has_gelu ? 1 : 0;
+    fused_gelu += has_gelu && choice.kernel != kApart ? 1 : 0;
   }
   return str("cuBLASLt ", cublasLtGetVersion(), " in ", is_tf32 ? "tf32" : short_name(type), ", sums in ",
-             type == at::kDouble ? "fp64" : "fp32", ", bias fused, GELU by an own kernel with erf; ",
+             type == at::kDouble ? "fp64" : "fp32", ", bias fused, GELU by an own kernel with ",
+             kind == GeluKind::kErf ? "erf" : "tanh",
+             with_gelu > 0 ? str(", fused in ", fused_gelu, " of ", with_gelu, " shapes") : "", "; ",
              measured == 0 ? std::string("the library's own choice of algorithms, nothing was measured")
                            : str("the fastest algorithms by measuring, for ", measured, " shapes"));
 }

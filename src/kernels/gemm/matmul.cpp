@@ -95,14 +95,14 @@ at::Tensor converted_forward(const at::Tensor& x, PackedWeight& weight, int64_t 
 
 // gelu() of that, and that itself, each rounded.
 at::Tensor converted_gelu_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias,
-                                  at::Tensor* pre_activation) {
+                                  GeluKind kind, at::Tensor* pre_activation) {
   at::Tensor z = converted_forward(x, weight, version, bias);
   if (pre_activation != nullptr) {
     *pre_activation = z.to(x.scalar_type());
   }
   {
     const MemoryScope scope(MemoryClass::kWorkspaces);
-    z = exact_gelu(z);
+    z = gelu(z, kind);
   }
   return z.to(x.scalar_type());
 }
@@ -245,8 +245,8 @@ ProductKernel choose_product_kernel(const at::Tensor& rows, int64_t num_outputs)
   return is_small && rows.scalar_type() == at::kFloat ? ProductKernel::kLibrary : kernel_of_type(rows.scalar_type());
 }
 
-std::string product_kernel_text(c10::Device device, at::ScalarType type) {
-  return device.is_cpu() ? str(instruction_set(type), ": ", host_kernel_text(type)) : device_product_text(type);
+std::string product_kernel_text(c10::Device device, at::ScalarType type, GeluKind kind) {
+  return device.is_cpu() ? str(instruction_set(type), ": ", host_kernel_text(type)) : device_product_text(type, kind);
 }
 
 at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias) {
@@ -268,12 +268,15 @@ at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t ver
 }
 
 at::Tensor linear_gelu_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias,
-                               at::Tensor* pre_activation) {
+                               GeluKind kind, at::Tensor* pre_activation) {
+  if (!x.is_cpu()) {
+    return device_linear_gelu_forward(x, weight.weight(), bias, kind, pre_activation);
+  }
   const bool is_kept = pre_activation != nullptr;
-  const auto kernel = x.is_cpu() ? choose_product_kernel(x, weight.weight().size(0)) : ProductKernel::kLibrary;
+  const auto kernel = choose_product_kernel(x, weight.weight().size(0));
   if (kernel == ProductKernel::kBlocked) {
     const int64_t num_outputs = weight.weight().size(0);
-    const BlockedOutput out{is_kept ? new_rows(x, num_outputs) : at::Tensor(), new_rows(x, num_outputs)};
+    const BlockedOutput out{is_kept ? new_rows(x, num_outputs) : at::Tensor(), new_rows(x, num_outputs), kind};
     run_blocked_forward(x, weight, version, bias, out);
     if (is_kept) {
       *pre_activation = out.linear;
@@ -281,13 +284,19 @@ at::Tensor linear_gelu_forward(const at::Tensor& x, PackedWeight& weight, int64_
     return out.activated;
   }
   if (kernel == ProductKernel::kConverted) {
-    return converted_gelu_forward(x, weight, version, bias, pre_activation);
+    return converted_gelu_forward(x, weight, version, bias, kind, pre_activation);
   }
   const at::Tensor z = linear_forward(x, weight, version, bias);
   if (is_kept) {
     *pre_activation = z;
   }
-  return exact_gelu(z);
+  return gelu(z, kind);
+}
+
+at::Tensor linear_pre_activation(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias,
+                                 GeluKind kind) {
+  return x.is_cpu() ? linear_forward(x, weight, version, bias)
+                    : device_linear_pre_activation(x, weight.weight(), bias, kind);
 }
 
 at::Tensor linear_backward_input(const at::Tensor& dy, PackedWeight& weight, int64_t version) {
@@ -306,6 +315,16 @@ at::Tensor linear_backward_input(const at::Tensor& dy, PackedWeight& weight, int
     default:
       return at::mm(dy, matrix);
   }
+}
+
+at::Tensor linear_gelu_backward_input(const at::Tensor& dy, PackedWeight& weight, int64_t version, GeluKind kind,
+                                      const at::Tensor& z) {
+  return dy.is_cpu() ? gelu_backward(linear_backward_input(dy, weight, version), z, kind, {})
+                     : device_linear_gelu_backward_input(dy, weight.weight(), kind, z);
+}
+
+bool fuses_gelu_backward(const PackedWeight& weight, int64_t rows, GeluKind kind) {
+  return !weight.weight().is_cpu() && device_fuses_gelu_backward(weight.weight(), rows, kind);
 }
 
 void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,

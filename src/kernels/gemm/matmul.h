@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "src/kernels/gelu_kind.h"
 #include "src/kernels/gemm/kernel_choice.h"
 #include "src/kernels/gemm/packing.h"
 
@@ -77,20 +78,32 @@ bool multiplies_in_fp32(at::ScalarType type);
 /// are the library's.
 bool is_large_product(int64_t rows, int64_t outputs, int64_t inputs);
 
-/// One line for the start-up report: how linear layers of this type are computed on this device, and why.
-std::string product_kernel_text(c10::Device device, at::ScalarType type);
+/// One line for the start-up report: how linear layers of this type, and GELU after them, are computed on this device,
+/// and why.
+std::string product_kernel_text(c10::Device device, at::ScalarType type, GeluKind kind);
 
 /// x [R, K] times weight [M, K] transposed, plus bias [M] unless it is undefined: [R, M]. `version` is that of the
 /// weight's values.
 at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias);
 
-/// gelu(z), [R, M], of the unrounded z = linear_forward(x, weight, version, bias) where the product runs on the host;
-/// z itself (the same bits) is put into `pre_activation` unless that is null.
+/// gelu(z), [R, M], of z = linear_forward(x, weight, version, bias), unrounded where the product runs on the host or
+/// has GELU in it; z itself is put into `pre_activation` unless that is null.
 at::Tensor linear_gelu_forward(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias,
-                               at::Tensor* pre_activation);
+                               GeluKind kind, at::Tensor* pre_activation);
+
+/// What linear_gelu_forward() puts into `pre_activation`, the same bits.
+at::Tensor linear_pre_activation(const at::Tensor& x, PackedWeight& weight, int64_t version, const at::Tensor& bias,
+                                 GeluKind kind);
 
 /// dy [R, M] times weight [M, K]: the gradient of the input, [R, K].
 at::Tensor linear_backward_input(const at::Tensor& dy, PackedWeight& weight, int64_t version);
+
+/// Of a layer whose input was gelu(z), z [R, K]: the gradient of z, [R, K], linear_backward_input() times GELU's slope.
+at::Tensor linear_gelu_backward_input(const at::Tensor& dy, PackedWeight& weight, int64_t version, GeluKind kind,
+                                      const at::Tensor& z);
+
+/// Whether linear_gelu_backward_input() is one kernel for `rows` rows.
+bool fuses_gelu_backward(const PackedWeight& weight, int64_t rows, GeluKind kind);
 
 /// gradient [M, K] += dy [R, M] transposed times x [R, K], and bias_gradient [M] += the sum over the rows of dy unless
 /// it is undefined. Gradients may have a wider type than dy and x.

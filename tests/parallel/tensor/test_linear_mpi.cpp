@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 
+#include "model/recompute.h"
 #include "parallel/comm/make_communicator.h"
 #include "parallel/tensor/linear.h"
 #include "src/base/error.h"
@@ -20,6 +21,7 @@ using model::VitOptions;
 namespace {
 
 constexpr int64_t kSamples = 3;
+constexpr auto kTanh = kernels::GeluKind::kTanh;
 constexpr double kDoubleBound = 1e-13;  // a few hundred roundings in a row
 
 // Runs `check` on the first `degree` ranks of the world as a tensor group, for every degree that fits.
@@ -40,7 +42,8 @@ void for_each_degree(Check check) {
 }
 
 std::vector<VitOptions> all_models() {
-  return {small_forecaster(), small_classifier(model::Pooling::kToken), small_classifier(model::Pooling::kMean)};
+  return {small_forecaster(), with_tanh(small_forecaster()), small_classifier(model::Pooling::kToken),
+          small_classifier(model::Pooling::kMean)};
 }
 
 struct Case {
@@ -79,6 +82,10 @@ bool same_on_all_ranks(const at::Tensor& x, comm::Communicator& group) {
   return of_first.equal(x);
 }
 
+double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  return a.sub(b).abs().max().item<double>();
+}
+
 int64_t num_all_reduces() {
   return testing::statistics_of("tensor").count(comm::Operation::kAllReduce).operations;
 }
@@ -113,6 +120,48 @@ TEST_CASE("tensor_parallel: dropout of all kinds is the same function at every d
       options.drop_path = 0.4;
       const Case given(options);
       check_close(given.ours(at::kDouble, group), given.reference(at::kDouble), kDoubleBound, kDoubleBound);
+    }
+  });
+}
+
+// What runs where GELU's backward is the end of fc2's product: the layers' wiring, by the kernels of the host.
+TEST_CASE("tensor_parallel: GELU's backward in fc2 gives the same gradients, also where its input is recomputed") {
+  for_each_degree([&](comm::Communicator& group) {
+    const VitOptions options = with_tanh(small_forecaster());
+    const auto parameters = test_parameters(options);
+    const auto context = test_context(kSamples, Mode::kTraining);
+    const at::Tensor x = normal_tensor({kSamples, 5, options.embed_dim}, 21);
+    const auto run = [&](const auto& forward) {
+      TestStage stage(options, {1, 2}, parameters, at::kDouble, group);
+      tensor::ColumnParallelLinear fc1(stage.buffer, "blocks.0.mlp.fc1", tensor::Terms::kWeightAndBias, group);
+      tensor::RowParallelLinear fc2(stage.buffer, "blocks.0.mlp.fc2", tensor::Terms::kWeightAndBias, group);
+      CHECK_FALSE(fc2.fuses_gelu_backward(x.size(0) * x.size(1), kTanh));  // the host has no such kernel
+      const at::Tensor input = x.clone().requires_grad_();
+      const at::Tensor y = forward(fc1, fc2, input);
+      torch::autograd::backward({y}, {normal_tensor(y.sizes(), 22)});
+      NamedTensors result = stage.gradients(group);
+      result["y"] = y.detach();
+      result["dx"] = input.grad();
+      return result;
+    };
+    const auto own = run([&](auto& fc1, auto& fc2, const at::Tensor& input) {
+      return fc2.forward(fc1.forward_gelu(input, kTanh, context, tensor::Keep::kPreActivation), context);
+    });
+    const auto in_fc2 = run([&](auto& fc1, auto& fc2, const at::Tensor& input) {
+      return fc2.forward_of_gelu(fc1.forward_beside_gelu(input, kTanh, context), kTanh, context);
+    });
+    const auto recomputed = run([&](auto& fc1, auto& fc2, const at::Tensor& input) {
+      const tensor::PreActivation hidden = fc1.forward_beside_gelu(input, kTanh, context);
+      const at::Tensor y = fc2.forward_of_gelu(hidden, kTanh, context);
+      return model::recompute_in_backward(hidden.z, y, [&fc1, input] { return fc1.pre_activation(input, kTanh); });
+    });
+    REQUIRE(in_fc2.size() == own.size());
+    for (const auto& [name, expected] : own) {
+      CAPTURE(name);
+      const double largest = expected.abs().max().item<double>();
+      CHECK((largest > 0.0) == (name.find("mlp") != std::string::npos || name == "y" || name == "dx"));
+      CHECK(largest_difference(in_fc2.at(name), expected) <= kDoubleBound * (1.0 + largest));
+      CHECK(recomputed.at(name).equal(in_fc2.at(name)));
     }
   });
 }

@@ -161,9 +161,27 @@ TEST_CASE("model options go through JSON and back") {
     REQUIRE(differences.size() == 2);
     CHECK_FALSE(is_training_only(differences[0].option));
     CHECK(is_training_only(differences[1].option));
+    other = options;
+    other.gelu = kernels::GeluKind::kTanh;
+    CHECK((model_from_json(model_json(other)).gelu == kernels::GeluKind::kTanh));
+    REQUIRE(model_differences(json, other).size() == 1);
+    CHECK(model_differences(json, other)[0] == "--gelu is tanh, the checkpoint's is erf");
+    CHECK_FALSE(is_training_only("gelu"));
     CHECK(differences[1].first == "0.1");
     CHECK(differences[1].second == "0.25");
   }
+}
+
+TEST_CASE("model options of versions without --gelu are of erf") {
+  std::string json = model_json(model::preset("vit-b16"));
+  const std::string gelu = "\"gelu\":\"erf\",";
+  REQUIRE(json.find(gelu) != std::string::npos);
+  json.erase(json.find(gelu), gelu.size());
+  CHECK((model_from_json(json).gelu == kernels::GeluKind::kErf));
+  CHECK(model_differences(json, model::preset("vit-b16")).empty());
+  model::VitOptions with_tanh = model::preset("vit-b16");
+  with_tanh.gelu = kernels::GeluKind::kTanh;
+  CHECK(model_differences(json, with_tanh).size() == 1);
 }
 
 TEST_CASE("channels differ where both name them") {

@@ -160,6 +160,10 @@ TEST_CASE("run config: values that follow others") {
   CHECK(own.model.mlp_hidden == 100);
   CHECK(own.model.attention_dropout == 0.0);
   CHECK(resolved({"--preset=vit-g14"}).model.mlp_hidden == 6144);
+  CHECK((own.model.gelu == kernels::GeluKind::kErf));
+  const RunConfig tanh = resolved({"--preset=vit-g14", "--gelu=tanh"});
+  CHECK((tanh.model.gelu == kernels::GeluKind::kTanh));
+  CHECK(contains(config_text(tanh), "\ngelu: tanh "));
 }
 
 TEST_CASE("run config: micro-batches, local batch, validation batch, learning rate") {

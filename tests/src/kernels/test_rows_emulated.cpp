@@ -192,56 +192,73 @@ TEST_CASE("emulated: LayerNorm with and without a residual sum, forward and back
   });
 }
 
-TEST_CASE("emulated: GELU, its backward, and sums of columns in parts") {
-  for_types([](auto zero) {
-    using T = decltype(zero);
-    using F = ComputeType<T>;
-    const double sum_bound = kSumRounding<F>;
-    const std::vector<Rows> shapes =
-        kByThreads ? std::vector<Rows>{{37, 23, 0}, {70, 64, 0}}
-                   : std::vector<Rows>{{1, 1, 0}, {37, 23, 0}, {5, 256, 0}, {394, 72, 0}, {1000, 8, 0}, {64, 40, 1}};
-    for (const auto& [rows, columns, shift] : shapes) {
-      CAPTURE(rows);
-      CAPTURE(columns);
-      const int64_t count = rows * columns;
-      const GuardedArray<T> z(count, shift), y(count, shift), dy(count, shift), dz(count, shift),
-          dz_alone(count, shift);
-      fill(z, 1, 2.0);
-      fill(dy, 2);
-      const int64_t parts = num_column_sum_parts(rows, columns, sizeof(T), kMultiprocessors);
-      const GuardedArray<F> partial(parts * columns), partial_of_columns(parts * columns);
-      const GuardedArray<T> gradient(columns);
-      in_all_orders(
-          [&] {
-            launch_gelu(z.data(), y.data(), count, nullptr);
-            launch_gelu_backward(dy.data(), z.data(), dz.data(), partial.data(), rows, columns, parts, nullptr);
-            launch_gelu_backward(dy.data(), z.data(), dz_alone.data(), static_cast<F*>(nullptr), rows, columns, parts,
-                                 nullptr);
-            launch_column_sums(dz.data(), partial_of_columns.data(), rows, columns, parts, nullptr);
-            std::fill(gradient.begin(), gradient.end(), T(1.0F));
-            launch_add_parts(partial.data(), gradient.data(), columns, parts, nullptr);
-          },
-          [&](const auto& add) {
-            add(y);
-            add(dz);
-            add(partial);
-            add(gradient);
-          });
-      std::vector<double> of_y, of_dz, sums(static_cast<size_t>(columns), 1.0);
-      for (int64_t i = 0; i < count; ++i) {
-        const auto value = static_cast<double>(z[i]);
-        const double normal = 0.5 * std::erfc(-value * std::sqrt(0.5));
-        const double density = std::exp(-0.5 * value * value) / std::sqrt(2.0 * std::acos(-1.0));
-        of_y.push_back(value * normal);
-        of_dz.push_back(static_cast<double>(dy[i]) * (normal + value * density));
-        sums[static_cast<size_t>(i % columns)] += static_cast<double>(dz[i]);  // of what was stored
-      }
-      CHECK(relative_error(y, of_y) <= kRounding<T>);
-      CHECK(relative_error(dz, of_dz) <= kRounding<T>);
-      CHECK(in_double(dz_alone) == in_double(dz));
-      CHECK(in_double(partial_of_columns) == in_double(partial));
-      CHECK(relative_error(gradient, sums) <= std::max(kRounding<T>, sum_bound));
+namespace {
+
+// Phi and phi of GELU.
+std::pair<double, double> normal_of(double z, GeluKind kind) {
+  const double root = std::sqrt(2.0 / std::acos(-1.0));
+  if (kind == GeluKind::kErf) {
+    return {0.5 * std::erfc(-z * std::sqrt(0.5)), 0.5 * root * std::exp(-0.5 * z * z)};
+  }
+  const double tanh = std::tanh(root * (z + 0.044715 * z * z * z));
+  return {0.5 + 0.5 * tanh, 0.5 * root * (1.0 + 3.0 * 0.044715 * z * z) * (1.0 - tanh * tanh)};
+}
+
+template <class T>
+void check_gelu(GeluKind kind) {
+  using F = ComputeType<T>;
+  const double sum_bound = kSumRounding<F>;
+  const std::vector<Rows> shapes =
+      kByThreads ? std::vector<Rows>{{37, 23, 0}, {70, 64, 0}}
+                 : std::vector<Rows>{{1, 1, 0}, {37, 23, 0}, {5, 256, 0}, {394, 72, 0}, {1000, 8, 0}, {64, 40, 1}};
+  for (const auto& [rows, columns, shift] : shapes) {
+    CAPTURE(rows);
+    CAPTURE(columns);
+    const int64_t count = rows * columns;
+    const GuardedArray<T> z(count, shift), y(count, shift), dy(count, shift), dz(count, shift), dz_alone(count, shift);
+    fill(z, 1, 2.0);
+    fill(dy, 2);
+    const int64_t parts = num_column_sum_parts(rows, columns, sizeof(T), kMultiprocessors);
+    const GuardedArray<F> partial(parts * columns), partial_of_columns(parts * columns);
+    const GuardedArray<T> gradient(columns);
+    in_all_orders(
+        [&] {
+          launch_gelu(z.data(), y.data(), count, kind, nullptr);
+          launch_gelu_backward(dy.data(), z.data(), dz.data(), partial.data(), rows, columns, parts, kind, nullptr);
+          launch_gelu_backward(dy.data(), z.data(), dz_alone.data(), static_cast<F*>(nullptr), rows, columns, parts,
+                               kind, nullptr);
+          launch_column_sums(dz.data(), partial_of_columns.data(), rows, columns, parts, nullptr);
+          std::fill(gradient.begin(), gradient.end(), T(1.0F));
+          launch_add_parts(partial.data(), gradient.data(), columns, parts, nullptr);
+        },
+        [&](const auto& add) {
+          add(y);
+          add(dz);
+          add(partial);
+          add(gradient);
+        });
+    std::vector<double> of_y, of_dz, sums(static_cast<size_t>(columns), 1.0);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto value = static_cast<double>(z[i]);
+      const auto [normal, density] = normal_of(value, kind);
+      of_y.push_back(value * normal);
+      of_dz.push_back(static_cast<double>(dy[i]) * (normal + value * density));
+      sums[static_cast<size_t>(i % columns)] += static_cast<double>(dz[i]);  // of what was stored
     }
+    CHECK(relative_error(y, of_y) <= kRounding<T>);
+    CHECK(relative_error(dz, of_dz) <= kRounding<T>);
+    CHECK(in_double(dz_alone) == in_double(dz));
+    CHECK(in_double(partial_of_columns) == in_double(partial));
+    CHECK(relative_error(gradient, sums) <= std::max(kRounding<T>, sum_bound));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("emulated: GELU with erf and with tanh, its backward, and sums of columns in parts") {
+  for_types([](auto zero) {
+    check_gelu<decltype(zero)>(GeluKind::kErf);
+    check_gelu<decltype(zero)>(GeluKind::kTanh);
   });
 }
 

@@ -389,11 +389,12 @@ TEST_CASE("host kernel: it computes what is large and fp32, or is converted to t
     CHECK(kernels::choose_product_kernel(large.to(at::kHalf), 1024) == ProductKernel::kConverted);
     CHECK(kernels::choose_product_kernel(large.to(at::kDouble), 1024) == kLibrary);
     for (const auto type : {at::kFloat, at::kHalf}) {
-      const std::string text = kernels::product_kernel_text(at::kCPU, type);
+      const std::string text = kernels::product_kernel_text(at::kCPU, type, kernels::GeluKind::kErf);
       CHECK_MESSAGE(contains(text, "(because of this"), text);
       CHECK_MESSAGE(contains(text, "own blocks around oneDNN's fp32") == (kernel == kBlocked), text);
     }
-    CHECK_FALSE(contains(kernels::product_kernel_text(at::kCPU, at::kDouble), "because of this"));
+    CHECK_FALSE(
+        contains(kernels::product_kernel_text(at::kCPU, at::kDouble, kernels::GeluKind::kErf), "because of this"));
   }
   CHECK(kernels::multiplies_in_fp32(at::kFloat));
   CHECK(kernels::multiplies_in_fp32(at::kHalf));
@@ -404,12 +405,12 @@ TEST_CASE("host kernel: it computes what is large and fp32, or is converted to t
 TEST_CASE("host kernel: where the model's products are too small for it, the library is said first") {
   const KeptKernel kept;
   kernels::set_host_kernel({kLibrary, "small", true});
-  const std::string of_library = kernels::product_kernel_text(at::kCPU, at::kFloat);
+  const std::string of_library = kernels::product_kernel_text(at::kCPU, at::kFloat, kernels::GeluKind::kErf);
   CHECK_MESSAGE(contains(of_library, ": the BLAS of LibTorch"), of_library);
   CHECK_MESSAGE(contains(of_library, "(small)"), of_library);
   if (kernels::has_block_kernel()) {
     kernels::set_host_kernel({kBlocked, "small", true});
-    const std::string of_both = kernels::product_kernel_text(at::kCPU, at::kFloat);
+    const std::string of_both = kernels::product_kernel_text(at::kCPU, at::kFloat, kernels::GeluKind::kErf);
     CHECK_MESSAGE(contains(of_both, ": the BLAS of LibTorch"), of_both);
     CHECK_MESSAGE(contains(of_both, "(small; larger ones: own blocks around oneDNN's fp32 kernel)"), of_both);
   }
@@ -521,12 +522,18 @@ TEST_CASE("device problems: their arithmetic is that of a training step, in ever
 }
 
 TEST_CASE("device problems: saved choices are taken over with those of the products alone that they are made of") {
-  const auto options = model::preset("vit-b16");
+  auto options = model::preset("vit-b16");
+  options.gelu = kernels::GeluKind::kTanh;
   const auto problems = train::device_problems_of_mesh(options, 1, {2}, {at::kHalf, at::kFloat});
   kernels::KernelTable saved{"here", {}};
   for (const auto& problem : problems.products) {
+    const auto part = problem.without_extra();  // of GELU and a bias the bias, of which the product alone is a part
+    for (const auto& plain : {part, part.without_extra()}) {
+      saved.choices[plain.name()] = {"00ff", "tile 128x256", 1.0, 1.0};
+    }
+  }
+  for (const auto& problem : problems.products) {
     saved.choices[problem.name()] = {"apart", "two kernels", 2.0, 2.0};
-    saved.choices[problem.without_extra().name()] = {"00ff", "tile 128x256", 1.0, 1.0};
   }
   REQUIRE(saved.choices.size() > problems.products.size());
   kernels::KernelTable resumed{"here", {}};
@@ -566,6 +573,23 @@ TEST_CASE("device problems: gradients have their own type, tf32 is named, nothin
   }
   const auto tf32 = train::device_problems(options, {1, 2}, 0, 1, 2, {at::kFloat, at::kFloat, half.fp32});
   CHECK(tf32.products.front().name() == "forward+bias R394 M2304 K768 tf32>fp32 16B");
+  auto with_tanh = options;
+  with_tanh.gelu = kernels::GeluKind::kTanh;
+  const auto names = [&](const train::ProductTypes& types) {
+    std::string text;
+    for (const auto& problem : train::device_problems(with_tanh, {1, 2}, 0, 1, 2, types).products) {
+      text += problem.has_gelu() ? problem.name() + "; " : "";
+    }
+    return text;
+  };
+  CHECK(names(half) ==
+        "forward+bias+gelu R394 M3072 K768 bf16>bf16 16B; "
+        "backward-input+gelu-gradient R394 M768 K3072 bf16>bf16 16B; ");
+  CHECK(names({at::kFloat, at::kFloat, kernels::Fp32Products::kExact}).empty());
+  CHECK(names({at::kFloat, at::kFloat, kernels::Fp32Products::kTf32}).find("tf32>fp32") != std::string::npos);
+  // Dropout stands between the two, so that the gradient of fc1's bias comes with GELU's backward again.
+  with_tanh.dropout = 0.1;
+  CHECK(names(half) == "forward+bias+gelu R394 M3072 K768 bf16>bf16 16B; ");
   const auto nothing = train::device_problems(options, {0, options.num_units()}, 0, 1, 0, {});
   CHECK(nothing.products.empty());
 }

@@ -6,6 +6,7 @@
 #include <c10/util/Half.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -105,16 +106,35 @@ bool is_transposed(const FakeDescription& description, int attribute) {
   return attribute_of(description, attribute, CUBLAS_OP_N) == CUBLAS_OP_T;
 }
 
-// What the library does not do, whatever the algorithm: a fused bias gradient in fp64, a bias at an address of 2 bytes.
-bool is_refused(const FakeDescription& description) {
-  const auto epilogue = attribute_of(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
-  const auto bias = attribute_of(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
-  return (epilogue == CUBLASLT_EPILOGUE_BGRADB && description.scale == CUDA_R_64F) ||
-         (epilogue != CUBLASLT_EPILOGUE_DEFAULT && bias % 4 != 0);
+bool has_gelu(uint64_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;
 }
 
-// D = alpha op(A) op(B) + beta C, with the bias of D's rows added; or the sums of op(B) over the inner dimension, one
-// for each of D's columns, written where the bias would be.
+// What the library does not do, whatever the algorithm: a fused bias gradient or GELU in fp64, a bias at an address of
+// 2 bytes; and as cublasLt.h has it, GELU's input in columns whose distance is no multiple of 8 or less than one of D.
+// Its address must be a multiple of 16, in the library of CUDA 12 and 13.
+bool is_refused(const FakeDescription& description, const FakeLayout& d) {
+  const auto epilogue = attribute_of(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
+  const auto bias = attribute_of(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
+  const auto leading = attribute_of(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
+  const auto auxiliary = attribute_of(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 0);
+  const bool is_badly_placed = leading % 8 != 0 || leading < d.rows || auxiliary == 0 || auxiliary % 16 != 0;
+  return ((epilogue == CUBLASLT_EPILOGUE_BGRADB || has_gelu(epilogue)) && description.scale == CUDA_R_64F) ||
+         (epilogue != CUBLASLT_EPILOGUE_DEFAULT && bias % 4 != 0) || (has_gelu(epilogue) && is_badly_placed);
+}
+
+// The part of GELU with tanh that z is multiplied by, and GELU's slope.
+double gate(double z) {
+  return 0.5 + 0.5 * std::tanh(std::sqrt(2.0 / M_PI) * (z + 0.044715 * z * z * z));
+}
+
+double slope(double z) {
+  return gate(z) + z * 2.0 * std::sqrt(2.0 / M_PI) * (1.0 + 3.0 * 0.044715 * z * z) * gate(z) * (1.0 - gate(z));
+}
+
+// D = alpha op(A) op(B) + beta C, with the bias of D's rows added, and then GELU applied to what the auxiliary matrix
+// gets; or multiplied by GELU's slope at the auxiliary matrix; or the sums of op(B) over the inner dimension, one for
+// each of D's columns, written where the bias would be.
 cublasStatus_t multiply(const FakeDescription& description, double alpha, double beta, const Factor& a, const Factor& b,
                         const void* c, const FakeLayout& d_layout, void* d) {
   const int64_t rows = a.rows(), inner = a.columns(), columns = b.columns();
@@ -124,6 +144,9 @@ cublasStatus_t multiply(const FakeDescription& description, double alpha, double
   }
   const auto epilogue = attribute_of(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
   auto* const bias = reinterpret_cast<void*>(attribute_of(description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0));
+  auto* const auxiliary =
+      reinterpret_cast<void*>(attribute_of(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 0));
+  const auto leading = static_cast<int64_t>(attribute_of(description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0));
   for (int64_t column = 0; column < columns; ++column) {
     double sum_of_b = 0.0;
     for (int64_t k = 0; k < inner; ++k)
@@ -134,7 +157,15 @@ cublasStatus_t multiply(const FakeDescription& description, double alpha, double
       double sum = beta == 0.0 ? 0.0 : beta * value_at(c, d_layout.type, at);
       for (int64_t k = 0; k < inner; ++k)
         sum += alpha * a.at(row, k) * b.at(k, column);
-      if (epilogue == CUBLASLT_EPILOGUE_BIAS) sum += value_at(bias, d_layout.type, row);
+      if (epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
+        sum += value_at(bias, d_layout.type, row);
+      }
+      if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
+        set_at(auxiliary, d_layout.type, row + column * leading, sum);
+        sum *= gate(sum);
+      } else if (epilogue == CUBLASLT_EPILOGUE_DGELU) {
+        sum *= slope(value_at(auxiliary, d_layout.type, row + column * leading));
+      }
       set_at(d, d_layout.type, at, sum);
     }
   }
@@ -202,13 +233,14 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t /
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t /*a*/, cublasLtMatrixLayout_t /*b*/,
-                                              cublasLtMatrixLayout_t /*c*/, cublasLtMatrixLayout_t /*d*/,
+                                              cublasLtMatrixLayout_t /*c*/, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t /*preference*/, int requested,
                                               cublasLtMatmulHeuristicResult_t results[], int* found) {
   auto& fake = fake_cublaslt();
   fake.requested = requested;
   *found = 0;
-  if (fake.computes && is_refused(fake.descriptions.at(description))) return CUBLAS_STATUS_INVALID_VALUE;
+  if (fake.computes && is_refused(fake.descriptions.at(description), fake.layouts.at(d)))
+    return CUBLAS_STATUS_INVALID_VALUE;
   *found = std::min(requested, static_cast<int>(fake.algorithms.size()));
   for (int i = 0; i < *found; ++i) {
     results[i] = {};
@@ -265,7 +297,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
   fake.runs.push_back(algorithm_of(*algorithm).id);
   const cublasStatus_t status = algorithm_of(*algorithm).run;
   if (!fake.computes || status != CUBLAS_STATUS_SUCCESS) return status;
-  if (is_refused(described)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (is_refused(described, fake.layouts.at(d_layout))) return CUBLAS_STATUS_INVALID_VALUE;
   const Factor left{a, fake.layouts.at(a_layout), is_transposed(described, CUBLASLT_MATMUL_DESC_TRANSA)};
   const Factor right{b, fake.layouts.at(b_layout), is_transposed(described, CUBLASLT_MATMUL_DESC_TRANSB)};
   return multiply(described, value_at(alpha, described.scale, 0), fake.beta, left, right, c, fake.layouts.at(d_layout),

@@ -1,5 +1,7 @@
 // Which algorithms of cuBLASLt a plan takes, what it asks for, and what is made of one that does not run.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/mm.h>
 #include <doctest/doctest.h>
 
@@ -176,6 +178,66 @@ TEST_CASE("product plan: what it describes is the product of the layer, in every
     if (is_fused) CHECK(relative_error(sums, in_double(dy).sum(0)) <= gradient_bound);
   }
   CHECK(fake_cublaslt().num_objects == 0);
+}
+
+TEST_CASE("product plan: GELU with tanh at the end of fc1's product, and its slope at the end of fc2's backward") {
+  constexpr int64_t kRows = 7, kHidden = 16, kDim = 5;
+  for (const auto type : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
+    CAPTURE(c10::toString(type));
+    offer(std::vector<FakeAlgorithm>(1));
+    fake_cublaslt().computes = true;
+    const auto in_double = [](const at::Tensor& t) { return t.to(at::kDouble); };
+    const at::Tensor x = normals({kRows, kDim}, 1, type), weight = normals({kHidden, kDim}, 2, type);
+    const at::Tensor bias = normals({kHidden}, 3, type), dy = normals({kRows, kDim}, 4, type);
+    const at::Tensor next = normals({kDim, kHidden}, 5, type);  // fc2's weight
+    const at::Tensor y = unwritten(normals({kRows, kHidden}, 6, type), type), z = unwritten(y, type);
+    const at::Tensor dz = unwritten(y, type);
+    ProductPlan forward(
+        kernels::product_problem(ProductKind::kForward, ProductExtra::kBiasGelu, kRows, kHidden, kDim, type), nullptr,
+        kWorkspace);
+    ProductPlan backward(
+        kernels::product_problem(ProductKind::kBackwardInput, ProductExtra::kGeluGradient, kRows, kDim, kHidden, type),
+        nullptr, kWorkspace);
+    const auto of_forward = forward.algorithms(1), of_backward = backward.algorithms(1);
+    CHECK(of_forward.size() == (type == at::kDouble ? 0 : 1));  // the library has neither in fp64
+    CHECK(of_backward.size() == of_forward.size());
+    if (of_forward.empty()) {
+      continue;
+    }
+    REQUIRE(forward.run(of_forward[0],
+                        {weight.const_data_ptr(), x.const_data_ptr(), y.mutable_data_ptr(), bias.mutable_data_ptr(),
+                         z.mutable_data_ptr()},
+                        nullptr, nullptr));
+    const double bound = type == at::kFloat ? 1e-6 : type == at::kHalf ? 1e-3 : 8e-3;
+    const at::Tensor exact = at::mm(in_double(x), in_double(weight).t()) + in_double(bias);
+    CHECK(relative_error(z, exact) <= bound);
+    CHECK(relative_error(y, at::gelu(exact, "tanh")) <= bound);
+    REQUIRE(
+        backward.run(of_backward[0],
+                     {next.const_data_ptr(), dy.const_data_ptr(), dz.mutable_data_ptr(), nullptr, z.mutable_data_ptr()},
+                     nullptr, nullptr));
+    const at::Tensor dh = at::mm(in_double(dy), in_double(next));
+    CHECK(relative_error(dz, at::gelu_backward(dh, in_double(z), "tanh")) <= bound);
+  }
+  CHECK(fake_cublaslt().num_objects == 0);
+}
+
+TEST_CASE("product plan: GELU's input in rows of no multiple of 8, or at an odd address, is refused, and no error") {
+  offer(std::vector<FakeAlgorithm>(1));
+  fake_cublaslt().computes = true;
+  const auto offered = [](ProductKind kind, ProductExtra extra, int64_t hidden, int alignment) {
+    const bool is_forward = kind == ProductKind::kForward;
+    auto problem =
+        kernels::product_problem(kind, extra, 4, is_forward ? hidden : 4, is_forward ? 4 : hidden, at::kHalf);
+    problem.alignment = alignment;
+    return ProductPlan(problem, nullptr, kWorkspace).algorithms(1).size();
+  };
+  for (const auto& [kind, extra] : {std::pair{ProductKind::kForward, ProductExtra::kBiasGelu},
+                                    {ProductKind::kBackwardInput, ProductExtra::kGeluGradient}}) {
+    CHECK(offered(kind, extra, 24, 16) == 1);
+    CHECK(offered(kind, extra, 20, 16) == 0);
+    CHECK(offered(kind, extra, 24, 8) == 0);
+  }
 }
 
 TEST_CASE("product plan: a bias at an address of two bytes is refused, and no error") {

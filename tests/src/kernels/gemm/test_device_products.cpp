@@ -100,7 +100,7 @@ TEST_CASE("product problem: problems that differ have names that differ") {
       kernels::product_problem(ProductKind::kForward, ProductExtra::kNone, 12, 34, 56, at::kFloat);
   CHECK(base.name() == "forward R12 M34 K56 fp32>fp32 16B");
   note(base);
-  std::vector<ProductProblem> others(9, base);
+  std::vector<ProductProblem> others(12, base);
   others[0].kind = ProductKind::kBackwardInput;
   others[1].extra = ProductExtra::kBias;
   others[2].rows = 13;
@@ -110,12 +110,18 @@ TEST_CASE("product problem: problems that differ have names that differ") {
   others[6].result = at::kDouble;
   others[7].fp32 = kernels::Fp32Products::kTf32;
   others[8].alignment = 8;
+  others[9].extra = ProductExtra::kBiasGradient;
+  others[10].extra = ProductExtra::kBiasGelu;
+  others[11].extra = ProductExtra::kGeluGradient;
   for (const ProductProblem& other : others) {
     note(other);
   }
-  CHECK(names.size() == 10);
-  CHECK(problems.size() == 10);
+  CHECK(names.size() == 13);
+  CHECK(problems.size() == 13);
   CHECK(base.flops() == 2.0 * 12 * 34 * 56);
+  CHECK(others[10].name() == "forward+bias+gelu R12 M34 K56 fp32>fp32 16B");
+  CHECK((others[10].without_extra() == others[1]));  // where GELU is a kernel of its own, the bias stays
+  CHECK((others[11].without_extra() == base));
 }
 
 TEST_CASE("normal distribution: the quick one is within 3e-7 of erfc, the exact one within rounding") {
@@ -124,7 +130,7 @@ TEST_CASE("normal distribution: the quick one is within 3e-7 of erfc, the exact 
     const auto z = static_cast<float>(i) * 1e-3f;
     const double wanted = 0.5 * std::erfc(-static_cast<double>(z) / std::sqrt(2.0));
     const double density = std::exp(-0.5 * static_cast<double>(z) * z) / std::sqrt(2.0 * std::acos(-1.0));
-    const auto quick = kernels::quick_normal<kernels::HostFunctions>(z);
+    const auto quick = kernels::quick_normal<kernels::LibraryFunctions>(z);
     const auto exact = kernels::exact_normal(static_cast<double>(z));
     quick_error = std::max(quick_error, std::fabs(quick.distribution - wanted));
     exact_error = std::max(exact_error, std::fabs(exact.distribution - wanted));
@@ -139,6 +145,50 @@ TEST_CASE("normal distribution: the quick one is within 3e-7 of erfc, the exact 
   CHECK(kernels::gelu_value(-3.0, kernels::exact_normal(-3.0)) == doctest::Approx(-3.0 * 0.0013498980316300946));
 }
 
+TEST_CASE(
+    "normal distribution: its stand-in with tanh, and GELU's slope, in double and in float, and nothing overflows") {
+  double double_error = 0.0, float_error = 0.0;
+  const double scale = std::sqrt(2.0 / std::acos(-1.0));
+  for (int i = -12000; i <= 12000; ++i) {
+    const double z = i * 1e-3;
+    const double argument = scale * (z + 0.044715 * z * z * z);
+    const double wanted = 0.5 * (1.0 + std::tanh(argument));
+    const double density = 0.5 * scale * (1.0 + 3.0 * 0.044715 * z * z) / std::pow(std::cosh(argument), 2);
+    const auto worst = [&](const auto& normal, auto at) {
+      return std::max(
+          std::fabs(static_cast<double>(kernels::gelu_value(at, normal)) - z * wanted) / (1.0 + std::fabs(z)),
+          std::fabs(static_cast<double>(kernels::gelu_slope(at, normal)) - (wanted + z * density)));
+    };
+    double_error = std::max(double_error, worst(kernels::tanh_normal<kernels::LibraryFunctions>(z), z));
+    const auto single = static_cast<float>(z);
+    float_error = std::max(float_error, worst(kernels::tanh_normal<kernels::LibraryFunctions>(single), single));
+  }
+  CHECK(double_error < 2e-15);
+  CHECK(float_error < 2e-6);
+  for (const float far : {20.0f, 1e20f, 3e38f}) {
+    const auto above = kernels::tanh_normal<kernels::LibraryFunctions>(far);
+    const auto below = kernels::tanh_normal<kernels::LibraryFunctions>(-far);
+    CHECK(kernels::gelu_value(far, above) == far);
+    CHECK(kernels::gelu_slope(far, above) == 1.0f);
+    CHECK(kernels::gelu_value(-far, below) == 0.0f);
+    CHECK(kernels::gelu_slope(-far, below) == 0.0f);
+  }
+  const float nan = std::nanf("");
+  CHECK(std::isnan(kernels::gelu_value(nan, kernels::tanh_normal<kernels::LibraryFunctions>(nan))));
+  CHECK(std::isnan(kernels::gelu_slope(nan, kernels::tanh_normal<kernels::LibraryFunctions>(nan))));
+}
+
+TEST_CASE("product rules: GELU is a part of products with tanh alone, where rounding hides how exact it is") {
+  constexpr auto kErf = kernels::GeluKind::kErf, kTanh = kernels::GeluKind::kTanh;
+  for (const auto type : {at::kHalf, at::kBFloat16}) {
+    CHECK(kernels::may_fuse_gelu(kTanh, type, Fp32Products::kExact));
+    CHECK_FALSE(kernels::may_fuse_gelu(kErf, type, Fp32Products::kExact));
+  }
+  CHECK(kernels::may_fuse_gelu(kTanh, at::kFloat, Fp32Products::kTf32));
+  CHECK_FALSE(kernels::may_fuse_gelu(kTanh, at::kFloat, Fp32Products::kExact));
+  CHECK_FALSE(kernels::may_fuse_gelu(kTanh, at::kDouble, Fp32Products::kExact));
+}
+
 namespace {
 
 bool promised(const AlgorithmTraits& algorithm, ProductExtra extra, at::ScalarType result) {
@@ -150,7 +200,8 @@ bool promised(const AlgorithmTraits& algorithm, ProductExtra extra, at::ScalarTy
 
 TEST_CASE("product rules: an algorithm that does not cut the inner dimension always is as promised") {
   for (const auto result : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
-    for (const auto extra : {ProductExtra::kNone, ProductExtra::kBias, ProductExtra::kBiasGradient}) {
+    for (const auto extra : {ProductExtra::kNone, ProductExtra::kBias, ProductExtra::kBiasGradient,
+                             ProductExtra::kBiasGelu, ProductExtra::kGeluGradient}) {
       CHECK(promised({1, PartSums::kNone}, extra, result));
       CHECK_FALSE(promised({2, PartSums::kInResult}, extra, result));
     }
@@ -173,12 +224,14 @@ TEST_CASE("product rules: sums of parts are never kept in half precision") {
   CHECK(kernels::is_as_promised(gradient, {4, PartSums::kInResultType}));
 }
 
-TEST_CASE("product rules: a bias is not added to what was rounded to half precision before") {
-  for (const auto result : {at::kHalf, at::kBFloat16}) {
-    CHECK_FALSE(promised({2, PartSums::kInSumType}, ProductExtra::kBias, result));
-    CHECK_FALSE(promised({2, PartSums::kNone}, ProductExtra::kBias, result));
+TEST_CASE("product rules: a bias is not added to what was rounded to half precision before, nor is GELU applied") {
+  for (const auto extra : {ProductExtra::kBias, ProductExtra::kBiasGelu, ProductExtra::kGeluGradient}) {
+    for (const auto result : {at::kHalf, at::kBFloat16}) {
+      CHECK_FALSE(promised({2, PartSums::kInSumType}, extra, result));
+      CHECK_FALSE(promised({2, PartSums::kNone}, extra, result));
+    }
+    CHECK(promised({2, PartSums::kInSumType}, extra, at::kFloat));
   }
-  CHECK(promised({2, PartSums::kInSumType}, ProductExtra::kBias, at::kFloat));
 }
 
 TEST_CASE("product rules: the workspace is part of what choices hold for") {

@@ -21,6 +21,7 @@
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
 using kernels::Fp32Products;
+using kernels::GeluKind;
 using kernels::ProductExtra;
 using kernels::ProductKind;
 using kernels::SumOrder;
@@ -224,17 +225,58 @@ TEST_CASE("gpu gelu: forward, backward and the sums of its gradient's columns") 
       CAPTURE(shape.rows);
       const at::Tensor z = draws({shape.rows, shape.outputs}, type.values).mul_(2.0);
       const at::Tensor dy = draws({shape.rows, shape.outputs}, type.values);
-      CHECK(relative_error(kernels::device_gelu(z), at::gelu(in_double(z))) <= type.rounding);
-      const at::Tensor dz = at::gelu_backward(in_double(dy), in_double(z));
-      const at::Tensor before = draws({shape.outputs}, type.gradients), sums = before.clone();
-      const at::Tensor result = kernels::device_gelu_backward(dy, z, sums);
-      CHECK(relative_error(result, dz) <= type.rounding);
-      // What is added up is what was stored.
-      CHECK(relative_error(sums, in_double(before) + in_double(result).sum(0)) <= type.gradient_rounding);
-      CHECK(kernels::device_gelu_backward(dy, z, {}).equal(result));
-      const at::Tensor columns = before.clone();
-      kernels::device_add_column_sums(columns, result);
-      CHECK(columns.equal(sums));
+      for (const auto& [kind, name] : {std::pair{GeluKind::kErf, "none"}, {GeluKind::kTanh, "tanh"}}) {
+        CHECK(relative_error(kernels::device_gelu(z, kind), at::gelu(in_double(z), name)) <= type.rounding);
+        const at::Tensor dz = at::gelu_backward(in_double(dy), in_double(z), name);
+        const at::Tensor before = draws({shape.outputs}, type.gradients), sums = before.clone();
+        const at::Tensor result = kernels::device_gelu_backward(dy, z, kind, sums);
+        CHECK(relative_error(result, dz) <= type.rounding);
+        // What is added up is what was stored.
+        CHECK(relative_error(sums, in_double(before) + in_double(result).sum(0)) <= type.gradient_rounding);
+        CHECK(kernels::device_gelu_backward(dy, z, kind, {}).equal(result));
+        const at::Tensor columns = before.clone();
+        kernels::device_add_column_sums(columns, result);
+        CHECK(columns.equal(sums));
+      }
+    }
+  }
+}
+
+// Measured and then taken, by whichever kernel: the shapes of the MLP, one that cuBLASLt refuses (23 is no multiple of
+// 8), and what is asked for where GELU is no part of products.
+TEST_CASE("gpu products: fc1 with GELU, and fc2's backward through it, fused or not") {
+  for (const auto fp32 : {Fp32Products::kExact, Fp32Products::kTf32}) {
+    const KernelScope scope({fp32, SumOrder::kAny});
+    kernels::kernel_table() = {kernels::machine_text(kernels::device_traits(gpu()), SumOrder::kAny), {}};
+    for (const Type& type : types()) {
+      for (const auto& [rows, hidden, dim] : {Shape{394, 256, 192}, {37, 23, 41}, {2048, 3072, 768}}) {
+        const std::string name = str(kernels::short_name(type.values), " ", rows, " ", hidden, " ", dim);
+        CAPTURE(name);
+        auto forward =
+            kernels::product_problem(ProductKind::kForward, ProductExtra::kBiasGelu, rows, hidden, dim, type.values);
+        auto backward = kernels::product_problem(ProductKind::kBackwardInput, ProductExtra::kGeluGradient, rows, dim,
+                                                 hidden, type.values);
+        for (auto* const problem : {&forward, &backward}) {
+          problem->fp32 = type.values == at::kFloat ? fp32 : Fp32Products::kExact;
+          kernels::measure_product(*problem, gpu());
+          MESSAGE(problem->name() << ": " << kernels::kernel_table().find(problem->name())->text);
+        }
+        const at::Tensor x = draws({rows, dim}, type.values), weight = draws({hidden, dim}, type.values);
+        const at::Tensor bias = draws({hidden}, type.values), next = draws({dim, hidden}, type.values);
+        const at::Tensor dy = draws({rows, dim}, type.values);
+        const double rounding = type.values == at::kFloat && fp32 == Fp32Products::kTf32 ? 2e-3 : type.rounding;
+        const at::Tensor exact = at::mm(in_double(x), in_double(weight).t()) + in_double(bias);
+        at::Tensor z;
+        const at::Tensor y = kernels::device_linear_gelu_forward(x, weight, bias, GeluKind::kTanh, &z);
+        CHECK(relative_error(z, exact) <= 2.0 * rounding);
+        CHECK(relative_error(y, at::gelu(exact, "tanh")) <= 3.0 * rounding);
+        CHECK(kernels::device_linear_gelu_forward(x, weight, bias, GeluKind::kTanh, nullptr).equal(y));
+        CHECK(kernels::device_linear_pre_activation(x, weight, bias, GeluKind::kTanh).equal(z));
+        const at::Tensor dz = kernels::device_linear_gelu_backward_input(dy, next, GeluKind::kTanh, z);
+        const at::Tensor dh = at::mm(in_double(dy), in_double(next));
+        CHECK(relative_error(dz, at::gelu_backward(dh, in_double(z), "tanh")) <=
+              2.0 * bound_of_sum(type, rounding, dim));
+      }
     }
   }
 }

@@ -26,6 +26,7 @@
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::testing;
+using kernels::GeluKind;
 
 namespace {
 
@@ -100,11 +101,14 @@ TEST_CASE("linear: blocked products of all shapes and types are the exact ones u
       const at::Tensor dy = normal_tensor({rows, outputs}, 4).to(type);
 
       const at::Tensor y = nan_tensor({rows, outputs}, type);
-      const at::Tensor activated = nan_tensor({rows, outputs}, type);
-      kernels::blocked_forward(x, kernels::pack_transposed_panels(weight), bias, {y, activated});
       const at::Tensor exact = product(x, weight.t()) + bias;
-      CHECK(relative_error(y, exact) <= float_bound(inputs) + rounding);
-      CHECK(relative_error(activated, at::gelu(exact)) <= 2.0 * float_bound(inputs) + kGeluError + rounding);
+      for (const GeluKind kind : {GeluKind::kErf, GeluKind::kTanh}) {
+        const at::Tensor activated = nan_tensor({rows, outputs}, type);
+        kernels::blocked_forward(x, kernels::pack_transposed_panels(weight), bias, {y, activated, kind});
+        CHECK(relative_error(y, exact) <= float_bound(inputs) + rounding);
+        CHECK(relative_error(activated, at::gelu(exact, kind == GeluKind::kErf ? "none" : "tanh")) <=
+              2.0 * float_bound(inputs) + kGeluError + rounding);
+      }
 
       const at::Tensor dx = nan_tensor({rows, inputs}, type);
       kernels::blocked_backward_input(dy, kernels::pack_panels(weight), dx);
@@ -132,13 +136,13 @@ TEST_CASE("linear: blocked products have the same bits with any number of thread
       const at::Tensor bias_gradient = at::zeros({500}, at::kFloat);
       kernels::add_weight_gradient(gradient, dy, x, bias_gradient);
       at::Tensor z;
-      const at::Tensor activated = kernels::linear_gelu_forward(x, packed, version, {}, &z);
+      const at::Tensor activated = kernels::linear_gelu_forward(x, packed, version, {}, GeluKind::kTanh, &z);
       return std::array{z,
                         activated,
                         kernels::linear_backward_input(dy, packed, version),
                         gradient,
                         bias_gradient,
-                        kernels::exact_gelu_backward(dy, z, bias_gradient),
+                        kernels::gelu_backward(dy, z, GeluKind::kTanh, bias_gradient),
                         bias_gradient};
     };
     const int before = at::get_num_threads();
@@ -261,7 +265,7 @@ TEST_CASE("linear: no rows are allowed, and leave gradients as they are") {
     const at::Tensor x = at::zeros({0, 5}, type);
     const at::Tensor dy = at::zeros({0, 6}, type);
     CHECK(kernels::linear_forward(x, weight, 1, {}).sizes() == dy.sizes());
-    CHECK(kernels::linear_gelu_forward(x, weight, 1, {}, nullptr).sizes() == dy.sizes());
+    CHECK(kernels::linear_gelu_forward(x, weight, 1, {}, GeluKind::kErf, nullptr).sizes() == dy.sizes());
     CHECK(kernels::linear_backward_input(dy, weight, 1).sizes() == x.sizes());
     const at::Tensor gradient = at::full({6, 5}, 2.0, at::kDouble);
     const at::Tensor bias_gradient = at::full({6}, 3.0, at::kDouble);
@@ -282,7 +286,7 @@ TEST_CASE("linear: the kernel depends on type and size, and its text says which"
   CHECK(kernels::choose_product_kernel(large.narrow(0, 0, 4), 1024) == ProductKernel::kLibrary);
   CHECK(kernels::choose_product_kernel(large.narrow(0, 0, 0), 1024) == ProductKernel::kLibrary);
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
-    const std::string text = kernels::product_kernel_text(at::kCPU, type);
+    const std::string text = kernels::product_kernel_text(at::kCPU, type, GeluKind::kErf);
     CHECK((text.find("converted") != std::string::npos) == (kernel_for(type) == ProductKernel::kConverted));
     CHECK((text.find("own blocks") != std::string::npos) >= (kernel_for(type) == ProductKernel::kBlocked));
     CHECK_MESSAGE(contains(text, "bf16") == (type == at::kBFloat16), text);
@@ -300,7 +304,7 @@ TEST_CASE("linear: the text names a setting that keeps oneDNN from instructions"
   }
   CHECK_FALSE(kernels::has_bf16_block_kernel());
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
-    const std::string text = kernels::product_kernel_text(at::kCPU, type);
+    const std::string text = kernels::product_kernel_text(at::kCPU, type, GeluKind::kErf);
     const bool is_kept_back = kernels::multiplies_in_fp32(type) && set == "AVX2";
     CHECK_MESSAGE(contains(text, "ONEDNN_MAX_CPU_ISA=" + set + " keeps") == is_kept_back, text);
     CHECK_MESSAGE(contains(text, "ONEDNN_MAX_CPU_ISA=" + set + " forbids") == (type == at::kBFloat16), text);
