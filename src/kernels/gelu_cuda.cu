@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kColumnSumRows = 8;  // rows that one block of threads takes at a time
 constexpr int64_t kMostParts = 256;
-constexpr int kLanes = 32;  // threads of a warp: neighbouring columns
+constexpr int kWarpThreads = 32;  // threads of a warp: neighbouring columns
 constexpr int64_t kFewestRowsOfPart = 4 * kColumnSumRows;
 
 using c10::BFloat16;
@@ -98,8 +98,8 @@ struct GeluGradientRows {
 template <class T, int kWidth, class Rows>
 __global__ void __launch_bounds__(kThreads)
     column_sum_kernel(Rows source, ComputeType<T>* __restrict__ partial, int64_t rows, int64_t columns, int64_t parts) {
-  __shared__ ComputeType<T> sums[kColumnSumRows][kLanes * kWidth];
-  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x) * kWidth;
+  __shared__ ComputeType<T> sums[kColumnSumRows][kWarpThreads * kWidth];
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * kWarpThreads + threadIdx.x) * kWidth;
   const int64_t part = blockIdx.y;
   const int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;
   ElementVector<ComputeType<T>, kWidth> sum{};
@@ -119,13 +119,13 @@ __global__ void __launch_bounds__(kThreads)
   // Element i of all threads of a row lies together: no two threads of a warp meet in a bank.
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    sums[threadIdx.y][i * kLanes + threadIdx.x] = sum[i];
+    sums[threadIdx.y][i * kWarpThreads + threadIdx.x] = sum[i];
   }
   __syncthreads();
-  const int thread = threadIdx.y * kLanes + threadIdx.x;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kLanes * kWidth;
-  for (int i = thread; i < kLanes * kWidth && first + i < columns; i += kThreads) {
-    const int place = (i % kWidth) * kLanes + i / kWidth;
+  const int thread = threadIdx.y * kWarpThreads + threadIdx.x;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kWarpThreads * kWidth;
+  for (int i = thread; i < kWarpThreads * kWidth && first + i < columns; i += kThreads) {
+    const int place = (i % kWidth) * kWarpThreads + i / kWidth;
     ComputeType<T> total = sums[0][place];
     for (int row = 1; row < kColumnSumRows; ++row) {
       total += sums[row][place];
@@ -138,8 +138,8 @@ __global__ void __launch_bounds__(kThreads)
 template <class Sum, class Gradient>
 __global__ void __launch_bounds__(kThreads)
     add_parts_kernel(const Sum* __restrict__ partial, Gradient* gradient, int64_t columns, int64_t parts) {
-  __shared__ Sum sums[kColumnSumRows][kLanes];
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kLanes + threadIdx.x;
+  __shared__ Sum sums[kColumnSumRows][kWarpThreads];
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpThreads + threadIdx.x;
   Sum sum = 0;
   if (column < columns) {
 #pragma unroll 4
@@ -170,9 +170,9 @@ bool are_aligned(Pointer... pointers) {
 template <class T, int kWidth, class Rows>
 void launch_rows(const Rows& source, ComputeType<T>* partial, int64_t rows, int64_t columns, int64_t parts,
                  CUstream_st* stream) {
-  const dim3 grid(blocks_for(columns, kLanes * kWidth), static_cast<unsigned>(parts));
+  const dim3 grid(blocks_for(columns, kWarpThreads * kWidth), static_cast<unsigned>(parts));
   column_sum_kernel<T, kWidth>
-      <<<grid, dim3(kLanes, kColumnSumRows), 0, stream>>>(source, partial, rows, columns, parts);
+      <<<grid, dim3(kWarpThreads, kColumnSumRows), 0, stream>>>(source, partial, rows, columns, parts);
 }
 
 // By vectors where the rows are aligned for them.
@@ -200,7 +200,7 @@ void launch_gelu_of(const T* z, T* y, int64_t count, CUstream_st* stream) {
 
 int64_t num_column_sum_parts(int64_t rows, int64_t columns, int64_t element_bytes, int multiprocessors) {
   const int64_t width = 16 / element_bytes;
-  const int64_t blocks_across = (columns + kLanes * width - 1) / (kLanes * width);
+  const int64_t blocks_across = (columns + kWarpThreads * width - 1) / (kWarpThreads * width);
   // Eight blocks of 256 threads fill a multiprocessor.
   const int64_t wanted = (8 * multiprocessors + blocks_across - 1) / blocks_across;
   const int64_t most = (rows + kFewestRowsOfPart - 1) / kFewestRowsOfPart;
@@ -235,7 +235,7 @@ void launch_column_sums(const T* dy, ComputeType<T>* partial, int64_t rows, int6
 
 template <class Sum, class Gradient>
 void launch_add_parts(const Sum* partial, Gradient* gradient, int64_t columns, int64_t parts, CUstream_st* stream) {
-  add_parts_kernel<<<blocks_for(columns, kLanes), dim3(kLanes, kColumnSumRows), 0, stream>>>(partial, gradient, columns,
+  add_parts_kernel<<<blocks_for(columns, kWarpThreads), dim3(kWarpThreads, kColumnSumRows), 0, stream>>>(partial, gradient, columns,
                                                                                              parts);
 }
 
