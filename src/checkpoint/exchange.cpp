@@ -162,6 +162,9 @@ std::string no_counterpart(WeightNames names, const VitOptions& options) {
   if (names == WeightNames::kNersc && options.task != Task::kForecast) {
     return "NERSC's ViT predicts fields, it has no classifier";
   }
+  if (names != WeightNames::kTimm && options.gelu != kernels::GeluKind::kErf) {
+    return "its MLP has GELU with erf, not --gelu tanh";
+  }
   if (names != WeightNames::kTorchvision) {
     return "";
   }

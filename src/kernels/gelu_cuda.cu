@@ -235,8 +235,8 @@ void launch_column_sums(const T* dy, ComputeType<T>* partial, int64_t rows, int6
 
 template <class Sum, class Gradient>
 void launch_add_parts(const Sum* partial, Gradient* gradient, int64_t columns, int64_t parts, CUstream_st* stream) {
-  add_parts_kernel<<<blocks_for(columns, kWarpThreads), dim3(kWarpThreads, kColumnSumRows), 0, stream>>>(partial, gradient, columns,
-                                                                                             parts);
+  add_parts_kernel<<<blocks_for(columns, kWarpThreads), dim3(kWarpThreads, kColumnSumRows), 0, stream>>>(
+      partial, gradient, columns, parts);
 }
 
 #define VH_LAUNCH_ROWS(T)                                                                                          \

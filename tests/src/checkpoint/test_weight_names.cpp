@@ -120,6 +120,10 @@ TEST_CASE("weight names: models without a counterpart say why") {
   CHECK(no_counterpart(WeightNames::kTorchvision, small_forecaster()).find("fields") != std::string::npos);
   CHECK(no_counterpart(WeightNames::kNersc, square).find("classifier") != std::string::npos);
   CHECK(no_counterpart(WeightNames::kNersc, small_forecaster()).empty());
+  auto tanh = small_forecaster();
+  tanh.gelu = kernels::GeluKind::kTanh;
+  CHECK(no_counterpart(WeightNames::kNersc, tanh).find("tanh") != std::string::npos);
+  CHECK(no_counterpart(WeightNames::kTimm, tanh).empty());
   for (const auto& options : {small_forecaster(), square, small_classifier(Pooling::kMean)}) {
     CHECK(no_counterpart(WeightNames::kTimm, options).empty());
   }
