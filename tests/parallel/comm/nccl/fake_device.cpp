@@ -63,7 +63,7 @@ FakeStream::FakeStream(uint64_t number) : number_(number), thread_([this] { run(
 void FakeStream::put(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({std::move(work), waits_are_left_out() ? std::optional(num_waits_.load()) : std::nullopt});
+    queue_.push_back({std::move(work), fake_device().runs_late ? std::optional(num_waits_.load()) : std::nullopt});
   }
   changed_.notify_all();
 }

@@ -27,8 +27,9 @@ struct FakeDevice {
   bool is_used = false;                          ///< communicators are made of NCCL's back end, for host tensors
   uint64_t seed = 1;                             ///< of the delays
   std::chrono::microseconds longest_delay{200};  ///< before each piece of work on a stream
-  /// Planted: in this phase of the run ("forward") the caller's stream waits for no event. What is begun there runs as
-  /// late as may be: when the caller waits for the same stream elsewhere.
+  /// What is put on a stream runs as late as may be: when the caller waits for the stream.
+  bool runs_late = false;
+  /// Planted: in this phase of the run ("forward") the caller's stream waits for no event.
   std::optional<std::string> phase_without_waits;
   bool streams_wait = true;  ///< planted if not: no other stream waits for an event
 };
