@@ -1,6 +1,8 @@
 // What becomes of work that cannot be recorded: every kind of exception, and the one warning of a run.
 #include <c10/util/Exception.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <functional>
@@ -11,7 +13,6 @@
 
 #include "src/base/device/device_graph.h"
 #include "src/base/error.h"
-#include "src/base/log.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
 
@@ -48,15 +49,19 @@ const std::vector<Thrower> kThrowers = {
     {"std::bad_alloc", [] { throw std::bad_alloc(); }},
 };
 
-// What the log has while `work` is done.
-std::string logged(const std::function<void()>& work) {
+// What warnings print while `work` is done. Not by a log file: the first one that is opened takes what was kept for it.
+std::string printed(const std::function<void()>& work) {
   const ScratchFolder folder;
-  open_log_file(folder.file("out.log"));
+  const int before = ::dup(STDERR_FILENO);
+  const int file = ::open(folder.file("stderr").c_str(), O_CREAT | O_WRONLY, 0600);
+  ::dup2(file, STDERR_FILENO);
   work();
-  close_log_file();
-  std::ifstream file(folder.file("out.log"));
+  ::dup2(before, STDERR_FILENO);
+  ::close(file);
+  ::close(before);
+  std::ifstream in(folder.file("stderr"));
   std::ostringstream text;
-  text << file.rdbuf();
+  text << in.rdbuf();
   return text.str();
 }
 
@@ -74,7 +79,7 @@ TEST_CASE("device graph: work that cannot be recorded, whatever it throws, is do
   for (const Thrower& thrower : kThrowers) {
     CAPTURE(thrower.reason);
     NoRecorder recorder(Unrecordable::kDonePlainly);
-    const std::string text = logged([&] {
+    const std::string text = printed([&] {
       for (int again = 0; again < 3; ++again) {
         CHECK(recorder.record(thrower.work) == nullptr);
       }
@@ -88,12 +93,12 @@ TEST_CASE("device graph: the recorders of a run warn once together, those of ano
   NoRecorder of_batches(Unrecordable::kDonePlainly, warning), of_updates(Unrecordable::kDonePlainly, warning);
   NoRecorder of_others(Unrecordable::kDonePlainly);
   const auto work = kThrowers.front().work;
-  const std::string together = logged([&] {
+  const std::string together = printed([&] {
     CHECK(of_batches.record(work) == nullptr);
     CHECK(of_updates.record(work) == nullptr);
   });
   CHECK(count(together, "could not be recorded") == 1);
-  CHECK(count(logged([&] { CHECK(of_others.record(work) == nullptr); }), "could not be recorded") == 1);
+  CHECK(count(printed([&] { CHECK(of_others.record(work) == nullptr); }), "could not be recorded") == 1);
 }
 
 TEST_CASE("device graph: a recording that must not fail ends the run with its reason, or with what memory it lacks") {
