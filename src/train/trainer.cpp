@@ -206,6 +206,7 @@ void Trainer::run() {
     save();
   }
   checkpoints_.complete();
+  engine_.parameters().await_all();  // a peer that is lost meanwhile is told from here, not from a destructor
 }
 
 void Trainer::begin() {
