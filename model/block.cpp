@@ -1,6 +1,8 @@
 // The residual structure of a block.
 #include "model/block.h"
 
+#include <utility>
+
 #include "src/base/text.h"
 
 namespace vit_hybrid::model {
@@ -30,10 +32,18 @@ Block::Block(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& b
       mlp_(options, unit, buffer, group, mlp_keep(recompute)),
       mlp_path_{path_rate(options, unit), unit, kernels::DropSite::kMlpPath} {}
 
-at::Tensor Block::forward(const at::Tensor& x, const tensor::StepContext& context) {
-  const auto [z, normed_z] = norm1_.fork(x, context);
-  const auto [u, normed_u] = norm2_.add_and_fork(z, attention_.forward(normed_z, context), attention_path_, context);
-  return kernels::add_residual(u, mlp_.forward(normed_u, context), mlp_path_, context);
+ResidualStream Block::attend(ResidualStream stream, const tensor::StepContext& context) {
+  const auto [z, normed_z] = norm1_.fork(std::move(stream), context);
+  return {z, attention_.forward(normed_z, context), attention_path_};
+}
+
+ResidualStream Block::run_mlp(ResidualStream stream, const tensor::StepContext& context) {
+  const auto [u, normed_u] = norm2_.fork(std::move(stream), context);
+  return {u, mlp_.forward(normed_u, context), mlp_path_};
+}
+
+ResidualStream Block::forward(ResidualStream stream, const tensor::StepContext& context) {
+  return run_mlp(attend(std::move(stream), context), context);
 }
 
 }  // namespace vit_hybrid::model

@@ -22,10 +22,14 @@ class Block : public Unit {
   /// Parameters blocks.<unit - 1>.*
   Block(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group,
         Recompute recompute);
-  /// x [B, N, D] -> [B, N, D], the same on all tensor ranks. Collective over tensor: two sums, and two in backward.
-  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
+  /// [B, N, D], the same on all tensor ranks: u and the branch of the MLP. Collective over tensor: two sums, and two in
+  /// backward.
+  ResidualStream forward(ResidualStream stream, const tensor::StepContext& context) override;
 
  private:
+  ResidualStream attend(ResidualStream stream, const tensor::StepContext& context);
+  ResidualStream run_mlp(ResidualStream stream, const tensor::StepContext& context);
+
   LayerNorm norm1_;
   Attention attention_;
   kernels::DropKey attention_path_;

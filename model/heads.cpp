@@ -1,8 +1,11 @@
 // Pooling, norms and linears of the heads.
 #include "model/heads.h"
-#include "model/vit_parameters.h"
 
 #include <ATen/ops/mean.h>
+
+#include <utility>
+
+#include "model/vit_parameters.h"
 
 namespace vit_hybrid::model {
 
@@ -11,8 +14,8 @@ ForecastHead::ForecastHead(const VitOptions& options, tensor::ParameterBuffer& b
     : norm_(buffer, final_norm_name(options), options.norm_eps),
       head_(buffer, "head", tensor::Terms::kWeight, tensor_group) {}
 
-at::Tensor ForecastHead::forward(const at::Tensor& x, const tensor::StepContext& context) {
-  return head_.forward(norm_.forward(x, context), context);
+ResidualStream ForecastHead::forward(ResidualStream stream, const tensor::StepContext& context) {
+  return {head_.forward(norm_.fork(std::move(stream), context).normed, context)};
 }
 
 ClassifyHead::ClassifyHead(const VitOptions& options, tensor::ParameterBuffer& buffer,
@@ -21,9 +24,10 @@ ClassifyHead::ClassifyHead(const VitOptions& options, tensor::ParameterBuffer& b
       norm_(buffer, final_norm_name(options), options.norm_eps),
       head_(buffer, "head", tensor::Terms::kWeightAndBias, tensor_group) {}
 
-at::Tensor ClassifyHead::forward(const at::Tensor& x, const tensor::StepContext& context) {
+ResidualStream ClassifyHead::forward(ResidualStream stream, const tensor::StepContext& context) {
+  const at::Tensor x = std::exchange(stream, {}).sum(context);
   const at::Tensor pooled = options_.pooling == Pooling::kToken ? x.select(1, 0).contiguous() : x.mean(1);
-  return head_.forward(norm_.forward(pooled, context), context);
+  return {head_.forward(norm_.forward(pooled, context), context)};
 }
 
 }  // namespace vit_hybrid::model

@@ -17,7 +17,7 @@ class ForecastHead : public Unit {
  public:
   ForecastHead(const VitOptions& options, tensor::ParameterBuffer& buffer, const comm::Communicator& tensor_group);
   /// x [B, N, D] -> patches [B, N, p p C_out], of which fields_of() makes fields and the loss needs none.
-  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
+  ResidualStream forward(ResidualStream stream, const tensor::StepContext& context) override;
 
  private:
   LayerNorm norm_;
@@ -30,7 +30,7 @@ class ClassifyHead : public Unit {
  public:
   ClassifyHead(const VitOptions& options, tensor::ParameterBuffer& buffer, const comm::Communicator& tensor_group);
   /// x [B, N, D] -> logits [B, num_classes].
-  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
+  ResidualStream forward(ResidualStream stream, const tensor::StepContext& context) override;
 
  private:
   VitOptions options_;

@@ -36,7 +36,11 @@ at::Tensor LayerNorm::forward(const at::Tensor& x, const tensor::StepContext& co
   });
 }
 
-Fork LayerNorm::fork(const at::Tensor& x, const tensor::StepContext& context) const {
+Fork LayerNorm::fork(ResidualStream stream, const tensor::StepContext& context) const {
+  return stream.branch.defined() ? add_and_fork(stream, context) : fork_sum(stream.x, context);
+}
+
+Fork LayerNorm::fork_sum(const at::Tensor& x, const tensor::StepContext& context) const {
   const at::Tensor rows = without_grad([&] { return x.detach().contiguous(); });
   const auto [y, mean, rstd] = kernels::layer_norm(rows, weight_.value, bias_.value, eps_);
   const kernels::NormInput input{rows, mean, rstd};
@@ -46,19 +50,18 @@ Fork LayerNorm::fork(const at::Tensor& x, const tensor::StepContext& context) co
   return {outputs[0], outputs[1]};
 }
 
-Fork LayerNorm::add_and_fork(const at::Tensor& residual, const at::Tensor& branch, const kernels::DropKey& path,
-                             const tensor::StepContext& context) const {
+Fork LayerNorm::add_and_fork(const ResidualStream& stream, const tensor::StepContext& context) const {
+  const auto& [x, branch, path] = stream;
   const at::Tensor scales = kernels::path_scales(branch, path, context);
   const auto [sum, normed] = without_grad([&] {
-    return kernels::residual_layer_norm(residual.contiguous(), branch.detach(), scales, weight_.value, bias_.value,
-                                        eps_);
+    return kernels::residual_layer_norm(x.contiguous(), branch.detach(), scales, weight_.value, bias_.value, eps_);
   });
   const kernels::NormInput input{sum, normed.mean, normed.rstd};
   const auto backward = [this, input, scales, &context](const auto& gradients) {
     const at::Tensor dsum = this->backward(gradients[1], input, gradients[0], context);
     return std::vector<at::Tensor>{dsum, kernels::branch_gradient(dsum, scales)};
   };
-  const auto outputs = record_jointly("LayerNormResidual", {sum, normed.y}, {residual, branch}, backward);
+  const auto outputs = record_jointly("LayerNormResidual", {sum, normed.y}, {x, branch}, backward);
   return {outputs[0], outputs[1]};
 }
 

@@ -5,9 +5,9 @@
 
 #include <string>
 
+#include "model/residual_stream.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
-#include "src/kernels/dropout.h"
 #include "src/kernels/layer_norm.h"
 
 namespace vit_hybrid::model {
@@ -28,13 +28,12 @@ class LayerNorm {
   LayerNorm(tensor::ParameterBuffer& buffer, const std::string& name, double eps);
   /// LN(x), x [..., D].
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) const;
-  /// x and LN(x).
-  Fork fork(const at::Tensor& x, const tensor::StepContext& context) const;
-  /// The sum of add_residual() (which see: it is written over `branch`) and its norm.
-  Fork add_and_fork(const at::Tensor& residual, const at::Tensor& branch, const kernels::DropKey& path,
-                    const tensor::StepContext& context) const;
+  /// The sum of the stream and its norm: in one pass where there is a branch to add, the same bits as in two.
+  Fork fork(ResidualStream stream, const tensor::StepContext& context) const;
 
  private:
+  Fork fork_sum(const at::Tensor& x, const tensor::StepContext& context) const;
+  Fork add_and_fork(const ResidualStream& stream, const tensor::StepContext& context) const;
   at::Tensor backward(const at::Tensor& dy, const kernels::NormInput& input, const at::Tensor& residual_gradient,
                       const tensor::StepContext& context) const;
 

@@ -63,7 +63,8 @@ void PatchEmbedding::add_gradients(const at::Tensor& dz_BND, const at::Tensor& x
   projection_.add_gradients(dprojected_BPD, patches(x), tensor::Terms::kWeightAndBias, context);
 }
 
-at::Tensor PatchEmbedding::forward(const at::Tensor& x, const tensor::StepContext& context) {
+ResidualStream PatchEmbedding::forward(ResidualStream stream, const tensor::StepContext& context) {
+  const at::Tensor& x = stream.x;
   const std::vector<int64_t> expected = {x.size(0), options_.in_channels, options_.image_height, options_.image_width};
   VH_ASSERT(x.sizes() == at::IntArrayRef(expected),
             str("image [", join(x.sizes()), "], expected [", join(expected), "]"));
@@ -74,7 +75,7 @@ at::Tensor PatchEmbedding::forward(const at::Tensor& x, const tensor::StepContex
   };
   const at::Tensor recorded = record("PatchEmbedding", z_BND, {x}, backward);
   const int64_t dim = options_.embed_dim;
-  return kernels::dropout(recorded, {0, dim}, dim, {options_.dropout, 0, kernels::DropSite::kPositions}, context);
+  return {kernels::dropout(recorded, {0, dim}, dim, {options_.dropout, 0, kernels::DropSite::kPositions}, context)};
 }
 
 }  // namespace vit_hybrid::model

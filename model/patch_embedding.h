@@ -17,7 +17,7 @@ class PatchEmbedding : public Unit {
  public:
   PatchEmbedding(const VitOptions& options, tensor::ParameterBuffer& buffer, const comm::Communicator& tensor_group);
   /// x [B, C, H, W] -> [B, N, D]. The graph keeps x; the gradient of x is not computed.
-  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
+  ResidualStream forward(ResidualStream stream, const tensor::StepContext& context) override;
 
  private:
   at::Tensor patches(const at::Tensor& x) const;

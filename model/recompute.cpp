@@ -20,7 +20,7 @@ at::Tensor backward_through(Unit& unit, const at::Tensor& x, const tensor::StepC
   const MemoryScope scope(MemoryClass::kActivations);
   const at::AutoGradMode grad_mode(true);
   const at::Tensor input = x.detach().set_requires_grad(true);
-  const auto output_edge = torch::autograd::impl::gradient_edge(unit.forward(input, context));
+  const auto output_edge = torch::autograd::impl::gradient_edge(unit.forward({input}, context).sum(context));
   const auto input_edge = torch::autograd::impl::gradient_edge(input);
   return backward_between(output_edge, dy, input_edge);
 }
@@ -37,16 +37,18 @@ void fill(const c10::Storage& storage, const at::Tensor& again) {
 
 }  // namespace
 
-at::Tensor RecomputedUnit::forward(const at::Tensor& x, const tensor::StepContext& context) {
-  if (!records({x})) {
-    return unit_->forward(x, context);
+ResidualStream RecomputedUnit::forward(ResidualStream stream, const tensor::StepContext& context) {
+  if (!records({stream.x})) {
+    return unit_->forward(std::move(stream), context);
   }
+  const at::Tensor x = std::exchange(stream, {}).sum(context);
   // Under grad mode too, for the kernels, and so the bits, to be those of a unit that keeps all; the graph goes at
   // once.
-  const at::Tensor y = unit_->forward(x.detach().set_requires_grad(true), context).detach();
-  return record("RecomputedUnit", y, {x}, [this, x = x.detach(), &context](const at::Tensor& dy) {
+  const at::Tensor y = unit_->forward({x.detach().set_requires_grad(true)}, context).sum(context).detach();
+  const auto backward = [this, x = x.detach(), &context](const at::Tensor& dy) {
     return std::vector<at::Tensor>{backward_through(*unit_, x, context, dy)};
-  });
+  };
+  return {record("RecomputedUnit", y, {x}, backward)};
 }
 
 at::Tensor recompute_in_backward(const at::Tensor& value, const at::Tensor& result,

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "model/residual_stream.h"
 #include "parallel/tensor/step_context.h"
 
 namespace vit_hybrid::model {
@@ -15,7 +16,7 @@ namespace vit_hybrid::model {
 class Unit {
  public:
   virtual ~Unit() = default;
-  virtual at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) = 0;
+  virtual ResidualStream forward(ResidualStream stream, const tensor::StepContext& context) = 0;
 };
 
 /// kSelective: the input of attention (qkv) and of GELU; kFull: all of a block but its input (V. Korthikanti et al.,
@@ -23,14 +24,15 @@ class Unit {
 enum class Recompute { kNone, kSelective, kFull };
 
 /// Runs another unit, and again when backward reaches it (T. Chen et al., "Training Deep Nets with Sublinear Memory
-/// Cost", 2016). Of one micro-batch the graph keeps the unit's input; the activations of one unit at a time exist.
-/// The second forward takes the same kernels, draws the same keyed masks and sums over the tensor axis again, on all
-/// tensor ranks in the order of backward. Gradients are added once, by the second forward's graph.
+/// Cost", 2016). Of one micro-batch the graph keeps the unit's input, which is one tensor: sums are made at its
+/// borders. The activations of one unit at a time exist. The second forward takes the same kernels, draws the same
+/// keyed masks and sums over the tensor axis again, on all tensor ranks in the order of backward. Gradients are added
+/// once, by the second forward's graph.
 class RecomputedUnit : public Unit {
  public:
   explicit RecomputedUnit(std::unique_ptr<Unit> unit) : unit_(std::move(unit)) {}
   /// As the unit's forward; its backward has the unit's communication of forward and of backward.
-  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) override;
+  ResidualStream forward(ResidualStream stream, const tensor::StepContext& context) override;
 
  private:
   std::unique_ptr<Unit> unit_;

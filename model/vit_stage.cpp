@@ -49,13 +49,13 @@ VitStage::VitStage(const VitOptions& options, Range units, tensor::ParameterBuff
 VitStage::~VitStage() = default;
 
 at::Tensor VitStage::forward(const at::Tensor& x, const tensor::StepContext& context) {
-  at::Tensor activation = x;
+  ResidualStream stream{x};
   for (size_t i = 0; i < units_.size(); ++i) {
     comm::note_work();
     buffer_.await(parameters_[i]);
-    activation = units_[i]->forward(activation, context);
+    stream = units_[i]->forward(std::move(stream), context);
   }
-  return activation;
+  return stream.sum(context);
 }
 
 }  // namespace vit_hybrid::model

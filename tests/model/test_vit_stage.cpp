@@ -166,19 +166,29 @@ TEST_CASE("vit_stage: a second backward adds to the gradients") {
   CHECK(worst_gradient_error(ours.gradients(group_of_one()), once).error <= kDoubleBound);
 }
 
-TEST_CASE("vit_stage: units chained over several stages are the units of one stage") {
-  for (const auto& options : all_models()) {
+// At the end of a stage the residual sum is made alone, inside of one together with the norm that follows.
+TEST_CASE("vit_stage: units chained over several stages are the units of one stage, bit by bit") {
+  std::vector<std::pair<VitOptions, at::ScalarType>> cases;
+  for (VitOptions options : all_models()) {
+    cases.emplace_back(options, at::kDouble);
+    options.dropout = 0.1;
+    options.drop_path = 0.3;
+    cases.emplace_back(options, at::kFloat);
+    cases.emplace_back(options, at::kBFloat16);
+  }
+  for (const auto& [options, type] : cases) {
+    CAPTURE(std::string(at::toString(type)));
     const Case given(options);
-    const Outcome whole = given.ours(at::kDouble);
+    const Outcome whole = given.ours(type);
     for (const std::vector<int64_t>& cuts : {std::vector<int64_t>{0, 1, 2, 3, 4}, std::vector<int64_t>{0, 2, 4}}) {
       std::vector<std::unique_ptr<TestStage>> stages;
-      at::Tensor x = given.images.clone().requires_grad_();
+      at::Tensor x = given.images.to(type, /*non_blocking=*/false, /*copy=*/true).requires_grad_();
       for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-        stages.push_back(std::make_unique<TestStage>(options, Range{cuts[i], cuts[i + 1]}, given.parameters,
-                                                     at::kDouble, group_of_one()));
+        stages.push_back(
+            std::make_unique<TestStage>(options, Range{cuts[i], cuts[i + 1]}, given.parameters, type, group_of_one()));
         x = stages.back()->stage.forward(x, given.context);
       }
-      torch::autograd::backward({x}, {given.output_gradient});
+      torch::autograd::backward({x}, {given.output_gradient.to(type)});
       CHECK(relative_error(x.detach(), whole.output) == 0.0);
       NamedTensors gradients;
       for (const auto& stage : stages) {
