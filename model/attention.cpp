@@ -8,8 +8,7 @@ namespace vit_hybrid::model {
 
 Attention::Attention(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer,
                      comm::Communicator& group, Recompute recompute)
-    : options_(options),
-      recompute_(recompute),
+    : recompute_(recompute),
       heads_(Partition(options.num_heads, group.size()).part(group.rank())),
       projection_drop_{options.dropout, unit, kernels::DropSite::kProjection},
       attention_drop_{options.attention_dropout, unit, kernels::DropSite::kAttention},
@@ -26,10 +25,8 @@ at::Tensor Attention::attend_heads(const at::Tensor& x, const tensor::StepContex
   return recompute_in_backward(qkv, heads, [this, x, &context] { return qkv_.forward(x, context); });
 }
 
-at::Tensor Attention::forward(const at::Tensor& x, const tensor::StepContext& context) {
-  const int64_t dim = options_.embed_dim;
-  return kernels::dropout(projection_.forward(attend_heads(x, context), context), {0, dim}, dim, projection_drop_,
-                          context);
+Branch Attention::forward(const at::Tensor& x, const tensor::StepContext& context) {
+  return {projection_.forward(attend_heads(x, context), context), projection_drop_};
 }
 
 }  // namespace vit_hybrid::model

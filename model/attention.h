@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "model/recompute.h"
+#include "model/residual_stream.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear.h"
@@ -19,14 +20,13 @@ class Attention {
   /// Parameters blocks.<unit - 1>.attn.*
   Attention(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group,
             Recompute recompute);
-  /// x [B, N, D], the same on all tensor ranks -> a fresh [B, N, D], the same on all. The graph keeps x, qkv
+  /// x [B, N, D], the same on all tensor ranks -> a branch that is the same on all. The graph keeps x, qkv
   /// (kSelective: not) and the attention's output (its heads), and one number a query and head. Collective over tensor.
-  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context);
+  Branch forward(const at::Tensor& x, const tensor::StepContext& context);
 
  private:
   at::Tensor attend_heads(const at::Tensor& x, const tensor::StepContext& context);
 
-  VitOptions options_;
   Recompute recompute_;
   Range heads_;  ///< of this tensor rank
   kernels::DropKey projection_drop_;

@@ -23,27 +23,34 @@ tensor::Keep mlp_keep(Recompute recompute) {
 
 }  // namespace
 
-Block::Block(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group,
-             Recompute recompute)
-    : norm1_(buffer, str("blocks.", unit - 1, ".norm1"), options.norm_eps),
+AttentionSublayer::AttentionSublayer(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer,
+                                     comm::Communicator& group, Recompute recompute)
+    : norm_(buffer, str("blocks.", unit - 1, ".norm1"), options.norm_eps),
       attention_(options, unit, buffer, group, recompute),
-      attention_path_{path_rate(options, unit), unit, kernels::DropSite::kAttentionPath},
-      norm2_(buffer, str("blocks.", unit - 1, ".norm2"), options.norm_eps),
+      path_{path_rate(options, unit), unit, kernels::DropSite::kAttentionPath} {}
+
+ResidualStream AttentionSublayer::forward(ResidualStream stream, const tensor::StepContext& context) {
+  const auto [z, normed_z] = norm_.fork(std::move(stream), context);
+  return {z, attention_.forward(normed_z, context), path_};
+}
+
+MlpSublayer::MlpSublayer(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer,
+                         comm::Communicator& group, Recompute recompute)
+    : norm_(buffer, str("blocks.", unit - 1, ".norm2"), options.norm_eps),
       mlp_(options, unit, buffer, group, mlp_keep(recompute)),
-      mlp_path_{path_rate(options, unit), unit, kernels::DropSite::kMlpPath} {}
+      path_{path_rate(options, unit), unit, kernels::DropSite::kMlpPath} {}
 
-ResidualStream Block::attend(ResidualStream stream, const tensor::StepContext& context) {
-  const auto [z, normed_z] = norm1_.fork(std::move(stream), context);
-  return {z, attention_.forward(normed_z, context), attention_path_};
+ResidualStream MlpSublayer::forward(ResidualStream stream, const tensor::StepContext& context) {
+  const auto [u, normed_u] = norm_.fork(std::move(stream), context);
+  return {u, mlp_.forward(normed_u, context), path_};
 }
 
-ResidualStream Block::run_mlp(ResidualStream stream, const tensor::StepContext& context) {
-  const auto [u, normed_u] = norm2_.fork(std::move(stream), context);
-  return {u, mlp_.forward(normed_u, context), mlp_path_};
-}
-
-ResidualStream Block::forward(ResidualStream stream, const tensor::StepContext& context) {
-  return run_mlp(attend(std::move(stream), context), context);
+Layers make_block(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group,
+                  Recompute recompute) {
+  Layers layers;
+  layers.push_back(std::make_unique<AttentionSublayer>(options, unit, buffer, group, recompute));
+  layers.push_back(std::make_unique<MlpSublayer>(options, unit, buffer, group, recompute));
+  return layers;
 }
 
 }  // namespace vit_hybrid::model

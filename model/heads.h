@@ -3,8 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "model/layer.h"
 #include "model/layer_norm.h"
-#include "model/recompute.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear.h"
@@ -13,7 +13,7 @@
 namespace vit_hybrid::model {
 
 /// Norm, and a linear layer without bias from each token to its patch of the field.
-class ForecastHead : public Unit {
+class ForecastHead : public Layer {
  public:
   ForecastHead(const VitOptions& options, tensor::ParameterBuffer& buffer, const comm::Communicator& tensor_group);
   /// x [B, N, D] -> patches [B, N, p p C_out], of which fields_of() makes fields and the loss needs none.
@@ -26,7 +26,7 @@ class ForecastHead : public Unit {
 
 /// The class token, or the mean over the tokens, through norm and linear layer. Only what is pooled passes the norm:
 /// the other tokens' would not be seen.
-class ClassifyHead : public Unit {
+class ClassifyHead : public Layer {
  public:
   ClassifyHead(const VitOptions& options, tensor::ParameterBuffer& buffer, const comm::Communicator& tensor_group);
   /// x [B, N, D] -> logits [B, num_classes].

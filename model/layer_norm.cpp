@@ -2,6 +2,8 @@
 // src/kernels/layer_norm.
 #include "model/layer_norm.h"
 
+#include <utility>
+
 #include "src/base/autograd_node.h"
 
 namespace vit_hybrid::model {
@@ -37,7 +39,7 @@ at::Tensor LayerNorm::forward(const at::Tensor& x, const tensor::StepContext& co
 }
 
 Fork LayerNorm::fork(ResidualStream stream, const tensor::StepContext& context) const {
-  return stream.branch.defined() ? add_and_fork(stream, context) : fork_sum(stream.x, context);
+  return stream.has_branch() ? add_and_fork(std::move(stream), context) : fork_sum(stream.x, context);
 }
 
 Fork LayerNorm::fork_sum(const at::Tensor& x, const tensor::StepContext& context) const {
@@ -50,18 +52,19 @@ Fork LayerNorm::fork_sum(const at::Tensor& x, const tensor::StepContext& context
   return {outputs[0], outputs[1]};
 }
 
-Fork LayerNorm::add_and_fork(const ResidualStream& stream, const tensor::StepContext& context) const {
-  const auto& [x, branch, path] = stream;
-  const at::Tensor scales = kernels::path_scales(branch, path, context);
+Fork LayerNorm::add_and_fork(ResidualStream stream, const tensor::StepContext& context) const {
+  const at::Tensor branch = std::move(stream.branch).finish(context);
+  const at::Tensor scales = kernels::path_scales(branch, stream.path, context);
   const auto [sum, normed] = without_grad([&] {
-    return kernels::residual_layer_norm(x.contiguous(), branch.detach(), scales, weight_.value, bias_.value, eps_);
+    return kernels::residual_layer_norm(stream.x.contiguous(), branch.detach(), scales, weight_.value, bias_.value,
+                                        eps_);
   });
   const kernels::NormInput input{sum, normed.mean, normed.rstd};
   const auto backward = [this, input, scales, &context](const auto& gradients) {
     const at::Tensor dsum = this->backward(gradients[1], input, gradients[0], context);
     return std::vector<at::Tensor>{dsum, kernels::branch_gradient(dsum, scales)};
   };
-  const auto outputs = record_jointly("LayerNormResidual", {sum, normed.y}, {x, branch}, backward);
+  const auto outputs = record_jointly("LayerNormResidual", {sum, normed.y}, {stream.x, branch}, backward);
   return {outputs[0], outputs[1]};
 }
 

@@ -28,12 +28,13 @@ class LayerNorm {
   LayerNorm(tensor::ParameterBuffer& buffer, const std::string& name, double eps);
   /// LN(x), x [..., D].
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context) const;
-  /// The sum of the stream and its norm: in one pass where there is a branch to add, the same bits as in two.
+  /// The sum of the stream, whose branch is waited for, and its norm: in one pass where there is a branch to add, the
+  /// same bits as in two.
   Fork fork(ResidualStream stream, const tensor::StepContext& context) const;
 
  private:
   Fork fork_sum(const at::Tensor& x, const tensor::StepContext& context) const;
-  Fork add_and_fork(const ResidualStream& stream, const tensor::StepContext& context) const;
+  Fork add_and_fork(ResidualStream stream, const tensor::StepContext& context) const;
   at::Tensor backward(const at::Tensor& dy, const kernels::NormInput& input, const at::Tensor& residual_gradient,
                       const tensor::StepContext& context) const;
 

@@ -16,28 +16,26 @@ Mlp::Mlp(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffe
       fc1_(buffer, str("blocks.", unit - 1, ".mlp.fc1"), tensor::Terms::kWeightAndBias, group),
       fc2_(buffer, str("blocks.", unit - 1, ".mlp.fc2"), tensor::Terms::kWeightAndBias, group) {}
 
-at::Tensor Mlp::forward(const at::Tensor& x, const tensor::StepContext& context) {
-  const int64_t dim = options_.embed_dim;
+Branch Mlp::forward(const at::Tensor& x, const tensor::StepContext& context) {
   const bool drops_hidden = context.training() && hidden_drop_.rate > 0.0;
-  const bool is_fused = !drops_hidden && fc2_.fuses_gelu_backward(x.numel() / dim, options_.gelu);
-  const at::Tensor y = is_fused ? forward_with_fused_gelu(x, context) : forward_with_own_gelu(x, context);
-  return kernels::dropout(y, {0, dim}, dim, output_drop_, context);
+  const bool is_fused = !drops_hidden && fc2_.fuses_gelu_backward(x.numel() / options_.embed_dim, options_.gelu);
+  return {is_fused ? forward_with_fused_gelu(x, context) : forward_with_own_gelu(x, context), output_drop_};
 }
 
-at::Tensor Mlp::forward_with_own_gelu(const at::Tensor& x, const tensor::StepContext& context) {
+tensor::RegionSum Mlp::forward_with_own_gelu(const at::Tensor& x, const tensor::StepContext& context) {
   // In one expression: what dropout has read is gone before fc2 runs.
   const at::Tensor kept = kernels::dropout(fc1_.forward_gelu(x, options_.gelu, context, keep_), hidden_,
                                            options_.mlp_hidden, hidden_drop_, context);
   return fc2_.forward(kept, context);
 }
 
-at::Tensor Mlp::forward_with_fused_gelu(const at::Tensor& x, const tensor::StepContext& context) {
+tensor::RegionSum Mlp::forward_with_fused_gelu(const at::Tensor& x, const tensor::StepContext& context) {
   const tensor::PreActivation hidden = fc1_.forward_beside_gelu(x, options_.gelu, context);
-  const at::Tensor y = fc2_.forward_of_gelu(hidden, options_.gelu, context);
-  if (keep_ == tensor::Keep::kPreActivation) {
-    return y;
+  tensor::RegionSum sum = fc2_.forward_of_gelu(hidden, options_.gelu, context);
+  if (keep_ == tensor::Keep::kInputOnly) {
+    sum.y = recompute_in_backward(hidden.z, sum.y, [this, x] { return fc1_.pre_activation(x, options_.gelu); });
   }
-  return recompute_in_backward(hidden.z, y, [this, x] { return fc1_.pre_activation(x, options_.gelu); });
+  return sum;
 }
 
 }  // namespace vit_hybrid::model

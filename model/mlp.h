@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "model/residual_stream.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear.h"
@@ -17,15 +18,15 @@ class Mlp {
   /// Parameters blocks.<unit - 1>.mlp.*
   Mlp(const VitOptions& options, int64_t unit, tensor::ParameterBuffer& buffer, comm::Communicator& group,
       tensor::Keep keep = tensor::Keep::kPreActivation);
-  /// x [B, N, D], the same on all tensor ranks -> a fresh [B, N, D], the same on all. The graph keeps x and, for the
+  /// x [B, N, D], the same on all tensor ranks -> a branch that is the same on all. The graph keeps x and, for the
   /// hidden features of this rank, the output of GELU and, as `keep` says, its input. Collective over tensor.
-  at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context);
+  Branch forward(const at::Tensor& x, const tensor::StepContext& context);
 
  private:
   // fc2(dropout(gelu(fc1(x)))) in either way, equal but for rounding: GELU's backward a kernel of its own, or the end
   // of fc2's product, with nothing between them.
-  at::Tensor forward_with_own_gelu(const at::Tensor& x, const tensor::StepContext& context);
-  at::Tensor forward_with_fused_gelu(const at::Tensor& x, const tensor::StepContext& context);
+  tensor::RegionSum forward_with_own_gelu(const at::Tensor& x, const tensor::StepContext& context);
+  tensor::RegionSum forward_with_fused_gelu(const at::Tensor& x, const tensor::StepContext& context);
 
   VitOptions options_;
   Range hidden_;  ///< of this tensor rank

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "model/recompute.h"
+#include "model/layer.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear.h"
@@ -13,7 +13,7 @@ namespace vit_hybrid::model {
 
 /// z0 = [class token; conv(x)] + positions, where conv has kernel = stride = patch (A. Dosovitskiy et al., ICLR 2021,
 /// eq. 1). Whole on every tensor rank.
-class PatchEmbedding : public Unit {
+class PatchEmbedding : public Layer {
  public:
   PatchEmbedding(const VitOptions& options, tensor::ParameterBuffer& buffer, const comm::Communicator& tensor_group);
   /// x [B, C, H, W] -> [B, N, D]. The graph keeps x; the gradient of x is not computed.

@@ -14,13 +14,26 @@ namespace vit_hybrid::model {
 
 namespace {
 
-// The gradient of the input; `unit` runs on an input that the outer graph does not know. The engine is entered once
-// more from inside a node: it then works on in this thread (on devices in theirs), on the stream of this node.
-at::Tensor backward_through(Unit& unit, const at::Tensor& x, const tensor::StepContext& context, const at::Tensor& dy) {
+ResidualStream run(const Layers& layers, ResidualStream stream, const tensor::StepContext& context) {
+  for (const auto& layer : layers) {
+    stream = layer->forward(std::move(stream), context);
+  }
+  return stream;
+}
+
+// Under grad mode, from an input that the outer graph does not know.
+at::Tensor run_recorded(const Layers& layers, const at::Tensor& input, const tensor::StepContext& context) {
+  return run(layers, {input.set_requires_grad(true)}, context).sum(context);
+}
+
+// The gradient of the input. The engine is entered once more from inside a node: it then works on in this thread (on
+// devices in theirs), on the stream of this node.
+at::Tensor backward_through(const Layers& layers, const at::Tensor& x, const tensor::StepContext& context,
+                            const at::Tensor& dy) {
   const MemoryScope scope(MemoryClass::kActivations);
   const at::AutoGradMode grad_mode(true);
-  const at::Tensor input = x.detach().set_requires_grad(true);
-  const auto output_edge = torch::autograd::impl::gradient_edge(unit.forward({input}, context).sum(context));
+  const at::Tensor input = x.detach();
+  const auto output_edge = torch::autograd::impl::gradient_edge(run_recorded(layers, input, context));
   const auto input_edge = torch::autograd::impl::gradient_edge(input);
   return backward_between(output_edge, dy, input_edge);
 }
@@ -39,14 +52,14 @@ void fill(const c10::Storage& storage, const at::Tensor& again) {
 
 ResidualStream RecomputedUnit::forward(ResidualStream stream, const tensor::StepContext& context) {
   if (!records({stream.x})) {
-    return unit_->forward(std::move(stream), context);
+    return run(layers_, std::move(stream), context);
   }
-  const at::Tensor x = std::exchange(stream, {}).sum(context);
+  const at::Tensor x = std::move(stream).sum(context);
   // Under grad mode too, for the kernels, and so the bits, to be those of a unit that keeps all; the graph goes at
   // once.
-  const at::Tensor y = unit_->forward({x.detach().set_requires_grad(true)}, context).sum(context).detach();
+  const at::Tensor y = run_recorded(layers_, x.detach(), context).detach();
   const auto backward = [this, x = x.detach(), &context](const at::Tensor& dy) {
-    return std::vector<at::Tensor>{backward_through(*unit_, x, context, dy)};
+    return std::vector<at::Tensor>{backward_through(layers_, x, context, dy)};
   };
   return {record("RecomputedUnit", y, {x}, backward)};
 }

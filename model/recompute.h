@@ -4,38 +4,30 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <memory>
 #include <utility>
 
-#include "model/residual_stream.h"
+#include "model/layer.h"
 #include "parallel/tensor/step_context.h"
 
 namespace vit_hybrid::model {
-
-/// A layer whose parameters are views of a buffer. Its graph keeps a pointer to it and to the context.
-class Unit {
- public:
-  virtual ~Unit() = default;
-  virtual ResidualStream forward(ResidualStream stream, const tensor::StepContext& context) = 0;
-};
 
 /// kSelective: the input of attention (qkv) and of GELU; kFull: all of a block but its input (V. Korthikanti et al.,
 /// "Reducing Activation Recomputation in Large Transformer Models", MLSys 2023). No bit of a result depends on it.
 enum class Recompute { kNone, kSelective, kFull };
 
-/// Runs another unit, and again when backward reaches it (T. Chen et al., "Training Deep Nets with Sublinear Memory
-/// Cost", 2016). Of one micro-batch the graph keeps the unit's input, which is one tensor: sums are made at its
+/// Runs the layers of a unit, and again when backward reaches it (T. Chen et al., "Training Deep Nets with Sublinear
+/// Memory Cost", 2016). Of one micro-batch the graph keeps the unit's input, which is one tensor: sums are made at its
 /// borders. The activations of one unit at a time exist. The second forward takes the same kernels, draws the same
 /// keyed masks and sums over the tensor axis again, on all tensor ranks in the order of backward. Gradients are added
 /// once, by the second forward's graph.
-class RecomputedUnit : public Unit {
+class RecomputedUnit : public Layer {
  public:
-  explicit RecomputedUnit(std::unique_ptr<Unit> unit) : unit_(std::move(unit)) {}
-  /// As the unit's forward; its backward has the unit's communication of forward and of backward.
+  explicit RecomputedUnit(Layers layers) : layers_(std::move(layers)) {}
+  /// As the forward of the layers; its backward has the unit's communication of forward and of backward.
   ResidualStream forward(ResidualStream stream, const tensor::StepContext& context) override;
 
  private:
-  std::unique_ptr<Unit> unit_;
+  Layers layers_;
 };
 
 /// `result`, which was computed from `value` by a node that keeps `value` (whole, not a view). When it is recorded, the

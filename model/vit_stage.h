@@ -3,9 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <memory>
+#include <span>
 #include <vector>
 
+#include "model/layer.h"
 #include "model/recompute.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
@@ -30,10 +31,14 @@ class VitStage {
   /// be recorded, x must require grad (also the image; its gradient is not computed and stays undefined). Collective
   /// over tensor.
   at::Tensor forward(const at::Tensor& x, const tensor::StepContext& context);
+  /// The same of a micro-batch in parts (tensor::cut()), equal but for rounding, and every parameter gets a gradient
+  /// from each part. The parts take turns, layer by layer, so that the sum over the tensor axis at the end of one's
+  /// layer is on its way while the others compute theirs.
+  at::Tensor forward(const at::Tensor& x, std::span<const tensor::StepContext> parts);
 
  private:
   const tensor::ParameterBuffer& buffer_;
-  std::vector<std::unique_ptr<Unit>> units_;
+  std::vector<Layers> units_;
   std::vector<Range> parameters_;  // by unit: indices among the specs
 };
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "src/base/autograd_node.h"
-#include "src/base/error.h"
 #include "src/kernels/gelu.h"
 #include "src/kernels/gemm/epilogue.h"
 
@@ -98,12 +97,6 @@ void LinearProducts::add_gradients(const at::Tensor& dy, const at::Tensor& x, Te
   }
 }
 
-comm::Work start_region_sum(const at::Tensor& partial, comm::Communicator& group) {
-  // A copy would be summed in its stead, and the caller would go on with its own part.
-  VH_ASSERT(partial.is_contiguous(), "a partial result to be summed must be contiguous");
-  return group.all_reduce(partial, comm::ReduceOp::kSum);
-}
-
 at::Tensor Linear::forward(const at::Tensor& x, const StepContext& context) {
   const at::Tensor y = without_grad([&] { return products_.forward(x, Terms::kWeightAndBias); });
   return record("Linear", y, {x}, [this, x, &context](const at::Tensor& gradient) {
@@ -151,32 +144,37 @@ at::Tensor ColumnParallelLinear::forward_gelu(const at::Tensor& x, kernels::Gelu
   });
 }
 
-at::Tensor RowParallelLinear::sum_over_ranks(const at::Tensor& x) {
+RegionSum RowParallelLinear::start_sum(const at::Tensor& x) {
   // The product of a single rank is the whole sum: it takes the bias along.
   const Terms of_product = group_.size() == 1 ? Terms::kWeightAndBias : Terms::kWeight;
-  return without_grad([&] {
-    const at::Tensor sum = products_.forward(x, of_product);
-    start_region_sum(sum, group_).wait();
-    return of_product == Terms::kWeight && products_.has_bias() ? sum.add_(products_.bias()) : sum;
-  });
+  RegionSum sum{without_grad([&] { return products_.forward(x, of_product); })};
+  sum.work = start_region_sum(sum.y, group_);
+  if (of_product == Terms::kWeight) {
+    sum.bias = products_.bias();
+  }
+  return sum;
 }
 
-at::Tensor RowParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
-  return record("RowParallelLinear", sum_over_ranks(x), {x}, [this, x, &context](const at::Tensor& gradient) {
+RegionSum RowParallelLinear::forward(const at::Tensor& x, const StepContext& context) {
+  RegionSum sum = start_sum(x);
+  sum.y = record("RowParallelLinear", sum.y, {x}, [this, x, &context](const at::Tensor& gradient) {
     const at::Tensor dy = gradient.contiguous();
     products_.add_gradients(dy, x, Terms::kWeightAndBias, context);
     return std::vector<at::Tensor>{products_.backward_input(dy)};
   });
+  return sum;
 }
 
-at::Tensor RowParallelLinear::forward_of_gelu(const PreActivation& x, kernels::GeluKind kind,
-                                              const StepContext& context) {
-  return record("RowParallelLinearOfGelu", sum_over_ranks(x.activation), {x.z},
-                [this, z = x.z.detach(), activation = x.activation, kind, &context](const at::Tensor& gradient) {
-                  const at::Tensor dy = gradient.contiguous();
-                  products_.add_gradients(dy, activation, Terms::kWeightAndBias, context);
-                  return std::vector<at::Tensor>{products_.backward_gelu_input(dy, z, kind)};
-                });
+RegionSum RowParallelLinear::forward_of_gelu(const PreActivation& x, kernels::GeluKind kind,
+                                             const StepContext& context) {
+  RegionSum sum = start_sum(x.activation);
+  sum.y = record("RowParallelLinearOfGelu", sum.y, {x.z},
+                 [this, z = x.z.detach(), activation = x.activation, kind, &context](const at::Tensor& gradient) {
+                   const at::Tensor dy = gradient.contiguous();
+                   products_.add_gradients(dy, activation, Terms::kWeightAndBias, context);
+                   return std::vector<at::Tensor>{products_.backward_gelu_input(dy, z, kind)};
+                 });
+  return sum;
 }
 
 }  // namespace vit_hybrid::tensor

@@ -1,5 +1,4 @@
-// ColumnParallelLinear and RowParallelLinear (Megatron's), the products in them, and what brings tensors in and out of
-// the tensor axis.
+// ColumnParallelLinear and RowParallelLinear (Megatron's), and the products in them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,6 +7,7 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
+#include "parallel/tensor/region_sum.h"
 #include "parallel/tensor/step_context.h"
 #include "src/kernels/gemm/matmul.h"
 
@@ -57,10 +57,6 @@ class LinearProducts {
   int bias_holders_;
   kernels::PackedWeight packed_;
 };
-
-/// Starts the sum of `partial` (contiguous) over the group, in place: forward where a region ends (Megatron-LM's g),
-/// backward where it begins (its f). A group of one costs nothing. Collective over tensor.
-comm::Work start_region_sum(const at::Tensor& partial, comm::Communicator& group);
 
 /// y = x W^T + b with the whole weight on every tensor rank. Backward adds dW and db into the gradient views.
 class Linear {
@@ -116,17 +112,17 @@ class RowParallelLinear {
  public:
   RowParallelLinear(const ParameterBuffer& buffer, const std::string& name, Terms terms, comm::Communicator& group)
       : products_(buffer, name, terms, group.size()), group_(group) {}
-  /// x [..., K_r] -> [..., M], the same on all ranks. Collective over tensor.
-  at::Tensor forward(const at::Tensor& x, const StepContext& context);
+  /// x [..., K_r] -> [..., M], the same on all ranks when it is finished. Collective over tensor.
+  RegionSum forward(const at::Tensor& x, const StepContext& context);
   /// The same of x = gelu(z): its backward gives the gradient of z.
-  at::Tensor forward_of_gelu(const PreActivation& x, kernels::GeluKind kind, const StepContext& context);
+  RegionSum forward_of_gelu(const PreActivation& x, kernels::GeluKind kind, const StepContext& context);
   /// Whether GELU's backward is a part of the product for `rows` rows, which is what forward_of_gelu() is for.
   bool fuses_gelu_backward(int64_t rows, kernels::GeluKind kind) const {
     return products_.fuses_gelu_backward(rows, kind);
   }
 
  private:
-  at::Tensor sum_over_ranks(const at::Tensor& x);
+  RegionSum start_sum(const at::Tensor& x);
 
   LinearProducts products_;
   comm::Communicator& group_;

@@ -21,8 +21,8 @@ class GradientReducer final : public tensor::GradientSink {
   GradientReducer(tensor::ParameterBuffer& buffer, comm::Communicator& data, ZeroStage stage,
                   const PrecisionPolicy& precision);
 
-  /// Zeroes the gradients and expects `contributions` (micro-batches of this replica, foretold by its schedule; 0 for a
-  /// replica without samples) to every parameter. Collective over data, as is all up to finish().
+  /// Zeroes the gradients and expects `contributions` (micro-batches of this replica, or their parts; 0 for a replica
+  /// without samples) to every parameter. Collective over data, as is all up to finish().
   void begin_step(int contributions);
 
   /// Counts one contribution; starts what is complete, and lets the reductions in flight move on.

@@ -49,9 +49,12 @@ std::vector<Need> needs_of(const RunConfig& config) {
       has_cool_down || lr_kind == LrSchedule::Kind::kCosine || lr_kind == LrSchedule::Kind::kLinear;
   const bool treats_vectors =
       config.optimizer.weight_decay > 0.0 || optimizer == OptimizerKind::kLamb || optimizer == OptimizerKind::kLars;
+  const char* const tp_overlap_needs =
+      parallel.tp > 1 ? "--micro-batch-size is 1, and a sample is not cut" : "--tp is 1, and there are no sums to hide";
   return {
       {"runs-root", config.run_dir.empty(), "--run-dir names the folder"},
       {"order", has_axes, "it orders two or more of --dp, --tp and --pp above 1"},
+      {"tp-overlap", parallel.micro_batch_parts() > 1 && parallel.micro_batch_size != 1, tp_overlap_needs},
       {"zero", has_replicas, "--dp is 1, and there is nobody to share with"},
       {"schedule", has_micro_batches, "there is one stage and one micro-batch"},
       {"bucket-mb", has_replicas, "--dp is 1, and no gradients are reduced"},

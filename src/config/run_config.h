@@ -43,6 +43,7 @@ struct ParallelConfig {
   int dp = 0;  ///< 0 ('auto'): the ranks that are left; a number after resolve()
   int tp = 1;
   int pp = 1;
+  bool tp_overlap = false;         ///< forward's sums over tp are hidden: micro_batch_parts()
   std::string order = "tp-dp-pp";  ///< fastest axis first
   int zero = 1;                    ///< 0: every rank keeps the whole optimizer state
   std::string schedule = "1f1b";   ///< 1f1b or gpipe
@@ -53,6 +54,8 @@ struct ParallelConfig {
   int ranks_per_gpu = 1;           ///< ranks that share a GPU
 
   int model_size() const { return tp * pp; }
+  /// Parts of a micro-batch that take turns: VitStage::forward().
+  int micro_batch_parts() const { return tp_overlap && tp > 1 ? 2 : 1; }
 };
 
 struct PrecisionConfig {

@@ -126,6 +126,14 @@ void check_batches(const RunConfig& config, Problems& out) {
   }
 }
 
+void check_tp_overlap(const RunConfig& config, Problems& out) {
+  if (config.parallel.micro_batch_parts() > 1 && config.recompute == model::Recompute::kFull) {
+    out.push_back(
+        "--tp-overlap hides no sums with --recompute full, which runs each block of a micro-batch as a whole; allowed: "
+        "--recompute none or selective, or --no-tp-overlap");
+  }
+}
+
 void check_duration(const RunConfig& config, Problems& out) {
   const ScheduleConfig& schedule = config.schedule;
   if (schedule.steps < 1 && schedule.epochs < 1) {
@@ -350,6 +358,7 @@ std::vector<std::string> problems(const RunConfig& config, int world_size) {
       model::validate(config.model, std::max(config.parallel.tp, 0), std::max(config.parallel.pp, 0));
   out.insert(out.end(), of_model.begin(), of_model.end());
   check_batches(config, out);
+  check_tp_overlap(config, out);
   check_duration(config, out);
   check_optimizer(config.optimizer, out);
   check_data(config, out);

@@ -214,6 +214,11 @@ void add_parallel(OptionTable& table, RunConfig& config) {
              .help = "Pipeline-parallel degree: number of stages; at most depth + 2.",
              .megatron = {{"pipeline-model-parallel-size"}},
              .names_elsewhere = {"pipeline-parallel-size", "pp-size", "num-stages"}});
+  table.add({.name = "tp-overlap",
+             .value = flag(parallel.tp_overlap),
+             .help = "Hide forward's tensor-parallel sums: micro-batches of 2 samples or more are computed in two "
+                     "halves that take turns, so that the sum of one is on its way while the other computes.",
+             .names_elsewhere = {"tp-comm-overlap"}});
   table.add({.name = "order",
              .value = word(parallel.order, {"tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "dp-pp-tp", "pp-tp-dp", "pp-dp-tp"}),
              .help = "Order in which ranks are laid out on the axes, fastest first."});

@@ -21,6 +21,7 @@
 #include "data/reading/posix_file.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/operation.h"
+#include "parallel/tensor/step_context.h"
 #include "src/base/files.h"
 #include "src/base/host.h"
 #include "src/base/log.h"
@@ -349,14 +350,16 @@ DeviceProblems device_problems_of_mesh(const model::VitOptions& options, int ten
   return problems;
 }
 
-std::vector<int64_t> micro_batch_sizes(const data::EpochPlan& plan, int64_t num_replicas, int64_t micro_batch_size) {
+std::vector<int64_t> micro_batch_sizes(const data::EpochPlan& plan, int64_t num_replicas, int64_t micro_batch_size,
+                                       int parts) {
   std::set<int64_t> sizes;
   // All steps but the last have the whole batch.
   for (const int64_t step : {int64_t{0}, plan.num_steps() - 1}) {
     for (int64_t replica = 0; replica < num_replicas && plan.num_steps() > 0; ++replica) {
       const auto samples = plan.replica_batch(step, replica, num_replicas);
       for (const auto& micro_batch : data::micro_batches(samples, micro_batch_size)) {
-        sizes.insert(static_cast<int64_t>(micro_batch.size()));
+        const Partition cut = tensor::parts_of(std::ssize(micro_batch), parts);
+        sizes.insert({cut.part(0).size(), cut.largest()});
       }
     }
   }

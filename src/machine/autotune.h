@@ -71,9 +71,10 @@ DeviceProblems device_problems(const model::VitOptions& options, Range units, in
 DeviceProblems device_problems_of_mesh(const model::VitOptions& options, int tensor_size,
                                        const std::vector<int64_t>& micro_batch_sizes, const ProductTypes& types);
 
-/// Numbers of samples that the micro-batches of all replicas have in the epoch of `plan`, ascending; none where it has
-/// no steps. Pure.
-std::vector<int64_t> micro_batch_sizes(const data::EpochPlan& plan, int64_t num_replicas, int64_t micro_batch_size);
+/// Numbers of samples that the micro-batches of all replicas, or their `parts` parts (tensor::parts_of()), have in the
+/// epoch of `plan`, ascending; none where it has no steps. Pure.
+std::vector<int64_t> micro_batch_sizes(const data::EpochPlan& plan, int64_t num_replicas, int64_t micro_batch_size,
+                                       int parts = 1);
 
 /// Rank 0 takes the choices of `saved` (KernelTable::text() of the run that is resumed, or empty), measures the
 /// problems that it has none for, and sends all to the others: afterwards kernels::kernel_table() is the same on every

@@ -27,7 +27,16 @@ namespace {
 
 TrainingOptions training_options(const EngineOptions& options, mesh::DeviceMesh& mesh) {
   return {options.bucket_bytes, zero::num_shards(options.zero_stage, mesh.data().size()), options.recompute,
-          options.recorder};
+          options.micro_batch_parts, options.recorder};
+}
+
+// To each gradient.
+int num_contributions(const StepPlan& plan, int micro_batch_parts) {
+  int64_t sum = 0;
+  for (const auto& samples : plan.micro_batches) {
+    sum += tensor::parts_of(std::ssize(samples), micro_batch_parts).parts();
+  }
+  return static_cast<int>(sum);
 }
 
 }  // namespace
@@ -57,7 +66,7 @@ StepResult Engine::train_step(StepPlan plan, data::NextBatch next_batch, double 
   plan.loss_scale = step.loss_scale;
   plan.loss = control_.loss();
   plan.context.sink = &reducer_;
-  reducer_.begin_step(num_micro_batches);
+  reducer_.begin_step(num_contributions(plan, options_.micro_batch_parts));
   {
     const comm::PhaseScope phase("forward and backward");
     model_.run(pipeline::make_schedule(options_.schedule, mesh_.pipeline().size(), num_micro_batches), std::move(plan),

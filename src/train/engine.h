@@ -43,6 +43,7 @@ struct EngineOptions {
   zero::PrecisionPolicy precision;
   zero::LossScaleOptions loss_scale;
   model::Recompute recompute = model::Recompute::kNone;
+  int micro_batch_parts = 1;  ///< see TrainingOptions
   zero::OptimizerOptions optimizer;
   zero::ZeroStage zero_stage = zero::ZeroStage::kOptimizerState;
   std::string schedule = "1f1b";

@@ -21,6 +21,7 @@ struct TrainingOptions {
   int64_t bucket_bytes = 0;  ///< of gradients; 0: 4 MiB on CPUs, 25 MiB on GPUs, where an operation costs a launch
   int shards = 1;            ///< parts that every bucket divides into
   model::Recompute recompute = model::Recompute::kNone;
+  int micro_batch_parts = 1;                 ///< which hide sums over the tensor axis: VitStage::forward()
   std::shared_ptr<DeviceRecorder> recorder;  ///< of micro-batches (StepGraph); null: none is recorded
 };
 

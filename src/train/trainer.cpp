@@ -120,6 +120,7 @@ EngineOptions engine_options(const RunConfig& config) {
   options.precision = precision_policy(config.precision);
   options.loss_scale = zero::loss_scale_options(config.precision.kind == Precision::kFp16, config.precision.loss_scale);
   options.recompute = config.recompute;
+  options.micro_batch_parts = config.parallel.micro_batch_parts();
   options.optimizer = config.optimizer;
   options.zero_stage = config.parallel.zero == 0 ? zero::ZeroStage::kReplicated : zero::ZeroStage::kOptimizerState;
   options.schedule = config.parallel.schedule;
@@ -179,7 +180,8 @@ std::vector<int64_t> Trainer::micro_batch_sizes() const {
   }
   std::set<int64_t> sizes;
   for (const data::EpochPlan& plan : plans) {
-    const auto of_plan = train::micro_batch_sizes(plan, mesh_.data().size(), config_.parallel.micro_batch_size);
+    const auto of_plan = train::micro_batch_sizes(plan, mesh_.data().size(), config_.parallel.micro_batch_size,
+                                                  config_.parallel.micro_batch_parts());
     sizes.insert(of_plan.begin(), of_plan.end());
   }
   return {sizes.begin(), sizes.end()};

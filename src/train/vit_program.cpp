@@ -15,18 +15,21 @@
 namespace vit_hybrid::train {
 
 VitProgram::VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
-                       at::ScalarType compute_type, at::ScalarType wide_type, std::shared_ptr<DeviceRecorder> recorder)
+                       at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts,
+                       std::shared_ptr<DeviceRecorder> recorder)
     : options_(options),
       units_(units),
       stage_(stage),
       device_(device),
       compute_type_(compute_type),
       wide_type_(wide_type),
+      micro_batch_parts_(micro_batch_parts),
       whole_forward_([this](const at::Tensor& input, const at::Tensor& target, const tensor::StepContext& context) {
         return loss(stage_.forward(input, context), target);
       }),
       step_graph_(recorder == nullptr ? nullptr : std::make_unique<StepGraph>(std::move(recorder))) {
-  VH_ASSERT(step_graph_ == nullptr || (is_first() && is_last()), "a part of a model is not recorded");
+  VH_ASSERT(step_graph_ == nullptr || (is_first() && is_last() && micro_batch_parts == 1),
+            "a part of a model or of a micro-batch is not recorded");
 }
 
 void VitProgram::begin(StepPlan plan, data::NextBatch next_batch) {
@@ -34,10 +37,12 @@ void VitProgram::begin(StepPlan plan, data::NextBatch next_batch) {
   next_batch_ = std::move(next_batch);
   next_micro_batch_ = 0;
   batches_.clear();
-  contexts_.assign(plan_.micro_batches.size(), plan_.context);
-  for (size_t i = 0; i < contexts_.size(); ++i) {
-    contexts_[i].micro_batch = static_cast<int>(i);
-    contexts_[i].samples = plan_.micro_batches[i];
+  contexts_.clear();
+  for (const auto& samples : plan_.micro_batches) {
+    tensor::StepContext context = plan_.context;
+    context.micro_batch = static_cast<int>(contexts_.size());
+    context.samples = samples;
+    contexts_.push_back(tensor::cut(context, micro_batch_parts_));
   }
 }
 
@@ -83,12 +88,12 @@ std::vector<int64_t> VitProgram::input_shape(int micro_batch) const {
 
 at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
   const MemoryScope scope(MemoryClass::kActivations);
-  const tensor::StepContext& context = contexts_[static_cast<size_t>(micro_batch)];
-  if (step_graph_ != nullptr && context.training()) {
-    const MicroBatchKind kind{static_cast<int64_t>(context.samples.size()), plan_.global_batch};
-    return step_graph_->run(kind, input, target(batch(micro_batch)), context, whole_forward_);
+  const std::vector<tensor::StepContext>& contexts = contexts_[static_cast<size_t>(micro_batch)];
+  if (step_graph_ != nullptr && plan_.context.training()) {
+    const MicroBatchKind kind{input.size(0), plan_.global_batch};
+    return step_graph_->run(kind, input, target(batch(micro_batch)), contexts.front(), whole_forward_);
   }
-  const at::Tensor output = stage_.forward(input, context);
+  const at::Tensor output = stage_.forward(input, contexts);
   if (!is_last()) {
     return output;
   }

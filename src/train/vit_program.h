@@ -35,10 +35,12 @@ struct StepPlan {
 /// are called once a micro-batch, in order (a schedule runs its forwards in order).
 class VitProgram final : public pipeline::StageProgram {
  public:
-  /// Inputs are cast to `compute_type`, targets and predictions that leave the program to `wide_type`. With a
-  /// `recorder`, which is for what StepGraph is for, micro-batches in training are recorded and replayed.
+  /// Inputs are cast to `compute_type`, targets and predictions that leave the program to `wide_type`. Micro-batches
+  /// run in at most `micro_batch_parts` parts (tensor::parts_of()). With a `recorder`, which is for what StepGraph is
+  /// for, they are recorded and replayed in training.
   VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
-             at::ScalarType compute_type, at::ScalarType wide_type, std::shared_ptr<DeviceRecorder> recorder);
+             at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts,
+             std::shared_ptr<DeviceRecorder> recorder);
 
   bool is_first() const { return units_.begin == 0; }
   bool is_last() const { return units_.end == options_.num_units(); }
@@ -72,9 +74,10 @@ class VitProgram final : public pipeline::StageProgram {
   int next_micro_batch_ = 0;
   std::map<int, data::Batch> batches_;
   data::BatchNormalizer normalizer_;
-  std::vector<tensor::StepContext> contexts_;
-  StepGraph::Forward whole_forward_;       // of the whole model
-  std::unique_ptr<StepGraph> step_graph_;  // null without a recorder
+  int micro_batch_parts_;
+  std::vector<std::vector<tensor::StepContext>> contexts_;  // by micro-batch, of its parts
+  StepGraph::Forward whole_forward_;                        // of the whole model
+  std::unique_ptr<StepGraph> step_graph_;                   // null without a recorder
 };
 
 }  // namespace vit_hybrid::train

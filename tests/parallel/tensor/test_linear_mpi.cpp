@@ -145,14 +145,14 @@ TEST_CASE("tensor_parallel: GELU's backward in fc2 gives the same gradients, als
       return result;
     };
     const auto own = run([&](auto& fc1, auto& fc2, const at::Tensor& input) {
-      return fc2.forward(fc1.forward_gelu(input, kTanh, context, tensor::Keep::kPreActivation), context);
+      return fc2.forward(fc1.forward_gelu(input, kTanh, context, tensor::Keep::kPreActivation), context).finish();
     });
     const auto in_fc2 = run([&](auto& fc1, auto& fc2, const at::Tensor& input) {
-      return fc2.forward_of_gelu(fc1.forward_beside_gelu(input, kTanh, context), kTanh, context);
+      return fc2.forward_of_gelu(fc1.forward_beside_gelu(input, kTanh, context), kTanh, context).finish();
     });
     const auto recomputed = run([&](auto& fc1, auto& fc2, const at::Tensor& input) {
       const tensor::PreActivation hidden = fc1.forward_beside_gelu(input, kTanh, context);
-      const at::Tensor y = fc2.forward_of_gelu(hidden, kTanh, context);
+      const at::Tensor y = fc2.forward_of_gelu(hidden, kTanh, context).finish();
       return model::recompute_in_backward(hidden.z, y, [&fc1, input] { return fc1.pre_activation(input, kTanh); });
     });
     REQUIRE(in_fc2.size() == own.size());

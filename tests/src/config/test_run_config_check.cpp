@@ -46,6 +46,10 @@ TEST_CASE("run config: what does not go together is said with what would") {
        "--dp 4 x --tp 2 x --pp 1 is 8, but there are 6 ranks; give --dp 3 or --dp auto, or start 8 ranks"},
       {{"--dp=2", "--tp=4"}, 6, "near it is dp x tp x pp = "},
       {{"--tp=4"}, 6, "--tp 4 x --pp 1 is 4, but there are 6 ranks, no multiple of it; near it is dp x tp x pp = "},
+      {{"--tp=2", "--tp-overlap", "--recompute=full"},
+       2,
+       "--tp-overlap hides no sums with --recompute full, which runs each block of a micro-batch as a whole; allowed: "
+       "--recompute none or selective, or --no-tp-overlap"},
       {{"--tp=5"}, 5, "tensor degree (--tp) is 5, more than the 4 attention heads"},
       {{"--pp=7"}, 7, "pipeline degree (--pp) is 7, more than the 6 layer units"},
       {{"--num-heads=3"}, 1, "num_heads is 3, which does not divide embed_dim 128"},

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,11 @@ TEST_CASE("run kernels: the sizes of all micro-batches of an epoch, walked step 
           std::sort(wanted.begin(), wanted.end());
           wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
           CHECK((train::micro_batch_sizes(plan, replicas, micro_batch) == wanted));
+          std::set<int64_t> halves;
+          for (const int64_t size : wanted) {
+            halves.insert({std::max<int64_t>(size / 2, 1), (size + 1) / 2});
+          }
+          CHECK((train::micro_batch_sizes(plan, replicas, micro_batch, 2) == Sizes(halves.begin(), halves.end())));
         }
       }
     }

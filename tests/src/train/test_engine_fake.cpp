@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tests/parallel/comm/nccl/fake_device.h"
@@ -59,6 +58,13 @@ bool same(const TrainingOutcome& a, const TrainingOutcome& b) {
          std::equal(a.states.begin(), a.states.end(), b.states.begin(), b.states.end(), same_states);
 }
 
+// Sums over the tensor axis are on their way while the other part of a micro-batch is computed.
+Experiment in_parts(Experiment whole) {
+  whole.name += ", micro-batches in parts";
+  whole.options.micro_batch_parts = 2;
+  return whole;
+}
+
 // On 8 ranks only those of all three axes.
 std::vector<Layout> layouts(int num_ranks) {
   std::vector<Layout> result = test_layouts(num_ranks);
@@ -92,8 +98,8 @@ class KeptMemory : public c10::Allocator {
 TEST_CASE("engine on the fake device: the bits of the host's back ends, whatever the delays") {
   const comm::MpiGroup world = comm::MpiGroup::world();
   uint64_t seed = 0;
-  for (Experiment experiment :
-       {experiment("fp32"), with_half_reduction(experiment("bf16")), experiment("fp16", zero::OptimizerKind::kLamb)}) {
+  for (Experiment experiment : {experiment("fp32"), with_half_reduction(experiment("bf16")),
+                                experiment("fp16", zero::OptimizerKind::kLamb), in_parts(experiment("fp32"))}) {
     for (const Layout& layout : layouts(world.size())) {
       CAPTURE(experiment.name);
       CAPTURE(layout.text());
@@ -112,19 +118,27 @@ TEST_CASE("engine on the fake device: the bits of the host's back ends, whatever
 }
 
 // In one phase of a step after the other; those for parameters, which are in forward, on one tensor rank, too: there
-// nothing else is waited for in that phase.
+// nothing else is waited for in that phase; and those for sums over the tensor axis alone.
 TEST_CASE("engine on the fake device: waits that are left out are found") {
   const comm::MpiGroup world = comm::MpiGroup::world();
   if (world.size() != 8) return;
   const KeptMemory memory;
-  Experiment trained = experiment("fp32");
-  trained.global_batches = {17, 13};
-  trained.gathers_gradients = false;
-  const std::vector<std::pair<Layout, std::vector<std::string>>> plants = {
-      {{2, 2, 2}, {"forward and backward", "forward", "backward", "gradient reduction"}}, {{4, 1, 2}, {"forward"}}};
-  for (const auto& [layout, phases] : plants) {
+  Experiment whole = experiment("fp32");
+  whole.global_batches = {17, 13};
+  whole.gathers_gradients = false;
+  struct Plant {
+    Experiment trained;
+    Layout layout;
+    std::vector<std::string> phases;
+  };
+  const std::vector<Plant> plants = {
+      {whole, {2, 2, 2}, {"forward and backward", "forward", "backward", "gradient reduction"}},
+      {whole, {4, 1, 2}, {"forward"}},
+      {in_parts(whole), {1, 8, 1}, {"forward"}}};
+  for (const auto& [trained, layout, phases] : plants) {
     const TrainingOutcome on_host = run(trained, layout, world);
     for (const std::string& phase : phases) {
+      CAPTURE(trained.name);
       CAPTURE(layout.text());
       CAPTURE(phase);
       FakeDeviceInUse fake;
