@@ -24,14 +24,20 @@ work=$(readlink -f "$work")
 sockets=$(mktemp -d /tmp/vit_slurm.XXXXXX)
 pids=()
 
+no_jobs() { [ -z "$(squeue --noheader 2>&1)" ]; }
+
+# When no step is left that needs munge to end. What then does not end is killed: a
+# daemon that lived on would keep this script's output open.
 stop() {
   local pid
+  [ ${#pids[@]} -lt 3 ] || wait_for 30 no_jobs || true
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
   for pid in "${pids[@]}"; do
     for _ in $(seq 100); do
       kill -0 "$pid" 2>/dev/null || break
       sleep 0.1
     done
+    kill -KILL "$pid" 2>/dev/null || true
   done
   rm -rf "$sockets"
 }
@@ -113,9 +119,9 @@ node_is_idle() { [ "$(sinfo --noheader --format=%t)" = idle ]; }
 start_slurm() {
   write_configuration
   export SLURM_CONF=$work/slurm.conf
-  slurmctld -D -c 2>"$work/log/slurmctld.err" &
+  slurmctld -D -c >"$work/log/slurmctld.err" 2>&1 &
   pids+=($!)
-  slurmd -D 2>"$work/log/slurmd.err" &
+  slurmd -D >"$work/log/slurmd.err" 2>&1 &
   pids+=($!)
   wait_for 30 node_is_idle || complain "Slurm's node did not come up"
 }
