@@ -52,7 +52,43 @@ bool stays(const std::string& line, int64_t last_step, int64_t& step) {
   return !comes_again || step <= last_step;
 }
 
+// "RMSE(t2m)/valid" for each number of an object by channel.
+void add_by_channel(std::vector<Scalar>& scalars, const Json& record, const char* key, const char* name) {
+  if (const auto found = record.find(key); found != record.end()) {
+    for (const auto& [channel, value] : found->items()) {
+      scalars.emplace_back(str(name, "(", channel, ")/valid"), value.get<double>());
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<Scalar> scalars_of(const Json& record, int64_t steps) {
+  const auto kind = record.value("kind", std::string());
+  std::vector<Scalar> scalars;
+  const auto add = [&](const char* tag, const char* key) {
+    if (const auto found = record.find(key); found != record.end() && found->is_number()) {
+      scalars.emplace_back(tag, found->get<double>());
+    }
+  };
+  if (kind == "step") {
+    add("Loss/step", "loss");
+    add("Learning Rate", "lr");
+    add("Gradient norm", "grad_norm");
+    add("Samples per sec", "samples_per_s");
+  } else if (kind == "epoch") {
+    add("Loss/train", "loss");
+    add("Avg samples per sec", "samples_per_s");
+    scalars.emplace_back("Avg iters per sec", static_cast<double>(steps) / record["duration"].get<double>());
+  } else if (kind == "valid") {
+    add("Loss/valid", "loss");
+    add_by_channel(scalars, record, "rmse", "RMSE");
+    add_by_channel(scalars, record, "acc", "ACC");
+    add("Top-1/valid", "top1");
+    add("Top-5/valid", "top5");
+  }
+  return scalars;
+}
 
 MetricsLog::MetricsLog(const std::string& path, OldFile old_file)
     : path_(path), file_(open_to_append(path, old_file)) {}
@@ -61,15 +97,28 @@ void MetricsLog::write(const Json& record) {
   if (!file_) return;
   require_folders();
   Json timed = record;
-  timed["time"] = now();
+  const double time = now();
+  timed["time"] = time;
   const std::string line = timed.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {
     throw Error(ErrorClass::kIo, str("writing '", path_, "' failed: ", reason(errno)));
+  }
+  if (!events_ || !record.contains("step")) return;
+  const auto step = record["step"].get<int64_t>();
+  if (const auto scalars = scalars_of(record, step - end_of_last_epoch_); !scalars.empty()) {
+    events_->write(step, time, scalars);
+  }
+  if (record.value("kind", std::string()) == "epoch") {
+    end_of_last_epoch_ = step;
   }
 }
 
 void MetricsLog::cut_after(int64_t step) {
   if (!file_) return;
+  if (events_ && step >= 0) {
+    end_of_last_epoch_ = step;
+    events_->begin_again_at(step + 1, now());
+  }
   const Progress progress("reading " + path_);
   std::ifstream old_file(path_);
   if (!old_file) {  // else the new file would be an empty one

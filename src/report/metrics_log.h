@@ -1,17 +1,25 @@
-// MetricsLog: metrics.jsonl, one JSON object a line; and summary.json.
+// MetricsLog: metrics.jsonl, one JSON object a line, and the same as curves for TensorBoard; and summary.json.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "src/base/json.h"
 #include "src/base/log.h"
+#include "src/report/event_file.h"
 
 namespace vit_hybrid::train {
 
 using vit_hybrid::Json;
+
+/// The points that a record of a step, an epoch or a validation is on TensorBoard, under the tags of the reference
+/// workload (docs/workload.md, "Recipe") and beside them "Loss/step", "Gradient norm", "Samples per sec",
+/// "ACC(channel)/valid", "Top-1/valid" and "Top-5/valid". `steps`: of the epoch. None of other records. Pure.
+std::vector<Scalar> scalars_of(const Json& record, int64_t steps);
 
 /// Writes records to a file; without a path (on ranks that do not write) it does nothing.
 class MetricsLog {
@@ -19,6 +27,8 @@ class MetricsLog {
   MetricsLog() = default;
   /// Throws Error(kCannotCreate), Error(kBadData) where the path is no regular file, and as require_folders() does.
   explicit MetricsLog(const std::string& path, OldFile old_file = OldFile::kRefuse);
+  /// Curves go to `events`, too.
+  void show(EventFile events) { events_ = std::move(events); }
   /// Whether records go to a file.
   bool is_open() const { return file_ != nullptr; }
 
@@ -39,6 +49,8 @@ class MetricsLog {
   };
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
+  std::optional<EventFile> events_;
+  int64_t end_of_last_epoch_ = 0;  // its step
 };
 
 /// Writes a text to a file of a folder that is this job's: whoever looks finds the old one or the new one, whole. On

@@ -36,6 +36,7 @@ constexpr const char* kLog = "out.log";
 constexpr const char* kSummary = "summary.json";
 constexpr const char* kKernels = "kernels.txt";
 constexpr const char* kCheckpoints = "checkpoints";
+constexpr const char* kEvents = "tensorboard";
 constexpr std::chrono::milliseconds kLongestPause{500};  // while another job's lock is waited for
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
@@ -100,7 +101,7 @@ std::vector<std::string> contents(const std::string& path) {
 // none of a step; or none at all, of a start that failed or was killed among the files.
 bool never_did_a_step(const std::string& path, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
-    if (name != kConfig && name != kMetrics && name != kLog && name != kKernels) {
+    if (name != kConfig && name != kMetrics && name != kLog && name != kKernels && name != kEvents) {
       return false;
     }
   }
@@ -241,7 +242,7 @@ void RunFolder::judge_content(const RunConfig& config) {
     for (const std::string& name : names) {
       require_folders();
       std::error_code error;
-      fs::remove(path_ + "/" + name, error);
+      fs::remove_all(path_ + "/" + name, error);
       if (error) refuse(path_, str("cannot remove '", name, "': ", error.message()));
     }
     return;
@@ -309,6 +310,7 @@ MetricsLog RunFolder::open(const RunConfig& config, const comm::MpiGroup& world)
     fs::create_directory(checkpoints_path(), error);
     if (error) refuse(path_, error.message());
     log = MetricsLog(str(path_, "/", kMetrics), old_file);  // first: see never_did_a_step()
+    log.show(EventFile(str(path_, "/", kEvents)));
     open_log_file(str(path_, "/", kLog), old_file);
     write_new_file(free_config_path(path_), config_text(config));
   });
