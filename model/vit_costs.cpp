@@ -40,15 +40,15 @@ double head_cost(const VitOptions& options) {
       {2, options.num_tokens(), options.embed_dim, options.out_channels, options.patch_size, options.patch_size});
 }
 
-// Bytes a token of the parts of a block on the rank that has most.
+// Bytes a token of the parts of a block.
 struct BlockBytes {
-  BlockBytes(const VitOptions& options, int tensor_size, at::ScalarType type)
+  BlockBytes(const VitOptions& options, TensorPlace tensor, at::ScalarType type)
       : size(static_cast<int64_t>(at::elementSize(type))),
         number(static_cast<int64_t>(at::elementSize(at::toOpMathType(type)))),
         dim(options.embed_dim * size),
-        heads(Partition(options.num_heads, tensor_size).largest()),
+        heads(Partition(options.num_heads, tensor.size).part(tensor.rank).size()),
         attention(heads * options.head_dim() * size),
-        hidden(Partition(options.mlp_hidden, tensor_size).largest() * size),
+        hidden(Partition(options.mlp_hidden, tensor.size).part(tensor.rank).size() * size),
         output_mask(options.dropout > 0.0 ? options.embed_dim : 0),
         hidden_mask(options.dropout > 0.0 ? hidden / size : 0) {}
 
@@ -73,7 +73,9 @@ struct BlockBytes {
     // With kFull the gradient of the block's output stays outside of the graph that was made again.
     const int64_t outside = recompute == Recompute::kFull ? dim : 0;
     const int64_t core = dim + 4 * attention + (again ? 3 * attention : 0) - gone + outside;
-    return std::max({fc2, gelu, core});
+    // At the end of the forward that kFull does again: that gradient, fc2's output, and what dropout makes of it.
+    const int64_t drop = outside > 0 && output_mask > 0 ? 3 * dim : 0;
+    return std::max({fc2, gelu, core, drop});
   }
 
   int64_t size;
@@ -117,13 +119,13 @@ double train_flops_per_sample(const VitOptions& options) {
   return 3.0 * std::accumulate(costs.begin() + 1, costs.end(), 0.0) + 2.0 * costs.front();
 }
 
-int64_t kept_bytes_per_token(const VitOptions& options, int tensor_size, Recompute recompute, at::ScalarType type) {
-  return BlockBytes(options, tensor_size, type).kept(recompute);
+int64_t kept_bytes_per_token(const VitOptions& options, TensorPlace tensor, Recompute recompute, at::ScalarType type) {
+  return BlockBytes(options, tensor, type).kept(recompute);
 }
 
-int64_t activation_bytes(const VitOptions& options, Range units, int tensor_size, int64_t micro_batch,
-                         Recompute recompute, at::ScalarType type, const HeldMicroBatches& held) {
-  const BlockBytes block(options, tensor_size, type);
+int64_t activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,
+                         at::ScalarType type, const HeldSamples& held) {
+  const BlockBytes block(options, tensor, type);
   const int64_t tokens = options.num_tokens();
   const int64_t blocks =
       std::max<int64_t>(0, std::min(units.end, options.depth + 1) - std::max<int64_t>(units.begin, 1));
@@ -141,7 +143,7 @@ int64_t activation_bytes(const VitOptions& options, Range units, int tensor_size
     kept += head.kept;
     working = std::max(head.working, working - head.kept);  // what the head kept is gone when a block's backward runs
   }
-  return micro_batch * (held.in_flight * kept + working + held.received_early * tokens * block.dim);
+  return held.in_flight * kept + held.in_backward * working + held.received_early * tokens * block.dim;
 }
 
 }  // namespace vit_hybrid::model

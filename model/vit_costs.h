@@ -17,28 +17,34 @@ std::vector<double> unit_costs(const VitOptions& options);
 /// Training FLOP per sample: 3 x (blocks + head) + 2 x embedding.
 double train_flops_per_sample(const VitOptions& options);
 
-/// Bytes a token that the graph of a block keeps between forward and backward, on the rank of a tensor group of
-/// `tensor_size` that has most. With D features, A = heads x d and H of the attention's and the MLP's features on this
-/// rank, in elements of `type`:
+/// A rank of a tensor group.
+struct TensorPlace {
+  int rank = 0;
+  int size = 1;
+};
+
+/// Bytes a token that the graph of a block keeps between forward and backward. With D features, A = heads x d and H of
+/// the attention's and the MLP's features on this rank, in elements of `type`:
 ///   kNone       its input, both norms' output and the first sum (4 D), qkv (3 A), the attention's output (A), the
 ///               input and the output of GELU (2 H): 16 D for one rank and H = 4 D
 ///   kSelective  without qkv and the input of GELU: 9 D
 ///   kFull       its input: D
 /// Beside them, unless kFull: two numbers a norm and one a head (fp32 for half-length types), and a byte an element
 /// that is dropped or kept by dropout: 2 D + H.
-int64_t kept_bytes_per_token(const VitOptions& options, int tensor_size, Recompute recompute, at::ScalarType type);
+int64_t kept_bytes_per_token(const VitOptions& options, TensorPlace tensor, Recompute recompute, at::ScalarType type);
 
-/// The micro-batches that a stage of a pipeline holds at once: pipeline::ScheduleReport's figures of its rank.
-struct HeldMicroBatches {
-  int64_t in_flight = 1;       ///< between forward and backward
+/// Samples of the micro-batches that a stage of a pipeline holds at once.
+struct HeldSamples {
+  int64_t in_flight = 0;       ///< between forward and backward
+  int64_t in_backward = 0;     ///< of these, of the one whose backward runs
   int64_t received_early = 0;  ///< whose message from another stage waits for its action
 };
 
-/// The peak of this rank's activations in a training step with micro-batches of `micro_batch` samples on a stage of the
-/// layer units `units`: what the graphs of all that are in flight keep, what the backward of one block, or of the head
-/// and the loss, takes beside, and messages that wait. Workspaces are not counted: those of products and attention, and
-/// the copies in fp32 of types that are computed so.
-int64_t activation_bytes(const VitOptions& options, Range units, int tensor_size, int64_t micro_batch,
-                         Recompute recompute, at::ScalarType type, const HeldMicroBatches& held = {});
+/// The activations of this rank in a training step on a stage of the layer units `units`: what the graphs of all
+/// samples in flight keep, what the backward of one block, or of the head and the loss, takes beside, and messages that
+/// wait. Workspaces are not counted: those of products and attention, and the copies in fp32 of types that are computed
+/// so.
+int64_t activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,
+                         at::ScalarType type, const HeldSamples& held);
 
 }  // namespace vit_hybrid::model

@@ -3,6 +3,8 @@
 #include "parallel/mesh/device_mesh.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 #include <optional>
 
 #include "src/base/error.h"
@@ -122,16 +124,19 @@ int ParallelDims::rank(const Coordinate& coordinate) const {
 }
 
 std::vector<int> ParallelDims::group(int rank, const std::vector<Axis>& axes) const {
-  const Coordinate own = coordinate(rank);
-  const auto in_group = [&](const Coordinate& other) {
-    return std::all_of(kAxes.begin(), kAxes.end(), [&](Axis axis) {
-      return on(other, axis) == on(own, axis) || std::find(axes.begin(), axes.end(), axis) != axes.end();
-    });
-  };
-  std::vector<int> ranks;
-  for (int other = 0; other < size(); ++other) {
-    if (in_group(coordinate(other))) ranks.push_back(other);
+  std::vector<Coordinate> members = {coordinate(rank)};
+  for (const Axis axis : axes) {
+    const std::vector<Coordinate> others = std::exchange(members, {});
+    for (Coordinate member : others) {
+      for (on(member, axis) = 0; on(member, axis) < degree(axis); ++on(member, axis)) {
+        members.push_back(member);
+      }
+    }
   }
+  std::vector<int> ranks;
+  std::transform(members.begin(), members.end(), std::back_inserter(ranks),
+                 [this](const Coordinate& member) { return this->rank(member); });
+  std::sort(ranks.begin(), ranks.end());
   return ranks;
 }
 

@@ -107,6 +107,11 @@ Range FlatLayout::shard_of(int bucket, int shard) const {
   return {range.begin + part.begin, range.begin + part.end};
 }
 
+int64_t bucket_elements(int64_t bytes, at::ScalarType gradient, at::DeviceType device) {
+  const int64_t wanted = bytes > 0 ? bytes : int64_t{device == at::kCPU ? 4 : 25} << 20;
+  return std::max<int64_t>(1, wanted / static_cast<int64_t>(at::elementSize(gradient)));
+}
+
 FlatLayout make_flat_layout(const std::vector<ParameterSpec>& specs, int64_t bucket_elements, int shards) {
   VH_ASSERT(shards >= 1 && bucket_elements >= 1, str("shards ", shards, ", bucket elements ", bucket_elements));
   FlatLayout layout;

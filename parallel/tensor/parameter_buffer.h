@@ -50,6 +50,9 @@ struct FlatLayout {
   Range shard_of(int bucket, int shard) const;
 };
 
+/// Gradients of this type in a bucket of `bytes`; 0: as suits the device, 25 MiB on GPUs and 4 MiB on the host.
+int64_t bucket_elements(int64_t bytes, at::ScalarType gradient, at::DeviceType device);
+
 /// A pure function; a bucket is closed when it holds at least `bucket_elements`.
 FlatLayout make_flat_layout(const std::vector<ParameterSpec>& specs, int64_t bucket_elements, int shards);
 

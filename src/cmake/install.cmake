@@ -13,7 +13,7 @@ get_property(libraries GLOBAL PROPERTY VIT_HYBRID_LIBRARIES)
 install(TARGETS ${libraries} EXPORT vit_hybridTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/vit_hybrid)
 install(EXPORT vit_hybridTargets NAMESPACE vit_hybrid:: DESTINATION ${package_dir})
 
-foreach(folder src/base src/kernels parallel model data src/config src/machine src/report src/checkpoint src/train src/infer)
+foreach(folder src/base src/kernels parallel model data src/config src/machine src/plan src/report src/checkpoint src/train src/infer)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/vit_hybrid/${folder}/..
     FILES_MATCHING PATTERN "*.h")
 endforeach()

@@ -54,7 +54,8 @@ std::vector<Need> needs_of(const RunConfig& config) {
   return {
       {"runs-root", config.run_dir.empty(), "--run-dir names the folder"},
       {"order", has_axes, "it orders two or more of --dp, --tp and --pp above 1"},
-      {"tp-overlap", parallel.micro_batch_parts() > 1 && parallel.micro_batch_size != 1, tp_overlap_needs},
+      {"tp-overlap", !parallel.tp_overlap || (parallel.micro_batch_parts() > 1 && parallel.micro_batch_size != 1),
+       tp_overlap_needs},
       {"zero", has_replicas, "--dp is 1, and there is nobody to share with"},
       {"schedule", has_micro_batches, "there is one stage and one micro-batch"},
       {"bucket-mb", has_replicas, "--dp is 1, and no gradients are reduced"},

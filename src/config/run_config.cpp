@@ -114,6 +114,10 @@ int RunConfig::precedence(const std::string& option) const {
   return by == "command line" ? 2 : by.starts_with("environment ") ? 1 : 0;
 }
 
+int64_t ParallelConfig::bucket_bytes() const {
+  return static_cast<int64_t>(std::ceil(bucket_mb * (1 << 20)));
+}
+
 int64_t RunConfig::replica_batch_size() const {
   return ceil_divide(global_batch_size, std::max(parallel.dp, 1));
 }

@@ -54,6 +54,7 @@ struct ParallelConfig {
   int ranks_per_gpu = 1;           ///< ranks that share a GPU
 
   int model_size() const { return tp * pp; }
+  int64_t bucket_bytes() const;  ///< of --bucket-mb; 0: 'auto'
   /// Parts of a micro-batch that take turns: VitStage::forward().
   int micro_batch_parts() const { return tp_overlap && tp > 1 ? 2 : 1; }
 };

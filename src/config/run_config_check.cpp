@@ -216,7 +216,7 @@ void check_painted(const model::VitOptions& model, Problems& out) {
   }
   if (model.num_classes > data::kMaxImageClasses) {
     out.push_back(str("--num-classes is ", model.num_classes, ", ", kPaints, data::kMaxImageClasses,
-                      " classes; allowed: 2 to ", data::kMaxImageClasses));
+                      " classes; allowed: 2 to ", data::kMaxImageClasses, ", or --data synthetic"));
   }
 }
 

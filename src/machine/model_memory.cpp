@@ -42,20 +42,6 @@ double micro_batch_bytes(const RunConfig& config) {
          bytes_of(precision_policy(config.precision).compute);
 }
 
-double generated_bytes(const DataConfig& data, const model::VitOptions& model) {
-  const auto samples = static_cast<double>(data.generated_samples) + static_cast<double>(data.generated_valid_samples);
-  const double fields = static_cast<double>(model.in_channels) * static_cast<double>(model.image_height) *
-                        static_cast<double>(model.image_width) * sizeof(float);
-  switch (data.kind) {
-    case DataKind::kBuiltin:
-      return model.task == model::Task::kForecast ? samples * fields : samples * sizeof(int64_t);
-    case DataKind::kSynthetic:
-      return samples * sizeof(int64_t);  // their order
-    default:
-      return 0.0;
-  }
-}
-
 std::string double_bytes_text(double bytes) {
   constexpr double kMost = 0x1p62;
   return (bytes > kMost ? "more than " : "") + bytes_text(static_cast<int64_t>(std::min(bytes, kMost)));
@@ -112,6 +98,20 @@ int64_t machine_bytes(const std::string& root) {
 }
 
 }  // namespace
+
+double generated_bytes(const DataConfig& data, const model::VitOptions& model) {
+  const auto samples = static_cast<double>(data.generated_samples) + static_cast<double>(data.generated_valid_samples);
+  const double fields = static_cast<double>(model.in_channels) * static_cast<double>(model.image_height) *
+                        static_cast<double>(model.image_width) * sizeof(float);
+  switch (data.kind) {
+    case DataKind::kBuiltin:
+      return model.task == model::Task::kForecast ? samples * fields : samples * sizeof(int64_t);
+    case DataKind::kSynthetic:
+      return samples * sizeof(int64_t);  // their order
+    default:
+      return 0.0;
+  }
+}
 
 RankBytes least_bytes_per_rank(const RunConfig& config, ModelPurpose purpose) {
   const ParallelConfig& parallel = config.parallel;

@@ -23,6 +23,9 @@ struct RankBytes {
 /// overflow. Some rank takes as much or more. Pure.
 RankBytes least_bytes_per_rank(const RunConfig& config, ModelPurpose purpose);
 
+/// Of data that are generated at the start and kept, by each rank.
+double generated_bytes(const DataConfig& data, const model::VitOptions& model);
+
 /// Memory that the processes of this node may take together: the machine's, or less where a cgroup says so
 /// (memory.max, or memory.limit_in_bytes). 0 where the system does not say. `root`: where /proc and /sys are.
 int64_t node_memory_bytes(const std::string& root = "");

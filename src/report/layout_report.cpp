@@ -85,19 +85,6 @@ AxisBalance pipeline_balance(const model::VitOptions& model, const std::vector<R
   return {stages_text(texts, stages), balance_of(loads)};
 }
 
-// Of the stage that has most, by the formula.
-int64_t most_activations(const RunConfig& config, const std::vector<Range>& stages,
-                         const pipeline::ScheduleReport& schedule) {
-  int64_t most = 0;
-  for (size_t stage = 0; stage < stages.size(); ++stage) {
-    const model::HeldMicroBatches held{schedule.peak_in_flight[stage], schedule.peak_received_early[stage]};
-    most = std::max(
-        most, model::activation_bytes(config.model, stages[stage], config.parallel.tp, config.parallel.micro_batch_size,
-                                      config.recompute, precision_policy(config.precision).compute, held));
-  }
-  return most;
-}
-
 // Classes that hold less than this part are left alone.
 constexpr double kWorthwhile = 0.1;
 
@@ -170,29 +157,42 @@ std::vector<int64_t> shares_of(int64_t count, int parts, int64_t each) {
 }
 
 std::vector<std::string> LayoutReport::lines() const {
-  // The best share of the machine that the layout leaves.
-  const double efficiency = data.balance * tensor.balance * pipeline.balance * (1.0 - bubble);
-  return {
-      str("  data      ", data.text, ": balance ", percent(data.balance)),
-      str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
-      str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
-      str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
-      str("  memory    activations of about ", bytes_text(activation_bytes), " a rank (--recompute ", recompute, ")"),
-      str("  the layout leaves at most ", percent(efficiency), " of the ranks' speed")};
+  return {str("  data      ", data.text, ": balance ", percent(data.balance)),
+          str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
+          str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
+          str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
+          str("  memory    of the fullest rank (stage ", fullest.place.stage, ", --recompute ", recompute, ") ",
+              memory_text(fullest.memory)),
+          str("  the layout leaves at most ", percent(efficiency()), " of the ranks' speed")};
 }
 
-LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& stages) {
+LayoutReport report_layout(const RunConfig& config, const ComputeTraits& compute) {
+  const ReplicaPlan replica = plan_replica(config, config.parallel.dp - 1);
   LayoutReport report;
   report.data = data_balance(config);
   report.tensor = tensor_balance(config.model, config.parallel.tp);
-  report.pipeline = pipeline_balance(config.model, stages);
+  report.pipeline = pipeline_balance(config.model, replica.stages);
   report.num_micro_batches = config.num_micro_batches();
-  const auto schedule = pipeline::make_schedule(config.parallel.schedule, config.parallel.pp, report.num_micro_batches);
-  const auto check = pipeline::check_schedule(schedule);
-  report.bubble = check.bubble_fraction;
+  report.bubble = replica.schedule.bubble_fraction;
   report.recompute = kRecomputeNames.at(static_cast<size_t>(config.recompute));
-  report.activation_bytes = most_activations(config, stages, check);
+  report.fullest = plan_fullest_rank(config, compute);
   return report;
+}
+
+std::string memory_text(const MemoryPlan& memory) {
+  const ClassBytes& bytes = memory.peak;
+  std::vector<std::pair<int64_t, std::string>> parts;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] > 0 && bytes[i] >= memory.total / 100) {
+      std::string name(memory_class_name(static_cast<MemoryClass>(i)));
+      std::replace(name.begin(), name.end(), '_', ' ');
+      parts.emplace_back(-bytes[i], str(name, " ", bytes_text(bytes[i])));
+    }
+  }
+  std::sort(parts.begin(), parts.end());
+  std::vector<std::string> texts;
+  std::transform(parts.begin(), parts.end(), std::back_inserter(texts), [](const auto& part) { return part.second; });
+  return str(bytes_text(memory.total), ": ", join(texts));
 }
 
 std::string memory_advice(const RunConfig& config, const MemoryFailure& failure) {

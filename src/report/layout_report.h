@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "src/base/memory_tracker.h"
-#include "src/base/partition.h"
 #include "src/config/run_config.h"
+#include "src/plan/memory_plan.h"
 
 namespace vit_hybrid::train {
 
@@ -21,10 +21,12 @@ struct LayoutReport {
   AxisBalance tensor;    ///< FLOP of a block over tensor ranks
   AxisBalance pipeline;  ///< forward FLOP over stages
   std::string recompute = "none";
-  int64_t activation_bytes = 0;  ///< that the rank with most of them keeps for backward, by model::activation_bytes()
-  double bubble = 0.0;           ///< idle share of the schedule on stages of equal cost
+  FullestRank fullest;
+  double bubble = 0.0;  ///< idle share of the schedule on stages of equal cost
   int num_micro_batches = 1;
 
+  /// The share of the ranks' speed that balance and bubble leave.
+  double efficiency() const { return data.balance * tensor.balance * pipeline.balance * (1.0 - bubble); }
   /// The start-up table: one line an axis, and the share of the machine that the layout leaves at best.
   std::vector<std::string> lines() const;
 };
@@ -34,8 +36,12 @@ std::string percent(double share);
 /// The sizes of the parts of a Partition, in units of `each`.
 std::vector<int64_t> shares_of(int64_t count, int parts, int64_t each = 1);
 
-/// For a resolved configuration whose stages are `stages`.
-LayoutReport report_layout(const RunConfig& config, const std::vector<Range>& stages);
+/// For a resolved configuration.
+LayoutReport report_layout(const RunConfig& config, const ComputeTraits& compute);
+
+/// "935 MiB: data 598 MiB, activations 140 MiB, ...": all together and each class that has a hundredth of it, the
+/// largest first.
+std::string memory_text(const MemoryPlan& memory);
 
 /// The options that make a run of `config` (resolved) hold less, those for what holds most first; only such as are not
 /// used yet. Pure.

@@ -106,7 +106,7 @@ int64_t peak_resident_bytes() {
 }
 
 // The numbers of a row in the order in which they are written and read.
-Json bytes_by_class(const std::array<int64_t, kNumMemoryClasses>& bytes) {
+Json bytes_by_class(const ClassBytes& bytes) {
   Json json;
   for (size_t i = 0; i < bytes.size(); ++i) {
     json[std::string(memory_class_name(static_cast<MemoryClass>(i)))] = bytes[i];
@@ -136,12 +136,15 @@ Json start_record(const RunConfig& config, const comm::MpiSession& session, int 
   return record;
 }
 
-Json gather_rank_reports(const StepSeconds& seconds, c10::Device device, const comm::MpiGroup& world) {
+Json gather_rank_reports(const StepSeconds& seconds, const MemoryPlan& predicted, c10::Device device,
+                         const comm::MpiGroup& world) {
   const MemoryReport memory = MemoryTracker::report();
   const Json own = {{"rank", world.rank()},
                     {"seconds", to_json(seconds)},
                     {"memory",
-                     {{"peak", bytes_by_class(memory.peak)},
+                     {{"predicted", bytes_by_class(predicted.peak)},
+                      {"predicted_total", predicted.total},
+                      {"peak", bytes_by_class(memory.peak)},
                       {"at_peak", bytes_by_class(memory.at_peak)},
                       {"total_peak", memory.total_peak},
                       {"process_peak", peak_resident_bytes()},

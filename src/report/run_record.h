@@ -5,6 +5,7 @@
 
 #include "parallel/comm/mpi/mpi_session.h"
 #include "src/config/run_config.h"
+#include "src/plan/memory_plan.h"
 #include "src/report/run_log.h"
 
 namespace vit_hybrid::train {
@@ -19,8 +20,9 @@ std::string program_text();
 Json start_record(const RunConfig& config, const comm::MpiSession& session, int node_cores);
 
 /// For summary.json: an array with one object a rank: its seconds by phase, its tensor bytes by class (each class's
-/// peak, what each held when the total was highest, and that total), the most memory of its process, and what its GPU's
-/// allocator held. On every rank. Collective over `world`.
-Json gather_rank_reports(const StepSeconds& seconds, c10::Device device, const comm::MpiGroup& world);
+/// peak, what each held when the total was highest, and that total, beside `predicted`, its plan_memory()), the most
+/// memory of its process, and what its GPU's allocator held. On every rank. Collective over `world`.
+Json gather_rank_reports(const StepSeconds& seconds, const MemoryPlan& predicted, c10::Device device,
+                         const comm::MpiGroup& world);
 
 }  // namespace vit_hybrid::train

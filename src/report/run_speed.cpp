@@ -123,10 +123,26 @@ int64_t most(const Json& ranks, const Json::json_pointer& what) {
   return bytes;
 }
 
-std::string memory_line(const Json& ranks, int64_t estimated_activation_bytes) {
+// What the rank with most tensors held at most, beside what was predicted for it, and the class that differs most.
+std::string memory_line(const Json& ranks) {
+  const auto held = [](const Json& rank) { return rank["memory"]["total_peak"].get<int64_t>(); };
+  const Json& fullest =
+      *std::max_element(ranks.begin(), ranks.end(), [&](const Json& a, const Json& b) { return held(a) < held(b); });
+  const Json& peak = fullest["memory"]["peak"];
+  const Json& predicted = fullest["memory"]["predicted"];
+  const auto off = [&](const std::string& name) {
+    return std::abs(peak[name].get<int64_t>() - predicted[name].get<int64_t>());
+  };
+  std::string worst = peak.begin().key();
+  for (const auto& [name, bytes] : peak.items()) {
+    worst = off(name) > off(worst) ? name : worst;
+  }
+  const std::string difference = off(worst) == 0 ? "each class as predicted"
+                                                 : str("most differ ", worst, ", ", bytes_text(peak[worst]),
+                                                       " instead of ", bytes_text(predicted[worst]));
   const auto text = [&](const char* what) { return bytes_text(most(ranks, Json::json_pointer(what))); };
-  return str("most memory of a rank: tensors ", text("/total_peak"), ", activations at most ",
-             text("/peak/activations"), " (estimated ", bytes_text(estimated_activation_bytes), "), process ",
+  return str("most memory of a rank: tensors ", bytes_text(held(fullest)), " (predicted: at most ",
+             bytes_text(fullest["memory"]["predicted_total"].get<int64_t>()), "; ", difference, "), process ",
              text("/process_peak"),
              most(ranks, Json::json_pointer("/device_peak")) > 0 ? ", GPU " + text("/device_peak") : "");
 }
@@ -174,7 +190,7 @@ std::vector<std::string> speed_lines(const RunSpeed& speed) {
           share_text("their peak by data sheet", speed.peak, speed.model_flops)};
 }
 
-std::vector<std::string> resource_lines(const Json& ranks, int64_t estimated_activation_bytes) {
+std::vector<std::string> resource_lines(const Json& ranks) {
   const double whole = sum_of(ranks, "step");
   std::vector<std::string> shares;
   std::string communication;
@@ -188,8 +204,7 @@ std::vector<std::string> resource_lines(const Json& ranks, int64_t estimated_act
       shares.push_back(str(name, " ", fixed_text(share, 1), " %"));
     }
   }
-  return {str("time of the steps, mean of the ranks: ", join(shares), communication),
-          memory_line(ranks, estimated_activation_bytes)};
+  return {str("time of the steps, mean of the ranks: ", join(shares), communication), memory_line(ranks)};
 }
 
 }  // namespace vit_hybrid::train

@@ -61,9 +61,9 @@ Speed believable_roof(const Speed& roof, double model_flops);
 /// "percent_of_peak"}, with null and "roof_missing" or "peak_missing" for what is not known.
 Json to_json(const RunSpeed& speed);
 
-/// The same for people, and from `ranks`, of gather_rank_reports(), the time by phase and the most memory, beside the
-/// `estimated_activation_bytes` of LayoutReport.
+/// The same for people, and from `ranks`, of gather_rank_reports(), the time by phase and the most memory, beside what
+/// was predicted.
 std::vector<std::string> speed_lines(const RunSpeed& speed);
-std::vector<std::string> resource_lines(const Json& ranks, int64_t estimated_activation_bytes);
+std::vector<std::string> resource_lines(const Json& ranks);
 
 }  // namespace vit_hybrid::train

@@ -15,18 +15,13 @@ namespace vit_hybrid::train {
 
 namespace {
 
-int64_t default_bucket_bytes(c10::Device device) {
-  return int64_t{device.is_cuda() ? 25 : 4} << 20;
-}
-
 tensor::ParameterBuffer make_buffer(const model::VitOptions& options, Range units,
                                     const zero::PrecisionPolicy& precision, mesh::DeviceMesh& mesh,
                                     const std::optional<TrainingOptions>& training) {
   const TrainingOptions chosen = training.value_or(TrainingOptions());
   auto specs =
       model::parameter_specs(options, units, mesh.pipeline().rank(), mesh.tensor().rank(), mesh.tensor().size());
-  const int64_t bytes = chosen.bucket_bytes > 0 ? chosen.bucket_bytes : default_bucket_bytes(mesh.device());
-  const auto bucket = std::max<int64_t>(1, bytes / static_cast<int64_t>(at::elementSize(precision.gradient)));
+  const int64_t bucket = tensor::bucket_elements(chosen.bucket_bytes, precision.gradient, mesh.device().type());
   auto layout = tensor::make_flat_layout(specs, bucket, chosen.shards);
   const auto gradient = training ? std::optional(precision.gradient) : std::nullopt;
   return {std::move(specs), std::move(layout), precision.compute, gradient, mesh.device()};

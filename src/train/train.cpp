@@ -26,6 +26,8 @@
 #include "src/kernels/gemm/device_products.h"
 #include "src/machine/autotune.h"
 #include "src/machine/device.h"
+#include "src/plan/memory_plan.h"
+#include "src/plan/traffic.h"
 #include "src/report/kernel_report.h"
 #include "src/report/layout_report.h"
 #include "src/report/run_log.h"
@@ -43,7 +45,7 @@ namespace {
 
 constexpr int kComeAgain = static_cast<int>(ErrorClass::kTemporary);
 
-void print_start(const RunConfig& config, const DataSource& data, const mesh::DeviceMesh& mesh, const Engine& engine,
+void print_start(const RunConfig& config, const DataSource& data, const mesh::DeviceMesh& mesh,
                  const std::string& folder) {
   const ParallelConfig& parallel = config.parallel;
   const int64_t parameters = model::num_parameters(config.model);
@@ -51,7 +53,7 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
                parallel.pp, " on ", mesh.device().str(), ", ", at::get_num_threads(), " threads a rank"));
   log_line(str("  input     ", data.text));
   log_lines(report_kernels(config, mesh.device()).lines());
-  log_lines(report_layout(config, engine.model().stages()).lines());
+  log_lines(report_layout(config, compute_traits(config, mesh.device())).lines());
   log_line(str("  run folder ", folder));
   if (config.test_steps > 0) {
     log_line(str("  test      ", config.test_steps,
@@ -59,7 +61,8 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
   }
 }
 
-Json communication() {
+// What was counted beside what `predicted` says of each step of rank 0.
+Json communication(const Traffic& predicted) {
   Json json = Json::array();
   for (const auto& axis : comm::statistics()) {
     Json operations;
@@ -74,6 +77,16 @@ Json communication() {
                     {"ranks", axis.group_size},
                     {"blocked_seconds", axis.blocked_seconds},
                     {"rank_0", std::move(operations)}});
+    for (const mesh::Axis known : mesh::kAxes) {
+      if (axis.axis == mesh::axis_name(known) && axis.group_size > 1) {
+        const AxisTraffic& of_step = predicted[static_cast<size_t>(known)];
+        json.back()["predicted_per_step"]["bytes"] = of_step.bytes;
+        if (known !=
+            mesh::Axis::kPipeline) {  // whose messages are counted where they come, too, and some start together
+          json.back()["predicted_per_step"]["operations"] = of_step.operations;
+        }
+      }
+    }
   }
   return json;
 }
@@ -95,8 +108,7 @@ Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks
 }
 
 // Speed of the run that `summary` is about, and where no test tells of them its time by phase and memory.
-void conclude_speed(const RunConfig& config, const Engine& engine, const Machine& machine, Json& summary,
-                    const comm::MpiGroup& world) {
+void conclude_speed(const RunConfig& config, const Machine& machine, Json& summary, const comm::MpiGroup& world) {
   const bool is_test = summary.contains("test") && summary["test"].is_object();
   const Json& rate = is_test ? summary["test"]["samples_per_s_spread"]["median"] : summary["samples_per_s"];
   if (rate == 0.0) {
@@ -107,29 +119,32 @@ void conclude_speed(const RunConfig& config, const Engine& engine, const Machine
   summary["speed"] = to_json(speed);
   std::vector<std::string> lines = speed_lines(speed);
   if (!is_test) {  // which has tables of them
-    const auto resources =
-        resource_lines(summary["ranks"], report_layout(config, engine.model().stages()).activation_bytes);
+    const auto resources = resource_lines(summary["ranks"]);
     lines.insert(lines.end(), resources.begin(), resources.end());
   }
   log_lines(lines);
 }
 
 void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const Trainer& trainer,
-            const std::optional<StepTest>& test, const Machine& machine, const comm::MpiGroup& world,
-            double seconds_to_first_step) {
+            const std::optional<StepTest>& test, const Machine& machine, const mesh::DeviceMesh& mesh,
+            const comm::MpiGroup& world, double seconds_to_first_step) {
   Json summary = log.final_figures();
   summary["interrupted"] = trainer.stop_reason().has_value();
   summary["seconds_to_first_step"] = seconds_to_first_step;
   summary["kernels"] = to_json(report_kernels(config, machine.device));
-  summary["communication"] = communication();
-  summary["ranks"] = gather_rank_reports(trainer.total_seconds(), machine.device, world);
+  const mesh::Coordinate& at = mesh.coordinate();
+  const ReplicaPlan replica = plan_replica(config, on(at, mesh::Axis::kData));
+  const ModelPlace place{on(at, mesh::Axis::kPipeline), on(at, mesh::Axis::kTensor)};
+  const MemoryPlan predicted = plan_memory(config, replica, place, compute_traits(config, machine.device));
+  summary["communication"] = communication(plan_traffic(config, replica, place, machine.device.type()));
+  summary["ranks"] = gather_rank_reports(trainer.total_seconds(), predicted, machine.device, world);
   log.warn_of_skipped_steps();
   if (test) {
     summary["test"] = conclude_test(*test, trainer.tested_run(), summary["ranks"], log, world);
   } else {
     log.print_table();
   }
-  conclude_speed(config, trainer.engine(), machine, summary, world);
+  conclude_speed(config, machine, summary, world);
   if (world.rank() == 0) {
     write_json_file(folder.summary_path(), summary);
   }
@@ -205,7 +220,7 @@ class Run {
     phase_.reset();
     trainer_->run();
     phase_.emplace("end of the run");
-    finish(config_, *folder_, *log_, *trainer_, test_, machine_, world_, seconds_to_first_step);
+    finish(config_, *folder_, *log_, *trainer_, test_, machine_, *mesh_, world_, seconds_to_first_step);
     return exit_code();
   }
 
@@ -306,7 +321,7 @@ class Run {
       note_resumption(*resumed(), config_, *log_);
     }
     note_kernels(*folder_, *log_, world_);
-    print_start(config_, *data_, *mesh_, trainer_->engine(), folder_->path());
+    print_start(config_, *data_, *mesh_, folder_->path());
   }
 
   int exit_code() const {

@@ -125,7 +125,7 @@ EngineOptions engine_options(const RunConfig& config) {
   options.zero_stage = config.parallel.zero == 0 ? zero::ZeroStage::kReplicated : zero::ZeroStage::kOptimizerState;
   options.schedule = config.parallel.schedule;
   options.clip_norm = config.optimizer.clip_norm;
-  options.bucket_bytes = static_cast<int64_t>(std::ceil(config.parallel.bucket_mb * (1 << 20)));
+  options.bucket_bytes = config.parallel.bucket_bytes();
   options.seed = config.seed;
   return options;
 }

@@ -19,7 +19,7 @@ declare -A may_include=(
 )
 # The parts of the program: each knows all of the above, and those before it.
 known="${!may_include[*]}"
-for part in src/config src/machine src/report src/checkpoint src/train src/infer src/commands src; do
+for part in src/config src/machine src/plan src/report src/checkpoint src/train src/infer src/commands src; do
   may_include[$part]=$known
   known+=" $part"
 done

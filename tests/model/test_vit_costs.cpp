@@ -87,32 +87,32 @@ int64_t measured_peak(const VitOptions& options, at::ScalarType type, Recompute 
 TEST_CASE("vit_memory: a block's bytes a token") {
   const VitOptions options = forecaster();
   const int64_t dim = 4 * options.embed_dim;
-  CHECK(model::kept_bytes_per_token(options, 1, Recompute::kNone, at::kFloat) == 16 * dim + 8 * 4);
-  CHECK(model::kept_bytes_per_token(options, 1, Recompute::kSelective, at::kFloat) == 9 * dim + 8 * 4);
-  CHECK(model::kept_bytes_per_token(options, 1, Recompute::kFull, at::kFloat) == dim);
-  CHECK(model::kept_bytes_per_token(options, 4, Recompute::kNone, at::kFloat) == 7 * dim + 5 * 4);
-  CHECK(model::kept_bytes_per_token(options, 1, Recompute::kNone, at::kBFloat16) == 8 * dim + 8 * 4);
+  CHECK(model::kept_bytes_per_token(options, {}, Recompute::kNone, at::kFloat) == 16 * dim + 8 * 4);
+  CHECK(model::kept_bytes_per_token(options, {}, Recompute::kSelective, at::kFloat) == 9 * dim + 8 * 4);
+  CHECK(model::kept_bytes_per_token(options, {}, Recompute::kFull, at::kFloat) == dim);
+  CHECK(model::kept_bytes_per_token(options, {0, 4}, Recompute::kNone, at::kFloat) == 7 * dim + 5 * 4);
+  CHECK(model::kept_bytes_per_token(options, {}, Recompute::kNone, at::kBFloat16) == 8 * dim + 8 * 4);
   const VitOptions drops = classifier_with_dropout();
-  CHECK(model::kept_bytes_per_token(drops, 2, Recompute::kNone, at::kFloat) == 10 * dim + 6 * 4 + 4 * 128);
+  CHECK(model::kept_bytes_per_token(drops, {1, 2}, Recompute::kNone, at::kFloat) == 10 * dim + 6 * 4 + 4 * 128);
   // The rank with two of three heads, and with 257 hidden features of 513.
   VitOptions odd = options;
   odd.num_heads = 3;
   odd.embed_dim = 96;
   odd.mlp_hidden = 513;
-  CHECK(model::kept_bytes_per_token(odd, 2, Recompute::kNone, at::kDouble) == 8 * (4 * 96 + 4 * 64 + 2 * 257 + 6));
+  CHECK(model::kept_bytes_per_token(odd, {1, 2}, Recompute::kNone, at::kDouble) == 8 * (4 * 96 + 4 * 64 + 2 * 257 + 6));
 }
 
 TEST_CASE("vit_memory: micro-batches in flight, and stages") {
   const VitOptions options = forecaster();
   const auto bytes = [&](Range units, int64_t in_flight) {
-    return model::activation_bytes(options, units, 1, 2, Recompute::kNone, at::kFloat, {in_flight, 0});
+    return model::activation_bytes(options, units, {}, Recompute::kNone, at::kFloat, {2 * in_flight, 2, 0});
   };
   const int64_t block =
-      2 * options.num_tokens() * model::kept_bytes_per_token(options, 1, Recompute::kNone, at::kFloat);
+      2 * options.num_tokens() * model::kept_bytes_per_token(options, {}, Recompute::kNone, at::kFloat);
   CHECK(bytes({1, 4}, 3) - bytes({1, 4}, 2) == 3 * block);
   CHECK(bytes({1, 4}, 1) - bytes({1, 3}, 1) == block);
   CHECK(bytes({0, 3}, 1) == bytes({3, 5}, 1));
-  CHECK(model::activation_bytes(options, {1, 4}, 1, 2, Recompute::kNone, at::kFloat, {2, 3}) - bytes({1, 4}, 2) ==
+  CHECK(model::activation_bytes(options, {1, 4}, {}, Recompute::kNone, at::kFloat, {4, 2, 6}) - bytes({1, 4}, 2) ==
         3 * 2 * options.num_tokens() * options.embed_dim * 4);
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("vit_memory: the formula is the tracker's peak within one per cent") {
     for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
         const auto formula = static_cast<double>(
-            model::activation_bytes(options, {0, options.num_units()}, 1, kSamples, recompute, type));
+            model::activation_bytes(options, {0, options.num_units()}, {}, recompute, type, {kSamples, kSamples, 0}));
         const auto measured = static_cast<double>(measured_peak(options, type, recompute));
         CAPTURE(options.dropout);
         CAPTURE(options.mlp_hidden);
@@ -138,8 +138,8 @@ TEST_CASE("vit_memory: the formula is the tracker's peak within one per cent") {
 TEST_CASE("vit_memory: with micro-batches in parts the formula is an upper bound, and no bad one") {
   for (const VitOptions& options : {forecaster(), classifier_with_dropout(), with_small_mlp()}) {
     for (const auto recompute : {Recompute::kNone, Recompute::kSelective}) {
-      const auto formula = static_cast<double>(
-          model::activation_bytes(options, {0, options.num_units()}, 1, kSamples, recompute, at::kFloat));
+      const auto formula = static_cast<double>(model::activation_bytes(options, {0, options.num_units()}, {}, recompute,
+                                                                       at::kFloat, {kSamples, kSamples, 0}));
       const auto measured = static_cast<double>(measured_peak(options, at::kFloat, recompute, 2));
       CAPTURE(options.dropout);
       CAPTURE(options.mlp_hidden);

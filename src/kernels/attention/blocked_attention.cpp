@@ -573,8 +573,6 @@ at::Tensor backward(const at::Tensor& qkv, int64_t num_heads, const AttentionDro
   return dqkv.to(qkv.scalar_type());
 }
 
-#undef VH_DISPATCH_KERNEL_TYPE
-
 }  // namespace
 
 template <class T>
@@ -620,11 +618,35 @@ template void attention_backward(const AttentionInputs<float>&, const float*, co
 template void attention_backward(const AttentionInputs<c10::BFloat16>&, const c10::BFloat16*, const float*,
                                  const c10::BFloat16*, c10::BFloat16*);
 
+int64_t blocked_attention_bytes(const AttentionSizes& sizes, at::ScalarType type, bool with_dropout, int threads) {
+  const AttentionExtents extents{sizes.samples, sizes.tokens, sizes.heads, sizes.head_dim};
+  const AttentionDropout dropout({with_dropout ? 0.5 : 0.0, 0, DropSite::kAttention}, {0, 0, {}, Mode::kTraining}, 0,
+                                 sizes.tokens);
+  const bool is_converted = kernel_type(type) != type;
+  int64_t bytes = 0;
+  VH_DISPATCH_KERNEL_TYPE(kernel_type(type), [&] {
+    using Compute = ComputeType<scalar_t>;
+    const AttentionInputs<scalar_t> inputs{extents, dropout, nullptr};
+    const BackwardInputs<scalar_t> backward_inputs{inputs, nullptr, nullptr, nullptr};
+    AttentionWorkspace forward_task(nullptr), backward_task(nullptr);
+    QueryTask<scalar_t>(inputs, forward_task);
+    KeyTask<scalar_t>(backward_inputs, backward_task);
+    // qkv and the result; in backward also their gradients.
+    const int64_t copies = is_converted ? extents.samples * extents.tokens * 4 * extents.width() * sizeof(scalar_t) : 0;
+    const int64_t parts = tasks_of_matrix<scalar_t>(extents).parts() * extents.matrices() * extents.tokens *
+                          extents.head_dim * static_cast<int64_t>(sizeof(Compute));
+    bytes = std::max(copies + threads * forward_task.used(), 2 * copies + parts + threads * backward_task.used());
+  });
+  return bytes;
+}
+
 at::Tensor blocked_attention(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout) {
   const auto results = without_grad([&] { return forward(qkv, num_heads, dropout); });
   return record("blocked_attention", results[0], {qkv}, [=](const at::Tensor& dout) {
     return std::vector<at::Tensor>{backward(qkv, num_heads, dropout, results, dout)};
   });
 }
+
+#undef VH_DISPATCH_KERNEL_TYPE
 
 }  // namespace vit_hybrid::kernels

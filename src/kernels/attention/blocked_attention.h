@@ -20,4 +20,16 @@ namespace vit_hybrid::kernels {
 /// end. Elsewhere bf16, and fp16 everywhere, are converted to fp32, computed, and rounded once.
 at::Tensor blocked_attention(const at::Tensor& qkv, int64_t num_heads, const AttentionDropout& dropout);
 
+/// Sizes of an attention of `heads` heads of `head_dim` features.
+struct AttentionSizes {
+  int64_t samples = 0;
+  int64_t tokens = 0;
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+};
+
+/// Bytes that forward and backward of blocked_attention() with `threads` threads take at most beside qkv, the result
+/// and their gradients: workspaces of the threads, dq in parts, and copies in fp32 of what is converted.
+int64_t blocked_attention_bytes(const AttentionSizes& sizes, at::ScalarType type, bool with_dropout, int threads);
+
 }  // namespace vit_hybrid::kernels

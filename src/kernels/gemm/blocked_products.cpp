@@ -192,6 +192,18 @@ void blocked_backward_input(const at::Tensor& dy, const at::Tensor& panels, cons
   blocked_forward(dy, panels, at::zeros({dx.size(1)}, at::kFloat), {dx, {}});
 }
 
+int64_t blocked_thread_bytes(at::ScalarType type, at::ScalarType gradient, int64_t outputs, int64_t inputs) {
+  const auto bytes = [&](auto element) {
+    using T = decltype(element);
+    const int64_t tile = kTileRows<T> * kPanelColumns<T> * static_cast<int64_t>(sizeof(float));
+    const int64_t block = kRows * (kDepth + kStrideGap) * static_cast<int64_t>(sizeof(T));
+    const int64_t rounded =
+        gradient == at::kFloat ? 0 : std::min(kRows, outputs) * inputs * static_cast<int64_t>(sizeof(float));
+    return std::max(tile, block + rounded);
+  };
+  return type == at::kFloat ? bytes(float()) : bytes(c10::BFloat16());
+}
+
 void blocked_add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x) {
   if (x.scalar_type() == at::kFloat) {
     add_weight_gradient<float>(gradient, dy, x);

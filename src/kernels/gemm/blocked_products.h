@@ -26,4 +26,7 @@ void blocked_backward_input(const at::Tensor& dy, const at::Tensor& panels, cons
 /// gradient [M, K] += dy [R, M] transposed times x [R, K]. The gradient is fp32 or of their type.
 void blocked_add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x);
 
+/// Bytes that each thread works in at most in the three products of a layer.
+int64_t blocked_thread_bytes(at::ScalarType type, at::ScalarType gradient, int64_t outputs, int64_t inputs);
+
 }  // namespace vit_hybrid::kernels

@@ -302,10 +302,13 @@ VH_VERSIONS void add_rows(const BFloat16* rows, int64_t num_rows, float* sums, i
   add_loop(rows, num_rows, sums, count);
 }
 
+int64_t num_column_sum_blocks(int64_t rows) {
+  return std::max<int64_t>((rows + kBlockRows - 1) / kBlockRows, 1);  // so that there are sums to add
+}
+
 ColumnSums::ColumnSums(int64_t rows, int64_t columns, at::ScalarType type) : rows_(rows) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  // At least one block, so that there are sums to add.
-  partial_ = at::zeros({std::max<int64_t>((rows + kBlockRows - 1) / kBlockRows, 1), columns}, at::TensorOptions(type));
+  partial_ = at::zeros({num_column_sum_blocks(rows), columns}, at::TensorOptions(type));
 }
 
 Range ColumnSums::block(int64_t index) const {

@@ -53,6 +53,9 @@ void add_rows(const c10::BFloat16* rows, int64_t num_rows, float* sums, int64_t 
 /// on the host at memory speed (fp16: converted first), and the bits do not depend on the number of threads.
 void add_column_sums(const at::Tensor& gradient, const at::Tensor& dy);
 
+/// Blocks of ColumnSums.
+int64_t num_column_sum_blocks(int64_t rows);
+
 /// The rows of a matrix on the host cut into blocks, each with its own sums, for kernels that add up what they compute.
 class ColumnSums {
  public:

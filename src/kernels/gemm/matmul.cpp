@@ -2,6 +2,7 @@
 #include "src/kernels/gemm/matmul.h"
 
 #include <ATen/Context.h>
+#include <ATen/OpMathType.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -349,6 +350,36 @@ void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const
     default:
       add_library_weight_gradient(gradient, dy, x);
   }
+}
+
+HostLayerBytes host_layer_bytes(const HostLayer& layer, const HostLayerUse& use, ProductKernel fp32, int threads) {
+  const int64_t rows = layer.rows, outputs = layer.outputs, inputs = layer.inputs;
+  const auto size = [](int64_t elements, at::ScalarType type) {
+    return elements * static_cast<int64_t>(at::elementSize(type));
+  };
+  const int64_t sums = num_column_sum_blocks(rows) * size(outputs, at::toOpMathType(use.type));
+  if (use.type == at::kFloat || use.type == at::kBFloat16) {
+    const bool is_large = use.type == at::kBFloat16 || is_large_product(rows, outputs, inputs);
+    if (is_large && (use.type == at::kFloat ? fp32 : kernel_of_type(use.type)) == kBlocked) {
+      const int64_t of_threads = threads * blocked_thread_bytes(use.type, use.gradient, outputs, inputs);
+      return {size(panels_size(inputs, outputs, use.type), use.type) +
+                  (use.has_input_gradient ? size(panels_size(outputs, inputs, use.type), use.type) : 0),
+              std::max(sums, size(panels_size(rows, inputs, use.type), use.type) + of_threads)};
+    }
+  }
+  if (use.type == at::kFloat || use.type == at::kDouble) {
+    return {0, sums};
+  }
+  // Converted: the weight, and beside each product its operands and its result.
+  HostLayerUse wide = use;
+  wide.type = wide.gradient = at::kFloat;
+  const HostLayerBytes in_fp32 = host_layer_bytes(layer, wide, fp32, threads);
+  const int64_t x = size(rows * inputs, at::kFloat), y = size(rows * outputs, at::kFloat);
+  const int64_t forward = std::max(x + y, use.has_gelu ? 2 * y : 0);
+  const int64_t own_gradient = use.gradient == at::kFloat ? 0 : size(outputs * inputs, at::kFloat);
+  const int64_t bias = use.type == at::kHalf ? y + sums : sums;
+  return {size(outputs * inputs, at::kFloat) + in_fp32.packed,
+          std::max({forward, bias, x + y + own_gradient + in_fp32.working})};
 }
 
 HostLayer measured_part(HostLayer layer, int threads) {

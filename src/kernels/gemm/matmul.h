@@ -123,6 +123,23 @@ struct HostLayer {
   bool operator==(const HostLayer&) const = default;
 };
 
+/// Bytes that a layer's products take on the host beside their operands and results.
+struct HostLayerBytes {
+  int64_t packed = 0;   ///< copies of the weight, which stay
+  int64_t working = 0;  ///< workspaces of the product that takes most
+};
+
+/// What differs between layers of one size.
+struct HostLayerUse {
+  at::ScalarType type = at::kFloat;      ///< of rows and weight
+  at::ScalarType gradient = at::kFloat;  ///< of the weight's gradient
+  bool has_input_gradient = true;        ///< the image needs none
+  bool has_gelu = false;                 ///< linear_gelu_forward()
+};
+
+/// The bytes of `layer` where `fp32` is host_kernel().kernel. For forward and backward.
+HostLayerBytes host_layer_bytes(const HostLayer& layer, const HostLayerUse& use, ProductKernel fp32, int threads);
+
 /// As much of the layer as `threads` threads compute in some milliseconds: fewer rows, then fewer outputs.
 HostLayer measured_part(HostLayer layer, int threads);
 

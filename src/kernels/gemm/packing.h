@@ -54,6 +54,12 @@ inline Range block_range(int64_t index, int64_t block, int64_t extent) {
   return {index * block, std::min((index + 1) * block, extent)};
 }
 
+/// Elements of a matrix [depth, columns] in panels.
+inline int64_t panels_size(int64_t depth, int64_t columns, at::ScalarType type) {
+  const int64_t width = type == at::kFloat ? kPanelColumns<float> : kPanelColumns<c10::BFloat16>;
+  return num_blocks(columns, width) * width * ((depth + 1) / 2 * 2);
+}
+
 /// matrix [depth, columns] in panels: [panels, depth (made even), kPanelColumns], in bf16 with each two rows in pairs
 /// (pack_pairs()). fp32 or bf16, contiguous, on the host. Written into `reuse` if that is what an earlier call for this
 /// shape gave, else (undefined) into a new tensor.

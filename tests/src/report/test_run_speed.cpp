@@ -24,7 +24,8 @@ RunSpeed some_speed() {
   return speed;
 }
 
-Json rank(double step, double forward, double communication, int64_t tensors, int64_t activations, int64_t device) {
+Json rank(double step, double forward, double communication, int64_t tensors, int64_t activations, int64_t device,
+          int64_t predicted = 0) {
   return {{"seconds",
            {{"step", step},
             {"forward", forward},
@@ -34,7 +35,9 @@ Json rank(double step, double forward, double communication, int64_t tensors, in
             {"optimizer", 0.0},
             {"data_wait", 0.0}}},
           {"memory",
-           {{"peak", {{"activations", activations}}},
+           {{"predicted", {{"activations", predicted}, {"data", 1 << 20}}},
+            {"predicted_total", predicted + (1 << 20)},
+            {"peak", {{"activations", activations}, {"data", 1 << 20}}},
             {"total_peak", tensors},
             {"process_peak", 64 << 20},
             {"device_peak", device}}}};
@@ -68,13 +71,17 @@ TEST_CASE("run speed: a roof below the model's own rate is none, and says why") 
 
 TEST_CASE("run speed: time is the mean of the ranks, memory the most of them") {
   const Json ranks =
-      Json::array({rank(10.0, 2.0, 1.0, 5 << 20, 1 << 20, 0), rank(10.0, 4.0, 3.0, 3 << 20, 2 << 20, 0)});
-  const std::string text = join(resource_lines(ranks, 3 << 19), "\n");
+      Json::array({rank(10.0, 2.0, 1.0, 5 << 20, 2 << 20, 0, 3 << 19), rank(10.0, 4.0, 3.0, 3 << 20, 7 << 20, 0)});
+  const std::string text = join(resource_lines(ranks), "\n");
   CHECK(contains(text, "forward 30.0 %"));
   CHECK(contains(text, "blocked in communication, in whichever part, 20.0 %"));
-  CHECK(contains(text, "tensors 5.00 MiB, activations at most 2.00 MiB (estimated 1.50 MiB), process 64.0 MiB"));
+  CHECK(contains(text,
+                 "tensors 5.00 MiB (predicted: at most 2.50 MiB; most differ activations, 2.00 MiB instead of 1.50 "
+                 "MiB), process 64.0 MiB"));
   CHECK_FALSE(contains(text, "GPU"));
-  CHECK(contains(join(resource_lines(Json::array({rank(1.0, 0.0, 0.0, 0, 0, 7 << 20)}), 0)), "GPU 7.00 MiB"));
+  const std::string on_gpu = join(resource_lines(Json::array({rank(1.0, 0.0, 0.0, 0, 0, 7 << 20)})));
+  CHECK(contains(on_gpu, "GPU 7.00 MiB"));
+  CHECK(contains(on_gpu, "each class as predicted"));
 }
 
 TEST_CASE("run speed: a roof is measured in every type, and its memory is given back") {

@@ -1,0 +1,412 @@
+// The command `plan`: memory and traffic of one layout, or of all that are valid, before anything runs.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "parallel/comm/launcher.h"
+#include "src/base/json.h"
+#include "src/base/log.h"
+#include "src/base/text.h"
+#include "src/commands/command.h"
+#include "src/config/data_shape.h"
+#include "src/config/load_run_config.h"
+#include "src/config/sources.h"
+#include "src/machine/device.h"
+#include "src/machine/model_memory.h"
+#include "src/plan/memory_plan.h"
+#include "src/plan/traffic.h"
+#include "src/report/layout_report.h"
+
+namespace vit_hybrid::commands {
+
+namespace {
+
+using train::ClassBytes;
+using train::LoadedConfig;
+using train::RunConfig;
+
+struct PlanOptions {
+  int ranks = 0;           // 0 ('auto'): those of the launcher, else dp x tp x pp
+  int ranks_per_node = 0;  // 0 ('auto'): all on one node
+  double memory_gib = 0;   // of a rank; 0: no limit
+  bool json = false;
+};
+
+options::OptionTable table_of(PlanOptions& plan) {
+  using options::Scope;
+  constexpr int kMostRanks = 1 << 20;
+  options::OptionTable table;
+  table.begin_group("Plan");
+  table.add({.name = "ranks",
+             .value = options::integer(plan.ranks, train::from_one(kMostRanks, "auto")),
+             .help = "Ranks to plan for; auto: those of the launcher, else --dp x --tp x --pp."});
+  table.add({.name = "ranks-per-node",
+             .value = options::integer(plan.ranks_per_node, train::from_one(kMostRanks, "auto")),
+             .help = "Consecutive ranks that share a node; auto: all are on one."});
+  options::NumberRange memory;
+  memory.least = 0.0;
+  memory.least_bound = options::NumberRange::Bound::kExcluded;
+  memory.word = "none";
+  table.add({.name = "memory-gib",
+             .value = options::number(plan.memory_gib, memory),
+             .help = "Memory that a rank may take: layouts that take more are listed last; of one layout it is said "
+                     "what makes it fit.",
+             .unit = "GiB"});
+  table.add({.name = "json", .value = options::flag(plan.json), .help = "Print JSON."});
+  return table;
+}
+
+// The words of the table's options, with their values, and the others.
+struct SplitWords {
+  std::vector<std::string> own;
+  std::vector<std::string> others;
+};
+SplitWords split(const std::vector<std::string>& words, const options::OptionTable& table) {
+  SplitWords out;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    const options::Named* const named = name.starts_with("--") ? table.find_name(name.substr(2)) : nullptr;
+    auto& to = named != nullptr ? out.own : out.others;
+    to.push_back(words[i]);
+    if (named != nullptr && !named->is_flag() && name == words[i] && i + 1 < words.size()) {
+      to.push_back(words[++i]);
+    }
+  }
+  return out;
+}
+
+std::string megabytes(double bytes) {
+  return bytes_text(static_cast<int64_t>(std::llround(bytes)));
+}
+
+struct Planned {
+  RunConfig config;
+  train::LayoutReport report;
+  std::array<double, mesh::kNumAxes> between_nodes{};
+  bool fits = true;
+};
+
+class Planner {
+ public:
+  Planner(const PlanOptions& options, LoadedConfig loaded) : options_(options), loaded_(std::move(loaded)) {
+    RunConfig& config = loaded_.config;
+    compute_.device = config.device == train::DeviceChoice::kCuda ? c10::DeviceType::CUDA : c10::DeviceType::CPU;
+    compute_.fp32 = kernels::host_kernel().kernel;
+    compute_.threads = std::max(config.parallel.threads, 1);
+    compute_.read_ahead =
+        train::read_ahead(config.data, c10::Device(compute_.device, compute_.device == at::kCUDA ? 0 : -1),
+                          compute_.threads)
+            .batches;
+  }
+
+  // Nothing where the layout is not valid; its problems are put into `problems`.
+  std::optional<Planned> plan(int dp, int tp, int pp, int ranks, std::vector<std::string>& problems) const {
+    LoadedConfig loaded = loaded_;
+    loaded.config.parallel.dp = dp;
+    loaded.config.parallel.tp = tp;
+    loaded.config.parallel.pp = pp;
+    train::resolve(loaded.config, ranks);
+    problems = train::all_problems(loaded, ranks);
+    if (problems.empty()) {
+      problems = too_large(loaded.config);
+    }
+    if (!problems.empty()) {
+      return std::nullopt;
+    }
+    return planned(std::move(loaded.config), ranks);
+  }
+
+  // The least change of the configuration by which it fits, or what else there is.
+  std::string what_fits(const Planned& given, int ranks) const {
+    const double generated = train::generated_bytes(given.config.data, given.config.model);
+    if (fits(static_cast<double>(given.report.fullest.memory.total) - generated)) {
+      return str("fits with data from files: those generated in memory take ", megabytes(generated));
+    }
+    for (int recompute = static_cast<int>(given.config.recompute); recompute <= 2; ++recompute) {
+      for (int64_t micro_batch = given.config.parallel.micro_batch_size; micro_batch >= 1; micro_batch /= 2) {
+        RunConfig config = given.config;
+        config.recompute = static_cast<model::Recompute>(recompute);
+        config.parallel.micro_batch_size = micro_batch;
+        if (train::problems(config, ranks).empty() && planned(config, ranks).fits) {
+          return str("fits with --recompute ", train::kRecomputeNames.at(static_cast<size_t>(recompute)),
+                     " --micro-batch-size ", micro_batch);
+        }
+      }
+    }
+    return "no --recompute and no smaller --micro-batch-size makes it fit; more --tp, --pp or, with --zero 1, --dp "
+           "hold less";
+  }
+
+  const train::ComputeTraits& compute() const { return compute_; }
+
+ private:
+  // What integers of 64 bits would not count.
+  static std::vector<std::string> too_large(const RunConfig& config) {
+    constexpr double kMost = 0x1p48;
+    const auto least = train::least_bytes_per_rank(config, train::ModelPurpose::kTraining);
+    const auto fields = 4.0 * static_cast<double>(config.parallel.micro_batch_size) *
+                        static_cast<double>(config.model.in_channels + config.model.out_channels) *
+                        static_cast<double>(config.model.image_height) * static_cast<double>(config.model.image_width);
+    if (least.of_model + least.of_data + fields <= kMost) {
+      return {};
+    }
+    return {
+        "a rank of this training takes at least 256 TiB, more than is planned for; give a smaller model, image or "
+        "micro-batch"};
+  }
+
+  bool fits(double bytes) const { return options_.memory_gib == 0.0 || bytes <= options_.memory_gib * 0x1p30; }
+
+  Planned planned(RunConfig config, int ranks) const {
+    Planned planned{std::move(config), {}, {}, true};
+    planned.report = train::report_layout(planned.config, compute_);
+    const int per_node = options_.ranks_per_node > 0 ? options_.ranks_per_node : ranks;
+    planned.between_nodes = train::plan_bytes_between_nodes(
+        planned.config, train::plan_replica(planned.config, planned.config.parallel.dp - 1), per_node, compute_.device);
+    planned.fits = fits(static_cast<double>(planned.report.fullest.memory.total));
+    return planned;
+  }
+
+  PlanOptions options_;
+  LoadedConfig loaded_;
+  train::ComputeTraits compute_;
+};
+
+std::string layout_text(const train::ParallelConfig& parallel) {
+  return str("--dp ", parallel.dp, " --tp ", parallel.tp, " --pp ", parallel.pp);
+}
+
+std::string between_nodes_text(const Planned& planned) {
+  std::vector<std::string> parts;
+  for (const mesh::Axis axis : mesh::kAxes) {
+    if (const double bytes = planned.between_nodes[static_cast<size_t>(axis)]; bytes > 0.0) {
+      parts.push_back(str(mesh::axis_option(axis), " ", megabytes(bytes)));
+    }
+  }
+  return parts.empty() ? "nothing" : join(parts);
+}
+
+Json to_json(const train::Traffic& traffic) {
+  Json json;
+  for (const mesh::Axis axis : mesh::kAxes) {
+    const auto& of_axis = traffic[static_cast<size_t>(axis)];
+    json[std::string(mesh::axis_name(axis))] = {{"operations", of_axis.operations}, {"bytes", of_axis.bytes}};
+  }
+  return json;
+}
+
+Json classes_json(const ClassBytes& bytes) {
+  Json json;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    json[std::string(memory_class_name(static_cast<MemoryClass>(i)))] = bytes[i];
+  }
+  return json;
+}
+
+Json to_json(const Planned& planned) {
+  const train::ParallelConfig& parallel = planned.config.parallel;
+  const train::LayoutReport& report = planned.report;
+  Json between;
+  for (const mesh::Axis axis : mesh::kAxes) {
+    between[std::string(mesh::axis_name(axis))] = planned.between_nodes[static_cast<size_t>(axis)];
+  }
+  return {{"dp", parallel.dp},
+          {"tp", parallel.tp},
+          {"pp", parallel.pp},
+          {"micro_batch_size", parallel.micro_batch_size},
+          {"efficiency", report.efficiency()},
+          {"balance",
+           {{"data", report.data.balance}, {"tensor", report.tensor.balance}, {"pipeline", report.pipeline.balance}}},
+          {"micro_batches", report.num_micro_batches},
+          {"bubble", report.bubble},
+          {"fits", planned.fits},
+          {"fullest_rank",
+           {{"replica", report.fullest.replica},
+            {"stage", report.fullest.place.stage},
+            {"tensor_rank", report.fullest.place.tensor_rank},
+            {"bytes", report.fullest.memory.total},
+            {"classes", classes_json(report.fullest.memory.peak)}}},
+          {"bytes_between_nodes_per_step", std::move(between)}};
+}
+
+// One layout: also of each stage that tells something, and what makes it fit.
+Json to_json_in_full(const Planned& planned, const Planner& planner, int ranks) {
+  Json json = to_json(planned);
+  const auto replica = train::plan_replica(planned.config, planned.config.parallel.dp - 1);
+  for (const int stage : train::telling_stages(replica.stages)) {
+    const train::ModelPlace place{stage, planned.config.parallel.tp - 1};
+    const auto memory = train::plan_memory(planned.config, replica, place, planner.compute());
+    const Range units = replica.stages[static_cast<size_t>(stage)];
+    json["stages"].push_back(
+        {{"stage", stage},
+         {"units", {units.begin, units.end}},
+         {"bytes", memory.total},
+         {"classes", classes_json(memory.peak)},
+         {"traffic_per_step", to_json(train::plan_traffic(planned.config, replica, place, planner.compute().device))}});
+  }
+  json["advice"] = planned.fits ? Json(nullptr) : Json(planner.what_fits(planned, ranks));
+  return json;
+}
+
+// One layout: the start report's lines, then memory and traffic of each kind of rank.
+std::string text_of(const Planned& planned, const Planner& planner) {
+  std::string out = layout_text(planned.config.parallel) + "\n";
+  for (const std::string& line : planned.report.lines()) {
+    out += line + "\n";
+  }
+  const int dp = planned.config.parallel.dp;
+  const auto replica = train::plan_replica(planned.config, dp - 1);
+  for (const int stage : train::telling_stages(replica.stages)) {
+    const train::ModelPlace place{stage, planned.config.parallel.tp - 1};
+    const auto traffic = train::plan_traffic(planned.config, replica, place, planner.compute().device);
+    out += str("  stage ", stage, "\n    holds   ",
+               train::memory_text(train::plan_memory(planned.config, replica, place, planner.compute())), "\n");
+    std::vector<std::string> parts;
+    for (const mesh::Axis axis : mesh::kAxes) {
+      const auto& of_axis = traffic[static_cast<size_t>(axis)];
+      if (of_axis.operations > 0) {
+        parts.push_back(str(mesh::axis_option(axis), " ", bytes_text(of_axis.bytes), " in ", of_axis.operations,
+                            axis == mesh::Axis::kPipeline ? " messages" : " operations"));
+      }
+    }
+    out += str("    moves   ", parts.empty() ? "nothing" : join(parts), "\n");
+  }
+  return out + str("  leaves a node in a step, where each byte crosses once: ", between_nodes_text(planned), "\n");
+}
+
+std::string row(const std::vector<std::string>& cells) {
+  constexpr std::array<size_t, 7> kWidths = {6, 6, 6, 13, 6, 9, 12};
+  std::string out;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const size_t width = i < kWidths.size() ? kWidths[i] : 0;
+    out += std::string(width > cells[i].size() ? width - cells[i].size() : 2, ' ') + cells[i];
+  }
+  return out + "\n";
+}
+
+std::string table_text(const std::vector<Planned>& layouts, const std::string& left_out) {
+  std::string out = row({"dp", "tp", "pp", "fullest rank", "fits", "bubble", "efficiency", "leaves a node in a step"});
+  for (const Planned& planned : layouts) {
+    const train::ParallelConfig& parallel = planned.config.parallel;
+    out += row({str(parallel.dp), str(parallel.tp), str(parallel.pp), bytes_text(planned.report.fullest.memory.total),
+                planned.fits ? "yes" : "no", train::percent(planned.report.bubble),
+                train::percent(planned.report.efficiency()), between_nodes_text(planned)});
+  }
+  return out + left_out +
+         "efficiency: the share of the ranks' speed that balance and bubble leave; communication is not in it\n";
+}
+
+// Every product dp x tp x pp = ranks that the configuration allows: those that fit first, then by efficiency, then by
+// what leaves a node. `left_out`: a line about the others, or nothing.
+std::vector<Planned> all_layouts(const Planner& planner, int ranks, std::string& left_out) {
+  std::vector<Planned> layouts;
+  std::vector<std::string> problems;
+  int num_left_out = 0;
+  std::string first_left_out;
+  for (int tp = 1; tp <= ranks; ++tp) {
+    for (int pp = 1; ranks % tp == 0 && pp <= ranks / tp; ++pp) {
+      if (ranks / tp % pp == 0) {
+        if (auto planned = planner.plan(ranks / tp / pp, tp, pp, ranks, problems)) {
+          layouts.push_back(std::move(*planned));
+        } else if (num_left_out++ == 0) {
+          first_left_out = str("--dp ", ranks / tp / pp, " --tp ", tp, " --pp ", pp, ": ", problems.front());
+        }
+      }
+    }
+  }
+  const auto crossing = [](const Planned& planned) {
+    return planned.between_nodes[0] + planned.between_nodes[1] + planned.between_nodes[2];
+  };
+  std::stable_sort(layouts.begin(), layouts.end(), [&](const Planned& a, const Planned& b) {
+    return std::tuple(!a.fits, -a.report.efficiency(), crossing(a)) <
+           std::tuple(!b.fits, -b.report.efficiency(), crossing(b));
+  });
+  if (layouts.empty()) {
+    refuse({str("no layout of ", ranks, " ranks is valid; the first one, ", first_left_out)});
+  }
+  if (num_left_out > 0) {
+    left_out = str(num_left_out, " layouts that are not valid are left out; the first one, ", first_left_out, "\n");
+  }
+  return layouts;
+}
+
+int run_plan(const Invocation& invocation) {
+  PlanOptions plan;
+  const options::OptionTable table = table_of(plan);
+  const SplitWords words = split(invocation.words, table);
+  options::Settings settings(table);
+  read_options(table, words.own, settings);
+  refuse(settings.problems());
+  LoadedConfig loaded = same_error_on_all_ranks(
+      [&] { return train::load_run_config(words.others, options::process_environment(), train::read_local_file); });
+  const train::ParallelConfig& parallel = loaded.config.parallel;
+  const bool is_one = parallel.dp > 0 || loaded.given.contains("tp") || loaded.given.contains("pp");
+  const auto& launch = comm::own_launch();
+  const int of_model = parallel.tp * parallel.pp;
+  const int ranks = plan.ranks > 0                    ? plan.ranks
+                    : launch && launch->num_ranks > 1 ? launch->num_ranks
+                                                      : std::max(parallel.dp, 1) * of_model;
+  {
+    // Statistics change nothing here, and whoever plans may not have the data at all.
+    train::DataConfig& data = loaded.config.data;
+    if (data.stats.empty() && data.global_means.empty() && data.global_stds.empty()) {
+      data.stats = "stats";
+    }
+    if (!data.train_data.empty() && !std::filesystem::exists(data.train_data) && is_first_process()) {
+      log_warning(str("--train-data ", data.train_data,
+                      " is not there: shape and number of the data are those of the options"));
+    }
+    LoadedConfig looked = loaded;
+    train::resolve(looked.config, ranks);
+    if (const auto shape = same_error_on_all_ranks([&] { return train::look_at_data(looked.config); })) {
+      train::follow_data(loaded, *shape);
+    }
+  }
+  const Planner planner(plan, loaded);
+  if (is_one) {
+    LoadedConfig resolved = loaded;
+    train::resolve(resolved.config, ranks);
+    std::vector<std::string> problems;
+    const auto planned = planner.plan(parallel.dp, parallel.tp, parallel.pp, ranks, problems);
+    refuse(problems);
+    if (is_first_process()) {
+      log_lines(train::all_remarks(resolved));
+    }
+    print_once(plan.json ? to_json_in_full(*planned, planner, ranks).dump(2) + "\n"
+                         : text_of(*planned, planner) + (planned->fits
+                                                             ? ""
+                                                             : str("  too large for ", plan.memory_gib, " GiB a rank; ",
+                                                                   planner.what_fits(*planned, ranks), "\n")));
+    return 0;
+  }
+  std::string left_out;
+  const auto layouts = all_layouts(planner, ranks, left_out);
+  if (plan.json) {
+    Json json = Json::array();
+    for (const Planned& planned : layouts) {
+      json.push_back(to_json(planned));
+    }
+    print_once(json.dump(2) + "\n");
+  } else {
+    print_once(table_text(layouts, left_out));
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<Command> plan_commands() {
+  return {{.name = "plan",
+           .summary = "memory and traffic of a training, before it runs",
+           .run = &run_plan,
+           .usage =
+               "usage: vit_hybrid plan [options of train] [--ranks N] [--ranks-per-node K] [--memory-gib X]\n\n"
+               "Prints, without running anything, what the ranks of a training hold, by class, and what they move.\n"
+               "With --dp, --tp or --pp it does so for that layout, else for all valid layouts of so many ranks.\n",
+           .introduction = "\nThese are given on the command line only; beside them it takes the options of `train`, "
+                           "from everywhere.\n",
+           .options_text = &options_text<PlanOptions, &table_of>}};
+}
+
+}  // namespace vit_hybrid::commands

@@ -1,0 +1,258 @@
+// The closed forms, class by class.
+#include "src/plan/memory_plan.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "data/loading/sampler.h"
+#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
+#include "parallel/tensor/parameter_buffer.h"
+#include "parallel/tensor/step_context.h"
+#include "parallel/zero/rules/update_rule.h"
+#include "parallel/zero/sharding.h"
+#include "src/kernels/attention/attend.h"
+#include "src/kernels/attention/blocked_attention.h"
+#include "src/kernels/gemm/device_products.h"
+#include "src/machine/device.h"
+#include "src/machine/model_memory.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+int64_t size_of(at::ScalarType type) {
+  return static_cast<int64_t>(at::elementSize(type));
+}
+
+int64_t& of_class(ClassBytes& bytes, MemoryClass memory_class) {
+  return bytes[static_cast<size_t>(memory_class)];
+}
+
+// The linear layers of a rank's units, and how they are used.
+struct Layer {
+  kernels::HostLayer sizes;
+  kernels::HostLayerUse use;
+};
+
+// Of a micro-batch of `samples`.
+std::vector<Layer> layers_of(const model::VitOptions& model, Range units, ModelPlace place, int tensor_size,
+                             int64_t samples, const zero::PrecisionPolicy& policy) {
+  std::vector<Layer> layers;
+  const auto add = [&](int64_t rows, int64_t inputs, int64_t outputs, bool has_input_gradient = true,
+                       bool has_gelu = false) {
+    layers.push_back({{rows, outputs, inputs, 0}, {policy.compute, policy.gradient, has_input_gradient, has_gelu}});
+  };
+  const int64_t patch = model.patch_size * model.patch_size, dim = model.embed_dim;
+  const int64_t patches = samples * model.grid_height() * model.grid_width(), tokens = samples * model.num_tokens();
+  const int64_t heads = Partition(model.num_heads, tensor_size).part(place.tensor_rank).size();
+  const int64_t hidden = Partition(model.mlp_hidden, tensor_size).part(place.tensor_rank).size();
+  for (int64_t unit = units.begin; unit < units.end; ++unit) {
+    if (unit == 0) {
+      add(patches, model.in_channels * patch, dim, false);
+    } else if (unit <= model.depth) {
+      add(tokens, dim, 3 * heads * model.head_dim());
+      add(tokens, heads * model.head_dim(), dim);
+      add(tokens, dim, hidden, true, true);
+      add(tokens, hidden, dim);
+    } else if (model.task == model::Task::kForecast) {
+      add(patches, dim, model.out_channels * patch);
+    } else {
+      add(samples, dim, model.num_classes);
+    }
+  }
+  return layers;
+}
+
+int64_t attention_bytes(const model::VitOptions& model, int64_t samples, int64_t heads, at::ScalarType type,
+                        int threads) {
+  const bool with_dropout = model.attention_dropout > 0.0;
+  const auto kernel = kernels::choose_attention_kernel(at::kCPU, type, with_dropout);
+  if (heads == 0 || kernel != kernels::AttentionKernel::kBlocked) {
+    return 0;
+  }
+  return kernels::blocked_attention_bytes({samples, model.num_tokens(), heads, model.head_dim()}, type, with_dropout,
+                                          threads);
+}
+
+bool has_validation(const DataConfig& data) {
+  return data.kind == DataKind::kHdf5 ? !data.valid_data.empty() : data.generated_valid_samples > 0;
+}
+
+// Of the scores of a forecast (EvaluationSums), in fp64 beside the prediction: all three fields, their differences from
+// the climatology, and an error.
+int64_t score_bytes(const RunConfig& config, int64_t micro_batch, const zero::PrecisionPolicy& policy) {
+  const model::VitOptions& model = config.model;
+  const int64_t converted = policy.master == at::kDouble ? 0 : 3;
+  return micro_batch * model.out_channels * model.image_height * model.image_width *
+         (size_of(policy.compute) + (converted + 4) * size_of(at::kDouble));
+}
+
+// Batches as they are read, in fp32; what the model and the loss take, where that is of another type; and the fields
+// that are generated at the start.
+int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+                   const zero::PrecisionPolicy& policy, int64_t read_ahead) {
+  const model::VitOptions& model = config.model;
+  const bool is_first = place.stage == 0, is_last = place.stage + 1 == config.parallel.pp;
+  const int64_t pixels = replica.micro_batch * model.image_height * model.image_width;
+  const int64_t input = is_first ? model.in_channels * pixels : 0;
+  const int64_t target = is_last && config.is_forecast() ? model.out_channels * pixels : 0;
+  // Persistence, with which validation compares a forecast, is the input.
+  const int64_t valid_input = is_first || (is_last && config.is_forecast()) ? model.in_channels * pixels : 0;
+  const bool is_scaled = config.data.kind == DataKind::kHdf5;  // normalized when they are taken
+  const auto converted = [is_scaled](int64_t numbers, at::ScalarType type) {
+    return type == at::kFloat && !is_scaled ? 0 : numbers * size_of(type);
+  };
+  const int64_t batch = (input + target) * size_of(at::kFloat);
+  const int64_t own = converted(input, policy.compute) + converted(target, policy.master);
+  const int64_t in_flight = replica.schedule.peak_in_flight[static_cast<size_t>(place.stage)];
+  const int64_t training = read_ahead * batch + in_flight * (batch + own);
+  // What is read ahead of training stays while validation reads ahead, too.
+  const bool validates = has_validation(config.data);
+  const int64_t valid_batch = (valid_input + target) * size_of(at::kFloat);
+  const int64_t validation = validates ? read_ahead * batch + (read_ahead + 1) * valid_batch + own +
+                                             (is_last ? converted(valid_input, policy.master) : 0)
+                                       : 0;
+  return static_cast<int64_t>(generated_bytes(config.data, model)) + std::max(training, validation);
+}
+
+// Over the backwards of the step, each of the oldest of the micro-batches in flight, which differ by a sample. Of its
+// parts one is in backward, and the gradients of the others wait.
+int64_t most_activations(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place, Range units,
+                         at::ScalarType type) {
+  const auto stage = static_cast<size_t>(place.stage);
+  const int in_flight = replica.schedule.peak_in_flight[stage];
+  const Partition sizes(replica.samples, std::max(replica.micro_batches, 1));
+  int64_t most = 0;
+  for (int oldest = 0; oldest + in_flight <= replica.micro_batches; ++oldest) {
+    const int64_t samples = sizes.part(oldest).size();
+    const int64_t part = tensor::parts_of(samples, config.parallel.micro_batch_parts()).largest();
+    const model::HeldSamples held{sizes.part(oldest + in_flight - 1).end - sizes.part(oldest).begin, part,
+                                  replica.schedule.peak_received_early[stage] * replica.micro_batch + samples - part};
+    most = std::max(most, model::activation_bytes(config.model, units, {place.tensor_rank, config.parallel.tp},
+                                                  config.recompute, type, held));
+  }
+  return most;
+}
+
+// Simulating a long schedule takes seconds, and many layouts share one.
+const pipeline::ScheduleReport& schedule_report(const ParallelConfig& parallel, int micro_batches) {
+  static std::map<std::tuple<std::string, int, int>, pipeline::ScheduleReport> known;
+  const auto key = std::tuple(parallel.schedule, parallel.pp, micro_batches);
+  const auto found = known.find(key);
+  return found != known.end() ? found->second
+                              : known
+                                    .emplace(key, pipeline::check_schedule(pipeline::make_schedule(
+                                                      parallel.schedule, parallel.pp, micro_batches)))
+                                    .first->second;
+}
+
+}  // namespace
+
+ComputeTraits compute_traits(const RunConfig& config, c10::Device device) {
+  const int threads = at::get_num_threads();
+  ComputeTraits traits{device.type(), threads, read_ahead(config.data, device, threads).batches,
+                       kernels::host_kernel().kernel};
+  if (device.is_cuda()) {
+    traits.capability = kernels::device_traits(device).capability;
+  }
+  return traits;
+}
+
+ReplicaPlan plan_replica(const RunConfig& config, int replica) {
+  const ParallelConfig& parallel = config.parallel;
+  const int64_t samples = Partition(config.global_batch_size, parallel.dp).part(replica).size();
+  const int64_t micro_batches = data::num_micro_batches(samples, parallel.micro_batch_size);
+  return {pipeline::partition_stages(model::unit_costs(config.model), parallel.pp), samples,
+          static_cast<int>(micro_batches), micro_batches > 0 ? Partition(samples, micro_batches).largest() : 0,
+          schedule_report(parallel, static_cast<int>(micro_batches))};
+}
+
+MemoryPlan plan_memory(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+                       const ComputeTraits& compute) {
+  const ParallelConfig& parallel = config.parallel;
+  const zero::PrecisionPolicy policy = precision_policy(config.precision);
+  const Range units = replica.stages[static_cast<size_t>(place.stage)];
+  const auto stage = parallel.zero > 0 ? zero::ZeroStage::kOptimizerState : zero::ZeroStage::kReplicated;
+  const auto specs = model::parameter_specs(config.model, units, place.stage, place.tensor_rank, parallel.tp);
+  const auto flat =
+      tensor::make_flat_layout(specs, tensor::bucket_elements(parallel.bucket_bytes(), policy.gradient, compute.device),
+                               zero::num_shards(stage, parallel.dp));
+  ClassBytes bytes{};
+  of_class(bytes, MemoryClass::kParameters) = flat.size * size_of(policy.compute);
+  of_class(bytes, MemoryClass::kGradients) = flat.size * size_of(policy.gradient);
+  const auto kept = std::ssize(zero::optimizer_state_names(config.optimizer)) + (policy.has_own_master() ? 1 : 0);
+  of_class(bytes, MemoryClass::kOptimizer) = flat.size / flat.shards * kept * size_of(policy.master);
+  const bool reduces_copies = policy.reduce != policy.gradient;
+  of_class(bytes, MemoryClass::kCommunication) = reduces_copies ? flat.size * size_of(policy.reduce) : 0;
+  of_class(bytes, MemoryClass::kActivations) = most_activations(config, replica, place, units, policy.compute);
+  of_class(bytes, MemoryClass::kData) = data_bytes(config, replica, place, policy, compute.read_ahead);
+  // The start draws each parameter in fp64, beside its master weights.
+  int64_t drawing = 0, working = 0;
+  for (const auto& spec : specs) {
+    const int64_t wide = size_of(at::kDouble) + (policy.has_own_master() ? size_of(policy.master) : 0);
+    drawing = std::max(drawing, tensor::num_elements(spec.local_shape) * wide);
+  }
+  if (compute.device != c10::DeviceType::CPU) {
+    working = static_cast<int64_t>(kernels::product_workspace_bytes(compute.capability));
+  } else {
+    const int64_t samples = tensor::parts_of(replica.micro_batch, parallel.micro_batch_parts()).largest();
+    for (const Layer& layer : layers_of(config.model, units, place, parallel.tp, samples, policy)) {
+      const auto of_layer = kernels::host_layer_bytes(layer.sizes, layer.use, compute.fp32, compute.threads);
+      of_class(bytes, MemoryClass::kPackedWeights) += of_layer.packed;
+      working = std::max(working, of_layer.working);
+    }
+    const int64_t heads = Partition(config.model.num_heads, parallel.tp).part(place.tensor_rank).size();
+    if (std::max<int64_t>(units.begin, 1) < std::min(units.end, config.model.depth + 1)) {
+      working = std::max(working, attention_bytes(config.model, samples, heads, policy.compute, compute.threads));
+    }
+  }
+  const bool scores = place.stage + 1 == parallel.pp && config.is_forecast() && has_validation(config.data);
+  const int64_t scoring = scores ? score_bytes(config, replica.micro_batch, policy) : 0;
+  const int64_t others = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+  const int64_t of_step = of_class(bytes, MemoryClass::kActivations) + of_class(bytes, MemoryClass::kPackedWeights);
+  of_class(bytes, MemoryClass::kWorkspaces) = std::max({drawing, working, scoring});
+  const int64_t activations = of_class(bytes, MemoryClass::kActivations);
+  return {bytes, others + std::max({drawing - of_step, working, scoring - activations})};
+}
+
+std::vector<int> telling_stages(const std::vector<Range>& stages) {
+  std::vector<int> telling = {0};
+  std::set<int64_t> sizes;
+  const auto last = static_cast<int>(stages.size()) - 1;
+  for (int stage = 1; stage < last; ++stage) {
+    if (sizes.insert(stages[static_cast<size_t>(stage)].size()).second) {
+      telling.push_back(stage);
+    }
+  }
+  if (last > 0) {
+    telling.push_back(last);
+  }
+  return telling;
+}
+
+FullestRank plan_fullest_rank(const RunConfig& config, const ComputeTraits& compute) {
+  FullestRank fullest;
+  for (const int replica : {0, config.parallel.dp - 1}) {
+    const ReplicaPlan plan = plan_replica(config, replica);
+    if (replica > 0 && config.global_batch_size % config.parallel.dp == 0) {
+      break;  // all are alike
+    }
+    for (const int stage : telling_stages(plan.stages)) {
+      const ModelPlace place{stage, config.parallel.tp - 1};  // the last of a partition's parts is the largest
+      const MemoryPlan memory = plan_memory(config, plan, place, compute);
+      if (memory.total > fullest.memory.total) {
+        fullest = {replica, place, memory};
+      }
+    }
+  }
+  return fullest;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,78 @@
+// MemoryPlan: how many bytes each class of memory of a rank will hold at its peak, by closed forms, before anything
+// runs.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "parallel/pipeline/schedule.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/partition.h"
+#include "src/config/run_config.h"
+#include "src/kernels/gemm/matmul.h"
+
+namespace vit_hybrid::train {
+
+/// What computes, as far as memory depends on it.
+struct ComputeTraits {
+  c10::DeviceType device = c10::DeviceType::CPU;
+  int threads = 1;                                                 ///< of a rank, on the host
+  int64_t read_ahead = 2;                                          ///< batches, of each loader
+  kernels::ProductKernel fp32 = kernels::ProductKernel::kLibrary;  ///< host_kernel() on the host
+  int capability = 90;                                             ///< of the GPU: 90 for sm_90
+};
+
+/// Those of this process, after the kernels were chosen.
+ComputeTraits compute_traits(const RunConfig& config, c10::Device device);
+
+/// The place of a rank in its replica of the model.
+struct ModelPlace {
+  int stage = 0;
+  int tensor_rank = 0;
+};
+
+using ClassBytes = std::array<int64_t, kNumMemoryClasses>;
+
+/// What a rank holds.
+struct MemoryPlan {
+  ClassBytes peak{};  ///< of each class by itself
+  /// Of all together: while the weights are drawn or in a step, where the peaks of workspaces and activations are taken
+  /// to coincide, which they need not.
+  int64_t total = 0;
+};
+
+/// What the ranks of a replica have in common.
+struct ReplicaPlan {
+  std::vector<Range> stages;  ///< units of each stage
+  int64_t samples = 0;        ///< of a step with the whole batch
+  int micro_batches = 0;
+  int64_t micro_batch = 0;  ///< samples of the largest one
+  pipeline::ScheduleReport schedule;
+};
+/// Of a resolved configuration. The last replica has most samples, the first one fewest, whose micro-batches may be
+/// larger all the same.
+ReplicaPlan plan_replica(const RunConfig& config, int replica);
+
+/// What the rank at `place` of the replica holds at most, in a training of a resolved configuration, as
+/// MemoryTracker counts it: S. Rajbhandari et al., "ZeRO", SC20, section 3, for the model's state, of the padded
+/// FlatLayout; model::activation_bytes(); and what kernels take beside. Checkpoints, evaluation figures and libraries'
+/// own memory are not in it.
+MemoryPlan plan_memory(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+                       const ComputeTraits& compute);
+
+/// The first stage, the last, and of those between the first of each number of units: an earlier stage has more
+/// micro-batches in flight, so these hold most. Ascending.
+std::vector<int> telling_stages(const std::vector<Range>& stages);
+
+/// The rank that holds most, of all replicas, and what it holds.
+struct FullestRank {
+  int replica = 0;
+  ModelPlace place;
+  MemoryPlan memory;
+};
+FullestRank plan_fullest_rank(const RunConfig& config, const ComputeTraits& compute);
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Trains random models in random layouts and sets what was predicted beside what was counted: each rank's memory by class,
+and the traffic of rank 0 by axis, which must be the same.
+
+    plan.py PROGRAM COUNT RANKS LAUNCHER WORDS...
+
+COUNT runs on at most RANKS ranks.
+
+The launcher's words end with the option that takes the number of ranks. A class of 16 MiB or more must be within 3 % of
+the prediction, and data besides within the batches that are read ahead, as far as readers have come; all together must be no
+more than predicted, and the prediction at most 10 % more.
+"""
+
+import json
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LEAST_BYTES = 16 << 20
+BOUND = 0.03
+SUM_BOUND = 0.10
+SMALL = 4 << 20
+READ_AHEAD = 4  # batches that need not be there when most is held: of training and of validation
+STEPS = 3
+
+
+def draw(rng, most_ranks):
+    """Options of a run with classes of memory worth measuring, and its number of ranks."""
+    degrees = range(1, most_ranks + 1)
+    dp, tp, pp = rng.choice([(a, b, c) for a in degrees for b in degrees for c in degrees if a * b * c <= most_ranks])
+    heads = rng.choice([4, 6, 8])
+    dim = heads * rng.choice([32, 48, 64])
+    precision = rng.choice(["fp32", "fp32", "fp64", "bf16", "bf16", "fp16"])
+    micro_batch = rng.choice([1, 2, 3, 4])
+    options = {
+        "dp": dp, "tp": tp, "pp": pp,
+        "embed-dim": dim, "num-heads": heads, "depth": rng.choice([3, 4, 5, 7]),
+        "mlp-hidden": dim * rng.choice([2, 4]) + rng.choice([0, 5]),
+        "micro-batch-size": micro_batch,
+        "global-batch-size": dp * micro_batch * rng.choice([1, 2, 4]) + rng.choice([0, 0, 1]),
+        "precision": precision,
+        "optimizer": rng.choice(["adamw", "adamw", "adam", "sgd", "lamb", "lars"]),
+        "zero": rng.choice([0, 1]),
+        "recompute": rng.choice(["none", "none", "selective", "full"]),
+        "schedule": rng.choice(["1f1b", "gpipe"]),
+        "seed": rng.randrange(1000),
+        "valid": rng.choice([0, 32]),
+        "tp-overlap": rng.choice(["false", "false", "true"]),
+    }
+    if options["recompute"] == "full":
+        options["tp-overlap"] = "false"  # refused
+    if precision in ("bf16", "fp16"):
+        options["grad-dtype"] = rng.choice(["master", "half"])
+        options["reduce-dtype"] = rng.choice(["grad", "half"])
+    if rng.random() < 0.5:
+        size = rng.choice(["64x128", "96x96"])
+        options.update({"task": "forecast", "image-size": size, "patch-size": rng.choice([4, 8]), "in-channels": 4,
+                        "out-channels": 4})
+    else:
+        options.update({"task": "classify", "image-size": rng.choice([96, 112]), "patch-size": 8, "num-classes": 30})
+    if rng.random() < 0.4:
+        options["dropout"] = 0.1
+    if rng.random() < 0.25:
+        options["attention-dropout"] = 0.1
+    return options, dp * tp * pp
+
+
+def batch_bytes(options):
+    if options["task"] == "classify":
+        return options["micro-batch-size"] * 3 * 4 * int(options["image-size"]) ** 2
+    height, width = map(int, options["image-size"].split("x"))
+    return options["micro-batch-size"] * 2 * options["in-channels"] * 4 * height * width
+
+
+def main():
+    program, count, most_ranks, launcher = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+    rng = random.Random(20261124)
+    checked, traffic, failures = 0, 0, []
+    for number in range(count):
+        options, ranks = draw(rng, most_ranks)
+        words = [f"--{name}={value}" for name, value in options.items() if name != "valid"]
+        with tempfile.TemporaryDirectory() as folder:
+            run = Path(folder) / "run"
+            command = launcher + [str(ranks)]
+            done = subprocess.run(
+                command + [program, *words, f"--steps={STEPS}", "--generated-samples=128", f"--generated-valid-samples={options['valid']}",
+                           "--keep-checkpoints=none", "--threads=1", "--device=cpu", f"--run-dir={run}"],
+                capture_output=True, text=True, timeout=600)
+            if done.returncode != 0:
+                failures.append(f"run {number} ended with {done.returncode}: {' '.join(words)}\n{done.stderr}")
+                continue
+            summary = json.loads((run / "summary.json").read_text())
+        # Validation moves activations, too, and the norms of LAMB and LARS a few numbers.
+        for axis in summary["communication"] if options["valid"] == 0 and options["optimizer"] not in ("lamb", "lars") else []:
+            if "predicted_per_step" in axis:
+                traffic += 1
+                keys = axis["predicted_per_step"].keys()
+                counted = {key: sum(of[key] for of in axis["rank_0"].values()) for key in keys}
+                wanted = {key: STEPS * axis["predicted_per_step"][key] for key in keys}
+                if counted != wanted:
+                    failures.append(f"run {number}, axis {axis['axis']}: {counted}, predicted {wanted}: {' '.join(words)}")
+        slack = READ_AHEAD * batch_bytes(options)
+        for rank in summary["ranks"]:
+            memory = rank["memory"]
+            for name, bytes_held in memory["peak"].items():
+                predicted = memory["predicted"][name]
+                if max(bytes_held, predicted) < LEAST_BYTES:
+                    continue
+                checked += 1
+                if abs(predicted - bytes_held) > BOUND * bytes_held + (slack if name == "data" else 0):
+                    failures.append(f"run {number}, rank {rank['rank']}: {name} {bytes_held / 2**20:.2f} MiB, predicted "
+                                    f"{predicted / 2**20:.2f}: {' '.join(words)}")
+            total, held = memory["predicted_total"], memory["total_peak"]
+            if not held <= 1.001 * total + SMALL or total > (1 + SUM_BOUND) * held + slack + SMALL:
+                failures.append(f"run {number}, rank {rank['rank']}: {held / 2**20:.2f} MiB in all, predicted "
+                                f"{total / 2**20:.2f}: {memory['peak']} {memory['predicted']} {' '.join(words)}")
+    print(f"{count} runs, {checked} classes of {LEAST_BYTES >> 20} MiB or more, traffic of {traffic} axes, {len(failures)} failures")
+    for failure in failures:
+        print("FAILED:", failure)
+    return 1 if failures or checked < count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

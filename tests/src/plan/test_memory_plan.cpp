@@ -1,0 +1,101 @@
+// The planner's memory and traffic against closed forms of the ZeRO paper and of sums over nodes.
+#include <doctest/doctest.h>
+
+#include "model/vit_parameters.h"
+#include "src/plan/memory_plan.h"
+#include "src/plan/traffic.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::train;
+using doctest::Approx;
+
+namespace {
+
+RunConfig config_of(int dp, int tp, int pp) {
+  RunConfig config;
+  config.model.embed_dim = 256;
+  config.model.num_heads = 4;
+  config.model.mlp_hidden = 1024;
+  config.model.depth = 6;
+  config.parallel.dp = dp;
+  config.parallel.tp = tp;
+  config.parallel.pp = pp;
+  config.parallel.micro_batch_size = 2;
+  config.global_batch_size = int64_t{4} * dp;
+  return config;
+}
+
+int64_t of_class(const ClassBytes& bytes, MemoryClass memory_class) {
+  return bytes[static_cast<size_t>(memory_class)];
+}
+
+// Bytes a parameter of weights, gradients and optimizer on one rank.
+double state_bytes(const RunConfig& config) {
+  const ClassBytes bytes = plan_memory(config, plan_replica(config, 0), {}, {}).peak;
+  return static_cast<double>(of_class(bytes, MemoryClass::kParameters) + of_class(bytes, MemoryClass::kGradients) +
+                             of_class(bytes, MemoryClass::kOptimizer)) /
+         static_cast<double>(model::num_parameters(config.model));
+}
+
+}  // namespace
+
+TEST_CASE("memory plan: bytes a parameter are those of ZeRO's equations") {
+  constexpr double kPadding = 0.01;
+  for (const int dp : {1, 2, 8}) {
+    const double d = dp;
+    RunConfig config = config_of(dp, 1, 1);
+    CAPTURE(dp);
+    CHECK(state_bytes(config) == Approx(8.0 + 8.0 / d).epsilon(kPadding));
+    config.precision.kind = Precision::kBf16;
+    CHECK(state_bytes(config) == Approx(6.0 + 12.0 / d).epsilon(kPadding));
+    config.precision.gradient = GradientType::kHalf;
+    CHECK(state_bytes(config) == Approx(4.0 + 12.0 / d).epsilon(kPadding));
+    config.parallel.zero = 0;
+    CHECK(state_bytes(config) == Approx(16.0).epsilon(kPadding));
+  }
+}
+
+TEST_CASE("memory plan: the fullest rank holds no less than any other") {
+  RunConfig config = config_of(3, 3, 2);
+  config.global_batch_size = 7;  // 2 + 2 + 3 samples
+  config.parallel.micro_batch_size = 2;
+  const ComputeTraits compute;
+  const int64_t most = plan_fullest_rank(config, compute).memory.total;
+  int64_t largest = 0;
+  for (int replica = 0; replica < 3; ++replica) {
+    for (int stage = 0; stage < 2; ++stage) {
+      for (int tensor_rank = 0; tensor_rank < 3; ++tensor_rank) {
+        largest =
+            std::max(largest, plan_memory(config, plan_replica(config, replica), {stage, tensor_rank}, compute).total);
+      }
+    }
+  }
+  CHECK(most == largest);
+}
+
+TEST_CASE("plan of traffic: what crosses nodes is what their sums need") {
+  const RunConfig config = config_of(8, 1, 1);
+  const ReplicaPlan replica = plan_replica(config, 0);
+  const auto parameters = static_cast<double>(4 * model::num_parameters(config.model));
+  // Two nodes: half of the gradients there, half of the parameters back.
+  CHECK(plan_bytes_between_nodes(config, replica, 4, c10::DeviceType::CPU)[0] == Approx(parameters).epsilon(0.01));
+  CHECK(plan_bytes_between_nodes(config, replica, 1, c10::DeviceType::CPU)[0] ==
+        Approx(parameters * 2.0 * 7.0 / 8.0).epsilon(0.01));
+  CHECK(plan_bytes_between_nodes(config, replica, 8, c10::DeviceType::CPU)[0] == 0.0);
+  RunConfig replicated = config;
+  replicated.parallel.zero = 0;
+  CHECK(plan_bytes_between_nodes(replicated, plan_replica(replicated, 0), 4, c10::DeviceType::CPU)[0] ==
+        Approx(parameters).epsilon(0.01));
+}
+
+TEST_CASE("plan of traffic: a tensor group on one node leaves nothing there, stages send their activations") {
+  const RunConfig config = config_of(1, 2, 2);
+  const ReplicaPlan replica = plan_replica(config, 0);
+  const double activation = 4.0 * 4.0 * static_cast<double>(config.model.num_tokens() * config.model.embed_dim);
+  const auto traffic = plan_traffic(config, replica, {0, 0}, c10::DeviceType::CPU);
+  CHECK(static_cast<double>(traffic[1].bytes) == 4.0 * static_cast<double>(replica.stages[0].size() - 1) * activation);
+  CHECK(static_cast<double>(traffic[2].bytes) == activation);
+  const auto between = plan_bytes_between_nodes(config, replica, 2, c10::DeviceType::CPU);
+  CHECK(between[1] == 0.0);
+  CHECK(between[2] == 2.0 * activation);
+}
