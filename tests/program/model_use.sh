@@ -84,9 +84,10 @@ refused 64 "a forecast is one trajectory" 2 forecast --checkpoint $checkpoint --
 
 # A new training from the weights, on another grid; another depth cannot be.
 on 2 start "${model[@]}" --image-size 24x40 --data builtin --generated-samples 8 --generated-valid-samples 0 --steps 1 \
-  --global-batch-size 4 --run-dir second --init-from $checkpoint --pp 2 || fail "no training from the weights"
+  --global-batch-size 4 --run-dir second --init-from $checkpoint --pp 2 --gelu tanh || fail "no training from the weights"
 grep -qE '^ epoch +train loss +samples/s$' start.txt || fail "a run without validation has columns of one"
 grep -q 'positions resized from 4 x 8 to 6 x 10 patches' start.err || fail "nothing is said of the positions"
+grep -q 'trained with --gelu erf, and --gelu is tanh' start.err || fail "nothing is said of the other GELU"
 refused 64 "--depth is 3, the checkpoint's is 2" 2 --task forecast --image-size 16x32 --patch-size 4 \
   --in-channels 8 --embed-dim 32 --depth 3 --num-heads 4 --data builtin --generated-samples 8 \
   --steps 1 --global-batch-size 4 --run-dir third --init-from $checkpoint

@@ -45,6 +45,8 @@ class Loader {
         stored_(model_from_json(checkpoint.info().model)),
         other_classes_(classes_difference(checkpoint.info(), options.class_names)) {}
 
+  bool has_other_gelu() const { return stored_.gelu != options_.model.gelu; }
+
   bool fits(const ParameterSpec& spec) const {
     const CheckpointTensor* stored = find(spec);
     const bool is_elsewhere = spec.name == kPositions && grid_of(stored_) != grid_of(options_.model);
@@ -158,6 +160,11 @@ std::vector<std::string> init_from(const CheckpointReader& checkpoint, const Ini
     loader.emplace(checkpoint, options);
     const auto all = whole_specs(options.model);
     refuse_unused(checkpoint, options, all);
+    if (loader->has_other_gelu()) {
+      const bool is_tanh = options.model.gelu == kernels::GeluKind::kTanh;
+      remarks.push_back(str("the weights were trained with --gelu ", is_tanh ? "erf" : "tanh", ", and --gelu is ",
+                            is_tanh ? "tanh" : "erf"));
+    }
     for (const ParameterSpec& spec : all) {
       loader->check(spec);
       if (loader->fits(spec)) {
