@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 #include <optional>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/text.h"

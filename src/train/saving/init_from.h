@@ -26,7 +26,8 @@ struct InitFromOptions {
 /// Writes the parameters of this rank, which are those of `specs`, from the checkpoint's weights; an optimizer's state
 /// is not looked at. The positions are resized where the grid of patches differs. Checksums are verified. Returns a
 /// line for each thing that was resized, keeps its initial values, or is computed otherwise (GELU). Where the rest does
-/// not fit, Error(kUsage) names the model options that differ. Collective over `model_group` (tensor x pipeline), errors agreed.
+/// not fit, Error(kUsage) names the model options that differ. Collective over `model_group` (tensor x pipeline),
+/// errors agreed.
 std::vector<std::string> init_from(const CheckpointReader& checkpoint, const InitFromOptions& options,
                                    const std::vector<tensor::ParameterSpec>& specs, tensor::ParameterWriter& parameters,
                                    const comm::MpiGroup& model_group);
