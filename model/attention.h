@@ -3,8 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "model/layer.h"
 #include "model/recompute.h"
-#include "model/residual_stream.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear.h"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "model/residual_stream.h"
+#include "model/layer.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
 #include "src/kernels/layer_norm.h"

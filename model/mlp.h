@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "model/residual_stream.h"
+#include "model/layer.h"
 #include "model/vit_options.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/linear.h"

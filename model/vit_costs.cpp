@@ -119,6 +119,35 @@ double train_flops_per_sample(const VitOptions& options) {
   return 3.0 * std::accumulate(costs.begin() + 1, costs.end(), 0.0) + 2.0 * costs.front();
 }
 
+int64_t num_blocks(const VitOptions& options, Range units) {
+  return std::max<int64_t>(0, std::min(units.end, options.depth + 1) - std::max<int64_t>(units.begin, 1));
+}
+
+std::vector<LinearLayer> linear_layers(const VitOptions& options, Range units, TensorPlace tensor, int64_t samples) {
+  const int64_t dim = options.embed_dim, patch = options.patch_size * options.patch_size;
+  const int64_t tokens = samples * options.num_tokens();
+  const int64_t patches = samples * options.grid_height() * options.grid_width();
+  const int64_t heads = Partition(options.num_heads, tensor.size).part(tensor.rank).size();
+  const int64_t hidden = Partition(options.mlp_hidden, tensor.size).part(tensor.rank).size();
+  const int64_t width = heads * options.head_dim();
+  std::vector<LinearLayer> layers;
+  for (int64_t unit = units.begin; unit < units.end; ++unit) {
+    if (unit == 0) {
+      layers.push_back({LinearRole::kPatches, patches, options.in_channels * patch, dim});
+    } else if (unit <= options.depth) {
+      layers.push_back({LinearRole::kQkv, tokens, dim, 3 * width});
+      layers.push_back({LinearRole::kProjection, tokens, width, dim});
+      layers.push_back({LinearRole::kFc1, tokens, dim, hidden});
+      layers.push_back({LinearRole::kFc2, tokens, hidden, dim});
+    } else if (options.task == Task::kForecast) {
+      layers.push_back({LinearRole::kFieldHead, patches, dim, options.out_channels * patch});
+    } else {
+      layers.push_back({LinearRole::kClassHead, samples, dim, options.num_classes});
+    }
+  }
+  return layers;
+}
+
 int64_t kept_bytes_per_token(const VitOptions& options, TensorPlace tensor, Recompute recompute, at::ScalarType type) {
   return BlockBytes(options, tensor, type).kept(recompute);
 }
@@ -127,8 +156,7 @@ int64_t activation_bytes(const VitOptions& options, Range units, TensorPlace ten
                          at::ScalarType type, const HeldSamples& held) {
   const BlockBytes block(options, tensor, type);
   const int64_t tokens = options.num_tokens();
-  const int64_t blocks =
-      std::max<int64_t>(0, std::min(units.end, options.depth + 1) - std::max<int64_t>(units.begin, 1));
+  const int64_t blocks = num_blocks(options, units);
   int64_t kept = blocks * tokens * block.kept(recompute);
   if (units.begin == 0 && options.dropout > 0.0) {
     kept += tokens * options.embed_dim;  // a byte an element

@@ -23,6 +23,22 @@ struct TensorPlace {
   int size = 1;
 };
 
+/// How many of the layer units are blocks.
+int64_t num_blocks(const VitOptions& options, Range units);
+
+enum class LinearRole { kPatches, kQkv, kProjection, kFc1, kFc2, kFieldHead, kClassHead };
+
+/// A linear layer of a tensor rank, of which the rows are those of one micro-batch.
+struct LinearLayer {
+  LinearRole role = LinearRole::kPatches;
+  int64_t rows = 0;
+  int64_t inputs = 0;
+  int64_t outputs = 0;
+};
+
+/// Those of the layer units for `samples` samples, in forward's order.
+std::vector<LinearLayer> linear_layers(const VitOptions& options, Range units, TensorPlace tensor, int64_t samples);
+
 /// Bytes a token that the graph of a block keeps between forward and backward. With D features, A = heads x d and H of
 /// the attention's and the MLP's features on this rank, in elements of `type`:
 ///   kNone       its input, both norms' output and the first sum (4 D), qkv (3 A), the attention's output (A), the

@@ -20,6 +20,14 @@ namespace vit_hybrid {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+[[noreturn]] void fail_writing(const std::string& path) {
+  throw Error(ErrorClass::kIo, str("writing '", path, "' failed: ", reason(errno)));
+}
+
+}  // namespace
+
 void refuse_existing(const std::string& path, bool overwrite, const std::string& option) {
   std::error_code error;
   const fs::file_status there = fs::status(path, error);
@@ -86,7 +94,13 @@ void WholeFile::finish() {
 }
 
 void WholeFile::fail() const {
-  throw Error(ErrorClass::kIo, str("writing '", path_, "' failed: ", reason(errno)));
+  fail_writing(path_);
+}
+
+void write_through(std::FILE* file, const std::string& bytes, const std::string& path) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size() || std::fflush(file) != 0) {
+    fail_writing(path);
+  }
 }
 
 namespace {

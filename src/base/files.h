@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -53,6 +54,14 @@ enum class Links { kFollow, kRefuse };
 /// Error(kMissingInput) where it must be there and is not, Error(kCannotCreate) for flags with O_CREAT that fail,
 /// Error(kBadData) where it is no regular file ("is a FIFO"), else Error(kIo).
 int open_regular_file(const std::string& path, int flags, Links links = Links::kFollow);
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using OwnedFile = std::unique_ptr<std::FILE, CloseFile>;
+
+/// Writes all bytes and hands them to the operating system. Error(kIo), which names the path.
+void write_through(std::FILE* file, const std::string& bytes, const std::string& path);
 
 /// The bytes of a regular file, of which there are `most_bytes` at most: a larger one is Error(kBadData). Other errors
 /// as open_regular_file()'s.

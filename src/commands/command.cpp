@@ -56,6 +56,12 @@ options::Source read_options(const options::OptionTable& table, const std::vecto
   });
 }
 
+bool takes_next_word(const options::OptionTable& table, const std::string& word) {
+  const bool is_name = word.starts_with("--") && word.find('=') == std::string::npos;
+  const options::Named* const named = is_name ? table.find_name(word.substr(2)) : nullptr;
+  return named != nullptr && !named->is_flag();
+}
+
 std::vector<std::string> read_files_and_options(const options::OptionTable& table,
                                                 const std::vector<std::string>& words, options::Settings& settings) {
   std::vector<std::string> files, of_options;
@@ -63,11 +69,7 @@ std::vector<std::string> read_files_and_options(const options::OptionTable& tabl
   for (const std::string& word : words) {
     const bool is_option = word.starts_with("-") && word.size() > 1;
     (is_option || is_value ? of_options : files).push_back(word);
-    is_value = false;
-    if (is_option && word.starts_with("--") && word.find('=') == std::string::npos) {
-      const options::Named* const named = table.find_name(word.substr(2));
-      is_value = named != nullptr && !named->is_flag();
-    }
+    is_value = is_option && takes_next_word(table, word);
   }
   read_options(table, of_options, settings);
   return files;

@@ -47,6 +47,9 @@ bool asks_for(const std::vector<std::string>& words, const std::string& name);
 options::Source read_options(const options::OptionTable& table, const std::vector<std::string>& words,
                              options::Settings& settings);
 
+/// Whether the value of an option of the table is the word that comes next: "--name" without '=', and no flag.
+bool takes_next_word(const options::OptionTable& table, const std::string& word);
+
 /// The same of words that may be files, which it returns: those that belong to no option. A word after an option that
 /// takes a value, and was given without '=', is that value.
 std::vector<std::string> read_files_and_options(const options::OptionTable& table,

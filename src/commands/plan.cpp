@@ -17,12 +17,12 @@
 #include "src/plan/memory_plan.h"
 #include "src/plan/traffic.h"
 #include "src/report/layout_report.h"
+#include "src/report/run_record.h"
 
 namespace vit_hybrid::commands {
 
 namespace {
 
-using train::ClassBytes;
 using train::LoadedConfig;
 using train::RunConfig;
 
@@ -34,7 +34,6 @@ struct PlanOptions {
 };
 
 options::OptionTable table_of(PlanOptions& plan) {
-  using options::Scope;
   constexpr int kMostRanks = 1 << 20;
   options::OptionTable table;
   table.begin_group("Plan");
@@ -69,7 +68,7 @@ SplitWords split(const std::vector<std::string>& words, const options::OptionTab
     const options::Named* const named = name.starts_with("--") ? table.find_name(name.substr(2)) : nullptr;
     auto& to = named != nullptr ? out.own : out.others;
     to.push_back(words[i]);
-    if (named != nullptr && !named->is_flag() && name == words[i] && i + 1 < words.size()) {
+    if (takes_next_word(table, words[i]) && i + 1 < words.size()) {
       to.push_back(words[++i]);
     }
   }
@@ -196,14 +195,6 @@ Json to_json(const train::Traffic& traffic) {
   return json;
 }
 
-Json classes_json(const ClassBytes& bytes) {
-  Json json;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    json[std::string(memory_class_name(static_cast<MemoryClass>(i)))] = bytes[i];
-  }
-  return json;
-}
-
 Json to_json(const Planned& planned) {
   const train::ParallelConfig& parallel = planned.config.parallel;
   const train::LayoutReport& report = planned.report;
@@ -226,7 +217,7 @@ Json to_json(const Planned& planned) {
             {"stage", report.fullest.place.stage},
             {"tensor_rank", report.fullest.place.tensor_rank},
             {"bytes", report.fullest.memory.total},
-            {"classes", classes_json(report.fullest.memory.peak)}}},
+            {"classes", train::bytes_by_class(report.fullest.memory.peak)}}},
           {"bytes_between_nodes_per_step", std::move(between)}};
 }
 
@@ -242,7 +233,7 @@ Json to_json_in_full(const Planned& planned, const Planner& planner, int ranks) 
         {{"stage", stage},
          {"units", {units.begin, units.end}},
          {"bytes", memory.total},
-         {"classes", classes_json(memory.peak)},
+         {"classes", train::bytes_by_class(memory.peak)},
          {"traffic_per_step", to_json(train::plan_traffic(planned.config, replica, place, planner.compute().device))}});
   }
   json["advice"] = planned.fits ? Json(nullptr) : Json(planner.what_fits(planned, ranks));

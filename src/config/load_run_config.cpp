@@ -35,8 +35,7 @@ std::vector<Need> needs_of(const RunConfig& config) {
   const bool reads_files = data.kind == DataKind::kHdf5;
   const bool reads_fields = reads_files && forecasts;
   const bool reads_images = reads_files && classifies;
-  const bool validates =
-      config.test_steps == 0 && (reads_files ? !data.valid_data.empty() : data.generated_valid_samples > 0);
+  const bool validates = config.test_steps == 0 && data.has_validation();
   const bool has_replicas = parallel.dp != 1;  // 0: not known yet
   const bool has_axes = int{has_replicas} + int{parallel.tp > 1} + int{parallel.pp > 1} > 1;
   const bool has_micro_batches = parallel.dp == 0 || parallel.pp > 1 || config.num_micro_batches() > 1;

@@ -94,6 +94,9 @@ struct DataConfig {
   double mixup = 0.0;               ///< alpha; 0: none
   int64_t generated_samples = 512;  ///< training samples of synthetic and builtin data
   int64_t generated_valid_samples = 64;
+
+  /// Whether there are data to validate with; after resolve().
+  bool has_validation() const { return kind == DataKind::kHdf5 ? !valid_data.empty() : generated_valid_samples > 0; }
 };
 
 struct OptimizerConfig : zero::OptimizerOptions {

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "data/reading/posix_file.h"
+#include "model/vit_costs.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/operation.h"
 #include "parallel/tensor/step_context.h"
@@ -116,15 +117,15 @@ enum class InputGradient { kYes, kNo, kThroughGelu };
 enum class Gelu { kNone, kInProduct };
 
 // Adds the products of a linear layer.
-void add_linear(DeviceProblems& problems, const ProductTypes& types, int64_t rows, int64_t inputs, int64_t outputs,
-                Bias bias, InputGradient input_gradient = InputGradient::kYes, Gelu gelu = Gelu::kNone) {
+void add_linear(DeviceProblems& problems, const ProductTypes& types, const model::LinearLayer& layer, Bias bias,
+                InputGradient input_gradient = InputGradient::kYes, Gelu gelu = Gelu::kNone) {
   const auto add = [&](ProductKind kind, ProductExtra extra) {
-    auto problem = kernels::product_problem(kind, extra, rows, outputs, inputs, types.compute);
+    auto problem = kernels::product_problem(kind, extra, layer.rows, layer.outputs, layer.inputs, types.compute);
     problem.fp32 = types.compute == at::kFloat ? types.fp32 : kernels::Fp32Products::kExact;
     problem.result = kind == ProductKind::kWeightGradient ? types.gradient : types.compute;
     problems.products.push_back(problem);
   };
-  if (rows == 0 || inputs == 0 || outputs == 0) {
+  if (layer.rows == 0 || layer.inputs == 0 || layer.outputs == 0) {
     return;
   }
   add(ProductKind::kForward, bias == Bias::kNone        ? ProductExtra::kNone
@@ -138,43 +139,46 @@ void add_linear(DeviceProblems& problems, const ProductTypes& types, int64_t row
   add(ProductKind::kWeightGradient, is_joined ? ProductExtra::kBiasGradient : ProductExtra::kNone);
 }
 
-void add_block(DeviceProblems& problems, const ProductTypes& types, const model::VitOptions& options, int tensor_rank,
-               int tensor_size, int64_t num_samples) {
-  const int64_t rows = num_samples * options.num_tokens(), dim = options.embed_dim;
+void add_units(DeviceProblems& problems, const ProductTypes& types, const model::VitOptions& options, Range units,
+               int tensor_rank, int tensor_size, int64_t num_samples) {
   const int64_t heads = Partition(options.num_heads, tensor_size).part(tensor_rank).size();
-  const int64_t hidden = Partition(options.mlp_hidden, tensor_size).part(tensor_rank).size();
-  const int64_t width = heads * options.head_dim();
   if (options.attention_dropout == 0.0 && heads > 0) {
-    problems.attentions.push_back({num_samples, options.num_tokens(), heads, options.head_dim(), types.compute});
+    problems.attentions.insert(problems.attentions.end(), static_cast<size_t>(model::num_blocks(options, units)),
+                               {num_samples, options.num_tokens(), heads, options.head_dim(), types.compute});
   }
   // The biases of row-parallel linears are added after the sum over the ranks, and a kernel of its own adds up their
   // gradients (LinearProducts). One rank has no such sum. The gradient of fc1's bias comes with GELU's backward, unless
   // that is a part of fc2's product (Mlp).
+  const Bias whole = tensor_size == 1 ? Bias::kInProduct : Bias::kGradientElsewhere;
   const Bias row_parallel = tensor_size == 1 ? Bias::kInProduct : Bias::kNone;
   const bool may_fuse = kernels::may_fuse_gelu(options.gelu, types.compute, types.fp32);
   const bool may_fuse_backward = may_fuse && options.dropout == 0.0;
-  add_linear(problems, types, rows, dim, 3 * width, Bias::kInProduct);
-  add_linear(problems, types, rows, width, dim, row_parallel);
-  add_linear(problems, types, rows, dim, hidden, may_fuse_backward ? Bias::kInProduct : Bias::kGradientElsewhere,
-             InputGradient::kYes, may_fuse ? Gelu::kInProduct : Gelu::kNone);
-  add_linear(problems, types, rows, hidden, dim, row_parallel,
-             may_fuse_backward ? InputGradient::kThroughGelu : InputGradient::kYes);
-}
-
-void add_units(DeviceProblems& problems, const ProductTypes& types, const model::VitOptions& options, Range units,
-               int tensor_rank, int tensor_size, int64_t num_samples) {
-  const int64_t dim = options.embed_dim, patch = options.patch_size * options.patch_size;
-  const int64_t patches = num_samples * options.grid_height() * options.grid_width();
-  const Bias whole = tensor_size == 1 ? Bias::kInProduct : Bias::kGradientElsewhere;
-  for (int64_t unit = units.begin; unit < units.end; ++unit) {
-    if (unit == 0) {
-      add_linear(problems, types, patches, options.in_channels * patch, dim, whole, InputGradient::kNo);
-    } else if (unit <= options.depth) {
-      add_block(problems, types, options, tensor_rank, tensor_size, num_samples);
-    } else if (options.task == model::Task::kForecast) {
-      add_linear(problems, types, patches, dim, options.out_channels * patch, Bias::kNone);
-    } else {
-      add_linear(problems, types, num_samples, dim, options.num_classes, whole);
+  for (const model::LinearLayer& layer :
+       model::linear_layers(options, units, {tensor_rank, tensor_size}, num_samples)) {
+    switch (layer.role) {
+      case model::LinearRole::kPatches:
+        add_linear(problems, types, layer, whole, InputGradient::kNo);
+        break;
+      case model::LinearRole::kQkv:
+        add_linear(problems, types, layer, Bias::kInProduct);
+        break;
+      case model::LinearRole::kProjection:
+        add_linear(problems, types, layer, row_parallel);
+        break;
+      case model::LinearRole::kFc1:
+        add_linear(problems, types, layer, may_fuse_backward ? Bias::kInProduct : Bias::kGradientElsewhere,
+                   InputGradient::kYes, may_fuse ? Gelu::kInProduct : Gelu::kNone);
+        break;
+      case model::LinearRole::kFc2:
+        add_linear(problems, types, layer, row_parallel,
+                   may_fuse_backward ? InputGradient::kThroughGelu : InputGradient::kYes);
+        break;
+      case model::LinearRole::kFieldHead:
+        add_linear(problems, types, layer, Bias::kNone);
+        break;
+      case model::LinearRole::kClassHead:
+        add_linear(problems, types, layer, whole);
+        break;
     }
   }
 }

@@ -13,7 +13,6 @@
 #include "data/loading/sampler.h"
 #include "model/vit_costs.h"
 #include "model/vit_parameters.h"
-#include "parallel/tensor/parameter_buffer.h"
 #include "parallel/tensor/step_context.h"
 #include "parallel/zero/rules/update_rule.h"
 #include "parallel/zero/sharding.h"
@@ -35,41 +34,6 @@ int64_t& of_class(ClassBytes& bytes, MemoryClass memory_class) {
   return bytes[static_cast<size_t>(memory_class)];
 }
 
-// The linear layers of a rank's units, and how they are used.
-struct Layer {
-  kernels::HostLayer sizes;
-  kernels::HostLayerUse use;
-};
-
-// Of a micro-batch of `samples`.
-std::vector<Layer> layers_of(const model::VitOptions& model, Range units, ModelPlace place, int tensor_size,
-                             int64_t samples, const zero::PrecisionPolicy& policy) {
-  std::vector<Layer> layers;
-  const auto add = [&](int64_t rows, int64_t inputs, int64_t outputs, bool has_input_gradient = true,
-                       bool has_gelu = false) {
-    layers.push_back({{rows, outputs, inputs, 0}, {policy.compute, policy.gradient, has_input_gradient, has_gelu}});
-  };
-  const int64_t patch = model.patch_size * model.patch_size, dim = model.embed_dim;
-  const int64_t patches = samples * model.grid_height() * model.grid_width(), tokens = samples * model.num_tokens();
-  const int64_t heads = Partition(model.num_heads, tensor_size).part(place.tensor_rank).size();
-  const int64_t hidden = Partition(model.mlp_hidden, tensor_size).part(place.tensor_rank).size();
-  for (int64_t unit = units.begin; unit < units.end; ++unit) {
-    if (unit == 0) {
-      add(patches, model.in_channels * patch, dim, false);
-    } else if (unit <= model.depth) {
-      add(tokens, dim, 3 * heads * model.head_dim());
-      add(tokens, heads * model.head_dim(), dim);
-      add(tokens, dim, hidden, true, true);
-      add(tokens, hidden, dim);
-    } else if (model.task == model::Task::kForecast) {
-      add(patches, dim, model.out_channels * patch);
-    } else {
-      add(samples, dim, model.num_classes);
-    }
-  }
-  return layers;
-}
-
 int64_t attention_bytes(const model::VitOptions& model, int64_t samples, int64_t heads, at::ScalarType type,
                         int threads) {
   const bool with_dropout = model.attention_dropout > 0.0;
@@ -79,10 +43,6 @@ int64_t attention_bytes(const model::VitOptions& model, int64_t samples, int64_t
   }
   return kernels::blocked_attention_bytes({samples, model.num_tokens(), heads, model.head_dim()}, type, with_dropout,
                                           threads);
-}
-
-bool has_validation(const DataConfig& data) {
-  return data.kind == DataKind::kHdf5 ? !data.valid_data.empty() : data.generated_valid_samples > 0;
 }
 
 // Of the scores of a forecast (EvaluationSums), in fp64 beside the prediction: all three fields, their differences from
@@ -114,7 +74,7 @@ int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPla
   const int64_t in_flight = replica.schedule.peak_in_flight[static_cast<size_t>(place.stage)];
   const int64_t training = read_ahead * batch + in_flight * (batch + own);
   // What is read ahead of training stays while validation reads ahead, too.
-  const bool validates = has_validation(config.data);
+  const bool validates = config.data.has_validation();
   const int64_t valid_batch = (valid_input + target) * size_of(at::kFloat);
   const int64_t validation = validates ? read_ahead * batch + (read_ahead + 1) * valid_batch + own +
                                              (is_last ? converted(valid_input, policy.master) : 0)
@@ -174,16 +134,23 @@ ReplicaPlan plan_replica(const RunConfig& config, int replica) {
           schedule_report(parallel, static_cast<int>(micro_batches))};
 }
 
+tensor::FlatLayout plan_flat_layout(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+                                    c10::DeviceType device) {
+  const ParallelConfig& parallel = config.parallel;
+  const auto stage = parallel.zero > 0 ? zero::ZeroStage::kOptimizerState : zero::ZeroStage::kReplicated;
+  return tensor::make_flat_layout(
+      model::parameter_specs(config.model, replica.stages[static_cast<size_t>(place.stage)], place.stage,
+                             place.tensor_rank, parallel.tp),
+      tensor::bucket_elements(parallel.bucket_bytes(), precision_policy(config.precision).gradient, device),
+      zero::num_shards(stage, parallel.dp));
+}
+
 MemoryPlan plan_memory(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
                        const ComputeTraits& compute) {
   const ParallelConfig& parallel = config.parallel;
   const zero::PrecisionPolicy policy = precision_policy(config.precision);
   const Range units = replica.stages[static_cast<size_t>(place.stage)];
-  const auto stage = parallel.zero > 0 ? zero::ZeroStage::kOptimizerState : zero::ZeroStage::kReplicated;
-  const auto specs = model::parameter_specs(config.model, units, place.stage, place.tensor_rank, parallel.tp);
-  const auto flat =
-      tensor::make_flat_layout(specs, tensor::bucket_elements(parallel.bucket_bytes(), policy.gradient, compute.device),
-                               zero::num_shards(stage, parallel.dp));
+  const auto flat = plan_flat_layout(config, replica, place, compute.device);
   ClassBytes bytes{};
   of_class(bytes, MemoryClass::kParameters) = flat.size * size_of(policy.compute);
   of_class(bytes, MemoryClass::kGradients) = flat.size * size_of(policy.gradient);
@@ -194,26 +161,30 @@ MemoryPlan plan_memory(const RunConfig& config, const ReplicaPlan& replica, Mode
   of_class(bytes, MemoryClass::kActivations) = most_activations(config, replica, place, units, policy.compute);
   of_class(bytes, MemoryClass::kData) = data_bytes(config, replica, place, policy, compute.read_ahead);
   // The start draws each parameter in fp64, beside its master weights.
+  const int64_t wide = size_of(at::kDouble) + (policy.has_own_master() ? size_of(policy.master) : 0);
   int64_t drawing = 0, working = 0;
-  for (const auto& spec : specs) {
-    const int64_t wide = size_of(at::kDouble) + (policy.has_own_master() ? size_of(policy.master) : 0);
-    drawing = std::max(drawing, tensor::num_elements(spec.local_shape) * wide);
+  for (const Range& slot : flat.slots) {
+    drawing = std::max(drawing, slot.size() * wide);
   }
   if (compute.device != c10::DeviceType::CPU) {
     working = static_cast<int64_t>(kernels::product_workspace_bytes(compute.capability));
   } else {
     const int64_t samples = tensor::parts_of(replica.micro_batch, parallel.micro_batch_parts()).largest();
-    for (const Layer& layer : layers_of(config.model, units, place, parallel.tp, samples, policy)) {
-      const auto of_layer = kernels::host_layer_bytes(layer.sizes, layer.use, compute.fp32, compute.threads);
+    for (const model::LinearLayer& layer :
+         model::linear_layers(config.model, units, {place.tensor_rank, parallel.tp}, samples)) {
+      const kernels::HostLayerUse use{policy.compute, policy.gradient, layer.role != model::LinearRole::kPatches,
+                                      layer.role == model::LinearRole::kFc1};
+      const auto of_layer =
+          kernels::host_layer_bytes({layer.rows, layer.outputs, layer.inputs}, use, compute.fp32, compute.threads);
       of_class(bytes, MemoryClass::kPackedWeights) += of_layer.packed;
       working = std::max(working, of_layer.working);
     }
     const int64_t heads = Partition(config.model.num_heads, parallel.tp).part(place.tensor_rank).size();
-    if (std::max<int64_t>(units.begin, 1) < std::min(units.end, config.model.depth + 1)) {
+    if (model::num_blocks(config.model, units) > 0) {
       working = std::max(working, attention_bytes(config.model, samples, heads, policy.compute, compute.threads));
     }
   }
-  const bool scores = place.stage + 1 == parallel.pp && config.is_forecast() && has_validation(config.data);
+  const bool scores = place.stage + 1 == parallel.pp && config.is_forecast() && config.data.has_validation();
   const int64_t scoring = scores ? score_bytes(config, replica.micro_batch, policy) : 0;
   const int64_t others = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   const int64_t of_step = of_class(bytes, MemoryClass::kActivations) + of_class(bytes, MemoryClass::kPackedWeights);
@@ -239,11 +210,9 @@ std::vector<int> telling_stages(const std::vector<Range>& stages) {
 
 FullestRank plan_fullest_rank(const RunConfig& config, const ComputeTraits& compute) {
   FullestRank fullest;
-  for (const int replica : {0, config.parallel.dp - 1}) {
+  const bool are_alike = config.global_batch_size % config.parallel.dp == 0;
+  for (const int replica : are_alike ? std::vector<int>{0} : std::vector<int>{0, config.parallel.dp - 1}) {
     const ReplicaPlan plan = plan_replica(config, replica);
-    if (replica > 0 && config.global_batch_size % config.parallel.dp == 0) {
-      break;  // all are alike
-    }
     for (const int stage : telling_stages(plan.stages)) {
       const ModelPlace place{stage, config.parallel.tp - 1};  // the last of a partition's parts is the largest
       const MemoryPlan memory = plan_memory(config, plan, place, compute);

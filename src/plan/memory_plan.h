@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/pipeline/schedule.h"
+#include "parallel/tensor/parameter_buffer.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/partition.h"
 #include "src/config/run_config.h"
@@ -55,6 +56,10 @@ struct ReplicaPlan {
 /// Of a resolved configuration. The last replica has most samples, the first one fewest, whose micro-batches may be
 /// larger all the same.
 ReplicaPlan plan_replica(const RunConfig& config, int replica);
+
+/// Where parameters and gradients of the rank at `place` lie: that of ModelRunner.
+tensor::FlatLayout plan_flat_layout(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
+                                    c10::DeviceType device);
 
 /// What the rank at `place` of the replica holds at most, in a training of a resolved configuration, as
 /// MemoryTracker counts it: S. Rajbhandari et al., "ZeRO", SC20, section 3, for the model's state, of the padded

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <set>
 
-#include "model/vit_parameters.h"
-#include "parallel/tensor/parameter_buffer.h"
+#include "model/vit_costs.h"
 #include "parallel/tensor/step_context.h"
-#include "parallel/zero/sharding.h"
 
 namespace vit_hybrid::train {
 
@@ -23,10 +21,6 @@ int64_t size_of(at::ScalarType type) {
   return static_cast<int64_t>(at::elementSize(type));
 }
 
-int64_t num_blocks_of(Range units, int64_t depth) {
-  return std::max<int64_t>(0, std::min(units.end, depth + 1) - std::max<int64_t>(units.begin, 1));
-}
-
 }  // namespace
 
 Traffic plan_traffic(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place, c10::DeviceType device) {
@@ -37,9 +31,7 @@ Traffic plan_traffic(const RunConfig& config, const ReplicaPlan& replica, ModelP
       replica.samples * config.model.num_tokens() * config.model.embed_dim * size_of(policy.compute);
   Traffic traffic;
   if (parallel.dp > 1) {
-    const auto flat = tensor::make_flat_layout(
-        model::parameter_specs(config.model, units, place.stage, place.tensor_rank, parallel.tp),
-        tensor::bucket_elements(parallel.bucket_bytes(), policy.gradient, device), parallel.zero > 0 ? parallel.dp : 1);
+    const auto flat = plan_flat_layout(config, replica, place, device);
     const int64_t gathers = parallel.zero > 0 ? 1 : 0;
     of(traffic, Axis::kData) = {std::ssize(flat.buckets) * (1 + gathers),
                                 flat.size * (size_of(policy.reduce) + gathers * size_of(policy.compute))};
@@ -47,8 +39,7 @@ Traffic plan_traffic(const RunConfig& config, const ReplicaPlan& replica, ModelP
   if (parallel.tp > 1) {
     // M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3: two sums forward and two backward, and forward's
     // again where the whole block is computed again.
-    const int64_t sums =
-        num_blocks_of(units, config.model.depth) * (config.recompute == model::Recompute::kFull ? 6 : 4);
+    const int64_t sums = model::num_blocks(config.model, units) * (config.recompute == model::Recompute::kFull ? 6 : 4);
     const Partition micro_batches(replica.samples, std::max(replica.micro_batches, 1));
     int64_t parts = 0;
     for (int i = 0; i < replica.micro_batches; ++i) {

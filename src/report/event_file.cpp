@@ -5,13 +5,11 @@
 #include <unistd.h>
 
 #include <boost/crc.hpp>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "src/base/error.h"
-#include "src/base/files.h"
 #include "src/base/host.h"
 #include "src/base/text.h"
 
@@ -97,10 +95,7 @@ void EventFile::write(int64_t step, double time, const std::vector<Scalar>& scal
 }
 
 void EventFile::append(const std::string& event) {
-  const std::string record = event_record(event);
-  if (std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size() || std::fflush(file_.get()) != 0) {
-    throw Error(ErrorClass::kIo, str("writing '", path_, "' failed: ", reason(errno)));
-  }
+  write_through(file_.get(), event_record(event), path_);
 }
 
 }  // namespace vit_hybrid::train

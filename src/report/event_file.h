@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "src/base/files.h"
 
 namespace vit_hybrid::train {
 
@@ -32,12 +32,9 @@ class EventFile {
   void open(double time);
   void append(const std::string& event);
 
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
   std::string folder_;
   std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  OwnedFile file_;
 };
 
 }  // namespace vit_hybrid::train

@@ -100,9 +100,7 @@ void MetricsLog::write(const Json& record) {
   const double time = now();
   timed["time"] = time;
   const std::string line = timed.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {
-    throw Error(ErrorClass::kIo, str("writing '", path_, "' failed: ", reason(errno)));
-  }
+  write_through(file_.get(), line, path_);
   if (!events_ || !record.contains("step")) return;
   const auto step = record["step"].get<int64_t>();
   if (const auto scalars = scalars_of(record, step - end_of_last_epoch_); !scalars.empty()) {

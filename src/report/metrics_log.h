@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "src/base/files.h"
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/report/event_file.h"
@@ -44,11 +43,8 @@ class MetricsLog {
   void cut_after(int64_t step);
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
   std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  OwnedFile file_;
   std::optional<EventFile> events_;
   int64_t end_of_last_epoch_ = 0;  // its step
 };

@@ -105,15 +105,6 @@ int64_t peak_resident_bytes() {
   return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
 }
 
-// The numbers of a row in the order in which they are written and read.
-Json bytes_by_class(const ClassBytes& bytes) {
-  Json json;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    json[std::string(memory_class_name(static_cast<MemoryClass>(i)))] = bytes[i];
-  }
-  return json;
-}
-
 }  // namespace
 
 std::string program_text() {
@@ -134,6 +125,14 @@ Json start_record(const RunConfig& config, const comm::MpiSession& session, int 
   record["precision"] = precision_name(config.precision.kind);
   record["is_builtin_default"] = config.is_builtin_default;
   return record;
+}
+
+Json bytes_by_class(const ClassBytes& bytes) {
+  Json json;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    json[std::string(memory_class_name(static_cast<MemoryClass>(i)))] = bytes[i];
+  }
+  return json;
 }
 
 Json gather_rank_reports(const StepSeconds& seconds, const MemoryPlan& predicted, c10::Device device,

@@ -19,6 +19,9 @@ std::string program_text();
 /// node. Of one rank.
 Json start_record(const RunConfig& config, const comm::MpiSession& session, int node_cores);
 
+/// {"parameters": ..., ...}: a number of bytes for each class, in the order in which they are written and read.
+Json bytes_by_class(const ClassBytes& bytes);
+
 /// For summary.json: an array with one object a rank: its seconds by phase, its tensor bytes by class (each class's
 /// peak, what each held when the total was highest, and that total, beside `predicted`, its plan_memory()), the most
 /// memory of its process, and what its GPU's allocator held. On every rank. Collective over `world`.
