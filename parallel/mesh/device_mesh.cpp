@@ -166,6 +166,7 @@ DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c1
     const int color = dims_.group(rank_, axes).front();
     comm::TransportOptions own = collectives;
     own.connects_neighbours = axes == std::vector{Axis::kPipeline};
+    own.most_blocks = axes == std::vector{Axis::kData} ? options.most_blocks : 0;
     return comm::make_communicator(std::string(name), world.split(color), device, world_.get(), own);
   };
   for (const Axis axis : kAxes)

@@ -74,7 +74,8 @@ class ParallelDims {
 class DeviceMesh {
  public:
   /// Builds all groups in one fixed order: model, world, data, tensor, pipeline. `world` must have dims.size() ranks.
-  /// On a CUDA device, the device of this rank must be `device`. Collective over `world`.
+  /// On a CUDA device, the device of this rank must be `device`. `options.most_blocks` holds for the data axis, whose
+  /// operations run beside products. Collective over `world`.
   DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c10::Device device,
              const comm::TransportOptions& options = {});
 

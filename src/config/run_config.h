@@ -49,6 +49,7 @@ struct ParallelConfig {
   std::string schedule = "1f1b";   ///< 1f1b or gpipe
   int64_t micro_batch_size = 0;    ///< samples; 0 ('auto') is gone after resolve()
   double bucket_mb = 0.0;          ///< MiB; 0 ('auto'): as suits the device, see TrainingOptions
+  int dp_max_ctas = 0;             ///< blocks of a GPU for NCCL on the data axis; 0 ('auto'): NCCL's choice
   double timeout = 600.0;          ///< seconds a communication may take
   int threads = 0;                 ///< of one rank; 0 ('auto'): OMP_NUM_THREADS, else its share of its cores
   int ranks_per_gpu = 1;           ///< ranks that share a GPU

@@ -179,11 +179,13 @@ void add_device(OptionTable& table, RunConfig& config) {
              .value = flag(config.retune),
              .help = "Measure again which kernels are fastest, instead of using the choice of the checkpoint or of "
                      "this machine."});
-  table.add({.name = "cuda-graph",
-             .value = choice(config.cuda_graph, {"auto", "on", "off"}),
-             .help =
-                 "On a GPU record a step once (forward and backward of a micro-batch, norm, update) and start it as a "
-                 "whole; auto: on one rank, without dropout and drop path."});
+  table.add(
+      {.name = "cuda-graph",
+       .value = choice(config.cuda_graph, {"auto", "on", "off"}),
+       .help =
+           "On a GPU record a step once (forward and backward of a micro-batch, norm, update) and start it as a "
+           "whole; auto: where tp and pp are 1, without dropout and drop path; where dp is not 1, all micro-batches "
+           "of a step but the first and the last."});
   table.add({.name = "ranks-per-gpu",
              .value = integer(config.parallel.ranks_per_gpu, from_one(kMostThreads)),
              .help = "Ranks that share a GPU, for tests of layouts on few GPUs."});
@@ -237,6 +239,12 @@ void add_parallel(OptionTable& table, RunConfig& config) {
                      "GPUs.",
              .unit = "MiB",
              .aliases = {"bucket-cap-mb"}});
+  table.add({.name = "dp-max-ctas",
+             .value = integer(parallel.dp_max_ctas, {1, 32, "auto"}),
+             .help =
+                 "Most thread blocks (CTAs) of a GPU that NCCL takes for the data axis, whose reductions run beside "
+                 "backward's products: fewer leave those more of the GPU; auto is NCCL's own choice.",
+             .names_elsewhere = {"nccl-max-ctas", "max-ctas"}});
   table.add({.name = "timeout",
              .value = number(parallel.timeout, positive()),
              .help = "Longest time that one communication may take before the job is ended with its name.",

@@ -235,6 +235,16 @@ void begin_to_use(c10::Device device, const Gpu& gpu) {
   }
 }
 
+// An option that would do nothing.
+void check_ctas(const ParallelConfig& parallel, c10::Device device) {
+  if (parallel.dp_max_ctas != 0 && !device.is_cuda()) {
+    throw Error(ErrorClass::kUsage,
+                str("--dp-max-ctas ", parallel.dp_max_ctas, ": the device is ", device.str(),
+                    ", and thread blocks are what NCCL takes of a GPU"),
+                "leave it out, or train on GPUs");
+  }
+}
+
 }  // namespace
 
 std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std::vector<RankGpus>& ranks, int rank) {
@@ -356,6 +366,7 @@ comm::TransportOptions transport_options(const ParallelConfig& parallel) {
   constexpr double kMost = 64.0;  // MiB; beyond, NCCL chooses nothing else
   comm::TransportOptions options;
   options.connection_seconds = parallel.timeout;
+  options.most_blocks = parallel.dp_max_ctas;
   if (parallel.ranks_per_gpu > 1) {
     options.warm_up_bytes = 0;
   } else if (parallel.bucket_mb > 0.0) {
@@ -372,6 +383,7 @@ Machine set_up_machine(const RunConfig& config, ModelPurpose purpose, const comm
   comm::agreed(world, [&] {
     static_cast<void>(batch_memory(config.data.pin_memory, device));
     static_cast<void>(step_recording(config, device));
+    check_ctas(parallel, device);
   });
   check_model_memory(config, device, purpose, world);
   set_kernel_options(config, device, world);

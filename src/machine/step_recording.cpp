@@ -9,6 +9,9 @@ namespace vit_hybrid::train {
 
 namespace {
 
+// Of several replicas: VitProgram.
+constexpr int kMessagingMicroBatches = 2;
+
 // Nothing where the micro-batches can be recorded.
 std::optional<std::string> obstacle(const RunConfig& config, c10::Device device) {
   const ParallelConfig& parallel = config.parallel;
@@ -16,9 +19,13 @@ std::optional<std::string> obstacle(const RunConfig& config, c10::Device device)
   if (!device.is_cuda()) {
     return "the device is the " + std::string(device.is_cpu() ? "CPU" : device.str());
   }
-  if (parallel.dp * parallel.tp * parallel.pp > 1) {
-    return str("the layout is ", parallel.dp, " x ", parallel.tp, " x ", parallel.pp,
-               ", and what ranks send each other in a pass is not recorded");
+  if (parallel.tp * parallel.pp > 1) {
+    return str("with --tp ", parallel.tp, " --pp ", parallel.pp,
+               " ranks send each other messages in every pass, which are not recorded");
+  }
+  if (parallel.dp > 1 && config.num_micro_batches() <= kMessagingMicroBatches) {
+    return str("with --dp ", parallel.dp, " the first micro-batch of a step waits for parameters, the last one sends ",
+               "gradients, and messages are not recorded: there is none between the two");
   }
   if (model.dropout > 0.0 || model.attention_dropout > 0.0 || model.drop_path > 0.0) {
     return "the model drops at random, by keys of the step that a record would repeat";
@@ -42,6 +49,14 @@ StepRecording step_recording(const RunConfig& config, c10::Device device) {
                   "give --cuda-graph auto, which records where it can, or off");
     }
     return {false, false, "started kernel by kernel: " + *reason};
+  }
+  if (config.parallel.dp > 1) {
+    return {
+        true, false,
+        str("CUDA graphs: forward and backward of ", config.num_micro_batches() - kMessagingMicroBatches, " of ",
+            config.num_micro_batches(),
+            " micro-batches are recorded once and started as a whole; the first and "
+            "the last one, norm and update are started kernel by kernel: their ranks wait for each other's messages")};
   }
   if (zero::make_update_rule(config.optimizer, device.type())->updates_at_once()) {
     return {true, true, "CUDA graphs: forward, backward, norm and update are recorded once and started as a whole"};

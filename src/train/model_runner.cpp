@@ -37,7 +37,7 @@ ModelRunner::ModelRunner(const model::VitOptions& options, const zero::Precision
       buffer_(make_buffer(options, units_, precision, mesh, training)),
       stage_(options, units_, buffer_, mesh.tensor(), training ? training->recompute : model::Recompute::kNone),
       program_(options, units_, stage_, mesh.device(), precision.compute, precision.master,
-               training ? training->micro_batch_parts : 1, training ? training->recorder : nullptr),
+               training ? training->micro_batch_parts : 1, mesh.data().size(), training ? training->recorder : nullptr),
       runner_(mesh.pipeline(), {&program_}) {}
 
 void ModelRunner::run(const pipeline::Schedule& schedule, StepPlan plan, data::NextBatch next_batch) {

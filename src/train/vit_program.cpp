@@ -15,7 +15,7 @@
 namespace vit_hybrid::train {
 
 VitProgram::VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
-                       at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts,
+                       at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts, int num_replicas,
                        std::shared_ptr<DeviceRecorder> recorder)
     : options_(options),
       units_(units),
@@ -24,6 +24,7 @@ VitProgram::VitProgram(const model::VitOptions& options, Range units, model::Vit
       compute_type_(compute_type),
       wide_type_(wide_type),
       micro_batch_parts_(micro_batch_parts),
+      num_replicas_(num_replicas),
       whole_forward_([this](const at::Tensor& input, const at::Tensor& target, const tensor::StepContext& context) {
         return loss(stage_.forward(input, context), target);
       }),
@@ -44,6 +45,13 @@ void VitProgram::begin(StepPlan plan, data::NextBatch next_batch) {
     context.samples = samples;
     contexts_.push_back(tensor::cut(context, micro_batch_parts_));
   }
+}
+
+bool VitProgram::is_recorded(int micro_batch) const {
+  if (step_graph_ == nullptr || !plan_.context.training()) {
+    return false;
+  }
+  return num_replicas_ == 1 || (micro_batch > 0 && micro_batch + 1 < std::ssize(contexts_));
 }
 
 data::Batch& VitProgram::batch(int micro_batch) {
@@ -89,7 +97,7 @@ std::vector<int64_t> VitProgram::input_shape(int micro_batch) const {
 at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
   const MemoryScope scope(MemoryClass::kActivations);
   const std::vector<tensor::StepContext>& contexts = contexts_[static_cast<size_t>(micro_batch)];
-  if (step_graph_ != nullptr && plan_.context.training()) {
+  if (is_recorded(micro_batch)) {
     const MicroBatchKind kind{input.size(0), plan_.global_batch};
     return step_graph_->run(kind, input, target(batch(micro_batch)), contexts.front(), whole_forward_);
   }

@@ -37,9 +37,10 @@ class VitProgram final : public pipeline::StageProgram {
  public:
   /// Inputs are cast to `compute_type`, targets and predictions that leave the program to `wide_type`. Micro-batches
   /// run in at most `micro_batch_parts` parts (tensor::parts_of()). With a `recorder`, which is for what StepGraph is
-  /// for, they are recorded and replayed in training.
+  /// for, they are recorded and replayed in training; of several replicas only those between the first one of a step,
+  /// which awaits parameters on their way, and the last one, which starts reductions.
   VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
-             at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts,
+             at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts, int num_replicas,
              std::shared_ptr<DeviceRecorder> recorder);
 
   bool is_first() const { return units_.begin == 0; }
@@ -56,6 +57,7 @@ class VitProgram final : public pipeline::StageProgram {
   void release(int micro_batch) override;
 
  private:
+  bool is_recorded(int micro_batch) const;
   data::Batch& batch(int micro_batch);
   at::Tensor target(const data::Batch& batch);
   at::Tensor loss(const at::Tensor& prediction, const at::Tensor& target) const;
@@ -75,6 +77,7 @@ class VitProgram final : public pipeline::StageProgram {
   std::map<int, data::Batch> batches_;
   data::BatchNormalizer normalizer_;
   int micro_batch_parts_;
+  int num_replicas_;
   std::vector<std::vector<tensor::StepContext>> contexts_;  // by micro-batch, of its parts
   StepGraph::Forward whole_forward_;                        // of the whole model
   std::unique_ptr<StepGraph> step_graph_;                   // null without a recorder

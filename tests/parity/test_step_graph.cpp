@@ -280,6 +280,35 @@ TEST_CASE("parity: recorded micro-batches that are computed again in backward") 
   check_same_bits(experiment);
 }
 
+TEST_CASE("parity: of several replicas, micro-batches between the first and the last one of a step are recorded") {
+  if (world_size() != 2) {
+    return;
+  }
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  for (const auto zero : {zero::ZeroStage::kReplicated, zero::ZeroStage::kOptimizerState}) {
+    Experiment experiment = experiment_of(small_forecaster(), "fp32");
+    // A replica: five micro-batches of 3, none between two, five again; the first between is computed as it comes.
+    experiment.global_batches = {30, 12, 30};
+    constexpr int kReplayedBetween = 2 + 3;
+    const Layout layout{.dp = 2, .zero = zero};
+    const TrainingOutcome plain = run(experiment, layout, world);
+    const auto recorder = std::make_shared<HostRecorder>();
+    experiment.options.recorder = recorder;
+    Training training(experiment, layout, world);
+    recorder->watch(training.engine());
+    training.run_steps();
+    const TrainingOutcome recorded = training.outcome();
+    CHECK(recorded.losses == plain.losses);
+    CHECK(recorded.grad_norms == plain.grad_norms);
+    for (size_t step = 0; step < plain.gradients.size(); ++step) {
+      CHECK(equal(recorded.gradients[step], plain.gradients[step]));
+    }
+    CHECK(equal(recorded.parameters, plain.parameters));
+    CHECK(recorder->num_recorded() == 2);
+    CHECK(recorder->num_replayed() == 2 * kReplayedBetween);
+  }
+}
+
 TEST_CASE("parity: steps whose recording fails, at any place, give the bits of a training without") {
   if (world_size() != 1) {
     return;

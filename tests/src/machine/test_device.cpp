@@ -238,6 +238,9 @@ TEST_CASE("device: the first operations of a group are as large as a bucket, but
   CHECK(transport_options(parallel).warm_up_bytes == int64_t{64} << 20);
   parallel.ranks_per_gpu = 2;
   CHECK(transport_options(parallel).warm_up_bytes == 0);
+  CHECK(transport_options(parallel).most_blocks == 0);
+  parallel.dp_max_ctas = 8;
+  CHECK(transport_options(parallel).most_blocks == 8);
 }
 
 TEST_CASE("device: data are read as far ahead as the device wants them, or as was asked for") {

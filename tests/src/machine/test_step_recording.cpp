@@ -60,6 +60,20 @@ TEST_CASE("step recording: norm and update are recorded with optimizers that upd
   }
 }
 
+TEST_CASE("step recording: of several replicas, what lies between the messages of a step") {
+  RunConfig config = one_rank();
+  config.parallel.dp = 2;
+  config.parallel.micro_batch_size = 4;
+  config.global_batch_size = 2 * 4 * 5;
+  const StepRecording recording = step_recording(config, kGpu);
+  CHECK(recording.micro_batches);
+  CHECK_FALSE(recording.updates);
+  CHECK(contains(recording.text, "CUDA graphs: forward and backward of 3 of 5 micro-batches"));
+  config.global_batch_size = 2 * 4 * 2;
+  CHECK(contains(refusal(config, kGpu), "--cuda-graph on: with --dp 2 the first micro-batch of a step waits"));
+  CHECK_FALSE(step_recording(config, kGpu).micro_batches);
+}
+
 TEST_CASE("step recording: what stands against it is named, and refused where it is asked for") {
   RunConfig layout = one_rank();
   layout.parallel.tp = 2;
@@ -70,7 +84,7 @@ TEST_CASE("step recording: what stands against it is named, and refused where it
   gpipe.parallel.micro_batch_size = 4;
   gpipe.global_batch_size = 12;
   CHECK(refusal(one_rank(), c10::Device(c10::kCPU)) == "--cuda-graph on: the device is the CPU");
-  CHECK(contains(refusal(layout, kGpu), "--cuda-graph on: the layout is 1 x 2 x 1"));
+  CHECK(contains(refusal(layout, kGpu), "--cuda-graph on: with --tp 2 --pp 1 ranks send"));
   CHECK(contains(refusal(random, kGpu), "drops at random"));
   CHECK(contains(refusal(gpipe, kGpu), "the activations of 3 micro-batches"));
   for (const RunConfig& config : {layout, random, gpipe}) {

@@ -3,6 +3,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <doctest/doctest.h>
+#include <nccl.h>
 
 #include <algorithm>
 #include <string>
@@ -164,4 +165,18 @@ TEST_CASE("engine on the fake device: split colors of two ranks that are exchang
   };
   CHECK(!same(run(trained, layout, world), on_host));
   fake_nccl_sockets().other_color = nullptr;
+}
+
+// The reductions of the data axis run beside products, whose blocks they take.
+TEST_CASE("engine on the fake device: NCCL's blocks are bounded where they were asked to be") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  if (world.size() != 8) return;
+  Experiment trained = experiment("fp32");
+  trained.global_batches = {4};
+  trained.transport.most_blocks = 7;
+  const FakeDeviceInUse fake;
+  fake_nccl_sockets().most_blocks.clear();
+  static_cast<void>(run(trained, {2, 2, 2}, world));
+  // World, data, tensor, pipeline.
+  CHECK(fake_nccl_sockets().most_blocks == std::vector<int>{2, 7, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT});
 }

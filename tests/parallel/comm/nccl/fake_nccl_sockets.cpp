@@ -242,8 +242,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   return ncclInProgress;
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* child, ncclConfig_t* /*config*/) {
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* child, ncclConfig_t* config) {
   if (parent->state != ncclSuccess) return ncclInvalidArgument;
+  fake_nccl_sockets().most_blocks.push_back(config->maxCTAs);
   parent->state = ncclInProgress;
   ++parent->num_splits;
   const auto& other = fake_nccl_sockets().other_color;

@@ -6,12 +6,14 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 namespace vit_hybrid::testing {
 
 /// What a test wants of it.
 struct FakeNcclSockets {
   std::function<int(int color)> other_color;  ///< planted: what a split takes in place of its color
+  std::vector<int> most_blocks;               ///< that each split was allowed, in their order
 };
 
 /// The one of this process.
