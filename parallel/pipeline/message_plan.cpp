@@ -19,16 +19,22 @@ namespace {
 using Finished = ActionTable<std::optional<double>>;
 
 // When the inputs of `action` are there; nothing while one of them is missing.
-std::optional<double> inputs_ready(const Schedule& schedule, const Finished& finished, const Action& action) {
+std::optional<double> inputs_ready(const Schedule& schedule, const Finished& finished, const Action& action,
+                                   double message_time = 0.0) {
   const auto [kind, stage, micro_batch] = action;
+  const auto arrived = [&, own_stage = stage](const Action& producer) {
+    const auto done = finished[producer];
+    const auto rank_of = [&](int of) { return schedule.rank_of_stage[static_cast<size_t>(of)]; };
+    return done && rank_of(producer.stage) != rank_of(own_stage) ? std::optional(*done + message_time) : done;
+  };
   if (kind == ActionKind::kForward) {
-    return stage == 0 ? 0.0 : finished[{kind, stage - 1, micro_batch}];
+    return stage == 0 ? 0.0 : arrived({kind, stage - 1, micro_batch});
   }
   const auto own = finished[{ActionKind::kForward, stage, micro_batch}];
   if (stage == schedule.num_stages - 1) {
     return own;
   }
-  const auto next = finished[{kind, stage + 1, micro_batch}];
+  const auto next = arrived({kind, stage + 1, micro_batch});
   return own && next ? std::optional(std::max(*own, *next)) : std::nullopt;
 }
 
@@ -226,8 +232,9 @@ std::string describe(const Action& action) {
   return str(kind, " of micro-batch ", action.micro_batch, " through stage ", action.stage);
 }
 
-std::vector<std::vector<TimedAction>> time_actions(const Schedule& schedule, double forward_time,
-                                                   double backward_time) {
+std::vector<std::vector<TimedAction>> time_actions(const Schedule& schedule,
+                                                   const std::function<double(const Action& action)>& duration,
+                                                   double message_time) {
   const size_t num_ranks = schedule.actions.size();
   std::vector<std::vector<TimedAction>> timeline(num_ranks);
   Finished finished(schedule, std::nullopt);
@@ -238,12 +245,12 @@ std::vector<std::vector<TimedAction>> time_actions(const Schedule& schedule, dou
       auto& done = timeline[rank];
       while (done.size() < actions.size()) {
         const Action& action = actions[done.size()];
-        const auto ready = inputs_ready(schedule, finished, action);
+        const auto ready = inputs_ready(schedule, finished, action, message_time);
         if (!ready) {
           break;
         }
         const double start = std::max(*ready, done.empty() ? 0.0 : done.back().finish);
-        const double finish = start + (action.kind == ActionKind::kForward ? forward_time : backward_time);
+        const double finish = start + duration(action);
         finished[action] = finish;
         done.push_back({action, start, finish});
         progress = true;
@@ -256,6 +263,14 @@ std::vector<std::vector<TimedAction>> time_actions(const Schedule& schedule, dou
     }
   }
   return timeline;
+}
+
+std::vector<std::vector<TimedAction>> time_actions(const Schedule& schedule, double forward_time,
+                                                   double backward_time) {
+  const auto duration = [=](const Action& action) {
+    return action.kind == ActionKind::kForward ? forward_time : backward_time;
+  };
+  return time_actions(schedule, duration, 0.0);
 }
 
 std::string to_grid(const Schedule& schedule) {

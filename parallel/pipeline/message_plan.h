@@ -1,6 +1,7 @@
 // Which messages (sends and receives) a schedule needs, and when each of its actions happens.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,8 +17,13 @@ struct TimedAction {
   double finish;
 };
 
-/// By rank, in the order of the schedule. Messages take no time and are buffered, so only receives wait. Throws
-/// Error(kInternal) that names the first action of a rank that can never start.
+/// By rank, in the order of the schedule, where an action takes `duration(action)` and a message between ranks
+/// `message_time`; messages are buffered, so only receives wait. Throws Error(kInternal) that names the first action of
+/// a rank that can never start.
+std::vector<std::vector<TimedAction>> time_actions(const Schedule& schedule,
+                                                   const std::function<double(const Action& action)>& duration,
+                                                   double message_time);
+/// The same of equal actions, without time for messages.
 std::vector<std::vector<TimedAction>> time_actions(const Schedule& schedule, double forward_time, double backward_time);
 
 /// An action in messages: "forward of micro-batch 3 through stage 1".

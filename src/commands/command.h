@@ -98,6 +98,7 @@ std::string options_text(TableText text_of) {
 // The commands of each file.
 std::vector<Command> train_commands();
 std::vector<Command> plan_commands();
+std::vector<Command> calibrate_commands();
 std::vector<Command> data_commands();
 std::vector<Command> infer_commands();
 std::vector<Command> checkpoint_commands();

@@ -95,7 +95,8 @@ int run_options(const Invocation& invocation) {
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> commands = [] {
     std::vector<Command> all = train_commands();
-    for (const auto& of_file : {plan_commands(), data_commands(), infer_commands(), checkpoint_commands()}) {
+    for (const auto& of_file :
+         {plan_commands(), calibrate_commands(), data_commands(), infer_commands(), checkpoint_commands()}) {
       all.insert(all.end(), of_file.begin(), of_file.end());
     }
     all.push_back({.name = "options",

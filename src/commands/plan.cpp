@@ -15,6 +15,7 @@
 #include "src/machine/device.h"
 #include "src/machine/model_memory.h"
 #include "src/plan/memory_plan.h"
+#include "src/plan/time_plan.h"
 #include "src/plan/traffic.h"
 #include "src/report/layout_report.h"
 #include "src/report/run_record.h"
@@ -79,18 +80,26 @@ std::string megabytes(double bytes) {
   return bytes_text(static_cast<int64_t>(std::llround(bytes)));
 }
 
+c10::DeviceType device_of(const RunConfig& config) {
+  return config.device == train::DeviceChoice::kCuda ? c10::DeviceType::CUDA : c10::DeviceType::CPU;
+}
+
 struct Planned {
   RunConfig config;
   train::LayoutReport report;
   std::array<double, mesh::kNumAxes> between_nodes{};
   bool fits = true;
+  std::optional<train::TimePlan> time;  // with --machine
+
+  double samples_per_second() const { return static_cast<double>(config.global_batch_size) / time->step; }
 };
 
 class Planner {
  public:
-  Planner(const PlanOptions& options, LoadedConfig loaded) : options_(options), loaded_(std::move(loaded)) {
+  Planner(const PlanOptions& options, LoadedConfig loaded, std::optional<train::MachineFile> machine)
+      : options_(options), loaded_(std::move(loaded)), machine_(std::move(machine)) {
     RunConfig& config = loaded_.config;
-    compute_.device = config.device == train::DeviceChoice::kCuda ? c10::DeviceType::CUDA : c10::DeviceType::CPU;
+    compute_.device = device_of(config);
     compute_.fp32 = kernels::host_kernel().kernel;
     compute_.threads = std::max(config.parallel.threads, 1);
     compute_.read_ahead =
@@ -158,17 +167,21 @@ class Planner {
   bool fits(double bytes) const { return options_.memory_gib == 0.0 || bytes <= options_.memory_gib * 0x1p30; }
 
   Planned planned(RunConfig config, int ranks) const {
-    Planned planned{std::move(config), {}, {}, true};
+    Planned planned{std::move(config), {}, {}, true, {}};
     planned.report = train::report_layout(planned.config, compute_);
     const int per_node = options_.ranks_per_node > 0 ? options_.ranks_per_node : ranks;
     planned.between_nodes = train::plan_bytes_between_nodes(
         planned.config, train::plan_replica(planned.config, planned.config.parallel.dp - 1), per_node, compute_.device);
     planned.fits = fits(static_cast<double>(planned.report.fullest.memory.total));
+    if (machine_) {
+      planned.time = train::plan_time(planned.config, *machine_, per_node, compute_.threads);
+    }
     return planned;
   }
 
   PlanOptions options_;
   LoadedConfig loaded_;
+  std::optional<train::MachineFile> machine_;
   train::ComputeTraits compute_;
 };
 
@@ -202,23 +215,29 @@ Json to_json(const Planned& planned) {
   for (const mesh::Axis axis : mesh::kAxes) {
     between[std::string(mesh::axis_name(axis))] = planned.between_nodes[static_cast<size_t>(axis)];
   }
-  return {{"dp", parallel.dp},
-          {"tp", parallel.tp},
-          {"pp", parallel.pp},
-          {"micro_batch_size", parallel.micro_batch_size},
-          {"efficiency", report.efficiency()},
-          {"balance",
-           {{"data", report.data.balance}, {"tensor", report.tensor.balance}, {"pipeline", report.pipeline.balance}}},
-          {"micro_batches", report.num_micro_batches},
-          {"bubble", report.bubble},
-          {"fits", planned.fits},
-          {"fullest_rank",
-           {{"replica", report.fullest.replica},
-            {"stage", report.fullest.place.stage},
-            {"tensor_rank", report.fullest.place.tensor_rank},
-            {"bytes", report.fullest.memory.total},
-            {"classes", train::bytes_by_class(report.fullest.memory.peak)}}},
-          {"bytes_between_nodes_per_step", std::move(between)}};
+  Json json = {
+      {"dp", parallel.dp},
+      {"tp", parallel.tp},
+      {"pp", parallel.pp},
+      {"micro_batch_size", parallel.micro_batch_size},
+      {"efficiency", report.efficiency()},
+      {"balance",
+       {{"data", report.data.balance}, {"tensor", report.tensor.balance}, {"pipeline", report.pipeline.balance}}},
+      {"micro_batches", report.num_micro_batches},
+      {"bubble", report.bubble},
+      {"fits", planned.fits},
+      {"fullest_rank",
+       {{"replica", report.fullest.replica},
+        {"stage", report.fullest.place.stage},
+        {"tensor_rank", report.fullest.place.tensor_rank},
+        {"bytes", report.fullest.memory.total},
+        {"classes", train::bytes_by_class(report.fullest.memory.peak)}}},
+      {"bytes_between_nodes_per_step", std::move(between)}};
+  if (planned.time) {
+    json["seconds_per_step"] = train::to_json(*planned.time);
+    json["samples_per_s"] = planned.samples_per_second();
+  }
+  return json;
 }
 
 // One layout: also of each stage that tells something, and what makes it fit.
@@ -263,11 +282,15 @@ std::string text_of(const Planned& planned, const Planner& planner) {
     }
     out += str("    moves   ", parts.empty() ? "nothing" : join(parts), "\n");
   }
+  if (planned.time) {
+    out += str("  time      ", train::time_text(*planned.time), "; ", number_text(planned.samples_per_second(), 4),
+               " samples/s\n");
+  }
   return out + str("  leaves a node in a step, where each byte crosses once: ", between_nodes_text(planned), "\n");
 }
 
 std::string row(const std::vector<std::string>& cells) {
-  constexpr std::array<size_t, 7> kWidths = {6, 6, 6, 13, 6, 9, 12};
+  constexpr std::array<size_t, 8> kWidths = {6, 6, 6, 13, 6, 9, 12, 12};
   std::string out;
   for (size_t i = 0; i < cells.size(); ++i) {
     const size_t width = i < kWidths.size() ? kWidths[i] : 0;
@@ -277,19 +300,24 @@ std::string row(const std::vector<std::string>& cells) {
 }
 
 std::string table_text(const std::vector<Planned>& layouts, const std::string& left_out) {
-  std::string out = row({"dp", "tp", "pp", "fullest rank", "fits", "bubble", "efficiency", "leaves a node in a step"});
+  const bool has_times = layouts.front().time.has_value();
+  std::string out =
+      row({"dp", "tp", "pp", "fullest rank", "fits", "bubble", "efficiency",
+           has_times ? "samples/s" : "leaves a node in a step", has_times ? "leaves a node in a step" : ""});
   for (const Planned& planned : layouts) {
     const train::ParallelConfig& parallel = planned.config.parallel;
     out += row({str(parallel.dp), str(parallel.tp), str(parallel.pp), bytes_text(planned.report.fullest.memory.total),
                 planned.fits ? "yes" : "no", train::percent(planned.report.bubble),
-                train::percent(planned.report.efficiency()), between_nodes_text(planned)});
+                train::percent(planned.report.efficiency()),
+                has_times ? number_text(planned.samples_per_second(), 4) : between_nodes_text(planned),
+                has_times ? between_nodes_text(planned) : ""});
   }
   return out + left_out +
          "efficiency: the share of the ranks' speed that balance and bubble leave; communication is not in it\n";
 }
 
-// Every product dp x tp x pp = ranks that the configuration allows: those that fit first, then by efficiency, then by
-// what leaves a node. `left_out`: a line about the others, or nothing.
+// Every product dp x tp x pp = ranks that the configuration allows: those that fit first, then by the time of a step
+// where it is known, then by efficiency, then by what leaves a node. `left_out`: a line about the others, or nothing.
 std::vector<Planned> all_layouts(const Planner& planner, int ranks, std::string& left_out) {
   std::vector<Planned> layouts;
   std::vector<std::string> problems;
@@ -310,8 +338,10 @@ std::vector<Planned> all_layouts(const Planner& planner, int ranks, std::string&
     return planned.between_nodes[0] + planned.between_nodes[1] + planned.between_nodes[2];
   };
   std::stable_sort(layouts.begin(), layouts.end(), [&](const Planned& a, const Planned& b) {
-    return std::tuple(!a.fits, -a.report.efficiency(), crossing(a)) <
-           std::tuple(!b.fits, -b.report.efficiency(), crossing(b));
+    const auto order = [&](const Planned& one) {
+      return std::tuple(!one.fits, one.time ? one.time->step : 0.0, -one.report.efficiency(), crossing(one));
+    };
+    return order(a) < order(b);
   });
   if (layouts.empty()) {
     refuse({str("no layout of ", ranks, " ranks is valid; the first one, ", first_left_out)});
@@ -320,6 +350,16 @@ std::vector<Planned> all_layouts(const Planner& planner, int ranks, std::string&
     left_out = str(num_left_out, " layouts that are not valid are left out; the first one, ", first_left_out, "\n");
   }
   return layouts;
+}
+
+// Of --machine; nothing where that is not given.
+std::optional<train::MachineFile> machine_of(const RunConfig& config) {
+  return same_error_on_all_ranks([&]() -> std::optional<train::MachineFile> {
+    if (config.machine.empty()) {
+      return std::nullopt;
+    }
+    return train::machine_for(config, train::read_local_file(config.machine), device_of(config));
+  });
 }
 
 int run_plan(const Invocation& invocation) {
@@ -354,15 +394,17 @@ int run_plan(const Invocation& invocation) {
       train::follow_data(loaded, *shape);
     }
   }
-  const Planner planner(plan, loaded);
+  const Planner planner(plan, loaded, machine_of(loaded.config));
   if (is_one) {
     LoadedConfig resolved = loaded;
     train::resolve(resolved.config, ranks);
     std::vector<std::string> problems;
     const auto planned = planner.plan(parallel.dp, parallel.tp, parallel.pp, ranks, problems);
     refuse(problems);
-    if (is_first_process()) {
-      log_lines(train::all_remarks(resolved));
+    for (const std::string& remark : train::all_remarks(resolved)) {
+      if (is_first_process()) {
+        log_warning(remark);  // not among the figures
+      }
     }
     print_once(plan.json ? to_json_in_full(*planned, planner, ranks).dump(2) + "\n"
                          : text_of(*planned, planner) + (planned->fits

@@ -157,6 +157,7 @@ struct RunConfig {
   int64_t test_steps = 0;  ///< of the test mode, which measures and writes no checkpoint; 0: a real run
   std::string run_dir;     ///< empty: runs_root/<name>-<time>
   std::string runs_root = "runs";
+  std::string machine;  ///< file of a machine's rates, by which times are predicted; empty: none
   std::string name;  ///< after resolve(): the section or file of the configuration, the preset, or "builtin"
 
   /// Where the value of an option came from, as text: "preset weather-mp", "built-in default", "configs/a.yaml:12",

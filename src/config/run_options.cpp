@@ -110,6 +110,10 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
              .value = text(config.runs_root, "folder"),
              .help = "Where run folders are made when --run-dir is not given.",
              .aliases = {"expdir"}});
+  table.add({.name = "machine",
+             .value = text(config.machine, "file"),
+             .help = "Machine file, as calibrate writes it, by which the time of a step is predicted: see "
+                     "docs/planner.md."});
   table.add({.name = "seed",
              .value = integer(config.seed, {0}),
              .help = "Key of every random number: initial weights, dropout, order of samples.",

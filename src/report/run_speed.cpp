@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -155,6 +156,8 @@ double sum_of(const Json& ranks, const char* part) {
   return sum;
 }
 
+constexpr std::array<const char*, 4> kPredictedPhases = {"forward", "backward", "reduce", "optimizer"};
+
 }  // namespace
 
 RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, const Machine& machine,
@@ -205,6 +208,30 @@ std::vector<std::string> resource_lines(const Json& ranks) {
     }
   }
   return {str("time of the steps, mean of the ranks: ", join(shares), communication), memory_line(ranks)};
+}
+
+Json time_figures(const TimePlan& predicted, double step_seconds, const Json& ranks) {
+  Json measured;
+  const double whole = sum_of(ranks, "step");
+  for (const char* const phase : kPredictedPhases) {
+    measured[phase] = whole > 0.0 ? step_seconds * sum_of(ranks, phase) / whole : 0.0;
+  }
+  measured["step"] = step_seconds;
+  return {{"predicted", to_json(predicted)}, {"measured", std::move(measured)}};
+}
+
+std::string time_line(const Json& figures) {
+  const auto of = [&](const char* kind, const char* phase) { return figures[kind][phase].get<double>(); };
+  const auto* const most =
+      *std::max_element(kPredictedPhases.begin(), kPredictedPhases.end(), [&](const char* a, const char* b) {
+        const auto difference = [&](const char* phase) {
+          return std::abs(of("predicted", phase) - of("measured", phase));
+        };
+        return difference(a) < difference(b);
+      });
+  return str("time of a step: ", number_text(of("measured", "step"), 3), " s (predicted ",
+             number_text(of("predicted", "step"), 3), " s; most differs ", most, ", ",
+             number_text(of("measured", most), 3), " s instead of ", number_text(of("predicted", most), 3), " s)");
 }
 
 }  // namespace vit_hybrid::train

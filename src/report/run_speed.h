@@ -9,6 +9,7 @@
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/config/run_config.h"
 #include "src/machine/device.h"
+#include "src/plan/time_plan.h"
 #include "src/report/metrics_log.h"
 
 namespace vit_hybrid::train {
@@ -65,5 +66,11 @@ Json to_json(const RunSpeed& speed);
 /// was predicted.
 std::vector<std::string> speed_lines(const RunSpeed& speed);
 std::vector<std::string> resource_lines(const Json& ranks);
+
+/// {"predicted": {"forward", ..., "step"}, "measured": likewise}: seconds of a step. Measured is `step_seconds`, and of
+/// the phases the shares that they have of the time of all steps of all `ranks` (gather_rank_reports()).
+Json time_figures(const TimePlan& predicted, double step_seconds, const Json& ranks);
+/// The step as predicted and as measured, and the phase that differs most.
+std::string time_line(const Json& figures);
 
 }  // namespace vit_hybrid::train

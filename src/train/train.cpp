@@ -22,11 +22,13 @@
 #include "src/base/timer.h"
 #include "src/checkpoint/checkpoint_folder.h"
 #include "src/config/config_text.h"
+#include "src/config/load_run_config.h"
 #include "src/config/time_limit.h"
 #include "src/kernels/gemm/device_products.h"
 #include "src/machine/autotune.h"
 #include "src/machine/device.h"
 #include "src/plan/memory_plan.h"
+#include "src/plan/time_plan.h"
 #include "src/plan/traffic.h"
 #include "src/report/kernel_report.h"
 #include "src/report/layout_report.h"
@@ -107,8 +109,10 @@ Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks
   return record;
 }
 
-// Speed of the run that `summary` is about, and where no test tells of them its time by phase and memory.
-void conclude_speed(const RunConfig& config, const Machine& machine, Json& summary, const comm::MpiGroup& world) {
+// Speed of the run that `summary` is about, beside what was predicted, and where no test tells of them its time by
+// phase and memory.
+void conclude_speed(const RunConfig& config, const Machine& machine, const std::optional<TimePlan>& predicted,
+                    Json& summary, const comm::MpiGroup& world) {
   const bool is_test = summary.contains("test") && summary["test"].is_object();
   const Json& rate = is_test ? summary["test"]["samples_per_s_spread"]["median"] : summary["samples_per_s"];
   if (rate == 0.0) {
@@ -122,12 +126,17 @@ void conclude_speed(const RunConfig& config, const Machine& machine, Json& summa
     const auto resources = resource_lines(summary["ranks"]);
     lines.insert(lines.end(), resources.begin(), resources.end());
   }
+  if (predicted) {
+    summary["time"] =
+        time_figures(*predicted, static_cast<double>(config.global_batch_size) / rate.get<double>(), summary["ranks"]);
+    lines.push_back(time_line(summary["time"]));
+  }
   log_lines(lines);
 }
 
 void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const Trainer& trainer,
             const std::optional<StepTest>& test, const Machine& machine, const mesh::DeviceMesh& mesh,
-            const comm::MpiGroup& world, double seconds_to_first_step) {
+            const std::optional<TimePlan>& predicted_time, const comm::MpiGroup& world, double seconds_to_first_step) {
   Json summary = log.final_figures();
   summary["interrupted"] = trainer.stop_reason().has_value();
   summary["seconds_to_first_step"] = seconds_to_first_step;
@@ -144,7 +153,7 @@ void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const
   } else {
     log.print_table();
   }
-  conclude_speed(config, machine, summary, world);
+  conclude_speed(config, machine, predicted_time, summary, world);
   if (world.rank() == 0) {
     write_json_file(folder.summary_path(), summary);
   }
@@ -220,7 +229,8 @@ class Run {
     phase_.reset();
     trainer_->run();
     phase_.emplace("end of the run");
-    finish(config_, *folder_, *log_, *trainer_, test_, machine_, *mesh_, world_, seconds_to_first_step);
+    finish(config_, *folder_, *log_, *trainer_, test_, machine_, *mesh_, predicted_time_, world_,
+           seconds_to_first_step);
     return exit_code();
   }
 
@@ -231,6 +241,22 @@ class Run {
         [config = config_](const MemoryFailure& failure) { return memory_advice(config, failure); });
     watch_stop_signals(parse_signals(config_.checkpoint.preempt_signals));
     machine_ = set_up_machine(config_, ModelPurpose::kTraining, world_);
+    predict_time();
+  }
+
+  // By --machine.
+  void predict_time() {
+    if (config_.machine.empty()) {
+      return;
+    }
+    std::string text;
+    comm::agreed_on_rank_0(world_, [&] { text = read_local_file(config_.machine); });
+    text = world_.broadcast(text, 0);
+    const auto ranks_per_node = static_cast<int>(world_.max(session_.node().size()));
+    comm::agreed(world_, [&] {
+      predicted_time_ =
+          plan_time(config_, machine_for(config_, text, machine_.device.type()), ranks_per_node, at::get_num_threads());
+    });
   }
 
   void connect_groups() {
@@ -322,6 +348,9 @@ class Run {
     }
     note_kernels(*folder_, *log_, world_);
     print_start(config_, *data_, *mesh_, folder_->path());
+    if (predicted_time_) {
+      log_line(str("  time      as --machine predicts it: ", time_text(*predicted_time_)));
+    }
   }
 
   int exit_code() const {
@@ -346,6 +375,7 @@ class Run {
   const Timer since_start_;
   const MemoryTracker::Attachment attachment_;
   Machine machine_{at::kCPU};
+  std::optional<TimePlan> predicted_time_;  // with --machine
   std::optional<comm::PhaseScope> phase_;
   std::optional<mesh::DeviceMesh> mesh_;
   std::optional<RunFolder> folder_;

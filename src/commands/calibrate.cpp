@@ -1,0 +1,140 @@
+// The command `calibrate`: measures this machine for the planner.
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "src/base/files.h"
+#include "src/base/log.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+#include "src/commands/command.h"
+#include "src/config/load_run_config.h"
+#include "src/machine/autotune.h"
+#include "src/machine/calibration.h"
+#include "src/machine/placement.h"
+#include "src/machine/processor.h"
+
+namespace vit_hybrid::commands {
+
+namespace {
+
+constexpr int64_t kMostFileBytes = int64_t{64} << 20;
+constexpr int64_t kMostThreads = 4096;
+
+struct CalibrateOptions {
+  std::string out = "machine.json";
+  std::string precision = "all";
+  int threads = 0;
+};
+
+options::OptionTable table_of(CalibrateOptions& chosen) {
+  options::OptionTable table;
+  table.begin_group("Calibrate");
+  table.add({.name = "out",
+             .value = options::text(chosen.out, "file"),
+             .help = "Machine file. In one that is there the figures for as many ranks a node and threads a rank are "
+                     "replaced, and others stay."});
+  table.add({.name = "precision",
+             .value = options::word(chosen.precision, {"all", "fp32", "fp64", "bf16", "fp16"}),
+             .help = "Type of the kernels to measure; all: fp32 and bf16."});
+  table.add({.name = "threads",
+             .value = options::integer(chosen.threads, train::from_one(kMostThreads, "auto")),
+             .help = "Threads of a rank, as for train."});
+  return table;
+}
+
+std::vector<std::pair<std::string, at::ScalarType>> types_of(const std::string& precision) {
+  const std::vector<std::pair<std::string, at::ScalarType>> all = {
+      {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}, {"fp64", at::kDouble}};
+  if (precision == "all") {
+    return {all[0], all[1]};
+  }
+  return {*std::find_if(all.begin(), all.end(), [&](const auto& type) { return type.first == precision; })};
+}
+
+// What --out has already; of another machine it is refused. On rank 0.
+train::MachineFile machine_in(const std::string& path, const std::string& name, int cores) {
+  if (!std::filesystem::exists(path)) {
+    return {name, "cpu", cores, {}, 0.0, 0.0, ""};
+  }
+  auto machine = train::parse_machine_file(read_regular_file(path, kMostFileBytes), path);
+  if (machine.name != name || machine.device != "cpu") {
+    throw Error(ErrorClass::kUsage, str("--out ", path, ": that file is of another machine, '", machine.name, "'"),
+                str("this one is '", name, "': give another name"));
+  }
+  machine.cores = cores;
+  return machine;
+}
+
+// fp32 products by the kernel that a run of a usual model would take.
+void choose_kernels(const comm::MpiGroup& world) {
+  train::RunConfig config;
+  config.model.embed_dim = 512;
+  config.model.mlp_hidden = 2048;
+  config.parallel.dp = world.size();
+  train::resolve(config, world.size());
+  train::choose_host_kernel(config, kernels::HostLayer::Passes::kForwardAndBackward, "", world);
+}
+
+int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
+  const comm::MpiGroup& world = session.world();
+  const Timer timer;
+  const auto placements = train::set_threads(chosen.threads, world);
+  train::report_placement(placements);
+  const auto& own = placements[static_cast<size_t>(world.rank())];
+  const auto ranks = static_cast<int>(world.max(session.node().size()));
+  train::MachineFile machine;
+  comm::agreed_on_rank_0(
+      world, [&] { machine = machine_in(chosen.out, train::this_processor().name, std::max(own.node_cores, 1)); });
+  choose_kernels(world);
+  train::Population population{ranks, at::get_num_threads(), {}, {}, 0.0};
+  for (const auto& [name, type] : types_of(chosen.precision)) {
+    population.types[name] = train::calibrate_kernels(type, world);
+    if (world.rank() == 0) {
+      log_line(str("measured ", name, ", ", fixed_text(timer.seconds(), 0), " s so far"));
+    }
+  }
+  population.messages = train::calibrate_messages(world);
+  const auto nodes = train::calibrate_nodes(world);
+  comm::agreed_on_rank_0(world, [&] {
+    if (nodes.bytes_per_s > 0.0) {
+      machine.node_bytes_per_s = nodes.bytes_per_s;
+      machine.node_latency_s = nodes.latency_s;
+      machine.node_source = "measured between two nodes";
+    }
+    std::erase_if(machine.populations,
+                  [&](const auto& one) { return one.ranks == population.ranks && one.threads == population.threads; });
+    machine.populations.push_back(population);
+    WholeFile file(chosen.out);
+    file.write(train::to_text(machine));
+    file.finish();
+    log_line(str("machine file: ", chosen.out, ", of ", ranks, " ranks a node with ", population.threads,
+                 " threads each; measured in ", fixed_text(timer.seconds(), 0), " s"));
+  });
+  return 0;
+}
+
+int run_calibrate(const Invocation& invocation) {
+  CalibrateOptions chosen;
+  const options::OptionTable table = table_of(chosen);
+  options::Settings settings(table);
+  read_options(table, invocation.words, settings);
+  refuse(settings.problems());
+  return run_job(invocation, [&](comm::MpiSession& session) { return calibrate(chosen, session); });
+}
+
+}  // namespace
+
+std::vector<Command> calibrate_commands() {
+  return {{.name = "calibrate",
+           .summary = "measure this machine, so that plan can tell times",
+           .run = &run_calibrate,
+           .usage =
+               "usage: mpirun -n RANKS vit_hybrid calibrate [--out machine.json] [--precision P] [--threads T]\n\n"
+               "Measures kernels and messages with as many ranks and threads as trainings will have on a node, and\n"
+               "writes the machine file that `vit_hybrid plan --machine` reads. On the host.\n",
+           .options_text = &options_text<CalibrateOptions, &table_of>}};
+}
+
+}  // namespace vit_hybrid::commands

@@ -1,0 +1,473 @@
+// The cases: a kernel or a message of one size, and how long a call takes.
+#include "src/machine/calibration.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/make_communicator.h"
+#include "parallel/zero/rules/update_rule.h"
+#include "src/base/autograd_node.h"
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+#include "src/kernels/attention/attend.h"
+#include "src/kernels/dropout.h"
+#include "src/kernels/gelu.h"
+#include "src/kernels/gemm/matmul.h"
+#include "src/kernels/layer_norm.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+using Points = std::vector<double>;
+
+// One kind of work of one size. Calls are numbered, and take other tensors in turn.
+struct Case {
+  double work = 0.0;
+  std::function<void(size_t call)> run;
+  std::function<void(size_t call)> prepare = nullptr;  // what is not timed
+  size_t most_calls = 1000;                            // that can be prepared at once
+  bool counts = true;                                  // of this rank; else it only takes part
+};
+
+// ---- Timing.
+// ---------------------------------------------------------------------------------------------------------
+
+double seconds_of(const Case& one, size_t first_call, size_t calls) {
+  for (size_t call = first_call; one.prepare != nullptr && call < first_call + calls; ++call) {
+    one.prepare(call);
+  }
+  const Timer timer;
+  for (size_t call = first_call; call < first_call + calls; ++call) {
+    one.run(call);
+  }
+  return timer.seconds() / static_cast<double>(calls);
+}
+
+// Of one call: the lower quartile of some rounds, in which all ranks do the same (what other programs do disturbs most
+// of the others), and its mean over the ranks that count.
+double measured_seconds(const Case& one, const comm::MpiGroup& world) {
+  constexpr double kRoundSeconds = 0.004, kMostSeconds = 0.05;
+  constexpr size_t kMostRounds = 9;
+  constexpr double kMicro = 1e6;
+  const auto slowest = [&](double seconds) {
+    return static_cast<double>(world.max(std::llround(kMicro * seconds))) / kMicro;
+  };
+  size_t call = 0;
+  const auto round_of = [&](size_t calls) {
+    world.barrier();
+    const double seconds = comm::agreed(world, [&] { return seconds_of(one, call, calls); });
+    call += calls;
+    return seconds;
+  };
+  round_of(1);  // starts threads, generates kernels, packs weights
+  const double once = std::max(slowest(round_of(std::min<size_t>(2, one.most_calls))), 1e-6);
+  const auto calls = std::clamp<size_t>(static_cast<size_t>(kRoundSeconds / once), 1, one.most_calls);
+  const double per_round = once * static_cast<double>(calls);
+  const auto rounds = std::clamp<size_t>(static_cast<size_t>(kMostSeconds / per_round), 2, kMostRounds);
+  std::vector<double> times;
+  for (size_t round = 0; round < rounds; ++round) {
+    times.push_back(round_of(calls));
+  }
+  std::sort(times.begin(), times.end());
+  const double quartile = times[(rounds - 1) / 4];
+  std::vector<double> sum = one.counts ? std::vector{quartile, 1.0} : std::vector{0.0, 0.0};
+  world.sum(sum);
+  return sum[0] / sum[1];
+}
+
+// All points of the grid of `axes`, the last axis fastest.
+RateTable measured_table(std::vector<RateTable::Axis> axes, const std::function<Case(const Points&)>& make_case,
+                         const comm::MpiGroup& world) {
+  RateTable table{std::move(axes), {}, {}};
+  Points sizes(table.axes.size());
+  const std::function<void(size_t)> measure_from = [&](size_t axis) {
+    if (axis == sizes.size()) {
+      const Case one = comm::agreed(world, [&] { return make_case(sizes); });
+      table.rates.push_back(one.work / measured_seconds(one, world));
+      return;
+    }
+    for (const double point : table.axes[axis].points) {
+      sizes[axis] = point;
+      measure_from(axis + 1);
+    }
+  };
+  measure_from(0);
+  return table;
+}
+
+// ---- Tensors.
+// --------------------------------------------------------------------------------------------------------
+
+int64_t whole(double size) {
+  return std::llround(size);
+}
+
+// So many of one kind that the caches do not hold them.
+std::vector<at::Tensor> filled(at::IntArrayRef sizes, at::ScalarType type) {
+  constexpr int64_t kBytes = int64_t{32} << 20, kMost = 16;
+  const int64_t bytes = c10::multiply_integers(sizes) * static_cast<int64_t>(at::elementSize(type));
+  std::vector<at::Tensor> tensors(
+      static_cast<size_t>(std::clamp<int64_t>(kBytes / std::max<int64_t>(bytes, 1), 2, kMost)));
+  std::generate(tensors.begin(), tensors.end(), [&] { return at::full(sizes, 0.37, type); });  // any numbers will do
+  return tensors;
+}
+
+const at::Tensor& in_turn(const std::vector<at::Tensor>& tensors, size_t call) {
+  return tensors[call % tensors.size()];
+}
+
+// ---- Kernels.
+// --------------------------------------------------------------------------------------------------------
+
+// One linear layer. Shared by what runs, which outlives this function's caller.
+struct Layer {
+  Layer(const Points& sizes, at::ScalarType type)
+      : rows(whole(sizes[0])),
+        inputs(whole(sizes[1])),
+        outputs(whole(sizes[2])),
+        x(filled({rows, inputs}, type)),
+        dy(filled({rows, outputs}, type)),
+        gradients(filled({outputs, inputs}, type == at::kDouble ? at::kDouble : at::kFloat)),
+        bias(at::zeros({outputs}, type)),
+        bias_gradient(at::zeros({outputs}, gradients.front().scalar_type())) {
+    for (const at::Tensor& values : filled({outputs, inputs}, type)) {
+      weights.emplace_back(values);
+    }
+  }
+  double flops() const {
+    return 2.0 * static_cast<double>(rows) * static_cast<double>(inputs) * static_cast<double>(outputs);
+  }
+  kernels::PackedWeight& weight(size_t call) { return weights[call % weights.size()]; }
+
+  int64_t rows, inputs, outputs;
+  std::vector<at::Tensor> x, dy, gradients;
+  at::Tensor bias, bias_gradient;
+  std::vector<kernels::PackedWeight> weights;
+};
+
+Case forward_case(const Points& sizes, at::ScalarType type) {
+  const auto layer = std::make_shared<Layer>(sizes, type);
+  return {layer->flops(), [layer](size_t call) {
+            kernels::linear_forward(in_turn(layer->x, call), layer->weight(call), 0, layer->bias);
+          }};
+}
+
+Case input_case(const Points& sizes, at::ScalarType type) {
+  const auto layer = std::make_shared<Layer>(sizes, type);
+  return {layer->flops(),
+          [layer](size_t call) { kernels::linear_backward_input(in_turn(layer->dy, call), layer->weight(call), 0); }};
+}
+
+Case weight_case(const Points& sizes, at::ScalarType type) {
+  const auto layer = std::make_shared<Layer>(sizes, type);
+  return {layer->flops(), [layer](size_t call) {
+            kernels::add_weight_gradient(in_turn(layer->gradients, call), in_turn(layer->dy, call),
+                                         in_turn(layer->x, call), layer->bias_gradient);
+          }};
+}
+
+// The copies of a weight for forward and backward.
+Case packing_case(const Points& sizes, at::ScalarType type) {
+  const int64_t side = std::llround(std::sqrt(sizes[0]));
+  const auto weights = std::make_shared<std::vector<kernels::PackedWeight>>();
+  for (const at::Tensor& values : filled({side, side}, type)) {
+    weights->emplace_back(values);
+  }
+  return {static_cast<double>(side * side), [weights](size_t call) {
+            auto& weight = (*weights)[call % weights->size()];
+            const auto version = static_cast<int64_t>(call);
+            weight.forward_panels(version);
+            weight.backward_panels(version);
+          }};
+}
+
+bool packs(at::ScalarType type) {
+  constexpr int64_t kLarge = 1024;
+  return kernels::choose_product_kernel(at::zeros({kLarge, kLarge}, type), kLarge) == kernels::ProductKernel::kBlocked;
+}
+
+struct AttentionShape {
+  static constexpr int64_t kHeads = 8, kTokens = 1024;  // at least
+
+  explicit AttentionShape(const Points& sizes)
+      : tokens(whole(sizes[0])), width(kHeads * whole(sizes[1])), samples(std::max<int64_t>(1, kTokens / tokens)) {}
+  double flops() const {
+    return 4.0 * static_cast<double>(samples) * static_cast<double>(tokens) * static_cast<double>(tokens) *
+           static_cast<double>(width);
+  }
+  std::vector<at::Tensor> qkv(at::ScalarType type) const {
+    auto tensors = filled({samples, tokens, 3 * width}, type);
+    for (at::Tensor& tensor : tensors) {
+      tensor.set_requires_grad(true);
+    }
+    return tensors;
+  }
+
+  int64_t tokens, width, samples;
+};
+
+Case attention_forward_case(const Points& sizes, at::ScalarType type) {
+  const AttentionShape shape(sizes);
+  return {shape.flops(),
+          [qkv = shape.qkv(type)](size_t call) { kernels::attend(in_turn(qkv, call), AttentionShape::kHeads, {}); }};
+}
+
+Case attention_backward_case(const Points& sizes, at::ScalarType type) {
+  const AttentionShape shape(sizes);
+  const auto qkv = std::make_shared<std::vector<at::Tensor>>(shape.qkv(type));
+  const auto outputs = std::make_shared<std::vector<at::Tensor>>(qkv->size());
+  const auto dy = filled({shape.samples, shape.tokens, shape.width}, type);
+  using torch::autograd::impl::gradient_edge;
+  return {2.0 * shape.flops(),
+          [=](size_t call) {
+            at::Tensor& output = (*outputs)[call % outputs->size()];
+            backward_between(gradient_edge(output), in_turn(dy, call), gradient_edge(in_turn(*qkv, call)));
+            output = at::Tensor();
+          },
+          [=](size_t call) {
+            (*outputs)[call % outputs->size()] = kernels::attend(in_turn(*qkv, call), AttentionShape::kHeads, {});
+          },
+          qkv->size()};
+}
+
+// Rows of a usual width.
+struct Rows {
+  static constexpr int64_t kWidth = 512;
+  explicit Rows(const Points& sizes) : rows(std::max<int64_t>(1, whole(sizes[0]) / kWidth)) {}
+  double elements() const { return static_cast<double>(rows * kWidth); }
+  std::vector<at::Tensor> values(at::ScalarType type) const { return filled({rows, kWidth}, type); }
+  int64_t rows;
+};
+
+Case norm_forward_case(const Points& sizes, at::ScalarType type) {
+  const Rows rows(sizes);
+  const at::Tensor weight = at::full({Rows::kWidth}, 1.0, type), bias = at::zeros({Rows::kWidth}, type);
+  return {rows.elements(), [=, residual = rows.values(type), branch = rows.values(type)](size_t call) {
+            kernels::residual_layer_norm(in_turn(residual, call), in_turn(branch, call), {}, weight, bias, 1e-6);
+          }};
+}
+
+Case norm_backward_case(const Points& sizes, at::ScalarType type) {
+  const Rows rows(sizes);
+  const at::Tensor weight = at::full({Rows::kWidth}, 1.0, type), bias = at::zeros({Rows::kWidth}, type);
+  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+  const kernels::NormGradients gradients{at::zeros({Rows::kWidth}, wide), at::zeros({Rows::kWidth}, wide)};
+  const auto x = rows.values(type);
+  const auto normed = kernels::layer_norm(x.front(), weight, bias, 1e-6);
+  return {rows.elements(), [=, dy = rows.values(type), dx = rows.values(type)](size_t call) {
+            kernels::layer_norm_backward(in_turn(dy, call), {in_turn(x, call), normed.mean, normed.rstd}, weight,
+                                         in_turn(dx, call), gradients);
+          }};
+}
+
+Case gelu_forward_case(const Points& sizes, at::ScalarType type) {
+  const Rows rows(sizes);
+  return {rows.elements(),
+          [z = rows.values(type)](size_t call) { kernels::gelu(in_turn(z, call), kernels::GeluKind::kErf); }};
+}
+
+Case gelu_backward_case(const Points& sizes, at::ScalarType type) {
+  const Rows rows(sizes);
+  const at::Tensor bias_gradient = at::zeros({Rows::kWidth}, type == at::kDouble ? at::kDouble : at::kFloat);
+  return {rows.elements(), [=, z = rows.values(type), dy = rows.values(type)](size_t call) {
+            kernels::gelu_backward(in_turn(dy, call), in_turn(z, call), kernels::GeluKind::kErf, bias_gradient);
+          }};
+}
+
+Case dropout_case(const Points& sizes, at::ScalarType type) {
+  const Rows rows(sizes);
+  SampleContext context;
+  context.samples = {0};
+  context.mode = Mode::kTraining;
+  const kernels::DropKey key{0.1, 1, kernels::DropSite::kHidden};
+  return {rows.elements(), [=, x = rows.values(type)](size_t call) {
+            kernels::dropout(in_turn(x, call).unsqueeze(0), {0, Rows::kWidth}, Rows::kWidth, key, context);
+          }};
+}
+
+// Bytes that are read and bytes that are written count.
+Case stream_case(const Points& sizes, at::ScalarType /*type*/) {
+  const int64_t elements = whole(sizes[0]) / static_cast<int64_t>(2 * sizeof(float));
+  return {2.0 * sizeof(float) * static_cast<double>(elements),
+          [from = filled({elements}, at::kFloat), to = filled({elements}, at::kFloat)](size_t call) {
+            in_turn(to, call).copy_(in_turn(from, call));
+          }};
+}
+
+Case optimizer_case(const Points& sizes, at::ScalarType type) {
+  const Rows rows(sizes);
+  zero::OptimizerOptions options;
+  options.kind = zero::OptimizerKind::kAdamW;
+  const std::shared_ptr<zero::UpdateRule> rule = zero::make_update_rule(options, at::kCPU);
+  const at::ScalarType master = type == at::kDouble ? at::kDouble : at::kFloat;
+  const auto flat = [&](at::ScalarType of) { return filled({rows.rows * Rows::kWidth}, of); };
+  const auto weights = flat(master), gradients = flat(master), average = flat(master), squares = flat(master);
+  const auto parameters = type == master ? std::vector<at::Tensor>{at::Tensor()} : flat(type);
+  for (const at::Tensor& square : squares) {
+    square.abs_();
+  }
+  zero::StepScalars step = zero::scalars_of_step(options, 1, 1e-6);
+  return {rows.elements(), [=](size_t call) {
+            rule->apply({in_turn(weights, call),
+                         in_turn(gradients, call),
+                         {in_turn(average, call), in_turn(squares, call)},
+                         in_turn(parameters, call)},
+                        step, 0.01, 1.0);
+          }};
+}
+
+using MakeCase = Case (*)(const Points& sizes, at::ScalarType type);
+struct Measurement {
+  const char* kind;
+  MakeCase make_case;
+  std::vector<RateTable::Axis> axes;
+};
+
+const std::vector<Measurement>& measurements() {
+  const std::vector<RateTable::Axis> product = {
+      {"rows", {32, 256, 2048}}, {"inputs", {96, 320, 1024, 3456}}, {"outputs", {96, 320, 1024, 3456}}};
+  const std::vector<RateTable::Axis> attention = {{"tokens", {32, 128, 512, 2048}}, {"head_dim", {32, 64, 128}}};
+  const std::vector<RateTable::Axis> elements = {{"elements", {1 << 13, 1 << 16, 1 << 19, 1 << 22}}};
+  static const std::vector<Measurement> all = {
+      {"product_forward", &forward_case, product},
+      {"product_input", &input_case, product},
+      {"product_weight", &weight_case, product},
+      {"packing", &packing_case, elements},
+      {"attention_forward", &attention_forward_case, attention},
+      {"attention_backward", &attention_backward_case, attention},
+      {"norm_forward", &norm_forward_case, elements},
+      {"norm_backward", &norm_backward_case, elements},
+      {"gelu_forward", &gelu_forward_case, elements},
+      {"gelu_backward", &gelu_backward_case, elements},
+      {"dropout", &dropout_case, elements},
+      {"stream", &stream_case, {{"bytes", {1 << 15, 1 << 18, 1 << 21, 1 << 24}}}},
+      {"optimizer", &optimizer_case, elements},
+  };
+  return all;
+}
+
+// ---- Messages.
+// -------------------------------------------------------------------------------------------------------
+
+at::Tensor floats(double bytes) {
+  return at::zeros({whole(bytes) / static_cast<int64_t>(sizeof(float))}, at::kFloat);
+}
+
+// Each with the next one in a ring.
+Case exchange_case(comm::Communicator& group, double bytes) {
+  using Direction = comm::Transfer::Direction;
+  const int next = (group.rank() + 1) % group.size(), previous = (group.rank() + group.size() - 1) % group.size();
+  return {bytes, [&group, next, previous, out = floats(bytes), in = floats(bytes)](size_t /*call*/) {
+            group.exchange({{Direction::kSend, out, next}, {Direction::kReceive, in, previous}}).wait();
+          }};
+}
+
+Case message_case(const std::string& kind, comm::Communicator& group, double bytes) {
+  const int ranks = group.size();
+  const at::Tensor tensor = floats(bytes);
+  const at::Tensor part = tensor.narrow(0, group.rank() * (tensor.numel() / ranks), tensor.numel() / ranks);
+  const at::Tensor all = tensor.narrow(0, 0, part.numel() * ranks);
+  std::function<void(size_t)> run;
+  if (kind == "all_reduce") {
+    run = [&group, tensor](size_t /*call*/) { group.all_reduce(tensor, comm::ReduceOp::kSum).wait(); };
+  } else if (kind == "reduce_scatter") {
+    run = [&group, all, part](size_t /*call*/) { group.reduce_scatter(part, all, comm::ReduceOp::kSum).wait(); };
+  } else {
+    run = [&group, all, part](size_t /*call*/) { group.all_gather(all, part).wait(); };
+  }
+  return {bytes * bus_factor(kind, ranks), std::move(run), {}};
+}
+
+std::vector<double> group_sizes(int ranks) {
+  std::vector<double> sizes;
+  for (int size = 2; size < ranks; size *= 2) {
+    sizes.push_back(size);
+  }
+  sizes.push_back(ranks);
+  return sizes;
+}
+
+}  // namespace
+
+RateTables calibrate_kernels(at::ScalarType type, const comm::MpiGroup& world) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  RateTables tables;
+  for (const Measurement& one : measurements()) {
+    if (std::string(one.kind) != "packing" || packs(type)) {
+      tables.emplace(one.kind, measured_table(
+                                   one.axes, [&](const Points& sizes) { return one.make_case(sizes, type); }, world));
+    }
+  }
+  return tables;
+}
+
+RateTables calibrate_messages(const comm::MpiGroup& world) {
+  const MemoryScope scope(MemoryClass::kCommunication);
+  const Points bytes = {1 << 12, 1 << 16, 1 << 20, 1 << 24};
+  const comm::MpiGroup node = world.split_by_node();
+  RateTables tables;
+  if (world.min(node.size()) < 2) {
+    return tables;
+  }
+  const Points sizes = group_sizes(static_cast<int>(world.min(node.size())));
+  for (const WorkKind& kind : message_kinds()) {
+    const bool is_exchange = std::string(kind.name) == "exchange";
+    RateTable all{{}, {}, {}};
+    for (const double size : is_exchange ? Points{sizes.back()} : sizes) {
+      // Groups of consecutive ranks of the node; the last may be smaller, or one rank alone, which measures along.
+      const auto group = comm::make_communicator("calibrated", node.split(node.rank() / static_cast<int>(size)),
+                                                 at::kCPU, nullptr, {});
+      const RateTable table = measured_table(
+          {{"bytes", bytes}},
+          [&](const Points& of) {
+            Case one = is_exchange ? exchange_case(*group, of[0]) : message_case(kind.name, *group, of[0]);
+            one.counts = group->size() == static_cast<int>(size);
+            return one;
+          },
+          world);
+      all.rates.insert(all.rates.end(), table.rates.begin(), table.rates.end());
+    }
+    if (!is_exchange) {
+      all.axes.push_back({"ranks", sizes});
+    }
+    all.axes.push_back({"bytes", bytes});
+    tables.emplace(kind.name, std::move(all));
+  }
+  return tables;
+}
+
+NodeRates calibrate_nodes(const comm::MpiGroup& world) {
+  const comm::MpiGroup node = world.split_by_node();
+  const int ranks = node.size();
+  if (world.min(ranks) != world.max(ranks) || ranks == world.size()) {
+    return {};
+  }
+  constexpr double kFewBytes = 8.0, kManyBytes = 1 << 24;
+  const int number = world.rank() / ranks;
+  // The same rank of the first two nodes; the others stand aside.
+  const int color = number < 2 ? node.rank() : ranks + world.rank();
+  const auto pair = comm::make_communicator("calibrated", world.split(color), at::kCPU, nullptr, {});
+  const auto seconds = [&](double bytes) {
+    Case one = exchange_case(*pair, bytes);
+    one.counts = pair->size() == 2;
+    return measured_seconds(one, world);
+  };
+  const double latency = seconds(kFewBytes);
+  return {ranks * kManyBytes / seconds(kManyBytes), latency};
+}
+
+}  // namespace vit_hybrid::train

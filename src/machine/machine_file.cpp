@@ -1,0 +1,264 @@
+// Interpolation in logarithms, and the file.
+#include "src/machine/machine_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+constexpr const char* kFormat = "vit_hybrid machine 1";
+
+// Where a size lies between two points: the index of the lower one, and how much of the upper one counts.
+struct Place {
+  size_t lower = 0;
+  double share = 0.0;
+};
+
+Place place_of(double size, const std::vector<double>& points) {
+  if (!(size > points.front())) {
+    return {};
+  }
+  if (size >= points.back()) {
+    return {points.size() - 1, 0.0};
+  }
+  const auto upper = std::upper_bound(points.begin(), points.end(), size) - points.begin();
+  const auto lower = static_cast<size_t>(upper - 1);
+  return {lower, std::log(size / points[lower]) / std::log(points[lower + 1] / points[lower])};
+}
+
+// Reads what people may have written.
+class Reader {
+ public:
+  Reader(const Json& json, std::string path, std::string place)
+      : json_(json), path_(std::move(path)), place_(std::move(place)) {
+    if (!json_.is_object()) {
+      fail("", "is no object {...}");
+    }
+  }
+
+  bool has(const std::string& key) const { return json_.contains(key); }
+  Reader inside(const std::string& key) const { return {value(key), path_, name(key)}; }
+  std::string text(const std::string& key) const {
+    if (!value(key).is_string()) fail(key, "is no text");
+    return value(key).get<std::string>();
+  }
+  double number(const std::string& key, bool may_be_zero = false) const {
+    return checked(value(key), key, may_be_zero);
+  }
+  int count(const std::string& key) const {
+    const double number = this->number(key);
+    if (number != std::floor(number) || number > 1 << 20) fail(key, "is no whole number up to 1048576");
+    return static_cast<int>(number);
+  }
+  std::vector<double> numbers(const std::string& key) const {
+    const Json& list = value(key);
+    if (!list.is_array() || list.empty()) fail(key, "is no list of numbers");
+    std::vector<double> numbers;
+    for (const Json& item : list)
+      numbers.push_back(checked(item, key, false));
+    return numbers;
+  }
+  const Json& value(const std::string& key) const {
+    if (!json_.contains(key)) fail(key, "is missing");
+    return json_[key];
+  }
+  [[noreturn]] void fail(const std::string& key, const std::string& what) const {
+    throw Error(ErrorClass::kBadData, str("machine file '", path_, "': ", name(key), " ", what),
+                "docs/planner.md, \"Machine files\", has the format; vit_hybrid calibrate writes one");
+  }
+  const Json& json() const { return json_; }
+
+ private:
+  std::string name(const std::string& key) const {
+    return place_.empty() ? key : key.empty() ? place_ : place_ + "." + key;
+  }
+  double checked(const Json& item, const std::string& key, bool may_be_zero) const {
+    if (!item.is_number()) fail(key, "is no number");
+    const auto number = item.get<double>();
+    if (!std::isfinite(number) || number < 0.0 || (number == 0.0 && !may_be_zero)) {
+      fail(key, str("is ", number, ", not a positive number"));
+    }
+    return number;
+  }
+
+  const Json& json_;
+  std::string path_;
+  std::string place_;
+};
+
+RateTable read_table(const Reader& in, const WorkKind& kind) {
+  RateTable table;
+  size_t size = 1;
+  const Reader axes = in.inside("axes");
+  for (const char* const name : kind.axes) {
+    auto points = axes.numbers(name);
+    if (!std::is_sorted(points.begin(), points.end(), std::less_equal<>())) axes.fail(name, "does not ascend");
+    size *= points.size();
+    table.axes.push_back({name, std::move(points)});
+  }
+  if (axes.json().size() != kind.axes.size()) in.fail("axes", str("are not ", kind.axes.size()));
+  if (in.text("unit") != kind.unit) in.fail("unit", str("is not ", kind.unit));
+  table.rates = in.numbers("rates");
+  if (table.rates.size() != size) {
+    in.fail("rates", str("are ", table.rates.size(), ", where the axes have ", size, " points"));
+  }
+  table.source = in.has("source") ? in.text("source") : "";
+  return table;
+}
+
+RateTables read_tables(const Reader& in, const std::vector<WorkKind>& kinds) {
+  RateTables tables;
+  for (const auto& [name, value] : in.json().items()) {
+    const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const auto& known) { return name == known.name; });
+    if (kind == kinds.end()) in.fail(name, "is no kind of work that is known");
+    tables.emplace(name, read_table(in.inside(name), *kind));
+  }
+  return tables;
+}
+
+Json to_json(const RateTables& tables, const std::vector<WorkKind>& kinds) {
+  Json json = Json::object();
+  for (const WorkKind& kind : kinds) {
+    const auto found = tables.find(kind.name);
+    if (found == tables.end()) {
+      continue;
+    }
+    Json axes = Json::object();
+    for (const auto& axis : found->second.axes) {
+      axes[axis.name] = axis.points;
+    }
+    json[kind.name] = {{"unit", kind.unit}, {"axes", std::move(axes)}, {"rates", found->second.rates}};
+    if (!found->second.source.empty()) {
+      json[kind.name]["source"] = found->second.source;
+    }
+  }
+  return json;
+}
+
+}  // namespace
+
+double RateTable::at(const std::vector<double>& sizes) const {
+  VH_ASSERT(sizes.size() == axes.size(), str(sizes.size(), " sizes for ", axes.size(), " axes"));
+  std::vector<double> logs(rates.size());
+  std::transform(rates.begin(), rates.end(), logs.begin(), [](double rate) { return std::log(rate); });
+  for (size_t i = axes.size(); i-- > 0;) {  // the last axis, whose points are neighbours, is folded first
+    const size_t points = axes[i].points.size();
+    const Place place = place_of(sizes[i], axes[i].points);
+    std::vector<double> folded(logs.size() / points);
+    for (size_t row = 0; row < folded.size(); ++row) {
+      const double lower = logs[row * points + place.lower];
+      folded[row] = place.share > 0.0 ? lower + place.share * (logs[row * points + place.lower + 1] - lower) : lower;
+    }
+    logs = std::move(folded);
+  }
+  return std::exp(logs.front());
+}
+
+const std::vector<WorkKind>& kernel_kinds() {
+  static const std::vector<WorkKind> kinds = {
+      {"product_forward", "FLOP/s", {"rows", "inputs", "outputs"}},
+      {"product_input", "FLOP/s", {"rows", "inputs", "outputs"}},
+      {"product_weight", "FLOP/s", {"rows", "inputs", "outputs"}},
+      {"packing", "elements/s", {"elements"}},
+      {"attention_forward", "FLOP/s", {"tokens", "head_dim"}},
+      {"attention_backward", "FLOP/s", {"tokens", "head_dim"}},
+      {"norm_forward", "elements/s", {"elements"}},
+      {"norm_backward", "elements/s", {"elements"}},
+      {"gelu_forward", "elements/s", {"elements"}},
+      {"gelu_backward", "elements/s", {"elements"}},
+      {"dropout", "elements/s", {"elements"}},
+      {"stream", "bytes/s", {"bytes"}},
+      {"optimizer", "elements/s", {"elements"}},
+  };
+  return kinds;
+}
+
+const std::vector<WorkKind>& message_kinds() {
+  static const std::vector<WorkKind> kinds = {
+      {"all_reduce", "bytes/s", {"ranks", "bytes"}},
+      {"reduce_scatter", "bytes/s", {"ranks", "bytes"}},
+      {"all_gather", "bytes/s", {"ranks", "bytes"}},
+      {"exchange", "bytes/s", {"bytes"}},
+  };
+  return kinds;
+}
+
+double bus_factor(const std::string& message_kind, double ranks) {
+  const double part = (ranks - 1.0) / ranks;
+  return message_kind == "all_reduce" ? 2.0 * part : message_kind == "exchange" ? 1.0 : part;
+}
+
+const Population& MachineFile::nearest(int ranks, int threads) const {
+  const auto ratio = [](int a, int b) { return std::abs(std::log(static_cast<double>(a) / b)); };
+  const auto distance = [&](const Population& one) {
+    return std::pair(ratio(one.threads, threads), ratio(one.ranks, ranks));
+  };
+  return *std::min_element(populations.begin(), populations.end(),
+                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+}
+
+MachineFile parse_machine_file(const std::string& text, const std::string& path) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("format", "") != kFormat) {
+    throw Error(ErrorClass::kBadData,
+                str("machine file '", path, "' does not begin with \"format\": \"", kFormat, "\""),
+                "vit_hybrid calibrate writes one");
+  }
+  const Reader in(json, path, "");
+  MachineFile machine;
+  machine.name = in.text("machine");
+  machine.device = in.text("device");
+  if (machine.device != "cpu" && machine.device != "cuda") in.fail("device", "is neither cpu nor cuda");
+  machine.cores = in.count("cores");
+  const Json& populations = in.value("populations");
+  if (!populations.is_array() || populations.empty()) in.fail("populations", "is no list of them");
+  for (size_t i = 0; i < populations.size(); ++i) {
+    const Reader one(populations[i], path, str("populations[", i, "]"));
+    Population population{one.count("ranks"), one.count("threads"), {}, {}, 0.0};
+    const Reader types = one.inside("types");
+    for (const auto& [type, tables] : types.json().items()) {
+      population.types[type] = read_tables(types.inside(type), kernel_kinds());
+    }
+    population.messages = one.has("messages") ? read_tables(one.inside("messages"), message_kinds()) : RateTables();
+    population.operation_s = one.has("operation_s") ? one.number("operation_s", /*may_be_zero=*/true) : 0.0;
+    machine.populations.push_back(std::move(population));
+  }
+  if (in.has("between_nodes")) {
+    const Reader network = in.inside("between_nodes");
+    machine.node_bytes_per_s = network.number("bytes_per_s");
+    machine.node_latency_s = network.number("latency_s", /*may_be_zero=*/true);
+    machine.node_source = network.has("source") ? network.text("source") : "";
+  }
+  return machine;
+}
+
+std::string to_text(const MachineFile& machine) {
+  Json json = {{"format", kFormat}, {"machine", machine.name}, {"device", machine.device}, {"cores", machine.cores}};
+  json["populations"] = Json::array();
+  for (const Population& one : machine.populations) {
+    Json types = Json::object();
+    for (const auto& [type, tables] : one.types) {
+      types[type] = to_json(tables, kernel_kinds());
+    }
+    json["populations"].push_back({{"ranks", one.ranks},
+                                   {"threads", one.threads},
+                                   {"operation_s", one.operation_s},
+                                   {"types", std::move(types)},
+                                   {"messages", to_json(one.messages, message_kinds())}});
+  }
+  if (machine.node_bytes_per_s > 0.0) {
+    json["between_nodes"] = {{"bytes_per_s", machine.node_bytes_per_s}, {"latency_s", machine.node_latency_s}};
+    if (!machine.node_source.empty()) {
+      json["between_nodes"]["source"] = machine.node_source;
+    }
+  }
+  return json.dump(1) + "\n";
+}
+
+}  // namespace vit_hybrid::train

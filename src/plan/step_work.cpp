@@ -1,0 +1,140 @@
+// The kernels of blocks, embedding and head.
+#include "src/plan/step_work.h"
+
+#include <algorithm>
+
+#include "src/base/partition.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+using Works = std::vector<KernelWork>;
+
+// Elementwise work, whose rate depends on its size alone.
+KernelWork rows(const char* kind, int64_t elements, double count = 1.0) {
+  const auto size = static_cast<double>(elements);
+  return {kind, {size}, size, count};
+}
+
+KernelWork product(const char* kind, const model::LinearLayer& layer, double count) {
+  const auto m = static_cast<double>(layer.rows), k = static_cast<double>(layer.inputs),
+             n = static_cast<double>(layer.outputs);
+  return {kind, {m, k, n}, 2.0 * m * k * n, count};
+}
+
+bool is_twice_with_selective(model::LinearRole role) {
+  return role == model::LinearRole::kQkv || role == model::LinearRole::kFc1;
+}
+
+bool is_of_block(model::LinearRole role) {
+  using model::LinearRole;
+  return role == LinearRole::kQkv || role == LinearRole::kProjection || role == LinearRole::kFc1 ||
+         role == LinearRole::kFc2;
+}
+
+// The layers of all units, one after the other.
+void add_products(const RunConfig& config, const std::vector<model::LinearLayer>& layers, PassWork& out) {
+  for (const model::LinearLayer& layer : layers) {
+    out.forward.push_back(product("product_forward", layer, 1.0));
+    ++out.forward_operations;
+    const bool again = config.recompute == model::Recompute::kFull
+                           ? is_of_block(layer.role)
+                           : config.recompute == model::Recompute::kSelective && is_twice_with_selective(layer.role);
+    if (again) {
+      out.backward.push_back(product("product_forward", layer, 1.0));
+    }
+    out.backward.push_back(product("product_weight", layer, 1.0));
+    if (layer.role != model::LinearRole::kPatches) {
+      out.backward.push_back(product("product_input", layer, 1.0));
+    }
+    ++out.backward_operations;
+  }
+}
+
+// What a block does beside its linear layers, of so many blocks.
+void add_blocks(const RunConfig& config, model::TensorPlace tensor, int64_t samples, double blocks, PassWork& out) {
+  const model::VitOptions& model = config.model;
+  const int64_t tokens = model.num_tokens(), stream = samples * tokens * model.embed_dim;
+  const int64_t heads = Partition(model.num_heads, tensor.size).part(tensor.rank).size();
+  const int64_t hidden = samples * tokens * Partition(model.mlp_hidden, tensor.size).part(tensor.rank).size();
+  const auto n = static_cast<double>(tokens);
+  const double flops = 4.0 * static_cast<double>(samples) * n * n * static_cast<double>(heads * model.head_dim());
+  const std::vector<double> shape = {n, static_cast<double>(model.head_dim())};
+  Works forward = {rows("norm_forward", stream, 2.0 * blocks),
+                   {"attention_forward", shape, flops, blocks},
+                   rows("gelu_forward", hidden, blocks)};
+  Works backward = {rows("norm_backward", stream, 2.0 * blocks),
+                    {"attention_backward", shape, 2.0 * flops, blocks},
+                    rows("gelu_backward", hidden, blocks)};
+  if (model.dropout > 0.0) {
+    for (Works* const pass : {&forward, &backward}) {
+      pass->push_back(rows("dropout", stream, 2.0 * blocks));
+      pass->push_back(rows("dropout", hidden, blocks));
+    }
+  }
+  if (config.recompute == model::Recompute::kFull) {
+    backward.insert(backward.end(), forward.begin(), forward.end());
+  }
+  out.forward.insert(out.forward.end(), forward.begin(), forward.end());
+  out.backward.insert(out.backward.end(), backward.begin(), backward.end());
+  constexpr double kOthers = 3.0;  // two norms and attention
+  out.forward_operations += kOthers * blocks;
+  out.backward_operations += kOthers * blocks;
+}
+
+}  // namespace
+
+PassWork pass_work(const RunConfig& config, Range units, model::TensorPlace tensor, int64_t samples) {
+  const model::VitOptions& model = config.model;
+  PassWork out;
+  if (samples == 0) {
+    return out;
+  }
+  add_products(config, model::linear_layers(model, units, tensor, samples), out);
+  if (const auto blocks = static_cast<double>(model::num_blocks(model, units)); blocks > 0.0) {
+    add_blocks(config, tensor, samples, blocks, out);
+  }
+  const int64_t number = static_cast<int64_t>(sizeof(float)), pixels = model.image_height * model.image_width;
+  const int64_t stream = samples * model.num_tokens() * model.embed_dim;
+  if (units.begin == 0) {  // normalized, and cut into patches; positions are added, and summed in backward
+    out.forward.push_back(rows("stream", 4 * number * samples * model.in_channels * pixels));
+    out.forward.push_back(rows("stream", 2 * number * stream));
+    out.backward.push_back(rows("stream", number * stream));
+  }
+  if (units.end == model.num_units()) {
+    out.forward.push_back(rows("norm_forward", stream));
+    out.backward.push_back(rows("norm_backward", stream));
+    if (config.is_forecast()) {  // truth normalized; prediction and truth read in each pass, a gradient written
+      const int64_t fields = number * samples * model.out_channels * pixels;
+      out.forward.push_back(rows("stream", 4 * fields));
+      out.backward.push_back(rows("stream", 3 * fields));
+    }
+  }
+  return out;
+}
+
+UpdateWork update_work(const RunConfig& config, Range units, model::TensorPlace tensor, int64_t parameters,
+                       int64_t owned) {
+  UpdateWork out;
+  for (const model::LinearLayer& layer : model::linear_layers(config.model, units, tensor, 1)) {
+    out.packing.push_back(rows("packing", layer.inputs * layer.outputs));
+  }
+  const int64_t number = static_cast<int64_t>(sizeof(float));
+  out.packing.push_back(rows("stream", number * parameters));  // gradients are zeroed
+  out.norm.push_back(rows("stream", number * owned));
+  out.update.push_back(rows("optimizer", owned));
+  return out;
+}
+
+double seconds_of(const std::vector<KernelWork>& works, const RateTables& tables) {
+  double seconds = 0.0;
+  for (const KernelWork& one : works) {
+    if (const auto table = tables.find(one.kind); table != tables.end() && one.work > 0.0) {
+      seconds += one.count * one.work / table->second.at(one.sizes);
+    }
+  }
+  return seconds;
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,298 @@
+// Kernels and messages put together as a step does it.
+#include "src/plan/time_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "parallel/mesh/device_mesh.h"
+#include "parallel/pipeline/message_plan.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/plan/step_work.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+using mesh::Axis;
+
+int64_t size_of(at::ScalarType type) {
+  return static_cast<int64_t>(at::elementSize(type));
+}
+
+// How long messages take where nodes hold some consecutive ranks.
+class Network {
+ public:
+  Network(const RunConfig& config, const MachineFile& machine, const Population& population, int ranks_per_node)
+      : machine_(machine), messages_(population.messages) {
+    const ParallelConfig& parallel = config.parallel;
+    const mesh::ParallelDims dims(parallel.dp, parallel.tp, parallel.pp, parallel.order);
+    for (const Axis axis : mesh::kAxes) {
+      const auto group = dims.group(0, {axis});
+      std::map<int, int> on_node;
+      for (const int rank : group) {
+        ++on_node[rank / ranks_per_node];
+      }
+      Spread& spread = spreads_[static_cast<size_t>(axis)];
+      spread.ranks = static_cast<int>(group.size());
+      spread.nodes = static_cast<int>(on_node.size());
+      spread.per_node = on_node.begin()->second;
+      spread.groups = std::max(1, std::min(ranks_per_node, dims.size()) / spread.per_node);
+    }
+  }
+
+  // A collective of `bytes` bytes over the axis; nothing for a group of one.
+  double collective(const std::string& kind, Axis axis, double bytes) const {
+    const Spread& spread = spreads_[static_cast<size_t>(axis)];
+    if (spread.ranks == 1) {
+      return 0.0;
+    }
+    double seconds = spread.per_node > 1 ? within(kind, spread.per_node, bytes) : 0.0;
+    if (spread.nodes > 1) {  // each node sends and receives its part once, and all groups of a node at the same time
+      const double crossing = bytes * bus_factor(kind, spread.nodes) * spread.groups;
+      seconds += crossing / rate() + machine_.node_latency_s * std::ceil(std::log2(spread.nodes));
+    }
+    return seconds;
+  }
+
+  // From a stage to the next one.
+  double message(double bytes) const {
+    const Spread& spread = spreads_[static_cast<size_t>(Axis::kPipeline)];
+    if (spread.ranks == 1) {
+      return 0.0;
+    }
+    return spread.per_node > 1 ? within("exchange", 2, bytes)
+                               : bytes * spread.groups / rate() + machine_.node_latency_s;
+  }
+
+ private:
+  struct Spread {
+    int ranks = 1;     // of a group
+    int nodes = 1;     // that it spans
+    int per_node = 1;  // of its ranks
+    int groups = 1;    // on a node
+  };
+
+  double within(const std::string& kind, int ranks, double bytes) const {
+    const auto table = messages_.find(kind);
+    if (table == messages_.end() || bytes <= 0.0) {
+      return 0.0;
+    }
+    // Below the shortest message that was measured it is the message that costs, not its bytes.
+    const double measured = std::max(bytes, table->second.axes.back().points.front());
+    const std::vector<double> sizes =
+        kind == "exchange" ? std::vector{measured} : std::vector{static_cast<double>(ranks), measured};
+    return measured * bus_factor(kind, ranks) / table->second.at(sizes);
+  }
+  double rate() const {
+    return machine_.node_bytes_per_s > 0.0 ? machine_.node_bytes_per_s : std::numeric_limits<double>::infinity();
+  }
+
+  const MachineFile& machine_;
+  const RateTables& messages_;
+  std::array<Spread, mesh::kNumAxes> spreads_;
+};
+
+// Of one stage.
+struct StageTime {
+  std::vector<double> forward, backward;  // by micro-batch
+  double forward_messages = 0.0;          // of the seconds of all of them
+  double backward_messages = 0.0;
+  double reduce = 0.0;
+  double optimizer = 0.0;
+};
+
+class StepTime {
+ public:
+  StepTime(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads)
+      : config_(config),
+        device_(machine.device == "cuda" ? c10::DeviceType::CUDA : c10::DeviceType::CPU),
+        ranks_per_node_(std::min(ranks_per_node, config.parallel.dp * config.parallel.model_size())),
+        population_(machine.nearest(std::min(ranks_per_node_, std::max(1, machine.cores / threads)), threads)),
+        tables_(population_.types.at(type_name())),
+        network_(config, machine, population_, ranks_per_node_),
+        policy_(precision_policy(config.precision)),
+        replica_(plan_replica(config, config.parallel.dp - 1)),
+        sharing_(device_ == c10::DeviceType::CPU
+                     ? std::max(1.0, static_cast<double>(ranks_per_node_) * threads / machine.cores)
+                     : 1.0) {}
+
+  TimePlan plan() const {
+    std::vector<StageTime> stages;
+    for (int stage = 0; stage < config_.parallel.pp; ++stage) {
+      stages.push_back(stage_time(stage));
+    }
+    return together(stages);
+  }
+
+ private:
+  std::string type_name() const { return precision_name(config_.precision.kind); }
+
+  Range units(int stage) const { return replica_.stages[static_cast<size_t>(stage)]; }
+  model::TensorPlace tensor() const { return {config_.parallel.tp - 1, config_.parallel.tp}; }
+
+  StageTime stage_time(int stage) const {
+    StageTime time;
+    const Partition micro_batches(replica_.samples, std::max(replica_.micro_batches, 1));
+    std::map<int64_t, std::pair<double, double>> of_size;
+    const double blocks = static_cast<double>(model::num_blocks(config_.model, units(stage)));
+    for (int i = 0; i < replica_.micro_batches; ++i) {
+      const int64_t samples = micro_batches.part(i).size();
+      if (!of_size.contains(samples)) {
+        const PassWork work = pass_work(config_, units(stage), tensor(), samples);
+        of_size[samples] = {seconds_of(work.forward, tables_) + population_.operation_s * work.forward_operations,
+                            seconds_of(work.backward, tables_) + population_.operation_s * work.backward_operations};
+      }
+      const auto [forward, backward] = of_size[samples];
+      const double sums = 2.0 * blocks * tensor_sum(samples);
+      const double again = config_.recompute == model::Recompute::kFull ? sums : 0.0;
+      time.forward.push_back(forward + sums);
+      time.backward.push_back(backward + sums + again);
+      time.forward_messages += sums;
+      time.backward_messages += sums + again;
+    }
+    add_update(stage, time);
+    return time;
+  }
+
+  // Of one sublayer's activation over the tensor axis.
+  double tensor_sum(int64_t samples) const {
+    const int64_t elements = samples * config_.model.num_tokens() * config_.model.embed_dim;
+    return network_.collective("all_reduce", Axis::kTensor, static_cast<double>(elements * size_of(policy_.compute)));
+  }
+
+  void add_update(int stage, StageTime& time) const {
+    const auto flat = plan_flat_layout(config_, replica_, {stage, config_.parallel.tp - 1}, device_);
+    const bool is_sharded = config_.parallel.zero > 0;
+    const UpdateWork work = update_work(config_, units(stage), tensor(), flat.size, flat.size / flat.shards);
+    if (!time.forward.empty()) {
+      time.forward.front() += seconds_of(work.packing, tables_);
+    }
+    const double buckets = std::max<double>(1.0, static_cast<double>(flat.buckets.size()));
+    const auto of_bucket = static_cast<double>(flat.size) / buckets;
+    const double reduction = buckets * network_.collective(is_sharded ? "reduce_scatter" : "all_reduce", Axis::kData,
+                                                           of_bucket * static_cast<double>(size_of(policy_.reduce)));
+    const double gathering =
+        is_sharded ? buckets * network_.collective("all_gather", Axis::kData,
+                                                   of_bucket * static_cast<double>(size_of(policy_.compute)))
+                   : 0.0;
+    const bool hides = device_ != c10::DeviceType::CPU && !time.forward.empty();
+    const auto exposed = [&](double seconds, double beside) {  // the last bucket comes when all else is done
+      return hides ? std::max(seconds / buckets, seconds - beside * (buckets - 1.0) / buckets) : seconds;
+    };
+    time.reduce = exposed(reduction, hides ? time.backward.back() : 0.0) + seconds_of(work.norm, tables_);
+    time.optimizer = seconds_of(work.update, tables_) + exposed(gathering, hides ? time.forward.front() : 0.0);
+  }
+
+  TimePlan together(const std::vector<StageTime>& stages) const {
+    TimePlan out;
+    const auto sum = [](const std::vector<double>& values) {
+      return std::accumulate(values.begin(), values.end(), 0.0);
+    };
+    double busy = 0.0;
+    for (const StageTime& stage : stages) {
+      out.forward += sum(stage.forward);
+      out.backward += sum(stage.backward);
+      out.reduce += stage.reduce;
+      out.optimizer += stage.optimizer;
+      out.messages += stage.forward_messages + stage.backward_messages;
+    }
+    const auto count = static_cast<double>(stages.size());
+    for (double* const phase : {&out.forward, &out.backward, &out.reduce, &out.optimizer, &out.messages}) {
+      *phase /= count;
+    }
+    busy = out.forward + out.backward + out.reduce + out.optimizer;
+    // Ranks that share cores wait for cores: waiting for each other costs them nothing more.
+    out.step = std::max(critical(stages), busy * sharing_);
+    out.waiting = out.step - busy;
+    return out;
+  }
+
+  // The longest way through the step.
+  double critical(const std::vector<StageTime>& stages) const {
+    double until_update = 0.0, update = 0.0;
+    const int64_t elements = replica_.micro_batch * config_.model.num_tokens() * config_.model.embed_dim;
+    if (replica_.micro_batches > 0) {
+      const auto timeline = pipeline::time_actions(
+          pipeline::make_schedule(config_.parallel.schedule, config_.parallel.pp, replica_.micro_batches),
+          [&](const pipeline::Action& action) {
+            const StageTime& stage = stages[static_cast<size_t>(action.stage)];
+            const auto& times = action.kind == pipeline::ActionKind::kForward ? stage.forward : stage.backward;
+            return times[static_cast<size_t>(action.micro_batch)];
+          },
+          network_.message(static_cast<double>(elements * size_of(policy_.compute))));
+      for (size_t stage = 0; stage < stages.size(); ++stage) {
+        until_update = std::max(until_update, timeline[stage].back().finish + stages[stage].reduce);
+      }
+    }
+    for (const StageTime& stage : stages) {
+      update = std::max(update, stage.optimizer);
+    }
+    return until_update + update;
+  }
+
+  const RunConfig& config_;
+  c10::DeviceType device_;
+  int ranks_per_node_;
+  const Population& population_;
+  const RateTables& tables_;
+  Network network_;
+  zero::PrecisionPolicy policy_;
+  ReplicaPlan replica_;
+  double sharing_;  // ranks for each core
+};
+
+}  // namespace
+
+Json to_json(const TimePlan& time) {
+  return {{"forward", time.forward},     {"backward", time.backward}, {"reduce", time.reduce},
+          {"optimizer", time.optimizer}, {"waiting", time.waiting},   {"step", time.step},
+          {"messages", time.messages}};
+}
+
+std::string time_text(const TimePlan& time) {
+  const auto seconds = [](double value) { return number_text(value, 3) + " s"; };
+  return str("a step ", seconds(time.step), ": forward ", seconds(time.forward), ", backward ", seconds(time.backward),
+             ", reduce ", seconds(time.reduce), ", optimizer ", seconds(time.optimizer), ", waiting ",
+             seconds(time.waiting), "; ", seconds(time.messages), " of forward and backward are messages");
+}
+
+std::string missing_rates(const MachineFile& machine, const RunConfig& config, c10::DeviceType device) {
+  if ((machine.device == "cuda") != (device == c10::DeviceType::CUDA)) {
+    return str("it is of a machine that computes on '", machine.device, "'");
+  }
+  const std::string type = precision_name(config.precision.kind);
+  for (const Population& one : machine.populations) {
+    const auto tables = one.types.find(type);
+    if (tables == one.types.end()) {
+      return str("it has no rates of ", type, " for ", one.ranks, " ranks a node with ", one.threads,
+                 " threads; vit_hybrid calibrate --precision ", type, " measures them");
+    }
+    for (const WorkKind& kind : kernel_kinds()) {
+      const bool may_lack = std::string(kind.name) == "packing" || std::string(kind.name) == "dropout";
+      if (!may_lack && !tables->second.contains(kind.name)) {
+        return str("it has no rate of ", kind.name, " in ", type);
+      }
+    }
+  }
+  return {};
+}
+
+MachineFile machine_for(const RunConfig& config, const std::string& text, c10::DeviceType device) {
+  MachineFile machine = parse_machine_file(text, config.machine);
+  if (const std::string missing = missing_rates(machine, config, device); !missing.empty()) {
+    throw Error(ErrorClass::kUsage, str("--machine ", config.machine, " tells no times of this training: ", missing));
+  }
+  return machine;
+}
+
+TimePlan plan_time(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads) {
+  return StepTime(config, machine, ranks_per_node, threads).plan();
+}
+
+}  // namespace vit_hybrid::train

@@ -1,0 +1,46 @@
+// TimePlan: how long a training step takes on a machine, phase by phase, before anything runs.
+#pragma once
+
+#include <string>
+
+#include "src/base/json.h"
+#include "src/config/run_config.h"
+#include "src/machine/machine_file.h"
+#include "src/plan/memory_plan.h"
+
+namespace vit_hybrid::train {
+
+/// Seconds of a step with the whole batch: means over the stages of the replica with most samples, where each rank is
+/// the slowest of its tensor group.
+struct TimePlan {
+  double forward = 0.0;    ///< with the tensor axis' sums
+  double backward = 0.0;   ///< likewise
+  double reduce = 0.0;     ///< what backward does not hide of the gradients' reduction, and the norm
+  double optimizer = 0.0;  ///< update, and what nothing hides of the parameters' gathering
+  double waiting = 0.0;    ///< for other stages
+  double step = 0.0;       ///< all of it
+  double messages = 0.0;   ///< of these seconds, those of messages that nothing hides
+};
+
+/// {"forward", "backward", ..., "step"}: seconds by name.
+Json to_json(const TimePlan& time);
+/// "a step 0.53 s: forward 0.17 s, ...".
+std::string time_text(const TimePlan& time);
+
+/// Why `machine` cannot tell the times of `config`: no rates of its precision, or of another kind of device; empty
+/// where it can.
+std::string missing_rates(const MachineFile& machine, const RunConfig& config, c10::DeviceType device);
+
+/// The machine of --machine, whose file has this text. Error(kBadData) where it is none, Error(kUsage) where it has
+/// missing_rates().
+MachineFile machine_for(const RunConfig& config, const std::string& text, c10::DeviceType device);
+
+/// Of a resolved configuration, on nodes of `ranks_per_node` consecutive ranks, each of `threads` threads. Kernels take
+/// their rates; forward and backward of the stages are put together as the Schedule that the runner walks has them, on
+/// its stages and micro-batches; messages take the slower of what they take on a node and between nodes. On the host
+/// nothing is hidden, because the ranks move the messages themselves; on GPUs the buckets of the last micro-batch's
+/// backward are on their way from when their last parameter is ready. Ranks that share cores take turns.
+/// missing_rates() must be empty.
+TimePlan plan_time(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads);
+
+}  // namespace vit_hybrid::train

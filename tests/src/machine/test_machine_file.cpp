@@ -1,0 +1,106 @@
+// Machine files: interpolation of rates, and what is refused of a file.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "src/base/error.h"
+#include "src/machine/machine_file.h"
+#include "tests/support/contains.h"
+#include "tests/support/thrown_error.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::train;
+using namespace vit_hybrid::testing;
+using doctest::Approx;
+
+namespace {
+
+Json valid_file() {
+  const Json table = {{"unit", "FLOP/s"},
+                      {"axes", {{"rows", {10}}, {"inputs", {10, 1000}}, {"outputs", {10, 100, 1000}}}},
+                      {"rates", {1e9, 2e9, 4e9, 1e10, 2e10, 4e10}},
+                      {"source", "somebody"}};
+  const Json messages = {{"unit", "bytes/s"}, {"axes", {{"ranks", {2, 4}}, {"bytes", {1000}}}}, {"rates", {1e9, 2e9}}};
+  return {{"format", "vit_hybrid machine 1"},
+          {"machine", "a machine"},
+          {"device", "cpu"},
+          {"cores", 8},
+          {"populations",
+           {{{"ranks", 4},
+             {"threads", 2},
+             {"operation_s", 0},
+             {"types", {{"fp32", {{"product_forward", table}}}}},
+             {"messages", {{"all_reduce", messages}}}}}},
+          {"between_nodes", {{"bytes_per_s", 1e10}, {"latency_s", 2e-6}}}};
+}
+
+std::string refusal(const Json& file) {
+  return thrown_error([&] { parse_machine_file(file.dump(), "m.json"); }).message();
+}
+
+}  // namespace
+
+TEST_CASE("machine file: rates between points are linear in logarithms, and those of the nearest outside") {
+  const MachineFile machine = parse_machine_file(valid_file().dump(), "m.json");
+  const RateTable& table = machine.populations[0].types.at("fp32").at("product_forward");
+  CHECK(table.at({10, 10, 10}) == Approx(1e9));
+  CHECK(table.at({10, 10, 1000}) == Approx(4e9));
+  CHECK(table.at({10, 1000, 100}) == Approx(2e10));
+  CHECK(table.at({10, 100, 10}) == Approx(std::sqrt(1e9 * 1e10)));
+  CHECK(table.at({10, 10, std::sqrt(10.0 * 100.0)}) == Approx(std::sqrt(1e9 * 2e9)));
+  CHECK(table.at({1, 100, std::sqrt(100.0 * 1000.0)}) == Approx(std::sqrt(std::sqrt(2e9 * 4e9 * 2e10 * 4e10))));
+  CHECK(table.at({1e6, 1e6, 1e6}) == Approx(4e10));
+  CHECK(table.at({1, 1, 1}) == Approx(1e9));
+}
+
+TEST_CASE("machine file: what is written is read back") {
+  const MachineFile machine = parse_machine_file(valid_file().dump(), "m.json");
+  CHECK(to_text(parse_machine_file(to_text(machine), "again")) == to_text(machine));
+  CHECK(machine.populations[0].types.at("fp32").at("product_forward").source == "somebody");
+  CHECK(machine.populations[0].messages.at("all_reduce").at({4, 5}) == Approx(2e9));
+  CHECK(machine.node_bytes_per_s == 1e10);
+  CHECK(machine.cores == 8);
+}
+
+TEST_CASE("machine file: the nearest population has the threads, then the ranks") {
+  MachineFile machine = parse_machine_file(valid_file().dump(), "m.json");
+  machine.populations = {{1, 8, {}, {}}, {8, 1, {}, {}}, {2, 4, {}, {}}, {4, 1, {}, {}}};
+  CHECK(machine.nearest(8, 1).ranks == 8);
+  CHECK(machine.nearest(3, 1).ranks == 4);
+  CHECK(machine.nearest(1, 6).threads == 8);
+  CHECK(machine.nearest(64, 4).threads == 4);
+}
+
+TEST_CASE("machine file: what is missing or impossible is named") {
+  CHECK(contains(refusal(Json::array()), "does not begin with \"format\": \"vit_hybrid machine 1\""));
+  const auto changed = [](const std::string& pointer, const Json& value) {
+    Json file = valid_file();
+    const Json::json_pointer place(pointer);
+    if (value.is_null()) {
+      file.at(place.parent_pointer()).erase(place.back());
+    } else {
+      file[place] = value;
+    }
+    return refusal(file);
+  };
+  CHECK(changed("/cores", nullptr) == "machine file 'm.json': cores is missing");
+  CHECK(changed("/cores", 1.5) == "machine file 'm.json': cores is no whole number up to 1048576");
+  CHECK(changed("/device", "tpu") == "machine file 'm.json': device is neither cpu nor cuda");
+  CHECK(changed("/populations", Json::array()) == "machine file 'm.json': populations is no list of them");
+  CHECK(changed("/populations/0/ranks", 0) ==
+        "machine file 'm.json': populations[0].ranks is 0, not a positive number");
+  const std::string table = "/populations/0/types/fp32/product_forward";
+  const std::string name = "machine file 'm.json': populations[0].types.fp32.product_forward";
+  CHECK(changed(table + "/rates/0", -1) == name + ".rates is -1, not a positive number");
+  CHECK(changed(table + "/rates/0", "fast") == name + ".rates is no number");
+  CHECK(changed(table + "/rates", {1.0}) == name + ".rates are 1, where the axes have 6 points");
+  CHECK(changed(table + "/axes/inputs", {1000, 10}) == name + ".axes.inputs does not ascend");
+  CHECK(changed(table + "/axes/inputs", {10, 10}) == name + ".axes.inputs does not ascend");
+  CHECK(changed(table + "/axes/inputs", nullptr) == name + ".axes.inputs is missing");
+  CHECK(changed(table + "/axes/depth", {10}) == name + ".axes are not 3");
+  CHECK(changed(table + "/unit", "GFLOP/s") == name + ".unit is not FLOP/s");
+  CHECK(contains(changed("/populations/0/types/fp32/conv", Json::object()),
+                 "fp32.conv is no kind of work that is known"));
+  CHECK(contains(changed("/between_nodes/latency_s", -1), "between_nodes.latency_s is -1"));
+  CHECK(thrown_error([] { parse_machine_file("{", "m.json"); }).error_class() == ErrorClass::kBadData);
+}

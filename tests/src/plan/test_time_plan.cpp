@@ -1,0 +1,170 @@
+// The planner's times on machines whose rates are constants: closed forms of FLOP, bubbles and messages.
+#include <doctest/doctest.h>
+
+#include "model/vit_costs.h"
+#include "model/vit_parameters.h"
+#include "src/base/error.h"
+#include "src/plan/step_work.h"
+#include "src/plan/time_plan.h"
+#include "tests/support/contains.h"
+#include "tests/support/thrown_error.h"
+
+using namespace vit_hybrid;
+using namespace vit_hybrid::train;
+using namespace vit_hybrid::testing;
+using doctest::Approx;
+
+namespace {
+
+constexpr double kFlops = 1e9;       // of products and attention
+constexpr double kInstantly = 1e30;  // all else
+
+RateTable constant(const WorkKind& kind, double rate) {
+  RateTable table{{}, {rate}, ""};
+  for (const char* const axis : kind.axes) {
+    table.axes.push_back({axis, {1.0}});
+  }
+  return table;
+}
+
+// Ranks of one node compute products and attention in time, and nothing else takes any.
+MachineFile machine_of(int ranks, double bus_bytes = kInstantly) {
+  MachineFile machine{"constant", "cpu", ranks, {{ranks, 1, {}, {}, 0.0}}, 0.0, 0.0, ""};
+  Population& population = machine.populations.front();
+  for (const WorkKind& kind : kernel_kinds()) {
+    population.types["fp32"].emplace(kind.name,
+                                     constant(kind, std::string(kind.unit) == "FLOP/s" ? kFlops : kInstantly));
+  }
+  for (const WorkKind& kind : message_kinds()) {
+    population.messages.emplace(kind.name, constant(kind, bus_bytes));
+  }
+  return machine;
+}
+
+RunConfig config_of(int dp, int tp, int pp, int micro_batches) {
+  RunConfig config;
+  config.model.embed_dim = 256;
+  config.model.num_heads = 4;
+  config.model.mlp_hidden = 1024;
+  config.model.depth = 8;
+  config.parallel.dp = dp;
+  config.parallel.tp = tp;
+  config.parallel.pp = pp;
+  config.parallel.micro_batch_size = 2;
+  config.global_batch_size = int64_t{2} * dp * micro_batches;
+  return config;
+}
+
+double step_flops(const RunConfig& config) {
+  return model::train_flops_per_sample(config.model) * static_cast<double>(config.global_batch_size);
+}
+
+}  // namespace
+
+TEST_CASE("time plan: the kernels of a step have the FLOP of the model, and its recomputation's") {
+  RunConfig config = config_of(1, 1, 1, 2);
+  TimePlan time = plan_time(config, machine_of(1), 1, 1);
+  CHECK(time.step == Approx(step_flops(config) / kFlops));
+  CHECK(time.forward + time.backward == Approx(time.step));
+  const double blocks = 8.0, samples = 4.0;
+  const double block = model::unit_costs(config.model)[1] * samples * blocks;
+  config.recompute = model::Recompute::kFull;
+  CHECK(plan_time(config, machine_of(1), 1, 1).step == Approx((step_flops(config) + block) / kFlops));
+  config.recompute = model::Recompute::kSelective;  // qkv and fc1 again
+  const double tokens = static_cast<double>(config.model.num_tokens()) * samples * blocks;
+  CHECK(plan_time(config, machine_of(1), 1, 1).step ==
+        Approx((step_flops(config) + 2.0 * tokens * 256.0 * (3.0 * 256.0 + 1024.0)) / kFlops));
+}
+
+TEST_CASE("time plan: ranks share the work of a step, but for what a partition leaves uneven") {
+  for (const int ranks : {2, 4}) {
+    CAPTURE(ranks);
+    const RunConfig data = config_of(ranks, 1, 1, 2);
+    CHECK(plan_time(data, machine_of(ranks), ranks, 1).step == Approx(step_flops(data) / kFlops / ranks));
+    const RunConfig tensor = config_of(1, ranks, 1, 2);
+    const auto costs = model::unit_costs(tensor.model);
+    // Each tensor rank has the embedding and the head whole.
+    const double whole = 4.0 * (2.0 * costs.front() + 3.0 * costs.back());
+    CHECK(plan_time(tensor, machine_of(ranks), ranks, 1).step ==
+          Approx((whole + (step_flops(tensor) - whole) / ranks) / kFlops));
+  }
+}
+
+TEST_CASE("time plan: a pipeline of equal stages waits (p - 1) of (m + p - 1) parts of its time") {
+  // Y. Huang et al., GPipe, section 2.3. Embedding and head of next to no cost.
+  RunConfig config = config_of(1, 1, 4, 6);
+  config.model.in_channels = config.model.out_channels = 1;
+  config.model.patch_size = 1;
+  config.model.image_height = config.model.image_width = 16;
+  const double p = 4.0, m = 6.0;
+  for (const char* const schedule : {"1f1b", "gpipe"}) {
+    config.parallel.schedule = schedule;
+    const TimePlan time = plan_time(config, machine_of(4), 4, 1);
+    CHECK(time.waiting / time.step == Approx((p - 1.0) / (m + p - 1.0)).epsilon(0.02));
+  }
+}
+
+TEST_CASE("time plan: messages take their bytes over the rate of the bus, and between nodes over that of the node") {
+  constexpr double kBus = 1e6;
+  const auto no_messages = [](const RunConfig& config, int ranks) {
+    return plan_time(config, machine_of(ranks), ranks, 1).step;
+  };
+  RunConfig config = config_of(4, 1, 1, 2);
+  const double bytes = 4.0 * static_cast<double>(model::num_parameters(config.model));
+  for (const int zero : {0, 1}) {  // a sum is its two halves
+    config.parallel.zero = zero;
+    const double step = plan_time(config, machine_of(4, kBus), 4, 1).step;
+    CHECK(step - no_messages(config, 4) == Approx(2.0 * 3.0 / 4.0 * bytes / kBus).epsilon(0.01));
+  }
+  const RunConfig tensor = config_of(1, 2, 1, 2);
+  const double activations = 4.0 * 4.0 * static_cast<double>(tensor.model.num_tokens()) * 256.0;
+  const TimePlan time = plan_time(tensor, machine_of(2, kBus), 2, 1);
+  CHECK(time.step - no_messages(tensor, 2) == Approx(8.0 * 4.0 * activations / kBus).epsilon(0.01));
+  CHECK(time.messages == Approx(8.0 * 4.0 * activations / kBus).epsilon(0.01));
+  // Four nodes of one rank, and two of two, of which each sends the sum of its ranks.
+  MachineFile nodes = machine_of(1);
+  nodes.node_bytes_per_s = kBus;
+  CHECK(plan_time(config, nodes, 1, 1).step - no_messages(config, 4) ==
+        Approx(2.0 * 3.0 / 4.0 * bytes / kBus).epsilon(0.01));
+  nodes = machine_of(2);
+  nodes.node_bytes_per_s = kBus;
+  CHECK(plan_time(config, nodes, 2, 1).step - no_messages(config, 4) ==
+        Approx(2.0 * 1.0 / 2.0 * bytes / kBus).epsilon(0.01));
+}
+
+TEST_CASE("time plan: ranks that share cores take turns") {
+  const RunConfig config = config_of(8, 1, 1, 1);
+  const double step = plan_time(config, machine_of(8), 8, 1).step;
+  CHECK(plan_time(config, machine_of(2), 8, 1).step == Approx(4.0 * step));
+}
+
+TEST_CASE("time plan: a GPU hides the reduction behind backward, but for the last bucket") {
+  MachineFile machine = machine_of(2, 1e9);
+  machine.device = "cuda";
+  RunConfig config = config_of(2, 1, 1, 1);
+  config.device = DeviceChoice::kCuda;
+  config.parallel.bucket_mb = 1.0;
+  config.parallel.zero = 0;
+  const TimePlan time = plan_time(config, machine, 2, 1);
+  const double bytes = 4.0 * static_cast<double>(model::num_parameters(config.model));
+  const double buckets = std::ceil(bytes / 0x1p20);
+  CHECK(time.reduce == Approx(bytes / 1e9 / buckets).epsilon(0.1));
+  CHECK(time.backward > bytes / 1e9);
+}
+
+TEST_CASE("time plan: what a machine file does not tell is named") {
+  RunConfig config = config_of(1, 1, 1, 1);
+  MachineFile machine = machine_of(1);
+  CHECK(missing_rates(machine, config, at::kCPU).empty());
+  CHECK(contains(missing_rates(machine, config, at::kCUDA), "of a machine that computes on 'cpu'"));
+  config.precision.kind = Precision::kBf16;
+  CHECK(
+      contains(missing_rates(machine, config, at::kCPU), "it has no rates of bf16 for 1 ranks a node with 1 threads"));
+  config.precision.kind = Precision::kFp32;
+  machine.populations[0].types["fp32"].erase("norm_backward");
+  CHECK(missing_rates(machine, config, at::kCPU) == "it has no rate of norm_backward in fp32");
+  config.machine = "m.json";
+  const Error error = thrown_error([&] { machine_for(config, to_text(machine), at::kCPU); });
+  CHECK(error.error_class() == ErrorClass::kUsage);
+  CHECK(contains(error.message(), "--machine m.json tells no times of this training: it has no rate of norm_backward"));
+}
