@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Times by --machine: those of the files that come with the program, in plan and in a run, and what is refused.
+
+    plan_time.py PROGRAM REPOSITORY calibrated|shipped LAUNCHER WORDS...
+
+`calibrated` measures this machine first, which takes a minute, and plans by that. The launcher's words end with the option
+that takes the number of ranks.
+"""
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+USAGE, BAD_DATA, MISSING = 64, 65, 66
+PHASES = {"forward", "backward", "reduce", "optimizer", "step"}
+failures = []
+
+
+def check(what, holds):
+    if not holds:
+        failures.append(what)
+        print(f"FAILED: {what}")
+
+
+def run(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True)
+
+
+def shipped_files(program, machines):
+    """Every file plans all layouts of 64 ranks, the fastest first."""
+    for path in sorted(machines.glob("*.json")):
+        machine = json.loads(path.read_text())
+        for precision in list(machine["populations"][0]["types"])[-1:]:
+            done = run(program, "plan", "--machine", path, "--device", machine["device"], "--precision", precision, "--data",
+                       "synthetic", "--preset", "weather-d12", "--global-batch-size", 256, "--ranks", 64, "--ranks-per-node",
+                       machine["populations"][0]["ranks"], "--json")
+            check(f"{path.name}: {done.stderr}", done.returncode == 0)
+            layouts = json.loads(done.stdout)
+            steps = [layout["seconds_per_step"]["step"] for layout in layouts]
+            check(f"{path.name}: {len(steps)} layouts, the fastest first", len(steps) > 10 and steps == sorted(steps))
+            check(f"{path.name}: no time is shorter than the arithmetic's", all(
+                256 * 1.443e12 / 64 / step < 2e15 for step in steps))
+
+
+def changed(machine, change):
+    """The text of a file with one thing changed."""
+    copy = json.loads(json.dumps(machine))
+    change(copy)
+    return json.dumps(copy)
+
+
+def refusals(program, folder, machine):
+    def message(text, *options):
+        path = folder / "bad.json"
+        path.write_text(text)
+        done = run(program, "plan", "--machine", path, "--device", "cpu", "--dp", 1, *options)
+        check(f"one line is said: {done.stderr}", len(done.stderr.strip().splitlines()) <= 2 and not done.stdout)
+        return done.returncode, done.stderr
+
+    for text, expected in (
+            ("", "does not begin with"), ("{]", "does not begin with"), ("[1]", "does not begin with"),
+            (changed(machine, lambda m: m.pop("cores")), "cores is missing"),
+            (changed(machine, lambda m: m["populations"][0]["types"]["fp32"]["stream"]["rates"].__setitem__(0, -1)),
+             "types.fp32.stream.rates is -1, not a positive number"),
+            (changed(machine, lambda m: m["populations"][0]["types"]["fp32"]["stream"]["rates"].append(1e9)),
+             "types.fp32.stream.rates are")):
+        code, said = message(text)
+        check(f"{expected}: {code}, {said}", code == BAD_DATA and expected in said)
+    code, said = message(changed(machine, lambda m: m.update(device="cuda")))
+    check(f"another device: {code}, {said}", code == USAGE and "computes on 'cuda'" in said)
+    code, said = message(json.dumps(machine), "--precision", "fp16")
+    check(f"another precision: {code}, {said}", code == USAGE and "no rates of fp16" in said)
+    done = run(program, "plan", "--machine", folder / "none.json", "--dp", 1)
+    check(f"no file: {done.returncode}, {done.stderr}", done.returncode == MISSING and "none.json" in done.stderr)
+
+
+def in_a_run(program, folder, machine, launcher):
+    out = folder / "run"
+    done = run(*launcher, 2, program, "--machine", machine, "--dp", 2, "--steps", 4, "--run-dir", out)
+    check(f"the run: {done.stderr}", done.returncode == 0)
+    time = json.loads((out / "summary.json").read_text())["time"]
+    check(f"predicted and measured by phase: {time}",
+          PHASES <= set(time["predicted"]) and PHASES == set(time["measured"]) and
+          all(value >= 0 for value in time["measured"].values()) and time["measured"]["step"] > 0)
+    check("the start says what is predicted", "as --machine predicts it: a step" in done.stdout)
+    check("the end says both", "time of a step: " in done.stdout and "most differs" in done.stdout)
+    plan = json.loads(run(program, "plan", "--machine", machine, "--dp", 2, "--threads", 1, "--ranks", 2, "--json").stdout)
+    check(f"plan says what the run says: {plan['seconds_per_step']}", plan["seconds_per_step"] == time["predicted"])
+    done = run(*launcher, 2, program, "--machine", folder / "none.json", "--dp", 2, "--run-dir", folder / "other")
+    check(f"a run without its file: {done.returncode}", done.returncode == MISSING and not (folder / "other").exists())
+
+
+def calibrated(program, folder, launcher):
+    path = folder / "machine.json"
+    for ranks in (1, 2, 2):
+        done = run(*launcher, ranks, program, "calibrate", "--out", path, "--precision", "fp32", "--threads", 1)
+        check(f"calibrate: {done.stderr}", done.returncode == 0)
+    populations = json.loads(path.read_text())["populations"]
+    check("a population for each number of ranks", [one["ranks"] for one in populations] == [1, 2])
+    check("messages where there are two ranks", not populations[0]["messages"] and len(populations[1]["messages"]) == 4)
+    path.write_text(changed(json.loads(path.read_text()), lambda m: m.update(machine="another")))
+    done = run(program, "calibrate", "--out", path, "--precision", "fp32", "--threads", 1)
+    check(f"another machine's file stays: {done.stderr}", done.returncode == USAGE and "is of another machine" in done.stderr)
+    return path
+
+
+def main():
+    program, repository, kind, launcher = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4:]
+    machines = repository / "configs/machines"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if kind == "calibrated":
+            in_a_run(program, folder, calibrated(program, folder, launcher), launcher)
+        else:
+            shipped_files(program, machines)
+            refusals(program, folder, json.loads((machines / "cirrus_cpu.json").read_text()))
+            in_a_run(program, folder, machines / "cirrus_cpu.json", launcher)
+    print(f"{len(failures)} failures")
+    return 1 if failures else 0
+
+
+sys.exit(main())
