@@ -81,12 +81,29 @@ std::string markdown_with_megatron(const options::OptionTable& table) {
   return options::markdown_text(table) + options::megatron_markdown(table);
 }
 
-int run_options(const Invocation& invocation) {
-  if (!invocation.words.empty()) {
-    throw_on_all_ranks(
-        Error(ErrorClass::kUsage, str("the command options takes nothing, not '", invocation.words.front(), "'")));
+std::string json_text(const options::OptionTable& table) {
+  return options::json_table(table).dump();
+}
+
+// All commands with their options.
+std::string options_json() {
+  Json commands = Json::array();
+  for (const Command& command : all_commands()) {
+    commands.push_back(
+        {{"command", command.name},
+         {"summary", command.summary},
+         {"options", command.options_text == nullptr ? Json::array() : Json::parse(command.options_text(&json_text))}});
   }
-  print_once(options_markdown());
+  return commands.dump(1) + "\n";
+}
+
+int run_options(const Invocation& invocation) {
+  const bool as_json = invocation.words == std::vector<std::string>{"--json"};
+  if (!as_json && !invocation.words.empty()) {
+    throw_on_all_ranks(Error(ErrorClass::kUsage,
+                             str("the command options takes --json or nothing, not '", invocation.words.front(), "'")));
+  }
+  print_once(as_json ? options_json() : options_markdown());
   return 0;
 }
 
@@ -102,7 +119,8 @@ const std::vector<Command>& all_commands() {
     all.push_back({.name = "options",
                    .summary = "print all options as Markdown (docs/options.md)",
                    .run = &run_options,
-                   .usage = "usage: vit_hybrid options\n\nPrints all options of all commands as Markdown.\n"});
+                   .usage = "usage: vit_hybrid options [--json]\n\nPrints all options of all commands as Markdown, or "
+                            "as JSON.\n"});
     return all;
   }();
   return commands;

@@ -65,7 +65,7 @@ std::vector<Need> needs_of(const RunConfig& config) {
       {"num-classes", classifies, "it is for --task classify"},
       {"pooling", classifies, "it is for --task classify"},
       {"label-smoothing", classifies, "it is for --task classify"},
-      {"lr-batch-size", config.schedule.scaling != LrScaling::kNone, "it is for --lr-scaling sqrt"},
+      {"lr-batch-size", config.schedule.scaling != LrScaling::kNone, "it is for --lr-scaling sqrt and linear"},
       {"min-lr", falls_to_min_lr, "it is for --lr-schedule cosine, linear and wsd"},
       {"decay-share", has_cool_down, "it is for --lr-schedule wsd"},
       {"decay-vectors", treats_vectors, "it needs --weight-decay, or --optimizer lamb or lars"},

@@ -383,6 +383,30 @@ std::string megatron_markdown(const OptionTable& table) {
   return out + "\nThe same name and meaning have " + join(same) + ".\n";
 }
 
+Json json_table(const OptionTable& table) {
+  Json rows = Json::array();
+  for (const Option& option : table.options()) {
+    Json megatron = Json::array();
+    for (const MegatronName& name : option.megatron) {
+      megatron.push_back(name.value.empty() ? Json{{"name", name.name}}
+                                            : Json{{"name", name.name}, {"is", name.value}});
+    }
+    rows.push_back(
+        {{"name", option.name},
+         {"group", option.group},
+         {"type", option.value.type},
+         {"allowed", allowed_column(option.value)},
+         {"default", option.value.print()},
+         {"unit", option.unit},
+         {"meaning", option.help},
+         {"aliases", option.aliases},
+         {"megatron", std::move(megatron)},
+         {"key", yaml_key(option.name)},
+         {"environment", option.scope == Scope::kEverywhere ? Json(environment_name(option.name)) : Json()}});
+  }
+  return rows;
+}
+
 std::string markdown_text(const OptionTable& table) {
   std::string out;
   std::string group;

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/json.h"
+
 namespace vit_hybrid::options {
 
 enum class Kind { kInteger, kNumber, kFlag, kText, kChoice, kExtent };
@@ -171,6 +173,9 @@ std::string help_text(const OptionTable& table);
 
 /// The same as a Markdown table a group, for docs/options.md.
 std::string markdown_text(const OptionTable& table);
+
+/// The same as JSON, an object an option: its names, type, what is allowed, default, unit, meaning and group.
+Json json_table(const OptionTable& table);
 
 /// The names of Megatron-LM that the table accepts, and what they are here, as Markdown.
 std::string megatron_markdown(const OptionTable& table);

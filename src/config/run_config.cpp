@@ -128,7 +128,9 @@ int RunConfig::num_micro_batches() const {
 
 LrSchedule RunConfig::lr_schedule(int64_t total) const {
   const double ratio = static_cast<double>(global_batch_size) / static_cast<double>(schedule.lr_batch_size);
-  const double scale = schedule.scaling == LrScaling::kSqrt ? std::sqrt(ratio) : 1.0;
+  const double scale = schedule.scaling == LrScaling::kSqrt     ? std::sqrt(ratio)
+                       : schedule.scaling == LrScaling::kLinear ? ratio
+                                                                : 1.0;
   return {schedule.kind, schedule.lr * scale, schedule.warmup, total, schedule.min_lr * scale, schedule.decay_share};
 }
 

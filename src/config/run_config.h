@@ -37,7 +37,7 @@ enum class CudaGraph { kAuto, kOn, kOff };
 /// Whether the data are copied to each node first.
 enum class StageData { kNone, kNode };
 using zero::OptimizerKind;
-enum class LrScaling { kNone, kSqrt };
+enum class LrScaling { kNone, kSqrt, kLinear };
 
 struct ParallelConfig {
   int dp = 0;  ///< 0 ('auto'): the ranks that are left; a number after resolve()
@@ -158,7 +158,7 @@ struct RunConfig {
   std::string run_dir;     ///< empty: runs_root/<name>-<time>
   std::string runs_root = "runs";
   std::string machine;  ///< file of a machine's rates, by which times are predicted; empty: none
-  std::string name;  ///< after resolve(): the section or file of the configuration, the preset, or "builtin"
+  std::string name;     ///< after resolve(): the section or file of the configuration, the preset, or "builtin"
 
   /// Where the value of an option came from, as text: "preset weather-mp", "built-in default", "configs/a.yaml:12",
   /// "environment VIT_HYBRID_LR", "command line", "4 x embed-dim". Options at their default have no entry.
@@ -174,7 +174,7 @@ struct RunConfig {
   /// Micro-batches of the replica with most samples.
   int num_micro_batches() const;
   /// The schedule of a run of `total` iterations; its rates are multiplied by sqrt(global_batch_size / lr_batch_size)
-  /// with scaling kSqrt.
+  /// with scaling kSqrt, by that ratio with kLinear (P. Goyal et al., arXiv:1706.02677, section 2.1).
   LrSchedule lr_schedule(int64_t total) const;
 };
 

@@ -127,8 +127,8 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
              .names_elsewhere = {"print-freq", "log-every", "logging-steps"}});
   table.add({.name = "test-steps",
              .value = integer(config.test_steps, from_one(kMostCount, "none")),
-             .help = "Test mode: do so many iterations without validation and checkpoints, and print times by phase, "
-                     "memory, power and how long an epoch and the whole training would take.",
+             .help = "Test mode: do so many iterations and 20 batches of a validation without checkpoints, and print "
+                     "times by phase, memory, power and how long an epoch and the whole training would take.",
              .unit = "iterations",
              .aliases = {"test-nsteps"}});
   table.add({.name = "test",
@@ -325,11 +325,13 @@ void add_training(OptionTable& table, RunConfig& config) {
              .megatron = {{"lr-warmup-iters"}},
              .names_elsewhere = {"warmup-steps", "lr-warmup-steps", "warmup-iters", "num-warmup-steps"}});
   table.add({.name = "lr-scaling",
-             .value = choice(schedule.scaling, {"none", "sqrt"}),
-             .help = "sqrt: multiply the learning rate by the square root of global-batch-size / lr-batch-size."});
+             .value = choice(schedule.scaling, {"none", "sqrt", "linear"}),
+             .help =
+                 "linear: multiply the learning rate by global-batch-size / lr-batch-size; sqrt: by the square root "
+                 "of that."});
   table.add({.name = "lr-batch-size",
              .value = integer(schedule.lr_batch_size, from_one(kMostBatch)),
-             .help = "Batch size that the learning rate is meant for, with lr-scaling sqrt.",
+             .help = "Batch size that the learning rate is meant for, with lr-scaling.",
              .unit = "samples"});
 }
 

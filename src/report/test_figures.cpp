@@ -64,8 +64,19 @@ Json to_json(const Power& power) {
   return power.watts ? Json{{"watts", *power.watts}} : Json{{"watts", nullptr}, {"missing", power.missing}};
 }
 
-Json extrapolated(int64_t steps, double seconds_per_step) {
-  return {{"steps", steps}, {"duration", static_cast<double>(steps) * seconds_per_step}};
+// Steps, and how long they and the validations among them take.
+struct Extrapolated {
+  int64_t steps = 0;
+  double seconds = 0.0;
+};
+
+Extrapolated extrapolated(const TestFigures& figures, int64_t steps, const TestedRun& run, int64_t validations) {
+  return {steps, static_cast<double>(steps) * figures.parts.front().seconds.mean +
+                     static_cast<double>(validations) * run.validation.whole_seconds()};
+}
+
+Json to_json(const Extrapolated& part) {
+  return {{"steps", part.steps}, {"duration", part.seconds}};
 }
 
 constexpr size_t kMostRanks = 16;  // that are shown
@@ -145,8 +156,12 @@ std::string power_text(const Power& power, const char* of) {
                      : str("not available here (", of, ": ", power.missing, ")");
 }
 
-std::string extrapolation(const char* what, int64_t steps, double seconds) {
-  return str(what, ": ", steps, " steps, ", duration_text(static_cast<double>(steps) * seconds));
+std::string extrapolation(const char* what, const Extrapolated& part, const TestedRun& run, int64_t validations) {
+  const std::string steps = str(what, ": ", part.steps, " steps");
+  const std::string validation = run.validation.measured_batches > 0
+                                     ? str(" and ", validations, validations == 1 ? " validation" : " validations")
+                                     : "";
+  return str(steps, validation, ", ", duration_text(part.seconds), ", without checkpoints");
 }
 
 }  // namespace
@@ -190,9 +205,14 @@ Json to_json(const TestFigures& figures, const TestedRun& run) {
                      {"fastest_busy_seconds", figures.fastest_busy}};
   json["data_wait_percent"] = figures.data_wait_percent();
   json["power"] = {{"processors", to_json(figures.packages)}, {"gpus", to_json(figures.gpus)}};
-  const double seconds = figures.parts.front().seconds.mean;
-  json["whole_epoch"] = extrapolated(run.steps_per_epoch, seconds);
-  json["whole_training"] = extrapolated(run.steps, seconds);
+  if (run.validation.measured_batches > 0) {
+    json["validation"] = {{"batches", run.validation.measured_batches},
+                          {"seconds", run.validation.seconds},
+                          {"whole_batches", run.validation.batches},
+                          {"whole_seconds", run.validation.whole_seconds()}};
+  }
+  json["whole_epoch"] = to_json(extrapolated(figures, run.steps_per_epoch, run, 1));
+  json["whole_training"] = to_json(extrapolated(figures, run.steps, run, run.validations()));
   return json;
 }
 
@@ -204,9 +224,13 @@ Lines test_lines(const TestFigures& figures, const TestedRun& run, const Json& r
   add_memory(ranks, lines);
   lines.push_back("power: " + power_text(figures.packages, "processors of all nodes"));
   lines.push_back("power: " + power_text(figures.gpus, "GPUs of all ranks"));
-  const double seconds = figures.parts.front().seconds.mean;
-  lines.push_back(extrapolation("an epoch", run.steps_per_epoch, seconds) + ", without validation and checkpoints");
-  lines.push_back(extrapolation("the whole training", run.steps, seconds) + ", likewise");
+  if (const TestedValidation& validation = run.validation; validation.measured_batches > 0) {
+    lines.push_back(str("a validation: ", validation.batches, " batches, ", duration_text(validation.whole_seconds()),
+                        ", by ", validation.measured_batches, " of them"));
+  }
+  lines.push_back(extrapolation("an epoch", extrapolated(figures, run.steps_per_epoch, run, 1), run, 1));
+  lines.push_back(extrapolation("the whole training", extrapolated(figures, run.steps, run, run.validations()), run,
+                                run.validations()));
   return lines;
 }
 

@@ -45,10 +45,24 @@ struct TestFigures {
 /// `by_rank`: the seconds of the steps that count, as many of each rank and at least one; `samples` of these steps.
 TestFigures test_figures(const std::vector<std::vector<StepSeconds>>& by_rank, const std::vector<double>& samples);
 
-/// Steps of an epoch, and of the whole run that is tested.
+/// The validation of the run that is tested, of which some batches were done.
+struct TestedValidation {
+  int64_t measured_batches = 0;  ///< 0: there is none
+  int64_t batches = 0;           ///< of one validation
+  double seconds = 0.0;          ///< of the measured ones
+
+  double whole_seconds() const {
+    return measured_batches > 0 ? seconds * static_cast<double>(batches) / static_cast<double>(measured_batches) : 0.0;
+  }
+};
+
+/// Steps of an epoch, and of the whole run that is tested, which is validated after each epoch and before the first.
 struct TestedRun {
   int64_t steps_per_epoch = 0;
   int64_t steps = 0;
+  TestedValidation validation = {};
+
+  int64_t validations() const { return steps_per_epoch > 0 ? (steps + steps_per_epoch - 1) / steps_per_epoch + 1 : 0; }
 };
 
 /// {"kind": "test", "steps", "warm_up_steps", "seconds_spread": {part: {min, median, mean, std, slowest_rank}}, ...}

@@ -58,8 +58,9 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
   log_lines(report_layout(config, compute_traits(config, mesh.device())).lines());
   log_line(str("  run folder ", folder));
   if (config.test_steps > 0) {
-    log_line(str("  test      ", config.test_steps,
-                 " steps that are measured; no validation and no checkpoint, whatever other options say"));
+    log_line(
+        str("  test      ", config.test_steps,
+            " steps that are measured, then some batches of a validation; no checkpoint, whatever other options say"));
   }
 }
 

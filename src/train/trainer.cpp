@@ -87,6 +87,13 @@ void start_from(const CheckpointReader& checkpoint, const RunConfig& config, con
   std::for_each(remarks.begin(), remarks.end(), &log_warning);
 }
 
+// Of a test as many as tell how long a batch takes.
+int64_t num_validated(const RunConfig& config, const DataSource& data, bool is_test) {
+  constexpr int64_t kTestedBatches = 20;
+  return is_test ? std::min(data.num_valid_samples, kTestedBatches * config.data.valid_batch_size)
+                 : data.num_valid_samples;
+}
+
 }  // namespace
 
 BorderAgreement agree_at_border(const BorderReport& own, comm::Communicator& host_world) {
@@ -143,9 +150,10 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
       log_(log),
       engine_(training_options(config, mesh.device()), mesh),
       train_sampler_(train_sampler(config, data)),
-      evaluator_(data.valid == nullptr || options.test != nullptr
+      evaluator_(data.valid == nullptr
                      ? nullptr
-                     : std::make_unique<Evaluator>(config, mesh, engine_.model(), *data.valid, data.num_valid_samples,
+                     : std::make_unique<Evaluator>(config, mesh, engine_.model(), *data.valid,
+                                                   num_validated(config, data, options.test != nullptr),
                                                    data.climatology, data.described.grid)),
       options_(std::move(options)),
       position_(start_of(options_.resumed)),
@@ -199,10 +207,16 @@ void Trainer::run() {
     if (stop_reason_) {
       break;
     }
+    if (options_.test != nullptr) {
+      continue;
+    }
     validate(plan.epoch() + 1);
     if (!is_over() && (checkpoints_.is_due(position_.step) || (figures_ && checkpoints_.wants_best(*figures_)))) {
       save();
     }
+  }
+  if (options_.test != nullptr && !stop_reason_) {
+    time_validation();
   }
   if (!is_saved_) {
     save();
@@ -213,7 +227,7 @@ void Trainer::run() {
 
 void Trainer::begin() {
   const bool is_validated = options_.resumed != nullptr && !options_.resumed->info().metric.empty();
-  if (position_.samples_of_epoch == 0 && !is_validated) {
+  if (position_.samples_of_epoch == 0 && !is_validated && options_.test == nullptr) {
     validate(position_.epoch);
   }
   if (config_.checkpoint.at_start && options_.resumed == nullptr) {
@@ -358,6 +372,16 @@ void Trainer::validate(int64_t epoch) {
   figures_ = figures;
   is_saved_ = false;  // the next checkpoint of these weights holds their figure
   log_.validation({epoch, position_.step, std::move(figures), validation_seconds_});
+}
+
+void Trainer::time_validation() {
+  if (evaluator_ == nullptr) {
+    return;
+  }
+  const Timer timer;
+  evaluator_->evaluate();
+  const int64_t batch = config_.data.valid_batch_size;
+  tested_validation_ = {evaluator_->plan().num_steps(), (data_.num_valid_samples + batch - 1) / batch, timer.seconds()};
 }
 
 void Trainer::save() {

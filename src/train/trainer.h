@@ -90,7 +90,7 @@ class Trainer {
   /// Of the whole run, without a test.
   int64_t total_steps() const { return total_steps_; }
   /// Of an epoch, and of the run without a test.
-  TestedRun tested_run() const { return {train_sampler_->steps_per_epoch(), total_steps_}; }
+  TestedRun tested_run() const { return {train_sampler_->steps_per_epoch(), total_steps_, tested_validation_}; }
   /// Why run() ended before the last step: "signal SIGTERM", "--time-limit"; nothing if it did not.
   const std::optional<std::string>& stop_reason() const { return stop_reason_; }
   const Engine& engine() const { return engine_; }
@@ -109,6 +109,8 @@ class Trainer {
   void check_finite(const StepRecord& record);
   /// After `epoch` epochs; nothing without validation data.
   void validate(int64_t epoch);
+  /// Of a test.
+  void time_validation();
   void save();
 
   const RunConfig& config_;
@@ -133,6 +135,7 @@ class Trainer {
   int64_t skipped_in_a_row_ = 0;
   std::optional<std::string> stop_reason_;
   StepSeconds totals_;
+  TestedValidation tested_validation_;
 };
 
 }  // namespace vit_hybrid::train

@@ -35,22 +35,23 @@ $(count measured test) test records"
 grep '"kind":"test"' measured/metrics.jsonl | grep -q '"steps":5,"warm_up_steps":1,' || fail "1 step of 6 should warm up"
 grep '"kind":"test"' measured/metrics.jsonl | grep -q '"rank":1,"seconds"' || fail "the record has no memory by rank"
 grep -q '"kind": "test"' measured/summary.json || fail "summary.json has no figures of the test"
-said measured 'no validation and no checkpoint'
+said measured 'some batches of a validation; no checkpoint'
+said measured 'a validation: '
 said measured 'test of 5 steps, after 1 that warm up'
 for part in step 'data wait' forward backward reduce optimizer communication; do
   grep -qE "^  $part +[0-9.]+ +[0-9.]+ +[0-9.]+ +[01]$" measured.txt || fail "no times of '$part'"
 done
 grep -qE '^  [0-9.]+ % of the measured matmul roof of all ranks, [0-9.]+ [GT]FLOP/s$' measured.txt || fail "no roof"
 grep -qE '"percent_of_roof": [0-9]' measured/summary.json || fail "summary.json has no share of the roof"
-said measured 'an epoch: 2 steps, '
-said measured 'the whole training: 12 steps, '
+said measured 'an epoch: 2 steps and 1 validation, '
+said measured 'the whole training: 12 steps and 7 validations, '
 [ "$(grep -c '^power: ' measured.txt)" = 2 ] || fail "not two lines on power"
 if grep -qE 'Avg val loss|Time taken for epoch' measured.txt; then fail "the test tells of epochs or validation"; fi
 
 # More steps than the run has; stages that read nothing; the short name.
 train 4 long --steps 3 --test-steps 5 --pp 2 --tp 2 || fail "a test longer than its run failed"
 [ "$(count long step)" = 5 ] || fail "the long test has $(count long step) steps, not 5"
-said long 'the whole training: 3 steps, '
+said long 'the whole training: 3 steps and '
 "$program" --test --print-config | grep >/dev/null '^test_steps: 50' || fail "--test is not --test-steps 50"
 
 # Stopped before anything was measured.

@@ -178,6 +178,13 @@ TEST_CASE("options: names in any spelling, and the nearest of a wrong one") {
   CHECK(help.find("also --drop\n") != std::string::npos);
   CHECK(markdown_text(table).find("| `--[no-]drop-last` | flag | `false` | true, false |  | Drops \\| the last. |") !=
         std::string::npos);
+  const vit_hybrid::Json rows = json_table(table);
+  REQUIRE(rows.size() == table.options().size());
+  CHECK(rows[0]["name"] == "learning-rate");
+  CHECK(rows[0]["default"] == "0.5");
+  CHECK(rows[0]["group"] == "First");
+  CHECK(rows[0]["environment"] == "VIT_HYBRID_LEARNING_RATE");
+  CHECK(rows[0]["aliases"].size() == 2);
 }
 
 }  // namespace

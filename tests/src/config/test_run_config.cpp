@@ -182,6 +182,9 @@ TEST_CASE("run config: micro-batches, local batch, validation batch, learning ra
   const RunConfig scaled = resolved({"--lr=1e-3", "--lr-scaling=sqrt", "--lr-batch-size=16", "--global-batch-size=64"});
   CHECK(scaled.lr_schedule(9).base == doctest::Approx(2e-3).epsilon(1e-15));
   CHECK(scaled.lr_schedule(9).total == 9);
+  const RunConfig linear =
+      resolved({"--lr=1e-3", "--lr-scaling=linear", "--lr-batch-size=16", "--global-batch-size=8"});
+  CHECK(linear.lr_schedule(9).base == doctest::Approx(5e-4).epsilon(1e-15));
   CHECK(resolved({"--lr=1e-3"}).lr_schedule(1).base == 1e-3);
   const RunConfig least = resolved({"--lr=1e-3", "--min-lr=1e-4", "--lr-scaling=sqrt", "--global-batch-size=64",
                                     "--lr-schedule=wsd", "--decay-share=0.5", "--warmup=3"});

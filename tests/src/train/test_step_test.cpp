@@ -142,7 +142,23 @@ TEST_CASE("step test: the record and the text say the same, and what is not know
   for (const char* expected :
        {"test of 4 steps, after 1 that warm up", "  step              100.000    110.000     28.284",
         "rank 1 decides: 100.000 ms", "power: 81.2 W", "power: not available here (GPUs of all ranks: no GPU is used)",
-        "an epoch: 100 steps, 12.00 s", "the whole training: 1000 steps, 2.0 min", "5.0"}) {
+        "an epoch: 100 steps, 12.00 s, without checkpoints",
+        "the whole training: 1000 steps, 2.0 min, without checkpoints", "5.0"}) {
+    CHECK_MESSAGE(contains(text, expected), expected, " in\n", text);
+  }
+  CHECK_FALSE(json.contains("validation"));
+}
+
+TEST_CASE("step test: validations count in an epoch and in the training, one of them before the first epoch") {
+  const TestedRun run{100, 950, {20, 50, 8.0}};
+  const Json json = to_json(two_ranks(), run);
+  CHECK(json["validation"]["whole_seconds"] == 20.0);
+  CHECK(json["whole_epoch"]["duration"].get<double>() == Approx(12.0 + 20.0));
+  CHECK(json["whole_training"]["duration"].get<double>() == Approx(114.0 + 11 * 20.0));
+  const std::string text = join(test_lines(two_ranks(), run, some_ranks()), "\n");
+  for (const char* expected : {"a validation: 50 batches, 20.00 s, by 20 of them",
+                               "an epoch: 100 steps and 1 validation, 32.00 s, without checkpoints",
+                               "the whole training: 950 steps and 11 validations, 5.6 min, without checkpoints"}) {
     CHECK_MESSAGE(contains(text, expected), expected, " in\n", text);
   }
 }
