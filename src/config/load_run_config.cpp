@@ -35,7 +35,7 @@ std::vector<Need> needs_of(const RunConfig& config) {
   const bool reads_files = data.kind == DataKind::kHdf5;
   const bool reads_fields = reads_files && forecasts;
   const bool reads_images = reads_files && classifies;
-  const bool validates = config.test_steps == 0 && data.has_validation();
+  const bool validates = config.find_lr == 0 && data.has_validation();
   const bool has_replicas = parallel.dp != 1;  // 0: not known yet
   const bool has_axes = int{has_replicas} + int{parallel.tp > 1} + int{parallel.pp > 1} > 1;
   const bool has_micro_batches = parallel.dp == 0 || parallel.pp > 1 || config.num_micro_batches() > 1;
@@ -58,6 +58,7 @@ std::vector<Need> needs_of(const RunConfig& config) {
       {"zero", has_replicas, "--dp is 1, and there is nobody to share with"},
       {"schedule", has_micro_batches, "there is one stage and one micro-batch"},
       {"bucket-mb", has_replicas, "--dp is 1, and no gradients are reduced"},
+      {"dp-max-ctas", has_replicas, "--dp is 1, and no gradients are reduced"},
       {"retune", measures_kernels, "with --deterministic a CPU takes its usual kernels, without measuring"},
       {"cuda-graph", may_use_gpus, "it is for GPUs, and the run uses none"},
       {"ranks-per-gpu", may_use_gpus, "it is for GPUs, and the run uses none"},

@@ -74,6 +74,9 @@ double LrSchedule::at(int64_t t) const {
       return std::min(base * warm, cosine_between(base, 0.0, share_of(0, total, t)));
     case Kind::kConstant:
       return base * warm;
+    case Kind::kRange:
+      return least * std::pow(base / least, static_cast<double>(std::min(t, total - 1)) /
+                                                static_cast<double>(std::max<int64_t>(total - 1, 1)));
     default:
       break;
   }

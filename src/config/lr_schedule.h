@@ -16,9 +16,11 @@ namespace vit_hybrid::train {
 /// start; without warm-up it is kCosine. kConstant: lr0. kOneCycle: L. N. Smith, N. Topin, "Super-convergence", 2018,
 /// in PyTorch's form: cosine from lr0/25 up to lr0 over `warmup` iterations (30 % of the total where it is 0), then
 /// cosine down to lr0/25/10^4.
-/// `least` is reached where the run ends, at t = T: the last iteration has a rate one step above it.
+/// kRange: least (lr0 / least)^(t/(T - 1)), of a range test (L. N. Smith, WACV 2017, section 3.3, with rates that rise
+/// exponentially). `least` of the others is reached where the run ends, at t = T: the last iteration has a rate one
+/// step above it.
 struct LrSchedule {
-  enum class Kind { kConstant, kCosine, kOneCycle, kLinear, kWsd, kCosineReference };
+  enum class Kind { kConstant, kCosine, kOneCycle, kLinear, kWsd, kCosineReference, kRange };
   Kind kind = Kind::kCosine;
   double base = 1e-3;
   int64_t warmup = 0;

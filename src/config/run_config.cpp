@@ -83,15 +83,15 @@ void resolve_data(RunConfig& config) {
 }
 
 // A test of a recipe leaves no checkpoint, whatever the recipe says of them.
-void resolve_test(RunConfig& config) {
-  if (config.test_steps == 0) {
+void resolve_trial(RunConfig& config) {
+  if (!config.is_trial()) {
     return;
   }
   config.checkpoint.keep = 0;
   config.checkpoint.every = 0;
   config.checkpoint.at_start = false;
   for (const char* name : {"keep-checkpoints", "checkpoint-every", "checkpoint-at-start"}) {
-    config.origin[name] = "test-steps";
+    config.origin[name] = config.test_steps > 0 ? "test-steps" : "find-lr";
   }
 }
 
@@ -127,6 +127,10 @@ int RunConfig::num_micro_batches() const {
 }
 
 LrSchedule RunConfig::lr_schedule(int64_t total) const {
+  if (find_lr > 0) {
+    constexpr double kLeast = 1e-7, kMost = 10.0;
+    return {LrSchedule::Kind::kRange, kMost, 0, find_lr, kLeast};
+  }
   const double ratio = static_cast<double>(global_batch_size) / static_cast<double>(schedule.lr_batch_size);
   const double scale = schedule.scaling == LrScaling::kSqrt     ? std::sqrt(ratio)
                        : schedule.scaling == LrScaling::kLinear ? ratio
@@ -138,7 +142,7 @@ void resolve(RunConfig& config, int world_size) {
   resolve_layout(config, world_size);
   resolve_batch(config);
   resolve_data(config);
-  resolve_test(config);
+  resolve_trial(config);
   if (config.name.empty()) {
     config.name = !config.preset.empty() ? config.preset : "run";
   }

@@ -155,6 +155,7 @@ struct RunConfig {
   uint64_t seed = 1;
   int64_t log_interval = 10;
   int64_t test_steps = 0;  ///< of the test mode, which measures and writes no checkpoint; 0: a real run
+  int64_t find_lr = 0;     ///< iterations of a learning-rate range test, which writes no checkpoint; 0: a real run
   std::string run_dir;     ///< empty: runs_root/<name>-<time>
   std::string runs_root = "runs";
   std::string machine;  ///< file of a machine's rates, by which times are predicted; empty: none
@@ -166,6 +167,8 @@ struct RunConfig {
   std::vector<std::string> unused_keys;  ///< keys of the reference workload's YAML that have no meaning here
   bool is_builtin_default = false;       ///< neither a configuration nor data was given
 
+  /// Tests of a recipe, not runs of it: they leave no checkpoint.
+  bool is_trial() const { return test_steps > 0 || find_lr > 0; }
   bool is_forecast() const { return model.task == model::Task::kForecast; }
   /// By whom an option was given: 2 the command line, 1 the environment, 0 others or nobody.
   int precedence(const std::string& option) const;
@@ -173,8 +176,9 @@ struct RunConfig {
   int64_t replica_batch_size() const;
   /// Micro-batches of the replica with most samples.
   int num_micro_batches() const;
-  /// The schedule of a run of `total` iterations; its rates are multiplied by sqrt(global_batch_size / lr_batch_size)
-  /// with scaling kSqrt, by that ratio with kLinear (P. Goyal et al., arXiv:1706.02677, section 2.1).
+  /// The schedule of a run of `total` iterations, or of the range test of --find-lr; its rates are multiplied by
+  /// sqrt(global_batch_size / lr_batch_size) with scaling kSqrt, by that ratio with kLinear (P. Goyal et al.,
+  /// arXiv:1706.02677, section 2.1).
   LrSchedule lr_schedule(int64_t total) const;
 };
 

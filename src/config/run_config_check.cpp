@@ -301,6 +301,13 @@ void check_checkpoints(const RunConfig& config, Problems& out) {
                       " its records would be mixed with those of the run; allowed: --resume none, or "
                       "--resume PATH and a --run-dir of its own"));
   }
+  if (config.find_lr > 0 && checkpoint.resumes()) {
+    out.push_back(
+        "--find-lr begins from a network's initial weights, or those of --init-from; leave --resume and --load out");
+  }
+  if (config.find_lr > 0 && config.test_steps > 0) {
+    out.push_back("--find-lr and --test-steps are two tests; give one of them");
+  }
   if (checkpoint.resume.empty()) {
     out.push_back("--resume is empty; allowed: none, latest, auto, or the path of a checkpoint");
   }

@@ -131,6 +131,14 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
                      "times by phase, memory, power and how long an epoch and the whole training would take.",
              .unit = "iterations",
              .aliases = {"test-nsteps"}});
+  table.add({.name = "find-lr",
+             .value = integer(config.find_lr, {10, kMostCount, "none"}),
+             .help =
+                 "Learning-rate range test: so many iterations (100 are usual) with a learning rate that rises from "
+                 "1e-7 to 10, without validation and checkpoints, until the loss diverges; prints the rate at which "
+                 "it fell fastest.",
+             .unit = "iterations",
+             .names_elsewhere = {"lr-find", "lr-finder", "auto-lr-find"}});
   table.add({.name = "test",
              .value = test_flag(config.test_steps),
              .help = "The test mode with 50 iterations, or with those of test-steps.",

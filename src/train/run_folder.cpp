@@ -53,7 +53,7 @@ void write_new_file(const std::string& path, const std::string& text) {
 // names, or failed there before its first checkpoint.
 bool continues(const RunConfig& config, const std::string& path) {
   std::error_code error;
-  if (config.test_steps > 0) {
+  if (config.is_trial()) {
     return false;  // what is measured does not belong to the run
   }
   if (!config.checkpoint.resumes() || !fs::exists(path + "/" + kConfig, error)) {

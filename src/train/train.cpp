@@ -57,6 +57,10 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
   log_lines(report_kernels(config, mesh.device()).lines());
   log_lines(report_layout(config, compute_traits(config, mesh.device())).lines());
   log_line(str("  run folder ", folder));
+  if (config.find_lr > 0) {
+    log_line(str("  test      of the learning rate, which rises in ", config.find_lr,
+                 " steps; no validation and no checkpoint, whatever other options say"));
+  }
   if (config.test_steps > 0) {
     log_line(
         str("  test      ", config.test_steps,
@@ -136,8 +140,9 @@ void conclude_speed(const RunConfig& config, const Machine& machine, const std::
 }
 
 void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const Trainer& trainer,
-            const std::optional<StepTest>& test, const Machine& machine, const mesh::DeviceMesh& mesh,
-            const std::optional<TimePlan>& predicted_time, const comm::MpiGroup& world, double seconds_to_first_step) {
+            const std::optional<StepTest>& test, const std::optional<LrRange>& range, const Machine& machine,
+            const mesh::DeviceMesh& mesh, const std::optional<TimePlan>& predicted_time, const comm::MpiGroup& world,
+            double seconds_to_first_step) {
   Json summary = log.final_figures();
   summary["interrupted"] = trainer.stop_reason().has_value();
   summary["seconds_to_first_step"] = seconds_to_first_step;
@@ -151,6 +156,9 @@ void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const
   log.warn_of_skipped_steps();
   if (test) {
     summary["test"] = conclude_test(*test, trainer.tested_run(), summary["ranks"], log, world);
+  } else if (range) {
+    summary["find_lr"] = range->to_json();
+    log_lines(range->lines());
   } else {
     log.print_table();
   }
@@ -230,7 +238,7 @@ class Run {
     phase_.reset();
     trainer_->run();
     phase_.emplace("end of the run");
-    finish(config_, *folder_, *log_, *trainer_, test_, machine_, *mesh_, predicted_time_, world_,
+    finish(config_, *folder_, *log_, *trainer_, test_, range_, machine_, *mesh_, predicted_time_, world_,
            seconds_to_first_step);
     return exit_code();
   }
@@ -289,6 +297,9 @@ class Run {
 
   // A trainer with the state that it starts from: of the checkpoint that the resumption has in the end.
   void make_trainer() {
+    if (config_.find_lr > 0) {
+      range_.emplace();
+    }
     if (config_.test_steps > 0) {
       test_.emplace(config_.test_steps, machine_.device, session_.place().node_rank == 0);
     }
@@ -300,9 +311,10 @@ class Run {
       if (machine_.device.is_cpu()) {
         choose_host_kernel(config_, kernels::HostLayer::Passes::kForwardAndBackward, resumed_kernels(), world_);
       }
-      trainer_ = std::make_unique<Trainer>(config_, world_, *mesh_, *data_, *log_,
-                                           TrainerOptions{checkpoints_, resumed(), initial_ ? &*initial_ : nullptr,
-                                                          test_ ? &*test_ : nullptr, time_limit_});
+      trainer_ = std::make_unique<Trainer>(
+          config_, world_, *mesh_, *data_, *log_,
+          TrainerOptions{checkpoints_, resumed(), initial_ ? &*initial_ : nullptr, range_ ? &*range_ : nullptr,
+                         test_ ? &*test_ : nullptr, time_limit_});
       std::optional<Error> damage;
       try {
         trainer_->load();
@@ -362,7 +374,11 @@ class Run {
     const bool is_saved = config_.checkpoint.keep > 0;
     log_warning(str("stopped by ", *reason, " after step ", trainer_->step(),
                     is_saved ? "; go on with --resume " + checkpoints_
-                             : str("; nothing was saved (", test_ ? "--test-steps" : "--keep-checkpoints none", ")")));
+                             : str("; nothing was saved (",
+                                   test_    ? "--test-steps"
+                                   : range_ ? "--find-lr"
+                                            : "--keep-checkpoints none",
+                                   ")")));
     return kComeAgain;
   }
 
@@ -386,6 +402,7 @@ class Run {
   std::optional<CheckpointReader> initial_;
   std::optional<RunLog> log_;
   std::optional<StepTest> test_;
+  std::optional<LrRange> range_;
   std::unique_ptr<Trainer> trainer_;
 };
 

@@ -150,7 +150,7 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
       log_(log),
       engine_(training_options(config, mesh.device()), mesh),
       train_sampler_(train_sampler(config, data)),
-      evaluator_(data.valid == nullptr
+      evaluator_(data.valid == nullptr || config.find_lr > 0
                      ? nullptr
                      : std::make_unique<Evaluator>(config, mesh, engine_.model(), *data.valid,
                                                    num_validated(config, data, options.test != nullptr),
@@ -159,7 +159,9 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
       position_(start_of(options_.resumed)),
       checkpoints_(config, world, mesh, engine_, log, options_.checkpoint_folder, data.described),
       total_steps_(steps_of_run(config, *train_sampler_, position_)),
-      last_step_(options_.test != nullptr ? position_.step + options_.test->steps() : total_steps_),
+      last_step_(options_.test != nullptr    ? position_.step + options_.test->steps()
+                 : options_.range != nullptr ? config.find_lr
+                                             : total_steps_),
       lr_schedule_(config.lr_schedule(std::max(total_steps_, last_step_))),
       train_input_(open_input(config, mesh, *data.train, train_sampler_, last_step_ - position_.step,
                               {engine_.model().is_first_stage(), engine_.model().is_last_stage()},
@@ -243,7 +245,14 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
   for (int64_t i = 0; i < plan.num_steps() && !is_over(); ++i) {
     const StepRecord step = train_step(plan, i);
     log_.step(step);
-    check_finite(step);
+    if (options_.range != nullptr) {
+      options_.range->add(step.lr, step.loss);
+      if (options_.range->has_diverged()) {
+        last_step_ = position_.step;
+      }
+    } else {
+      check_finite(step);
+    }
     if (options_.test != nullptr) {
       options_.test->add(step);
     }
@@ -264,7 +273,7 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
   record.seconds = timer.seconds();
   record.step = position_.step;
   record.train_loss = loss_sum / static_cast<double>(std::max<int64_t>(record.samples, 1));
-  if (options_.test == nullptr) {
+  if (!config_.is_trial()) {
     log_.epoch(record);
   }
 }

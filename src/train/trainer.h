@@ -15,6 +15,7 @@
 #include "src/config/lr_schedule.h"
 #include "src/config/run_config.h"
 #include "src/config/time_limit.h"
+#include "src/report/lr_range.h"
 #include "src/report/run_log.h"
 #include "src/train/data_source.h"
 #include "src/train/engine.h"
@@ -54,6 +55,7 @@ struct TrainerOptions {
   std::string checkpoint_folder;
   const CheckpointReader* resumed = nullptr;  ///< what the run goes on from, checked with check_resumable()
   const CheckpointReader* initial = nullptr;  ///< the weights that a new training starts from (--init-from)
+  LrRange* range = nullptr;                   ///< is told the steps of --find-lr, and ends them
   StepTest* test = nullptr;                   ///< measures the steps, and says how many there are
   TimeLimit time_limit = TimeLimit(0.0, 0, 0);
 };
@@ -63,8 +65,8 @@ struct TrainerOptions {
 LrSchedule planned_schedule(const RunConfig& config, const DataSource& data, const CheckpointReader* resumed);
 
 /// Trains for the steps or epochs of the configuration, validates the untrained network and after every epoch, logs,
-/// and saves checkpoints. With a test it does the test's steps at the run's learning rates, and neither validates nor
-/// logs epochs. Everything is collective over the world.
+/// and saves checkpoints. With a range it does the steps of --find-lr, and with a test it does the test's steps at the
+/// run's learning rates, and neither validates nor logs epochs. Everything is collective over the world.
 class Trainer {
  public:
   /// All arguments outlive the trainer. `world`: the ranks of `mesh`.

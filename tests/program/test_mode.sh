@@ -73,4 +73,27 @@ train 1 real --steps 12 --resume real/checkpoints --test-steps 2 || code=$?
 train 1 real --resume auto --test-steps 2 && fail "--resume auto with a test was taken"
 grep -q -- '--test-steps 2 measures and saves nothing, and with --resume auto' real.err || fail "no word on --resume auto"
 [ "$(ls -lR --time-style=full-iso real)" = "$before" ] || fail "a test changed the run's folder"
+
+# The learning-rate range test: so many steps, whose rates rise, in every layout; it ends where the loss diverges.
+ranges() {
+  train 4 "$1" --find-lr 40 "${@:2}" || fail "the range test $1 failed"
+  grep -qE 'learning-rate range test of [0-9]+ steps: the loss (diverged at|did not diverge up to) a learning rate of' "$1.txt" || fail "$1 tells no end"
+  [ -z "$(ls "$1/checkpoints")" ] || fail "a range test leaves checkpoints"
+  [ "$(count "$1" valid) $(count "$1" epoch)" = "0 0" ] || fail "a range test validates or tells of epochs"
+  python3 - "$1/summary.json" <<'PYTHON' || fail "the curve of $1"
+import json, sys
+found = json.load(open(sys.argv[1]))["find_lr"]
+rates = [rate for rate, _, _ in found["curve"]]
+assert abs(rates[0] - 1e-7) < 1e-12 and rates == sorted(rates) and len(rates) <= 40, rates
+assert found["steepest"] in rates and found["of_least_loss"] in rates, found
+PYTHON
+}
+ranges replicas --dp 4
+ranges stages --tp 2 --pp 2
+for options in "--test-steps 5" "--resume somewhere"; do
+  code=0
+  # shellcheck disable=SC2086
+  train 1 refused --find-lr 40 $options || code=$?
+  [ $code = 64 ] && grep -q -- '--find-lr' refused.err || fail "--find-lr with $options ended with $code"
+done
 echo "test_mode: passed"
