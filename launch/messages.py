@@ -1,0 +1,37 @@
+"""What a script says to its user: one line a message, exit codes, texts that do nothing to a terminal.
+
+    from messages import USAGE, Parser, fail, shown, warn
+    fail(f"'{shown(path)}' is no run", MISSING_INPUT)
+
+Lines begin with the script's name and go to standard error.
+"""
+import argparse
+import os
+import sys
+
+USAGE, BAD_DATA, MISSING_INPUT, CANNOT_CREATE, IO = 64, 65, 66, 73, 74  # exit codes, those of the program
+
+
+def shown(value):
+    """A text of a file or a command line as it does nothing to a terminal, and as every terminal can show it."""
+    text = os.fsdecode(value) if isinstance(value, (bytes, os.PathLike)) else str(value)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def warn(text):
+    print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
+
+
+def fail(text, code):
+    warn(text)
+    sys.exit(code)
+
+
+class Parser(argparse.ArgumentParser):
+    """One that shows the script's docstring as it is written, and refuses in one line with exit code 64."""
+
+    def __init__(self, **keywords):
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **keywords)
+
+    def error(self, message):
+        fail(f"{shown(message)}; --help lists the options", USAGE)
