@@ -24,7 +24,7 @@ import os
 import re
 import xml.etree.ElementTree as ElementTree
 
-from messages import shown
+from messages import shortened, shown
 from python_with import modules
 from tables import cell_text, is_right
 
@@ -43,13 +43,13 @@ MARK = '<meta name="generator" content="vit_hybrid '  # of every page, near its 
 STYLE = """
 body { font: 15px/1.5 sans-serif; color: #1a1a1a; background: #fff; max-width: 1080px; margin: 2em auto; padding: 0 1.5em; }
 h1 { font-size: 1.7em; } h2 { margin-top: 2em; border-bottom: 1px solid #ccc; font-size: 1.3em; } h3 { margin-top: 1.6em; }
-h1, h2, h3, p, figcaption, td, th { overflow-wrap: anywhere; }
+h1, h2, h3, p, figcaption { overflow-wrap: anywhere; }
 p.warning { border-left: 4px solid #b8620a; background: #fff6e5; padding: .5em 1em; }
-div.table { overflow-x: auto; } table { border-collapse: collapse; font-size: 14px; margin: 1em 0; }
+div.table { overflow: auto; max-height: 38em; } table { border-collapse: collapse; font-size: 14px; margin: 1em 0; }
 caption { text-align: left; color: #555; padding-bottom: .3em; }
 th, td { padding: .25em .8em; border-bottom: 1px solid #e0e0e0; text-align: left; vertical-align: top; }
-td { min-width: 3.5em; } th { border-bottom: 2px solid #888; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+th, td { white-space: nowrap; } th:first-child, td:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 9em; }
+th { border-bottom: 2px solid #888; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 figure { margin: 1em 0; } figure svg { width: 100%; height: auto; display: block; } figcaption { color: #555; font-size: 14px; }
 footer { margin-top: 3em; color: #777; font-size: 13px; }
 """
@@ -84,17 +84,18 @@ def bar_style(index):
 
 def label(text, longest=40):
     """A user's text for a title, a legend or a tick: never read as a formula, cut in its middle where it is too long."""
-    text = shown(text)
-    if len(text) > longest:
-        text = text[:(longest - 1) // 2] + "\u2026" + text[-(longest // 2):]
+    text = shortened(shown(text), longest)
     # A legend leaves out what begins with a line.
     return (" " + text if text.startswith("_") else text).replace("$", r"\$")
 
 
-def legend(axes, **keywords):
-    """To the right of the subplot, over nothing; where there is something to tell apart."""
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, **keywords)
+def legend(axes, is_stack=False):
+    """To the right of the subplot, over nothing; where there is something to tell apart. `is_stack`: of bars upon each other,
+    whose order from above it has."""
+    handles, texts = axes.get_legend_handles_labels()
+    if handles:
+        order = -1 if is_stack else 1
+        axes.legend(handles[::order], texts[::order], loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
 
 
 def short_numbers(text):
@@ -157,12 +158,12 @@ class Page:
         self.parts.append("\n".join([f'<div class="table"><table>{head}<thead>{line("th", header)}</thead><tbody>',
                                      *(line("td", row) for row in rows), "</tbody></table></div>"]))
 
-    def plot(self, figure, caption):
+    def plot(self, figure, caption=""):
         """A figure of matplotlib, with what is to be known of it below; its first title is its name."""
         self.plots += 1
         name = next((axes.get_title() for axes in figure.axes if axes.get_title()), f"plot {self.plots}")
-        self.parts.append(f"<figure>{svg_text(figure, name, self.plots)}"
-                          f"<figcaption>{html.escape(shown(caption))}</figcaption></figure>")
+        below = f"<figcaption>{html.escape(shown(caption))}</figcaption>" if caption else ""
+        self.parts.append(f"<figure>{svg_text(figure, name, self.plots)}{below}</figure>")
 
     def text(self):
         title = html.escape(shown(self.title))

@@ -18,6 +18,11 @@ def shown(value):
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def shortened(text, longest):
+    """Its begin and its end, where it has more characters."""
+    return text if len(text) <= longest else text[:(longest - 1) // 2] + "\u2026" + text[-(longest // 2):]
+
+
 def warn(text):
     print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
 

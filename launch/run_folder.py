@@ -1,0 +1,200 @@
+"""What a run has left in its folder: records (metrics.jsonl), summary, configuration; docs/running.md has their keys.
+
+    from run_folder import Run, RunError, records_of
+    run = Run("runs/a")                 # raises RunError where that is no run
+    run.state, run.steps[-1]["loss"], figure(run.summary, "speed", "percent_of_roof")
+
+Runs of any version: what is not there is None, an empty list or an empty object, never a guess.
+"""
+import json
+import os
+import re
+
+from messages import shown
+
+COMING_AGAIN = ("step", "epoch", "valid", "checkpoint")  # what a run that goes on after an earlier step writes anew
+
+
+class RunError(Exception):
+    """One line for the user."""
+
+
+def figure(record, *keys):
+    """The number at keys below each other; None where there is none that is finite."""
+    for key in keys:
+        record = record.get(key) if isinstance(record, dict) else None
+    is_number = isinstance(record, (int, float)) and not isinstance(record, bool)
+    return record if is_number and abs(record) < float("inf") else None
+
+
+def part(record, *keys):
+    """The object at keys below each other; an empty one where there is none."""
+    for key in keys:
+        record = record.get(key) if isinstance(record, dict) else None
+    return record if isinstance(record, dict) else {}
+
+
+def mean_over_channels(figures):
+    """Of an object with a number by channel; None where one is missing."""
+    values = [figure(figures, name) for name in figures] if isinstance(figures, dict) else []
+    return sum(values) / len(values) if values and None not in values else None
+
+
+def records_of(path, say):
+    """All records of a metrics.jsonl in the order of the file, each step, epoch and validation once: of those that are there
+    twice the last, and nothing that a part of the run had done after the step that a later part went on from. `say` is given
+    a line for each line that is no record. Raises OSError."""
+    records, is_new = [], False
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
+                say(f"{shown(path)}, line {number} is no record (half a line of a run that was killed?): left out")
+                continue
+            # A part of the run begins with "start", and where it goes on "resume" is next.
+            if is_new or record["kind"] == "resume":
+                last_step = figure(record, "step") if record["kind"] == "resume" else None
+                records = [r for r in records if r["kind"] not in COMING_AGAIN or
+                           last_step is not None and (figure(r, "step") or 0) <= last_step]
+            is_new = record["kind"] == "start"
+            records.append(record)
+    last = {(record["kind"], str(record.get("step"))): i for i, record in enumerate(records)}
+    return [r for i, r in enumerate(records) if r["kind"] not in COMING_AGAIN or last[r["kind"], str(r.get("step"))] == i]
+
+
+def of_kind(records, kind):
+    """In the order of their steps; those without a step are left out."""
+    return sorted((r for r in records if r["kind"] == kind and figure(r, "step") is not None), key=lambda r: r["step"])
+
+
+def options_of(text):
+    """The options of a config.yaml, as texts. The program writes one a line: name, value, and where it is from."""
+    options = {}
+    for line in text.splitlines():
+        found = re.fullmatch(r"([a-z0-9_]+): *(\"(?:[^\"\\]|\\.)*\"|[^#]*?)(?: +#.*)?", line)
+        if found:
+            options[found[1]] = found[2].strip('"')
+    return options
+
+
+def scalars(record, steps):
+    """The points that a record is on TensorBoard, {tag: value}, as scalars_of() of src/report/metrics_log.h has them; `steps`:
+    of the epoch."""
+    names = {"step": {"Loss/step": "loss", "Learning Rate": "lr", "Gradient norm": "grad_norm",
+                      "Samples per sec": "samples_per_s"},
+             "epoch": {"Loss/train": "loss", "Avg samples per sec": "samples_per_s"},
+             "valid": {"Loss/valid": "loss", "Top-1/valid": "top1", "Top-5/valid": "top5"}}.get(record["kind"], {})
+    points = {tag: figure(record, key) for tag, key in names.items()}
+    if record["kind"] == "epoch" and figure(record, "duration"):
+        points["Avg iters per sec"] = steps / record["duration"]
+    if record["kind"] == "valid":
+        for name, key in (("RMSE", "rmse"), ("ACC", "acc")):
+            points.update({f"{name}({channel})/valid": figure(record, key, channel) for channel in part(record, key)})
+    return {tag: value for tag, value in points.items() if value is not None}
+
+
+class Run:
+    """A run: `records`; of these `steps`, `epochs`, `valids`, and `start`, which tells of the last part of a run that went
+    on, as `summary` does (empty where the part has none yet); `options` of its configuration; `state`: finished, interrupted
+    (stopped at a step border), unfinished (still going on, or killed); `notes`: lines that say what is missing."""
+
+    def __init__(self, path):
+        self.path, self.label, self.notes = path, os.path.basename(os.path.realpath(path)), []
+        if not os.path.isdir(path):
+            raise RunError(f"'{shown(path)}' is no run: " + ("it is no folder" if os.path.exists(path) else "it is not there"))
+        metrics = os.path.join(path, "metrics.jsonl")
+        if not os.path.exists(metrics) and not os.path.exists(os.path.join(path, "summary.json")):
+            inside = [entry.name for entry in sorted(os.scandir(path), key=lambda entry: entry.name)
+                      if os.path.exists(os.path.join(entry.path, "metrics.jsonl"))]
+            raise RunError(f"'{shown(path)}' is no run: it has no metrics.jsonl and no summary.json" +
+                           (f"; it holds runs: {shown(os.path.join(path, inside[0]))}, ..." if inside else ""))
+        try:
+            self.records = records_of(metrics, self.notes.append)
+        except OSError as error:
+            self.records = []
+            self.notes.append(f"{shown(metrics)}: {error.strerror}: no losses and no times of steps")
+        self.steps, self.epochs, self.valids = (of_kind(self.records, kind) for kind in ("step", "epoch", "valid"))
+        starts = [i for i, record in enumerate(self.records) if record["kind"] == "start"]
+        self.start = self.records[starts[-1]] if starts else {}
+        resumed = [r for r in self.records[starts[-1] if starts else 0:] if r["kind"] == "resume"]
+        self.first_step = (figure(resumed[-1], "step") or 0) if resumed else 0
+        self.summary = self.current_summary(parts=len(starts))
+        self.options = self.read_options()
+        self.state = ("unfinished" if not self.summary else
+                      "interrupted" if self.summary.get("interrupted") is True else "finished")
+
+    def current_summary(self, parts):
+        path = os.path.join(self.path, "summary.json")
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                summary = json.load(file)
+        except FileNotFoundError:
+            self.notes.append(f"{shown(self.path)} has no summary.json: it is going on or was killed, so nothing is known of "
+                              "memory, communication and the ranks' times")
+            return {}
+        except OSError as error:
+            self.notes.append(f"{shown(path)}: {error.strerror}")
+            return {}
+        except (ValueError, RecursionError):
+            self.notes.append(f"{shown(path)} is no JSON, perhaps half of it: left out")
+            return {}
+        if not isinstance(summary, dict):
+            self.notes.append(f"{shown(path)} holds no object: left out")
+            return {}
+        last = self.steps[-1]["step"] if self.steps else None
+        is_of_earlier_part = parts > 1 and not any(step["step"] > self.first_step for step in self.steps)
+        if last is not None and (figure(summary, "steps") != last or is_of_earlier_part):
+            self.notes.append(f"{shown(path)} is of an earlier part of the run, which has gone on: left out")
+            return {}
+        return summary
+
+    def read_options(self):
+        """Of the last part's configuration: config.yaml, or the one with the highest number."""
+        numbers = [int(found[1] or 1) for found in (re.fullmatch(r"config(?:-(\d+))?\.yaml", name)
+                                                   for name in os.listdir(self.path)) if found]
+        if not numbers:
+            self.notes.append(f"{shown(self.path)} has no config.yaml: its options are not known")
+            return {}
+        path = os.path.join(self.path, f"config-{max(numbers)}.yaml" if max(numbers) > 1 else "config.yaml")
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return options_of(file.read())
+        except OSError as error:
+            self.notes.append(f"{shown(path)}: {error.strerror}")
+            return {}
+
+    @property
+    def new_steps(self):
+        """Those of the last part, which `start` and `summary` tell of."""
+        return [step for step in self.steps if step["step"] > self.first_step]
+
+    @property
+    def ranks(self):
+        """Those of the summary with their rank, in order."""
+        ranks = self.summary.get("ranks")
+        return sorted((r for r in ranks if figure(r, "rank") is not None), key=lambda r: r["rank"]) if isinstance(
+            ranks, list) else []
+
+    def layout_text(self):
+        degrees = [figure(self.start, "layout", axis) for axis in ("dp", "tp", "pp")]
+        return " x ".join(map(str, degrees)) if None not in degrees else None
+
+
+def name_apart(runs):
+    """Labels: the end of each path that no other run's path has."""
+    parts = {run: os.path.realpath(run.path).split(os.sep) for run in runs}
+    lengths = dict.fromkeys(runs, 1)
+    while True:
+        for run in runs:
+            run.label = os.sep.join(parts[run][-lengths[run]:])
+        counts = {}
+        for run in runs:
+            counts.setdefault(run.label, []).append(run)
+        same = [run for group in counts.values() if len(group) > 1 for run in group if lengths[run] < len(parts[run])]
+        if not same:
+            return
+        for run in same:
+            lengths[run] += 1

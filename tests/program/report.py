@@ -1,0 +1,528 @@
+#!/usr/bin/env python3
+"""Checks the tables and plots of launch/report: those of a run of the program, and of runs with known figures; runs that are
+resumed, killed, half written, of other models, or none at all; names that mean harm.
+
+usage: report.py VIT_HYBRID
+
+Plots are looked at through matplotlib's own objects, the page through an HTML parser and, where it is there, Chromium.
+"""
+import contextlib
+import html.parser
+import importlib.machinery
+import importlib.util
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+sys.dont_write_bytecode = True
+LAUNCH = pathlib.Path(__file__).resolve().parents[2] / "launch"
+sys.path.insert(0, str(LAUNCH))
+loader = importlib.machinery.SourceFileLoader("report", str(LAUNCH / "report"))
+report = importlib.util.module_from_spec(importlib.util.spec_from_loader("report", loader))
+loader.exec_module(report)
+import matplotlib.image  # noqa: E402
+import run_plots  # noqa: E402
+from run_folder import Run, name_apart  # noqa: E402
+from tables import bytes_text, number_text, table_lines  # noqa: E402
+
+PROGRAM = None
+CLASSES = ["parameters", "gradients", "optimizer", "activations", "data"]
+MiB = 1 << 20
+
+
+def start_of(dp=2, tp=1, pp=1, **changes):
+    record = {"kind": "start", "time": 1.0, "name": "made", "version": "0.1.0", "git_commit": "0123456789abcdef",
+              "layout": {"ranks": dp * tp * pp, "nodes": 1, "dp": dp, "tp": tp, "pp": pp, "global_batch_size": 16,
+                         "micro_batch_size": 8},
+              "model": {"preset": "", "task": "forecast", "image_size": [8, 16], "patch_size": 4, "tokens": 8, "embed_dim": 32,
+                        "depth": 2, "num_heads": 2, "mlp_hidden": 64, "parameters": 1000},
+              "machine": {"cpu": "A"}, "precision": "fp32"}
+    for key, value in changes.items():
+        record[key] = {**record[key], **value} if isinstance(value, dict) else value
+    return record
+
+
+def step_of(step, **changes):
+    return {"kind": "step", "step": step, "epoch": 1, "loss": 1 / step, "lr": 0.01 * step, "samples": 16,
+            "samples_per_s": 32.0 + step, "skipped": False, "seconds": {"step": 0.5, "forward": 0.1, "backward": 0.2}, **changes}
+
+
+def valid_of(step, epoch, **changes):
+    return {"kind": "valid", "step": step, "epoch": epoch, "loss": 0.5 / (epoch + 1), "samples": 4,
+            "rmse": {"u": 0.2, "v": 0.4}, "acc": {"u": 0.9, "v": 0.8}, "persistence_rmse": {"u": 0.5, "v": 0.7},
+            "persistence_acc": {"u": 0.5, "v": 0.5}, **changes}
+
+
+def rank_of(rank, steps, largest=10):
+    """Bytes and seconds that tell of which rank they are."""
+    peak = {name: (i + 1) * MiB + rank * 1024 for i, name in enumerate(CLASSES)}
+    return {"rank": rank,
+            "seconds": {"step": (1.0 + rank / 100) * steps, "data_wait": 0.1 * steps, "forward": 0.2 * steps,
+                        "backward": 0.3 * steps, "reduce": 0.05 * steps, "optimizer": 0.05 * steps, "communication": 0.4 * steps},
+            "memory": {"predicted": {name: value + MiB for name, value in peak.items()}, "predicted_total": 19 * MiB,
+                       "peak": peak, "total_peak": largest * MiB + rank * 1024, "process_peak": 100 * MiB, "device_peak": 0}}
+
+
+def summary_of(steps, ranks=2, **changes):
+    return {"steps": steps, "samples_per_s": 40.0, "interrupted": False, "seconds_to_first_step": 1.5,
+            "communication": [{"axis": "data", "ranks": ranks, "blocked_seconds": 2.0 * steps, "rank_0": {
+                "reduce_scatter": {"operations": 2, "bytes": 3 * MiB * steps},
+                "all_gather": {"operations": 2, "bytes": MiB * steps}},
+                "predicted_per_step": {"bytes": 4 * MiB, "operations": 2}}],
+            "ranks": [rank_of(rank, steps) for rank in range(ranks)], **changes}
+
+
+class PlotCollector:
+    """In the place of a page: keeps figures and words."""
+
+    def __init__(self):
+        self.figures, self.captions = {}, {}
+
+    def heading(self, *words):
+        pass
+
+    paragraph = heading
+
+    def plot(self, figure, caption=""):
+        self.figures[figure.axes[0].get_title()] = figure
+        self.captions[figure.axes[0].get_title()] = caption
+
+
+class PageReader(html.parser.HTMLParser):
+    """Tags, texts and attributes; the cells of each table."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ids, self.links, self.tables, self.texts, self.is_in_cell = [], [], [], [], [], False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        for name, value in attributes:
+            self.ids += [value] if name == "id" else []
+            self.links += [value] if name in ("src", "href", "xlink:href", "action", "data") else []
+            self.links += re.findall(r"url\(([^)]*)\)", value or "")
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+            self.is_in_cell = True
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th"):
+            self.is_in_cell = False
+
+    def handle_data(self, data):
+        self.texts.append(data)
+        if self.is_in_cell:
+            self.tables[-1][-1][-1] += data
+
+
+def values_of(bars):
+    return [patch.get_height() for patch in bars]
+
+
+class ReportTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.old_folder = os.getcwd()
+        self.addCleanup(os.chdir, self.old_folder)
+        os.chdir(self.folder)
+
+    def write(self, name, records, summary=None, tail="", config="global_batch_size: 16\n"):
+        os.makedirs(name, exist_ok=True)
+        with open(f"{name}/metrics.jsonl", "w", encoding="utf-8") as file:
+            file.write("".join(json.dumps(record) + "\n" for record in records) + tail)
+        if summary is not None:
+            with open(f"{name}/summary.json", "w", encoding="utf-8") as file:
+                json.dump(summary, file)
+        with open(f"{name}/config.yaml", "w", encoding="utf-8") as file:
+            file.write(config)
+        return name
+
+    def make(self, name, steps=4, ranks=2, **keywords):
+        """A finished run."""
+        records = [start_of(dp=ranks), valid_of(0, 0), *map(step_of, range(1, steps + 1)),
+                   {"kind": "epoch", "epoch": 1, "step": steps, "loss": 0.75, "duration": 2.0}, valid_of(steps, 1)]
+        return self.write(name, records, summary_of(steps, ranks), **keywords)
+
+    def call(self, *words, code=0):
+        """What launch/report says; in this process, which has loaded matplotlib once."""
+        said, complained, old_words = io.StringIO(), io.StringIO(), sys.argv
+        sys.argv = [str(LAUNCH / "report"), *words]
+        try:
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained), self.assertRaises(SystemExit) as ended:
+                report.main()
+        finally:
+            sys.argv = old_words
+        self.assertEqual(ended.exception.code or 0, code, said.getvalue() + complained.getvalue())
+        return types.SimpleNamespace(stdout=said.getvalue(), stderr=complained.getvalue())
+
+    def call_process(self, *words, code=0, **keywords):
+        done = subprocess.run([sys.executable, str(LAUNCH / "report"), *words], capture_output=True, text=True, check=False,
+                              encoding="utf-8", **keywords)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def page(self, path="report.html"):
+        """The page, after the checks that all pages must pass."""
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        page = PageReader(text)
+        self.assertEqual(len(page.ids), len(set(page.ids)), "an id stands twice")
+        self.assertEqual({link for link in page.links if not link.startswith("#")}, set(), "something lies outside of the page")
+        self.assertEqual({link[1:] for link in page.links} - set(page.ids), set(), "a link without its target")
+        self.assertFalse({"script", "img", "link", "iframe", "object"} & set(page.tags))
+        return page
+
+    def plots(self, *names):
+        runs = [Run(name) for name in names]
+        name_apart(runs)
+        page = PlotCollector()
+        run_plots.add_plots(page, runs)
+        return page
+
+    def cells(self, title, *names):
+        """The rows of a table, by column."""
+        runs = [Run(name) for name in names]
+        name_apart(runs)
+        header, rows = next((header, rows) for name, header, rows in report.tables_of(runs) if name == title)
+        return [dict(zip(header, row)) for row in rows]
+
+    # ---- figures -------------------------------------------------------------------------------------------------
+
+    def test_tables(self):
+        self.make("a")
+        self.assertEqual(self.cells("Runs", "a"), [{
+            "run": "a", "state": "finished", "steps": 4, "task": "forecast", "parameters": 1000, "dp x tp x pp": "2 x 1 x 1",
+            "ranks": 2, "nodes": 1, "precision": "fp32", "batch": "16 by 8"}])
+        speed, = self.cells("Speed", "a")
+        self.assertEqual((speed["samples/s"], speed["s/step"], speed["start s"]), (40.0, 0.5, 1.5))
+        self.assertAlmostEqual(speed["data wait %"], 100 * 0.2 / 2.01, 2)
+        self.assertAlmostEqual(speed["communication %"], 100 * 0.8 / 2.01, 2)
+        losses, = self.cells("Losses", "a")
+        self.assertEqual((losses["training"], losses["of epoch"], losses["validation"], losses["after step"]), (0.75, 1, 0.25, 4))
+        self.assertAlmostEqual(losses["RMSE"], 0.3)
+        self.assertAlmostEqual(losses["ACC"], 0.85)
+        self.assertNotIn("top-1 %", losses)
+        self.assertEqual(self.cells("Memory of the fullest rank", "a"), [{
+            "run": "a", "tensors": "10 MiB", "predicted": "19 MiB", "process": "100 MiB"}])
+
+    def test_numbers_and_texts(self):
+        self.assertEqual(table_lines(["run", "x", "y"], [["a", 1.5, None], ["bcd", None, "z"]]),
+                         ["run    x  y", "a    1.5  -", "bcd    -  z"])
+        for value, text in ((0.00012345678, "0.00012346"), (99999.96, "100000"), (1e-7, "1.0000e-07"), (0.0, "0"),
+                            (12345678, "12345678"), (100.0, "100"), (-0.5, "-0.5"), (float("nan"), "nan")):
+            self.assertEqual(number_text(value), text)
+        self.assertEqual([bytes_text(n) for n in (0, 1023, 1024, 10111488, 3 << 50)],
+                         ["0 B", "1023 B", "1 KiB", "9.64 MiB", "3072 TiB"])
+
+    def test_spread_leaves_out_the_first_step(self):
+        times = [9.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+        self.write("a", [start_of(), *(step_of(i + 1, seconds={"step": t}) for i, t in enumerate(times))], summary_of(6))
+        speed, = self.cells("Speed", "a")
+        self.assertEqual((speed["s/step"], speed["quartiles"]), (3.0, "2 to 4"))
+
+    def test_bars_and_curves(self):
+        self.make("a", steps=5, ranks=3)
+        plots = self.plots("a")
+        axes = plots.figures["Training loss of each step"].axes[0]
+        self.assertEqual(list(axes.lines[0].get_ydata()), [1, 1 / 2, 1 / 3, 1 / 4, 1 / 5])
+        self.assertEqual((axes.get_xlabel(), axes.get_ylabel()), ("step", "loss"))
+        validation = plots.figures["Training loss by epoch"].axes[1]
+        self.assertEqual((list(validation.lines[0].get_xdata()), list(validation.lines[0].get_ydata())), ([0, 1], [0.5, 0.25]))
+        rmse = plots.figures["RMSE by epoch"].axes[0]
+        self.assertAlmostEqual(rmse.lines[1].get_ydata()[0], 0.6)  # persistence
+        # Seconds of a step, by phase and rank: what stands upon each other is the whole step.
+        axes = plots.figures["Time of a step by phase and rank: a"].axes[0]
+        bars = {bar.get_label(): values_of(bar) for bar in axes.containers}
+        self.assertEqual(set(bars), {"data wait", "forward", "backward", "reduce", "optimizer", "other"})
+        for rank in range(3):
+            self.assertAlmostEqual(sum(values[rank] for values in bars.values()), 1.0 + rank / 100)
+            self.assertAlmostEqual(bars["backward"][rank], 0.3)
+            self.assertAlmostEqual(axes.lines[0].get_ydata()[rank], 0.4)  # blocked
+            begin = 0.0
+            for bar in axes.containers:
+                self.assertAlmostEqual(bar[rank].get_y(), begin)
+                begin += bar[rank].get_height()
+        # Memory: a stack of what was predicted and one of what was measured for each rank.
+        axes = plots.figures["Memory by class and rank: a"].axes[0]
+        measured = {bar.get_label(): values_of(bar) for bar in axes.containers if not bar.get_label().startswith("_")}
+        self.assertEqual(set(measured), set(CLASSES))
+        self.assertAlmostEqual(measured["data"][2], 5 + 2 / 1024)
+        predicted = [values_of(bar) for bar in axes.containers if bar.get_label().startswith("_")]
+        self.assertAlmostEqual(sum(values[2] for values in predicted), 20 + 5 * 2 / 1024)
+        self.assertEqual([list(line.get_ydata()) for line in axes.lines], [[19] * 3, [10, 10 + 1 / 1024, 10 + 2 / 1024]])
+        # Communication: bytes of a step.
+        left, right = plots.figures["Bytes of a step by axis: a"].axes
+        self.assertEqual([[patch.get_width() for patch in bars] for bars in left.containers], [[4.0], [4.0]])
+        self.assertEqual([patch.get_width() for patch in right.containers[0]], [2.0])
+        for figure in plots.figures.values():
+            for axes in figure.axes:
+                self.assertTrue(axes.get_title() and axes.get_xlabel(), "a plot without title or axis")
+
+    def test_energy_and_predicted_time(self):
+        energy = {"source": "RAPL", "joules_per_sample": 1.25, "stages": {
+            "training": {"seconds": 8.0, "joules": 400.0, "mean_watts": 50.0, "peak_watts": 60.0},
+            "validation": {"seconds": 1.0, "joules": 30.0, "mean_watts": 30.0, "peak_watts": 31.0}},
+            "within_step": {"forward": 30.0, "backward": 60.0}}
+        time = {"predicted": {"forward": 0.21, "step": 0.9}, "measured": {"forward": 0.2, "step": 1.0}}
+        self.write("a", [start_of(), step_of(1)], summary_of(1, energy=energy, time=time))
+        self.write("b", [start_of(), step_of(1)], summary_of(1, energy={"unavailable": "no counter may be read"}))
+        self.assertEqual([row["J/sample"] for row in self.cells("Speed", "a", "b")], [1.25, None])
+        plots = self.plots("a", "b")
+        for title, joules in (("Energy by stage", [[400.0], [30.0]]), ("Energy within steps by phase", [[30.0], [60.0]])):
+            self.assertEqual([[p.get_width() for p in bars] for bars in plots.figures[title].axes[0].containers], joules)
+        pairs = plots.figures["Time of a step, predicted and measured: a"].axes[0].containers
+        self.assertEqual({bars.get_label(): [p.get_width() for p in bars] for bars in pairs},
+                         {"predicted": [0.21, 0.9], "measured": [0.2, 1.0]})
+        done = self.call("a", "b")
+        self.assertEqual(done.stderr, "report: b: energy: not available: no counter may be read\n")
+        page = self.page()
+        self.assertIn(["a", "training", "8", "400", "50", "60"], page.tables[-1])
+        self.assertIn("Energy of a: measured by RAPL.", page.texts)
+
+    def test_batches_that_differ(self):
+        self.make("a")
+        self.write("b", [start_of(layout={"global_batch_size": 4}), *(step_of(i, samples=4) for i in range(1, 9))], summary_of(8))
+        axes = self.plots("a", "b").figures["Training loss of each step"].axes[0]
+        self.assertEqual(axes.get_xlabel(), "samples trained with")
+        self.assertEqual([list(line.get_xdata())[-1] for line in axes.lines], [64, 32])
+
+    def test_many_steps_are_thinned(self):
+        self.write("a", [start_of(), *(step_of(i, loss=i % 10) for i in range(1, 4001))], summary_of(4000))
+        line = self.plots("a").figures["Training loss of each step"].axes[0].lines[0]
+        self.assertEqual(len(line.get_xdata()), 400)
+        self.assertEqual(set(line.get_ydata()), {4.5})
+
+    # ---- what runs leave behind when things go wrong ---------------------------------------------------------------
+
+    def test_steps_that_come_again(self):
+        records = [start_of(), *(step_of(i, loss=100.0) for i in range(1, 6)), valid_of(5, 1),
+                   start_of(dp=1), {"kind": "resume", "step": 2}, *(step_of(i, samples_per_s=8.0) for i in (3, 4))]
+        self.write("a", records, tail='{"kind":"step","step":5,"lo')
+        run = Run("a")
+        self.assertEqual([(step["step"], step["loss"]) for step in run.steps], [(1, 100.0), (2, 100.0), (3, 1 / 3), (4, 1 / 4)])
+        self.assertEqual((run.valids, run.layout_text(), run.state, len(run.new_steps)), ([], "1 x 1 x 1", "unfinished", 2))
+        self.assertEqual(self.cells("Speed", "a")[0]["samples/s"], 8.0)
+        done = self.call("a")
+        self.assertEqual(done.stderr.splitlines(), [
+            "report: a/metrics.jsonl, line 12 is no record (half a line of a run that was killed?): left out",
+            "report: a has no summary.json: it is going on or was killed, so nothing is known of memory, communication and the "
+            "ranks' times"])
+        self.assertNotIn("Memory", self.page().texts)
+        # A start that does not resume begins anew; a record that stands twice counts as it stands last.
+        self.write("b", [start_of(), step_of(1), step_of(2), start_of(), step_of(1, loss=7.0), step_of(1, loss=8.0)])
+        self.assertEqual([step["loss"] for step in Run("b").steps], [8.0])
+
+    def test_seconds_of_a_later_part(self):
+        """The ranks' seconds are those of the last part, of two steps here."""
+        self.write("a", [start_of(), step_of(1), step_of(2), start_of(), {"kind": "resume", "step": 2}, step_of(3), step_of(4)],
+                   {**summary_of(4), "ranks": [rank_of(0, 2)]})
+        axes = self.plots("a").figures["Time of a step by phase and rank: a"].axes[0]
+        self.assertAlmostEqual(sum(values_of(bars)[0] for bars in axes.containers), 1.0)
+
+    def test_summary_of_an_earlier_part(self):
+        for name, further in (("a", [step_of(3)]), ("b", [])):
+            self.write(name, [start_of(), step_of(1), step_of(2), start_of(), {"kind": "resume", "step": 2}, *further],
+                       summary_of(2))
+            self.assertIn("summary.json is of an earlier part of the run", self.call(name, "--no-page").stderr)
+            self.assertEqual(self.cells("Runs", name)[0]["state"], "unfinished")
+        self.write("c", [start_of(), step_of(1)], {**summary_of(1), "interrupted": True})
+        self.assertEqual(self.cells("Runs", "c")[0]["state"], "interrupted")
+
+    def test_half_a_summary(self):
+        self.make("a")
+        text = pathlib.Path("a/summary.json").read_text(encoding="utf-8")
+        pathlib.Path("a/summary.json").write_text(text[:len(text) // 2], encoding="utf-8")
+        self.assertEqual(self.call("a").stderr, "report: a/summary.json is no JSON, perhaps half of it: left out\n")
+        self.page()
+
+    def test_other_versions(self):
+        """Keys that are not there, are of other types, or are new."""
+        self.write("old", [{"kind": "start"}, {"kind": "step", "step": 1, "loss": "x"}, {"kind": "step", "step": [1]},
+                           {"kind": "news"}, {"kind": "valid", "step": 1, "epoch": 1, "rmse": {"u": None}}, {"kind": 3}, [], "x"],
+                   {"steps": 1, "ranks": [{"rank": 0, "memory": {"peak": {"x": 1, "new_class": MiB}, "total_peak": MiB}}, 7],
+                    "communication": [{"axis": "data"}, None], "energy": 3, "time": []})
+        self.make("new")
+        done = self.call("old", "new")
+        self.assertIn("runs of different versions of the program: old: unknown; new: 0.1.0 0123456789\n", done.stderr)
+        self.page()
+        for name in ("empty", "nothing"):
+            self.write(name, [], {} if name == "nothing" else None)
+            self.call(name)
+            self.page()
+
+    def test_losses_that_are_not_finite(self):
+        self.write("a", [start_of(), step_of(1), step_of(2, loss=None), step_of(3, loss=float("nan")), step_of(4)], summary_of(4))
+        self.assertEqual(self.call("a").stderr, "report: a: the loss of 2 steps is not finite, first at step 2\n")
+        self.assertIn("a: the loss of 2 steps is not finite, first at step 2", self.page().texts)
+        values = self.plots("a").figures["Training loss of each step"].axes[0].lines[0].get_ydata()
+        self.assertEqual([value == value for value in values], [True, False, False, True])
+
+    def test_different_models(self):
+        self.make("a")
+        self.make("b")
+        self.write("c", [start_of(model={"task": "classify", "parameters": 77}), step_of(1),
+                         {"kind": "valid", "step": 1, "epoch": 1, "loss": 1.0, "top1": 0.5, "top5": 0.875}], summary_of(1))
+        done = self.call("a", "b", "c")
+        warning = [line for line in done.stderr.splitlines() if "runs of different models, whose figures do not compare" in line]
+        self.assertEqual(len(warning), 1)
+        self.assertRegex(warning[0], r": a, b: forecast, .* 1000 parameters; c: classify, .* 77 parameters$")
+        page = self.page()
+        self.assertIn(warning[0].removeprefix("report: "), page.texts)
+        groups = report.by_model([Run(name) for name in "abc"])
+        self.assertEqual([[run.label for run in group] for group in groups], [["a", "b"], ["c"]])
+        self.assertEqual(page.texts.count("Training loss of each step"), 2)
+        self.assertEqual(self.cells("Losses", "a", "c")[1]["top-5 %"], 87.5)
+
+    def test_options_and_data_that_differ(self):
+        run = [start_of(), step_of(1)]
+        self.write("a", run, {"steps": 1}, config='# General\nlr: 0.1      # command line\ntrain_data: "x # y"\nrun_dir: a\n')
+        self.write("b", run, {"steps": 1}, config='lr: 0.2\ntrain_data: "z"\nrun_dir: b\n')
+        self.assertIn("report: runs with different data (train_data): ", self.call("a", "b").stderr)
+        self.assertEqual(self.page().tables[-1], [["run", "lr", "train_data"], ["a", "0.1", "x # y"], ["b", "0.2", "z"]])
+
+    # ---- command line ------------------------------------------------------------------------------------------------
+
+    def test_what_is_no_run(self):
+        self.make("runs/a")
+        pathlib.Path("file").write_text("x", encoding="utf-8")
+        for name, why in (("none", "it is not there"), ("file", "it is no folder"),
+                          ("runs", "it has no metrics.jsonl and no summary.json; it holds runs: runs/a, ...")):
+            done = self.call(name, code=66)
+            self.assertEqual(done.stderr, f"report: '{name}' is no run: {why}: left out\nreport: no run to report\n")
+        self.assertFalse(os.path.exists("report.html"))
+        done = self.call("runs/a", "none", "--no-page", code=66)
+        self.assertIn("finished", done.stdout)
+        self.assertEqual(done.stderr, "report: 'none' is no run: it is not there: left out\n")
+        self.assertRegex(self.call(code=64).stderr, r"\Areport: [^\n]*RUN[^\n]*--help lists the options\n\Z")
+
+    def test_names(self):
+        for name in ("x/a/run", "x/b/run", "c"):
+            self.make(name)
+        self.assertEqual([row["run"] for row in self.cells("Runs", "x/a/run", "x/b/run", "c")], ["a/run", "b/run", "c"])
+        self.assertEqual(self.call("c", "c/", "x/../c", "--no-page").stdout.count("finished"), 1, "one folder is three runs")
+
+    def test_names_that_mean_harm(self):
+        names = ['<script>alert("1")</script>'.replace("/", "\\"), "_$x^2$_", "a\x1b[2Jb", "c\nd", "e\u202ef", '"><svg onload=x>',
+                 "n" * 200, "$\\frac{1}$", "g\udcff"]
+        for name in names:
+            self.write(name, [start_of(), step_of(1)], {"steps": 1}, config=f'lr: "<b>{len(name)}"\n')
+        done = self.call(*names)
+        self.assertNotRegex(done.stdout + done.stderr, "[\x1b\u202e]")
+        self.assertEqual(done.stderr, "")
+        page = self.page()
+        self.assertIn(names[0].encode("unicode_escape").decode().replace("\\\\", "\\"), page.tables[0][1][0])
+        self.assertNotIn("onload", [name for name in page.tags])
+        self.assertIn("_$x^2$_", "".join(page.texts))
+
+    def test_files_that_are_there(self):
+        self.write("a", [start_of()], {"steps": 0})
+        for _ in range(2):
+            self.assertIn("wrote new.html", self.call("a", "--out", "new.html").stdout)
+        pathlib.Path("mine.html").write_text("<p>mine", encoding="utf-8")
+        done = self.call("a", "--out", "mine.html", code=73)
+        self.assertRegex(done.stderr, r"\Areport: 'mine.html': something is there that is no page of vit_hybrid; [^\n]*--force\n")
+        self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertEqual(pathlib.Path("mine.html").read_text(encoding="utf-8"), "<p>mine")
+        self.call("a", "--out", "mine.html", "--force")
+        self.page("mine.html")
+        os.makedirs("folder")
+        for path in ("none/x.html", "folder"):
+            done = self.call("a", "--out", path, code=73)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertEqual(sorted(os.listdir()), ["a", "folder", "mine.html", "new.html"])
+
+    def test_without_matplotlib(self):
+        self.make("a")
+        os.makedirs("stub")
+        pathlib.Path("stub/matplotlib.py").write_text("raise ImportError('no matplotlib here')", encoding="utf-8")
+        environment = {**os.environ, "PYTHONPATH": os.path.abspath("stub")}
+        self.assertEqual(self.call_process("a", code=66, env=environment).stderr,
+                         "report: no matplotlib here; install what it needs: apt-get install python3-matplotlib, or pip install "
+                         "matplotlib\n")
+        self.assertIn("finished", self.call_process("a", "--no-page", env=environment).stdout)
+        self.assertFalse(os.path.exists("report.html"))
+        self.assertIn("--no-page", self.call_process("--help", env=environment).stdout)
+
+    # ---- many ----------------------------------------------------------------------------------------------------
+
+    def test_many_ranks(self):
+        for ranks in (64, 4096):
+            self.make(f"r{ranks}", ranks=ranks)
+        self.assertEqual(len(self.plots("r64").figures["Time of a step by phase and rank: r64"].axes[0].containers[0]), 64)
+        plots = self.plots("r4096")
+        bars = plots.figures["Time of a step by phase and rank: r4096"].axes[0].containers[0]
+        self.assertEqual(len(bars), 64)
+        self.assertIn("groups of 64 neighbours", plots.captions["Time of a step by phase and rank: r4096"])
+        # The last rank of each group is its slowest.
+        other = plots.figures["Time of a step by phase and rank: r4096"].axes[0].containers[-1]
+        self.assertAlmostEqual(values_of(other)[0], 1 + 63 / 100 - 0.7)
+        self.call("r4096")
+        self.page()
+        self.assertLess(os.path.getsize("report.html"), 2e6)
+
+    def test_many_runs(self):
+        names = [self.make(f"run-{i:03}", steps=1, ranks=1) for i in range(60)]
+        plots = self.plots(*names)
+        axes = plots.figures["Training loss of each step"].axes[0]
+        self.assertEqual(len(axes.lines), 60)
+        self.assertEqual([text.get_text() for text in axes.get_legend().get_texts()], [*names[:10], "50 others"])
+        self.assertIn("first 40 of 60 runs", plots.captions["Time of a step by phase"])
+        self.assertEqual(len(self.cells("Runs", *names)), 60)
+
+    # ---- the program, and the browser ------------------------------------------------------------------------------
+
+    def test_run_of_the_program(self):
+        train = [PROGRAM, "--embed-dim=32", "--depth=1", "--num-heads=2", "--generated-samples=32", "--generated-valid-samples=8",
+                 "--global-batch-size=8", "--device=cpu", "--threads=1", "--run-dir=run"]
+        for words in (["--steps=4"], ["--steps=7", "--resume=auto"]):
+            subprocess.run([*train, *words], check=True, capture_output=True)
+        done = self.call("run")
+        self.assertEqual(done.stderr, "")
+        summary = json.loads(pathlib.Path("run/summary.json").read_text(encoding="utf-8"))
+        run, = self.cells("Runs", "run")
+        self.assertEqual((run["state"], run["steps"], run["ranks"], run["dp x tp x pp"]), ("finished", 7, 1, "1 x 1 x 1"))
+        speed, = self.cells("Speed", "run")
+        self.assertEqual(speed["samples/s"], summary["samples_per_s"])
+        losses, = self.cells("Losses", "run")
+        self.assertEqual((losses["training"], losses["validation"]), (summary["epochs"][-1]["loss"], summary["final"]["loss"]))
+        # Without its summary the same is found in the records.
+        os.remove("run/summary.json")
+        self.assertEqual(self.cells("Speed", "run")[0]["samples/s"], summary["samples_per_s"])
+        page = self.page()
+        for title in ("Training loss of each step", "Validation loss by epoch", "RMSE by epoch", "Learning rate", "Throughput",
+                      "Time of a step by phase and rank: run", "Memory by class and rank: run"):
+            self.assertIn(title, page.texts)
+
+    def test_browser(self):
+        browser = shutil.which("chromium")
+        if not browser:
+            self.skipTest("there is no chromium")
+        self.make("a")
+        self.call("a")
+        done = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                               f"--user-data-dir={self.folder}/browser", "--window-size=1200,3500", "--screenshot=page.png",
+                               f"file://{self.folder}/report.html"], capture_output=True, check=False, timeout=120)
+        self.assertTrue(os.path.exists("page.png"), done.stderr.decode(errors="replace")[-1000:])
+        pixels = (matplotlib.image.imread("page.png")[:, :, :3] * 255).round().astype(int).reshape(-1, 3)
+        colours = set(map(tuple, pixels[::7].tolist()))
+        for fill in run_plots.bar_style(0), run_plots.bar_style(1), run_plots.bar_style(2):
+            self.assertIn(tuple(int(fill["facecolor"][i:i + 2], 16) for i in (1, 3, 5)), colours, "a class of bars is not seen")
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
