@@ -12,6 +12,7 @@ import sys
 
 SYSTEM_PYTHON = "/usr/bin/python3"  # the one that the distribution's python3-... packages are for
 PIP_NAMES = {"PIL": "pillow"}
+NOT_IN_DEBIAN = {"wandb"}
 
 
 def modules(*names):
@@ -26,7 +27,7 @@ def modules(*names):
         return [None] * len(names)
     packages = list(dict.fromkeys(name.split(".")[0] for name in names))
     debian = " ".join(f"python3-{package.lower()}" for package in packages)
-    pip = " ".join(PIP_NAMES.get(package, package) for package in packages)
-    print(f"{os.path.basename(sys.argv[0])}: {missing}; install what it needs: apt-get install {debian}, or pip install {pip}",
-          file=sys.stderr)
+    ways = [] if NOT_IN_DEBIAN & set(packages) else [f"apt-get install {debian}"]
+    ways.append("pip install " + " ".join(PIP_NAMES.get(package, package) for package in packages))
+    print(f"{os.path.basename(sys.argv[0])}: {missing}; install what it needs: {', or '.join(ways)}", file=sys.stderr)
     sys.exit(66)

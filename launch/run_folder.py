@@ -96,6 +96,23 @@ def scalars(record, steps):
     return {tag: value for tag, value in points.items() if value is not None}
 
 
+def curves(records):
+    """(step, time, {tag: value}) of each step in order, with its epoch and validation: what the event files for TensorBoard
+    have, and when in seconds since 1970-01-01 UTC, None where that is not known."""
+    by_step, end_of_last_epoch = {}, 0
+    for record in records:
+        step = figure(record, "step")
+        if step is None:
+            continue
+        points = scalars(record, step - end_of_last_epoch)
+        if record["kind"] in ("epoch", "resume"):
+            end_of_last_epoch = step
+        if points:
+            time, earlier = by_step.get(step, (None, {}))
+            by_step[step] = (figure(record, "time") or time, {**earlier, **points})
+    return [(step, *by_step[step]) for step in sorted(by_step)]
+
+
 class Run:
     """A run: `records`; of these `steps`, `epochs`, `valids`, and `start`, which tells of the last part of a run that went
     on, as `summary` does (empty where the part has none yet); `options` of its configuration; `state`: finished, interrupted

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks the tables and plots of launch/report: those of a run of the program, and of runs with known figures; runs that are
-resumed, killed, half written, of other models, or none at all; names that mean harm.
+resumed, killed, half written, of other models, or none at all; names that mean harm; and what launch/export refuses
+(tests/interop/wandb_run.py reads what it writes).
 
 usage: report.py VIT_HYBRID
 
@@ -30,7 +31,7 @@ report = importlib.util.module_from_spec(importlib.util.spec_from_loader("report
 loader.exec_module(report)
 import matplotlib.image  # noqa: E402
 import run_plots  # noqa: E402
-from run_folder import Run, name_apart  # noqa: E402
+from run_folder import Run, curves, name_apart  # noqa: E402
 from tables import bytes_text, number_text, table_lines  # noqa: E402
 
 PROGRAM = None
@@ -126,6 +127,37 @@ class PageReader(html.parser.HTMLParser):
         self.texts.append(data)
         if self.is_in_cell:
             self.tables[-1][-1][-1] += data
+
+
+def event_points(content):
+    """(step, tag) of each point in an event file for TensorBoard, whose records are length, checksum, message, checksum."""
+    def varint(data, at):
+        value = shift = 0
+        while True:
+            value |= (data[at] & 127) << shift
+            at, shift = at + 1, shift + 7
+            if data[at - 1] < 128:
+                return value, at
+
+    def fields(message):
+        at = 0
+        while at < len(message):
+            key, at = varint(message, at)
+            if key & 7 == 0:
+                value, at = varint(message, at)
+            else:
+                size, at = (8, at) if key & 7 == 1 else (4, at) if key & 7 == 5 else varint(message, at)
+                value, at = message[at:at + size], at + size
+            yield key >> 3, value
+    at = 0
+    while at < len(content):
+        size = int.from_bytes(content[at:at + 8], "little")
+        event = list(fields(content[at + 12:at + 12 + size]))
+        at += size + 16
+        step = dict(event).get(2, 0)
+        for summary in (value for field, value in event if field == 5):
+            for _, point in fields(summary):
+                yield step, dict(fields(point))[1].decode()
 
 
 def values_of(bars):
@@ -457,6 +489,19 @@ class ReportTest(unittest.TestCase):
         self.assertFalse(os.path.exists("report.html"))
         self.assertIn("--no-page", self.call_process("--help", env=environment).stdout)
 
+    def test_export_without_wandb(self):
+        self.make("a")
+        os.makedirs("stub")
+        pathlib.Path("stub/wandb.py").write_text("raise ImportError('no wandb here')", encoding="utf-8")
+        environment = {**os.environ, "PYTHONPATH": os.path.abspath("stub")}
+        for words, code, line in ((["a", "--wandb"], 66, "no wandb here; install what it needs: pip install wandb"),
+                                  (["none", "--wandb"], 66, "'none' is no run: it is not there"),
+                                  (["a", "--wandb", "--out", "a/config.yaml"], 73, "--out is 'a/config.yaml': Not a directory"),
+                                  (["a"], 64, "the following arguments are required: --wandb; --help lists the options")):
+            done = subprocess.run([sys.executable, str(LAUNCH / "export"), *words], capture_output=True, text=True, check=False,
+                                  env=environment)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (code, "", f"export: {line}\n"))
+
     # ---- many ----------------------------------------------------------------------------------------------------
 
     def test_many_ranks(self):
@@ -488,13 +533,13 @@ class ReportTest(unittest.TestCase):
     def test_run_of_the_program(self):
         train = [PROGRAM, "--embed-dim=32", "--depth=1", "--num-heads=2", "--generated-samples=32", "--generated-valid-samples=8",
                  "--global-batch-size=8", "--device=cpu", "--threads=1", "--run-dir=run"]
-        for words in (["--steps=4"], ["--steps=7", "--resume=auto"]):
+        for words in (["--steps=4"], ["--steps=10", "--resume=auto"]):
             subprocess.run([*train, *words], check=True, capture_output=True)
         done = self.call("run")
         self.assertEqual(done.stderr, "")
         summary = json.loads(pathlib.Path("run/summary.json").read_text(encoding="utf-8"))
         run, = self.cells("Runs", "run")
-        self.assertEqual((run["state"], run["steps"], run["ranks"], run["dp x tp x pp"]), ("finished", 7, 1, "1 x 1 x 1"))
+        self.assertEqual((run["state"], run["steps"], run["ranks"], run["dp x tp x pp"]), ("finished", 10, 1, "1 x 1 x 1"))
         speed, = self.cells("Speed", "run")
         self.assertEqual(speed["samples/s"], summary["samples_per_s"])
         losses, = self.cells("Losses", "run")
@@ -502,6 +547,13 @@ class ReportTest(unittest.TestCase):
         # Without its summary the same is found in the records.
         os.remove("run/summary.json")
         self.assertEqual(self.cells("Speed", "run")[0]["samples/s"], summary["samples_per_s"])
+        # The curves that launch/export writes have the points of the event files.
+        points = [(step, tag) for path in sorted(os.listdir("run/tensorboard"))
+                  for step, tag in event_points(pathlib.Path("run/tensorboard", path).read_bytes())]
+        self.assertEqual(sorted(points), sorted((step, tag) for step, _, values in curves(Run("run").records) for tag in values))
+        epochs = {step: values["Avg iters per sec"] for step, _, values in curves(Run("run").records) if "Loss/train" in values}
+        durations = {epoch["step"]: epoch["duration"] for epoch in Run("run").epochs}
+        self.assertEqual(epochs, {4: 4 / durations[4], 8: 4 / durations[8], 10: 2 / durations[10]})
         page = self.page()
         for title in ("Training loss of each step", "Validation loss by epoch", "RMSE by epoch", "Learning rate", "Throughput",
                       "Time of a step by phase and rank: run", "Memory by class and rank: run"):
