@@ -298,7 +298,8 @@ def add_predicted_time(page, runs):
     """Seconds a step by phase: predicted beside measured."""
     for run in runs[:MOST_DETAILED]:
         sides = {side: part(run.summary, "time", side) for side in ("predicted", "measured")}
-        phases = list(dict.fromkeys(phase for side in sides.values() for phase in side))
+        phases = dict.fromkeys(phase for side in sides.values() for phase in side)
+        phases = [*(phase for phase in phases if phase != "step"), *(["step"] if "step" in phases else [])]
         if not phases:
             continue
         drawn, axes = rows_figure(len(phases) * 1.4)
@@ -306,7 +307,7 @@ def add_predicted_time(page, runs):
         name_rows(axes[0], [label(phase.replace("_", " ")) for phase in phases])
         axes[0].set(title=f"Time of a step, predicted and measured: {label(run.label)}", xlabel="seconds a step")
         legend(axes[0])
-        page.plot(drawn)
+        page.plot(drawn, "Messages are part of forward and backward." if "messages" in phases else "")
 
 
 def seconds_text(value):

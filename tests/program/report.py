@@ -309,7 +309,7 @@ class ReportTest(unittest.TestCase):
             "training": {"seconds": 8.0, "joules": 400.0, "mean_watts": 50.0, "peak_watts": 60.0},
             "validation": {"seconds": 1.0, "joules": 30.0, "mean_watts": 30.0, "peak_watts": 31.0}},
             "within_step": {"forward": 30.0, "backward": 60.0}}
-        time = {"predicted": {"forward": 0.21, "step": 0.9}, "measured": {"forward": 0.2, "step": 1.0}}
+        time = {"predicted": {"forward": 0.21, "step": 0.9, "messages": 0.1}, "measured": {"forward": 0.2, "step": 1.0}}
         self.write("a", [start_of(), step_of(1)], summary_of(1, energy=energy, time=time))
         self.write("b", [start_of(), step_of(1)], summary_of(1, energy={"unavailable": "no counter may be read"}))
         self.assertEqual([row["J/sample"] for row in self.cells("Speed", "a", "b")], [1.25, None])
@@ -318,7 +318,7 @@ class ReportTest(unittest.TestCase):
             self.assertEqual([[p.get_width() for p in bars] for bars in plots.figures[title].axes[0].containers], joules)
         pairs = plots.figures["Time of a step, predicted and measured: a"].axes[0].containers
         self.assertEqual({bars.get_label(): [p.get_width() for p in bars] for bars in pairs},
-                         {"predicted": [0.21, 0.9], "measured": [0.2, 1.0]})
+                         {"predicted": [0.21, 0.1, 0.9], "measured": [0.2, 1.0]})
         done = self.call("a", "b")
         self.assertEqual(done.stderr, "report: b: energy: not available: no counter may be read\n")
         page = self.page()

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Checks records and summaries against docs/schemas: those of runs of the program made here, and of all that other tests have
+left in a folder, by the same build. Each key that is taken away, and each that is added, must be found.
+
+usage: schemas.py VIT_HYBRID FOLDER
+"""
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import jsonschema
+
+SCHEMAS = pathlib.Path(__file__).resolve().parents[2] / "docs/schemas"
+MACHINE = SCHEMAS.parents[1] / "configs/machines/cirrus_cpu.json"  # of another machine: only the keys of its times count
+OPTIONAL = {"train_loss", "untrained", "final", "test", "speed", "validation", "time",  # by the run's task, length and options
+            "predicted_per_step", "missing", "roof_missing", "peak_missing"}
+FREE = {"libraries", "choices", "rmse", "acc", "persistence_rmse", "persistence_acc", "kernels", "rank_0"}  # names are not fixed
+
+failures = []
+
+
+def check(condition, text):
+    if not condition:
+        failures.append(text)
+
+
+class Schemas:
+    def __init__(self):
+        self.by_name = {}
+        for path in sorted(SCHEMAS.glob("*.schema.json")):
+            schema = json.loads(path.read_text(encoding="utf-8"))
+            jsonschema.Draft202012Validator.check_schema(schema)
+            check(schema["$id"] == path.name, f"{path.name} has the id {schema['$id']}")
+            self.by_name[path.name] = schema
+
+    def problem(self, name, document):
+        """What is wrong with a document; None where nothing is. A record is looked at as what its kind says."""
+        schema = dict(self.by_name[name])
+        if name == "metrics.schema.json":
+            kind = {"$ref": f"#/$defs/{document.get('kind')}"}
+            if kind not in schema.pop("oneOf"):
+                return f"a record of the kind {document.get('kind')}"
+            schema.update(kind)
+        else:  # which refers to the other
+            schema["$defs"] = {other: self.by_name[other] for other in self.by_name if other != name}
+        error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(document))
+        return error and f"{'.'.join(map(str, error.absolute_path))}: {error.message[:300]}"
+
+
+def objects_in(document, path=()):
+    """(path, object) of each object in a document, but of equal ones in a list the first alone."""
+    if isinstance(document, dict):
+        yield path, document
+        for key, value in document.items():
+            yield from objects_in(value, (*path, key))
+    elif isinstance(document, list):
+        for index, value in enumerate(document[:1]):
+            yield from objects_in(value, (*path, index))
+
+
+def changed(document, path, change):
+    result = copy.deepcopy(document)
+    place = result
+    for key in path:
+        place = place[key]
+    change(place)
+    return result
+
+
+def check_that_changes_are_found(schemas, name, document):
+    for path, found in objects_in(document):
+        where = ".".join(map(str, path))
+        added = changed(document, path, lambda place: place.update({"a key that is not there": []}))
+        check(schemas.problem(name, added), f"{name}: {document.get('kind', '')} {where}: a key that is too many is not found")
+        if path and path[-1] in FREE:
+            continue
+        for key in found:
+            if key in OPTIONAL or path[-1:] == ("predicted_per_step",):
+                continue
+            lacking = changed(document, path, lambda place, key=key: place.pop(key))
+            check(schemas.problem(name, lacking), f"{name}: {document.get('kind', '')} {where}: it is not found that {key} is missing")
+
+
+def documents_of(run):
+    """(schema, document) of a run's folder; half a line of a run that was killed is none."""
+    *lines, _ = (run / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").split("\n")
+    for line in lines:
+        yield "metrics.schema.json", json.loads(line)
+    if (run / "summary.json").exists():
+        yield "summary.schema.json", json.loads((run / "summary.json").read_text(encoding="utf-8", errors="replace"))
+
+
+def is_of_this_build(run, version):
+    """Whether the program that is tested did the run: folders may hold those of earlier builds, too."""
+    with open(run / "metrics.jsonl", encoding="utf-8", errors="replace") as file:
+        first = file.readline()
+    try:
+        return json.loads(first)["git_commit"] in version
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def make_runs(program, folder):
+    """Runs that have records of all kinds."""
+    base = [program, "--depth=1", "--embed-dim=32", "--num-heads=2", "--generated-samples=32", "--generated-valid-samples=8",
+            "--global-batch-size=8", "--device=cpu", "--threads=1"]
+    for name, words in (("forecast", ["--steps=3"]), ("forecast", ["--steps=5", "--resume=auto"]),
+                        ("classify", ["--task=classify", "--steps=2", f"--machine={MACHINE}"]), ("test", ["--test-steps=3", "--steps=3"])):
+        subprocess.run([*base, f"--run-dir={folder}/{name}", *words], check=True, capture_output=True)
+    return [pathlib.Path(folder, name) for name in ("forecast", "classify", "test")]
+
+
+def main():
+    program, left = sys.argv[1], pathlib.Path(sys.argv[2])
+    schemas = Schemas()
+    first = {}
+    num_documents = num_runs = 0
+    with tempfile.TemporaryDirectory() as folder:
+        version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
+        others = sorted(path.parent for path in left.rglob("metrics.jsonl") if is_of_this_build(path.parent, version))
+        for run in make_runs(program, folder) + others:
+            num_runs += 1
+            for name, document in documents_of(run):
+                num_documents += 1
+                problem = schemas.problem(name, document)
+                check(problem is None, f"{run}: {name}: {document.get('kind', '')}: {problem}")
+                variant = (name, document.get("kind"), "top1" in document, document.get("test") is not None, "time" in document)
+                first.setdefault(variant, document)
+    for (name, *_), document in first.items():
+        check_that_changes_are_found(schemas, name, document)
+    check(any(has_times for *_, has_times in first), "no summary with times")
+    kinds = {variant[1] for variant in first} - {None}
+    named = {ref["$ref"].rpartition("/")[2] for ref in schemas.by_name["metrics.schema.json"]["oneOf"]}
+    check(kinds >= named - {"kernels"}, f"no records of {named - kinds}")  # where nothing is to be chosen there are none
+    for failure in failures[:20]:
+        print(f"schemas: {failure}", file=sys.stderr)
+    if failures:
+        sys.exit(f"schemas: {len(failures)} problems")
+    print(f"{num_documents} records and summaries of {num_runs} runs are as docs/schemas has them")
+
+
+if __name__ == "__main__":
+    main()
