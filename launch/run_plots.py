@@ -475,7 +475,28 @@ def add_energy_bars(page, runs, by_run, title, unit, caption="", are_parts=True)
     page.plot(drawn, caption)
 
 
+def add_range_test(page, runs):
+    """The smoothed loss of --find-lr along the rate, and where it fell fastest."""
+    tested = [run for run in runs if part(run.summary, "find_lr").get("curve")]
+    if not tested:
+        return
+    page.heading("Learning-rate range test", 3)
+    drawn = new_figure(3.4)
+    axes = drawn.subplots()
+    for index, run in enumerate(tested[:MOST_CURVES]):
+        rates, _, smoothed = numpy.array(run.summary["find_lr"]["curve"], dtype=float).T
+        axes.plot(rates, smoothed, label=label(run.label, 24), **line_style(index, len(rates)))
+        steepest = figure(run.summary, "find_lr", "steepest")
+        if steepest is not None:
+            axes.axvline(steepest, color=line_style(index, len(rates))["color"], linestyle=(0, (1, 1)), linewidth=1.0,
+                         label=f"falls fastest: {number_text(steepest, 3)}")
+    axes.set(title="Loss while the learning rate rises", xlabel="learning rate", ylabel="smoothed loss", xscale="log")
+    legend(axes)
+    page.plot(drawn, "The test ends where the smoothed loss comes to four times its least." + of_first(tested, MOST_CURVES))
+
+
 def add_plots(page, runs):
+    add_range_test(page, runs)
     add_curves(page, runs)
     add_time(page, runs)
     add_memory(page, runs)
