@@ -15,7 +15,8 @@ import jsonschema
 
 SCHEMAS = pathlib.Path(__file__).resolve().parents[2] / "docs/schemas"
 MACHINE = SCHEMAS.parents[1] / "configs/machines/cirrus_cpu.json"  # of another machine: only the keys of its times count
-OPTIONAL = {"train_loss", "untrained", "final", "test", "speed", "validation", "time", "find_lr",  # by the run's task, length and options
+# By the run's task, length and options:
+OPTIONAL = {"train_loss", "untrained", "final", "test", "speed", "validation", "time", "find_lr",
             "predicted_per_step", "missing", "roof_missing", "peak_missing"}
 FREE = {"libraries", "choices", "rmse", "acc", "persistence_rmse", "persistence_acc", "kernels", "rank_0"}  # names are not fixed
 
