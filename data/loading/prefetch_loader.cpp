@@ -12,6 +12,7 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/base/trace.h"
 
 namespace vit_hybrid::data {
 
@@ -54,6 +55,7 @@ void PrefetchLoader::stop() {
 
 std::optional<Batch> PrefetchLoader::next() {
   const ScopedTimer timer(seconds_waited_);
+  const trace::Scope slice({.kind = trace::Kind::kInput, .name = "data wait"});
   return reads_ahead() ? next_prefetched() : next_now();
 }
 
@@ -149,6 +151,7 @@ void PrefetchLoader::run_thread() {
 
 PrefetchLoader::Result PrefetchLoader::read(const ReadRequest& request) const {
   const MemoryScope scope(MemoryClass::kData);
+  const trace::Scope slice({.kind = trace::Kind::kRead, .name = "read"});
   try {
     return {dataset_.read(request.samples, options_.parts, request.epoch), nullptr};
   } catch (...) {

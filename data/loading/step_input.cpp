@@ -10,6 +10,7 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/timer.h"
+#include "src/base/trace.h"
 
 namespace vit_hybrid::data {
 
@@ -156,6 +157,7 @@ NextBatch StepInput::open_step(const EpochPlan& plan, int64_t step) {
 NextBatch StepInput::read_now(const EpochPlan& plan, int64_t step) {
   const MemoryScope scope(MemoryClass::kData);
   const ScopedTimer timer(seconds_reading_);
+  const trace::Scope slice({.kind = trace::Kind::kInput, .name = "data wait"});
   const auto own = micro_batches(plan, step);
   const auto most = static_cast<size_t>(most_micro_batches(plan, step, share_));
   auto batches = std::make_shared<std::deque<Batch>>();

@@ -130,6 +130,22 @@ void copy_values(const at::Tensor& output, const at::Tensor& input) {
                                                         /*non_blocking=*/true);
 }
 
+namespace {
+
+// Of an operation that is complete now.
+void record_operation(const OperationNote& note) {
+  if (note.traced_since == 0) return;
+  trace::Event slice = slice_of(note, trace::Kind::kOperation);
+  slice.end = trace::now();
+  trace::add(slice);
+}
+
+}  // namespace
+
+void NotedState::record_end() const {
+  record_operation(note_);
+}
+
 void NotedState::wait() {
   BlockedScope blocked(note_);
   complete(blocked);
@@ -153,11 +169,16 @@ void CommunicatorBase::note(Operation operation, int64_t bytes) {
   // Exchanges are between some of the ranks: what others have begun says nothing of them.
   current_.turn =
       watched_ == nullptr || operation == Operation::kExchange ? 0 : watched_->next_turn(current_.operation);
+  // In a group of one nothing moves.
+  current_.traced_since = trace::is_recording() && size_ > 1 ? trace::now() : 0;
   count_operation(axis_, size_, operation, bytes);
 }
 
 Work CommunicatorBase::launched(Started started) {
-  if (started == nullptr) return Work();
+  if (started == nullptr) {
+    record_operation(current_);
+    return Work();
+  }
   started->set_note(current_);
   NotedState& state = *started;
   Work work(std::move(started));  // from here on an error leaks the state, as one in wait() does
@@ -165,13 +186,31 @@ Work CommunicatorBase::launched(Started started) {
   return work;
 }
 
+template <class Start>
+Work CommunicatorBase::run(Operation operation, int64_t bytes, bool is_empty, Start start) {
+  note(operation, bytes);
+  const trace::ProfilerRange range(operation_name(operation).data(), axis_.c_str());
+  return launched(is_empty ? nullptr : start());
+}
+
+// Of each message the half that this rank has; the exchange's own slice is what viewers tie the arrows to.
+void CommunicatorBase::record_messages(const std::vector<Transfer>& transfers) const {
+  if (current_.traced_since == 0) return;
+  for (const Transfer& transfer : transfers) {
+    const bool sends = transfer.direction == Transfer::Direction::kSend;
+    trace::Event message = slice_of(current_, sends ? trace::Kind::kSend : trace::Kind::kReceive);
+    message.bytes = bytes_of(transfer.tensor);
+    message.peer = watched_ == nullptr ? transfer.peer : watched_->world_rank(transfer.peer);
+    trace::add(message);
+  }
+}
+
 Work CommunicatorBase::all_reduce(const at::Tensor& tensor, ReduceOp op) {
   const Check check(*this, Operation::kAllReduce);
   check.tensor(tensor, "tensor");
   check.reduction(tensor, op);
-  note(Operation::kAllReduce, bytes_of(tensor));
-  if (tensor.numel() == 0) return Work();
-  return launched(start_all_reduce(tensor, op));
+  return run(Operation::kAllReduce, bytes_of(tensor), tensor.numel() == 0,
+             [&] { return start_all_reduce(tensor, op); });
 }
 
 Work CommunicatorBase::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) {
@@ -180,9 +219,8 @@ Work CommunicatorBase::reduce_scatter(const at::Tensor& output, const at::Tensor
   check.tensor(input, "input");
   check.reduction(input, op);
   check.parts(input, "input", output, "output");
-  note(Operation::kReduceScatter, bytes_of(input));
-  if (input.numel() == 0) return Work();
-  return launched(start_reduce_scatter(output, input, op));
+  return run(Operation::kReduceScatter, bytes_of(input), input.numel() == 0,
+             [&] { return start_reduce_scatter(output, input, op); });
 }
 
 Work CommunicatorBase::all_gather(const at::Tensor& output, const at::Tensor& input) {
@@ -190,18 +228,16 @@ Work CommunicatorBase::all_gather(const at::Tensor& output, const at::Tensor& in
   check.tensor(output, "output");
   check.tensor(input, "input");
   check.parts(output, "output", input, "input");
-  note(Operation::kAllGather, bytes_of(output));
-  if (output.numel() == 0) return Work();
-  return launched(start_all_gather(output, input));
+  return run(Operation::kAllGather, bytes_of(output), output.numel() == 0,
+             [&] { return start_all_gather(output, input); });
 }
 
 Work CommunicatorBase::broadcast(const at::Tensor& tensor, int root) {
   const Check check(*this, Operation::kBroadcast);
   check.tensor(tensor, "tensor");
   check.member(root, "root");
-  note(Operation::kBroadcast, bytes_of(tensor));
-  if (tensor.numel() == 0) return Work();
-  return launched(start_broadcast(tensor, root));
+  return run(Operation::kBroadcast, bytes_of(tensor), tensor.numel() == 0,
+             [&] { return start_broadcast(tensor, root); });
 }
 
 Work CommunicatorBase::exchange(std::vector<Transfer> transfers) {
@@ -211,16 +247,17 @@ Work CommunicatorBase::exchange(std::vector<Transfer> transfers) {
     check.member(transfer.peer, "peer");
   }
   check_own_messages(check, *this, transfers);
-  note(Operation::kExchange, bytes_sent(transfers));
+  const int64_t bytes = bytes_sent(transfers);
   std::erase_if(transfers, [](const Transfer& t) { return t.tensor.numel() == 0; });
   copy_own_messages(transfers, rank_);
-  if (transfers.empty()) return Work();
-  return launched(start_exchange(std::move(transfers)));
+  return run(Operation::kExchange, bytes, transfers.empty(), [&] {
+    record_messages(transfers);
+    return start_exchange(std::move(transfers));
+  });
 }
 
 Work CommunicatorBase::barrier() {
-  note(Operation::kBarrier, 0);
-  return launched(start_barrier());
+  return run(Operation::kBarrier, 0, /*is_empty=*/false, [&] { return start_barrier(); });
 }
 
 }  // namespace vit_hybrid::comm

@@ -27,6 +27,8 @@ class NotedState : public Work::State {
 
   void set_note(OperationNote note) { note_ = std::move(note); }
   const OperationNote& note() const { return note_; }
+  /// It is complete: its slice of a trace ends here. To be called once.
+  void record_end() const;
 
  protected:
   /// Returns when the operation is complete; `blocked` takes remarks.
@@ -75,8 +77,12 @@ class CommunicatorBase : public Communicator {
   const OperationNote& current() const { return current_; }
 
  private:
+  /// Counts and notes the operation, and has start() begin it; `is_empty`: there is nothing to move.
+  template <class Start>
+  Work run(Operation operation, int64_t bytes, bool is_empty, Start start);
   void note(Operation operation, int64_t bytes);
   Work launched(Started started);
+  void record_messages(const std::vector<Transfer>& transfers) const;
 
   std::string axis_;
   int rank_;

@@ -40,8 +40,8 @@ InFlight& in_flight() {
 
 }  // namespace
 
-void Waiting::set_manner(Manner manner) {
-  g_manner = manner;
+Waiting::Manner Waiting::set_manner(Manner manner) {
+  return g_manner.exchange(manner);
 }
 
 void Waiting::pause() {
@@ -78,6 +78,7 @@ void HostTask::push() {
   if (done_) return;
   try {
     done_ = advance();
+    if (done_) record_end();
   } catch (const Error& error) {
     throw Error(error.error_class(), str(note().text(), ": ", error.message()), error.hint());
   }

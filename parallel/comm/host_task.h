@@ -15,8 +15,8 @@ namespace vit_hybrid::comm {
 class Waiting {
  public:
   enum class Manner { kYield, kSleep };
-  /// For the whole process; MpiGroup::world() sets it.
-  static void set_manner(Manner manner);
+  /// For the whole process; MpiGroup::world() sets it. Returns what it was.
+  static Manner set_manner(Manner manner);
 
   void pause();
   /// Calls of pause() so far.

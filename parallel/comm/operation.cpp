@@ -92,7 +92,9 @@ void note_work_of_helpers() {
   if (std::exchange(known, now) != now) own_slot().move();
 }
 
-PhaseScope::PhaseScope(const char* phase) : previous_(g_phase.exchange(phase)) {
+PhaseScope::PhaseScope(const char* phase, int micro_batch, int stage)
+    : previous_(g_phase.exchange(phase)),
+      slice_({.kind = trace::Kind::kPhase, .name = phase, .micro_batch = micro_batch, .stage = stage}) {
   show_position(run_position());
 }
 
@@ -114,12 +116,23 @@ std::string OperationNote::text() const {
   return where.empty() ? out : str(out, ", in ", where);
 }
 
+trace::Event slice_of(const OperationNote& note, trace::Kind kind) {
+  return {.kind = kind,
+          .name = trace::lasting(note.operation),
+          .axis = trace::lasting(note.axis),
+          .begin = note.traced_since,
+          .step = note.position.step,
+          .bytes = note.bytes,
+          .number = note.sequence};
+}
+
 BlockedScope::BlockedScope(const OperationNote& note) : note_(&note), since_(SlotClock::now()) {
   if (!is_main_thread()) {
     id_ = table().add(Entry{note, nullptr, since_});
     return;
   }
   outer_ = std::exchange(g_innermost, this);
+  if (trace::is_heard()) slice_.emplace(slice_of(note, trace::Kind::kWait));
   show();
 }
 

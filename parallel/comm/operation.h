@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "parallel/comm/failure.h"
+#include "src/base/trace.h"
 
 namespace vit_hybrid::comm {
 
@@ -42,16 +43,19 @@ void note_work();
 /// last call of this.
 void note_work_of_helpers();
 
-/// The run is in `phase` (a string literal, e.g. "backward") while this object lives; phases nest.
+/// The run is in `phase` (a string literal, e.g. "backward") while this object lives, and a trace has a slice of it;
+/// phases nest.
 class PhaseScope {
  public:
-  explicit PhaseScope(const char* phase);
+  /// Of which micro-batch and stage it is, where it is of one.
+  explicit PhaseScope(const char* phase, int micro_batch = -1, int stage = -1);
   ~PhaseScope();
   PhaseScope(const PhaseScope&) = delete;
   PhaseScope& operator=(const PhaseScope&) = delete;
 
  private:
   const char* previous_;
+  trace::Scope slice_;
 };
 
 /// What is known of one operation: enough to name it in a message.
@@ -61,19 +65,24 @@ struct OperationNote {
   int64_t bytes = 0;      ///< size of the larger tensor; of all sent ones for exchange
   uint64_t sequence = 0;  ///< counts the operations of its communicator, from 1; 0 for none
   RunPosition position;
-  uint64_t group = 0;  ///< WatchedGroup::id(), 0 where not known
-  uint64_t turn = 0;   ///< number among the collectives of the group, from 1; 0: not all of its ranks take part
+  uint64_t group = 0;        ///< WatchedGroup::id(), 0 where not known
+  uint64_t turn = 0;         ///< number among the collectives of the group, from 1; 0: not all of its ranks take part
+  int64_t traced_since = 0;  ///< when it was begun, by trace::now(); 0: it is not traced
 
   /// "all_reduce number 17 on axis 'tensor', 4096 bytes, in step 12, backward".
   std::string text() const;
 };
+
+/// The slice of a trace that tells of it; without times.
+trace::Event slice_of(const OperationNote& note, trace::Kind kind);
 
 class WatchedGroup;
 
 using SlotClock = std::chrono::steady_clock;
 
 /// The calling thread is blocked in `note` while this object lives. `note` must outlive it. Put it
-/// around every call that can wait for another process. On the main thread it shows on the node's board.
+/// around every call that can wait for another process. On the main thread it shows on the node's board, and a trace
+/// has a slice of it.
 class BlockedScope {
  public:
   explicit BlockedScope(const OperationNote& note);
@@ -95,6 +104,7 @@ class BlockedScope {
   uint64_t id_ = 0;  // in the table, of a thread that is not the main one
   bool looks_ = false;
   SlotClock::time_point since_;
+  std::optional<trace::Scope> slice_;  // while somebody records or listens
 };
 
 /// The caller is inside of a library, in a collective of all ranks of `group`, while this object lives: there too

@@ -16,6 +16,7 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/base/trace.h"
 
 namespace vit_hybrid::pipeline {
 
@@ -114,6 +115,7 @@ class PipelineRunner::Run {
 
   void hand_over(comm::Work& exchange, double most_seconds) {
     const ScopedTimer waited(runner_.times_.wait);
+    const trace::Scope slice({.kind = trace::Kind::kWait, .name = "hand-over"});
     const Timer timer;
     while (!exchange.test() && timer.seconds() < most_seconds) {
       std::this_thread::yield();
@@ -155,7 +157,7 @@ class PipelineRunner::Run {
     }
     program(action).fetch(micro_batch);
     const auto timer = runner_.clock_.measure(runner_.times_.forward);
-    const comm::PhaseScope phase("forward");
+    const comm::PhaseScope phase("forward", micro_batch, stage);
     // The model's input too: parameters never require grad, so without it nothing would be recorded.
     input = (stage == 0 ? program(action).input(micro_batch) : input).detach().set_requires_grad(trains_);
     const at::Tensor output = program(action).forward(micro_batch, input);
@@ -179,7 +181,7 @@ class PipelineRunner::Run {
     at::Tensor gradient = is_last(action) ? at::full(slot->output_shape, loss_scale_, slot->output_options)
                                           : take({kind, stage + 1, micro_batch});
     const auto timer = runner_.clock_.measure(runner_.times_.backward);
-    const comm::PhaseScope phase("backward");
+    const comm::PhaseScope phase("backward", micro_batch, stage);
     const Kept kept = std::move(*slot);
     slot.reset();
     const at::Tensor of_input = backward_between(kept.output, std::move(gradient), kept.input);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -135,6 +136,18 @@ struct CheckpointConfig {
   bool resumes_own_run() const { return resume == "latest" || resume == "auto"; }
 };
 
+/// Steps that a trace is made of, both ends included; 0 to 0: none.
+struct TraceSteps {
+  int64_t first = 0;
+  int64_t last = 0;
+
+  bool any() const { return last > 0; }
+  /// As --trace has them: "steps=10-12", or "none".
+  std::string text() const;
+  /// Nothing where it is neither; "steps=10" is one step.
+  static std::optional<TraceSteps> parse(const std::string& text);
+};
+
 /// All values of one run. Defaults here are the defaults of the options.
 struct RunConfig {
   std::string preset;  ///< name of the preset that model started from; may be empty
@@ -156,6 +169,7 @@ struct RunConfig {
   int64_t log_interval = 10;
   int64_t test_steps = 0;  ///< of the test mode, which measures and writes no checkpoint; 0: a real run
   int64_t find_lr = 0;     ///< iterations of a learning-rate range test, which writes no checkpoint; 0: a real run
+  TraceSteps trace;        ///< counted from the start of the run
   std::string run_dir;     ///< empty: runs_root/<name>-<time>
   std::string runs_root = "runs";
   std::string machine;  ///< file of a machine's rates, by which times are predicted; empty: none

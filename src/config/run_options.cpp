@@ -65,6 +65,17 @@ options::Value test_flag(int64_t& steps) {
   return value;
 }
 
+options::Value trace_steps(TraceSteps& steps) {
+  options::Value value{options::Kind::kText, "range", "steps=A-B, with 1 <= A <= B", {}, {}, "none"};
+  value.parse = [&steps](const std::string& text) {
+    const auto parsed = TraceSteps::parse(text);
+    steps = parsed.value_or(steps);
+    return parsed.has_value();
+  };
+  value.print = [&steps] { return steps.text(); };
+  return value;
+}
+
 void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
   table.begin_group("General");
   table.add({.name = "config",
@@ -144,6 +155,11 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
              .help = "The test mode with 50 iterations, or with those of test-steps.",
              .forgets = {"test-steps"},
              .scope = Scope::kCommandLineOnly});
+  table.add({.name = "trace",
+             .value = trace_steps(config.trace),
+             .help = "Write what every rank did in these iterations, counted from the start of the run, to trace.json "
+                     "in the run's folder, for Perfetto and chrome://tracing.",
+             .names_elsewhere = {"profile", "profile-steps", "profile-step-start", "profile-step-end"}});
 }
 
 void add_device(OptionTable& table, RunConfig& config) {

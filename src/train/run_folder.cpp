@@ -67,17 +67,20 @@ bool continues(const RunConfig& config, const std::string& path) {
   return !error && !inside.empty() && *inside.begin() != "..";
 }
 
-std::string free_config_path(const std::string& folder) {
-  std::string path = folder + "/" + kConfig;
+// The first of <stem><end>, <stem>-2<end>, ... that no earlier part of the run has taken.
+std::string free_path(const std::string& folder, const char* stem, const char* end) {
+  std::string path = str(folder, "/", stem, end);
   for (int n = 2; is_there(path); ++n) {
-    path = str(folder, "/config-", n, ".yaml");
+    path = str(folder, "/", stem, "-", n, end);
   }
   return path;
 }
 
 bool is_unfinished(const std::string& name) {
   const auto begins = [&](const char* file) { return name.starts_with(str(file, ".")); };
-  return name.ends_with(".partial") && (begins(kMetrics) || begins(kLog) || begins(kSummary) || begins(kKernels));
+  const bool is_trace = name.starts_with("trace") && name.find(".json.") != std::string::npos;
+  return name.ends_with(".partial") &&
+         (begins(kMetrics) || begins(kLog) || begins(kSummary) || begins(kKernels) || is_trace);
 }
 
 // What a folder holds besides locks, unfinished files and an empty folder for checkpoints.
@@ -302,6 +305,10 @@ RunFolder::~RunFolder() {
   set_job_mark("");
 }
 
+std::string RunFolder::trace_path() const {
+  return free_path(path_, "trace", ".json");
+}
+
 MetricsLog RunFolder::open(const RunConfig& config, const comm::MpiGroup& world) const {
   const OldFile old_file = is_continued_ ? OldFile::kAppend : OldFile::kRefuse;
   MetricsLog log;
@@ -312,7 +319,7 @@ MetricsLog RunFolder::open(const RunConfig& config, const comm::MpiGroup& world)
     log = MetricsLog(str(path_, "/", kMetrics), old_file);  // first: see never_did_a_step()
     log.show(EventFile(str(path_, "/", kEvents)));
     open_log_file(str(path_, "/", kLog), old_file);
-    write_new_file(free_config_path(path_), config_text(config));
+    write_new_file(free_path(path_, "config", ".yaml"), config_text(config));
   });
   return log;
 }

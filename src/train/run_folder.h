@@ -44,6 +44,8 @@ class RunFolder {
   const std::string& path() const { return path_; }
   std::string summary_path() const { return path_ + "/summary.json"; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
+  /// Of the trace of this part of the run: trace.json, trace-2.json and so on beside an earlier part's.
+  std::string trace_path() const;
   /// True where the folder held the files of the run's earlier part.
   bool is_continued() const { return is_continued_; }
   /// When all is ready for the first step: writes config.yaml (config-2.yaml and so on beside an earlier part's),

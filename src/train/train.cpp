@@ -20,6 +20,7 @@
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/base/trace.h"
 #include "src/checkpoint/checkpoint_folder.h"
 #include "src/config/config_text.h"
 #include "src/config/load_run_config.h"
@@ -35,6 +36,7 @@
 #include "src/report/run_log.h"
 #include "src/report/run_record.h"
 #include "src/report/run_speed.h"
+#include "src/report/step_trace.h"
 #include "src/train/data_source.h"
 #include "src/train/run_folder.h"
 #include "src/train/saving/resume.h"
@@ -231,6 +233,7 @@ class Run {
       say_that_nothing_is_left();
       return 0;
     }
+    fit_trace();
     trainer_->prepare();
     choose_device_kernels();
     begin_records();
@@ -250,6 +253,9 @@ class Run {
         [config = config_](const MemoryFailure& failure) { return memory_advice(config, failure); });
     watch_stop_signals(parse_signals(config_.checkpoint.preempt_signals));
     machine_ = set_up_machine(config_, ModelPurpose::kTraining, world_);
+    if (const std::string problem = trace::attach_profiler(); !problem.empty()) {
+      log_warning("a profiler that reads NVTX is attached (NVTX_INJECTION64_PATH) and will see no ranges: " + problem);
+    }
     predict_time();
   }
 
@@ -303,6 +309,9 @@ class Run {
     if (config_.test_steps > 0) {
       test_.emplace(config_.test_steps, machine_.device, session_.place().node_rank == 0);
     }
+    if (config_.trace.any()) {
+      trace_.emplace(config_.trace, *mesh_, world_, folder_->trace_path());
+    }
     for (;;) {
       if (resumed() != nullptr) {
         check_resumable(*resumed(), config_, data_->described, world_);
@@ -314,7 +323,7 @@ class Run {
       trainer_ = std::make_unique<Trainer>(
           config_, world_, *mesh_, *data_, *log_,
           TrainerOptions{checkpoints_, resumed(), initial_ ? &*initial_ : nullptr, range_ ? &*range_ : nullptr,
-                         test_ ? &*test_ : nullptr, time_limit_});
+                         test_ ? &*test_ : nullptr, trace_ ? &*trace_ : nullptr, time_limit_});
       std::optional<Error> damage;
       try {
         trainer_->load();
@@ -330,6 +339,12 @@ class Run {
       }
       trainer_.reset();  // half restored
       resumption_->fall_back(*damage);
+    }
+  }
+
+  void fit_trace() {
+    if (trace_) {
+      comm::agreed(world_, [&] { trace_->fit(trainer_->step(), trainer_->last_step()); });
     }
   }
 
@@ -403,6 +418,7 @@ class Run {
   std::optional<RunLog> log_;
   std::optional<StepTest> test_;
   std::optional<LrRange> range_;
+  std::optional<StepTrace> trace_;
   std::unique_ptr<Trainer> trainer_;
 };
 

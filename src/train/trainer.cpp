@@ -18,6 +18,7 @@
 #include "src/base/signals.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/base/trace.h"
 #include "src/machine/autotune.h"
 #include "src/machine/step_recording.h"
 #include "src/train/saving/init_from.h"
@@ -225,6 +226,17 @@ void Trainer::run() {
   }
   checkpoints_.complete();
   engine_.parameters().await_all();  // a peer that is lost meanwhile is told from here, not from a destructor
+  if (options_.trace != nullptr) {
+    options_.trace->end_run(position_.step);
+  }
+}
+
+void Trainer::turn_trace() {
+  if (options_.trace != nullptr && options_.trace->turns_before(position_.step + 1)) {
+    log_.settle();
+    engine_.parameters().await_all();
+    options_.trace->turn_before(position_.step + 1);
+  }
 }
 
 void Trainer::begin() {
@@ -279,8 +291,10 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
 }
 
 StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoch) {
+  turn_trace();
   begin_first_step();
   comm::set_step(position_.step + 1);  // as the log counts
+  const trace::Scope slice({.kind = trace::Kind::kStep, .name = "step", .step = position_.step + 1});
   const Timer timer;
   const double blocked_before = blocked_seconds();
   const double waited_before = train_input_.seconds_waited();

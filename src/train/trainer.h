@@ -17,6 +17,7 @@
 #include "src/config/time_limit.h"
 #include "src/report/lr_range.h"
 #include "src/report/run_log.h"
+#include "src/report/step_trace.h"
 #include "src/train/data_source.h"
 #include "src/train/engine.h"
 #include "src/train/evaluator.h"
@@ -57,6 +58,7 @@ struct TrainerOptions {
   const CheckpointReader* initial = nullptr;  ///< the weights that a new training starts from (--init-from)
   LrRange* range = nullptr;                   ///< is told the steps of --find-lr, and ends them
   StepTest* test = nullptr;                   ///< measures the steps, and says how many there are
+  StepTrace* trace = nullptr;                 ///< records some of the steps
   TimeLimit time_limit = TimeLimit(0.0, 0, 0);
 };
 
@@ -91,6 +93,8 @@ class Trainer {
   int64_t step() const { return position_.step; }
   /// Of the whole run, without a test.
   int64_t total_steps() const { return total_steps_; }
+  /// The step that run() ends with where nothing stops it.
+  int64_t last_step() const { return last_step_; }
   /// Of an epoch, and of the run without a test.
   TestedRun tested_run() const { return {train_sampler_->steps_per_epoch(), total_steps_, tested_validation_}; }
   /// Why run() ended before the last step: "signal SIGTERM", "--time-limit"; nothing if it did not.
@@ -103,6 +107,8 @@ class Trainer {
   /// Validates the untrained network, or what was stopped before it was validated.
   void begin();
   void train_epoch(const data::EpochPlan& plan);
+  /// Begins or ends the recording of steps, where the next one is the first or the first no more.
+  void turn_trace();
   StepRecord train_step(const data::EpochPlan& plan, int64_t step_of_epoch);
   void advance(const data::EpochPlan& plan, int64_t step_of_epoch);
   /// The global loss from the replicas' ones; ranks also agree here whether somebody asked to stop, and whether all

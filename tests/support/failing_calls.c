@@ -2,8 +2,8 @@
  * error, or ends or stops the process, as VIT_HYBRID_TEST_FAULT says: "RANK CALL NUMBER ERROR", for instance
  * "3 write 2 28", where CALL is create, write, sync, rename or remove, and ERROR is an errno, or 0 for SIGKILL before
  * the call, -1 for SIGKILL after it, -2 for SIGSTOP before the call, -3 for SIGSTOP after it. Files count whose path
- * holds "/checkpoints" or "/summary.json", but no lock files. VIT_HYBRID_TEST_CALLS names a file that gets a line for
- * each such call: "RANK CALL PATH". */
+ * holds "/checkpoints", "/summary.json" or "/trace", but no lock files. VIT_HYBRID_TEST_CALLS names a file that gets a
+ * line for each such call: "RANK CALL PATH". */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,7 +18,8 @@
 
 static int counts(const char* path) {
   return path != NULL && strstr(path, "run.lock") == NULL &&
-         (strstr(path, "/checkpoints") != NULL || strstr(path, "/summary.json") != NULL);
+         (strstr(path, "/checkpoints") != NULL || strstr(path, "/summary.json") != NULL ||
+          strstr(path, "/trace") != NULL);
 }
 
 /* What is to happen, read once. */

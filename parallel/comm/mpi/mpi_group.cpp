@@ -36,16 +36,33 @@ constexpr const char* kAxis = "control";
 // Waits without keeping the core from other ranks (a blocking call of MPI may spin), and with progress for operations
 // in flight. start(&request) starts a non-blocking call; `call` is its name.
 template <class Start>
-void wait_for(const MpiGroup& group, const char* operation, int64_t bytes, const char* call, Start start) {
-  CollectiveScope scope(*group.watched(), kAxis, operation, bytes);
+void complete(BlockedScope& blocked, const char* call, Start start) {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(start(&request), call);
-  int complete = 0;
-  for (Waiting waiting; complete == 0; waiting.pause()) {
-    scope.blocked().look();
-    check_mpi(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), call);
+  int is_complete = 0;
+  for (Waiting waiting; is_complete == 0; waiting.pause()) {
+    blocked.look();
+    check_mpi(MPI_Test(&request, &is_complete, MPI_STATUS_IGNORE), call);
     progress();
   }
+}
+
+// A collective call, as complete() takes it.
+template <class Start>
+void wait_for(const MpiGroup& group, const char* operation, int64_t bytes, const char* call, Start start) {
+  CollectiveScope scope(*group.watched(), kAxis, operation, bytes);
+  complete(scope.blocked(), call, start);
+}
+
+// The same for a message to or from `peer`.
+template <class Start>
+void wait_for_message(const MpiGroup& group, const char* operation, int64_t bytes, int peer, const char* call,
+                      Start start) {
+  VH_ASSERT(bytes >= 0 && bytes <= kMaxControlBytes, str("a control message of ", bytes, " bytes"));
+  const OperationNote note{kAxis, operation, bytes, 0, run_position(), group.watched()->id()};
+  BlockedScope blocked(note);
+  blocked.awaits({group.watched()->world_rank(peer)});
+  complete(blocked, call, start);
 }
 
 void meet(const MpiGroup& group, const char* operation) {
@@ -253,6 +270,18 @@ std::vector<std::string> MpiGroup::all_gather(const std::string& text) const {
     texts.push_back(all.substr(static_cast<size_t>(starts[i]), static_cast<size_t>(counts[i])));
   }
   return texts;
+}
+
+void MpiGroup::send(const void* data, int64_t bytes, int to) const {
+  wait_for_message(*this, "send", bytes, to, "MPI_Isend", [&](MPI_Request* request) {
+    return MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, to, 0, handle_->comm, request);
+  });
+}
+
+void MpiGroup::receive(void* data, int64_t bytes, int from) const {
+  wait_for_message(*this, "receive", bytes, from, "MPI_Irecv", [&](MPI_Request* request) {
+    return MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, from, 0, handle_->comm, request);
+  });
 }
 
 }  // namespace vit_hybrid::comm

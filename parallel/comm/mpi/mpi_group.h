@@ -12,8 +12,8 @@ class WatchedGroup;
 
 /// Some processes, in order, that can talk over MPI. Move-only; owns its MPI communicator. The
 /// member functions that move data are for small control messages of host memory (arguments, ids,
-/// status); they block, and are collective over the group. Tensors go through a Communicator. Only
-/// the main thread may use it.
+/// status); they block, and are collective over the group, if nothing else is said. Tensors go through a Communicator.
+/// Only the main thread may use it.
 class MpiGroup {
  public:
   /// Holds the MPI_Comm; parallel/comm/mpi/mpi_handle.h has its definition for those who call MPI.
@@ -58,6 +58,11 @@ class MpiGroup {
   std::vector<int64_t> all_gather(int64_t value) const;
   /// The text of every rank, in rank order; 2 GiB together.
   std::vector<std::string> all_gather(const std::string& text) const;
+
+  /// Returns when `bytes` at `data` may change again, or have come. Each send has its receive, of as many bytes;
+  /// collective over the two ranks. No more than 1 GiB.
+  void send(const void* data, int64_t bytes, int to) const;
+  void receive(void* data, int64_t bytes, int from) const;
 
   const Handle& handle() const { return *handle_; }
 

@@ -2,8 +2,11 @@
 #include "src/base/device/device_graph.h"
 #include "src/base/device/device_memory.h"
 #include "src/base/device/gpu_survey.h"
+#include "src/base/device/profiler_ranges.h"
 #include "src/base/error.h"
 #include "src/base/version.h"
+
+#include <cstdlib>
 
 namespace vit_hybrid {
 
@@ -37,5 +40,16 @@ GpuSurvey survey_gpus() {
 std::vector<std::pair<std::string, std::string>> cuda_library_versions() {
   return {};
 }
+
+std::string open_profiler_ranges() {
+  return std::getenv("NVTX_INJECTION64_PATH") == nullptr ? "" : "the program was built without CUDA";
+}
+
+bool has_profiler_ranges() {
+  return false;
+}
+
+void begin_profiler_range(const std::string& /*name*/) {}
+void end_profiler_range() {}
 
 }  // namespace vit_hybrid

@@ -20,6 +20,7 @@
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/base/trace.h"
 #include "src/base/version.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/config/config_text.h"
@@ -118,6 +119,7 @@ BackgroundSave::~BackgroundSave() {
 
 void BackgroundSave::write() {
   use_allowed_processors();
+  const trace::Scope slice({.kind = trace::Kind::kCheckpoint, .name = "checkpoint write"});
   try {
     for (const StateBox& box : snapshot_.boxes()) {
       if (stops_) {
@@ -337,6 +339,7 @@ void Checkpointer::save(const TrainingPosition& position, const std::optional<Ev
   }
   complete();
   const Timer timer;
+  const trace::Scope slice({.kind = trace::Kind::kCheckpoint, .name = "checkpoint save", .step = position.step});
   saving_ = {folder_.file_of(position.step), position, Timer(), figures && beats_best(*figures), 0.0};
   if (saving_.is_best) {
     best_ = metric_of(*figures);
@@ -358,6 +361,7 @@ void Checkpointer::complete() {
     return;
   }
   const Timer timer;
+  const trace::Scope slice({.kind = trace::Kind::kCheckpoint, .name = "checkpoint end", .step = saving_.position.step});
   background_->finish();
   background_.reset();
   saving_.stall += timer.seconds();

@@ -1,0 +1,116 @@
+// Trace: what this process did when, as slices of time that are recorded while --trace asks for them, and as NVTX
+// ranges while a profiler listens. With neither, a place that would record costs one load and one branch.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vit_hybrid::trace {
+
+/// What a slice is. Those of operations and messages lie on the row of their axis, those of input, reading and
+/// checkpoints on rows of their own, the rest on that of the main thread.
+enum class Kind : uint8_t { kStep, kPhase, kOperation, kWait, kInput, kRead, kCheckpoint, kSend, kReceive };
+
+/// A slice, or, for kSend and kReceive, a message of the exchange that has its number. Texts live as long as the
+/// program (literals, or lasting()); what does not apply stays as it is here.
+struct Event {
+  Kind kind = Kind::kPhase;
+  const char* name = "";
+  const char* axis = "";  ///< of the communicator; "" for none
+  int64_t begin = 0;      ///< nanoseconds, as now() gives them
+  int64_t end = 0;
+  int64_t step = -1;  ///< as the log counts
+  int32_t micro_batch = -1;
+  int32_t stage = -1;
+  int64_t bytes = -1;
+  uint64_t number = 0;  ///< among the operations of its communicator, from 1; 0 for none
+  int32_t peer = -1;    ///< rank of the world, of a message
+};
+
+/// Nanoseconds of the monotonic clock of this process.
+int64_t now();
+
+/// The same text, for as long as the program lives.
+const char* lasting(std::string_view text);
+
+/// What a slice is called, in the file and as an NVTX range: "step 12", "forward mb 3", "all_reduce data",
+/// "wait all_reduce data".
+std::string slice_name(const Event& event);
+
+/// What was recorded, in the order in which it ended.
+struct Recording {
+  std::vector<Event> events;
+  int64_t num_dropped = 0;  ///< that came when `most_events` were there
+};
+
+/// From now on this process records, at most `most_events`, for which it takes the address space at once.
+void start_recording(size_t most_events);
+/// The end of it. Slices that are open now are not recorded.
+Recording stop_recording();
+
+namespace detail {
+enum Listener : uint32_t { kRecorder = 1, kProfiler = 2 };
+inline std::atomic<uint32_t> listeners{0};
+}  // namespace detail
+
+/// Whether somebody records or listens.
+inline bool is_heard() {
+  return detail::listeners.load(std::memory_order_relaxed) != 0;
+}
+
+inline bool is_recording() {
+  return (detail::listeners.load(std::memory_order_relaxed) & detail::kRecorder) != 0;
+}
+
+/// Records a slice that is over; nothing while not is_recording(). Any thread.
+void add(const Event& event);
+
+/// Lets a profiler that has NVTX (Nsight Systems) see the slices of the main thread as ranges, where one is attached.
+/// What stands in the way where one is attached and cannot: "" for nothing.
+std::string attach_profiler();
+
+/// A slice from its making to its end, and a range for a profiler. Those of one thread lie in each other.
+class Scope {
+ public:
+  explicit Scope(const Event& event) {
+    if (is_heard()) begin(event);
+  }
+  ~Scope() {
+    if (heard_ != 0) end();
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  void begin(const Event& event);
+  void end();
+
+  uint32_t heard_ = 0;
+  Event event_;
+};
+
+/// A range for a profiler alone: of what records its slice itself, or only begins here.
+class ProfilerRange {
+ public:
+  /// `name` and `axis` as in an Event of kOperation.
+  ProfilerRange(const char* name, const char* axis) {
+    if ((detail::listeners.load(std::memory_order_relaxed) & detail::kProfiler) != 0) begin(name, axis);
+  }
+  ~ProfilerRange() {
+    if (is_open_) end();
+  }
+  ProfilerRange(const ProfilerRange&) = delete;
+  ProfilerRange& operator=(const ProfilerRange&) = delete;
+
+ private:
+  void begin(const char* name, const char* axis);
+  static void end();
+
+  bool is_open_ = false;
+};
+
+}  // namespace vit_hybrid::trace

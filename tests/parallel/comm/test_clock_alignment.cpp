@@ -1,0 +1,29 @@
+// ClockAlignment: the line between two offsets.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+
+#include "parallel/comm/clock_alignment.h"
+
+using vit_hybrid::comm::ClockAlignment;
+using vit_hybrid::comm::ClockOffset;
+
+TEST_CASE("clock alignment: between two measurements the offset goes evenly from the one to the other") {
+  constexpr int64_t kSecond = 1'000'000'000;
+  constexpr int64_t kBoot = 3'000'000 * kSecond;  // nodes that were started a month apart
+  const ClockAlignment clock(ClockOffset{kBoot, kBoot - 100, 700}, ClockOffset{kBoot + 10 * kSecond, kBoot + 900, 400});
+  CHECK(clock.drift() == doctest::Approx(100.0));
+  CHECK(clock.error() == 700);
+  CHECK(clock.on_rank_0(kBoot) == 100);
+  CHECK(clock.on_rank_0(kBoot + 10 * kSecond) == 10 * kSecond - 900);
+  CHECK(clock.on_rank_0(kBoot + 5 * kSecond) == 5 * kSecond - 400);
+  for (int64_t own = kBoot; own < kBoot + 40; ++own) {
+    CHECK(clock.on_rank_0(own) <= clock.on_rank_0(own + 1));
+  }
+}
+
+TEST_CASE("clock alignment: two measurements at one moment tell of no drift") {
+  const ClockAlignment clock(ClockOffset{50, 20, 3}, ClockOffset{50, 24, 3});
+  CHECK(clock.drift() == 0.0);
+  CHECK(clock.on_rank_0(60) == 40);
+}
