@@ -2,7 +2,6 @@
 #include "src/config/run_config.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 
@@ -11,29 +10,6 @@
 #include "src/config/run_options.h"
 
 namespace vit_hybrid::train {
-
-std::string TraceSteps::text() const {
-  return !any() ? "none" : first == last ? str("steps=", first) : str("steps=", first, "-", last);
-}
-
-std::optional<TraceSteps> TraceSteps::parse(const std::string& text) {
-  constexpr std::string_view kHead = "steps=";
-  if (text.empty() || text == "none" || text == "null" || text == "~") {
-    return TraceSteps();
-  }
-  if (!text.starts_with(kHead)) {
-    return std::nullopt;
-  }
-  TraceSteps steps;
-  const char* const end = text.data() + text.size();
-  auto read = std::from_chars(text.data() + kHead.size(), end, steps.first);
-  steps.last = steps.first;
-  if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
-    read = std::from_chars(read.ptr + 1, end, steps.last);
-  }
-  const bool is_whole = read.ec == std::errc() && read.ptr == end;
-  return is_whole && steps.first >= 1 && steps.first <= steps.last ? std::optional(steps) : std::nullopt;
-}
 
 zero::PrecisionPolicy precision_policy(const PrecisionConfig& precision) {
   zero::PrecisionPolicy policy = zero::make_precision_policy(precision_name(precision.kind));

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/precision_policy.h"
 #include "src/config/lr_schedule.h"
+#include "src/config/trace_steps.h"
 
 namespace vit_hybrid::train {
 
@@ -134,18 +134,6 @@ struct CheckpointConfig {
   bool resumes() const { return resume != "none" || !load.empty(); }
   /// Whether the run's own folder is looked at for a checkpoint.
   bool resumes_own_run() const { return resume == "latest" || resume == "auto"; }
-};
-
-/// Steps that a trace is made of, both ends included; 0 to 0: none.
-struct TraceSteps {
-  int64_t first = 0;
-  int64_t last = 0;
-
-  bool any() const { return last > 0; }
-  /// As --trace has them: "steps=10-12", or "none".
-  std::string text() const;
-  /// Nothing where it is neither; "steps=10" is one step.
-  static std::optional<TraceSteps> parse(const std::string& text);
 };
 
 /// All values of one run. Defaults here are the defaults of the options.

@@ -65,17 +65,6 @@ options::Value test_flag(int64_t& steps) {
   return value;
 }
 
-options::Value trace_steps(TraceSteps& steps) {
-  options::Value value{options::Kind::kText, "range", "steps=A-B, with 1 <= A <= B", {}, {}, "none"};
-  value.parse = [&steps](const std::string& text) {
-    const auto parsed = TraceSteps::parse(text);
-    steps = parsed.value_or(steps);
-    return parsed.has_value();
-  };
-  value.print = [&steps] { return steps.text(); };
-  return value;
-}
-
 void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
   table.begin_group("General");
   table.add({.name = "config",
@@ -156,7 +145,7 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
              .forgets = {"test-steps"},
              .scope = Scope::kCommandLineOnly});
   table.add({.name = "trace",
-             .value = trace_steps(config.trace),
+             .value = step_range(config.trace),
              .help = "Write what every rank did in these iterations, counted from the start of the run, to trace.json "
                      "in the run's folder, for Perfetto and chrome://tracing.",
              .names_elsewhere = {"profile", "profile-steps", "profile-step-start", "profile-step-end"}});

@@ -8,7 +8,7 @@
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/trace.h"
-#include "src/config/run_config.h"
+#include "src/config/trace_steps.h"
 
 namespace vit_hybrid::train {
 
