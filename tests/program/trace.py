@@ -124,7 +124,7 @@ def check_arrows(trace):
         return found
 
     for ends in trace.arrows.values():
-        require(len(ends["s"]) == 1 and len(ends["f"]) == 1, f"an arrow has the ends {dict(ends)}")
+        require(len(ends["s"]) == 1 and len(ends["f"]) == 1, f"an arrow has {len(ends['s'])} starts and {len(ends['f'])} ends")
         (start, source), (end, target) = ends["s"][0], ends["f"][0]
         require(end > start, f"an arrow from rank {source['pid']} to {target['pid']} ends {start - end} ns before its start")
         sent = [m["bytes"] for e in exchange_at(start, source) for m in e["args"].get("sends", []) if m["to"] == target["pid"]]
