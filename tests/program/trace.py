@@ -378,18 +378,19 @@ def test_ranges(runs):
                                                                    "VIT_HYBRID_TEST_RANGES": str(ranges)})
     require("NVTX" not in err, f"said is\n{err}")
     for rank in range(runs.ranks):
-        found, open_ranges = Counter(), []
+        found, open_of_threads = Counter(), defaultdict(list)
         for line in Path(f"{ranges}.{rank}").read_text().splitlines():
-            if line == "<":
+            thread, end, name = re.fullmatch(r"(\w+) (?:(<)|> (.+))", line).groups()
+            open_ranges = open_of_threads[thread]
+            if end:
                 open_ranges.pop()
                 continue
-            name = line.removeprefix("> ")
             found[name] += 1
             parents = {"forward": "forward and backward", "forward and backward": "step", "optimizer": "step"}
             parent = parents.get(re.sub(r" mb \d+$", "", name))
             require(parent is None or open_ranges[-1].startswith(parent), f"rank {rank}: {name} lies in {open_ranges}")
             open_ranges.append(name)
-        require(not open_ranges, f"rank {rank}: not ended are {open_ranges}")
+        require(not any(open_of_threads.values()), f"rank {rank}: not ended are {open_of_threads}")
         wanted = {"step 1": 1, "step 2": 1, "optimizer": 2, "gradient reduction": 2}
         wanted |= {f"{name} mb {mb}": 2 for name in ("forward", "backward") for mb in range(SAMPLES // MICRO_BATCH)}
         require(all(found[name] == number for name, number in wanted.items()), f"rank {rank} has {found}, not {wanted}")

@@ -1,8 +1,8 @@
 /* A library that NVTX loads into a program as it would a profiler's (NVTX_INJECTION64_PATH): it writes each range of
- * the domain "vit_hybrid" to the file that VIT_HYBRID_TEST_RANGES names, with the rank behind it: "> NAME" where it
- * begins,
- * "<" where it ends. */
+ * the domain "vit_hybrid" to the file that VIT_HYBRID_TEST_RANGES names, with the rank behind it: "THREAD > NAME" where
+ * it begins, "THREAD <" where it ends. */
 #include <nvtx3/nvToolsExt.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +15,13 @@ static nvtxDomainHandle_t NVTX_API create_domain(const char* name) {
 }
 
 static int NVTX_API push(nvtxDomainHandle_t of, const nvtxEventAttributes_t* range) {
-  if (of == (nvtxDomainHandle_t)&domain) fprintf(ranges, "> %s\n", range->message.ascii);
+  if (of == (nvtxDomainHandle_t)&domain)
+    fprintf(ranges, "%lx > %s\n", (unsigned long)pthread_self(), range->message.ascii);
   return 0;
 }
 
 static int NVTX_API pop(nvtxDomainHandle_t of) {
-  if (of == (nvtxDomainHandle_t)&domain) fprintf(ranges, "<\n");
+  if (of == (nvtxDomainHandle_t)&domain) fprintf(ranges, "%lx <\n", (unsigned long)pthread_self());
   return 0;
 }
 
