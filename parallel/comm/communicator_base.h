@@ -27,7 +27,7 @@ class NotedState : public Work::State {
 
   void set_note(OperationNote note) { note_ = std::move(note); }
   const OperationNote& note() const { return note_; }
-  /// It is complete: its slice of a trace ends here. To be called once.
+  /// Its slice of a trace ends here, where it is complete or, on a device, launched. To be called once.
   void record_end() const;
 
  protected:

@@ -50,6 +50,9 @@ class NcclState final : public NotedState {
   NcclState(std::shared_ptr<NcclLink> link, std::shared_ptr<DeviceEvent> done, std::vector<at::Tensor> tensors)
       : link_(std::move(link)), done_(std::move(done)), tensors_(std::move(tensors)) {}
 
+  // A trace has the host's times: it is launched.
+  void begin() override { record_end(); }
+
  private:
   void complete(BlockedScope& /*blocked*/) override {
     link_->check();
