@@ -1,0 +1,144 @@
+"""Figures of the runs of a scaling study, and its arithmetic: speed-up, efficiency, turning point, differences of losses.
+
+A setting is a layout at a number of ranks with a global batch; here it has `units` (nodes, or ranks of one node), `ranks`,
+`batch`, `name`, `modes` (strong, weak) and `runs`, of which each is what run_figures() returns and the number of its repeat.
+"""
+import statistics
+
+from messages import shown
+from run_folder import figure, part
+
+PHASES = ["forward", "backward", "reduce", "optimizer", "data_wait"]
+# Largest difference of two losses, relative to the loss, that rounding in another order makes (docs/studies.md).
+TOLERANCES = {"fp64": 1e-9, "fp32": 1e-3, "tf32": 5e-3, "bf16": 5e-3, "fp16": 5e-3}
+
+
+# ---- figures of a run ------------------------------------------------------------------------------------------------
+
+
+def energy_of(summary):
+    """(joules a sample, of what) where the run could read counters, else (None, why not)."""
+    joules = figure(summary, "energy", "joules_per_sample")
+    if joules is not None:
+        return joules, shown(part(summary, "energy").get("source", "energy counters"))
+    power, rate = part(summary, "test", "power"), figure(summary, "test", "samples_per_s_spread", "median")
+    watts = {name: figure(power, name, "watts") for name in power}
+    known = [name for name in watts if watts[name] is not None]
+    if known and rate:
+        return sum(watts[name] for name in known) / rate, " and ".join(known)
+    reasons = [str(part(power, name).get("missing")) for name in power]
+    return None, shown(part(summary, "energy").get("unavailable") or "; ".join(reasons) or "the run has no figures")
+
+
+def run_figures(run):
+    """The figures of one run, None where it does not have one; times of phases are means of the ranks over all steps, those that
+    warm up too, in seconds a step."""
+    summary, steps = run.summary, figure(run.summary, "steps")
+    seconds = [part(rank, "seconds") for rank in run.ranks]
+
+    def mean_of(name):
+        values = [figure(each, name) for each in seconds]
+        return statistics.fmean(values) / steps if steps and values and None not in values else None
+
+    def most(name):
+        values = [figure(rank, "memory", name) for rank in run.ranks]
+        return max(values) if values and None not in values else None
+
+    phases = {name: mean_of(name) for name in PHASES}
+    whole, blocked = mean_of("step"), mean_of("communication")
+    nodes, duration = figure(run.start, "layout", "nodes"), figure(summary, "test", "whole_training", "duration")
+    rate = figure(summary, "test", "samples_per_s_spread", "median")
+    joules, source = energy_of(summary)
+    known = whole is not None and None not in phases.values()
+    return {"samples_per_s": rate,
+            "step_seconds": figure(summary, "test", "seconds_spread", "step", "median"),
+            "phases": {**phases, "other": max(whole - sum(phases.values()), 0.0)} if known else None,
+            "exposed_communication": blocked / whole if whole and blocked is not None else None,
+            "tensor_bytes": most("total_peak"), "process_bytes": most("process_peak"), "device_bytes": most("device_peak"),
+            "nodes": nodes, "cores": figure(run.start, "machine", "cores"),
+            "training_steps": figure(summary, "test", "whole_training", "steps"), "training_seconds": duration,
+            "node_hours": nodes * duration / 3600 if nodes and duration is not None else None,
+            "node_hours_per_sample": nodes / rate / 3600 if nodes and rate else None,
+            "predicted_step_seconds": figure(summary, "time", "predicted", "step"),
+            "joules_per_sample": joules, "energy_of": source, "losses": [figure(step, "loss") for step in run.steps]}
+
+
+def middle(setting, key):
+    """The median over the runs of a setting."""
+    values = [run[key] for run in setting.runs if run[key] is not None]
+    return statistics.median(values) if values else None
+
+
+# ---- arithmetic of scaling -------------------------------------------------------------------------------------------
+
+
+def rates(setting):
+    return [run["samples_per_s"] for run in setting.runs if run["samples_per_s"]]
+
+
+def ratio(setting, base):
+    """Speed-up: (of the medians, least and most that any run of the one and any of the other make)."""
+    if setting is base:
+        return 1.0, 1.0, 1.0
+    own, other = rates(setting), rates(base)
+    return statistics.median(own) / statistics.median(other), min(own) / max(other), max(own) / min(other)
+
+
+def curve_of(settings, mode):
+    """Of each number of ranks the setting with the most samples/s, in growing order, with speed-up and efficiency against the
+    smallest: [(setting, speed-up, efficiency)], of which the latter are (value, least, most)."""
+    best = {}
+    for setting in settings:
+        if mode in setting.modes and rates(setting):
+            other = best.get(setting.units)
+            if other is None or statistics.median(rates(setting)) > statistics.median(rates(other)):
+                best[setting.units] = setting
+    if not best:
+        return []
+    base = best[min(best)]
+    return [(best[units], ratio(best[units], base), tuple(value * base.units / units for value in ratio(best[units], base)))
+            for units in sorted(best)]
+
+
+def turning_point(curve, least):
+    """The first two neighbours of which the larger brings less than the share `least` of the speed that its ranks would bring if
+    they were as fast as the smaller one's: (smaller setting, larger one, share); None where there are none."""
+    for (small, *_), (large, *_) in zip(curve, curve[1:]):
+        gain = statistics.median(rates(large)) / statistics.median(rates(small)) - 1
+        share = gain / (large.units / small.units - 1)
+        if share < least:
+            return small, large, share
+    return None
+
+
+def loss_differences(settings, precision):
+    """By global batch, how far the losses of all its runs are from those of the first: {batch: {"runs", "steps", "largest",
+    "where", "step", "tolerance", "agree"}}; largest is relative to the loss, None where a loss is no number."""
+    out = {}
+    for batch in sorted({setting.batch for setting in settings}):
+        runs = [(f"{setting.name}-r{run['repeat']}", run["losses"]) for setting in settings if setting.batch == batch
+                for run in setting.runs]
+        if len(runs) < 2:
+            continue
+        found = {"runs": len(runs), "steps": len(runs[0][1]), "largest": 0.0, "where": None, "step": None,
+                 "tolerance": TOLERANCES.get(precision, TOLERANCES["bf16"]), "agree": True}
+        for name, losses in runs[1:]:
+            if len(losses) != len(runs[0][1]):
+                found.update(largest=None, where=name, step=min(len(losses), len(runs[0][1])), agree=False)
+            for step, (own, first) in enumerate(zip(losses, runs[0][1]), 1):
+                if own is None or first is None or first == 0:
+                    found.update(largest=None, where=name, step=step, agree=False)
+                elif found["largest"] is not None and abs(own - first) > found["largest"] * abs(first):
+                    found.update(largest=abs(own - first) / abs(first), where=name, step=step)
+        found["agree"] = found["agree"] and found["largest"] <= found["tolerance"]
+        out[batch] = found
+    return out
+
+
+def is_crowded(setting):
+    """Whether its ranks outnumbered the cores of a node."""
+    return any(run["cores"] and run["nodes"] and setting.ranks / run["nodes"] > run["cores"] for run in setting.runs)
+
+
+def spread(values):
+    return (max(values) - min(values)) / statistics.median(values) if len(values) > 1 else None

@@ -1,0 +1,459 @@
+"""A study: runs of the program at several points, which one folder keeps and which go on where they stopped.
+
+    with Study("studies/a", "scaling_study", definition) as study:     # ends the script with one line where it cannot be
+        study.run(points, MpiLauncher(program, ranks_per_node=4))      # Ctrl-C and SIGTERM raise Stopped
+        run = study.finished(points[0])                                # a run_folder.Run, or None
+        study.failure(points[1])                                       # why there is none, in one line
+
+The folder holds study.json (what is studied), points/NAME/ (run/, the program's run folder; output.txt, what it and its launcher
+printed; state.json, how it ended) and what the script writes of them. A point whose run has ended well is never run again.
+"""
+import ctypes
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from messages import BAD_DATA, CANNOT_CREATE, IO, MISSING_INPUT, USAGE, fail, shown
+from program import error_line
+from run_folder import Run, RunError
+
+SOME_FAILED, COME_AGAIN = 1, 75  # exit codes of a study besides those of messages.py
+ENVIRONMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "environment")
+FORMAT = 1  # of study.json
+FIRST_PAUSE = 0.05  # s between two looks at a run that goes on; then longer ones
+
+
+class Stopped(Exception):
+    """Somebody wants the study to end: Ctrl-C, or a signal."""
+
+
+class Point:
+    """One run: its name, which is a folder's; options of `train`; ranks and nodes."""
+
+    def __init__(self, name, options, ranks, nodes=1):
+        self.name, self.options, self.ranks, self.nodes = name, options, ranks, nodes
+
+
+# ---- lists of the command line ---------------------------------------------------------------------------------------
+
+
+def words_of(text, option):
+    """Words with commas between them, each once."""
+    words = [word.strip() for word in text.split(",")]
+    if "" in words:
+        fail(f"{option} is '{shown(text)}', a list with an empty place; allowed: values with commas between them", USAGE)
+    twice = {word for word in words if words.count(word) > 1}
+    if twice:
+        fail(f"{option} is '{shown(text)}', which has {shown(min(twice))} more than once", USAGE)
+    return words
+
+
+def numbers_of(text, option, kind=int, least=1):
+    """Numbers with commas between them, in growing order."""
+    numbers = []
+    for word in words_of(text, option):
+        try:
+            numbers.append(kind(word))
+        except ValueError:
+            fail(f"{option} is '{shown(text)}', in which '{shown(word)}' is no number; allowed: numbers from {least} with commas "
+                 "between them", USAGE)
+        if not least <= numbers[-1] < float("inf"):
+            fail(f"{option} is '{shown(text)}', in which {shown(word)} is out of range; allowed: {least} or more", USAGE)
+    if len(set(numbers)) < len(numbers):
+        fail(f"{option} is '{shown(text)}', which has a number more than once", USAGE)
+    return sorted(numbers)
+
+
+def refuse_options(options, taken, reasons):
+    """Ends the script where options of the program's, after --, are the study's own; `reasons`: what to give instead."""
+    for word in options:
+        name = word[2:].split("=")[0].replace("_", "-") if word.startswith("--") else ""
+        if name in taken:
+            fail(f"--{name} is given after --, but the study gives it to each run; {reasons.get(name, 'leave it out')}", USAGE)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def write_whole(path, text):
+    """Whoever looks finds the old file or the new one, whole. Raises OSError."""
+    temporary = f"{path}.{os.getpid()}.part"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def write_json(path, value):
+    write_whole(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def read_json(path):
+    """An object; None where there is no such file, or half of one."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def this_process(pid):
+    """What tells a process from all others; of one that is not there `started` is None."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            started = file.read().rpartition(")")[2].split()[19]
+    except OSError:
+        started = None
+    return {"host": socket.gethostname(), "pid": pid, "started": started}
+
+
+def is_gone(process):
+    """Whether a process of this machine has ended; of another machine's nobody knows."""
+    return process.get("host") == socket.gethostname() and this_process(process.get("pid")) != process
+
+
+class Lock:
+    """One study at a time writes to a folder: a file that names the process. One of a process of this machine that has ended
+    is taken over."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def take(self):
+        own = f"{self.path}.{os.getpid()}"
+        write_json(own, this_process(os.getpid()))
+        try:
+            while True:
+                try:
+                    os.link(own, self.path)
+                    return
+                except FileExistsError:
+                    self.remove_stale()
+        finally:
+            os.remove(own)
+
+    def remove_stale(self):
+        owner = read_json(self.path) or {}
+        if not is_gone(owner):
+            folder = os.path.dirname(self.path)
+            fail(f"{shown(folder)} is in use by process {owner.get('pid')} on {shown(owner.get('host'))}; wait for that study, "
+                 f"or name another folder (--out); where that process is gone, remove {shown(self.path)}", CANNOT_CREATE)
+        aside = f"{self.path}.{os.getpid()}.old"
+        try:
+            os.rename(self.path, aside)
+        except FileNotFoundError:
+            return
+        if (read_json(aside) or {}) != owner:  # another one took it over in between: it stays that one's
+            os.rename(aside, self.path)
+        else:
+            os.remove(aside)
+
+    def release(self):
+        os.remove(self.path)
+
+
+# ---- launchers -------------------------------------------------------------------------------------------------------
+
+
+def end_with_parent():
+    """Called in a new process: the launcher is told to end when the study is killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+class MpiLauncher:
+    """mpirun, with the settings of launch/environment, one run after the other."""
+
+    at_once = 1
+    longest_pause = 0.5
+    goes_on = ""  # what a stopped study leaves
+
+    def __init__(self, program, ranks_per_node=None, hosts=(), words=None):
+        """`hosts`: names, of which a run of K nodes takes the first K; `words`: those of the launcher before -n, for instance
+        ["mpirun", "--map-by", "slot:PE=8", "--bind-to", "core"]."""
+        self.program, self.ranks_per_node, self.hosts, self.words = program, ranks_per_node, list(hosts), words
+
+    def begin(self, point, folder):
+        """Starts the run of a point. Returns what state.json keeps of it."""
+        per_node = self.ranks_per_node or point.ranks
+        launcher = shlex.join(self.words) if self.words else '"${VH_MPIRUN[@]}"'
+        hosts = ["--host", ",".join(f"{host}:{per_node}" for host in self.hosts[:point.nodes])] if self.hosts else []
+        script = f'. "$0" && vh_ranks "$1" && shift && exec {launcher} -n "$@"'
+        command = ["bash", "-c", script, ENVIRONMENT, str(per_node), str(point.ranks), *hosts, self.program, *point.options]
+        with open(os.path.join(folder, "output.txt"), "wb") as output:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                            start_new_session=True, preexec_fn=end_with_parent)
+        return {"process": this_process(self.process.pid)}
+
+    def outcome(self, _state):
+        """None while the run goes on; else the launcher's exit code in words, empty where it ended well."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        return "" if code == 0 else f"ended with exit code {code}" if code > 0 else f"killed by signal {-code}"
+
+    def rejoin(self, state):
+        """Of a run that an earlier study began: whether to wait for it. One of a study that was killed is told to end."""
+        process = state.get("process")
+        for _ in range(100):
+            if not process or is_gone(process):
+                return False
+            time.sleep(0.2)
+        fail(
+    f"process {process['pid']} on {shown(process['host'])}, begun by an earlier study of this folder, still runs; end it, "
+    "or wait for it",
+     CANNOT_CREATE)
+
+    def stop(self):
+        """Ends the run that goes on."""
+        self.process.terminate()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+class SlurmLauncher:
+    """One job a point: sbatch with a job script that hands its arguments on to the program, as those of launch/slurm do."""
+
+    at_once = 1 << 20  # Slurm itself decides how many run
+    longest_pause = 15.0
+    goes_on = "; its Slurm jobs go on, and the same command collects them (scancel ends them)"
+
+    def __init__(self, script, ranks_per_node, words=()):
+        """`words`: further options of sbatch."""
+        self.script, self.ranks_per_node, self.words, self.misses = script, ranks_per_node, list(words), {}
+
+    def begin(self, point, folder):
+        output = os.path.join(folder, "output.txt")
+        write_whole(output, "")
+        # What stands on sbatch's command line goes before the #SBATCH lines of the script.
+        command = ["sbatch", "--parsable", f"--nodes={point.nodes}", f"--ntasks-per-node={self.ranks_per_node}",
+                   f"--job-name=vh-{point.name}", f"--output={output}", "--no-requeue", *self.words, self.script, *point.options]
+        done = self.call(command)
+        job = done.stdout.strip().split(";")[0]
+        if done.returncode != 0 or not job:
+            why = shown(" ".join((done.stderr or done.stdout).split()))
+            fail(f"sbatch ended with exit code {done.returncode}: {why}; what was submitted goes on", IO)
+        return {"job": job, "command": command}
+
+    @staticmethod
+    def call(command):
+        try:
+            return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, errors="replace", check=False)
+        except OSError as error:
+            fail(f"{command[0]} cannot be run: {error.strerror}; Slurm's commands must be in PATH", MISSING_INPUT)
+
+    def outcome(self, state):
+        job = state["job"]
+        queued = self.call(["squeue", "--noheader", f"--jobs={job}", "--format=%T"])
+        is_unknown = queued.returncode != 0 and "Invalid job id" in queued.stderr
+        if queued.returncode != 0 and not is_unknown:  # the controller does not answer: it may again
+            self.misses[job] = self.misses.get(job, 0) + 1
+            if self.misses[job] < 20:
+                return None
+            fail(f"squeue does not answer: {shown(' '.join(queued.stderr.split()))}; the jobs go on, give the command again", IO)
+        self.misses[job] = 0
+        words = queued.stdout.split()
+        if words and words[0] in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED",
+                                  "STOPPED", "REQUEUED", "RESIZING", "SIGNALING", "STAGE_OUT"):
+            return None
+        kept = self.call(["sacct", "-X", "--noheader", "--parsable2", f"--jobs={job}", "--format=State,ExitCode"])
+        told = (kept.stdout.split("\n")[0] if kept.returncode == 0 else "") or (words[0] if words else "")
+        # Without accounting, a job that is gone is judged by its run folder.
+        return "" if not told or told.startswith("COMPLETED") else f"Slurm job {job} ended as {shown(told)}"
+
+    def rejoin(self, state):
+        return self.outcome(state) is None if "job" in state else False
+
+    def stop(self):
+        """Jobs are not the study's to end."""
+
+
+# ---- the study -------------------------------------------------------------------------------------------------------
+
+
+class Study:
+    """A folder with a lock on it. `definition`: all that decides what is run, as JSON; one of another definition is refused."""
+
+    def __init__(self, folder, kind, definition):
+        """`kind`: the script's name."""
+        self.folder, self.kind, self.began = folder, kind, time.monotonic()
+        self.definition = json.loads(json.dumps(definition))
+        self.lock = Lock(os.path.join(folder, "study.lock"))
+
+    def __enter__(self):
+        path = os.path.join(self.folder, "study.json")
+        try:
+            if os.path.isdir(self.folder) and os.listdir(self.folder) and not os.path.lexists(path) and not self.has_own_files():
+                fail(f"{shown(self.folder)} holds other files and no study; name a new folder (--out)", CANNOT_CREATE)
+            os.makedirs(self.folder, exist_ok=True)
+            self.check_kind(path)
+            self.lock.take()
+            try:
+                self.check(path)
+            except SystemExit:
+                self.lock.release()
+                raise
+        except OSError as error:
+            fail(f"{shown(error.filename or self.folder)}: {error.strerror}; name a folder that can be written (--out)",
+                 CANNOT_CREATE)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, self.on_signal)
+        return self
+
+    def __exit__(self, *_):
+        self.lock.release()
+
+    @staticmethod
+    def on_signal(number, _frame):
+        raise Stopped(signal.Signals(number).name)
+
+    def has_own_files(self):
+        """What a study that was killed before its study.json leaves."""
+        return all(name.startswith("study.") for name in os.listdir(self.folder))
+
+    def check_kind(self, path):
+        if not os.path.lexists(path):
+            return
+        kept = read_json(path)
+        if kept is None or not isinstance(kept.get("definition"), dict) or kept.get("format") != FORMAT:
+            fail(f"{shown(path)} is no study of this version; name a new folder (--out)", BAD_DATA)
+        if kept.get("kind") != self.kind:
+            fail(f"{shown(self.folder)} holds a study of launch/{shown(kept.get('kind'))}; name a new folder (--out)",
+                 CANNOT_CREATE)
+
+    def check(self, path):
+        """Keeps the definition, or compares it with what is kept; under the lock."""
+        if not os.path.lexists(path):
+            write_json(path, {"kind": self.kind, "format": FORMAT, "definition": self.definition})
+            return
+        self.check_kind(path)
+        changes = differences(self.definition, read_json(path)["definition"])
+        if changes:
+            fail(f"{shown(self.folder)} holds another study: {'; '.join(changes[:8])}" +
+                 (f"; and {len(changes) - 8} more" if len(changes) > 8 else "") +
+                 "; give the same again, or a new folder (--out)", CANNOT_CREATE)
+
+    def say(self, text):
+        print(f"{self.kind}: [{time.monotonic() - self.began:.0f} s] {text}", flush=True)
+
+    def point_folder(self, point):
+        return os.path.join(self.folder, "points", point.name)
+
+    def run_folder(self, point):
+        """Where the program puts the run of a point; absolute."""
+        return os.path.abspath(os.path.join(self.point_folder(point), "run"))
+
+    def state(self, point):
+        return read_json(os.path.join(self.point_folder(point), "state.json")) or {}
+
+    def set_state(self, point, **state):
+        write_json(os.path.join(self.point_folder(point), "state.json"), state)
+
+    def finished(self, point):
+        """The run of a point that ended well and left a whole summary, else None."""
+        if self.state(point).get("state") not in ("running", "finished"):
+            return None
+        try:
+            run = Run(self.run_folder(point))
+        except RunError:
+            return None
+        return run if run.state == "finished" else None
+
+    def failure(self, point):
+        """Why a point has no finished run; None where nothing has been tried."""
+        state = self.state(point)
+        return state.get("error") if state.get("state") == "failed" else None
+
+    def run(self, points, launcher):
+        """Runs all that are not finished, also those that failed before; a failed one does not keep others from running. Raises
+        Stopped, after the run that goes on was ended."""
+        waiting, going = [], []
+        for point in points:
+            state = self.state(point)
+            if state.get("state") == "running" and launcher.rejoin(state):
+                self.say(f"{point.name}: waiting for the job of an earlier call")
+                going.append(point)
+            elif not self.finished(point):
+                waiting.append(point)
+        total = len(points)
+        if len(waiting) + len(going) < total:
+            self.say(f"{total - len(waiting) - len(going)} of {total} runs are there already")
+        pause = FIRST_PAUSE
+        try:
+            while waiting or going:
+                while waiting and len(going) < launcher.at_once:
+                    going.append(waiting.pop(0))
+                    self.begin(going[-1], launcher)
+                time.sleep(pause)
+                still = [point for point in going if not self.has_ended(point, launcher, total)]
+                pause = min(1.5 * pause, launcher.longest_pause) if len(still) == len(going) else FIRST_PAUSE
+                going = still
+        except Stopped:
+            if going:
+                launcher.stop()
+            raise
+
+    def begin(self, point, launcher):
+        folder = self.point_folder(point)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)  # half a run, or a failed one
+            os.makedirs(folder)
+            self.set_state(point, state="running", **launcher.begin(point, folder))
+        except OSError as error:
+            fail(f"{shown(error.filename or folder)}: {error.strerror}", CANNOT_CREATE)
+
+    def has_ended(self, point, launcher, total):
+        state = self.state(point)
+        outcome = launcher.outcome(state)
+        if outcome is None:
+            return False
+        is_whole = False
+        for _ in range(5):  # a shared file system may show the last files a little later
+            is_whole = outcome == "" and self.finished(point) is not None
+            if is_whole or outcome != "" or "job" not in state:
+                break
+            time.sleep(1)
+        left = f"{point.name} of {total} runs"
+        if is_whole:
+            self.set_state(point, **{**state, "state": "finished"})
+            self.say(f"{left}: done")
+            return True
+        error = error_line(self.output(point)) or outcome or "it ended without a summary.json"
+        self.set_state(point, **{**state, "state": "failed", "error": error, "outcome": outcome})
+        self.say(f"{left}: failed: {error}")
+        return True
+
+    def output(self, point):
+        try:
+            with open(os.path.join(self.point_folder(point), "output.txt"), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return ""
+
+
+def differences(now, before, path=""):
+    """Lines that say in what two objects of JSON differ."""
+    lines = []
+    for key in {**now, **before}:
+        new, old = now.get(key), before.get(key)
+        name = f"{path}{shown(key)}"
+        if isinstance(new, dict) and isinstance(old, dict):
+            lines += differences(new, old, f"{name}.")
+        elif new != old:
+            lines.append(f"{name} is {value_text(new)} (there: {value_text(old)})")
+    return lines
+
+
+def value_text(value):
+    text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return shown(text if len(text) <= 200 else text[:199] + "\u2026") or "''"

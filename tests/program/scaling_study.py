@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""launch/scaling_study: its arithmetic against figures by hand, what it refuses, and that it goes on after whatever stops it; with
+a made-up program and a made-up Slurm (study_fakes.py), and with the real program on a few ranks.
+
+    scaling_study.py WORK_DIR SOURCE_DIR                                         with the made-up program
+    scaling_study.py WORK_DIR SOURCE_DIR PROGRAM MOST_RANKS LAUNCHER WORDS...    whose last word takes the number of ranks
+"""
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from study_fakes import make_fakes, set_rates
+
+FAILURES = []
+
+
+def expect(condition, text):
+    if not condition:
+        FAILURES.append(text)
+        print("FAILED:", text)
+
+
+def near(value, wanted):
+    return value is not None and abs(value - wanted) <= 1e-9 * abs(wanted)
+
+
+class Bench:
+    """Runs the script with the fakes in a folder of its own."""
+
+    def __init__(self, script, work):
+        self.script, self.work, self.fakes = script, work, work / "fakes"
+        self.environment = make_fakes(self.fakes)
+
+    def set(self, name, *words):
+        (self.fakes / name).write_text("\n".join(words))
+
+    def begin(self, *words, launcher=True):
+        own = [f"--launcher={self.fakes / 'fake_mpirun'}"] if launcher else []
+        return subprocess.Popen([self.script, *own, *words], cwd=self.work, env=self.environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def run(self, *words, launcher=True):
+        process = self.begin(*words, launcher=launcher)
+        process.out, process.err = process.communicate(timeout=120)
+        if "install what it needs" in process.err:
+            print("[skipped]", process.err.strip())
+            sys.exit(77)
+        expect("Traceback" not in process.err, f"{words}: {process.err}")
+        return process
+
+    def started(self):
+        path = self.fakes / "started"
+        return path.read_text().split() if path.exists() else []
+
+    def forget(self):
+        for name in ("started", "fail", "hang", "off", "hosts"):
+            (self.fakes / name).unlink(missing_ok=True)
+
+    def wait_for(self, name):
+        for _ in range(600):
+            if name in self.started():
+                return
+            time.sleep(0.05)
+        raise SystemExit(f"{name} was never started")
+
+
+def results_of(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def arithmetic(bench):
+    """Rates by hand: 10, 11, 12 on one rank; 18, 20, 22 on two; 25 on four; strong and weak have the first in common."""
+    set_rates(bench.fakes,
+    {"n1-dp1-tp1-pp1-b8-r1": 10.0,
+    "n1-dp1-tp1-pp1-b8-r2": 12.0,
+    "n1-dp1-tp1-pp1-b8-r3": 11.0,
+    "n2-dp2-tp1-pp1-b8-r1": 18.0,
+    "n2-dp2-tp1-pp1-b8-r2": 20.0,
+    "n2-dp2-tp1-pp1-b8-r3": 22.0,
+    "n2-dp1-tp2-pp1-b8": 15.0,
+    "n4-dp4-tp1-pp1-b8": 25.0,
+    "n4-dp2-tp2-pp1-b8": 24.0,
+    "n8-dp8-tp1-pp1-b8": 26.0,
+    "n8-dp4-tp2-pp1-b8": 30.0,
+    "n2-dp2-tp1-pp1-b16": 20.0,
+    "n2-dp1-tp2-pp1-b16": 16.0,
+    "n4-dp4-tp1-pp1-b32": 44.0,
+    "n4-dp2-tp2-pp1-b32": 40.0,
+    "n8-dp8-tp1-pp1-b64": 88.0,
+     "n8-dp4-tp2-pp1-b64": 80.0})
+    done = bench.run("--ranks", "8,1,2,4", "--mode", "both", "--layouts", "dp,tp2", "--steps", "4", "--out", "sum")
+    expect(done.returncode == 0, f"the study ended with {done.returncode}: {done.err}")
+    found = results_of(bench.work / "sum")
+    names = bench.started()
+    expect(len(names) == len(set(names)) == 3 * 13, f"{len(names)} runs instead of 39")
+    expect(names[:2] == ["n1-dp1-tp1-pp1-b8-r1", "n2-dp2-tp1-pp1-b8-r1"], "a repeat of all points goes before the next one")
+    strong = {point["units"]: point for point in found["curves"]["strong"]["points"]}
+    expect(strong[2]["name"] == "n2-dp2-tp1-pp1-b8" and strong[8]["name"]
+           == "n8-dp4-tp2-pp1-b8", "the fastest layout makes the curve")
+    for units, value, least, most in ((1, 1, 1, 1), (2, 20 / 11, 18 / 12, 22 / 10), (4, 25 / 11, 25 / 12, 25 / 10),
+                                      (8, 30 / 11, 30 / 12, 30 / 10)):
+        speed, efficiency = strong[units]["speed_up"], strong[units]["efficiency"]
+        expect(
+    near(
+        speed["value"],
+        value) and near(
+            speed["least"],
+            least) and near(
+                speed["most"],
+                most),
+                 f"speed-up {units}: {speed}")
+        expect(near(efficiency["value"], value / units) and near(efficiency["least"], least / units), f"efficiency: {efficiency}")
+    # 1 to 2: (20/11 - 1) / 1 = 82 %; 2 to 4: (25/20 - 1) / 1 = 25 %.
+    turning = found["curves"]["strong"]["turning_point"]
+    expect(turning["units"] == 2 and turning["next_units"] == 4 and near(
+        turning["share_of_ideal_gain"], 0.25), f"turning {turning}")
+    expect(found["curves"]["weak"]["turning_point"] is None, "weak scaling never turns")
+    weak = {point["units"]: point["efficiency"]["value"] for point in found["curves"]["weak"]["points"]}
+    expect(near(weak[8], 88 / 11 / 8) and near(weak[4], 44 / 11 / 4), f"weak {weak}")
+    with open(bench.work / "sum" / "points.csv", encoding="utf-8") as file:
+        rows = {(row["mode"], row["ranks"], row["layout"]): row for row in csv.DictReader(file)}
+    row = rows["strong", "4", "dp4-tp1-pp1"]
+    expect(
+    len(rows) == 2 *
+    7 and near(
+        float(
+            row["step_seconds"]),
+            8 /
+            25) and near(
+                float(
+                    row["speed_up"]),
+                    25 /
+                    11),
+                     f"csv {row}")
+    expect(near(float(row["seconds.backward"]), 0.5 * 8 / 25) and near(float(row["exposed_communication"]), 0.1), f"phases {row}")
+    expect(near(float(row["seconds.other"]), 0.0625 * 8 / 25), f"other {row['seconds.other']}")
+    expect(
+    near(
+        float(
+            row["node_hours"]),
+            100 *
+            8 /
+            25 /
+            3600) and near(
+                float(
+                    row["joules_per_sample"]),
+                    50 /
+                    25),
+                     f"energy {row}")
+    expect(near(float(row["node_hours_per_sample"]), 1 / 25 / 3600), f"node-hours a sample {row}")
+    expect(float(row["predicted_tensor_bytes"]) == 25 << 20 and float(row["tensor_bytes"]) == 25 << 20, "memory")
+    warnings = "\n".join(found["warnings"])
+    expect("Ranks outnumber cores at 8 ranks: a node has 4 cores" in warnings, f"no word on cores: {warnings}")
+    expect("n2-dp2-tp1-pp1-b8 differ by 20 %" in warnings, f"no word on the spread: {warnings}")
+    expect("tp2 does not make 1 ranks" in warnings, f"no word on what is left out: {warnings}")
+    page = (bench.work / "sum" / "report.html").read_text()
+    expect("Turning point: 2 ranks." in page and page.count("<svg") == 3 and "For a proposal" in page, "the page lacks something")
+    expect(all(item["agree"] and item["largest"] == 0 for item in found["losses"]), "losses that are the same agree")
+    # The same again runs nothing and says the same.
+    bench.forget()
+    again = bench.run("--ranks", "8,1,2,4", "--mode", "both", "--layouts", "dp,tp2", "--steps", "4", "--out", "sum")
+    expect(again.returncode == 0 and bench.started() == [], "what has ended is not run again")
+    expect(results_of(bench.work / "sum") == found, "the same runs give the same results")
+
+
+def failures(bench):
+    """A run that fails, is cut off, or is of another study; nothing that has ended is lost."""
+    bench.forget()
+    words = ["--ranks", "1,2,4", "--steps", "1", "--repeat", "1", "--out", "failing"]
+    set_rates(bench.fakes, {"n1": 10.0, "n2": 16.0, "n4": 20.0})
+    bench.set("fail", "n1-dp1-tp1-pp1-b8-r1")
+    bench.set("hang", "n4-dp4-tp1-pp1-b8-r1")
+    process = bench.begin(*words)
+    bench.wait_for("n4-dp4-tp1-pp1-b8-r1")
+    second = bench.run(*words)
+    expect(second.returncode == 73 and "is in use by process" in second.err, f"a second study at once: {second.err}")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    expect(process.returncode == 75 and "stopped by SIGINT" in err, f"Ctrl-C: {process.returncode} {err}")
+    found = results_of(bench.work / "failing")
+    base = found["curves"]["strong"]["points"][0]
+    expect(base["units"] == 2 and base["speed_up"]["value"] == 1, "the smallest point that ran is the base")
+    expect(
+        any("Failed: n1-dp1-tp1-pp1-b8-r1: out of memory: made up" in line for line in found["warnings"]),
+        "the program's own line")
+    # Killed in the same run: what it had begun ends, and is run again.
+    bench.forget()
+    bench.set("hang", "n4-dp4-tp1-pp1-b8-r1")
+    process = bench.begin(*words)
+    bench.wait_for("n4-dp4-tp1-pp1-b8-r1")
+    process.kill()
+    process.communicate()
+    expect(bench.started() == ["n1-dp1-tp1-pp1-b8-r1", "n4-dp4-tp1-pp1-b8-r1"], f"failed and cut off ones: {bench.started()}")
+    bench.forget()
+    done = bench.run(*words)
+    expect(done.returncode == 0 and bench.started() == ["n4-dp4-tp1-pp1-b8-r1"], f"after a kill: {done.err} {bench.started()}")
+    expect(near(results_of(bench.work / "failing")["curves"]["strong"]["points"][2]["speed_up"]["value"], 2.0), "the whole curve")
+    # A summary that is half there is no run's end.
+    half = bench.work / "failing/points/n2-dp2-tp1-pp1-b8-r1/run/summary.json"
+    half.write_text(half.read_text()[:100])
+    bench.forget()
+    bench.run(*words)
+    expect(bench.started() == ["n2-dp2-tp1-pp1-b8-r1"], f"half a summary: {bench.started()}")
+    bench.forget()
+    bench.set("fail", "n1-dp1-tp1-pp1-b8-r1")
+    shutil.rmtree(bench.work / "failing")
+    done = bench.run(*words)
+    expect(done.returncode == 1 and len(bench.started()) == 3,
+     f"a failed run and the others: {done.returncode} {bench.started()}")
+    # Losses that differ.
+    bench.forget()
+    set_rates(bench.fakes, {"n": 10.0})
+    bench.set("off", "1e-2")
+    done = bench.run("--ranks", "2", "--layouts", "dp,tp2", "--steps", "4", "--repeat", "1", "--out", "off")
+    loss = results_of(bench.work / "off")["losses"][0]
+    expect(done.returncode == 1 and not loss["agree"] and near(loss["largest"], 0.01) and loss["step"] == 5, f"losses: {loss}")
+
+
+def refusals(bench):
+    bench.forget()
+    other = bench.work / "other"
+    other.mkdir()
+    (other / "mine.txt").write_text("mine")
+    zero = bench.work / "zero"
+    zero.mkdir()
+    (zero / "study.json").write_text('{"kind": "zero_memory_study", "format": 1, "definition": {}}')
+    for words, code, text in (
+            (["--ranks", "1,x"], 64, "--ranks is '1,x', in which 'x' is no number"),
+            (["--ranks", "1,1"], 64, "has 1 more than once"),
+            (["--ranks", "0,1"], 64, "0 is out of range"),
+            (["--ranks", "1,2", "--layouts", "tp2-up4"], 64, "--layouts has 'tp2-up4'"),
+            (["--ranks", "1", "--", "--dp", "2"], 64, "--dp is given after --"),
+            (["--ranks", "2,3", "--mode", "weak", "--", "--global-batch-size=9"], 64, "9 samples on 2 are no whole number on 3"),
+            (["--ranks", "16", "--layouts", "dp"], 64, "fewer samples than the 16 replicas"),
+            (["--ranks", "1", "--out", str(other)], 73, "holds other files and no study"),
+            (["--ranks", "1", "--out", str(zero)], 73, "holds a study of launch/zero_memory_study"),
+            (["--ranks", "1,2,4", "--steps", "2", "--repeat", "1", "--out", "failing", "--", "--depth=5"], 73,
+             "configuration.depth is 5 (there: 4)"),
+            (["--ranks", "1,2", "--memory-gib", "0.05", "--out", "small", "--repeat", "1"], 0, "takes 100 MiB a rank, more than")):
+        done = bench.run(*words)
+        lines = [line for line in done.err.splitlines() if text in line]
+        expect(done.returncode == code and len(lines) == 1, f"{words}: {done.returncode}, not {code}: {done.err}")
+        expect(code == 0 or len(done.err.splitlines()) == 1, f"{words}: more than one line: {done.err}")
+    expect((other / "mine.txt").read_text() == "mine" and len(list(other.iterdir())) == 1, "another's folder is left alone")
+
+
+def slurm(bench):
+    """Jobs in a made-up Slurm: one fails, one is cancelled, the study is killed, and jobs that go on are collected."""
+    bench.forget()
+    set_rates(bench.fakes, {"n": 10.0})
+    (bench.work / "job.sh").write_text('#!/bin/bash\nexec "$VIT_HYBRID" "$@"\n')
+    words = ["--nodes", "1,2", "--ranks-per-node", "2", "--layouts", "dp,tp4", "--slurm",
+        "job.sh", "--sbatch=--account=me", "--steps", "1", "--repeat", "1", "--out", "jobs"]
+    bench.set("hang", "n4-dp1-tp4-pp1-b8-r1")
+    process = bench.begin(*words, launcher=False)
+    bench.wait_for("n4-dp1-tp4-pp1-b8-r1")
+    process.kill()
+    process.communicate()
+    jobs = sorted(bench.fakes.glob("job?"))
+    expect([path.read_text().split()[1:] for path in jobs][0] == ["2", "vh-n2-dp2-tp1-pp1-b8-r1", "me"], "what sbatch was given")
+    last = int(jobs[-1].read_text().split()[0])
+    process = bench.begin(*words, launcher=False)
+    time.sleep(1.5)
+    expect(process.poll() is None, "a job that goes on is waited for")
+    os.killpg(last, signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    expect(process.returncode == 1 and "ended as CANCELLED by 0" in err, f"a cancelled job: {process.returncode} {err}")
+    expect(len(bench.started()) == 3, f"no job was submitted twice: {bench.started()}")
+    bench.forget()
+    done = bench.run(*words, launcher=False)
+    expect(done.returncode == 0 and bench.started() == ["n4-dp1-tp4-pp1-b8-r1"], f"the cancelled one again: {done.err}")
+    expect("A tensor group spans nodes in n4-dp1-tp4-pp1-b8" in done.err, f"no word on the tensor group: {done.err}")
+    found = results_of(bench.work / "jobs")
+    run = next(s for s in found["settings"] if s["ranks"] == 4)["runs"][0]
+    expect(run["nodes"] == 2 and near(run["node_hours"], 2 * 100 * 0.8 / 3600), f"node-hours of two nodes: {run['node_hours']}")
+    bench.set("no_sbatch")
+    shutil.rmtree(bench.work / "jobs")
+    done = bench.run(*words, launcher=False)
+    expect(done.returncode == 74 and "Invalid account" in done.err and len(done.err.splitlines()) == 1, f"no account: {done.err}")
+
+
+def real(script, program, work, launcher, ranks):
+    """The built-in data on a machine of a few cores."""
+    cores = os.cpu_count()
+    done = subprocess.run(
+        [script, f"--launcher={' '.join(launcher[:-1])}", "--ranks", ",".join(map(str, ranks)),
+         "--mode", "strong", "--layouts", "dp" if len(ranks) <3 else "dp,tp2", "--steps", "2", "--repeat", "1", "--out",
+         str(work / "real"),
+         "--", "--depth=2", "--generated-samples=32"],
+        env=dict(os.environ, VIT_HYBRID=program),
+        capture_output=True, text=True, timeout=560, check=False)
+    if "install what it needs" in done.stderr:
+        print("[skipped]", done.stderr.strip())
+        sys.exit(77)
+    expect(done.returncode == 0, f"the real program: {done.returncode} {done.stderr}")
+    found = results_of(work / "real")
+    crowded = [line for line in found["warnings"] if line.startswith("Ranks outnumber cores")]
+    expect(bool(crowded) == (ranks[-1] > cores), f"{cores} cores, {ranks}: {found['warnings']}")
+    expect(found["losses"][0]["agree"] and found["losses"][0]["largest"] is not None, f"losses {found['losses']}")
+    expect([point["units"] for point in found["curves"]["strong"]["points"]] == ranks, "a point is missing")
+    for setting in found["settings"]:
+        for run in setting["runs"]:
+            expect(run["tensor_bytes"] <= 1.01 *
+    setting["plan"]["fullest_rank"]["bytes"] +
+     (4 << 20), f"memory of {setting['name']}")
+            expect(run["phases"] and run["phases"]["backward"] > run["phases"]["optimizer"] > 0, f"phases of {setting['name']}")
+            expect((run["exposed_communication"] > 0) == (setting["ranks"] > 1), f"communication of {setting['name']}")
+
+
+def main():
+    work, source, rest = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    script = os.path.join(source, "launch/scaling_study")
+    if rest:
+        real(script, os.path.abspath(rest[0]), work, rest[2:], [ranks for ranks in (1, 2, 4, 8) if ranks <= int(rest[1])])
+    else:
+        bench = Bench(script, work)
+        for part in (arithmetic, failures, refusals, slurm):
+            part(bench)
+    print(f"{len(FAILURES)} failures")
+    return 1 if FAILURES else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
