@@ -55,8 +55,11 @@ def plan(program, options, **words):
     plan itself, without those that are None. Raises Refused."""
     words = [f"--{name.replace('_', '-')}={value}" for name, value in words.items() if value is not None]
     text = answer(program, ["plan", *options, *words, "--json"])
-    try:
-        return json.loads(text)
+    lines = text.splitlines()
+    try:  # before it stand notes, such as on options that have no effect
+        return json.loads("\n".join(lines[next(i for i, line in enumerate(lines) if line[:1] in ("{", "[")):]))
+    except StopIteration:
+        raise Refused(f"'plan --json' of {shown(program)} wrote no JSON", 65) from None
     except ValueError as error:
         raise Refused(f"'plan --json' of {shown(program)} wrote no JSON: {shown(error)}", 65) from error
 

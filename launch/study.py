@@ -11,6 +11,7 @@ printed; state.json, how it ended) and what the script writes of them. A point w
 import ctypes
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -33,10 +34,10 @@ class Stopped(Exception):
 
 
 class Point:
-    """One run: its name, which is a folder's; options of `train`; ranks and nodes."""
+    """One run: its name, which is a folder's; options of `train`; ranks and nodes; words before the program's name."""
 
-    def __init__(self, name, options, ranks, nodes=1):
-        self.name, self.options, self.ranks, self.nodes = name, options, ranks, nodes
+    def __init__(self, name, options, ranks, nodes=1, before=()):
+        self.name, self.options, self.ranks, self.nodes, self.before = name, options, ranks, nodes, list(before)
 
 
 # ---- lists of the command line ---------------------------------------------------------------------------------------
@@ -75,6 +76,15 @@ def refuse_options(options, taken, reasons):
         name = word[2:].split("=")[0].replace("_", "-") if word.startswith("--") else ""
         if name in taken:
             fail(f"--{name} is given after --, but the study gives it to each run; {reasons.get(name, 'leave it out')}", USAGE)
+
+
+def threads_for(options, ranks_per_node):
+    """["--threads=N"], so that a rank is the same in all runs: OMP_NUM_THREADS, else the cores over the ranks of the fullest node;
+    [] where the options have it."""
+    if any(re.match(r"--threads(=|$)", word) for word in options):
+        return []
+    own = os.environ.get("OMP_NUM_THREADS", "")
+    return [f"--threads={own if own.isdigit() and int(own) else max(len(os.sched_getaffinity(0)) // ranks_per_node, 1)}"]
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -185,7 +195,8 @@ class MpiLauncher:
         launcher = shlex.join(self.words) if self.words else '"${VH_MPIRUN[@]}"'
         hosts = ["--host", ",".join(f"{host}:{per_node}" for host in self.hosts[:point.nodes])] if self.hosts else []
         script = f'. "$0" && vh_ranks "$1" && shift && exec {launcher} -n "$@"'
-        command = ["bash", "-c", script, ENVIRONMENT, str(per_node), str(point.ranks), *hosts, self.program, *point.options]
+        command = ["bash", "-c", script, ENVIRONMENT, str(per_node), str(point.ranks), *hosts, *point.before,
+                   self.program, *point.options]
         with open(os.path.join(folder, "output.txt"), "wb") as output:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                             start_new_session=True, preexec_fn=end_with_parent)
@@ -374,6 +385,10 @@ class Study:
         state = self.state(point)
         return state.get("error") if state.get("state") == "failed" else None
 
+    def forget(self, point):
+        """The point is run again, also where it has ended well."""
+        shutil.rmtree(self.point_folder(point), ignore_errors=True)
+
     def run(self, points, launcher):
         """Runs all that are not finished, also those that failed before; a failed one does not keep others from running. Raises
         Stopped, after the run that goes on was ended."""
@@ -406,7 +421,7 @@ class Study:
     def begin(self, point, launcher):
         folder = self.point_folder(point)
         try:
-            shutil.rmtree(folder, ignore_errors=True)  # half a run, or a failed one
+            self.forget(point)  # half a run, or a failed one
             os.makedirs(folder)
             self.set_state(point, state="running", **launcher.begin(point, folder))
         except OSError as error:
