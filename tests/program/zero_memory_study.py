@@ -93,7 +93,7 @@ def refusals(bench):
     other = bench.work / "other"
     other.mkdir()
     (other / "mine.txt").write_text("mine")
-    for words, code, text in (
+    for number, (words, code, text) in enumerate((
             (["--dp", "1,two"], 64, "--dp is '1,two', in which 'two' is no number"),
             (["--find", "depth", "--depth", "4", "--memory-gib", "1"], 64, "--find depth needs the values to look among"),
             (["--memory-gib", "1"], 64, "--find and --memory-gib belong together"),
@@ -101,8 +101,8 @@ def refusals(bench):
             (["--dp", "1", "--", "--dp=2"], 64, "--dp is given after --"),
             (["--dp", "64"], 64, "none of the combinations can be run"),
             (["--out", "other"], 73, "holds other files and no study"),
-            (["--dp", "1", "--out", "sweep"], 73, "holds another study")):
-        done = bench.run(*(words if "--out" in words or "--" in words else [*words, "--out", "refused"]))
+            (["--dp", "1", "--out", "sweep"], 73, "holds another study"))):
+        done = bench.run(*(words if "--out" in words or "--" in words else [*words, "--out", f"refused{number}"]))
         is_one = len(done.stderr.splitlines()) == 1
         if words[0] == "--precision":  # one of the two is valid: the other is left out, and said
             expect("Left out: 1 of the combinations" in done.stderr and done.returncode == 0, f"{words}: {done.stderr}")
@@ -115,10 +115,10 @@ def largest(bench, find, words, folder):
     expect(done.returncode == 0, f"{folder} ended with {done.returncode}: {done.stdout} {done.stderr}")
     for found in bench.results(folder)["searches"]:
         expect(found["largest"] is not None and found["next"] > found["largest"], f"{folder}: {found}")
-        # The process is near the memory that was given, and not above it by more than what libraries take as it grows.
+        # The process is near the memory that was given; what was reserved and then touched may take it above.
         memory = float(words[words.index("--memory-gib") + 1]) * 2**30
         if find == "micro-batch":
-            expect(0.7 * memory < found["process_peak"] < 1.1 * memory, f"{folder}: {found['process_peak']} of {memory}")
+            expect(0.7 * memory < found["process_peak"] < 1.2 * memory, f"{folder}: {found['process_peak']} of {memory}")
         of_name = found["name"]
         states = {path.parent.name: json.loads(path.read_text()) for path in (bench.work / folder / "points").glob("*-limited/state.json")}
         short = {"micro-batch": "mb", "depth": "depth"}[find]
