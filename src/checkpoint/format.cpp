@@ -17,7 +17,7 @@
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/checkpoint/checksums.h"
-#include "src/config/run_options.h"
+#include "src/config/model_options.h"
 
 namespace vit_hybrid::train {
 

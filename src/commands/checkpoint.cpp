@@ -22,7 +22,7 @@
 #include "src/checkpoint/verify.h"
 #include "src/commands/command.h"
 #include "src/config/config_text.h"
-#include "src/config/run_options.h"
+#include "src/config/model_options.h"
 
 namespace vit_hybrid::commands {
 

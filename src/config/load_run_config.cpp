@@ -66,6 +66,8 @@ std::vector<Need> needs_of(const RunConfig& config) {
       {"num-classes", classifies, "it is for --task classify"},
       {"pooling", classifies, "it is for --task classify"},
       {"label-smoothing", classifies, "it is for --task classify"},
+      {"lr", config.find_lr == 0, "--find-lr chooses the rates"},
+      {"lr-schedule", config.find_lr == 0, "--find-lr chooses the rates"},
       {"lr-batch-size", config.schedule.scaling != LrScaling::kNone, "it is for --lr-scaling sqrt and linear"},
       {"min-lr", falls_to_min_lr, "it is for --lr-schedule cosine, linear and wsd"},
       {"decay-share", has_cool_down, "it is for --lr-schedule wsd"},

@@ -26,9 +26,6 @@ inline constexpr int64_t kMostCount = int64_t{1} << 48;  ///< of samples or iter
 /// 1 to `most`, and a word for 0.
 options::IntegerRange from_one(int64_t most, std::string word = {});
 
-/// Adds the options of the model, bound to `config`.
-void add_model(options::OptionTable& table, RunConfig& config);
-
 /// The table of all options of `vit_hybrid train`, bound to `config` and `request`, which must outlive it.
 options::OptionTable run_option_table(RunConfig& config, RunRequest& request);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -116,13 +117,39 @@ int64_t whole(double size) {
   return std::llround(size);
 }
 
-// So many of one kind that the caches do not hold them.
-std::vector<at::Tensor> filled(at::IntArrayRef sizes, at::ScalarType type) {
-  constexpr int64_t kBytes = int64_t{32} << 20, kMost = 16;
-  const int64_t bytes = c10::multiply_integers(sizes) * static_cast<int64_t>(at::elementSize(type));
+// Memory of which the cases take their tensors, by type: more than caches hold. Each table begins with the same
+// numbers.
+using Pools = std::map<at::ScalarType, at::Tensor>;
+Pools& pools() {
+  static Pools pools;
+  return pools;
+}
+
+at::Tensor& pool(at::ScalarType type) {
+  constexpr int64_t kBytes = int64_t{512} << 20;
+  at::Tensor& pool = pools()[type];
+  if (!pool.defined()) {
+    pool = at::full({kBytes / static_cast<int64_t>(at::elementSize(type))}, 0.37, type);  // any numbers will do
+  }
+  return pool;
+}
+
+// Neighbouring pieces of the pool, so many that the caches do not hold them, as those of a step they do not either.
+std::vector<at::Tensor> filled(at::IntArrayRef sizes, at::ScalarType type, int64_t most = 64) {
+  constexpr int64_t kBytes = int64_t{96} << 20;
+  static int64_t next = 0;
+  const at::Tensor& memory = pool(type);
+  const int64_t elements = c10::multiply_integers(sizes),
+                bytes = elements * static_cast<int64_t>(at::elementSize(type));
+  VH_ASSERT(elements <= memory.numel(), "a case is larger than the pool");
   std::vector<at::Tensor> tensors(
-      static_cast<size_t>(std::clamp<int64_t>(kBytes / std::max<int64_t>(bytes, 1), 2, kMost)));
-  std::generate(tensors.begin(), tensors.end(), [&] { return at::full(sizes, 0.37, type); });  // any numbers will do
+      static_cast<size_t>(std::clamp<int64_t>(kBytes / std::max<int64_t>(bytes, 1), 2, most)));
+  for (at::Tensor& tensor : tensors) {
+    constexpr int64_t kAligned = 64;  // elements
+    next = next + elements > memory.numel() ? 0 : next;
+    tensor = memory.narrow(0, next, elements).view(sizes);
+    next += (elements + kAligned - 1) / kAligned * kAligned;
+  }
   return tensors;
 }
 
@@ -132,6 +159,9 @@ const at::Tensor& in_turn(const std::vector<at::Tensor>& tensors, size_t call) {
 
 // ---- Kernels.
 // --------------------------------------------------------------------------------------------------------
+
+// Each may have packed copies of its own.
+constexpr int64_t kMostWeights = 16;
 
 // One linear layer. Shared by what runs, which outlives this function's caller.
 struct Layer {
@@ -144,7 +174,7 @@ struct Layer {
         gradients(filled({outputs, inputs}, type == at::kDouble ? at::kDouble : at::kFloat)),
         bias(at::zeros({outputs}, type)),
         bias_gradient(at::zeros({outputs}, gradients.front().scalar_type())) {
-    for (const at::Tensor& values : filled({outputs, inputs}, type)) {
+    for (const at::Tensor& values : filled({outputs, inputs}, type, kMostWeights)) {
       weights.emplace_back(values);
     }
   }
@@ -184,7 +214,7 @@ Case weight_case(const Points& sizes, at::ScalarType type) {
 Case packing_case(const Points& sizes, at::ScalarType type) {
   const int64_t side = std::llround(std::sqrt(sizes[0]));
   const auto weights = std::make_shared<std::vector<kernels::PackedWeight>>();
-  for (const at::Tensor& values : filled({side, side}, type)) {
+  for (const at::Tensor& values : filled({side, side}, type, kMostWeights)) {
     weights->emplace_back(values);
   }
   return {static_cast<double>(side * side), [weights](size_t call) {
@@ -212,7 +242,7 @@ struct AttentionShape {
   std::vector<at::Tensor> qkv(at::ScalarType type) const {
     auto tensors = filled({samples, tokens, 3 * width}, type);
     for (at::Tensor& tensor : tensors) {
-      tensor.set_requires_grad(true);
+      tensor = tensor.detach().set_requires_grad(true);
     }
     return tensors;
   }
@@ -317,9 +347,6 @@ Case optimizer_case(const Points& sizes, at::ScalarType type) {
   const auto flat = [&](at::ScalarType of) { return filled({rows.rows * Rows::kWidth}, of); };
   const auto weights = flat(master), gradients = flat(master), average = flat(master), squares = flat(master);
   const auto parameters = type == master ? std::vector<at::Tensor>{at::Tensor()} : flat(type);
-  for (const at::Tensor& square : squares) {
-    square.abs_();
-  }
   zero::StepScalars step = zero::scalars_of_step(options, 1, 1e-6);
   return {rows.elements(), [=](size_t call) {
             rule->apply({in_turn(weights, call),
@@ -408,10 +435,14 @@ RateTables calibrate_kernels(at::ScalarType type, const comm::MpiGroup& world) {
   RateTables tables;
   for (const Measurement& one : measurements()) {
     if (std::string(one.kind) != "packing" || packs(type)) {
+      for (auto& [of, memory] : pools()) {
+        memory.fill_(0.37);
+      }
       tables.emplace(one.kind, measured_table(
                                    one.axes, [&](const Points& sizes) { return one.make_case(sizes, type); }, world));
     }
   }
+  pools().clear();
   return tables;
 }
 
