@@ -89,10 +89,10 @@ def label(text, longest=40):
     return (" " + text if text.startswith("_") else text).replace("$", r"\$")
 
 
-def legend(axes, is_stack=False):
+def legend(axes, is_stack=False, of=None):
     """To the right of the subplot, over nothing; where there is something to tell apart. `is_stack`: of bars upon each other,
-    whose order from above it has."""
-    handles, texts = axes.get_legend_handles_labels()
+    whose order from above it has. `of`: another subplot, whose lines it is of."""
+    handles, texts = (of or axes).get_legend_handles_labels()
     if handles:
         order = -1 if is_stack else 1
         axes.legend(handles[::order], texts[::order], loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
