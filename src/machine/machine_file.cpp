@@ -115,7 +115,8 @@ RateTable read_table(const Reader& in, const WorkKind& kind) {
 RateTables read_tables(const Reader& in, const std::vector<WorkKind>& kinds) {
   RateTables tables;
   for (const auto& [name, value] : in.json().items()) {
-    const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const auto& known) { return name == known.name; });
+    const auto kind = std::find_if(kinds.begin(), kinds.end(),
+                                   [&known_name = name](const auto& known) { return known_name == known.name; });
     if (kind == kinds.end()) in.fail(name, "is no kind of work that is known");
     tables.emplace(name, read_table(in.inside(name), *kind));
   }

@@ -128,7 +128,7 @@ class Writer {
   using Row = std::vector<Placed>;
   using OperationKey = std::pair<std::string_view, uint64_t>;  // axis and number
 
-  void add(Json event) {
+  void add(const Json& event) {
     out_ += event.dump();
     out_ += ",\n";
   }
