@@ -91,9 +91,7 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   train::Population population{ranks, at::get_num_threads(), {}, {}, 0.0};
   for (const auto& [name, type] : types_of(chosen.precision)) {
     population.types[name] = train::calibrate_kernels(type, world);
-    if (world.rank() == 0) {
-      log_line(str("measured ", name, ", ", fixed_text(timer.seconds(), 0), " s so far"));
-    }
+    log_line(str("measured ", name, ", ", fixed_text(timer.seconds(), 0), " s so far"));
   }
   population.messages = train::calibrate_messages(world);
   const auto nodes = train::calibrate_nodes(world);

@@ -85,12 +85,6 @@ void agree_on_start(const comm::MpiGroup& world, const std::vector<std::string>&
   comm::same_on_all_ranks(world, train::program_text(), "the build");
 }
 
-std::string read_for_all(const comm::MpiGroup& world, const std::string& path) {
-  std::string content;
-  comm::agreed_on_rank_0(world, [&] { content = train::read_local_file(path); });
-  return world.broadcast(content, 0);
-}
-
 int run_job(const Invocation& invocation, const std::function<int(comm::MpiSession& session)>& body) {
   comm::MpiSession session(invocation.argc, invocation.argv);
   set_log_speaker(session.world().rank() == 0);

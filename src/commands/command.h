@@ -59,9 +59,6 @@ std::vector<std::string> read_files_and_options(const options::OptionTable& tabl
 /// the world.
 void agree_on_start(const comm::MpiGroup& world, const std::vector<std::string>& words);
 
-/// Reads a file on rank 0 for all ranks. Collective over the world.
-std::string read_for_all(const comm::MpiGroup& world, const std::string& path);
-
 /// The command line of this process. MPI gets argc and argv, a command the words behind its name.
 struct Invocation {
   int* argc;

@@ -136,7 +136,8 @@ int run_train(const Invocation& invocation) {
   watch_stop_signals({SIGTERM, SIGINT});
   return run_job(invocation, [&](comm::MpiSession& session) {
     const comm::MpiGroup& world = session.world();
-    LoadedConfig loaded = load(invocation.words, [&](const std::string& path) { return read_for_all(world, path); });
+    LoadedConfig loaded =
+        load(invocation.words, [&](const std::string& path) { return train::read_for_all(world, path); });
     train::resolve(loaded.config, world.size());
     {
       const comm::PhaseScope phase("looking at the data");

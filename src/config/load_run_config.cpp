@@ -1,5 +1,6 @@
 // From the sources to a resolved configuration; one table of what options need to have an effect.
 #include "src/config/load_run_config.h"
+#include "parallel/comm/agreement.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -233,6 +234,12 @@ std::string read_local_file(const std::string& path) {
     if (error.error_class() != ErrorClass::kMissingInput) throw;
     throw Error(error.error_class(), error.message(), "configurations are given as --config FILE[:SECTION]");
   }
+}
+
+std::string read_for_all(const comm::MpiGroup& world, const std::string& path) {
+  std::string content;
+  comm::agreed_on_rank_0(world, [&] { content = read_local_file(path); });
+  return world.broadcast(content, 0);
 }
 
 LoadedConfig load_run_config(const std::vector<std::string>& words, const std::vector<std::string>& environment,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/config/run_config.h"
 #include "src/config/run_options.h"
 
@@ -16,6 +17,8 @@ using ReadFile = std::function<std::string(const std::string& path)>;
 
 /// Reads a file of this machine as read_regular_file() does, up to options::kMostYamlBytes.
 std::string read_local_file(const std::string& path);
+/// The same on rank 0 for all ranks. Collective over the world.
+std::string read_for_all(const comm::MpiGroup& world, const std::string& path);
 
 /// Configuration, and what is wrong with it so far.
 struct LoadedConfig {

@@ -26,10 +26,6 @@ namespace vit_hybrid::train {
 
 namespace {
 
-int64_t size_of(at::ScalarType type) {
-  return static_cast<int64_t>(at::elementSize(type));
-}
-
 int64_t& of_class(ClassBytes& bytes, MemoryClass memory_class) {
   return bytes[static_cast<size_t>(memory_class)];
 }

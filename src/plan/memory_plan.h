@@ -17,6 +17,11 @@
 
 namespace vit_hybrid::train {
 
+/// Bytes of a number.
+inline int64_t size_of(at::ScalarType type) {
+  return static_cast<int64_t>(at::elementSize(type));
+}
+
 /// What computes, as far as memory depends on it.
 struct ComputeTraits {
   c10::DeviceType device = c10::DeviceType::CPU;

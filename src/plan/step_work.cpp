@@ -17,10 +17,10 @@ KernelWork rows(const char* kind, int64_t elements, double count = 1.0) {
   return {kind, {size}, size, count};
 }
 
-KernelWork product(const char* kind, const model::LinearLayer& layer, double count) {
+KernelWork product(const char* kind, const model::LinearLayer& layer) {
   const auto m = static_cast<double>(layer.rows), k = static_cast<double>(layer.inputs),
              n = static_cast<double>(layer.outputs);
-  return {kind, {m, k, n}, 2.0 * m * k * n, count};
+  return {kind, {m, k, n}, 2.0 * m * k * n};
 }
 
 bool is_twice_with_selective(model::LinearRole role) {
@@ -36,17 +36,17 @@ bool is_of_block(model::LinearRole role) {
 // The layers of all units, one after the other.
 void add_products(const RunConfig& config, const std::vector<model::LinearLayer>& layers, PassWork& out) {
   for (const model::LinearLayer& layer : layers) {
-    out.forward.push_back(product("product_forward", layer, 1.0));
+    out.forward.push_back(product("product_forward", layer));
     ++out.forward_operations;
     const bool again = config.recompute == model::Recompute::kFull
                            ? is_of_block(layer.role)
                            : config.recompute == model::Recompute::kSelective && is_twice_with_selective(layer.role);
     if (again) {
-      out.backward.push_back(product("product_forward", layer, 1.0));
+      out.backward.push_back(product("product_forward", layer));
     }
-    out.backward.push_back(product("product_weight", layer, 1.0));
+    out.backward.push_back(product("product_weight", layer));
     if (layer.role != model::LinearRole::kPatches) {
-      out.backward.push_back(product("product_input", layer, 1.0));
+      out.backward.push_back(product("product_input", layer));
     }
     ++out.backward_operations;
   }

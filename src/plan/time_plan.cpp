@@ -21,10 +21,6 @@ namespace {
 
 using mesh::Axis;
 
-int64_t size_of(at::ScalarType type) {
-  return static_cast<int64_t>(at::elementSize(type));
-}
-
 // How long messages take where nodes hold some consecutive ranks.
 class Network {
  public:
@@ -101,8 +97,7 @@ class Network {
 // Of one stage.
 struct StageTime {
   std::vector<double> forward, backward;  // by micro-batch
-  double forward_messages = 0.0;          // of the seconds of all of them
-  double backward_messages = 0.0;
+  double messages = 0.0;                  // of the seconds of all of them
   double reduce = 0.0;
   double optimizer = 0.0;
 };
@@ -114,7 +109,7 @@ class StepTime {
         device_(machine.device == "cuda" ? c10::DeviceType::CUDA : c10::DeviceType::CPU),
         ranks_per_node_(std::min(ranks_per_node, config.parallel.dp * config.parallel.model_size())),
         population_(machine.nearest(std::min(ranks_per_node_, std::max(1, machine.cores / threads)), threads)),
-        tables_(population_.types.at(type_name())),
+        tables_(population_.types.at(precision_name(config.precision.kind))),
         network_(config, machine, population_, ranks_per_node_),
         policy_(precision_policy(config.precision)),
         replica_(plan_replica(config, config.parallel.dp - 1)),
@@ -131,8 +126,6 @@ class StepTime {
   }
 
  private:
-  std::string type_name() const { return precision_name(config_.precision.kind); }
-
   Range units(int stage) const { return replica_.stages[static_cast<size_t>(stage)]; }
   model::TensorPlace tensor() const { return {config_.parallel.tp - 1, config_.parallel.tp}; }
 
@@ -153,8 +146,7 @@ class StepTime {
       const double again = config_.recompute == model::Recompute::kFull ? sums : 0.0;
       time.forward.push_back(forward + sums);
       time.backward.push_back(backward + sums + again);
-      time.forward_messages += sums;
-      time.backward_messages += sums + again;
+      time.messages += 2.0 * sums + again;
     }
     add_update(stage, time);
     return time;
@@ -194,19 +186,18 @@ class StepTime {
     const auto sum = [](const std::vector<double>& values) {
       return std::accumulate(values.begin(), values.end(), 0.0);
     };
-    double busy = 0.0;
     for (const StageTime& stage : stages) {
       out.forward += sum(stage.forward);
       out.backward += sum(stage.backward);
       out.reduce += stage.reduce;
       out.optimizer += stage.optimizer;
-      out.messages += stage.forward_messages + stage.backward_messages;
+      out.messages += stage.messages;
     }
     const auto count = static_cast<double>(stages.size());
     for (double* const phase : {&out.forward, &out.backward, &out.reduce, &out.optimizer, &out.messages}) {
       *phase /= count;
     }
-    busy = out.forward + out.backward + out.reduce + out.optimizer;
+    const double busy = out.forward + out.backward + out.reduce + out.optimizer;
     // Ranks that share cores wait for cores: waiting for each other costs them nothing more.
     out.step = std::max(critical(stages), busy * sharing_);
     out.waiting = out.step - busy;

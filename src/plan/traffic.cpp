@@ -17,10 +17,6 @@ AxisTraffic& of(Traffic& traffic, Axis axis) {
   return traffic[static_cast<size_t>(axis)];
 }
 
-int64_t size_of(at::ScalarType type) {
-  return static_cast<int64_t>(at::elementSize(type));
-}
-
 }  // namespace
 
 Traffic plan_traffic(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place, c10::DeviceType device) {

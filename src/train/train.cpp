@@ -264,9 +264,7 @@ class Run {
     if (config_.machine.empty()) {
       return;
     }
-    std::string text;
-    comm::agreed_on_rank_0(world_, [&] { text = read_local_file(config_.machine); });
-    text = world_.broadcast(text, 0);
+    const std::string text = read_for_all(world_, config_.machine);
     const auto ranks_per_node = static_cast<int>(world_.max(session_.node().size()));
     comm::agreed(world_, [&] {
       predicted_time_ =

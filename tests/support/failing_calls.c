@@ -16,6 +16,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "own_rank.h"
+
 static int counts(const char* path) {
   return path != NULL && strstr(path, "run.lock") == NULL &&
          (strstr(path, "/checkpoints") != NULL || strstr(path, "/summary.json") != NULL ||
@@ -30,15 +32,6 @@ static struct {
   int number;
   int error;
 } fault;
-
-static int own_rank(void) {
-  const char* names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-    const char* text = getenv(names[i]);
-    if (text != NULL) return atoi(text);
-  }
-  return 0;
-}
 
 enum { kPass, kFail, kKillAfter, kStopAfter };
 

@@ -7,14 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-static int own_rank(void) {
-  const char* names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-    const char* text = getenv(names[i]);
-    if (text != NULL) return atoi(text);
-  }
-  return 0;
-}
+#include "own_rank.h"
 
 static struct {
   int (*original)(clockid_t, struct timespec*);

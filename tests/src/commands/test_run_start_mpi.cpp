@@ -52,9 +52,9 @@ TEST_CASE("run start: a file that only rank 0 sees is read for all") {
   const auto world = comm::MpiGroup::world();
   const std::string path = scratch_path(world);
   if (world.rank() == 0) std::ofstream(path) << "depth: 3\n";
-  CHECK(commands::read_for_all(world, world.rank() == 0 ? path : "/nowhere") == "depth: 3\n");
+  CHECK(train::read_for_all(world, world.rank() == 0 ? path : "/nowhere") == "depth: 3\n");
   remove_for_all(path, world);
-  CHECK(class_of([&] { commands::read_for_all(world, path); }) == ErrorClass::kMissingInput);
+  CHECK(class_of([&] { train::read_for_all(world, path); }) == ErrorClass::kMissingInput);
 }
 
 TEST_CASE("run start: the run folder is made once, known to all, and never made of another run's") {
