@@ -158,7 +158,7 @@ void write_file(const TraceSteps& steps, const std::string& own, const std::vect
       events += note.num_events;
     }
     log_line(str(what, ": ", path, ", ", events, " events of ", counted(notes.size(), "rank"), ", ", bytes_text(bytes),
-                 notes.size() > 1 ? str("; clocks agree within ", number_text(error_us(notes), 3), " us") : ""));
+                 notes.size() > 1 ? str("; clocks agree within ", fixed_text(error_us(notes), 1), " us") : ""));
   } catch (const Error& error) {
     log_warning(str("the ", what, " is lost, and training goes on: ", error.message()));
   }
