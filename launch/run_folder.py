@@ -184,6 +184,21 @@ class Run:
             return {}
 
     @property
+    def usage(self):
+        """The samples of usage.jsonl, of which half a line of a run that was killed is none; an empty list without any."""
+        samples = []
+        try:
+            with open(os.path.join(self.path, "usage.jsonl"), encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    try:
+                        samples.append(json.loads(line))
+                    except (ValueError, RecursionError):
+                        continue
+        except OSError:
+            return []
+        return [sample for sample in samples if isinstance(sample, dict) and figure(sample, "time") is not None]
+
+    @property
     def new_steps(self):
         """Those of the last part, which `start` and `summary` tell of."""
         return [step for step in self.steps if step["step"] > self.first_step]

@@ -1,4 +1,5 @@
-"""Plots of runs of one model, for a page: curves over steps and epochs, and bars of time, memory, communication and energy.
+"""Plots of runs of one model, for a page: curves over steps and epochs, and bars of time, memory, communication and energy;
+how the machine was used.
 
     from run_plots import add_plots
     add_plots(page, runs)       # of run_folder.Run, whose labels tell them apart
@@ -475,6 +476,38 @@ def add_energy_bars(page, runs, by_run, title, unit, caption="", are_parts=True)
     page.plot(drawn, caption)
 
 
+# ---- use of the machine ----------------------------------------------------------------------------------------------
+
+# (of what, key, title, unit, how much of the file's unit that is)
+USES = [("node", "cpu_percent", "Processors at work", "% of all", 1), ("gpu", "utilisation_percent", "GPU at work", "% of the time", 1),
+        ("node", "memory_bytes", "Memory of the node", "GiB", 1 << 30), ("gpu", "memory_bytes", "Memory of the GPU", "GiB", 1 << 30),
+        ("processors", "watts", "Power of the processors", "W", 1), ("gpu", "watts", "Power of the GPU", "W", 1)]
+
+
+def add_usage(page, runs):
+    """How the first node of each run was used, second by second."""
+    samples = {run: run.usage for run in runs}
+
+    def points_of(what, key, unit):
+        def points(run):
+            start = samples[run][0]["time"] if samples[run] else None
+            values = [(sample["time"] - start, figure(sample, what, key)) for sample in samples[run]]
+            return [(seconds, value / unit if value is not None else None) for seconds, value in values]
+        return points
+    shown = [use for use in USES if any(figure(sample, *use[:2]) is not None for run in runs for sample in samples[run])]
+    if not shown:
+        return
+    page.heading("Use of the machine", 3)
+    for pair in (shown[i:i + 2] for i in range(0, len(shown), 2)):
+        drawn = new_figure(3.2)
+        for axes, (what, key, title, unit, size) in zip(drawn.subplots(1, len(pair), squeeze=False)[0], pair):
+            draw_curves(axes, runs, points_of(what, key, size), "from zero")
+            axes.set(title=title, xlabel="seconds since the first sample", ylabel=unit)
+            if len(runs) > 1:
+                legend(axes)
+        page.plot(drawn, "Of the first rank's node and its GPU, by all programs there.")
+
+
 def add_range_test(page, runs):
     """The smoothed loss of --find-lr along the rate, and where it fell fastest."""
     tested = [run for run in runs if part(run.summary, "find_lr").get("curve")]
@@ -502,3 +535,4 @@ def add_plots(page, runs):
     add_memory(page, runs)
     add_communication(page, runs)
     add_energy(page, runs)
+    add_usage(page, runs)

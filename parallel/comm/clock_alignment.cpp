@@ -76,6 +76,14 @@ void answer(const MpiGroup& group) {
 
 }  // namespace
 
+ClockOffset offset_between(int64_t least, int64_t most, int64_t at) {
+  if (least <= 0 && 0 <= most) {
+    return {at, 0, std::max(-least, most)};
+  }
+  const int64_t width = most - least;  // below 0 where the clocks drifted by more than the messages took
+  return {at, least + width / 2, (std::abs(width) + 1) / 2};
+}
+
 ClockOffset measure_clock_offset(const MpiGroup& group) {
   if (group.rank() == 0) {
     for (int rank = 1; rank < group.size(); ++rank) {
@@ -87,8 +95,7 @@ ClockOffset measure_clock_offset(const MpiGroup& group) {
   Bounds bounds;
   answer(group);
   group.receive(&bounds, sizeof bounds, 0);
-  const int64_t width = bounds.most - bounds.least;  // below 0 where the clocks drifted by more than the messages took
-  return {trace::now(), bounds.least + width / 2, (std::abs(width) + 1) / 2};
+  return offset_between(bounds.least, bounds.most, trace::now());
 }
 
 int64_t ClockAlignment::on_rank_0(int64_t own) const {

@@ -15,9 +15,13 @@ struct ClockOffset {
   int64_t error = 0;   ///< by which `offset` may be wrong, either way
 };
 
+/// What is known of a clock between these bounds: that it is rank 0's own where it may be, as on one node without time
+/// namespaces, however late the answers came; else the middle. Pure.
+ClockOffset offset_between(int64_t least, int64_t most, int64_t at);
+
 /// Rank 0 sends each other rank its turn of messages, to which that one answers with its time. An answer's time lies
 /// between those of its question and its arrival, by rank 0's clock: each pair gives a lower and an upper bound of the
-/// offset, whatever the two ways take. The offset is the middle between the best bounds. Takes a fraction of a
+/// offset, whatever the two ways take. The offset is offset_between() the best of them. Takes a fraction of a
 /// millisecond a rank, and up to 20 ms where ranks outnumber cores. Collective over `group`.
 ClockOffset measure_clock_offset(const MpiGroup& group);
 

@@ -1,9 +1,12 @@
-// Affinity of threads, and the places of OpenMP.
+// Affinity of threads, the places of OpenMP, and the counters of /proc.
 #include "src/base/host.h"
 
 #include <omp.h>
 #include <sched.h>
+#include <sys/resource.h>
 
+#include <fstream>
+#include <limits>
 #include <set>
 
 namespace vit_hybrid {
@@ -27,6 +30,48 @@ std::vector<int> allowed_processors() {
     processors.insert(numbers.begin(), numbers.end());
   }
   return {processors.begin(), processors.end()};
+}
+
+NodeUsage node_usage() {
+  NodeUsage usage;
+  std::ifstream processors("/proc/stat");
+  std::string word;
+  processors >> word;  // "cpu": of all
+  // user, nice, system, idle, iowait, irq, softirq, steal; what guests took is in user.
+  for (int i = 0; i < 8; ++i) {
+    double ticks = 0.0;
+    processors >> ticks;
+    usage.all += ticks;
+    usage.busy += i == 3 || i == 4 ? 0.0 : ticks;
+  }
+  std::ifstream memory("/proc/meminfo");
+  int64_t total = 0;
+  for (int64_t kib = 0; memory >> word >> kib; memory.ignore(std::numeric_limits<std::streamsize>::max(), '\n')) {
+    if (word == "MemTotal:") total = kib;
+    if (word == "MemAvailable:") {
+      usage.memory_bytes = (total - kib) * 1024;
+      break;
+    }
+  }
+  return usage;
+}
+
+ProcessUsage process_usage() {
+  ProcessUsage usage;
+  rusage times{};
+  if (getrusage(RUSAGE_SELF, &times) == 0) {
+    const auto seconds = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+    };
+    usage.cpu_seconds = seconds(times.ru_utime) + seconds(times.ru_stime);
+  }
+  std::ifstream pages("/proc/self/statm");
+  int64_t all = 0;
+  int64_t resident = 0;
+  if (pages >> all >> resident) {
+    usage.resident_bytes = resident * ::sysconf(_SC_PAGESIZE);
+  }
+  return usage;
 }
 
 void use_allowed_processors() {

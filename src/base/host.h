@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,21 @@ inline std::string host_name() {
 /// Ascending numbers, as Linux has them: those that the calling thread is bound to, and all the places of OpenMP's
 /// threads. Empty where the kernel does not say.
 std::vector<int> allowed_processors();
+
+/// What a machine has done and holds, by /proc; zeros where the system does not tell.
+struct NodeUsage {
+  double busy = 0.0;         ///< time of all processors together since the start of the system in which they worked,
+  double all = 0.0;          ///< and all of it, in one unit
+  int64_t memory_bytes = 0;  ///< that is not available to new programs
+};
+NodeUsage node_usage();
+
+/// The same of this process.
+struct ProcessUsage {
+  double cpu_seconds = 0.0;  ///< of all its threads
+  int64_t resident_bytes = 0;
+};
+ProcessUsage process_usage();
 
 /// Lets the calling thread run on any of allowed_processors(). A thread begins with the binding of the one that starts
 /// it, and OMP_PROC_BIND binds that one to a core: what works beside it would only have what it leaves of that core.

@@ -13,6 +13,7 @@
 #include "model/vit_options.h"
 #include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/precision_policy.h"
+#include "src/base/device/energy_meter.h"
 #include "src/config/lr_schedule.h"
 #include "src/config/trace_steps.h"
 
@@ -155,10 +156,12 @@ struct RunConfig {
   DeviceChoice device = DeviceChoice::kAuto;
   uint64_t seed = 1;
   int64_t log_interval = 10;
-  int64_t test_steps = 0;  ///< of the test mode, which measures and writes no checkpoint; 0: a real run
-  int64_t find_lr = 0;     ///< iterations of a learning-rate range test, which writes no checkpoint; 0: a real run
-  TraceSteps trace;        ///< counted from the start of the run
-  std::string run_dir;     ///< empty: runs_root/<name>-<time>
+  int64_t test_steps = 0;       ///< of the test mode, which measures and writes no checkpoint; 0: a real run
+  int64_t find_lr = 0;          ///< iterations of a learning-rate range test, which writes no checkpoint; 0: a real run
+  TraceSteps trace;             ///< counted from the start of the run
+  double usage_interval = 1.0;  ///< seconds between two samples of how the machine is used; 0: none
+  std::string energy_counters = PackageEnergyMeter::kCounters;  ///< folder of the processors' energy counters
+  std::string run_dir;                                          ///< empty: runs_root/<name>-<time>
   std::string runs_root = "runs";
   std::string machine;  ///< file of a machine's rates, by which times are predicted; empty: none
   std::string name;     ///< after resolve(): the section or file of the configuration, the preset, or "builtin"

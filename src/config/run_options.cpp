@@ -151,6 +151,17 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
              .names_elsewhere = {"profile", "profile-steps", "profile-step-start", "profile-step-end"}});
 }
 
+void add_usage(OptionTable& table, RunConfig& config) {
+  table.add({.name = "usage-interval",
+             .value = number(config.usage_interval, {.least = 0.05, .most = 3600.0, .word = "off", .word_value = 0.0}),
+             .help = "Time between two samples of how processors, memory and GPUs are used and what power they take, "
+                     "in usage.jsonl and summary.json; off: none, and no energy.",
+             .unit = "s"});
+  table.add({.name = "energy-counters",
+             .value = text(config.energy_counters, "folder"),
+             .help = "Folder of the kernel's powercap counters, where a container has them at another place."});
+}
+
 void add_device(OptionTable& table, RunConfig& config) {
   // Outside all gradients of fp16 are lost or overflow.
   const NumberRange loss_scales{.least = 1e-4, .most = 1e12, .word = "dynamic"};
@@ -584,6 +595,7 @@ options::OptionTable run_option_table(RunConfig& config, RunRequest& request) {
   add_general(table, config, request);
   add_parallel(table, config);
   add_batch(table, config);
+  add_usage(table, config);
   add_device(table, config);
   add_model(table, config);
   add_training(table, config);

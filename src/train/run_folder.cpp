@@ -32,6 +32,7 @@ namespace fs = std::filesystem;
 constexpr const char* kHint = "name another folder with --run-dir, or its parent with --runs-root";
 constexpr const char* kConfig = "config.yaml";
 constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kUsage = "usage.jsonl";
 constexpr const char* kLog = "out.log";
 constexpr const char* kSummary = "summary.json";
 constexpr const char* kKernels = "kernels.txt";
@@ -80,7 +81,7 @@ bool is_unfinished(const std::string& name) {
   const auto begins = [&](const char* file) { return name.starts_with(str(file, ".")); };
   const bool is_trace = name.starts_with("trace") && name.find(".json.") != std::string::npos;
   return name.ends_with(".partial") &&
-         (begins(kMetrics) || begins(kLog) || begins(kSummary) || begins(kKernels) || is_trace);
+         (begins(kMetrics) || begins(kUsage) || begins(kLog) || begins(kSummary) || begins(kKernels) || is_trace);
 }
 
 // What a folder holds besides locks, unfinished files and an empty folder for checkpoints.
@@ -104,7 +105,7 @@ std::vector<std::string> contents(const std::string& path) {
 // none of a step; or none at all, of a start that failed or was killed among the files.
 bool never_did_a_step(const std::string& path, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
-    if (name != kConfig && name != kMetrics && name != kLog && name != kKernels && name != kEvents) {
+    if (name != kConfig && name != kMetrics && name != kUsage && name != kLog && name != kKernels && name != kEvents) {
       return false;
     }
   }
@@ -271,6 +272,7 @@ void RunFolder::take_run_folder(const RunConfig& config, const comm::MpiGroup& w
     if (lock_->loser()) {
       cut_off(path_ + "/" + kLog);
       cut_off(path_ + "/" + kMetrics);
+      cut_off(path_ + "/" + kUsage);
     }
   });
   is_continued_ = world.max(is_continued_ ? 1 : 0) > 0;
@@ -309,19 +311,22 @@ std::string RunFolder::trace_path() const {
   return free_path(path_, "trace", ".json");
 }
 
-MetricsLog RunFolder::open(const RunConfig& config, const comm::MpiGroup& world) const {
+RunRecords RunFolder::open(const RunConfig& config, const comm::MpiGroup& world) const {
   const OldFile old_file = is_continued_ ? OldFile::kAppend : OldFile::kRefuse;
-  MetricsLog log;
+  RunRecords records;
   comm::agreed_on_rank_0(world, [&] {
     std::error_code error;
     fs::create_directory(checkpoints_path(), error);
     if (error) refuse(path_, error.message());
-    log = MetricsLog(str(path_, "/", kMetrics), old_file);  // first: see never_did_a_step()
-    log.show(EventFile(str(path_, "/", kEvents)));
+    records.metrics = MetricsLog(str(path_, "/", kMetrics), old_file);  // first: see never_did_a_step()
+    records.metrics.show(EventFile(str(path_, "/", kEvents)));
+    if (config.usage_interval > 0.0) {
+      records.usage = MetricsLog(str(path_, "/", kUsage), old_file);
+    }
     open_log_file(str(path_, "/", kLog), old_file);
     write_new_file(free_path(path_, "config", ".yaml"), config_text(config));
   });
-  return log;
+  return records;
 }
 
 }  // namespace vit_hybrid::train

@@ -27,6 +27,12 @@ class MadeFolders {
   std::vector<std::string> paths_;  // outer ones first
 };
 
+/// Where a run writes its records.
+struct RunRecords {
+  MetricsLog metrics;
+  MetricsLog usage;  ///< of UsageSampler; does nothing where no samples are taken
+};
+
 /// Paths of a run's files. Rank 0 makes the folder; all ranks know it.
 class RunFolder {
  public:
@@ -49,9 +55,9 @@ class RunFolder {
   /// True where the folder held the files of the run's earlier part.
   bool is_continued() const { return is_continued_; }
   /// When all is ready for the first step: writes config.yaml (config-2.yaml and so on beside an earlier part's),
-  /// starts out.log, and opens metrics.jsonl on rank 0; elsewhere the result is a log that does nothing. Collective
-  /// over `world`.
-  MetricsLog open(const RunConfig& config, const comm::MpiGroup& world) const;
+  /// starts out.log, and opens metrics.jsonl and usage.jsonl on rank 0; elsewhere the result is logs that do nothing.
+  /// Collective over `world`.
+  RunRecords open(const RunConfig& config, const comm::MpiGroup& world) const;
 
  private:
   void make(const RunConfig& config);

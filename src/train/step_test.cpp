@@ -5,31 +5,23 @@
 #include <string>
 #include <type_traits>
 
-#include "src/base/device/device_memory.h"
 #include "src/report/run_speed.h"
 
 namespace vit_hybrid::train {
 
-StepTest::StepTest(int64_t steps, c10::Device device, bool meters_node)
-    : steps_(steps), warm_up_(warm_up_steps(steps)), device_(device), meters_node_(meters_node) {
+StepTest::StepTest(int64_t steps, UsageSampler& usage) : steps_(steps), warm_up_(warm_up_steps(steps)), usage_(usage) {
   if (warm_up_ == 0) {
     begin_metering();
   }
 }
 
 void StepTest::begin_metering() {
-  if (meters_node_) {
-    package_meter_.emplace();
-  }
-  gpu_meter_.emplace(device_pci_address(device_));
+  first_ = usage_.read();
   since_metering_.restart();
 }
 
 void StepTest::read_meters() {
-  if (package_meter_) {
-    packages_ = {true, package_meter_->read()};
-  }
-  gpu_ = {true, gpu_meter_->read()};
+  last_ = usage_.read();
   metered_seconds_ = since_metering_.seconds();
 }
 
@@ -54,15 +46,19 @@ std::vector<std::vector<StepSeconds>> StepTest::gathered_seconds(const comm::Mpi
   return by_rank;
 }
 
-Power StepTest::power(const Metered& own, const comm::MpiGroup& world) const {
-  const bool is_known = own.energy.joules.has_value();
+Power StepTest::power(bool is_metered, const Energy& first, const Energy& last, const comm::MpiGroup& world) const {
+  const bool is_known = last.joules.has_value();
   // Joules, meters, and meters that can be read.
-  std::vector<double> sums = {own.energy.joules.value_or(0.0), own.is_metered ? 1.0 : 0.0, is_known ? 1.0 : 0.0};
+  std::vector<double> sums = {is_known ? *last.joules - first.joules.value_or(0.0) : 0.0, is_metered ? 1.0 : 0.0,
+                              is_known ? 1.0 : 0.0};
   world.sum(sums);
+  if (sums[1] == 0.0) {
+    return {std::nullopt, "no GPU is used"};
+  }
   if (sums[2] == sums[1] && metered_seconds_ > 0.0) {
     return {sums[0] / metered_seconds_, {}};
   }
-  return {std::nullopt, is_known ? "it cannot be read on every node" : own.energy.missing};
+  return {std::nullopt, is_known ? "it cannot be read on every node" : last.missing};
 }
 
 std::optional<TestFigures> StepTest::figures(const comm::MpiGroup& world) const {
@@ -71,8 +67,8 @@ std::optional<TestFigures> StepTest::figures(const comm::MpiGroup& world) const 
   }
   TestFigures figures = test_figures(gathered_seconds(world), samples_);
   figures.warm_up = warm_up_;
-  figures.packages = power(packages_, world);
-  figures.gpus = power(gpu_, world);
+  figures.packages = power(last_.has_packages, first_.packages, last_.packages, world);
+  figures.gpus = power(last_.has_gpu, first_.gpu, last_.gpu, world);
   return figures;
 }
 

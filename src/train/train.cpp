@@ -37,6 +37,7 @@
 #include "src/report/run_record.h"
 #include "src/report/run_speed.h"
 #include "src/report/step_trace.h"
+#include "src/report/usage_sampler.h"
 #include "src/train/data_source.h"
 #include "src/train/run_folder.h"
 #include "src/train/saving/resume.h"
@@ -141,36 +142,6 @@ void conclude_speed(const RunConfig& config, const Machine& machine, const std::
   log_lines(lines);
 }
 
-void finish(const RunConfig& config, const RunFolder& folder, RunLog& log, const Trainer& trainer,
-            const std::optional<StepTest>& test, const std::optional<LrRange>& range, const Machine& machine,
-            const mesh::DeviceMesh& mesh, const std::optional<TimePlan>& predicted_time, const comm::MpiGroup& world,
-            double seconds_to_first_step) {
-  Json summary = log.final_figures();
-  summary["interrupted"] = trainer.stop_reason().has_value();
-  summary["seconds_to_first_step"] = seconds_to_first_step;
-  summary["kernels"] = to_json(report_kernels(config, machine.device));
-  const mesh::Coordinate& at = mesh.coordinate();
-  const ReplicaPlan replica = plan_replica(config, on(at, mesh::Axis::kData));
-  const ModelPlace place{on(at, mesh::Axis::kPipeline), on(at, mesh::Axis::kTensor)};
-  const MemoryPlan predicted = plan_memory(config, replica, place, compute_traits(config, machine.device));
-  summary["communication"] = communication(plan_traffic(config, replica, place, machine.device.type()));
-  summary["ranks"] = gather_rank_reports(trainer.total_seconds(), predicted, machine.device, world);
-  log.warn_of_skipped_steps();
-  if (test) {
-    summary["test"] = conclude_test(*test, trainer.tested_run(), summary["ranks"], log, world);
-  } else if (range) {
-    summary["find_lr"] = range->to_json();
-    log_lines(range->lines());
-  } else {
-    log.print_table();
-  }
-  conclude_speed(config, machine, predicted_time, summary, world);
-  if (world.rank() == 0) {
-    write_json_file(folder.summary_path(), summary);
-  }
-  log_line(str("run folder: ", folder.path()));
-}
-
 // Where --epochs gives the length of the run, the data decide whether its learning rates fit in.
 void check_schedule(const RunConfig& config, const DataSource& data, const CheckpointReader* resumed,
                     const comm::MpiGroup& world) {
@@ -237,12 +208,12 @@ class Run {
     trainer_->prepare();
     choose_device_kernels();
     begin_records();
-    const double seconds_to_first_step = since_start_.seconds();
+    seconds_to_first_step_ = since_start_.seconds();
     phase_.reset();
     trainer_->run();
+    usage_->stop();
     phase_.emplace("end of the run");
-    finish(config_, *folder_, *log_, *trainer_, test_, range_, machine_, *mesh_, predicted_time_, world_,
-           seconds_to_first_step);
+    conclude();
     return exit_code();
   }
 
@@ -253,6 +224,8 @@ class Run {
         [config = config_](const MemoryFailure& failure) { return memory_advice(config, failure); });
     watch_stop_signals(parse_signals(config_.checkpoint.preempt_signals));
     machine_ = set_up_machine(config_, ModelPurpose::kTraining, world_);
+    usage_.emplace(UsageOptions{config_.usage_interval, session_.place().node_rank == 0, config_.energy_counters,
+                                machine_.device});
     if (const std::string problem = trace::attach_profiler(); !problem.empty()) {
       log_warning("a profiler that reads NVTX is attached (NVTX_INJECTION64_PATH) and will see no ranges: " + problem);
     }
@@ -305,7 +278,7 @@ class Run {
       range_.emplace();
     }
     if (config_.test_steps > 0) {
-      test_.emplace(config_.test_steps, machine_.device, session_.place().node_rank == 0);
+      test_.emplace(config_.test_steps, *usage_);
     }
     if (config_.trace.any()) {
       trace_.emplace(config_.trace, *mesh_, world_, folder_->trace_path());
@@ -321,7 +294,7 @@ class Run {
       trainer_ = std::make_unique<Trainer>(
           config_, world_, *mesh_, *data_, *log_,
           TrainerOptions{checkpoints_, resumed(), initial_ ? &*initial_ : nullptr, range_ ? &*range_ : nullptr,
-                         test_ ? &*test_ : nullptr, trace_ ? &*trace_ : nullptr, time_limit_});
+                         test_ ? &*test_ : nullptr, trace_ ? &*trace_ : nullptr, &*usage_, time_limit_});
       std::optional<Error> damage;
       try {
         trainer_->load();
@@ -361,9 +334,10 @@ class Run {
 
   // The run's files and first records, and the lines that say what it is.
   void begin_records() {
-    MetricsLog metrics = folder_->open(config_, world_);
-    metrics.cut_after(resumed() != nullptr ? resumed()->info().step : -1);
-    log_->open(std::move(metrics));
+    RunRecords records = folder_->open(config_, world_);
+    records.metrics.cut_after(resumed() != nullptr ? resumed()->info().step : -1);
+    log_->open(std::move(records.metrics));
+    usage_->write_to(std::move(records.usage));
     if (world_.rank() == 0) {
       Json start = start_record(config_, session_, machine_.node_cores);
       start["kernels"] = to_json(report_kernels(config_, machine_.device));
@@ -377,6 +351,36 @@ class Run {
     if (predicted_time_) {
       log_line(str("  time      as --machine predicts it: ", time_text(*predicted_time_)));
     }
+  }
+
+  // What the run was, as lines and as summary.json.
+  void conclude() {
+    Json summary = log_->final_figures();
+    summary["interrupted"] = trainer_->stop_reason().has_value();
+    summary["seconds_to_first_step"] = seconds_to_first_step_;
+    summary["kernels"] = to_json(report_kernels(config_, machine_.device));
+    const mesh::Coordinate& at = mesh_->coordinate();
+    const ReplicaPlan replica = plan_replica(config_, on(at, mesh::Axis::kData));
+    const ModelPlace place{on(at, mesh::Axis::kPipeline), on(at, mesh::Axis::kTensor)};
+    const MemoryPlan predicted = plan_memory(config_, replica, place, compute_traits(config_, machine_.device));
+    summary["communication"] = communication(plan_traffic(config_, replica, place, machine_.device.type()));
+    summary["ranks"] = gather_rank_reports(trainer_->total_seconds(), predicted, machine_.device, world_);
+    summary.update(usage_->figures(trainer_->num_samples(), summary["ranks"], world_));
+    log_->warn_of_skipped_steps();
+    if (test_) {
+      summary["test"] = conclude_test(*test_, trainer_->tested_run(), summary["ranks"], *log_, world_);
+    } else if (range_) {
+      summary["find_lr"] = range_->to_json();
+      log_lines(range_->lines());
+    } else {
+      log_->print_table();
+    }
+    conclude_speed(config_, machine_, predicted_time_, summary, world_);
+    log_line(energy_line(summary["energy"]));
+    if (world_.rank() == 0) {
+      write_json_file(folder_->summary_path(), summary);
+    }
+    log_line(str("run folder: ", folder_->path()));
   }
 
   int exit_code() const {
@@ -405,7 +409,9 @@ class Run {
   const Timer since_start_;
   const MemoryTracker::Attachment attachment_;
   Machine machine_{at::kCPU};
+  std::optional<UsageSampler> usage_;
   std::optional<TimePlan> predicted_time_;  // with --machine
+  double seconds_to_first_step_ = 0.0;
   std::optional<comm::PhaseScope> phase_;
   std::optional<mesh::DeviceMesh> mesh_;
   std::optional<RunFolder> folder_;

@@ -224,7 +224,7 @@ void Trainer::run() {
   if (!is_saved_) {
     save();
   }
-  checkpoints_.complete();
+  complete_save();
   engine_.parameters().await_all();  // a peer that is lost meanwhile is told from here, not from a destructor
   if (options_.trace != nullptr) {
     options_.trace->end_run(position_.step);
@@ -250,6 +250,9 @@ void Trainer::begin() {
 }
 
 void Trainer::train_epoch(const data::EpochPlan& plan) {
+  if (options_.usage != nullptr) {
+    options_.usage->enter(RunStage::kTraining);
+  }
   const Timer timer;
   EpochRecord record;
   record.epoch = plan.epoch() + 1;
@@ -270,7 +273,7 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
     }
     if (all_have_written_) {
       log_.settle();
-      checkpoints_.complete();
+      complete_save();
       all_have_written_ = false;
     }
     loss_sum += step.loss * static_cast<double>(step.samples);
@@ -329,6 +332,7 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   record.seconds.step = timer.seconds();
   record.seconds.communication = blocked_seconds() - blocked_before;
   totals_.add(record.seconds);
+  num_samples_ += record.samples;
   return record;
 }
 
@@ -389,6 +393,7 @@ void Trainer::validate(int64_t epoch) {
   if (evaluator_ == nullptr) {
     return;
   }
+  const StageScope stage(options_.usage, RunStage::kValidation);
   const Timer timer;
   Evaluation figures = evaluator_->evaluate();
   validation_seconds_ = timer.seconds();
@@ -401,6 +406,7 @@ void Trainer::time_validation() {
   if (evaluator_ == nullptr) {
     return;
   }
+  const StageScope stage(options_.usage, RunStage::kValidation);
   const Timer timer;
   evaluator_->evaluate();
   const int64_t batch = config_.data.valid_batch_size;
@@ -408,9 +414,15 @@ void Trainer::time_validation() {
 }
 
 void Trainer::save() {
+  const StageScope stage(config_.checkpoint.keep > 0 ? options_.usage : nullptr, RunStage::kSaving);
   log_.settle();
   checkpoints_.save(position_, figures_);
   is_saved_ = true;
+}
+
+void Trainer::complete_save() {
+  const StageScope stage(config_.checkpoint.keep > 0 ? options_.usage : nullptr, RunStage::kSaving);
+  checkpoints_.complete();
 }
 
 }  // namespace vit_hybrid::train

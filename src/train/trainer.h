@@ -18,6 +18,7 @@
 #include "src/report/lr_range.h"
 #include "src/report/run_log.h"
 #include "src/report/step_trace.h"
+#include "src/report/usage_sampler.h"
 #include "src/train/data_source.h"
 #include "src/train/engine.h"
 #include "src/train/evaluator.h"
@@ -59,6 +60,7 @@ struct TrainerOptions {
   LrRange* range = nullptr;                   ///< is told the steps of --find-lr, and ends them
   StepTest* test = nullptr;                   ///< measures the steps, and says how many there are
   StepTrace* trace = nullptr;                 ///< records some of the steps
+  UsageSampler* usage = nullptr;              ///< is told the stages of the run
   TimeLimit time_limit = TimeLimit(0.0, 0, 0);
 };
 
@@ -100,6 +102,8 @@ class Trainer {
   /// Why run() ended before the last step: "signal SIGTERM", "--time-limit"; nothing if it did not.
   const std::optional<std::string>& stop_reason() const { return stop_reason_; }
   const Engine& engine() const { return engine_; }
+  /// That were trained, since the start or the resumption.
+  int64_t num_samples() const { return num_samples_; }
   /// Sums over all training steps on this rank.
   const StepSeconds& total_seconds() const { return totals_; }
 
@@ -120,6 +124,7 @@ class Trainer {
   /// Of a test.
   void time_validation();
   void save();
+  void complete_save();
 
   const RunConfig& config_;
   const comm::MpiGroup& world_;
@@ -143,6 +148,7 @@ class Trainer {
   int64_t skipped_in_a_row_ = 0;
   std::optional<std::string> stop_reason_;
   StepSeconds totals_;
+  int64_t num_samples_ = 0;
   TestedValidation tested_validation_;
 };
 

@@ -325,6 +325,21 @@ class ReportTest(unittest.TestCase):
         self.assertIn(["a", "training", "8", "400", "50", "60"], page.tables[-1])
         self.assertIn("Energy of a: measured by RAPL.", page.texts)
 
+    def test_use_of_the_machine(self):
+        self.make("a")
+        with open("a/usage.jsonl", "w", encoding="utf-8") as file:
+            for second in range(4):
+                sample = {"kind": "usage", "stage": "training", "node": {"cpu_percent": 10.0 * second, "memory_bytes": second << 30},
+                          "process": {"cpu_percent": 1.0, "resident_bytes": 5}, "time": 100.5 + second}
+                file.write(json.dumps(sample) + "\n")
+            file.write('{"kind":"usa')
+        plots = self.plots("a")
+        left, right = plots.figures["Processors at work"].axes
+        self.assertEqual(left.lines[0].get_xydata().tolist(), [[second, 10.0 * second] for second in range(4)])
+        self.assertEqual(right.lines[0].get_xydata().tolist(), [[second, second] for second in range(4)])
+        self.assertNotIn("GPU at work", plots.figures)
+        self.assertNotIn("Power of the processors", plots.figures)
+
     def test_batches_that_differ(self):
         self.make("a")
         self.write("b", [start_of(layout={"global_batch_size": 4}), *(step_of(i, samples=4) for i in range(1, 9))], summary_of(8))

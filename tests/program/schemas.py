@@ -17,8 +17,9 @@ SCHEMAS = pathlib.Path(__file__).resolve().parents[2] / "docs/schemas"
 MACHINE = SCHEMAS.parents[1] / "configs/machines/cirrus_cpu.json"  # of another machine: only the keys of its times count
 # By the run's task, length and options:
 OPTIONAL = {"train_loss", "untrained", "final", "test", "speed", "validation", "time", "find_lr",
-            "predicted_per_step", "missing", "roof_missing", "peak_missing"}
-FREE = {"libraries", "choices", "rmse", "acc", "persistence_rmse", "persistence_acc", "kernels", "rank_0"}  # names are not fixed
+            "predicted_per_step", "missing", "roof_missing", "peak_missing", "usage", "node", "gpu", "processors",
+            "within_step", "joules_per_sample"}
+FREE = {"libraries", "choices", "rmse", "acc", "persistence_rmse", "persistence_acc", "kernels", "rank_0", "stages", "within_step"}  # names are not fixed
 
 failures = []
 
@@ -79,7 +80,7 @@ def check_that_changes_are_found(schemas, name, document):
         if path and path[-1] in FREE:
             continue
         for key in found:
-            if key in OPTIONAL or path[-1:] == ("predicted_per_step",):
+            if key in OPTIONAL or key == "step" and name == "usage.schema.json" or path[-1:] == ("predicted_per_step",):
                 continue
             lacking = changed(document, path, lambda place, key=key: place.pop(key))
             check(schemas.problem(name, lacking), f"{name}: {document.get('kind', '')} {where}: it is not found that {key} is missing")
@@ -87,9 +88,11 @@ def check_that_changes_are_found(schemas, name, document):
 
 def documents_of(run):
     """(schema, document) of a run's folder; half a line of a run that was killed is none."""
-    *lines, _ = (run / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").split("\n")
-    for line in lines:
-        yield "metrics.schema.json", json.loads(line)
+    for name in ("metrics", "usage"):
+        if (run / f"{name}.jsonl").exists():
+            *lines, _ = (run / f"{name}.jsonl").read_text(encoding="utf-8", errors="replace").split("\n")
+            for line in lines:
+                yield f"{name}.schema.json", json.loads(line)
     if (run / "summary.json").exists():
         yield "summary.schema.json", json.loads((run / "summary.json").read_text(encoding="utf-8", errors="replace"))
 
@@ -105,11 +108,14 @@ def is_of_this_build(run, version):
 
 
 def make_runs(program, folder):
-    """Runs that have records of all kinds."""
+    """Runs that have records of all kinds, one of them energy, by counters that stand still."""
+    for name, text in (("name", "package-0"), ("energy_uj", "1000"), ("max_energy_range_uj", "100000")):
+        pathlib.Path(folder, "counters/intel-rapl:0").mkdir(parents=True, exist_ok=True)
+        pathlib.Path(folder, "counters/intel-rapl:0", name).write_text(text, encoding="utf-8")
     base = [program, "--depth=1", "--embed-dim=32", "--num-heads=2", "--generated-samples=32", "--generated-valid-samples=8",
             "--global-batch-size=8", "--device=cpu", "--threads=1"]
     for name, words in (("forecast", ["--steps=3"]), ("forecast", ["--steps=5", "--resume=auto"]),
-                        ("classify", ["--task=classify", "--steps=2", f"--machine={MACHINE}"]), ("test", ["--test-steps=3", "--steps=3"])):
+                        ("classify", ["--task=classify", "--steps=2", f"--machine={MACHINE}", f"--energy-counters={folder}/counters"]), ("test", ["--test-steps=3", "--steps=3"])):
         subprocess.run([*base, f"--run-dir={folder}/{name}", *words], check=True, capture_output=True)
     return [pathlib.Path(folder, name) for name in ("forecast", "classify", "test")]
 
@@ -128,14 +134,15 @@ def main():
                 num_documents += 1
                 problem = schemas.problem(name, document)
                 check(problem is None, f"{run}: {name}: {document.get('kind', '')}: {problem}")
-                variant = (name, document.get("kind"), "top1" in document, document.get("test") is not None, "time" in document)
+                variant = (name, document.get("kind"), "top1" in document, document.get("test") is not None, "time" in document,
+                           "stages" in document.get("energy", ()))
                 first.setdefault(variant, document)
     for (name, *_), document in first.items():
         check_that_changes_are_found(schemas, name, document)
-    check(any(has_times for *_, has_times in first), "no summary with times")
+    check(any(has_times and has_energy for *_, has_times, has_energy in first if has_energy), "no summary with times and energy")
     kinds = {variant[1] for variant in first} - {None}
     named = {ref["$ref"].rpartition("/")[2] for ref in schemas.by_name["metrics.schema.json"]["oneOf"]}
-    check(kinds >= named - {"kernels"}, f"no records of {named - kinds}")  # where nothing is to be chosen there are none
+    check(kinds >= named - {"kernels"} | {"usage"}, f"no records of {named | {'usage'} - kinds}")  # where nothing is to be chosen there are none
     for failure in failures[:20]:
         print(f"schemas: {failure}", file=sys.stderr)
     if failures:

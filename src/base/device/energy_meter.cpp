@@ -83,9 +83,9 @@ Energy PackageEnergyMeter::read() {
 }
 
 // The library's C interface, as far as it is used: a result of 0 is success.
-class GpuEnergyMeter::Nvml {
+class GpuMeter::Nvml {
  public:
-  // Null, and `missing` says why, where the GPU's energy cannot be read.
+  // Null, and `missing` says why, where the GPU cannot be asked.
   static std::unique_ptr<Nvml> open(const std::string& pci_address, std::string& missing) {
     auto nvml = std::make_unique<Nvml>();
     missing = nvml->start(pci_address);
@@ -102,14 +102,35 @@ class GpuEnergyMeter::Nvml {
 
   std::optional<double> joules() const {
     unsigned long long millijoules = 0;
-    if (total_energy_(device_, &millijoules) != 0) {
+    if (total_energy_ == nullptr || total_energy_(device_, &millijoules) != 0) {
       return std::nullopt;
     }
     return static_cast<double>(millijoules) * 1e-3;
   }
 
+  GpuUsage usage() const {
+    GpuUsage result;
+    if (Utilisation now; utilisation_ != nullptr && utilisation_(device_, &now) == 0) {
+      result.utilisation = now.gpu;
+      result.memory_utilisation = now.memory;
+    }
+    if (Memory now; memory_ != nullptr && memory_(device_, &now) == 0) {
+      result.memory_bytes = static_cast<int64_t>(now.used);
+    }
+    return result;
+  }
+
  private:
   using Device = void*;
+  struct Utilisation {  // nvmlUtilization_t
+    unsigned gpu = 0;
+    unsigned memory = 0;
+  };
+  struct Memory {  // nvmlMemory_t
+    unsigned long long total = 0;
+    unsigned long long free = 0;
+    unsigned long long used = 0;
+  };
 
   template <class Function>
   bool find(Function& function, const char* name) {
@@ -127,9 +148,8 @@ class GpuEnergyMeter::Nvml {
     int (*shutdown)() = nullptr;
     int (*device_of)(const char*, Device*) = nullptr;
     if (!find(init, "nvmlInit_v2") || !find(shutdown, "nvmlShutdown") ||
-        !find(device_of, "nvmlDeviceGetHandleByPciBusId_v2") ||
-        !find(total_energy_, "nvmlDeviceGetTotalEnergyConsumption")) {
-      return "the driver's libnvidia-ml.so.1 has no energy counters";
+        !find(device_of, "nvmlDeviceGetHandleByPciBusId_v2")) {
+      return "the driver's libnvidia-ml.so.1 is too old";
     }
     if (const int result = init(); result != 0) {
       return str("nvmlInit_v2 failed with ", result);
@@ -138,32 +158,44 @@ class GpuEnergyMeter::Nvml {
     if (const int result = device_of(pci_address.c_str(), &device_); result != 0) {
       return str("NVML does not know the GPU ", pci_address, " (", result, ")");
     }
-    return joules() ? "" : str("the GPU ", pci_address, " has no energy counter");
+    find(total_energy_, "nvmlDeviceGetTotalEnergyConsumption");
+    find(utilisation_, "nvmlDeviceGetUtilizationRates");
+    find(memory_, "nvmlDeviceGetMemoryInfo");
+    return "";
   }
 
   void* library_ = nullptr;
   int (*shutdown_)() = nullptr;
   int (*total_energy_)(Device, unsigned long long*) = nullptr;
+  int (*utilisation_)(Device, Utilisation*) = nullptr;
+  int (*memory_)(Device, Memory*) = nullptr;
   Device device_ = nullptr;
 };
 
-GpuEnergyMeter::GpuEnergyMeter(const std::string& pci_address) {
+GpuMeter::GpuMeter(const std::string& pci_address) {
   if (pci_address.empty()) {
     missing_ = "no GPU is used";
     return;
   }
   nvml_ = Nvml::open(pci_address, missing_);
-  first_joules_ = nvml_ ? nvml_->joules().value_or(0.0) : 0.0;
+  if (nvml_) {
+    first_joules_ = nvml_->joules();
+    missing_ = first_joules_ ? "" : str("the GPU ", pci_address, " has no energy counter");
+  }
 }
 
-GpuEnergyMeter::~GpuEnergyMeter() = default;
+GpuMeter::~GpuMeter() = default;
 
-Energy GpuEnergyMeter::read() {
-  if (!nvml_) {
+Energy GpuMeter::read() {
+  if (!first_joules_) {
     return {std::nullopt, missing_};
   }
   const auto now = nvml_->joules();
-  return now ? Energy{*now - first_joules_, {}} : Energy{std::nullopt, "the GPU's energy counter failed"};
+  return now ? Energy{*now - *first_joules_, {}} : Energy{std::nullopt, "the GPU's energy counter failed"};
+}
+
+GpuUsage GpuMeter::usage() const {
+  return nvml_ ? nvml_->usage() : GpuUsage{};
 }
 
 }  // namespace vit_hybrid

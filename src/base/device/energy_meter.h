@@ -1,4 +1,4 @@
-// PackageEnergyMeter and GpuEnergyMeter: joules that the processors' packages and the GPUs took.
+// PackageEnergyMeter and GpuMeter: joules that the processors' packages and the GPUs took, and how GPUs are used.
 #pragma once
 
 #include <cstdint>
@@ -37,21 +37,30 @@ class PackageEnergyMeter {
   std::string missing_;
 };
 
-/// Energy of one GPU by the driver's library (NVML), which is looked for when the program runs.
-class GpuEnergyMeter {
+/// How a GPU is used at the moment; what the driver does not tell is missing.
+struct GpuUsage {
+  std::optional<double> utilisation;         ///< percent of the driver's last period in which a kernel ran
+  std::optional<double> memory_utilisation;  ///< the same, in which its memory was read or written
+  std::optional<int64_t> memory_bytes;       ///< taken by all processes
+};
+
+/// One GPU by the driver's library (NVML), which is looked for when the program runs.
+class GpuMeter {
  public:
   /// Begins. `pci_address`: see device_pci_address(); empty: there is no GPU.
-  explicit GpuEnergyMeter(const std::string& pci_address);
-  ~GpuEnergyMeter();
-  GpuEnergyMeter(const GpuEnergyMeter&) = delete;
-  GpuEnergyMeter& operator=(const GpuEnergyMeter&) = delete;
+  explicit GpuMeter(const std::string& pci_address);
+  ~GpuMeter();
+  GpuMeter(const GpuMeter&) = delete;
+  GpuMeter& operator=(const GpuMeter&) = delete;
   Energy read();
+  /// By a driver that cannot be asked nothing is known.
+  GpuUsage usage() const;
 
  private:
   class Nvml;
-  std::unique_ptr<Nvml> nvml_;  // null where the energy cannot be read
-  std::string missing_;
-  double first_joules_ = 0.0;
+  std::unique_ptr<Nvml> nvml_;  // null where the driver cannot be asked
+  std::string missing_;         // why there is no energy
+  std::optional<double> first_joules_;
 };
 
 }  // namespace vit_hybrid

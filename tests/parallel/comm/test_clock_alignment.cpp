@@ -7,6 +7,7 @@
 
 using vit_hybrid::comm::ClockAlignment;
 using vit_hybrid::comm::ClockOffset;
+using vit_hybrid::comm::offset_between;
 
 TEST_CASE("clock alignment: between two measurements the offset goes evenly from the one to the other") {
   constexpr int64_t kSecond = 1'000'000'000;
@@ -26,4 +27,16 @@ TEST_CASE("clock alignment: two measurements at one moment tell of no drift") {
   const ClockAlignment clock(ClockOffset{50, 20, 3}, ClockOffset{50, 24, 3});
   CHECK(clock.drift() == 0.0);
   CHECK(clock.on_rank_0(60) == 40);
+}
+
+TEST_CASE("clock alignment: a clock that may be rank 0's is taken for it, another is in the middle of its bounds") {
+  const ClockOffset same = offset_between(-300, 2'000'000, 7);  // the answers came late
+  CHECK(same.at == 7);
+  CHECK(same.offset == 0);
+  CHECK(same.error == 2'000'000);
+  const ClockOffset ahead = offset_between(4'999'000, 5'000'003, 7);
+  CHECK(ahead.offset == 4'999'501);
+  CHECK(ahead.error == 502);
+  CHECK(offset_between(-5'000'000, -4'000'000, 7).offset == -4'500'000);
+  CHECK(offset_between(1'000, 990, 7).offset == 995);  // it drifted by more than the messages took
 }

@@ -186,7 +186,7 @@ TEST_CASE("step test: a machine without counters, or a program without a GPU, sa
   const Energy none = PackageEnergyMeter("/nowhere").read();
   CHECK_FALSE(none.joules);
   CHECK(none.missing == "no processor's energy counter in /nowhere");
-  const Energy gpu = GpuEnergyMeter("").read();
+  const Energy gpu = GpuMeter("").read();
   CHECK_FALSE(gpu.joules);
   CHECK(gpu.missing == "no GPU is used");
 }
