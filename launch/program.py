@@ -1,14 +1,16 @@
-"""Where the program is, and what it answers without training: the plan of a run and its configuration.
+"""Where the program is, and what it answers without training: the plan of a run, its configuration, its options.
 
     from program import Refused, find_program, plan, resolved_options
     for layout in plan(find_program(), ["--config", "c.yaml"], ranks=8): ...     # raises Refused with the program's line
 """
+import difflib
+import itertools
 import json
 import os
 import shutil
 import subprocess
 
-from messages import MISSING_INPUT, fail, shown
+from messages import BAD_DATA, MISSING_INPUT, USAGE, fail, shown
 from run_folder import options_of
 
 
@@ -32,14 +34,23 @@ def find_program():
     return os.path.abspath(path)
 
 
+NAME, WARNING = "vit_hybrid: ", "vit_hybrid: warning: "  # how the program's lines begin
+
+
 def error_line(text):
-    """What the program said as it ended: its last line that is an error, without its name; None where there is none."""
-    lines = [line for line in text.splitlines() if line.startswith("vit_hybrid: ") and not line.startswith("vit_hybrid: warning")]
-    return shown(lines[-1][len("vit_hybrid: "):]) if lines else None
+    """What the program said as it ended: its last line that is an error, without its name, and the lines of a list below it; None
+    where there is none."""
+    lines = text.splitlines()
+    errors = [i for i, line in enumerate(lines) if line.startswith(NAME) and not line.startswith(WARNING.rstrip(": "))]
+    if not errors:
+        return None
+    first = lines[errors[-1]][len(NAME):]
+    below = list(itertools.takewhile(lambda line: line.startswith("  "), lines[errors[-1] + 1:])) if first.endswith(":") else []
+    return shown(" ".join([first, "; ".join(line.strip() for line in below)]).strip())
 
 
-def answer(program, words):
-    """Standard output of the program in one process; raises Refused."""
+def answer(program, words, say=lambda line: None):
+    """Standard output of the program in one process; `say` is given each of its warnings. Raises Refused."""
     try:
         done = subprocess.run([program, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                               check=False)
@@ -47,26 +58,68 @@ def answer(program, words):
         raise Refused(f"{shown(program)} cannot be run: {error.strerror}", MISSING_INPUT) from error
     if done.returncode != 0:
         raise Refused(error_line(done.stderr) or f"{shown(program)} ended with {done.returncode}", done.returncode)
+    for line in done.stderr.splitlines():
+        if line.startswith(WARNING):
+            say(shown(line[len(WARNING):]))
     return done.stdout
 
 
-def plan(program, options, **words):
+def plan(program, options, say=lambda line: None, **words):
     """What `vit_hybrid plan --json` says: a list of layouts, or of one with --dp, --tp or --pp an object. `words` are options of
-    plan itself, without those that are None. Raises Refused."""
+    plan itself, without those that are None; `say` is given each warning. Raises Refused."""
     words = [f"--{name.replace('_', '-')}={value}" for name, value in words.items() if value is not None]
-    text = answer(program, ["plan", *options, *words, "--json"])
+    text = answer(program, ["plan", *options, *words, "--json"], say)
     lines = text.splitlines()
     try:  # before it stand notes, such as on options that have no effect
         return json.loads("\n".join(lines[next(i for i, line in enumerate(lines) if line[:1] in ("{", "[")):]))
     except StopIteration:
-        raise Refused(f"'plan --json' of {shown(program)} wrote no JSON", 65) from None
+        raise Refused(f"'plan --json' of {shown(program)} wrote no JSON", BAD_DATA) from None
     except ValueError as error:
-        raise Refused(f"'plan --json' of {shown(program)} wrote no JSON: {shown(error)}", 65) from error
+        raise Refused(f"'plan --json' of {shown(program)} wrote no JSON: {shown(error)}", BAD_DATA) from error
 
 
 def resolved_options(program, options):
     """{name_with_underscores: text} of --print-config. Raises Refused."""
     return options_of(answer(program, [*options, "--print-config"]))
+
+
+class OptionTable:
+    """The options of `train`, as `vit_hybrid options --json` lists them. Raises Refused."""
+
+    def __init__(self, program):
+        try:
+            listed = next(each["options"] for each in json.loads(answer(program, ["options", "--json"])) if each["command"] == "train")
+            self.flags = {option["name"] for option in listed if option["type"] == "flag"}
+            self.names = {option["name"]: option["name"] for option in listed}
+            for option in listed:
+                self.names.update(dict.fromkeys(option["aliases"], option["name"]))
+                for other in option["megatron"]:
+                    self.names.setdefault(other["name"], option["name"])
+                    if "is" in other:  # a flag that is a value here
+                        self.flags.add(other["name"])
+        except (ValueError, KeyError, TypeError, StopIteration):
+            raise Refused(f"'options --json' of {shown(program)} lists no options of train", BAD_DATA) from None
+
+    def split(self, words):
+        """{option: its words as one, --name=value or the flag} of words of a command line, the last of each option. Raises Refused."""
+        found, left = {}, list(words)
+        while left:
+            word = left.pop(0)
+            given, has_value, _ = word[2:].partition("=")
+            name = given.replace("_", "-")
+            is_flag = name in self.flags
+            if name.startswith("no-") and name[3:] in self.flags:
+                name, is_flag = name[3:], True
+            if not word.startswith("--") or name not in self.names:
+                near = difflib.get_close_matches(name.lstrip("-"), self.names, 1)
+                raise Refused(f"'{shown(word)}' is no option of vit_hybrid train" +
+                              (f"; did you mean --{near[0]}?" if near else "; `vit_hybrid options` lists them"), USAGE)
+            if not is_flag and not has_value:
+                if not left:
+                    raise Refused(f"{shown(word)} has no value; give --{name}=VALUE", USAGE)
+                word += f"={left.pop(0)}"
+            found[self.names[name]] = word
+        return found
 
 
 def version_text(program):

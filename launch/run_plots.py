@@ -258,11 +258,12 @@ def steps_of(run):
     return last - run.first_step if last is not None else None
 
 
-def add_time(page, runs):
+def add_time_of_runs(page, runs):
+    """Bars of the runs beside each other. Returns the runs whose times are known, and the phases' styles."""
     styles = styles_of([*PHASES, "other"])
     timed = [run for run in runs if run.ranks and all(phases_of(rank, steps_of(run)) for rank in run.ranks)]
     if not timed:
-        return
+        return timed, styles
     page.heading("Time", 3)
     if len(timed) > 1:
         shown = timed[:MOST_BARS]
@@ -274,6 +275,11 @@ def add_time(page, runs):
         axes[0].set(title="Time of a step by phase", xlabel="seconds a step, mean of the ranks")
         legend(axes[0])
         page.plot(drawn, "Means over the steps." + of_first(timed, MOST_BARS))
+    return timed, styles
+
+
+def add_time(page, runs):
+    timed, styles = add_time_of_runs(page, runs)
     for run in timed[:MOST_DETAILED]:
         add_time_by_rank(page, run, styles)
     if len(timed) > MOST_DETAILED:
@@ -375,10 +381,11 @@ MEMORY_CAPTION = ("Tensors. A bar stacks the most that each class held, which ne
                   "that all held at one time")
 
 
-def add_memory(page, runs):
+def add_memory_of_runs(page, runs):
+    """Bars of the runs beside each other. Returns the runs whose memory is known, and the classes' styles."""
     counted = [run for run in runs if fullest(run)]
     if not counted:
-        return
+        return counted, {}
     styles = styles_of(classes_of(counted))
     page.heading("Memory", 3)
     if len(counted) > 1:
@@ -390,6 +397,11 @@ def add_memory(page, runs):
         legend(axes[0])
         page.plot(drawn, MEMORY_CAPTION + (" (upper bar: predicted, lower: measured)." if has_prediction else ".") +
                   of_first(counted, MOST_BARS))
+    return counted, styles
+
+
+def add_memory(page, runs):
+    counted, styles = add_memory_of_runs(page, runs)
     for run in counted[:MOST_DETAILED]:
         ranks, size = shown_ranks(run.ranks, lambda rank: figure(rank, "memory", "total_peak") or 0)
         drawn, axes = ranks_axes(f"Memory by class and rank: {label(run.label)}", "MiB", ranks)

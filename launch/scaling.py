@@ -1,66 +1,12 @@
-"""Figures of the runs of a scaling study, and its arithmetic: speed-up, efficiency, turning point, differences of losses.
+"""Arithmetic of a scaling study: speed-up, efficiency, turning point, differences of losses.
 
 A setting is a layout at a number of ranks with a global batch; here it has `units` (nodes, or ranks of one node), `ranks`,
-`batch`, `name`, `modes` (strong, weak) and `runs`, of which each is what run_figures() returns and the number of its repeat.
+`batch`, `name`, `modes` (strong, weak) and `runs`, of which each is what run_figures.run_figures() returns and the number of its repeat.
 """
 import statistics
 
-from messages import shown
-from run_folder import figure, part
-
-PHASES = ["forward", "backward", "reduce", "optimizer", "data_wait"]
 # Largest difference of two losses, relative to the loss, that rounding in another order makes (docs/studies.md).
 TOLERANCES = {"fp64": 1e-9, "fp32": 1e-3, "tf32": 5e-3, "bf16": 5e-3, "fp16": 5e-3}
-
-
-# ---- figures of a run ------------------------------------------------------------------------------------------------
-
-
-def energy_of(summary):
-    """(joules a sample, of what) where the run could read counters, else (None, why not)."""
-    joules = figure(summary, "energy", "joules_per_sample")
-    if joules is not None:
-        return joules, shown(part(summary, "energy").get("source", "energy counters"))
-    power, rate = part(summary, "test", "power"), figure(summary, "test", "samples_per_s_spread", "median")
-    watts = {name: figure(power, name, "watts") for name in power}
-    known = [name for name in watts if watts[name] is not None]
-    if known and rate:
-        return sum(watts[name] for name in known) / rate, " and ".join(known)
-    reasons = [str(part(power, name).get("missing")) for name in power]
-    return None, shown(part(summary, "energy").get("unavailable") or "; ".join(reasons) or "the run has no figures")
-
-
-def run_figures(run):
-    """The figures of one run, None where it does not have one; times of phases are means of the ranks over all steps, those that
-    warm up too, in seconds a step."""
-    summary, steps = run.summary, figure(run.summary, "steps")
-    seconds = [part(rank, "seconds") for rank in run.ranks]
-
-    def mean_of(name):
-        values = [figure(each, name) for each in seconds]
-        return statistics.fmean(values) / steps if steps and values and None not in values else None
-
-    def most(name):
-        values = [figure(rank, "memory", name) for rank in run.ranks]
-        return max(values) if values and None not in values else None
-
-    phases = {name: mean_of(name) for name in PHASES}
-    whole, blocked = mean_of("step"), mean_of("communication")
-    nodes, duration = figure(run.start, "layout", "nodes"), figure(summary, "test", "whole_training", "duration")
-    rate = figure(summary, "test", "samples_per_s_spread", "median")
-    joules, source = energy_of(summary)
-    known = whole is not None and None not in phases.values()
-    return {"samples_per_s": rate,
-            "step_seconds": figure(summary, "test", "seconds_spread", "step", "median"),
-            "phases": {**phases, "other": max(whole - sum(phases.values()), 0.0)} if known else None,
-            "exposed_communication": blocked / whole if whole and blocked is not None else None,
-            "tensor_bytes": most("total_peak"), "process_bytes": most("process_peak"), "device_bytes": most("device_peak"),
-            "nodes": nodes, "cores": figure(run.start, "machine", "cores"),
-            "training_steps": figure(summary, "test", "whole_training", "steps"), "training_seconds": duration,
-            "node_hours": nodes * duration / 3600 if nodes and duration is not None else None,
-            "node_hours_per_sample": nodes / rate / 3600 if nodes and rate else None,
-            "predicted_step_seconds": figure(summary, "time", "predicted", "step"),
-            "joules_per_sample": joules, "energy_of": source, "losses": [figure(step, "loss") for step in run.steps]}
 
 
 def middle(setting, key):
