@@ -371,14 +371,14 @@ class Study:
         write_json(os.path.join(self.point_folder(point), "state.json"), state)
 
     def finished(self, point):
-        """The run of a point that ended well and left a whole summary, else None."""
+        """The run of a point that ended well and left whole records and a whole summary, else None."""
         if self.state(point).get("state") not in ("running", "finished"):
             return None
         try:
             run = Run(self.run_folder(point))
         except RunError:
             return None
-        return run if run.state == "finished" else None
+        return run if run.state == "finished" and not run.notes else None
 
     def failure(self, point):
         """Why a point has no finished run; None where nothing has been tried."""
@@ -443,7 +443,7 @@ class Study:
             self.set_state(point, **{**state, "state": "finished"})
             self.say(f"{left}: done")
             return True
-        error = error_line(self.output(point)) or outcome or "it ended without a summary.json"
+        error = error_line(self.output(point)) or outcome or "it ended without whole records (metrics.jsonl, summary.json)"
         self.set_state(point, **{**state, "state": "failed", "error": error, "outcome": outcome})
         self.say(f"{left}: failed: {error}")
         return True

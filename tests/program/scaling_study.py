@@ -6,7 +6,6 @@ a made-up program and a made-up Slurm (study_fakes.py), and with the real progra
     scaling_study.py WORK_DIR SOURCE_DIR PROGRAM MOST_RANKS LAUNCHER WORDS...    whose last word takes the number of ranks
 """
 import csv
-import json
 import os
 import shutil
 import signal
@@ -15,63 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from study_fakes import make_fakes, set_rates
-
-FAILURES = []
-
-
-def expect(condition, text):
-    if not condition:
-        FAILURES.append(text)
-        print("FAILED:", text)
-
-
-def near(value, wanted):
-    return value is not None and abs(value - wanted) <= 1e-9 * abs(wanted)
-
-
-class Bench:
-    """Runs the script with the fakes in a folder of its own."""
-
-    def __init__(self, script, work):
-        self.script, self.work, self.fakes = script, work, work / "fakes"
-        self.environment = make_fakes(self.fakes)
-
-    def set(self, name, *words):
-        (self.fakes / name).write_text("\n".join(words))
-
-    def begin(self, *words, launcher=True):
-        own = [f"--launcher={self.fakes / 'fake_mpirun'}"] if launcher else []
-        return subprocess.Popen([self.script, *own, *words], cwd=self.work, env=self.environment, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
-
-    def run(self, *words, launcher=True):
-        process = self.begin(*words, launcher=launcher)
-        process.out, process.err = process.communicate(timeout=120)
-        if "install what it needs" in process.err:
-            print("[skipped]", process.err.strip())
-            sys.exit(77)
-        expect("Traceback" not in process.err, f"{words}: {process.err}")
-        return process
-
-    def started(self):
-        path = self.fakes / "started"
-        return path.read_text().split() if path.exists() else []
-
-    def forget(self):
-        for name in ("started", "fail", "hang", "off", "hosts"):
-            (self.fakes / name).unlink(missing_ok=True)
-
-    def wait_for(self, name):
-        for _ in range(600):
-            if name in self.started():
-                return
-            time.sleep(0.05)
-        raise SystemExit(f"{name} was never started")
-
-
-def results_of(folder):
-    return json.loads((folder / "results.json").read_text())
+from study_fakes import FAILURES, Bench, expect, near, results_of, set_rates
 
 
 def arithmetic(bench):

@@ -1,14 +1,20 @@
-"""Stand-ins for the tests of studies: a program whose runs have made-up figures, a launcher that starts it once, and Slurm's
+"""What the tests of studies have in common, and stand-ins: a program whose runs have made-up figures, a launcher that starts it once, and Slurm's
 commands. What they do is told by files of the folder FAKE_DIR:
 
-    rates.json      {"n2-...-r1": samples/s}, by the end of the run's name that fits
+    rates.json      {"n2-...-r1": samples/s}, by the first key that the run's name begins or ends with; of a training with --epochs
+                    also {"rate": ..., "train": [loss of each epoch], "valid": [...], "mib": ..., "joules": a sample}
     fail, hang      names of runs, one a line: fail ends with 64 and a line, hang leaves half a run and sleeps
     started         the names of the runs that were started, in their order
 """
 import json
 import os
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
+
+FAILURES = []
 
 PROGRAM = r'''#!/usr/bin/python3 -SE
 import json, os, sys, time
@@ -21,6 +27,24 @@ given = dict(word[2:].split("=", 1) for word in words if word.startswith("--") a
 def fail(text):
     print("vit_hybrid: " + text, file=sys.stderr)
     sys.exit(64)
+# name: (default, type, allowed words)
+OPTIONS = {"seed": ("7", "integer", 0), "epochs": ("none", "integer", 0), "steps": ("20", "integer", 0), "dp": ("auto", "integer", 0),
+           "tp": ("1", "integer", 0), "pp": ("1", "integer", 0), "zero": ("1", "integer", 0), "threads": ("auto", "integer", 0),
+           "precision": ("fp32", "word", ["fp32", "bf16"]), "io-threads": ("auto", "integer", 0), "depth": ("4", "integer", 0),
+           "prefetch-depth": ("auto", "integer", 0), "stage-data": ("none", "word", ["none"]), "deterministic": ("false", "flag", 0),
+           "tp-overlap": ("false", "flag", 0), "recompute": ("none", "word", ["none", "selective", "full"]),
+           "cuda-graph": ("auto", "word", ["auto", "off"]), "global-batch-size": ("8", "integer", 0), "lr": ("0.001", "number", 0),
+           "clip-norm": ("none", "number", 0), "local-batch-size": ("none", "integer", 0), "run-dir": ("", "folder", 0),
+           "keep-checkpoints": ("2", "integer", 0), "test-steps": ("none", "integer", 0)}
+ALIASES = {"data-parallel-size": "dp", "num-iters": "steps"}
+for word in words:
+    name = word[2:].partition("=")[0]
+    if word.startswith("--no-") and OPTIONS.get(name[3:], ("", ""))[1] == "flag":
+        given[name[3:]] = "false"
+    elif OPTIONS.get(name, ("", ""))[1] == "flag" and "=" not in word:
+        given[name] = "true"
+    elif OPTIONS.get(name, ("", "", 0))[2] and given[name] not in OPTIONS[name][2]:
+        fail("command line: '%s' is '%s'; allowed: %s" % (name, given[name], ", ".join(OPTIONS[name][2])))
 def layout(dp, tp, pp):
     mib = 100 // (dp * tp * pp)
     per_node = int(given.get("ranks-per-node", 1 << 20))
@@ -30,14 +54,24 @@ def layout(dp, tp, pp):
 if "--version" in words:
     print("vit_hybrid 0.0.0\ncommit fake\nbuilt by hand")
 elif "--print-config" in words:
-    print("name: fake\nprecision: fp32\nglobal_batch_size: %s     # command line\nlocal_batch_size: none\ndepth: %s"
-          % (given.get("global-batch-size", 8), given.get("depth", 4)))
+    print("name: fake")
+    for name, (default, *_) in OPTIONS.items():
+        print("%s: %s     # command line" % (name.replace("-", "_"), given.get(name, default)))
+elif words[:1] == ["options"]:
+    print(json.dumps([{"command": "train", "options": [
+        {"name": name, "type": kind, "aliases": [a for a in ALIASES if ALIASES[a] == name],
+         "megatron": [{"name": "bf16", "is": "bf16"}] if name == "precision" else []} for name, (_, kind, _) in OPTIONS.items()]}]))
 elif words[:1] == ["plan"]:
-    ranks, batch = int(given["ranks"]), int(given["global-batch-size"])
+    ranks, batch = int(given["ranks"]), int(given.get("global-batch-size", 8))
+    for name, why in (("zero", given.get("dp") == "1"), ("tp-overlap", given.get("tp") == "1"), ("cuda-graph", True)):
+        if name in given and why:
+            print("vit_hybrid: warning: --%s has no effect here: made up" % name, file=sys.stderr)
     if "dp" in given:
         dp, tp, pp = (int(given[axis]) for axis in ("dp", "tp", "pp"))
         if dp > batch:
             fail("--global-batch-size is %d, fewer samples than the %d replicas (--dp)" % (batch, dp))
+        if tp > 4:
+            fail("2 problems in the configuration:\n  tensor degree (--tp) is %d, more than the 4 attention heads\n  another" % tp)
         print(json.dumps(layout(dp, tp, pp)))
     else:
         print(json.dumps([layout(ranks, 1, 1)]))
@@ -49,14 +83,17 @@ else:
     if name in lines("fail"):
         fail("out of memory: made up for " + name)
     rates = json.load(open(os.path.join(fakes, "rates.json")))
-    rate = next(rates[key] for key in rates if name.startswith(key) or name.endswith(key))
-    dp, tp, pp, steps, batch = (int(given[key]) for key in ("dp", "tp", "pp", "test-steps", "global-batch-size"))
+    figures = next(rates[key] for key in rates if name.startswith(key) or name.endswith(key))
+    figures = figures if isinstance(figures, dict) else {"rate": figures}
+    rate, epochs = figures["rate"], int(given.get("epochs", 0))
+    dp, tp, pp = (int(given[key]) for key in ("dp", "tp", "pp"))
+    steps, batch = 2 * epochs or int(given["test-steps"]), int(given.get("global-batch-size", 8))
     ranks, step = dp * tp * pp, batch / rate
     os.makedirs(run)
     metrics = open(os.path.join(run, "metrics.jsonl"), "w")
     metrics.write(json.dumps({"kind": "start", "layout": {"ranks": ranks, "nodes": int(os.environ.get("FAKE_NODES", 1)), "dp": dp,
-        "tp": tp, "pp": pp}, "machine": {"cpu": "made up", "cores": 4}, "model": {"parameters": 1000}, "precision": "fp32"}) + "\n")
-    open(os.path.join(run, "config.yaml"), "w").write("precision: fp32\n")
+        "tp": tp, "pp": pp}, "machine": {"cpu": "made up", "cores": 4}, "model": {"parameters": 1000}, "precision": "fp32", "time": time.time()}) + "\n")
+    open(os.path.join(run, "config.yaml"), "w").write("".join("%s: %s\n" % (name.replace("-", "_"), given[name]) for name in given))
     if name in lines("hang"):
         metrics.write('{"kind":"st')
         metrics.flush()
@@ -64,14 +101,20 @@ else:
     off = float((lines("off") or [0])[0]) if tp > 1 else 0.0
     for number in range(1, steps + 1):
         metrics.write(json.dumps({"kind": "step", "step": number, "loss": (1.0 + off * (number == steps)) / number}) + "\n")
+    for epoch in range(1, epochs + 1):
+        for kind, losses in (("epoch", figures.get("train", [])), ("valid", figures.get("valid", []))):
+            if losses:
+                metrics.write(json.dumps({"kind": kind, "epoch": epoch, "step": 2 * epoch, "loss": losses[epoch - 1]}) + "\n")
     seconds = {"step": steps * step, "forward": 0.25 * steps * step, "backward": 0.5 * steps * step, "reduce": 0.125 * steps * step,
                "optimizer": 0.0625 * steps * step, "data_wait": 0.0, "communication": 0.1 * steps * step}
-    memory = {"total_peak": (100 << 20) // ranks, "process_peak": 200 << 20, "device_peak": 0}
+    memory = {"total_peak": int(figures.get("mib", 100 / ranks) * (1 << 20)), "process_peak": 200 << 20, "device_peak": 0}
     spread = lambda value: {"min": value, "median": value, "mean": value, "std": 0.0}
+    joules = figures.get("joules")
+    energy = {"unavailable": "made up: no counter"} if joules is None else {"source": "made up", "joules_per_sample": joules}
     json.dump({"steps": steps, "interrupted": False, "ranks": [{"rank": i, "seconds": seconds, "memory": memory} for i in range(ranks)],
-               "test": {"steps": steps, "seconds_spread": {"step": spread(step)}, "samples_per_s_spread": spread(rate),
+               **({"samples_per_s": rate, "energy": energy} if epochs else {"test": {"steps": steps, "seconds_spread": {"step": spread(step)}, "samples_per_s_spread": spread(rate),
                         "power": {"processors": {"watts": 50.0}, "gpus": {"watts": None, "missing": "no GPU is used"}},
-                        "whole_training": {"steps": 100, "duration": 100 * step}}},
+                        "whole_training": {"steps": 100, "duration": 100 * step}}})},
               open(os.path.join(run, "summary.json"), "w"))
 '''
 
@@ -123,3 +166,66 @@ def make_fakes(folder):
 
 def set_rates(folder, rates):
     Path(folder, "rates.json").write_text(json.dumps(rates))
+
+
+def expect(condition, text):
+    if not condition:
+        FAILURES.append(text)
+        print("FAILED:", text)
+
+
+def near(value, wanted):
+    return value is not None and abs(value - wanted) <= 1e-9 * abs(wanted)
+
+
+class Bench:
+    """Runs the script with the fakes in a folder of its own."""
+
+    def __init__(self, script, work):
+        self.script, self.work, self.fakes = script, work, work / "fakes"
+        self.environment = make_fakes(self.fakes)
+
+    def set(self, name, *words):
+        (self.fakes / name).write_text("\n".join(words))
+
+    def begin(self, *words, launcher=True):
+        own = [f"--launcher={self.fakes / 'fake_mpirun'}"] if launcher else []
+        return subprocess.Popen([self.script, *own, *words], cwd=self.work, env=self.environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def run(self, *words, launcher=True):
+        process = self.begin(*words, launcher=launcher)
+        process.out, process.err = process.communicate(timeout=120)
+        if "install what it needs" in process.err:
+            print("[skipped]", process.err.strip())
+            sys.exit(77)
+        expect("Traceback" not in process.err, f"{words}: {process.err}")
+        return process
+
+    def started(self):
+        path = self.fakes / "started"
+        return path.read_text().split() if path.exists() else []
+
+    def forget(self):
+        for name in ("started", "fail", "hang", "off", "hosts"):
+            (self.fakes / name).unlink(missing_ok=True)
+
+    def wait_for(self, name):
+        for _ in range(600):
+            if name in self.started():
+                return
+            time.sleep(0.05)
+        raise SystemExit(f"{name} was never started")
+
+
+def results_of(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def check_records(work):
+    """What the studies of a folder have left, against docs/schemas."""
+    folder = Path(__file__).resolve().parent
+    done = subprocess.run([folder / "../interop/interop.sh", "../program/schemas.py", "jsonschema", "--studies", work],
+                          capture_output=True, text=True, check=False)
+    print(done.stdout.strip())
+    expect(done.returncode in (0, 77), f"records of studies: {done.stdout} {done.stderr}")
