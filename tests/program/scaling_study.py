@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from study_fakes import FAILURES, Bench, expect, near, results_of, set_rates
+from study_fakes import FAILURES, Bench, check_records, expect, near, results_of, set_rates
 
 
 def arithmetic(bench):
@@ -190,6 +190,7 @@ def refusals(bench):
         lines = [line for line in done.err.splitlines() if text in line]
         expect(done.returncode == code and len(lines) == 1, f"{words}: {done.returncode}, not {code}: {done.err}")
         expect(code == 0 or len(done.err.splitlines()) == 1, f"{words}: more than one line: {done.err}")
+    shutil.rmtree(zero)
     expect((other / "mine.txt").read_text() == "mine" and len(list(other.iterdir())) == 1, "another's folder is left alone")
 
 
@@ -267,6 +268,7 @@ def main():
         bench = Bench(script, work)
         for part in (arithmetic, failures, refusals, slurm):
             part(bench)
+    check_records(work)
     print(f"{len(FAILURES)} failures")
     return 1 if FAILURES else 0
 

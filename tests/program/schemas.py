@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks records and summaries against docs/schemas: those of runs of the program made here, and of all that other tests have
-left in a folder, by the same build. Each key that is taken away, and each that is added, must be found.
+left in a folder, by the same build, studies too. Each key that is taken away, and each that is added, must be found.
 
 usage: schemas.py VIT_HYBRID FOLDER
+       schemas.py --studies FOLDER         the studies of a folder alone, by whichever program
 """
 import copy
 import json
@@ -19,7 +20,10 @@ MACHINE = SCHEMAS.parents[1] / "configs/machines/cirrus_cpu.json"  # of another 
 OPTIONAL = {"train_loss", "untrained", "final", "test", "speed", "validation", "time", "find_lr",
             "predicted_per_step", "missing", "roof_missing", "peak_missing", "usage", "node", "gpu", "processors",
             "within_step", "joules_per_sample"}
-FREE = {"libraries", "choices", "rmse", "acc", "persistence_rmse", "persistence_acc", "kernels", "rank_0", "stages", "within_step"}  # names are not fixed
+FREE = {"libraries", "choices", "rmse", "acc", "persistence_rmse", "persistence_acc", "kernels", "rank_0", "stages", "within_step",
+        "configuration", "lists", "values", "classes", "predicted", "closed_forms", "bytes_per_parameter", "phases", "curves",
+        "baseline"}  # names are not fixed
+OPEN = {"plan"}  # of another program's output: not all keys are told
 
 failures = []
 
@@ -41,8 +45,8 @@ class Schemas:
     def problem(self, name, document):
         """What is wrong with a document; None where nothing is. A record is looked at as what its kind says."""
         schema = dict(self.by_name[name])
-        if name == "metrics.schema.json":
-            kind = {"$ref": f"#/$defs/{document.get('kind')}"}
+        if "oneOf" in schema:
+            kind = {"$ref": f"#/$defs/{kind_of(name, document)}"}
             if kind not in schema.pop("oneOf"):
                 return f"a record of the kind {document.get('kind')}"
             schema.update(kind)
@@ -52,12 +56,20 @@ class Schemas:
         return error and f"{'.'.join(map(str, error.absolute_path))}: {error.message[:300]}"
 
 
+def kind_of(name, document):
+    """Which of the parts of a schema a document is."""
+    if name == "study.schema.json":
+        return "state" if "state" in document else "study" if "format" in document else document.get("kind")
+    return document.get("kind")
+
+
 def objects_in(document, path=()):
     """(path, object) of each object in a document, but of equal ones in a list the first alone."""
     if isinstance(document, dict):
         yield path, document
         for key, value in document.items():
-            yield from objects_in(value, (*path, key))
+            if key not in OPEN:
+                yield from objects_in(value, (*path, key))
     elif isinstance(document, list):
         for index, value in enumerate(document[:1]):
             yield from objects_in(value, (*path, index))
@@ -72,12 +84,18 @@ def changed(document, path, change):
     return result
 
 
+def has_free_names(path):
+    """Whether the names of what an object holds are not fixed."""
+    of_definition = path[:1] == ("definition",)
+    return bool(path) and (path[-1] in FREE or of_definition and "rungs" in path[1:3])
+
+
 def check_that_changes_are_found(schemas, name, document):
     for path, found in objects_in(document):
         where = ".".join(map(str, path))
         added = changed(document, path, lambda place: place.update({"a key that is not there": []}))
         check(schemas.problem(name, added), f"{name}: {document.get('kind', '')} {where}: a key that is too many is not found")
-        if path and path[-1] in FREE:
+        if has_free_names(path):
             continue
         for key in found:
             if key in OPTIONAL or key == "step" and name == "usage.schema.json" or path[-1:] == ("predicted_per_step",):
@@ -120,6 +138,43 @@ def make_runs(program, folder):
     return [pathlib.Path(folder, name) for name in ("forecast", "classify", "test")]
 
 
+def studies_in(folder):
+    """(schema, document) of each study of a folder, in a list a study; `program`: its version, of study.json."""
+    for path in sorted(folder.rglob("study.json")):
+        files = [path, path.parent / "results.json", *sorted(path.parent.glob("points/*/state.json"))]
+        documents = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
+        yield path.parent, documents[0]["definition"].get("program"), documents
+
+
+def check_documents(schemas, first, place, documents):
+    """`first`: one document of each variety is added."""
+    for name, document in documents:
+        problem = schemas.problem(name, document)
+        check(problem is None, f"{place}: {name}: {document.get('kind', '')}: {problem}")
+        variant = (name, kind_of(name, document), document.get("state"), "top1" in document, document.get("test") is not None,
+                   "time" in document, "stages" in document.get("energy", ()))
+        first.setdefault(variant, document)
+
+
+def check_studies(folder):
+    schemas, first, number = Schemas(), {}, 0
+    for place, _, documents in studies_in(folder):
+        number += 1
+        check_documents(schemas, first, place, [("study.schema.json", document) for document in documents])
+    for (name, *_), document in first.items():
+        check_that_changes_are_found(schemas, name, document)
+    check(number > 0, f"{folder} has no studies")
+    end(f"{number} studies are as docs/schemas has them")
+
+
+def end(text):
+    for failure in failures[:20]:
+        print(f"schemas: {failure}", file=sys.stderr)
+    if failures:
+        sys.exit(f"schemas: {len(failures)} problems")
+    print(text)
+
+
 def main():
     program, left = sys.argv[1], pathlib.Path(sys.argv[2])
     schemas = Schemas()
@@ -130,25 +185,23 @@ def main():
         others = sorted(path.parent for path in left.rglob("metrics.jsonl") if is_of_this_build(path.parent, version))
         for run in make_runs(program, folder) + others:
             num_runs += 1
-            for name, document in documents_of(run):
-                num_documents += 1
-                problem = schemas.problem(name, document)
-                check(problem is None, f"{run}: {name}: {document.get('kind', '')}: {problem}")
-                variant = (name, document.get("kind"), "top1" in document, document.get("test") is not None, "time" in document,
-                           "stages" in document.get("energy", ()))
-                first.setdefault(variant, document)
+            documents = list(documents_of(run))
+            num_documents += len(documents)
+            check_documents(schemas, first, run, documents)
+        for place, of_program, documents in studies_in(left):
+            if of_program == ", ".join(line.strip() for line in version.splitlines()[:2]):
+                check_documents(schemas, first, place, [("study.schema.json", document) for document in documents])
     for (name, *_), document in first.items():
         check_that_changes_are_found(schemas, name, document)
     check(any(has_times and has_energy for *_, has_times, has_energy in first if has_energy), "no summary with times and energy")
-    kinds = {variant[1] for variant in first} - {None}
+    kinds = {variant[1] for variant in first if variant[0] != "study.schema.json"} - {None}
     named = {ref["$ref"].rpartition("/")[2] for ref in schemas.by_name["metrics.schema.json"]["oneOf"]}
     check(kinds >= named - {"kernels"} | {"usage"}, f"no records of {named | {'usage'} - kinds}")  # where nothing is to be chosen there are none
-    for failure in failures[:20]:
-        print(f"schemas: {failure}", file=sys.stderr)
-    if failures:
-        sys.exit(f"schemas: {len(failures)} problems")
-    print(f"{num_documents} records and summaries of {num_runs} runs are as docs/schemas has them")
+    end(f"{num_documents} records and summaries of {num_runs} runs are as docs/schemas has them")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "--studies":
+        check_studies(pathlib.Path(sys.argv[2]))
+    else:
+        main()

@@ -13,14 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-FAILURES = []
+from study_fakes import FAILURES, check_records, expect
+
 SMALL = ["--", "--generated-samples=16", "--generated-valid-samples=4", "--depth=2", "--embed-dim=64", "--device=cpu"]
-
-
-def expect(condition, text):
-    if not condition:
-        FAILURES.append(text)
-        print("FAILED:", text)
 
 
 class Bench:
@@ -145,6 +140,7 @@ def main():
                                  "--generated-samples=16", "--generated-valid-samples=4", "--device=cpu"], "depth")
     else:
         sweep(bench, "fp32", ["--tp", "1"], "adam")
+    check_records(work)
     print(f"{len(FAILURES)} failures")
     return 1 if FAILURES else 0
 
