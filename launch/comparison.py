@@ -90,7 +90,9 @@ def compare(before, after, quantity, confidence, least):
             return found
         error = statistics.stdev(relative) / math.sqrt(len(seeds))
         found["half_width"] = quantile(confidence, len(seeds) - 1) * error
-        if abs(found["difference"]) <= found["half_width"]:
+        if not any(relative):
+            found.update(verdict=SAME, reason="the same in all pairs")
+        elif abs(found["difference"]) <= found["half_width"]:
             found.update(verdict=SAME, reason="within the spread of the seeds")
         elif abs(found["difference"]) < least:
             found.update(verdict=SAME, reason=f"below {number_text(100 * least)} %")
@@ -103,8 +105,6 @@ def difference_text(found):
     """12.3 % more (± 4.1 %)."""
     if found["difference"] is None:
         return found["reason"]
-    if found["difference"] == 0 and not found["half_width"]:
-        return "the same"
     size = f"{number_text(abs(100 * found['difference']), 3)} % {'more' if found['difference'] >= 0 else 'less'}"
     return size if found["half_width"] is None else f"{size} (± {number_text(100 * found['half_width'], 2)} %)"
 
@@ -116,7 +116,7 @@ def decide(found, goal):
     """(True to keep it, False not to, None where that is not known; why) by what compare() says of each quantity. It is kept where
     `goal` got better and no loss worse."""
     def text(key):
-        return f"{QUANTITIES[key].name} {difference_text(found[key])}"
+        return f"{QUANTITIES[key].name}{':' if found[key]['difference'] is None else ''} {difference_text(found[key])}"
 
     lost = [text(key) for key in LOSSES if found[key]["verdict"] == WORSE]
     others = [key for key in found if key not in (goal, *LOSSES)]
@@ -127,7 +127,8 @@ def decide(found, goal):
     if verdict == UNKNOWN:
         return None, f"{name}: {found[goal]['reason']}{beside}"
     if verdict == SAME:
-        return False, f"no difference in {name} ({difference_text(found[goal])}: {found[goal]['reason']}){beside}"
+        size = f"{difference_text(found[goal])}, " if found[goal]["difference"] else ""
+        return False, f"no difference in {name}: {size}{found[goal]['reason']}{beside}"
     if verdict == WORSE:
         return False, text(goal) + beside
     if all(found[key]["verdict"] == UNKNOWN for key in LOSSES):
