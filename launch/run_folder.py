@@ -12,7 +12,7 @@ import re
 
 from messages import shown
 
-COMING_AGAIN = ("step", "epoch", "valid", "checkpoint")  # what a run that goes on after an earlier step writes anew
+COMING_AGAIN = ("step", "epoch", "valid", "checkpoint", "histograms")  # what a run that goes on after an earlier step writes anew
 
 
 class RunError(Exception):

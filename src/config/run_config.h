@@ -156,6 +156,7 @@ struct RunConfig {
   DeviceChoice device = DeviceChoice::kAuto;
   uint64_t seed = 1;
   int64_t log_interval = 10;
+  int64_t histogram_every = 0;  ///< iterations; 0: no histograms
   int64_t test_steps = 0;       ///< of the test mode, which measures and writes no checkpoint; 0: a real run
   int64_t find_lr = 0;          ///< iterations of a learning-rate range test, which writes no checkpoint; 0: a real run
   TraceSteps trace;             ///< counted from the start of the run

@@ -125,6 +125,12 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
              .unit = "iterations",
              .megatron = {{"log-interval"}},
              .names_elsewhere = {"print-freq", "log-every", "logging-steps"}});
+  table.add({.name = "histogram-every",
+             .value = integer(config.histogram_every, from_one(kMostCount, "none")),
+             .help = "Iterations from one set of histograms of all weights and gradients to the next, in the event "
+                     "files for TensorBoard.",
+             .unit = "iterations",
+             .names_elsewhere = {"histogram-freq", "histogram-interval", "log-histograms"}});
   table.add({.name = "test-steps",
              .value = integer(config.test_steps, from_one(kMostCount, "none")),
              .help = "Test mode: do so many iterations and 20 batches of a validation without checkpoints, and print "

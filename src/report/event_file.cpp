@@ -61,6 +61,35 @@ std::string value_of(const Scalar& scalar) {
   return message(1, scalar.first) + key(2, Wire::kFixed32) + bytes_of(static_cast<float>(scalar.second));
 }
 
+std::string number(uint64_t field, double value) {
+  return key(field, Wire::kFixed64) + bytes_of(value);
+}
+
+// HistogramProto (tensorflow/core/framework/summary.proto). Empty buckets are joined to one, as TensorFlow has them.
+std::string histogram_of(const Histogram& histogram) {
+  const std::vector<double>& limits = bucket_limits();
+  std::string ends;
+  std::string counts;
+  const auto add = [&](size_t bucket) {
+    ends += bytes_of(limits[bucket]);
+    counts += bytes_of(static_cast<double>(histogram.counts[bucket]));
+  };
+  for (size_t bucket = 0; bucket < limits.size(); ++bucket) {
+    if (histogram.counts[bucket] == 0) continue;
+    if (bucket > 0 && histogram.counts[bucket - 1] == 0) add(bucket - 1);
+    add(bucket);
+  }
+  return number(1, histogram.least) + number(2, histogram.most) + number(3, static_cast<double>(histogram.size())) +
+         number(4, histogram.sum) + number(5, histogram.sum_of_squares) + message(6, ends) + message(7, counts);
+}
+
+// Summary.Value: tag and histo.
+void add_value(const std::string& tag, const Histogram& histogram, std::string& summary) {
+  if (histogram.size() > 0) {
+    summary += message(1, message(1, tag) + message(5, histogram_of(histogram)));
+  }
+}
+
 }  // namespace
 
 std::string event_record(const std::string& data) {
@@ -90,6 +119,16 @@ void EventFile::write(int64_t step, double time, const std::vector<Scalar>& scal
   std::string summary;
   for (const Scalar& scalar : scalars) {
     summary += message(1, value_of(scalar));
+  }
+  append(event_at(step, time) + message(5, summary));
+}
+
+void EventFile::write_histograms(int64_t step, double time, const std::vector<ParameterHistograms>& parameters) {
+  if (!file_) open(time);
+  std::string summary;
+  for (const ParameterHistograms& parameter : parameters) {
+    add_value("Parameters/" + parameter.name, parameter.weights, summary);
+    add_value("Gradients/" + parameter.name, parameter.gradient, summary);
   }
   append(event_at(step, time) + message(5, summary));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/files.h"
+#include "src/report/histogram.h"
 
 namespace vit_hybrid::train {
 
@@ -27,6 +28,8 @@ class EventFile {
   void begin_again_at(int64_t step, double time);
   /// Points at `step`, handed to the operating system; `time` in seconds since 1970-01-01 UTC.
   void write(int64_t step, double time, const std::vector<Scalar>& scalars);
+  /// The same of histograms, tagged "Parameters/NAME" and "Gradients/NAME"; those without a finite value are left out.
+  void write_histograms(int64_t step, double time, const std::vector<ParameterHistograms>& parameters);
 
  private:
   void open(double time);

@@ -48,7 +48,8 @@ bool stays(const std::string& line, int64_t last_step, int64_t& step) {
     step = of_record->get<int64_t>();
   }
   const auto kind = name->get<std::string>();
-  const bool comes_again = kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint";
+  const bool comes_again =
+      kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint" || kind == "histograms";
   return !comes_again || step <= last_step;
 }
 
@@ -108,6 +109,13 @@ void MetricsLog::write(const Json& record) {
   }
   if (record.value("kind", std::string()) == "epoch") {
     end_of_last_epoch_ = step;
+  }
+}
+
+void MetricsLog::write_histograms(const Json& record, const std::vector<ParameterHistograms>& parameters) {
+  write(record);
+  if (events_) {
+    events_->write_histograms(record["step"].get<int64_t>(), now(), parameters);
   }
 }
 

@@ -36,6 +36,9 @@ class MetricsLog {
   /// Error(kCannotCreate).
   void write(const Json& record);
 
+  /// Appends a record of the kind "histograms", and the histograms to the events. Errors as write()'s.
+  void write_histograms(const Json& record, const std::vector<ParameterHistograms>& parameters);
+
   /// For a run that goes on after `step` (-1: begins anew) in the folder of an earlier part of it: leaves out of the
   /// file the steps, epochs, validations and checkpoints that the part had after that step, which come again, so that
   /// each step is in it once; and what is no record, such as half a line. The file is replaced by a new one as a whole.

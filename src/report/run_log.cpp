@@ -211,6 +211,31 @@ Json RunLog::valid_record(const ValidationRecord& record) const {
   return json;
 }
 
+void RunLog::histograms(const HistogramsRecord& record) {
+  settle();
+  int64_t not_finite = 0;
+  Lines names;
+  for (const ParameterHistograms& parameter : record.parameters) {
+    for (const Histogram* histogram : {&parameter.weights, &parameter.gradient}) {
+      if (histogram->not_finite > 0) {
+        not_finite += histogram->not_finite;
+        names.push_back(str(histogram->not_finite, " of ", histogram == &parameter.weights ? "" : "the gradient of ",
+                            parameter.name));
+      }
+    }
+  }
+  metrics_.write_histograms(
+      {{"kind", "histograms"}, {"step", record.step}, {"duration", record.seconds}, {"not_finite", not_finite}},
+      record.parameters);
+  if (not_finite > 0) {
+    constexpr size_t kMostNames = 3;
+    const size_t rest = names.size() - std::min(names.size(), kMostNames);
+    names.resize(names.size() - rest);
+    log_warning(str("the histograms of step ", record.step, " leave out ", not_finite, " values that are not finite: ",
+                    join(names), rest > 0 ? str(", and some of ", rest, " more") : ""));
+  }
+}
+
 double RunLog::median_samples_per_second() const {
   std::vector<double> rates(step_rates_.begin() + (step_rates_.size() > 1 ? 1 : 0), step_rates_.end());
   if (rates.empty()) {

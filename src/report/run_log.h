@@ -84,6 +84,13 @@ struct StepRecord {
   double samples_per_second() const { return static_cast<double>(samples) / seconds.step; }
 };
 
+/// What was counted after a step, by --histogram-every.
+struct HistogramsRecord {
+  int64_t step = 0;
+  std::vector<ParameterHistograms> parameters;
+  double seconds = 0.0;  ///< that it took
+};
+
 /// Prints the lines that users of the reference workload look for (docs/workload.md, "Recipe"), writes a record of each
 /// event, and ends with a table. Lines and records appear on rank 0 only, by the rules of base/log.h and MetricsLog.
 class RunLog {
@@ -106,6 +113,8 @@ class RunLog {
   void settle();
   void epoch(const EpochRecord& record);
   void validation(ValidationRecord record);
+  /// Warns where values are not finite.
+  void histograms(const HistogramsRecord& record);
 
   /// Warns where there were any.
   void warn_of_skipped_steps() const;

@@ -21,6 +21,7 @@
 #include "src/base/trace.h"
 #include "src/machine/autotune.h"
 #include "src/machine/step_recording.h"
+#include "src/train/parameter_histograms.h"
 #include "src/train/saving/init_from.h"
 #include "src/train/saving/resume.h"
 
@@ -260,6 +261,7 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
   for (int64_t i = 0; i < plan.num_steps() && !is_over(); ++i) {
     const StepRecord step = train_step(plan, i);
     log_.step(step);
+    log_histograms(step.loss_scale);
     if (options_.range != nullptr) {
       options_.range->add(step.lr, step.loss);
       if (options_.range->has_diverged()) {
@@ -387,6 +389,16 @@ void Trainer::check_finite(const StepRecord& record) {
             : str("lower --lr, clip with --clip-norm, or look for extreme values in the training data",
                   is_fp16 ? "; fp16 ends at 65504: --precision bf16 or fp32 have room" : ""));
   }
+}
+
+void Trainer::log_histograms(double loss_scale) {
+  if (config_.histogram_every == 0 || position_.step % config_.histogram_every != 0) {
+    return;
+  }
+  const Timer timer;
+  HistogramsRecord record{position_.step, parameter_histograms(engine_, config_.model, mesh_, loss_scale)};
+  record.seconds = timer.seconds();
+  log_.histograms(record);
 }
 
 void Trainer::validate(int64_t epoch) {

@@ -119,6 +119,8 @@ class Trainer {
   /// have written their part of a checkpoint, and learn how long the others waited for data.
   void agree(StepRecord& record, bool ends_epoch);
   void check_finite(const StepRecord& record);
+  /// By --histogram-every, of the step that is done.
+  void log_histograms(double loss_scale);
   /// After `epoch` epochs; nothing without validation data.
   void validate(int64_t epoch);
   /// Of a test.

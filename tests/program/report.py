@@ -29,6 +29,7 @@ sys.path.insert(0, str(LAUNCH))
 loader = importlib.machinery.SourceFileLoader("report", str(LAUNCH / "report"))
 report = importlib.util.module_from_spec(importlib.util.spec_from_loader("report", loader))
 loader.exec_module(report)
+import event_file  # noqa: E402
 import matplotlib.image  # noqa: E402
 import run_plots  # noqa: E402
 from run_folder import Run, curves, name_apart  # noqa: E402
@@ -127,37 +128,6 @@ class PageReader(html.parser.HTMLParser):
         self.texts.append(data)
         if self.is_in_cell:
             self.tables[-1][-1][-1] += data
-
-
-def event_points(content):
-    """(step, tag) of each point in an event file for TensorBoard, whose records are length, checksum, message, checksum."""
-    def varint(data, at):
-        value = shift = 0
-        while True:
-            value |= (data[at] & 127) << shift
-            at, shift = at + 1, shift + 7
-            if data[at - 1] < 128:
-                return value, at
-
-    def fields(message):
-        at = 0
-        while at < len(message):
-            key, at = varint(message, at)
-            if key & 7 == 0:
-                value, at = varint(message, at)
-            else:
-                size, at = (8, at) if key & 7 == 1 else (4, at) if key & 7 == 5 else varint(message, at)
-                value, at = message[at:at + size], at + size
-            yield key >> 3, value
-    at = 0
-    while at < len(content):
-        size = int.from_bytes(content[at:at + 8], "little")
-        event = list(fields(content[at + 12:at + 12 + size]))
-        at += size + 16
-        step = dict(event).get(2, 0)
-        for summary in (value for field, value in event if field == 5):
-            for _, point in fields(summary):
-                yield step, dict(fields(point))[1].decode()
 
 
 def values_of(bars):
@@ -563,8 +533,7 @@ class ReportTest(unittest.TestCase):
         os.remove("run/summary.json")
         self.assertEqual(self.cells("Speed", "run")[0]["samples/s"], summary["samples_per_s"])
         # The curves that launch/export writes have the points of the event files.
-        points = [(step, tag) for path in sorted(os.listdir("run/tensorboard"))
-                  for step, tag in event_points(pathlib.Path("run/tensorboard", path).read_bytes())]
+        points = [(step, tag) for step, tag, _ in event_file.values_of_folder("run/tensorboard")]
         self.assertEqual(sorted(points), sorted((step, tag) for step, _, values in curves(Run("run").records) for tag in values))
         epochs = {step: values["Avg iters per sec"] for step, _, values in curves(Run("run").records) if "Loss/train" in values}
         durations = {epoch["step"]: epoch["duration"] for epoch in Run("run").epochs}

@@ -132,8 +132,10 @@ def make_runs(program, folder):
         pathlib.Path(folder, "counters/intel-rapl:0", name).write_text(text, encoding="utf-8")
     base = [program, "--depth=1", "--embed-dim=32", "--num-heads=2", "--generated-samples=32", "--generated-valid-samples=8",
             "--global-batch-size=8", "--device=cpu", "--threads=1"]
-    for name, words in (("forecast", ["--steps=3"]), ("forecast", ["--steps=5", "--resume=auto"]),
-                        ("classify", ["--task=classify", "--steps=2", f"--machine={MACHINE}", f"--energy-counters={folder}/counters"]), ("test", ["--test-steps=3", "--steps=3"])):
+    for name, words in (("forecast", ["--steps=3"]), ("forecast", ["--steps=5", "--resume=auto", "--histogram-every=2"]),
+                        ("classify", ["--task=classify", "--steps=2", f"--machine={MACHINE}",
+                                      f"--energy-counters={folder}/counters"]),
+                        ("test", ["--test-steps=3", "--steps=3"])):
         subprocess.run([*base, f"--run-dir={folder}/{name}", *words], check=True, capture_output=True)
     return [pathlib.Path(folder, name) for name in ("forecast", "classify", "test")]
 

@@ -214,6 +214,10 @@ std::map<std::string, std::string> Training::checksums() {
   return texts;
 }
 
+std::vector<train::ParameterHistograms> Training::histograms() {
+  return train::parameter_histograms(engine_, options_.model, mesh_, outcome_.loss_scales.back());
+}
+
 TrainingOutcome Training::outcome() {
   gather_state(engine_, mesh_, options_.zero_stage, outcome_);
   return outcome_;

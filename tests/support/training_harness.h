@@ -13,6 +13,7 @@
 #include "parallel/mesh/device_mesh.h"
 #include "src/checkpoint/checksums.h"
 #include "src/train/engine.h"
+#include "src/train/parameter_histograms.h"
 
 namespace vit_hybrid::testing {
 
@@ -71,6 +72,8 @@ class Training {
   /// Of the whole state, as a checkpoint of it has them, by dataset.
   std::map<std::string, std::string> checksums();
   train::Engine& engine() { return engine_; }
+  /// Of the weights as they are, and of the last step's gradient.
+  std::vector<train::ParameterHistograms> histograms();
   /// What the steps of this training gave, and its state now.
   TrainingOutcome outcome();
 

@@ -30,11 +30,9 @@ at::Tensor view_of(const at::Tensor& flat, int64_t first, const tensor::Shape& l
   return at::as_strided(flat, box.size, strides, offset);
 }
 
-// The part `range` of an owned state, as pieces.
-void add_pieces(const zero::OwnedState& state, Range range, const tensor::ParameterSpec& spec,
-                std::vector<StatePiece>& out) {
+void add_pieces(const zero::OwnedState& state, const tensor::ParameterSpec& spec, std::vector<StatePiece>& out) {
   const int64_t first = state.range.begin;
-  for (tensor::BoxMapping& box : boxes_of_range(spec, range)) {
+  for (tensor::BoxMapping& box : boxes_of_range(spec, state.range)) {
     StatePiece piece{state.parameter, {}, {}};
     piece.values.push_back(view_of(state.master, first, spec.local_shape, box));
     for (const at::Tensor& flat : state.state) {
@@ -43,6 +41,25 @@ void add_pieces(const zero::OwnedState& state, Range range, const tensor::Parame
     piece.box = std::move(box);
     out.push_back(std::move(piece));
   }
+}
+
+// The elements [part.begin, part.end) of an owned state, which has `part` among others.
+zero::OwnedState cut(const zero::OwnedState& state, Range part) {
+  const int64_t begin = part.begin - state.range.begin;
+  zero::OwnedState out{state.parameter, part, state.master.narrow(0, begin, part.size()), {}};
+  for (const at::Tensor& flat : state.state) {
+    out.state.push_back(flat.narrow(0, begin, part.size()));
+  }
+  return out;
+}
+
+std::vector<StatePiece> pieces_of(const std::vector<zero::OwnedState>& states,
+                                  const std::vector<tensor::ParameterSpec>& specs) {
+  std::vector<StatePiece> pieces;
+  for (const zero::OwnedState& state : states) {
+    add_pieces(state, specs[static_cast<size_t>(state.parameter)], pieces);
+  }
+  return pieces;
 }
 
 }  // namespace
@@ -56,30 +73,29 @@ std::vector<std::string> state_groups(Engine& engine) {
 }
 
 std::vector<StatePiece> owned_pieces(Engine& engine) {
-  const auto& specs = engine.parameters().specs();
-  std::vector<StatePiece> pieces;
-  for (const zero::OwnedState& state : engine.optimizer().owned_state()) {
-    add_pieces(state, state.range, specs[static_cast<size_t>(state.parameter)], pieces);
-  }
-  return pieces;
+  return pieces_of(engine.optimizer().owned_state(), engine.parameters().specs());
 }
 
-std::vector<StatePiece> written_pieces(Engine& engine, const mesh::DeviceMesh& mesh) {
+std::vector<zero::OwnedState> written_state(Engine& engine, const mesh::DeviceMesh& mesh) {
   const auto& specs = engine.parameters().specs();
   const int num_shards = engine.parameters().layout().shards;
   const int num_owners = mesh.dims().data() / num_shards;  // of each element
   const int owner = num_owners == 1 ? 0 : mesh::on(mesh.coordinate(), mesh::Axis::kData);
   const bool is_first_of_tensor = mesh::on(mesh.coordinate(), mesh::Axis::kTensor) == 0;
-  std::vector<StatePiece> pieces;
+  std::vector<zero::OwnedState> written;
   for (const zero::OwnedState& state : engine.optimizer().owned_state()) {
     const auto& spec = specs[static_cast<size_t>(state.parameter)];
     if (spec.replicated_over_tensor && !is_first_of_tensor) {
       continue;
     }
     const Range part = Partition(state.range.size(), num_owners).part(owner);
-    add_pieces(state, {state.range.begin + part.begin, state.range.begin + part.end}, spec, pieces);
+    written.push_back(cut(state, {state.range.begin + part.begin, state.range.begin + part.end}));
   }
-  return pieces;
+  return written;
+}
+
+std::vector<StatePiece> written_pieces(Engine& engine, const mesh::DeviceMesh& mesh) {
+  return pieces_of(written_state(engine, mesh), engine.parameters().specs());
 }
 
 std::vector<GlobalTensor> global_tensors(const model::VitOptions& options) {

@@ -26,11 +26,15 @@ struct StatePiece {
   std::vector<at::Tensor> values;  ///< master, then the state: views (any strides, any device) of shape box.size
 };
 
+/// The state that this rank answers for: over all ranks each element of each tensor exactly once. Under stage 0 the
+/// data ranks share what they all own; tensor rank 0 alone has what the tensor ranks all hold. Flat views, as
+/// OwnedState's.
+std::vector<zero::OwnedState> written_state(Engine& engine, const mesh::DeviceMesh& mesh);
+
 /// What this rank owns: its shards under ZeRO-1, all of its slices under stage 0.
 std::vector<StatePiece> owned_pieces(Engine& engine);
 
-/// The pieces that this rank writes: over all ranks each element of each tensor exactly once. Under stage 0 the data
-/// ranks share what they all own; tensor rank 0 alone writes what the tensor ranks all hold.
+/// The pieces that this rank writes: written_state().
 std::vector<StatePiece> written_pieces(Engine& engine, const mesh::DeviceMesh& mesh);
 
 /// Name and shape of a parameter of the whole model.

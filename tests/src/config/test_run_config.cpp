@@ -266,6 +266,13 @@ TEST_CASE("run config: the steps of a trace") {
   }
 }
 
+TEST_CASE("run config: histograms are off, or every so many iterations") {
+  CHECK(resolved({}).histogram_every == 0);
+  CHECK(resolved({"--histogram-every=20"}).histogram_every == 20);
+  CHECK(resolved({"--histogram-every=none"}).histogram_every == 0);
+  CHECK(contains(all_problems_of({"--histogram-every=0"}), "'0'"));
+}
+
 TEST_CASE("run config: its text is read back as the same configuration") {
   const Words all = {"--preset=vit-s16",
                      "--dp=2",
@@ -276,6 +283,7 @@ TEST_CASE("run config: its text is read back as the same configuration") {
                      "--clip-norm=1",
                      "--timeout=5",
                      "--trace=steps=2-3",
+                     "--histogram-every=20",
                      "--epochs=3",
                      "--train-data=/a b/\"c\"\\#d",
                      "--name=1e5",

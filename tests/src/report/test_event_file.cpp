@@ -102,6 +102,48 @@ TEST_CASE("event file: version, a new beginning, and points, each a record") {
   CHECK(number_at<float>(points, 39) == -1.0F);
 }
 
+TEST_CASE("event file: histograms, with empty buckets joined to one") {
+  const ScratchFolder folder;
+  const std::string path = folder.file("tensorboard");
+  Histogram weights;
+  weights.least = -2.5;
+  weights.most = 0.5;
+  weights.sum = -2.0;
+  weights.sum_of_squares = 6.5;
+  weights.counts[bucket_of(-2.5)] = 1;
+  weights.counts[bucket_of(0.5)] = 2;
+  Histogram gradient;  // of which nothing is finite
+  gradient.not_finite = 3;
+  EventFile(path).write_histograms(7, 3.0, {{"norm.bias", weights, gradient}});
+  const auto records = records_of(only_file_of(path));
+  REQUIRE(records.size() == 2);
+  const std::string& event = records[1];
+  CHECK(number_at<double>(event, 1) == 3.0);
+  // step 7; summary and its one value, 140 and 137 bytes, each told in two
+  CHECK(event.substr(9, 8) == std::string("\x10\x07\x2A\x8C\x01\x0A\x89\x01"));
+  CHECK(event.substr(17, 22) == "\x0A\x14Parameters/norm.bias");
+  CHECK(event.substr(39, 2) == "\x2A\x71");  // histo of 113 bytes: 5 x 9 of figures, 2 x (2 + 4 x 8) of buckets
+  const std::string histogram = event.substr(41);
+  REQUIRE(histogram.size() == 113);
+  for (const auto& [at, value] :
+       std::vector<std::pair<size_t, double>>{{0, -2.5}, {1, 0.5}, {2, 3.0}, {3, -2.0}, {4, 6.5}}) {
+    CHECK(histogram[9 * at] == static_cast<char>((at + 1) << 3 | 1));
+    CHECK(number_at<double>(histogram, 9 * at + 1) == value);
+  }
+  const auto& limits = bucket_limits();
+  const std::vector<double> wanted = {limits[bucket_of(-2.5) - 1],
+                                      limits[bucket_of(-2.5)],
+                                      limits[bucket_of(0.5) - 1],
+                                      limits[bucket_of(0.5)],
+                                      0,
+                                      1,
+                                      0,
+                                      2};
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    CHECK(number_at<double>(histogram, 47 + 8 * i + (i < 4 ? 0 : 2)) == wanted[i]);
+  }
+}
+
 TEST_CASE("event file: records of a run under the workload's tags") {
   const auto tags = [](const Json& record) {
     std::string out;
