@@ -265,7 +265,8 @@ class SlurmLauncher:
 
     def outcome(self, state):
         job = state["job"]
-        queued = self.call(["squeue", "--noheader", f"--jobs={job}", "--format=%T"])
+        # Of all states, so that without accounting it tells for some minutes how a job has ended.
+        queued = self.call(["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T"])
         is_unknown = queued.returncode != 0 and "Invalid job id" in queued.stderr
         if queued.returncode != 0 and not is_unknown:  # the controller does not answer: it may again
             self.misses[job] = self.misses.get(job, 0) + 1
