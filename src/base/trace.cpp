@@ -1,6 +1,8 @@
 // The recorder: a list of slices behind a mutex, and the texts that they point to.
 #include "src/base/trace.h"
 
+#include <sys/prctl.h>
+
 #include <chrono>
 #include <mutex>
 #include <set>
@@ -83,15 +85,29 @@ std::string attach_profiler() {
   return problem;
 }
 
+void start_naming_threads() {
+  detail::listeners |= detail::kThreadNames;
+}
+
+void stop_naming_threads() {
+  detail::listeners &= ~uint32_t{detail::kThreadNames};
+}
+
 void Scope::begin(const Event& event) {
   heard_ = detail::listeners.load(std::memory_order_relaxed);
+  if (event.kind == Kind::kWait) heard_ &= ~uint32_t{detail::kThreadNames};
   event_ = event;
+  if ((heard_ & detail::kThreadNames) != 0) {
+    prctl(PR_GET_NAME, thread_name_.data());
+    prctl(PR_SET_NAME, event.name);
+  }
   if ((heard_ & detail::kProfiler) != 0) begin_profiler_range(slice_name(event));
   event_.begin = now();
 }
 
 void Scope::end() {
   event_.end = now();
+  if ((heard_ & detail::kThreadNames) != 0) prctl(PR_SET_NAME, thread_name_.data());
   if ((heard_ & detail::kProfiler) != 0) end_profiler_range();
   if ((heard_ & detail::kRecorder) != 0) add(event_);
 }

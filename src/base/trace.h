@@ -1,7 +1,9 @@
-// Trace: what this process did when, as slices of time that are recorded while --trace asks for them, and as NVTX
-// ranges while a profiler listens. With neither, a place that would record costs one load and one branch.
+// Trace: what this process did when, as slices of time that are recorded while --trace asks for them, as NVTX ranges
+// while a profiler listens, and as names of threads for one that notes these. With none of them, a place that would
+// record costs one load and one branch.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +55,7 @@ void start_recording(size_t most_events);
 Recording stop_recording();
 
 namespace detail {
-enum Listener : uint32_t { kRecorder = 1, kProfiler = 2 };
+enum Listener : uint32_t { kRecorder = 1, kProfiler = 2, kThreadNames = 4 };
 inline std::atomic<uint32_t> listeners{0};
 }  // namespace detail
 
@@ -73,6 +75,11 @@ void add(const Event& event);
 /// What stands in the way where one is attached and cannot: "" for nothing.
 std::string attach_profiler();
 
+/// From now on, and until then, a thread is called what it is in the middle of ("forward", "data wait"; 15 bytes of
+/// it), but for waits, so that the samples of perf, which notes the names of threads, tell phases apart.
+void start_naming_threads();
+void stop_naming_threads();
+
 /// A slice from its making to its end, and a range for a profiler. Those of one thread lie in each other.
 class Scope {
  public:
@@ -91,6 +98,7 @@ class Scope {
 
   uint32_t heard_ = 0;
   Event event_;
+  std::array<char, 16> thread_name_;  // before, where it was changed
 };
 
 /// A range for a profiler alone: of what records its slice itself, or only begins here.

@@ -24,10 +24,6 @@ constexpr size_t kMostEvents = size_t{1} << 18;  // a rank: 20 MiB, and some 60 
 constexpr const char* kHostTimes =
     "on a GPU slices are the host's: when work was asked for, not when it ran; Nsight Systems shows both, by NVTX";
 
-std::string steps_text(int64_t first, int64_t last) {
-  return first == last ? str("step ", first) : str("steps ", first, " to ", last);
-}
-
 // What rank 0 tells of one rank.
 struct RankNote {
   int64_t text_bytes = 0;
@@ -62,7 +58,7 @@ Json layout_json(const mesh::ParallelDims& dims) {
 }
 
 // Where a trace is and what it holds, beside its slices.
-Json description(const TraceSteps& steps, const mesh::DeviceMesh& mesh, const std::vector<RankNote>& notes) {
+Json description(const StepRange& steps, const mesh::DeviceMesh& mesh, const std::vector<RankNote>& notes) {
   Json other = {{"program", "vit_hybrid " + project_version()},
                 {"steps", {steps.first, steps.last}},
                 {"layout", layout_json(mesh.dims())},
@@ -147,9 +143,9 @@ void warn_of_dropped(const std::vector<RankNote>& notes) {
 }
 
 // By rank 0.
-void write_file(const TraceSteps& steps, const std::string& own, const std::vector<RankNote>& notes,
-                const std::string& path, const mesh::DeviceMesh& mesh, const comm::MpiGroup& world) {
-  const std::string what = "trace of " + steps_text(steps.first, steps.last);
+void write_file(const std::string& what, const StepRange& steps, const std::string& own,
+                const std::vector<RankNote>& notes, const std::string& path, const mesh::DeviceMesh& mesh,
+                const comm::MpiGroup& world) {
   const Json described = description(steps, mesh, notes);
   try {
     const int64_t bytes = TraceFile(path, world).write(described, own, notes);
@@ -167,60 +163,19 @@ void write_file(const TraceSteps& steps, const std::string& own, const std::vect
 
 }  // namespace
 
-StepTrace::StepTrace(const TraceSteps& steps, const mesh::DeviceMesh& mesh, const comm::MpiGroup& world,
+StepTrace::StepTrace(const StepRange& steps, const mesh::DeviceMesh& mesh, const comm::MpiGroup& world,
                      std::string path)
-    : steps_(steps), mesh_(mesh), world_(world), path_(std::move(path)), is_over_(!steps.any()) {}
-
-void StepTrace::fit(int64_t done, int64_t last) {
-  if (is_over_) {
-    return;
-  }
-  if (steps_.last > last) {
-    throw Error(ErrorClass::kUsage,
-                str("--trace ", steps_.text(), " is beyond the run, which ends with step ", last,
-                    "; allowed are steps ", done + 1, " to ", last),
-                "steps count from the start of the run, before a resumption too");
-  }
-  if (steps_.last <= done) {
-    log_line(str("no trace: ", steps_text(steps_.first, steps_.last),
-                 " were done before, and the run goes on after step ", done));
-    is_over_ = true;
-  }
-  steps_.first = std::max(steps_.first, done + 1);
-}
-
-bool StepTrace::turns_before(int64_t step) const {
-  return !is_over_ && (is_recording_ ? step > steps_.last : step >= steps_.first);
-}
-
-void StepTrace::turn_before(int64_t step) {
-  if (is_recording_) {
-    end(step - 1);
-  } else {
-    begin();
-  }
-}
-
-void StepTrace::end_run(int64_t step) {
-  if (is_recording_) {
-    end(step);
-  } else if (!is_over_) {
-    log_warning(str("no trace: the run was stopped after step ", step, ", before step ", steps_.first));
-  }
-}
+    : StepWindow(steps, "--trace steps=" + steps.text(), "trace"), mesh_(mesh), world_(world), path_(std::move(path)) {}
 
 void StepTrace::begin() {
   first_offset_ = comm::measure_clock_offset(world_);
   zero_ = trace::now();
   world_.broadcast(&zero_, sizeof zero_, 0);
   trace::start_recording(kMostEvents);
-  is_recording_ = true;
 }
 
 void StepTrace::end(int64_t last) {
   trace::Recording recording = trace::stop_recording();
-  is_recording_ = false;
-  is_over_ = true;
   const comm::ClockAlignment clock(first_offset_, comm::measure_clock_offset(world_));
   RankNote note;
   note.num_events = std::ssize(recording.events);
@@ -240,7 +195,7 @@ void StepTrace::end(int64_t last) {
   for (int rank = 1; rank < world_.size(); ++rank) {
     world_.receive(&notes[static_cast<size_t>(rank)], sizeof note, rank);
   }
-  write_file({steps_.first, last}, text, notes, path_, mesh_, world_);
+  write_file(title(last), {first(), last}, text, notes, path_, mesh_, world_);
 }
 
 }  // namespace vit_hybrid::train

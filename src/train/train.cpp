@@ -3,9 +3,12 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "model/vit_costs.h"
 #include "model/vit_parameters.h"
@@ -36,6 +39,7 @@
 #include "src/report/run_log.h"
 #include "src/report/run_record.h"
 #include "src/report/run_speed.h"
+#include "src/report/step_profile.h"
 #include "src/report/step_trace.h"
 #include "src/report/usage_sampler.h"
 #include "src/train/data_source.h"
@@ -204,7 +208,7 @@ class Run {
       say_that_nothing_is_left();
       return 0;
     }
-    fit_trace();
+    fit_windows();
     trainer_->prepare();
     choose_device_kernels();
     begin_records();
@@ -280,8 +284,12 @@ class Run {
     if (config_.test_steps > 0) {
       test_.emplace(config_.test_steps, *usage_);
     }
+    // In this order, so that no profile has the writing of a trace.
+    if (config_.profile.any()) {
+      windows_.push_back(std::make_unique<StepProfile>(config_.profile, !machine_.device.is_cpu(), world_));
+    }
     if (config_.trace.any()) {
-      trace_.emplace(config_.trace, *mesh_, world_, folder_->trace_path());
+      windows_.push_back(std::make_unique<StepTrace>(config_.trace, *mesh_, world_, folder_->trace_path()));
     }
     for (;;) {
       if (resumed() != nullptr) {
@@ -294,7 +302,7 @@ class Run {
       trainer_ = std::make_unique<Trainer>(
           config_, world_, *mesh_, *data_, *log_,
           TrainerOptions{checkpoints_, resumed(), initial_ ? &*initial_ : nullptr, range_ ? &*range_ : nullptr,
-                         test_ ? &*test_ : nullptr, trace_ ? &*trace_ : nullptr, &*usage_, time_limit_});
+                         test_ ? &*test_ : nullptr, windows(), &*usage_, time_limit_});
       std::optional<Error> damage;
       try {
         trainer_->load();
@@ -313,9 +321,15 @@ class Run {
     }
   }
 
-  void fit_trace() {
-    if (trace_) {
-      comm::agreed(world_, [&] { trace_->fit(trainer_->step(), trainer_->last_step()); });
+  std::vector<StepWindow*> windows() const {
+    std::vector<StepWindow*> result;
+    std::transform(windows_.begin(), windows_.end(), std::back_inserter(result), [](const auto& w) { return w.get(); });
+    return result;
+  }
+
+  void fit_windows() {
+    for (const auto& window : windows_) {
+      comm::agreed(world_, [&] { window->fit(trainer_->step(), trainer_->last_step()); });
     }
   }
 
@@ -422,7 +436,7 @@ class Run {
   std::optional<RunLog> log_;
   std::optional<StepTest> test_;
   std::optional<LrRange> range_;
-  std::optional<StepTrace> trace_;
+  std::vector<std::unique_ptr<StepWindow>> windows_;  // --profile-steps, --trace
   std::unique_ptr<Trainer> trainer_;
 };
 

@@ -227,16 +227,19 @@ void Trainer::run() {
   }
   complete_save();
   engine_.parameters().await_all();  // a peer that is lost meanwhile is told from here, not from a destructor
-  if (options_.trace != nullptr) {
-    options_.trace->end_run(position_.step);
+  for (StepWindow* window : options_.windows) {
+    window->end_run(position_.step);
   }
 }
 
-void Trainer::turn_trace() {
-  if (options_.trace != nullptr && options_.trace->turns_before(position_.step + 1)) {
-    log_.settle();
-    engine_.parameters().await_all();
-    options_.trace->turn_before(position_.step + 1);
+void Trainer::turn_windows() {
+  const int64_t next = position_.step + 1;
+  for (StepWindow* window : options_.windows) {
+    if (window->turns_before(next)) {
+      log_.settle();
+      engine_.parameters().await_all();
+      window->turn_before(next);
+    }
   }
 }
 
@@ -296,7 +299,7 @@ void Trainer::train_epoch(const data::EpochPlan& plan) {
 }
 
 StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoch) {
-  turn_trace();
+  turn_windows();
   begin_first_step();
   comm::set_step(position_.step + 1);  // as the log counts
   const trace::Scope slice({.kind = trace::Kind::kStep, .name = "step", .step = position_.step + 1});

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/loading/sampler.h"
 #include "data/loading/step_input.h"
@@ -17,7 +18,7 @@
 #include "src/config/time_limit.h"
 #include "src/report/lr_range.h"
 #include "src/report/run_log.h"
-#include "src/report/step_trace.h"
+#include "src/report/step_window.h"
 #include "src/report/usage_sampler.h"
 #include "src/train/data_source.h"
 #include "src/train/engine.h"
@@ -59,7 +60,7 @@ struct TrainerOptions {
   const CheckpointReader* initial = nullptr;  ///< the weights that a new training starts from (--init-from)
   LrRange* range = nullptr;                   ///< is told the steps of --find-lr, and ends them
   StepTest* test = nullptr;                   ///< measures the steps, and says how many there are
-  StepTrace* trace = nullptr;                 ///< records some of the steps
+  std::vector<StepWindow*> windows;           ///< what is done for some of the steps
   UsageSampler* usage = nullptr;              ///< is told the stages of the run
   TimeLimit time_limit = TimeLimit(0.0, 0, 0);
 };
@@ -111,8 +112,8 @@ class Trainer {
   /// Validates the untrained network, or what was stopped before it was validated.
   void begin();
   void train_epoch(const data::EpochPlan& plan);
-  /// Begins or ends the recording of steps, where the next one is the first or the first no more.
-  void turn_trace();
+  /// Begins or ends what is done for some of the steps, where the next one is the first or the first no more.
+  void turn_windows();
   StepRecord train_step(const data::EpochPlan& plan, int64_t step_of_epoch);
   void advance(const data::EpochPlan& plan, int64_t step_of_epoch);
   /// The global loss from the replicas' ones; ranks also agree here whether somebody asked to stop, and whether all

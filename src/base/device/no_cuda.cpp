@@ -2,6 +2,7 @@
 #include "src/base/device/device_graph.h"
 #include "src/base/device/device_memory.h"
 #include "src/base/device/gpu_survey.h"
+#include "src/base/device/profiler_capture.h"
 #include "src/base/device/profiler_ranges.h"
 #include "src/base/error.h"
 #include "src/base/version.h"
@@ -51,5 +52,17 @@ bool has_profiler_ranges() {
 
 void begin_profiler_range(const std::string& /*name*/) {}
 void end_profiler_range() {}
+
+bool has_device_profiler() {
+  return false;
+}
+
+std::string start_device_capture() {
+  return "this program was built without CUDA";
+}
+
+std::string stop_device_capture() {
+  return {};
+}
 
 }  // namespace vit_hybrid

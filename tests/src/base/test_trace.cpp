@@ -1,6 +1,8 @@
 // Trace: what is recorded and what is not, the bound, and what slices are called.
 #include <doctest/doctest.h>
+#include <pthread.h>
 
+#include <array>
 #include <optional>
 #include <string>
 #include <thread>
@@ -55,6 +57,31 @@ TEST_CASE("trace: no more is kept than was asked for, the first ones, and the re
   REQUIRE(recording.events.size() == 2);
   CHECK(recording.events[1].step == 1);
   CHECK(recording.num_dropped == 3);
+}
+
+TEST_CASE("trace: threads are called what they are in the middle of, and what they were called before") {
+  const auto own_name = [] {
+    std::array<char, 16> name{};
+    pthread_getname_np(pthread_self(), name.data(), name.size());
+    return std::string(name.data());
+  };
+  const std::string before = own_name();
+  const trace::Scope unheard({.name = "unheard"});
+  CHECK(own_name() == before);
+  trace::start_naming_threads();
+  {
+    const trace::Scope outer({.name = "gradient reduction"});
+    CHECK(own_name() == "gradient reduct");
+    {
+      const trace::Scope wait({.kind = Kind::kWait, .name = "all_reduce", .axis = "data"});
+      CHECK(own_name() == "gradient reduct");
+      const trace::Scope inner({.name = "forward"});
+      CHECK(own_name() == "forward");
+    }
+    CHECK(own_name() == "gradient reduct");
+    trace::stop_naming_threads();
+  }
+  CHECK(own_name() == before);
 }
 
 TEST_CASE("trace: names of slices, and texts that last") {

@@ -249,17 +249,17 @@ TEST_CASE("run config: the reference workload's YAML") {
 
 TEST_CASE("run config: the steps of a trace") {
   const auto steps = [](const std::string& text) {
-    const TraceSteps trace = resolved({"--trace=" + text}).trace;
+    const StepRange trace = resolved({"--trace=" + text}).trace;
     return std::pair(trace.first, trace.last);
   };
   CHECK(steps("steps=10-12") == std::pair<int64_t, int64_t>(10, 12));
   CHECK(steps("steps=7") == std::pair<int64_t, int64_t>(7, 7));
   CHECK(steps("none") == std::pair<int64_t, int64_t>(0, 0));
-  CHECK(resolved({"--trace=steps=7"}).trace.text() == "steps=7");
-  CHECK(resolved({"--trace=steps=10-12"}).trace.text() == "steps=10-12");
+  CHECK(resolved({"--trace=steps=7"}).trace.text() == "7");
+  CHECK(resolved({"--trace=steps=10-12"}).trace.text() == "10-12");
   CHECK(!resolved({}).trace.any());
   for (const char* text : {"steps=10-5", "steps=0-3", "steps=", "steps=3-", "steps=-3", "3-4", "steps=1-2-3",
-                           "steps=1 - 2", "steps=1-99999999999999999999", "steps=a-b", "STEPS"}) {
+                           "steps=1 - 2", "steps=1-99999999999999999999", "steps=a-b", "STEPS", "steps=none"}) {
     const std::string problem = all_problems_of({str("--trace=", text)});
     CHECK_MESSAGE(contains(problem, str("'", text, "'; allowed: none, or a range steps=A-B, with 1 <= A <= B")),
                   problem);
@@ -273,6 +273,19 @@ TEST_CASE("run config: histograms are off, or every so many iterations") {
   CHECK(contains(all_problems_of({"--histogram-every=0"}), "'0'"));
 }
 
+TEST_CASE("run config: the steps of a profile") {
+  const StepRange steps = resolved({"--profile-steps=10-12"}).profile;
+  CHECK(steps.first == 10);
+  CHECK(steps.last == 12);
+  CHECK(steps.text() == "10-12");
+  CHECK(resolved({"--profile-steps=7"}).profile.text() == "7");
+  CHECK(!resolved({"--profile-steps=none"}).profile.any());
+  for (const char* text : {"steps=3-4", "5-3", "0-3", "3-", "-3", "1-2-3", "x"}) {
+    const std::string problem = all_problems_of({str("--profile-steps=", text)});
+    CHECK_MESSAGE(contains(problem, str("'", text, "'; allowed: none, or a range A-B, with 1 <= A <= B")), problem);
+  }
+}
+
 TEST_CASE("run config: its text is read back as the same configuration") {
   const Words all = {"--preset=vit-s16",
                      "--dp=2",
@@ -284,6 +297,7 @@ TEST_CASE("run config: its text is read back as the same configuration") {
                      "--timeout=5",
                      "--trace=steps=2-3",
                      "--histogram-every=20",
+                     "--profile-steps=3-4",
                      "--epochs=3",
                      "--train-data=/a b/\"c\"\\#d",
                      "--name=1e5",
