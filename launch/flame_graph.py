@@ -15,7 +15,7 @@ WIDTH, ROW, MARGIN, HEAD = 1200.0, 17.0, 10.0, 58.0
 LETTER = 6.7  # width of one
 NARROWEST = 0.4  # of a box that is drawn
 COLOURS = {"phase": "#ffffff", "vit_hybrid": "#f5b971", "BLAS": "#7ba3d4", "oneDNN": "#2f5f9e", "LibTorch": "#dcedd3",
-           "MPI and NCCL": "#a3262a", "OpenMP": "#7b2d8b", "HDF5": "#e9dc8b", "CUDA": "#5f9ea0", "kernel": "#707070",
+           "MPI and NCCL": "#a3262a", "OpenMP": "#7b2d8b", "HDF5 and zlib": "#e9dc8b", "CUDA": "#5f9ea0", "kernel": "#707070",
            "C library": "#cfcfcf", "others": "#efe3f2"}
 DARK = {"oneDNN", "MPI and NCCL", "OpenMP", "kernel"}  # on which letters are white
 

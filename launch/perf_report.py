@@ -35,7 +35,7 @@ KINDS = [("kernel", r"", r"^\[|\.ko(\.\w+)?$"),
          ("vit_hybrid", r"", r"^vit_hybrid"),
          ("LibTorch", r"", r"^lib(torch|c10)"),
          ("MPI and NCCL", r"", r"^(lib(mpi|open-|pmix|ucp|ucs|uct|ucm|fabric|psm|prrte|hwloc|event|nccl|pmi)|mca_)"),
-         ("HDF5", r"", r"^lib(hdf5|sz|aec)"),
+         ("HDF5 and zlib", r"", r"^lib(hdf5|sz|aec|z)[_.]"),
          ("OpenMP", r"", r"^lib(gomp|iomp|omp)"),
          ("CUDA", r"", r"^lib(cuda|cudart|cudnn|nv)"),
          ("C library", r"", r"^(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|ld-linux[^/]*|ld)[-.]|^ld-")]
