@@ -72,7 +72,8 @@ def write_svg(path, root, title):
     height = HEAD + root.depth(scale) * ROW + 2 * MARGIN
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:.0f} {height:.0f}" width="{WIDTH:.0f}" role="img" '
              f'aria-label="{html.escape(shown(title))}">',
-             "<style>rect { stroke: #555; stroke-width: .4 } text { font: 11px monospace } g:hover > rect { stroke-width: 2 }</style>",
+             "<style>rect { stroke: #555; stroke-width: .4 } text { font: 11px monospace } "
+             "g:hover > rect { stroke-width: 2 }</style>",
              f'<rect width="{WIDTH:.0f}" height="{height:.0f}" fill="#fff"/>',
              f'<text x="{MARGIN}" y="22" style="font: bold 15px sans-serif">{html.escape(shown(title))}</text>']
     left = MARGIN

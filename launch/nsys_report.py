@@ -50,7 +50,8 @@ def stats(path, report):
     except OSError as error:
         raise Unreadable(f"nsys cannot be run: {error.strerror}") from error
     if done.returncode != 0:
-        said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()] or [f"exit code {done.returncode}"]
+        said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        said = said or [f"exit code {done.returncode}"]
         raise Unreadable(f"nsys stats --report={report} cannot read {shown(path)}: {shown(said[-1])}")
     return table_of(done.stdout)
 

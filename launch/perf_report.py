@@ -233,8 +233,10 @@ def summary(reports, folder):
              *functions_by_share(everything)]
     if len(samples_by_rank) > 1:
         kinds = [kind for kind, _ in collections.Counter(kind_of(*innermost(s)) for s in everything).most_common()]
-        rows = [[rank, len(samples), *(percent(sum(kind_of(*innermost(s)) == kind for s in samples), len(samples)) for kind in kinds)]
-                for rank, samples in samples_by_rank.items()]
+        rows = []
+        for rank, samples in samples_by_rank.items():
+            of_rank = collections.Counter(kind_of(*innermost(sample)) for sample in samples)
+            rows.append([rank, len(samples), *(percent(of_rank[kind], len(samples)) for kind in kinds)])
         lines += ["", *table_lines(["rank", "samples", *(f"% {kind}" for kind in kinds)], rows)]
     empty = [str(rank) for rank, samples in samples_by_rank.items() if not samples]
     if empty:

@@ -62,9 +62,9 @@ class Fifo {
 std::string await_answer(const Fifo& answers, double patience) {
   const Timer timer;
   std::string text;
-  for (double left = patience; left > 0; left = patience - timer.seconds()) {
+  while (timer.seconds() < patience) {
     pollfd waited{answers.file(), POLLIN, 0};
-    poll(&waited, 1, static_cast<int>(left * 1e3) + 1);
+    poll(&waited, 1, static_cast<int>((patience - timer.seconds()) * 1e3) + 1);
     text += answers.text();
     if (text.find("ack\n") != std::string::npos) return {};
     if ((waited.revents & POLLHUP) != 0) return "perf has ended";

@@ -111,7 +111,7 @@ def test_control(runs):
     profilers = [Perf(runs.work / f"a.{rank}", run) for rank in range(runs.ranks)]
     out, err = runs.finish(run, ["--profile-steps=3-4"], control.replace("NAME", "a"), runs.ranks)
     for rank, perf in enumerate(profilers):
-        require(perf.commands == [("enable", 2, 2), ("disable", 4, 4)], f"rank {rank} was told {perf.commands} (command, steps done)")
+        require(perf.commands == [("enable", 2, 2), ("disable", 4, 4)], f"rank {rank} was told (command, steps done) {perf.commands}")
     require(f"profile of steps 3 to 4: captured on {runs.ranks} of {runs.ranks} ranks" in out, f"said is\n{out}")
     require(not warnings_in(err), f"warned is {warnings_in(err)}")
 
@@ -305,7 +305,8 @@ def script_text():
         rename("forward", 1.0), sample("forward", 7, 1.1, ("mkl_blas_sgemm", "/x/libtorch_cpu.so")),
         sample("forward", 7, 1.2, ("gelu<a, b (c)>", "/x/vit_hybrid"), run, tail=step),
         rename("backward", 2.0), sample("backward", 7, 2.1, ("[unknown]", "/tmp/perf-7.map"), ("[unknown]", "[unknown]")),
-        sample("backward", 7, 2.2, ("finish_task_switch", "[kernel.kallsyms]"), ("opal_progress", "/x/libopen-pal.so.40.30.2"), run, tail=step),
+        sample("backward", 7, 2.2, ("finish_task_switch", "[kernel.kallsyms]"), ("opal_progress", "/x/libopen-pal.so.40.30.2"), run,
+               tail=step),
         sample("forward", 8, 2.25, ("gelu<a, b (c)>", "/x/vit_hybrid (deleted)"), ("clone3", "/x/libc.so.6")),
         sample("read", 8, 2.3, ("H5D__read", "/x/libhdf5_openmpi.so.103"), ("clone3", "/x/libc.so.6")),
         sample("backward", 7, 2.3, ("at::add", "/x/libtorch_cpu.so"), run, tail=step),
@@ -430,7 +431,8 @@ def test_perf_problems(launches):
     require((full / "mine").read_text() == "mine", "a file was changed")
 
     # Two processes that no variable tells apart.
-    twice = ["bash", "-c", 'SLURM_PROCID=0 "$@" & SLURM_PROCID=0 "$@"; a=$?; wait $!; exit $((a | $?))', "-", "vit_hybrid", "--profile-steps=2-3"]
+    script = 'SLURM_PROCID=0 "$@" & SLURM_PROCID=0 "$@"; a=$?; wait $!; exit $((a | $?))'
+    twice = ["bash", "-c", script, "-", "vit_hybrid", "--profile-steps=2-3"]
     launches.refused(PERF, "two processes take themselves for rank 0", 66, command=twice)
 
     # A run that fails keeps its exit code, and what was captured.
@@ -469,7 +471,8 @@ def test_stop(launches):
                        "echo started\nwhile :; do sleep 0.05; done\n")
     process = subprocess.Popen([sys.executable, launches.script, *PERF, f"--out={launches.work}/stopped", "--", sleeper,
                                 "--profile-steps=2-3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True, env={**os.environ, "PATH": f"{launches.fakes}:{os.environ['PATH']}", "FAKES": str(launches.fakes)})
+                               start_new_session=True, env={**os.environ, "FAKES": str(launches.fakes),
+                                                            "PATH": f"{launches.fakes}:{os.environ['PATH']}"})
     try:
         require(process.stdout.readline() == "started\n", "the program did not start")
         process.send_signal(signal.SIGTERM)
