@@ -219,18 +219,22 @@ def functions_by_share(samples):
 def summary(reports, folder):
     """Writes flame graphs and speedscope files into the folder; returns the tables. `reports`: {rank: path} of perf.data. Raises
     Unreadable, OSError."""
-    samples_by_rank, all_lost = {}, {}
+    samples_by_rank, all_lost, unreadable = {}, {}, []
     for rank, path in reports.items():
-        samples_by_rank[rank], all_lost[rank] = read_rank(path)
+        try:
+            samples_by_rank[rank], all_lost[rank] = read_rank(path)
+        except Unreadable as error:  # of a perf that was killed
+            unreadable.append(error)
+            continue
         if samples_by_rank[rank]:
             write_rank(samples_by_rank[rank], rank, folder)
     everything = [sample for samples in samples_by_rank.values() for sample in samples]
     if not everything:
-        raise Unreadable("perf took no samples", is_empty=True)
+        raise unreadable[0] if unreadable else Unreadable("perf took no samples", is_empty=True)
     events = sorted({sample.event for sample in everything})
-    lines = [f"{len(everything)} samples of processor time ({', '.join(events)}) on {len(reports)} rank"
-             f"{'s' if len(reports) > 1 else ''}; who waits without a processor has none", "", *kinds_by_phase(everything), "",
-             *functions_by_share(everything)]
+    ranks = len(samples_by_rank)
+    lines = [f"{len(everything)} samples of processor time ({', '.join(events)}) on {ranks} rank{'s' if ranks > 1 else ''}; "
+             "who waits without a processor has none", "", *kinds_by_phase(everything), "", *functions_by_share(everything)]
     if len(samples_by_rank) > 1:
         kinds = [kind for kind, _ in collections.Counter(kind_of(*innermost(s)) for s in everything).most_common()]
         rows = []
@@ -241,6 +245,7 @@ def summary(reports, folder):
     empty = [str(rank) for rank, samples in samples_by_rank.items() if not samples]
     if empty:
         lines += ["", f"no samples of rank {', '.join(empty)}"]
+    lines += [line for error in unreadable for line in ("", str(error))]
     if any(all_lost.values()):
         lines += ["", f"perf lost {sum(all_lost.values())} samples, which it could not write in time: lower --frequency"]
     return lines

@@ -219,7 +219,8 @@ if words[0] == "record":
     code = child.wait()
     said = os.read(files[0], 1000).decode() if program != ["true"] else ""
     print("record", program[0].split("/")[-1], given["event"], said.split(), file=log)
-    open(given["output"], "w").write(os.environ.get("FAKE_SCRIPT", "samples"))
+    is_killed = "rank_1." in given["output"] and "FAKE_KILLED" in os.environ
+    open(given["output"], "w").write("broken" if is_killed else os.environ.get("FAKE_SCRIPT", "samples"))
     sys.exit(code)
 assert words[0] == "script" and "--show-task-events" in words, words
 path = words[words.index("-i") + 1]
@@ -434,6 +435,11 @@ def test_perf_problems(launches):
     script = 'SLURM_PROCID=0 "$@" & SLURM_PROCID=0 "$@"; a=$?; wait $!; exit $((a | $?))'
     twice = ["bash", "-c", script, "-", "vit_hybrid", "--profile-steps=2-3"]
     launches.refused(PERF, "two processes take themselves for rank 0", 66, command=twice)
+
+    # A perf that was killed loses its rank alone.
+    out, text, _ = launches.launch(PERF, mpi, FAKE_KILLED="yes")
+    require(text.startswith("9 samples of processor time (cycles) on 1 rank;"), f"said is\n{text}")
+    require(f"perf script cannot read {out}/rank_1.perf.data: incompatible file format" in text, f"said is\n{text}")
 
     # A run that fails keeps its exit code, and what was captured.
     out, text, err = launches.launch(PERF, mpi, code=75, FAKE_CODE="75")
