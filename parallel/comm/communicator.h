@@ -48,6 +48,8 @@ class [[nodiscard]] Work {
   /// Makes progress without blocking; true if complete.
   bool test();
   bool complete() const { return state_ == nullptr; }
+  /// For back ends; null where it is complete.
+  const State* state() const { return state_.get(); }
 
  private:
   // Memory that may still be written to must not be freed.
@@ -93,6 +95,9 @@ class Communicator {
 
   /// In place: every rank's `tensor` becomes the reduction over the ranks.
   virtual Work all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
+  /// The same of what `first` leaves in `tensor`: an operation of another group of the same back end, which may be in
+  /// flight. Nobody waits in between: it begins when `first` is complete.
+  virtual Work all_reduce_after(const Work& first, const at::Tensor& tensor, ReduceOp op) = 0;
   /// `input` holds size() equal parts; `output` becomes the reduction of part rank(). No aliasing,
   /// except that `output` may be exactly part rank() of `input`; the rest of `input` is unspecified
   /// afterwards.

@@ -206,11 +206,15 @@ void CommunicatorBase::record_messages(const std::vector<Transfer>& transfers) c
 }
 
 Work CommunicatorBase::all_reduce(const at::Tensor& tensor, ReduceOp op) {
+  return all_reduce_after(Work(), tensor, op);
+}
+
+Work CommunicatorBase::all_reduce_after(const Work& first, const at::Tensor& tensor, ReduceOp op) {
   const Check check(*this, Operation::kAllReduce);
   check.tensor(tensor, "tensor");
   check.reduction(tensor, op);
   return run(Operation::kAllReduce, bytes_of(tensor), tensor.numel() == 0,
-             [&] { return start_all_reduce(tensor, op); });
+             [&] { return start_all_reduce(tensor, op, first.state()); });
 }
 
 Work CommunicatorBase::reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) {

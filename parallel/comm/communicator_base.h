@@ -52,6 +52,7 @@ class CommunicatorBase : public Communicator {
   at::DeviceType device_type() const final { return device_type_; }
 
   Work all_reduce(const at::Tensor& tensor, ReduceOp op) final;
+  Work all_reduce_after(const Work& first, const at::Tensor& tensor, ReduceOp op) final;
   Work reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) final;
   Work all_gather(const at::Tensor& output, const at::Tensor& input) final;
   Work broadcast(const at::Tensor& tensor, int root) final;
@@ -65,7 +66,8 @@ class CommunicatorBase : public Communicator {
   CommunicatorBase(std::string axis, int rank, int size, at::DeviceType device_type,
                    std::shared_ptr<WatchedGroup> watched);
 
-  virtual Started start_all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
+  /// It is to begin when `first` is complete; null: now.
+  virtual Started start_all_reduce(const at::Tensor& tensor, ReduceOp op, const Work::State* first) = 0;
   virtual Started start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) = 0;
   virtual Started start_all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
   virtual Started start_broadcast(const at::Tensor& tensor, int root) = 0;

@@ -75,18 +75,25 @@ void HostTask::abandon() noexcept {
 }
 
 void HostTask::push() {
-  if (done_) return;
+  if (done() || (first_done_ != nullptr && !*first_done_)) return;
   try {
-    done_ = advance();
-    if (done_) record_end();
+    *done_ = advance();
+    if (done()) record_end();
   } catch (const Error& error) {
     throw Error(error.error_class(), str(note().text(), ": ", error.message()), error.hint());
   }
 }
 
 bool HostTask::try_complete() {
-  if (!done_) progress();
-  return done_;
+  if (!done()) progress();
+  return done();
+}
+
+void HostTask::follow(const Work::State* first) {
+  if (first == nullptr) return;
+  const auto* const task = dynamic_cast<const HostTask*>(first);
+  VH_ASSERT(task != nullptr, "an operation of host tensors follows one of a device");
+  first_done_ = task->done_;
 }
 
 void HostTask::complete(BlockedScope& blocked) {

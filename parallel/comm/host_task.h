@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,14 +44,17 @@ class HostTask : public NotedState {
 
   /// For progress(): advances if not yet done. An error gets the name of the operation.
   void push();
-  bool done() const { return done_; }
+  bool done() const { return *done_; }
+  /// Before begin(): nothing is done until `first`, a HostTask, is complete; null: nobody is waited for.
+  void follow(const Work::State* first);
 
  protected:
   void complete(BlockedScope& blocked) final;
   bool try_complete() final;
 
  private:
-  bool done_ = false;
+  std::shared_ptr<bool> done_ = std::make_shared<bool>(false);  // for followers, who may outlive the task
+  std::shared_ptr<const bool> first_done_;                      // null: it follows nobody
 };
 
 /// The tasks of one communicator that share a resource, in the order in which all ranks started them.

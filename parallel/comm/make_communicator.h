@@ -48,7 +48,9 @@ class SelfCommunicator final : public CommunicatorBase {
   std::string back_end() const override { return "self"; }
 
  private:
-  Started start_all_reduce(const at::Tensor& /*tensor*/, ReduceOp /*op*/) override { return nullptr; }
+  Started start_all_reduce(const at::Tensor& /*tensor*/, ReduceOp /*op*/, const Work::State* /*first*/) override {
+    return nullptr;
+  }
   Started start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp /*op*/) override {
     copy_values(output, input);
     return nullptr;

@@ -18,7 +18,9 @@ struct AxisNames {
   std::string_view option;
   std::string_view name;
 };
-constexpr std::array<AxisNames, kNumAxes> kNames = {{{"dp", "data"}, {"tp", "tensor"}, {"pp", "pipeline"}}};
+// Of groups, of which the axes are the first.
+constexpr std::array<AxisNames, kNumGroups> kNames = {
+    {{"dp", "data"}, {"tp", "tensor"}, {"pp", "pipeline"}, {"shard", "shard"}, {"replica", "replica"}}};
 
 std::vector<std::string> split_at_hyphens(const std::string& text) {
   std::vector<std::string> parts(1);
@@ -88,13 +90,21 @@ std::string_view axis_option(Axis axis) {
 std::string_view axis_name(Axis axis) {
   return kNames[static_cast<size_t>(axis)].name;
 }
+std::string_view group_option(Group group) {
+  return kNames[static_cast<size_t>(group)].option;
+}
+std::string_view group_name(Group group) {
+  return kNames[static_cast<size_t>(group)].name;
+}
 
-ParallelDims::ParallelDims(int dp, int tp, int pp, const std::string& order) : order_(parse_order(order)) {
+ParallelDims::ParallelDims(int dp, int tp, int pp, const std::string& order, int shard)
+    : order_(parse_order(order)), shard_(shard) {
   on(degrees_, Axis::kData) = dp;
   on(degrees_, Axis::kTensor) = tp;
   on(degrees_, Axis::kPipeline) = pp;
   for (const Axis axis : kAxes)
     check_degree(axis, degree(axis));
+  VH_ASSERT(shard >= 1 && dp % shard == 0, str("parts of ", shard, " ranks on a data axis of ", dp));
 }
 
 int ParallelDims::size() const {
@@ -140,6 +150,24 @@ std::vector<int> ParallelDims::group(int rank, const std::vector<Axis>& axes) co
   return ranks;
 }
 
+std::vector<int> ParallelDims::members(int rank, Group group) const {
+  if (group < Group::kShard) {
+    return this->group(rank, {static_cast<Axis>(group)});
+  }
+  if (!cuts_data()) {
+    return {rank};
+  }
+  const int at = on(coordinate(rank), Axis::kData);
+  const std::vector<int> all = this->group(rank, {Axis::kData});
+  std::vector<int> ranks;
+  for (int other = 0; other < data(); ++other) {
+    if (group == Group::kShard ? other / shard_ == at / shard_ : other % shard_ == at % shard_) {
+      ranks.push_back(all[static_cast<size_t>(other)]);
+    }
+  }
+  return ranks;
+}
+
 std::string ParallelDims::text() const {
   return product_text(degrees_);
 }
@@ -161,16 +189,18 @@ DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c1
   if (!device.is_cpu()) {
     host_world_ = comm::make_communicator("host world", world.duplicate(), at::kCPU, nullptr, options);
   }
-  const auto make = [&](std::string_view name, const std::vector<Axis>& axes) {
+  for (const Group group : kGroups) {
+    if (group >= Group::kShard && !dims.cuts_data()) continue;
+    const bool is_of_data = group != Group::kTensor && group != Group::kPipeline;
+    // Where the axis is cut, all that is long goes over its parts.
+    comm::TransportOptions own = group == Group::kData && dims.cuts_data() ? few_bytes : collectives;
+    own.connects_neighbours = group == Group::kPipeline;
+    own.most_blocks = is_of_data ? options.most_blocks : 0;
     // A group is known by its lowest rank.
-    const int color = dims_.group(rank_, axes).front();
-    comm::TransportOptions own = collectives;
-    own.connects_neighbours = axes == std::vector{Axis::kPipeline};
-    own.most_blocks = axes == std::vector{Axis::kData} ? options.most_blocks : 0;
-    return comm::make_communicator(std::string(name), world.split(color), device, world_.get(), own);
-  };
-  for (const Axis axis : kAxes)
-    axes_[static_cast<size_t>(axis)] = make(axis_name(axis), {axis});
+    const int color = dims_.members(rank_, group).front();
+    groups_[static_cast<size_t>(group)] =
+        comm::make_communicator(std::string(group_name(group)), world.split(color), device, world_.get(), own);
+  }
 }
 
 }  // namespace vit_hybrid::mesh

@@ -1,5 +1,5 @@
 // ParallelDims: the degrees of parallelism, the order of the ranks, where each stands; DeviceMesh: the communicators of
-// this rank, one for each axis.
+// this rank, one for each group.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -26,6 +26,18 @@ std::string_view axis_option(Axis axis);
 /// Its name in messages: "data".
 std::string_view axis_name(Axis axis);
 
+/// What a rank is in: the group of each axis, of the ranks that differ from it in this coordinate only, and, where the
+/// data axis is cut into parts of consecutive ranks for ZeRO-1, its part, and the ranks with its place in the others.
+enum class Group { kData, kTensor, kPipeline, kShard, kReplica };
+inline constexpr int kNumGroups = 5;
+inline constexpr std::array<Group, kNumGroups> kGroups = {Group::kData, Group::kTensor, Group::kPipeline, Group::kShard,
+                                                          Group::kReplica};
+
+/// In lines for people: "dp", "shard".
+std::string_view group_option(Group group);
+/// In messages, records and traces: "data", "shard".
+std::string_view group_name(Group group);
+
 /// One number for each axis: degrees, or the coordinate of a rank.
 using Coordinate = std::array<int, kNumAxes>;
 inline int& on(Coordinate& coordinate, Axis axis) {
@@ -42,9 +54,9 @@ class ParallelDims {
  public:
   /// One rank.
   ParallelDims() : ParallelDims(1, 1, 1) {}
-  /// `order` names every axis once, the fastest first: in "tp-dp-pp" ranks 0 and 1 differ in tp. Throws Error(kUsage)
-  /// for another order or a degree below 1.
-  ParallelDims(int dp, int tp, int pp, const std::string& order = kDefaultOrder);
+  /// `order` names every axis once, the fastest first: in "tp-dp-pp" ranks 0 and 1 differ in tp. `shard` ranks, which
+  /// divide dp, are a part of the data axis. Throws Error(kUsage) for another order or a degree below 1.
+  ParallelDims(int dp, int tp, int pp, const std::string& order = kDefaultOrder, int shard = 1);
 
   int degree(Axis axis) const { return on(degrees_, axis); }
   int data() const { return degree(Axis::kData); }
@@ -52,6 +64,10 @@ class ParallelDims {
   int pipeline() const { return degree(Axis::kPipeline); }
   /// Number of ranks.
   int size() const;
+  /// Ranks of a part of the data axis.
+  int shard() const { return shard_; }
+  /// Whether the parts are other groups than the whole axis and its single ranks.
+  bool cuts_data() const { return shard_ > 1 && shard_ < data(); }
   /// The axes, fastest first.
   const std::array<Axis, kNumAxes>& order() const { return order_; }
 
@@ -59,6 +75,8 @@ class ParallelDims {
   int rank(const Coordinate& coordinate) const;
   /// The ranks that differ from `rank` in these axes only, in ascending order: the group of `rank` over `axes`.
   std::vector<int> group(int rank, const std::vector<Axis>& axes) const;
+  /// The same of one group; `rank` alone for kShard and kReplica where cuts_data() is false.
+  std::vector<int> members(int rank, Group group) const;
 
   /// "dp 4 x tp 2 x pp 2".
   std::string text() const;
@@ -67,25 +85,28 @@ class ParallelDims {
  private:
   Coordinate degrees_{};
   std::array<Axis, kNumAxes> order_{};
+  int shard_ = 1;
 };
 
 /// Who is in which group. A group of one is a group like any other, so that no layer asks whether it is distributed.
 /// The rank in the group of an axis is the coordinate on it; ranks of other groups follow the world's.
 class DeviceMesh {
  public:
-  /// Builds all groups in one fixed order: model, world, data, tensor, pipeline. `world` must have dims.size() ranks.
-  /// On a CUDA device, the device of this rank must be `device`. `options.most_blocks` holds for the data axis, whose
-  /// operations run beside products. Collective over `world`.
+  /// Builds all groups in one fixed order: model, world, data, tensor, pipeline, and where the data axis is cut shard
+  /// and replica. `world` must have dims.size() ranks. On a CUDA device, the device of this rank must be `device`.
+  /// `options.most_blocks` holds for the groups of the data axis, whose operations run beside products. Collective over
+  /// `world`.
   DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c10::Device device,
              const comm::TransportOptions& options = {});
 
-  comm::Communicator& axis(Axis axis) { return *axes_[static_cast<size_t>(axis)]; }
+  /// Those of parts of the data axis are there where dims().cuts_data() alone.
+  comm::Communicator& group(Group group) { return *groups_[static_cast<size_t>(group)]; }
   /// The ranks with the same slice of the model.
-  comm::Communicator& data() { return axis(Axis::kData); }
+  comm::Communicator& data() { return group(Group::kData); }
   /// The ranks that split the layers' weights among them.
-  comm::Communicator& tensor() { return axis(Axis::kTensor); }
+  comm::Communicator& tensor() { return group(Group::kTensor); }
   /// The stages, rank 0 being the first.
-  comm::Communicator& pipeline() { return axis(Axis::kPipeline); }
+  comm::Communicator& pipeline() { return group(Group::kPipeline); }
   comm::Communicator& world() { return *world_; }
   /// All ranks, for small control messages in host memory; world() itself where tensors are host tensors.
   comm::Communicator& host_world() { return host_world_ != nullptr ? *host_world_ : *world_; }
@@ -108,7 +129,7 @@ class DeviceMesh {
   // In the order of construction; the world, from which the others are split, goes last.
   std::unique_ptr<comm::Communicator> world_;
   std::unique_ptr<comm::Communicator> host_world_;
-  std::array<std::unique_ptr<comm::Communicator>, kNumAxes> axes_;
+  std::array<std::unique_ptr<comm::Communicator>, kNumGroups> groups_;
 };
 
 }  // namespace vit_hybrid::mesh

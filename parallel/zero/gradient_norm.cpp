@@ -12,17 +12,16 @@ namespace {
 
 // The slots that this rank counts, cut to what it owns; neighbours are joined over the gaps, which are zero, also over
 // the border of two buckets of which it owns the end and the begin.
-std::vector<Range> ranges_of_rank(const tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank,
-                                  int tensor_rank) {
+std::vector<Range> ranges_of_rank(const tensor::ParameterBuffer& buffer, StatePlace place, int tensor_rank) {
   std::vector<Range> counted;
-  if (stage == ZeroStage::kReplicated && data_rank != 0) {
+  if (place.replica != 0) {
     return counted;
   }
   const auto& layout = buffer.layout();
   bool joins = false;
   int64_t owned_end = 0;
   for (size_t bucket = 0; bucket < layout.buckets.size(); ++bucket) {
-    const Range own = owned_range(layout, static_cast<int>(bucket), stage, data_rank);
+    const Range own = layout.shard_of(static_cast<int>(bucket), place.shard);
     joins = joins && own.begin == owned_end;
     owned_end = own.end;
     for (const int member : layout.buckets[bucket].members) {
@@ -46,9 +45,9 @@ std::vector<Range> ranges_of_rank(const tensor::ParameterBuffer& buffer, ZeroSta
 
 }  // namespace
 
-GradientNorm::GradientNorm(const tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank, int tensor_rank,
+GradientNorm::GradientNorm(const tensor::ParameterBuffer& buffer, StatePlace place, int tensor_rank,
                            comm::Communicator& world)
-    : squares_(buffer.gradients(), ranges_of_rank(buffer, stage, data_rank, tensor_rank)), world_(world) {}
+    : squares_(buffer.gradients(), ranges_of_rank(buffer, place, tensor_rank)), world_(world) {}
 
 void GradientNorm::sum_into(const at::Tensor& sums) const {
   sums.zero_();

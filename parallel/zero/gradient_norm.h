@@ -10,12 +10,11 @@
 
 namespace vit_hybrid::zero {
 
-/// Counts each element on one rank of the world: on the data rank that owns it (on data rank 0 where all own it), and,
-/// if it is replicated over the tensor axis, on tensor rank 0.
+/// Counts each element on one rank of the world: on the first of the data ranks that own it, and, if it is replicated
+/// over the tensor axis, on tensor rank 0.
 class GradientNorm {
  public:
-  GradientNorm(const tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank, int tensor_rank,
-               comm::Communicator& world);
+  GradientNorm(const tensor::ParameterBuffer& buffer, StatePlace place, int tensor_rank, comm::Communicator& world);
 
   /// After GradientReducer::finish(): sets StepControl::sums(), float64 [2], to the sum of the squares, added up in
   /// double, and to how often some rank has something that is not finite; the same bits on all ranks. The host does not

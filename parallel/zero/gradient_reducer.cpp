@@ -11,11 +11,11 @@
 
 namespace vit_hybrid::zero {
 
-GradientReducer::GradientReducer(tensor::ParameterBuffer& buffer, comm::Communicator& data, ZeroStage stage,
+GradientReducer::GradientReducer(tensor::ParameterBuffer& buffer, const StateGroups& groups,
                                  const PrecisionPolicy& precision)
-    : buffer_(buffer), data_(data), stage_(stage), reduce_type_(precision.reduce), missing_(buffer.specs().size()) {
-  VH_ASSERT(buffer.layout().shards == num_shards(stage, data.size()),
-            str(buffer.layout().shards, " shards over ", data.size(), " data ranks"));
+    : buffer_(buffer), groups_(groups), reduce_type_(precision.reduce), missing_(buffer.specs().size()) {
+  VH_ASSERT(buffer.layout().shards == groups.num_shards(),
+            str(buffer.layout().shards, " shards over ", groups.num_shards(), " ranks"));
   const auto& buckets = buffer.layout().buckets;
   if (reduce_type_ != buffer.gradients().scalar_type()) {
     const MemoryScope scope(MemoryClass::kCommunication);
@@ -31,7 +31,7 @@ void GradientReducer::begin_step(int contributions) {
   in_step_ = true;
   next_bucket_ = 0;
   first_open_ = 0;
-  works_.clear();
+  reductions_.clear();
   const auto& layout = buffer_.layout();
   incomplete_.assign(layout.buckets.size(), 0);
   for (size_t i = 0; i < missing_.size(); ++i) {
@@ -65,8 +65,8 @@ void GradientReducer::finish() {
   }
   seconds_waited_ = 0;
   const ScopedTimer timer(seconds_waited_);
-  for (size_t i = 0; i < works_.size(); ++i) {
-    works_[i].wait();
+  for (size_t i = 0; i < reductions_.size(); ++i) {
+    reductions_[i].wait();
     if (!copies_.empty()) {
       const Range range = buffer_.layout().buckets[i].range;
       const auto bucket = static_cast<int>(i);
@@ -79,32 +79,37 @@ void GradientReducer::finish() {
 
 void GradientReducer::start_complete_buckets() {
   while (next_bucket_ < incomplete_.size() && incomplete_[next_bucket_] == 0) {
-    works_.push_back(reduce(static_cast<int>(next_bucket_)));
+    reductions_.push_back(reduce(static_cast<int>(next_bucket_)));
     ++next_bucket_;
   }
 }
 
-comm::Work GradientReducer::reduce(int bucket) {
+GradientReducer::Reduction GradientReducer::reduce(int bucket) {
   const Range range = buffer_.layout().buckets[static_cast<size_t>(bucket)].range;
   at::Tensor whole = buffer_.gradients().narrow(0, range.begin, range.size());
   if (!copies_.empty()) {
     whole = copies_[static_cast<size_t>(bucket)].copy_(whole);
   }
-  if (stage_ == ZeroStage::kReplicated) {
-    return data_.all_reduce(whole, comm::ReduceOp::kSum);
+  const at::Tensor part = reduced_part(whole, bucket);
+  Reduction reduction;
+  if (groups_.shard != nullptr) {
+    reduction.scattered = groups_.shard->reduce_scatter(part, whole, comm::ReduceOp::kSum);
   }
-  return data_.reduce_scatter(reduced_part(whole, bucket), whole, comm::ReduceOp::kSum);
+  if (groups_.replica != nullptr) {
+    reduction.summed = groups_.replica->all_reduce_after(reduction.scattered, part, comm::ReduceOp::kSum);
+  }
+  return reduction;
 }
 
 // What this rank gets of the sum of a bucket, of which `bucket_values` are all elements.
 at::Tensor GradientReducer::reduced_part(const at::Tensor& bucket_values, int bucket) const {
   const Range range = buffer_.layout().buckets[static_cast<size_t>(bucket)].range;
-  const Range own = owned_range(buffer_.layout(), bucket, stage_, data_.rank());
+  const Range own = buffer_.layout().shard_of(bucket, groups_.place().shard);
   return bucket_values.narrow(0, own.begin - range.begin, own.size());
 }
 
 void GradientReducer::poll() {
-  while (first_open_ < works_.size() && works_[first_open_].test()) {
+  while (first_open_ < reductions_.size() && reductions_[first_open_].test()) {
     ++first_open_;
   }
 }

@@ -12,17 +12,17 @@
 namespace vit_hybrid::zero {
 
 /// A bucket is started when all its parameters have all their contributions and the buckets before it were started:
-/// one order on all ranks, whatever the order of their micro-batches. It only sums: the loss was divided by the global
-/// batch size.
+/// one order on all ranks, whatever the order of their micro-batches. Where the state is split over a part of the data
+/// axis, the sums of the part, scattered over it, are then added up over the parts, which nobody waits for in between.
+/// It only sums: the loss was divided by the global batch size.
 class GradientReducer final : public tensor::GradientSink {
  public:
-  /// The layout of `buffer` must be cut into num_shards(stage, data.size()) shards. Both must outlive the reducer.
-  /// Where the precision reduces in another type than that of the gradients, a bucket travels as a cast copy.
-  GradientReducer(tensor::ParameterBuffer& buffer, comm::Communicator& data, ZeroStage stage,
-                  const PrecisionPolicy& precision);
+  /// The layout of `buffer` must be cut into groups.num_shards() shards. Buffer and communicators must outlive the
+  /// reducer. Where the precision reduces in another type than that of the gradients, a bucket travels as a cast copy.
+  GradientReducer(tensor::ParameterBuffer& buffer, const StateGroups& groups, const PrecisionPolicy& precision);
 
   /// Zeroes the gradients and expects `contributions` (micro-batches of this replica, or their parts; 0 for a replica
-  /// without samples) to every parameter. Collective over data, as is all up to finish().
+  /// without samples) to every parameter. Collective over the data axis, as is all up to finish().
   void begin_step(int contributions);
 
   /// Counts one contribution; starts what is complete, and lets the reductions in flight move on.
@@ -36,21 +36,31 @@ class GradientReducer final : public tensor::GradientSink {
   double seconds_waited() const { return seconds_waited_; }
 
  private:
+  // One of the two is missing where the state is split over all of the axis, or not at all.
+  struct Reduction {
+    comm::Work scattered;
+    comm::Work summed;
+    bool test() { return scattered.test() && summed.test(); }
+    void wait() {
+      scattered.wait();
+      summed.wait();
+    }
+  };
+
   void start_complete_buckets();
-  comm::Work reduce(int bucket);
+  Reduction reduce(int bucket);
   at::Tensor reduced_part(const at::Tensor& bucket_values, int bucket) const;
   void poll();
 
   tensor::ParameterBuffer& buffer_;
-  comm::Communicator& data_;
-  ZeroStage stage_;
+  StateGroups groups_;
   at::ScalarType reduce_type_;
-  std::vector<int> missing_;        // by parameter: contributions still to come
-  std::vector<int> incomplete_;     // by bucket: members with missing contributions
-  std::vector<comm::Work> works_;   // by bucket
-  std::vector<at::Tensor> copies_;  // by bucket: what is reduced in its place; empty where it is reduced itself
-  size_t next_bucket_ = 0;          // the first one not started
-  size_t first_open_ = 0;           // the first work that may not be complete
+  std::vector<int> missing_;           // by parameter: contributions still to come
+  std::vector<int> incomplete_;        // by bucket: members with missing contributions
+  std::vector<Reduction> reductions_;  // by bucket
+  std::vector<at::Tensor> copies_;     // by bucket: what is reduced in its place; empty where it is reduced itself
+  size_t next_bucket_ = 0;             // the first one not started
+  size_t first_open_ = 0;              // the first reduction that may not be complete
   bool in_step_ = false;
   double seconds_waited_ = 0;
 };

@@ -7,12 +7,15 @@
 
 namespace vit_hybrid::zero {
 
-int num_shards(ZeroStage stage, int data_size) {
-  return stage == ZeroStage::kReplicated ? 1 : data_size;
+StateGroups state_groups(comm::Communicator& data, ZeroStage stage) {
+  return stage == ZeroStage::kReplicated ? StateGroups{nullptr, &data} : StateGroups{&data, nullptr};
 }
 
-Range owned_range(const tensor::FlatLayout& layout, int bucket, ZeroStage stage, int data_rank) {
-  return layout.shard_of(bucket, stage == ZeroStage::kReplicated ? 0 : data_rank);
+StateGroups state_groups(mesh::DeviceMesh& mesh, ZeroStage stage) {
+  if (stage == ZeroStage::kReplicated || !mesh.dims().cuts_data()) {
+    return state_groups(mesh.data(), stage);
+  }
+  return {&mesh.group(mesh::Group::kShard), &mesh.group(mesh::Group::kReplica)};
 }
 
 at::Tensor segment_tensor(const std::vector<Segment>& segments, at::Device device) {

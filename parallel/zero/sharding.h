@@ -1,4 +1,4 @@
-// Which part of the flat buffers a rank owns, and the tensors of it.
+// Which part of the flat buffers a rank owns, who owns the others, and the tensors of it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,9 +6,10 @@
 
 #include <vector>
 
+#include "parallel/comm/communicator.h"
+#include "parallel/mesh/device_mesh.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/zero/rules/table_cursor.h"
-#include "src/base/partition.h"
 
 namespace vit_hybrid::zero {
 
@@ -16,11 +17,29 @@ namespace vit_hybrid::zero {
 /// trillion parameter models", SC20, section 5. Stage 0 is the plain replicated optimizer.
 enum class ZeroStage : int { kReplicated = 0, kOptimizerState = 1 };
 
-/// Parts that the flat layout of a run must have: the size of the data axis, or 1 for the replicated optimizer.
-int num_shards(ZeroStage stage, int data_size);
+/// What a rank owns of the state of its slice of the model: part `shard` of every bucket (FlatLayout::shard_of()),
+/// which ranks `replica` = 0, 1, ... hold each.
+struct StatePlace {
+  int shard = 0;
+  int replica = 0;
+};
 
-/// The elements of bucket `bucket` that data rank `data_rank` updates: its shard, or the whole bucket.
-Range owned_range(const tensor::FlatLayout& layout, int bucket, ZeroStage stage, int data_rank);
+/// The data axis as the state lies on it. Stage 0: all ranks are replicas; ZeRO-1: all are shards; ZeRO-1 over a part
+/// of the axis, such as the ranks of a node: both, the partition and replication groups of Z. Zhang et al., "MiCS:
+/// near-linear scaling for training gigantic model on public cloud", PVLDB 16, 2022.
+struct StateGroups {
+  comm::Communicator* shard = nullptr;    ///< ranks that split the state among them; null: each holds all of it
+  comm::Communicator* replica = nullptr;  ///< ranks that hold the same part of it; null: no two do
+
+  /// Parts that the flat layout of a run must have.
+  int num_shards() const { return shard == nullptr ? 1 : shard->size(); }
+  StatePlace place() const { return {shard == nullptr ? 0 : shard->rank(), replica == nullptr ? 0 : replica->rank()}; }
+};
+
+/// Of a stage over the whole data axis.
+StateGroups state_groups(comm::Communicator& data, ZeroStage stage);
+/// Of a mesh: over the parts of its data axis where it is cut.
+StateGroups state_groups(mesh::DeviceMesh& mesh, ZeroStage stage);
 
 /// Flat tensors on one device: master weights and state of the owned elements alone, the flat buffers whole; which
 /// element belongs to which, and their weight decays, say the segments.

@@ -13,18 +13,17 @@
 
 namespace vit_hybrid::zero {
 
-Zero1Optimizer::Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicator& data, comm::Communicator& tensor,
-                               ZeroStage stage, const PrecisionPolicy& precision, const OptimizerOptions& options)
+Zero1Optimizer::Zero1Optimizer(tensor::ParameterBuffer& buffer, const StateGroups& groups, comm::Communicator& tensor,
+                               const PrecisionPolicy& precision, const OptimizerOptions& options)
     : buffer_(buffer),
       values_(buffer.values()),
-      data_(data),
-      stage_(stage),
+      groups_(groups),
       master_type_(precision.master),
       options_(options),
       rule_(make_update_rule(options, buffer.values().device().type())),
-      norms_(buffer, data, tensor, stage) {
-  VH_ASSERT(buffer.layout().shards == num_shards(stage, data.size()),
-            str(buffer.layout().shards, " shards over ", data.size(), " data ranks"));
+      norms_(buffer, groups, tensor) {
+  VH_ASSERT(buffer.layout().shards == groups.num_shards(),
+            str(buffer.layout().shards, " shards over ", groups.num_shards(), " ranks"));
   VH_ASSERT(
       precision.compute == buffer.values().scalar_type() && precision.gradient == buffer.gradients().scalar_type(),
       "the buffer has other types than the precision");
@@ -49,7 +48,7 @@ Zero1Optimizer::Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicat
 // Gaps after a parameter are taken with it: all is zero there, and stays zero.
 Zero1Optimizer::Bucket Zero1Optimizer::make_bucket(int bucket, int64_t state) const {
   const auto& layout = buffer_.layout();
-  const Range own = owned_range(layout, bucket, stage_, data_.rank());
+  const Range own = layout.shard_of(bucket, groups_.place().shard);
   const auto& members = layout.buckets[static_cast<size_t>(bucket)].members;
   Bucket made{own, state, {}};
   for (size_t i = 0; i < members.size(); ++i) {
@@ -110,13 +109,13 @@ void Zero1Optimizer::update(const StepControl& control) {
 
 // The last bucket has what forward uses first.
 void Zero1Optimizer::start_gather(size_t bucket) {
-  if (stage_ == ZeroStage::kReplicated) {
+  if (groups_.shard == nullptr) {
     return;
   }
   const Range range = buffer_.layout().buckets[bucket].range;
   const Range own = buckets_[bucket].own;
-  buffer_.expect(
-      bucket, data_.all_gather(values_.narrow(0, range.begin, range.size()), values_.narrow(0, own.begin, own.size())));
+  buffer_.expect(bucket, groups_.shard->all_gather(values_.narrow(0, range.begin, range.size()),
+                                                   values_.narrow(0, own.begin, own.size())));
 }
 
 void Zero1Optimizer::end_step(bool skipped) {

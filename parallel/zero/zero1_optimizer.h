@@ -29,12 +29,12 @@ struct OwnedState {
   std::vector<at::Tensor> state;  ///< in the order of Zero1Optimizer::state_names()
 };
 
-/// Optimizer of a rank. Under ZeRO-1 it holds the state of its shard of each bucket only, under stage 0 of all. The
+/// Optimizer of a rank. It holds the state of its shard of each bucket only; of all where the state is not split. The
 /// master weights are part of it, except where they are of the parameters' type: then they are views of the buffer.
 class Zero1Optimizer final : public tensor::ParameterWriter {
  public:
   /// Allocates the state, zeroed. `buffer` and the communicators must outlive the optimizer.
-  Zero1Optimizer(tensor::ParameterBuffer& buffer, comm::Communicator& data, comm::Communicator& tensor, ZeroStage stage,
+  Zero1Optimizer(tensor::ParameterBuffer& buffer, const StateGroups& groups, comm::Communicator& tensor,
                  const PrecisionPolicy& precision, const OptimizerOptions& options);
 
   /// As the option --optimizer has it.
@@ -52,11 +52,11 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   StepScalars next_step(double lr) const { return scalars_of_step(options_, num_steps_ + 1, lr); }
 
   /// Updates the owned ranges from the reduced gradients by the control's scalars, the same on all ranks of the world,
-  /// casts them to the parameters' type and starts to gather the parameters over data, in the order in which forward
-  /// uses them: ParameterBuffer::await() tells when they are there. Changes nothing where the step is skipped. A rule
-  /// that updates all at once leaves the scalars where they are: its host does not wait, and gathers in any case. With
-  /// one that goes stretch by stretch the host reads them; the next bucket is updated while one is gathered. Collective
-  /// over data, with a layer-wise rule also over tensor.
+  /// casts them to the parameters' type and starts to gather the parameters over the shards, in the order in which
+  /// forward uses them: ParameterBuffer::await() tells when they are there. Changes nothing where the step is skipped.
+  /// A rule that updates all at once leaves the scalars where they are: its host does not wait, and gathers in any
+  /// case. With one that goes stretch by stretch the host reads them; the next bucket is updated while one is gathered.
+  /// Collective over the data axis, with a layer-wise rule also over tensor.
   void update(const StepControl& control);
   /// What the host keeps of a step when it knows how it ended: counts it and raises the buffer's version, unless it was
   /// skipped.
@@ -67,8 +67,7 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
   /// Says how many were done before, when a state is loaded; the same on all ranks of the world.
   void set_num_steps(int64_t num_steps) { num_steps_ = num_steps; }
 
-  /// What this rank owns, in ascending order of buckets, without empty ranges: its shards under ZeRO-1, everything
-  /// under stage 0. Padding is not part of it. Local.
+  /// What this rank owns, in ascending order of buckets, without empty ranges. Padding is not part of it. Local.
   std::vector<OwnedState> owned_state() const;
 
  private:
@@ -99,8 +98,7 @@ class Zero1Optimizer final : public tensor::ParameterWriter {
 
   tensor::ParameterBuffer& buffer_;
   at::Tensor values_;  // the buffer's: what a rank owns of them is there while other parts are on their way
-  comm::Communicator& data_;
-  ZeroStage stage_;
+  StateGroups groups_;
   at::ScalarType master_type_;
   OptimizerOptions options_;
   std::unique_ptr<UpdateRule> rule_;

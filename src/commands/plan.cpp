@@ -87,7 +87,7 @@ c10::DeviceType device_of(const RunConfig& config) {
 struct Planned {
   RunConfig config;
   train::LayoutReport report;
-  std::array<double, mesh::kNumAxes> between_nodes{};
+  std::array<double, mesh::kNumGroups> between_nodes{};
   bool fits = true;
   std::optional<train::TimePlan> time;  // with --machine
 
@@ -191,9 +191,9 @@ std::string layout_text(const train::ParallelConfig& parallel) {
 
 std::string between_nodes_text(const Planned& planned) {
   std::vector<std::string> parts;
-  for (const mesh::Axis axis : mesh::kAxes) {
-    if (const double bytes = planned.between_nodes[static_cast<size_t>(axis)]; bytes > 0.0) {
-      parts.push_back(str(mesh::axis_option(axis), " ", megabytes(bytes)));
+  for (const mesh::Group group : mesh::kGroups) {
+    if (const double bytes = planned.between_nodes[static_cast<size_t>(group)]; bytes > 0.0) {
+      parts.push_back(str(mesh::group_option(group), " ", megabytes(bytes)));
     }
   }
   return parts.empty() ? "nothing" : join(parts);
@@ -201,9 +201,9 @@ std::string between_nodes_text(const Planned& planned) {
 
 Json to_json(const train::Traffic& traffic) {
   Json json;
-  for (const mesh::Axis axis : mesh::kAxes) {
-    const auto& of_axis = traffic[static_cast<size_t>(axis)];
-    json[std::string(mesh::axis_name(axis))] = {{"operations", of_axis.operations}, {"bytes", of_axis.bytes}};
+  for (const mesh::Group group : mesh::kGroups) {
+    const auto& of_group = traffic[static_cast<size_t>(group)];
+    json[std::string(mesh::group_name(group))] = {{"operations", of_group.operations}, {"bytes", of_group.bytes}};
   }
   return json;
 }
@@ -212,8 +212,8 @@ Json to_json(const Planned& planned) {
   const train::ParallelConfig& parallel = planned.config.parallel;
   const train::LayoutReport& report = planned.report;
   Json between;
-  for (const mesh::Axis axis : mesh::kAxes) {
-    between[std::string(mesh::axis_name(axis))] = planned.between_nodes[static_cast<size_t>(axis)];
+  for (const mesh::Group group : mesh::kGroups) {
+    between[std::string(mesh::group_name(group))] = planned.between_nodes[static_cast<size_t>(group)];
   }
   Json json = {
       {"dp", parallel.dp},
@@ -273,11 +273,11 @@ std::string text_of(const Planned& planned, const Planner& planner) {
     out += str("  stage ", stage, "\n    holds   ",
                train::memory_text(train::plan_memory(planned.config, replica, place, planner.compute())), "\n");
     std::vector<std::string> parts;
-    for (const mesh::Axis axis : mesh::kAxes) {
-      const auto& of_axis = traffic[static_cast<size_t>(axis)];
-      if (of_axis.operations > 0) {
-        parts.push_back(str(mesh::axis_option(axis), " ", bytes_text(of_axis.bytes), " in ", of_axis.operations,
-                            axis == mesh::Axis::kPipeline ? " messages" : " operations"));
+    for (const mesh::Group group : mesh::kGroups) {
+      const auto& of_group = traffic[static_cast<size_t>(group)];
+      if (of_group.operations > 0) {
+        parts.push_back(str(mesh::group_option(group), " ", bytes_text(of_group.bytes), " in ", of_group.operations,
+                            group == mesh::Group::kPipeline ? " messages" : " operations"));
       }
     }
     out += str("    moves   ", parts.empty() ? "nothing" : join(parts), "\n");

@@ -57,6 +57,7 @@ std::vector<Need> needs_of(const RunConfig& config) {
       {"tp-overlap", !parallel.tp_overlap || (parallel.micro_batch_parts() > 1 && parallel.micro_batch_size != 1),
        tp_overlap_needs},
       {"zero", has_replicas, "--dp is 1, and there is nobody to share with"},
+      {"zero-shard-size", parallel.zero > 0, "--zero is 0, and each rank keeps all of the optimizer state"},
       {"schedule", has_micro_batches, "there is one stage and one micro-batch"},
       {"bucket-mb", has_replicas, "--dp is 1, and no gradients are reduced"},
       {"dp-max-ctas", has_replicas, "--dp is 1, and no gradients are reduced"},

@@ -11,6 +11,10 @@
 
 namespace vit_hybrid::train {
 
+mesh::ParallelDims parallel_dims(const ParallelConfig& parallel) {
+  return {parallel.dp, parallel.tp, parallel.pp, parallel.order, parallel.state_shards()};
+}
+
 zero::PrecisionPolicy precision_policy(const PrecisionConfig& precision) {
   zero::PrecisionPolicy policy = zero::make_precision_policy(precision_name(precision.kind));
   if (precision.gradient == GradientType::kHalf) {

@@ -11,6 +11,7 @@
 #include "data/reading/posix_file.h"
 #include "model/recompute.h"
 #include "model/vit_options.h"
+#include "parallel/mesh/device_mesh.h"
 #include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/precision_policy.h"
 #include "src/base/device/energy_meter.h"
@@ -48,6 +49,7 @@ struct ParallelConfig {
   bool tp_overlap = false;         ///< forward's sums over tp are hidden: micro_batch_parts()
   std::string order = "tp-dp-pp";  ///< fastest axis first
   int zero = 1;                    ///< 0: every rank keeps the whole optimizer state
+  int zero_shard_size = 0;         ///< ranks of dp that split the state among them; 0 ('auto'): all
   std::string schedule = "1f1b";   ///< 1f1b or gpipe
   int64_t micro_batch_size = 0;    ///< samples; 0 ('auto') is gone after resolve()
   double bucket_mb = 0.0;          ///< MiB; 0 ('auto'): as suits the device, see TrainingOptions
@@ -57,6 +59,8 @@ struct ParallelConfig {
   int ranks_per_gpu = 1;           ///< ranks that share a GPU
 
   int model_size() const { return tp * pp; }
+  /// Parts that the optimizer state is split into; of a resolved configuration.
+  int state_shards() const { return zero == 0 ? 1 : zero_shard_size == 0 ? dp : zero_shard_size; }
   int64_t bucket_bytes() const;  ///< of --bucket-mb; 0: 'auto'
   /// Parts of a micro-batch that take turns: VitStage::forward().
   int micro_batch_parts() const { return tp_overlap && tp > 1 ? 2 : 1; }
@@ -188,6 +192,9 @@ struct RunConfig {
   /// arXiv:1706.02677, section 2.1).
   LrSchedule lr_schedule(int64_t total) const;
 };
+
+/// The mesh that a resolved configuration is for.
+mesh::ParallelDims parallel_dims(const ParallelConfig& parallel);
 
 /// The types that --precision, --grad-dtype and --reduce-dtype stand for.
 zero::PrecisionPolicy precision_policy(const PrecisionConfig& precision);

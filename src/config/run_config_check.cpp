@@ -134,6 +134,30 @@ void check_tp_overlap(const RunConfig& config, Problems& out) {
   }
 }
 
+// Where a source says something else than one that gives way to it, what belongs to the latter may stay there.
+bool is_overruled(const RunConfig& config, const char* option, const char* by) {
+  return config.precedence(by) > config.precedence(option);
+}
+
+void check_zero_shards(const RunConfig& config, Problems& out) {
+  const ParallelConfig& parallel = config.parallel;
+  const int size = parallel.zero_shard_size;
+  if (size == 0) {
+    return;
+  }
+  if (parallel.zero == 0) {
+    if (!is_overruled(config, "zero-shard-size", "zero")) {
+      out.push_back(str("--zero-shard-size ", size,
+                        " splits the optimizer state, and with --zero 0 each rank keeps all of it; give --zero 1, or "
+                        "--zero-shard-size auto"));
+    }
+  } else if (parallel.dp > 0 && parallel.dp % size != 0) {
+    out.push_back(str("--zero-shard-size is ", size, size > parallel.dp ? ", more than" : ", which does not divide",
+                      " the ", parallel.dp, " ranks of --dp; allowed: a number that divides them, or auto, which is ",
+                      parallel.dp));
+  }
+}
+
 void check_duration(const RunConfig& config, Problems& out) {
   const ScheduleConfig& schedule = config.schedule;
   if (schedule.steps < 1 && schedule.epochs < 1) {
@@ -178,11 +202,6 @@ void check_optimizer(const OptimizerConfig& config, Problems& out) {
   } else if (config.nesterov && config.momentum == 0.0) {
     out.push_back("--nesterov needs momentum, and --momentum is 0; give --momentum 0.9, or --no-nesterov");
   }
-}
-
-// Where a source says something else than one that gives way to it, what belongs to the latter may stay there.
-bool is_overruled(const RunConfig& config, const char* option, const char* by) {
-  return config.precedence(by) > config.precedence(option);
 }
 
 // Paths that nothing would read or write.
@@ -366,6 +385,7 @@ std::vector<std::string> problems(const RunConfig& config, int world_size) {
   out.insert(out.end(), of_model.begin(), of_model.end());
   check_batches(config, out);
   check_tp_overlap(config, out);
+  check_zero_shards(config, out);
   check_duration(config, out);
   check_optimizer(config.optimizer, out);
   check_data(config, out);

@@ -267,6 +267,12 @@ void add_parallel(OptionTable& table, RunConfig& config) {
              .help = "1: each data-parallel rank keeps its share of the optimizer state (ZeRO-1); 0: each keeps all.",
              .megatron = {{"use-distributed-optimizer", "1", "0"}},
              .names_elsewhere = {"zero-stage"}});
+  table.add(
+      {.name = "zero-shard-size",
+       .value = integer(parallel.zero_shard_size, from_one(kMostRanks, "auto")),
+       .help = "Consecutive ranks of dp that split the optimizer state among them with --zero 1, such as those of "
+               "a node, so that parameters are gathered among them alone; it divides dp, and auto is all of dp.",
+       .names_elsewhere = {"hybrid-shard-size", "partition-group-size", "mics-shard-size", "zero-hpz-partition-size"}});
   table.add({.name = "schedule",
              .value = word(parallel.schedule, {"1f1b", "gpipe"}),
              .help = "Pipeline schedule.",

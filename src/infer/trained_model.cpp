@@ -24,8 +24,7 @@ mesh::DeviceMesh make_mesh(const RunConfig& config, const CheckpointReader& chec
   if (device.is_cpu()) {
     choose_host_kernel(config, kernels::HostLayer::Passes::kForward, checkpoint.info().kernels, world);
   }
-  return {mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world, device,
-          transport_options(parallel)};
+  return {parallel_dims(parallel), world, device, transport_options(parallel)};
 }
 
 }  // namespace

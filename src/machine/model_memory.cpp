@@ -30,7 +30,7 @@ double bytes_per_parameter(const RunConfig& config, ModelPurpose purpose) {
   }
   const auto num_states = zero::optimizer_state_names(config.optimizer).size();
   const double kept = static_cast<double>(num_states) + (policy.has_own_master() ? 1.0 : 0.0);
-  const int shards = config.parallel.zero > 0 ? std::max(config.parallel.dp, 1) : 1;
+  const int shards = std::max(config.parallel.state_shards(), 1);
   return bytes_of(policy.compute) + bytes_of(policy.gradient) + kept * bytes_of(policy.master) / shards;
 }
 

@@ -15,7 +15,6 @@
 #include "model/vit_parameters.h"
 #include "parallel/tensor/step_context.h"
 #include "parallel/zero/rules/update_rule.h"
-#include "parallel/zero/sharding.h"
 #include "src/kernels/attention/attend.h"
 #include "src/kernels/attention/blocked_attention.h"
 #include "src/kernels/gemm/device_products.h"
@@ -133,12 +132,11 @@ ReplicaPlan plan_replica(const RunConfig& config, int replica) {
 tensor::FlatLayout plan_flat_layout(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
                                     c10::DeviceType device) {
   const ParallelConfig& parallel = config.parallel;
-  const auto stage = parallel.zero > 0 ? zero::ZeroStage::kOptimizerState : zero::ZeroStage::kReplicated;
   return tensor::make_flat_layout(
       model::parameter_specs(config.model, replica.stages[static_cast<size_t>(place.stage)], place.stage,
                              place.tensor_rank, parallel.tp),
       tensor::bucket_elements(parallel.bucket_bytes(), precision_policy(config.precision).gradient, device),
-      zero::num_shards(stage, parallel.dp));
+      parallel.state_shards());
 }
 
 MemoryPlan plan_memory(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,

@@ -19,7 +19,7 @@ namespace vit_hybrid::train {
 
 namespace {
 
-using mesh::Axis;
+using mesh::Group;
 
 // How long messages take where nodes hold some consecutive ranks.
 class Network {
@@ -27,24 +27,24 @@ class Network {
   Network(const RunConfig& config, const MachineFile& machine, const Population& population, int ranks_per_node)
       : machine_(machine), messages_(population.messages) {
     const ParallelConfig& parallel = config.parallel;
-    const mesh::ParallelDims dims(parallel.dp, parallel.tp, parallel.pp, parallel.order);
-    for (const Axis axis : mesh::kAxes) {
-      const auto group = dims.group(0, {axis});
+    const mesh::ParallelDims dims = parallel_dims(parallel);
+    for (const Group group : mesh::kGroups) {
+      const auto members = dims.members(0, group);
       std::map<int, int> on_node;
-      for (const int rank : group) {
+      for (const int rank : members) {
         ++on_node[rank / ranks_per_node];
       }
-      Spread& spread = spreads_[static_cast<size_t>(axis)];
-      spread.ranks = static_cast<int>(group.size());
+      Spread& spread = spreads_[static_cast<size_t>(group)];
+      spread.ranks = static_cast<int>(members.size());
       spread.nodes = static_cast<int>(on_node.size());
       spread.per_node = on_node.begin()->second;
       spread.groups = std::max(1, std::min(ranks_per_node, dims.size()) / spread.per_node);
     }
   }
 
-  // A collective of `bytes` bytes over the axis; nothing for a group of one.
-  double collective(const std::string& kind, Axis axis, double bytes) const {
-    const Spread& spread = spreads_[static_cast<size_t>(axis)];
+  // A collective of `bytes` bytes; nothing for a group of one.
+  double collective(const std::string& kind, Group group, double bytes) const {
+    const Spread& spread = spreads_[static_cast<size_t>(group)];
     if (spread.ranks == 1) {
       return 0.0;
     }
@@ -58,7 +58,7 @@ class Network {
 
   // From a stage to the next one.
   double message(double bytes) const {
-    const Spread& spread = spreads_[static_cast<size_t>(Axis::kPipeline)];
+    const Spread& spread = spreads_[static_cast<size_t>(Group::kPipeline)];
     if (spread.ranks == 1) {
       return 0.0;
     }
@@ -91,7 +91,7 @@ class Network {
 
   const MachineFile& machine_;
   const RateTables& messages_;
-  std::array<Spread, mesh::kNumAxes> spreads_;
+  std::array<Spread, mesh::kNumGroups> spreads_;
 };
 
 // Of one stage.
@@ -155,24 +155,36 @@ class StepTime {
   // Of one sublayer's activation over the tensor axis.
   double tensor_sum(int64_t samples) const {
     const int64_t elements = samples * config_.model.num_tokens() * config_.model.embed_dim;
-    return network_.collective("all_reduce", Axis::kTensor, static_cast<double>(elements * size_of(policy_.compute)));
+    return network_.collective("all_reduce", Group::kTensor, static_cast<double>(elements * size_of(policy_.compute)));
+  }
+
+  // Who split the optimizer's state.
+  Group shard_group() const { return parallel_dims(config_.parallel).cuts_data() ? Group::kShard : Group::kData; }
+
+  // Of a bucket of gradients.
+  double reduction_of(double bytes) const {
+    const int shards = config_.parallel.state_shards();
+    if (shards == 1) {
+      return network_.collective("all_reduce", Group::kData, bytes);
+    }
+    const double scattered = network_.collective("reduce_scatter", shard_group(), bytes);
+    const bool cuts_data = shard_group() == Group::kShard;
+    return scattered + (cuts_data ? network_.collective("all_reduce", Group::kReplica, bytes / shards) : 0.0);
   }
 
   void add_update(int stage, StageTime& time) const {
     const auto flat = plan_flat_layout(config_, replica_, {stage, config_.parallel.tp - 1}, device_);
-    const bool is_sharded = config_.parallel.zero > 0;
     const UpdateWork work = update_work(config_, units(stage), tensor(), flat.size, flat.size / flat.shards);
     if (!time.forward.empty()) {
       time.forward.front() += seconds_of(work.packing, tables_);
     }
     const double buckets = std::max<double>(1.0, static_cast<double>(flat.buckets.size()));
-    const auto of_bucket = static_cast<double>(flat.size) / buckets;
-    const double reduction = buckets * network_.collective(is_sharded ? "reduce_scatter" : "all_reduce", Axis::kData,
-                                                           of_bucket * static_cast<double>(size_of(policy_.reduce)));
+    const double of_bucket = static_cast<double>(flat.size) / buckets;
+    const double reduction = buckets * reduction_of(of_bucket * static_cast<double>(size_of(policy_.reduce)));
     const double gathering =
-        is_sharded ? buckets * network_.collective("all_gather", Axis::kData,
-                                                   of_bucket * static_cast<double>(size_of(policy_.compute)))
-                   : 0.0;
+        flat.shards > 1 ? buckets * network_.collective("all_gather", shard_group(),
+                                                        of_bucket * static_cast<double>(size_of(policy_.compute)))
+                        : 0.0;
     const bool hides = device_ != c10::DeviceType::CPU && !time.forward.empty();
     const auto exposed = [&](double seconds, double beside) {  // the last bucket comes when all else is done
       return hides ? std::max(seconds / buckets, seconds - beside * (buckets - 1.0) / buckets) : seconds;

@@ -117,6 +117,14 @@ void add_for_data(const RunConfig& config, std::vector<std::string>& options) {
   }
 }
 
+void add_for_optimizer(const ParallelConfig& parallel, std::vector<std::string>& options) {
+  if (parallel.zero > 0 && parallel.state_shards() < parallel.dp) {
+    options.push_back(
+        str("a larger --zero-shard-size (it is ", parallel.state_shards(), " of --dp ", parallel.dp, ")"));
+  }
+  options.push_back(str("more replicas (--dp is ", parallel.dp, "), which share the optimizer's state"));
+}
+
 void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vector<std::string>& options) {
   switch (memory_class) {
     case MemoryClass::kParameters:
@@ -128,7 +136,7 @@ void add_for_class(MemoryClass memory_class, const RunConfig& config, std::vecto
       }
       return;
     case MemoryClass::kOptimizer:
-      options.push_back(str("more replicas (--dp is ", config.parallel.dp, "), which share the optimizer's state"));
+      add_for_optimizer(config.parallel, options);
       return;
     case MemoryClass::kCommunication:
       options.push_back(config.parallel.bucket_mb > 0.0
@@ -157,13 +165,17 @@ std::vector<int64_t> shares_of(int64_t count, int parts, int64_t each) {
 }
 
 std::vector<std::string> LayoutReport::lines() const {
-  return {str("  data      ", data.text, ": balance ", percent(data.balance)),
-          str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
-          str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
-          str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
-          str("  memory    of the fullest rank (stage ", fullest.place.stage, ", --recompute ", recompute, ") ",
-              memory_text(fullest.memory)),
-          str("  the layout leaves at most ", percent(efficiency()), " of the ranks' speed")};
+  std::vector<std::string> lines = {str("  data      ", data.text, ": balance ", percent(data.balance)),
+                                    str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
+                                    str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
+                                    str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
+                                    str("  memory    of the fullest rank (stage ", fullest.place.stage,
+                                        ", --recompute ", recompute, ") ", memory_text(fullest.memory))};
+  if (!state.empty()) {
+    lines.push_back(str("  optimizer ", state));
+  }
+  lines.push_back(str("  the layout leaves at most ", percent(efficiency()), " of the ranks' speed"));
+  return lines;
 }
 
 LayoutReport report_layout(const RunConfig& config, const ComputeTraits& compute) {
@@ -172,6 +184,10 @@ LayoutReport report_layout(const RunConfig& config, const ComputeTraits& compute
   report.data = data_balance(config);
   report.tensor = tensor_balance(config.model, config.parallel.tp);
   report.pipeline = pipeline_balance(config.model, replica.stages);
+  if (const mesh::ParallelDims dims = parallel_dims(config.parallel); dims.cuts_data()) {
+    report.state = str("state split over ", dims.shard(), " ranks, held ", dims.data() / dims.shard(), " times by the ",
+                       dims.data(), " replicas");
+  }
   report.num_micro_batches = config.num_micro_batches();
   report.bubble = replica.schedule.bubble_fraction;
   report.recompute = kRecomputeNames.at(static_cast<size_t>(config.recompute));

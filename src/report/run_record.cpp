@@ -69,6 +69,7 @@ Json layout(const RunConfig& config, const comm::MpiSession& session) {
           {"pp", parallel.pp},
           {"order", parallel.order},
           {"zero", parallel.zero},
+          {"zero_shard_size", parallel.state_shards()},
           {"schedule", parallel.schedule},
           {"global_batch_size", config.global_batch_size},
           {"micro_batch_size", parallel.micro_batch_size}};

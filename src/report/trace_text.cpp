@@ -24,6 +24,8 @@ constexpr std::array kRows = {kCompute,
                               "communication tensor",
                               "communication pipeline",
                               "communication data",
+                              "communication shard",
+                              "communication replica",
                               "communication world",
                               "data wait",
                               "reading",
@@ -204,8 +206,8 @@ class Writer {
 
   // The lowest rank of the group of this rank over an axis, which with the axis names the group.
   int group_of(std::string_view axis) const {
-    for (const mesh::Axis known : mesh::kAxes) {
-      if (axis == mesh::axis_name(known)) return trace_.dims.group(trace_.rank, {known}).front();
+    for (const mesh::Group known : mesh::kGroups) {
+      if (axis == mesh::group_name(known)) return trace_.dims.members(trace_.rank, known).front();
     }
     return 0;
   }

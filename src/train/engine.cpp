@@ -26,7 +26,7 @@ void RecordedWork::run(const std::function<void()>& work) {
 namespace {
 
 TrainingOptions training_options(const EngineOptions& options, mesh::DeviceMesh& mesh) {
-  return {options.bucket_bytes, zero::num_shards(options.zero_stage, mesh.data().size()), options.recompute,
+  return {options.bucket_bytes, zero::state_groups(mesh, options.zero_stage).num_shards(), options.recompute,
           options.micro_batch_parts, options.recorder};
 }
 
@@ -45,9 +45,10 @@ Engine::Engine(EngineOptions options, mesh::DeviceMesh& mesh)
     : options_(std::move(options)),
       mesh_(mesh),
       model_(options_.model, options_.precision, mesh, training_options(options_, mesh)),
-      reducer_(parameters(), mesh.data(), options_.zero_stage, options_.precision),
-      norm_(parameters(), options_.zero_stage, mesh.data().rank(), mesh.tensor().rank(), mesh.world()),
-      optimizer_(parameters(), mesh.data(), mesh.tensor(), options_.zero_stage, options_.precision, options_.optimizer),
+      groups_(zero::state_groups(mesh, options_.zero_stage)),
+      reducer_(parameters(), groups_, options_.precision),
+      norm_(parameters(), groups_.place(), mesh.tensor().rank(), mesh.world()),
+      optimizer_(parameters(), groups_, mesh.tensor(), options_.precision, options_.optimizer),
       loss_scaler_(options_.loss_scale),
       control_(mesh.device()),
       decision_(options_.update_recorder),

@@ -45,7 +45,7 @@ struct EngineOptions {
   model::Recompute recompute = model::Recompute::kNone;
   int micro_batch_parts = 1;  ///< see TrainingOptions
   zero::OptimizerOptions optimizer;
-  zero::ZeroStage zero_stage = zero::ZeroStage::kOptimizerState;
+  zero::ZeroStage zero_stage = zero::ZeroStage::kOptimizerState;  ///< over the parts of the mesh's data axis
   std::string schedule = "1f1b";
   double clip_norm = 0.0;    ///< 0: no clipping
   int64_t bucket_bytes = 0;  ///< of gradients; 0: see TrainingOptions
@@ -101,6 +101,7 @@ class Engine {
   EngineOptions options_;
   mesh::DeviceMesh& mesh_;
   ModelRunner model_;
+  zero::StateGroups groups_;
   zero::GradientReducer reducer_;
   zero::GradientNorm norm_;
   zero::Zero1Optimizer optimizer_;

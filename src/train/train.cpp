@@ -91,12 +91,12 @@ Json communication(const Traffic& predicted) {
                     {"ranks", axis.group_size},
                     {"blocked_seconds", axis.blocked_seconds},
                     {"rank_0", std::move(operations)}});
-    for (const mesh::Axis known : mesh::kAxes) {
-      if (axis.axis == mesh::axis_name(known) && axis.group_size > 1) {
-        const AxisTraffic& of_step = predicted[static_cast<size_t>(known)];
+    for (const mesh::Group known : mesh::kGroups) {
+      if (axis.axis == mesh::group_name(known) && axis.group_size > 1) {
+        const GroupTraffic& of_step = predicted[static_cast<size_t>(known)];
         json.back()["predicted_per_step"]["bytes"] = of_step.bytes;
         if (known !=
-            mesh::Axis::kPipeline) {  // whose messages are counted where they come, too, and some start together
+            mesh::Group::kPipeline) {  // whose messages are counted where they come, too, and some start together
           json.back()["predicted_per_step"]["operations"] = of_step.operations;
         }
       }
@@ -252,8 +252,7 @@ class Run {
   void connect_groups() {
     phase_.emplace("building of the groups");
     const ParallelConfig& parallel = config_.parallel;
-    mesh_.emplace(mesh::ParallelDims(parallel.dp, parallel.tp, parallel.pp, parallel.order), world_, machine_.device,
-                  transport_options(parallel));
+    mesh_.emplace(parallel_dims(parallel), world_, machine_.device, transport_options(parallel));
   }
 
   void open_folder() {

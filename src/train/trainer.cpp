@@ -131,7 +131,8 @@ EngineOptions engine_options(const RunConfig& config) {
   options.recompute = config.recompute;
   options.micro_batch_parts = config.parallel.micro_batch_parts();
   options.optimizer = config.optimizer;
-  options.zero_stage = config.parallel.zero == 0 ? zero::ZeroStage::kReplicated : zero::ZeroStage::kOptimizerState;
+  options.zero_stage =
+      config.parallel.state_shards() == 1 ? zero::ZeroStage::kReplicated : zero::ZeroStage::kOptimizerState;
   options.schedule = config.parallel.schedule;
   options.clip_norm = config.optimizer.clip_norm;
   options.bucket_bytes = config.parallel.bucket_bytes();

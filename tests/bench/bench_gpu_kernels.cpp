@@ -128,7 +128,7 @@ void bench_optimizer(Bench& bench, const zero::PrecisionPolicy& precision) {
   zero::OptimizerOptions options;
   options.kind = zero::OptimizerKind::kAdamW;
   options.weight_decay = 0.1;
-  zero::Zero1Optimizer optimizer(buffer, data, tensor, zero::ZeroStage::kOptimizerState, precision, options);
+  zero::Zero1Optimizer optimizer(buffer, {&data, nullptr}, tensor, precision, options);
   zero::StepControl control(buffer.values().device());
   control.set(optimizer.next_step(1e-4));
   buffer.values().normal_(0.0, 0.02);

@@ -64,11 +64,11 @@ std::vector<Layout> layouts_of_optimizers(int num_ranks) {
     case 3:
       return {{3, 1, 1, sharded}, {1, 3, 1, sharded}};
     case 4:
-      return {{2, 2, 1, sharded}, {2, 2, 1, replicated}, {1, 2, 2, sharded}};
+      return {{2, 2, 1, sharded}, {2, 2, 1, replicated}, {1, 2, 2, sharded}, {.dp = 4, .shard = 2}};
     case 6:
       return {{1, 3, 2, sharded}, {3, 1, 2, sharded}};
     case 8:
-      return {{2, 2, 2, sharded}, {2, 2, 2, replicated}, {4, 2, 1, sharded}};
+      return {{2, 2, 2, sharded}, {2, 2, 2, replicated}, {4, 2, 1, sharded}, {.dp = 4, .tp = 2, .shard = 2}};
     default:
       return {};
   }
@@ -89,8 +89,10 @@ TEST_CASE("layouts: fp64 losses, gradients, parameters and optimizer state are t
     for (const Layout& layout : test_layouts(world.size())) {
       CAPTURE(experiment.name);
       CAPTURE(layout.text());
-      const Errors errors = compare(run(experiment, layout, world), reference, experiment.learning_rate);
+      const TrainingOutcome outcome = run(experiment, layout, world);
+      const Errors errors = compare(outcome, reference, experiment.learning_rate);
       CAPTURE(errors.worst);
+      CHECK(outcome.replicas_are_equal);
       CHECK(errors.loss <= kGradientBound64);
       CHECK(errors.norm <= kGradientBound64);
       CHECK(errors.gradient <= kGradientBound64);
@@ -113,8 +115,10 @@ TEST_CASE("layouts: every optimizer's fp64 parameters and state are those of one
     for (const Layout& layout : layouts_of_optimizers(world.size())) {
       CAPTURE(zero::optimizer_name(kind));
       CAPTURE(layout.text());
-      const Errors errors = compare(run(trained, layout, world), reference, trained.learning_rate);
+      const TrainingOutcome outcome = run(trained, layout, world);
+      const Errors errors = compare(outcome, reference, trained.learning_rate);
       CAPTURE(errors.worst);
+      CHECK(outcome.replicas_are_equal);
       CHECK(errors.loss <= kGradientBound64);
       CHECK(errors.gradient <= kGradientBound64);
       CHECK(errors.parameter <= kParameterBound64);

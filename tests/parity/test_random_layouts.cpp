@@ -55,6 +55,10 @@ Layout random_layout(Dice& dice, int num_ranks) {
   layout.zero = dice.toss() ? zero::ZeroStage::kOptimizerState : zero::ZeroStage::kReplicated;
   layout.schedule = dice.toss() ? "1f1b" : "gpipe";
   layout.order = dice.one_of<std::string>({"tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "dp-pp-tp", "pp-tp-dp", "pp-dp-tp"});
+  if (layout.zero == zero::ZeroStage::kOptimizerState) {
+    const int shard = dice.one_of(divisors(layout.dp));
+    layout.shard = shard > 1 ? shard : 0;
+  }
   return layout;
 }
 

@@ -63,12 +63,16 @@ std::vector<Pair> chosen_pairs(int ranks) {
       {{2, 2, 1, kSharded}, {1, 2, 2, kSharded}},
       {{4, 1, 1, kReplicated}, {2, 1, 2, kSharded, "1f1b", "pp-dp-tp"}},
       {{1, 1, 4, kSharded}, {3, 1, 1, kSharded}},
+      {{.dp = 4, .shard = 2}, {2, 2, 1, kSharded}},
+      {{4, 1, 1, kSharded}, {.dp = 4, .shard = 2}},
       {{3, 1, 2, kSharded}, {1, 3, 2, kReplicated}},
       {{2, 2, 2, kSharded}, {2, 2, 2, kSharded}},
       {{2, 2, 2, kSharded}, {8, 1, 1, kSharded}},
       {{8, 1, 1, kSharded}, {1, 4, 2, kReplicated}},
       {{1, 4, 2, kSharded}, {2, 1, 4, kSharded}},
       {{2, 2, 2, kReplicated}, {1, 1, 1, kSharded}},
+      {{.dp = 8, .shard = 2}, {.dp = 8, .shard = 4}},
+      {{.dp = 4, .tp = 2, .shard = 2}, {2, 2, 1, kReplicated}},
       {{1, 1, 1, kSharded}, {2, 2, 2, kSharded, "gpipe", "dp-tp-pp"}},
   };
   std::vector<Pair> result;
@@ -219,6 +223,9 @@ TEST_CASE("resume pairs: all ordered pairs of layouts restore the same state" * 
       for (int pp = 1; tp * pp <= ranks; pp *= 2) {
         layouts.push_back({ranks / tp / pp, tp, pp, kSharded});
         layouts.push_back({ranks / tp / pp, tp, pp, kReplicated});
+        for (int shard = 2; shard < ranks / tp / pp; shard *= 2) {
+          layouts.push_back({.dp = ranks / tp / pp, .tp = tp, .pp = pp, .shard = shard});
+        }
       }
     }
   }

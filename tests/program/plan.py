@@ -24,12 +24,16 @@ SUM_BOUND = 0.10
 SMALL = 4 << 20
 READ_AHEAD = 4  # batches that need not be there when most is held: of training and of validation
 STEPS = 3
+EVERY = 10  # run of four ranks and more that cuts the data axis
 
 
-def draw(rng, most_ranks):
-    """Options of a run with classes of memory worth measuring, and its number of ranks."""
+def draw(rng, most_ranks, cuts_data):
+    """Options of a run with classes of memory worth measuring, and its number of ranks. `cuts_data`: the optimizer state is split
+    over parts of two replicas."""
     degrees = range(1, most_ranks + 1)
     dp, tp, pp = rng.choice([(a, b, c) for a in degrees for b in degrees for c in degrees if a * b * c <= most_ranks])
+    if cuts_data:
+        dp, tp, pp = 4, 1, 1
     heads = rng.choice([4, 6, 8])
     dim = heads * rng.choice([32, 48, 64])
     precision = rng.choice(["fp32", "fp32", "fp64", "bf16", "bf16", "fp16"])
@@ -42,7 +46,7 @@ def draw(rng, most_ranks):
         "global-batch-size": dp * micro_batch * rng.choice([1, 2, 4]) + rng.choice([0, 0, 1]),
         "precision": precision,
         "optimizer": rng.choice(["adamw", "adamw", "adam", "sgd", "lamb", "lars"]),
-        "zero": rng.choice([0, 1]),
+        "zero": rng.choice([0, 1]) or int(cuts_data), "zero-shard-size": 2 if cuts_data else "auto",
         "recompute": rng.choice(["none", "none", "selective", "full"]),
         "schedule": rng.choice(["1f1b", "gpipe"]),
         "seed": rng.randrange(1000),
@@ -79,7 +83,7 @@ def main():
     rng = random.Random(20261124)
     checked, traffic, failures = 0, 0, []
     for number in range(count):
-        options, ranks = draw(rng, most_ranks)
+        options, ranks = draw(rng, most_ranks, cuts_data=most_ranks >= 4 and number % EVERY == 0)
         words = [f"--{name}={value}" for name, value in options.items() if name != "valid"]
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run"

@@ -31,17 +31,15 @@ inline void step(zero::Zero1Optimizer& optimizer, zero::StepControl& control, do
   optimizer.end_step(control.read().is_skipped());
 }
 
-/// State of one parameter, whole over the data axis, in its local shape (that of the tensor rank's slice).
+/// State of one parameter, whole over the shards, in its local shape (that of the tensor rank's slice).
 struct WholeState {
   at::Tensor master;
   std::vector<at::Tensor> state;  ///< in the order of Zero1Optimizer::state_names()
 };
 
-/// The states of all parameters, in the order of the specs. Collective over `data`, which is summed over where ranks
-/// own shards.
+/// The states of all parameters, in the order of the specs. Collective over groups.shard.
 inline std::vector<WholeState> whole_states(const zero::Zero1Optimizer& optimizer,
-                                            const tensor::ParameterBuffer& buffer, comm::Communicator& data,
-                                            zero::ZeroStage stage) {
+                                            const tensor::ParameterBuffer& buffer, const zero::StateGroups& groups) {
   const auto options = buffer.values().options().dtype(optimizer.master_type());
   std::vector<WholeState> whole;
   for (const tensor::ParameterSpec& spec : buffer.specs()) {
@@ -60,11 +58,11 @@ inline std::vector<WholeState> whole_states(const zero::Zero1Optimizer& optimize
       put(to.state[i], owned.state[i]);
     }
   }
-  if (stage == zero::ZeroStage::kOptimizerState) {
+  if (groups.shard != nullptr) {
     for (const WholeState& state : whole) {
-      data.all_reduce(state.master, comm::ReduceOp::kSum).wait();
+      groups.shard->all_reduce(state.master, comm::ReduceOp::kSum).wait();
       for (const at::Tensor& tensor : state.state) {
-        data.all_reduce(tensor, comm::ReduceOp::kSum).wait();
+        groups.shard->all_reduce(tensor, comm::ReduceOp::kSum).wait();
       }
     }
   }

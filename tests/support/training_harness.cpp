@@ -31,17 +31,17 @@ at::Tensor whole(const tensor::ParameterSpec& spec, const at::Tensor& local, mes
   return gather_global(spec, local.to(at::kDouble), mesh.tensor()).cpu();
 }
 
-// Under ZeRO-1 a rank holds the sums of its own shard only: the shards of all data ranks make the gradient.
-at::Tensor whole_flat_gradient(const tensor::ParameterBuffer& buffer, mesh::DeviceMesh& mesh, zero::ZeroStage stage) {
+// A rank holds the sums of its own shard only: the shards together make the gradient.
+at::Tensor whole_flat_gradient(const tensor::ParameterBuffer& buffer, const zero::StateGroups& groups) {
   const at::Tensor flat = buffer.gradients().clone();
-  if (stage == zero::ZeroStage::kReplicated) {
+  if (groups.shard == nullptr) {
     return flat;
   }
   for (size_t b = 0; b < buffer.layout().buckets.size(); ++b) {
     const Range bucket = buffer.layout().buckets[b].range;
-    const Range own = buffer.layout().shard_of(static_cast<int>(b), mesh.data().rank());
+    const Range own = buffer.layout().shard_of(static_cast<int>(b), groups.place().shard);
     const at::Tensor part = flat.narrow(0, own.begin, own.size()).clone();
-    mesh.data().all_gather(flat.narrow(0, bucket.begin, bucket.size()), part).wait();
+    groups.shard->all_gather(flat.narrow(0, bucket.begin, bucket.size()), part).wait();
   }
   return flat;
 }
@@ -49,7 +49,7 @@ at::Tensor whole_flat_gradient(const tensor::ParameterBuffer& buffer, mesh::Devi
 TensorsByName gather_gradients(train::Engine& engine, mesh::DeviceMesh& mesh, zero::ZeroStage stage,
                                double loss_scale) {
   const auto& buffer = engine.parameters();
-  const at::Tensor flat = whole_flat_gradient(buffer, mesh, stage).to(at::kDouble).div_(loss_scale);
+  const at::Tensor flat = whole_flat_gradient(buffer, zero::state_groups(mesh, stage)).to(at::kDouble).div_(loss_scale);
   TensorsByName result;
   for (size_t i = 0; i < buffer.specs().size(); ++i) {
     const auto& spec = buffer.specs()[i];
@@ -59,9 +59,19 @@ TensorsByName gather_gradients(train::Engine& engine, mesh::DeviceMesh& mesh, ze
   return result;
 }
 
+bool have_equal_bits(const at::Tensor& values, comm::Communicator& ranks) {
+  const at::Tensor bytes = values.clone().view(at::kByte);
+  const at::Tensor first = bytes.clone();
+  ranks.broadcast(first, 0).wait();
+  const at::Tensor differ = first.ne(bytes).any().to(at::kInt);
+  ranks.all_reduce(differ, comm::ReduceOp::kMax).wait();
+  return differ.item<int>() == 0;
+}
+
 void gather_state(train::Engine& engine, mesh::DeviceMesh& mesh, zero::ZeroStage stage, TrainingOutcome& out) {
   const auto names = engine.optimizer().state_names();
-  const auto states = whole_states(engine.optimizer(), engine.parameters(), mesh.data(), stage);
+  const auto states = whole_states(engine.optimizer(), engine.parameters(), zero::state_groups(mesh, stage));
+  out.replicas_are_equal = have_equal_bits(engine.parameters().values(), mesh.data());
   for (size_t p = 0; p < states.size(); ++p) {
     const auto& spec = engine.parameters().specs()[p];
     const at::Tensor& value = engine.parameters().parameter(static_cast<int>(p)).value;
@@ -111,7 +121,8 @@ double relative(double a, double b) {
 }  // namespace
 
 std::string Layout::text() const {
-  return str("dp ", dp, " tp ", tp, " pp ", pp, " zero ", static_cast<int>(zero), " ", schedule, " ", order);
+  return str("dp ", dp, " tp ", tp, " pp ", pp, " zero ", static_cast<int>(zero),
+             shard > 0 ? str(" over ", shard, " ranks ") : " ", schedule, " ", order);
 }
 
 data::Batch make_batch(const model::VitOptions& options, const std::vector<int64_t>& samples) {
@@ -139,7 +150,9 @@ Training::Training(const Experiment& experiment, const Layout& layout, const com
     : experiment_(experiment),
       layout_(layout),
       world_(world),
-      mesh_(mesh::ParallelDims(layout.dp, layout.tp, layout.pp, layout.order), world, device, experiment.transport),
+      mesh_(mesh::ParallelDims(layout.dp, layout.tp, layout.pp, layout.order,
+                               layout.shard > 0 ? layout.shard : layout.dp),
+            world, device, experiment.transport),
       options_(engine_options(experiment, layout)),
       engine_(options_, mesh_) {}
 

@@ -39,6 +39,7 @@ struct Layout {
   zero::ZeroStage zero = zero::ZeroStage::kOptimizerState;
   std::string schedule = "1f1b";
   std::string order = "tp-dp-pp";
+  int shard = 0;  ///< ranks of dp that split the state among them; 0: all
 
   int num_ranks() const { return dp * tp * pp; }
   std::string text() const;
@@ -54,6 +55,7 @@ struct TrainingOutcome {
   std::vector<bool> skipped;                    ///< by step
   TensorsByName parameters;                     ///< master weights after the last step
   bool parameters_are_cast = true;              ///< on this rank: parameters are the master weights in their type
+  bool replicas_are_equal = true;               ///< all data ranks hold the same bits of the parameters
   std::map<std::string, TensorsByName> states;  ///< of the optimizer, by their names ("exp_avg")
 };
 

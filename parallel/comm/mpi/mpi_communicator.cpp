@@ -392,9 +392,12 @@ class MpiCommunicator final : public CommunicatorBase {
     return std::make_unique<MessagesTask>(link_, std::move(tensors));
   }
 
-  Started start_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
-    if (shared_ != nullptr) return shared_all_reduce(shared_, tensor, op);
-    return std::make_unique<ReductionTask>(link_, tensor, tensor, op, ReductionTask::Result::kWhole);
+  Started start_all_reduce(const at::Tensor& tensor, ReduceOp op, const Work::State* first) override {
+    auto task = shared_ != nullptr
+                    ? shared_all_reduce(shared_, tensor, op)
+                    : std::make_unique<ReductionTask>(link_, tensor, tensor, op, ReductionTask::Result::kWhole);
+    task->follow(first);
+    return task;
   }
 
   Started start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {

@@ -53,6 +53,8 @@ class NcclState final : public NotedState {
   // A trace has the host's times: it is launched.
   void begin() override { record_end(); }
 
+  const DeviceEvent& done() const { return *done_; }
+
  private:
   void complete(BlockedScope& /*blocked*/) override {
     link_->check();
@@ -82,16 +84,24 @@ class NcclCommunicator final : public CommunicatorBase {
  private:
   // start(comm, stream) begins operations of NCCL on `tensors`; see NcclLink::launch().
   template <class Start>
-  Started launch(std::vector<at::Tensor> tensors, const char* call, Start start) {
+  Started launch(std::vector<at::Tensor> tensors, const char* call, Start start, const Work::State* first = nullptr) {
     const c10::DeviceGuard guard(link_->device());
+    if (first != nullptr) link_->follow(event_of(*first));
     return std::make_unique<NcclState>(link_, link_->launch(current(), call, start), std::move(tensors));
   }
 
-  Started start_all_reduce(const at::Tensor& tensor, ReduceOp op) override {
-    return launch({tensor}, "ncclAllReduce", [&](ncclComm_t comm, cudaStream_t stream) {
+  static const DeviceEvent& event_of(const Work::State& first) {
+    const auto* const state = dynamic_cast<const NcclState*>(&first);
+    VH_ASSERT(state != nullptr, "an operation of NCCL follows one of host tensors");
+    return state->done();
+  }
+
+  Started start_all_reduce(const at::Tensor& tensor, ReduceOp op, const Work::State* first) override {
+    const auto start = [&](ncclComm_t comm, cudaStream_t stream) {
       return ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()),
                            nccl_op(op), comm, stream);
-    });
+    };
+    return launch({tensor}, "ncclAllReduce", start, first);
   }
 
   Started start_reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
@@ -133,7 +143,7 @@ class NcclCommunicator final : public CommunicatorBase {
 
   Started start_barrier() override {
     if (!token_.defined()) token_ = at::zeros({1}, at::TensorOptions(at::kByte).device(link_->device()));
-    return start_all_reduce(token_, ReduceOp::kMax);
+    return start_all_reduce(token_, ReduceOp::kMax, nullptr);
   }
 
   std::shared_ptr<NcclLink> link_;

@@ -127,6 +127,8 @@ class NcclLink {
     comm_->finish(result, call);
     return put_in_slot(note);
   }
+  /// What is launched from now on runs after `done`, of another link.
+  void follow(const DeviceEvent& done) { done.block(stream_); }
   /// Later work on the caller's stream runs after `done`; the time it stands still is counted, once it is known.
   void hold_caller(const DeviceEvent& done);
   /// Throws as check_nccl() if NCCL found an error since (a lost connection, a dead peer).

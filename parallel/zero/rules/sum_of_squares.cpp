@@ -99,9 +99,9 @@ void SquareSum::add_to(const at::Tensor& sums) const {
   sums.mutable_data_ptr<double>()[std::isfinite(sum) ? 0 : 1] += std::isfinite(sum) ? sum : 1.0;
 }
 
-ParameterNorms::ParameterNorms(const tensor::ParameterBuffer& buffer, comm::Communicator& data,
-                               comm::Communicator& tensor, ZeroStage stage)
-    : buffer_(buffer), data_(data), tensor_(tensor), stage_(stage) {
+ParameterNorms::ParameterNorms(const tensor::ParameterBuffer& buffer, const StateGroups& groups,
+                               comm::Communicator& tensor)
+    : buffer_(buffer), groups_(groups), tensor_(tensor) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   sums_ = at::zeros({static_cast<int64_t>(buffer.specs().size()), 2}, buffer.values().options().dtype(at::kDouble));
 }
@@ -116,8 +116,8 @@ at::Tensor ParameterNorms::sums_of(int parameter) const {
 
 void ParameterNorms::reduce() {
   const MemoryScope scope(MemoryClass::kWorkspaces);
-  if (stage_ == ZeroStage::kOptimizerState) {
-    data_.all_reduce(sums_, comm::ReduceOp::kSum).wait();
+  if (groups_.shard != nullptr) {
+    groups_.shard->all_reduce(sums_, comm::ReduceOp::kSum).wait();
   }
   const auto& specs = buffer_.specs();
   for (size_t i = 0; i < specs.size() && tensor_.rank() != 0; ++i) {
@@ -126,6 +126,11 @@ void ParameterNorms::reduce() {
     }
   }
   tensor_.all_reduce(sums_, comm::ReduceOp::kSum).wait();
+  // NCCL adds in an order that may differ between groups, and replicas that scaled their steps by other bits would
+  // drift apart. Host sums are in rank order.
+  if (groups_.replica != nullptr && !sums_.is_cpu()) {
+    groups_.replica->broadcast(sums_, 0).wait();
+  }
   host_ = sums_.cpu();
 }
 

@@ -63,19 +63,18 @@ class SquareSum {
 };
 
 /// Every rank adds up the squares of what it owns of each parameter of its stage, each element counted once; one small
-/// all-reduce over the data axis (under stage 1) and one over the tensor axis make them sums over the global tensors.
-/// In double, so that layouts differ by rounding.
+/// all-reduce over the shards and one over the tensor axis make them sums over the global tensors. In double, so that
+/// layouts differ by rounding.
 class ParameterNorms {
  public:
   /// All arguments outlive it.
-  ParameterNorms(const tensor::ParameterBuffer& buffer, comm::Communicator& data, comm::Communicator& tensor,
-                 ZeroStage stage);
+  ParameterNorms(const tensor::ParameterBuffer& buffer, const StateGroups& groups, comm::Communicator& tensor);
 
   /// Begins a step.
   void clear();
   /// The two sums of a parameter, of weights and update: doubles on the buffer's device, to be added to.
   at::Tensor sums_of(int parameter) const;
-  /// Makes the norms, the same bits on all ranks of the stage. Collective over data and tensor.
+  /// Makes the norms, the same bits on all ranks that own the same elements. Collective over the data axis and tensor.
   void reduce();
 
   double weight_norm(int parameter) const { return norm(parameter, 0); }
@@ -85,9 +84,8 @@ class ParameterNorms {
   double norm(int parameter, int64_t which) const;
 
   const tensor::ParameterBuffer& buffer_;
-  comm::Communicator& data_;
+  StateGroups groups_;
   comm::Communicator& tensor_;
-  ZeroStage stage_;
   at::Tensor sums_;  // [parameters, 2]
   at::Tensor host_;  // the reduced sums
 };

@@ -85,7 +85,9 @@ std::vector<data::Hdf5DatasetSpec> datasets_of(Engine& engine, const model::VitO
 constexpr double kSlowBytesPerSecond = 100e6;
 
 std::string layout_text(const RunConfig& config, const mesh::DeviceMesh& mesh) {
-  return str(mesh.dims().text(), ", zero ", config.parallel.zero);
+  const bool cuts_data = mesh.dims().cuts_data();
+  return str(mesh.dims().text(), ", zero ", config.parallel.zero,
+             cuts_data ? str(" over ", mesh.dims().shard(), " ranks") : "");
 }
 
 std::string libraries_text() {

@@ -80,7 +80,7 @@ std::vector<zero::OwnedState> written_state(Engine& engine, const mesh::DeviceMe
   const auto& specs = engine.parameters().specs();
   const int num_shards = engine.parameters().layout().shards;
   const int num_owners = mesh.dims().data() / num_shards;  // of each element
-  const int owner = num_owners == 1 ? 0 : mesh::on(mesh.coordinate(), mesh::Axis::kData);
+  const int owner = mesh::on(mesh.coordinate(), mesh::Axis::kData) / num_shards;
   const bool is_first_of_tensor = mesh::on(mesh.coordinate(), mesh::Axis::kTensor) == 0;
   std::vector<zero::OwnedState> written;
   for (const zero::OwnedState& state : engine.optimizer().owned_state()) {

@@ -3,7 +3,9 @@
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "parallel/comm/make_communicator.h"
@@ -98,6 +100,30 @@ TEST_CASE("communicator: one rank ahead on one axis does not hold up another axi
     const int64_t sum = static_cast<int64_t>(world.size()) * (world.size() - 1) / 2;
     CHECK(x.eq(sum).all().item<bool>());
     CHECK(y.eq(sum).all().item<bool>());
+  }
+}
+
+// One rank comes late to the first operation: who began the second one without it would add up what is not there yet.
+TEST_CASE("communicator: a sum that follows an operation of another group begins when that is complete") {
+  const MpiGroup world = MpiGroup::world();
+  if (world.size() % 4 != 0) return;
+  for (const auto& options :
+       {small_pieces(HostPath::kMessages), small_pieces(HostPath::kSharedMemory), path(HostPath::kAuto)}) {
+    const auto pairs = make(world.split(world.rank() / 2), options);
+    const auto others = make(world.split(world.rank() % 2), options);
+    for (const int late : {0, world.size() - 1}) {
+      const at::Tensor x = at::full({2 * 3000}, world.rank() + 1, at::kLong);
+      const at::Tensor part = x.narrow(0, pairs->rank() * 3000, 3000);
+      if (world.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      comm::Work scattered = pairs->reduce_scatter(part, x, ReduceOp::kSum);
+      comm::Work summed = others->all_reduce_after(scattered, part, ReduceOp::kSum);
+      summed.wait();  // which the first one need not have been waited for before
+      CHECK(part.eq(world.size() * (world.size() + 1) / 2).all().item<bool>());
+      CHECK(scattered.test());
+      at::Tensor y = at::full({5}, 1, at::kLong);  // complete ones are followed at once
+      others->all_reduce_after(scattered, y, ReduceOp::kSum).wait();
+      CHECK(y.eq(others->size()).all().item<bool>());
+    }
   }
 }
 

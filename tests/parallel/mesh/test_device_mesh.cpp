@@ -95,6 +95,33 @@ TEST_CASE("parallel_dims: groups") {
   }
 }
 
+TEST_CASE("parallel_dims: parts of the data axis are consecutive ranks of it, replicas have one place in all parts") {
+  const ParallelDims dims(6, 2, 1, "tp-dp-pp", 3);
+  CHECK(dims.cuts_data());
+  CHECK(dims.members(3, Group::kData) == std::vector<int>{1, 3, 5, 7, 9, 11});
+  CHECK(dims.members(3, Group::kShard) == std::vector<int>{1, 3, 5});
+  CHECK(dims.members(8, Group::kShard) == std::vector<int>{6, 8, 10});
+  CHECK(dims.members(3, Group::kReplica) == std::vector<int>{3, 9});
+  CHECK(dims.members(3, Group::kTensor) == std::vector<int>{2, 3});
+  for (const int shard : {1, 6}) {  // the groups are those of the axis, or of one rank
+    const ParallelDims whole(6, 2, 1, "tp-dp-pp", shard);
+    CHECK_FALSE(whole.cuts_data());
+    CHECK(whole.members(3, Group::kShard) == std::vector<int>{3});
+    CHECK(whole.members(3, Group::kReplica) == std::vector<int>{3});
+  }
+  for (const std::string& order : kOrders) {
+    const ParallelDims other(4, 2, 2, order, 2);
+    for (int rank = 0; rank < other.size(); ++rank) {
+      const int at = on(other.coordinate(rank), Axis::kData);
+      for (const auto& [group, place] : {std::pair(Group::kShard, at % 2), std::pair(Group::kReplica, at / 2)}) {
+        const auto members = other.members(rank, group);
+        CHECK(members.size() == 2);
+        CHECK(members.at(static_cast<size_t>(place)) == rank);
+      }
+    }
+  }
+}
+
 TEST_CASE("parallel_dims: bad degrees and orders are refused") {
   CHECK(refusal(-1, 2, 2) == "--dp -1 is not a degree; allowed are 1 to 1048576, or auto");
   CHECK(refusal(1, 0, 2) == "--tp 0 is not a degree; allowed are 1 to 1048576");

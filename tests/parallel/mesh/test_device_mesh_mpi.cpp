@@ -17,6 +17,7 @@ using comm::Communicator;
 using comm::MpiGroup;
 using mesh::Axis;
 using mesh::DeviceMesh;
+using mesh::Group;
 using mesh::ParallelDims;
 
 // dp, tp, pp.
@@ -111,6 +112,29 @@ TEST_CASE("mesh: every order") {
   }
   for (const char* order : {"tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "dp-pp-tp", "pp-tp-dp", "pp-dp-tp"}) {
     check_mesh(world, degrees, order);
+  }
+}
+
+TEST_CASE("mesh: groups of the parts of a data axis are there where it is cut, with its members in their order") {
+  const MpiGroup world = MpiGroup::world();
+  const int rank = world.rank();
+  for (int part = 1; part <= world.size(); ++part) {
+    if (world.size() % part != 0) continue;
+    CAPTURE(part);
+    DeviceMesh mesh(ParallelDims(world.size(), 1, 1, "tp-dp-pp", part), world, at::kCPU);
+    CHECK(mesh.data().size() == world.size());
+    if (!mesh.dims().cuts_data()) continue;
+    std::vector<int64_t> shard, replica;
+    for (int other = 0; other < world.size(); ++other) {
+      if (other / part == rank / part) shard.push_back(other);
+      if (other % part == rank % part) replica.push_back(other);
+    }
+    CHECK(mesh.group(Group::kShard).axis() == "shard");
+    CHECK(mesh.group(Group::kReplica).axis() == "replica");
+    CHECK(members(mesh.group(Group::kShard), rank) == shard);
+    CHECK(members(mesh.group(Group::kReplica), rank) == replica);
+    CHECK(mesh.group(Group::kShard).rank() == rank % part);
+    CHECK(mesh.group(Group::kReplica).rank() == rank / part);
   }
 }
 

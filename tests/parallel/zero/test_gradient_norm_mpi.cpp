@@ -15,6 +15,7 @@
 #include "parallel/zero/rules/sum_of_squares.h"
 #include "parallel/zero/step_control.h"
 #include "src/base/random.h"
+#include "tests/support/data_axis.h"
 #include "tests/support/mpi_test.h"
 
 using namespace vit_hybrid;
@@ -88,10 +89,10 @@ void fill_gradients(tensor::ParameterBuffer& buffer) {
 }
 
 // What a reduce-scatter leaves outside of the owned range is not to be looked at.
-void spoil_what_others_own(tensor::ParameterBuffer& buffer, ZeroStage stage, int data_rank) {
+void spoil_what_others_own(tensor::ParameterBuffer& buffer, int shard) {
   const auto& layout = buffer.layout();
   for (size_t b = 0; b < layout.buckets.size(); ++b) {
-    const Range own = owned_range(layout, static_cast<int>(b), stage, data_rank);
+    const Range own = layout.shard_of(static_cast<int>(b), shard);
     const at::Tensor kept = buffer.gradients().narrow(0, own.begin, own.size()).clone();
     buffer.gradients().narrow(0, layout.buckets[b].range.begin, layout.buckets[b].range.size()).fill_(1e6);
     buffer.gradients().narrow(0, own.begin, own.size()).copy_(kept);
@@ -129,12 +130,13 @@ void for_each_layout(const Check& check) {
 
 TEST_CASE("grad_norm: every parameter counts once, and all ranks get the same bits") {
   for_each_layout([](const Place& place, comm::Communicator& world) {
-    for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
-      const auto layout = tensor::make_flat_layout(specs(place), 50, num_shards(stage, place.data_size));
-      tensor::ParameterBuffer buffer(specs(place), layout, at::kDouble, at::kDouble, at::kCPU);
+    for (const int part : testing::part_sizes(place.data_size)) {
+      const StatePlace of_state{place.data_rank % part, place.data_rank / part};
+      tensor::ParameterBuffer buffer(specs(place), tensor::make_flat_layout(specs(place), 50, part), at::kDouble,
+                                     at::kDouble, at::kCPU);
       fill_gradients(buffer);
-      spoil_what_others_own(buffer, stage, place.data_rank);
-      const GradientNorm norm(buffer, stage, place.data_rank, place.tensor_rank, world);
+      spoil_what_others_own(buffer, of_state.shard);
+      const GradientNorm norm(buffer, of_state, place.tensor_rank, world);
       const StepScalars result = decided(norm);
       CHECK_FALSE(result.is_skipped());
       CHECK(result.norm == doctest::Approx(norm_of_whole_model(place.pipeline_size)).epsilon(1e-14));
@@ -152,16 +154,16 @@ TEST_CASE("parameter norms: those of the whole parameters, and all ranks of a st
     const comm::MpiGroup ranks = comm::MpiGroup::world();
     const int stage_ranks = place.tensor_size * place.data_size;
     const auto tensor = comm::make_communicator("tensor", ranks.split(world.rank() / place.tensor_size), at::kCPU);
-    const auto data = comm::make_communicator(
-        "data", ranks.split(world.rank() / stage_ranks * place.tensor_size + place.tensor_rank), at::kCPU);
-    for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
-      const auto layout = tensor::make_flat_layout(specs(place), 50, num_shards(stage, place.data_size));
+    const comm::MpiGroup replicas = ranks.split(world.rank() / stage_ranks * place.tensor_size + place.tensor_rank);
+    for (const int part : testing::part_sizes(place.data_size)) {
+      const testing::DataAxis axis(replicas, part);
+      const auto layout = tensor::make_flat_layout(specs(place), 50, part);
       tensor::ParameterBuffer buffer(specs(place), layout, at::kDouble, at::kDouble, at::kCPU);
       fill_gradients(buffer);
-      ParameterNorms norms(buffer, *data, *tensor, stage);
+      ParameterNorms norms(buffer, axis.groups(), *tensor);
       norms.clear();
       for (size_t b = 0; b < layout.buckets.size(); ++b) {
-        const Range own = owned_range(layout, static_cast<int>(b), stage, place.data_rank);
+        const Range own = layout.shard_of(static_cast<int>(b), place.data_rank % part);
         for (const int p : layout.buckets[b].members) {
           const Range slot = layout.slots[static_cast<size_t>(p)];
           for (int64_t i = std::max(own.begin, slot.begin); i < std::min(own.end, slot.end); ++i) {
@@ -177,9 +179,9 @@ TEST_CASE("parameter norms: those of the whole parameters, and all ranks of a st
         CHECK(norms.update_norm(p) == doctest::Approx(2.0 * expected).epsilon(1e-14));
         const at::Tensor largest = at::full({1}, norms.weight_norm(p), at::kDouble);
         const at::Tensor negated = -largest;
-        for (const auto& axis : {data.get(), tensor.get()}) {
-          axis->all_reduce(largest, comm::ReduceOp::kMax).wait();
-          axis->all_reduce(negated, comm::ReduceOp::kMax).wait();
+        for (comm::Communicator* const group : {&axis.data(), tensor.get()}) {
+          group->all_reduce(largest, comm::ReduceOp::kMax).wait();
+          group->all_reduce(negated, comm::ReduceOp::kMax).wait();
         }
         CHECK(largest.item<double>() == -negated.item<double>());
       }
@@ -193,15 +195,14 @@ TEST_CASE("grad_norm: one element that is not finite on one rank is seen by all"
       const auto layout = tensor::make_flat_layout(specs(place), 50, place.data_size);
       tensor::ParameterBuffer buffer(specs(place), layout, at::kFloat, at::kFloat, at::kCPU);
       fill_gradients(buffer);
-      const ZeroStage stage = ZeroStage::kOptimizerState;
-      const GradientNorm norm(buffer, stage, place.data_rank, place.tensor_rank, world);
+      const GradientNorm norm(buffer, {place.data_rank, 0}, place.tensor_rank, world);
       CHECK_FALSE(decided(norm).is_skipped());
       const int culprit = place.tensor_size * place.data_size * place.pipeline_size - 1;
       const int index = place.tensor_rank == 0 ? 1 : 0;  // replicated ones are counted on tensor rank 0
       const Range slot = layout.slots[static_cast<size_t>(index)];
       bool spoiled = false;
       for (size_t b = 0; b < layout.buckets.size() && world.rank() == culprit; ++b) {
-        const Range own = owned_range(layout, static_cast<int>(b), stage, place.data_rank);
+        const Range own = layout.shard_of(static_cast<int>(b), place.data_rank);
         const int64_t last = std::min(own.end, slot.end) - 1;
         if (last >= std::max(own.begin, slot.begin)) {
           buffer.gradients()[last].fill_(bad);
@@ -224,7 +225,7 @@ TEST_CASE("grad_norm: long sums do not depend on the number of threads and lose 
   const auto layout = tensor::make_flat_layout(one, 1, 1);
   tensor::ParameterBuffer buffer(one, layout, at::kFloat, at::kFloat, at::kCPU);
   buffer.parameter(0).gradient.fill_(0.5F);
-  const GradientNorm norm(buffer, ZeroStage::kReplicated, 0, 0, *self);
+  const GradientNorm norm(buffer, {}, 0, *self);
   CHECK(decided(norm).norm == std::sqrt(0.25 * kCount));  // the sum is exact in double
 }
 
@@ -232,7 +233,7 @@ TEST_CASE("grad_norm: the gradient is scaled by the clip coefficient over the lo
   const auto self = comm::make_communicator("world", comm::MpiGroup::world().split(testing::world_rank()), at::kCPU);
   const std::vector<tensor::ParameterSpec> one = {tensor::replicated("w", {25}, {}, tensor::DecayGroup::kMatrix)};
   tensor::ParameterBuffer buffer(one, tensor::make_flat_layout(one, 1, 1), at::kHalf, at::kFloat, at::kCPU);
-  const GradientNorm norm(buffer, ZeroStage::kReplicated, 0, 0, *self);
+  const GradientNorm norm(buffer, {}, 0, *self);
   buffer.parameter(0).gradient.fill_(0.8F * 64);
   const double expected = std::sqrt(25 * std::pow(static_cast<double>(0.8F), 2));
   for (const double max_norm : {0.0, 0.5, 100.0}) {

@@ -1,4 +1,5 @@
-// The reducer at several data degrees with uneven contributions, in shuffled order, with and without ZeRO-1.
+// The reducer at several data degrees with uneven contributions, in shuffled order, with and without ZeRO-1, over all
+// of the axis and over parts of it.
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
@@ -13,6 +14,7 @@
 #include "parallel/zero/gradient_reducer.h"
 #include "src/base/error.h"
 #include "src/base/random.h"
+#include "tests/support/data_axis.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::zero;
@@ -32,11 +34,6 @@ std::vector<tensor::ParameterSpec> specs() {
 // Small integers, so that sums are exact in any order.
 double contribution(int step, int replica, int micro_batch, int parameter) {
   return 1 + (step * 5 + replica * 31 + micro_batch * 7 + parameter * 3) % 50;
-}
-
-std::unique_ptr<comm::Communicator> groups_of(int size) {
-  const comm::MpiGroup world = comm::MpiGroup::world();
-  return comm::make_communicator("data", world.split(world.rank() / size), at::kCPU);
 }
 
 int num_micro_batches(int replica, int step) {
@@ -87,22 +84,26 @@ std::string message_of(const std::function<void()>& call) {
 }  // namespace
 
 TEST_CASE("reducer: sums over replicas with different numbers of micro-batches, in any order") {
-  for (const int size : {1, 2, 3, 4}) {
-    const auto data = groups_of(size);
-    for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
+  for (const int size : {1, 2, 3, 4, 8}) {
+    const comm::MpiGroup ranks = testing::data_ranks(size);
+    for (const int part : testing::part_sizes(ranks.size())) {
+      const testing::DataAxis axis(ranks, part);
+      const comm::Communicator* const data = &axis.data();
+      const StateGroups groups = axis.groups();
+      CHECK(groups.num_shards() == part);
       for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
         const PrecisionPolicy precision{type, type, type, type};
-        const auto layout = tensor::make_flat_layout(specs(), 100, num_shards(stage, data->size()));
+        const auto layout = tensor::make_flat_layout(specs(), 100, part);
         REQUIRE(layout.buckets.size() >= 2);
         tensor::ParameterBuffer buffer(specs(), layout, type, type, at::kCPU);
-        GradientReducer reducer(buffer, *data, stage, precision);
+        GradientReducer reducer(buffer, groups, precision);
         for (int step = 0; step < 4; ++step) {
           reducer.begin_step(num_micro_batches(data->rank(), step));
           contribute(buffer, reducer, step, data->rank());
           reducer.finish();
           const at::Tensor expected = expected_gradients(layout, step, data->size());
           for (size_t b = 0; b < layout.buckets.size(); ++b) {
-            const Range own = owned_range(layout, static_cast<int>(b), stage, data->rank());
+            const Range own = layout.shard_of(static_cast<int>(b), data->rank() % part);
             CHECK(buffer.gradients()
                       .narrow(0, own.begin, own.size())
                       .to(at::kDouble)
@@ -115,12 +116,12 @@ TEST_CASE("reducer: sums over replicas with different numbers of micro-batches, 
 }
 
 TEST_CASE("reducer: a part of the model that is not trained, or trained twice, is found") {
-  const auto data = groups_of(1);
+  const testing::DataAxis alone(testing::data_ranks(1), 1);
   const auto layout = tensor::make_flat_layout(specs(), 100, 1);
   tensor::ParameterBuffer buffer(specs(), layout, at::kFloat, at::kFloat, at::kCPU);
   const int last = static_cast<int>(kSizes.size()) - 1;
   SUBCASE("too few contributions") {
-    GradientReducer reducer(buffer, *data, ZeroStage::kReplicated, PrecisionPolicy{});
+    GradientReducer reducer(buffer, alone.groups(), PrecisionPolicy{});
     reducer.begin_step(2);
     reducer.ready(last, 0);
     const std::string message = message_of([&] { reducer.finish(); });
@@ -128,7 +129,7 @@ TEST_CASE("reducer: a part of the model that is not trained, or trained twice, i
           std::string::npos);
   }
   SUBCASE("too many") {
-    GradientReducer reducer(buffer, *data, ZeroStage::kReplicated, PrecisionPolicy{});
+    GradientReducer reducer(buffer, alone.groups(), PrecisionPolicy{});
     reducer.begin_step(1);
     reducer.ready(0, 0);
     const std::string message = message_of([&] { reducer.ready(0, 0); });
@@ -138,6 +139,6 @@ TEST_CASE("reducer: a part of the model that is not trained, or trained twice, i
   SUBCASE("a layout for another number of shards") {
     const auto three = tensor::make_flat_layout(specs(), 100, 3);
     tensor::ParameterBuffer wrong(specs(), three, at::kFloat, at::kFloat, at::kCPU);
-    CHECK_THROWS_AS(GradientReducer(wrong, *data, ZeroStage::kOptimizerState, PrecisionPolicy{}), Error);
+    CHECK_THROWS_AS(GradientReducer(wrong, alone.groups(), PrecisionPolicy{}), Error);
   }
 }

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <map>
-#include <memory>
 #include <string>
 
 #include "parallel/comm/make_communicator.h"
@@ -15,6 +14,7 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/random.h"
 #include "tests/support/compare.h"
+#include "tests/support/data_axis.h"
 #include "tests/support/optimizer_step.h"
 #include "tests/support/textbook_optimizer.h"
 
@@ -47,27 +47,17 @@ at::Tensor gradient(const tensor::ParameterSpec& spec, int step, int micro_batch
   return values;
 }
 
-std::unique_ptr<comm::Communicator> groups_of(int size) {
-  const comm::MpiGroup world = comm::MpiGroup::world();
-  return comm::make_communicator("data", world.split(world.rank() / size), at::kCPU);
-}
-
-std::unique_ptr<comm::Communicator> alone(const char* axis) {
-  const comm::MpiGroup world = comm::MpiGroup::world();
-  return comm::make_communicator(axis, world.split(world.rank()), at::kCPU);
-}
-
 // One data rank: buffer, reducer and optimizer.
 struct Replica {
-  Replica(comm::Communicator& data_axis, ZeroStage zero_stage, at::ScalarType type, const OptimizerOptions& options,
+  Replica(const testing::DataAxis& axis, at::ScalarType type, const OptimizerOptions& options,
           int64_t bucket_elements = 60)
-      : data(data_axis),
-        tensor(alone("tensor")),
+      : data(axis.data()),
+        groups(axis.groups()),
+        tensor("tensor", at::kCPU),
         precision{type, type, type, type},
-        buffer(specs(), tensor::make_flat_layout(specs(), bucket_elements, num_shards(zero_stage, data.size())), type,
-               type, at::kCPU),
-        reducer(buffer, data, zero_stage, precision),
-        optimizer(buffer, data, *tensor, zero_stage, precision, options),
+        buffer(specs(), tensor::make_flat_layout(specs(), bucket_elements, groups.num_shards()), type, type, at::kCPU),
+        reducer(buffer, groups, precision),
+        optimizer(buffer, groups, tensor, precision, options),
         control(at::kCPU) {
     tensor::initialize(buffer.specs(), optimizer, 1);
   }
@@ -87,7 +77,8 @@ struct Replica {
   }
 
   comm::Communicator& data;
-  std::unique_ptr<comm::Communicator> tensor;
+  StateGroups groups;
+  comm::SelfCommunicator tensor;
   PrecisionPolicy precision;
   tensor::ParameterBuffer buffer;
   GradientReducer reducer;
@@ -145,12 +136,14 @@ int64_t optimizer_bytes() {
 
 TEST_CASE("zero: parameters and state after five steps are those of the textbook in one process") {
   for (const int size : {1, 2, 3, 4, 8}) {
-    const auto data = groups_of(size);
-    for (const OptimizerOptions& options : all_options()) {
-      CAPTURE(optimizer_name(options.kind));
-      for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
+    const comm::MpiGroup ranks = testing::data_ranks(size);
+    for (const int part : testing::part_sizes(ranks.size())) {
+      const testing::DataAxis axis(ranks, part);
+      CAPTURE(part);
+      for (const OptimizerOptions& options : all_options()) {
+        CAPTURE(optimizer_name(options.kind));
         for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-          Replica replica(*data, stage, type, options);
+          Replica replica(axis, type, options);
           const int64_t version = replica.buffer.version();
           for (int step = 0; step < kSteps; ++step) {
             replica.step(step, 0.5);
@@ -158,7 +151,7 @@ TEST_CASE("zero: parameters and state after five steps are those of the textbook
           CHECK(replica.optimizer.num_steps() == kSteps);
           CHECK(replica.buffer.version() == version + kSteps);
           const auto names = replica.optimizer.state_names();
-          const auto states = testing::whole_states(replica.optimizer, replica.buffer, *data, stage);
+          const auto states = testing::whole_states(replica.optimizer, replica.buffer, replica.groups);
           for (size_t p = 0; p < states.size(); ++p) {
             const auto& spec = replica.buffer.specs()[p];
             CAPTURE(spec.name);
@@ -178,15 +171,16 @@ TEST_CASE("zero: parameters and state after five steps are those of the textbook
 
 TEST_CASE("zero: stage 1 and stage 0 give the same state, gathered over the data axis") {
   const OptimizerOptions options = options_of(OptimizerKind::kAdamW);
-  const auto data = groups_of(8);
+  const comm::MpiGroup ranks = testing::data_ranks(8);
   std::vector<testing::WholeState> states[2];
-  for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
-    Replica replica(*data, stage, at::kDouble, options);
+  for (const bool is_sharded : {false, true}) {
+    const testing::DataAxis axis(ranks, is_sharded ? ranks.size() : 1);
+    Replica replica(axis, at::kDouble, options);
     for (int step = 0; step < kSteps; ++step) {
       replica.step(step, 1.0);
     }
-    auto& of_stage = states[static_cast<int>(stage)];
-    of_stage = testing::whole_states(replica.optimizer, replica.buffer, *data, stage);
+    auto& of_stage = states[is_sharded ? 1 : 0];
+    of_stage = testing::whole_states(replica.optimizer, replica.buffer, replica.groups);
     CHECK(of_stage.size() == specs().size());
   }
   for (size_t p = 0; p < states[0].size(); ++p) {
@@ -202,10 +196,12 @@ TEST_CASE("zero: stage 1 and stage 0 give the same state, gathered over the data
 }
 
 TEST_CASE("zero: all ranks hold the same bits after the gather") {
-  const auto data = groups_of(8);
-  for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kLamb, OptimizerKind::kLars}) {
-    for (const ZeroStage stage : {ZeroStage::kReplicated, ZeroStage::kOptimizerState}) {
-      Replica replica(*data, stage, at::kFloat, options_of(kind));
+  const comm::MpiGroup ranks = testing::data_ranks(8);
+  for (const int part : testing::part_sizes(ranks.size())) {
+    const testing::DataAxis axis(ranks, part);
+    comm::Communicator* const data = &axis.data();
+    for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kLamb, OptimizerKind::kLars}) {
+      Replica replica(axis, at::kFloat, options_of(kind));
       for (int step = 0; step < kSteps; ++step) {
         replica.step(step, 1.0);
       }
@@ -219,8 +215,9 @@ TEST_CASE("zero: all ranks hold the same bits after the gather") {
 }
 
 TEST_CASE("zero: a skipped step changes nothing") {
-  const auto data = groups_of(8);
-  Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat, OptimizerOptions{});
+  const comm::MpiGroup ranks = testing::data_ranks(8);
+  const testing::DataAxis axis(ranks, ranks.size());
+  Replica replica(axis, at::kFloat, OptimizerOptions{});
   replica.step(0, 1.0);
   const at::Tensor before = replica.buffer.values().clone();
   const int64_t version = replica.buffer.version();
@@ -233,9 +230,10 @@ TEST_CASE("zero: a skipped step changes nothing") {
 }
 
 TEST_CASE("zero: padding and gaps stay zero") {
-  const auto data = groups_of(8);
+  const comm::MpiGroup ranks = testing::data_ranks(8);
+  const testing::DataAxis axis(ranks, ranks.size());
   for (const OptimizerOptions& options : all_options()) {
-    Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat, options);
+    Replica replica(axis, at::kFloat, options);
     replica.step(0, 1.0);
     at::Tensor rest = replica.buffer.values().clone();
     for (const Range& slot : replica.buffer.layout().slots) {
@@ -245,7 +243,7 @@ TEST_CASE("zero: padding and gaps stay zero") {
   }
 }
 
-TEST_CASE("zero: optimizer state over d ranks is 4/d bytes a parameter and state in fp32, and the padding") {
+TEST_CASE("zero: optimizer state over parts of d ranks is 4/d bytes a parameter and state in fp32, and the padding") {
   const MemoryTracker::Attachment attachment;
   OptimizerOptions plain = options_of(OptimizerKind::kSgd);
   plain.momentum = 0.0;
@@ -255,20 +253,23 @@ TEST_CASE("zero: optimizer state over d ranks is 4/d bytes a parameter and state
                                                                               {options_of(OptimizerKind::kLars), 4},
                                                                               {plain, 0}};
   for (const int size : {1, 2, 4, 8}) {
-    const auto data = groups_of(size);
-    for (const auto& [options, bytes_each] : bytes_by_options) {
-      const int64_t before = optimizer_bytes();
-      const Replica replica(*data, ZeroStage::kOptimizerState, at::kFloat, options, 1 << 20);
-      int64_t parameters = 0;
-      for (const auto& spec : replica.buffer.specs()) {
-        parameters += tensor::num_elements(spec.local_shape);
+    const comm::MpiGroup ranks = testing::data_ranks(size);
+    for (const int part : testing::part_sizes(ranks.size())) {
+      const testing::DataAxis axis(ranks, part);
+      for (const auto& [options, bytes_each] : bytes_by_options) {
+        const int64_t before = optimizer_bytes();
+        const Replica replica(axis, at::kFloat, options, 1 << 20);
+        int64_t parameters = 0;
+        for (const auto& spec : replica.buffer.specs()) {
+          parameters += tensor::num_elements(spec.local_shape);
+        }
+        const int64_t bytes = optimizer_bytes() - before;
+        CHECK(bytes == bytes_each * replica.buffer.layout().size / part);
+        // Of each parameter at most 15 elements are a gap, of the bucket at most 16 a rank.
+        const int64_t padding = 15 * static_cast<int64_t>(specs().size()) + 16 * part;
+        CHECK(bytes * part >= bytes_each * parameters);
+        CHECK(bytes * part <= bytes_each * (parameters + padding));
       }
-      const int64_t bytes = optimizer_bytes() - before;
-      CHECK(bytes == bytes_each * replica.buffer.layout().size / data->size());
-      // Of each parameter at most 15 elements are a gap, of the bucket at most 16 a rank.
-      const int64_t padding = 15 * static_cast<int64_t>(specs().size()) + 16 * data->size();
-      CHECK(bytes * data->size() >= bytes_each * parameters);
-      CHECK(bytes * data->size() <= bytes_each * (parameters + padding));
     }
   }
 }

@@ -437,6 +437,8 @@ TEST_CASE("run config: what has no effect beside the rest is said, and only wher
   CHECK(remarks({"--min-lr=1e-5"}) == "");
   CHECK(remarks({"--tp-overlap", "--recompute=full"}) ==
         "--tp-overlap has no effect here: --tp is 1, and there are no sums to hide");
+  CHECK(remarks({"--zero=0", "--config=z.yaml"}, {{"z.yaml", "data: synthetic\nzero_shard_size: 2\n"}}) ==
+        "--zero has no effect here: --dp is 1, and there is nobody to share with");
   CHECK(remarks({"--zero=0"}) == "--zero has no effect here: --dp is 1, and there is nobody to share with");
   CHECK(remarks({"--num-classes=7", "--decay-share=0.5"}) ==
         "--num-classes has no effect here: it is for --task classify\n"

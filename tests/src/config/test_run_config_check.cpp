@@ -50,6 +50,15 @@ TEST_CASE("run config: what does not go together is said with what would") {
        2,
        "--tp-overlap hides no sums with --recompute full, which runs each block of a micro-batch as a whole; allowed: "
        "--recompute none or selective, or --no-tp-overlap"},
+      {{"--zero-shard-size=4"},
+       6,
+       "--zero-shard-size is 4, which does not divide the 6 ranks of --dp; allowed: a number that divides them, or "
+       "auto, which is 6"},
+      {{"--zero-shard-size=8"}, 4, "--zero-shard-size is 8, more than the 4 ranks of --dp; allowed: a number that"},
+      {{"--zero=0", "--zero-shard-size=2"},
+       4,
+       "--zero-shard-size 2 splits the optimizer state, and with --zero 0 each rank keeps all of it; give --zero 1, or "
+       "--zero-shard-size auto"},
       {{"--tp=5"}, 5, "tensor degree (--tp) is 5, more than the 4 attention heads"},
       {{"--pp=7"}, 7, "pipeline degree (--pp) is 7, more than the 6 layer units"},
       {{"--num-heads=3"}, 1, "num_heads is 3, which does not divide embed_dim 128"},

@@ -55,6 +55,17 @@ TEST_CASE("memory plan: bytes a parameter are those of ZeRO's equations") {
   }
 }
 
+TEST_CASE("memory plan: the state is split over the ranks of --zero-shard-size alone") {
+  for (const auto& [shard, parts] : {std::pair(0, 8.0), {1, 1.0}, {2, 2.0}, {4, 4.0}, {8, 8.0}}) {
+    RunConfig config = config_of(8, 1, 1);
+    config.parallel.zero_shard_size = shard;
+    CAPTURE(shard);
+    CHECK(state_bytes(config) == Approx(8.0 + 8.0 / parts).epsilon(0.01));
+    config.precision.kind = Precision::kBf16;
+    CHECK(state_bytes(config) == Approx(6.0 + 12.0 / parts).epsilon(0.01));
+  }
+}
+
 TEST_CASE("memory plan: the fullest rank holds no less than any other") {
   RunConfig config = config_of(3, 3, 2);
   config.global_batch_size = 7;  // 2 + 2 + 3 samples
@@ -86,6 +97,27 @@ TEST_CASE("plan of traffic: what crosses nodes is what their sums need") {
   replicated.parallel.zero = 0;
   CHECK(plan_bytes_between_nodes(replicated, plan_replica(replicated, 0), 4, c10::DeviceType::CPU)[0] ==
         Approx(parameters).epsilon(0.01));
+}
+
+TEST_CASE("plan of traffic: where parts of the replicas split the state, only sums of a part's gradients leave it") {
+  RunConfig config = config_of(8, 1, 1);
+  config.parallel.zero_shard_size = 4;
+  const ReplicaPlan replica = plan_replica(config, 0);
+  const auto traffic = plan_traffic(config, replica, {0, 0}, c10::DeviceType::CPU);
+  const auto parameters = static_cast<double>(4 * model::num_parameters(config.model));
+  const auto of = [](const auto& by_group, mesh::Group group) { return by_group[static_cast<size_t>(group)]; };
+  CHECK(of(traffic, mesh::Group::kData).bytes == 0);
+  CHECK(static_cast<double>(of(traffic, mesh::Group::kShard).bytes) == Approx(2.0 * parameters).epsilon(0.01));
+  CHECK(static_cast<double>(of(traffic, mesh::Group::kReplica).bytes) == Approx(parameters / 4.0).epsilon(0.01));
+  CHECK(of(traffic, mesh::Group::kShard).operations == 2 * of(traffic, mesh::Group::kReplica).operations);
+  // Two nodes of one part each: four pairs of ranks sum a quarter each.
+  const auto between = plan_bytes_between_nodes(config, replica, 4, c10::DeviceType::CPU);
+  CHECK(of(between, mesh::Group::kShard) == 0.0);
+  CHECK(of(between, mesh::Group::kReplica) == Approx(parameters).epsilon(0.01));
+  // Nodes of two ranks: a part spans two, and both move.
+  const auto narrow = plan_bytes_between_nodes(config, replica, 2, c10::DeviceType::CPU);
+  CHECK(of(narrow, mesh::Group::kShard) == Approx(parameters).epsilon(0.01));
+  CHECK(of(narrow, mesh::Group::kReplica) == Approx(2.0 * parameters / 4.0).epsilon(0.01));
 }
 
 TEST_CASE("plan of traffic: a tensor group on one node leaves nothing there, stages send their activations") {

@@ -132,6 +132,22 @@ TEST_CASE("time plan: messages take their bytes over the rate of the bus, and be
         Approx(2.0 * 1.0 / 2.0 * bytes / kBus).epsilon(0.01));
 }
 
+TEST_CASE("time plan: parts of the replicas scatter, sum what they have with each other, and gather among themselves") {
+  constexpr double kBus = 1e6, kNetwork = 1e5;
+  RunConfig config = config_of(4, 1, 1, 2);
+  config.parallel.zero_shard_size = 2;
+  const double bytes = 4.0 * static_cast<double>(model::num_parameters(config.model));
+  const double alone = plan_time(config, machine_of(4), 4, 1).step;
+  // All on one node: the halves over two ranks, and a sum of half of the bytes over two.
+  CHECK(plan_time(config, machine_of(4, kBus), 4, 1).step - alone ==
+        Approx((2.0 * bytes / 2.0 + bytes / 2.0) / kBus).epsilon(0.01));
+  // A part on each of two nodes: the two sums of a node share its network.
+  MachineFile nodes = machine_of(2, kBus);
+  nodes.node_bytes_per_s = kNetwork;
+  CHECK(plan_time(config, nodes, 2, 1).step - alone ==
+        Approx(2.0 * bytes / 2.0 / kBus + 2.0 * bytes / 2.0 / kNetwork).epsilon(0.01));
+}
+
 TEST_CASE("time plan: ranks that share cores take turns") {
   const RunConfig config = config_of(8, 1, 1, 1);
   const double step = plan_time(config, machine_of(8), 8, 1).step;

@@ -64,6 +64,10 @@ TEST_CASE("memory advice: the optimizer's state is shared among replicas") {
   const MemoryFailure failure = failure_with(MemoryClass::kOptimizer);
   CHECK(contains(memory_advice(config_with(4, 0), failure), "hold less: --zero 1, more replicas (--dp is 4)"));
   CHECK(contains(memory_advice(config_with(4, 1), failure), "hold less: more replicas (--dp is 4)"));
+  RunConfig in_parts = config_with(4, 1);
+  in_parts.parallel.zero_shard_size = 2;
+  CHECK(
+      contains(memory_advice(in_parts, failure), "less: a larger --zero-shard-size (it is 2 of --dp 4), more replic"));
 }
 
 TEST_CASE("memory advice: gradients of half precision can be half as long") {

@@ -44,7 +44,10 @@ class LoneRank final : public comm::CommunicatorBase {
   std::string back_end() const override { return "none"; }
 
  private:
-  Started start_all_reduce(const at::Tensor& /*tensor*/, comm::ReduceOp /*op*/) override { return nullptr; }
+  Started start_all_reduce(const at::Tensor& /*tensor*/, comm::ReduceOp /*op*/,
+                           const comm::Work::State* /*first*/) override {
+    return nullptr;
+  }
   Started start_reduce_scatter(const at::Tensor& /*output*/, const at::Tensor& /*input*/,
                                comm::ReduceOp /*op*/) override {
     return nullptr;
@@ -77,9 +80,9 @@ class Owner {
       : options_(options_of(kind)),
         data_(rank, size),
         tensor_(0, 1),
-        buffer_(specs(), tensor::make_flat_layout(specs(), 3000, num_shards(stage, size)), precision.compute,
-                precision.gradient, on_gpu(at::kFloat).device()),
-        optimizer_(buffer_, data_, tensor_, stage, precision, options_),
+        buffer_(specs(), tensor::make_flat_layout(specs(), 3000, state_groups(data_, stage).num_shards()),
+                precision.compute, precision.gradient, on_gpu(at::kFloat).device()),
+        optimizer_(buffer_, state_groups(data_, stage), tensor_, precision, options_),
         control_(buffer_.values().device()) {
     tensor::initialize(buffer_.specs(), optimizer_, 1);
     for (const OwnedState& owned : optimizer_.owned_state()) {
@@ -244,7 +247,7 @@ TEST_CASE("gpu kernels: the norm of gradients on a GPU is that of the host, of w
       }
       sums.zero_();
       for (int rank = 0; rank < kShards; ++rank) {  // each has many ranges
-        GradientNorm(buffer, ZeroStage::kOptimizerState, rank, 0, world).sum_into(control.sums());
+        GradientNorm(buffer, {rank, 0}, 0, world).sum_into(control.sums());
         sums.add_(control.sums());
       }
       control.set({});
