@@ -84,6 +84,21 @@ def sweep(bench, precisions, layouts, optimizers):
     return found
 
 
+def parts(bench, dp, sizes):
+    """The optimizer state over parts of the replicas."""
+    done = bench.run("--dp", str(dp), "--zero-shard-size", ",".join(map(str, sizes)), "--out", "parts", *SMALL)
+    expect(done.returncode == 0, f"the sweep over parts ended with {done.returncode}: {done.stderr}")
+    settings = bench.results("parts")["settings"]
+    expect([item["values"]["zero-shard-size"] for item in settings] == sizes, f"settings {[item['name'] for item in settings]}")
+    for item in settings:
+        size, closed = item["values"]["zero-shard-size"], item["closed_forms"]
+        wanted = {"parameters": 4, "gradients": 4, "optimizer": 8 / size, "stage_2": 4 + 12 / size, "stage_3": 16 / size}
+        expect({name: closed[name] for name in wanted} == wanted, f"{item['name']}: {closed}, not {wanted}")
+        for rank in item["ranks"]:
+            own = rank["classes"]["optimizer"] / item["parameters"]
+            expect(8 / size <= own <= 8 / size * 1.03, f"{item['name']}, rank {rank['rank']}: {own} bytes of state, not {8 / size}")
+
+
 def refusals(bench):
     other = bench.work / "other"
     other.mkdir()
@@ -133,6 +148,7 @@ def main():
     bench = Bench(work, source, program, sys.argv[5:])
     if is_long:
         sweep(bench, "fp32,bf16", ["--tp", "1,2", "--pp", "1,2"], "adam,sgd")
+        parts(bench, 4, [1, 2, 4])
         refusals(bench)
         small = ["--", "--generated-samples=512", "--generated-valid-samples=4", "--depth=2", "--device=cpu"]
         largest(bench, "micro-batch", ["--memory-gib", "0.4", "--recompute", "none,full", *small], "batch")
@@ -140,6 +156,7 @@ def main():
                                  "--generated-samples=16", "--generated-valid-samples=4", "--device=cpu"], "depth")
     else:
         sweep(bench, "fp32", ["--tp", "1"], "adam")
+        parts(bench, 4, [2])
     check_records(work)
     print(f"{len(FAILURES)} failures")
     return 1 if FAILURES else 0
