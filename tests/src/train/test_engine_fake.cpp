@@ -181,6 +181,6 @@ TEST_CASE("engine on the fake device: NCCL's blocks are bounded where they were 
   CHECK(fake_nccl_sockets().most_blocks == std::vector<int>{2, 7, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT});
   fake_nccl_sockets().most_blocks.clear();
   static_cast<void>(run(trained, {.dp = 4, .tp = 2, .shard = 2}, world));
-  // Pipeline groups of one are not made; shard and replica come last.
-  CHECK(fake_nccl_sockets().most_blocks == std::vector<int>{2, 7, NCCL_CONFIG_UNDEF_INT, 7, 7});
+  // Shard and replica come last.
+  CHECK(fake_nccl_sockets().most_blocks == std::vector<int>{2, 7, NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, 7, 7});
 }

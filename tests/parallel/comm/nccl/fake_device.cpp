@@ -65,6 +65,7 @@ void FakeStream::put(std::function<void()> work) {
     const std::lock_guard lock(mutex_);
     queue_.push_back({std::move(work), fake_device().runs_late ? std::optional(num_waits_.load()) : std::nullopt});
   }
+  ++num_put_;
   changed_.notify_all();
 }
 
@@ -128,6 +129,7 @@ bool is_caller(const DeviceStream& stream) {
 struct Mark {
   uint64_t moment = 0;           // of the caller's stream
   FakeStream* stream = nullptr;  // another one
+  uint64_t place = 0;            // among its work
   std::chrono::steady_clock::time_point reached_at;
   std::atomic<bool> is_reached = false;
 
@@ -177,6 +179,7 @@ void DeviceEvent::record(const DeviceStream& stream) {
     mark->reach();
   } else {
     mark->stream = &fake(stream);
+    mark->place = mark->stream->num_put();
     mark->stream->put([mark] { mark->reach(); });
   }
 }
@@ -191,7 +194,11 @@ void DeviceEvent::block(const DeviceStream& stream) const {
     mark->is_reached.wait(false);
   } else if (fake_device().streams_wait) {
     fake(stream).follow(mark->moment);
-    fake(stream).put([mark] { mark->is_reached.wait(false); });
+    if (mark->stream != nullptr) fake(stream).follow(*mark->stream, mark->place);
+    fake(stream).put([mark] {
+      if (mark->stream != nullptr) mark->stream->note_wait();
+      mark->is_reached.wait(false);
+    });
   }
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -70,6 +71,18 @@ class FakeStream {
   void note_wait();
   /// Work that is put from now on runs after what the caller had begun by the time `moment`.
   void follow(uint64_t moment) { followed_ = std::max(followed_, moment); }
+  /// The same of the first `count` pieces of work of another stream.
+  void follow(const FakeStream& other, uint64_t count) {
+    uint64_t& most = followed_streams_[&other];
+    most = std::max(most, count);
+  }
+  /// Whether it runs after piece `number` of another stream, from 0.
+  bool is_behind(const FakeStream& other, uint64_t number) const {
+    const auto found = followed_streams_.find(&other);
+    return found != followed_streams_.end() && number < found->second;
+  }
+  /// Pieces of work that were put on it.
+  uint64_t num_put() const { return num_put_; }
   /// An operation, named `what`, is about to be put: reports a fault where it would not run after all that the caller
   /// has begun.
   void begin_operation(const std::string& what);
@@ -85,6 +98,8 @@ class FakeStream {
 
   uint64_t number_;
   uint64_t followed_ = 0;
+  std::map<const FakeStream*, uint64_t> followed_streams_;
+  uint64_t num_put_ = 0;
   std::atomic<uint64_t> num_waits_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -30,12 +30,13 @@ bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
 
 Flight::Flight(std::string name, const FakeStream& stream, std::span<const std::byte> input,
                std::span<std::byte> output)
-    : name_(std::move(name)), stream_(&stream), input_(input), output_(output) {
+    : name_(std::move(name)), stream_(&stream), place_(stream.num_put()), input_(input), output_(output) {
   const std::lock_guard lock(flights().mutex);
   bool is_behind = false;
   for (const Flight* other : flights().all) {
     if (!collides_with(*other)) continue;
-    if (other->stream_ != stream_) report_fault(name_ + " and " + other->name_ + " of another stream share memory");
+    const bool is_ordered = other->stream_ == stream_ || stream_->is_behind(*other->stream_, other->place_);
+    if (!is_ordered) report_fault(name_ + " and " + other->name_ + " of another stream share memory");
     is_behind = true;
   }
   if (!is_behind) take();

@@ -20,8 +20,8 @@ namespace vit_hybrid::testing {
 /// stays poison, as it is unspecified.
 class Flight {
  public:
-  /// Reports a fault where the memory is in flight on another stream. Behind an operation on the same memory of the
-  /// same stream, which is fine, all this is done by begin().
+  /// Reports a fault where the memory is in flight on another stream that this one is not behind. Behind an operation
+  /// on the same memory, which is fine, all this is done by begin().
   Flight(std::string name, const FakeStream& stream, std::span<const std::byte> input, std::span<std::byte> output);
   ~Flight();
   Flight(const Flight&) = delete;
@@ -41,6 +41,7 @@ class Flight {
 
   std::string name_;
   const FakeStream* stream_;
+  uint64_t place_;  // among the work of the stream
   std::span<const std::byte> input_;
   std::span<std::byte> output_;
   bool is_taken_ = false;
