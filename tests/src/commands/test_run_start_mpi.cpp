@@ -68,7 +68,7 @@ TEST_CASE("run start: the run folder is made once, known to all, and never made 
     const train::RunFolder folder(config, world);
     CHECK(folder.path() == config.run_dir);
     CHECK(class_of([&] { train::RunFolder(config, world); }) == ErrorClass::kCannotCreate);  // it is in use
-    auto metrics = folder.open(config, world);
+    auto records = folder.open(config, world);
     world.barrier();
     CHECK(fs::is_directory(folder.checkpoints_path()));
     CHECK(fs::exists(folder.path() + "/out.log"));
@@ -78,8 +78,8 @@ TEST_CASE("run start: the run folder is made once, known to all, and never made 
     CHECK(again.config.name == "folder");
     CHECK(again.config.parallel.dp == world.size());
     CHECK(again.config.run_dir.empty());
-    metrics.write({{"kind", "start"}});
-    metrics.write({{"kind", "step"}});
+    records.metrics.write({{"kind", "start"}});
+    records.metrics.write({{"kind", "step"}});
     world.barrier();
     std::ifstream file(folder.path() + "/metrics.jsonl");
     for (const char* const kind : {"start", "step"}) {
@@ -114,9 +114,9 @@ TEST_CASE("run start: a start that fails leaves no folder, or one that may be us
   world.barrier();
   {
     const train::RunFolder folder(config, world);  // failed in it
-    auto metrics = folder.open(config, world);
-    metrics.write({{"kind", "start"}});
-    metrics.write({{"kind", "valid"}});
+    auto records = folder.open(config, world);
+    records.metrics.write({{"kind", "start"}});
+    records.metrics.write({{"kind", "valid"}});
   }
   close_log_file();
   world.barrier();

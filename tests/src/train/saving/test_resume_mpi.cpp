@@ -195,7 +195,7 @@ TEST_CASE("resume: a run goes on in its own folder by --load too, and what no st
     world.barrier();
     CHECK_FALSE(std::filesystem::exists(config.run_dir + "/config.yaml"));
     world.barrier();
-    train::MetricsLog metrics = anew.open(config, world);
+    train::MetricsLog metrics = anew.open(config, world).metrics;
     metrics.write({{"kind", "start"}});
     metrics.write({{"kind", "step"}, {"step", 1}});
   }
