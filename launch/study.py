@@ -70,10 +70,10 @@ def numbers_of(text, option, kind=int, least=1):
     return sorted(numbers)
 
 
-def refuse_options(options, taken, reasons):
-    """Ends the script where options of the program's, after --, are the study's own; `reasons`: what to give instead."""
-    for word in options:
-        name = word[2:].split("=")[0].replace("_", "-") if word.startswith("--") else ""
+def refuse_options(names, taken, reasons):
+    """Ends the script where options after --, by their own names (OptionTable.split), are the study's; `reasons`: what to give
+    instead."""
+    for name in names:
         if name in taken:
             fail(f"--{name} is given after --, but the study gives it to each run; {reasons.get(name, 'leave it out')}", USAGE)
 

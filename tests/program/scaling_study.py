@@ -179,6 +179,8 @@ def refusals(bench):
             (["--ranks", "0,1"], 64, "0 is out of range"),
             (["--ranks", "1,2", "--layouts", "tp2-up4"], 64, "--layouts has 'tp2-up4'"),
             (["--ranks", "1", "--", "--dp", "2"], 64, "--dp is given after --"),
+            (["--ranks", "1", "--", "--data-parallel-size=2"], 64, "--dp is given after --"),
+            (["--ranks", "1", "--", "--dpth=2"], 64, "'--dpth=2' is no option of vit_hybrid train; did you mean --depth?"),
             (["--ranks", "2,3", "--mode", "weak", "--", "--global-batch-size=9"], 64, "9 samples on 2 are no whole number on 3"),
             (["--ranks", "16", "--layouts", "dp"], 64, "fewer samples than the 16 replicas"),
             (["--ranks", "1", "--out", str(other)], 73, "holds other files and no study"),
