@@ -107,7 +107,7 @@ def main():
         # A counter that cannot be read, none, and none wanted.
         (counters.folder / "intel-rapl:1/energy_uj").write_text("?", encoding="ascii")
         for name, options, reason in (
-                ("unreadable", [], "intel-rapl:1/energy_uj cannot be read by this user"),
+                ("unreadable", [], "intel-rapl:1/energy_uj holds no counter: '?'"),
                 ("none", [f"--energy-counters={work}/nowhere"], f"no processor's energy counter in {work}/nowhere"),
                 ("off", ["--usage-interval=off"], "--usage-interval is off")):
             done = finished([*words, f"--run-dir={work / name}", "--epochs=1", *options])

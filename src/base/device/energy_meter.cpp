@@ -5,11 +5,13 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <charconv>
 #include <filesystem>
-#include <fstream>
 
+#include "src/base/error.h"
+#include "src/base/files.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid {
 
@@ -17,17 +19,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<int64_t> number_in(const std::string& path) {
-  std::ifstream file(path);
-  int64_t value = 0;
-  return file >> value ? std::optional(value) : std::nullopt;
+constexpr int64_t kMostBytes = 64;  // of a counter, or of a name
+
+// A counter in a file. Nothing, and the problem, where it is none that can be read.
+std::optional<int64_t> counter_in(const std::string& path, std::string& problem) {
+  try {
+    const std::string text = read_regular_file(path, kMostBytes);
+    int64_t value = -1;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    if (value >= 0) {
+      return value;
+    }
+    problem = str(path, " holds no counter: '", shown(text.substr(0, text.find('\n'))), "'");
+  } catch (const Error& error) {
+    problem = error.message();
+  }
+  return std::nullopt;
 }
 
-std::string first_line_of(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
+bool is_package(const std::string& folder) {
+  try {
+    return read_regular_file(folder + "/name", kMostBytes).starts_with("package");
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 // The zones of whole packages; of their parts (cores, memory) and of the platform the names are others.
@@ -35,7 +50,7 @@ std::vector<std::string> package_folders(const std::string& folder) {
   std::vector<std::string> result;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (first_line_of(entry.path().string() + "/name").starts_with("package")) {
+    if (is_package(entry.path().string())) {
       result.push_back(entry.path().string());
     }
   }
@@ -48,31 +63,34 @@ std::vector<std::string> package_folders(const std::string& folder) {
 PackageEnergyMeter::PackageEnergyMeter(const std::string& folder) {
   for (const std::string& package : package_folders(folder)) {
     const std::string path = package + "/energy_uj";
-    errno = 0;
-    const auto first = number_in(path);
-    const auto range = number_in(package + "/max_energy_range_uj");
-    if (!first || !range) {
-      missing_ = str(path, " cannot be read by this user", errno != 0 ? str(" (", reason(errno), ")") : "");
+    const auto first = counter_in(path, missing_);
+    const auto range = first ? counter_in(package + "/max_energy_range_uj", missing_) : std::nullopt;
+    if (!range) {
       packages_.clear();
       return;
     }
     packages_.push_back({path, *first, *range});
   }
   if (packages_.empty()) {
-    missing_ = str("no processor's energy counter in ", folder);
+    missing_ = str("no processor's energy counter in ", shown(folder));
   }
 }
 
 Energy PackageEnergyMeter::read() {
   int64_t sum = 0;
   for (Package& package : packages_) {
-    const auto now = number_in(package.path);
+    const auto now = counter_in(package.path, missing_);
     if (!now) {
-      missing_ = package.path + " cannot be read any more";
       packages_.clear();
       break;
     }
-    package.counted += *now - package.last + (*now < package.last ? package.range : 0);
+    const int64_t rise = *now - package.last + (*now < package.last ? package.range : 0);
+    if (rise < 0 || rise > package.range / 2 + 1) {  // half a range is minutes of full load
+      missing_ = str(package.path, " jumped from ", package.last, " to ", *now);
+      packages_.clear();
+      break;
+    }
+    package.counted += rise;
     package.last = *now;
     sum += package.counted;
   }

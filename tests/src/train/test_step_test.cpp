@@ -1,10 +1,12 @@
 // The test mode's statistics against closed forms, and its energy meters against counters made for the test.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -179,7 +181,35 @@ TEST_CASE("step test: packages' energy counters are added, wrap around, and noth
   fs::remove(folder.path() + "/intel-rapl:1/energy_uj");
   const Energy gone = meter.read();
   CHECK_FALSE(gone.joules);
-  CHECK(contains(gone.missing, "intel-rapl:1/energy_uj cannot be read"));
+  CHECK(contains(gone.missing, "intel-rapl:1/energy_uj is not there"));
+}
+
+TEST_CASE("step test: a counter that is none, jumps or would make the program wait is not known, and why") {
+  const auto missing_after = [](const std::function<void(const CounterFolder&)>& change) {
+    const CounterFolder folder;
+    folder.set("intel-rapl:0", "package-0", 400000);
+    PackageEnergyMeter meter(folder.path());
+    change(folder);
+    const Energy energy = meter.read();
+    CHECK_FALSE(energy.joules);
+    return energy.missing;
+  };
+  const auto write = [](const CounterFolder& folder, const std::string& text) {
+    std::ofstream(folder.path() + "/intel-rapl:0/energy_uj") << text;
+  };
+  CHECK(contains(missing_after([](const auto& folder) { folder.set("intel-rapl:0", "package-0", 300000); }),
+                 "energy_uj jumped from 400000 to 300000"));
+  CHECK(contains(missing_after([&](const auto& folder) { write(folder, "-5"); }), "energy_uj holds no counter: '-5'"));
+  CHECK(
+      contains(missing_after([&](const auto& folder) { write(folder, "\x1b[31m"); }), "holds no counter: '\\x1b[31m'"));
+  CHECK(
+      contains(missing_after([&](const auto& folder) { write(folder, std::string(100, '1')); }), "more than 64 bytes"));
+  const CounterFolder folder;
+  folder.set("intel-rapl:0", "package-0", 1);
+  const std::string path = folder.path() + "/intel-rapl:0/energy_uj";
+  fs::remove(path);
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  CHECK(contains(PackageEnergyMeter(folder.path()).read().missing, "is a FIFO"));
 }
 
 TEST_CASE("step test: a machine without counters, or a program without a GPU, says so") {
