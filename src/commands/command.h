@@ -108,5 +108,7 @@ int run(int argc, char** argv);
 
 /// docs/options.md.
 std::string options_markdown();
+/// What `vit_hybrid options --schema` prints: docs/schemas/configuration.schema.json.
+std::string configuration_schema();
 
 }  // namespace vit_hybrid::commands

@@ -98,16 +98,22 @@ std::string options_json() {
 }
 
 int run_options(const Invocation& invocation) {
-  const bool as_json = invocation.words == std::vector<std::string>{"--json"};
-  if (!as_json && !invocation.words.empty()) {
-    throw_on_all_ranks(Error(ErrorClass::kUsage,
-                             str("the command options takes --json or nothing, not '", invocation.words.front(), "'")));
+  const std::string word = invocation.words.size() == 1 ? invocation.words.front() : "";
+  if (!invocation.words.empty() && word != "--json" && word != "--schema") {
+    throw_on_all_ranks(Error(ErrorClass::kUsage, str("the command options takes --json, --schema or nothing, not '",
+                                                     join(invocation.words, " "), "'")));
   }
-  print_once(as_json ? options_json() : options_markdown());
+  print_once(word == "--json" ? options_json() : word == "--schema" ? configuration_schema() : options_markdown());
   return 0;
 }
 
 }  // namespace
+
+std::string configuration_schema() {
+  const Command& train = all_commands().front();
+  return train.options_text([](const options::OptionTable& table) { return options::json_schema(table).dump(1); }) +
+         "\n";
+}
 
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> commands = [] {
@@ -119,8 +125,8 @@ const std::vector<Command>& all_commands() {
     all.push_back({.name = "options",
                    .summary = "print all options as Markdown (docs/options.md)",
                    .run = &run_options,
-                   .usage = "usage: vit_hybrid options [--json]\n\nPrints all options of all commands as Markdown, or "
-                            "as JSON.\n"});
+                   .usage = "usage: vit_hybrid options [--json | --schema]\n\nPrints all options of all commands as "
+                            "Markdown, or as JSON; or the JSON Schema of a configuration (docs/schemas).\n"});
     return all;
   }();
   return commands;

@@ -15,6 +15,7 @@ namespace vit_hybrid::options {
 
 namespace {
 
+const Json kAnyText = {{"type", {"string", "number", "boolean", "null"}}};  // YAML takes some texts for others
 constexpr int64_t kAsGoodAsEndless = int64_t{1} << 40;  // a bound up here only keeps products from overflowing
 
 std::string lower(std::string text) {
@@ -73,9 +74,30 @@ bool contains(const NumberRange& range, double value) {
   return std::isfinite(value) && above && below;
 }
 
+Json schema_of(const IntegerRange& range) {
+  Json schema = {{"type", "integer"}};
+  if (range.least != std::numeric_limits<int64_t>::min()) schema["minimum"] = range.least;
+  if (range.most < kAsGoodAsEndless) schema["maximum"] = range.most;
+  return schema;
+}
+
+Json schema_of(const NumberRange& range) {
+  using Bound = NumberRange::Bound;
+  Json schema = {{"type", "number"}};
+  if (range.least != -std::numeric_limits<double>::max()) {
+    schema[range.least_bound == Bound::kIncluded ? "minimum" : "exclusiveMinimum"] = range.least;
+  }
+  if (range.most != std::numeric_limits<double>::max()) {
+    schema[range.most_bound == Bound::kIncluded ? "maximum" : "exclusiveMaximum"] = range.most;
+  }
+  // YAML 1.1 takes 1e-5 for a text.
+  const Json as_text = {{"type", "string"}, {"pattern", "^[-+]?[0-9]*[.]?[0-9]+[eE][-+]?[0-9]+$"}};
+  return {{"anyOf", {schema, as_text}}};
+}
+
 template <class Parsed, class Number, class Range>
 Value number_value(Kind kind, const char* type, Number& variable, const Range& range) {
-  Value value{kind, type, range_text(range), {}, {}, range.word};
+  Value value{kind, type, range_text(range), {}, {}, range.word, schema_of(range)};
   value.parse = [&variable, range](const std::string& text) {
     if (is_word(text, range.word)) {
       variable = static_cast<Number>(range.word_value);
@@ -207,7 +229,7 @@ Value number(double& variable, const NumberRange& range) {
 }
 
 Value flag(bool& variable) {
-  Value value{Kind::kFlag, "flag", "true, false", {}, {}};
+  Value value{Kind::kFlag, "flag", "true, false", {}, {}, {}, {{"type", "boolean"}}};
   value.parse = [&variable](const std::string& text) {
     static const std::map<std::string, bool> words = {{"true", true},   {"yes", true}, {"on", true},   {"1", true},
                                                       {"false", false}, {"no", false}, {"off", false}, {"0", false}};
@@ -222,7 +244,7 @@ Value flag(bool& variable) {
 }
 
 Value text(std::string& variable, std::string type) {
-  Value value{Kind::kText, std::move(type), "", {}, {}};
+  Value value{Kind::kText, std::move(type), "", {}, {}, {}, kAnyText};
   value.parse = [&variable](const std::string& given) {
     variable = given;
     return true;
@@ -232,7 +254,10 @@ Value text(std::string& variable, std::string type) {
 }
 
 Value extent(int64_t& height, int64_t& width, int64_t most) {
-  Value value{Kind::kExtent, "HxW", str("1 to ", most, " each"), {}, {}};
+  const Json side = {{"type", "integer"}, {"minimum", 1}, {"maximum", most}};
+  const Json sides = {{"type", "array"}, {"items", side}, {"minItems", 2}, {"maxItems", 2}};
+  const Json in_words = {{"type", "string"}, {"pattern", "^[0-9]+([xX,][0-9]+)?$"}};
+  Value value{Kind::kExtent, "HxW", str("1 to ", most, " each"), {}, {}, {}, {{"anyOf", {side, sides, in_words}}}};
   value.parse = [&height, &width, most](const std::string& text) {
     const size_t cut = text.find_first_of("xX,");
     const auto first = whole<int64_t>(text.substr(0, cut));
@@ -253,6 +278,9 @@ Value word(std::string& variable, const std::vector<std::string>& words) {
       words, {}, [&variable, words](size_t i) { variable = words.at(i); }, [] { return size_t{0}; });
   value.print = [&variable] { return variable; };
   if (variable.empty()) {
+    for (const Json& nothing : {Json(""), Json("none"), Json()}) {
+      value.schema["enum"].push_back(nothing);
+    }
     value.parse = [&variable, parse = value.parse](const std::string& text) {
       if (is_word(text, "none")) {
         variable.clear();
@@ -265,7 +293,7 @@ Value word(std::string& variable, const std::vector<std::string>& words) {
 }
 
 Value text_list(std::vector<std::string>& variable, std::string type) {
-  Value value{Kind::kText, std::move(type), "", {}, {}};
+  Value value{Kind::kText, std::move(type), "", {}, {}, {}, kAnyText};
   value.parse = [&variable](const std::string& given) {
     variable.push_back(given);
     return true;
@@ -276,7 +304,11 @@ Value text_list(std::vector<std::string>& variable, std::string type) {
 
 Value choice(std::vector<std::string> names, std::vector<std::pair<std::string, size_t>> synonyms,
              std::function<void(size_t)> set, std::function<size_t()> get) {
-  Value value{Kind::kChoice, "word", join(names), {}, {}};
+  Value value{Kind::kChoice, "word", join(names), {}, {}, {}, {{"enum", names}}};
+  if (std::find(names.begin(), names.end(), "off") != names.end()) {
+    value.schema["enum"].push_back(false);  // what YAML 1.1 makes of it
+    value.schema["enum"].push_back(true);
+  }
   for (size_t i = 0; i < names.size(); ++i) {
     synonyms.emplace_back(names[i], i);
   }
@@ -405,6 +437,48 @@ Json json_table(const OptionTable& table) {
          {"environment", option.scope == Scope::kEverywhere ? Json(environment_name(option.name)) : Json()}});
   }
   return rows;
+}
+
+namespace {
+
+// Of one name in a file. Words that mean nothing stand for the option's word; a flag of Megatron's is a boolean.
+Json property_schema(const Named& named) {
+  const Option& option = *named.option;
+  const std::string unit = option.unit.empty() ? "" : " [" + option.unit + "]";
+  Json property = {{"description", option.help + unit}};
+  if (!named.value.empty()) {
+    property["description"] = str(yaml_key(option.name), ": ", named.value);
+    property["type"] = "boolean";
+  } else if (option.value.word.empty()) {
+    property.update(option.value.schema.is_null() ? kAnyText : option.value.schema);
+  } else {
+    Json words = {option.value.word, "none", nullptr};
+    if (option.value.word == "none") words.erase(1);
+    property["anyOf"] = {option.value.schema.is_null() ? kAnyText : option.value.schema, {{"enum", std::move(words)}}};
+  }
+  return property;
+}
+
+}  // namespace
+
+Json json_schema(const OptionTable& table) {
+  Json properties;
+  for (const auto& [name, named] : table.names()) {
+    if (named.option->scope == Scope::kEverywhere) {
+      properties[yaml_key(name)] = property_schema(named);
+    }
+  }
+  for (const auto& [key, value] : table.unused_keys()) {
+    properties[yaml_key(key)] = {{"description", "Accepted, and without a meaning here."}};
+  }
+  const Json settings = {{"type", "object"}, {"additionalProperties", false}, {"properties", std::move(properties)}};
+  const Json reference = {{"$ref", "#/$defs/settings"}};
+  return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+          {"$id", "configuration.schema.json"},
+          {"title", "A configuration"},
+          {"description", "A file for --config, and config.yaml of a run's folder: settings, or sections of settings."},
+          {"anyOf", {reference, {{"type", "object"}, {"additionalProperties", reference}}}},
+          {"$defs", {{"settings", settings}}}};
 }
 
 std::string markdown_text(const OptionTable& table) {

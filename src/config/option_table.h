@@ -25,6 +25,7 @@ struct Value {
   std::function<bool(const std::string&)> parse;
   std::function<std::string()> print;
   std::string word = {};  ///< allowed too
+  Json schema = {};       ///< JSON Schema of what a file may have, without the word
 };
 
 /// What is allowed, as a table says it that has a column for the type: "auto, or at least 1".
@@ -176,6 +177,10 @@ std::string markdown_text(const OptionTable& table);
 
 /// The same as JSON, an object an option: its names, type, what is allowed, default, unit, meaning and group.
 Json json_table(const OptionTable& table);
+
+/// JSON Schema (draft 2020-12) of a YAML file of these options: settings, or sections of them, with the names that the
+/// table knows, written with '_', and the words that it shows. For editors, and docs/schemas.
+Json json_schema(const OptionTable& table);
 
 /// The names of Megatron-LM that the table accepts, and what they are here, as Markdown.
 std::string megatron_markdown(const OptionTable& table);

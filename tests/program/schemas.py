@@ -177,6 +177,26 @@ def end(text):
     print(text)
 
 
+def check_configurations(schema, program, runs):
+    """Those of runs, the repository's, and settings that the program refuses."""
+    try:
+        import yaml
+    except ImportError:
+        print("[skipped] configurations: python3 has no yaml")
+        return
+    printed = subprocess.run([program, "options", "--schema"], check=True, capture_output=True, text=True).stdout
+    check(json.loads(printed) == schema, "vit_hybrid options --schema > docs/schemas/configuration.schema.json")
+    validator = jsonschema.Draft202012Validator(schema)
+    paths = [path for run in runs for path in run.glob("config*.yaml")] + sorted((SCHEMAS.parents[1] / "configs").glob("*.yaml"))
+    for path in paths:
+        error = jsonschema.exceptions.best_match(validator.iter_errors(yaml.safe_load(path.read_text(encoding="utf-8"))))
+        check(error is None, f"{path}: {error and '.'.join(map(str, error.absolute_path))}: {error and error.message[:300]}")
+    for text in ("lr: 0", "lr: fast", "dpeth: 3", "depth: many", "precision: fp8", "deterministic: 3", "base: {depth: -1}", "image_size: [3]"):
+        check(not validator.is_valid(yaml.safe_load(text)), f"'{text}' is a configuration")
+    for text in ("lr: 1e-3", "dp: auto", "dp: null", "base: {depth: 3}", "image_size: 360x720", "tensor_model_parallel_size: 2"):
+        check(validator.is_valid(yaml.safe_load(text)), f"'{text}' is none")
+
+
 def main():
     program, left = sys.argv[1], pathlib.Path(sys.argv[2])
     schemas = Schemas()
@@ -185,7 +205,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         version = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
         others = sorted(path.parent for path in left.rglob("metrics.jsonl") if is_of_this_build(path.parent, version))
-        for run in make_runs(program, folder) + others:
+        runs = make_runs(program, folder) + others
+        check_configurations(schemas.by_name["configuration.schema.json"], program, runs)
+        for run in runs:
             num_runs += 1
             documents = list(documents_of(run))
             num_documents += len(documents)

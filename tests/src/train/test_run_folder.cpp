@@ -216,4 +216,10 @@ TEST_CASE("docs/options.md is what the program prints") {
                 "run: vit_hybrid options > docs/options.md");
 }
 
+TEST_CASE("docs/schemas/configuration.schema.json is what the program prints") {
+  const fs::path source = fs::path(__FILE__).parent_path() / "../../..";
+  CHECK_MESSAGE(content_of(source / "docs/schemas/configuration.schema.json") == commands::configuration_schema(),
+                "run: vit_hybrid options --schema > docs/schemas/configuration.schema.json");
+}
+
 }  // namespace
