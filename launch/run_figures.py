@@ -50,17 +50,20 @@ def run_figures(run):
 
     phases = {name: mean_of(name) for name in PHASES}
     whole, blocked = mean_of("step"), mean_of("communication")
-    nodes, duration = figure(run.start, "layout", "nodes"), figure(summary, "test", "whole_training", "duration")
-    rate = samples_per_s(run)
+    nodes, rate = figure(run.start, "layout", "nodes"), samples_per_s(run)
+    step = figure(summary, "test", "seconds_spread", "step", "median")
+    training_steps = figure(summary, "test", "whole_training", "steps")
+    # Not the test's own duration of the whole training, in which its validations are.
+    duration = training_steps * step if training_steps is not None and step is not None else None
     joules, source = energy_of(summary)
     known = whole is not None and None not in phases.values()
     return {"samples_per_s": rate,
-            "step_seconds": figure(summary, "test", "seconds_spread", "step", "median"),
+            "step_seconds": step,
             "phases": {**phases, "other": max(whole - sum(phases.values()), 0.0)} if known else None,
             "exposed_communication": blocked / whole if whole and blocked is not None else None,
             "tensor_bytes": most("total_peak"), "process_bytes": most("process_peak"), "device_bytes": most("device_peak"),
             "nodes": nodes, "cores": figure(run.start, "machine", "cores"),
-            "training_steps": figure(summary, "test", "whole_training", "steps"), "training_seconds": duration,
+            "training_steps": training_steps, "training_seconds": duration,
             "node_hours": nodes * duration / 3600 if nodes and duration is not None else None,
             "node_hours_per_sample": nodes / rate / 3600 if nodes and rate else None,
             "predicted_step_seconds": figure(summary, "time", "predicted", "step"),

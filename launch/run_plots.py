@@ -417,10 +417,13 @@ def add_memory(page, runs):
 
 
 def axes_of(run):
-    """[axis, ranks, bytes a step predicted, counted, seconds blocked a step] of each axis, of rank 0; None is not known."""
+    """[axis, ranks, bytes a step predicted, counted, seconds blocked a step] of each axis, of rank 0; None is not known. An axis of
+    one rank is left out: its operations are counted, and move nothing."""
     steps, found = steps_of(run), run.summary.get("communication")
     rows = []
     for entry in found if isinstance(found, list) and steps else []:
+        if figure(entry, "ranks") == 1:
+            continue
         counted = [figure(operation, "bytes") for operation in part(entry, "rank_0").values()]
         blocked = figure(entry, "blocked_seconds")
         name = entry.get("axis") if isinstance(entry, dict) else None

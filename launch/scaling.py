@@ -10,9 +10,10 @@ TOLERANCES = {"fp64": 1e-9, "fp32": 1e-3, "tf32": 5e-3, "bf16": 5e-3, "fp16": 5e
 
 
 def middle(setting, key):
-    """The median over the runs of a setting."""
+    """The median over the runs of a setting. Of an even number of runs it is the worse of the two in the middle (the lower rate,
+    the longer time), and not their mean: so samples/s, time of a step and node-hours are those of one run and agree."""
     values = [run[key] for run in setting.runs if run[key] is not None]
-    return statistics.median(values) if values else None
+    return (statistics.median_low if key == "samples_per_s" else statistics.median_high)(values) if values else None
 
 
 # ---- arithmetic of scaling -------------------------------------------------------------------------------------------
@@ -27,7 +28,7 @@ def ratio(setting, base):
     if setting is base:
         return 1.0, 1.0, 1.0
     own, other = rates(setting), rates(base)
-    return statistics.median(own) / statistics.median(other), min(own) / max(other), max(own) / min(other)
+    return middle(setting, "samples_per_s") / middle(base, "samples_per_s"), min(own) / max(other), max(own) / min(other)
 
 
 def curve_of(settings, mode):
@@ -37,7 +38,7 @@ def curve_of(settings, mode):
     for setting in settings:
         if mode in setting.modes and rates(setting):
             other = best.get(setting.units)
-            if other is None or statistics.median(rates(setting)) > statistics.median(rates(other)):
+            if other is None or middle(setting, "samples_per_s") > middle(other, "samples_per_s"):
                 best[setting.units] = setting
     if not best:
         return []
@@ -50,7 +51,7 @@ def turning_point(curve, least):
     """The first two neighbours of which the larger brings less than the share `least` of the speed that its ranks would bring if
     they were as fast as the smaller one's: (smaller setting, larger one, share); None where there are none."""
     for (small, *_), (large, *_) in zip(curve, curve[1:]):
-        gain = statistics.median(rates(large)) / statistics.median(rates(small)) - 1
+        gain = middle(large, "samples_per_s") / middle(small, "samples_per_s") - 1
         share = gain / (large.units / small.units - 1)
         if share < least:
             return small, large, share

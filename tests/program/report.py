@@ -78,7 +78,9 @@ def summary_of(steps, ranks=2, **changes):
             "communication": [{"axis": "data", "ranks": ranks, "blocked_seconds": 2.0 * steps, "rank_0": {
                 "reduce_scatter": {"operations": 2, "bytes": 3 * MiB * steps},
                 "all_gather": {"operations": 2, "bytes": MiB * steps}},
-                "predicted_per_step": {"bytes": 4 * MiB, "operations": 2}}],
+                "predicted_per_step": {"bytes": 4 * MiB, "operations": 2}},
+                {"axis": "tensor", "ranks": 1, "blocked_seconds": 0.0, "rank_0": {
+                    "all_reduce": {"operations": 4, "bytes": 8 * MiB * steps}}}],
             "ranks": [rank_of(rank, steps) for rank in range(ranks)], **changes}
 
 
@@ -266,7 +268,7 @@ class ReportTest(unittest.TestCase):
         predicted = [values_of(bar) for bar in axes.containers if bar.get_label().startswith("_")]
         self.assertAlmostEqual(sum(values[2] for values in predicted), 20 + 5 * 2 / 1024)
         self.assertEqual([list(line.get_ydata()) for line in axes.lines], [[19] * 3, [10, 10 + 1 / 1024, 10 + 2 / 1024]])
-        # Communication: bytes of a step.
+        # Communication: bytes of a step; an axis of one rank moves none.
         left, right = plots.figures["Bytes of a step by axis: a"].axes
         self.assertEqual([[patch.get_width() for patch in bars] for bars in left.containers], [[4.0], [4.0]])
         self.assertEqual([patch.get_width() for patch in right.containers[0]], [2.0])

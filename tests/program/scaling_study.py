@@ -112,6 +112,20 @@ def arithmetic(bench):
     expect(results_of(bench.work / "sum") == found, "the same runs give the same results")
 
 
+def even_number_of_runs(bench):
+    """Of two runs the slower one is the point's, so that samples/s, time of a step and node-hours tell the same."""
+    bench.forget()
+    set_rates(bench.fakes, {"n1-dp1-tp1-pp1-b8-r1": 10.0, "n1-dp1-tp1-pp1-b8-r2": 20.0, "n2": 30.0})
+    done = bench.run("--ranks", "1,2", "--steps", "1", "--repeat", "2", "--out", "even")
+    expect(done.returncode == 0, f"two runs of a point: {done.returncode} {done.err}")
+    with open(bench.work / "even" / "points.csv", encoding="utf-8") as file:
+        row = next(row for row in csv.DictReader(file) if row["ranks"] == "1")
+    found = {key: float(row[key]) for key in ("samples_per_s", "step_seconds", "node_hours", "node_hours_per_sample")}
+    expect(near(found["samples_per_s"], 10) and near(found["step_seconds"], 0.8) and near(found["node_hours"], 80 / 3600)
+           and near(found["node_hours_per_sample"], 0.1 / 3600), f"figures of two runs: {found}")
+    expect(near(results_of(bench.work / "even")["curves"]["strong"]["points"][1]["speed_up"]["value"], 3), "speed-up of two runs")
+
+
 def failures(bench):
     """A run that fails, is cut off, or is of another study; nothing that has ended is lost."""
     bench.forget()
@@ -268,7 +282,7 @@ def main():
         real(script, os.path.abspath(rest[0]), work, rest[2:], [ranks for ranks in (1, 2, 4, 8) if ranks <= int(rest[1])])
     else:
         bench = Bench(script, work)
-        for part in (arithmetic, failures, refusals, slurm):
+        for part in (arithmetic, even_number_of_runs, failures, refusals, slurm):
             part(bench)
     check_records(work)
     print(f"{len(FAILURES)} failures")

@@ -114,7 +114,7 @@ else:
     json.dump({"steps": steps, "interrupted": False, "ranks": [{"rank": i, "seconds": seconds, "memory": memory} for i in range(ranks)],
                **({"samples_per_s": rate, "energy": energy} if epochs else {"test": {"steps": steps, "seconds_spread": {"step": spread(step)}, "samples_per_s_spread": spread(rate),
                         "power": {"processors": {"watts": 50.0}, "gpus": {"watts": None, "missing": "no GPU is used"}},
-                        "whole_training": {"steps": 100, "duration": 100 * step}}})},
+                        "whole_training": {"steps": 100, "duration": 100 * step + 8 * 0.5}}})},
               open(os.path.join(run, "summary.json"), "w"))
 '''
 
