@@ -447,8 +447,7 @@ def add_communication(page, runs):
         name_rows(left, [label(f"{name}, {size} ranks" if size is not None else name) for name, size in zip(names, ranks)])
         left.set(title=f"Bytes of a step by axis: {label(run.label, 24)}", xlabel="MiB a step")
         right.set(title="Blocked", xlabel="seconds a step")
-        if left.get_legend_handles_labels()[0]:
-            left.legend(loc="lower right")
+        legend(right, of=left)
         page.plot(drawn, "Of rank 0. Predicted is a training step; counted is the whole run, validations and agreements too, "
                   "over its steps.")
     if len(shown) > MOST_DETAILED:
