@@ -470,6 +470,14 @@ def differences(now, before, path=""):
     return lines
 
 
+def failure_lines(failures):
+    """A line for each error of [(name of a run, its error)], with the names of all runs that ended with it."""
+    names = {}
+    for name, error in failures:
+        names.setdefault(error, []).append(name)
+    return [f"Failed: {', '.join(those)}: {error}" for error, those in names.items()]
+
+
 def value_text(value):
     text = "nothing" if value is None else value if isinstance(value, str) else json.dumps(value)
     return shown(text if len(text) <= 200 else text[:199] + "\u2026") or "''"

@@ -124,6 +124,12 @@ def even_number_of_runs(bench):
     expect(near(found["samples_per_s"], 10) and near(found["step_seconds"], 0.8) and near(found["node_hours"], 80 / 3600)
            and near(found["node_hours_per_sample"], 0.1 / 3600), f"figures of two runs: {found}")
     expect(near(results_of(bench.work / "even")["curves"]["strong"]["points"][1]["speed_up"]["value"], 3), "speed-up of two runs")
+    bench.set("fail", "n1-dp1-tp1-pp1-b8-r1", "n1-dp1-tp1-pp1-b8-r2")
+    bench.run("--ranks", "1,2", "--steps", "1", "--repeat", "2", "--out", "alike")
+    lines = [line for line in results_of(bench.work / "alike")["warnings"] if line.startswith("Failed")]
+    expect(len(lines) == 1 and lines[0].startswith("Failed: n1-dp1-tp1-pp1-b8-r1, n1-dp1-tp1-pp1-b8-r2: out of memory: made up"),
+           f"runs that failed alike: {lines}")
+    bench.set("fail")
 
 
 def failures(bench):

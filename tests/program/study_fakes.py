@@ -81,7 +81,7 @@ else:
     with open(os.path.join(fakes, "started"), "a") as file:
         file.write(name + "\n")
     if name in lines("fail"):
-        fail("out of memory: made up for " + name)
+        fail("out of memory: made up")
     rates = json.load(open(os.path.join(fakes, "rates.json")))
     figures = next(rates[key] for key in rates if name.startswith(key) or name.endswith(key))
     figures = figures if isinstance(figures, dict) else {"rate": figures}
