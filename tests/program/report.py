@@ -412,6 +412,13 @@ class ReportTest(unittest.TestCase):
         self.write("b", run, {"steps": 1}, config='lr: 0.2\ntrain_data: "z"\nrun_dir: b\n')
         self.assertIn("report: runs with different data (train_data): ", self.call("a", "b").stderr)
         self.assertEqual(self.page().tables[-1], [["run", "lr", "train_data"], ["a", "0.1", "x # y"], ["b", "0.2", "z"]])
+        self.write("c", run, {"steps": 1}, config='lr: 0.3\ntrain_data: "z"\nseed: 2\nrun_dir: c\n')
+        self.call("b", "c")
+        self.assertEqual(self.page().tables[-1][0], ["run", "lr", "seed"], "as many options as runs")
+        self.write("c", run, {"steps": 1}, config='lr: 0.3\ntrain_data: "z"\nseed: 2\nbeta1: 0.8\nrun_dir: c\n')
+        self.call("b", "c")
+        self.assertEqual(self.page().tables[-1],
+                         [["run", "b", "c"], ["lr", "0.2", "0.3"], ["seed", "-", "2"], ["beta1", "-", "0.8"]])
 
     # ---- command line ------------------------------------------------------------------------------------------------
 
