@@ -418,7 +418,7 @@ class ReportTest(unittest.TestCase):
         self.write("c", run, {"steps": 1}, config='lr: 0.3\ntrain_data: "z"\nseed: 2\nbeta1: 0.8\nrun_dir: c\n')
         self.call("b", "c")
         self.assertEqual(self.page().tables[-1],
-                         [["run", "b", "c"], ["lr", "0.2", "0.3"], ["seed", "-", "2"], ["beta1", "-", "0.8"]])
+                         [["option", "b", "c"], ["lr", "0.2", "0.3"], ["seed", "-", "2"], ["beta1", "-", "0.8"]])
 
     # ---- command line ------------------------------------------------------------------------------------------------
 
