@@ -85,8 +85,12 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   const auto& own = placements[static_cast<size_t>(world.rank())];
   const auto ranks = static_cast<int>(world.max(session.node().size()));
   train::MachineFile machine;
-  comm::agreed_on_rank_0(
-      world, [&] { machine = machine_in(chosen.out, train::this_processor().name, std::max(own.node_cores, 1)); });
+  comm::agreed_on_rank_0(world, [&] {
+    machine = machine_in(chosen.out, train::this_processor().name, std::max(own.node_cores, 1));
+    const WholeFile can_be_written(chosen.out);  // before a minute of measuring
+    log_line(str("measuring ", ranks, " ranks a node with ", at::get_num_threads(),
+                 " threads each; a precision takes half a minute or more"));
+  });
   choose_kernels(world);
   train::Population population{ranks, at::get_num_threads(), {}, {}, 0.0};
   for (const auto& [name, type] : types_of(chosen.precision)) {

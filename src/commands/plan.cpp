@@ -290,10 +290,10 @@ std::string text_of(const Planned& planned, const Planner& planner) {
 }
 
 std::string row(const std::vector<std::string>& cells) {
-  constexpr std::array<size_t, 8> kWidths = {6, 6, 6, 13, 6, 9, 12, 12};
+  constexpr std::array<size_t, 8> kWidths = {6, 6, 6, 13, 6, 9, 12, 12};  // of all but the last
   std::string out;
-  for (size_t i = 0; i < cells.size(); ++i) {
-    const size_t width = i < kWidths.size() ? kWidths[i] : 0;
+  for (size_t i = 0; i < cells.size(); ++i) {  // the last one is a text
+    const size_t width = i + 1 < cells.size() ? kWidths.at(i) : 0;
     out += std::string(width > cells[i].size() ? width - cells[i].size() : 2, ' ') + cells[i];
   }
   return out + "\n";
@@ -301,16 +301,26 @@ std::string row(const std::vector<std::string>& cells) {
 
 std::string table_text(const std::vector<Planned>& layouts, const std::string& left_out) {
   const bool has_times = layouts.front().time.has_value();
-  std::string out =
-      row({"dp", "tp", "pp", "fullest rank", "fits", "bubble", "efficiency",
-           has_times ? "samples/s" : "leaves a node in a step", has_times ? "leaves a node in a step" : ""});
+  std::vector<std::string> head = {"dp", "tp", "pp", "fullest rank", "fits", "bubble", "efficiency"};
+  if (has_times) {
+    head.emplace_back("samples/s");
+  }
+  head.emplace_back("leaves a node in a step");
+  std::string out = row(head);
   for (const Planned& planned : layouts) {
     const train::ParallelConfig& parallel = planned.config.parallel;
-    out += row({str(parallel.dp), str(parallel.tp), str(parallel.pp), bytes_text(planned.report.fullest.memory.total),
-                planned.fits ? "yes" : "no", train::percent(planned.report.bubble),
-                train::percent(planned.report.efficiency()),
-                has_times ? number_text(planned.samples_per_second(), 4) : between_nodes_text(planned),
-                has_times ? between_nodes_text(planned) : ""});
+    std::vector<std::string> cells = {str(parallel.dp),
+                                      str(parallel.tp),
+                                      str(parallel.pp),
+                                      bytes_text(planned.report.fullest.memory.total),
+                                      planned.fits ? "yes" : "no",
+                                      train::percent(planned.report.bubble),
+                                      train::percent(planned.report.efficiency())};
+    if (has_times) {
+      cells.push_back(number_text(planned.samples_per_second(), 4));
+    }
+    cells.push_back(between_nodes_text(planned));
+    out += row(cells);
   }
   return out + left_out +
          "efficiency: the share of the ranks' speed that balance and bubble leave; communication is not in it\n";
@@ -394,7 +404,15 @@ int run_plan(const Invocation& invocation) {
       train::follow_data(loaded, *shape);
     }
   }
-  const Planner planner(plan, loaded, machine_of(loaded.config));
+  const auto machine = machine_of(loaded.config);
+  if (machine && parallel.threads > 0) {  // else they are those of the machine file
+    const int per_node = plan.ranks_per_node > 0 ? plan.ranks_per_node : ranks;
+    const std::string remark = train::other_threads(*machine, per_node, parallel.threads);
+    if (!remark.empty() && is_first_process()) {
+      log_warning(str("--machine ", loaded.config.machine, ": ", remark));
+    }
+  }
+  const Planner planner(plan, loaded, machine);
   if (is_one) {
     LoadedConfig resolved = loaded;
     train::resolve(resolved.config, ranks);
@@ -430,16 +448,18 @@ int run_plan(const Invocation& invocation) {
 }  // namespace
 
 std::vector<Command> plan_commands() {
-  return {{.name = "plan",
-           .summary = "memory and traffic of a training, before it runs",
-           .run = &run_plan,
-           .usage =
-               "usage: vit_hybrid plan [options of train] [--ranks N] [--ranks-per-node K] [--memory-gib X]\n\n"
-               "Prints, without running anything, what the ranks of a training hold, by class, and what they move.\n"
-               "With --dp, --tp or --pp it does so for that layout, else for all valid layouts of so many ranks.\n",
-           .introduction = "\nThese are given on the command line only; beside them it takes the options of `train`, "
-                           "from everywhere.\n",
-           .options_text = &options_text<PlanOptions, &table_of>}};
+  return {
+      {.name = "plan",
+       .summary = "memory and traffic of a training, before it runs",
+       .run = &run_plan,
+       .usage =
+           "usage: vit_hybrid plan [options of train] [--ranks N] [--ranks-per-node K] [--memory-gib X]\n\n"
+           "Prints, without running anything, what the ranks of a training hold, by class, and what they move; with\n"
+           "--machine FILE (of vit_hybrid calibrate, or of configs/machines) also how long its steps take.\n"
+           "With --dp, --tp or --pp it does so for that layout, else for all valid layouts of so many ranks.\n",
+       .introduction = "\nThese are given on the command line only; beside them it takes the options of `train`, "
+                       "from everywhere.\n",
+       .options_text = &options_text<PlanOptions, &table_of>}};
 }
 
 }  // namespace vit_hybrid::commands

@@ -233,7 +233,8 @@ std::string read_local_file(const std::string& path) {
     return read_regular_file(path, options::kMostYamlBytes);
   } catch (const Error& error) {
     if (error.error_class() != ErrorClass::kMissingInput) throw;
-    throw Error(error.error_class(), error.message(), "configurations are given as --config FILE[:SECTION]");
+    throw Error(error.error_class(), error.message(),
+                "a configuration is given as --config FILE[:SECTION], a machine's rates as --machine FILE");
   }
 }
 

@@ -267,7 +267,8 @@ std::string time_text(const TimePlan& time) {
 
 std::string missing_rates(const MachineFile& machine, const RunConfig& config, c10::DeviceType device) {
   if ((machine.device == "cuda") != (device == c10::DeviceType::CUDA)) {
-    return str("it is of a machine that computes on '", machine.device, "'");
+    return str("it is of a machine that computes on '", machine.device, "', and the training on '",
+               c10::DeviceTypeName(device, /*lower_case=*/true), "'; --device says on which");
   }
   const std::string type = precision_name(config.precision.kind);
   for (const Population& one : machine.populations) {
@@ -284,6 +285,16 @@ std::string missing_rates(const MachineFile& machine, const RunConfig& config, c
     }
   }
   return {};
+}
+
+std::string other_threads(const MachineFile& machine, int ranks_per_node, int threads) {
+  const Population& used = machine.nearest(ranks_per_node, threads);
+  if (machine.device == "cuda" || used.threads == threads) {
+    return {};
+  }
+  return str("the times are those of ranks with ", used.threads, " threads, the nearest that the machine file has (",
+             used.ranks, " ranks a node), and the ranks here have ", threads, "; vit_hybrid calibrate --threads ",
+             threads, " measures them");
 }
 
 MachineFile machine_for(const RunConfig& config, const std::string& text, c10::DeviceType device) {

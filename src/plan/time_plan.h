@@ -35,6 +35,10 @@ std::string missing_rates(const MachineFile& machine, const RunConfig& config, c
 /// missing_rates().
 MachineFile machine_for(const RunConfig& config, const std::string& text, c10::DeviceType device);
 
+/// Why the times of `machine`'s file are not those of ranks of so many threads: it has others; empty where it has them,
+/// and for GPUs.
+std::string other_threads(const MachineFile& machine, int ranks_per_node, int threads);
+
 /// Of a resolved configuration, on nodes of `ranks_per_node` consecutive ranks, each of `threads` threads. Kernels take
 /// their rates; forward and backward of the stages are put together as the Schedule that the runner walks has them, on
 /// its stages and micro-batches; messages take the slower of what they take on a node and between nodes. On the host

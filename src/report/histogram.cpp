@@ -34,7 +34,6 @@ class Cells {
  public:
   Cells() {
     const std::vector<double> limits = positive_limits();
-    num_limits_ = limits.size();
     num_limits_ = std::ssize(limits);
     first_ = cell_of(limits.front());
     int64_t below = 0;

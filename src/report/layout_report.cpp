@@ -165,12 +165,14 @@ std::vector<int64_t> shares_of(int64_t count, int parts, int64_t each) {
 }
 
 std::vector<std::string> LayoutReport::lines() const {
-  std::vector<std::string> lines = {str("  data      ", data.text, ": balance ", percent(data.balance)),
-                                    str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
-                                    str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
-                                    str("  schedule  ", num_micro_batches, " micro-batches, bubble ", percent(bubble)),
-                                    str("  memory    of the fullest rank (stage ", fullest.place.stage,
-                                        ", --recompute ", recompute, ") ", memory_text(fullest.memory))};
+  std::vector<std::string> lines = {
+      str("  data      ", data.text, ": balance ", percent(data.balance)),
+      str("  tensor    ", tensor.text, ": balance ", percent(tensor.balance)),
+      str("  pipeline  ", pipeline.text, ": balance ", percent(pipeline.balance)),
+      str("  schedule  ", num_micro_batches, num_micro_batches == 1 ? " micro-batch" : " micro-batches", ", bubble ",
+          percent(bubble)),
+      str("  memory    of the fullest rank (stage ", fullest.place.stage, ", --recompute ", recompute, ") ",
+          memory_text(fullest.memory))};
   if (!state.empty()) {
     lines.push_back(str("  optimizer ", state));
   }

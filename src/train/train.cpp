@@ -243,10 +243,15 @@ class Run {
     }
     const std::string text = read_for_all(world_, config_.machine);
     const auto ranks_per_node = static_cast<int>(world_.max(session_.node().size()));
+    std::string warning;
     comm::agreed(world_, [&] {
-      predicted_time_ =
-          plan_time(config_, machine_for(config_, text, machine_.device.type()), ranks_per_node, at::get_num_threads());
+      const MachineFile machine = machine_for(config_, text, machine_.device.type());
+      predicted_time_ = plan_time(config_, machine, ranks_per_node, at::get_num_threads());
+      warning = other_threads(machine, ranks_per_node, at::get_num_threads());
     });
+    if (!warning.empty()) {
+      log_warning(str("--machine ", config_.machine, ": ", warning));
+    }
   }
 
   void connect_groups() {
