@@ -182,9 +182,12 @@ class Page:
         """Writes the file, under a temporary name first: whoever looks finds the old one or the new one, whole. Replaces only
         a page of vit_hybrid unless `force`. Raises OSError, FileExistsError where something else is there."""
         if not force and os.path.lexists(path):
+            there = FileExistsError(17, "something is there that is no page of vit_hybrid", path)
+            if not os.path.isfile(path):  # a FIFO would be waited for
+                raise there
             with open(path, "rb") as old:
                 if MARK.encode() not in old.read(1000):
-                    raise FileExistsError(17, "something is there that is no page of vit_hybrid", path)
+                    raise there
         temporary = f"{path}.{os.getpid()}.part"
         try:
             with open(temporary, "w", encoding="utf-8") as file:

@@ -6,9 +6,12 @@
 
 Runs of any version: what is not there is None, an empty list or an empty object, never a guess.
 """
+import errno
 import json
 import os
 import re
+import stat
+import sys
 
 from messages import shown
 
@@ -20,11 +23,11 @@ class RunError(Exception):
 
 
 def figure(record, *keys):
-    """The number at keys below each other; None where there is none that is finite."""
+    """The number at keys below each other; None where there is none that is finite as a double."""
     for key in keys:
         record = record.get(key) if isinstance(record, dict) else None
     is_number = isinstance(record, (int, float)) and not isinstance(record, bool)
-    return record if is_number and abs(record) < float("inf") else None
+    return record if is_number and abs(record) <= sys.float_info.max else None  # an integer may be larger than any double
 
 
 def part(record, *keys):
@@ -40,12 +43,24 @@ def mean_over_channels(figures):
     return sum(values) / len(values) if values and None not in values else None
 
 
+def opened(path):
+    """A file of a run for reading, as text. Raises OSError, also for one that would be waited for, such as a FIFO."""
+    def open_at_once(name, flags):
+        descriptor = os.open(name, flags | os.O_NONBLOCK)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # open() itself says what a folder is
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "not a regular file", name)
+        return descriptor
+    return open(path, encoding="utf-8", errors="replace", opener=open_at_once)
+
+
 def records_of(path, say):
     """All records of a metrics.jsonl in the order of the file, each step, epoch and validation once: of those that are there
     twice the last, and nothing that a part of the run had done after the step that a later part went on from. `say` is given
     a line for each line that is no record. Raises OSError."""
     records, is_new = [], False
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with opened(path) as file:
         for number, line in enumerate(file, 1):
             try:
                 record = json.loads(line)
@@ -146,7 +161,7 @@ class Run:
     def current_summary(self, parts):
         path = os.path.join(self.path, "summary.json")
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
+            with opened(path) as file:
                 summary = json.load(file)
         except FileNotFoundError:
             self.notes.append(f"{shown(self.path)} has no summary.json: it is going on or was killed, so nothing is known of "
@@ -177,7 +192,7 @@ class Run:
             return {}
         path = os.path.join(self.path, f"config-{max(numbers)}.yaml" if max(numbers) > 1 else "config.yaml")
         try:
-            with open(path, encoding="utf-8", errors="replace") as file:
+            with opened(path) as file:
                 return options_of(file.read())
         except OSError as error:
             self.notes.append(f"{shown(path)}: {error.strerror}")
@@ -188,7 +203,7 @@ class Run:
         """The samples of usage.jsonl, of which half a line of a run that was killed is none; an empty list without any."""
         samples = []
         try:
-            with open(os.path.join(self.path, "usage.jsonl"), encoding="utf-8", errors="replace") as file:
+            with opened(os.path.join(self.path, "usage.jsonl")) as file:
                 for line in file:
                     try:
                         samples.append(json.loads(line))

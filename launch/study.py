@@ -21,7 +21,7 @@ import time
 
 from messages import BAD_DATA, CANNOT_CREATE, IO, MISSING_INPUT, USAGE, fail, shown
 from program import error_line
-from run_folder import Run, RunError
+from run_folder import Run, RunError, opened
 
 SOME_FAILED, COME_AGAIN = 1, 75  # exit codes of a study besides those of messages.py
 ENVIRONMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "environment")
@@ -78,6 +78,14 @@ def refuse_options(names, taken, reasons):
             fail(f"--{name} is given after --, but the study gives it to each run; {reasons.get(name, 'leave it out')}", USAGE)
 
 
+def split_words(text, option):
+    """Words as a shell has them; None of an empty text or of None."""
+    try:
+        return (shlex.split(text) or None) if text else None
+    except ValueError as error:
+        fail(f"{option} is '{shown(text)}', which is no list of words: {error}", USAGE)
+
+
 def threads_for(options, ranks_per_node):
     """["--threads=N"], so that a rank is the same in all runs: OMP_NUM_THREADS, else the cores over the ranks of the fullest node;
     [] where the options have it."""
@@ -93,11 +101,17 @@ def threads_for(options, ranks_per_node):
 def write_whole(path, text):
     """Whoever looks finds the old file or the new one, whole. Raises OSError."""
     temporary = f"{path}.{os.getpid()}.part"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error  # of which the user knows, not the temporary one
+    finally:
+        if os.path.lexists(temporary):
+            os.remove(temporary)
 
 
 def write_json(path, value):
@@ -105,9 +119,9 @@ def write_json(path, value):
 
 
 def read_json(path):
-    """An object; None where there is no such file, or half of one."""
+    """An object; None where there is no such file, half of one, or something else in its place."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with opened(path) as file:
             value = json.load(file)
     except (OSError, ValueError, RecursionError):
         return None
@@ -124,9 +138,15 @@ def this_process(pid):
     return {"host": socket.gethostname(), "pid": pid, "started": started}
 
 
+def is_process(value):
+    """Whether it is what this_process() returns, and not what a damaged file has in its place."""
+    return (isinstance(value, dict) and isinstance(value.get("host"), str) and isinstance(value.get("pid"), int) and
+            isinstance(value.get("started"), str))
+
+
 def is_gone(process):
     """Whether a process of this machine has ended; of another machine's nobody knows."""
-    return process.get("host") == socket.gethostname() and this_process(process.get("pid")) != process
+    return process["host"] == socket.gethostname() and this_process(process["pid"]) != process
 
 
 class Lock:
@@ -150,10 +170,14 @@ class Lock:
             os.remove(own)
 
     def remove_stale(self):
-        owner = read_json(self.path) or {}
+        owner = read_json(self.path)
+        if not is_process(owner):
+            if not os.path.lexists(self.path):  # released in between
+                return
+            fail(f"{shown(self.path)} is no lock of a study; where no study of this folder runs, remove it", CANNOT_CREATE)
         if not is_gone(owner):
             folder = os.path.dirname(self.path)
-            fail(f"{shown(folder)} is in use by process {owner.get('pid')} on {shown(owner.get('host'))}; wait for that study, "
+            fail(f"{shown(folder)} is in use by process {owner['pid']} on {shown(owner['host'])}; wait for that study, "
                  f"or name another folder (--out); where that process is gone, remove {shown(self.path)}", CANNOT_CREATE)
         aside = f"{self.path}.{os.getpid()}.old"
         try:
@@ -188,6 +212,7 @@ class MpiLauncher:
         """`hosts`: names, of which a run of K nodes takes the first K; `words`: those of the launcher before -n, for instance
         ["mpirun", "--map-by", "slot:PE=8", "--bind-to", "core"]."""
         self.program, self.ranks_per_node, self.hosts, self.words = program, ranks_per_node, list(hosts), words
+        self.process = None  # of the last run
 
     def begin(self, point, folder):
         """Starts the run of a point. Returns what state.json keeps of it."""
@@ -213,7 +238,7 @@ class MpiLauncher:
         """Of a run that an earlier study began: whether to wait for it. One of a study that was killed is told to end."""
         process = state.get("process")
         for _ in range(100):
-            if not process or is_gone(process):
+            if not is_process(process) or is_gone(process):
                 return False
             time.sleep(0.2)
         fail(
@@ -223,6 +248,8 @@ class MpiLauncher:
 
     def stop(self):
         """Ends the run that goes on."""
+        if self.process is None:  # stopped before the first one had begun
+            return
         self.process.terminate()
         try:
             self.process.wait(20)
@@ -316,7 +343,7 @@ class Study:
                 self.lock.release()
                 raise
         except OSError as error:
-            fail(f"{shown(error.filename or self.folder)}: {error.strerror}; name a folder that can be written (--out)",
+            fail(f"{shown(error.filename or self.folder) or 'an empty name'}: {error.strerror}; name a folder that can be written (--out)",
                  CANNOT_CREATE)
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, self.on_signal)

@@ -8,6 +8,7 @@ leaves out, and that it goes on after whatever stops it; with a made-up program 
 import contextlib
 import csv
 import io
+import json
 import os
 import shutil
 import signal
@@ -188,6 +189,41 @@ def failures(bench):
     bench.forget()
     done = bench.run(*words)
     expect(done.returncode == 0 and bench.started() == ["bf16-s7", "baseline-s8"], f"damaged ones: {done.err} {bench.started()}")
+    damaged_files(bench, bench.work / "failing", words)
+
+
+def damaged_files(bench, folder, words):
+    """What a study keeps of itself, with something else in its place: no traceback, nothing is waited for, nothing acts on a terminal."""
+    state = folder / "points/bf16-s7/state.json"
+    whole = state.read_text()
+    for process in ("x", {"host": os.uname().nodename, "pid": "\x1b[31m\0", "started": "1"}):
+        bench.forget()
+        state.write_text(json.dumps({"state": "running", "process": process}))
+        done = bench.run(*words)
+        expect(done.returncode == 0 and "\x1b" not in done.err, f"a state with process {process}: {done.returncode} {done.err}")
+        expect(bench.started() == [], f"its whole run is done again: {bench.started()}")
+    state.write_text(whole)
+    for name, code, text in (("report.html", 73, "is no page of vit_hybrid"), ("study.lock", 73, "study.lock is no lock of a study"),
+                             ("study.json", 65, "study.json is no study of this version")):
+        kept = (folder / name).read_bytes() if (folder / name).exists() else None
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+        done = bench.run(*words)
+        expect(done.returncode == code and text in done.err, f"a FIFO in the place of {name}: {done.returncode} {done.err}")
+        (folder / name).unlink()
+        if kept is not None:
+            (folder / name).write_bytes(kept)
+    (folder / "study.lock").write_text(json.dumps({"host": "\x1b[31m", "pid": "\x1b[31m", "started": None}))
+    done = bench.run(*words)
+    expect(done.returncode == 73 and "\x1b" not in done.err and len(done.err.splitlines()) == 1, f"a hostile lock: {done.err}")
+    (folder / "study.lock").unlink()
+    (folder / "results.json").unlink()
+    (folder / "results.json").mkdir()
+    done = bench.run(*words)
+    expect(done.returncode == 73 and "failing/results.json: Is a directory" in done.err, f"a folder for results.json: {done.err}")
+    expect(not list(folder.glob("*.part")), "a temporary file is left")
+    (folder / "results.json").rmdir()
+    expect(bench.run(*words).returncode == 0, "what was damaged is whole again")
 
 
 def own_rungs(bench, source):
@@ -226,6 +262,8 @@ def refusals(bench):
             (["--set", "wide:--tp=8"], 64, "wide (--tp=8): 2 problems in the configuration: tensor degree (--tp) is 8, more than the 4 "
              "attention heads; another"),
             (["--baseline", "config"], 64, "there is no rung"),
+            (["--seeds", "1000000000000"], 64, "--seeds is 1000000000000; allowed: 1 to 10000"),
+            (["--rungs", "bf16", "--launcher", "mpirun '"], 64, "--launcher is 'mpirun '', which is no list of words: No closing quotation"),
             (["--rungs", "cuda-graph"], 64, "none of the rungs can be run; the first: --cuda-graph has no effect"),
             (["--rungs", "bf16", "--", "--data-parallel-size=2"], 64, "--dp is given after --, but"),
             (["--rungs", "bf16", "--", "--seed=2"], 64, "give --first-seed and --seeds"),

@@ -368,6 +368,28 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(self.call("a").stderr, "report: a/summary.json is no JSON, perhaps half of it: left out\n")
         self.page()
 
+    def test_files_that_would_be_waited_for(self):
+        for name in ("metrics.jsonl", "summary.json", "config.yaml", "usage.jsonl"):
+            self.make("a")
+            pathlib.Path("a", name).unlink(missing_ok=True)
+            os.mkfifo(f"a/{name}")
+            done = self.call_process("a", timeout=20)
+            self.assertEqual(f"a/{name}: not a regular file" in done.stderr, name != "usage.jsonl", done.stderr)
+            shutil.rmtree("a")
+        os.mkfifo("a.html")
+        self.make("a")
+        self.assertIn("that is no page", self.call_process("a", "--out", "a.html", code=73, timeout=20).stderr)
+
+    def test_numbers_beyond_a_double(self):
+        """Which JSON may have, as whole numbers: they are not known."""
+        huge = 10 ** 400
+        rank = rank_of(0, 4)
+        rank["memory"]["predicted"]["data"] = rank["memory"]["predicted_total"] = rank["memory"]["process_peak"] = huge
+        self.write("a", [start_of(), *(step_of(i, lr=huge) for i in (1, 2, 3, 4)), valid_of(4, 1, acc={"u": huge, "v": 0.5})],
+                   {**summary_of(4, 1), "ranks": [rank]})
+        self.call("a")
+        self.assertNotIn("predicted", self.cells("Memory of the fullest rank", "a")[0])
+
     def test_other_versions(self):
         """Keys that are not there, are of other types, or are new."""
         self.write("old", [{"kind": "start"}, {"kind": "step", "step": 1, "loss": "x"}, {"kind": "step", "step": [1]},
