@@ -6,6 +6,7 @@
 Lines begin with the script's name and go to standard error.
 """
 import argparse
+import errno
 import os
 import sys
 
@@ -29,6 +30,25 @@ def warn(text):
 
 def fail(text, code):
     warn(text)
+    sys.exit(code)
+
+
+def run_script(main):
+    """Calls a script's main() and ends the script. A standard output that nobody reads any more ends it quietly, one that cannot
+    be written (a full disk behind > FILE) with one line."""
+    code = 0
+    try:
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+        sys.stdout.flush()  # what cannot be written is told now
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in the buffer
+        if error.errno != errno.EPIPE:
+            fail(f"standard output cannot be written: {error.strerror}", IO)
     sys.exit(code)
 
 

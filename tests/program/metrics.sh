@@ -125,6 +125,10 @@ printf '{"kind":"step","step":1,"loss":2.0}\n{"kind":"step","step":2,"loss":null
 [ "$("$source/launch/metrics_csv" old.jsonl 2>old.err | cut -d, -f 1,4 | tr '\n' ' ')" = "step,loss 1,1.0 2, " ] ||
   fail "a step that is there twice"
 grep -q 'line 4 is no record' old.err || fail "half a line is passed over in silence"
+code=0
+"$source/launch/metrics_csv" run >/dev/full 2>full.err || code=$?
+[ $code = 74 ] && [ "$(cat full.err)" = "metrics_csv: standard output cannot be written: No space left on device" ] ||
+  fail "a table that cannot be written: $(cat full.err)"
 "$source/launch/metrics_csv" nothing 2>none.err && fail "a run that is not there makes a table"
 grep -q '^metrics_csv: nothing: No such file' none.err || fail "no word on a run that is not there"
 
