@@ -163,7 +163,7 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
 
 void add_usage(OptionTable& table, RunConfig& config) {
   table.add({.name = "usage-interval",
-             .value = number(config.usage_interval, {.least = 0.05, .most = 3600.0, .word = "off", .word_value = 0.0}),
+             .value = number(config.usage_interval, {.least = 0.05, .most = 60.0, .word = "off", .word_value = 0.0}),
              .help = "Time between two samples of how processors, memory and GPUs are used and what power they take, "
                      "in usage.jsonl and summary.json; off: none, and no energy.",
              .unit = "s"});

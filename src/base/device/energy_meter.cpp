@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostBytes = 64;  // of a counter, or of a name
+constexpr int64_t kMostBytes = 64;                  // of a counter, or of a name
+constexpr int64_t kMostCounted = int64_t{1} << 60;  // microjoules: of a kilowatt those of 36 years
 
 // A counter in a file. Nothing, and the problem, where it is none that can be read.
 std::optional<int64_t> counter_in(const std::string& path, std::string& problem) {
@@ -27,7 +28,7 @@ std::optional<int64_t> counter_in(const std::string& path, std::string& problem)
     const std::string text = read_regular_file(path, kMostBytes);
     int64_t value = -1;
     std::from_chars(text.data(), text.data() + text.size(), value);
-    if (value >= 0) {
+    if (value >= 0 && value <= kMostCounted) {
       return value;
     }
     problem = str(path, " holds no counter: '", shown(text.substr(0, text.find('\n'))), "'");
@@ -49,9 +50,9 @@ bool is_package(const std::string& folder) {
 std::vector<std::string> package_folders(const std::string& folder) {
   std::vector<std::string> result;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (is_package(entry.path().string())) {
-      result.push_back(entry.path().string());
+  for (fs::directory_iterator entry(folder, error), end; entry != end; entry.increment(error)) {
+    if (is_package(entry->path().string())) {
+      result.push_back(entry->path().string());
     }
   }
   std::sort(result.begin(), result.end());
