@@ -2,8 +2,8 @@
 """launch/optimisation_study: a planted difference is found and planted noise is not, by figures made by hand; what it refuses and
 leaves out, and that it goes on after whatever stops it; with a made-up program (study_fakes.py), and with the real one on 2 ranks.
 
-    optimisation_study.py WORK_DIR SOURCE_DIR                               with the made-up program
-    optimisation_study.py WORK_DIR SOURCE_DIR PROGRAM LAUNCHER WORDS...     whose last word takes the number of ranks
+    optimisation_study.py WORK_DIR SOURCE_DIR figures|rough                   with the made-up program
+    optimisation_study.py WORK_DIR SOURCE_DIR real PROGRAM LAUNCHER WORDS...  whose last word takes the number of ranks
 """
 import contextlib
 import csv
@@ -318,16 +318,17 @@ def real(script, program, work, launcher):
 
 
 def main():
-    work, source, rest = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    work, source, what, rest = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     script = os.path.join(source, "launch/optimisation_study")
-    if rest:
+    if what == "real":
         real(script, os.path.abspath(rest[0]), work, rest[1:])
     else:
         bench = Bench(script, work)
-        own_rungs(bench, source)
-        for part in (arithmetic, cumulative, failures, refusals):
+        if what == "rough":
+            own_rungs(bench, source)
+        for part in {"figures": (arithmetic, cumulative), "rough": (failures, refusals)}[what]:
             part(bench)
     check_records(work)
     print(f"{len(FAILURES)} failures")
