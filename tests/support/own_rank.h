@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static int own_rank(void) {
+static inline int own_rank(void) {
   const char* names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
     const char* text = getenv(names[i]);
