@@ -11,53 +11,33 @@ program=$(readlink -f "$1")
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/cluster/nodes.sh
 . "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
-python3 -c "import matplotlib" 2>/dev/null || /usr/bin/python3 -c "import matplotlib" 2>/dev/null ||
-  skip "no Python with matplotlib"
+needs_matplotlib
 two_nodes "$2"
 export VIT_HYBRID=$program OMPI_MCA_mpi_yield_when_idle=1
 
-complain() { echo "hosts_study: $*" >&2; exit 1; }
+complain() { echo "$test_name: $*" >&2; exit 1; }
 
-# What one call of the study prints goes to so many.txt; its process is $study.
 begin_study() {
   "$root/launch/scaling_study" --nodes 1,2 --ranks-per-node 2 --hosts "${nodes[0]},${nodes[1]}" --layouts dp,tp4 --repeat 1 \
     --steps 100 --out study -- --depth 2 --embed-dim 64 --generated-valid-samples 0 --threads 1 >"$1.txt" 2>&1 &
   study=$!
 }
 
-# end_study CALL CODE
-end_study() {
-  local code=0
-  wait "$study" || code=$?
-  [ "$code" = "$2" ] || complain "call $1 ended with exit code $code, not $2: $(cat "$1.txt")"
-}
-
-says() { grep -qE -- "$2" "$1.txt" || complain "call $1 does not say '$2': $(cat "$1.txt")"; }
 processes() { ip netns pids "${nodes[0]}"; ip netns pids "${nodes[1]}"; }
-
-# wait_for COMMAND: a minute at most
-wait_for() {
-  for _ in $(seq 600); do
-    "$@" && return 0
-    sleep 0.1
-  done
-  return 1
-}
 
 small=n2-dp2-tp1-pp1-b16-r1
 both=(n4-dp4-tp1-pp1-b16-r1 n4-dp1-tp4-pp1-b16-r1)
-trains() { [ "$(grep -sc '"kind":"step"' "study/points/${both[0]}/run/metrics.jsonl")" -ge 3 ] 2>/dev/null; }
 none_is_left() { [ -z "$(processes)" ]; }
 
 echo "+ a study over ${nodes[*]} is stopped while it trains on both"
 begin_study 1
-wait_for trains || complain "nothing trains on both nodes: $(cat 1.txt)"
+wait_for 60 trains "${both[0]}" || complain "nothing trains on both nodes: $(cat 1.txt)"
 [ "$(processes | wc -l)" -ge 4 ] || complain "no processes on the nodes"
 kill -TERM "$study"
 end_study 1 75
 says 1 "$small of 3 runs: done"
 says 1 '^scaling_study: stopped by SIGTERM; the same command goes on'
-wait_for none_is_left || complain "processes of the stopped run are left: $(processes | xargs ps -o pid,args -p)"
+wait_for 60 none_is_left || complain "processes of the stopped run are left: $(processes | xargs ps -o pid,args -p)"
 cp "study/points/$small/run/summary.json" small.json
 
 echo "+ the same command goes on"

@@ -5,8 +5,8 @@
 #   two_nodes WORK_DIR     makes them, empties the folder, and cds there; skips the test where they cannot be made. Their names
 #                          are then ${nodes[@]}; mpirun reaches them by settings in the environment (OMPI_MCA_...)
 
-skip() { echo "[skipped] $*"; exit 77; }
-
+# shellcheck source=tests/cluster/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=launch/environment
 . "$(dirname "${BASH_SOURCE[0]}")/../../launch/environment"
 

@@ -5,29 +5,17 @@
 #   slurm_folder WORK_DIR      empties it, and cds there; skips the test where Slurm is not installed
 #   start_slurm NODES CPUS     a controller, and so many nodes n1, n2, ... of so many CPUs, made up: they share the real cores
 #
-# What a test needs besides: skip, complain (ends the test with the end of the daemons' logs) and wait_for.
-test_name=$(basename "$0" .sh)
+# And complain, which ends the test with the end of the daemons' logs.
+# shellcheck source=tests/cluster/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 work=
 sockets=
 pids=()
-
-skip() { echo "[skipped] $*"; exit 77; }
 
 complain() {
   echo "$test_name: $*" >&2
   tail -n 20 "$work"/log/*.log >&2 || true
   exit 1
-}
-
-# Waits at most so many seconds for a command to succeed.
-wait_for() {
-  local seconds=$1
-  shift
-  for _ in $(seq $((seconds * 10))); do
-    "$@" >/dev/null 2>&1 && return 0
-    sleep 0.1
-  done
-  return 1
 }
 
 slurm_folder() {

@@ -11,8 +11,7 @@ program=$(readlink -f "$1")
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/cluster/slurm.sh
 . "$(dirname "${BASH_SOURCE[0]}")/slurm.sh"
-python3 -c "import matplotlib" 2>/dev/null || /usr/bin/python3 -c "import matplotlib" 2>/dev/null ||
-  skip "no Python with matplotlib"
+needs_matplotlib
 
 slurm_folder "$2"
 start_slurm 4 1
@@ -37,23 +36,12 @@ TEXT
 export VIT_HYBRID=$program
 largest=n4-dp4-tp1-pp1-b16-r1
 
-# What one call of the study prints goes to so many.txt; its process is $study.
 begin_study() {
   "$root/launch/scaling_study" --config model.yaml:small --nodes 1,2,4 --ranks-per-node 1 --slurm job.sh --mode strong \
     --layouts dp --repeat 1 --steps 150 --out study >"$1.txt" 2>&1 &
   study=$!
 }
 
-# end_study CALL CODE
-end_study() {
-  local code=0
-  wait "$study" || code=$?
-  [ "$code" = "$2" ] || complain "call $1 ended with exit code $code, not $2: $(tail -n 5 "$1.txt")"
-}
-
-says() { grep -qE -- "$2" "$1.txt" || complain "call $1 does not say '$2': $(cat "$1.txt")"; }
-says_not() { ! grep -qE -- "$2" "$1.txt" || complain "call $1 says '$2': $(cat "$1.txt")"; }
-trains() { [ "$(grep -sc '"kind":"step"' "study/points/$1/run/metrics.jsonl")" -ge 3 ] 2>/dev/null; }
 job_of() { sed -n 's/.*"job": "\([0-9]*\)".*/\1/p' "study/points/$1/state.json"; }
 
 echo "+ a study of 1, 2 and 4 nodes is stopped while its first jobs train"

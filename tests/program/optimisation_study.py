@@ -13,11 +13,10 @@ import os
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
-from study_fakes import FAILURES, Bench, check_records, expect, near, results_of, set_rates
+from study_fakes import FAILURES, Bench, check_records, expect, near, results_of, run_real, set_rates
 
 SEEDS = [7, 8, 9]  # 7 is the made-up program's
 MACHINE = {7: 1.0, 8: 0.8, 9: 0.6, 10: 0.5}  # which becomes slower while the study runs
@@ -291,15 +290,9 @@ def refusals(bench):
 
 def real(script, program, work, launcher):
     """The built-in data: layouts and recompute change no loss, ZeRO-1 and recompute hold less."""
-    done = subprocess.run(
-        [script, f"--launcher={' '.join(launcher[:-1])}", "--rungs", "read-ahead,bf16,zero,tp,pp,recompute-full,stage", "--seeds", "2",
-         "--epochs", "2", "--set=fast:--lr=4e-3", "--out", str(work / "real"), "--", "--depth=2", "--generated-samples=64",
-         "--generated-valid-samples=16", "--device=cpu"],
-        env=dict(os.environ, VIT_HYBRID=program), capture_output=True, text=True, timeout=560, check=False)
-    if "install what it needs" in done.stderr:
-        print("[skipped]", done.stderr.strip())
-        sys.exit(77)
-    expect(done.returncode == 0, f"the real program: {done.returncode} {done.stderr}")
+    run_real(script, program, launcher, "--rungs", "read-ahead,bf16,zero,tp,pp,recompute-full,stage", "--seeds", "2", "--epochs", "2",
+             "--set=fast:--lr=4e-3", "--out", str(work / "real"), "--", "--depth=2", "--generated-samples=64",
+             "--generated-valid-samples=16", "--device=cpu")
     found = results_of(work / "real")
     rungs = rungs_of(found)
     expect(list(rungs) == ["read-ahead", "bf16", "dp", "zero", "tp", "pp", "recompute-full", "fast"], f"rungs: {list(rungs)}")

@@ -178,6 +178,17 @@ def near(value, wanted):
     return value is not None and abs(value - wanted) <= 1e-9 * abs(wanted)
 
 
+def run_real(script, program, launcher, *words):
+    """What a script said and ended with that ran the real program by a launcher, whose last word takes the number of ranks."""
+    done = subprocess.run([script, f"--launcher={' '.join(launcher[:-1])}", *words], env=dict(os.environ, VIT_HYBRID=program),
+                          capture_output=True, text=True, timeout=560, check=False)
+    if "install what it needs" in done.stderr:
+        print("[skipped]", done.stderr.strip())
+        sys.exit(77)
+    expect(done.returncode == 0, f"the real program: {done.returncode} {done.stderr}")
+    return done
+
+
 class Bench:
     """Runs the script with the fakes in a folder of its own."""
 
