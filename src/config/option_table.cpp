@@ -190,6 +190,25 @@ std::string markdown_row(const Option& option) {
              cell(allowed_column(option.value)), " | ", option.unit, " | ", cell(option.help), " |\n");
 }
 
+// Of one name in a file. Words that mean nothing stand for the option's word; a flag of Megatron's is a boolean.
+Json property_schema(const Named& named) {
+  const Option& option = *named.option;
+  const Json schema = option.value.schema.is_null() ? kAnyText : option.value.schema;
+  const std::string unit = option.unit.empty() ? "" : " [" + option.unit + "]";
+  Json property = {{"description", option.help + unit}};
+  if (!named.value.empty()) {
+    property["description"] = str(yaml_key(option.name), ": ", named.value);
+    property["type"] = "boolean";
+  } else if (option.value.word.empty()) {
+    property.update(schema);
+  } else {
+    Json words = {option.value.word, "none", nullptr};
+    if (option.value.word == "none") words.erase(1);
+    property["anyOf"] = {schema, {{"enum", std::move(words)}}};
+  }
+  return property;
+}
+
 }  // namespace
 
 std::string allowed_column(const Value& value) {
@@ -438,28 +457,6 @@ Json json_table(const OptionTable& table) {
   }
   return rows;
 }
-
-namespace {
-
-// Of one name in a file. Words that mean nothing stand for the option's word; a flag of Megatron's is a boolean.
-Json property_schema(const Named& named) {
-  const Option& option = *named.option;
-  const std::string unit = option.unit.empty() ? "" : " [" + option.unit + "]";
-  Json property = {{"description", option.help + unit}};
-  if (!named.value.empty()) {
-    property["description"] = str(yaml_key(option.name), ": ", named.value);
-    property["type"] = "boolean";
-  } else if (option.value.word.empty()) {
-    property.update(option.value.schema.is_null() ? kAnyText : option.value.schema);
-  } else {
-    Json words = {option.value.word, "none", nullptr};
-    if (option.value.word == "none") words.erase(1);
-    property["anyOf"] = {option.value.schema.is_null() ? kAnyText : option.value.schema, {{"enum", std::move(words)}}};
-  }
-  return property;
-}
-
-}  // namespace
 
 Json json_schema(const OptionTable& table) {
   Json properties;

@@ -21,6 +21,11 @@ namespace {
 
 using mesh::Group;
 
+// Whose rates are taken: no more ranks than the cores have room for.
+const Population& population_of(const MachineFile& machine, int ranks_per_node, int threads) {
+  return machine.nearest(std::min(ranks_per_node, std::max(1, machine.cores / threads)), threads);
+}
+
 // How long messages take where nodes hold some consecutive ranks.
 class Network {
  public:
@@ -108,7 +113,7 @@ class StepTime {
       : config_(config),
         device_(machine.device == "cuda" ? c10::DeviceType::CUDA : c10::DeviceType::CPU),
         ranks_per_node_(std::min(ranks_per_node, config.parallel.dp * config.parallel.model_size())),
-        population_(machine.nearest(std::min(ranks_per_node_, std::max(1, machine.cores / threads)), threads)),
+        population_(population_of(machine, ranks_per_node_, threads)),
         tables_(population_.types.at(precision_name(config.precision.kind))),
         network_(config, machine, population_, ranks_per_node_),
         policy_(precision_policy(config.precision)),
@@ -287,14 +292,15 @@ std::string missing_rates(const MachineFile& machine, const RunConfig& config, c
   return {};
 }
 
-std::string other_threads(const MachineFile& machine, int ranks_per_node, int threads) {
-  const Population& used = machine.nearest(ranks_per_node, threads);
+std::string other_threads(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads) {
+  const Population& used = population_of(machine, ranks_per_node, threads);
   if (machine.device == "cuda" || used.threads == threads) {
     return {};
   }
-  return str("the times are those of ranks with ", used.threads, " threads, the nearest that the machine file has (",
-             used.ranks, " ranks a node), and the ranks here have ", threads, "; vit_hybrid calibrate --threads ",
-             threads, " measures them");
+  return str("--machine ", config.machine, ": the times are those of ranks with ", used.threads,
+             " threads, the nearest that the machine file has (", used.ranks,
+             " ranks a node), and the ranks here have ", threads, "; vit_hybrid calibrate --threads ", threads,
+             " measures them");
 }
 
 MachineFile machine_for(const RunConfig& config, const std::string& text, c10::DeviceType device) {

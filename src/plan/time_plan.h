@@ -35,9 +35,9 @@ std::string missing_rates(const MachineFile& machine, const RunConfig& config, c
 /// missing_rates().
 MachineFile machine_for(const RunConfig& config, const std::string& text, c10::DeviceType device);
 
-/// Why the times of `machine`'s file are not those of ranks of so many threads: it has others; empty where it has them,
-/// and for GPUs.
-std::string other_threads(const MachineFile& machine, int ranks_per_node, int threads);
+/// What is to be said where the file of --machine has no rates of ranks of so many threads, so that plan_time() takes
+/// others; empty where it has them, and for GPUs.
+std::string other_threads(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads);
 
 /// Of a resolved configuration, on nodes of `ranks_per_node` consecutive ranks, each of `threads` threads. Kernels take
 /// their rates; forward and backward of the stages are put together as the Schedule that the runner walks has them, on

@@ -20,6 +20,17 @@ namespace {
 
 constexpr const char* kCounters[] = {"packages", "gpu"};  // keys of StageEnergy::to_json()
 
+// Where each quantity stands in a record and in summary.json.
+constexpr std::array<std::pair<const char*, const char*>, 9> kPlaces = {{{"node", "cpu_percent"},
+                                                                         {"node", "memory_bytes"},
+                                                                         {"process", "cpu_percent"},
+                                                                         {"process", "resident_bytes"},
+                                                                         {"gpu", "utilisation_percent"},
+                                                                         {"gpu", "memory_utilisation_percent"},
+                                                                         {"gpu", "memory_bytes"},
+                                                                         {"processors", "watts"},
+                                                                         {"gpu", "watts"}}};
+
 // Watts between two readings, where both are.
 std::optional<double> watts(const Energy& before, const Energy& now, double seconds) {
   if (!before.joules || !now.joules || seconds <= 0.0) {
@@ -145,8 +156,7 @@ UsageSampler::UsageSampler(const UsageOptions& options)
       last_process_(process_usage()) {
   meters_.has_packages = options.meters_node;
   meters_.has_gpu = !options.device.is_cpu();
-  account(/*is_sample=*/true);
-  last_sample_ = meters_;
+  account(since_start_.seconds(), /*is_sample=*/true);
   if (looks() && options_.interval > 0.0) {
     thread_ = std::thread([this] { run(); });
   }
@@ -187,21 +197,21 @@ void UsageSampler::run() {
   }
 }
 
-void UsageSampler::account(bool is_sample) {
+void UsageSampler::account(double seconds, bool is_sample) {
   if (meters_.has_packages) meters_.packages = package_meter_.read();
   if (meters_.has_gpu) meters_.gpu = gpu_meter_.read();
-  energy_.add(stage_, since_start_.seconds(), meters_, is_sample);
+  energy_.add(stage_, seconds, meters_, is_sample);
 }
 
 void UsageSampler::enter(RunStage stage) {
   const std::lock_guard lock(mutex_);
-  account(/*is_sample=*/false);
+  account(since_start_.seconds(), /*is_sample=*/false);
   stage_ = stage;
 }
 
 Meters UsageSampler::read() {
   const std::lock_guard lock(mutex_);
-  account(/*is_sample=*/false);
+  account(since_start_.seconds(), /*is_sample=*/false);
   return meters_;
 }
 
@@ -239,18 +249,17 @@ Json UsageSampler::take_sample() {
     given_.reset();
   }
   const double now = since_start_.seconds();
-  const double seconds = now - last_sample_seconds_;
+  const double seconds = now - energy_.last_sample_seconds();
   const bool is_sample = seconds >= kLeastSeconds;
-  account(is_sample);
+  const Meters before = energy_.last_sample();
+  account(now, is_sample);
   if (!is_sample) {
     return nullptr;
   }
-  const Sample values = sample(seconds, last_sample_);
+  const Sample values = sample(seconds, before);
   for (size_t i = 0; i < kNumQuantities; ++i) {
     figures_[i].add(values[i]);
   }
-  last_sample_ = meters_;
-  last_sample_seconds_ = now;
   Json record = {{"kind", "usage"}, {"stage", kRunStages[static_cast<size_t>(stage_)]}};
   if (const int64_t step = comm::run_position().step; step >= 0) {
     record["step"] = step;
@@ -258,21 +267,6 @@ Json UsageSampler::take_sample() {
   record.update(to_json(values));
   return record;
 }
-
-namespace {
-
-// Where each quantity stands in a record and in summary.json.
-constexpr std::array<std::pair<const char*, const char*>, 9> kPlaces = {{{"node", "cpu_percent"},
-                                                                         {"node", "memory_bytes"},
-                                                                         {"process", "cpu_percent"},
-                                                                         {"process", "resident_bytes"},
-                                                                         {"gpu", "utilisation_percent"},
-                                                                         {"gpu", "memory_utilisation_percent"},
-                                                                         {"gpu", "memory_bytes"},
-                                                                         {"processors", "watts"},
-                                                                         {"gpu", "watts"}}};
-
-}  // namespace
 
 // Bytes are whole, and of other quantities hundredths are more than the counters know.
 Json UsageSampler::to_json(const Sample& sample) {
@@ -314,6 +308,9 @@ Json UsageSampler::own_usage(const comm::MpiGroup& world) const {
 }
 
 Json UsageSampler::figures(int64_t samples, const Json& ranks, const comm::MpiGroup& world) const {
+  if (options_.interval <= 0.0) {
+    return {{"energy", {{"unavailable", "--usage-interval is off"}}}};
+  }
   Json own = nullptr;
   if (looks()) {
     own = {{"usage", own_usage(world)}, {"energy", energy_.to_json()}};
@@ -326,9 +323,6 @@ Json UsageSampler::figures(int64_t samples, const Json& ranks, const comm::MpiGr
       usage.push_back(of_rank["usage"]);
       energy.push_back(of_rank["energy"]);
     }
-  }
-  if (options_.interval <= 0.0) {
-    return {{"energy", {{"unavailable", "--usage-interval is off"}}}};
   }
   return {{"usage", std::move(usage)}, {"energy", energy_figures(energy, samples, ranks)}};
 }

@@ -37,6 +37,9 @@ class StageEnergy {
   /// At `seconds` the counters stood at `now`: what they rose by since the last call is the stage's. With `is_sample`
   /// the mean power since the last sample may be its peak.
   void add(RunStage stage, double seconds, const Meters& now, bool is_sample);
+  /// The counters and the time at the last sample.
+  const Meters& last_sample() const { return last_sample_; }
+  double last_sample_seconds() const { return last_sample_seconds_; }
   /// {"start": {"seconds", "packages": {"joules", "peak_watts"}, "gpu": ...}, ...}: of the stages that were, and of the
   /// meters that this rank has; {"missing": reason} for a counter that cannot be read.
   Json to_json() const;
@@ -119,7 +122,7 @@ class UsageSampler {
   bool looks() const { return meters_.has_packages || meters_.has_gpu; }
   void run();
   Json take_sample();
-  void account(bool is_sample);
+  void account(double seconds, bool is_sample);
   Sample sample(double seconds, const Meters& before);
   static Json to_json(const Sample& sample);
   void write(const Json& record);
@@ -135,8 +138,6 @@ class UsageSampler {
   RunStage stage_ = RunStage::kStart;
   NodeUsage last_node_;
   ProcessUsage last_process_;
-  Meters last_sample_;
-  double last_sample_seconds_ = 0.0;
   std::array<Figure, kNumQuantities> figures_;
   std::optional<MetricsLog> given_;
   bool stops_ = false;

@@ -247,10 +247,10 @@ class Run {
     comm::agreed(world_, [&] {
       const MachineFile machine = machine_for(config_, text, machine_.device.type());
       predicted_time_ = plan_time(config_, machine, ranks_per_node, at::get_num_threads());
-      warning = other_threads(machine, ranks_per_node, at::get_num_threads());
+      warning = other_threads(config_, machine, ranks_per_node, at::get_num_threads());
     });
     if (!warning.empty()) {
-      log_warning(str("--machine ", config_.machine, ": ", warning));
+      log_warning(warning);
     }
   }
 

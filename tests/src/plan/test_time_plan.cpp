@@ -187,10 +187,10 @@ TEST_CASE("time plan: what a machine file does not tell is named") {
 
 TEST_CASE("time plan: rates of other threads are told of") {
   MachineFile machine = machine_of(2);
-  CHECK(other_threads(machine, 2, 1).empty());
-  CHECK(other_threads(machine, 4, 1).empty());
-  CHECK(contains(other_threads(machine, 2, 12),
+  CHECK(other_threads(RunConfig(), machine, 2, 1).empty());
+  CHECK(other_threads(RunConfig(), machine, 4, 1).empty());
+  CHECK(contains(other_threads(RunConfig(), machine, 2, 12),
                  "of ranks with 1 threads, the nearest that the machine file has (2 ranks a node)"));
   machine.device = "cuda";
-  CHECK(other_threads(machine, 2, 12).empty());
+  CHECK(other_threads(RunConfig(), machine, 2, 12).empty());
 }
