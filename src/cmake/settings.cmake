@@ -32,6 +32,11 @@ endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   list(APPEND VIT_HYBRID_COMPILE_OPTIONS -march=x86-64-v2)
 endif()
+# GCC's collector goes through all of the precompiled header's memory each time: with fewer of them a file takes an
+# eighth less, and 40 MB more.
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  list(APPEND VIT_HYBRID_COMPILE_OPTIONS --param=ggc-min-expand=1000 --param=ggc-min-heapsize=2097152)
+endif()
 set(VIT_HYBRID_LINK_OPTIONS "")
 if(VIT_HYBRID_SANITIZE)
   # -fno-sanitize=vptr: LibTorch is built without it, and its classes would all be reported.
@@ -40,12 +45,13 @@ if(VIT_HYBRID_SANITIZE)
   list(APPEND VIT_HYBRID_LINK_OPTIONS ${sanitizers})
 endif()
 
-# ccache when it is there. The sloppiness is what ccache asks for before it serves files that use a precompiled header.
+# ccache when it is there, which has what a file includes from the compiler's own list. The sloppiness is what it asks for
+# before it serves files that use a precompiled header.
 find_program(VIT_HYBRID_CCACHE ccache DOC "ccache, used when present")
 mark_as_advanced(VIT_HYBRID_CCACHE)
 if(VIT_HYBRID_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${VIT_HYBRID_CCACHE})
+    CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${VIT_HYBRID_CCACHE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     list(APPEND VIT_HYBRID_COMPILE_OPTIONS -fpch-preprocess)
   endif()
