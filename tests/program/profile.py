@@ -216,9 +216,16 @@ if words[0] == "record":
     assert given["delay"] == "-1" and given["freq"] == "499" and given["call-graph"].startswith("dwarf"), words
     commands, answers = given["control"].removeprefix("fifo:").split(",")
     files = [os.open(path, os.O_RDWR | os.O_NONBLOCK) for path in (commands, answers)]
-    child = subprocess.Popen(program)
-    signal.signal(signal.SIGTERM, lambda *_: child.terminate())  # as perf does
-    code = child.wait()
+    children, stops = [], []
+    def stop(*_):  # as perf does
+        stops.append(True)
+        for child in children:
+            child.terminate()
+    signal.signal(signal.SIGTERM, stop)  # first: the child may have started before Popen() returns
+    children.append(subprocess.Popen(program))
+    if stops:
+        children[0].terminate()
+    code = children[0].wait()
     said = os.read(files[0], 1000).decode() if program != ["true"] else ""
     print("record", program[0].split("/")[-1], given["event"], said.split(), file=log)
     is_killed = "rank_1." in given["output"] and "FAKE_KILLED" in os.environ
