@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import re
+import secrets
 import shlex
 import shutil
 import signal
@@ -214,7 +215,12 @@ class MpiLauncher:
         self.program, self.ranks_per_node, self.hosts, self.words = program, ranks_per_node, list(hosts), words
         self.process = None  # of the last run
 
-    def begin(self, point, folder):
+    @staticmethod
+    def prepare():
+        """What state.json keeps of a run that is about to begin."""
+        return {}
+
+    def begin(self, point, folder, _prepared):
         """Starts the run of a point. Returns what state.json keeps of it."""
         per_node = self.ranks_per_node or point.ranks
         launcher = shlex.join(self.words) if self.words else '"${VH_MPIRUN[@]}"'
@@ -235,11 +241,12 @@ class MpiLauncher:
         return "" if code == 0 else f"ended with exit code {code}" if code > 0 else f"killed by signal {-code}"
 
     def rejoin(self, state):
-        """Of a run that an earlier study began: whether to wait for it. One of a study that was killed is told to end."""
+        """Of a run that an earlier study began: the state to wait for it with, or None. One of a study that was killed is told to
+        end."""
         process = state.get("process")
         for _ in range(100):
             if not is_process(process) or is_gone(process):
-                return False
+                return None
             time.sleep(0.2)
         fail(
     f"process {process['pid']} on {shown(process['host'])}, begun by an earlier study of this folder, still runs; end it, "
@@ -269,18 +276,24 @@ class SlurmLauncher:
         """`words`: further options of sbatch."""
         self.script, self.ranks_per_node, self.words, self.misses = script, ranks_per_node, list(words), {}
 
-    def begin(self, point, folder):
+    @staticmethod
+    def prepare():
+        """The comment by which a job is found whose number was never read: the study was killed while sbatch ran."""
+        return {"comment": f"vit_hybrid-study-{secrets.token_hex(8)}"}
+
+    def begin(self, point, folder, prepared):
         output = os.path.join(folder, "output.txt")
         write_whole(output, "")
         # What stands on sbatch's command line goes before the #SBATCH lines of the script.
         command = ["sbatch", "--parsable", f"--nodes={point.nodes}", f"--ntasks-per-node={self.ranks_per_node}",
-                   f"--job-name=vh-{point.name}", f"--output={output}", "--no-requeue", *self.words, self.script, *point.options]
+                   f"--job-name=vh-{point.name}", f"--output={output}", "--no-requeue", f"--comment={prepared['comment']}",
+                   *self.words, self.script, *point.options]
         done = self.call(command)
         job = done.stdout.strip().split(";")[0]
         if done.returncode != 0 or not job:
             why = shown(" ".join((done.stderr or done.stdout).split()))
             fail(f"sbatch ended with exit code {done.returncode}: {why}; what was submitted goes on", IO)
-        return {"job": job, "command": command}
+        return {**prepared, "job": job, "command": command}
 
     @staticmethod
     def call(command):
@@ -311,7 +324,12 @@ class SlurmLauncher:
         return "" if not told or told.startswith("COMPLETED") else f"Slurm job {job} ended as {shown(told)}"
 
     def rejoin(self, state):
-        return self.outcome(state) is None if "job" in state else False
+        if "job" not in state and "comment" in state:
+            listed = self.call(["squeue", "--noheader", "--me", "--states=all", "--format=%i %k"])
+            jobs = [line.split()[0] for line in listed.stdout.splitlines() if line.split()[1:] == [state["comment"]]]
+            if jobs:
+                state = {**state, "job": jobs[0]}
+        return state if "job" in state and self.outcome(state) is None else None
 
     def stop(self):
         """Jobs are not the study's to end."""
@@ -423,8 +441,10 @@ class Study:
         waiting, going = [], []
         for point in points:
             state = self.state(point)
-            if state.get("state") == "running" and launcher.rejoin(state):
+            known = launcher.rejoin(state) if state.get("state") == "running" else None
+            if known:
                 self.say(f"{point.name}: waiting for the job of an earlier call")
+                self.set_state(point, **known)
                 going.append(point)
             elif not self.finished(point):
                 waiting.append(point)
@@ -451,7 +471,10 @@ class Study:
         try:
             self.forget(point)  # half a run, or a failed one
             os.makedirs(folder)
-            self.set_state(point, state="running", **launcher.begin(point, folder))
+            prepared = launcher.prepare()
+            if prepared:
+                self.set_state(point, state="running", **prepared)
+            self.set_state(point, state="running", **launcher.begin(point, folder, prepared))
         except OSError as error:
             fail(f"{shown(error.filename or folder)}: {error.strerror}", CANNOT_CREATE)
 

@@ -244,8 +244,17 @@ def slurm(bench):
     found = results_of(bench.work / "jobs")
     run = next(s for s in found["settings"] if s["ranks"] == 4)["runs"][0]
     expect(run["nodes"] == 2 and near(run["node_hours"], 2 * 100 * 0.8 / 3600), f"node-hours of two nodes: {run['node_hours']}")
+    bench.forget()
+    bench.set("kill_study")
+    words[words.index("jobs")] = "cut-short"
+    process = bench.begin(*words, launcher=False)
+    process.communicate(timeout=60)
+    expect(process.returncode == -signal.SIGKILL, f"killed while it submits: {process.returncode}")
+    (bench.fakes / "kill_study").unlink()
+    done = bench.run(*words, launcher=False)
+    expect(done.returncode == 0 and len(bench.started()) == 3, f"the job is found, and submitted once: {bench.started()} {done.err}")
     bench.set("no_sbatch")
-    shutil.rmtree(bench.work / "jobs")
+    shutil.rmtree(bench.work / "cut-short")
     done = bench.run(*words, launcher=False)
     expect(done.returncode == 74 and "Invalid account" in done.err and len(done.err.splitlines()) == 1, f"no account: {done.err}")
 

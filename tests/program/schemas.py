@@ -20,7 +20,8 @@ MACHINE = SCHEMAS.parents[1] / "configs/machines/cirrus_cpu.json"  # of another 
 OPTIONAL = {"train_loss", "untrained", "final", "test", "speed", "validation", "time", "find_lr",
             "predicted_per_step", "missing", "roof_missing", "peak_missing", "usage", "node", "gpu", "processors",
             "within_step", "joules_per_sample"}
-OPTIONAL_OF = {("usage.schema.json", "step"), ("summary.schema.json", "process")}
+OPTIONAL_OF = {("usage.schema.json", "step"), ("summary.schema.json", "process"), ("study.schema.json", "job"),
+               ("study.schema.json", "command")}
 FREE = {"libraries", "choices", "rmse", "acc", "persistence_rmse", "persistence_acc", "kernels", "rank_0", "stages", "within_step",
         "configuration", "lists", "values", "classes", "predicted", "closed_forms", "bytes_per_parameter", "phases", "curves",
         "baseline"}  # names are not fixed

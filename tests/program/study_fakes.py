@@ -107,7 +107,7 @@ else:
                 metrics.write(json.dumps({"kind": kind, "epoch": epoch, "step": 2 * epoch, "loss": losses[epoch - 1]}) + "\n")
     seconds = {"step": steps * step, "forward": 0.25 * steps * step, "backward": 0.5 * steps * step, "reduce": 0.125 * steps * step,
                "optimizer": 0.0625 * steps * step, "data_wait": 0.0, "communication": 0.1 * steps * step}
-    memory = {"total_peak": int(figures.get("mib", 100 / ranks) * (1 << 20)), "process_peak": 200 << 20, "device_peak": 0}
+    memory = {"total_peak": int(figures.get("mib", 100 / ranks) * (1 << 20)), "process_start": 100 << 20, "process_peak": 200 << 20, "device_peak": 0}
     spread = lambda value: {"min": value, "median": value, "mean": value, "std": 0.0}
     joules = figures.get("joules")
     energy = {"unavailable": "made up: no counter"} if joules is None else {"source": "made up", "joules_per_sample": joules}
@@ -128,18 +128,23 @@ if os.path.exists(os.path.join(fakes, "no_sbatch")):
 options = [word for word in sys.argv[1:] if word.startswith("--")]
 script = next(i for i, word in enumerate(sys.argv) if i and not word.startswith("--"))
 options = dict(word[2:].split("=", 1) for word in sys.argv[1:script] if "=" in word)
-job = len([name for name in os.listdir(fakes) if name.startswith("job")]) + 1
+job = len([name for name in os.listdir(fakes) if name.endswith(".comment")]) + 1
 environment = dict(os.environ, FAKE_NODES=options["nodes"])
 body = '"$@"; echo $? >"$0.rc"'
 job_file = os.path.join(fakes, f"job{job}")
 process = subprocess.Popen(["bash", "-c", body, job_file, "bash", *sys.argv[script:]], stdout=open(options["output"], "w"),
                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, env=environment)
 open(job_file, "w").write(f"{process.pid} {options['ntasks-per-node']} {options['job-name']} {options.get('account')}")
+open(job_file + ".comment", "w").write(options["comment"])
+if os.path.exists(os.path.join(fakes, "kill_study")):
+    os.kill(os.getppid(), 9)
 print(f"{job};cluster")
 '''
 
 SQUEUE = r'''#!/bin/bash
+job=
 for word; do case $word in --jobs=*) job=${word#*=} ;; esac; done
+[ -n "$job" ] || { cd "$FAKE_DIR" && for file in job*.comment; do n=${file%.comment}; echo "${n#job} $(cat $file)"; done; exit; }
 read -r pid _ <"$FAKE_DIR/job$job"
 [ -e "$FAKE_DIR/job$job.rc" ] || ! kill -0 "$pid" 2>/dev/null || { echo RUNNING; exit; }
 echo "slurm_load_jobs error: Invalid job id specified" >&2
