@@ -15,16 +15,38 @@ namespace vit_hybrid::trace {
 
 namespace {
 
+struct DeviceSlice {
+  Event event;
+  std::unique_ptr<DeviceMark> begin;
+  std::unique_ptr<DeviceMark> end;
+};
+
 struct Recorder {
   std::mutex mutex;
   Recording recording;
+  std::vector<DeviceSlice> on_device;
+  MakeMark make_mark;
   size_t most_events = 0;
+
+  bool has_room() {
+    const bool room = recording.events.size() + on_device.size() < most_events;
+    recording.num_dropped += room ? 0 : 1;
+    return room;
+  }
 };
 
 // Never destroyed: threads may still record when static objects are.
 Recorder& recorder() {
   static Recorder* const instance = new Recorder;
   return *instance;
+}
+
+// Of steps and phases.
+std::unique_ptr<DeviceMark> mark_for(const Event& event) {
+  if (event.kind != Kind::kStep && event.kind != Kind::kPhase) return nullptr;
+  Recorder& all = recorder();
+  const std::lock_guard lock(all.mutex);
+  return all.make_mark != nullptr ? all.make_mark() : nullptr;
 }
 
 }  // namespace
@@ -49,11 +71,13 @@ std::string slice_name(const Event& event) {
   return *event.axis == '\0' ? first : str(first, " ", event.axis);
 }
 
-void start_recording(size_t most_events) {
+void start_recording(size_t most_events, MakeMark make_mark) {
   Recorder& all = recorder();
   {
     const std::lock_guard lock(all.mutex);
     all.recording = {};
+    all.on_device.clear();
+    all.make_mark = std::move(make_mark);
     all.recording.events.reserve(most_events);
     all.most_events = most_events;
   }
@@ -65,6 +89,14 @@ Recording stop_recording() {
   Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   all.most_events = 0;
+  all.make_mark = nullptr;
+  for (const DeviceSlice& slice : std::exchange(all.on_device, {})) {
+    Event event = slice.event;
+    event.on_device = true;
+    event.begin = slice.begin->time();
+    event.end = slice.end->time();
+    all.recording.events.push_back(event);
+  }
   return std::exchange(all.recording, {});
 }
 
@@ -72,11 +104,14 @@ void add(const Event& event) {
   if (!is_recording()) return;
   Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
-  if (all.recording.events.size() < all.most_events) {
-    all.recording.events.push_back(event);
-  } else {
-    ++all.recording.num_dropped;
-  }
+  if (all.has_room()) all.recording.events.push_back(event);
+}
+
+void add_on_device(const Event& event, std::unique_ptr<DeviceMark> begin, std::unique_ptr<DeviceMark> end) {
+  if (!is_recording() || begin == nullptr || end == nullptr) return;
+  Recorder& all = recorder();
+  const std::lock_guard lock(all.mutex);
+  if (all.has_room()) all.on_device.push_back({event, std::move(begin), std::move(end)});
 }
 
 std::string attach_profiler() {
@@ -102,6 +137,7 @@ void Scope::begin(const Event& event) {
     prctl(PR_SET_NAME, event.name);
   }
   if ((heard_ & detail::kProfiler) != 0) begin_profiler_range(slice_name(event));
+  if ((heard_ & detail::kRecorder) != 0) mark_ = mark_for(event);
   event_.begin = now();
 }
 
@@ -110,6 +146,7 @@ void Scope::end() {
   if ((heard_ & detail::kThreadNames) != 0) prctl(PR_SET_NAME, thread_name_.data());
   if ((heard_ & detail::kProfiler) != 0) end_profiler_range();
   if ((heard_ & detail::kRecorder) != 0) add(event_);
+  if (mark_ != nullptr) add_on_device(event_, std::move(mark_), mark_for(event_));
 }
 
 void ProfilerRange::begin(const char* name, const char* axis) {

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,8 +31,9 @@ struct Event {
   int32_t micro_batch = -1;
   int32_t stage = -1;
   int64_t bytes = -1;
-  uint64_t number = 0;  ///< among the operations of its communicator, from 1; 0 for none
-  int32_t peer = -1;    ///< rank of the world, of a message
+  uint64_t number = 0;     ///< among the operations of its communicator, from 1; 0 for none
+  int32_t peer = -1;       ///< rank of the world, of a message
+  bool on_device = false;  ///< of a stream of the GPU, not of a thread of the host
 };
 
 /// Nanoseconds of the monotonic clock of this process.
@@ -49,9 +52,20 @@ struct Recording {
   int64_t num_dropped = 0;  ///< that came when `most_events` were there
 };
 
-/// From now on this process records, at most `most_events`, for which it takes the address space at once.
-void start_recording(size_t most_events);
-/// The end of it. Slices that are open now are not recorded.
+/// A place among the work of a stream of a GPU.
+class DeviceMark {
+ public:
+  virtual ~DeviceMark() = default;
+  /// When the GPU came to it, as now() would have said. Waits for that.
+  virtual int64_t time() const = 0;
+};
+/// Makes a mark on the stream on which the calling thread computes; null where none can be made.
+using MakeMark = std::function<std::unique_ptr<DeviceMark>()>;
+
+/// From now on this process records, at most `most_events`, for which it takes the address space at once. With
+/// `make_mark` steps and phases are recorded as the GPU's slices, too.
+void start_recording(size_t most_events, MakeMark make_mark = nullptr);
+/// The end of it. Slices that are open now are not recorded; those of the GPU are waited for, and stand at the end.
 Recording stop_recording();
 
 namespace detail {
@@ -70,6 +84,8 @@ inline bool is_recording() {
 
 /// Records a slice that is over; nothing while not is_recording(). Any thread.
 void add(const Event& event);
+/// The same of a slice of the GPU between two marks; nothing where one is null.
+void add_on_device(const Event& event, std::unique_ptr<DeviceMark> begin, std::unique_ptr<DeviceMark> end);
 
 /// Lets a profiler that has NVTX (Nsight Systems) see the slices of the main thread as ranges, where one is attached.
 /// What stands in the way where one is attached and cannot: "" for nothing.
@@ -98,6 +114,7 @@ class Scope {
 
   uint32_t heard_ = 0;
   Event event_;
+  std::unique_ptr<DeviceMark> mark_;
   std::array<char, 16> thread_name_;  // before, where it was changed
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/comm/nccl/device_marks.h"
 #include "src/base/error.h"
 #include "src/base/files.h"
 #include "src/base/host.h"
@@ -22,7 +23,7 @@ namespace {
 
 constexpr size_t kMostEvents = size_t{1} << 18;  // a rank: 20 MiB, and some 60 MB of the file
 constexpr const char* kHostTimes =
-    "on a GPU slices are the host's: when work was asked for, not when it ran; Nsight Systems shows both, by NVTX";
+    "rows of the GPU are by its own events; the others are the host's: when work was asked for, not when it ran";
 
 // What rank 0 tells of one rank.
 struct RankNote {
@@ -171,7 +172,7 @@ void StepTrace::begin() {
   first_offset_ = comm::measure_clock_offset(world_);
   zero_ = trace::now();
   world_.broadcast(&zero_, sizeof zero_, 0);
-  trace::start_recording(kMostEvents);
+  trace::start_recording(kMostEvents, comm::device_marks(mesh_.device()));
 }
 
 void StepTrace::end(int64_t last) {

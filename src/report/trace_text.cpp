@@ -29,9 +29,19 @@ constexpr std::array kRows = {kCompute,
                               "communication world",
                               "data wait",
                               "reading",
-                              "checkpoint"};
+                              "checkpoint",
+                              "GPU compute",
+                              "GPU communication tensor",
+                              "GPU communication pipeline",
+                              "GPU communication data",
+                              "GPU communication shard",
+                              "GPU communication replica",
+                              "GPU communication world"};
 
 std::string row_of(const Event& event) {
+  if (event.on_device) {
+    return event.kind == Kind::kOperation ? str("GPU communication ", event.axis) : "GPU compute";
+  }
   switch (event.kind) {
     case Kind::kOperation:
       return str("communication ", event.axis);
@@ -166,7 +176,7 @@ class Writer {
     std::stable_sort(row.begin(), row.end(), [](const Placed& a, const Placed& b) {
       return std::pair(a.begin, -a.end) < std::pair(b.begin, -b.end);
     });
-    Lanes lanes(!name.starts_with("communication"));
+    Lanes lanes(name.find("communication") == std::string::npos);
     for (Placed& slice : row) {
       const size_t lane = lanes.place(slice.begin, slice.end);
       slice.row_of_file = num_rows_ + static_cast<int>(lane);
@@ -185,6 +195,7 @@ class Writer {
         str(R"({"ph":"X","pid":)", trace_.rank, R"(,"tid":)", slice.row_of_file, R"(,"ts":)", microseconds(slice.begin),
             R"(,"dur":)", microseconds(slice.end - slice.begin), R"(,"name":)", Json(trace::slice_name(event)).dump(),
             R"(,"cat":")", category(event.kind), R"(","args":)", args_of(event).dump(), "},\n");
+    // Rows of the GPU come last: arrows are between what GPUs do where that is known.
     if (event.kind == Kind::kOperation) operations_[{event.axis, event.number}] = slice;
   }
 

@@ -23,9 +23,9 @@ struct RankTrace {
 
 /// The rank's elements of "traceEvents": its names, its slices by rows, and the ends of its arrows. A line each, with a
 /// comma and a line feed behind it. Rows are that of the main thread ("compute"), one an axis of communication, those
-/// of data waits, of reading threads and of checkpoints; where slices of a row would cross each other (operations that
-/// are in flight at once) it has further lines. Arrows go from the begin of the exchange that sends a message to the
-/// end of the one that receives it. Pure.
+/// of data waits, of reading threads and of checkpoints, and on a GPU the first two again for its streams; where slices
+/// of a row would cross each other (operations that are in flight at once) it has further lines. Arrows go from the
+/// begin of the exchange that sends a message to the end of the one that receives it. Pure.
 std::string trace_text(const RankTrace& trace);
 
 }  // namespace vit_hybrid::train

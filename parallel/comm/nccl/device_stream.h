@@ -29,6 +29,8 @@ class DeviceStream {
   c10::Stream get() const { return stream_; }
   /// CUDA's own handle (a cudaStream_t).
   CUstream_st* handle() const;
+  /// Whether its work is being recorded into a graph, not done.
+  bool is_capturing() const;
   /// Returns when all work on it is done.
   void synchronize() const;
 

@@ -27,6 +27,11 @@ CUstream_st* DeviceStream::handle() const {
   return cuda(*this).stream();
 }
 
+bool DeviceStream::is_capturing() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(cuda(*this).stream(), &status) != cudaSuccess || status != cudaStreamCaptureStatusNone;
+}
+
 void DeviceStream::synchronize() const {
   cuda(*this).synchronize();
 }

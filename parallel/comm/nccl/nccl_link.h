@@ -15,6 +15,7 @@
 
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi/mpi_group.h"
+#include "parallel/comm/nccl/device_marks.h"
 #include "parallel/comm/nccl/device_stream.h"
 #include "parallel/comm/nccl/reuse_pool.h"
 #include "parallel/comm/operation.h"
@@ -119,12 +120,16 @@ class NcclLink {
   std::shared_ptr<DeviceEvent> launch(const OperationNote& note, const char* call, Start start) {
     const BlockedScope blocked(note);  // NCCL may wait for others while it starts them
     follow_caller();
+    auto begin = note.traced_since != 0 ? mark_on(stream_) : nullptr;
     ncclResult_t result = ncclSuccess;
     {
       const auto inside = NcclComm::enter();
       result = start(comm_->get(), stream_.handle());
     }
     comm_->finish(result, call);
+    if (begin != nullptr) {
+      trace::add_on_device(slice_of(note, trace::Kind::kOperation), std::move(begin), mark_on(stream_));
+    }
     return put_in_slot(note);
   }
   /// What is launched from now on runs after `done`, of another link.

@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -46,6 +48,45 @@ TEST_CASE("trace: slices are recorded between start and end, in the order in whi
   CHECK(forward.end <= step.end);
   trace::start_recording(8);  // the one that was open and the one after are not in another recording either
   CHECK(trace::stop_recording().events.empty());
+}
+
+TEST_CASE("trace: steps and phases are slices of the GPU, too, from mark to mark") {
+  struct Mark : trace::DeviceMark {
+    explicit Mark(int64_t time) : time_(time) {}
+    int64_t time() const override { return time_; }
+    int64_t time_;
+  };
+  int64_t marks = 0;
+  const auto make = [&]() -> std::unique_ptr<trace::DeviceMark> {
+    ++marks;
+    return marks == 6 ? nullptr : std::make_unique<Mark>(100 * marks);
+  };
+  trace::start_recording(6, make);
+  {
+    const trace::Scope step({.kind = Kind::kStep, .name = "step", .step = 1});                            // mark 1
+    { const trace::Scope forward({.name = "forward", .micro_batch = 0}); }                                // 2 and 3
+    { const trace::Scope wait({.kind = Kind::kWait, .name = "all_reduce"}); }                             // none
+    trace::add_on_device({.kind = Kind::kOperation, .name = "all_reduce"}, make(), nullptr);              // 4: no slice
+    trace::add_on_device({.kind = Kind::kOperation, .name = "send"}, make(), std::make_unique<Mark>(7));  // 5
+  }  // 6: cannot be made
+  { const trace::Scope one_too_many({.name = "backward"}); }
+  const trace::Recording recording = trace::stop_recording();
+  REQUIRE(recording.events.size() == 6);
+  CHECK(recording.num_dropped == 1);
+  CHECK(
+      std::none_of(recording.events.begin(), recording.events.begin() + 4, [](const Event& e) { return e.on_device; }));
+  const Event &forward = recording.events[4], &send = recording.events[5];
+  CHECK(forward.on_device);
+  CHECK(std::string(forward.name) == "forward");
+  CHECK(forward.begin == 200);
+  CHECK(forward.end == 300);
+  CHECK(std::string(send.name) == "send");
+  CHECK(send.begin == 500);
+  CHECK(send.end == 7);
+  trace::start_recording(6);
+  { const trace::Scope step({.kind = Kind::kStep, .name = "step"}); }
+  CHECK(trace::stop_recording().events.size() == 1);
+  CHECK(marks == 8);
 }
 
 TEST_CASE("trace: no more is kept than was asked for, the first ones, and the rest is counted") {

@@ -98,6 +98,25 @@ TEST_CASE("trace text: operations in flight at once have lanes, calls in each ot
   CHECK(outer < inner);
 }
 
+TEST_CASE("trace text: what a GPU did has rows of its own, and arrows are between those") {
+  Event phase{.name = "forward", .begin = 2500, .end = 3000, .on_device = true};
+  Event exchange = operation("exchange", "pipeline", 4000, 7000, 1);
+  exchange.on_device = true;
+  const Json events = events_of({{.name = "forward", .begin = 2000, .end = 2001},
+                                 operation("exchange", "pipeline", 2001, 2002, 1),
+                                 {.kind = Kind::kSend, .name = "exchange", .axis = "pipeline", .number = 1, .peer = 0},
+                                 phase,
+                                 exchange});
+  const auto slices = slices_of(events);
+  CHECK(slices.at({"forward", 1.0}).first == "compute");
+  CHECK(slices.at({"forward", 1.5}) == std::pair<std::string, double>("GPU compute", 0.5));
+  CHECK(slices.at({"exchange pipeline", 1.001}).first == "communication pipeline");
+  CHECK(slices.at({"exchange pipeline", 3.0}) == std::pair<std::string, double>("GPU communication pipeline", 3.0));
+  for (const Json& event : events) {
+    if (event["ph"] == "s") CHECK(event["ts"] == 3.0);
+  }
+}
+
 TEST_CASE("trace text: both ends of an arrow have one number, whichever rank writes them") {
   const auto message = [](Kind kind, int peer, uint64_t number) {
     return Event{.kind = kind, .name = "exchange", .axis = "pipeline", .bytes = 64, .number = number, .peer = peer};

@@ -159,6 +159,10 @@ CUstream_st* DeviceStream::handle() const {
   return fake(*this).handle();
 }
 
+bool DeviceStream::is_capturing() const {
+  return false;
+}
+
 void DeviceStream::synchronize() const {
   fake(*this).synchronize();
 }

@@ -3,12 +3,17 @@
 #include <ATen/ops/full.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi/mpi_group.h"
+#include "parallel/comm/nccl/device_marks.h"
+#include "src/base/trace.h"
 #include "tests/parallel/comm/nccl/fake_device.h"
 #include "tests/support/communicator_suite.h"
 #include "tests/support/mpi_test.h"
@@ -108,6 +113,43 @@ TEST_CASE("fake device: operations of two axes on the same memory at once are fo
   if (one->rank() != 0) second = other->all_reduce(x, ReduceOp::kMax);
   second.wait();
   check_found("ncclAllReduce and ncclAllReduce of another stream share memory");
+}
+
+TEST_CASE("fake device: a trace has when an operation ran, beside when it was asked for") {
+  FakeDeviceInUse fake;
+  const auto world = make_world();
+  if (world->size() == 1) return;
+  const at::Tensor x = at::full({100}, 1.0, at::kFloat);
+  fake->runs_late = true;
+  constexpr std::chrono::milliseconds kPause(20);
+  trace::start_recording(100, comm::device_marks(c10::Device(at::kCUDA, 0)));
+  const int64_t before = trace::now();
+  comm::Work work = world->all_reduce(x, ReduceOp::kSum);
+  std::this_thread::sleep_for(kPause);
+  const int64_t awaited = trace::now();
+  work.wait();
+  { const trace::Scope phase({.name = "optimizer"}); }
+  const trace::Recording recording = trace::stop_recording();
+  const int64_t after = trace::now();
+  const auto found = [&](const std::string& name, bool on_device) {
+    const auto event = std::find_if(recording.events.begin(), recording.events.end(), [&](const trace::Event& one) {
+      return one.name == name && one.on_device == on_device && one.kind != trace::Kind::kWait;
+    });
+    REQUIRE(event != recording.events.end());
+    return *event;
+  };
+  const trace::Event asked = found("all_reduce", false), ran = found("all_reduce", true);
+  CHECK(asked.begin >= before);
+  CHECK(asked.begin < awaited);
+  CHECK(ran.begin <= ran.end);
+  CHECK(ran.end >= awaited);  // it runs late: when it is waited for
+  CHECK(ran.end <= after);
+  CHECK(ran.number == asked.number);
+  CHECK(ran.bytes == 400);
+  CHECK(std::string(ran.axis) == "world");
+  const trace::Event phase = found("optimizer", true);
+  CHECK(phase.begin >= awaited);
+  CHECK(phase.end >= phase.begin);
 }
 
 }  // namespace vit_hybrid::testing
