@@ -129,6 +129,12 @@ void PosixFile::sync() const {
   }
 }
 
+void PosixFile::forget_cached() const {
+  if (const int error = ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED); error != 0) {
+    throw Error(ErrorClass::kIo, str("cannot drop ", path_, " from the cache: ", reason(error)));
+  }
+}
+
 void PosixFile::close() {
   // After close() the descriptor is gone whatever it returned (Linux), also with EINTR.
   if (descriptor_ >= 0 && ::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) {

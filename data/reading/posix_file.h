@@ -61,6 +61,9 @@ class PosixFile {
   /// All of the bytes: a file that ends earlier throws Error(kBadData), a failed read Error(kIo).
   void read(int64_t offset, void* bytes, int64_t count) const;
   void write(int64_t offset, const void* bytes, int64_t count) const;
+  /// What is on the storage need not stay in this node's memory: the next read comes from the storage, where the system
+  /// follows. Error(kIo).
+  void forget_cached() const;
   /// Waits until the bytes are on the storage.
   void sync() const;
   /// Closes; a delayed write error (network file systems, quotas) throws Error(kIo). The destructor closes silently.

@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "src/base/files.h"
@@ -14,6 +15,7 @@
 #include "src/machine/calibration.h"
 #include "src/machine/placement.h"
 #include "src/machine/processor.h"
+#include "src/plan/step_work.h"
 
 namespace vit_hybrid::commands {
 
@@ -25,6 +27,7 @@ constexpr int64_t kMostThreads = 4096;
 struct CalibrateOptions {
   std::string out = "machine.json";
   std::string precision = "all";
+  std::string storage = ".";
   int threads = 0;
 };
 
@@ -38,6 +41,10 @@ options::OptionTable table_of(CalibrateOptions& chosen) {
   table.add({.name = "precision",
              .value = options::word(chosen.precision, {"all", "fp32", "fp64", "bf16", "fp16"}),
              .help = "Type of the kernels to measure; all: fp32 and bf16."});
+  table.add({.name = "storage",
+             .value = options::text(chosen.storage, "folder"),
+             .help = "Folder of the file system that training data are on: a file of up to 128 MiB a rank is written "
+                     "there, read and removed. none: reading is not measured."});
   table.add({.name = "threads",
              .value = options::integer(chosen.threads, train::from_one(kMostThreads, "auto")),
              .help = "Threads of a rank, as for train."});
@@ -77,6 +84,22 @@ void choose_kernels(const comm::MpiGroup& world) {
   train::choose_host_kernel(config, kernels::HostLayer::Passes::kForwardAndBackward, "", world);
 }
 
+// What a layer costs beside its kernels, by layers that are so small that kernels take little.
+double operation_seconds(at::ScalarType type, const train::RateTables& tables, const comm::MpiGroup& world) {
+  train::RunConfig config;
+  config.model.image_height = 4;
+  config.model.image_width = 8;
+  config.model.patch_size = 1;
+  config.model.embed_dim = 96;
+  config.model.num_heads = 3;
+  config.model.mlp_hidden = 96;
+  config.model.depth = 24;
+  const double measured = train::calibrate_blocks(config.model, type, world);
+  const auto work = train::pass_work(config, {1, 1 + config.model.depth}, {0, 1}, 1);
+  const double kernels = train::seconds_of(work.forward, tables) + train::seconds_of(work.backward, tables);
+  return std::max(0.0, measured - kernels) / (work.forward_operations + work.backward_operations);
+}
+
 int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   const comm::MpiGroup& world = session.world();
   const Timer timer;
@@ -88,13 +111,19 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   comm::agreed_on_rank_0(world, [&] {
     machine = machine_in(chosen.out, train::this_processor().name, std::max(own.node_cores, 1));
     const WholeFile can_be_written(chosen.out);  // before a minute of measuring
-    log_line(str("measuring ", ranks, " ranks a node with ", at::get_num_threads(),
-                 " threads each; a precision takes half a minute or more"));
+    log_line(str("measuring ", counted(ranks, "rank"), " a node with ", counted(at::get_num_threads(), "thread"),
+                 " each; a precision takes half a minute or more"));
   });
   choose_kernels(world);
-  train::Population population{ranks, at::get_num_threads(), {}, {}, 0.0};
+  train::Population population{ranks, at::get_num_threads()};
+  if (chosen.storage != "none") {
+    population.reading_bytes_per_s = train::calibrate_reading(chosen.storage, world);
+    log_line(
+        str("a rank reads ", bytes_text(std::llround(population.reading_bytes_per_s)), "/s from ", chosen.storage));
+  }
   for (const auto& [name, type] : types_of(chosen.precision)) {
     population.types[name] = train::calibrate_kernels(type, world);
+    population.operation_s = operation_seconds(type, population.types[name], world);
     log_line(str("measured ", name, ", ", fixed_text(timer.seconds(), 0), " s so far"));
   }
   population.messages = train::calibrate_messages(world);
@@ -111,8 +140,8 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
     WholeFile file(chosen.out);
     file.write(train::to_text(machine));
     file.finish();
-    log_line(str("machine file: ", chosen.out, ", of ", ranks, " ranks a node with ", population.threads,
-                 " threads each; measured in ", fixed_text(timer.seconds(), 0), " s"));
+    log_line(str("machine file: ", chosen.out, ", of ", counted(ranks, "rank"), " a node with ",
+                 counted(population.threads, "thread"), " each; measured in ", fixed_text(timer.seconds(), 0), " s"));
   });
   return 0;
 }
@@ -134,8 +163,8 @@ std::vector<Command> calibrate_commands() {
            .run = &run_calibrate,
            .usage =
                "usage: mpirun -n RANKS vit_hybrid calibrate [--out machine.json] [--precision P] [--threads T]\n\n"
-               "Measures kernels and messages with as many ranks and threads as trainings will have on a node, and\n"
-               "writes the machine file that `vit_hybrid plan --machine` reads. On the host.\n",
+               "Measures kernels, messages and reading with as many ranks and threads as trainings will have on a\n"
+               "node, and writes the machine file that `vit_hybrid plan --machine` reads. On the host.\n",
            .options_text = &options_text<CalibrateOptions, &table_of>}};
 }
 

@@ -1,20 +1,30 @@
 // The cases: a kernel or a message of one size, and how long a call takes.
 #include "src/machine/calibration.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 
 #include <torch/csrc/autograd/variable.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "data/hdf5/hdf5_writer.h"
+#include "data/reading/posix_file.h"
+#include "data/reading/row_source.h"
+#include "model/vit_parameters.h"
+#include "model/vit_stage.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/make_communicator.h"
 #include "parallel/zero/rules/update_rule.h"
@@ -58,11 +68,16 @@ double seconds_of(const Case& one, size_t first_call, size_t calls) {
   return timer.seconds() / static_cast<double>(calls);
 }
 
-// Of one call: the lower quartile of some rounds, in which all ranks do the same (what other programs do disturbs most
-// of the others), and its mean over the ranks that count.
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Of one call: the median of some rounds, in which all ranks do the same, and its mean over the ranks that count.
 double measured_seconds(const Case& one, const comm::MpiGroup& world) {
-  constexpr double kRoundSeconds = 0.004, kMostSeconds = 0.05;
-  constexpr size_t kMostRounds = 9;
+  constexpr double kRoundSeconds = 0.004, kMostSeconds = 0.012;
+  constexpr size_t kMostRounds = 3;
   constexpr double kMicro = 1e6;
   const auto slowest = [&](double seconds) {
     return static_cast<double>(world.max(std::llround(kMicro * seconds))) / kMicro;
@@ -75,19 +90,49 @@ double measured_seconds(const Case& one, const comm::MpiGroup& world) {
     return seconds;
   };
   round_of(1);  // starts threads, generates kernels, packs weights
-  const double once = std::max(slowest(round_of(std::min<size_t>(2, one.most_calls))), 1e-6);
+  std::vector<double> times = {round_of(1)};
+  const double once = std::max(slowest(times.front()), 1e-6);
   const auto calls = std::clamp<size_t>(static_cast<size_t>(kRoundSeconds / once), 1, one.most_calls);
   const double per_round = once * static_cast<double>(calls);
-  const auto rounds = std::clamp<size_t>(static_cast<size_t>(kMostSeconds / per_round), 2, kMostRounds);
-  std::vector<double> times;
-  for (size_t round = 0; round < rounds; ++round) {
+  const auto rounds = std::min<size_t>(static_cast<size_t>(kMostSeconds / per_round), kMostRounds);
+  if (rounds > 0) {  // else one call takes long enough
+    times.clear();
+  }
+  while (times.size() < std::max<size_t>(rounds, 1)) {
     times.push_back(round_of(calls));
   }
-  std::sort(times.begin(), times.end());
-  const double quartile = times[(rounds - 1) / 4];
-  std::vector<double> sum = one.counts ? std::vector{quartile, 1.0} : std::vector{0.0, 0.0};
+  std::vector<double> sum = one.counts ? std::vector{median(times), 1.0} : std::vector{0.0, 0.0};
   world.sum(sum);
   return sum[0] / sum[1];
+}
+
+// What else goes on in a machine, and its clock, change within seconds: all is measured several times, one thing after
+// the other, and of each the median is taken.
+constexpr int kSweeps = 3;
+
+double median_of_sweeps(const std::function<double()>& measure) {
+  std::vector<double> values;
+  for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    values.push_back(measure());
+  }
+  return median(values);
+}
+
+RateTables median_of_sweeps(const std::function<RateTables()>& measure) {
+  std::vector<RateTables> sweeps;
+  for (int sweep = 0; sweep < kSweeps; ++sweep) {
+    sweeps.push_back(measure());
+  }
+  RateTables medians = sweeps.front();
+  for (auto& [kind, table] : medians) {
+    for (size_t point = 0; point < table.rates.size(); ++point) {
+      std::vector<double> rates;
+      std::transform(sweeps.begin(), sweeps.end(), std::back_inserter(rates),
+                     [&kind = kind, point](const RateTables& sweep) { return sweep.at(kind).rates[point]; });
+      table.rates[point] = median(rates);
+    }
+  }
+  return medians;
 }
 
 // All points of the grid of `axes`, the last axis fastest.
@@ -419,6 +464,59 @@ Case message_case(const std::string& kind, comm::Communicator& group, double byt
   return {bytes * bus_factor(kind, ranks), std::move(run), {}};
 }
 
+// ---- Blocks.
+// --------------------------------------------------------------------------------------------------------
+
+// The blocks of a model on this rank alone, and a sample.
+struct Blocks {
+  Blocks(const model::VitOptions& model, at::ScalarType type, const comm::MpiGroup& world)
+      : alone(comm::make_communicator("calibrated", world.split(world.rank()), at::kCPU, nullptr, {})),
+        units{1, 1 + model.depth},
+        buffer(model::parameter_specs(model, units, 0, 0, 1),
+               tensor::make_flat_layout(model::parameter_specs(model, units, 0, 0, 1), kBucketElements, 1), type,
+               type == at::kDouble ? at::kDouble : at::kFloat, at::kCPU),
+        stage(model, units, buffer, *alone),
+        x(at::full({1, model.num_tokens(), model.embed_dim}, 0.37, type).set_requires_grad(true)),
+        dy(at::full_like(x, 0.37).detach()) {
+    context.samples = {0};
+    context.mode = Mode::kTraining;
+  }
+  void pass() {
+    using torch::autograd::impl::gradient_edge;
+    const at::Tensor y = stage.forward(x, context);
+    backward_between(gradient_edge(y), dy, gradient_edge(x));
+  }
+
+  static constexpr int64_t kBucketElements = 1 << 20;
+  std::unique_ptr<comm::Communicator> alone;
+  Range units;
+  tensor::ParameterBuffer buffer;
+  model::VitStage stage;
+  at::Tensor x, dy;
+  tensor::StepContext context;
+};
+
+// ---- Reading.
+// -------------------------------------------------------------------------------------------------------
+
+// Removes the file at the end, on rank 0.
+class FileOfRows {
+ public:
+  FileOfRows(std::string path, const comm::MpiGroup& world) : path_(std::move(path)), is_own_(world.rank() == 0) {}
+  ~FileOfRows() {
+    if (std::error_code ignored; is_own_) {
+      std::filesystem::remove(path_, ignored);
+    }
+  }
+  FileOfRows(const FileOfRows&) = delete;
+  FileOfRows& operator=(const FileOfRows&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool is_own_;
+};
+
 std::vector<double> group_sizes(int ranks) {
   std::vector<double> sizes;
   for (int size = 2; size < ranks; size *= 2) {
@@ -428,9 +526,7 @@ std::vector<double> group_sizes(int ranks) {
   return sizes;
 }
 
-}  // namespace
-
-RateTables calibrate_kernels(at::ScalarType type, const comm::MpiGroup& world) {
+RateTables measured_kernels(at::ScalarType type, const comm::MpiGroup& world) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   RateTables tables;
   for (const Measurement& one : measurements()) {
@@ -446,7 +542,7 @@ RateTables calibrate_kernels(at::ScalarType type, const comm::MpiGroup& world) {
   return tables;
 }
 
-RateTables calibrate_messages(const comm::MpiGroup& world) {
+RateTables measured_messages(const comm::MpiGroup& world) {
   const MemoryScope scope(MemoryClass::kCommunication);
   const Points bytes = {1 << 12, 1 << 16, 1 << 20, 1 << 24};
   const comm::MpiGroup node = world.split_by_node();
@@ -479,6 +575,64 @@ RateTables calibrate_messages(const comm::MpiGroup& world) {
     tables.emplace(kind.name, std::move(all));
   }
   return tables;
+}
+
+}  // namespace
+
+RateTables calibrate_kernels(at::ScalarType type, const comm::MpiGroup& world) {
+  return median_of_sweeps([&] { return measured_kernels(type, world); });
+}
+
+RateTables calibrate_messages(const comm::MpiGroup& world) {
+  return median_of_sweeps([&] { return measured_messages(world); });
+}
+
+double calibrate_blocks(const model::VitOptions& model, at::ScalarType type, const comm::MpiGroup& world) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const auto blocks = std::make_shared<Blocks>(model, type, world);
+  return median_of_sweeps([&] {
+    return measured_seconds({1.0, [blocks](size_t /*call*/) { blocks->pass(); }}, world);
+  });
+}
+
+double calibrate_reading(const std::string& folder, const comm::MpiGroup& world) {
+  constexpr int64_t kValues = 1 << 20, kFewestRows = 4, kMostRows = 32, kMostOfAll = 1 << 14, kThreads = 2;
+  constexpr double kRowBytes = sizeof(float) * kValues, kMicro = 1e6;
+  const MemoryScope scope(MemoryClass::kData);
+  const int64_t rows = std::clamp(kMostOfAll / world.size(), kFewestRows, kMostRows);
+  const std::string name = world.broadcast(str("vit_hybrid-calibrate-", ::getpid(), ".h5"), 0);
+  const FileOfRows file((std::filesystem::path(folder) / name).string(), world);
+  {
+    data::Hdf5Writer writer(world, file.path(), {{.name = "fields", .shape = {rows * world.size(), kValues}}});
+    comm::agreed(world, [&] {
+      at::Tensor row = at::empty({1, kValues}, at::kFloat);
+      for (int64_t i = rows * world.rank(); i < rows * (world.rank() + 1); ++i) {
+        writer.write("fields", std::vector<int64_t>{i, 0}, row.fill_(static_cast<double>(i)));
+      }
+      writer.flush();
+    });
+    writer.finish();
+  }
+  comm::agreed(world, [&] { data::PosixFile(file.path(), data::PosixFile::Access::kRead).forget_cached(); });
+  const data::RowSource source(world, {file.path()}, "fields", "", data::IoMode::kDirect);
+  // Of the ranks half of all away, on another node where there are two.
+  const int64_t first = rows * ((world.rank() + world.size() / 2) % world.size());
+  const auto read_share = [&](int64_t thread) {
+    std::vector<float> row(kValues);
+    for (int64_t i = first + thread; i < first + rows; i += kThreads) {
+      source.read({{0, i, row.data()}});
+    }
+  };
+  world.barrier();
+  const double seconds = comm::agreed(world, [&] {
+    const Timer timer;
+    auto other = std::async(std::launch::async, read_share, 1);
+    read_share(0);
+    other.get();
+    return timer.seconds();
+  });
+  const double slowest = static_cast<double>(world.max(std::llround(kMicro * seconds))) / kMicro;
+  return kRowBytes * static_cast<double>(rows) / std::max(slowest, 1.0 / kMicro);
 }
 
 NodeRates calibrate_nodes(const comm::MpiGroup& world) {

@@ -221,13 +221,14 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
   if (!populations.is_array() || populations.empty()) in.fail("populations", "is no list of them");
   for (size_t i = 0; i < populations.size(); ++i) {
     const Reader one(populations[i], path, str("populations[", i, "]"));
-    Population population{one.count("ranks"), one.count("threads"), {}, {}, 0.0};
+    Population population{one.count("ranks"), one.count("threads")};
     const Reader types = one.inside("types");
     for (const auto& [type, tables] : types.json().items()) {
       population.types[type] = read_tables(types.inside(type), kernel_kinds());
     }
     population.messages = one.has("messages") ? read_tables(one.inside("messages"), message_kinds()) : RateTables();
     population.operation_s = one.has("operation_s") ? one.number("operation_s", /*may_be_zero=*/true) : 0.0;
+    population.reading_bytes_per_s = one.has("reading_bytes_per_s") ? one.number("reading_bytes_per_s") : 0.0;
     machine.populations.push_back(std::move(population));
   }
   if (in.has("between_nodes")) {
@@ -252,6 +253,9 @@ std::string to_text(const MachineFile& machine) {
                                    {"operation_s", one.operation_s},
                                    {"types", std::move(types)},
                                    {"messages", to_json(one.messages, message_kinds())}});
+    if (one.reading_bytes_per_s > 0.0) {
+      json["populations"].back()["reading_bytes_per_s"] = one.reading_bytes_per_s;
+    }
   }
   if (machine.node_bytes_per_s > 0.0) {
     json["between_nodes"] = {{"bytes_per_s", machine.node_bytes_per_s}, {"latency_s", machine.node_latency_s}};

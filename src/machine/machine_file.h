@@ -45,11 +45,12 @@ double bus_factor(const std::string& message_kind, double ranks);
 
 /// A node as a job fills it: rates are those of one rank while all of them do the same.
 struct Population {
-  int ranks = 1;                            ///< a node
-  int threads = 1;                          ///< a rank
-  std::map<std::string, RateTables> types;  ///< of kernels by type: "fp32", "bf16", "fp16", "fp64"
-  RateTables messages;                      ///< between ranks of a node
-  double operation_s = 0.0;                 ///< seconds that a layer costs beside its kernels
+  int ranks = 1;                                 ///< a node
+  int threads = 1;                               ///< a rank
+  std::map<std::string, RateTables> types = {};  ///< of kernels by type: "fp32", "bf16", "fp16", "fp64"
+  RateTables messages = {};                      ///< between ranks of a node
+  double operation_s = 0.0;                      ///< seconds that a layer costs beside its kernels
+  double reading_bytes_per_s = 0.0;              ///< of HDF5 files that no cache holds; 0: not known
 };
 
 struct MachineFile {

@@ -118,9 +118,8 @@ class StepTime {
         network_(config, machine, population_, ranks_per_node_),
         policy_(precision_policy(config.precision)),
         replica_(plan_replica(config, config.parallel.dp - 1)),
-        sharing_(device_ == c10::DeviceType::CPU
-                     ? std::max(1.0, static_cast<double>(ranks_per_node_) * threads / machine.cores)
-                     : 1.0) {}
+        sharing_(device_ == c10::DeviceType::CPU ? static_cast<double>(ranks_per_node_) * threads / machine.cores
+                                                 : 1.0) {}
 
   TimePlan plan() const {
     std::vector<StageTime> stages;
@@ -214,11 +213,24 @@ class StepTime {
     for (double* const phase : {&out.forward, &out.backward, &out.reduce, &out.optimizer, &out.messages}) {
       *phase /= count;
     }
-    const double busy = out.forward + out.backward + out.reduce + out.optimizer;
-    // Ranks that share cores wait for cores: waiting for each other costs them nothing more.
-    out.step = std::max(critical(stages), busy * sharing_);
-    out.waiting = out.step - busy;
+    out.step = critical(stages);
+    out.waiting = out.step - (out.forward + out.backward + out.reduce + out.optimizer);
+    out.data_wait = std::max(0.0, reading() - (config_.data.io_threads == 0 ? 0.0 : out.step));
+    out.step += out.data_wait;
     return out;
+  }
+
+  // The samples of a node, fields of numbers and images of bytes, at the rate of all its ranks.
+  double reading() const {
+    if (population_.reading_bytes_per_s == 0.0 || config_.data.kind != DataKind::kHdf5) {
+      return 0.0;
+    }
+    const model::VitOptions& model = config_.model;
+    const int64_t bytes =
+        config_.is_forecast() ? (model.in_channels + model.out_channels) * size_of(at::kFloat) : model.in_channels;
+    const double share = static_cast<double>(ranks_per_node_) / parallel_dims(config_.parallel).size();
+    return static_cast<double>(config_.global_batch_size * bytes * model.image_height * model.image_width) * share /
+           (population_.reading_bytes_per_s * population_.ranks);
   }
 
   // The longest way through the step.
@@ -234,14 +246,40 @@ class StepTime {
             return times[static_cast<size_t>(action.micro_batch)];
           },
           network_.message(static_cast<double>(elements * size_of(policy_.compute))));
+      double reduce = 0.0;
       for (size_t stage = 0; stage < stages.size(); ++stage) {
         until_update = std::max(until_update, timeline[stage].back().finish + stages[stage].reduce);
+        reduce = std::max(reduce, stages[stage].reduce);
+      }
+      if (sharing_ > 1.0) {
+        until_update = shared(timeline) + sharing_ * reduce;
       }
     }
     for (const StageTime& stage : stages) {
       update = std::max(update, stage.optimizer);
     }
-    return until_update + update;
+    return until_update + std::max(sharing_, 1.0) * update;
+  }
+
+  // The end of the timeline where ranks share cores. Stages that are at work at one time take turns: all are slowed
+  // alike, so that what follows what stays as it is.
+  double shared(const std::vector<std::vector<pipeline::TimedAction>>& timeline) const {
+    std::map<double, int> changes;  // of the number of stages at work, by time
+    for (const auto& actions : timeline) {
+      for (const auto& action : actions) {
+        ++changes[action.start];
+        --changes[action.finish];
+      }
+    }
+    const double of_stage = sharing_ / static_cast<double>(timeline.size());
+    double seconds = 0.0, since = 0.0;
+    int working = 0;
+    for (const auto& [time, change] : changes) {
+      seconds += (time - since) * std::max(1.0, working * of_stage);
+      since = time;
+      working += change;
+    }
+    return seconds;
   }
 
   const RunConfig& config_;
@@ -252,22 +290,23 @@ class StepTime {
   Network network_;
   zero::PrecisionPolicy policy_;
   ReplicaPlan replica_;
-  double sharing_;  // ranks for each core
+  double sharing_;  // threads for each core
 };
 
 }  // namespace
 
 Json to_json(const TimePlan& time) {
   return {{"forward", time.forward},     {"backward", time.backward}, {"reduce", time.reduce},
-          {"optimizer", time.optimizer}, {"waiting", time.waiting},   {"step", time.step},
-          {"messages", time.messages}};
+          {"optimizer", time.optimizer}, {"waiting", time.waiting},   {"data_wait", time.data_wait},
+          {"step", time.step},           {"messages", time.messages}};
 }
 
 std::string time_text(const TimePlan& time) {
   const auto seconds = [](double value) { return number_text(value, 3) + " s"; };
   return str("a step ", seconds(time.step), ": forward ", seconds(time.forward), ", backward ", seconds(time.backward),
              ", reduce ", seconds(time.reduce), ", optimizer ", seconds(time.optimizer), ", waiting ",
-             seconds(time.waiting), "; ", seconds(time.messages), " of forward and backward are messages");
+             seconds(time.waiting), time.data_wait > 0.0 ? ", waiting for data " + seconds(time.data_wait) : "", "; ",
+             seconds(time.messages), " of forward and backward are messages");
 }
 
 std::string missing_rates(const MachineFile& machine, const RunConfig& config, c10::DeviceType device) {
@@ -279,8 +318,8 @@ std::string missing_rates(const MachineFile& machine, const RunConfig& config, c
   for (const Population& one : machine.populations) {
     const auto tables = one.types.find(type);
     if (tables == one.types.end()) {
-      return str("it has no rates of ", type, " for ", one.ranks, " ranks a node with ", one.threads,
-                 " threads; vit_hybrid calibrate --precision ", type, " measures them");
+      return str("it has no rates of ", type, " for ", counted(one.ranks, "rank"), " a node with ",
+                 counted(one.threads, "thread"), "; vit_hybrid calibrate --precision ", type, " measures them");
     }
     for (const WorkKind& kind : kernel_kinds()) {
       const bool may_lack = std::string(kind.name) == "packing" || std::string(kind.name) == "dropout";
@@ -297,9 +336,9 @@ std::string other_threads(const RunConfig& config, const MachineFile& machine, i
   if (machine.device == "cuda" || used.threads == threads) {
     return {};
   }
-  return str("--machine ", config.machine, ": the times are those of ranks with ", used.threads,
-             " threads, the nearest that the machine file has (", used.ranks,
-             " ranks a node), and the ranks here have ", threads, "; vit_hybrid calibrate --threads ", threads,
+  return str("--machine ", config.machine, ": the times are those of ranks with ", counted(used.threads, "thread"),
+             ", the nearest that the machine file has (", counted(used.ranks, "rank"),
+             " a node), and the ranks here have ", threads, "; vit_hybrid calibrate --threads ", threads,
              " measures them");
 }
 

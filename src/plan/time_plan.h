@@ -18,6 +18,7 @@ struct TimePlan {
   double reduce = 0.0;     ///< what backward does not hide of the gradients' reduction, and the norm
   double optimizer = 0.0;  ///< update, and what nothing hides of the parameters' gathering
   double waiting = 0.0;    ///< for other stages
+  double data_wait = 0.0;  ///< for data that are read more slowly than the step goes
   double step = 0.0;       ///< all of it
   double messages = 0.0;   ///< of these seconds, those of messages that nothing hides
 };
@@ -44,6 +45,7 @@ std::string other_threads(const RunConfig& config, const MachineFile& machine, i
 /// its stages and micro-batches; messages take the slower of what they take on a node and between nodes. On the host
 /// nothing is hidden, because the ranks move the messages themselves; on GPUs the buckets of the last micro-batch's
 /// backward are on their way from when their last parameter is ready. Ranks that share cores take turns.
+/// Where the machine's rate of reading is known, HDF5 data are read beside the step (before it with --io-threads 0).
 /// missing_rates() must be empty.
 TimePlan plan_time(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads);
 

@@ -144,7 +144,7 @@ std::string memory_line(const Json& ranks) {
   const auto text = [&](const char* what) { return bytes_text(most(ranks, Json::json_pointer(what))); };
   return str("most memory of a rank: tensors ", bytes_text(held(fullest)), " (predicted: at most ",
              bytes_text(fullest["memory"]["predicted_total"].get<int64_t>()), "; ", difference, "), process ",
-             text("/process_peak"),
+             text("/process_peak"), " (", text("/process_start"), " at its start)",
              most(ranks, Json::json_pointer("/device_peak")) > 0 ? ", GPU " + text("/device_peak") : "");
 }
 
@@ -156,7 +156,7 @@ double sum_of(const Json& ranks, const char* part) {
   return sum;
 }
 
-constexpr std::array<const char*, 4> kPredictedPhases = {"forward", "backward", "reduce", "optimizer"};
+constexpr std::array<const char*, 5> kPredictedPhases = {"data_wait", "forward", "backward", "reduce", "optimizer"};
 
 }  // namespace
 
@@ -197,8 +197,10 @@ std::vector<std::string> resource_lines(const Json& ranks) {
   const double whole = sum_of(ranks, "step");
   std::vector<std::string> shares;
   std::string communication;
+  double rest = 100.0;
   for (const auto& [part, member] : kStepParts) {
     const double share = whole > 0.0 ? 100.0 * sum_of(ranks, part) / whole : 0.0;
+    rest -= member == &StepSeconds::step || member == &StepSeconds::communication ? 0.0 : share;
     std::string name = part;
     std::replace(name.begin(), name.end(), '_', ' ');
     if (member == &StepSeconds::communication) {
@@ -207,6 +209,7 @@ std::vector<std::string> resource_lines(const Json& ranks) {
       shares.push_back(str(name, " ", fixed_text(share, 1), " %"));
     }
   }
+  shares.push_back(str("rest ", fixed_text(std::max(rest, 0.0), 1), " %"));
   return {str("time of the steps, mean of the ranks: ", join(shares), communication), memory_line(ranks)};
 }
 

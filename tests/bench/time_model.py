@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Predicts the time of a step of random trainings and sets the measured one beside it.
 
-    time_model.py PROGRAM COUNT OUT.json LAUNCHER WORDS...
+    time_model.py measure PROGRAM OUT.json COUNT CROWDED -- LAUNCHER WORDS...
+    time_model.py judge PROGRAM OUT.json [PLOT.svg]
 
-Calibrates this machine, with one rank of all cores and with one rank a core (into OUT.json's folder, unless machine.json is
-there already), draws COUNT trainings by seed, none of whose sizes were calibrated on, and prints for each what
-`plan --machine` predicts and what the median of the steps of `--test-steps` was. At the end the share of the trainings that
-were predicted within 10 %, and the errors by kind. A busy machine makes it say so: the load beside a training is printed.
-The launcher's words end with the option that takes the number of ranks.
+`measure` calibrates this machine of two cores, with one rank of two threads and with two ranks (into machine.json beside
+OUT.json, unless it is there already), draws COUNT trainings that fill the cores and CROWDED ones of 4, 8 and 16 ranks by
+seed, none of whose sizes were calibrated on, and writes what the median of the steps of `--test-steps` was, with the
+load of the machine beside it; what OUT.json has already stays. The launcher's words end with the option that takes the number of ranks. `judge` sets
+what `plan --machine` says beside it: for each training, by kind, and the share within 10 % (25 % of the crowded ones).
 """
 import json
 import os
@@ -25,22 +26,37 @@ MODELS = {
     "weather-128": {"task": "forecast", "image-size": "64x128", "patch-size": 8, "in-channels": 4, "out-channels": 4,
                     "embed-dim": 576, "depth": 4, "num-heads": 9, "mlp-hidden": 2304},
 }
-SECONDS = 6.0  # of steps, about, a training
+CROWDED = [(4, 1, 1), (2, 2, 1), (2, 1, 2), (1, 2, 2), (1, 4, 1), (1, 1, 4), (2, 2, 2), (4, 2, 1), (8, 1, 1), (4, 2, 2)]
+CORES = 2
+PHASES = ("forward", "backward", "reduce", "optimizer")
+BOUNDS = {False: 0.10, True: 0.25}  # of the errors, by whether ranks share cores
+
+
+def options_of(rng, degrees, threads, micro_batch, micro_batches):
+    dp, tp, pp = degrees
+    model = rng.choice(list(MODELS))
+    return {"model": model, "ranks": dp * tp * pp,
+            "options": {**MODELS[model], "dp": dp, "tp": tp, "pp": pp, "precision": rng.choice(["fp32", "bf16"]),
+                        "micro-batch-size": micro_batch, "global-batch-size": dp * micro_batch * micro_batches,
+                        "zero": rng.choice([0, 1]), "recompute": rng.choice(["none", "selective", "full"]),
+                        "data": "synthetic", "threads": threads}}
 
 
 def draw(rng):
-    model = rng.choice(list(MODELS))
-    layout = rng.choice(["threads", "dp", "tp", "pp"])
-    micro_batch = rng.choice([1, 2, 8])
-    degrees = {"dp": 1, "tp": 1, "pp": 1}
-    if layout != "threads":
-        degrees[layout] = 2
+    layout, degrees, threads = rng.choice([("threads", (1, 1, 1), 2), ("dp", (2, 1, 1), 1), ("tp", (1, 2, 1), 1),
+                                           ("pp", (1, 1, 2), 1)])
     micro_batches = rng.choice([2, 4]) if layout == "pp" else rng.choice([1, 2])
-    options = {**MODELS[model], **degrees, "precision": rng.choice(["fp32", "bf16"]), "micro-batch-size": micro_batch,
-               "global-batch-size": degrees["dp"] * micro_batch * micro_batches, "zero": rng.choice([0, 1]),
-               "recompute": rng.choice(["none", "selective", "full"]), "data": "synthetic",
-               "threads": 2 if layout == "threads" else 1}
-    return model, layout, options
+    return {"layout": layout, **options_of(rng, degrees, threads, rng.choice([1, 2, 8]), micro_batches)}
+
+
+def draw_crowded(rng):
+    degrees = rng.choice(CROWDED)
+    micro_batches = rng.choice([2, 4]) if degrees[2] > 1 else rng.choice([1, 2])
+    return {"layout": "crowded", **options_of(rng, degrees, 1, rng.choice([1, 2]), micro_batches)}
+
+
+def is_crowded(point):
+    return point["ranks"] * point["options"]["threads"] > CORES
 
 
 def words(options):
@@ -54,11 +70,19 @@ def output(command):
     return done.stdout
 
 
-def main():
-    program, count, out, launcher = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:]
-    cores = len(os.sched_getaffinity(0))
-    if cores != 2:
-        sys.exit(f"it is for machines of two cores, this one has {cores}")
+def predicted(program, out, point):
+    return json.loads(output([program, "plan", *words(point["options"]), "--ranks", str(point["ranks"]), "--machine",
+                              str(out.parent / "machine.json"), "--json"]))["seconds_per_step"]
+
+
+def steps_for(program, out, point):
+    seconds = 6.0  # of steps, about, a training
+    return max(5, min(60, int(seconds / predicted(program, out, point)["step"])))
+
+
+def measure(program, out, count, crowded, launcher):
+    if len(os.sched_getaffinity(0)) != CORES:
+        sys.exit(f"it is for machines of {CORES} cores")
     machine = out.parent / "machine.json"
     if not machine.exists():
         for ranks, threads in ((1, 2), (2, 1)):
@@ -66,38 +90,85 @@ def main():
             print(output([*launcher, str(ranks), program, "calibrate", "--threads", str(threads), "--out", str(machine)]),
                   end="", flush=True)
     rng = random.Random(20261124)
-    points = []
-    for number in range(count):
-        model, layout, options = draw(rng)
+    points = [draw(rng) for _ in range(count)] + [draw_crowded(rng) for _ in range(crowded)]
+    done = json.loads(out.read_text()) if out.exists() else []
+    points[:len(done)] = done
+    for number, point in enumerate(points):
+        options = point["options"]
+        if number < len(done):
+            continue
         os.environ["OMP_NUM_THREADS"] = str(options["threads"])
-        ranks = 1 if layout == "threads" else 2
-        plan = json.loads(output([program, "plan", *words(options), "--ranks", str(ranks), "--machine", str(machine), "--json"]))
-        predicted = plan["seconds_per_step"]
-        steps = max(10, min(60, int(SECONDS / predicted["step"])))
+        # As launch/environment has it: who waits gives the core to one that works.
+        os.environ["OMPI_MCA_mpi_yield_when_idle"] = str(int(is_crowded(point)))
         with tempfile.TemporaryDirectory() as folder:
-            output([*launcher, str(ranks), program, *words(options), "--test-steps", str(steps), "--run-dir", folder + "/run",
-                    "--drop-last", "true"])
+            output([*launcher, str(point["ranks"]), program, *words(options), "--test-steps",
+                    str(steps_for(program, out, point)), "--run-dir", folder + "/run", "--drop-last", "true", "--generated-valid-samples", "0"])
             summary = json.loads(Path(folder, "run/summary.json").read_text())
-        load = os.getloadavg()[0]
-        measured = options["global-batch-size"] / summary["samples_per_s"]
-        by_phase = {phase: statistics.mean(rank["seconds"][phase] for rank in summary["ranks"]) / summary["steps"]
-                    for phase in ("forward", "backward", "reduce", "optimizer")}
-        points.append({"model": model, "layout": layout, "options": options, "predicted": predicted, "measured": measured,
-                       "measured_phases": by_phase, "load": load})
-        print(f"{number:3d} {model:12s} {layout:8s} {options['precision']} mb {options['micro-batch-size']} zero {options['zero']} "
-              f"{options['recompute']:10s} predicted {1e3 * predicted['step']:8.1f} ms, measured {1e3 * measured:8.1f} ms: "
-              f"{100 * (predicted['step'] / measured - 1):+6.1f} %  "
-              + " ".join(f"{phase[0]} {100 * (predicted[phase] / max(by_phase[phase], 1e-9) - 1):+.0f}" for phase in
-                         ("forward", "backward")) + f"  load {load:.1f}", flush=True)
-        out.write_text(json.dumps(points, indent=1))
-    errors = [point["predicted"]["step"] / point["measured"] - 1 for point in points]
-    within = sum(abs(error) <= 0.10 for error in errors)
-    print(f"{within} of {len(points)} within 10 %; median error {100 * statistics.median(errors):+.1f} %, "
-          f"largest {100 * max(errors, key=abs):+.1f} %")
-    for key in ("model", "layout"):
-        for value in sorted({point[key] for point in points}):
-            some = [error for point, error in zip(points, errors) if point[key] == value]
-            print(f"  {value:12s} {len(some):3d} points, median {100 * statistics.median(some):+.1f} %")
+        point["measured"] = options["global-batch-size"] / summary["samples_per_s"]
+        point["measured_phases"] = {phase: statistics.mean(rank["seconds"][phase] for rank in summary["ranks"])
+                                           / summary["steps"] for phase in PHASES}
+        point["load"] = os.getloadavg()[0]
+        print(f"{number:3d} {point['layout']:8s} {point['model']:12s} {1e3 * point['measured']:8.1f} ms, load "
+              f"{point['load']:.1f}", flush=True)
+        out.write_text(json.dumps(points[:number + 1], indent=1))
+
+
+def judge(program, out, plot):
+    points = json.loads(out.read_text())
+    for number, point in enumerate(points):
+        options, plan = point["options"], predicted(program, out, point)
+        point["predicted"] = plan["step"]
+        point["error"] = plan["step"] / point["measured"] - 1
+        print(f"{number:3d} {point['model']:12s} {options['dp']} x {options['tp']} x {options['pp']} {options['precision']} "
+              f"mb {options['micro-batch-size']} zero {options['zero']} {options['recompute']:10s} predicted "
+              f"{1e3 * plan['step']:8.1f} ms, measured {1e3 * point['measured']:8.1f} ms: {100 * point['error']:+6.1f} %  "
+              + " ".join(f"{phase[0]} {1e3 * plan[phase]:.1f}/{1e3 * point['measured_phases'][phase]:.1f}"
+                         for phase in PHASES) + f"  load {point['load']:.1f}")
+    for crowded, bound in BOUNDS.items():
+        errors = [point["error"] for point in points if is_crowded(point) == crowded]
+        if errors:
+            print(f"{'ranks that share cores' if crowded else 'a core a thread'}: "
+                  f"{sum(abs(error) <= bound for error in errors)} of {len(errors)} within {100 * bound:.0f} %; median error "
+                  f"{100 * statistics.median(errors):+.1f} %, largest {100 * max(errors, key=abs):+.1f} %")
+    kinds = [(point[key], point["error"]) for point in points for key in ("model", "layout")]
+    kinds += [(str(point["options"][key]), point["error"]) for point in points for key in ("precision", "recompute")]
+    for kind in sorted({kind for kind, _ in kinds}):
+        errors = [error for of, error in kinds if of == kind]
+        print(f"  {kind:12s} {len(errors):3d} points, median {100 * statistics.median(errors):+.1f} %")
+    if plot:
+        scatter(points, plot)
+
+
+def scatter(points, path):
+    import matplotlib
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+    figure, axes = plt.subplots(figsize=(6, 6))
+    for crowded, marker, label in ((False, "o", "a core a thread"), (True, "^", "4 to 16 ranks on 2 cores")):
+        some = [point for point in points if is_crowded(point) == crowded]
+        axes.plot([1e3 * point["measured"] for point in some], [1e3 * point["predicted"] for point in some], marker,
+                  color="black", fillstyle="none", markersize=5, label=label)
+    ends = [1e3 * choose(point["measured"] for point in points) for choose in (min, max)]
+    ends = [0.7 * ends[0], 1.4 * ends[1]]
+    axes.plot(ends, ends, "-", color="0.4", linewidth=1, label="equal")
+    for style, bound in (("--", BOUNDS[False]), (":", BOUNDS[True])):
+        for sign in (-1, 1):
+            axes.plot(ends, [(1 + sign * bound) * end for end in ends], style, color="0.4", linewidth=1,
+                      label=f"±{100 * bound:.0f} %" if sign > 0 else None)
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured, ms a step", ylabel="predicted, ms a step")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main():
+    match sys.argv[1:]:
+        case ["measure", program, out, count, crowded, "--", *launcher]:
+            measure(program, Path(out), int(count), int(crowded), launcher)
+        case ["judge", program, out, *plot] if len(plot) <= 1:
+            judge(program, Path(out), plot[0] if plot else None)
+        case _:
+            sys.exit(__doc__)
 
 
 main()

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 USAGE, BAD_DATA, MISSING = 64, 65, 66
-PHASES = {"forward", "backward", "reduce", "optimizer", "step"}
+PHASES = {"data_wait", "forward", "backward", "reduce", "optimizer", "step"}
 failures = []
 
 
@@ -94,11 +94,14 @@ def in_a_run(program, folder, machine, launcher):
 def calibrated(program, folder, launcher):
     path = folder / "machine.json"
     for ranks in (1, 2, 2):
-        done = run(*launcher, ranks, program, "calibrate", "--out", path, "--precision", "fp32", "--threads", 1)
+        done = run(*launcher, ranks, program, "calibrate", "--out", path, "--precision", "fp32", "--threads", 1, "--storage", folder)
         check(f"calibrate: {done.stderr}", done.returncode == 0)
     populations = json.loads(path.read_text())["populations"]
     check("a population for each number of ranks", [one["ranks"] for one in populations] == [1, 2])
     check("messages where there are two ranks", not populations[0]["messages"] and len(populations[1]["messages"]) == 4)
+    check("reading has a rate, and its file is gone", all(one["reading_bytes_per_s"] > 0 for one in populations)
+          and not list(folder.glob("*.h5")))
+    check(f"a layer costs something beside its kernels: {populations}", all(0 <= one["operation_s"] < 1e-3 for one in populations))
     path.write_text(changed(json.loads(path.read_text()), lambda m: m.update(machine="another")))
     done = run(program, "calibrate", "--out", path, "--precision", "fp32", "--threads", 1)
     check(f"another machine's file stays: {done.stderr}", done.returncode == USAGE and "is of another machine" in done.stderr)

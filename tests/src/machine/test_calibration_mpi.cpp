@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/machine/calibration.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/thrown_error.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::train;
+using namespace vit_hybrid::testing;
 
 TEST_CASE("calibration: messages between ranks have a rate for each group and size, the same on every rank") {
   const comm::MpiGroup world = comm::MpiGroup::world();
@@ -40,4 +44,43 @@ TEST_CASE("calibration: messages between ranks have a rate for each group and si
   }
   const NodeRates nodes = calibrate_nodes(world);
   CHECK((nodes.bytes_per_s == 0.0) == world.is_on_one_node());
+}
+
+TEST_CASE("calibration: reading has a rate, the same on every rank, and leaves nothing behind") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  if (world.size() > 2) {
+    return;  // 16 MiB and more a rank
+  }
+  const ScratchFolder scratch(world);
+  const double rate = calibrate_reading(scratch.path(), world);
+  CHECK(rate > 1e5);
+  CHECK(rate < 1e12);
+  std::vector<double> sum = {rate};
+  world.sum(sum);
+  CHECK(sum[0] == doctest::Approx(world.size() * rate));
+  CHECK(std::filesystem::is_empty(scratch.path()));
+  const Error error = thrown_error([&] { calibrate_reading(scratch.file("none"), world); });
+  CHECK(error.error_class() == ErrorClass::kCannotCreate);
+}
+
+TEST_CASE("calibration: blocks of every type have a time, the same on every rank") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  if (world.size() > 2) {
+    return;
+  }
+  model::VitOptions model;
+  model.image_height = model.image_width = 32;
+  model.patch_size = 8;
+  model.embed_dim = 64;
+  model.num_heads = 2;
+  model.mlp_hidden = 128;
+  model.depth = 2;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    CAPTURE(type);
+    const double seconds = calibrate_blocks(model, type, world);
+    CHECK(seconds > 0.0);
+    std::vector<double> sum = {seconds};
+    world.sum(sum);
+    CHECK(sum[0] == doctest::Approx(world.size() * seconds));
+  }
 }

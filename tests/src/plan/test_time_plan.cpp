@@ -148,10 +148,45 @@ TEST_CASE("time plan: parts of the replicas scatter, sum what they have with eac
         Approx(2.0 * bytes / 2.0 / kBus + 2.0 * bytes / 2.0 / kNetwork).epsilon(0.01));
 }
 
+TEST_CASE("time plan: a step waits for what is read more slowly than it goes, or for all that it reads by itself") {
+  constexpr double kReading = 1e3;  // of each of two ranks of a node
+  RunConfig config = config_of(4, 1, 1, 2);
+  config.model.task = model::Task::kForecast;
+  config.data.kind = DataKind::kHdf5;
+  MachineFile machine = machine_of(2);
+  machine.node_bytes_per_s = kInstantly;
+  const double step = plan_time(config, machine, 2, 1).step;
+  machine.populations[0].reading_bytes_per_s = kReading;
+  const model::VitOptions& model = config.model;
+  const auto pixels = static_cast<double>(config.global_batch_size / 2 * model.image_height * model.image_width);
+  const double reading = 4.0 * static_cast<double>(model.in_channels + model.out_channels) * pixels / (2.0 * kReading);
+  REQUIRE(reading > step);
+  const TimePlan time = plan_time(config, machine, 2, 1);
+  CHECK(time.data_wait == Approx(reading - step));
+  CHECK(time.step == Approx(reading));
+  CHECK(contains(time_text(time), ", waiting for data "));
+  config.data.io_threads = 0;
+  CHECK(plan_time(config, machine, 2, 1).step == Approx(reading + step));
+  config.data.kind = DataKind::kSynthetic;
+  CHECK(plan_time(config, machine, 2, 1).step == Approx(step));
+  config.data.kind = DataKind::kHdf5;
+  config.model.task = model::Task::kClassify;  // of bytes
+  CHECK(plan_time(config, machine, 2, 1).data_wait ==
+        Approx(static_cast<double>(model.in_channels) * pixels / (2.0 * kReading)));
+}
+
 TEST_CASE("time plan: ranks that share cores take turns") {
   const RunConfig config = config_of(8, 1, 1, 1);
   const double step = plan_time(config, machine_of(8), 8, 1).step;
   CHECK(plan_time(config, machine_of(2), 8, 1).step == Approx(4.0 * step));
+  // Of one micro-batch only one stage is at work at a time; of many all are, but while the pipeline fills and drains.
+  const RunConfig one = config_of(1, 1, 4, 1);
+  CHECK(plan_time(one, machine_of(1), 4, 1).step == Approx(plan_time(one, machine_of(4), 4, 1).step));
+  const RunConfig many = config_of(1, 1, 4, 32);
+  const TimePlan alone = plan_time(many, machine_of(4), 4, 1), shared = plan_time(many, machine_of(1), 4, 1);
+  CHECK(shared.step == Approx(step_flops(many) / kFlops));
+  CHECK(plan_time(many, machine_of(2), 4, 1).step < shared.step);
+  CHECK(plan_time(many, machine_of(2), 4, 1).step > alone.step);
 }
 
 TEST_CASE("time plan: a GPU hides the reduction behind backward, but for the last bucket") {
@@ -174,8 +209,7 @@ TEST_CASE("time plan: what a machine file does not tell is named") {
   CHECK(missing_rates(machine, config, at::kCPU).empty());
   CHECK(contains(missing_rates(machine, config, at::kCUDA), "of a machine that computes on 'cpu'"));
   config.precision.kind = Precision::kBf16;
-  CHECK(
-      contains(missing_rates(machine, config, at::kCPU), "it has no rates of bf16 for 1 ranks a node with 1 threads"));
+  CHECK(contains(missing_rates(machine, config, at::kCPU), "it has no rates of bf16 for 1 rank a node with 1 thread;"));
   config.precision.kind = Precision::kFp32;
   machine.populations[0].types["fp32"].erase("norm_backward");
   CHECK(missing_rates(machine, config, at::kCPU) == "it has no rate of norm_backward in fp32");
@@ -190,7 +224,7 @@ TEST_CASE("time plan: rates of other threads are told of") {
   CHECK(other_threads(RunConfig(), machine, 2, 1).empty());
   CHECK(other_threads(RunConfig(), machine, 4, 1).empty());
   CHECK(contains(other_threads(RunConfig(), machine, 2, 12),
-                 "of ranks with 1 threads, the nearest that the machine file has (2 ranks a node)"));
+                 "of ranks with 1 thread, the nearest that the machine file has (2 ranks a node)"));
   machine.device = "cuda";
   CHECK(other_threads(RunConfig(), machine, 2, 12).empty());
 }
