@@ -333,13 +333,22 @@ std::vector<Planned> all_layouts(const Planner& planner, int ranks, std::string&
   std::vector<std::string> problems;
   int num_left_out = 0;
   std::string first_left_out;
+  std::vector<std::string> of_all;  // problems that every layout has
   for (int tp = 1; tp <= ranks; ++tp) {
     for (int pp = 1; ranks % tp == 0 && pp <= ranks / tp; ++pp) {
       if (ranks / tp % pp == 0) {
         if (auto planned = planner.plan(ranks / tp / pp, tp, pp, ranks, problems)) {
           layouts.push_back(std::move(*planned));
-        } else if (num_left_out++ == 0) {
-          first_left_out = str("--dp ", ranks / tp / pp, " --tp ", tp, " --pp ", pp, ": ", problems.front());
+        } else {
+          if (num_left_out == 0) {
+            of_all = problems;
+          }
+          std::erase_if(of_all, [&](const std::string& one) {
+            return std::find(problems.begin(), problems.end(), one) == problems.end();
+          });
+          if (num_left_out++ == 0) {
+            first_left_out = str("--dp ", ranks / tp / pp, " --tp ", tp, " --pp ", pp, ": ", problems.front());
+          }
         }
       }
     }
@@ -354,6 +363,7 @@ std::vector<Planned> all_layouts(const Planner& planner, int ranks, std::string&
     return order(a) < order(b);
   });
   if (layouts.empty()) {
+    refuse(num_left_out > 1 ? of_all : std::vector<std::string>());  // it is not the layouts
     refuse({str("no layout of ", ranks, " ranks is valid; the first one, ", first_left_out)});
   }
   if (num_left_out > 0) {

@@ -130,16 +130,19 @@ int RunConfig::num_micro_batches() const {
   return static_cast<int>(ceil_divide(replica_batch_size(), std::max<int64_t>(parallel.micro_batch_size, 1)));
 }
 
+double RunConfig::scaled(double lr) const {
+  const double ratio = static_cast<double>(global_batch_size) / static_cast<double>(schedule.lr_batch_size);
+  return schedule.scaling == LrScaling::kSqrt     ? lr * std::sqrt(ratio)
+         : schedule.scaling == LrScaling::kLinear ? lr * ratio
+                                                  : lr;
+}
+
 LrSchedule RunConfig::lr_schedule(int64_t total) const {
   if (find_lr > 0) {
     constexpr double kLeast = 1e-7, kMost = 10.0;
     return {LrSchedule::Kind::kRange, kMost, 0, find_lr, kLeast};
   }
-  const double ratio = static_cast<double>(global_batch_size) / static_cast<double>(schedule.lr_batch_size);
-  const double scale = schedule.scaling == LrScaling::kSqrt     ? std::sqrt(ratio)
-                       : schedule.scaling == LrScaling::kLinear ? ratio
-                                                                : 1.0;
-  return {schedule.kind, schedule.lr * scale, schedule.warmup, total, schedule.min_lr * scale, schedule.decay_share};
+  return {schedule.kind, scaled(schedule.lr), schedule.warmup, total, scaled(schedule.min_lr), schedule.decay_share};
 }
 
 void resolve(RunConfig& config, int world_size) {

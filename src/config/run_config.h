@@ -187,9 +187,10 @@ struct RunConfig {
   int64_t replica_batch_size() const;
   /// Micro-batches of the replica with most samples.
   int num_micro_batches() const;
-  /// The schedule of a run of `total` iterations, or of the range test of --find-lr; its rates are multiplied by
-  /// sqrt(global_batch_size / lr_batch_size) with scaling kSqrt, by that ratio with kLinear (P. Goyal et al.,
-  /// arXiv:1706.02677, section 2.1).
+  /// A learning rate times sqrt(global_batch_size / lr_batch_size) with scaling kSqrt, times that ratio with kLinear
+  /// (P. Goyal et al., arXiv:1706.02677, section 2.1).
+  double scaled(double lr) const;
+  /// The schedule of a run of `total` iterations, whose rates are scaled(), or of the range test of --find-lr.
   LrSchedule lr_schedule(int64_t total) const;
 };
 

@@ -60,7 +60,7 @@ void announce(const RunConfig& config, const CheckpointReader& checkpoint, c10::
   const CheckpointInfo& info = checkpoint.info();
   log_line(str(config.name, ": ", model::num_parameters(config.model), " parameters of ", checkpoint.path(), " (step ",
                info.step, ", ", info.epoch, " epochs), dp ", parallel.dp, " x tp ", parallel.tp, " x pp ", parallel.pp,
-               " on ", device.str(), ", ", at::get_num_threads(), " threads a rank"));
+               " on ", device.str(), ", ", counted(at::get_num_threads(), "thread"), " a rank"));
   log_lines(report_kernels(config, device, ModelPurpose::kUse).lines());
 }
 

@@ -210,7 +210,7 @@ std::string memory_text(const MemoryPlan& memory) {
   std::sort(parts.begin(), parts.end());
   std::vector<std::string> texts;
   std::transform(parts.begin(), parts.end(), std::back_inserter(texts), [](const auto& part) { return part.second; });
-  return str(bytes_text(memory.total), ": ", join(texts));
+  return str(bytes_text(memory.total), "; peaks: ", join(texts));
 }
 
 std::string memory_advice(const RunConfig& config, const MemoryFailure& failure) {

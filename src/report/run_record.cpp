@@ -136,8 +136,8 @@ Json bytes_by_class(const ClassBytes& bytes) {
   return json;
 }
 
-Json gather_rank_reports(const StepSeconds& seconds, const MemoryPlan& predicted, c10::Device device,
-                         const comm::MpiGroup& world) {
+Json gather_rank_reports(const StepSeconds& seconds, const MemoryPlan& predicted, int64_t process_start,
+                         c10::Device device, const comm::MpiGroup& world) {
   const MemoryReport memory = MemoryTracker::report();
   const Json own = {{"rank", world.rank()},
                     {"seconds", to_json(seconds)},
@@ -147,6 +147,7 @@ Json gather_rank_reports(const StepSeconds& seconds, const MemoryPlan& predicted
                       {"peak", bytes_by_class(memory.peak)},
                       {"at_peak", bytes_by_class(memory.at_peak)},
                       {"total_peak", memory.total_peak},
+                      {"process_start", process_start},
                       {"process_peak", peak_resident_bytes()},
                       {"device_peak", device_peak_bytes(device)}}}};
   Json ranks = Json::array();

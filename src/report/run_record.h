@@ -24,8 +24,9 @@ Json bytes_by_class(const ClassBytes& bytes);
 
 /// For summary.json: an array with one object a rank: its seconds by phase, its tensor bytes by class (each class's
 /// peak, what each held when the total was highest, and that total, beside `predicted`, its plan_memory()), the most
-/// memory of its process, and what its GPU's allocator held. On every rank. Collective over `world`.
-Json gather_rank_reports(const StepSeconds& seconds, const MemoryPlan& predicted, c10::Device device,
-                         const comm::MpiGroup& world);
+/// memory of its process and what that had before it held data or model (`process_start`, in bytes), and what its GPU's
+/// allocator held. On every rank. Collective over `world`.
+Json gather_rank_reports(const StepSeconds& seconds, const MemoryPlan& predicted, int64_t process_start,
+                         c10::Device device, const comm::MpiGroup& world);
 
 }  // namespace vit_hybrid::train

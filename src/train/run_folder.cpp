@@ -315,9 +315,6 @@ RunRecords RunFolder::open(const RunConfig& config, const comm::MpiGroup& world)
   const OldFile old_file = is_continued_ ? OldFile::kAppend : OldFile::kRefuse;
   RunRecords records;
   comm::agreed_on_rank_0(world, [&] {
-    std::error_code error;
-    fs::create_directory(checkpoints_path(), error);
-    if (error) refuse(path_, error.message());
     records.metrics = MetricsLog(str(path_, "/", kMetrics), old_file);  // first: see never_did_a_step()
     records.metrics.show(EventFile(str(path_, "/", kEvents)));
     if (config.usage_interval > 0.0) {

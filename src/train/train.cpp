@@ -18,6 +18,7 @@
 #include "parallel/comm/statistics.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/error.h"
+#include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/signals.h"
@@ -59,10 +60,14 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
   const ParallelConfig& parallel = config.parallel;
   const int64_t parameters = model::num_parameters(config.model);
   log_line(str(config.name, ": ", parameters, " parameters, dp ", parallel.dp, " x tp ", parallel.tp, " x pp ",
-               parallel.pp, " on ", mesh.device().str(), ", ", at::get_num_threads(), " threads a rank"));
+               parallel.pp, " on ", mesh.device().str(), ", ", counted(at::get_num_threads(), "thread"), " a rank"));
   log_line(str("  input     ", data.text));
   log_lines(report_kernels(config, mesh.device()).lines());
   log_lines(report_layout(config, compute_traits(config, mesh.device())).lines());
+  if (config.schedule.scaling != LrScaling::kNone && config.find_lr == 0) {
+    log_line(str("  rate      ", number_text(config.scaled(config.schedule.lr), 4), ": ", config.schedule.lr,
+                 " of batches of ", config.schedule.lr_batch_size, ", scaled to ", config.global_batch_size));
+  }
   log_line(str("  run folder ", folder));
   if (config.find_lr > 0) {
     log_line(str("  test      of the learning rate, which rises in ", config.find_lr,
@@ -82,7 +87,7 @@ Json communication(const Traffic& predicted) {
     Json operations;
     for (int i = 0; i < comm::kNumOperations; ++i) {
       const auto& count = axis.counts[static_cast<size_t>(i)];
-      if (count.operations > 0) {
+      if (count.operations > 0 && axis.group_size > 1) {  // a group of one moves nothing
         operations[std::string(comm::operation_name(static_cast<comm::Operation>(i)))] = {
             {"operations", count.operations}, {"bytes", count.bytes}};
       }
@@ -266,6 +271,7 @@ class Run {
   }
 
   void open_dataset() {
+    process_start_ = process_usage().resident_bytes;
     phase_.emplace("opening of the data");
     data_.emplace(open_data(config_, world_));
     phase_.emplace("start of the run");
@@ -382,7 +388,8 @@ class Run {
     const ModelPlace place{on(at, mesh::Axis::kPipeline), on(at, mesh::Axis::kTensor)};
     const MemoryPlan predicted = plan_memory(config_, replica, place, compute_traits(config_, machine_.device));
     summary["communication"] = communication(plan_traffic(config_, replica, place, machine_.device.type()));
-    summary["ranks"] = gather_rank_reports(trainer_->total_seconds(), predicted, machine_.device, world_);
+    summary["ranks"] =
+        gather_rank_reports(trainer_->total_seconds(), predicted, process_start_, machine_.device, world_);
     summary.update(usage_->figures(trainer_->num_samples(), summary["ranks"], world_));
     log_->warn_of_skipped_steps();
     if (test_) {
@@ -433,7 +440,8 @@ class Run {
   std::optional<comm::PhaseScope> phase_;
   std::optional<mesh::DeviceMesh> mesh_;
   std::optional<RunFolder> folder_;
-  std::string checkpoints_;  // their folder
+  std::string checkpoints_;    // their folder
+  int64_t process_start_ = 0;  // bytes
   std::optional<DataSource> data_;
   std::optional<Resumption> resumption_;
   std::optional<CheckpointReader> initial_;

@@ -125,6 +125,8 @@ refused_main 64 "'ranks' is '0'; allowed: auto, or an integer 1 to 1048576" plan
 refused 64 "'memory-gib' is '-1'; allowed: none, or a number more than 0" plan --memory-gib -1
 refused 64 "--tp 2 x --pp 1 is 2, but there are 13 ranks" plan --ranks 13 --tp 2
 refused 64 "no layout of 100000 ranks is valid; the first one, --dp 100000 --tp 1 --pp 1: --global-batch-size is 16, fewer" plan --ranks 100000
+printf 'fields:\n  task: classify\n' >no_data.yaml
+refused 64 "vit_hybrid: no training data is given; give --train-data PATH" plan --config no_data.yaml:fields --ranks 16
 refused 64 "stray word 'x'" plan x
 refused 64 "a rank of this training takes at least 256 TiB" plan --dp 1 --image-size 16777216 --patch-size 8 --data synthetic
 refused_main 64 "--out FOLDER must be given" data generate

@@ -53,6 +53,7 @@ Json some_ranks() {
                      {"memory",
                       {{"peak", {{"parameters", 3 << 20}, {"untagged", 0}}},
                        {"total_peak", (4 + rank) << 20},
+                       {"process_start", 48 << 20},
                        {"process_peak", 64 << 20},
                        {"device_peak", 0}}}});
   }
