@@ -84,7 +84,7 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
 Json communication(const Traffic& predicted) {
   Json json = Json::array();
   for (const auto& axis : comm::statistics()) {
-    Json operations;
+    Json operations = Json::object();
     for (int i = 0; i < comm::kNumOperations; ++i) {
       const auto& count = axis.counts[static_cast<size_t>(i)];
       if (count.operations > 0 && axis.group_size > 1) {  // a group of one moves nothing
