@@ -74,9 +74,10 @@ struct Transfer {
 /// ranks that it connects. Tensors are contiguous, on device_type(), and of type float64, float32,
 /// float16, bfloat16, int64, int32, uint8 or bool (bool is not summed); anything else is refused
 /// with Error(kInternal), the same text from every back end. All ranks of the group get the same
-/// bits. Host back ends reduce every element in rank order, ((x0 + x1) + x2) + ..., half types
-/// accumulated in float32 and rounded once: the bits depend neither on the MPI library nor on the
-/// path the bytes take. Every back end has every operation.
+/// bits. Host back ends reduce every element in rank order, ((x0 + x1) + x2) + ..., inside of a block of ranks, and the
+/// blocks by a balanced tree (TransportOptions::sum_blocks), half types accumulated in float32 and rounded once for
+/// each of these sums: the bits depend neither on the MPI library nor on the path the bytes take. Every back end has
+/// every operation.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -16,8 +16,9 @@
 
 namespace vit_hybrid::comm {
 
-/// How collectives of host tensors travel. kAuto: shared memory where all ranks of the group are on
-/// one node and enough of it is free, else messages.
+/// How collectives of host tensors travel. kAuto: the ranks of a node meet in shared memory, and one of them speaks with
+/// other nodes; by messages of every rank where too little of it is free, or where the group spans nodes and `sum_blocks`
+/// are not they. kSharedMemory is for groups on one node.
 enum class HostPath { kAuto, kMessages, kSharedMemory };
 
 /// The same on all ranks of a group.
@@ -25,10 +26,14 @@ struct TransportOptions {
   HostPath host_path = HostPath::kAuto;
   /// Longer messages are sent in pieces (MPI counts are ints); a multiple of 8.
   int64_t max_message_bytes = int64_t{1} << 30;
-  /// Memory in which a rank receives what it reduces; bounds the bytes in flight.
-  int64_t staging_bytes = int64_t{4} << 20;
-  /// Size of one of the slots of a rank in shared memory; a multiple of 64.
+  /// Size of one of the slots of a rank in shared memory, through which collectives go in rounds, on one or two nodes
+  /// (with more of them up to eight times as large); a multiple of 64.
   int64_t slot_bytes = int64_t{128} << 10;
+  /// The blocks of every sum on host back ends, as runs of consecutive ranks: values are added in rank order inside of a
+  /// block, and those of the blocks by a balanced tree (reduce_in_blocks). Empty: the nodes.
+  std::vector<int> sum_blocks;
+  /// How many consecutive ranks each node has, for tests on one machine; empty: as it is.
+  std::vector<int> nodes;
   /// How long NCCL may take to connect a group.
   double connection_seconds = 600.0;
   /// Size of the largest of NCCL's first operations, by which it connects the ranks of a group for all sizes up to it.

@@ -172,22 +172,40 @@ std::string ParallelDims::text() const {
   return product_text(degrees_);
 }
 
+std::vector<int> blocks_of(const std::vector<int>& members, const std::vector<int>& blocks) {
+  std::vector<int> sizes;
+  size_t member = 0;
+  int end = 0;
+  for (const int block : blocks) {
+    end += block;
+    const size_t first = member;
+    while (member < members.size() && members[member] < end)
+      ++member;
+    if (member > first) sizes.push_back(static_cast<int>(member - first));
+  }
+  VH_ASSERT(member == members.size(), str("blocks of ", end, " ranks"));
+  return sizes;
+}
+
 DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c10::Device device,
                        const comm::TransportOptions& options)
     : dims_(dims),
       rank_(world.rank()),
       coordinate_(dims.coordinate(world.rank())),
       device_(device),
+      sum_blocks_(options.sum_blocks.empty() ? world.node_sizes() : options.sum_blocks),
       model_(world.split(dims.group(world.rank(), {Axis::kTensor, Axis::kPipeline}).front())) {
   VH_ASSERT(world.size() == dims.size(), str(dims.text(), " on ", world.size(), " ranks"));
-  comm::TransportOptions collectives = options;  // stages exchange, nobody else does
+  comm::TransportOptions everywhere = options;
+  everywhere.sum_blocks = sum_blocks_;
+  comm::TransportOptions collectives = everywhere;  // stages exchange, nobody else does
   collectives.connects_neighbours = false;
   comm::TransportOptions few_bytes = collectives;  // a step's sums for the norm
   few_bytes.warm_up_bytes = 0;
   few_bytes.most_blocks = 2;
   world_ = comm::make_communicator("world", world.duplicate(), device, nullptr, few_bytes);
   if (!device.is_cpu()) {
-    host_world_ = comm::make_communicator("host world", world.duplicate(), at::kCPU, nullptr, options);
+    host_world_ = comm::make_communicator("host world", world.duplicate(), at::kCPU, nullptr, everywhere);
   }
   for (const Group group : kGroups) {
     if (group >= Group::kShard && !dims.cuts_data()) continue;
@@ -196,8 +214,9 @@ DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c1
     comm::TransportOptions own = group == Group::kData && dims.cuts_data() ? few_bytes : collectives;
     own.connects_neighbours = group == Group::kPipeline;
     own.most_blocks = is_of_data ? options.most_blocks : 0;
-    // A group is known by its lowest rank.
-    const int color = dims_.members(rank_, group).front();
+    const std::vector<int> members = dims_.members(rank_, group);
+    own.sum_blocks = blocks_of(members, sum_blocks_);
+    const int color = members.front();  // a group is known by its lowest rank
     groups_[static_cast<size_t>(group)] =
         comm::make_communicator(std::string(group_name(group)), world.split(color), device, world_.get(), own);
   }

@@ -47,6 +47,8 @@ inline int on(const Coordinate& coordinate, Axis axis) {
   return coordinate[static_cast<size_t>(axis)];
 }
 
+inline constexpr std::array<std::string_view, 6> kOrders = {"tp-dp-pp", "tp-pp-dp", "dp-tp-pp",
+                                                            "dp-pp-tp", "pp-tp-dp", "pp-dp-tp"};
 inline constexpr const char* kDefaultOrder = "tp-dp-pp";
 
 /// The mesh as numbers: a degree for each axis, and the order in which the axes count through the ranks. A pure value.
@@ -88,14 +90,17 @@ class ParallelDims {
   int shard_ = 1;
 };
 
+/// The runs among `members`, ascending ranks of the world, that are in one of the world's `blocks` each.
+std::vector<int> blocks_of(const std::vector<int>& members, const std::vector<int>& blocks);
+
 /// Who is in which group. A group of one is a group like any other, so that no layer asks whether it is distributed.
 /// The rank in the group of an axis is the coordinate on it; ranks of other groups follow the world's.
 class DeviceMesh {
  public:
   /// Builds all groups in one fixed order: model, world, data, tensor, pipeline, and where the data axis is cut shard
   /// and replica. `world` must have dims.size() ranks. On a CUDA device, the device of this rank must be `device`.
-  /// `options.most_blocks` holds for the groups of the data axis, whose operations run beside products. Collective over
-  /// `world`.
+  /// `options.most_blocks` holds for the groups of the data axis, whose operations run beside products;
+  /// `options.sum_blocks` are the world's, and what is a block of it is one of each group. Collective over `world`.
   DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c10::Device device,
              const comm::TransportOptions& options = {});
 
@@ -117,6 +122,8 @@ class DeviceMesh {
   const ParallelDims& dims() const { return dims_; }
   int rank() const { return rank_; }
   int size() const { return dims_.size(); }
+  /// Runs of the world's ranks, of which sums over host tensors are put together (TransportOptions::sum_blocks).
+  const std::vector<int>& sum_blocks() const { return sum_blocks_; }
   const Coordinate& coordinate() const { return coordinate_; }
   c10::Device device() const { return device_; }
 
@@ -125,6 +132,7 @@ class DeviceMesh {
   int rank_;
   Coordinate coordinate_;
   c10::Device device_;
+  std::vector<int> sum_blocks_;
   comm::MpiGroup model_;
   // In the order of construction; the world, from which the others are split, goes last.
   std::unique_ptr<comm::Communicator> world_;

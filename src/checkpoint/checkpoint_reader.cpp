@@ -74,6 +74,9 @@ void for_each_field(Info& info, const Field& field) {
     field("latitudes", info.grid.latitudes);
     field("longitudes", info.grid.longitudes);
   }
+  if (info.format >= kSumBlocksFormat) {
+    field("sum_blocks", info.sum_blocks);
+  }
 }
 
 std::vector<std::string> info_names() {

@@ -36,11 +36,13 @@ bool is_training_only(const std::string& model_option);
 std::vector<std::string> model_differences(const std::string& checkpoint_json, const model::VitOptions& wanted);
 
 /// Raised whenever a file of the new kind would be misread by an older program.
-inline constexpr int64_t kCheckpointFormat = 4;
+inline constexpr int64_t kCheckpointFormat = 5;
 /// Files from this format on are read.
 inline constexpr int64_t kOldestFormat = 3;
 /// From this format on a file says what its model was trained on: all of TrainingData, not only samples and channels.
 inline constexpr int64_t kTrainingDataFormat = 4;
+/// From this format on it says of which blocks its run put sums together.
+inline constexpr int64_t kSumBlocksFormat = 5;
 
 /// Datasets, contiguous, each a whole global tensor in the master type under its canonical name:
 ///   /parameters/<name>, and /optimizer/<state>/<name> for each state that the optimizer keeps of a parameter:
@@ -72,6 +74,7 @@ struct CheckpointInfo : TrainingData {
   int64_t seed = 0;              ///< of weights, dropout, sample order
   std::string kernels;           ///< that were chosen, KernelTable::text(); empty where there was no choice
   std::string layout;            ///< "dp 4 x tp 2 x pp 2, zero 1" of the run that wrote it, for the reader's eyes
+  std::string sum_blocks;        ///< "4,4": of the world's ranks, DeviceMesh::sum_blocks()
   std::string metric;            ///< name of the validation figure below, or empty: "loss", "top1"
   double metric_value = 0.0;
 };

@@ -2,6 +2,7 @@
 #include "src/config/run_config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 
@@ -116,6 +117,26 @@ int RunConfig::precedence(const std::string& option) const {
   const auto found = origin.find(option);
   const std::string by = found == origin.end() ? "" : found->second;
   return by == "command line" ? 2 : by.starts_with("environment ") ? 1 : 0;
+}
+
+std::optional<std::vector<int>> parse_sum_blocks(const std::string& text, int num_ranks) {
+  std::vector<int> blocks;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (int left = num_ranks; left > 0; ++at) {
+    int size = 0;
+    const auto [stop, error] = std::from_chars(at, end, size);
+    if (error != std::errc() || size < 1 || size > left) {
+      return std::nullopt;
+    }
+    blocks.push_back(size);
+    left -= size;
+    at = stop;
+    if (left == 0 ? at != end : at == end || *at != ',') {
+      return std::nullopt;
+    }
+  }
+  return blocks;
 }
 
 int64_t ParallelConfig::bucket_bytes() const {

@@ -158,6 +158,17 @@ void check_zero_shards(const RunConfig& config, Problems& out) {
   }
 }
 
+void check_sum_blocks(const RunConfig& config, Problems& out) {
+  const ParallelConfig& parallel = config.parallel;
+  const std::string& given = parallel.sum_blocks;
+  const int num_ranks = parallel.dp * parallel.model_size();
+  if (given != "auto" && given != "nodes" && !parse_sum_blocks(given, num_ranks)) {
+    out.push_back(str("--sum-blocks is '", shown(given, kLongestPath),
+                      "'; allowed: auto, nodes, or sizes from 1, with commas, that add up to the ", num_ranks,
+                      " ranks"));
+  }
+}
+
 void check_duration(const RunConfig& config, Problems& out) {
   const ScheduleConfig& schedule = config.schedule;
   if (schedule.steps < 1 && schedule.epochs < 1) {
@@ -386,6 +397,7 @@ std::vector<std::string> problems(const RunConfig& config, int world_size) {
   check_batches(config, out);
   check_tp_overlap(config, out);
   check_zero_shards(config, out);
+  check_sum_blocks(config, out);
   check_duration(config, out);
   check_optimizer(config.optimizer, out);
   check_data(config, out);

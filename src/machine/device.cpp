@@ -245,6 +245,15 @@ void check_ctas(const ParallelConfig& parallel, c10::Device device) {
   }
 }
 
+void check_sum_blocks(const ParallelConfig& parallel, c10::Device device) {
+  if (parallel.sum_blocks != "auto" && !device.is_cpu()) {
+    throw Error(ErrorClass::kUsage,
+                str("--sum-blocks ", parallel.sum_blocks, ": the device is ", device.str(),
+                    ", where NCCL decides on the order of sums"),
+                "leave it out, or train on CPUs");
+  }
+}
+
 }  // namespace
 
 std::optional<int> assign_gpu(DeviceChoice choice, int ranks_per_gpu, const std::vector<RankGpus>& ranks, int rank) {
@@ -384,6 +393,7 @@ Machine set_up_machine(const RunConfig& config, ModelPurpose purpose, const comm
     static_cast<void>(batch_memory(config.data.pin_memory, device));
     static_cast<void>(step_recording(config, device));
     check_ctas(parallel, device);
+    check_sum_blocks(parallel, device);
   });
   check_model_memory(config, device, purpose, world);
   set_kernel_options(config, device, world);

@@ -10,6 +10,7 @@
 #include "parallel/pipeline/schedule.h"
 #include "src/base/text.h"
 #include "src/machine/step_recording.h"
+#include "src/plan/traffic.h"
 
 namespace vit_hybrid::train {
 
@@ -194,6 +195,51 @@ LayoutReport report_layout(const RunConfig& config, const ComputeTraits& compute
   report.bubble = replica.schedule.bubble_fraction;
   report.recompute = kRecomputeNames.at(static_cast<size_t>(config.recompute));
   report.fullest = plan_fullest_rank(config, compute);
+  return report;
+}
+
+NodeReport report_nodes(const RunConfig& config, const std::vector<int>& nodes, const std::vector<int>& blocks,
+                        c10::DeviceType device) {
+  NodeReport report;
+  if (nodes.size() > 1) {
+    const int ranks_per_node = *std::max_element(nodes.begin(), nodes.end());
+    const ReplicaPlan replica = plan_replica(config, config.parallel.dp - 1);
+    const auto leaving = [&](const std::string& order) {
+      RunConfig other = config;
+      other.parallel.order = order;
+      return plan_bytes_between_nodes(other, replica, ranks_per_node, device);
+    };
+    const auto sum = [](const auto& bytes) { return std::accumulate(bytes.begin(), bytes.end(), 0.0); };
+    const auto own = leaving(config.parallel.order);
+    std::vector<std::string> parts;
+    for (const mesh::Group group : mesh::kGroups) {
+      if (const double bytes = own[static_cast<size_t>(group)]; bytes > 0.0) {
+        parts.push_back(str(mesh::group_name(group), " ", bytes_text(static_cast<int64_t>(bytes))));
+      }
+    }
+    const auto* const best = std::min_element(mesh::kOrders.begin(), mesh::kOrders.end(), [&](auto a, auto b) {
+      return sum(leaving(std::string(a))) < sum(leaving(std::string(b)));
+    });
+    const double least = sum(leaving(std::string(*best)));
+    constexpr double kWorthwhile = 0.9;
+    report.lines.push_back(
+        str("  nodes     of ", parts_text({nodes.begin(), nodes.end()}), " ranks; out of each in a step: ", join(parts),
+            least < kWorthwhile * sum(own) ? str("; with --order ", *best, " ", bytes_text(static_cast<int64_t>(least)))
+                                           : ""));
+    if (own[static_cast<size_t>(mesh::Group::kTensor)] > 0.0) {
+      report.warning =
+          str("tensor groups span nodes (--tp ", config.parallel.tp, ", --order ", config.parallel.order, ", nodes of ",
+              parts_text({nodes.begin(), nodes.end()}),
+              " ranks): every layer waits for the network; let --tp divide the ranks of a node, and be the "
+              "first of --order");
+    }
+  }
+  if (device == c10::DeviceType::CPU && (nodes.size() > 1 || blocks != nodes)) {
+    report.lines.push_back(str("  sums      in blocks of ", parts_text({blocks.begin(), blocks.end()}), " ranks",
+                               blocks == nodes     ? ", the nodes: each sends its ranks' sum"
+                               : nodes.size() == 1 ? ""
+                                                   : ", which are not the nodes: every rank sends what it has"));
+  }
   return report;
 }
 

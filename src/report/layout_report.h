@@ -1,6 +1,8 @@
 // The layout of a run: parts, sizes, memory as predicted, and advice where it is not enough.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <string>
 #include <vector>
 
@@ -39,6 +41,16 @@ std::vector<int64_t> shares_of(int64_t count, int parts, int64_t each = 1);
 
 /// For a resolved configuration.
 LayoutReport report_layout(const RunConfig& config, const ComputeTraits& compute);
+
+/// What crosses the border between nodes, and in which order sums are made.
+struct NodeReport {
+  std::vector<std::string> lines;
+  std::string warning;  ///< of a tensor group that spans nodes; else empty
+};
+
+/// `nodes`: how many ranks each has; `blocks`: of the sums of host tensors. No lines for one node that is their block.
+NodeReport report_nodes(const RunConfig& config, const std::vector<int>& nodes, const std::vector<int>& blocks,
+                        c10::DeviceType device);
 
 /// "935 MiB: data 598 MiB, activations 140 MiB, ...": all together and each class that has a hundredth of it, the
 /// largest first.

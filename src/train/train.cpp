@@ -55,8 +55,9 @@ namespace {
 
 constexpr int kComeAgain = static_cast<int>(ErrorClass::kTemporary);
 
+// `nodes`: how many ranks each has.
 void print_start(const RunConfig& config, const DataSource& data, const mesh::DeviceMesh& mesh,
-                 const std::string& folder) {
+                 const std::vector<int>& nodes, const std::string& folder) {
   const ParallelConfig& parallel = config.parallel;
   const int64_t parameters = model::num_parameters(config.model);
   log_line(str(config.name, ": ", parameters, " parameters, dp ", parallel.dp, " x tp ", parallel.tp, " x pp ",
@@ -67,6 +68,11 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
   if (config.schedule.scaling != LrScaling::kNone && config.find_lr == 0) {
     log_line(str("  rate      ", number_text(config.scaled(config.schedule.lr), 4), ": ", config.schedule.lr,
                  " of batches of ", config.schedule.lr_batch_size, ", scaled to ", config.global_batch_size));
+  }
+  const NodeReport between = report_nodes(config, nodes, mesh.sum_blocks(), mesh.device().type());
+  log_lines(between.lines);
+  if (!between.warning.empty()) {
+    log_warning(between.warning);
   }
   log_line(str("  run folder ", folder));
   if (config.find_lr > 0) {
@@ -204,10 +210,10 @@ class Run {
 
   int train() {
     take_machine();
-    connect_groups();
     open_folder();
-    open_dataset();
     find_checkpoint();
+    connect_groups();
+    open_dataset();
     make_trainer();
     if (trainer_->is_over()) {
       say_that_nothing_is_left();
@@ -259,22 +265,36 @@ class Run {
     }
   }
 
+  // Of --sum-blocks; a resumed run goes on with those of its checkpoint, where it has as many ranks.
+  std::vector<int> sum_blocks() const {
+    const std::string& given = config_.parallel.sum_blocks;
+    const std::string& wanted = given == "auto" && resumed() != nullptr ? resumed()->info().sum_blocks : given;
+    const auto blocks = parse_sum_blocks(wanted, world_.size());
+    return blocks ? *blocks : world_.node_sizes();
+  }
+
+  // Anew where the run falls back on a checkpoint of other sums.
   void connect_groups() {
-    phase_.emplace("building of the groups");
-    const ParallelConfig& parallel = config_.parallel;
-    mesh_.emplace(parallel_dims(parallel), world_, machine_.device, transport_options(parallel));
+    const std::vector<int> blocks = sum_blocks();
+    if (mesh_ && mesh_->sum_blocks() == blocks) {
+      return;
+    }
+    const comm::PhaseScope phase("building of the groups");
+    comm::TransportOptions options = transport_options(config_.parallel);
+    options.sum_blocks = blocks;
+    mesh_.emplace(parallel_dims(config_.parallel), world_, machine_.device, options);
   }
 
   void open_folder() {
+    phase_.emplace("start of the run");
     folder_.emplace(config_, world_);
     checkpoints_ = config_.checkpoint.dir.empty() ? folder_->checkpoints_path() : config_.checkpoint.dir;
   }
 
   void open_dataset() {
     process_start_ = process_usage().resident_bytes;
-    phase_.emplace("opening of the data");
+    const comm::PhaseScope phase("opening of the data");
     data_.emplace(open_data(config_, world_));
-    phase_.emplace("start of the run");
     log_.emplace(data_->train->channel_names(), config_.log_interval);
   }
 
@@ -328,6 +348,7 @@ class Run {
       }
       trainer_.reset();  // half restored
       resumption_->fall_back(*damage);
+      connect_groups();
     }
   }
 
@@ -364,6 +385,7 @@ class Run {
     usage_->write_to(std::move(records.usage));
     if (world_.rank() == 0) {
       Json start = start_record(config_, session_, machine_.node_cores);
+      start["layout"]["sum_blocks"] = mesh_->sum_blocks();
       start["kernels"] = to_json(report_kernels(config_, machine_.device));
       log_->event(start);
     }
@@ -371,7 +393,8 @@ class Run {
       note_resumption(*resumed(), config_, *log_);
     }
     note_kernels(*folder_, *log_, world_);
-    print_start(config_, *data_, *mesh_, folder_->path());
+    const std::vector<int> nodes = world_.node_sizes();
+    print_start(config_, *data_, *mesh_, nodes, folder_->path());
     if (predicted_time_) {
       log_line(str("  time      as --machine predicts it: ", time_text(*predicted_time_)));
     }

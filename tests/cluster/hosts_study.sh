@@ -12,7 +12,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=tests/cluster/nodes.sh
 . "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
 needs_matplotlib
-two_nodes "$2"
+make_nodes 2 "$2"
 export VIT_HYBRID=$program OMPI_MCA_mpi_yield_when_idle=1
 
 complain() { echo "$test_name: $*" >&2; exit 1; }

@@ -9,7 +9,7 @@ set -euo pipefail
 program=$(readlink -f "$1")
 # shellcheck source=tests/cluster/nodes.sh
 . "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
-two_nodes "$2"
+make_nodes 2 "$2"
 vh_ranks 8
 count=0
 

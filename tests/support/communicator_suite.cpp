@@ -12,6 +12,7 @@
 
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,8 @@ int64_t integer(int rank, int64_t i, int salt) {
 
 class Suite {
  public:
-  Suite(Communicator& group, c10::Device device, SumOrder order) : group_(group), device_(device), order_(order) {}
+  Suite(Communicator& group, c10::Device device, const std::vector<int>& blocks)
+      : group_(group), device_(device), blocks_(blocks) {}
 
   void reductions() {
     for (const at::ScalarType type : kTypes) {
@@ -343,6 +345,21 @@ class Suite {
     return static_cast<T>(static_cast<float>(std::ldexp(mantissa, static_cast<int>(x % 16) - 8)));
   }
 
+  // Block by block in rank order, then halves of the blocks; each sum is rounded to T. Empty `blocks`: one.
+  template <class T, class Sum>
+  static T sum_of(const std::vector<T>& terms, const std::vector<int>& blocks) {
+    if (blocks.size() <= 1) {
+      Sum sum = static_cast<Sum>(terms[0]);
+      for (size_t r = 1; r < terms.size(); ++r)
+        sum += static_cast<Sum>(terms[r]);
+      return static_cast<T>(sum);
+    }
+    const auto half = blocks.begin() + static_cast<int64_t>(blocks.size() / 2);
+    const auto middle = terms.begin() + std::accumulate(blocks.begin(), half, 0);
+    return static_cast<T>(static_cast<Sum>(sum_of<T, Sum>({terms.begin(), middle}, {blocks.begin(), half})) +
+                          static_cast<Sum>(sum_of<T, Sum>({middle, terms.end()}, {half, blocks.end()})));
+  }
+
   template <class T, class Sum>
   void fractions(at::ScalarType type) {
     CAPTURE(c10::toString(type));
@@ -353,17 +370,17 @@ class Suite {
       at::Tensor expected = at::empty({count}, type);
       for (int64_t i = 0; i < count; ++i) {
         mine.data_ptr<T>()[i] = fraction<T>(rank(), i);
-        Sum sum = static_cast<Sum>(fraction<T>(0, i));
-        for (int r = 1; r < size(); ++r)
-          sum += static_cast<Sum>(fraction<T>(r, i));
-        expected.data_ptr<T>()[i] = static_cast<T>(sum);
+        std::vector<T> terms;
+        for (int r = 0; r < size(); ++r)
+          terms.push_back(fraction<T>(r, i));
+        expected.data_ptr<T>()[i] = sum_of<T, Sum>(terms, blocks_);
       }
       mine = mine.to(device_);
       const at::Tensor scattered = empty(type, per_rank);
       group_.reduce_scatter(scattered, mine.clone(), ReduceOp::kSum).wait();
       group_.all_reduce(mine, ReduceOp::kSum).wait();
       check_same_everywhere(mine);
-      if (order_ == SumOrder::kRankOrder) {
+      if (!blocks_.empty()) {
         CHECK(same(mine, expected));
         CHECK(same(scattered, part(expected, rank())));
       } else {
@@ -407,15 +424,15 @@ class Suite {
 
   Communicator& group_;
   c10::Device device_;
-  SumOrder order_;
+  const std::vector<int>& blocks_;
 };
 
 }  // namespace
 
-void check_communicator(Communicator& group, c10::Device device, SumOrder order) {
+void check_communicator(Communicator& group, c10::Device device, const std::vector<int>& blocks) {
   CAPTURE(group.back_end());
   CAPTURE(group.size());
-  Suite suite(group, device, order);
+  Suite suite(group, device, blocks);
   suite.reductions();
   suite.copies();
   suite.repeated();

@@ -1,12 +1,14 @@
-// MpiGroup: ownership of an MPI communicator, and its small blocking control messages.
+// MpiGroup: ownership of an MPI communicator, the order of the ranks, and small blocking control messages.
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/mpi/mpi_handle.h"
 
 #include <sched.h>
 
+#include <algorithm>
 #include <exception>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "parallel/comm/communicator.h"
@@ -92,7 +94,24 @@ int64_t reduce(const MpiGroup& group, int64_t value, MPI_Op op) {
   return value;
 }
 
-int g_node = -1;  // lowest world rank of the node, once known
+// Nodes are known by their lowest ranks, and ranks are numbered node by node: so what is found at first is kept.
+struct NodeOrder {
+  int node = -1;            // of this process: the lowest rank of the world that is on it
+  std::vector<int> places;  // rank in the world of each rank of MPI_COMM_WORLD; empty: the same
+};
+std::optional<NodeOrder> g_order;
+
+// Where each rank of the launcher goes, when `node_of` has the lowest of its node for each.
+std::vector<int> places_node_by_node(const std::vector<int64_t>& node_of) {
+  std::vector<int> ranks(node_of.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [&](int a, int b) { return node_of[static_cast<size_t>(a)] < node_of[static_cast<size_t>(b)]; });
+  std::vector<int> places(ranks.size());
+  for (size_t place = 0; place < ranks.size(); ++place)
+    places[static_cast<size_t>(ranks[place])] = static_cast<int>(place);
+  return places;
+}
 
 // The cores that the ranks of a node may use together, against the number of the ranks.
 void choose_manner_of_waiting(const MpiGroup& node) {
@@ -130,6 +149,10 @@ std::vector<int> world_ranks(MPI_Comm comm) {
   check_mpi(MPI_Group_translate_ranks(members, size, ranks.data(), world, out.data()), "MPI_Group_translate_ranks");
   MPI_Group_free(&members);
   MPI_Group_free(&world);
+  if (g_order && !g_order->places.empty()) {
+    for (int& rank : out)
+      rank = g_order->places[static_cast<size_t>(rank)];
+  }
   return out;
 }
 
@@ -168,18 +191,26 @@ MpiGroup MpiGroup::world() {
   }
   MPI_Comm comm = MPI_COMM_NULL;
   {
-    const OperationNote note{"control", kBuilding, 0, 0, run_position()};
+    const OperationNote note{kAxis, kBuilding, 0, 0, run_position()};
     const BlockedScope blocked(note);
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
   }
-  MpiGroup group(own(comm));
-  if (g_node < 0) {
-    const MpiGroup node = group.split_by_node();
+  MpiGroup launched(own(comm));
+  if (!g_order) {
+    const MpiGroup node = launched.split_by_node();
     choose_manner_of_waiting(node);
-    g_node = group.rank();
-    node.broadcast(&g_node, sizeof g_node, 0);
+    int lowest = launched.rank();
+    node.broadcast(&lowest, sizeof lowest, 0);
+    const std::vector<int64_t> node_of = launched.all_gather(lowest);
+    NodeOrder order;
+    if (!std::is_sorted(node_of.begin(), node_of.end())) order.places = places_node_by_node(node_of);
+    order.node = order.places.empty() ? lowest : order.places[static_cast<size_t>(lowest)];
+    g_order = std::move(order);
   }
-  return group;
+  if (g_order->places.empty()) return launched;
+  const int place = g_order->places[static_cast<size_t>(launched.rank())];
+  return build(launched, "MPI_Comm_split",
+               [&](MPI_Comm* ordered) { return MPI_Comm_split(mpi_comm(launched), 0, place, ordered); });
 }
 
 MpiGroup MpiGroup::duplicate() const {
@@ -198,9 +229,16 @@ MpiGroup MpiGroup::split_by_node() const {
   });
 }
 
-bool MpiGroup::is_on_one_node() const {
-  VH_ASSERT(g_node >= 0, "a group without MpiGroup::world()");
-  return min(g_node) == max(g_node);
+std::vector<int> MpiGroup::node_sizes() const {
+  VH_ASSERT(g_order, "a group without MpiGroup::world()");
+  const std::vector<int64_t> node_of = all_gather(g_order->node);
+  VH_ASSERT(std::is_sorted(node_of.begin(), node_of.end()), "a group whose nodes are not consecutive ranks");
+  std::vector<int> sizes;
+  for (size_t rank = 0; rank < node_of.size(); ++rank) {
+    if (rank == 0 || node_of[rank] != node_of[rank - 1]) sizes.push_back(0);
+    ++sizes.back();
+  }
+  return sizes;
 }
 
 void MpiGroup::barrier() const {

@@ -25,7 +25,8 @@ class MpiGroup {
   /// Frees the MPI communicator, except while an exception unwinds or after MpiSession::finalize().
   ~MpiGroup();
 
-  /// A copy of MPI_COMM_WORLD. Collective over all processes.
+  /// All processes, in the order of the launcher, but node by node: a node's ranks are consecutive. Rank 0 is the
+  /// launcher's. Collective over all processes.
   static MpiGroup world();
   /// The same processes with messages of their own. Collective over the group.
   MpiGroup duplicate() const;
@@ -34,8 +35,8 @@ class MpiGroup {
   MpiGroup split(int color) const;
   /// The processes that share memory with this one. Collective over the group.
   MpiGroup split_by_node() const;
-  /// Whether all processes of the group share memory. Collective over the group.
-  bool is_on_one_node() const;
+  /// How many ranks of the group each of its nodes has, in the order of the ranks. Collective over the group.
+  std::vector<int> node_sizes() const;
 
   int rank() const { return rank_; }
   int size() const { return size_; }

@@ -19,7 +19,7 @@ inline MPI_Comm mpi_comm(const MpiGroup& group) {
 /// Throws Error(kIo) with MPI's own text if `code` is not MPI_SUCCESS; `call` names the function.
 void check_mpi(int code, const char* call);
 
-/// Rank in MPI_COMM_WORLD of each rank of `comm`.
+/// Rank in MpiGroup::world() of each rank of `comm`.
 std::vector<int> world_ranks(MPI_Comm comm);
 
 /// False before MPI_Init and after MPI_Finalize, and while an exception unwinds the stack: then a

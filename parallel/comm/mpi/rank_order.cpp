@@ -1,16 +1,23 @@
-// Reduction in rank order: blocks that stay in the first-level cache, loops that vectorize.
+// Reduction in rank order: chunks that stay in the first-level cache, loops that vectorize; and the tree over blocks.
 #include "parallel/comm/mpi/rank_order.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <numeric>
 
 #include "src/base/error.h"
+#include "src/base/partition.h"
+#include "src/base/text.h"
 
 namespace vit_hybrid::comm {
 
 namespace {
 
-constexpr int64_t kBlock = 1024;
+constexpr int64_t kChunk = 1024;
 
 struct Sum {
   template <class T>
@@ -86,7 +93,7 @@ struct HalfBits {
 };
 
 template <class Format, class Op>
-void reduce_block(const std::vector<const void*>& sources, void* result, int64_t begin, int64_t count) {
+void reduce_chunk(const std::vector<const void*>& sources, void* result, int64_t begin, int64_t count) {
   using Stored = typename Format::Stored;
   const auto source = [&](size_t s) { return static_cast<const Stored*>(sources[s]) + begin; };
   Stored* const out = static_cast<Stored*>(result) + begin;
@@ -98,7 +105,7 @@ void reduce_block(const std::vector<const void*>& sources, void* result, int64_t
       out[i] = Format::store(Op::apply(Format::load(a[i]), Format::load(b[i])));
     return;
   }
-  typename Format::Value sums[kBlock];
+  typename Format::Value sums[kChunk];
   const Stored* const first = source(0);
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i)
@@ -116,8 +123,8 @@ void reduce_block(const std::vector<const void*>& sources, void* result, int64_t
 
 template <class Format, class Op>
 void reduce_all(const std::vector<const void*>& sources, void* result, int64_t count) {
-  for (int64_t begin = 0; begin < count; begin += kBlock) {
-    reduce_block<Format, Op>(sources, result, begin, std::min(kBlock, count - begin));
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    reduce_chunk<Format, Op>(sources, result, begin, std::min(kChunk, count - begin));
   }
 }
 
@@ -168,6 +175,76 @@ void reduce_in_rank_order(c10::ScalarType type, ReduceOp op, const std::vector<c
       return reduce<Plain<uint8_t>>(op, sources, result, count);
     default:
       VH_ASSERT(false, "a type that the checks let through has no reduction");
+  }
+}
+
+namespace {
+
+// Elements of which the tree makes all sums before it goes on: they stay in the second-level cache.
+constexpr int64_t kTreeChunk = 4 * kChunk;
+
+class BlockTree {
+ public:
+  BlockTree(c10::ScalarType type, ReduceOp op, const SumBlocks& blocks) : type_(type), op_(op), first_source_{0} {
+    for (const int size : blocks)
+      first_source_.push_back(first_source_.back() + static_cast<size_t>(size));
+  }
+
+  // `result` is the last thing that is written: it may be one of the sources.
+  void reduce(const std::vector<const void*>& sources, void* result, int64_t count) {
+    const void* const value = value_of({0, static_cast<int64_t>(first_source_.size()) - 1}, sources, 0, count);
+    std::memcpy(result, value, static_cast<size_t>(count) * c10::elementSize(type_));
+  }
+
+ private:
+  using Scratch = std::array<std::byte, kTreeChunk * sizeof(double)>;
+
+  // Where the value of these blocks is: in a source, or in the scratch memory of that depth of the tree.
+  const void* value_of(Range blocks, const std::vector<const void*>& sources, size_t depth, int64_t count) {
+    std::vector<const void*> terms;
+    if (blocks.size() == 1) {
+      const auto first = static_cast<size_t>(blocks.begin);
+      terms.assign(sources.begin() + static_cast<std::ptrdiff_t>(first_source_[first]),
+                   sources.begin() + static_cast<std::ptrdiff_t>(first_source_[first + 1]));
+      if (terms.size() == 1) return terms[0];
+    } else {
+      const Partition halves(blocks.size(), 2);
+      for (const int64_t half : {0, 1}) {
+        const Range part = halves.part(half);
+        // The value of the first half stays in this depth's memory while the second one is made.
+        terms.push_back(value_of({blocks.begin + part.begin, blocks.begin + part.end}, sources,
+                                 depth + static_cast<size_t>(half), count));
+      }
+    }
+    if (scratch_.size() <= depth) scratch_.resize(depth + 1);
+    if (scratch_[depth] == nullptr) scratch_[depth] = std::make_unique<Scratch>();
+    reduce_in_rank_order(type_, op_, terms, scratch_[depth]->data(), count);
+    return scratch_[depth]->data();
+  }
+
+  c10::ScalarType type_;
+  ReduceOp op_;
+  std::vector<size_t> first_source_;  // of each block, and the number of sources
+  std::vector<std::unique_ptr<Scratch>> scratch_;
+};
+
+}  // namespace
+
+void reduce_in_blocks(c10::ScalarType type, ReduceOp op, const std::vector<const void*>& sources,
+                      const SumBlocks& blocks, void* result, int64_t count) {
+  VH_ASSERT(static_cast<size_t>(std::accumulate(blocks.begin(), blocks.end(), 0)) == sources.size(),
+            str("blocks of a sum for ", sources.size(), " ranks"));
+  if (blocks.size() == 1) {
+    reduce_in_rank_order(type, op, sources, result, count);
+    return;
+  }
+  BlockTree tree(type, op, blocks);
+  const auto element_bytes = static_cast<int64_t>(c10::elementSize(type));
+  std::vector<const void*> chunk(sources.size());
+  for (int64_t begin = 0; begin < count; begin += kTreeChunk) {
+    std::transform(sources.begin(), sources.end(), chunk.begin(),
+                   [&](const void* source) { return static_cast<const char*>(source) + begin * element_bytes; });
+    tree.reduce(chunk, static_cast<char*>(result) + begin * element_bytes, std::min(kTreeChunk, count - begin));
   }
 }
 

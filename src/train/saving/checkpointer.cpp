@@ -328,6 +328,7 @@ CheckpointInfo Checkpointer::info(const TrainingPosition& position, const std::o
   out.seed = static_cast<int64_t>(config_.seed);
   out.kernels = saved_kernels();
   out.layout = layout_text(config_, mesh_);
+  out.sum_blocks = join(mesh_.sum_blocks(), ",");
   if (figures) {
     out.metric = metric_name();
     out.metric_value = metric_of(*figures);

@@ -40,14 +40,13 @@ comm::TransportOptions small_pieces(HostPath path) {
   comm::TransportOptions options;
   options.host_path = path;
   options.max_message_bytes = 5000;
-  options.staging_bytes = 16384;
   options.slot_bytes = 4160;
   return options;
 }
 
 void check(MpiGroup group, const comm::TransportOptions& options) {
   const auto communicator = make(std::move(group), options);
-  check_communicator(*communicator, at::kCPU, SumOrder::kRankOrder);
+  check_communicator(*communicator, at::kCPU, {communicator->size()});
 }
 
 }  // namespace
@@ -56,7 +55,7 @@ TEST_CASE("communicator: default path on the world") {
   const MpiGroup world = MpiGroup::world();
   const auto communicator = make(world.duplicate());
   CHECK(communicator->back_end() == (world.size() == 1 ? "self" : "mpi, shared memory"));
-  check_communicator(*communicator, at::kCPU, SumOrder::kRankOrder);
+  check_communicator(*communicator, at::kCPU, {communicator->size()});
 }
 
 TEST_CASE("communicator: messages") {
@@ -80,6 +79,55 @@ TEST_CASE("communicator: parts of the world") {
   check(world.split(world.rank() % 2), {});
   check(world.split(world.rank() == world.size() - 1 ? 1 : 0), path(HostPath::kMessages));
   check(world.split(world.rank() / 3), path(HostPath::kSharedMemory));
+}
+
+// Nodes that this machine makes believe it is: of two ranks, of three and what is left, of one and the others, of one.
+std::vector<std::vector<int>> nodes_of(int num_ranks) {
+  std::vector<std::vector<int>> all;
+  for (const int size : {2, 3}) {
+    std::vector<int> nodes(static_cast<size_t>(num_ranks / size), size);
+    if (num_ranks % size > 0) nodes.push_back(num_ranks % size);
+    all.push_back(nodes);
+  }
+  all.push_back({1, num_ranks - 1});
+  all.emplace_back(static_cast<size_t>(num_ranks), 1);
+  return all;
+}
+
+TEST_CASE("communicator: node by node, with the nodes as blocks of the sums") {
+  const MpiGroup world = MpiGroup::world();
+  if (world.size() < 2) return;
+  for (const std::vector<int>& nodes : nodes_of(world.size())) {
+    for (comm::TransportOptions options : {path(HostPath::kAuto), small_pieces(HostPath::kAuto)}) {
+      options.nodes = nodes;
+      const auto communicator = make(world.duplicate(), options);
+      const bool is_one = nodes.size() == 1;
+      const bool are_ranks = nodes.size() == static_cast<size_t>(world.size());
+      CHECK(communicator->back_end() == (is_one      ? "mpi, shared memory"
+                                         : are_ranks ? "mpi, messages"
+                                                     : "mpi, node by node"));
+      check_communicator(*communicator, at::kCPU, nodes);
+    }
+  }
+}
+
+TEST_CASE("communicator: the blocks of the sums are the same on every path") {
+  const MpiGroup world = MpiGroup::world();
+  if (world.size() < 2) return;
+  for (const std::vector<int>& blocks : nodes_of(world.size())) {
+    for (comm::TransportOptions options : {path(HostPath::kSharedMemory), path(HostPath::kMessages)}) {
+      options.sum_blocks = blocks;
+      const auto communicator = make(world.duplicate(), options);
+      check_communicator(*communicator, at::kCPU, blocks);
+    }
+    // Blocks that are not the nodes go by messages.
+    comm::TransportOptions other = path(HostPath::kAuto);
+    other.nodes = {world.size() - 1, 1};
+    other.sum_blocks = blocks;
+    const auto communicator = make(world.duplicate(), other);
+    CHECK((communicator->back_end() == "mpi, messages") == (blocks != other.nodes || world.size() == 2));
+    check_communicator(*communicator, at::kCPU, blocks);
+  }
 }
 
 TEST_CASE("communicator: one rank ahead on one axis does not hold up another axis") {

@@ -41,6 +41,27 @@ TEST_CASE("layout report: a few parts are listed") {
   CHECK(contains(lines[2], "embedding + blocks 0-"));
 }
 
+TEST_CASE("node report: what leaves a node, the order in which less does, and a tensor group that spans nodes") {
+  train::RunConfig config = config_of(4, 2, 1);
+  CHECK(train::report_nodes(config, {8}, {8}, at::kCPU).lines.empty());
+  CHECK(train::report_nodes(config, {8}, {8}, at::kCUDA).lines.empty());
+  const auto in_blocks = train::report_nodes(config, {8}, {4, 4}, at::kCPU);
+  REQUIRE(in_blocks.lines.size() == 1);
+  CHECK(in_blocks.lines[0] == "  sums      in blocks of 4 + 4 ranks");
+  const auto two = train::report_nodes(config, {4, 4}, {4, 4}, at::kCPU);
+  REQUIRE(two.lines.size() == 2);
+  CHECK(contains(two.lines[0], "  nodes     of 4 + 4 ranks; out of each in a step: data "));
+  CHECK_FALSE(contains(two.lines[0], "--order"));
+  CHECK(contains(two.lines[1], "ranks, the nodes: each sends its ranks' sum"));
+  CHECK(two.warning.empty());
+  CHECK(contains(train::report_nodes(config, {4, 4}, {8}, at::kCPU).lines[1], "which are not the nodes: every rank"));
+  config.parallel.order = "dp-tp-pp";
+  const auto tensor = train::report_nodes(config, {4, 4}, {4, 4}, at::kCPU);
+  CHECK(contains(tensor.lines[0], "out of each in a step: tensor "));
+  CHECK(contains(tensor.lines[0], "; with --order tp-"));
+  CHECK(contains(tensor.warning, "tensor groups span nodes (--tp 2, --order dp-tp-pp, nodes of 4 + 4 ranks)"));
+}
+
 TEST_CASE("layout report: 48 replicas, tensor ranks or stages are not listed one by one") {
   CHECK(contains(lines_of(config_of(48, 1, 1))[0], "samples 24 x 2 + 24 x 1 of a step: balance 75.0 %"));
   CHECK(contains(lines_of(config_of(1, 48, 1))[1], "heads 24 x 2 + 24 x 1, MLP features 48 x 64: balance"));

@@ -11,6 +11,7 @@
 
 #include "parallel/comm/mpi/rank_order.h"
 
+using vit_hybrid::comm::reduce_in_blocks;
 using vit_hybrid::comm::reduce_in_rank_order;
 using vit_hybrid::comm::ReduceOp;
 
@@ -99,6 +100,41 @@ TEST_CASE("rank_order: lengths around the blocks, one source, and a result that 
     reduce_in_rank_order(c10::ScalarType::Double, ReduceOp::kSum, sources, values[2].data(), count);
     CHECK(values[2] == expected);
   }
+}
+
+TEST_CASE("rank_order: blocks are added by halves of their number, each sum rounded") {
+  std::vector<std::vector<double>> values(7, std::vector<double>(9000));
+  for (size_t s = 0; s < values.size(); ++s) {
+    for (size_t i = 0; i < values[s].size(); ++i)
+      values[s][i] = static_cast<double>(i + 1) / static_cast<double>(s + 3);
+  }
+  std::vector<const void*> sources;
+  for (const auto& v : values)
+    sources.push_back(v.data());
+  const auto in_blocks = [&](const vit_hybrid::comm::SumBlocks& blocks) {
+    std::vector<double> result(9000);
+    reduce_in_blocks(c10::ScalarType::Double, ReduceOp::kSum, sources, blocks, result.data(), 9000);
+    return result;
+  };
+  CHECK(in_blocks({7}) == reduce<double>(c10::ScalarType::Double, ReduceOp::kSum, values));
+  std::vector<double> two(9000), five(9000);
+  for (size_t i = 0; i < 9000; ++i) {
+    const auto x = [&](size_t s) { return values[s][i]; };
+    two[i] = ((x(0) + x(1)) + x(2)) + (((x(3) + x(4)) + x(5)) + x(6));
+    five[i] = (x(0) + (x(1) + x(2))) + (x(3) + ((x(4) + x(5)) + x(6)));  // 2 and 3 of the blocks
+  }
+  CHECK(in_blocks({3, 4}) == two);
+  CHECK(in_blocks({1, 2, 1, 2, 1}) == five);
+  // 256 + 1 is rounded to 256, before the other block's 2 is added.
+  const auto bits = [](float x) { return std::bit_cast<uint16_t>(c10::BFloat16(x)); };
+  const std::vector<uint16_t> terms = {bits(256), bits(1), bits(1), bits(1)};
+  uint16_t sum = 0;
+  reduce_in_blocks(c10::ScalarType::BFloat16, ReduceOp::kSum, {&terms[0], &terms[1], &terms[2], &terms[3]}, {2, 2},
+                   &sum, 1);
+  CHECK(sum == bits(258));
+  // The result may be a source.
+  reduce_in_blocks(c10::ScalarType::Double, ReduceOp::kSum, sources, {3, 4}, values[1].data(), 9000);
+  CHECK(values[1] == two);
 }
 
 TEST_CASE("rank_order: a NaN is handed on by maximum and sum, wherever it is") {

@@ -1,6 +1,8 @@
 // An MPI-3 shared window, used by plain loads, stores and atomics.
-#include "parallel/comm/shared_memory/shared_segment.h"
+#include "parallel/comm/nodes/shared_segment.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <sys/statvfs.h>
 
 #include <cstring>
@@ -10,6 +12,7 @@
 #include "parallel/comm/mpi/mpi_handle.h"
 #include "parallel/comm/operation.h"
 #include "src/base/error.h"
+#include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
@@ -30,10 +33,18 @@ std::byte* align(void* pointer) {
 struct SharedSegment::Window {
   std::shared_ptr<WatchedGroup> watched;
   MPI_Win window = MPI_WIN_NULL;
+  at::Tensor own;  // in place of a window, for a group of one
   std::vector<std::byte*> regions;
 };
 
 SharedSegment::SharedSegment(const MpiGroup& node, int64_t bytes_per_rank) : window_(std::make_unique<Window>()) {
+  if (node.size() == 1) {
+    const MemoryScope scope(MemoryClass::kCommunication);
+    window_->own = at::empty({bytes_per_rank + static_cast<int64_t>(kAlignment)}, at::kByte);
+    window_->regions.push_back(align(window_->own.data_ptr()));
+    std::memset(region(0), 0, static_cast<size_t>(bytes_per_rank));
+    return;
+  }
   node.barrier();  // it waits more politely than what follows
   MPI_Info info = MPI_INFO_NULL;
   check_mpi(MPI_Info_create(&info), "MPI_Info_create");
@@ -59,7 +70,7 @@ SharedSegment::SharedSegment(const MpiGroup& node, int64_t bytes_per_rank) : win
 }
 
 SharedSegment::~SharedSegment() {
-  if (window_ == nullptr || !may_release_mpi()) return;
+  if (window_ == nullptr || window_->window == MPI_WIN_NULL || !may_release_mpi()) return;
   const CollectiveScope scope(*window_->watched, kAxis, "freeing of shared memory");
   MPI_Win_free(&window_->window);
 }
@@ -80,6 +91,7 @@ struct SharedSlots::Control {
   alignas(64) std::atomic<uint64_t> entered{0};  // rounds entered, with their signatures:
   uint64_t signatures[kNumSlots] = {};
   alignas(64) std::atomic<uint64_t> reduced{0};
+  alignas(64) std::atomic<uint64_t> led{0};
   alignas(64) std::atomic<uint64_t> left{0};
 };
 
@@ -132,6 +144,15 @@ void SharedSlots::mark_reduced(uint64_t round) {
 
 bool SharedSlots::all_reduced(uint64_t round) const {
   return all_at_least(&Control::reduced, round + 1);
+}
+
+void SharedSlots::mark_led(uint64_t round) {
+  VH_ASSERT(leader(round) == rank_, str("rank ", rank_, " leads round ", round));
+  controls_[static_cast<size_t>(rank_)]->led.store(round + 1, std::memory_order_release);
+}
+
+bool SharedSlots::is_led(uint64_t round) const {
+  return controls_[static_cast<size_t>(leader(round))]->led.load(std::memory_order_acquire) > round;
 }
 
 void SharedSlots::leave(uint64_t round) {

@@ -12,7 +12,8 @@
 namespace vit_hybrid::comm {
 
 /// One region of equal size for each rank of a group whose processes share memory; regions are
-/// zeroed and aligned to cache lines. Not part of ATen's memory.
+/// zeroed and aligned to cache lines. Not part of ATen's memory, but where the group has one rank, whose memory nobody
+/// shares.
 class SharedSegment {
  public:
   /// Collective over `node`, which must lie on one node.
@@ -33,10 +34,11 @@ class SharedSegment {
 /// Bytes free where MPI libraries keep shared memory (/dev/shm); the largest number if not known.
 int64_t free_shared_memory();
 
-/// Each rank has kNumSlots slots and three counters. In round n every rank puts a block into its slot
-/// n % kNumSlots (entered), may reduce its share of all blocks there (reduced), and takes what it
-/// needs from the slots of the others (left). A slot is free again when all ranks have left the
-/// round that used it. Counters only grow, each is written by its own rank, and nothing here blocks.
+/// Each rank has kNumSlots slots and four counters. In round n every rank puts a block into a slot n % kNumSlots, its
+/// own or its place in another one (entered), may reduce its share of all blocks there (reduced), the round's leader
+/// may exchange what came of it with other nodes (led), and every rank takes what it needs from the slots (left). Slots
+/// are free again when all ranks have left the round that used them. Counters only grow, each is written by its own
+/// rank, and nothing here blocks.
 class SharedSlots {
  public:
   static constexpr int kNumSlots = 4;
@@ -59,20 +61,25 @@ class SharedSlots {
   /// Slot of `rank` in `round`.
   char* slot(int rank, uint64_t round) const;
 
-  /// True if the own slot of `round` may be filled.
+  /// True if the slots of `round` may be filled.
   bool may_enter(uint64_t round) const;
-  /// The own slot is filled. `signature` says for which operation; it must be the same on all ranks.
+  /// The own block is in its slot. `signature` says for which operation; it must be the same on all ranks.
   void enter(uint64_t round, uint64_t signature);
   bool all_entered(uint64_t round) const;
   void mark_reduced(uint64_t round);
   bool all_reduced(uint64_t round) const;
+  /// The rank that speaks for the others in `round`: they take turns.
+  int leader(uint64_t round) const { return static_cast<int>(round % static_cast<uint64_t>(size_)); }
+  /// By the leader of `round`, and of its earlier ones.
+  void mark_led(uint64_t round);
+  bool is_led(uint64_t round) const;
   /// The slots of `round` are no longer needed here.
   void leave(uint64_t round);
 
   /// Signature of `rank` in `round`, after it has entered.
   uint64_t signature(int rank, uint64_t round) const;
-  /// Ranks that keep `round` from being left: that have not entered it or, if all have and they must `reduce`, not
-  /// reduced their share; else those that keep the slot from being used again.
+  /// Ranks that keep `round` from being led or left: that have not entered it or, if all have and they must `reduce`,
+  /// not reduced their share; else those that keep its slots from being used again.
   std::vector<int> missing(uint64_t round, bool reduce) const;
 
  private:

@@ -1,0 +1,711 @@
+// The rounds of all_reduce, reduce_scatter, all_gather, broadcast and barrier, on a node and between nodes.
+#include "parallel/comm/nodes/node_collectives.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "parallel/comm/mpi/mpi_handle.h"
+#include "parallel/comm/node_board.h"
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::comm {
+
+namespace {
+
+// One number that says which operation a rank is in. 40 bits of the size suffice to tell sizes apart.
+uint64_t make_signature(Operation kind, int detail, int64_t bytes) {
+  return static_cast<uint64_t>(kind) << 56 | static_cast<uint64_t>(detail) << 40 |
+         (static_cast<uint64_t>(bytes) & ((uint64_t{1} << 40) - 1));
+}
+
+std::string signature_text(uint64_t signature) {
+  return str(operation_name(static_cast<Operation>(signature >> 56)), " of ", signature & ((uint64_t{1} << 40) - 1),
+             " bytes (kind ", signature >> 40 & 0xffff, ")");
+}
+
+// A collective as a sequence of rounds (see SharedSlots): put in, reduce, have the leader exchange with other nodes,
+// take out. Consecutive rounds overlap as far as there are slots.
+class NodeTask : public HostTask {
+ public:
+  bool advance() final {
+    if (!begun_) {
+      if (!link_->queue().is_first(*this)) return false;
+      begun_ = true;
+      first_round_ = slots().next_round();
+      slots().take_rounds(num_rounds_);
+    }
+    bool moved = true;
+    while (moved && left_ < num_rounds_) {
+      moved = enter_rounds();
+      moved = reduce_rounds() || moved;
+      moved = lead_rounds() || moved;
+      moved = leave_rounds() || moved;
+    }
+    if (left_ < num_rounds_) return false;
+    link_->queue().leave(*this);
+    return true;
+  }
+
+  std::vector<int> awaits() const final {
+    if (!begun_ || left_ == num_rounds_) return {};
+    std::vector<int> ranks = link_->slots().missing(global(left_), reduces_);
+    for (int& rank : ranks)
+      rank += static_cast<int>(own_ranks().begin);  // of the node: of the group
+    if (ranks.empty() && leads_nodes()) {
+      const int leader = link_->leader(link_->node(), global(left_));
+      ranks = leader == link_->group().rank() ? exchange_of(left_).requests.pending_peers() : std::vector<int>{leader};
+    }
+    return link_->group().watched()->to_world(ranks);
+  }
+
+ protected:
+  // `kind`, `bytes` and `detail` are compared between the ranks of a node in every round. `reduces`: there is a
+  // reduce_share(), for which all ranks wait.
+  NodeTask(std::shared_ptr<NodeLink> link, Operation kind, int64_t bytes, int detail, int64_t num_rounds, bool reduces)
+      : link_(std::move(link)),
+        signature_(make_signature(kind, detail, bytes)),
+        num_rounds_(num_rounds),
+        reduces_(reduces) {
+    for (int i = 0; i < SharedSlots::kNumSlots; ++i)
+      exchanges_.push_back({link_->requests()});
+    link_->queue().enter(*this);
+  }
+
+  virtual void put_in(int64_t round) = 0;
+  virtual void reduce_share(int64_t /*round*/) {}
+  // Between nodes, by the leader of `round`: post the messages of this step (0, 1, ...), when those of the one before
+  // are complete; false, and none, after the last.
+  virtual bool post(int64_t /*round*/, int /*step*/, MpiRequests& /*requests*/) { return false; }
+  virtual void take_out(int64_t round) = 0;
+
+  NodeLink& link() const { return *link_; }
+  SharedSlots& slots() const { return link_->slots(); }
+  bool leads_nodes() const { return link_->num_nodes() > 1; }
+  int num_nodes() const { return link_->num_nodes(); }
+  // The ranks of the group that are on this node; number 0 among them is rank 0 of the slots.
+  Range own_ranks() const { return link_->ranks(link_->node()); }
+
+  // Slot of rank `rank` of the node in this task's `round`, and that of its leader.
+  char* slot(int rank, int64_t round) const { return slots().slot(rank, global(round)); }
+  char* own_slot(int64_t round) const { return slot(slots().rank(), round); }
+  char* leaders_slot(int64_t round) const { return slot(slots().leader(global(round)), round); }
+  char* staging(int64_t round, int64_t bytes) const { return link_->staging(global(round), bytes); }
+
+  // Posts messages with the leaders of other nodes; those of all rounds that are in flight have different tags.
+  void send(MpiRequests& requests, int64_t round, int step, int node, const void* data, int64_t bytes) const {
+    requests.send(data, bytes, link_->leader(node, global(round)), tag(round, step));
+  }
+  void receive(MpiRequests& requests, int64_t round, int step, int node, void* data, int64_t bytes) const {
+    requests.receive(data, bytes, link_->leader(node, global(round)), tag(round, step));
+  }
+  // The other nodes, each node beginning with another one, so that none is everybody's first.
+  std::vector<int> other_nodes() const {
+    std::vector<int> others;
+    for (int distance = 1; distance < num_nodes(); ++distance)
+      others.push_back((link_->node() + distance) % num_nodes());
+    return others;
+  }
+  // part(node) of the leader's slot is that node's: every node gets those of all.
+  template <class Part>
+  void post_gather(int64_t round, int step, MpiRequests& requests, int64_t element_bytes, Part part) const {
+    char* const data = leaders_slot(round);
+    for (const int node : other_nodes()) {
+      const Range theirs = part(node);
+      receive(requests, round, step, node, data + theirs.begin * element_bytes, theirs.size() * element_bytes);
+    }
+    const Range own = part(link_->node());
+    for (const int node : other_nodes())
+      send(requests, round, step, node, data + own.begin * element_bytes, own.size() * element_bytes);
+  }
+
+ private:
+  struct Exchange {
+    MpiRequests requests;
+    int step = 0;
+    bool complete = false;
+  };
+  static constexpr int kMostSteps = 4;
+
+  uint64_t global(int64_t round) const { return first_round_ + static_cast<uint64_t>(round); }
+  // Tag 0 is that of exchange().
+  int tag(int64_t round, int step) const {
+    VH_ASSERT(step < kMostSteps, str("step ", step));
+    return 1 + static_cast<int>(global(round) % SharedSlots::kNumSlots) * kMostSteps + step;
+  }
+  Exchange& exchange_of(int64_t round) { return exchanges_[global(round) % SharedSlots::kNumSlots]; }
+  const Exchange& exchange_of(int64_t round) const { return exchanges_[global(round) % SharedSlots::kNumSlots]; }
+  bool is_leader(int64_t round) const { return slots().leader(global(round)) == slots().rank(); }
+
+  bool enter_rounds() {
+    if (entered_ == num_rounds_ || !slots().may_enter(global(entered_))) return false;
+    put_in(entered_);
+    slots().enter(global(entered_), signature_);
+    ++entered_;
+    return true;
+  }
+
+  bool reduce_rounds() {
+    if (reduced_ == entered_ || !slots().all_entered(global(reduced_))) return false;
+    check_signatures(reduced_);
+    reduce_share(reduced_);
+    slots().mark_reduced(global(reduced_));  // also where nothing is: all operations share the counters
+    ++reduced_;
+    return true;
+  }
+
+  // This rank's turns among the rounds, as many as are in flight.
+  bool lead_rounds() {
+    if (!leads_nodes()) return false;
+    bool moved = false;
+    for (int64_t round = led_; round < reduced_; ++round) {
+      if (is_leader(round) && (!reduces_ || slots().all_reduced(global(round)))) {
+        moved = exchange_round(round) || moved;
+      }
+    }
+    for (; led_ < reduced_ && (!is_leader(led_) || exchange_of(led_).complete); ++led_) {
+      if (!is_leader(led_)) continue;
+      exchange_of(led_) = {link_->requests()};
+      slots().mark_led(global(led_));
+      moved = true;
+    }
+    return moved;
+  }
+
+  bool exchange_round(int64_t round) {
+    Exchange& exchange = exchange_of(round);
+    const int before = exchange.step;
+    while (!exchange.complete && exchange.requests.test()) {
+      exchange.complete = !post(round, exchange.step++, exchange.requests);
+    }
+    return exchange.step != before;
+  }
+
+  bool leave_rounds() {
+    if (left_ == reduced_ || (reduces_ && !slots().all_reduced(global(left_))) ||
+        (leads_nodes() && !slots().is_led(global(left_)))) {
+      return false;
+    }
+    take_out(left_);
+    slots().leave(global(left_));
+    ++left_;
+    return true;
+  }
+
+  void check_signatures(int64_t round) const {
+    const WatchedGroup& group = *link_->group().watched();
+    for (int r = 0; r < slots().size(); ++r) {
+      const uint64_t other = slots().signature(r, global(round));
+      if (other == signature_) continue;
+      throw Error(
+          ErrorClass::kInternal,
+          str("rank ", group.world_rank(static_cast<int>(own_ranks().begin) + r), " is in ", signature_text(other),
+              " while rank ", group.world_rank(link_->group().rank()), " is in ", signature_text(signature_)));
+    }
+  }
+
+  std::shared_ptr<NodeLink> link_;
+  uint64_t signature_;
+  int64_t num_rounds_;
+  bool reduces_;
+  bool begun_ = false;
+  uint64_t first_round_ = 0;
+  int64_t entered_ = 0;
+  int64_t reduced_ = 0;
+  int64_t led_ = 0;  // all before it that this rank leads are exchanged
+  int64_t left_ = 0;
+  std::vector<Exchange> exchanges_;  // of the rounds in flight, by slot
+};
+
+// Up to here every rank, or one of each node, reduces all elements itself: fewer meetings of the ranks, and with other
+// nodes a number of messages in a row that grows with the logarithm of theirs.
+constexpr int64_t kSmallBytes = int64_t{4} << 10;
+
+int64_t rounds_of(int64_t count, int64_t per_round) {
+  return (count + per_round - 1) / per_round;
+}
+
+char* data_of(const at::Tensor& tensor) {
+  return static_cast<char*>(tensor.data_ptr());
+}
+
+int64_t element_bytes(const at::Tensor& tensor) {
+  return static_cast<int64_t>(tensor.element_size());
+}
+
+int detail_of(at::ScalarType type, ReduceOp op) {
+  return static_cast<int>(type) << 4 | static_cast<int>(op);
+}
+
+// The tree of reduce_in_blocks() over nodes, of which `node` adds the values of `children` to its own, in this order,
+// and gives the sum to `parent` (-1: it is the root, 0).
+struct NodeTree {
+  NodeTree(int node, int num_nodes) {
+    for (Range range{0, num_nodes}; range.size() > 1;) {
+      const auto half = static_cast<int>(range.begin + Partition(range.size(), 2).part(1).begin);
+      if (node == range.begin) children.push_back(half);
+      if (node == half) parent = static_cast<int>(range.begin);
+      range = node < half ? Range{range.begin, half} : Range{half, range.end};
+    }
+    std::reverse(children.begin(), children.end());
+  }
+
+  std::vector<int> children;
+  int parent = -1;
+};
+
+// Up to kSmallBytes. On one node every rank reduces everything; else the leader does, and the leaders by the tree.
+class SmallAllReduce final : public NodeTask {
+ public:
+  SmallAllReduce(std::shared_ptr<NodeLink> the_link, Operation kind, const at::Tensor& tensor, ReduceOp op)
+      : NodeTask(std::move(the_link), kind, static_cast<int64_t>(tensor.nbytes()), detail_of(tensor.scalar_type(), op),
+                 1, false),
+        tensor_(tensor),
+        op_(op),
+        tree_(link().node(), num_nodes()) {}
+
+ private:
+  void put_in(int64_t round) override { std::memcpy(own_slot(round), data_of(tensor_), tensor_.nbytes()); }
+
+  void reduce_slots(int64_t round, void* result) const {
+    std::vector<const void*> sources;
+    for (int r = 0; r < slots().size(); ++r)
+      sources.push_back(slot(r, round));
+    reduce_in_blocks(tensor_.scalar_type(), op_, sources, link().blocks_in_node(), result, tensor_.numel());
+  }
+
+  // Children give their sums; the sum goes up, comes down, and goes to the children.
+  bool post(int64_t round, int step, MpiRequests& requests) override {
+    const auto bytes = static_cast<int64_t>(tensor_.nbytes());
+    const auto num_children = static_cast<int64_t>(tree_.children.size());
+    char* const sums = staging(round, num_children * bytes);
+    char* const own = leaders_slot(round);
+    switch (step) {
+      case 0:
+        for (int64_t i = 0; i < num_children; ++i)
+          receive(requests, round, 0, tree_.children[static_cast<size_t>(i)], sums + i * bytes, bytes);
+        reduce_slots(round, own);
+        return true;
+      case 1:
+        for (int64_t i = 0; i < num_children; ++i)
+          reduce_in_rank_order(tensor_.scalar_type(), op_, {own, sums + i * bytes}, own, tensor_.numel());
+        if (tree_.parent >= 0) send(requests, round, 0, tree_.parent, own, bytes);
+        return true;
+      case 2:
+        if (tree_.parent >= 0) receive(requests, round, 1, tree_.parent, own, bytes);
+        return true;
+      case 3:
+        for (auto child = tree_.children.rbegin(); child != tree_.children.rend(); ++child)
+          send(requests, round, 1, *child, own, bytes);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  void take_out(int64_t round) override {
+    if (leads_nodes()) {
+      std::memcpy(data_of(tensor_), leaders_slot(round), tensor_.nbytes());
+    } else {
+      reduce_slots(round, data_of(tensor_));
+    }
+  }
+
+  at::Tensor tensor_;
+  ReduceOp op_;
+  NodeTree tree_;
+};
+
+// Sums of which each node owns a part: between nodes every node sends the others their parts of its own sums, and adds
+// up what comes for its part.
+class Reduction : public NodeTask {
+ protected:
+  Reduction(std::shared_ptr<NodeLink> link, Operation kind, const at::Tensor& tensor, ReduceOp op, int64_t num_rounds,
+            bool reduces)
+      : NodeTask(std::move(link), kind, static_cast<int64_t>(tensor.nbytes()), detail_of(tensor.scalar_type(), op),
+                 num_rounds, reduces),
+        type_(tensor.scalar_type()),
+        op_(op),
+        size_(element_bytes(tensor)) {}
+
+  // Elements of the leader's slot that are of `node`.
+  virtual Range part_of_node(int64_t round, int node) const = 0;
+
+  void reduce_on_node(const std::vector<const void*>& sources, void* result, int64_t count) const {
+    reduce_in_blocks(type_, op_, sources, link().blocks_in_node(), result, count);
+  }
+
+  // Steps 0 and 1: the leader's slot has the sums of the node, then those of all nodes in the own part.
+  bool post(int64_t round, int step, MpiRequests& requests) override {
+    const int own_node = link().node();
+    const Range own = part_of_node(round, own_node);
+    const int64_t own_bytes = own.size() * size_;
+    char* const data = leaders_slot(round);
+    char* const others = staging(round, (num_nodes() - 1) * own_bytes);
+    const auto staged = [&](int node) { return others + (node < own_node ? node : node - 1) * own_bytes; };
+    if (step == 0) {
+      for (const int node : other_nodes())
+        receive(requests, round, step, node, staged(node), own_bytes);
+      for (const int node : other_nodes()) {
+        const Range theirs = part_of_node(round, node);
+        send(requests, round, step, node, data + theirs.begin * size_, theirs.size() * size_);
+      }
+      return true;
+    }
+    if (step == 1) {
+      std::vector<const void*> sources;
+      for (int node = 0; node < num_nodes(); ++node)
+        sources.push_back(node == own_node ? data + own.begin * size_ : staged(node));
+      reduce_in_blocks(type_, op_, sources, link().blocks_of_nodes(), data + own.begin * size_, own.size());
+    }
+    return false;
+  }
+
+  at::ScalarType type_;
+  ReduceOp op_;
+  int64_t size_;  // of an element
+};
+
+// A round takes a block of the tensor; each rank of a node reduces its share of the block, each node its part.
+class AllReduce final : public Reduction {
+ public:
+  AllReduce(const std::shared_ptr<NodeLink>& the_link, const at::Tensor& tensor, ReduceOp op)
+      : Reduction(the_link, Operation::kAllReduce, tensor, op,
+                  rounds_of(tensor.numel(), the_link->slots().slot_bytes() / element_bytes(tensor)), true),
+        tensor_(tensor),
+        per_round_(slots().slot_bytes() / size_) {}
+
+ private:
+  int64_t first_element(int64_t round) const { return round * per_round_; }
+  int64_t block(int64_t round) const { return std::min(per_round_, tensor_.numel() - first_element(round)); }
+  // Elements of the round's block that `rank` of the node reduces.
+  Range share(int64_t round, int rank) const { return Partition(block(round), slots().size()).part(rank); }
+  Range part_of_node(int64_t round, int node) const override { return Partition(block(round), num_nodes()).part(node); }
+  char* in_tensor(int64_t round, int64_t element) const {
+    return data_of(tensor_) + (first_element(round) + element) * size_;
+  }
+  size_t bytes(Range share) const { return static_cast<size_t>(share.size() * size_); }
+
+  void put_in(int64_t round) override {
+    for (int r = 0; r < slots().size(); ++r) {
+      if (r == slots().rank()) continue;  // nobody else reads it
+      const Range theirs = share(round, r);
+      std::memcpy(own_slot(round) + theirs.begin * size_, in_tensor(round, theirs.begin), bytes(theirs));
+    }
+  }
+
+  void reduce_share(int64_t round) override {
+    const int own = slots().rank();
+    const Range mine = share(round, own);
+    std::vector<const void*> sources;
+    for (int r = 0; r < slots().size(); ++r) {
+      sources.push_back(r == own ? in_tensor(round, mine.begin) : slot(r, round) + mine.begin * size_);
+    }
+    if (leads_nodes()) {
+      reduce_on_node(sources, leaders_slot(round) + mine.begin * size_, mine.size());
+    } else {
+      reduce_on_node(sources, in_tensor(round, mine.begin), mine.size());
+      std::memcpy(own_slot(round) + mine.begin * size_, in_tensor(round, mine.begin), bytes(mine));
+    }
+  }
+
+  bool post(int64_t round, int step, MpiRequests& requests) override {
+    if (Reduction::post(round, step, requests)) return true;
+    if (step > 1) return false;
+    post_gather(round, step, requests, size_, [&](int node) { return part_of_node(round, node); });
+    return true;
+  }
+
+  void take_out(int64_t round) override {
+    if (leads_nodes()) {
+      std::memcpy(in_tensor(round, 0), leaders_slot(round), static_cast<size_t>(block(round) * size_));
+      return;
+    }
+    for (int r = 0; r < slots().size(); ++r) {
+      if (r == slots().rank()) continue;
+      const Range theirs = share(round, r);
+      std::memcpy(in_tensor(round, theirs.begin), slot(r, round) + theirs.begin * size_, bytes(theirs));
+    }
+  }
+
+  at::Tensor tensor_;
+  int64_t per_round_;
+};
+
+// A round takes the same elements of every part, one part after the other in the slot. On one node every rank reduces
+// its own part from the slots; else the ranks share the sums of the node in the leader's slot.
+class ReduceScatter final : public Reduction {
+ public:
+  ReduceScatter(const std::shared_ptr<NodeLink>& the_link, const at::Tensor& output, const at::Tensor& input,
+                ReduceOp op)
+      : Reduction(the_link, Operation::kReduceScatter, input, op,
+                  rounds_of(output.numel(), elements_per_round(input, *the_link)), the_link->num_nodes() > 1),
+        output_(output),
+        input_(input),
+        per_round_(elements_per_round(input, *the_link)) {}
+
+ private:
+  static int64_t elements_per_round(const at::Tensor& input, NodeLink& link) {
+    return link.slots().slot_bytes() / (element_bytes(input) * link.group().size());
+  }
+
+  Range block(int64_t round) const { return {round * per_round_, std::min(output_.numel(), (round + 1) * per_round_)}; }
+  const char* input_at(int part, int64_t element) const {
+    return data_of(input_) + (part * output_.numel() + element) * size_;
+  }
+  int own_part() const { return link().group().rank(); }
+  Range part_of_node(int64_t round, int node) const override {
+    const int64_t of_rank = block(round).size();
+    return {link().ranks(node).begin * of_rank, link().ranks(node).end * of_rank};
+  }
+
+  void put_in(int64_t round) override {
+    const Range range = block(round);
+    const auto bytes = static_cast<size_t>(range.size() * size_);
+    for (int part = 0; part < link().group().size(); ++part) {
+      if (part == own_part() && !leads_nodes()) continue;  // nobody else reads it
+      std::memcpy(own_slot(round) + part * range.size() * size_, input_at(part, range.begin), bytes);
+    }
+  }
+
+  void reduce_share(int64_t round) override {
+    if (!leads_nodes() || slots().size() == 1) return;
+    const Range share = Partition(block(round).size() * link().group().size(), slots().size()).part(slots().rank());
+    std::vector<const void*> sources;
+    for (int r = 0; r < slots().size(); ++r)
+      sources.push_back(slot(r, round) + share.begin * size_);
+    reduce_on_node(sources, leaders_slot(round) + share.begin * size_, share.size());
+  }
+
+  void take_out(int64_t round) override {
+    const Range range = block(round);
+    const int64_t place = own_part() * range.size() * size_;
+    char* const result = data_of(output_) + range.begin * size_;
+    if (leads_nodes()) {
+      std::memcpy(result, leaders_slot(round) + place, static_cast<size_t>(range.size() * size_));
+      return;
+    }
+    std::vector<const void*> sources;
+    for (int r = 0; r < slots().size(); ++r) {
+      sources.push_back(r == own_part() ? input_at(r, range.begin) : slot(r, round) + place);
+    }
+    reduce_on_node(sources, result, range.size());
+  }
+
+  at::Tensor output_;
+  at::Tensor input_;
+  int64_t per_round_;
+};
+
+// A round takes the same bytes of every rank. On one node they stand in the ranks' slots; else one part after the other
+// in the leader's.
+class AllGather final : public NodeTask {
+ public:
+  AllGather(const std::shared_ptr<NodeLink>& the_link, const at::Tensor& output, const at::Tensor& input)
+      : NodeTask(the_link, Operation::kAllGather, static_cast<int64_t>(output.nbytes()), 0,
+                 rounds_of(static_cast<int64_t>(input.nbytes()), bytes_per_round(*the_link)), false),
+        output_(output),
+        input_(input) {}
+
+ private:
+  static int64_t bytes_per_round(NodeLink& link) {
+    return link.slots().slot_bytes() / (link.num_nodes() > 1 ? link.group().size() : 1);
+  }
+
+  Range block(int64_t round) const {
+    const int64_t bytes = bytes_per_round(link());
+    return {round * bytes, std::min(static_cast<int64_t>(input_.nbytes()), (round + 1) * bytes)};
+  }
+  // Where the bytes of `rank` of the group are in this round.
+  char* place(int64_t round, int rank) const {
+    return leads_nodes() ? leaders_slot(round) + rank * block(round).size() : slot(rank, round);
+  }
+
+  void put_in(int64_t round) override {
+    const Range range = block(round);
+    std::memcpy(place(round, link().group().rank()), data_of(input_) + range.begin, static_cast<size_t>(range.size()));
+  }
+
+  bool post(int64_t round, int step, MpiRequests& requests) override {
+    if (step > 0) return false;
+    const int64_t of_rank = block(round).size();
+    post_gather(round, step, requests, 1, [&](int node) {
+      return Range{link().ranks(node).begin * of_rank, link().ranks(node).end * of_rank};
+    });
+    return true;
+  }
+
+  void take_out(int64_t round) override {
+    const Range range = block(round);
+    const auto stride = static_cast<int64_t>(input_.nbytes());
+    for (int r = 0; r < link().group().size(); ++r) {
+      if (r == link().group().rank()) continue;
+      std::memcpy(data_of(output_) + r * stride + range.begin, place(round, r), static_cast<size_t>(range.size()));
+    }
+  }
+
+  at::Tensor output_;
+  at::Tensor input_;
+};
+
+// The root's slot, and those of the leaders of other nodes, which get it by the tree of nodes whose first is the
+// root's.
+class Broadcast final : public NodeTask {
+ public:
+  Broadcast(const std::shared_ptr<NodeLink>& the_link, const at::Tensor& tensor, int root)
+      : NodeTask(the_link, Operation::kBroadcast, static_cast<int64_t>(tensor.nbytes()), root + 1,
+                 rounds_of(static_cast<int64_t>(tensor.nbytes()), the_link->slots().slot_bytes()), false),
+        tensor_(tensor),
+        root_(root),
+        first_node_(link().node_of(root)),
+        tree_((link().node() - first_node_ + num_nodes()) % num_nodes(), num_nodes()) {}
+
+ private:
+  Range block(int64_t round) const {
+    const int64_t bytes = slots().slot_bytes();
+    return {round * bytes, std::min(static_cast<int64_t>(tensor_.nbytes()), (round + 1) * bytes)};
+  }
+  bool is_root() const { return link().group().rank() == root_; }
+  char* source(int64_t round) const {
+    return link().node() == first_node_ ? slot(root_ - static_cast<int>(own_ranks().begin), round)
+                                        : leaders_slot(round);
+  }
+  int node_of_tree(int node) const { return (node + first_node_) % num_nodes(); }
+
+  void put_in(int64_t round) override {
+    if (!is_root()) return;
+    const Range range = block(round);
+    std::memcpy(source(round), data_of(tensor_) + range.begin, static_cast<size_t>(range.size()));
+  }
+
+  bool post(int64_t round, int step, MpiRequests& requests) override {
+    const int64_t bytes = block(round).size();
+    if (step == 0 && tree_.parent >= 0) {
+      receive(requests, round, 0, node_of_tree(tree_.parent), source(round), bytes);
+    } else if (step == 1) {
+      for (auto child = tree_.children.rbegin(); child != tree_.children.rend(); ++child)
+        send(requests, round, 0, node_of_tree(*child), source(round), bytes);
+    }
+    return step < 2;
+  }
+
+  void take_out(int64_t round) override {
+    if (is_root()) return;
+    const Range range = block(round);
+    std::memcpy(data_of(tensor_) + range.begin, source(round), static_cast<size_t>(range.size()));
+  }
+
+  at::Tensor tensor_;
+  int root_;
+  int first_node_;
+  NodeTree tree_;
+};
+
+// Of the ranks of `group` that are on its node of number `node`.
+SharedSlots slots_of_node(const MpiGroup& group, int num_nodes, int node, int64_t slot_bytes) {
+  return num_nodes == 1 ? SharedSlots(group, slot_bytes) : SharedSlots(group.split(node), slot_bytes);
+}
+
+std::vector<int> first_ranks(const std::vector<int>& nodes) {
+  std::vector<int> first = {0};
+  std::partial_sum(nodes.begin(), nodes.end(), std::back_inserter(first));
+  return first;
+}
+
+int node_of_rank(const std::vector<int>& first, int rank) {
+  return static_cast<int>(std::upper_bound(first.begin(), first.end(), rank) - first.begin()) - 1;
+}
+
+}  // namespace
+
+NodeLink::NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlocks& blocks,
+                   const TransportOptions& options)
+    : group_(std::move(group)),
+      first_(first_ranks(nodes)),
+      node_(node_of_rank(first_, group_.rank())),
+      max_message_bytes_(options.max_message_bytes),
+      slots_(slots_of_node(group_, num_nodes(), node_, slot_bytes(options, nodes.size()))) {
+  VH_ASSERT(first_.back() == group_.size(), str("nodes of ", first_.back(), " ranks for ", group_.size()));
+  if (num_nodes() == 1) {
+    blocks_in_node_ = blocks;
+    blocks_of_nodes_ = {1};
+  } else if (nodes == blocks) {
+    blocks_in_node_ = {nodes[static_cast<size_t>(node_)]};
+    blocks_of_nodes_.assign(nodes.size(), 1);
+  } else {
+    VH_ASSERT(num_nodes() == group_.size(), "nodes that are not the blocks of a sum");
+    blocks_in_node_ = {1};
+    blocks_of_nodes_ = blocks;
+  }
+  // An element of every rank's part fits into a slot.
+  VH_ASSERT(slots_.slot_bytes() >= 8 * group_.size(), str("slots of ", slots_.slot_bytes(), " bytes"));
+}
+
+int64_t NodeLink::slot_bytes(const TransportOptions& options, size_t num_nodes) {
+  constexpr size_t kMost = 8;
+  return options.slot_bytes * static_cast<int64_t>(std::clamp((num_nodes + 1) / 2, size_t{1}, kMost));
+}
+
+MpiRequests NodeLink::requests() const {
+  return {mpi_comm(group_), max_message_bytes_};
+}
+
+int NodeLink::node_of(int rank) const {
+  return node_of_rank(first_, rank);
+}
+
+int NodeLink::leader(int node, uint64_t round) const {
+  const Range there = ranks(node);
+  return static_cast<int>(there.begin) + static_cast<int>(round % static_cast<uint64_t>(there.size()));
+}
+
+bool NodeLink::adds_nodes_by_tree() const {
+  return blocks_of_nodes_.size() == first_.size() - 1;
+}
+
+char* NodeLink::staging(uint64_t round, int64_t bytes) {
+  at::Tensor& memory = staging_[round % SharedSlots::kNumSlots];
+  if (!memory.defined() || memory.numel() < bytes) {
+    const MemoryScope scope(MemoryClass::kCommunication);
+    memory = at::empty({bytes}, at::kByte);
+  }
+  return data_of(memory);
+}
+
+std::unique_ptr<HostTask> node_all_reduce(std::shared_ptr<NodeLink> link, const at::Tensor& tensor, ReduceOp op) {
+  const int64_t small = std::min(kSmallBytes, link->slots().slot_bytes());
+  if (static_cast<int64_t>(tensor.nbytes()) <= small && link->adds_nodes_by_tree()) {
+    return std::make_unique<SmallAllReduce>(std::move(link), Operation::kAllReduce, tensor, op);
+  }
+  return std::make_unique<AllReduce>(std::move(link), tensor, op);
+}
+
+std::unique_ptr<HostTask> node_reduce_scatter(std::shared_ptr<NodeLink> link, const at::Tensor& output,
+                                              const at::Tensor& input, ReduceOp op) {
+  return std::make_unique<ReduceScatter>(std::move(link), output, input, op);
+}
+
+std::unique_ptr<HostTask> node_all_gather(std::shared_ptr<NodeLink> link, const at::Tensor& output,
+                                          const at::Tensor& input) {
+  char* const own = data_of(output) + link->group().rank() * static_cast<int64_t>(input.nbytes());
+  if (own != data_of(input)) std::memcpy(own, data_of(input), input.nbytes());
+  return std::make_unique<AllGather>(std::move(link), output, input);
+}
+
+std::unique_ptr<HostTask> node_broadcast(std::shared_ptr<NodeLink> link, const at::Tensor& tensor, int root) {
+  return std::make_unique<Broadcast>(std::move(link), tensor, root);
+}
+
+std::unique_ptr<HostTask> node_barrier(std::shared_ptr<NodeLink> link) {
+  return std::make_unique<SmallAllReduce>(std::move(link), Operation::kBarrier, at::zeros({1}, at::kByte),
+                                          ReduceOp::kMax);
+}
+
+}  // namespace vit_hybrid::comm
