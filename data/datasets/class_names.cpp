@@ -12,7 +12,7 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr size_t kMostNames = 8;  // in a message
+constexpr size_t kMostShownClasses = 8;  // in a message
 
 // One of two lists may have ended.
 std::string class_at(const std::vector<std::string>& names, size_t i) {
@@ -21,7 +21,7 @@ std::string class_at(const std::vector<std::string>& names, size_t i) {
 
 // Of names as they are to be shown.
 std::string some_names(std::vector<std::string> names) {
-  const size_t more = names.size() - std::min(names.size(), kMostNames);
+  const size_t more = names.size() - std::min(names.size(), kMostShownClasses);
   names.resize(names.size() - more);
   return join(names) + (more == 0 ? "" : str(" and ", more, " more"));
 }

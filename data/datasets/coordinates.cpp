@@ -105,16 +105,32 @@ std::string sign_of_channels_last(const FieldOrder& order) {
                   : "";
 }
 
-constexpr double kDay = 86400.0;
+constexpr double kSecondsOfDay = 86400.0;
 
 std::optional<double> seconds_of(const std::string& unit) {
-  static const std::map<std::string, double> kUnits = {
-      {"days", kDay},  {"day", kDay},          {"d", kDay},  {"hours", 3600},
-      {"hour", 3600},  {"hrs", 3600},          {"hr", 3600}, {"h", 3600},
-      {"minutes", 60}, {"minute", 60},         {"mins", 60}, {"min", 60},
-      {"seconds", 1},  {"second", 1},          {"secs", 1},  {"sec", 1},
-      {"s", 1},        {"milliseconds", 1e-3}, {"ms", 1e-3}, {"microseconds", 1e-6},
-      {"us", 1e-6},    {"nanoseconds", 1e-9},  {"ns", 1e-9}};
+  static const std::map<std::string, double> kUnits = {{"days", kSecondsOfDay},
+                                                       {"day", kSecondsOfDay},
+                                                       {"d", kSecondsOfDay},
+                                                       {"hours", 3600},
+                                                       {"hour", 3600},
+                                                       {"hrs", 3600},
+                                                       {"hr", 3600},
+                                                       {"h", 3600},
+                                                       {"minutes", 60},
+                                                       {"minute", 60},
+                                                       {"mins", 60},
+                                                       {"min", 60},
+                                                       {"seconds", 1},
+                                                       {"second", 1},
+                                                       {"secs", 1},
+                                                       {"sec", 1},
+                                                       {"s", 1},
+                                                       {"milliseconds", 1e-3},
+                                                       {"ms", 1e-3},
+                                                       {"microseconds", 1e-6},
+                                                       {"us", 1e-6},
+                                                       {"nanoseconds", 1e-9},
+                                                       {"ns", 1e-9}};
   const auto found = kUnits.find(unit);
   return found == kUnits.end() ? std::nullopt : std::optional(found->second);
 }
@@ -270,7 +286,7 @@ TimeAxis time_axis(double first, double last, const std::string& units, const st
   if (!is_utc || !scale || !days) {
     return {};
   }
-  const double base = static_cast<double>(*days) * kDay + hour * 3600.0 + minute * 60.0 + second;
+  const double base = static_cast<double>(*days) * kSecondsOfDay + hour * 3600.0 + minute * 60.0 + second;
   return {TimeAxis::Kind::kDates, base + first * *scale, base + last * *scale, *kind};
 }
 
@@ -280,11 +296,11 @@ std::string time_text(const TimeAxis& axis, double time) {
     return str(time);
   }
   if (axis.calendar != "standard" || !(std::fabs(time) < kMostSeconds)) {
-    return str("day ", time / kDay, " of calendar ", axis.calendar);
+    return str("day ", time / kSecondsOfDay, " of calendar ", axis.calendar);
   }
-  const double days = std::floor(time / kDay);
+  const double days = std::floor(time / kSecondsOfDay);
   const std::chrono::year_month_day date{std::chrono::sys_days(std::chrono::days(static_cast<int64_t>(days)))};
-  const auto seconds = static_cast<int>(std::floor(time - days * kDay));
+  const auto seconds = static_cast<int>(std::floor(time - days * kSecondsOfDay));
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%04d-%02u-%02u %02d:%02d:%02d", static_cast<int>(date.year()),
                 static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()), seconds / 3600,

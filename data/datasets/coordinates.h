@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -38,14 +39,17 @@ void unwrap_longitudes(std::vector<double>& longitudes);
 /// fall, or longitudes go round more than once; `where` names the file.
 void check_grid(const Grid& grid, const std::string& where);
 
+/// Time, channel, latitude, longitude.
+constexpr size_t kFieldDims = 4;
+
 /// What a file tells of the dims of fields beside their extents.
 struct FieldOrder {
   enum class Kind { kUnknown, kChannel, kLatitude, kLongitude };
-  std::vector<int64_t> shape;      ///< with that of time
-  std::array<Kind, 4> kinds = {};  ///< by the names or units of dimension scales and labels
-  int64_t num_channel_names = 0;   ///< 0: none are given
-  int64_t num_latitudes = 0;       ///< of a dataset of this name; 0: there is none
-  int64_t num_longitudes = 0;      ///< likewise
+  std::vector<int64_t> shape;               ///< with that of time
+  std::array<Kind, kFieldDims> kinds = {};  ///< by the names or units of dimension scales and labels
+  int64_t num_channel_names = 0;            ///< 0: none are given
+  int64_t num_latitudes = 0;                ///< of a dataset of this name; 0: there is none
+  int64_t num_longitudes = 0;               ///< likewise
 };
 
 /// Error(kBadData), with the way to transpose them, where fields have their channels last: where names or units say so,

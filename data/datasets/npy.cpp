@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "values are moved as t
 
 constexpr size_t kMostDims = 64;  // NumPy has no more
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr int64_t kAlignment = 64;             // of the first value
+constexpr int64_t kValueAlignment = 64;        // of the first value
 constexpr int64_t kLongestHeader = 64 * 1024;  // of a plain array; a damaged length must not ask for gigabytes
 
 struct Header {
@@ -118,7 +118,7 @@ std::string make_header(const at::Tensor& values) {
   std::string text = str("{'descr': '", values.scalar_type() == at::kFloat ? "<f4" : "<f8",
                          "', 'fortran_order': False, 'shape': ", tuple, ", }");
   const auto unpadded = static_cast<int64_t>(kMagic.size() + 4 + text.size() + 1);
-  text.append(static_cast<size_t>((kAlignment - unpadded % kAlignment) % kAlignment), ' ');
+  text.append(static_cast<size_t>((kValueAlignment - unpadded % kValueAlignment) % kValueAlignment), ' ');
   text.push_back('\n');
   std::string header(kMagic);
   header.append({1, 0, static_cast<char>(text.size() & 0xff), static_cast<char>(text.size() >> 8)});

@@ -20,7 +20,7 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr int64_t kBlockBytes = int64_t{4} << 20;  // of the images between two writes
+constexpr int64_t kImageBlockBytes = int64_t{4} << 20;  // of the images between two writes
 
 int64_t image_bytes(const GenerateImagesOptions& options) {
   return options.size * options.size * 3;
@@ -65,7 +65,7 @@ void write_file(const GenerateImagesOptions& options, const comm::MpiGroup& grou
   Hdf5Writer file(group, str(options.out, "/", name), datasets(options, numbers.size()));
   const Partition rows(numbers.size(), group.size());
   const Range mine = rows.part(group.rank());
-  const int64_t block = std::max<int64_t>(kBlockBytes / image_bytes(options), 1);
+  const int64_t block = std::max<int64_t>(kImageBlockBytes / image_bytes(options), 1);
   Progress progress(str("painting ", options.out, "/", name), rows.largest());
   for (int64_t done = 0; done < rows.largest(); done += block) {
     comm::agreed(group, [&] {

@@ -148,7 +148,7 @@ class WeatherFiles {
   std::vector<FieldStatistics> statistics_;  // of this rank's years, in their order
 };
 
-constexpr int64_t kBlockBytes = int64_t{4} << 20;  // of the samples between two writes
+constexpr int64_t kSampleBlockBytes = int64_t{4} << 20;  // of the samples between two writes
 const std::string kFields = "fields";
 constexpr std::array kStatistics = {"global_means", "global_stds", "time_means"};
 
@@ -303,7 +303,7 @@ std::unique_ptr<Hdf5Writer> WeatherFiles::create_year_file(int64_t year) const {
 }
 
 int64_t WeatherFiles::samples_per_block() const {
-  return std::max<int64_t>(kBlockBytes / sample_bytes(options_), 1);
+  return std::max<int64_t>(kSampleBlockBytes / sample_bytes(options_), 1);
 }
 
 void WeatherFiles::write_round(int64_t round, Progress& progress) {
@@ -410,7 +410,10 @@ WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options
 
 std::vector<WeatherInMemory> generate_weather_in_memory(const std::vector<GenerateWeatherOptions>& years,
                                                         const comm::MpiGroup& group) {
-  comm::agreed(group, [&] { std::for_each(years.begin(), years.end(), check_options); });
+  comm::agreed(group, [&] {
+    for (const GenerateWeatherOptions& year : years)
+      check_options(year);
+  });
   const Partition owners(std::ssize(years), group.size());
   const Range mine = owners.part(group.rank());
   int64_t counts = 0;

@@ -14,7 +14,7 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr double kTwoPi = 2.0 * std::numbers::pi;
+constexpr double kFullTurn = 2.0 * std::numbers::pi;
 using Colour = std::array<double, 3>;
 
 /// Uniform draws of one image, one after the other.
@@ -56,7 +56,7 @@ double shape_distance(int64_t shape, double x, double y) {
 /// Share of the first of two colours, 0 to 1, at (x, y) in the figure's coordinates.
 double texture_value(int64_t texture, double x, double y) {
   constexpr double kPeriod = 0.4;
-  const double a = std::sin(kTwoPi * x / kPeriod), b = std::sin(kTwoPi * y / kPeriod);
+  const double a = std::sin(kFullTurn * x / kPeriod), b = std::sin(kFullTurn * y / kPeriod);
   switch (texture) {
     case 0:  // plain
       return 1.0;
@@ -67,7 +67,7 @@ double texture_value(int64_t texture, double x, double y) {
     case 3:  // dotted
       return a + b > 0.9 ? 0.0 : 1.0;
     default:  // circled
-      return 0.5 + 0.5 * std::sin(kTwoPi * std::hypot(x, y) / kPeriod);
+      return 0.5 + 0.5 * std::sin(kFullTurn * std::hypot(x, y) / kPeriod);
   }
 }
 
@@ -82,7 +82,7 @@ struct Scene {
     radius = draws.between(0.22, 0.38);
     centre_x = draws.between(radius, 1.0 - radius);
     centre_y = draws.between(radius, 1.0 - radius);
-    const double angle = draws.between(0.0, kTwoPi);
+    const double angle = draws.between(0.0, kFullTurn);
     cosine = std::cos(angle);
     sine = std::sin(angle);
     light = draws.colour(0.55, 1.0);
@@ -107,7 +107,7 @@ Colour mixed(const Colour& a, const Colour& b, double share_of_a) {
 
 /// Colour at (x, y) in parts of the side; `pixel` is the size of a pixel, over which edges are soft.
 Colour scene_colour(const Scene& scene, int64_t label, double x, double y, double pixel) {
-  const double wave = std::sin(kTwoPi * (scene.wave_x * x + scene.wave_y * y + scene.wave_phase));
+  const double wave = std::sin(kFullTurn * (scene.wave_x * x + scene.wave_y * y + scene.wave_phase));
   const Colour behind = mixed(scene.background[0], scene.background[1], 0.5 + 0.5 * wave);
   const double dx = (x - scene.centre_x) / scene.radius, dy = (y - scene.centre_y) / scene.radius;
   const double own_x = scene.cosine * dx + scene.sine * dy, own_y = scene.cosine * dy - scene.sine * dx;

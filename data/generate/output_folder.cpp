@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(std::string message, std::string hint) {
+[[noreturn]] void refuse_output(std::string message, std::string hint) {
   throw Error(ErrorClass::kCannotCreate, std::move(message), std::move(hint));
 }
 
@@ -49,11 +49,11 @@ void check_folder(const PlannedOutput& output) {
   if (output.folder.empty()) throw Error(ErrorClass::kUsage, "no output folder is given", "give one with --out DIR");
   if (!fs::exists(output.folder, ignored)) return;
   if (!fs::is_directory(output.folder, ignored)) {
-    refuse(str(output.folder, " is a file, a folder is needed"), "give another one");
+    refuse_output(str(output.folder, " is a file, a folder is needed"), "give another one");
   }
   if (output.existing == ExistingFiles::kRefuse && has_content(output)) {
-    refuse(str("the folder ", output.folder, " is not empty"),
-           "give another one, or --overwrite to replace the files of a data set in it");
+    refuse_output(str("the folder ", output.folder, " is not empty"),
+                  "give another one, or --overwrite to replace the files of a data set in it");
   }
   for (const std::string& file : output.files) {
     refuse_existing((fs::path(output.folder) / file).string(), /*overwrite=*/true);
@@ -74,9 +74,9 @@ void check_strangers(const PlannedOutput& output) {
     std::error_code ignored;
     for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
       if (has_hdf5_name(entry->path().string()) && !planned.contains(entry->path())) {
-        refuse(str("the data set in ", output.folder, " also has ", entry->path().string(),
-                   ", which would not be replaced"),
-               "remove what is left of the old data set, or give another folder");
+        refuse_output(str("the data set in ", output.folder, " also has ", entry->path().string(),
+                          ", which would not be replaced"),
+                      "remove what is left of the old data set, or give another folder");
       }
     }
   }
@@ -87,20 +87,20 @@ void make_folders(const PlannedOutput& output) {
     std::error_code error;
     fs::create_directories(folder, error);
     if (error) {
-      refuse(str("cannot create the folder ", folder.string(), ": ", error.message()),
-             "check the path and its permissions");
+      refuse_output(str("cannot create the folder ", folder.string(), ": ", error.message()),
+                    "check the path and its permissions");
     }
   }
 }
 
-void check_room(const PlannedOutput& output) {
+void check_output_room(const PlannedOutput& output) {
   std::error_code error;
   const fs::space_info space = fs::space(existing_part(output.folder), error);
   if (error || space.available >= static_cast<std::uintmax_t>(output.bytes)) return;  // unknown: writing will tell
   constexpr double kGigabyte = 1e9;
-  refuse(str("the data set needs ", static_cast<double>(output.bytes) / kGigabyte, " GB, but ", output.folder,
-             " has room for ", static_cast<double>(space.available) / kGigabyte, " GB"),
-         "choose fewer or smaller samples, or another file system");
+  refuse_output(str("the data set needs ", static_cast<double>(output.bytes) / kGigabyte, " GB, but ", output.folder,
+                    " has room for ", static_cast<double>(space.available) / kGigabyte, " GB"),
+                "choose fewer or smaller samples, or another file system");
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ void check_room(const PlannedOutput& output) {
 void prepare_output(const PlannedOutput& output) {
   check_folder(output);
   check_strangers(output);
-  check_room(output);
+  check_output_room(output);
   make_folders(output);
 }
 

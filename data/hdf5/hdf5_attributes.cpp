@@ -184,12 +184,12 @@ std::optional<std::vector<double>> read_numbers(hid_t object, const std::string&
 
 constexpr int64_t kMostBytes = int64_t{1} << 26;
 
-herr_t note_name(hid_t, const char* name, const H5A_info_t*, void* names) {
+}  // namespace
+
+herr_t hdf5_note_name(hid_t, const char* name, const H5A_info_t*, void* names) {
   static_cast<std::vector<std::string>*>(names)->emplace_back(name);
   return 0;
 }
-
-}  // namespace
 
 std::vector<std::string> hdf5_texts(hid_t object, const std::string& what) {
   const Hid type = type_of(object);
@@ -249,7 +249,7 @@ std::optional<std::vector<double>> hdf5_joined_numbers(hid_t object, const std::
 std::vector<std::string> hdf5_attribute_names(hid_t object, const std::string& doing) {
   std::vector<std::string> names;
   hsize_t next = 0;
-  hdf5_check(H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, &next, &note_name, &names), ErrorClass::kIo, doing);
+  hdf5_check(H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, &next, &hdf5_note_name, &names), ErrorClass::kIo, doing);
   return names;
 }
 

@@ -31,6 +31,9 @@ std::string hdf5_joined_text(hid_t object, const std::string& name);
 /// The numbers of a list that hdf5_add_attributes() wrote, joined likewise. Nothing where its one dim is not a list's.
 std::optional<std::vector<double>> hdf5_joined_numbers(hid_t object, const std::string& name);
 
+/// Operator of H5Aiterate2(): appends the attribute's name to a std::vector<std::string>.
+herr_t hdf5_note_name(hid_t, const char* name, const H5A_info_t*, void* names);
+
 /// In ascending order. `doing` is for Error(kIo): "cannot <doing>: ...".
 std::vector<std::string> hdf5_attribute_names(hid_t object, const std::string& doing);
 

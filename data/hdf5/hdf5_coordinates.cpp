@@ -17,7 +17,6 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr size_t kFieldDims = 4;
 constexpr int64_t kMostPoints = int64_t{1} << 20;  // more are no grid's
 
 // The units are those of the CF conventions, the usual one first.

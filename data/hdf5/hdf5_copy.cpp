@@ -16,7 +16,7 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr size_t kBlockBytes = size_t{4} << 20;
+constexpr size_t kCopyBlockBytes = size_t{4} << 20;
 
 // H5Ocopy copies the fill value of a variable-length type as the bytes in the file, which are an address in the old
 // one, and sets references to nothing.
@@ -95,10 +95,10 @@ std::vector<Box> boxes_of_all(const std::vector<int64_t>& shape, const std::vect
   Box box{std::vector<hsize_t>(shape.size(), 0), {shape.begin(), shape.end()}};
   std::vector<hsize_t> most = box.extents;
   hsize_t bytes = static_cast<hsize_t>(num_elements(shape)) * item;
-  for (size_t d = 0; d < shape.size() && bytes > kBlockBytes; ++d) {
+  for (size_t d = 0; d < shape.size() && bytes > kCopyBlockBytes; ++d) {
     const hsize_t unit = chunk.empty() ? 1 : chunk[d];
     bytes = std::max<hsize_t>(bytes / most[d], 1);
-    const hsize_t units = (std::max<hsize_t>(kBlockBytes / bytes, 1) + unit - 1) / unit;
+    const hsize_t units = (std::max<hsize_t>(kCopyBlockBytes / bytes, 1) + unit - 1) / unit;
     most[d] = std::min(units * unit, most[d]);
     bytes *= most[d];
   }
@@ -175,7 +175,7 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-struct Links {
+struct NamedLinks {
   std::vector<Link> links;
   std::string rewritten;  // the first name of the dataset that is made anew
 };
@@ -193,9 +193,9 @@ hobj_ref_t place_of(hid_t file, const std::string& name, const std::string& doin
 }
 
 // All, with the one name among them of a dataset that a user may have named otherwise: "/fields", or by a link.
-Links links_of(hid_t file, const std::string& path, const std::string& dataset) {
+NamedLinks links_of(hid_t file, const std::string& path, const std::string& dataset) {
   const std::string doing = "list the objects of " + path;
-  Links found;
+  NamedLinks found;
   hdf5_check(H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_link, &found.links), ErrorClass::kIo, doing);
   std::map<hobj_ref_t, std::string> first_names = {{place_of(file, "/", doing), "/"}};
   for (Link& link : found.links) {
@@ -228,7 +228,7 @@ class Copy {
       : from_path_(from), to_path_(to), rewrite_(rewrite), from_(hdf5_open_file(from)), to_(create_file()) {}
 
   void run() {
-    const Links found = links_of(from_.get(), from_path_, rewrite_.dataset);
+    const NamedLinks found = links_of(from_.get(), from_path_, rewrite_.dataset);
     for (const Link& link : found.links) {
       copy_link(link, found.rewritten);
     }
@@ -518,7 +518,7 @@ void verify_hdf5_copy(const std::string& from, const std::string& to, const Hdf5
   const Hdf5CrashGuard guard(to, Hdf5CrashGuard::kNoLimit);
   const Hid a = hdf5_open_file(from);
   const Hid b = hdf5_open_file(to);
-  const Links found = links_of(a.get(), from, rewrite.dataset);
+  const NamedLinks found = links_of(a.get(), from, rewrite.dataset);
   if (found.links != links_of(b.get(), to, rewrite.dataset).links) {
     hdf5_fail_comparison(to, "the list of its objects");
   }

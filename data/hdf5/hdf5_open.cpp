@@ -25,11 +25,11 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostPathBytes = 4097;
 constexpr size_t kMostShownPath = 2000;
-constexpr size_t kMostNames = 12;  // in a hint
+constexpr size_t kMostHintedNames = 12;  // in a hint
 // One time of 100 channels of 721 x 1440 has 396 MiB.
 constexpr uint64_t kMostFilteredChunkBytes = uint64_t{1} << 29;
 
-herr_t note_dataset(hid_t group, const char* name, const H5L_info_t*, void* names) {
+herr_t note_dataset_name(hid_t group, const char* name, const H5L_info_t*, void* names) {
   const Hid object(H5Oopen(group, name, H5P_DEFAULT), &H5Oclose);
   if (object && H5Iget_type(object.get()) == H5I_DATASET) {
     static_cast<std::vector<std::string>*>(names)->push_back(shown(name));
@@ -39,9 +39,9 @@ herr_t note_dataset(hid_t group, const char* name, const H5L_info_t*, void* name
 
 std::string datasets_hint(hid_t file) {
   std::vector<std::string> names;
-  H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_dataset, &names);
+  H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, &note_dataset_name, &names);
   H5Eclear2(H5E_DEFAULT);
-  const size_t more = names.size() - std::min(names.size(), kMostNames);
+  const size_t more = names.size() - std::min(names.size(), kMostHintedNames);
   names.resize(names.size() - more);
   return names.empty() ? "there is no dataset in it"
                        : str("datasets in it: ", join(names), more == 0 ? "" : str(" and ", more, " more"));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "data/datasets/coordinates.h"
 #include "data/hdf5/hdf5_attributes.h"
 #include "data/hdf5/hdf5_crash_guard.h"
 #include "data/hdf5/hdf5_handle.h"
@@ -74,15 +75,10 @@ void note_attribute(hid_t object, const std::string& name, Hdf5AttributeMap& att
   }
 }
 
-herr_t note_name(hid_t, const char* name, const H5A_info_t*, void* names) {
-  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
-  return 0;
-}
-
 std::vector<std::string> attribute_names(hid_t object, const std::string& where) {
   std::vector<std::string> names;
   hsize_t next = 0;
-  if (H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, &next, &note_name, &names) < 0) {
+  if (H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, &next, &hdf5_note_name, &names) < 0) {
     refuse(str("the attributes of ", where, " cannot be listed: ", hdf5_reason()));
   }
   return names;
@@ -145,7 +141,6 @@ Hdf5TreeDataset describe(hid_t file, const std::string& path, const std::string&
   return dataset;
 }
 
-constexpr size_t kFieldDims = 4;  // time, channel, latitude, longitude
 constexpr size_t kMostNumbers = 8;
 
 std::string byte_order(hid_t type) {

@@ -23,7 +23,7 @@ namespace vit_hybrid::data {
 namespace {
 
 constexpr hsize_t kAlignFrom = 64 * 1024;  // bytes of an object that is worth aligning
-constexpr hsize_t kAlignment = 4096;
+constexpr hsize_t kObjectAlignment = 4096;
 // What HDF5 keeps of a dataset with some attributes, and of a file: a little more than it takes.
 constexpr int64_t kDatasetMetadata = 1024;
 constexpr int64_t kFileMetadata = 16 * 1024;
@@ -51,7 +51,7 @@ Room room_for_seal(const std::vector<Hdf5DatasetSpec>& datasets, const Hdf5Attri
 
 Hid create_file(const std::string& path, const Hid& access, const Room& room) {
   const Hid creation(H5Pcreate(H5P_FILE_CREATE), &H5Pclose);
-  H5Pset_alignment(access.get(), kAlignFrom, kAlignment);
+  H5Pset_alignment(access.get(), kAlignFrom, kObjectAlignment);
   if (room.block_bytes > 0) {
     H5Pset_userblock(creation.get(), static_cast<hsize_t>(room.block_bytes));
     H5Pset_meta_block_size(access.get(), static_cast<hsize_t>(room.metadata_bytes));

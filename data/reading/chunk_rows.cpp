@@ -73,10 +73,6 @@ using Shape = std::vector<int64_t>;
 // Shorter runs are copied out of one read of all bytes between the first and the last of them.
 constexpr int64_t kLongRun = int64_t{1} << 15;
 
-Shape inner(const Shape& shape) {
-  return {shape.begin() + 1, shape.end()};
-}
-
 int64_t item_bytes(const Hdf5Layout& layout) {
   return static_cast<int64_t>(c10::elementSize(layout.type));
 }
@@ -126,7 +122,7 @@ int64_t read_filtered(const PosixFile& file, const Hdf5Layout& layout, size_t nu
                       const std::vector<Run>& runs, TensorPool& buffers) {
   const int64_t bytes = layout.chunk_bytes[number];
   const int64_t offset = layout.chunk_offsets[number];
-  const int64_t slice_bytes = num_elements(inner(layout.chunk)) * item_bytes(layout);
+  const int64_t slice_bytes = num_elements(inner_dims(layout.chunk)) * item_bytes(layout);
   const int64_t value_bytes = layout.chunk.front() * slice_bytes;
   const at::Tensor stored = buffers.take({bytes}, at::kByte);
   file.read(offset, stored.data_ptr(), bytes);
@@ -152,6 +148,10 @@ int64_t read_filtered(const PosixFile& file, const Hdf5Layout& layout, size_t nu
 }
 
 }  // namespace
+
+Shape inner_dims(const Shape& shape) {
+  return {shape.begin() + 1, shape.end()};
+}
 
 void unshuffle(std::span<const char> shuffled, int64_t item_bytes, char* values) {
   const auto count = static_cast<int64_t>(shuffled.size()) / item_bytes;
@@ -237,7 +237,7 @@ void decode_chunk(std::span<const char> stored, const ChunkPipeline& pipeline, c
 
 void for_each_chunk(const Hdf5Layout& layout, int64_t row, const RowBox& box,
                     const std::function<void(size_t, const ChunkOverlap&)>& visit) {
-  const Shape row_shape = inner(layout.shape), chunk_shape = inner(layout.chunk);
+  const Shape row_shape = inner_dims(layout.shape), chunk_shape = inner_dims(layout.chunk);
   Shape corner(row_shape.size(), 0);
   // The chunks that hold one row lie one after the other in the table, in row-major order of the inner grid.
   int64_t number = row / layout.chunk.front() * layout.chunks_per_row();
@@ -267,7 +267,7 @@ int64_t read_runs(const PosixFile& file, const Hdf5Layout& layout, int64_t offse
   const int64_t item = item_bytes(layout);
   const Shape corner(box.size.size(), 0);
   int64_t bytes = 0;
-  for_each_run(box.size, {inner(layout.shape), box.start}, {box.size, corner},
+  for_each_run(box.size, {inner_dims(layout.shape), box.start}, {box.size, corner},
                [&](int64_t in_row, int64_t in_box, int64_t count) {
                  for (int64_t done = 0; done < count * item; done += piece_bytes) {
                    const int64_t piece = std::min(piece_bytes, count * item - done);
@@ -282,7 +282,7 @@ int64_t read_runs(const PosixFile& file, const Hdf5Layout& layout, int64_t offse
 int64_t read_chunks(const PosixFile& file, const Hdf5Layout& layout, std::span<const RowRead> rows, const RowBox& box,
                     TensorPool& buffers) {
   const int64_t rows_per_chunk = layout.chunk.front();
-  const int64_t slice_bytes = num_elements(inner(layout.chunk)) * item_bytes(layout);
+  const int64_t slice_bytes = num_elements(inner_dims(layout.chunk)) * item_bytes(layout);
   int64_t bytes = 0;
   for_each_chunk(layout, rows.front().row, box, [&](size_t number, const ChunkOverlap& part) {
     const std::vector<Run> runs = runs_of(part, item_bytes(layout));

@@ -41,6 +41,9 @@ void unshuffle(std::span<const char> shuffled, int64_t item_bytes, char* values)
 /// Fletcher's checksum over 16-bit big-endian words, as HDF5 stores it.
 uint32_t fletcher32(std::span<const char> bytes);
 
+/// A shape without its first dimension, that of rows.
+std::vector<int64_t> inner_dims(const std::vector<int64_t>& shape);
+
 /// The part of a box that lies in one chunk, seen from both.
 struct ChunkOverlap {
   std::vector<int64_t> size;

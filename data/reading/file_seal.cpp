@@ -80,12 +80,12 @@ std::vector<Range> rest_of(Range whole, std::vector<Range> others) {
   return rest;
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+[[noreturn]] void refuse_file(const std::string& path, const std::string& what) {
   throw Error(ErrorClass::kBadData, str(path, " is damaged: ", what), "use another one, or a copy of this one");
 }
 
 [[noreturn]] void refuse_range(const std::string& path, Range range) {
-  refuse(path, str("the bytes from ", range.begin, " to ", range.end, " are not those that were written"));
+  refuse_file(path, str("the bytes from ", range.begin, " to ", range.end, " are not those that were written"));
 }
 
 // The whole block, or an empty text where the file does not begin with one.
@@ -105,7 +105,7 @@ std::string read_block(const PosixFile& file, int64_t file_bytes) {
     refuse_range(file.path(), {0, static_cast<int64_t>(kHeadBytes)});
   }
   if (bytes > file_bytes) {
-    refuse(file.path(), str("it has ", file_bytes, " bytes, its head alone has ", bytes));
+    refuse_file(file.path(), str("it has ", file_bytes, " bytes, its head alone has ", bytes));
   }
   std::string block(static_cast<size_t>(bytes), '\0');
   file.read(0, block.data(), bytes);
@@ -147,7 +147,7 @@ std::optional<std::vector<Range>> check_seal(const std::string& path) {
   int64_t sealed_bytes = 0;
   lines >> sealed_bytes;
   if (sealed_bytes != file_bytes) {
-    refuse(path, str("it has ", file_bytes, " bytes, ", sealed_bytes, " were written"));
+    refuse_file(path, str("it has ", file_bytes, " bytes, ", sealed_bytes, " were written"));
   }
   std::vector<Range> ranges = {{0, static_cast<int64_t>(block.size())}};
   std::string hash;

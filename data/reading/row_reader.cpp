@@ -15,18 +15,14 @@ namespace {
 using Storage = Hdf5Layout::Storage;
 
 // Small enough to be in the second level cache when it is normalized, large enough to cost nothing by its number.
-constexpr int64_t kPieceBytes = int64_t{1} << 18;
-
-std::vector<int64_t> inner(const std::vector<int64_t>& shape) {
-  return {shape.begin() + 1, shape.end()};
-}
+constexpr int64_t kReadPieceBytes = int64_t{1} << 18;
 
 // Where the bytes of a row begin in the file, if they lie together there; else -1.
 int64_t row_offset(const Hdf5Layout& layout, int64_t row) {
   if (layout.storage == Storage::kContiguous) {
     return layout.offset + row * layout.row_bytes();
   }
-  if (layout.storage != Storage::kChunked || inner(layout.chunk) != inner(layout.shape)) {
+  if (layout.storage != Storage::kChunked || inner_dims(layout.chunk) != inner_dims(layout.shape)) {
     return -1;
   }
   const int64_t rows_per_chunk = layout.chunk.front();
@@ -45,7 +41,7 @@ size_t count_same_chunks(std::span<const RowRead> rows, size_t first, int64_t ro
 }  // namespace
 
 RowBox RowBox::whole(const Hdf5Layout& layout) {
-  return {std::vector<int64_t>(layout.shape.size() - 1, 0), inner(layout.shape)};
+  return {std::vector<int64_t>(layout.shape.size() - 1, 0), inner_dims(layout.shape)};
 }
 
 int64_t RowBox::num_values() const {
@@ -74,7 +70,7 @@ void DirectRowReader::read(std::span<const RowRead> rows, const RowBox& box, con
       const auto file = open(row.file);
       const int64_t offset = row_offset(where.layout, row.row);
       if (offset >= 0) {
-        bytes_read_ += read_runs(*file, where.layout, offset, box, static_cast<char*>(row.to), kPieceBytes,
+        bytes_read_ += read_runs(*file, where.layout, offset, box, static_cast<char*>(row.to), kReadPieceBytes,
                                  [&](int64_t first, int64_t count) {
                                    if (arrived) {
                                      arrived(i, first, count);

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kPieceBytes = int64_t{1} << 22;
+constexpr int64_t kStagedPieceBytes = int64_t{1} << 22;
 
 // The byte ranges that are copied.
 std::vector<Range> wanted(const FileToStage& file) {
@@ -53,8 +53,8 @@ std::vector<Piece> cut(const std::vector<FileToStage>& files) {
   std::vector<Piece> pieces;
   for (size_t i = 0; i < files.size(); ++i) {
     for (const Range& range : wanted(files[i])) {
-      for (int64_t begin = range.begin; begin < range.end; begin += kPieceBytes) {
-        pieces.push_back({i, {begin, std::min(begin + kPieceBytes, range.end)}});
+      for (int64_t begin = range.begin; begin < range.end; begin += kStagedPieceBytes) {
+        pieces.push_back({i, {begin, std::min(begin + kStagedPieceBytes, range.end)}});
       }
     }
   }
@@ -163,7 +163,7 @@ void StagedFiles::copy_share(const comm::MpiGroup& node, const std::vector<FileT
                              const std::string& folder) const {
   const std::vector<Piece> pieces = cut(files);
   const Range mine = Partition(static_cast<int64_t>(pieces.size()), node.size()).part(node.rank());
-  std::vector<char> buffer(mine.empty() ? 0 : kPieceBytes);
+  std::vector<char> buffer(mine.empty() ? 0 : kStagedPieceBytes);
   Progress progress(str("copying ", files.size(), files.size() == 1 ? " file (" : " files (", bytes_text(bytes_),
                         ") to ", folder, " of each node"),
                     mine.size());

@@ -92,7 +92,7 @@ at::ScalarType repacked_type(RepackType wanted, at::ScalarType old) {
   return old;
 }
 
-constexpr int64_t kBlockBytes = int64_t{16} << 20;  // of the rows between two writes
+constexpr int64_t kRowBlockBytes = int64_t{16} << 20;  // of the rows between two writes
 
 // One file on its way, under its temporary name until finish().
 class Repacking {
@@ -184,7 +184,7 @@ class Repacking {
     std::optional<PosixFile> file;
     comm::agreed(group_, [&] { file.emplace(temporary_, PosixFile::Access::kUpdate); });
     const Range mine = rows_.part(group_.rank());
-    const int64_t block = std::max<int64_t>(kBlockBytes / old_.row_bytes() / rows_.unit(), 1) * rows_.unit();
+    const int64_t block = std::max<int64_t>(kRowBlockBytes / old_.row_bytes() / rows_.unit(), 1) * rows_.unit();
     Progress progress("writing " + output_, rows_.largest());
     for (int64_t done = 0; done < rows_.largest(); done += block) {
       comm::agreed(group_, [&] {

@@ -89,12 +89,12 @@ void add_planes(const at::Tensor& planes, std::vector<ChannelMoments>& moments) 
 constexpr int64_t kMostBlocks = 1024;
 constexpr int64_t kBufferBytes = int64_t{32} << 20;
 
-struct Place {
+struct RowPlace {
   int64_t file;
   int64_t row;
 };
 
-Place place_of(const RowSource& source, int64_t row) {
+RowPlace place_of(const RowSource& source, int64_t row) {
   int64_t file = 0;
   while (row >= source.files()[static_cast<size_t>(file)].layout.num_rows()) {
     row -= source.files()[static_cast<size_t>(file++)].layout.num_rows();
@@ -174,7 +174,7 @@ class BlockSums {
   }
 
   void add_rows(Range rows, std::vector<ChannelMoments>& moments) {
-    std::vector<Place> places;
+    std::vector<RowPlace> places;
     std::vector<RowRead> reads;
     for (int64_t i = rows.begin; i < rows.end; ++i) {
       places.push_back(place_of(source_, rows_.row(i)));
@@ -187,7 +187,7 @@ class BlockSums {
     }
   }
 
-  void add(const Place& place, const at::Tensor& row, std::vector<ChannelMoments>& moments) {
+  void add(const RowPlace& place, const at::Tensor& row, std::vector<ChannelMoments>& moments) {
     int64_t missing_before = 0;
     for (const ChannelMoments& channel : moments) {
       missing_before += channel.num_missing();
@@ -216,7 +216,7 @@ class BlockSums {
     counts_.add_(finite);
   }
 
-  [[noreturn]] void refuse(const Place& place, const at::Tensor& row) const {
+  [[noreturn]] void refuse(const RowPlace& place, const at::Tensor& row) const {
     const at::Tensor values = row.to(at::kDouble).reshape({-1});
     const auto* first = values.const_data_ptr<double>();
     const auto* bad = std::find_if(first, first + values.numel(), [](double x) { return !std::isfinite(x); });

@@ -31,7 +31,7 @@ class Awake {
   Waiting::Manner before_;
 };
 
-enum class Question : int64_t { kTime, kNone };
+enum class ClockQuestion : int64_t { kTime, kNone };
 
 // Of the offset of one rank's clock, by rank 0.
 struct Bounds {
@@ -39,7 +39,7 @@ struct Bounds {
   int64_t most = std::numeric_limits<int64_t>::max();
 };
 
-void send_question(const MpiGroup& group, int rank, Question question) {
+void send_question(const MpiGroup& group, int rank, ClockQuestion question) {
   group.send(&question, sizeof question, rank);
 }
 
@@ -53,22 +53,22 @@ Bounds ask(const MpiGroup& group, int rank) {
     const bool is_good = round >= kFewestRounds && bounds.most - bounds.least <= kGoodWidth;
     if (is_good || (round > 0 && asked - start > limit)) break;
     int64_t answer = 0;
-    send_question(group, rank, Question::kTime);
+    send_question(group, rank, ClockQuestion::kTime);
     group.receive(&answer, sizeof answer, rank);
     const int64_t arrived = trace::now();
     bounds.least = std::max(bounds.least, answer - arrived);
     bounds.most = std::min(bounds.most, answer - asked);
   }
-  send_question(group, rank, Question::kNone);
+  send_question(group, rank, ClockQuestion::kNone);
   return bounds;
 }
 
 void answer(const MpiGroup& group) {
   for (std::optional<Awake> awake;;) {
-    Question question{};
+    ClockQuestion question{};
     group.receive(&question, sizeof question, 0);
     const int64_t own = trace::now();
-    if (question == Question::kNone) return;
+    if (question == ClockQuestion::kNone) return;
     if (!awake) awake.emplace();
     group.send(&own, sizeof own, 0);
   }

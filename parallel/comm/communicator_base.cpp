@@ -93,14 +93,14 @@ void check_own_messages(const Check& check, const Communicator& group, const std
   }
 }
 
-int64_t bytes_of(const at::Tensor& tensor) {
+int64_t byte_count(const at::Tensor& tensor) {
   return static_cast<int64_t>(tensor.nbytes());
 }
 
 int64_t bytes_sent(const std::vector<Transfer>& transfers) {
   int64_t bytes = 0;
   for (const Transfer& transfer : transfers) {
-    if (transfer.direction == Transfer::Direction::kSend) bytes += bytes_of(transfer.tensor);
+    if (transfer.direction == Transfer::Direction::kSend) bytes += byte_count(transfer.tensor);
   }
   return bytes;
 }
@@ -199,7 +199,7 @@ void CommunicatorBase::record_messages(const std::vector<Transfer>& transfers) c
   for (const Transfer& transfer : transfers) {
     const bool sends = transfer.direction == Transfer::Direction::kSend;
     trace::Event message = slice_of(current_, sends ? trace::Kind::kSend : trace::Kind::kReceive);
-    message.bytes = bytes_of(transfer.tensor);
+    message.bytes = byte_count(transfer.tensor);
     message.peer = watched_ == nullptr ? transfer.peer : watched_->world_rank(transfer.peer);
     trace::add(message);
   }
@@ -213,7 +213,7 @@ Work CommunicatorBase::all_reduce_after(const Work& first, const at::Tensor& ten
   const Check check(*this, Operation::kAllReduce);
   check.tensor(tensor, "tensor");
   check.reduction(tensor, op);
-  return run(Operation::kAllReduce, bytes_of(tensor), tensor.numel() == 0,
+  return run(Operation::kAllReduce, byte_count(tensor), tensor.numel() == 0,
              [&] { return start_all_reduce(tensor, op, first.state()); });
 }
 
@@ -223,7 +223,7 @@ Work CommunicatorBase::reduce_scatter(const at::Tensor& output, const at::Tensor
   check.tensor(input, "input");
   check.reduction(input, op);
   check.parts(input, "input", output, "output");
-  return run(Operation::kReduceScatter, bytes_of(input), input.numel() == 0,
+  return run(Operation::kReduceScatter, byte_count(input), input.numel() == 0,
              [&] { return start_reduce_scatter(output, input, op); });
 }
 
@@ -232,7 +232,7 @@ Work CommunicatorBase::all_gather(const at::Tensor& output, const at::Tensor& in
   check.tensor(output, "output");
   check.tensor(input, "input");
   check.parts(output, "output", input, "input");
-  return run(Operation::kAllGather, bytes_of(output), output.numel() == 0,
+  return run(Operation::kAllGather, byte_count(output), output.numel() == 0,
              [&] { return start_all_gather(output, input); });
 }
 
@@ -240,7 +240,7 @@ Work CommunicatorBase::broadcast(const at::Tensor& tensor, int root) {
   const Check check(*this, Operation::kBroadcast);
   check.tensor(tensor, "tensor");
   check.member(root, "root");
-  return run(Operation::kBroadcast, bytes_of(tensor), tensor.numel() == 0,
+  return run(Operation::kBroadcast, byte_count(tensor), tensor.numel() == 0,
              [&] { return start_broadcast(tensor, root); });
 }
 

@@ -33,8 +33,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kDelayPerNode{100};
-constexpr milliseconds kLongestDelay{3000};
+constexpr milliseconds kTurnDelayPerNode{100};
+constexpr milliseconds kLongestTurnDelay{3000};
 constexpr milliseconds kPatienceOfTheSilent{3000};
 constexpr milliseconds kPatienceWithHeir{500};
 constexpr milliseconds kPatience{15000};
@@ -209,7 +209,8 @@ void wait_for_speaker(const std::string& line) {
   }
   end_process_later(exit_code, kPatience);
   if (turn == Turn::kLast) std::this_thread::sleep_for(kPatienceOfTheSilent);  // whoever knows more ends the job
-  if (turn != Turn::kNever) std::this_thread::sleep_for(std::min(process_place().node * kDelayPerNode, kLongestDelay));
+  if (turn != Turn::kNever)
+    std::this_thread::sleep_for(std::min(process_place().node * kTurnDelayPerNode, kLongestTurnDelay));
   if (turn != Turn::kNever && claim()) {
     tell(line);
   } else {

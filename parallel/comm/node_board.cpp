@@ -176,7 +176,7 @@ void move_to(const Board& taken) {
 enum class StaleBoard { kReplace, kKeep };
 
 // Joins the board at `path`, which is made where there is none. Does not wait for a process that has been stopped.
-bool join(const std::string& path, StaleBoard stale) {
+bool join_board_at(const std::string& path, StaleBoard stale) {
   for (int i = 0; i < kMostTries; ++i) {
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
     if (fd < 0) return false;
@@ -324,7 +324,7 @@ void join_board(const std::optional<Launch>& launch) {
   if (!launch || launch->num_ranks == 1) return;
   const uint64_t number = hash(job_key());
   for (const char* const folder : kFolders) {
-    if (!join(file_name(folder, number), StaleBoard::kReplace)) continue;
+    if (!join_board_at(file_name(folder, number), StaleBoard::kReplace)) continue;
     if (board().own == 0) remove_abandoned(folder);
     return;
   }
@@ -343,7 +343,7 @@ void meet_on_board(const MpiGroup& node, int world_rank) {
     node.broadcast(&number, sizeof number, 0);
     bool is_met = false;
     for (const char* const folder : kFolders) {
-      if (!is_met) is_met = node.min(join(file_name(folder, number), StaleBoard::kKeep) ? 1 : 0) == 1;
+      if (!is_met) is_met = node.min(join_board_at(file_name(folder, number), StaleBoard::kKeep) ? 1 : 0) == 1;
     }
     std::optional<Error> error;
     if (!is_met) {

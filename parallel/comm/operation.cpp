@@ -56,11 +56,11 @@ Table& table() {
 
 const BlockedScope* g_innermost = nullptr;  // of the main thread
 
+}  // namespace
+
 double seconds_since(SlotClock::time_point start) {
   return std::chrono::duration<double>(SlotClock::now() - start).count();
 }
-
-}  // namespace
 
 std::string_view operation_name(Operation operation) {
   constexpr std::array<std::string_view, kNumOperations> kNames = {"all_reduce", "reduce_scatter", "all_gather",

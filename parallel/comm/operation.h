@@ -18,6 +18,9 @@ namespace vit_hybrid::comm {
 enum class Operation { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kExchange, kBarrier };
 inline constexpr int kNumOperations = 6;
 
+/// The axis of what processes tell each other beside tensors.
+inline constexpr const char* kControlAxis = "control";
+
 /// Its name as in the Communicator: "all_reduce".
 std::string_view operation_name(Operation operation);
 
@@ -79,6 +82,9 @@ trace::Event slice_of(const OperationNote& note, trace::Kind kind);
 class WatchedGroup;
 
 using SlotClock = std::chrono::steady_clock;
+
+/// Up to now.
+double seconds_since(SlotClock::time_point start);
 
 /// The calling thread is blocked in `note` while this object lives. `note` must outlive it. Put it
 /// around every call that can wait for another process. On the main thread it shows on the node's board, and a trace

@@ -65,10 +65,6 @@ std::string limit_text() {
   return g_option_limit > 0 ? str("--timeout ", watch_limit(), " s") : str(watch_limit(), " s (", kVariable, ")");
 }
 
-double seconds_since(SlotClock::time_point start) {
-  return Seconds(SlotClock::now() - start).count();
-}
-
 // False once the thread is to stop.
 bool sleep(const std::stop_token& stop, double seconds) {
   std::mutex mutex;

@@ -34,7 +34,7 @@ constexpr const char* kHead = "vit_hybrid lock 1";
 constexpr double kMissedRenewals = 3.0;
 constexpr double kLongestRenewal = 3600.0;  // seconds; --lock-renewal allows no more
 constexpr int kMostAttempts = 100;          // of one try_take(): each is a race lost to another process
-constexpr int64_t kMostBytes = 4096;
+constexpr int64_t kMostLockBytes = 4096;
 
 // --- who a process is
 
@@ -163,7 +163,7 @@ LockHolder parse_holder(const std::string& text) {
 std::optional<std::pair<LockHolder, timespec>> read_lock(const std::string& path) {
   try {
     const int descriptor = open_regular_file(path, O_RDONLY, Links::kRefuse);
-    std::string text(kMostBytes, '\0');
+    std::string text(kMostLockBytes, '\0');
     const ssize_t got = ::read(descriptor, text.data(), text.size());
     struct stat status {};
     const bool failed = got < 0 || ::fstat(descriptor, &status) != 0;

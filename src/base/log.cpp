@@ -51,7 +51,7 @@ void print(State& log, std::FILE* stream, const std::string& text) {
   std::fflush(stream);
 }
 
-void write(State& log, const std::string& text) {
+void write_text(State& log, const std::string& text) {
   if (log.keeps) {
     log.kept += text;
     return;
@@ -118,7 +118,7 @@ void log_line(const std::string& text) {
   if (!log.speaks) return;
   const std::string line = printable(text) + "\n";
   print(log, stdout, line);
-  write(log, line);
+  write_text(log, line);
 }
 
 void log_lines(const std::vector<std::string>& lines) {
@@ -131,13 +131,13 @@ void log_warning(const std::string& text) {
   if (!log.speaks) return;
   const std::string line = "vit_hybrid: warning: " + printable(text) + "\n";
   print(log, stderr, line);
-  write(log, line);
+  write_text(log, line);
 }
 
 void log_to_file(const std::string& text) {
   State& log = state();
   const std::lock_guard lock(log.mutex);
-  if (log.speaks) write(log, printable(text) + "\n");
+  if (log.speaks) write_text(log, printable(text) + "\n");
 }
 
 void show_progress(const std::string& text) {
@@ -181,7 +181,7 @@ void open_log_file(const std::string& path, OldFile old_file) {
     throw Error(ErrorClass::kCannotCreate, str("cannot create '", path, "': ", reason(errno)));
   }
   log.keeps = false;
-  write(log, log.kept);
+  write_text(log, log.kept);
   log.kept.clear();
 }
 

@@ -21,7 +21,7 @@ namespace vit_hybrid::train {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 using Description = CheckpointDescription;
 
@@ -208,25 +208,26 @@ Description describe_checkpoint(const std::string& path) {
 
 // As bytes for other ranks of the same program, and back.
 std::string packed(const Description& description) {
-  Json out = {{"path", description.path}, {"file_bytes", description.file_bytes}, {"format", description.info.format}};
+  SortedJson out = {
+      {"path", description.path}, {"file_bytes", description.file_bytes}, {"format", description.info.format}};
   for_each_field(description.info, [&](const char* name, const auto& value) { out["info"][name] = value; });
-  out["tensors"] = Json::array();
+  out["tensors"] = SortedJson::array();
   for (const CheckpointTensor& tensor : description.tensors) {
     out["tensors"].push_back(
         {tensor.path, tensor.shape, static_cast<int64_t>(tensor.type), tensor.checksum, tensor.offset});
   }
-  const auto bytes = Json::to_cbor(out);  // unlike JSON's text it holds every text and number
+  const auto bytes = SortedJson::to_cbor(out);  // unlike JSON's text it holds every text and number
   return {bytes.begin(), bytes.end()};
 }
 
 Description unpacked(const std::string& bytes) {
-  const Json in = Json::from_cbor(bytes);
+  const SortedJson in = SortedJson::from_cbor(bytes);
   Description description;
   in.at("path").get_to(description.path);
   in.at("file_bytes").get_to(description.file_bytes);
   in.at("format").get_to(description.info.format);
   for_each_field(description.info, [&](const char* name, auto& value) { in.at("info").at(name).get_to(value); });
-  for (const Json& tensor : in.at("tensors")) {
+  for (const SortedJson& tensor : in.at("tensors")) {
     description.tensors.push_back({tensor.at(0), tensor.at(1).get<std::vector<int64_t>>(),
                                    static_cast<at::ScalarType>(tensor.at(2).get<int64_t>()), tensor.at(3),
                                    tensor.at(4)});

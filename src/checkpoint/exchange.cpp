@@ -92,7 +92,7 @@ std::string without_wrappers(const std::string& name) {
 
 constexpr int64_t kMostSize = 1 << 24;  // of a dim: products of three stay within 64 bits
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+[[noreturn]] void refuse_weights(const std::string& where, const std::string& what) {
   throw Error(ErrorClass::kBadData, str(where, ": ", what),
               "another model: check the model options, and whose names they are");
 }
@@ -101,11 +101,11 @@ constexpr int64_t kMostSize = 1 << 24;  // of a dim: products of three stay with
 Shape shape_of(const WeightShapes& shapes, const std::string& name, size_t dims, const std::string& where) {
   const auto found = shapes.find(name);
   if (found == shapes.end()) {
-    refuse(where, str("there is no weight ", name));
+    refuse_weights(where, str("there is no weight ", name));
   }
   const auto is_sensible = [](int64_t extent) { return extent >= 1 && extent <= kMostSize; };
   if (found->second.size() != dims || !std::all_of(found->second.begin(), found->second.end(), is_sensible)) {
-    refuse(where, str("the weight ", name, " is [", join(found->second), "], which no ViT's is"));
+    refuse_weights(where, str("the weight ", name, " is [", join(found->second), "], which no ViT's is"));
   }
   return found->second;
 }
@@ -126,7 +126,8 @@ void read_head(const WeightShapes& shapes, const std::string& where, VitOptions&
   }
   const int64_t patch_values = options.patch_size * options.patch_size;
   if (rows % patch_values != 0) {
-    refuse(where, str("the weight head.weight has ", rows, " rows, no multiple of ", patch_values, " values a patch"));
+    refuse_weights(where,
+                   str("the weight head.weight has ", rows, " rows, no multiple of ", patch_values, " values a patch"));
   }
   options.out_channels = rows / patch_values;
 }
@@ -216,24 +217,25 @@ VitOptions model_of_weights(const WeightShapes& shapes, const std::string& where
 void check_weights(const VitOptions& options, const WeightShapes& shapes, const std::string& where) {
   // First, for a damaged depth would make a list without end.
   if (depth_of(shapes) != options.depth) {
-    refuse(where, str("there are weights of ", depth_of(shapes), " blocks, the model's depth is ", options.depth));
+    refuse_weights(where,
+                   str("there are weights of ", depth_of(shapes), " blocks, the model's depth is ", options.depth));
   }
   const auto specs = model::parameter_specs(options, {0, options.num_units()}, 0, 0, 1);
   WeightShapes unused = shapes;
   for (const auto& spec : specs) {
     const auto found = shapes.find(spec.name);
     if (found == shapes.end()) {
-      refuse(where, str("there is no weight ", spec.name, " [", join(spec.global_shape), "]"));
+      refuse_weights(where, str("there is no weight ", spec.name, " [", join(spec.global_shape), "]"));
     }
     if (found->second != spec.global_shape) {
-      refuse(where, str("the weight ", spec.name, " is [", join(found->second), "], the model's is [",
-                        join(spec.global_shape), "]"));
+      refuse_weights(where, str("the weight ", spec.name, " is [", join(found->second), "], the model's is [",
+                                join(spec.global_shape), "]"));
     }
     unused.erase(spec.name);
   }
   if (!unused.empty()) {
-    refuse(where, str("the weight ", unused.begin()->first, " [", join(unused.begin()->second),
-                      "] has no place in the model"));
+    refuse_weights(where, str("the weight ", unused.begin()->first, " [", join(unused.begin()->second),
+                              "] has no place in the model"));
   }
 }
 

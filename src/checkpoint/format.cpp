@@ -36,7 +36,7 @@ std::vector<options::Option> model_options(RunConfig& config) {
 // What a text of an earlier version has not.
 constexpr std::string_view kAddedLater = "gelu";
 
-std::string text_of(const nlohmann::json& value) {
+std::string option_text(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -143,7 +143,7 @@ model::VitOptions model_from_json(const std::string& json) {
     if (found == object.end() && option.name == kAddedLater) {
       continue;  // its default is what all models had
     }
-    if (found == object.end() || !option.value.parse(text_of(*found))) {
+    if (found == object.end() || !option.value.parse(option_text(*found))) {
       throw Error(ErrorClass::kBadData,
                   str("the model options '", json.substr(0, 60), "...' have ",
                       found == object.end() ? "no " : "a wrong ", option.name),

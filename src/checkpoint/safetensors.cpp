@@ -216,7 +216,7 @@ constexpr StoredType kTypes[] = {{"BOOL", 1, kOther},        {"U8", 1, kOther}, 
                                  {"I64", 8, kOther},         {"U64", 8, kOther},     {"F16", 2, at::kHalf},
                                  {"BF16", 2, at::kBFloat16}, {"F32", 4, at::kFloat}, {"F64", 8, at::kDouble}};
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what) {
+[[noreturn]] void refuse_header(const std::string& where, const std::string& what) {
   throw Error(ErrorClass::kBadData, str(where, " is no safetensors file: ", what),
               "it is damaged or of another format");
 }
@@ -232,14 +232,14 @@ void check(const SafetensorsEntry& entry, int64_t data_bytes, const std::string&
   const std::string tensor = "tensor " + shown_name(entry.name);
   const StoredType* const type = find_type(entry.type);
   if (type == nullptr) {
-    refuse(where, str(tensor, " is of the unknown type ", shown_name(entry.type)));
+    refuse_header(where, str(tensor, " is of the unknown type ", shown_name(entry.type)));
   }
   if (entry.begin > entry.end || entry.end > data_bytes) {
-    refuse(where, str(tensor, " is at bytes ", entry.begin, " to ", entry.end, " of ", data_bytes));
+    refuse_header(where, str(tensor, " is at bytes ", entry.begin, " to ", entry.end, " of ", data_bytes));
   }
   if (data::bytes_of_shape(entry.shape, type->bytes) != entry.end - entry.begin) {
-    refuse(where, str(tensor, " has ", entry.end - entry.begin, " bytes, not those of ", entry.type, " [",
-                      join(entry.shape), "]"));
+    refuse_header(where, str(tensor, " has ", entry.end - entry.begin, " bytes, not those of ", entry.type, " [",
+                             join(entry.shape), "]"));
   }
 }
 
@@ -248,13 +248,13 @@ void check_cover(const std::vector<SafetensorsEntry>& tensors, int64_t data_byte
   int64_t position = 0;
   for (const SafetensorsEntry& entry : tensors) {
     if (entry.begin != position) {
-      refuse(where, str("tensor ", shown_name(entry.name), " begins at byte ", entry.begin, ", where ", position,
-                        " is due: tensors overlap or leave a gap"));
+      refuse_header(where, str("tensor ", shown_name(entry.name), " begins at byte ", entry.begin, ", where ", position,
+                               " is due: tensors overlap or leave a gap"));
     }
     position = entry.end;
   }
   if (position != data_bytes) {
-    refuse(where, str("its tensors end at byte ", position, " of ", data_bytes));
+    refuse_header(where, str("its tensors end at byte ", position, " of ", data_bytes));
   }
 }
 
@@ -316,11 +316,11 @@ std::string header_text(const SafetensorsHeader& header) {
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, int64_t data_bytes, const std::string& where) {
   if (!json.starts_with('{')) {
-    refuse(where, "its header does not begin with '{'");
+    refuse_header(where, "its header does not begin with '{'");
   }
   JsonReader reader;
   if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) {
-    refuse(where, reader.problem());
+    refuse_header(where, reader.problem());
   }
   SafetensorsHeader header = reader.take();
   for (const SafetensorsEntry& entry : header.tensors) {

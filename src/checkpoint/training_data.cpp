@@ -14,7 +14,7 @@ namespace vit_hybrid::train {
 
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 constexpr double kSameStatistic = 1e-5;  // in standard deviations
 
@@ -26,7 +26,7 @@ std::string channel_text(const TrainingData& data, size_t channel) {
 
 // Calls `field(name, member)` for what other programs' files keep.
 template <class Data, class Field>
-void for_each_field(Data& data, const Field& field) {
+void for_each_kept_field(Data& data, const Field& field) {
   field("channels", data.channels);
   field("class_names", data.class_names);
   field("means", data.means);
@@ -102,26 +102,26 @@ void check_training_data(const TrainingData& data, const std::string& where) {
 }
 
 std::string training_data_json(const TrainingData& data) {
-  Json json = Json::object();
-  for_each_field(data, [&](const char* name, const auto& value) {
+  SortedJson json = SortedJson::object();
+  for_each_kept_field(data, [&](const char* name, const auto& value) {
     if (!value.empty()) {
       json[name] = value;
     }
   });
   // Names may be of bytes that are no UTF-8.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json.dump(-1, ' ', false, SortedJson::error_handler_t::replace);
 }
 
 TrainingData training_data_of(const std::string& json, const std::string& where) {
   TrainingData data;
   try {
-    const Json in = Json::parse(json);
-    for_each_field(data, [&](const char* name, auto& value) {
+    const SortedJson in = SortedJson::parse(json);
+    for_each_kept_field(data, [&](const char* name, auto& value) {
       if (in.contains(name)) {
         in.at(name).get_to(value);
       }
     });
-  } catch (const Json::exception& error) {
+  } catch (const SortedJson::exception& error) {
     throw Error(ErrorClass::kBadData, str(where, " describes the data of its training wrongly: ", error.what()),
                 "another program has written it: take the entry out of the file");
   }

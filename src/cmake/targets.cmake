@@ -3,29 +3,39 @@
 function(vh_apply_settings target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:${VIT_HYBRID_COMPILE_OPTIONS}> $<$<COMPILE_LANGUAGE:CUDA>:${VIT_HYBRID_CUDA_OPTIONS}>)
+  # In a unity build GCC takes every source for a header, in which members of types without linkage would be an error.
+  set(is_united $<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>)
+  target_compile_options(${target} PRIVATE $<${is_united}:-Wno-subobject-linkage>)
   target_link_options(${target} PRIVATE ${VIT_HYBRID_LINK_OPTIONS})
 endfunction()
 
 # Two precompiled headers, each compiled once, used by every library and program. After those of ATen's operations the
-# compiler instantiates for a second what nobody uses, at the end of every file: only files that include them get these.
-# What a file includes is looked at when CMake runs; the wrong header costs time and nothing else.
+# compiler instantiates for a second what nobody uses, at the end of every file: only files that include them get these,
+# and, in a unity build, targets with such files. What a file includes is looked at when CMake runs; the wrong header
+# costs time and nothing else.
 set(VIT_HYBRID_OPERATION_HEADERS "#include <(ATen/(ops/|TensorOperators|Context|Dispatch|Version|cuda)|torch/)")
 
 function(vh_use_precompiled_header target)
-  target_precompile_headers(${target} REUSE_FROM vit_hybrid_precompiled)
-  if(CMAKE_DISABLE_PRECOMPILE_HEADERS OR NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    return()
-  endif()
-  set(header ${PROJECT_BINARY_DIR}/src/base/CMakeFiles/vit_hybrid_precompiled_operations.dir/cmake_pch.hxx)
+  set(with_operations "")
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
   foreach(source IN LISTS sources)
     file(STRINGS ${source} includes REGEX "${VIT_HYBRID_OPERATION_HEADERS}" LIMIT_COUNT 1)
     if(includes)
-      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
-        COMPILE_OPTIONS "-Winvalid-pch;-include;${header}" OBJECT_DEPENDS ${header}.gch)
+      list(APPEND with_operations ${source})
     endif()
   endforeach()
+  get_target_property(is_united ${target} UNITY_BUILD)
+  if(is_united AND with_operations)
+    target_precompile_headers(${target} REUSE_FROM vit_hybrid_precompiled_operations)
+    return()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM vit_hybrid_precompiled)
+  if(with_operations AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    set(header ${PROJECT_BINARY_DIR}/src/base/CMakeFiles/vit_hybrid_precompiled_operations.dir/cmake_pch.hxx)
+    set_source_files_properties(${with_operations} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+      COMPILE_OPTIONS "-Winvalid-pch;-include;${header}" OBJECT_DEPENDS ${header}.gch)
+  endif()
 endfunction()
 
 # What every one of our objects sees: the repository root as include directory, and ATen.
@@ -104,6 +114,7 @@ endfunction()
 
 function(_vh_add_device_library box device sources libraries)
   set(target vit_hybrid_${box}_${device})
+  set(CMAKE_UNITY_BUILD OFF)  # tests replace single objects by fakes
   add_library(${target} STATIC ${sources} ${PROJECT_SOURCE_DIR}/src/cmake/device_anchor.cpp)
   vh_use_common(${target})
   target_link_libraries(${target} PUBLIC vit_hybrid_${box} ${libraries})

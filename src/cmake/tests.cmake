@@ -44,6 +44,24 @@ function(vh_compile_quickly target)
   target_compile_options(${target} PRIVATE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${options}>")
 endfunction()
 
+# In a unity build tests are compiled with those of their own box alone, whatever is added to others.
+function(_vh_group_by_box target)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  foreach(source IN LISTS sources)
+    file(RELATIVE_PATH box ${PROJECT_SOURCE_DIR}/tests ${source})
+    while(box AND NOT EXISTS ${PROJECT_SOURCE_DIR}/${box}/CMakeLists.txt)
+      get_filename_component(box ${box} DIRECTORY)
+    endwhile()
+    string(MAKE_C_IDENTIFIER "${box}" box)
+    list(APPEND sources_of_${box} ${source})
+    list(LENGTH sources_of_${box} count)
+    math(EXPR group "(${count} - 1) / 8")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${box}_${group})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+endfunction()
+
 # vh_add_test_program(<name> MAIN unit|mpi|gpu SOURCES ... [CUDA] [LIBRARIES <target>...]): a program of doctest's cases.
 # CUDA links the CUDA device library.
 function(vh_add_test_program name)
@@ -54,6 +72,10 @@ function(vh_add_test_program name)
   endif()
   vh_add_program(${name} ${device} SOURCES ${ARG_SOURCES} LIBRARIES vit_hybrid_test_${ARG_MAIN}_main ${ARG_LIBRARIES})
   vh_compile_quickly(${name})
+  get_target_property(is_united ${name} UNITY_BUILD)
+  if(is_united)
+    _vh_group_by_box(${name})
+  endif()
 endfunction()
 
 # vh_add_test(<name> COMMAND ... [TIMEOUT s] [PROCESSORS n] [LABEL default|full]): an entry that is one command.

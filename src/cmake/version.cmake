@@ -21,6 +21,6 @@ function(vh_add_version target)
     VERBATIM)
   target_sources(${target} PRIVATE ${generated}/version.cpp ${generated}/git_version.cpp)
   set_source_files_properties(${generated}/version.cpp ${generated}/git_version.cpp
-    PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    PROPERTIES SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
   add_dependencies(${target} vit_hybrid_git_version)
 endfunction()

@@ -74,14 +74,14 @@ void check_output(const std::string& path, bool overwrite, const std::string& in
   refuse_existing(path, overwrite, "--out");
 }
 
-struct InspectOptions {
+struct InspectCheckpointOptions {
   bool all = false;
   bool print_config = false;
 };
 
 constexpr size_t kMostListText = 65536;  // of names and figures of channels and points
 
-options::OptionTable table_of(InspectOptions& chosen) {
+options::OptionTable table_of(InspectCheckpointOptions& chosen) {
   options::OptionTable table;
   table.begin_group("Inspect");
   table.add({.name = "all", .value = options::flag(chosen.all), .help = "List the optimizer's state too."});
@@ -166,7 +166,7 @@ std::string table_head() {
 }
 
 int run_checkpoint_inspect(const Invocation& invocation) {
-  InspectOptions chosen;
+  InspectCheckpointOptions chosen;
   const auto files = parse(invocation, table_of(chosen), kFile);
   if (!is_first_process()) {
     return 0;
@@ -317,6 +317,7 @@ std::string origin_differences(const CheckpointInfo& a, const CheckpointInfo& b)
   comparison.compare("git_commit", a.git_commit, b.git_commit);
   comparison.compare("libraries", a.libraries, b.libraries);
   comparison.compare("layout", a.layout, b.layout);
+  comparison.compare("blocks of sums", a.sum_blocks, b.sum_blocks);
   comparison.compare("metric", a.metric, b.metric);
   comparison.compare("metric_value", a.metric_value, b.metric_value);
   comparison.compare_whole("config", a.config, b.config);
@@ -523,7 +524,7 @@ std::vector<Command> checkpoint_commands() {
                 "stood, its model, and every tensor with the range of its values.\nFILE may be a run's folder: then "
                 "its latest "
                 "checkpoint.\n",
-       .options_text = &options_text<InspectOptions, table_of>},
+       .options_text = &options_text<InspectCheckpointOptions, table_of>},
       {.name = "checkpoint verify",
        .summary = "check the checksums of checkpoints",
        .run = &run_checkpoint_verify,

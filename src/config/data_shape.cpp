@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kOrigin = "the data";
 constexpr int64_t kMostClasses = 1 << 24;  // of --num-classes
-constexpr size_t kLongestPath = 4096;
+constexpr size_t kLongestShownPath = 4096;
 
 // --- looking --------------------------------------------------------------------------------------------------------
 
@@ -154,8 +154,9 @@ void follow_data(LoadedConfig& loaded, const DataShape& shape) {
     }
   }
   if (!mismatches.empty()) {
-    loaded.problems.push_back(str("the model does not fit the data in ", shown(config.data.train_data, kLongestPath),
-                                  ": ", join(mismatches, "; "), ": give ", join(corrections, " "), ", or leave ",
+    loaded.problems.push_back(str("the model does not fit the data in ",
+                                  shown(config.data.train_data, kLongestShownPath), ": ", join(mismatches, "; "),
+                                  ": give ", join(corrections, " "), ", or leave ",
                                   mismatches.size() > 1 ? "them" : "it", " out, or use other data"));
   }
 }
@@ -175,8 +176,9 @@ std::string data_shape_line(const RunConfig& config) {
       values.push_back(option.name + " " + option.value.print());
     }
   }
-  return values.empty() ? ""
-                        : str("from the data in ", shown(config.data.train_data, kLongestPath), ": ", join(values));
+  return values.empty()
+             ? ""
+             : str("from the data in ", shown(config.data.train_data, kLongestShownPath), ": ", join(values));
 }
 
 }  // namespace vit_hybrid::train

@@ -263,11 +263,12 @@ void add_parallel(OptionTable& table, RunConfig& config) {
              .value = word(parallel.order, {mesh::kOrders.begin(), mesh::kOrders.end()}),
              .help = "Order in which ranks are laid out on the axes, fastest first."});
   table.add({.name = "sum-blocks",
-             .value = text(parallel.sum_blocks, "auto|nodes|N,N,..."),
-             .help = "Runs of ranks of which sums over host tensors are put together: in rank order inside of a run, "
-                     "then the runs by a balanced tree. nodes: each node's ranks, so that a node sends only their sum; "
-                     "auto: those of the checkpoint that is resumed, else the nodes. The same runs give the same bits "
-                     "on any nodes."});
+             .value = text(parallel.sum_blocks, "N,N,..."),
+             .help =
+                 "Sizes of runs of ranks of which sums over host tensors are put together: in rank order inside of a "
+                 "run, then the runs by a balanced tree. nodes: each node's ranks, so that a node sends only their "
+                 "sum; auto: those of the checkpoint that is resumed, else the nodes. The same runs give the same "
+                 "bits on any nodes."});
   table.add({.name = "zero",
              .value = integer(parallel.zero, {0, 1}),
              .help = "1: each data-parallel rank keeps its share of the optimizer state (ZeRO-1); 0: each keeps all.",

@@ -21,7 +21,7 @@ int64_t rounded_up(int64_t size, int64_t multiple) {
   return (size + multiple - 1) / multiple * multiple;
 }
 
-constexpr size_t kNameWidth = 10;
+constexpr size_t kPartNameWidth = 10;
 
 std::string types_text(const PrecisionConfig& precision, const zero::PrecisionPolicy& policy, c10::Device device,
                        ModelPurpose purpose) {
@@ -118,7 +118,7 @@ std::vector<PaddedDim> padded_dims(const model::VitOptions& options, int tensor_
 
 std::vector<std::string> KernelReport::lines() const {
   const auto line = [](std::string name, const std::string& text) {
-    name.resize(std::max(kNameWidth, name.size() + 1), ' ');
+    name.resize(std::max(kPartNameWidth, name.size() + 1), ' ');
     return "  " + name + text;
   };
   std::vector<std::string> out;

@@ -14,7 +14,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-std::string cell(const std::string& text) {
+std::string epoch_cell(const std::string& text) {
   return right_text(text, 14);
 }
 
@@ -29,10 +29,10 @@ const EpochRecord* find_epoch(const std::vector<EpochRecord>& epochs, int64_t nu
 }
 
 Lines without_validation(const std::vector<EpochRecord>& epochs) {
-  Lines lines = {str(first_cell("epoch"), cell("train loss"), cell("samples/s"))};
+  Lines lines = {str(first_cell("epoch"), epoch_cell("train loss"), epoch_cell("samples/s"))};
   for (const EpochRecord& epoch : epochs) {
-    lines.push_back(str(first_cell(std::to_string(epoch.epoch)), cell(fixed_text(epoch.train_loss, 6)),
-                        cell(fixed_text(epoch.samples_per_second(), 2))));
+    lines.push_back(str(first_cell(std::to_string(epoch.epoch)), epoch_cell(fixed_text(epoch.train_loss, 6)),
+                        epoch_cell(fixed_text(epoch.samples_per_second(), 2))));
   }
   return lines;
 }
@@ -41,10 +41,11 @@ std::string row(const ValidationRecord& validation, const EpochRecord* epoch) {
   const Evaluation& figures = validation.figures;
   const bool is_forecast = figures.is_forecast();
   return str(first_cell(std::to_string(validation.epoch)),
-             cell(epoch != nullptr ? fixed_text(epoch->train_loss, 6) : "-"), cell(fixed_text(figures.loss, 6)),
-             cell(fixed_text(is_forecast ? mean_of(figures.rmse) : figures.top1, 6)),
-             cell(fixed_text(is_forecast ? mean_of(figures.persistence_rmse) : figures.top5, 6)),
-             cell(epoch != nullptr ? fixed_text(epoch->samples_per_second(), 2) : "-"));
+             epoch_cell(epoch != nullptr ? fixed_text(epoch->train_loss, 6) : "-"),
+             epoch_cell(fixed_text(figures.loss, 6)),
+             epoch_cell(fixed_text(is_forecast ? mean_of(figures.rmse) : figures.top1, 6)),
+             epoch_cell(fixed_text(is_forecast ? mean_of(figures.persistence_rmse) : figures.top5, 6)),
+             epoch_cell(epoch != nullptr ? fixed_text(epoch->samples_per_second(), 2) : "-"));
 }
 
 // "loss=0.35, RMSE=0.21 (persistence 0.40), ACC=0.97" or "loss=1.2, top-1=45.1 %, top-5=80.2 %".
@@ -100,8 +101,9 @@ std::vector<std::string> epoch_table(const std::vector<EpochRecord>& epochs,
     return without_validation(epochs);
   }
   const bool is_forecast = validations.front().figures.is_forecast();
-  Lines lines = {str(first_cell("epoch"), cell("train loss"), cell("val loss"), cell(is_forecast ? "RMSE" : "top-1"),
-                     cell(is_forecast ? "persistence" : "top-5"), cell("samples/s"))};
+  Lines lines = {str(first_cell("epoch"), epoch_cell("train loss"), epoch_cell("val loss"),
+                     epoch_cell(is_forecast ? "RMSE" : "top-1"), epoch_cell(is_forecast ? "persistence" : "top-5"),
+                     epoch_cell("samples/s"))};
   for (const ValidationRecord& validation : validations) {
     lines.push_back(row(validation, find_epoch(epochs, validation.epoch)));
   }

@@ -41,11 +41,11 @@ std::vector<double> means(const at::Tensor& sums, int64_t begin, int64_t count, 
   return result;
 }
 
-constexpr size_t kNameWidth = 22;
+constexpr size_t kRowNameWidth = 22;
 constexpr size_t kFigureWidth = 14;
 
 std::string row(const std::string& name, const std::vector<std::string>& cells) {
-  std::string out = name + std::string(name.size() < kNameWidth ? kNameWidth - name.size() : 1, ' ');
+  std::string out = name + std::string(name.size() < kRowNameWidth ? kRowNameWidth - name.size() : 1, ' ');
   for (const std::string& cell : cells) {
     out += right_text(cell, kFigureWidth);
   }

@@ -48,7 +48,7 @@ struct Metered {
   bool is_known() const { return is_there && missing.empty(); }
 };
 
-Metered sum_of(const Json& own, const std::string& counter) {
+Metered metered_sum(const Json& own, const std::string& counter) {
   Metered sum;
   for (const Json& rank : own) {
     for (size_t stage = 0; stage < kRunStages.size(); ++stage) {
@@ -341,8 +341,8 @@ StageScope::~StageScope() {
 }
 
 Json energy_figures(const Json& own, int64_t samples, const Json& ranks) {
-  const Metered packages = sum_of(own, kCounters[0]);
-  const Metered gpus = sum_of(own, kCounters[1]);
+  const Metered packages = metered_sum(own, kCounters[0]);
+  const Metered gpus = metered_sum(own, kCounters[1]);
   if (!packages.is_known() && !gpus.is_known()) {
     const bool has_two = packages.is_there && gpus.is_there;
     return {{"unavailable", has_two ? packages.missing + "; " + gpus.missing : packages.missing + gpus.missing}};

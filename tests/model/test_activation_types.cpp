@@ -28,7 +28,7 @@ using torch::autograd::Node;
 
 namespace {
 
-constexpr int64_t kSamples = 2;
+constexpr int64_t kTypedSamples = 2;
 
 // All nodes that backward from `output` runs through.
 std::vector<Node*> nodes_of(const at::Tensor& output) {
@@ -91,19 +91,12 @@ void watch_gradients(const at::Tensor& output, at::ScalarType type, std::vector<
   }
 }
 
-VitOptions with_dropout(VitOptions options) {
-  options.dropout = 0.2;
-  options.attention_dropout = 0.1;
-  options.drop_path = 0.5;
-  return options;
-}
-
-std::vector<VitOptions> all_models() {
+std::vector<VitOptions> typed_models() {
   std::vector<VitOptions> models;
   for (const auto& plain :
        {small_forecaster(), small_classifier(model::Pooling::kToken), small_classifier(model::Pooling::kMean)}) {
     models.push_back(plain);
-    models.push_back(with_dropout(plain));
+    models.push_back(with_dropout(plain, 0.5));
   }
   return models;
 }
@@ -111,10 +104,10 @@ std::vector<VitOptions> all_models() {
 at::Tensor loss_of(const VitOptions& options, const at::Tensor& output) {
   if (options.task == model::Task::kForecast) {
     const at::Tensor fields =
-        normal_tensor({kSamples, options.out_channels, options.image_height, options.image_width}, 3);
-    return model::relative_l2_loss(output, fields.to(at::kFloat), kSamples);
+        normal_tensor({kTypedSamples, options.out_channels, options.image_height, options.image_width}, 3);
+    return model::relative_l2_loss(output, fields.to(at::kFloat), kTypedSamples);
   }
-  return model::cross_entropy_loss(output, at::tensor({1, 4}, at::kLong), options.label_smoothing, kSamples);
+  return model::cross_entropy_loss(output, at::tensor({1, 4}, at::kLong), options.label_smoothing, kTypedSamples);
 }
 
 // Stages of one unit each, joined by messages as in a pipeline.
@@ -154,15 +147,15 @@ TEST_CASE("activation types: a bias in fp32 is found") {
 }
 
 TEST_CASE("activation types: every operation, message and gradient has the compute type") {
-  for (const auto& options : all_models()) {
+  for (const auto& options : typed_models()) {
     for (const auto type : {at::kBFloat16, at::kHalf}) {
       for (const auto gradient_type : {at::kFloat, type}) {
         CAPTURE(c10::toString(type));
         CAPTURE(options.dropout);
         const Chain chain(options, type, gradient_type);
-        const tensor::StepContext context = test_context(kSamples, Mode::kTraining);
+        const tensor::StepContext context = test_context(kTypedSamples, Mode::kTraining);
         std::vector<std::string> promoted;
-        std::vector<at::Tensor> inputs = {test_images(options, kSamples).to(type).requires_grad_()};
+        std::vector<at::Tensor> inputs = {test_images(options, kTypedSamples).to(type).requires_grad_()};
         std::vector<at::Tensor> outputs;
         for (const auto& stage : chain.stages) {
           outputs.push_back(stage->forward(inputs.back(), context));

@@ -23,7 +23,7 @@ using namespace vit_hybrid::testing;
 
 namespace {
 
-constexpr double kDoubleBound = 1e-14;
+constexpr double kLossBound = 1e-14;
 constexpr double kFloatBound = 1e-6;  // a few units of fp32's 6e-8
 
 struct LossAndGradient {
@@ -56,8 +56,8 @@ TEST_CASE("losses: relative L2 is the formula, value and gradient") {
   const at::Tensor target = normal_tensor({3, 2, 4, 5}, 2);
   const auto reference = differentiate(prediction, [&](const auto& x) { return plain_relative_l2(x, target, 17); });
   const auto ours = differentiate(prediction, [&](const auto& x) { return model::relative_l2_loss(x, target, 17); });
-  CHECK(std::abs(ours.loss - reference.loss) <= kDoubleBound * reference.loss);
-  CHECK(relative_error(ours.gradient, reference.gradient) <= kDoubleBound);
+  CHECK(std::abs(ours.loss - reference.loss) <= kLossBound * reference.loss);
+  CHECK(relative_error(ours.gradient, reference.gradient) <= kLossBound);
 
   const auto single = differentiate(
       prediction.to(at::kFloat), [&](const auto& x) { return model::relative_l2_loss(x, target.to(at::kFloat), 17); });
@@ -72,7 +72,7 @@ TEST_CASE("losses: parts of a batch add up to the batch") {
     return model::relative_l2_loss(prediction.narrow(0, begin, size), target.narrow(0, begin, size), 5).item<double>();
   };
   const double whole = part(0, 5);
-  CHECK(std::abs(part(0, 2) + part(2, 3) - whole) <= kDoubleBound * whole);
+  CHECK(std::abs(part(0, 2) + part(2, 3) - whole) <= kLossBound * whole);
   CHECK(part(0, 0) == 0.0);
 }
 
@@ -110,8 +110,8 @@ TEST_CASE("losses: cross-entropy with label smoothing is the formula, value and 
   const auto reference = differentiate(logits, formula);
   const auto ours =
       differentiate(logits, [&](const auto& x) { return model::cross_entropy_loss(x, labels, kSmoothing, 9); });
-  CHECK(std::abs(ours.loss - reference.loss) <= kDoubleBound * reference.loss);
-  CHECK(relative_error(ours.gradient, reference.gradient) <= kDoubleBound);
+  CHECK(std::abs(ours.loss - reference.loss) <= kLossBound * reference.loss);
+  CHECK(relative_error(ours.gradient, reference.gradient) <= kLossBound);
   CHECK(model::cross_entropy_loss(logits.narrow(0, 0, 0), labels.narrow(0, 0, 0), kSmoothing, 9).item<double>() == 0.0);
 }
 

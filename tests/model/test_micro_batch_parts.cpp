@@ -24,8 +24,8 @@ using model::VitOptions;
 
 namespace {
 
-constexpr double kDoubleBound = 1e-13;  // a few hundred roundings in a row
-constexpr int64_t kSamples = 5;
+constexpr double kPartsBound = 1e-13;  // a few hundred roundings in a row
+constexpr int64_t kWholeSamples = 5;
 
 // A sum over the tensor axis, in nodes that autograd had made by then.
 struct Sum {
@@ -33,7 +33,7 @@ struct Sum {
   uint64_t wait;
 };
 
-enum class Arrival { kAtOnce, kWhenWaitedFor };
+enum class SumArrival { kAtOnce, kWhenWaitedFor };
 
 // Until it is waited for nobody can compute with the values.
 class LateSum final : public comm::Work::State {
@@ -58,7 +58,7 @@ class LateSum final : public comm::Work::State {
 // The first of two tensor ranks; the other one is thought to have the same partial sums.
 class Twins final : public comm::Communicator {
  public:
-  explicit Twins(Arrival arrival) : arrival_(arrival) {}
+  explicit Twins(SumArrival arrival) : arrival_(arrival) {}
 
   const std::string& axis() const override { return axis_; }
   int rank() const override { return 0; }
@@ -67,7 +67,7 @@ class Twins final : public comm::Communicator {
   std::string back_end() const override { return "twins"; }
   comm::Work all_reduce(const at::Tensor& tensor, comm::ReduceOp /*op*/) override {
     const at::Tensor values = tensor.detach();
-    if (arrival_ == Arrival::kAtOnce) {
+    if (arrival_ == SumArrival::kAtOnce) {
       values.mul_(2.0);
       return {};
     }
@@ -88,7 +88,7 @@ class Twins final : public comm::Communicator {
     return {};
   }
 
-  Arrival arrival_;
+  SumArrival arrival_;
   std::string axis_ = "tensor";
 };
 
@@ -98,7 +98,7 @@ class CountingSink : public tensor::GradientSink {
   std::map<int, int> counts;
 };
 
-struct Result {
+struct PartsResult {
   at::Tensor output;
   at::Tensor input_gradient;  // undefined for images
   NamedTensors gradients;     // of this rank's slices
@@ -106,8 +106,8 @@ struct Result {
   std::vector<Sum> sums;      // of forward
 };
 
-Result run(const VitOptions& options, Range units, int most_parts, int64_t num_samples = kSamples,
-           Recompute recompute = Recompute::kNone, Arrival arrival = Arrival::kWhenWaitedFor) {
+PartsResult run_parts(const VitOptions& options, Range units, int most_parts, int64_t num_samples = kWholeSamples,
+                      Recompute recompute = Recompute::kNone, SumArrival arrival = SumArrival::kWhenWaitedFor) {
   Twins group(arrival);
   TestStage holder(options, units, test_parameters(options), at::kDouble, group);
   model::VitStage stage(options, units, holder.buffer, group, recompute);
@@ -119,7 +119,7 @@ Result run(const VitOptions& options, Range units, int most_parts, int64_t num_s
                                         : normal_tensor({num_samples, options.num_tokens(), options.embed_dim}, 31);
   const at::Tensor input = x.requires_grad_();
   const at::Tensor output = stage.forward(input, parts);
-  Result result{output.detach(), {}, {}, {}, group.sums};
+  PartsResult result{output.detach(), {}, {}, {}, group.sums};
   torch::autograd::backward({output}, {normal_tensor(output.sizes(), 12)});
   result.input_gradient = input.grad();
   for (const auto& spec : holder.buffer.specs()) {
@@ -129,16 +129,9 @@ Result run(const VitOptions& options, Range units, int most_parts, int64_t num_s
   return result;
 }
 
-VitOptions with_dropout(VitOptions options) {
-  options.dropout = 0.2;
-  options.attention_dropout = 0.1;
-  options.drop_path = 0.3;
-  return options;
-}
-
-std::vector<VitOptions> all_models() {
-  return {with_dropout(small_forecaster()), with_tanh(small_forecaster()),
-          with_dropout(small_classifier(model::Pooling::kToken)), small_classifier(model::Pooling::kMean)};
+std::vector<VitOptions> cut_models() {
+  return {with_dropout(small_forecaster(), 0.3), with_tanh(small_forecaster()),
+          with_dropout(small_classifier(model::Pooling::kToken), 0.3), small_classifier(model::Pooling::kMean)};
 }
 
 }  // namespace
@@ -163,22 +156,22 @@ TEST_CASE("micro-batch parts: each names its samples, and only a micro-batch of 
 }
 
 TEST_CASE("micro-batch parts: outputs and every gradient are those of the whole, with the same dropout") {
-  for (const auto& options : all_models()) {
+  for (const auto& options : cut_models()) {
     for (const Range units : {Range{0, options.num_units()}, Range{1, 3}}) {
-      const Result whole = run(options, units, 1, kSamples, Recompute::kNone, Arrival::kAtOnce);
+      const PartsResult whole = run_parts(options, units, 1, kWholeSamples, Recompute::kNone, SumArrival::kAtOnce);
       for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
         for (const int most : {2, 3}) {
           CAPTURE(static_cast<int>(recompute));
           CAPTURE(most);
-          const Result parts = run(options, units, most, kSamples, recompute);
-          CHECK(relative_error(parts.output, whole.output) <= kDoubleBound);
+          const PartsResult parts = run_parts(options, units, most, kWholeSamples, recompute);
+          CHECK(relative_error(parts.output, whole.output) <= kPartsBound);
           CHECK(parts.input_gradient.defined() == (units.begin > 0));
           if (units.begin > 0) {
-            CHECK(relative_error(parts.input_gradient, whole.input_gradient) <= kDoubleBound);
+            CHECK(relative_error(parts.input_gradient, whole.input_gradient) <= kPartsBound);
           }
           const WorstError worst = worst_gradient_error(parts.gradients, whole.gradients);
           CAPTURE(worst.name);
-          CHECK(worst.error <= kDoubleBound);
+          CHECK(worst.error <= kPartsBound);
           CHECK(parts.ready.size() == whole.gradients.size());
           for (const auto& [parameter, count] : parts.ready) {
             CHECK(count == most);
@@ -192,18 +185,18 @@ TEST_CASE("micro-batch parts: outputs and every gradient are those of the whole,
 TEST_CASE("micro-batch parts: one sample is not cut, and in evaluation nothing is recorded") {
   const VitOptions options = small_forecaster();
   const Range units{0, options.num_units()};
-  const Result one = run(options, units, 2, 1);
-  CHECK(one.output.equal(run(options, units, 1, 1).output));
+  const PartsResult one = run_parts(options, units, 2, 1);
+  CHECK(one.output.equal(run_parts(options, units, 1, 1).output));
   for (const auto& [parameter, count] : one.ready) {
     CHECK(count == 1);
   }
-  Twins group(Arrival::kWhenWaitedFor);
+  Twins group(SumArrival::kWhenWaitedFor);
   TestStage holder(options, units, test_parameters(options), at::kDouble, group);
-  const tensor::StepContext whole = test_context(kSamples, Mode::kEvaluation);
+  const tensor::StepContext whole = test_context(kWholeSamples, Mode::kEvaluation);
   const at::NoGradGuard no_grad;
-  const at::Tensor output = holder.stage.forward(test_images(options, kSamples), tensor::cut(whole, 2));
+  const at::Tensor output = holder.stage.forward(test_images(options, kWholeSamples), tensor::cut(whole, 2));
   CHECK_FALSE(output.requires_grad());
-  CHECK(relative_error(output, holder.stage.forward(test_images(options, kSamples), whole)) <= kDoubleBound);
+  CHECK(relative_error(output, holder.stage.forward(test_images(options, kWholeSamples), whole)) <= kPartsBound);
 }
 
 // The least that a sublayer puts on the graph: norm, column-parallel and row-parallel linear.
@@ -213,12 +206,12 @@ TEST_CASE("micro-batch parts: while one's sum is on its way, another one's subla
   const Range blocks{1, 1 + options.depth};
   for (const auto recompute : {Recompute::kNone, Recompute::kSelective}) {
     const auto num_sums = static_cast<size_t>(2 * options.depth);
-    const Result whole = run(options, blocks, 1, kSamples, recompute);
+    const PartsResult whole = run_parts(options, blocks, 1, kWholeSamples, recompute);
     REQUIRE(whole.sums.size() == num_sums);
     for (const Sum& sum : whole.sums) {
       CHECK(sum.wait - sum.start < kSublayer);
     }
-    const Result parts = run(options, blocks, 2, kSamples, recompute);
+    const PartsResult parts = run_parts(options, blocks, 2, kWholeSamples, recompute);
     REQUIRE(parts.sums.size() == 2 * num_sums);
     for (size_t i = 0; i + 1 < parts.sums.size(); ++i) {  // behind the last one there is nothing
       CAPTURE(i);

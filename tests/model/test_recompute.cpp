@@ -20,15 +20,8 @@ using model::VitOptions;
 
 namespace {
 
-constexpr int64_t kSamples = 3;
+constexpr int64_t kRecomputedSamples = 3;
 constexpr std::array kRecomputing = {Recompute::kSelective, Recompute::kFull};
-
-VitOptions with_dropout(VitOptions options) {
-  options.dropout = 0.2;
-  options.attention_dropout = 0.1;
-  options.drop_path = 0.3;
-  return options;
-}
 
 // Large enough for the kernels that have a least size.
 VitOptions larger_forecaster() {
@@ -40,39 +33,39 @@ VitOptions larger_forecaster() {
   return options;
 }
 
-std::vector<VitOptions> all_models() {
-  return {small_forecaster(), with_dropout(with_tanh(small_forecaster())),
-          with_dropout(small_classifier(model::Pooling::kToken)), with_dropout(larger_forecaster())};
+std::vector<VitOptions> recomputed_models() {
+  return {small_forecaster(), with_dropout(with_tanh(small_forecaster()), 0.3),
+          with_dropout(small_classifier(model::Pooling::kToken), 0.3), with_dropout(larger_forecaster(), 0.3)};
 }
 
 // How often each parameter's gradient was ready, by micro-batch.
-class CountingSink : public tensor::GradientSink {
+class MicroBatchSink : public tensor::GradientSink {
  public:
   void ready(int parameter, int micro_batch) override { ++counts[{parameter, micro_batch}]; }
   std::map<std::pair<int, int>, int> counts;
 };
 
-struct Result {
+struct RecomputeResult {
   std::vector<at::Tensor> outputs;
   NamedTensors gradients;
   std::map<std::pair<int, int>, int> ready;
 };
 
 // Two micro-batches with other samples, both forwards before the first backward, as a pipeline has them.
-Result run(const VitOptions& options, at::ScalarType type, Recompute recompute) {
+RecomputeResult run_twice(const VitOptions& options, at::ScalarType type, Recompute recompute) {
   const Range units{0, options.num_units()};
   TestStage holder(options, units, test_parameters(options), type, group_of_one());
   model::VitStage stage(options, units, holder.buffer, group_of_one(), recompute);
-  CountingSink sink;
-  std::vector<tensor::StepContext> contexts(2, test_context(kSamples, Mode::kTraining));
-  Result result;
+  MicroBatchSink sink;
+  std::vector<tensor::StepContext> contexts(2, test_context(kRecomputedSamples, Mode::kTraining));
+  RecomputeResult result;
   std::vector<at::Tensor> recorded;
   for (int i = 0; i < 2; ++i) {
     tensor::StepContext& context = contexts[static_cast<size_t>(i)];
     context.micro_batch = i;
     context.sink = &sink;
     context.samples[0] += i;
-    const at::Tensor images = test_images(options, kSamples).mul(1.0 + i).to(type).requires_grad_();
+    const at::Tensor images = test_images(options, kRecomputedSamples).mul(1.0 + i).to(type).requires_grad_();
     recorded.push_back(stage.forward(images, context));
     result.outputs.push_back(recorded.back().detach().clone());
   }
@@ -84,7 +77,7 @@ Result run(const VitOptions& options, at::ScalarType type, Recompute recompute) 
   return result;
 }
 
-void check_equal(const Result& result, const Result& reference) {
+void check_equal(const RecomputeResult& result, const RecomputeResult& reference) {
   for (size_t i = 0; i < reference.outputs.size(); ++i) {
     CHECK(at::equal(result.outputs[i], reference.outputs[i]));
   }
@@ -100,8 +93,8 @@ void check_equal(const Result& result, const Result& reference) {
 
 TEST_CASE("recompute: outputs, gradients and ready counts are those without it, bit for bit") {
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    for (const auto& options : all_models()) {
-      const Result reference = run(options, type, Recompute::kNone);
+    for (const auto& options : recomputed_models()) {
+      const RecomputeResult reference = run_twice(options, type, Recompute::kNone);
       for (const auto& [key, count] : reference.ready) {
         CHECK(count == 1);
       }
@@ -109,7 +102,7 @@ TEST_CASE("recompute: outputs, gradients and ready counts are those without it, 
         CAPTURE(std::string(at::toString(type)));
         CAPTURE(options.dropout);
         CAPTURE(static_cast<int>(recompute));
-        check_equal(run(options, type, recompute), reference);
+        check_equal(run_twice(options, type, recompute), reference);
       }
     }
   }
@@ -119,8 +112,8 @@ TEST_CASE("recompute: in evaluation and without grad mode nothing is kept or giv
   const VitOptions options = small_forecaster();
   const Range units{0, options.num_units()};
   TestStage holder(options, units, test_parameters(options), at::kFloat, group_of_one());
-  const at::Tensor images = test_images(options, kSamples).to(at::kFloat);
-  const auto context = test_context(kSamples, Mode::kEvaluation);
+  const at::Tensor images = test_images(options, kRecomputedSamples).to(at::kFloat);
+  const auto context = test_context(kRecomputedSamples, Mode::kEvaluation);
   const at::Tensor reference = holder.stage.forward(images, context);
   for (const Recompute recompute : kRecomputing) {
     model::VitStage stage(options, units, holder.buffer, group_of_one(), recompute);

@@ -19,7 +19,7 @@ using model::VitOptions;
 
 namespace {
 
-constexpr int64_t kSamples = 4;
+constexpr int64_t kCostedSamples = 4;
 constexpr size_t kActivations = static_cast<size_t>(MemoryClass::kActivations);
 
 VitOptions forecaster() {
@@ -54,8 +54,8 @@ VitOptions with_small_mlp() {
 }
 
 at::Tensor loss_of(const VitOptions& options, const at::Tensor& output, const at::Tensor& target) {
-  return options.task == model::Task::kClassify ? model::cross_entropy_loss(output, target, 0.1, kSamples)
-                                                : model::relative_l2_loss(output, target, kSamples);
+  return options.task == model::Task::kClassify ? model::cross_entropy_loss(output, target, 0.1, kCostedSamples)
+                                                : model::relative_l2_loss(output, target, kCostedSamples);
 }
 
 // Of a forward, loss and backward, as the pipeline runs them.
@@ -65,11 +65,11 @@ int64_t measured_peak(const VitOptions& options, at::ScalarType type, Recompute 
   const Range units{0, options.num_units()};
   TestStage holder(options, units, test_parameters(options), type, group_of_one());
   model::VitStage stage(options, units, holder.buffer, group_of_one(), recompute);
-  const auto parts = tensor::cut(test_context(kSamples, Mode::kTraining), most_parts);
-  const at::Tensor images = test_images(options, kSamples).to(type).requires_grad_();
+  const auto parts = tensor::cut(test_context(kCostedSamples, Mode::kTraining), most_parts);
+  const at::Tensor images = test_images(options, kCostedSamples).to(type).requires_grad_();
   const at::Tensor target = options.task == model::Task::kClassify
-                                ? at::ones({kSamples}, at::kLong)
-                                : test_images(options, kSamples).mul(2.0).to(at::toOpMathType(type));
+                                ? at::ones({kCostedSamples}, at::kLong)
+                                : test_images(options, kCostedSamples).mul(2.0).to(at::toOpMathType(type));
   const MemoryScope activations(MemoryClass::kActivations);
   MemoryTracker::reset_peaks();
   const int64_t before = MemoryTracker::report().current[kActivations];
@@ -121,8 +121,8 @@ TEST_CASE("vit_memory: the formula is the tracker's peak within one per cent") {
   for (const VitOptions& options : {forecaster(), classifier_with_dropout(), with_small_mlp()}) {
     for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       for (const auto recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-        const auto formula = static_cast<double>(
-            model::activation_bytes(options, {0, options.num_units()}, {}, recompute, type, {kSamples, kSamples, 0}));
+        const auto formula = static_cast<double>(model::activation_bytes(
+            options, {0, options.num_units()}, {}, recompute, type, {kCostedSamples, kCostedSamples, 0}));
         const auto measured = static_cast<double>(measured_peak(options, type, recompute));
         CAPTURE(options.dropout);
         CAPTURE(options.mlp_hidden);
@@ -138,8 +138,8 @@ TEST_CASE("vit_memory: the formula is the tracker's peak within one per cent") {
 TEST_CASE("vit_memory: with micro-batches in parts the formula is an upper bound, and no bad one") {
   for (const VitOptions& options : {forecaster(), classifier_with_dropout(), with_small_mlp()}) {
     for (const auto recompute : {Recompute::kNone, Recompute::kSelective}) {
-      const auto formula = static_cast<double>(model::activation_bytes(options, {0, options.num_units()}, {}, recompute,
-                                                                       at::kFloat, {kSamples, kSamples, 0}));
+      const auto formula = static_cast<double>(model::activation_bytes(
+          options, {0, options.num_units()}, {}, recompute, at::kFloat, {kCostedSamples, kCostedSamples, 0}));
       const auto measured = static_cast<double>(measured_peak(options, at::kFloat, recompute, 2));
       CAPTURE(options.dropout);
       CAPTURE(options.mlp_hidden);

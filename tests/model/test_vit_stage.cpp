@@ -26,12 +26,12 @@ using model::VitOptions;
 
 namespace {
 
-constexpr int64_t kSamples = 3;
+constexpr int64_t kStageSamples = 3;
 
 // Rounding of a few hundred additions in a row, twice through two blocks; measured errors are near 1e-15.
-constexpr double kDoubleBound = 1e-13;
+constexpr double kStageBound = 1e-13;
 
-std::vector<VitOptions> all_models() {
+std::vector<VitOptions> stage_models() {
   return {small_forecaster(), with_tanh(small_forecaster()), small_classifier(model::Pooling::kToken),
           small_classifier(model::Pooling::kMean)};
 }
@@ -40,9 +40,9 @@ struct Case {
   explicit Case(const VitOptions& chosen)
       : options(chosen),
         parameters(test_parameters(chosen)),
-        images(test_images(chosen, kSamples)),
-        output_gradient(normal_tensor(output_shape(chosen, kSamples), 12)),
-        context(test_context(kSamples, Mode::kTraining)) {}
+        images(test_images(chosen, kStageSamples)),
+        output_gradient(normal_tensor(output_shape(chosen, kStageSamples), 12)),
+        context(test_context(kStageSamples, Mode::kTraining)) {}
 
   Outcome ours(at::ScalarType type) const {
     return run_ours(options, parameters, images, output_gradient, context, type, group_of_one());
@@ -58,7 +58,7 @@ struct Case {
   tensor::StepContext context;
 };
 
-struct Arrival {
+struct BucketArrival {
   int bucket;
   uint64_t num_nodes;  // that autograd had made by then: how far forward was
 };
@@ -66,7 +66,7 @@ struct Arrival {
 // The values of a bucket, which come when they are waited for; until then there is nothing to compute with.
 class LateBucket final : public comm::Work::State {
  public:
-  LateBucket(at::Tensor values, int bucket, std::vector<Arrival>& arrivals)
+  LateBucket(at::Tensor values, int bucket, std::vector<BucketArrival>& arrivals)
       : values_(std::move(values)), right_(values_.clone()), bucket_(bucket), arrivals_(arrivals) {
     values_.fill_(std::numeric_limits<double>::quiet_NaN());
   }
@@ -80,20 +80,20 @@ class LateBucket final : public comm::Work::State {
   at::Tensor values_;
   at::Tensor right_;
   int bucket_;
-  std::vector<Arrival>& arrivals_;
+  std::vector<BucketArrival>& arrivals_;
 };
 
 }  // namespace
 
 TEST_CASE("vit_stage: outputs and every gradient are the reference's in fp64") {
-  for (const auto& options : all_models()) {
+  for (const auto& options : stage_models()) {
     const Case given(options);
     const Outcome ours = given.ours(at::kDouble);
     const Outcome reference = given.reference(at::kDouble);
-    CHECK(relative_error(ours.output, reference.output) <= kDoubleBound);
+    CHECK(relative_error(ours.output, reference.output) <= kStageBound);
     const WorstError worst = worst_gradient_error(ours.gradients, reference.gradients);
     CAPTURE(worst.name);
-    CHECK(worst.error <= kDoubleBound);
+    CHECK(worst.error <= kStageBound);
   }
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("vit_stage: outputs and every gradient are the reference's in fp64") {
 // factor for another order of the same sums.
 TEST_CASE("vit_stage: fp32 is as near to fp64 as the reference's fp32") {
   constexpr double kFactor = 4.0;
-  for (const auto& options : all_models()) {
+  for (const auto& options : stage_models()) {
     const Case given(options);
     const Outcome exact = given.reference(at::kDouble);
     const Outcome ours = given.ours(at::kFloat);
@@ -118,7 +118,7 @@ TEST_CASE("vit_stage: fp32 is as near to fp64 as the reference's fp32") {
 // d(output . g)/dw by central differences: an error of h^2 f''' / 6 and of rounding / h, near 1e-9 at h = 1e-5.
 TEST_CASE("vit_stage: gradients are those of finite differences") {
   constexpr double kStep = 1e-5;
-  for (const auto& options : all_models()) {
+  for (const auto& options : stage_models()) {
     const Case given(options);
     TestStage ours(options, {0, options.num_units()}, given.parameters, at::kDouble, group_of_one());
     const at::Tensor images = given.images.clone().requires_grad_();
@@ -163,13 +163,13 @@ TEST_CASE("vit_stage: a second backward adds to the gradients") {
     return copies;
   }();
   run();
-  CHECK(worst_gradient_error(ours.gradients(group_of_one()), once).error <= kDoubleBound);
+  CHECK(worst_gradient_error(ours.gradients(group_of_one()), once).error <= kStageBound);
 }
 
 // At the end of a stage the residual sum is made alone, inside of one together with the norm that follows.
 TEST_CASE("vit_stage: units chained over several stages are the units of one stage, bit by bit") {
   std::vector<std::pair<VitOptions, at::ScalarType>> cases;
-  for (VitOptions options : all_models()) {
+  for (VitOptions options : stage_models()) {
     cases.emplace_back(options, at::kDouble);
     options.dropout = 0.1;
     options.drop_path = 0.3;
@@ -207,14 +207,14 @@ TEST_CASE("vit_stage: the image gets no gradient, and evaluation records nothing
   CHECK_FALSE(images.grad().defined());
 
   const at::NoGradGuard no_grad;
-  const tensor::StepContext context = test_context(kSamples, Mode::kEvaluation);
+  const tensor::StepContext context = test_context(kStageSamples, Mode::kEvaluation);
   const at::Tensor output = ours.stage.forward(images, context);
   CHECK_FALSE(output.requires_grad());
 }
 
 // bf16 has 8 bits; the reference is fp64. What matters beside closeness: no activation and no message widens to fp32.
 TEST_CASE("vit_stage: bf16 with fp32 gradients stays bf16 between the layers") {
-  for (const auto& options : all_models()) {
+  for (const auto& options : stage_models()) {
     const Case given(options);
     auto specs = model::parameter_specs(options, {0, options.num_units()}, 0, 0, 1);
     auto layout = tensor::make_flat_layout(specs, 1, 1);
@@ -250,10 +250,10 @@ TEST_CASE("vit_stage: the graph of a block keeps what its comment lists, and no 
   const MemoryTracker::Attachment attachment;
   TestStage block(options, {1, 2}, test_parameters(options), at::kFloat, group_of_one());
   const at::Tensor x =
-      normal_tensor({kSamples, options.num_tokens(), options.embed_dim}, 1).to(at::kFloat).requires_grad_();
+      normal_tensor({kStageSamples, options.num_tokens(), options.embed_dim}, 1).to(at::kFloat).requires_grad_();
   const auto held = [] { return MemoryTracker::report().current[static_cast<size_t>(MemoryClass::kActivations)]; };
   const int64_t before = held();
-  const tensor::StepContext context = test_context(kSamples, Mode::kTraining);
+  const tensor::StepContext context = test_context(kStageSamples, Mode::kTraining);
   at::Tensor y;
   {
     const MemoryScope scope(MemoryClass::kActivations);
@@ -263,7 +263,7 @@ TEST_CASE("vit_stage: the graph of a block keeps what its comment lists, and no 
   // head; and y itself.
   const int64_t a_token = 3 * options.embed_dim + 3 * options.embed_dim + options.embed_dim + 2 * options.mlp_hidden +
                           4 + options.num_heads + options.embed_dim;
-  const int64_t expected = kSamples * options.num_tokens() * a_token * 4;
+  const int64_t expected = kStageSamples * options.num_tokens() * a_token * 4;
   CHECK(static_cast<double>(held() - before) == doctest::Approx(static_cast<double>(expected)).epsilon(0.01));
   torch::autograd::backward({y}, {at::ones_like(y)});
   y.reset();
@@ -271,7 +271,7 @@ TEST_CASE("vit_stage: the graph of a block keeps what its comment lists, and no 
 }
 
 TEST_CASE("vit_stage: no samples give an empty output and zero gradients") {
-  for (const auto& options : all_models()) {
+  for (const auto& options : stage_models()) {
     const Case given(options);
     const Outcome empty =
         run_ours(options, given.parameters, given.images.narrow(0, 0, 0), given.output_gradient.narrow(0, 0, 0),
@@ -286,7 +286,7 @@ TEST_CASE("vit_stage: no samples give an empty output and zero gradients") {
 
 namespace {
 
-class CountingSink : public tensor::GradientSink {
+class ReadyOnceSink : public tensor::GradientSink {
  public:
   void ready(int parameter, int micro_batch) override {
     ++counts[parameter];
@@ -298,10 +298,10 @@ class CountingSink : public tensor::GradientSink {
 }  // namespace
 
 TEST_CASE("vit_stage: every parameter is reported ready once a micro-batch") {
-  for (const auto& options : all_models()) {
+  for (const auto& options : stage_models()) {
     const Case given(options);
     TestStage ours(options, {0, options.num_units()}, given.parameters, at::kFloat, group_of_one());
-    CountingSink sink;
+    ReadyOnceSink sink;
     auto context = given.context;
     context.sink = &sink;
     const at::Tensor output = ours.stage.forward(given.images.to(at::kFloat).requires_grad_(), context);
@@ -315,7 +315,7 @@ TEST_CASE("vit_stage: every parameter is reported ready once a micro-batch") {
 }
 
 TEST_CASE("vit_stage: parameters that are on their way are waited for when forward comes to their unit") {
-  for (const auto& options : all_models()) {
+  for (const auto& options : stage_models()) {
     const Case given(options);
     const auto specs = model::parameter_specs(options, {0, options.num_units()}, 0, 0, 1);
     tensor::ParameterBuffer buffer(specs, tensor::make_flat_layout(specs, 1, 1), at::kDouble, at::kDouble, at::kCPU);
@@ -325,7 +325,7 @@ TEST_CASE("vit_stage: parameters that are on their way are waited for when forwa
     }
     model::VitStage stage(options, {0, options.num_units()}, buffer, group_of_one());
     const at::Tensor flat = buffer.values();
-    std::vector<Arrival> arrivals;
+    std::vector<BucketArrival> arrivals;
     for (size_t i = 0; i < buffer.layout().buckets.size(); ++i) {
       const Range range = buffer.layout().buckets[i].range;
       buffer.expect(i, comm::Work(std::make_unique<LateBucket>(flat.narrow(0, range.begin, range.size()),
@@ -335,9 +335,9 @@ TEST_CASE("vit_stage: parameters that are on their way are waited for when forwa
     CHECK(output.equal(given.ours(at::kDouble).output));
     REQUIRE(arrivals.size() == specs.size());
     CHECK(std::is_sorted(arrivals.begin(), arrivals.end(),
-                         [](const Arrival& a, const Arrival& b) { return a.bucket > b.bucket; }));
+                         [](const BucketArrival& a, const BucketArrival& b) { return a.bucket > b.bucket; }));
     std::set<uint64_t> moments;
-    for (const Arrival& arrival : arrivals) {
+    for (const BucketArrival& arrival : arrivals) {
       moments.insert(arrival.num_nodes);
     }
     CHECK(std::ssize(moments) == options.num_units());
@@ -347,7 +347,7 @@ TEST_CASE("vit_stage: parameters that are on their way are waited for when forwa
 TEST_CASE("vit_stage: who asks the buffer for parameters gets those that were on their way") {
   const auto options = small_forecaster();
   TestStage ours(options, {0, options.num_units()}, test_parameters(options), at::kDouble, group_of_one());
-  std::vector<Arrival> arrivals;
+  std::vector<BucketArrival> arrivals;
   const auto is_late = [&](const std::function<at::Tensor()>& read) {
     const at::Tensor flat = ours.buffer.values();
     arrivals.clear();

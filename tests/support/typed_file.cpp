@@ -4,18 +4,12 @@
 #include <hdf5.h>
 
 #include <array>
-#include <stdexcept>
+
+#include "tests/support/checked_id.h"
 
 namespace vit_hybrid::testing {
 
 namespace {
-
-hid_t check(hid_t id) {
-  if (id < 0) {
-    throw std::runtime_error("HDF5 refuses to make a test file");
-  }
-  return id;
-}
 
 struct Mixed {
   double number;
@@ -24,20 +18,20 @@ struct Mixed {
 };
 
 hid_t text_type() {
-  const hid_t type = check(H5Tcopy(H5T_C_S1));
+  const hid_t type = checked_id(H5Tcopy(H5T_C_S1));
   H5Tset_size(type, H5T_VARIABLE);
   return type;
 }
 
 hid_t line(hsize_t size) {
-  return check(H5Screate_simple(1, &size, nullptr));
+  return checked_id(H5Screate_simple(1, &size, nullptr));
 }
 
 void add_dataset(hid_t file, const char* name, hid_t type, hsize_t size, const void* values,
                  hid_t creation = H5P_DEFAULT) {
   const hid_t space = line(size);
-  const hid_t dataset = check(H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
-  check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
+  const hid_t dataset = checked_id(H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+  checked_id(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values));
   H5Dclose(dataset);
   H5Sclose(space);
 }
@@ -46,19 +40,19 @@ void add_dataset(hid_t file, const char* name, hid_t type, hsize_t size, const v
 void add_texts(hid_t file, const char* name, hsize_t size, hsize_t first, const std::vector<const char*>& texts,
                hsize_t chunk) {
   const hid_t type = text_type();
-  const hid_t creation = check(H5Pcreate(H5P_DATASET_CREATE));
+  const hid_t creation = checked_id(H5Pcreate(H5P_DATASET_CREATE));
   const char* fill = "nothing";
-  check(H5Pset_fill_value(creation, type, &fill));
+  checked_id(H5Pset_fill_value(creation, type, &fill));
   if (chunk > 0) {
     H5Pset_chunk(creation, 1, &chunk);
     H5Pset_deflate(creation, 1);
   }
   const hid_t space = line(size);
-  const hid_t dataset = check(H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+  const hid_t dataset = checked_id(H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT));
   const hsize_t count = texts.size();
   const hid_t memory = line(count);
   H5Sselect_hyperslab(space, H5S_SELECT_SET, &first, nullptr, &count, nullptr);
-  check(H5Dwrite(dataset, type, memory, space, H5P_DEFAULT, texts.data()));
+  checked_id(H5Dwrite(dataset, type, memory, space, H5P_DEFAULT, texts.data()));
   H5Sclose(memory);
   H5Dclose(dataset);
   H5Sclose(space);
@@ -69,10 +63,10 @@ void add_texts(hid_t file, const char* name, hsize_t size, hsize_t first, const 
 void add_lists(hid_t file) {
   std::array<int, 5> numbers = {1, 2, 3, 4, 5};
   const std::array<hvl_t, 3> lists = {hvl_t{2, numbers.data()}, hvl_t{0, nullptr}, hvl_t{5, numbers.data()}};
-  const hid_t type = check(H5Tvlen_create(H5T_NATIVE_INT));
+  const hid_t type = checked_id(H5Tvlen_create(H5T_NATIVE_INT));
   add_dataset(file, "lists", type, lists.size(), lists.data());
   const hid_t text = text_type();
-  const hid_t mixed = check(H5Tcreate(H5T_COMPOUND, sizeof(Mixed)));
+  const hid_t mixed = checked_id(H5Tcreate(H5T_COMPOUND, sizeof(Mixed)));
   H5Tinsert(mixed, "number", HOFFSET(Mixed, number), H5T_NATIVE_DOUBLE);
   H5Tinsert(mixed, "text", HOFFSET(Mixed, text), text);
   H5Tinsert(mixed, "list", HOFFSET(Mixed, list), type);
@@ -85,41 +79,41 @@ void add_lists(hid_t file) {
 
 void add_references(hid_t file, const char* target) {
   std::array<hobj_ref_t, 2> references{};
-  check(H5Rcreate(references.data(), file, "names", H5R_OBJECT, -1));
+  checked_id(H5Rcreate(references.data(), file, "names", H5R_OBJECT, -1));
   add_dataset(file, "references", H5T_STD_REF_OBJ, references.size(), references.data());
-  const hid_t dataset = check(H5Dopen2(file, target, H5P_DEFAULT));
-  const hid_t space = check(H5Dget_space(dataset));
+  const hid_t dataset = checked_id(H5Dopen2(file, target, H5P_DEFAULT));
+  const hid_t space = checked_id(H5Dget_space(dataset));
   const std::vector<hsize_t> start(static_cast<size_t>(H5Sget_simple_extent_ndims(space)), 0);
   const std::vector<hsize_t> extents(start.size(), 1);
   H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr, extents.data(), nullptr);
   hdset_reg_ref_t region{};
-  check(H5Rcreate(&region, file, target, H5R_DATASET_REGION, space));
+  checked_id(H5Rcreate(&region, file, target, H5R_DATASET_REGION, space));
   add_dataset(file, "region", H5T_STD_REF_DSETREG, 1, &region);
   H5Sclose(space);
   H5Dclose(dataset);
 }
 
 void add_small_types(hid_t file) {
-  const hid_t opaque = check(H5Tcreate(H5T_OPAQUE, 3));
+  const hid_t opaque = checked_id(H5Tcreate(H5T_OPAQUE, 3));
   add_dataset(file, "opaque", opaque, 2, "abcdef");
   H5Tclose(opaque);
-  const hid_t kinds = check(H5Tenum_create(H5T_NATIVE_INT));
+  const hid_t kinds = checked_id(H5Tenum_create(H5T_NATIVE_INT));
   const std::array<int, 3> values = {0, 1, 0};
   H5Tenum_insert(kinds, "no", &values[0]);
   H5Tenum_insert(kinds, "yes", &values[1]);
   add_dataset(file, "kinds", kinds, values.size(), values.data());
   H5Tclose(kinds);
-  const hid_t named = check(H5Tcopy(H5T_STD_I16BE));
-  check(H5Tcommit2(file, "named", named, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  const hid_t named = checked_id(H5Tcopy(H5T_STD_I16BE));
+  checked_id(H5Tcommit2(file, "named", named, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
   add_dataset(file, "of_named", named, 2, "\0\1\0\2");
   H5Tclose(named);
 }
 
 void add_attribute(hid_t file, const char* object, const char* name, hid_t type, hsize_t size, const void* values) {
   const hid_t space = line(size);
-  const hid_t opened = check(H5Oopen(file, object, H5P_DEFAULT));
-  const hid_t attribute = check(H5Acreate2(opened, name, type, space, H5P_DEFAULT, H5P_DEFAULT));
-  check(H5Awrite(attribute, type, values));
+  const hid_t opened = checked_id(H5Oopen(file, object, H5P_DEFAULT));
+  const hid_t attribute = checked_id(H5Acreate2(opened, name, type, space, H5P_DEFAULT, H5P_DEFAULT));
+  checked_id(H5Awrite(attribute, type, values));
   H5Aclose(attribute);
   H5Oclose(opened);
   H5Sclose(space);
@@ -131,10 +125,10 @@ void add_attributes(hid_t file, const char* object) {
   add_attribute(file, object, "texts", text, texts.size(), texts.data());
   H5Tclose(text);
   hobj_ref_t reference{};
-  check(H5Rcreate(&reference, file, "names", H5R_OBJECT, -1));
+  checked_id(H5Rcreate(&reference, file, "names", H5R_OBJECT, -1));
   add_attribute(file, object, "reference", H5T_STD_REF_OBJ, 1, &reference);
   const hvl_t list{1, &reference};
-  const hid_t type = check(H5Tvlen_create(H5T_STD_REF_OBJ));
+  const hid_t type = checked_id(H5Tvlen_create(H5T_STD_REF_OBJ));
   add_attribute(file, object, "list", type, 1, &list);
   H5Tclose(type);
 }
@@ -142,7 +136,7 @@ void add_attributes(hid_t file, const char* object) {
 }  // namespace
 
 void add_typed_datasets(const std::string& path, const std::string& target) {
-  const hid_t file = check(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
+  const hid_t file = checked_id(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
   add_texts(file, "names", 4, 0, {"one", "", "three"}, 0);
   add_texts(file, "chunked", 7, 2, {"x", "yy"}, 2);
   add_lists(file);
@@ -154,9 +148,9 @@ void add_typed_datasets(const std::string& path, const std::string& target) {
 }
 
 std::vector<std::string> texts_and_fill(const std::string& path, const std::string& dataset) {
-  const hid_t file = check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
-  const hid_t opened = check(H5Dopen2(file, dataset.c_str(), H5P_DEFAULT));
-  const hid_t space = check(H5Dget_space(opened));
+  const hid_t file = checked_id(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
+  const hid_t opened = checked_id(H5Dopen2(file, dataset.c_str(), H5P_DEFAULT));
+  const hid_t space = checked_id(H5Dget_space(opened));
   const hid_t creation = H5Dget_create_plist(opened);
   const hid_t type = text_type();
   std::vector<char*> texts(static_cast<size_t>(H5Sget_simple_extent_npoints(space)), nullptr);
@@ -179,16 +173,16 @@ std::vector<std::string> texts_and_fill(const std::string& path, const std::stri
 }
 
 std::vector<std::string> referred_names(const std::string& path, const std::string& dataset) {
-  const hid_t file = check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
-  const hid_t opened = check(H5Dopen2(file, dataset.c_str(), H5P_DEFAULT));
-  const hid_t space = check(H5Dget_space(opened));
+  const hid_t file = checked_id(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
+  const hid_t opened = checked_id(H5Dopen2(file, dataset.c_str(), H5P_DEFAULT));
+  const hid_t space = checked_id(H5Dget_space(opened));
   std::vector<hobj_ref_t> references(static_cast<size_t>(H5Sget_simple_extent_npoints(space)));
-  check(H5Dread(opened, H5T_STD_REF_OBJ, H5S_ALL, H5S_ALL, H5P_DEFAULT, references.data()));
+  checked_id(H5Dread(opened, H5T_STD_REF_OBJ, H5S_ALL, H5S_ALL, H5P_DEFAULT, references.data()));
   std::vector<std::string> names;
   for (const hobj_ref_t& reference : references) {
     std::array<char, 64> name{};
     if (reference != 0) {
-      const hid_t object = check(H5Rdereference2(file, H5P_DEFAULT, H5R_OBJECT, &reference));
+      const hid_t object = checked_id(H5Rdereference2(file, H5P_DEFAULT, H5R_OBJECT, &reference));
       H5Iget_name(object, name.data(), name.size());
       H5Oclose(object);
     }
@@ -203,11 +197,11 @@ std::vector<std::string> referred_names(const std::string& path, const std::stri
 void add_external_dataset(const std::string& path, const std::string& name, const std::string& raw,
                           const std::vector<int64_t>& shape) {
   const std::vector<hsize_t> extents(shape.begin(), shape.end());
-  const hid_t file = check(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
-  const hid_t space = check(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
-  const hid_t creation = check(H5Pcreate(H5P_DATASET_CREATE));
-  check(H5Pset_external(creation, raw.c_str(), 0, H5F_UNLIMITED));
-  H5Dclose(check(H5Dcreate2(file, name.c_str(), H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT)));
+  const hid_t file = checked_id(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
+  const hid_t space = checked_id(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
+  const hid_t creation = checked_id(H5Pcreate(H5P_DATASET_CREATE));
+  checked_id(H5Pset_external(creation, raw.c_str(), 0, H5F_UNLIMITED));
+  H5Dclose(checked_id(H5Dcreate2(file, name.c_str(), H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT)));
   H5Pclose(creation);
   H5Sclose(space);
   H5Fclose(file);
@@ -220,16 +214,16 @@ void add_foreign_filter(const std::string& path, const std::string& name, const 
   const H5Z_class2_t none = {
       H5Z_CLASS_T_VERS, number,  1,       1,
       filter.c_str(),   nullptr, nullptr, result == FilterResult::kDone ? static_cast<H5Z_func_t>(keep) : fail};
-  check(H5Zregister(&none));
-  const hid_t file = check(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
+  checked_id(H5Zregister(&none));
+  const hid_t file = checked_id(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT));
   const std::vector<hsize_t> extents(values.sizes().begin(), values.sizes().end());
-  const hid_t space = check(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
-  const hid_t creation = check(H5Pcreate(H5P_DATASET_CREATE));
+  const hid_t space = checked_id(H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr));
+  const hid_t creation = checked_id(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_chunk(creation, static_cast<int>(extents.size()), extents.data());
-  check(H5Pset_filter(creation, number, H5Z_FLAG_OPTIONAL, 0, nullptr));
+  checked_id(H5Pset_filter(creation, number, H5Z_FLAG_OPTIONAL, 0, nullptr));
   const hid_t dataset =
-      check(H5Dcreate2(file, name.c_str(), H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT));
-  check(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.contiguous().const_data_ptr()));
+      checked_id(H5Dcreate2(file, name.c_str(), H5T_NATIVE_FLOAT, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+  checked_id(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.contiguous().const_data_ptr()));
   H5Dclose(dataset);
   H5Pclose(creation);
   H5Sclose(space);

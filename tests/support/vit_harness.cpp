@@ -78,6 +78,13 @@ model::VitOptions with_tanh(model::VitOptions options) {
   return options;
 }
 
+model::VitOptions with_dropout(model::VitOptions options, double drop_path) {
+  options.dropout = 0.2;
+  options.attention_dropout = 0.1;
+  options.drop_path = drop_path;
+  return options;
+}
+
 at::Tensor normal_tensor(at::IntArrayRef shape, uint64_t seed) {
   at::Tensor x = at::empty(shape, at::TensorOptions(at::kDouble));
   const RandomStream stream(seed, Purpose::kTest);

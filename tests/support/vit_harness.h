@@ -22,6 +22,8 @@ model::VitOptions small_classifier(model::Pooling pooling);
 
 /// The same model with GELU's tanh.
 model::VitOptions with_tanh(model::VitOptions options);
+/// The same model with dropout of 0.2, 0.1 of attention, and `drop_path`.
+model::VitOptions with_dropout(model::VitOptions options, double drop_path);
 
 /// Normal draws, double, on the host: a function of `seed` alone.
 at::Tensor normal_tensor(at::IntArrayRef shape, uint64_t seed);

@@ -33,8 +33,6 @@ std::unique_ptr<MpiGroup::Handle> own(MPI_Comm comm) {
   return handle;
 }
 
-constexpr const char* kAxis = "control";
-
 // Waits without keeping the core from other ranks (a blocking call of MPI may spin), and with progress for operations
 // in flight. start(&request) starts a non-blocking call; `call` is its name.
 template <class Start>
@@ -52,7 +50,7 @@ void complete(BlockedScope& blocked, const char* call, Start start) {
 // A collective call, as complete() takes it.
 template <class Start>
 void wait_for(const MpiGroup& group, const char* operation, int64_t bytes, const char* call, Start start) {
-  CollectiveScope scope(*group.watched(), kAxis, operation, bytes);
+  CollectiveScope scope(*group.watched(), kControlAxis, operation, bytes);
   complete(scope.blocked(), call, start);
 }
 
@@ -61,7 +59,7 @@ template <class Start>
 void wait_for_message(const MpiGroup& group, const char* operation, int64_t bytes, int peer, const char* call,
                       Start start) {
   VH_ASSERT(bytes >= 0 && bytes <= kMaxControlBytes, str("a control message of ", bytes, " bytes"));
-  const OperationNote note{kAxis, operation, bytes, 0, run_position(), group.watched()->id()};
+  const OperationNote note{kControlAxis, operation, bytes, 0, run_position(), group.watched()->id()};
   BlockedScope blocked(note);
   blocked.awaits({group.watched()->world_rank(peer)});
   complete(blocked, call, start);
@@ -76,7 +74,7 @@ void meet(const MpiGroup& group, const char* operation) {
 template <class Make>
 MpiGroup build(const MpiGroup& group, const char* call, Make make) {
   meet(group, kBuilding);
-  const CollectiveScope scope(*group.watched(), kAxis, kBuilding);
+  const CollectiveScope scope(*group.watched(), kControlAxis, kBuilding);
   MPI_Comm comm = MPI_COMM_NULL;
   check_mpi(make(&comm), call);
   return MpiGroup(own(comm));
@@ -115,7 +113,7 @@ std::vector<int> places_node_by_node(const std::vector<int64_t>& node_of) {
 
 // The cores that the ranks of a node may use together, against the number of the ranks.
 void choose_manner_of_waiting(const MpiGroup& node) {
-  const CollectiveScope scope(*node.watched(), kAxis, "counting of cores");
+  const CollectiveScope scope(*node.watched(), kControlAxis, "counting of cores");
   cpu_set_t own;
   cpu_set_t all;
   CPU_ZERO(&own);
@@ -191,7 +189,7 @@ MpiGroup MpiGroup::world() {
   }
   MPI_Comm comm = MPI_COMM_NULL;
   {
-    const OperationNote note{kAxis, kBuilding, 0, 0, run_position()};
+    const OperationNote note{kControlAxis, kBuilding, 0, 0, run_position()};
     const BlockedScope blocked(note);
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
   }

@@ -20,7 +20,6 @@ namespace vit_hybrid::comm {
 namespace {
 
 constexpr uintptr_t kAlignment = 64;
-constexpr const char* kAxis = "control";
 
 // Mappings begin at pages, so all processes move a pointer by the same distance.
 std::byte* align(void* pointer) {
@@ -54,7 +53,7 @@ SharedSegment::SharedSegment(const MpiGroup& node, int64_t bytes_per_rank) : win
   void* base = nullptr;
   window_->watched = node.watched();
   {
-    const CollectiveScope scope(*window_->watched, kAxis, "building of shared memory", bytes);
+    const CollectiveScope scope(*window_->watched, kControlAxis, "building of shared memory", bytes);
     check_mpi(MPI_Win_allocate_shared(bytes, 1, info, mpi_comm(node), &base, &window_->window),
               "MPI_Win_allocate_shared");
   }
@@ -71,7 +70,7 @@ SharedSegment::SharedSegment(const MpiGroup& node, int64_t bytes_per_rank) : win
 
 SharedSegment::~SharedSegment() {
   if (window_ == nullptr || window_->window == MPI_WIN_NULL || !may_release_mpi()) return;
-  const CollectiveScope scope(*window_->watched, kAxis, "freeing of shared memory");
+  const CollectiveScope scope(*window_->watched, kControlAxis, "freeing of shared memory");
   MPI_Win_free(&window_->window);
 }
 

@@ -24,7 +24,7 @@ namespace vit_hybrid::zero {
 
 namespace {
 
-constexpr int64_t kChunk = 1024;  // halves that are widened at a time
+constexpr int64_t kWidenedChunk = 1024;  // halves that are widened at a time
 
 double square_sum(const float* values, int64_t count) {
   return square_loop(values, count);
@@ -35,10 +35,10 @@ double square_sum(const double* values, int64_t count) {
 
 template <class Half>
 double square_sum(const Half* values, int64_t count) {
-  std::array<float, kChunk> chunk;
+  std::array<float, kWidenedChunk> chunk;
   double sum = 0;
-  for (int64_t i = 0; i < count; i += kChunk) {
-    const int64_t size = std::min(kChunk, count - i);
+  for (int64_t i = 0; i < count; i += kWidenedChunk) {
+    const int64_t size = std::min(kWidenedChunk, count - i);
     kernels::convert(values + i, chunk.data(), size);
     sum += square_loop(chunk.data(), size);
   }

@@ -19,13 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostBytes = 64;                  // of a counter, or of a name
+constexpr int64_t kMostMeterBytes = 64;             // of a counter, or of a name
 constexpr int64_t kMostCounted = int64_t{1} << 60;  // microjoules: of a kilowatt those of 36 years
 
 // A counter in a file. Nothing, and the problem, where it is none that can be read.
 std::optional<int64_t> counter_in(const std::string& path, std::string& problem) {
   try {
-    const std::string text = read_regular_file(path, kMostBytes);
+    const std::string text = read_regular_file(path, kMostMeterBytes);
     int64_t value = -1;
     std::from_chars(text.data(), text.data() + text.size(), value);
     if (value >= 0 && value <= kMostCounted) {
@@ -40,7 +40,7 @@ std::optional<int64_t> counter_in(const std::string& path, std::string& problem)
 
 bool is_package(const std::string& folder) {
   try {
-    return read_regular_file(folder + "/name", kMostBytes).starts_with("package");
+    return read_regular_file(folder + "/name", kMostMeterBytes).starts_with("package");
   } catch (const Error&) {
     return false;
   }

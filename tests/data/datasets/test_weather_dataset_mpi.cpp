@@ -20,6 +20,7 @@
 #include "src/base/text.h"
 #include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
+#include "tests/support/io_modes.h"
 #include "tests/support/on_rank_0.h"
 #include "tests/support/scaled_file.h"
 #include "tests/support/scratch_folder.h"
@@ -33,8 +34,6 @@ using vit_hybrid::testing::contains;
 constexpr int64_t kChannels = 3;
 constexpr int64_t kHeight = 5;
 constexpr int64_t kWidth = 7;
-constexpr IoMode kModes[] = {IoMode::kAuto, IoMode::kDirect, IoMode::kIndependent, IoMode::kCollective};
-
 double value_at(int64_t year, int64_t time, int64_t channel, int64_t row, int64_t column) {
   return static_cast<double>((year - 1900) * 100 + time * 10 + channel) + static_cast<double>(row) / 8.0 +
          static_cast<double>(column) / 128.0;  // exact in float32
@@ -142,7 +141,7 @@ TEST_CASE("weather: normalized pairs, from every kind of file in every way") {
   for (const auto& [type, gzip] : {std::pair{at::kFloat, 0}, {at::kFloat, 3}, {at::kDouble, 0}, {at::kDouble, 2}}) {
     const Folder folder(group);
     folder.write_all(type, gzip);
-    for (const IoMode mode : kModes) {
+    for (const IoMode mode : testing::kIoModes) {
       WeatherOptions options = folder.options();
       options.io = mode;
       const WeatherDataset dataset(group, options);
@@ -282,7 +281,7 @@ TEST_CASE("weather: a value that is not finite is named") {
     folder.write_year(1993, values);
   }
   group.barrier();
-  for (const IoMode mode : kModes) {
+  for (const IoMode mode : testing::kIoModes) {
     WeatherOptions options = folder.options();
     options.io = mode;
     const WeatherDataset dataset(group, options);
@@ -382,7 +381,7 @@ TEST_CASE("weather: all replicas together load every pair of an epoch once") {
   const auto group = comm::MpiGroup::world();
   const Folder folder(group);
   folder.write_all();
-  for (const IoMode mode : kModes) {
+  for (const IoMode mode : testing::kIoModes) {
     WeatherOptions options = folder.options();
     options.io = mode;
     const WeatherDataset dataset(group, options);

@@ -22,7 +22,7 @@ using vit_hybrid::testing::relative_error;
 
 namespace {
 
-constexpr double kTwoPi = 2.0 * std::numbers::pi;
+constexpr double kFullTurn = 2.0 * std::numbers::pi;
 
 GenerateWeatherOptions small_options() {
   GenerateWeatherOptions options;
@@ -60,7 +60,7 @@ TEST_CASE("weather channels: names, units, and the values of a known flow, north
 
   const CGrid grid(planet_plane(64, 128));
   const int64_t rows = 64, columns = 128;
-  const double k = kTwoPi / grid.plane().length_x;
+  const double k = kFullTurn / grid.plane().length_x;
   ShallowWaterState state(rows, columns, 2);
   for (int64_t j = 0; j < rows; ++j) {
     for (int64_t i = 0; i < columns; ++i) {
@@ -82,7 +82,7 @@ TEST_CASE("weather channels: names, units, and the values of a known flow, north
       const double u = 10.0 + 3.0 * std::sin(x), v = 7.0 * std::sin(x);
       const int64_t j = rows - 1 - row;
       const double h = 1000.0 + static_cast<double>(j), vorticity = 7.0 * k * std::cos(x);
-      const double f = 1.0e-4 + 2.0e-5 * std::sin(kTwoPi * (static_cast<double>(j) + 0.5) / 64.0);
+      const double f = 1.0e-4 + 2.0e-5 * std::sin(kFullTurn * (static_cast<double>(j) + 0.5) / 64.0);
       CHECK(value(0, row, i) == doctest::Approx(u).epsilon(1e-3));
       CHECK(std::fabs(value(1, row, i) - v) < 0.007);
       CHECK(value(2, row, i) == doctest::Approx(h));

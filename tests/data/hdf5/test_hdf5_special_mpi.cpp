@@ -21,6 +21,7 @@
 #include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
 #include "tests/support/in_groups.h"
+#include "tests/support/io_modes.h"
 #include "tests/support/on_rank_0.h"
 #include "tests/support/scaled_file.h"
 #include "tests/support/scratch_folder.h"
@@ -33,11 +34,10 @@ namespace fs = std::filesystem;
 using testing::agreed_error;
 using testing::contains;
 using testing::counted;
+using testing::kIoModes;
 using testing::on_rank_0;
 using testing::ScratchFolder;
 using testing::write_hdf5_file;
-
-constexpr IoMode kModes[] = {IoMode::kAuto, IoMode::kDirect, IoMode::kIndependent, IoMode::kCollective};
 
 // All rows, on every rank beginning with another one.
 void check_rows(const comm::MpiGroup& group, const RowSource& source, const at::Tensor& expected) {
@@ -225,7 +225,7 @@ TEST_CASE("hdf5: a locked file is read all the same") {
   REQUIRE(descriptor >= 0);
   const bool is_locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
   CHECK(group.sum(is_locked ? 1 : 0) == 1);  // one of the ranks has it
-  for (const IoMode mode : kModes) {
+  for (const IoMode mode : kIoModes) {
     const RowSource source(group, {path}, "x", "", mode);
     check_rows(group, source, values);
   }

@@ -19,6 +19,7 @@
 #include "src/base/text.h"
 #include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"
+#include "tests/support/io_modes.h"
 #include "tests/support/on_rank_0.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"
@@ -30,14 +31,13 @@ namespace fs = std::filesystem;
 using testing::agreed_error;
 using testing::contains;
 using testing::counted;
+using testing::kIoModes;
 using testing::on_rank_0;
 using testing::ScratchFolder;
 using testing::write_hdf5_file;
 
-constexpr IoMode kModes[] = {IoMode::kAuto, IoMode::kDirect, IoMode::kIndependent, IoMode::kCollective};
-
 // Every rank reads its own choice of rows, in disorder and some of them twice; the last rank reads none.
-void check_rows(const comm::MpiGroup& group, const RowSource& source, const std::vector<at::Tensor>& expected) {
+void check_random_rows(const comm::MpiGroup& group, const RowSource& source, const std::vector<at::Tensor>& expected) {
   const RandomStream stream(1, Purpose::kTest, static_cast<uint64_t>(group.rank()));
   const bool wants_none = group.size() > 1 && group.rank() == group.size() - 1;
   const int64_t num_reads = wants_none ? 0 : 3 + 2 * group.rank();
@@ -124,9 +124,9 @@ TEST_CASE("hdf5: datasets written by all ranks are read back in every mode") {
   CHECK(layout.attribute == "u,v,h");
   CHECK(inspect_dataset(path, "large").offset % 4096 == 0);  // whole pages and blocks for whoever reads it
   CHECK((layout.storage == Hdf5Layout::Storage::kContiguous));
-  for (const IoMode mode : kModes) {
+  for (const IoMode mode : kIoModes) {
     const RowSource source(group, {path}, "fields", "channels", mode);
-    check_rows(group, source, {fields});
+    check_random_rows(group, source, {fields});
   }
 }
 
@@ -195,7 +195,7 @@ TEST_CASE("hdf5: every layout gives the same rows in every mode") {
       }
     });
     const bool is_opaque = *kind.why_opaque != '\0';
-    for (const IoMode mode : kModes) {
+    for (const IoMode mode : kIoModes) {
       CAPTURE(io_mode_name(mode));
       if (is_opaque && mode == IoMode::kDirect) {
         const Error error = agreed_error(group, [&] { const RowSource source(group, paths, "x", "", mode); });
@@ -209,8 +209,8 @@ TEST_CASE("hdf5: every layout gives the same rows in every mode") {
       CHECK(source.background_reads() == (expected == IoMode::kDirect));
       CHECK(contains(source.mode_text(), mode == IoMode::kAuto ? kind.why_opaque : ""));
       CHECK(source.files().front().layout.attribute == "a,bc");
-      check_rows(group, source, expected_values);
-      check_rows(group, source, expected_values);  // the files stay open
+      check_random_rows(group, source, expected_values);
+      check_random_rows(group, source, expected_values);  // the files stay open
       check_bands(group, source, expected_values);
     }
   }
@@ -260,7 +260,7 @@ TEST_CASE("hdf5: each kind of bad file is one error on all ranks") {
       fs::resize_file(folder.file(str("cut", size, ".h5")), static_cast<uintmax_t>(size));
     }
   });
-  for (const IoMode mode : kModes) {
+  for (const IoMode mode : kIoModes) {
     for (const char* name : {"text.h5", "empty.h5", "cut100.h5", "cut2048.h5", "cut100000.h5"}) {
       const Error error = error_of(folder.file(name), "x", mode);
       CHECK((error.error_class() == ErrorClass::kBadData));
@@ -297,7 +297,7 @@ TEST_CASE("hdf5: a file that only one rank sees, or that differs") {
   // The same relative path, seen from another folder.
   const fs::path before = fs::current_path();
   fs::current_path(folder.file(group.rank() == 0 ? "first" : "others"));
-  for (const IoMode mode : kModes) {
+  for (const IoMode mode : kIoModes) {
     for (const char* name : {"a.h5", "b.h5"}) {
       const Error error = agreed_error(group, [&] { const RowSource source(group, {name}, "x", "", mode); });
       CHECK((error.error_class() == ErrorClass::kMissingInput));

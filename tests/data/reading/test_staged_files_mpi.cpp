@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kRows = 6;
 
-at::Tensor values_of(int64_t file) {
+at::Tensor staged_values(int64_t file) {
   const int64_t count = kRows * 2 * 300 * 40;
   return at::arange(count, at::kFloat).add(static_cast<double>(file)).reshape({kRows, 2, 300, 40});
 }
@@ -33,7 +33,7 @@ void write_files(const comm::MpiGroup& group, const std::vector<std::string>& pa
                  int gzip) {
   if (group.rank() == 0) {
     for (size_t i = 0; i < paths.size(); ++i) {
-      testing::write_hdf5_file(paths[i], {{"fields", values_of(static_cast<int64_t>(i)), chunk, gzip}});
+      testing::write_hdf5_file(paths[i], {{"fields", staged_values(static_cast<int64_t>(i)), chunk, gzip}});
     }
   }
   group.barrier();
@@ -42,7 +42,7 @@ void write_files(const comm::MpiGroup& group, const std::vector<std::string>& pa
 void check_row(const RowSource& source, int64_t file, int64_t row) {
   const at::Tensor got = at::zeros({2, 300, 40}, at::kFloat);
   source.read({{file, row, got.data_ptr()}});
-  CHECK(at::equal(got, values_of(file)[row]));
+  CHECK(at::equal(got, staged_values(file)[row]));
 }
 
 }  // namespace

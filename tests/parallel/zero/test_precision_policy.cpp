@@ -22,17 +22,17 @@ using namespace vit_hybrid::zero;
 
 namespace {
 
-constexpr int64_t kCount = 3000;  // several chunks, the last one not whole
+constexpr int64_t kPolicyCount = 3000;  // several chunks, the last one not whole
 
 UpdateTensors random_stretch(at::ScalarType gradient, at::ScalarType parameter, size_t num_states) {
   UpdateTensors tensors;
-  tensors.weights = testing::normal_tensor({kCount}, 1).to(at::kFloat);
-  tensors.gradients = testing::normal_tensor({kCount}, 2).to(gradient);
+  tensors.weights = testing::normal_tensor({kPolicyCount}, 1).to(at::kFloat);
+  tensors.gradients = testing::normal_tensor({kPolicyCount}, 2).to(gradient);
   for (size_t i = 0; i < num_states; ++i) {
-    tensors.state.push_back(testing::normal_tensor({kCount}, 3 + i).abs().to(at::kFloat));
+    tensors.state.push_back(testing::normal_tensor({kPolicyCount}, 3 + i).abs().to(at::kFloat));
   }
   if (parameter != at::kFloat) {
-    tensors.parameters = at::zeros({kCount}, parameter);
+    tensors.parameters = at::zeros({kPolicyCount}, parameter);
   }
   return tensors;
 }

@@ -27,7 +27,7 @@ constexpr int kSteps = 5;
 constexpr double kLr = 1e-2;
 constexpr int kMicroBatches = 6;  // over the replicas, unevenly
 
-std::vector<tensor::ParameterSpec> specs() {
+std::vector<tensor::ParameterSpec> optimized_specs() {
   const tensor::Distribution normal{tensor::Distribution::Kind::kTruncatedNormal, 0.5, 2.0};
   return {tensor::replicated("positions", {1, 15, 8}, normal, tensor::DecayGroup::kVector),
           tensor::replicated("qkv.weight", {24, 8}, normal, tensor::DecayGroup::kMatrix),
@@ -55,7 +55,8 @@ struct Replica {
         groups(axis.groups()),
         tensor("tensor", at::kCPU),
         precision{type, type, type, type},
-        buffer(specs(), tensor::make_flat_layout(specs(), bucket_elements, groups.num_shards()), type, type, at::kCPU),
+        buffer(optimized_specs(), tensor::make_flat_layout(optimized_specs(), bucket_elements, groups.num_shards()),
+               type, type, at::kCPU),
         reducer(buffer, groups, precision),
         optimizer(buffer, groups, tensor, precision, options),
         control(at::kCPU) {
@@ -181,12 +182,12 @@ TEST_CASE("zero: stage 1 and stage 0 give the same state, gathered over the data
     }
     auto& of_stage = states[is_sharded ? 1 : 0];
     of_stage = testing::whole_states(replica.optimizer, replica.buffer, replica.groups);
-    CHECK(of_stage.size() == specs().size());
+    CHECK(of_stage.size() == optimized_specs().size());
   }
   for (size_t p = 0; p < states[0].size(); ++p) {
     const testing::WholeState& replicated = states[0][p];
     const testing::WholeState& sharded = states[1][p];
-    const tensor::Shape shape = specs()[p].local_shape;
+    const tensor::Shape shape = optimized_specs()[p].local_shape;
     CHECK(sharded.state[0].sizes().vec() == shape);
     CHECK(testing::relative_error(sharded.master, replicated.master) <= 1e-14);
     CHECK(testing::relative_error(sharded.state[0], replicated.state[0]) <= 1e-14);
@@ -266,7 +267,7 @@ TEST_CASE("zero: optimizer state over parts of d ranks is 4/d bytes a parameter 
         const int64_t bytes = optimizer_bytes() - before;
         CHECK(bytes == bytes_each * replica.buffer.layout().size / part);
         // Of each parameter at most 15 elements are a gap, of the bucket at most 16 a rank.
-        const int64_t padding = 15 * static_cast<int64_t>(specs().size()) + 16 * part;
+        const int64_t padding = 15 * static_cast<int64_t>(optimized_specs().size()) + 16 * part;
         CHECK(bytes * part >= bytes_each * parameters);
         CHECK(bytes * part <= bytes_each * (parameters + padding));
       }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/base/error.h"
+#include "src/base/text.h"
 #include "src/base/utf8.h"
 #include "src/config/sources.h"
 #include "tests/support/thrown_error.h"
@@ -64,7 +65,7 @@ TEST_CASE("utf8: what is printed does nothing to a terminal, and all that is tex
 
 TEST_CASE("utf8: a value in a message is one line, and not endless") {
   CHECK(shown("two\nvit_hybrid: lines\t") == "two\\nvit_hybrid: lines\\t");
-  CHECK(shown(std::string(1 << 20, 'y')) == std::string(200, 'y') + "... (1048576 bytes)");
+  CHECK(shown(std::string(1 << 20, 'y')) == str(std::string(200, 'y'), "... (1048576 bytes)"));
   CHECK(shown("") == "");
 }
 

@@ -22,7 +22,7 @@ using testing::agreed_error;
 using testing::contains;
 using testing::ScratchFolder;
 
-NamedWeights weights_of(const model::VitOptions& options) {
+NamedWeights fp32_weights_of(const model::VitOptions& options) {
   NamedWeights weights;
   for (const auto& [name, values] : testing::test_parameters(options)) {
     weights[name] = values.to(at::kFloat).contiguous();
@@ -44,7 +44,7 @@ struct Files {
         exported(folder.file("rank" + std::to_string(world.rank()) + ".safetensors")) {
     CheckpointInfo info;
     info.model = model_json(options);
-    write_weights(world, checkpoint, info, weights_of(options));
+    write_weights(world, checkpoint, info, fp32_weights_of(options));
   }
   ScratchFolder folder;
   std::string checkpoint;
@@ -66,7 +66,7 @@ TEST_CASE("checkpoint exchange: out and in again, the same bits") {
       for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
         export_weights(checkpoint, files.exported, names, type);
         const ForeignWeights foreign = read_foreign_weights(files.exported, names);
-        const auto weights = weights_of(options);
+        const auto weights = fp32_weights_of(options);
         REQUIRE(foreign.weights.size() == weights.size());
         for (const auto& [name, values] : weights) {
           CAPTURE(name);
@@ -95,7 +95,7 @@ TEST_CASE("checkpoint exchange: what has no counterpart, no range or no place is
   CHECK((other.error_class() == ErrorClass::kBadData));
   CHECK(contains(other.message(), "has no place"));
 
-  NamedWeights large = weights_of(options);
+  NamedWeights large = fp32_weights_of(options);
   large.at("norm.weight").mul_(1e6);
   CheckpointInfo info;
   info.model = model_json(options);

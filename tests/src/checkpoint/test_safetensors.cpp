@@ -38,7 +38,7 @@ std::string file_of(const std::string& json, const std::string& data) {
   return bytes + json + data;
 }
 
-std::string refusal(const std::string& json, int64_t data_bytes) {
+std::string header_refusal(const std::string& json, int64_t data_bytes) {
   const Error error = thrown_error([&] { parse_safetensors_header(json, data_bytes, "f"); });
   CHECK_MESSAGE((error.error_class() == ErrorClass::kBadData), json);
   CHECK(error.message().starts_with("f is no safetensors file"));
@@ -119,52 +119,55 @@ TEST_CASE("safetensors: every malformed header is refused with its reason") {
   const std::string good = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   CHECK(parse_safetensors_header(good, 8, "f").tensors.size() == 1);
   CHECK(parse_safetensors_header("{}", 0, "f").tensors.empty());
-  CHECK(contains(refusal(good, 9), "end at byte 8 of 9"));
-  CHECK(contains(refusal(good, 7), "bytes 0 to 8 of 7"));
+  CHECK(contains(header_refusal(good, 9), "end at byte 8 of 9"));
+  CHECK(contains(header_refusal(good, 7), "bytes 0 to 8 of 7"));
   const auto with = [](const std::string& fields) { return "{\"a\":{" + fields + "}}"; };
-  CHECK(contains(refusal("", 0), "begin"));
-  CHECK(contains(refusal(" {}", 0), "begin"));
-  CHECK(contains(refusal("[]", 0), "begin"));
-  CHECK(contains(refusal("{", 0), "not JSON"));
-  CHECK(contains(refusal("{} x", 0), "not JSON"));
-  CHECK(contains(refusal("{\"\xff\":1}", 0), "not JSON"));
-  CHECK(contains(refusal(R"({"a":1})", 0), "a number where none may be"));
-  CHECK(contains(refusal(R"({"a":[]})", 0), "a list"));
-  CHECK(contains(refusal(R"({"a":null})", 0), "null"));
-  CHECK(contains(refusal(R"({"__metadata__":{"x":1}})", 0), "a number"));
-  CHECK(contains(refusal(R"({"__metadata__":{"x":{}}})", 0), "an object"));
-  CHECK(contains(refusal(R"({"__metadata__":{"x":"","x":""}})", 0), "twice"));
-  CHECK(contains(refusal(R"({"a":{},"a":{}})", 0), "no dtype"));
-  CHECK(contains(refusal(with(R"("dtype":"F32","shape":[2])"), 8), "no dtype, no shape"));
-  CHECK(contains(refusal(with(R"("dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8])"), 8), "twice"));
-  CHECK(contains(refusal(with(R"("dtype":"F33","shape":[2],"data_offsets":[0,8])"), 8), "unknown type"));
-  CHECK(contains(refusal(with(R"("dtype":"F32","shape":[2],"data_offsets":[0,8,9])"), 8), "two data_offsets"));
-  CHECK(contains(refusal(with(R"("dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1)"), 8), "unknown field"));
-  CHECK(contains(refusal(with(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])"), 8), "negative"));
-  CHECK(contains(refusal(with(R"("dtype":"F32","shape":[2.0],"data_offsets":[0,8])"), 8), "fraction"));
-  CHECK(contains(refusal(with(R"("dtype":"F32","shape":[[2]],"data_offsets":[0,8])"), 8), "a list"));
-  CHECK(contains(refusal(with(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"), 8), "not those of F32 [3]"));
-  CHECK(contains(refusal(with(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])"), 8), "bytes 8 to 0"));
+  CHECK(contains(header_refusal("", 0), "begin"));
+  CHECK(contains(header_refusal(" {}", 0), "begin"));
+  CHECK(contains(header_refusal("[]", 0), "begin"));
+  CHECK(contains(header_refusal("{", 0), "not JSON"));
+  CHECK(contains(header_refusal("{} x", 0), "not JSON"));
+  CHECK(contains(header_refusal("{\"\xff\":1}", 0), "not JSON"));
+  CHECK(contains(header_refusal(R"({"a":1})", 0), "a number where none may be"));
+  CHECK(contains(header_refusal(R"({"a":[]})", 0), "a list"));
+  CHECK(contains(header_refusal(R"({"a":null})", 0), "null"));
+  CHECK(contains(header_refusal(R"({"__metadata__":{"x":1}})", 0), "a number"));
+  CHECK(contains(header_refusal(R"({"__metadata__":{"x":{}}})", 0), "an object"));
+  CHECK(contains(header_refusal(R"({"__metadata__":{"x":"","x":""}})", 0), "twice"));
+  CHECK(contains(header_refusal(R"({"a":{},"a":{}})", 0), "no dtype"));
+  CHECK(contains(header_refusal(with(R"("dtype":"F32","shape":[2])"), 8), "no dtype, no shape"));
+  CHECK(contains(header_refusal(with(R"("dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8])"), 8), "twice"));
+  CHECK(contains(header_refusal(with(R"("dtype":"F33","shape":[2],"data_offsets":[0,8])"), 8), "unknown type"));
+  CHECK(contains(header_refusal(with(R"("dtype":"F32","shape":[2],"data_offsets":[0,8,9])"), 8), "two data_offsets"));
+  CHECK(contains(header_refusal(with(R"("dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1)"), 8), "unknown field"));
+  CHECK(contains(header_refusal(with(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])"), 8), "negative"));
+  CHECK(contains(header_refusal(with(R"("dtype":"F32","shape":[2.0],"data_offsets":[0,8])"), 8), "fraction"));
+  CHECK(contains(header_refusal(with(R"("dtype":"F32","shape":[[2]],"data_offsets":[0,8])"), 8), "a list"));
+  CHECK(contains(header_refusal(with(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"), 8), "not those of F32 [3]"));
+  CHECK(contains(header_refusal(with(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])"), 8), "bytes 8 to 0"));
+  CHECK(contains(header_refusal(with(R"("dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551615])"), 8),
+                 "too large"));
   CHECK(
-      contains(refusal(with(R"("dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551615])"), 8), "too large"));
+      contains(header_refusal(
+                   with(R"("dtype":"F32","shape":[4611686018427387904,4611686018427387904],"data_offsets":[0,0])"), 0),
+               "not those"));
   CHECK(contains(
-      refusal(with(R"("dtype":"F32","shape":[4611686018427387904,4611686018427387904],"data_offsets":[0,0])"), 0),
-      "not those"));
-  CHECK(contains(
-      refusal(with(R"("dtype":"F32","shape":[0,4611686018427387904,4611686018427387904],"data_offsets":[0,0])"), 0),
+      header_refusal(with(R"("dtype":"F32","shape":[0,4611686018427387904,4611686018427387904],"data_offsets":[0,0])"),
+                     0),
       "not those of F32 [0"));
   const std::string two = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)";
-  CHECK(contains(refusal(two + R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", 3), "overlap"));
-  CHECK(contains(refusal(two + R"("b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})", 5), "gap"));
-  CHECK(contains(refusal(two + R"("a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})", 4), "twice"));
-  CHECK(contains(refusal(std::string(1'000'000, '{'), 0), "not JSON"));
+  CHECK(contains(header_refusal(two + R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", 3), "overlap"));
+  CHECK(contains(header_refusal(two + R"("b":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})", 5), "gap"));
+  CHECK(contains(header_refusal(two + R"("a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})", 4), "twice"));
+  CHECK(contains(header_refusal(std::string(1'000'000, '{'), 0), "not JSON"));
   std::string deep = R"({"a":{"shape":)" + std::string(1'000'000, '[');
-  CHECK(contains(refusal(deep, 0), "a list"));
+  CHECK(contains(header_refusal(deep, 0), "a list"));
   std::string many = "0";
   for (int i = 0; i < 100; ++i) {
     many += ",1";
   }
-  CHECK(contains(refusal(with("\"dtype\":\"F32\",\"shape\":[" + many + "],\"data_offsets\":[0,0]"), 0), "too many"));
+  CHECK(contains(header_refusal(with("\"dtype\":\"F32\",\"shape\":[" + many + "],\"data_offsets\":[0,0]"), 0),
+                 "too many"));
 }
 
 TEST_CASE("safetensors: files that end early or begin with another length are refused") {

@@ -26,11 +26,11 @@ LoadedConfig load_resolved(const Words& words, int world_size) {
   return loaded;
 }
 
-RunConfig resolved(const Words& words, int world_size = 1) {
+RunConfig resolved_config(const Words& words, int world_size = 1) {
   return load_resolved(words, world_size).config;
 }
 
-std::string all_problems_of(const Words& words, int world_size = 1) {
+std::string problems_of_words(const Words& words, int world_size = 1) {
   return join(all_problems(load_resolved(words, world_size), world_size), "\n");
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("run config: what does not go together is said with what would") {
   };
   for (const Case& c : cases) {
     CAPTURE(join(c.words, " "));
-    const std::string message = all_problems_of(c.words, c.world_size);
+    const std::string message = problems_of_words(c.words, c.world_size);
     CHECK_MESSAGE(contains(message, c.message), message);
     CHECK_MESSAGE(!contains(message, "\n"), message);
   }
@@ -176,24 +176,24 @@ TEST_CASE("run config: a test leaves no checkpoint, whatever the recipe says of 
   for (const Words& test : {Words{"--test"}, Words{"--test-steps=50"}, Words{"--test-nsteps", "50"}}) {
     Words words = {"--checkpoint-every=10", "--checkpoint-at-start", "--keep-checkpoints=3"};
     words.insert(words.end(), test.begin(), test.end());
-    CHECK(all_problems_of(words) == "");
-    const RunConfig config = resolved(words);
+    CHECK(problems_of_words(words) == "");
+    const RunConfig config = resolved_config(words);
     CHECK(config.test_steps == 50);
     CHECK(config.checkpoint.keep == 0);
     CHECK(config.checkpoint.every == 0);
     CHECK_FALSE(config.checkpoint.at_start);
     CHECK(config.origin.at("checkpoint-every") == "test-steps");
   }
-  CHECK(resolved({"--test", "--test-steps=20"}).test_steps == 20);
-  CHECK(resolved({"--test-steps=20", "--test"}).test_steps == 20);
-  CHECK(resolved({}).test_steps == 0);
-  CHECK(resolved({"--checkpoint-every=10", "--no-test"}).checkpoint.every == 10);
-  CHECK(all_problems_of({"--test", "--resume=some/where.h5"}) == "");
+  CHECK(resolved_config({"--test", "--test-steps=20"}).test_steps == 20);
+  CHECK(resolved_config({"--test-steps=20", "--test"}).test_steps == 20);
+  CHECK(resolved_config({}).test_steps == 0);
+  CHECK(resolved_config({"--checkpoint-every=10", "--no-test"}).checkpoint.every == 10);
+  CHECK(problems_of_words({"--test", "--resume=some/where.h5"}) == "");
 }
 
 TEST_CASE("run config: several problems are one message, and none follows from another") {
   const std::string message =
-      all_problems_of({"--dp=3", "--num-heads=x", "--global-batch-size=0", "--patch-size=7", "--lr=-1"}, 4);
+      problems_of_words({"--dp=3", "--num-heads=x", "--global-batch-size=0", "--patch-size=7", "--lr=-1"}, 4);
   CHECK(std::count(message.begin(), message.end(), '\n') == 5);  // patch_size divides neither height nor width
   for (const char* part :
        {"'num-heads' is 'x'", "'global-batch-size' is '0'", "'lr' is '-1'", "--dp 3", "image_height", "image_width"}) {
@@ -202,7 +202,7 @@ TEST_CASE("run config: several problems are one message, and none follows from a
 }
 
 TEST_CASE("run config: every layout that is proposed is right") {
-  const RunConfig config = resolved({"--dp=5", "--tp=5", "--pp=3"}, 12);
+  const RunConfig config = resolved_config({"--dp=5", "--tp=5", "--pp=3"}, 12);
   const std::string message = join(problems(config, 12), "\n");
   size_t at = message.find("dp x tp x pp = ") + std::string("dp x tp x pp = ").size();
   REQUIRE(at < message.size());
@@ -211,7 +211,7 @@ TEST_CASE("run config: every layout that is proposed is right") {
     int dp = 0, tp = 0, pp = 0;
     REQUIRE(std::sscanf(message.c_str() + at, "%dx%dx%d", &dp, &tp, &pp) == 3);
     CHECK(dp * tp * pp == 12);
-    CHECK(all_problems_of({str("--dp=", dp), str("--tp=", tp), str("--pp=", pp)}, 12).empty());
+    CHECK(problems_of_words({str("--dp=", dp), str("--tp=", tp), str("--pp=", pp)}, 12).empty());
   }
 }
 
@@ -220,15 +220,15 @@ TEST_CASE("run config: paths") {
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder + "/train");
   const RunConfig config =
-      resolved({"--train-data=" + folder + "/train", "--valid-data=" + folder + "/valid", "--stats=" + folder});
+      resolved_config({"--train-data=" + folder + "/train", "--valid-data=" + folder + "/valid", "--stats=" + folder});
   const std::string message = join(path_problems(config), "\n");
   CHECK(contains(message, "--valid-data '" + folder + "/valid' does not exist"));
   CHECK(contains(message, "--global-means '" + folder + "/global_means.npy' does not exist"));
   CHECK(contains(message, "global_stds.npy' does not exist"));
   CHECK_FALSE(contains(message, "--train-data"));
-  const RunConfig images = resolved({"--preset=vit-b16", "--train-data=" + folder});
+  const RunConfig images = resolved_config({"--preset=vit-b16", "--train-data=" + folder});
   CHECK(contains(join(path_problems(images), "\n"), "is a folder; it must be a file"));
-  CHECK(path_problems(resolved({})).empty());
+  CHECK(path_problems(resolved_config({})).empty());
   std::filesystem::remove_all(folder);
 }
 

@@ -20,7 +20,7 @@ using kernels::DropSite;
 
 namespace {
 
-constexpr int64_t kSamples = 3;
+constexpr int64_t kDroppedSamples = 3;
 
 model::VitOptions with_dropout(model::VitOptions options) {
   options.dropout = 0.2;
@@ -31,11 +31,11 @@ model::VitOptions with_dropout(model::VitOptions options) {
 }  // namespace
 
 TEST_CASE("dropout: a slice of the features has the slice of the mask, whatever its alignment") {
-  const auto context = test_context(kSamples, Mode::kTraining);
+  const auto context = test_context(kDroppedSamples, Mode::kTraining);
   const DropKey key{0.3, 4, DropSite::kHidden};
   constexpr int64_t kTokens = 5;
   constexpr int64_t kFeatures = 23;
-  const at::Tensor x = normal_tensor({kSamples, kTokens, kFeatures}, 1);
+  const at::Tensor x = normal_tensor({kDroppedSamples, kTokens, kFeatures}, 1);
   const at::Tensor whole = kernels::dropout(x, {0, kFeatures}, kFeatures, key, context);
   for (const Range part : {Range{0, 4}, Range{3, 11}, Range{7, 8}, Range{21, 23}, Range{6, 6}}) {
     const at::Tensor slice =
@@ -45,9 +45,9 @@ TEST_CASE("dropout: a slice of the features has the slice of the mask, whatever 
 }
 
 TEST_CASE("dropout: a sample has its own mask wherever it is in the batch") {
-  auto context = test_context(kSamples, Mode::kTraining);
+  auto context = test_context(kDroppedSamples, Mode::kTraining);
   const DropKey key{0.5, 1, DropSite::kOutput};
-  const at::Tensor x = at::ones({kSamples, 4, 6}, at::kDouble);
+  const at::Tensor x = at::ones({kDroppedSamples, 4, 6}, at::kDouble);
   const at::Tensor all = kernels::dropout(x, {0, 6}, 6, key, context);
   context.samples = {context.samples[2]};
   const at::Tensor last = kernels::dropout(x.narrow(0, 0, 1), {0, 6}, 6, key, context);
@@ -95,11 +95,11 @@ TEST_CASE("dropout: drop-path drops whole branches of samples and keeps the mean
 
 // 1 / (1 - rate) in bf16 would be off by up to 1/256, and the product and the sum would be rounded each.
 TEST_CASE("dropout: in every type the scale is exact and the result rounded once") {
-  const auto context = test_context(kSamples, Mode::kTraining);
+  const auto context = test_context(kDroppedSamples, Mode::kTraining);
   constexpr double kScale = 1.0 / 0.7;
   for (const auto type : kFloatTypes) {
     CAPTURE(c10::toString(type));
-    const at::Tensor x = normal_tensor({kSamples, 7, 33}, 1).to(type).requires_grad_();
+    const at::Tensor x = normal_tensor({kDroppedSamples, 7, 33}, 1).to(type).requires_grad_();
     const at::Tensor y = kernels::dropout(x, {0, 33}, 33, {0.3, 1, DropSite::kOutput}, context);
     const at::Tensor dy = normal_tensor(x.sizes(), 2).to(type);
     torch::autograd::backward({y}, {dy});
@@ -110,10 +110,10 @@ TEST_CASE("dropout: in every type the scale is exact and the result rounded once
     CHECK(rounded_once(y.detach(), exact, exact.abs()));
     CHECK(rounded_once(x.grad(), exact_gradient, exact_gradient.abs()));
 
-    const at::Tensor residual = normal_tensor({kSamples, 7, 33}, 3).to(type);
-    const at::Tensor branch = normal_tensor({kSamples, 7, 33}, 4).to(type);
+    const at::Tensor residual = normal_tensor({kDroppedSamples, 7, 33}, 3).to(type);
+    const at::Tensor branch = normal_tensor({kDroppedSamples, 7, 33}, 4).to(type);
     const DropKey path{0.3, 3, DropSite::kMlpPath};
-    const at::Tensor scales = kernels::path_scales(branch, path, context).to(at::kDouble).view({kSamples, 1, 1});
+    const at::Tensor scales = kernels::path_scales(branch, path, context).to(at::kDouble).view({kDroppedSamples, 1, 1});
     for (const double scale : {scales.max().item<double>(), scales.min().item<double>()}) {
       const bool known = scale == 0.0 || std::abs(scale - kScale) <= kScale * 0x1p-24;
       CHECK(known);
@@ -126,9 +126,9 @@ TEST_CASE("dropout: in every type the scale is exact and the result rounded once
 
 TEST_CASE("dropout: the bits do not depend on the number of threads") {
   const int threads = at::get_num_threads();
-  const auto context = test_context(kSamples, Mode::kTraining);
+  const auto context = test_context(kDroppedSamples, Mode::kTraining);
   for (const auto type : kFloatTypes) {
-    const at::Tensor x = normal_tensor({kSamples, 200, 33}, 1).to(type);
+    const at::Tensor x = normal_tensor({kDroppedSamples, 200, 33}, 1).to(type);
     at::set_num_threads(1);
     const at::Tensor one = kernels::dropout(x, {0, 33}, 33, {0.3, 1, DropSite::kOutput}, context);
     at::set_num_threads(2);
@@ -142,9 +142,9 @@ TEST_CASE("dropout: the model with all kinds of dropout is the reference with ma
   for (const auto& plain : {small_forecaster(), small_classifier(model::Pooling::kToken)}) {
     const auto options = with_dropout(plain);
     const auto parameters = test_parameters(options);
-    const at::Tensor images = test_images(options, kSamples);
-    const at::Tensor gradient = normal_tensor(output_shape(options, kSamples), 12);
-    const auto context = test_context(kSamples, Mode::kTraining);
+    const at::Tensor images = test_images(options, kDroppedSamples);
+    const at::Tensor gradient = normal_tensor(output_shape(options, kDroppedSamples), 12);
+    const auto context = test_context(kDroppedSamples, Mode::kTraining);
     const Outcome ours = run_ours(options, parameters, images, gradient, context, at::kDouble, group_of_one());
     const Outcome reference = run_reference(options, parameters, images, gradient, context, at::kDouble);
     const Outcome without = run_reference(plain, parameters, images, gradient, context, at::kDouble);

@@ -13,6 +13,7 @@
 
 #include "src/base/instruction_sets.h"
 #include "src/kernels/gemm/epilogue.h"
+#include "tests/support/half_numbers.h"
 
 using namespace vit_hybrid;
 using c10::BFloat16;
@@ -21,16 +22,7 @@ using kernels::GeluKind;
 
 namespace {
 
-constexpr std::array kKinds = {GeluKind::kErf, GeluKind::kTanh};
-
-template <class T>
-std::vector<T> all_numbers() {
-  std::vector<T> numbers;
-  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    numbers.emplace_back(static_cast<uint16_t>(bits), T::from_bits());
-  }
-  return numbers;
-}
+constexpr std::array kGeluKinds = {GeluKind::kErf, GeluKind::kTanh};
 
 template <class T>
 std::vector<uint16_t> bits_of(const std::vector<T>& numbers) {
@@ -127,8 +119,8 @@ struct Rows {
 TEST_SUITE_BEGIN("GELU by AVX512-BF16" * doctest::skip(!has_avx512_bf16()));
 
 TEST_CASE("gelu bf16: every number's value is within its bound, and nearly always the nearest") {
-  const std::vector<BFloat16> z = all_numbers<BFloat16>();
-  for (const GeluKind kind : kKinds) {
+  const std::vector<BFloat16> z = testing::all_half_numbers<BFloat16>();
+  for (const GeluKind kind : kGeluKinds) {
     const std::vector<BFloat16> y = values(z, kind);
     int outside = 0;
     int in_bend = 0;
@@ -150,8 +142,8 @@ TEST_CASE("gelu bf16: every number's value is within its bound, and nearly alway
 }
 
 TEST_CASE("gelu bf16: every number's slope is within its bound before it is rounded, and nearly always the nearest") {
-  const std::vector<BFloat16> z = all_numbers<BFloat16>();
-  for (const GeluKind kind : kKinds) {
+  const std::vector<BFloat16> z = testing::all_half_numbers<BFloat16>();
+  for (const GeluKind kind : kGeluKinds) {
     const Slopes slope = slopes(z, kind);
     int outside = 0;
     int not_rounded = 0;
@@ -179,7 +171,7 @@ TEST_CASE("gelu bf16: far from the bend it is 0 or its input, its slope 0 or 1, 
   const std::vector<BFloat16> nans = {nan, -nan};
   std::vector<BFloat16> z = large;
   std::transform(large.begin(), large.end(), std::back_inserter(z), [](BFloat16 x) { return -x; });
-  for (const GeluKind kind : kKinds) {
+  for (const GeluKind kind : kGeluKinds) {
     const bool is_erf = kind == GeluKind::kErf;
     const std::vector<BFloat16> y = values(z, kind);
     const Slopes slope = slopes(z, kind);
@@ -207,7 +199,7 @@ TEST_CASE("gelu bf16: at the end of a product it is that of the sum with the bia
     bias.push_back(static_cast<float>(i % 17) * 0.03f - 0.25f);
   }
   std::vector<BFloat16> y(kCount);
-  for (const GeluKind kind : kKinds) {
+  for (const GeluKind kind : kGeluKinds) {
     kernels::store_gelu_row(sums.data(), bias.data(), y.data(), kCount, kind);
     int outside = 0;
     for (size_t i = 0; i < y.size(); ++i) {
@@ -224,7 +216,7 @@ TEST_CASE("gelu bf16: rows of every length have the bits of their elements, in p
   const BFloat16 untouched = 7.0f;
   const Rows in(kLongest);
   for (int64_t count = 0; count <= kLongest; ++count) {
-    const GeluKind kind = kKinds.at(static_cast<size_t>(count % 2));
+    const GeluKind kind = kGeluKinds.at(static_cast<size_t>(count % 2));
     const auto length = static_cast<size_t>(count);
     std::vector<BFloat16> y(length + kGuard, untouched);
     std::vector<BFloat16> stored = y;
@@ -253,7 +245,7 @@ TEST_CASE("gelu bf16: backward of any number of rows has the bits of its element
   const BFloat16 untouched = 7.0f;
   const Rows in(kMostRows * kLongest);
   for (int64_t count = 1; count <= kLongest; ++count) {
-    const GeluKind kind = kKinds.at(static_cast<size_t>(count % 2));
+    const GeluKind kind = kGeluKinds.at(static_cast<size_t>(count % 2));
     for (int64_t num_rows = 0; num_rows <= kMostRows; ++num_rows) {
       const auto elements = static_cast<size_t>(num_rows * count);
       const auto length = static_cast<size_t>(count);
@@ -275,11 +267,11 @@ TEST_CASE("gelu bf16: backward of any number of rows has the bits of its element
 }
 
 TEST_CASE("gelu bf16: at the end of a product every number has the bits that it has as a row's element") {
-  const std::vector<BFloat16> z = all_numbers<BFloat16>();
+  const std::vector<BFloat16> z = testing::all_half_numbers<BFloat16>();
   const std::vector<float> sums(z.begin(), z.end());
   const std::vector<float> bias(z.size(), -0.0f);  // added, it leaves every number what it is, -0 too
   std::vector<BFloat16> stored(z.size());
-  for (const GeluKind kind : kKinds) {
+  for (const GeluKind kind : kGeluKinds) {
     kernels::store_gelu_row(sums.data(), bias.data(), stored.data(), static_cast<int64_t>(z.size()), kind);
     CHECK(bits_of(stored) == bits_of(values(z, kind)));
   }
@@ -294,14 +286,14 @@ TEST_CASE_TEMPLATE("gelu half: without instructions for the type it has the bits
     return;
   }
   std::vector<T> z, dy;
-  for (const T number : all_numbers<T>()) {
+  for (const T number : testing::all_half_numbers<T>()) {
     if (std::fabs(static_cast<float>(number)) < 50.0f) {
       z.push_back(number);
       dy.emplace_back(1.0f - static_cast<float>(z.size() % 11) * 0.2f);
     }
   }
   for (const int64_t count : {1, 17, 511, 512, 513, 1500}) {
-    const GeluKind kind = kKinds.at(static_cast<size_t>(count % 2));
+    const GeluKind kind = kGeluKinds.at(static_cast<size_t>(count % 2));
     const int64_t num_rows = static_cast<int64_t>(z.size()) / count;
     const int64_t elements = num_rows * count;
     std::vector<float> row(z.begin(), z.end()), gradient(dy.begin(), dy.end());

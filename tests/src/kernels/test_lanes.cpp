@@ -9,6 +9,7 @@
 
 #include "src/base/random.h"
 #include "src/kernels/layer_norm_rows.h"
+#include "tests/support/half_numbers.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -16,15 +17,6 @@
 using namespace vit_hybrid;
 
 namespace {
-
-template <class T>
-std::vector<T> all_numbers() {
-  std::vector<T> numbers;
-  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    numbers.push_back(T(static_cast<uint16_t>(bits), T::from_bits()));
-  }
-  return numbers;
-}
 
 template <class T>
 bool same(T a, T b) {
@@ -45,7 +37,7 @@ std::vector<T> read_and_written(const std::vector<T>& numbers) {
 
 TEST_CASE_TEMPLATE("lanes: every number of a half-length type is read and written as it is", T, c10::BFloat16,
                    c10::Half) {
-  const auto numbers = all_numbers<T>();
+  const auto numbers = testing::all_half_numbers<T>();
   const auto result = read_and_written(numbers);
   int64_t differ = 0;
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -56,7 +48,7 @@ TEST_CASE_TEMPLATE("lanes: every number of a half-length type is read and writte
 
 // x times a factor in fp32 is any fp32 number near to those of the type: rounded as c10 rounds it.
 TEST_CASE_TEMPLATE("lanes: products are rounded as c10 rounds them", T, c10::BFloat16, c10::Half) {
-  const auto numbers = all_numbers<T>();
+  const auto numbers = testing::all_half_numbers<T>();
   const RandomStream stream(1, Purpose::kTest);
   std::vector<float> factors = {1.0f + 0x1p-12f, 1.0f - 0x1p-12f, 1.0f + 0x1p-9f, 1.5f, 0.5f, 0x1p-14f, 0x1p15f};
   for (uint64_t i = 0; i < 200; ++i) {

@@ -27,7 +27,7 @@ using namespace vit_hybrid::testing;
 namespace {
 
 constexpr double kEps = 1e-6;
-constexpr int64_t kSamples = 2;
+constexpr int64_t kNormSamples = 2;
 
 struct Extents {
   int64_t rows;  ///< of all samples
@@ -43,7 +43,7 @@ at::Tensor random(at::IntArrayRef shape, uint64_t seed, at::ScalarType type) {
 
 struct Inputs {
   Inputs(Extents extents, at::ScalarType type)
-      : x(random({kSamples, extents.rows / kSamples, extents.features}, 1, type)),
+      : x(random({kNormSamples, extents.rows / kNormSamples, extents.features}, 1, type)),
         branch(random(x.sizes(), 2, type)),
         weight(random({extents.features}, 3, type)),
         bias(random({extents.features}, 4, type)),
@@ -90,7 +90,7 @@ double bound_of_columns(const Inputs& in) {
 }
 
 // One rounding to the type, if it is a half-length one, beside the error of fp32.
-double rounded(const at::Tensor& like, double bound) {
+double bound_of_rounded(const at::Tensor& like, double bound) {
   return is_half(like.scalar_type()) ? bound + unit_roundoff(like.scalar_type()) : bound;
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("norm: forward and backward are those of fp64 but for rounding") {
       CHECK((y.scalar_type() == type));
       CHECK((mean.scalar_type() == at::toOpMathType(type)));
       CHECK((rstd.scalar_type() == at::toOpMathType(type)));
-      CHECK(relative_error(y, expected.y) <= rounded(in.x, bound_of_row(in)));
+      CHECK(relative_error(y, expected.y) <= bound_of_rounded(in.x, bound_of_row(in)));
       CHECK(relative_error(mean, expected.mean) <= bound_of_row(in));
       CHECK(relative_error(rstd, expected.rstd) <= bound_of_row(in));
 
@@ -121,7 +121,7 @@ TEST_CASE("norm: forward and backward are those of fp64 but for rounding") {
             kernels::layer_norm_backward(in.dy, {in.x, mean, rstd}, in.weight, dresidual, {dweight, dbias});
         const at::Tensor exact = with_residual ? expected.dx + dresidual.to(at::kDouble) : expected.dx;
         CHECK((dx.scalar_type() == type));
-        CHECK(relative_error(dx, exact) <= rounded(in.x, bound_of_row(in)));
+        CHECK(relative_error(dx, exact) <= bound_of_rounded(in.x, bound_of_row(in)));
         // Summed in fp32 whatever the type: what is half is the input alone.
         CHECK(relative_error(dweight, weight_before + expected.dweight) <= bound_of_columns(in));
         CHECK(relative_error(dbias, bias_before + expected.dbias) <= bound_of_columns(in));
@@ -141,8 +141,8 @@ TEST_CASE("norm: gradients of a half-length type are sums in fp32, rounded once"
     const at::Tensor exact_bias = dbias.to(at::kDouble) + expected.dbias;
     kernels::layer_norm_backward(in.dy, {in.x, mean, rstd}, in.weight, at::Tensor(), {dweight, dbias});
     CHECK((dweight.scalar_type() == type));
-    CHECK(relative_error(dweight, exact_weight) <= rounded(dweight, bound_of_columns(in)));
-    CHECK(relative_error(dbias, exact_bias) <= rounded(dbias, bound_of_columns(in)));
+    CHECK(relative_error(dweight, exact_weight) <= bound_of_rounded(dweight, bound_of_columns(in)));
+    CHECK(relative_error(dbias, exact_bias) <= bound_of_rounded(dbias, bound_of_columns(in)));
   }
 }
 
@@ -154,11 +154,11 @@ TEST_CASE("norm: a residual sum is rounded once, and what is normed is the round
       for (const bool scaled : {false, true}) {
         const Inputs in(extents, type);
         const auto options = at::TensorOptions(at::toOpMathType(type));
-        const at::Tensor scales = scaled ? at::zeros({kSamples}, options) : at::Tensor();
-        at::Tensor factors = at::ones({kSamples, 1, 1}, at::kDouble);
+        const at::Tensor scales = scaled ? at::zeros({kNormSamples}, options) : at::Tensor();
+        at::Tensor factors = at::ones({kNormSamples, 1, 1}, at::kDouble);
         if (scaled) {
           scales[1] = 1.0 / 0.7;  // sample 0 is dropped
-          factors = scales.to(at::kDouble).view({kSamples, 1, 1});
+          factors = scales.to(at::kDouble).view({kNormSamples, 1, 1});
         }
         const at::Tensor added = in.branch.to(at::kDouble) * factors;
         const at::Tensor exact = in.x.to(at::kDouble) + added;
@@ -168,7 +168,7 @@ TEST_CASE("norm: a residual sum is rounded once, and what is normed is the round
         CHECK(rounded_once(plain, exact, in.x.to(at::kDouble).abs() + added.abs()));
         CHECK(at::equal(sum, plain));
         const Reference expected = reference_of(in, sum);
-        CHECK(relative_error(normed.y, expected.y) <= rounded(in.x, bound_of_row(in)));
+        CHECK(relative_error(normed.y, expected.y) <= bound_of_rounded(in.x, bound_of_row(in)));
         CHECK(relative_error(normed.mean, expected.mean) <= bound_of_row(in));
         CHECK(relative_error(normed.rstd, expected.rstd) <= bound_of_row(in));
         if (scaled) {

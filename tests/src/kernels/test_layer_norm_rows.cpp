@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kRows = 7;    // groups of rows and a part of one
 constexpr int64_t kGuard = 40;  // elements behind the last row, which nothing may touch
 constexpr float kUntouched = 7.0F;
-constexpr float kEps = 1e-6F;
+constexpr float kRowEps = 1e-6F;
 
 enum class Numbers { kNormal, kSubnormal, kSomeSubnormal, kNotFinite };
 
@@ -40,7 +40,7 @@ size_t at(int64_t i) {
 
 // fp32 numbers that are numbers of T. Some: every seventh of a row of n.
 template <class T>
-std::vector<float> random_numbers(int64_t count, int64_t n, uint64_t seed, Numbers numbers) {
+std::vector<float> random_row_numbers(int64_t count, int64_t n, uint64_t seed, Numbers numbers) {
   const RandomStream stream(seed, Purpose::kTest);
   const auto smallest = static_cast<float>(std::numeric_limits<T>::min());
   std::vector<float> result;
@@ -52,16 +52,21 @@ std::vector<float> random_numbers(int64_t count, int64_t n, uint64_t seed, Numbe
   return result;
 }
 
-struct Inputs {
+struct RowInputs {
   int64_t n;
   std::vector<float> x, branch, dy, residual, weight, bias;
 };
 
 template <class T>
-Inputs inputs_of(int64_t n, Numbers numbers) {
-  const auto rows = [=](uint64_t seed) { return random_numbers<T>(kRows * n, n, seed, numbers); };
-  Inputs in{
-      n, rows(1), rows(2), rows(3), rows(4), random_numbers<T>(n, n, 5, numbers), random_numbers<T>(n, n, 6, numbers)};
+RowInputs inputs_of(int64_t n, Numbers numbers) {
+  const auto rows = [=](uint64_t seed) { return random_row_numbers<T>(kRows * n, n, seed, numbers); };
+  RowInputs in{n,
+               rows(1),
+               rows(2),
+               rows(3),
+               rows(4),
+               random_row_numbers<T>(n, n, 5, numbers),
+               random_row_numbers<T>(n, n, 6, numbers)};
   if (numbers == Numbers::kNotFinite) {
     in.x.front() = std::numeric_limits<float>::quiet_NaN();
     in.branch[at(3 * n - 1)] = -std::numeric_limits<float>::infinity();
@@ -75,7 +80,7 @@ struct Results {
   std::vector<float> sum, y, mean, rstd, dx, dweight, dbias;
 };
 
-bool same(const std::vector<float>& a, const std::vector<float>& b, bool any_nan) {
+bool same_numbers(const std::vector<float>& a, const std::vector<float>& b, bool any_nan) {
   bool equal = a.size() == b.size();
   for (size_t i = 0; equal && i < a.size(); ++i) {
     equal = std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i]) ||
@@ -86,13 +91,13 @@ bool same(const std::vector<float>& a, const std::vector<float>& b, bool any_nan
 
 // Which NaN comes of two is the compiler's choice.
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return same(a, b, true);
+  return same_numbers(a, b, true);
 }
 
 // In bf16 every NaN is c10's.
 template <class T>
 bool same_rows(const std::vector<float>& a, const std::vector<float>& b) {
-  return same(a, b, !std::is_same_v<T, c10::BFloat16>);
+  return same_numbers(a, b, !std::is_same_v<T, c10::BFloat16>);
 }
 
 // Rows of T, with the guard behind them.
@@ -109,7 +114,7 @@ std::vector<float> widened(const std::vector<T>& rows) {
 }
 
 template <class T>
-std::vector<float> rounded(const std::vector<float>& values) {
+std::vector<float> rounded_by_c10(const std::vector<float>& values) {
   return widened(std::vector<T>(values.begin(), values.end()));
 }
 
@@ -117,7 +122,7 @@ const std::vector<float> kScales = {1.0F, 0.0F, 1.0F / 0.7F, 1.0F, 1.0F / 0.7F, 
 
 // What rows of T give: x + scale branch is normed, and the residual's gradient added in backward, or x alone.
 template <class T>
-Results results_of(const Inputs& in, bool with_residual) {
+Results results_of(const RowInputs& in, bool with_residual) {
   const auto x = guarded<T>(in.x);
   const auto dy = guarded<T>(in.dy);
   const auto residual = guarded<T>(in.residual);
@@ -125,7 +130,7 @@ Results results_of(const Inputs& in, bool with_residual) {
   auto y = guarded<T>(in.x);
   auto dx = guarded<T>(in.x);
   std::vector<float> workspace(at(kernels::kWorkspaceRows * in.n));
-  const kernels::NormRows<float> rows{in.n, kEps, in.weight.data(), in.bias.data(), workspace.data()};
+  const kernels::NormRows<float> rows{in.n, kRowEps, in.weight.data(), in.bias.data(), workspace.data()};
   Results out{{}, {}, std::vector<float>(kRows), std::vector<float>(kRows), {}, in.bias, in.weight};
   if (with_residual) {
     kernels::residual_norm_rows(x.data(), sum.data(), kScales.data(), y.data(), kRows, out.mean.data(), out.rstd.data(),
@@ -144,8 +149,8 @@ Results results_of(const Inputs& in, bool with_residual) {
 
 // The same of rows in fp32, one by one, each result rounded by c10.
 template <class T>
-Results reference_of(const Inputs& in, bool with_residual) {
-  const kernels::NormRows<float> rows{in.n, kEps, in.weight.data(), in.bias.data(), nullptr};
+Results rows_reference(const RowInputs& in, bool with_residual) {
+  const kernels::NormRows<float> rows{in.n, kRowEps, in.weight.data(), in.bias.data(), nullptr};
   std::vector<float> sum = in.x;
   std::vector<float> y = in.x;
   std::vector<float> dx = in.x;
@@ -154,7 +159,7 @@ Results reference_of(const Inputs& in, bool with_residual) {
     const int64_t first = row * in.n;
     if (with_residual) {
       kernels::residual_row(in.x.data() + first, in.branch.data() + first, kScales[at(row)], sum.data() + first, in.n);
-      sum = rounded<T>(sum);
+      sum = rounded_by_c10<T>(sum);
     }
     float* const mean = out.mean.data() + row;
     float* const rstd = out.rstd.data() + row;
@@ -180,9 +185,9 @@ TEST_CASE_TEMPLATE("norm rows: half-length rows are those of fp32, rounded as c1
         CAPTURE(static_cast<int>(numbers));
         CAPTURE(with_residual);
         CAPTURE(n);
-        const Inputs in = inputs_of<T>(n, numbers);
+        const RowInputs in = inputs_of<T>(n, numbers);
         const Results got = results_of<T>(in, with_residual);
-        const Results expected = reference_of<T>(in, with_residual);
+        const Results expected = rows_reference<T>(in, with_residual);
         CHECK(same_rows<T>(got.sum, expected.sum));
         CHECK(same_rows<T>(got.y, expected.y));
         CHECK(same_bits(got.mean, expected.mean));
@@ -198,10 +203,10 @@ TEST_CASE_TEMPLATE("norm rows: half-length rows are those of fp32, rounded as c1
 TEST_CASE("norm rows: the norms of rows do not depend on how many are computed together") {
   for (const int64_t n : lengths()) {
     CAPTURE(n);
-    const Inputs in = inputs_of<float>(n, Numbers::kNormal);
+    const RowInputs in = inputs_of<float>(n, Numbers::kNormal);
     for (const bool with_residual : {false, true}) {
       const Results together = results_of<float>(in, with_residual);
-      const Results alone = reference_of<float>(in, with_residual);
+      const Results alone = rows_reference<float>(in, with_residual);
       CHECK(same_bits(together.sum, alone.sum));
       CHECK(same_bits(together.y, alone.y));
       CHECK(same_bits(together.dx, alone.dx));

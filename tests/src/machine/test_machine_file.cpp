@@ -34,7 +34,7 @@ Json valid_file() {
           {"between_nodes", {{"bytes_per_s", 1e10}, {"latency_s", 2e-6}}}};
 }
 
-std::string refusal(const Json& file) {
+std::string file_refusal(const Json& file) {
   return thrown_error([&] { parse_machine_file(file.dump(), "m.json"); }).message();
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("machine file: the nearest population has the threads, then the ranks"
 }
 
 TEST_CASE("machine file: what is missing or impossible is named") {
-  CHECK(contains(refusal(Json::array()), "does not begin with \"format\": \"vit_hybrid machine 1\""));
+  CHECK(contains(file_refusal(Json::array()), "does not begin with \"format\": \"vit_hybrid machine 1\""));
   const auto changed = [](const std::string& pointer, const Json& value) {
     Json file = valid_file();
     const Json::json_pointer place(pointer);
@@ -81,7 +81,7 @@ TEST_CASE("machine file: what is missing or impossible is named") {
     } else {
       file[place] = value;
     }
-    return refusal(file);
+    return file_refusal(file);
   };
   CHECK(changed("/cores", nullptr) == "machine file 'm.json': cores is missing");
   CHECK(changed("/cores", 1.5) == "machine file 'm.json': cores is no whole number up to 1048576");

@@ -19,7 +19,7 @@ RunConfig one_rank() {
   return config;
 }
 
-std::string refusal(RunConfig config, c10::Device device) {
+std::string recording_refusal(RunConfig config, c10::Device device) {
   config.cuda_graph = CudaGraph::kOn;
   try {
     static_cast<void>(step_recording(config, device));
@@ -70,7 +70,8 @@ TEST_CASE("step recording: of several replicas, what lies between the messages o
   CHECK_FALSE(recording.updates);
   CHECK(contains(recording.text, "CUDA graphs: forward and backward of 3 of 5 micro-batches"));
   config.global_batch_size = 2 * 4 * 2;
-  CHECK(contains(refusal(config, kGpu), "--cuda-graph on: with --dp 2 the first micro-batch of a step waits"));
+  CHECK(
+      contains(recording_refusal(config, kGpu), "--cuda-graph on: with --dp 2 the first micro-batch of a step waits"));
   CHECK_FALSE(step_recording(config, kGpu).micro_batches);
 }
 
@@ -83,10 +84,10 @@ TEST_CASE("step recording: what stands against it is named, and refused where it
   gpipe.parallel.schedule = "gpipe";
   gpipe.parallel.micro_batch_size = 4;
   gpipe.global_batch_size = 12;
-  CHECK(refusal(one_rank(), c10::Device(c10::kCPU)) == "--cuda-graph on: the device is the CPU");
-  CHECK(contains(refusal(layout, kGpu), "--cuda-graph on: with --tp 2 --pp 1 ranks send"));
-  CHECK(contains(refusal(random, kGpu), "drops at random"));
-  CHECK(contains(refusal(gpipe, kGpu), "the activations of 3 micro-batches"));
+  CHECK(recording_refusal(one_rank(), c10::Device(c10::kCPU)) == "--cuda-graph on: the device is the CPU");
+  CHECK(contains(recording_refusal(layout, kGpu), "--cuda-graph on: with --tp 2 --pp 1 ranks send"));
+  CHECK(contains(recording_refusal(random, kGpu), "drops at random"));
+  CHECK(contains(recording_refusal(gpipe, kGpu), "the activations of 3 micro-batches"));
   for (const RunConfig& config : {layout, random, gpipe}) {
     CHECK_FALSE(step_recording(config, kGpu).micro_batches);
     CHECK(contains(step_recording(config, kGpu).text, "started kernel by kernel: "));

@@ -41,7 +41,7 @@ MachineFile machine_of(int ranks, double bus_bytes = kInstantly) {
   return machine;
 }
 
-RunConfig config_of(int dp, int tp, int pp, int micro_batches) {
+RunConfig config_of_steps(int dp, int tp, int pp, int micro_batches) {
   RunConfig config;
   config.model.embed_dim = 256;
   config.model.num_heads = 4;
@@ -62,7 +62,7 @@ double step_flops(const RunConfig& config) {
 }  // namespace
 
 TEST_CASE("time plan: the kernels of a step have the FLOP of the model, and its recomputation's") {
-  RunConfig config = config_of(1, 1, 1, 2);
+  RunConfig config = config_of_steps(1, 1, 1, 2);
   TimePlan time = plan_time(config, machine_of(1), 1, 1);
   CHECK(time.step == Approx(step_flops(config) / kFlops));
   CHECK(time.forward + time.backward == Approx(time.step));
@@ -79,9 +79,9 @@ TEST_CASE("time plan: the kernels of a step have the FLOP of the model, and its 
 TEST_CASE("time plan: ranks share the work of a step, but for what a partition leaves uneven") {
   for (const int ranks : {2, 4}) {
     CAPTURE(ranks);
-    const RunConfig data = config_of(ranks, 1, 1, 2);
+    const RunConfig data = config_of_steps(ranks, 1, 1, 2);
     CHECK(plan_time(data, machine_of(ranks), ranks, 1).step == Approx(step_flops(data) / kFlops / ranks));
-    const RunConfig tensor = config_of(1, ranks, 1, 2);
+    const RunConfig tensor = config_of_steps(1, ranks, 1, 2);
     const auto costs = model::unit_costs(tensor.model);
     // Each tensor rank has the embedding and the head whole.
     const double whole = 4.0 * (2.0 * costs.front() + 3.0 * costs.back());
@@ -92,7 +92,7 @@ TEST_CASE("time plan: ranks share the work of a step, but for what a partition l
 
 TEST_CASE("time plan: a pipeline of equal stages waits (p - 1) of (m + p - 1) parts of its time") {
   // Y. Huang et al., GPipe, section 2.3. Embedding and head of next to no cost.
-  RunConfig config = config_of(1, 1, 4, 6);
+  RunConfig config = config_of_steps(1, 1, 4, 6);
   config.model.in_channels = config.model.out_channels = 1;
   config.model.patch_size = 1;
   config.model.image_height = config.model.image_width = 16;
@@ -109,14 +109,14 @@ TEST_CASE("time plan: messages take their bytes over the rate of the bus, and be
   const auto no_messages = [](const RunConfig& config, int ranks) {
     return plan_time(config, machine_of(ranks), ranks, 1).step;
   };
-  RunConfig config = config_of(4, 1, 1, 2);
+  RunConfig config = config_of_steps(4, 1, 1, 2);
   const double bytes = 4.0 * static_cast<double>(model::num_parameters(config.model));
   for (const int zero : {0, 1}) {  // a sum is its two halves
     config.parallel.zero = zero;
     const double step = plan_time(config, machine_of(4, kBus), 4, 1).step;
     CHECK(step - no_messages(config, 4) == Approx(2.0 * 3.0 / 4.0 * bytes / kBus).epsilon(0.01));
   }
-  const RunConfig tensor = config_of(1, 2, 1, 2);
+  const RunConfig tensor = config_of_steps(1, 2, 1, 2);
   const double activations = 4.0 * 4.0 * static_cast<double>(tensor.model.num_tokens()) * 256.0;
   const TimePlan time = plan_time(tensor, machine_of(2, kBus), 2, 1);
   CHECK(time.step - no_messages(tensor, 2) == Approx(8.0 * 4.0 * activations / kBus).epsilon(0.01));
@@ -134,7 +134,7 @@ TEST_CASE("time plan: messages take their bytes over the rate of the bus, and be
 
 TEST_CASE("time plan: parts of the replicas scatter, sum what they have with each other, and gather among themselves") {
   constexpr double kBus = 1e6, kNetwork = 1e5;
-  RunConfig config = config_of(4, 1, 1, 2);
+  RunConfig config = config_of_steps(4, 1, 1, 2);
   config.parallel.zero_shard_size = 2;
   const double bytes = 4.0 * static_cast<double>(model::num_parameters(config.model));
   const double alone = plan_time(config, machine_of(4), 4, 1).step;
@@ -150,7 +150,7 @@ TEST_CASE("time plan: parts of the replicas scatter, sum what they have with eac
 
 TEST_CASE("time plan: a step waits for what is read more slowly than it goes, or for all that it reads by itself") {
   constexpr double kReading = 1e3;  // of each of two ranks of a node
-  RunConfig config = config_of(4, 1, 1, 2);
+  RunConfig config = config_of_steps(4, 1, 1, 2);
   config.model.task = model::Task::kForecast;
   config.data.kind = DataKind::kHdf5;
   MachineFile machine = machine_of(2);
@@ -176,13 +176,13 @@ TEST_CASE("time plan: a step waits for what is read more slowly than it goes, or
 }
 
 TEST_CASE("time plan: ranks that share cores take turns") {
-  const RunConfig config = config_of(8, 1, 1, 1);
+  const RunConfig config = config_of_steps(8, 1, 1, 1);
   const double step = plan_time(config, machine_of(8), 8, 1).step;
   CHECK(plan_time(config, machine_of(2), 8, 1).step == Approx(4.0 * step));
   // Of one micro-batch only one stage is at work at a time; of many all are, but while the pipeline fills and drains.
-  const RunConfig one = config_of(1, 1, 4, 1);
+  const RunConfig one = config_of_steps(1, 1, 4, 1);
   CHECK(plan_time(one, machine_of(1), 4, 1).step == Approx(plan_time(one, machine_of(4), 4, 1).step));
-  const RunConfig many = config_of(1, 1, 4, 32);
+  const RunConfig many = config_of_steps(1, 1, 4, 32);
   const TimePlan alone = plan_time(many, machine_of(4), 4, 1), shared = plan_time(many, machine_of(1), 4, 1);
   CHECK(shared.step == Approx(step_flops(many) / kFlops));
   CHECK(plan_time(many, machine_of(2), 4, 1).step < shared.step);
@@ -192,7 +192,7 @@ TEST_CASE("time plan: ranks that share cores take turns") {
 TEST_CASE("time plan: a GPU hides the reduction behind backward, but for the last bucket") {
   MachineFile machine = machine_of(2, 1e9);
   machine.device = "cuda";
-  RunConfig config = config_of(2, 1, 1, 1);
+  RunConfig config = config_of_steps(2, 1, 1, 1);
   config.device = DeviceChoice::kCuda;
   config.parallel.bucket_mb = 1.0;
   config.parallel.zero = 0;
@@ -204,7 +204,7 @@ TEST_CASE("time plan: a GPU hides the reduction behind backward, but for the las
 }
 
 TEST_CASE("time plan: what a machine file does not tell is named") {
-  RunConfig config = config_of(1, 1, 1, 1);
+  RunConfig config = config_of_steps(1, 1, 1, 1);
   MachineFile machine = machine_of(1);
   CHECK(missing_rates(machine, config, at::kCPU).empty());
   CHECK(contains(missing_rates(machine, config, at::kCUDA), "of a machine that computes on 'cpu'"));

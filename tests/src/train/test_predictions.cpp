@@ -24,7 +24,7 @@ PredictedStep step_of(int64_t first, const std::vector<int64_t>& labels, const s
           at::tensor(probabilities, at::kDouble).reshape({n, -1})};
 }
 
-std::string content_of(const std::string& path) {
+std::string text_of_file(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -59,10 +59,10 @@ TEST_CASE("confusion: a table of few classes, pairs of many, and files") {
   CHECK(lines[2] == "  cat                              2                 1                 0");
   CHECK(lines[4] == "  x                                1                 0                 0");
   few.write(folder.file("c.csv"));
-  CHECK(content_of(folder.file("c.csv")) ==
+  CHECK(text_of_file(folder.file("c.csv")) ==
         ",cat,a very long name of a class,x\ncat,2,1,0\na very long name of a class,0,1,0\nx,1,0,0\n");
   few.write(folder.file("c.json"));
-  const Json json = Json::parse(content_of(folder.file("c.json")));
+  const Json json = Json::parse(text_of_file(folder.file("c.json")));
   CHECK(json["classes"][2] == "x");
   CHECK(json["matrix"].dump() == "[[2,1,0],[0,1,0],[1,0,0]]");
 
@@ -73,7 +73,7 @@ TEST_CASE("confusion: a table of few classes, pairs of many, and files") {
   CHECK(shown.find("|  b\\nc ") != std::string::npos);
   CHECK(shown.find("|  twelve bytes\xc3\xa9.. ") != std::string::npos);
   strange.write(folder.file("s.json"));
-  CHECK(Json::parse(content_of(folder.file("s.json")))["classes"][0] == "a\xef\xbf\xbd");
+  CHECK(Json::parse(text_of_file(folder.file("s.json")))["classes"][0] == "a\xef\xbf\xbd");
 
   ConfusionMatrix many(class_names("", 21));
   CHECK(many.lines().front() == "no class was taken for another");

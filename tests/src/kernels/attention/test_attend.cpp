@@ -29,26 +29,27 @@ using kernels::DropSite;
 
 namespace {
 
-struct Shape {
+struct AttentionShape {
   int64_t samples, tokens, heads, head_dim;
 };
 
 // One token and two, less than a block, several blocks of both kinds and several tasks, odd numbers of tokens; head
 // widths from odd to wide.
-const std::vector<Shape> kShapes = {{2, 1, 1, 8},    {2, 2, 3, 5},    {2, 15, 3, 3},  {1, 33, 2, 80},  {3, 197, 2, 64},
-                                    {1, 129, 1, 88}, {1, 513, 2, 48}, {1, 513, 1, 5}, {1, 1100, 1, 48}};
+const std::vector<AttentionShape> kAttentionShapes = {{2, 1, 1, 8},    {2, 2, 3, 5},    {2, 15, 3, 3},
+                                                      {1, 33, 2, 80},  {3, 197, 2, 64}, {1, 129, 1, 88},
+                                                      {1, 513, 2, 48}, {1, 513, 1, 5},  {1, 1100, 1, 48}};
 
 constexpr auto kTypes = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
 
 constexpr int64_t kFirstHead = 2;
 
-AttentionDropout make_dropout(const Shape& shape, double rate) {
+AttentionDropout make_dropout(const AttentionShape& shape, double rate) {
   return {DropKey{rate, 3, DropSite::kAttention}, test_context(shape.samples, Mode::kTraining), kFirstHead,
           shape.tokens};
 }
 
 // The mask [B, h, N, N] draw by draw.
-at::Tensor explicit_mask(const Shape& shape, double rate) {
+at::Tensor explicit_mask(const AttentionShape& shape, double rate) {
   const auto context = test_context(shape.samples, Mode::kTraining);
   const RandomStream stream(context.seed, Purpose::kAttentionDropout, static_cast<uint64_t>(context.step),
                             16 * 3 + static_cast<uint64_t>(DropSite::kAttention));
@@ -80,11 +81,11 @@ Result run(const at::Tensor& qkv, const at::Tensor& dout, Attention attention) {
 }
 
 // Scores of a few units, so that the softmax is neither flat nor a maximum.
-at::Tensor make_qkv(const Shape& shape) {
+at::Tensor make_qkv(const AttentionShape& shape) {
   return normal_tensor({shape.samples, shape.tokens, 3 * shape.heads * shape.head_dim}, 21) * 1.5;
 }
 
-at::Tensor make_dout(const Shape& shape) {
+at::Tensor make_dout(const AttentionShape& shape) {
   return normal_tensor({shape.samples, shape.tokens, shape.heads * shape.head_dim}, 22);
 }
 
@@ -94,13 +95,13 @@ struct Given {
   at::Tensor dout;
 };
 
-Given given_to(const Shape& shape, at::ScalarType type) {
+Given given_to(const AttentionShape& shape, at::ScalarType type) {
   return {make_qkv(shape).to(type).to(at::kDouble), make_dout(shape).to(type).to(at::kDouble)};
 }
 
 using Mask = std::optional<at::Tensor>;
 
-Result reference(const Given& given, const Shape& shape, double rate, const Mask& mask) {
+Result reference(const Given& given, const AttentionShape& shape, double rate, const Mask& mask) {
   return run(given.qkv, given.dout, [&](const at::Tensor& qkv) {
     const auto [q, k, v] = kernels::split_heads(qkv, shape.heads);
     return kernels::merge_heads(std::get<0>(at::_scaled_dot_product_attention_math(q, k, v, {}, rate, false, mask)));
@@ -159,7 +160,7 @@ void check(const Result& ours, const Result& expected, at::ScalarType type) {
 
 // Each kernel of `kernels`, called with (qkv, heads), in each type, against the exact attention.
 template <class... Kernels>
-void check_kernels(const Shape& shape, double rate, const Kernels&... kernels) {
+void check_kernels(const AttentionShape& shape, double rate, const Kernels&... kernels) {
   const Mask mask = rate > 0.0 ? Mask(explicit_mask(shape, rate)) : Mask();
   for (const auto type : kTypes) {
     CAPTURE(shape.tokens);
@@ -178,7 +179,7 @@ constexpr double kDoubleBound = 1e-13;
 }  // namespace
 
 TEST_CASE("attention: without dropout, in every type, ours is LibTorch's plain attention in fp64") {
-  for (const Shape& shape : kShapes) {
+  for (const AttentionShape& shape : kAttentionShapes) {
     check_kernels(
         shape, 0.0, [&](const at::Tensor& x) { return kernels::blocked_attention(x, shape.heads, {}); },
         [&](const at::Tensor& x) { return kernels::attend(x, shape.heads, {}); });
@@ -186,7 +187,7 @@ TEST_CASE("attention: without dropout, in every type, ours is LibTorch's plain a
 }
 
 TEST_CASE("attention: LibTorch's fused attention of the types it may be chosen for") {
-  for (const Shape& shape : kShapes) {
+  for (const AttentionShape& shape : kAttentionShapes) {
     CAPTURE(shape.tokens);
     for (const auto type : {at::kDouble, at::kFloat}) {
       const Given given = given_to(shape, type);
@@ -199,7 +200,7 @@ TEST_CASE("attention: LibTorch's fused attention of the types it may be chosen f
 
 TEST_CASE("attention: with dropout, in every type, ours is the plain attention with the mask draw by draw") {
   constexpr double kRate = 0.3;
-  for (const Shape& shape : kShapes) {
+  for (const AttentionShape& shape : kAttentionShapes) {
     const AttentionDropout dropout = make_dropout(shape, kRate);
     check_kernels(
         shape, kRate, [&](const at::Tensor& x) { return kernels::blocked_attention(x, shape.heads, dropout); },
@@ -208,7 +209,7 @@ TEST_CASE("attention: with dropout, in every type, ours is the plain attention w
 }
 
 TEST_CASE("attention: scores of any size give no overflow") {
-  const Shape shape{1, 600, 1, 16};
+  const AttentionShape shape{1, 600, 1, 16};
   const at::Tensor qkv = (make_qkv(shape) * 12.0).to(at::kFloat);  // scores of several hundreds
   const at::Tensor dout = make_dout(shape).to(at::kFloat);
   const auto attention = [&](const at::Tensor& x) { return kernels::blocked_attention(x, 1, {}); };
@@ -220,7 +221,7 @@ TEST_CASE("attention: scores of any size give no overflow") {
 }
 
 TEST_CASE("attention: the bits do not depend on the number of threads") {
-  const Shape shape{2, 1101, 2, 16};
+  const AttentionShape shape{2, 1101, 2, 16};
   const AttentionDropout dropout = make_dropout(shape, 0.1);
   const int before = at::get_num_threads();
   for (const auto type : kTypes) {
@@ -241,7 +242,7 @@ TEST_CASE("attention: the bits do not depend on the number of threads") {
 }
 
 TEST_CASE("attention: the bits of a sample and head do not depend on the others") {
-  const Shape shape{2, 300, 3, 16};
+  const AttentionShape shape{2, 300, 3, 16};
   for (const auto type : kTypes) {
     CAPTURE(std::string(c10::toString(type)));
     const at::Tensor qkv = make_qkv(shape).to(type);
@@ -260,7 +261,7 @@ TEST_CASE("attention: the bits of a sample and head do not depend on the others"
 }
 
 TEST_CASE("attention: what is not finite in q, k, v or the gradient stays so in both directions") {
-  const Shape shape{1, 70, 1, 8};
+  const AttentionShape shape{1, 70, 1, 8};
   const double infinity = std::numeric_limits<double>::infinity();
   const auto is_finite = [](const at::Tensor& x) { return x.isfinite().all().item<bool>(); };
   const auto attention = [](const at::Tensor& x) { return kernels::blocked_attention(x, 1, {}); };

@@ -37,7 +37,7 @@ double float_bound(int64_t terms) {
   return kUnit * std::sqrt(static_cast<double>(terms));
 }
 
-struct Shape {
+struct MatmulShape {
   int64_t rows, inputs, outputs;
 };
 
@@ -49,8 +49,9 @@ at::Tensor finished(tensor::RegionSum sum) {
 }
 
 // Whole tiles, tails of every kind, single rows and columns.
-const std::vector<Shape> kShapes = {{512, 384, 256}, {257, 385, 129}, {300, 1000, 200}, {1100, 77, 97}, {1, 384, 128},
-                                    {513, 1, 1},     {5, 3, 700},     {97, 769, 193},   {2000, 16, 40}};
+const std::vector<MatmulShape> kMatmulShapes = {{512, 384, 256}, {257, 385, 129}, {300, 1000, 200},
+                                                {1100, 77, 97},  {1, 384, 128},   {513, 1, 1},
+                                                {5, 3, 700},     {97, 769, 193},  {2000, 16, 40}};
 
 at::Tensor floats(at::IntArrayRef shape, uint64_t seed) {
   return normal_tensor(shape, seed).to(at::kFloat);
@@ -70,7 +71,7 @@ std::vector<at::ScalarType> blocked_types() {
 }
 
 // Half a unit in the last digit, of the largest element at most.
-double rounding_of(at::ScalarType type) {
+double half_rounding(at::ScalarType type) {
   return type == at::kBFloat16 ? 0x1p-8 : type == at::kHalf ? 0x1p-11 : 0.0;
 }
 
@@ -96,8 +97,8 @@ void set(tensor::ParameterBuffer& buffer, const std::string& name, uint64_t seed
 
 TEST_CASE("linear: blocked products of all shapes and types are the exact ones up to rounding") {
   for (const auto type : blocked_types()) {
-    const double rounding = rounding_of(type);
-    for (const auto& [rows, inputs, outputs] : kShapes) {
+    const double rounding = half_rounding(type);
+    for (const auto& [rows, inputs, outputs] : kMatmulShapes) {
       CAPTURE(type);
       CAPTURE(rows);
       CAPTURE(inputs);
@@ -124,7 +125,7 @@ TEST_CASE("linear: blocked products of all shapes and types are the exact ones u
       for (const auto gradient_type : {at::kFloat, type}) {
         const at::Tensor gradient = at::full({outputs, inputs}, 0.5f, gradient_type);
         kernels::blocked_add_weight_gradient(gradient, dy, x);
-        CHECK(relative_error(gradient, product(dy.t(), x) + 0.5) <= float_bound(rows) + rounding_of(gradient_type));
+        CHECK(relative_error(gradient, product(dy.t(), x) + 0.5) <= float_bound(rows) + half_rounding(gradient_type));
       }
     }
   }
@@ -195,11 +196,11 @@ TEST_CASE("linear: small products overwrite and add, in both types") {
 }
 
 TEST_CASE("linear: forward and backward of all three kinds, in all types, small and blocked") {
-  for (const Shape& shape : {Shape{6, 5, 4}, Shape{300, 130, 140}}) {
+  for (const MatmulShape& shape : {MatmulShape{6, 5, 4}, MatmulShape{300, 130, 140}}) {
     for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
       CAPTURE(type);
       const double sums = type == at::kDouble ? 1e-14 : float_bound(shape.rows);
-      const double bound = sums + rounding_of(type);
+      const double bound = sums + half_rounding(type);
       const at::Tensor x = rounded(normal_tensor({2, shape.rows / 2, shape.inputs}, 1), type);
       const at::Tensor dy = rounded(normal_tensor({2, shape.rows / 2, shape.outputs}, 2), type);
       const at::Tensor rows = x.view({-1, shape.inputs});
@@ -236,7 +237,7 @@ TEST_CASE("linear: forward and backward of all three kinds, in all types, small 
 }
 
 TEST_CASE("linear: packed weights are renewed when the version of the buffer has risen, in all types") {
-  const Shape shape{300, 130, 140};
+  const MatmulShape shape{300, 130, 140};
   for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
     CAPTURE(type);
     auto buffer = make_linear_layer(shape.inputs, shape.outputs, type);
@@ -246,7 +247,7 @@ TEST_CASE("linear: packed weights are renewed when the version of the buffer has
     for (const uint64_t seed : {3, 4}) {
       set(buffer, "layer.weight", seed);
       const at::Tensor weight = buffer.parameter("layer.weight").value;
-      const double bound = float_bound(shape.outputs) + rounding_of(type);
+      const double bound = float_bound(shape.outputs) + half_rounding(type);
       CHECK(relative_error(products.forward(x, tensor::Terms::kWeight), product(x, weight.t())) <= bound);
       CHECK(relative_error(products.backward_input(dy), product(dy, weight)) <= bound);
     }
@@ -260,7 +261,7 @@ TEST_CASE("linear: gradients of half-length types are added to") {
     const at::Tensor gradient = at::full({70, 130}, 2.0, type);
     const at::Tensor bias_gradient = at::full({70}, 2.0, type);
     kernels::add_weight_gradient(gradient, dy.to(type), x.to(type), bias_gradient);
-    const double bound = float_bound(301) + rounding_of(type);
+    const double bound = float_bound(301) + half_rounding(type);
     CHECK(relative_error(gradient, product(dy.to(type).t(), x.to(type)) + 2.0) <= bound);
     CHECK(relative_error(bias_gradient, rounded(dy, type).sum(0) + 2.0) <= bound);
   }

@@ -18,13 +18,13 @@ using namespace vit_hybrid::testing;
 
 namespace {
 
-struct Shape {
+struct SmallShape {
   int64_t rows, columns, depth;
 };
 
 // Tails of every kind: of vectors, of tiles, and of pairs.
-const std::vector<Shape> kShapes = {{128, 512, 48}, {128, 48, 512}, {7, 11, 5},   {1, 1, 1},
-                                    {33, 17, 3},    {64, 65, 97},   {197, 64, 2}, {16, 100, 1}};
+const std::vector<SmallShape> kSmallShapes = {{128, 512, 48}, {128, 48, 512}, {7, 11, 5},   {1, 1, 1},
+                                              {33, 17, 3},    {64, 65, 97},   {197, 64, 2}, {16, 100, 1}};
 
 // Rows with a gap behind them, filled with NaN: whatever reads or writes there is seen.
 constexpr int64_t kGap = 3;
@@ -50,7 +50,7 @@ bool holds_pairs(const at::Tensor& pairs, const at::Tensor& matrix) {
 }  // namespace
 
 TEST_CASE("small product: pairs of rows, of a matrix and of its transpose") {
-  for (const Shape& shape : kShapes) {
+  for (const SmallShape& shape : kSmallShapes) {
     const int64_t rows = shape.columns;
     const int64_t columns = shape.depth;
     CAPTURE(rows);
@@ -81,7 +81,7 @@ TEST_CASE("small product: bf16 with sums in fp32, any extents") {
     MESSAGE("skipped: this processor has no bf16 instructions, or LibTorch no bf16 product");
     return;
   }
-  for (const Shape& shape : kShapes) {
+  for (const SmallShape& shape : kSmallShapes) {
     CAPTURE(shape.rows);
     CAPTURE(shape.columns);
     CAPTURE(shape.depth);

@@ -28,7 +28,7 @@ train::RunConfig config_of(const model::VitOptions& model, uint64_t seed) {
   return config;
 }
 
-std::vector<Layout> layouts(int ranks) {
+std::vector<Layout> resharded_layouts(int ranks) {
   switch (ranks) {
     case 1:
       return {{1, 1, 1}};
@@ -148,7 +148,7 @@ TEST_CASE("init-from: a head of other classes is refused, or stays fresh; the sa
 
 TEST_CASE("init-from: the same model takes all weights over, and the optimizer stays fresh") {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  for (const Layout& layout : layouts(world.size())) {
+  for (const Layout& layout : resharded_layouts(world.size())) {
     CAPTURE(layout.text());
     const ScratchFolder folder(world);
     Model(world, {world.size(), 1, 1}, small_forecaster(), 1).save(world, folder.file("c.h5"));
@@ -164,7 +164,7 @@ TEST_CASE("init-from: the same model takes all weights over, and the optimizer s
 
 TEST_CASE("init-from: positions are resized to another grid, the class token's is kept") {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  for (const Layout& layout : layouts(world.size())) {
+  for (const Layout& layout : resharded_layouts(world.size())) {
     CAPTURE(layout.text());
     const ScratchFolder folder(world);
     const model::VitOptions old = small_classifier(model::Pooling::kToken);  // 3 x 4 patches
@@ -192,7 +192,7 @@ TEST_CASE("init-from: positions are resized to another grid, the class token's i
 
 TEST_CASE("init-from: another head is refused, or left at its initial values where that is asked for") {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  for (const Layout& layout : layouts(world.size())) {
+  for (const Layout& layout : resharded_layouts(world.size())) {
     CAPTURE(layout.text());
     const ScratchFolder folder(world);
     const model::VitOptions old = small_classifier(model::Pooling::kToken);
@@ -236,7 +236,7 @@ TEST_CASE("init-from: a rank reads what it holds, and no more") {
   Model(world, {world.size(), 1, 1}, options, 1).save(world, folder.file("c.h5"));
   const train::CheckpointReader checkpoint(world, folder.file("c.h5"));
   const int64_t whole = 4 * model::num_parameters(options);
-  for (const Layout& layout : layouts(world.size())) {
+  for (const Layout& layout : resharded_layouts(world.size())) {
     CAPTURE(layout.text());
     Model fresh(world, layout, options, 2);
     int64_t held = 0;
@@ -265,7 +265,7 @@ TEST_CASE("init-from: damage is noticed whoever reads it, and by all") {
   model::VitOptions larger = old;  // its positions are resized
   larger.image_height = 20;
   larger.image_width = 24;
-  for (const Layout& layout : layouts(world.size())) {
+  for (const Layout& layout : resharded_layouts(world.size())) {
     CAPTURE(layout.text());
     for (const char* name : {"blocks.1.attn.qkv.weight", "blocks.0.mlp.fc2.weight", "norm.weight", "pos_embed"}) {
       CAPTURE(name);
