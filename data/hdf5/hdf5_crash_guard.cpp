@@ -98,10 +98,10 @@ bool is_sent(const siginfo_t& info) {
 
 // A message from a process whose other ranks have to be ended is more than a handler may do: the watchdog's guard does
 // it. Where there is none, or it cannot, because what HDF5 left of the heap crashes it or keeps it for ever, the
-// handler speaks.
+// handler speaks; and so it does when another thread crashes on that heap after HDF5.
 void on_crash(int signal, siginfo_t* info, void*) {
   const Hdf5CrashGuard* const guard = g_innermost.load();
-  if (guard != nullptr && this_thread() == g_reporter) {
+  if (guard != nullptr && g_signal != 0 && this_thread() != g_thread) {
     speak_and_exit(*guard, g_signal);
   }
   if (guard == nullptr || this_thread() != g_thread || is_sent(*info)) {

@@ -31,7 +31,7 @@ map=slot  # how the launcher deals ranks out
 train() {
   local name=$1 steps=$2 hosts=$3 ranks=$4
   shift 4
-  mpirun -q --host "$hosts" --oversubscribe --map-by $map --bind-to none -n "$ranks" -x OMP_NUM_THREADS -x OMPI_MCA_mpi_yield_when_idle \
+  mpirun -q --host "$hosts" --oversubscribe --map-by "$map" --bind-to none -n "$ranks" -x OMP_NUM_THREADS -x OMPI_MCA_mpi_yield_when_idle \
     "$program" "${options[@]}" --steps "$steps" --run-dir "$name" "$@" >"$name.txt" 2>&1 ||
     complain "$name failed with exit code $?: $(tail -n 5 "$name.txt")"
 }

@@ -81,52 +81,48 @@ TEST_CASE("communicator: parts of the world") {
   check(world.split(world.rank() / 3), path(HostPath::kSharedMemory));
 }
 
-// Nodes that this machine makes believe it is: of two ranks, of three and what is left, of one and the others, of one.
-std::vector<std::vector<int>> nodes_of(int num_ranks) {
-  std::vector<std::vector<int>> all;
-  for (const int size : {2, 3}) {
-    std::vector<int> nodes(static_cast<size_t>(num_ranks / size), size);
-    if (num_ranks % size > 0) nodes.push_back(num_ranks % size);
-    all.push_back(nodes);
-  }
-  all.push_back({1, num_ranks - 1});
-  all.emplace_back(static_cast<size_t>(num_ranks), 1);
-  return all;
+// Runs of `size` ranks, and what is left.
+std::vector<int> runs_of(int size, int num_ranks) {
+  std::vector<int> runs(static_cast<size_t>(num_ranks / size), size);
+  if (num_ranks % size > 0) runs.push_back(num_ranks % size);
+  return runs;
 }
 
+// On nodes that this machine makes believe it is.
 TEST_CASE("communicator: node by node, with the nodes as blocks of the sums") {
   const MpiGroup world = MpiGroup::world();
-  if (world.size() < 2) return;
-  for (const std::vector<int>& nodes : nodes_of(world.size())) {
-    for (comm::TransportOptions options : {path(HostPath::kAuto), small_pieces(HostPath::kAuto)}) {
-      options.nodes = nodes;
-      const auto communicator = make(world.duplicate(), options);
-      const bool is_one = nodes.size() == 1;
-      const bool are_ranks = nodes.size() == static_cast<size_t>(world.size());
-      CHECK(communicator->back_end() == (is_one      ? "mpi, shared memory"
-                                         : are_ranks ? "mpi, messages"
-                                                     : "mpi, node by node"));
-      check_communicator(*communicator, at::kCPU, nodes);
-    }
-  }
+  const int size = world.size();
+  if (size < 2) return;
+  const auto check_nodes = [&](const std::vector<int>& nodes, comm::TransportOptions options) {
+    options.nodes = nodes;
+    const auto communicator = make(world.duplicate(), options);
+    const size_t count = nodes.size();
+    CHECK(communicator->back_end() == (count == 1                           ? "mpi, shared memory"
+                                       : count == static_cast<size_t>(size) ? "mpi, messages"
+                                                                            : "mpi, node by node"));
+    check_communicator(*communicator, at::kCPU, nodes);
+  };
+  check_nodes(runs_of(2, size), small_pieces(HostPath::kAuto));
+  check_nodes(runs_of(3, size), path(HostPath::kAuto));
+  check_nodes({1, size - 1}, small_pieces(HostPath::kAuto));
 }
 
 TEST_CASE("communicator: the blocks of the sums are the same on every path") {
   const MpiGroup world = MpiGroup::world();
-  if (world.size() < 2) return;
-  for (const std::vector<int>& blocks : nodes_of(world.size())) {
-    for (comm::TransportOptions options : {path(HostPath::kSharedMemory), path(HostPath::kMessages)}) {
-      options.sum_blocks = blocks;
-      const auto communicator = make(world.duplicate(), options);
-      check_communicator(*communicator, at::kCPU, blocks);
-    }
-    // Blocks that are not the nodes go by messages.
-    comm::TransportOptions other = path(HostPath::kAuto);
-    other.nodes = {world.size() - 1, 1};
-    other.sum_blocks = blocks;
-    const auto communicator = make(world.duplicate(), other);
-    CHECK((communicator->back_end() == "mpi, messages") == (blocks != other.nodes || world.size() == 2));
-    check_communicator(*communicator, at::kCPU, blocks);
+  const int size = world.size();
+  if (size < 2) return;
+  comm::TransportOptions shared = path(HostPath::kSharedMemory);
+  comm::TransportOptions messages = small_pieces(HostPath::kMessages);
+  comm::TransportOptions other_nodes = path(HostPath::kAuto);  // which are not the blocks
+  other_nodes.nodes = {size - 1, 1};
+  for (comm::TransportOptions* options : {&shared, &messages, &other_nodes}) {
+    options->sum_blocks = size == 2 ? std::vector<int>{2} : runs_of(3, size);
+    const auto communicator = make(world.duplicate(), *options);
+    const bool are_nodes = options->sum_blocks == options->nodes;
+    CHECK(communicator->back_end() == (options == &shared ? "mpi, shared memory"
+                                       : are_nodes        ? "mpi, node by node"
+                                                          : "mpi, messages"));
+    check_communicator(*communicator, at::kCPU, options->sum_blocks);
   }
 }
 
