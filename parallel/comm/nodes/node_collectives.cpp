@@ -69,8 +69,7 @@ class NodeTask : public HostTask {
         signature_(make_signature(kind, detail, bytes)),
         num_rounds_(num_rounds),
         reduces_(reduces) {
-    for (int i = 0; i < SharedSlots::kNumSlots; ++i)
-      exchanges_.push_back({link_->requests()});
+    if (leads_nodes()) exchanges_.assign(SharedSlots::kNumSlots, {link_->requests()});
     link_->queue().enter(*this);
   }
 
@@ -216,7 +215,7 @@ class NodeTask : public HostTask {
   int64_t reduced_ = 0;
   int64_t led_ = 0;  // all before it that this rank leads are exchanged
   int64_t left_ = 0;
-  std::vector<Exchange> exchanges_;  // of the rounds in flight, by slot
+  std::vector<Exchange> exchanges_;  // of the rounds in flight, by slot; none on one node
 };
 
 // Up to here every rank, or one of each node, reduces all elements itself: fewer meetings of the ranks, and with other
