@@ -221,11 +221,11 @@ NodeReport report_nodes(const RunConfig& config, const std::vector<int>& nodes, 
       return sum(leaving(std::string(a))) < sum(leaving(std::string(b)));
     });
     const double least = sum(leaving(std::string(*best)));
-    constexpr double kWorthwhile = 0.9;
-    report.lines.push_back(
-        str("  nodes     of ", parts_text({nodes.begin(), nodes.end()}), " ranks; out of each in a step: ", join(parts),
-            least < kWorthwhile * sum(own) ? str("; with --order ", *best, " ", bytes_text(static_cast<int64_t>(least)))
-                                           : ""));
+    constexpr double kWorthChanging = 0.9;
+    report.lines.push_back(str(
+        "  nodes     of ", parts_text({nodes.begin(), nodes.end()}), " ranks; out of each in a step: ", join(parts),
+        least < kWorthChanging * sum(own) ? str("; with --order ", *best, " ", bytes_text(static_cast<int64_t>(least)))
+                                          : ""));
     if (own[static_cast<size_t>(mesh::Group::kTensor)] > 0.0) {
       report.warning =
           str("tensor groups span nodes (--tp ", config.parallel.tp, ", --order ", config.parallel.order, ", nodes of ",
