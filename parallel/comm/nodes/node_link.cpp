@@ -72,7 +72,7 @@ int NodeLink::node_of(int rank) const {
 
 int NodeLink::leader(int node, uint64_t round) const {
   const Range there = ranks(node);
-  return static_cast<int>(there.begin) + static_cast<int>(round % static_cast<uint64_t>(there.size()));
+  return static_cast<int>(there.begin) + SharedSlots::leader(round, static_cast<int>(there.size()));
 }
 
 bool NodeLink::adds_nodes_by_tree() const {

@@ -69,7 +69,11 @@ class SharedSlots {
   void mark_reduced(uint64_t round);
   bool all_reduced(uint64_t round) const;
   /// The rank that speaks for the others in `round`: they take turns.
-  int leader(uint64_t round) const { return static_cast<int>(round % static_cast<uint64_t>(size_)); }
+  int leader(uint64_t round) const { return leader(round, size_); }
+  /// The same of another node, which has so many ranks.
+  static int leader(uint64_t round, int num_ranks) {
+    return static_cast<int>(round % static_cast<uint64_t>(num_ranks));
+  }
   /// By the leader of `round`, and of its earlier ones.
   void mark_led(uint64_t round);
   bool is_led(uint64_t round) const;
