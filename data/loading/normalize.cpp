@@ -1,30 +1,21 @@
-// Normalization of a batch: by one loop on the host, by ATen's operations on a GPU.
+// Normalization of a batch: by one loop on the host, by kernels on a GPU (normalize_cuda.cpp).
 #include "data/loading/normalize.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "data/loading/normalize_cuda.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::data {
 
 namespace {
-
-constexpr int64_t kColors = 3;
-constexpr float kWhite = 255.0F;
-
-// A difference and a quotient cannot be contracted: the same bits everywhere.
-float normalized_value(float value, float mean, float std) {
-  return (value - mean) / std;
-}
 
 template <class T>
 void normalize_fields(const at::Tensor& batch, const float* mean, const float* std, const at::Tensor& to) {
@@ -44,23 +35,18 @@ void normalize_fields(const at::Tensor& batch, const float* mean, const float* s
   });
 }
 
-// A byte has 256 values: each is normalized once.
 template <class T>
 void normalize_images(const at::Tensor& batch, const float* mean, const float* std, const at::Tensor& to) {
-  std::array<std::array<T, 256>, kColors> table;
-  for (size_t color = 0; color < table.size(); ++color) {
-    for (size_t byte = 0; byte < table[color].size(); ++byte) {
-      table[color][byte] = static_cast<T>(normalized_value(static_cast<float>(byte) / kWhite, mean[color], std[color]));
-    }
-  }
+  ByteTable<T> table;
+  table.fill(mean, std, 0, 1);
   const int64_t pixels = to.size(2) * to.size(3);
   at::parallel_for(0, to.size(0), 1, [&](int64_t begin, int64_t end) {
     for (int64_t image = begin; image < end; ++image) {
       const uint8_t* const bytes = batch.const_data_ptr<uint8_t>() + image * pixels * kColors;
       T* const planes = to.mutable_data_ptr<T>() + image * pixels * kColors;
       for (int64_t pixel = 0; pixel < pixels; ++pixel) {
-        for (int64_t color = 0; color < kColors; ++color) {
-          planes[color * pixels + pixel] = table[static_cast<size_t>(color)][bytes[pixel * kColors + color]];
+        for (int color = 0; color < kColors; ++color) {
+          planes[color * pixels + pixel] = table.of(color, bytes[pixel * kColors + color]);
         }
       }
     }
@@ -83,34 +69,23 @@ std::vector<int64_t> check_batch(const at::Tensor& batch, const at::Tensor& mean
   return is_bytes ? std::vector<int64_t>{batch.size(0), kColors, batch.size(1), batch.size(2)} : batch.sizes().vec();
 }
 
-// The same operations one by one. 255 is a tensor, because ATen multiplies by the inverse of a number of the host.
-at::Tensor normalize_on_device(const at::Tensor& batch, const at::Tensor& mean, const at::Tensor& std,
-                               at::ScalarType type) {
-  at::Tensor values = batch;
-  if (batch.scalar_type() == at::kByte) {
-    values = batch.permute({0, 3, 1, 2}).to(at::kFloat).div_(at::full({1}, kWhite, mean.options()));
-  }
-  const auto by_channel = [](const at::Tensor& statistic) { return statistic.view({1, -1, 1, 1}); };
-  return values.sub(by_channel(mean)).div_(by_channel(std)).to(type).contiguous();
-}
-
 }  // namespace
 
 at::Tensor normalize_batch(const at::Tensor& batch, const at::Tensor& mean, const at::Tensor& std,
                            at::ScalarType type) {
-  const std::vector<int64_t> shape = check_batch(batch, mean, std);
-  if (!batch.is_cpu()) {
-    return normalize_on_device(batch, mean, std, type);
-  }
-  at::Tensor to = at::empty(shape, type);
+  at::Tensor to = at::empty(check_batch(batch, mean, std), batch.options().dtype(type));
   normalize_batch_into(batch, mean, std, to);
   return to;
 }
 
 void normalize_batch_into(const at::Tensor& batch, const at::Tensor& mean, const at::Tensor& std,
                           const at::Tensor& to) {
-  VH_ASSERT(to.is_contiguous() && to.sizes() == at::IntArrayRef(check_batch(batch, mean, std)),
-            "the place for normalized values has another shape");
+  VH_ASSERT(to.is_contiguous() && to.sizes() == at::IntArrayRef(check_batch(batch, mean, std)) &&
+                to.device() == batch.device(),
+            "the place for normalized values has another shape, or is on another device");
+  if (!batch.is_cpu()) {
+    return normalize_batch_cuda(batch, mean, std, to);
+  }
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, to.scalar_type(), "normalize_batch", [&] {
     const auto* const means = mean.const_data_ptr<float>();
     const auto* const deviations = std.const_data_ptr<float>();

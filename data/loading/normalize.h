@@ -13,8 +13,10 @@ namespace vit_hybrid::data {
 /// The bits are the same on every device.
 at::Tensor normalize_batch(const at::Tensor& batch, const at::Tensor& mean, const at::Tensor& std, at::ScalarType type);
 
-/// The same into `to`, a contiguous host tensor of the result's shape; all tensors on the host.
+/// The same into `to`, a contiguous tensor of the result's shape on the batch's device.
 void normalize_batch_into(const at::Tensor& batch, const at::Tensor& mean, const at::Tensor& std, const at::Tensor& to);
+/// Its part for a batch on a GPU, asynchronous on the current stream; the tensors fit.
+void normalize_batch_cuda(const at::Tensor& batch, const at::Tensor& mean, const at::Tensor& std, const at::Tensor& to);
 
 /// Keeps the statistics of one data set on one device.
 class BatchNormalizer {
@@ -27,7 +29,7 @@ class BatchNormalizer {
   bool is_for(const StoredScaling* scaling) const { return scaling_ == scaling; }
   /// `values` (float32 fields or bytes of images, on the device) normalized, as `type`: normalize_batch().
   at::Tensor normalized(const at::Tensor& values, at::ScalarType type) const;
-  /// The same into `to`; all on the host.
+  /// The same into `to`: normalize_batch_into().
   void normalize_into(const at::Tensor& values, const at::Tensor& to) const;
 
  private:

@@ -15,7 +15,7 @@ declare -A may_include=(
   [parallel/pipeline]="src/base parallel/comm parallel/mesh"
   [parallel/zero]="src/base src/kernels parallel/comm parallel/mesh parallel/tensor"
   [model]="src/base src/kernels parallel/comm parallel/mesh parallel/tensor"
-  [data]="src/base parallel/comm"
+  [data]="src/base src/kernels parallel/comm"
 )
 # The parts of the program: each knows all of the above, and those before it.
 known="${!may_include[*]}"

@@ -279,12 +279,21 @@ TEST_CASE("gpu kernels: sums of squares count finite values and those that are n
   }
 }
 
+namespace {
+
+// The same values from an address on that is no multiple of a vector's length.
+at::Tensor at_odd_address(const at::Tensor& values) {
+  return at::empty({values.numel() + 1}, values.options()).narrow(0, 1, values.numel()).view_as(values).copy_(values);
+}
+
+}  // namespace
+
 TEST_CASE("gpu kernels: normalized batches have the bits of the host") {
   const at::Tensor mean = at::randn({3}, on_gpu(at::kFloat)), std = at::randn({3}, on_gpu(at::kFloat)).abs() + 0.5;
   for (const int64_t width : {7, 224}) {
     const at::Tensor fields = at::randn({5, 3, 33, width}, on_gpu(at::kFloat));
     const at::Tensor images = at::randint(0, 256, {5, 33, width, 3}, on_gpu(at::kByte));
-    for (const at::Tensor& batch : {fields, images}) {
+    for (const at::Tensor& batch : {fields, images, at_odd_address(fields), at_odd_address(images)}) {
       for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
         const at::Tensor there = data::normalize_batch(batch, mean, std, type);
         CHECK(there.cpu().equal(data::normalize_batch(batch.cpu(), mean.cpu(), std.cpu(), type)));
