@@ -129,6 +129,14 @@ at::Tensor device_attention_mask(const AttentionMaskKey&, Range, Range, c10::Dev
   no_cuda(__func__);
 }
 
+AttentionPass device_short_attention(const at::Tensor&, int64_t, Passes) {
+  no_cuda(__func__);
+}
+
+at::Tensor device_short_attention_backward(const at::Tensor&, const at::Tensor&, int64_t, const AttentionPass&) {
+  no_cuda(__func__);
+}
+
 at::Tensor device_qkv_gradient(const at::Tensor&, const at::Tensor&, const at::Tensor&) {
   no_cuda(__func__);
 }

@@ -7,6 +7,7 @@
 #include "src/base/device/gpu_survey.h"
 #include "src/base/text.h"
 #include "src/kernels/attention/attend.h"
+#include "src/kernels/attention/device_attention.h"
 #include "src/kernels/gemm/device_products.h"
 #include "src/kernels/gemm/matmul.h"
 #include "src/machine/processor.h"
@@ -150,8 +151,12 @@ KernelReport report_kernels(const RunConfig& config, c10::Device device, ModelPu
   if (device.is_cuda()) {
     report.parts.emplace_back("step", step_recording(config, device).text);
   }
-  report.padded = padded_dims(config.model, config.parallel.tp,
-                              unit_multiples(device.type(), config.precision.kind, vector_bytes(this_processor())));
+  UnitMultiples multiples = unit_multiples(device.type(), config.precision.kind, vector_bytes(this_processor()));
+  const int64_t tile = kernels::device_attention_tile(type);
+  if (device.is_cuda() && tile < multiples.tokens) {
+    multiples.head_dim = multiples.tokens = multiples.queries = tile;
+  }
+  report.padded = padded_dims(config.model, config.parallel.tp, multiples);
   return report;
 }
 

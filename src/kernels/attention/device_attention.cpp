@@ -21,6 +21,7 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/kernels/attention/short_attention_cuda.h"
 
 namespace vit_hybrid::kernels {
 
@@ -113,7 +114,7 @@ constexpr int64_t kSafeCudnn = 91501;
 constexpr int64_t kSafeTokens = 128;
 constexpr int64_t kOldestCudnn = 90000;
 
-constexpr std::array kNames = {"flash", "efficient", "cudnn", "composite"};  // in the order of DeviceAttention
+constexpr std::array kNames = {"flash", "efficient", "cudnn", "short", "composite"};  // in the order of DeviceAttention
 
 bool is_half(at::ScalarType type) {
   return type == at::kBFloat16 || type == at::kHalf;
@@ -140,6 +141,17 @@ bool efficient_takes(const AttentionProblem& problem, const DeviceTraits& traits
   return problem.head_dim % multiple == 0;
 }
 
+// Shared memory that a block may have (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+int64_t shared_bytes(int capability) {
+  const bool has_most = capability == kHopper || (capability >= 100 && capability < 120);
+  return (has_most ? 227 : capability == kAmpere || capability == 87 ? 163 : 99) * int64_t{1024};
+}
+
+bool short_takes(const AttentionProblem& problem, const DeviceTraits& traits) {
+  return traits.capability >= kAmpere && is_half(problem.type) && has_short_attention(problem.head_dim) &&
+         short_attention_backward_bytes(problem.tokens, problem.head_dim) <= shared_bytes(traits.capability);
+}
+
 // The fastest of those that take the problem in that order, both passes together.
 KernelChoice fastest_attention(const AttentionProblem& problem, c10::Device device, SumOrder order) {
   const auto kernels = device_attentions(problem, device_traits(device), order);
@@ -160,6 +172,23 @@ KernelChoice fastest_attention(const AttentionProblem& problem, c10::Device devi
 }
 
 constexpr std::string_view kNameBegin = "attention B";
+
+// The choices for a type, and how long the candidates of the last one took.
+struct Chosen {
+  std::set<std::string> kernels;
+  std::string times;
+};
+
+Chosen chosen_for(at::ScalarType type) {
+  Chosen chosen;
+  for (const auto& [problem, choice] : kernel_table().choices) {
+    if (problem.starts_with(kNameBegin) && problem.ends_with(" " + short_name(type))) {
+      chosen.kernels.insert(choice.kernel);
+      chosen.times = choice.text;
+    }
+  }
+  return chosen;
+}
 
 std::optional<DeviceAttention> kernel_named(const std::string& name) {
   const auto* const found = std::find(kNames.begin(), kNames.end(), name);
@@ -182,6 +211,8 @@ AttentionPass attention_forward(const at::Tensor& qkv, int64_t num_heads, Device
     }
     case DeviceAttention::kEfficient:
       return efficient_forward(qkv, num_heads, passes);
+    case DeviceAttention::kShort:
+      return device_short_attention(qkv, num_heads, passes);
     case DeviceAttention::kComposite:
       break;
   }
@@ -209,6 +240,8 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, int
                              qkv);
     case DeviceAttention::kEfficient:
       return efficient_backward(dout, qkv, num_heads, order, pass);
+    case DeviceAttention::kShort:
+      return device_short_attention_backward(dout, qkv, num_heads, pass);
     case DeviceAttention::kComposite:
       break;
   }
@@ -261,6 +294,9 @@ std::vector<DeviceAttention> device_attentions(const AttentionProblem& problem, 
   if (order == SumOrder::kAny && cudnn_takes(problem, traits)) {
     kernels.insert(traits.capability >= kHopper ? kernels.begin() : kernels.end(), DeviceAttention::kCudnn);
   }
+  if (short_takes(problem, traits)) {
+    kernels.insert(kernels.begin(), DeviceAttention::kShort);
+  }
   if (efficient_takes(problem, traits)) {
     kernels.push_back(DeviceAttention::kEfficient);
   }
@@ -303,20 +339,19 @@ void measure_attention(const AttentionProblem& problem, c10::Device device) {
 }
 
 std::string device_attention_text(c10::Device device, at::ScalarType type) {
-  std::set<std::string> kernels;
-  std::string times;
-  for (const auto& [problem, choice] : kernel_table().choices) {
-    if (problem.starts_with(kNameBegin) && problem.ends_with(" " + short_name(type))) {
-      kernels.insert(choice.kernel);
-      times = choice.text;
-    }
-  }
-  if (!kernels.empty()) {
-    return str(join(kernels), " by measuring (", times, ")");
+  const Chosen chosen = chosen_for(type);
+  if (!chosen.kernels.empty()) {
+    return str(join(chosen.kernels), " by measuring (", chosen.times, ")");
   }
   const auto allowed =
       device_attentions({1, kSafeTokens, 1, 64, type}, device_traits(device), device_kernel_options().order);
   return str(device_attention_name(allowed.front()), ": nothing was measured");
+}
+
+int64_t device_attention_tile(at::ScalarType type) {
+  constexpr int64_t kTileOfLibraries = 64;
+  const bool is_short = chosen_for(type).kernels == std::set{device_attention_name(DeviceAttention::kShort)};
+  return is_short ? kShortAttentionTile : kTileOfLibraries;
 }
 
 }  // namespace vit_hybrid::kernels

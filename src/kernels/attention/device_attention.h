@@ -1,4 +1,4 @@
-// Attention without dropout on GPUs, by the fastest of LibTorch's fused kernels for the shape.
+// Attention without dropout on GPUs, by the fastest fused kernel for the shape: one of LibTorch's, or our own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,9 +32,10 @@ inline at::Tensor merge_heads(const at::Tensor& x_BhNd) {
 }
 
 /// kFlash: FlashAttention 2. kEfficient: CUTLASS's, also for V100 and fp32 (fp32 on sm_80 and newer by three tf32
-/// products, as exact as one in fp32). kCudnn: cuDNN's. kComposite: products and softmax one after the other, with N x
-/// N numbers in memory, for what none of the others takes.
-enum class DeviceAttention { kFlash, kEfficient, kCudnn, kComposite };
+/// products, as exact as one in fp32). kCudnn: cuDNN's. kShort: our own for few tokens (short_attention_cuda.h).
+/// kComposite: products and softmax one after the other, with N x N numbers in memory, for what none of the others
+/// takes.
+enum class DeviceAttention { kFlash, kEfficient, kCudnn, kShort, kComposite };
 std::string device_attention_name(DeviceAttention kernel);
 
 struct AttentionProblem {
@@ -70,6 +71,9 @@ void measure_attention(const AttentionProblem& problem, c10::Device device);
 /// One line for the start-up report: the kernel of attention in this type on a GPU, and why.
 std::string device_attention_text(c10::Device device, at::ScalarType type);
 
+/// Tokens of a tile that the chosen kernels for this type pad to: 16 where all are our own, else 64.
+int64_t device_attention_tile(at::ScalarType type);
+
 enum class Passes { kForwardOnly, kBoth };
 
 /// What backward needs of forward, in the layouts of the kernel.
@@ -90,6 +94,12 @@ at::Tensor attention_backward(const at::Tensor& dout, const at::Tensor& qkv, int
 /// (the nearest; of two the larger): evaluation and last batches have their own, which nobody measures. Nothing where
 /// the table has neither. Pure.
 std::optional<DeviceAttention> find_attention(const KernelTable& table, const AttentionProblem& problem);
+
+/// kShort: qkv [B, N, 3 h d], contiguous, that its kernel takes.
+AttentionPass device_short_attention(const at::Tensor& qkv, int64_t num_heads, Passes passes);
+/// dout and the result of forward are contiguous as [B, N, h d].
+at::Tensor device_short_attention_backward(const at::Tensor& dout, const at::Tensor& qkv, int64_t num_heads,
+                                           const AttentionPass& pass);
 
 /// dq, dk and dv, each [B, N, h, d], as [B, N, 3 h d], in one pass over memory; one that is not contiguous is copied
 /// before.

@@ -619,8 +619,9 @@ TEST_CASE("device problems: a mesh has those of all its ranks, each once") {
 }
 
 TEST_CASE("device attention: each kernel is asked only for what it takes") {
-  CHECK(taken(at::kBFloat16, 64, gpu(90)) == "cudnn, flash, efficient");
-  CHECK(taken(at::kHalf, 64, gpu(80)) == "flash, cudnn, efficient");
+  CHECK(taken(at::kBFloat16, 64, gpu(90)) == "short, cudnn, flash, efficient");
+  CHECK(taken(at::kHalf, 64, gpu(80)) == "short, flash, cudnn, efficient");
+  CHECK(taken(at::kBFloat16, 80, gpu(90)) == "short, cudnn, flash, efficient");
   CHECK(taken(at::kBFloat16, 48, gpu(100)) == "cudnn, flash, efficient");
   CHECK(taken(at::kBFloat16, 160, gpu(90)) == "flash, efficient");  // more than cuDNN's 128
   CHECK(taken(at::kBFloat16, 256, gpu(80)) == "flash, efficient");
@@ -640,7 +641,7 @@ TEST_CASE("device attention: V100 has fp16 and fp32 without bf16") {
 }
 
 TEST_CASE("device attention: cuDNN where its backward is right") {
-  const std::string without = "flash, efficient", with = "cudnn, flash, efficient";
+  const std::string without = "short, flash, efficient", with = "short, cudnn, flash, efficient";
   CHECK(taken(at::kHalf, 64, gpu(90, 0)) == without);
   CHECK(taken(at::kHalf, 64, gpu(90, 90501)) == without);
   CHECK(taken(at::kHalf, 64, gpu(90, 90501), SumOrder::kAny, 256) == with);  // a multiple of 128
@@ -650,8 +651,39 @@ TEST_CASE("device attention: cuDNN where its backward is right") {
 }
 
 TEST_CASE("device attention: with sums in a fixed order there is no cuDNN") {
-  CHECK(taken(at::kBFloat16, 64, gpu(90), SumOrder::kFixed) == "flash, efficient");
-  CHECK(taken(at::kBFloat16, 64, gpu(90), SumOrder::kFixed, 256) == "flash, efficient");
+  CHECK(taken(at::kBFloat16, 64, gpu(90), SumOrder::kFixed) == "short, flash, efficient");
+  CHECK(taken(at::kBFloat16, 64, gpu(90), SumOrder::kFixed, 256) == "short, flash, efficient");
+}
+
+TEST_CASE("device attention: tokens are padded to 16 where all chosen kernels are our own, else to 64") {
+  kernels::KernelTable& table = kernels::kernel_table();
+  const kernels::KernelTable before = table;
+  CHECK(kernels::device_attention_tile(at::kHalf) == 64);
+  table.choices["attention B64 N197 h12 d64 fp16"] = {"short", "", 1.0, 1.0};
+  table.choices["attention B64 N197 h12 d64 bf16"] = {"cudnn", "", 1.0, 1.0};
+  CHECK(kernels::device_attention_tile(at::kHalf) == 16);
+  CHECK(kernels::device_attention_tile(at::kBFloat16) == 64);
+  table.choices["attention B64 N1025 h12 d64 fp16"] = {"flash", "", 1.0, 1.0};
+  CHECK(kernels::device_attention_tile(at::kHalf) == 64);
+  table = before;
+}
+
+TEST_CASE("device attention: the short kernel where a block's shared memory holds the keys and values of a head") {
+  // 227, 163 and 99 KiB; a token takes 2 x 128 bytes and two numbers (head_dim 80: 2 x 176), in tiles of 16.
+  struct Limit {
+    int capability;
+    int64_t head_dim, tokens;
+  };
+  for (const auto& [capability, head_dim, tokens] : {Limit{90, 64, 880}, Limit{100, 64, 880}, Limit{90, 80, 640},
+                                                     Limit{80, 64, 624}, Limit{86, 64, 384}, Limit{89, 80, 272}}) {
+    CAPTURE(capability);
+    CAPTURE(head_dim);
+    const auto begin = [&](int64_t count) {
+      return taken(at::kHalf, head_dim, gpu(capability), SumOrder::kAny, count).substr(0, 5);
+    };
+    CHECK(begin(tokens) == "short");
+    CHECK(begin(tokens + 1) != "short");
+  }
 }
 
 TEST_CASE("device attention: numbers of samples that nobody measured take the kernel of the nearest that was") {

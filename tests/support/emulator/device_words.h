@@ -23,8 +23,24 @@
 
 #define __syncthreads() ::vit_hybrid::testing::wait_for_block()
 #define __shfl_xor_sync(mask, value, distance) ::vit_hybrid::testing::value_of_lane(mask, value, distance)
+#define __any_sync(mask, value) ::vit_hybrid::testing::is_any_of_warp(mask, value)
 #define __expf(x) std::exp(x)
 #define __fdividef(a, b) ((a) / (b))
 
 using ::vit_hybrid::testing::dim3;
+
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+#define cudaFuncAttributeMaxDynamicSharedMemorySize 8
+#define cudaFuncSetAttribute(kernel, attribute, value) static_cast<void>(kernel)
 // NOLINTEND(bugprone-reserved-identifier, cert-dcl*, cppcoreguidelines-macro-usage)
+
+#include "tests/support/emulator/tile_words.h"

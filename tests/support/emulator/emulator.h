@@ -38,13 +38,18 @@ inline constexpr int64_t kMostBlocksBeforeStrides = 7;
 
 /// Runs `kernel` once for each thread of the grid. Throws std::runtime_error where CUDA would refuse the grid or the
 /// block, where threads wait for some that do not come, and where something was written outside of a GuardedArray.
-void launch(dim3 grid, dim3 block, const std::function<void()>& kernel);
+/// `shared_bytes`: of shared_memory().
+void launch(dim3 grid, dim3 block, const std::function<void()>& kernel, size_t shared_bytes = 0);
 
 /// A launch of a .cu file; streams are not emulated: it is done at once.
 template <class Stream>
-void launch_on(const Stream& /*stream*/, dim3 grid, dim3 block, const std::function<void()>& kernel) {
-  launch(grid, block, kernel);
+void launch_on(const Stream& /*stream*/, dim3 grid, dim3 block, const std::function<void()>& kernel,
+               size_t shared_bytes = 0) {
+  launch(grid, block, kernel, shared_bytes);
 }
+
+/// Shared memory whose size the launch says: bytes 0xFF in each new block, with nothing to touch around them.
+void* shared_memory();
 
 /// __syncthreads(): all threads of the block come here.
 void wait_for_block();
@@ -60,6 +65,15 @@ T value_of_lane(unsigned mask, T value, int distance) {
   T result{};
   exchange_in_warp(&value, &result, sizeof(T), distance);
   return result;
+}
+
+/// __any_sync().
+inline bool is_any_of_warp(unsigned mask, bool value) {
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const bool other = value_of_lane(mask, value, distance);
+    value = value || other;
+  }
+  return value;
 }
 
 /// Memory that ends at a page which must not be touched, and begins behind one. All bytes between them are 0xFF, which

@@ -200,20 +200,23 @@ void set_thread_order(ThreadOrder order) {
   g_order = order;
 }
 
-void launch(dim3 grid, dim3 block, const std::function<void()>& kernel) {
+void launch(dim3 grid, dim3 block, const std::function<void()>& kernel, size_t shared_bytes) {
   const int threads = check_launch(grid, block);
   g_kernel = &kernel;
   g_has_waited = g_is_plain = false;
   const std::vector<int> turns = turns_of(threads);
   bool is_first = true;
-  for_blocks(grid, block, [&](const EmulatedThread& first) {
+  for_blocks(grid, block, shared_bytes, [&](const EmulatedThread& first) {
     if (std::exchange(is_first, false) || g_has_waited) {
       run_block(first, turns);
     } else {
       run_block_plainly(first, turns);
     }
   });
-  check_guards();
+}
+
+void* shared_memory() {
+  return shared_of_launch()->data();
 }
 
 void wait_for_block() {

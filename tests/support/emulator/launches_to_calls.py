@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes C++ of a .cu file: launches_to_calls.py IN.cu OUT.cpp turns each `kernel<<<grid, block, 0, stream>>>(words)` into
+"""Makes C++ of a .cu file: launches_to_calls.py IN.cu OUT.cpp turns each `kernel<<<grid, block, shared bytes, stream>>>(words)` into
 a call of the emulator's launch(); device_words.h has all else that is not C++."""
 import sys
 
@@ -45,12 +45,10 @@ def converted(text, path):
     while (begin := text.find("<<<", done)) >= 0:
         end = text.index(">>>", begin)
         grid, block, shared, stream = split_at_commas(text[begin + 3:end])
-        if shared != "0":
-            raise ValueError(f"{path}: shared memory of a launch's own size is not emulated")
         callee = begin_of_callee(text, begin)
         after = end_of_brackets(text, text.index("(", end))
         call = text[callee:begin].strip() + text[end + 3:after].strip()
-        out += text[done:callee] + f"::vit_hybrid::testing::launch_on({stream}, {grid}, {block}, [&] {{ {call}; }})"
+        out += text[done:callee] + f"::vit_hybrid::testing::launch_on({stream}, {grid}, {block}, [&] {{ {call}; }}, {shared})"
         done = after
     return out + text[done:]
 

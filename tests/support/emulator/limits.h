@@ -1,6 +1,8 @@
 // What both ways of the emulator, fibers.cpp and threads.cpp, have in common: what a launch may be, and its blocks.
 #pragma once
 
+#include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -39,16 +41,30 @@ inline dim3 thread_number(int i, dim3 block) {
                            " threads of a block wait for others that do not come");
 }
 
-/// Calls run() with the place of the first thread of each block.
+/// Of the launch that runs.
+inline std::optional<GuardedMemory>& shared_of_launch() {
+  static std::optional<GuardedMemory> memory;
+  return memory;
+}
+
+/// Calls run() with the place of the first thread of each block, for which shared memory is made anew.
 template <class Run>
-void for_blocks(dim3 grid, dim3 block, const Run& run) {
+void for_blocks(dim3 grid, dim3 block, size_t shared_bytes, const Run& run) {
+  constexpr size_t kMostSharedBytes = 227 << 10;
+  if (shared_bytes > kMostSharedBytes) {
+    throw std::runtime_error(std::to_string(shared_bytes) + " bytes of shared memory");
+  }
+  shared_of_launch().emplace(shared_bytes, 0);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
+        std::memset(shared_memory(), 0xFF, shared_bytes);
         run(EmulatedThread{{0, 0, 0}, {x, y, z}, block, grid});
       }
     }
   }
+  check_guards();
+  shared_of_launch().reset();
 }
 
 }  // namespace vit_hybrid::testing

@@ -79,13 +79,16 @@ const EmulatedThread& emulated_thread() {
 
 void set_thread_order(ThreadOrder /*order*/) {}
 
-void launch(dim3 grid, dim3 block, const std::function<void()>& kernel) {
+void launch(dim3 grid, dim3 block, const std::function<void()>& kernel, size_t shared_bytes) {
   const int threads = check_launch(grid, block);
   g_kernel = &kernel;
   while (static_cast<int>(workers().size()) < threads)
     workers().push_back(std::make_unique<Worker>(static_cast<int>(workers().size())));
-  for_blocks(grid, block, [&](const EmulatedThread& first) { run_block(first, threads); });
-  check_guards();
+  for_blocks(grid, block, shared_bytes, [&](const EmulatedThread& first) { run_block(first, threads); });
+}
+
+void* shared_memory() {
+  return shared_of_launch()->data();
 }
 
 void wait_for_block() {
