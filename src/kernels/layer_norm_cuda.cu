@@ -152,7 +152,10 @@ constexpr bool takes_warps(int64_t features) {
 // Blocks that a multiprocessor's registers have room for, where a thread keeps so many elements of each array.
 template <class T>
 constexpr int blocks_at_once(int64_t elements_of_lane) {
-  return elements_of_lane <= (sizeof(T) == 2 ? 32 : 24) ? 3 : 2;
+  if (sizeof(T) == 2) {
+    return elements_of_lane <= 16 ? 4 : elements_of_lane <= 32 ? 3 : 2;
+  }
+  return elements_of_lane <= 24 ? 3 : 2;
 }
 
 // The functions of a thread are __host__ __device__ for tests, and call the device's sums: right where a kernel calls
