@@ -118,6 +118,8 @@ END
     --out full-memory >out 2>err
   code=$?
   [ $code = 0 ] && [ -s full-memory/global_stds.npy ] || fail "full shared memory"
+  [ "$ranks" = 1 ] || [ "$(grep -c 'warning: a node of .* free in /dev/shm, where .* needed' err)" = 1 ] ||
+    fail "full shared memory, and nobody says so"
 fi
 
 # --- outputs on top of inputs, also with --overwrite and by way of links

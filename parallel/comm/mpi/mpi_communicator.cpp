@@ -13,13 +13,15 @@
 #include "parallel/comm/node_board.h"
 #include "parallel/comm/nodes/node_collectives.h"
 #include "src/base/error.h"
+#include "src/base/log.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
 
 namespace {
 
-// The messages of exchange(). It does not keep the link: one that fails is never freed, and the others wait where that is.
+// The messages of exchange(). It does not keep the link: one that fails is never freed, and the others wait where that
+// is.
 class ExchangeTask final : public HostTask {
  public:
   ExchangeTask(const NodeLink& link, const std::vector<Transfer>& transfers)
@@ -75,7 +77,22 @@ class MpiCommunicator final : public CommunicatorBase {
     // groups of the node ask at the same moment.
     const int64_t needed = *std::max_element(nodes.begin(), nodes.end()) *
                            SharedSlots::bytes_per_rank(NodeLink::slot_bytes(options, nodes.size()));
-    return group.min(free_shared_memory()) / 2 >= needed || options.host_path == HostPath::kSharedMemory;
+    const int64_t free = group.min(free_shared_memory());
+    if (free / 2 >= needed || options.host_path == HostPath::kSharedMemory) return true;
+    warn_of_messages(group.size(), free, 2 * needed);
+    return false;
+  }
+
+  // Once in a process: all of its groups are of the same nodes.
+  static void warn_of_messages(int ranks, int64_t free, int64_t wanted) {
+    static const bool is_told = [&] {
+      log_warning(str("a node of a group of ", ranks, " ranks has ", bytes_text(free), " free in /dev/shm, where ",
+                      bytes_text(wanted),
+                      " are needed for its ranks to meet: every rank sends messages instead, which ",
+                      "is slower; remove what is left there, or have it mounted larger (docker --shm-size)"));
+      return true;
+    }();
+    static_cast<void>(is_told);
   }
 
   Started start_all_reduce(const at::Tensor& tensor, ReduceOp op, const Work::State* first) override {
