@@ -3,7 +3,7 @@
 resumed, killed, half written, of other models, or none at all; names that mean harm; and what launch/export refuses
 (tests/interop/wandb_run.py reads what it writes).
 
-usage: report.py VIT_HYBRID
+usage: report.py VIT_HYBRID [--long]
 
 Plots are looked at through matplotlib's own objects, the page through an HTML parser and, where it is there, Chromium.
 """
@@ -36,6 +36,8 @@ from run_folder import Run, curves, name_apart  # noqa: E402
 from tables import bytes_text, number_text, table_lines  # noqa: E402
 
 PROGRAM = None
+IS_LONG = "--long" in sys.argv
+long_test = unittest.skipUnless(IS_LONG, "with --long")
 CLASSES = ["parameters", "gradients", "optimizer", "activations", "data"]
 MiB = 1 << 20
 
@@ -368,6 +370,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(self.call("a").stderr, "report: a/summary.json is no JSON, perhaps half of it: left out\n")
         self.page()
 
+    @long_test
     def test_files_that_would_be_waited_for(self):
         for name in ("metrics.jsonl", "summary.json", "config.yaml", "usage.jsonl"):
             self.make("a")
@@ -412,6 +415,7 @@ class ReportTest(unittest.TestCase):
         values = self.plots("a").figures["Training loss of each step"].axes[0].lines[0].get_ydata()
         self.assertEqual([value == value for value in values], [True, False, False, True])
 
+    @long_test
     def test_different_models(self):
         self.make("a")
         self.make("b")
@@ -520,6 +524,7 @@ class ReportTest(unittest.TestCase):
 
     # ---- many ----------------------------------------------------------------------------------------------------
 
+    @long_test
     def test_many_ranks(self):
         for ranks in (64, 4096):
             self.make(f"r{ranks}", ranks=ranks)
@@ -574,6 +579,7 @@ class ReportTest(unittest.TestCase):
                       "Time of a step by phase and rank: run", "Memory by class and rank: run"):
             self.assertIn(title, page.texts)
 
+    @long_test
     def test_browser(self):
         browser = shutil.which("chromium")
         if not browser:
@@ -592,4 +598,6 @@ class ReportTest(unittest.TestCase):
 
 if __name__ == "__main__":
     PROGRAM = os.path.abspath(sys.argv.pop(1))
+    if IS_LONG:
+        sys.argv.remove("--long")
     unittest.main()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks what launch/plot_forecast draws of forecasts with known values, what it refuses, and a forecast of the program.
 
-usage: test_plot_forecast.py VIT_HYBRID
+usage: test_plot_forecast.py VIT_HYBRID [--long]
 
 Maps are looked at through matplotlib's own objects and through the colours of the drawn pixels.
 """
@@ -31,6 +31,8 @@ plot = importlib.util.module_from_spec(importlib.util.spec_from_loader("plot_for
 loader.exec_module(plot)
 
 PROGRAM = None
+IS_LONG = "--long" in sys.argv
+long_test = unittest.skipUnless(IS_LONG, "with --long")
 START, STEPS, TIMES = 2, 4, 5  # of five times the one at 2 is the start, so that two lead times of four have truth
 GREY = (191, 191, 191)
 NAMES = {"channels": "z500,t2m", "units": "m2/s2,K"}
@@ -232,6 +234,7 @@ class PlotForecast(unittest.TestCase):
         self.assertGreater(*drawn.maps[0].get_ylim())
         self.assertEqual((drawn.maps[0].get_xlabel(), drawn.maps[0].get_ylabel()), ("column", "row"))
 
+    @long_test
     def test_where_coordinates_come_from(self):
         latitudes, longitudes = region()
         truth, forecast = self.states(latitudes, longitudes)
@@ -245,6 +248,7 @@ class PlotForecast(unittest.TestCase):
             file.attrs["checkpoint"] = f"{self.folder}/checkpoint.h5"
         self.assert_shows(Drawn(self.folder, "--lead", "1"), 0, latitudes, longitudes, truth[0])
 
+    @long_test
     def test_times(self):
         truth = numpy.stack([numpy.arange(32.0).reshape(4, 8)] * 2)
         for time, expected, hours in (
@@ -286,6 +290,7 @@ class PlotForecast(unittest.TestCase):
         self.assertEqual([axes.get_title() for axes in drawn.maps], ["forecast: 3.00 to 96.0"])
         self.assert_shows(drawn, 0, range(4), range(8), 3 * (truth[0] + 1))
 
+    @long_test
     def test_coastlines(self):
         latitudes, longitudes = numpy.linspace(-60, 60, 13), 10.0 * numpy.arange(36)
         same = numpy.stack([cells(latitudes, longitudes)] * 2)
@@ -438,4 +443,6 @@ class PlotForecast(unittest.TestCase):
 
 if __name__ == "__main__":
     PROGRAM = os.path.abspath(sys.argv.pop(1))
+    if IS_LONG:
+        sys.argv.remove("--long")
     unittest.main()
