@@ -1,6 +1,7 @@
 // Attention of few tokens: tensors handed to the kernels.
 #include "src/kernels/attention/short_attention_cuda.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDAException.h>
@@ -17,49 +18,30 @@ namespace vit_hybrid::kernels {
 
 namespace {
 
-template <class Run>
-void with_half_type(at::ScalarType type, const Run& run) {
-  if (type == at::kBFloat16) {
-    run(c10::BFloat16());
-  } else {
-    run(c10::Half());
-  }
-}
-
-// Arrays of qkv [B, N, 3 h d]: what both passes say of it.
-template <class Arrays>
-Arrays sized(Arrays arrays, const at::Tensor& qkv, int64_t num_heads) {
-  arrays.samples = qkv.size(0);
-  arrays.tokens = static_cast<int>(qkv.size(1));
-  arrays.heads = static_cast<int>(num_heads);
-  arrays.head_dim = static_cast<int>(qkv.size(2) / (3 * num_heads));
-  arrays.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(arrays.head_dim)));
-  return arrays;
-}
-
-void check(const at::Tensor& qkv, int64_t num_heads) {
-  const bool is_half = qkv.scalar_type() == at::kBFloat16 || qkv.scalar_type() == at::kHalf;
-  VH_ASSERT(is_half && qkv.is_contiguous() && has_short_attention(qkv.size(2) / (3 * num_heads)),
+// Of qkv [B, N, 3 h d], which the kernels take.
+ShortAttentionShape shape_of(const at::Tensor& qkv, int64_t num_heads) {
+  const int64_t head_dim = qkv.size(2) / (3 * num_heads);
+  VH_ASSERT(at::isReducedFloatingType(qkv.scalar_type()) && qkv.is_contiguous() && has_short_attention(head_dim),
             str("qkv of ", qkv.size(2), " features for ", num_heads, " heads in ", c10::toString(qkv.scalar_type())));
+  return {qkv.size(0), static_cast<int>(qkv.size(1)), static_cast<int>(num_heads), static_cast<int>(head_dim),
+          static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)))};
 }
 
 }  // namespace
 
 AttentionPass device_short_attention(const at::Tensor& qkv, int64_t num_heads, Passes passes) {
-  check(qkv, num_heads);
+  const ShortAttentionShape shape = shape_of(qkv, num_heads);
   const c10::cuda::CUDAGuard guard(qkv.device());
   at::Tensor out = at::empty({qkv.size(0), qkv.size(1), qkv.size(2) / 3}, qkv.options());
   at::Tensor logsumexp;
   if (passes == Passes::kBoth) {
     logsumexp = at::empty({qkv.size(0), num_heads, qkv.size(1)}, qkv.options().dtype(at::kFloat));
   }
-  with_half_type(qkv.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    ShortAttentionForward<T> arrays{};
-    arrays.qkv = qkv.const_data_ptr<T>();
-    arrays.out = out.mutable_data_ptr<T>();
-    arrays.logsumexp = logsumexp.defined() ? logsumexp.mutable_data_ptr<float>() : nullptr;
-    launch_short_attention(sized(arrays, qkv, num_heads), c10::cuda::getCurrentCUDAStream());
+  auto* const exponents = logsumexp.defined() ? logsumexp.mutable_data_ptr<float>() : nullptr;
+  AT_DISPATCH_REDUCED_FLOATING_TYPES(qkv.scalar_type(), "short_attention", [&] {
+    launch_short_attention(ShortAttentionForward<scalar_t>{qkv.const_data_ptr<scalar_t>(),
+                                                           out.mutable_data_ptr<scalar_t>(), exponents, shape},
+                           c10::cuda::getCurrentCUDAStream());
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return {heads_of(out, num_heads), logsumexp, {}, {}};
@@ -67,18 +49,15 @@ AttentionPass device_short_attention(const at::Tensor& qkv, int64_t num_heads, P
 
 at::Tensor device_short_attention_backward(const at::Tensor& dout, const at::Tensor& qkv, int64_t num_heads,
                                            const AttentionPass& pass) {
-  check(qkv, num_heads);
+  const ShortAttentionShape shape = shape_of(qkv, num_heads);
   const c10::cuda::CUDAGuard guard(qkv.device());
   at::Tensor dqkv = at::empty_like(qkv);
-  with_half_type(qkv.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    ShortAttentionBackward<T> arrays{};
-    arrays.qkv = qkv.const_data_ptr<T>();
-    arrays.out = pass.out_BhNd.const_data_ptr<T>();
-    arrays.dout = dout.const_data_ptr<T>();
-    arrays.logsumexp = pass.logsumexp.const_data_ptr<float>();
-    arrays.dqkv = dqkv.mutable_data_ptr<T>();
-    launch_short_attention(sized(arrays, qkv, num_heads), c10::cuda::getCurrentCUDAStream());
+  AT_DISPATCH_REDUCED_FLOATING_TYPES(qkv.scalar_type(), "short_attention", [&] {
+    launch_short_attention(
+        ShortAttentionBackward<scalar_t>{qkv.const_data_ptr<scalar_t>(), pass.out_BhNd.const_data_ptr<scalar_t>(),
+                                         dout.const_data_ptr<scalar_t>(), pass.logsumexp.const_data_ptr<float>(),
+                                         dqkv.mutable_data_ptr<scalar_t>(), shape},
+        c10::cuda::getCurrentCUDAStream());
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return dqkv;

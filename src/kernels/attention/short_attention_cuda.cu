@@ -7,7 +7,7 @@
 // Q, dv = P^T dO; Dao et al., "FlashAttention", 2022, appendix B.2).
 #include "src/kernels/attention/short_attention_cuda.h"
 
-#include <algorithm>
+#include <cmath>
 
 #include "src/kernels/attention/tile_products.h"
 #include "src/kernels/element_vector.h"
@@ -22,6 +22,22 @@ constexpr int kWarps = 4;
 constexpr int kKeysAtOnce = 64;     // of forward
 constexpr int kColumnsAtOnce = 32;  // of backward
 constexpr float kLog2OfE = 1.44269504F;
+
+// Where a block's head of a sample begins, in elements.
+struct HeadPlace {
+  int64_t width, stride;  // from token to token in out, and in qkv
+  int64_t qkv, out, logsumexp;
+
+  __device__ explicit HeadPlace(const ShortAttentionShape& shape) {
+    const int64_t sample = blockIdx.x / static_cast<unsigned>(shape.heads);
+    const int64_t head = blockIdx.x % static_cast<unsigned>(shape.heads);
+    width = static_cast<int64_t>(shape.heads) * shape.head_dim;
+    stride = 3 * width;
+    qkv = sample * shape.tokens * stride + head * shape.head_dim;
+    out = sample * shape.tokens * width + head * shape.head_dim;
+    logsumexp = (sample * shape.heads + head) * shape.tokens;
+  }
+};
 
 // Rows of kD elements in shared memory, in pieces of 16 bytes.
 template <int kD>
@@ -116,7 +132,7 @@ __device__ inline void load_rows(TileWords (&a)[kD / kTile], const T* from, int6
 template <int kD, class T>
 __device__ void fill(const SharedRows<kD>& to, const T* from, int64_t stride, int rows) {
   constexpr int kPieces = SharedRows<kD>::kPieces;
-  const int padded = (rows + kTile - 1) / kTile * kTile;
+  const auto padded = static_cast<int>(short_attention_padded(rows));
   for (int i = static_cast<int>(threadIdx.x); i < padded * kPieces; i += static_cast<int>(blockDim.x)) {
     const int row = i / kPieces, index = i % kPieces;
     if (row < rows) {
@@ -222,12 +238,11 @@ __device__ inline void add_keys(RowSums<kD>& sums, const TileWords (&query)[kD /
 template <class T, int kD>
 __global__ void __launch_bounds__(kWarps* kWarpSize) forward_kernel(ShortAttentionForward<T> arrays) {
   VH_SHARED_MEMORY(uint4, shared);
-  const int tokens = arrays.tokens, padded = (tokens + kTile - 1) / kTile * kTile;
+  const int tokens = arrays.shape.tokens, padded = static_cast<int>(short_attention_padded(tokens));
   const SharedRows<kD> keys{shared}, values{shared + padded * SharedRows<kD>::kStride};
-  const int64_t sample = blockIdx.x / static_cast<unsigned>(arrays.heads);
-  const int64_t head = blockIdx.x % static_cast<unsigned>(arrays.heads);
-  const int64_t width = static_cast<int64_t>(arrays.heads) * kD, stride = 3 * width;
-  const T* const q = arrays.qkv + sample * tokens * stride + head * kD;
+  const HeadPlace place(arrays.shape);
+  const int64_t width = place.width, stride = place.stride;
+  const T* const q = arrays.qkv + place.qkv;
   fill<kD>(keys, q + width, stride, tokens);
   fill<kD>(values, q + 2 * width, stride, tokens);
   wait_for_copies();
@@ -236,7 +251,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize) forward_kernel(ShortAttenti
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize, group = lane / 4, pair = lane % 4;
   const LaneOffsets<kD> offsets(lane);
   const uint32_t key_address = shared_address(keys.pieces), value_address = shared_address(values.pieces);
-  const float to_base_2 = arrays.scale * kLog2OfE;
+  const float to_base_2 = arrays.shape.scale * kLog2OfE;
   for (int row = static_cast<int>(threadIdx.x) / kWarpSize * kTile; row < tokens; row += kWarps * kTile) {
     TileWords query[kD / kTile];
     load_rows<kD>(query, q + row * stride, stride, tokens - row, lane);
@@ -250,10 +265,10 @@ __global__ void __launch_bounds__(kWarps* kWarpSize) forward_kernel(ShortAttenti
       add_keys<T, kD, 1>(sums, query, key, tokens, key_address, value_address, to_base_2, offsets, lane);
     }
     const float total[2] = {sum_of_row(sums.total[0]), sum_of_row(sums.total[1])};
-    store_tile<kD>(sums.values, 1.0F / total[0], 1.0F / total[1],
-                   arrays.out + (sample * tokens + row) * width + head * kD, width, tokens - row, lane);
+    store_tile<kD>(sums.values, 1.0F / total[0], 1.0F / total[1], arrays.out + place.out + row * width, width,
+                   tokens - row, lane);
     if (arrays.logsumexp != nullptr && pair == 0) {
-      float* const to = arrays.logsumexp + (sample * arrays.heads + head) * tokens + row;
+      float* const to = arrays.logsumexp + place.logsumexp + row;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         if (row + group + 8 * half < tokens) {
@@ -358,17 +373,17 @@ __device__ inline void add_row_products(float (&product)[2], const TileWords (&d
 template <class T, int kD>
 __global__ void __launch_bounds__(kWarps* kWarpSize) backward_kernel(ShortAttentionBackward<T> arrays) {
   VH_SHARED_MEMORY(uint4, shared);
-  const int tokens = arrays.tokens, padded = (tokens + kTile - 1) / kTile * kTile;
+  const int tokens = arrays.shape.tokens, padded = static_cast<int>(short_attention_padded(tokens));
   const int pieces = padded * SharedRows<kD>::kStride;
   const SharedRows<kD> first{shared}, second{shared + pieces};
-  const int64_t sample = blockIdx.x / static_cast<unsigned>(arrays.heads);
-  const int64_t head = blockIdx.x % static_cast<unsigned>(arrays.heads);
-  const int64_t width = static_cast<int64_t>(arrays.heads) * kD, stride = 3 * width;
-  const T* const q = arrays.qkv + sample * tokens * stride + head * kD;
-  const T* const out = arrays.out + sample * tokens * width + head * kD;
-  const T* const dout = arrays.dout + sample * tokens * width + head * kD;
-  const float* const logsumexp = arrays.logsumexp + (sample * arrays.heads + head) * tokens;
-  T* const dq = arrays.dqkv + (q - arrays.qkv);
+  const HeadPlace place(arrays.shape);
+  const int64_t width = place.width, stride = place.stride;
+  const T* const q = arrays.qkv + place.qkv;
+  const T* const out = arrays.out + place.out;
+  const T* const dout = arrays.dout + place.out;
+  const float* const logsumexp = arrays.logsumexp + place.logsumexp;
+  T* const dq = arrays.dqkv + place.qkv;
+  const float scale = arrays.shape.scale;
   auto* const floats = reinterpret_cast<float*>(shared + 2 * pieces);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize,
             first_row = static_cast<int>(threadIdx.x) / kWarpSize * kTile;
@@ -376,7 +391,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize) backward_kernel(ShortAttent
                                 shared_address(second.pieces),
                                 floats,
                                 floats + padded,
-                                arrays.scale * kLog2OfE,
+                                scale * kLog2OfE,
                                 tokens,
                                 lane,
                                 LaneOffsets<kD>(lane)};
@@ -409,7 +424,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize) backward_kernel(ShortAttent
     for (; key < padded; key += kTile) {
       add_keys<T, kD, 1>(dqueries, tiles, queries, douts, key, exponent, product);
     }
-    store_tile<kD>(dqueries, arrays.scale, arrays.scale, dq + row * stride, stride, tokens - row, lane);
+    store_tile<kD>(dqueries, scale, scale, dq + row * stride, stride, tokens - row, lane);
   }
   __syncthreads();
 
@@ -430,7 +445,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize) backward_kernel(ShortAttent
       add_queries<T, kD, 1>(dkeys, dvalues, tiles, keys, values, query);
     }
     T* const to = dq + width + row * stride;
-    store_tile<kD>(dkeys, arrays.scale, arrays.scale, to, stride, tokens - row, lane);
+    store_tile<kD>(dkeys, scale, scale, to, stride, tokens - row, lane);
     store_tile<kD>(dvalues, 1.0F, 1.0F, to + width, stride, tokens - row, lane);
   }
 }
@@ -438,7 +453,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize) backward_kernel(ShortAttent
 template <class Arrays>
 void start(void (*kernel)(Arrays), const Arrays& arrays, int64_t bytes, CUstream_st* stream) {
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  const auto blocks = static_cast<unsigned>(arrays.samples * arrays.heads);
+  const auto blocks = static_cast<unsigned>(arrays.shape.samples * arrays.shape.heads);
   kernel<<<blocks, kWarps * kWarpSize, bytes, stream>>>(arrays);
 }
 
@@ -446,13 +461,13 @@ void start(void (*kernel)(Arrays), const Arrays& arrays, int64_t bytes, CUstream
 
 template <class T>
 void launch_short_attention(const ShortAttentionForward<T>& arrays, CUstream_st* stream) {
-  start(arrays.head_dim == 64 ? forward_kernel<T, 64> : forward_kernel<T, 80>, arrays,
-        short_attention_bytes(arrays.tokens, arrays.head_dim), stream);
+  start(arrays.shape.head_dim == 64 ? forward_kernel<T, 64> : forward_kernel<T, 80>, arrays,
+        short_attention_bytes(arrays.shape.tokens, arrays.shape.head_dim), stream);
 }
 template <class T>
 void launch_short_attention(const ShortAttentionBackward<T>& arrays, CUstream_st* stream) {
-  start(arrays.head_dim == 64 ? backward_kernel<T, 64> : backward_kernel<T, 80>, arrays,
-        short_attention_backward_bytes(arrays.tokens, arrays.head_dim), stream);
+  start(arrays.shape.head_dim == 64 ? backward_kernel<T, 64> : backward_kernel<T, 80>, arrays,
+        short_attention_backward_bytes(arrays.shape.tokens, arrays.shape.head_dim), stream);
 }
 
 template void launch_short_attention(const ShortAttentionForward<c10::BFloat16>&, CUstream_st*);

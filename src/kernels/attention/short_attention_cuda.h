@@ -12,17 +12,21 @@ struct CUstream_st;  // cudaStream_t points to it
 
 namespace vit_hybrid::kernels {
 
+struct ShortAttentionShape {
+  int64_t samples;
+  int tokens;
+  int heads;
+  int head_dim;
+  float scale;  ///< of the scores
+};
+
 /// softmax(scale q k^T) v for each sample and head.
 template <class T>
 struct ShortAttentionForward {
   const T* qkv;      ///< [samples, tokens, 3, heads, head_dim]
   T* out;            ///< [samples, tokens, heads, head_dim]
   float* logsumexp;  ///< [samples, heads, tokens], of the scaled scores to base 2, for backward; null: not kept
-  int64_t samples;
-  int tokens;
-  int heads;
-  int head_dim;
-  float scale;
+  ShortAttentionShape shape;
 };
 
 template <class T>
@@ -32,15 +36,14 @@ struct ShortAttentionBackward {
   const T* dout;  ///< as out
   const float* logsumexp;
   T* dqkv;  ///< as qkv
-  int64_t samples;
-  int tokens;
-  int heads;
-  int head_dim;
-  float scale;
+  ShortAttentionShape shape;
 };
 
 /// Tokens are padded to whole tiles of so many.
 inline constexpr int64_t kShortAttentionTile = 16;
+constexpr int64_t short_attention_padded(int64_t tokens) {
+  return (tokens + kShortAttentionTile - 1) / kShortAttentionTile * kShortAttentionTile;
+}
 
 /// Bytes of a row of q, k, v or out in shared memory: such that the same 16 bytes of eight neighbouring rows lie in
 /// eight different groups of banks. Where the row has a multiple of eight pieces of 16 bytes, they are taken in turns
@@ -57,12 +60,11 @@ constexpr bool has_short_attention(int64_t head_dim) {
 
 /// Shared memory that a block of forward takes: keys and values. Backward takes two numbers for each token more.
 constexpr int64_t short_attention_bytes(int64_t tokens, int64_t head_dim) {
-  const int64_t padded = (tokens + kShortAttentionTile - 1) / kShortAttentionTile * kShortAttentionTile;
-  return 2 * padded * short_attention_row_bytes(head_dim);
+  return 2 * short_attention_padded(tokens) * short_attention_row_bytes(head_dim);
 }
 constexpr int64_t short_attention_backward_bytes(int64_t tokens, int64_t head_dim) {
-  const int64_t padded = (tokens + kShortAttentionTile - 1) / kShortAttentionTile * kShortAttentionTile;
-  return short_attention_bytes(tokens, head_dim) + 2 * padded * static_cast<int64_t>(sizeof(float));
+  const auto bytes_of_numbers = 2 * static_cast<int64_t>(sizeof(float));
+  return short_attention_bytes(tokens, head_dim) + short_attention_padded(tokens) * bytes_of_numbers;
 }
 
 /// Asynchronous on `stream`. BFloat16 and Half, has_short_attention(), all arrays aligned to 16 bytes, on a GPU of

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes C++ of a .cu file: launches_to_calls.py IN.cu OUT.cpp turns each `kernel<<<grid, block, shared bytes, stream>>>(words)` into
-a call of the emulator's launch(); device_words.h has all else that is not C++."""
+"""Makes C++ of a .cu file: launches_to_calls.py IN.cu OUT.cpp turns each `kernel<<<grid, block, shared bytes,
+stream>>>(words)` into a call of the emulator's launch(); device_words.h has all else that is not C++."""
 import sys
 
 

@@ -54,11 +54,11 @@ void for_blocks(dim3 grid, dim3 block, size_t shared_bytes, const Run& run) {
   if (shared_bytes > kMostSharedBytes) {
     throw std::runtime_error(std::to_string(shared_bytes) + " bytes of shared memory");
   }
-  shared_of_launch().emplace(shared_bytes, 0);
+  if (shared_bytes > 0) shared_of_launch().emplace(shared_bytes, 0);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
       for (unsigned x = 0; x < grid.x; ++x) {
-        std::memset(shared_memory(), 0xFF, shared_bytes);
+        if (shared_bytes > 0) std::memset(shared_memory(), 0xFF, shared_bytes);
         run(EmulatedThread{{0, 0, 0}, {x, y, z}, block, grid});
       }
     }

@@ -87,18 +87,16 @@ void check_shape(const Shape& shape) {
   CAPTURE(shape.head_dim);
   const int64_t elements = shape.rows() * shape.width();
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+  const ShortAttentionShape sizes{shape.samples, shape.tokens, shape.heads, shape.head_dim, scale};
   const GuardedArray<T> qkv(3 * elements), dout(elements), out(elements), dqkv(3 * elements);
   const GuardedArray<float> logsumexp(shape.rows() * shape.heads);
   // Scores that are far apart: sums are measured anew on the way, and some probabilities vanish.
   fill(qkv, 1, 3.0);
   fill(dout, 2);
   const auto run = [&] {
-    launch_short_attention(ShortAttentionForward<T>{qkv.data(), out.data(), logsumexp.data(), shape.samples,
-                                                    shape.tokens, shape.heads, shape.head_dim, scale},
-                           nullptr);
-    launch_short_attention(ShortAttentionBackward<T>{qkv.data(), out.data(), dout.data(), logsumexp.data(), dqkv.data(),
-                                                     shape.samples, shape.tokens, shape.heads, shape.head_dim, scale},
-                           nullptr);
+    launch_short_attention(ShortAttentionForward<T>{qkv.data(), out.data(), logsumexp.data(), sizes}, nullptr);
+    launch_short_attention(
+        ShortAttentionBackward<T>{qkv.data(), out.data(), dout.data(), logsumexp.data(), dqkv.data(), sizes}, nullptr);
   };
   in_all_orders(run, [&](const auto& add) {
     add(out);
