@@ -19,6 +19,10 @@ namespace {
 static_assert(kTile == kShortAttentionTile);
 
 constexpr int kWarps = 4;
+// Blocks that a multiprocessor's registers are to hold; with head_dim 80 a block takes too much shared memory for a
+// third.
+template <int kD>
+constexpr int kBlocksAtOnce = kD <= 64 ? 3 : 2;
 constexpr int kKeysAtOnce = 64;     // of forward
 constexpr int kColumnsAtOnce = 32;  // of backward
 constexpr float kLog2OfE = 1.44269504F;
@@ -236,7 +240,8 @@ __device__ inline void add_keys(RowSums<kD>& sums, const TileWords (&query)[kD /
 }
 
 template <class T, int kD>
-__global__ void __launch_bounds__(kWarps* kWarpSize) forward_kernel(ShortAttentionForward<T> arrays) {
+__global__ void __launch_bounds__(kWarps* kWarpSize, kBlocksAtOnce<kD>)
+    forward_kernel(ShortAttentionForward<T> arrays) {
   VH_SHARED_MEMORY(uint4, shared);
   const int tokens = arrays.shape.tokens, padded = static_cast<int>(short_attention_padded(tokens));
   const SharedRows<kD> keys{shared}, values{shared + padded * SharedRows<kD>::kStride};
@@ -371,7 +376,8 @@ __device__ inline void add_row_products(float (&product)[2], const TileWords (&d
 }
 
 template <class T, int kD>
-__global__ void __launch_bounds__(kWarps* kWarpSize) backward_kernel(ShortAttentionBackward<T> arrays) {
+__global__ void __launch_bounds__(kWarps* kWarpSize, kBlocksAtOnce<kD>)
+    backward_kernel(ShortAttentionBackward<T> arrays) {
   VH_SHARED_MEMORY(uint4, shared);
   const int tokens = arrays.shape.tokens, padded = static_cast<int>(short_attention_padded(tokens));
   const int pieces = padded * SharedRows<kD>::kStride;
