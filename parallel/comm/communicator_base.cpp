@@ -11,6 +11,7 @@
 #include "parallel/comm/node_board.h"
 #include "parallel/comm/statistics.h"
 #include "src/base/error.h"
+#include "src/base/host.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::comm {
@@ -147,9 +148,11 @@ void NotedState::record_end() const {
 }
 
 void NotedState::wait() {
+  const double without_core = seconds_without_core();
   BlockedScope blocked(note_);
   complete(blocked);
-  add_blocked_seconds(note_.axis, blocked_seconds(blocked.seconds()));
+  add_blocked_seconds(
+      note_.axis, {run_position().phase, blocked_seconds(blocked.seconds()), seconds_without_core() - without_core});
 }
 
 CommunicatorBase::CommunicatorBase(std::string axis, int rank, int size, at::DeviceType device_type,

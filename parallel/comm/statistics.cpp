@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 namespace vit_hybrid::comm {
@@ -12,6 +13,7 @@ namespace {
 struct Counters {
   std::mutex mutex;
   std::vector<AxisStatistics> axes;
+  std::vector<PhaseBlocked> phases;
 
   AxisStatistics& of(const std::string& axis) {
     const auto found = std::find_if(axes.begin(), axes.end(), [&](const AxisStatistics& a) { return a.axis == axis; });
@@ -19,6 +21,12 @@ struct Counters {
     axes.push_back({});
     axes.back().axis = axis;
     return axes.back();
+  }
+
+  PhaseBlocked& in(const char* phase) {
+    const auto found = std::find_if(phases.begin(), phases.end(),
+                                    [&](const PhaseBlocked& p) { return std::string_view(p.phase) == phase; });
+    return found != phases.end() ? *found : phases.emplace_back(PhaseBlocked{phase});
   }
 };
 
@@ -37,17 +45,34 @@ Sources& sources() {
   return *instance;
 }
 
+void ask_sources() {
+  const std::lock_guard lock(sources().mutex);
+  for (const auto* const settle : sources().settle) {
+    (*settle)();
+  }
+}
+
 }  // namespace
 
 std::vector<AxisStatistics> statistics() {
-  {
-    const std::lock_guard lock(sources().mutex);
-    for (const auto* const settle : sources().settle) {
-      (*settle)();
-    }
-  }
+  ask_sources();
   const std::lock_guard lock(counters().mutex);
   return counters().axes;
+}
+
+std::vector<PhaseBlocked> blocked_by_phase() {
+  ask_sources();
+  const std::lock_guard lock(counters().mutex);
+  return counters().phases;
+}
+
+PhaseBlocked total_of(const std::vector<PhaseBlocked>& phases) {
+  PhaseBlocked sum;
+  for (const PhaseBlocked& phase : phases) {
+    sum.seconds += phase.seconds;
+    sum.without_core += phase.without_core;
+  }
+  return sum;
 }
 
 void count_operation(const std::string& axis, int group_size, Operation operation, int64_t bytes) {
@@ -59,9 +84,12 @@ void count_operation(const std::string& axis, int group_size, Operation operatio
   count.bytes += bytes;
 }
 
-void add_blocked_seconds(const std::string& axis, double seconds) {
+void add_blocked_seconds(const std::string& axis, const PhaseBlocked& blocked) {
   const std::lock_guard lock(counters().mutex);
-  counters().of(axis).blocked_seconds += seconds;
+  counters().of(axis).blocked_seconds += blocked.seconds;
+  PhaseBlocked& sum = counters().in(blocked.phase);
+  sum.seconds += blocked.seconds;
+  sum.without_core += blocked.without_core;
 }
 
 StatisticsSource::StatisticsSource(std::function<void()> settle) : settle_(std::move(settle)) {

@@ -1,4 +1,5 @@
-// Statistics of communication in this process: operations and bytes by axis and kind, seconds blocked.
+// Statistics of communication in this process: operations and bytes by axis and kind, seconds blocked by axis and by
+// phase.
 #pragma once
 
 #include <array>
@@ -32,9 +33,21 @@ struct AxisStatistics {
 /// A copy of all counters, in the order in which the axes were first used. Sources are asked first.
 std::vector<AxisStatistics> statistics();
 
-/// For back ends: adds an operation, and blocked time, to the counters of an axis.
+/// Seconds blocked since the start, of all axes, in one phase of the run (RunPosition::phase).
+struct PhaseBlocked {
+  const char* phase = "";
+  double seconds = 0.0;
+  double without_core = 0.0;  ///< of them, by seconds_without_core()
+};
+
+/// Of every phase in which anybody was blocked. Sources are asked first.
+std::vector<PhaseBlocked> blocked_by_phase();
+/// Sums over the phases.
+PhaseBlocked total_of(const std::vector<PhaseBlocked>& phases);
+
+/// For back ends: adds an operation, and time blocked in a phase, to the counters of an axis.
 void count_operation(const std::string& axis, int group_size, Operation operation, int64_t bytes);
-void add_blocked_seconds(const std::string& axis, double seconds);
+void add_blocked_seconds(const std::string& axis, const PhaseBlocked& blocked);
 
 /// For back ends that learn of blocked time late, from a device: `settle`, which adds what has become known, is called
 /// by statistics(), on its thread, as long as this object lives.

@@ -11,9 +11,11 @@
 #include <utility>
 
 #include "parallel/comm/operation.h"
+#include "parallel/comm/statistics.h"
 #include "parallel/pipeline/message_plan.h"
 #include "src/base/autograd_node.h"
 #include "src/base/error.h"
+#include "src/base/host.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/trace.h"
@@ -79,7 +81,6 @@ class PipelineRunner::Run {
         backward(action);
       }
     }
-    const ScopedTimer timer(runner_.times_.wait);
     for (comm::Work& work : exchanges_) {
       work.wait();
     }
@@ -114,12 +115,14 @@ class PipelineRunner::Run {
   }
 
   void hand_over(comm::Work& exchange, double most_seconds) {
-    const ScopedTimer waited(runner_.times_.wait);
     const trace::Scope slice({.kind = trace::Kind::kWait, .name = "hand-over"});
+    const double without_core = seconds_without_core();
     const Timer timer;
     while (!exchange.test() && timer.seconds() < most_seconds) {
       std::this_thread::yield();
     }
+    comm::add_blocked_seconds(runner_.pipeline_.axis(),
+                              {comm::run_position().phase, timer.seconds(), seconds_without_core() - without_core});
   }
 
   // Memory for a result of another rank.
@@ -142,7 +145,6 @@ class PipelineRunner::Run {
     Passed passed = std::exchange(passed_[product], {});
     VH_ASSERT(passed.tensor.defined(), kNotThere);
     if (passed.exchange >= 0) {
-      const ScopedTimer timer(runner_.times_.wait);
       exchanges_[static_cast<size_t>(passed.exchange)].wait();
       poll();  // what was sent meanwhile need not stay through an action
     }

@@ -31,11 +31,10 @@ class StageProgram {
   virtual void release(int micro_batch) = 0;
 };
 
-/// Seconds of one run(). Forward and backward are those of the device, and hold no waiting for data.
+/// Seconds of one run() on the device, without waiting for data and for messages of other stages.
 struct RunTimes {
   double forward = 0;
   double backward = 0;
-  double wait = 0;  ///< of the host for messages
 };
 
 /// Drives the stages of this rank and knows no model. Of a micro-batch in flight it keeps the graph between the stage's

@@ -1,10 +1,15 @@
 // Affinity of threads, the places of OpenMP, and the counters of /proc.
 #include "src/base/host.h"
 
+#include <fcntl.h>
 #include <omp.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <cstdio>
 #include <fstream>
 #include <limits>
 #include <set>
@@ -72,6 +77,48 @@ ProcessUsage process_usage() {
     usage.resident_bytes = resident * ::sysconf(_SC_PAGESIZE);
   }
   return usage;
+}
+
+namespace {
+
+std::atomic<bool> g_counts_without_core = false;
+
+// The second number of a thread's schedstat: nanoseconds on a run queue.
+class ScheduleFile {
+ public:
+  ScheduleFile() : descriptor_(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
+  ~ScheduleFile() {
+    if (descriptor_ >= 0) {
+      ::close(descriptor_);
+    }
+  }
+  ScheduleFile(const ScheduleFile&) = delete;
+  ScheduleFile& operator=(const ScheduleFile&) = delete;
+
+  double seconds() const {
+    std::array<char, 96> text{};
+    unsigned long long waited = 0;
+    const bool is_read = descriptor_ >= 0 && ::pread(descriptor_, text.data(), text.size() - 1, 0) > 0 &&
+                         std::sscanf(text.data(), "%*u %llu", &waited) == 1;
+    return is_read ? 1e-9 * static_cast<double>(waited) : 0.0;
+  }
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace
+
+void count_seconds_without_core() {
+  g_counts_without_core = true;
+}
+
+double seconds_without_core() {
+  if (!g_counts_without_core) {
+    return 0.0;
+  }
+  static thread_local const ScheduleFile file;
+  return file.seconds();
 }
 
 void use_allowed_processors() {

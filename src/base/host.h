@@ -35,6 +35,11 @@ struct ProcessUsage {
 };
 ProcessUsage process_usage();
 
+/// Seconds in which the calling thread could have run and had no core, since its start; 0 where the system does not
+/// tell, and before count_seconds_without_core(). Costs less than a microsecond.
+double seconds_without_core();
+void count_seconds_without_core();
+
 /// Lets the calling thread run on any of allowed_processors(). A thread begins with the binding of the one that starts
 /// it, and OMP_PROC_BIND binds that one to a core: what works beside it would only have what it leaves of that core.
 void use_allowed_processors();

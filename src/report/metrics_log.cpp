@@ -49,7 +49,8 @@ bool stays(const std::string& line, int64_t last_step, int64_t& step) {
   }
   const auto kind = name->get<std::string>();
   const bool comes_again =
-      kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint" || kind == "histograms";
+      kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint" || kind == "histograms" ||
+      kind == "straggler";
   return !comes_again || step <= last_step;
 }
 

@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
+#include "src/report/stragglers.h"
 
 namespace vit_hybrid::train {
 
@@ -211,6 +212,22 @@ Json RunLog::valid_record(const ValidationRecord& record) const {
   Json json = {{"kind", "valid"}, {"epoch", record.epoch}, {"step", record.step}, {"duration", record.seconds}};
   json.update(to_json(record.figures, channel_names_));
   return json;
+}
+
+void RunLog::stragglers(int64_t step, const std::vector<Json>& found) {
+  settle();
+  for (const Json& rank : found) {
+    Json record = {{"kind", "straggler"}, {"step", step}};
+    record.update(rank);
+    metrics_.write(record);
+  }
+  const StragglerLines lines = straggler_lines(step, found);
+  if (!lines.slow.empty()) {
+    log_warning(lines.slow);
+  }
+  if (!lines.recovered.empty()) {
+    log_line(lines.recovered);
+  }
 }
 
 void RunLog::histograms(const HistogramsRecord& record) {

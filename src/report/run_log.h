@@ -113,6 +113,8 @@ class RunLog {
   void settle();
   void epoch(const EpochRecord& record);
   void validation(ValidationRecord record);
+  /// Of ranks that became slow, or are so no more, as straggler_lines() takes them: warns.
+  void stragglers(int64_t step, const std::vector<Json>& found);
   /// Warns where values are not finite.
   void histograms(const HistogramsRecord& record);
 

@@ -11,6 +11,7 @@
 
 #include "model/vit_costs.h"
 #include "model/vit_parameters.h"
+#include "parallel/comm/failure.h"
 #include "parallel/comm/make_communicator.h"
 #include "src/base/device/device_memory.h"
 #include "src/base/memory_tracker.h"
@@ -136,18 +137,26 @@ Json bytes_by_class(const ClassBytes& bytes) {
   return json;
 }
 
-Json gather_rank_reports(const StepSeconds& seconds, const MemoryPlan& predicted, int64_t process_start,
-                         c10::Device device, const comm::MpiGroup& world) {
+Json gather_rank_reports(const RankReport& report, c10::Device device, const comm::MpiGroup& world) {
   const MemoryReport memory = MemoryTracker::report();
+  const std::string host = comm::process_place().host;
+  Json slow = Json::array();
+  for (const SlowSpell& spell : report.slow) {
+    slow.push_back(to_json(spell, world.rank(), host));
+  }
   const Json own = {{"rank", world.rank()},
-                    {"seconds", to_json(seconds)},
+                    {"host", host},
+                    {"stage", report.stage},
+                    {"seconds", to_json(report.seconds)},
+                    {"own_seconds", to_json(report.work)},
+                    {"slow", std::move(slow)},
                     {"memory",
-                     {{"predicted", bytes_by_class(predicted.peak)},
-                      {"predicted_total", predicted.total},
+                     {{"predicted", bytes_by_class(report.predicted.peak)},
+                      {"predicted_total", report.predicted.total},
                       {"peak", bytes_by_class(memory.peak)},
                       {"at_peak", bytes_by_class(memory.at_peak)},
                       {"total_peak", memory.total_peak},
-                      {"process_start", process_start},
+                      {"process_start", report.process_start},
                       {"process_peak", peak_resident_bytes()},
                       {"device_peak", device_peak_bytes(device)}}}};
   Json ranks = Json::array();

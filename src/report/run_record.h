@@ -2,11 +2,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "parallel/comm/mpi/mpi_session.h"
 #include "src/config/run_config.h"
 #include "src/plan/memory_plan.h"
 #include "src/report/run_log.h"
+#include "src/report/stragglers.h"
 
 namespace vit_hybrid::train {
 
@@ -22,11 +24,21 @@ Json start_record(const RunConfig& config, const comm::MpiSession& session, int 
 /// {"parameters": ..., ...}: a number of bytes for each class, in the order in which they are written and read.
 Json bytes_by_class(const ClassBytes& bytes);
 
-/// For summary.json: an array with one object a rank: its seconds by phase, its tensor bytes by class (each class's
+/// What a rank has done, for gather_rank_reports().
+struct RankReport {
+  int stage = 0;  ///< of the pipeline
+  StepSeconds seconds;
+  WorkSeconds work{};  ///< of these seconds
+  std::vector<SlowSpell> slow;
+  MemoryPlan predicted;
+  int64_t process_start = 0;  ///< bytes of memory that its process had before it held data or model
+};
+
+/// For summary.json: an array with one object a rank: its host and stage, its seconds by phase and what it worked of
+/// them, the steps in which others waited for it, its tensor bytes by class (each class's
 /// peak, what each held when the total was highest, and that total, beside `predicted`, its plan_memory()), the most
-/// memory of its process and what that had before it held data or model (`process_start`, in bytes), and what its GPU's
-/// allocator held. On every rank. Collective over `world`.
-Json gather_rank_reports(const StepSeconds& seconds, const MemoryPlan& predicted, int64_t process_start,
-                         c10::Device device, const comm::MpiGroup& world);
+/// memory of its process and what that had at its start, and what its GPU's allocator held. On every rank. Collective
+/// over `world`.
+Json gather_rank_reports(const RankReport& report, c10::Device device, const comm::MpiGroup& world);
 
 }  // namespace vit_hybrid::train

@@ -112,9 +112,6 @@ void add_rates(const TestFigures& figures, Lines& lines) {
                       fixed_text(figures.samples_per_second.deviation, 2), "; ", number_text(figures.samples_per_step),
                       " samples a step"));
   lines.push_back(str("data wait: ", fixed_text(figures.data_wait_percent(), 2), " % of the time"));
-  lines.push_back(str("rank ", figures.slowest_rank, " decides: ", fixed_text(1e3 * figures.slowest_busy, 3),
-                      " ms a step outside of communication; the fastest rank has ",
-                      fixed_text(1e3 * figures.fastest_busy, 3), " ms"));
 }
 
 std::vector<const Json*> heaviest(const Json& ranks) {
@@ -180,15 +177,6 @@ TestFigures test_figures(const ByRank& by_rank, const std::vector<double>& sampl
   }
   figures.samples_per_second = rates_of(by_rank, samples);
   figures.samples_per_step = spread_of(samples).mean;
-  std::vector<double> busy;
-  for (const auto& steps : by_rank) {
-    const auto outside = values_of(steps, [](const StepSeconds& step) { return step.step - step.communication; });
-    busy.push_back(spread_of(outside).median);
-  }
-  const auto [fastest, slowest] = std::minmax_element(busy.begin(), busy.end());
-  figures.slowest_rank = static_cast<int>(slowest - busy.begin());
-  figures.slowest_busy = *slowest;
-  figures.fastest_busy = *fastest;
   return figures;
 }
 
@@ -200,9 +188,6 @@ Json to_json(const TestFigures& figures, const TestedRun& run) {
     part["slowest_rank"] = figures.parts[i].slowest_rank;
   }
   json["samples_per_s_spread"] = to_json(figures.samples_per_second);
-  json["slowest"] = {{"rank", figures.slowest_rank},
-                     {"busy_seconds", figures.slowest_busy},
-                     {"fastest_busy_seconds", figures.fastest_busy}};
   json["data_wait_percent"] = figures.data_wait_percent();
   json["power"] = {{"processors", to_json(figures.packages)}, {"gpus", to_json(figures.gpus)}};
   if (run.validation.measured_batches > 0) {

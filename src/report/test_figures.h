@@ -31,10 +31,6 @@ struct TestFigures {
   std::array<PartFigures, kStepParts.size()> parts;
   Spread samples_per_second;
   double samples_per_step = 0.0;
-  // The rank that the others wait for: the one whose steps hold most seconds outside of communication (medians).
-  int slowest_rank = 0;
-  double slowest_busy = 0.0;
-  double fastest_busy = 0.0;
   Power packages;  ///< processors of all nodes
   Power gpus;      ///< of all ranks
 

@@ -42,6 +42,7 @@
 #include "src/report/run_speed.h"
 #include "src/report/step_profile.h"
 #include "src/report/step_trace.h"
+#include "src/report/stragglers.h"
 #include "src/report/usage_sampler.h"
 #include "src/train/data_source.h"
 #include "src/train/run_folder.h"
@@ -239,6 +240,9 @@ class Run {
         [config = config_](const MemoryFailure& failure) { return memory_advice(config, failure); });
     watch_stop_signals(parse_signals(config_.checkpoint.preempt_signals));
     machine_ = set_up_machine(config_, ModelPurpose::kTraining, world_);
+    if (machine_.device.is_cpu() && at::get_num_threads() * session_.place().node_size > machine_.node_cores) {
+      count_seconds_without_core();  // there nobody is slow because others have the core
+    }
     usage_.emplace(UsageOptions{config_.usage_interval, session_.place().node_rank == 0, config_.energy_counters,
                                 machine_.device});
     if (const std::string problem = trace::attach_profiler(); !problem.empty()) {
@@ -411,8 +415,10 @@ class Run {
     const ModelPlace place{on(at, mesh::Axis::kPipeline), on(at, mesh::Axis::kTensor)};
     const MemoryPlan predicted = plan_memory(config_, replica, place, compute_traits(config_, machine_.device));
     summary["communication"] = communication(plan_traffic(config_, replica, place, machine_.device.type()));
-    summary["ranks"] =
-        gather_rank_reports(trainer_->total_seconds(), predicted, process_start_, machine_.device, world_);
+    summary["ranks"] = gather_rank_reports({place.stage, trainer_->total_seconds(), trainer_->total_work(),
+                                            trainer_->slow_spells(), predicted, process_start_},
+                                           machine_.device, world_);
+    summary["deciding"] = deciding_rank(summary["ranks"], trainer_->num_steps());
     summary.update(usage_->figures(trainer_->num_samples(), summary["ranks"], world_));
     log_->warn_of_skipped_steps();
     if (test_) {
@@ -424,6 +430,9 @@ class Run {
       log_->print_table();
     }
     conclude_speed(config_, machine_, predicted_time_, summary, world_);
+    if (!summary["deciding"].is_null()) {
+      log_line(deciding_line(summary["deciding"]));
+    }
     log_line(energy_line(summary["energy"]));
     if (world_.rank() == 0) {
       write_json_file(folder_->summary_path(), summary);

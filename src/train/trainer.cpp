@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <utility>
 
 #include "parallel/comm/agreement.h"
+#include "parallel/comm/failure.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
 #include "src/base/device/device_graph.h"
@@ -29,18 +31,12 @@ namespace vit_hybrid::train {
 
 namespace {
 
-enum Sum : int64_t { kLoss, kDataWait, kTimeIsUp, kHasWritten, kNumSums };
+enum Sum : int64_t { kLoss, kDataWait, kTimeIsUp, kHasWritten, kSeconds, kHasTurned, kNumSums };
+// Behind the sums above, of the peers of each rank of a replica.
+enum PeerSum : int64_t { kWork, kSamples = kWork + std::ssize(kWorkParts), kNumPeerSums };
 enum Most : int64_t { kMostDataWait, kSignal, kNumMost };
 
 constexpr int64_t kMostSkippedInARow = 10;
-
-double blocked_seconds() {
-  double sum = 0.0;
-  for (const auto& axis : comm::statistics()) {
-    sum += axis.blocked_seconds;
-  }
-  return sum;
-}
 
 EngineOptions training_options(const RunConfig& config, c10::Device device) {
   EngineOptions options = engine_options(config);
@@ -98,14 +94,22 @@ int64_t num_validated(const RunConfig& config, const DataSource& data, bool is_t
 
 }  // namespace
 
-BorderAgreement agree_at_border(const BorderReport& own, comm::Communicator& host_world) {
+BorderAgreement agree_at_border(const BorderReport& own, mesh::DeviceMesh& mesh) {
+  comm::Communicator& host_world = mesh.host_world();
+  const int ranks_of_replica = mesh.tensor().size() * mesh.pipeline().size();
+  const int rank_of_replica = mesh.pipeline().rank() * mesh.tensor().size() + mesh.tensor().rank();
   const MemoryScope scope(MemoryClass::kCommunication);
-  at::Tensor sums = at::zeros({kNumSums}, at::kDouble);
+  at::Tensor sums = at::zeros({kNumSums + ranks_of_replica * kNumPeerSums}, at::kDouble);
   auto* const sum = sums.mutable_data_ptr<double>();
   sum[kLoss] = own.loss;
   sum[kDataWait] = own.data_wait;
   sum[kTimeIsUp] = own.time_is_up ? 1.0 : 0.0;
   sum[kHasWritten] = own.has_written ? 1.0 : 0.0;
+  sum[kSeconds] = own.seconds;
+  sum[kHasTurned] = own.has_turned ? 1.0 : 0.0;
+  double* const of_peers = sum + kNumSums + rank_of_replica * kNumPeerSums;
+  std::copy(own.work.begin(), own.work.end(), of_peers + kWork);
+  of_peers[kSamples] = own.samples;
   host_world.all_reduce(sums, comm::ReduceOp::kSum).wait();
   at::Tensor maxima = at::zeros({kNumMost}, at::kDouble);
   auto* const most = maxima.mutable_data_ptr<double>();
@@ -120,6 +124,10 @@ BorderAgreement agree_at_border(const BorderReport& own, comm::Communicator& hos
   all.all_have_written = sum[kHasWritten] == static_cast<double>(host_world.size());
   all.most_data_wait = most[kMostDataWait];
   all.signal = static_cast<int>(most[kSignal]);
+  all.mean_seconds = sum[kSeconds] / static_cast<double>(host_world.size());
+  all.anybody_has_turned = sum[kHasTurned] > 0.0;
+  std::copy_n(of_peers + kWork, all.peers_work.size(), all.peers_work.begin());
+  all.peers_samples = of_peers[kSamples];
   return all;
 }
 
@@ -305,11 +313,13 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   comm::set_step(position_.step + 1);  // as the log counts
   const trace::Scope slice({.kind = trace::Kind::kStep, .name = "step", .step = position_.step + 1});
   const Timer timer;
-  const double blocked_before = blocked_seconds();
+  const Waits waits_before = Waits::now();
   const double waited_before = train_input_.seconds_waited();
   engine_.reset_seconds();
   StepPlan step_plan;
   step_plan.micro_batches = train_input_.micro_batches(plan, step_of_epoch);
+  const auto own_samples = std::accumulate(step_plan.micro_batches.begin(), step_plan.micro_batches.end(), size_t{0},
+                                           [](size_t sum, const auto& samples) { return sum + samples.size(); });
   step_plan.global_batch = static_cast<int64_t>(plan.batch(step_of_epoch).size());
   step_plan.context.seed = config_.seed;
   step_plan.context.step = position_.step;
@@ -334,11 +344,15 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   record.seconds.optimizer = phases.optimizer;
   record.seconds.data_wait = train_input_.seconds_waited() - waited_before;
   record.seconds.step = timer.seconds();
-  agree(record, step_of_epoch + 1 == plan.num_steps());
+  const WorkSeconds work = own_work(record.seconds, waits_before, Waits::now());
+  agree(record, work, static_cast<double>(own_samples), step_of_epoch + 1 == plan.num_steps());
   record.seconds.step = timer.seconds();
-  record.seconds.communication = blocked_seconds() - blocked_before;
+  record.seconds.communication =
+      comm::total_of(comm::blocked_by_phase()).seconds - comm::total_of(waits_before.blocked).seconds;
   totals_.add(record.seconds);
+  add(total_work_, work);
   num_samples_ += record.samples;
+  ++num_steps_;
   return record;
 }
 
@@ -353,7 +367,7 @@ void Trainer::advance(const data::EpochPlan& plan, int64_t step_of_epoch) {
   is_saved_ = false;
 }
 
-void Trainer::agree(StepRecord& record, bool ends_epoch) {
+void Trainer::agree(StepRecord& record, const WorkSeconds& work, double own_samples, bool ends_epoch) {
   const double next_seconds = record.seconds.step + (ends_epoch ? validation_seconds_ : 0.0);
   BorderReport own;
   // Tensor ranks of a replica hold the same loss: one of them counts.
@@ -362,7 +376,12 @@ void Trainer::agree(StepRecord& record, bool ends_epoch) {
   own.time_is_up = options_.time_limit.is_near(next_seconds, checkpoints_.expected_seconds());
   own.has_written = checkpoints_.has_written();
   own.signal = stop_signal();
-  const BorderAgreement all = agree_at_border(own, mesh_.host_world());
+  own.seconds = record.seconds.step;
+  own.work = work;
+  own.samples = own_samples;
+  own.has_turned = has_turned_;
+  const BorderAgreement all = agree_at_border(own, mesh_);
+  watch_stragglers(record, own, all);
   record.loss = all.loss;
   record.mean_data_wait = all.mean_data_wait;
   record.most_data_wait = all.most_data_wait;
@@ -374,6 +393,24 @@ void Trainer::agree(StepRecord& record, bool ends_epoch) {
       stop_reason_ = options_.time_limit.name();
     }
   }
+}
+
+void Trainer::watch_stragglers(const StepRecord& record, const BorderReport& own, const BorderAgreement& all) {
+  if (all.anybody_has_turned) {
+    std::vector<Json> found;
+    for (const std::string& text : world_.all_gather(
+             has_turned_ ? to_json(stragglers_.spells().back(), world_.rank(), comm::process_place().host).dump()
+                         : std::string())) {
+      if (!text.empty()) {
+        found.push_back(Json::parse(text));
+      }
+    }
+    log_.stragglers(record.step, found);
+  }
+  // The last batch of an epoch may leave replicas with fewer samples than others, or none.
+  has_turned_ = record.samples == config_.global_batch_size &&
+                stragglers_.add({record.step, all.mean_seconds, own.work, own.samples, mesh_.data().size(),
+                                 all.peers_work, all.peers_samples});
 }
 
 void Trainer::check_finite(const StepRecord& record) {

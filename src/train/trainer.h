@@ -19,6 +19,7 @@
 #include "src/report/lr_range.h"
 #include "src/report/run_log.h"
 #include "src/report/step_window.h"
+#include "src/report/stragglers.h"
 #include "src/report/usage_sampler.h"
 #include "src/train/data_source.h"
 #include "src/train/engine.h"
@@ -35,6 +36,10 @@ struct BorderReport {
   bool time_is_up = false;   ///< there is no time for another step
   bool has_written = false;  ///< its part of the checkpoint under way
   int signal = 0;            ///< that asked it to stop; 0: none
+  double seconds = 0.0;      ///< of the step up to here
+  WorkSeconds work{};        ///< its own of the step
+  double samples = 0.0;      ///< that it worked on
+  bool has_turned = false;   ///< it has become slow, or is slow no more
 };
 
 /// Of all, the same on every rank.
@@ -45,10 +50,14 @@ struct BorderAgreement {
   bool all_have_written = false;
   int signal = 0;           ///< the largest that any rank has seen; 0: none
   bool time_is_up = false;  ///< for any rank
+  double mean_seconds = 0.0;
+  WorkSeconds peers_work{};  ///< sums over the ranks that do the same in other replicas, and the own one
+  double peers_samples = 0.0;
+  bool anybody_has_turned = false;
 };
 
-/// Two small messages. Collective over `host_world`.
-BorderAgreement agree_at_border(const BorderReport& own, comm::Communicator& host_world);
+/// Two small messages. Collective over the mesh.
+BorderAgreement agree_at_border(const BorderReport& own, mesh::DeviceMesh& mesh);
 
 /// The options of an engine as the configuration of a run has them.
 EngineOptions engine_options(const RunConfig& config);
@@ -105,8 +114,14 @@ class Trainer {
   const Engine& engine() const { return engine_; }
   /// That were trained, since the start or the resumption.
   int64_t num_samples() const { return num_samples_; }
+  /// And the steps that they took.
+  int64_t num_steps() const { return num_steps_; }
   /// Sums over all training steps on this rank.
   const StepSeconds& total_seconds() const { return totals_; }
+  /// And what of them this rank worked.
+  const WorkSeconds& total_work() const { return total_work_; }
+  /// In which others waited for this rank.
+  const std::vector<SlowSpell>& slow_spells() const { return stragglers_.spells(); }
 
  private:
   /// Validates the untrained network, or what was stopped before it was validated.
@@ -118,7 +133,9 @@ class Trainer {
   void advance(const data::EpochPlan& plan, int64_t step_of_epoch);
   /// The global loss from the replicas' ones; ranks also agree here whether somebody asked to stop, and whether all
   /// have written their part of a checkpoint, and learn how long the others waited for data.
-  void agree(StepRecord& record, bool ends_epoch);
+  void agree(StepRecord& record, const WorkSeconds& work, double own_samples, bool ends_epoch);
+  /// Finds out whether this rank has become slow, and tells who had at the border before.
+  void watch_stragglers(const StepRecord& record, const BorderReport& own, const BorderAgreement& all);
   void check_finite(const StepRecord& record);
   /// By --histogram-every, of the step that is done.
   void log_histograms(double loss_scale);
@@ -151,7 +168,11 @@ class Trainer {
   int64_t skipped_in_a_row_ = 0;
   std::optional<std::string> stop_reason_;
   StepSeconds totals_;
+  WorkSeconds total_work_{};
+  StragglerWatch stragglers_;
+  bool has_turned_ = false;  // at the last border
   int64_t num_samples_ = 0;
+  int64_t num_steps_ = 0;
   TestedValidation tested_validation_;
 };
 

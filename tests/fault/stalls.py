@@ -76,13 +76,13 @@ class Job:
 
     number = 0
 
-    def __init__(self, campaign, ranks, command, two_nodes, preload=False):
+    def __init__(self, campaign, ranks, command, two_nodes, preload=False, names=()):
         Job.number += 1
         self.tag = f"{os.getpid()}-{Job.number}"
         self.ranks = ranks
         self.all_came = False  # all processes were there at one time
         env = dict(os.environ, VIT_HYBRID_TIMEOUT=str(campaign.limit), STALL_TAG=self.tag)
-        names = ["VIT_HYBRID_TIMEOUT", "STALL_TAG"]
+        names = ["VIT_HYBRID_TIMEOUT", "STALL_TAG", *names]
         if preload:
             env["STALL_SHIM"] = campaign.shim
             command = ["env", f"LD_PRELOAD={campaign.shim}"] + command

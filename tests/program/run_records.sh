@@ -21,7 +21,8 @@ grep -qE '^ *Avg val loss=[0-9.]+$' first.txt || fail "no line on the validation
 grep -qE '^ *Data wait: [0-9.]+ % of the time, [0-9.]+ % where the slowest rank' first.txt || fail "no line on data wait"
 [ "$(grep '"kind":"step"' first/metrics.jsonl | grep -cE '"data_wait_mean":[0-9.e-]+,"data_wait_max":[0-9.e-]+,')" = 3 ] ||
   fail "not every step says how long its ranks waited for data"
-[ "$(grep -c '"data_wait": [0-9]' first/summary.json)" = "$ranks" ] || fail "not one figure of data wait a rank"
+[ "$(grep -c '"data_wait": [0-9]' first/summary.json)" = $((2 * ranks)) ] || fail "not two figures of data wait a rank"
+[ "$(grep -c '"own_seconds": {' first/summary.json)" = "$ranks" ] || fail "not the own work of every rank"
 "$program" --version | grep -qE '^MPI [A-Z].*[0-9]' || fail "--version names no MPI library"
 for file in config.yaml out.log metrics.jsonl summary.json; do
   [ -s "first/$file" ] || fail "the run left no $file"

@@ -33,7 +33,7 @@ train 2 measured --steps 12 --test-steps 6 --checkpoint-every 2 --checkpoint-at-
 $(count measured test) test records"
 [ -z "$(ls measured/checkpoints)" ] || fail "the test saved $(ls measured/checkpoints)"
 grep '"kind":"test"' measured/metrics.jsonl | grep -q '"steps":5,"warm_up_steps":1,' || fail "1 step of 6 should warm up"
-grep '"kind":"test"' measured/metrics.jsonl | grep -q '"rank":1,"seconds"' || fail "the record has no memory by rank"
+grep '"kind":"test"' measured/metrics.jsonl | grep -qE '"rank":1,"host":"[^"]+","stage":[01],"seconds"' || fail "the record has no memory by rank"
 grep -q '"kind": "test"' measured/summary.json || fail "summary.json has no figures of the test"
 said measured 'some batches of a validation; no checkpoint'
 said measured 'a validation: '

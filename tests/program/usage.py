@@ -99,7 +99,7 @@ def main():
 
         # A run that goes on adds to its samples, and its summary tells of what it did alone.
         before = len(samples_of(run))
-        finished([*words, f"--run-dir={run}", "--resume=latest", "--epochs=3"])
+        finished([*words, f"--run-dir={run}", "--resume=latest", "--epochs=100"])  # longer than a sample takes
         require(len(samples_of(run)) > before, "the run that went on has no samples")
         again = json.loads((run / "summary.json").read_text(encoding="utf-8"))["energy"]["stages"]
         require(sum(stage["joules"] for stage in again.values()) == 0, f"a counter that stands still: {again}")

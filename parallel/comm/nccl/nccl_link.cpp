@@ -288,7 +288,7 @@ std::shared_ptr<DeviceEvent> NcclLink::put_in_slot(const OperationNote& note) {
 void NcclLink::hold_caller(const DeviceEvent& done) {
   const auto caller = DeviceStream::of_caller(device_);
   if (done.query()) return;  // nothing stands still
-  holds_.push_back({timing_events_.take(), timing_events_.take()});
+  holds_.push_back({timing_events_.take(), timing_events_.take(), run_position().phase});
   holds_.back().before->record(caller);
   done.block(caller);
   holds_.back().after->record(caller);
@@ -302,7 +302,8 @@ void NcclLink::forget_complete() {
   while (!in_flight_.empty() && in_flight_.front().done->query())
     in_flight_.pop_front();
   while (!holds_.empty() && holds_.front().after->query()) {
-    add_blocked_seconds(axis_, holds_.front().before->seconds_until(*holds_.front().after));
+    const Hold& hold = holds_.front();
+    add_blocked_seconds(axis_, {hold.phase, hold.before->seconds_until(*hold.after)});
     holds_.pop_front();
   }
 }

@@ -147,6 +147,7 @@ class NcclLink {
   struct Hold {
     std::shared_ptr<DeviceEvent> before;
     std::shared_ptr<DeviceEvent> after;
+    const char* phase;  // of the host
   };
 
   void follow_caller();

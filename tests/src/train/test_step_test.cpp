@@ -100,7 +100,7 @@ TEST_CASE("step test: a fifth of the steps warm up, five at most, and one is alw
   }
 }
 
-TEST_CASE("step test: the slowest rank counts in each step, and the busiest decides") {
+TEST_CASE("step test: the slowest rank counts in each step") {
   const TestFigures figures = two_ranks();
   const auto part = [&](const char* name) {
     for (size_t i = 0; i < kStepParts.size(); ++i) {
@@ -120,9 +120,6 @@ TEST_CASE("step test: the slowest rank counts in each step, and the busiest deci
   CHECK(part("data_wait").slowest_rank == 1);  // by the median, though rank 0 has the largest value
   CHECK(figures.data_wait_percent() == Approx(100.0 * 0.00375 / 0.12));
   CHECK(figures.samples_per_second.median == Approx(0.5 * (8 / 0.10 + 8 / 0.12)));
-  CHECK(figures.slowest_rank == 1);
-  CHECK(figures.slowest_busy == Approx(0.10));
-  CHECK(figures.fastest_busy == Approx(0.05));
 }
 
 TEST_CASE("step test: the record and the text say the same, and what is not known is said") {
@@ -143,8 +140,8 @@ TEST_CASE("step test: the record and the text say the same, and what is not know
   CHECK(json["power"]["gpus"]["missing"] == "no GPU is used");
   const std::string text = join(test_lines(figures, run, some_ranks()), "\n");
   for (const char* expected :
-       {"test of 4 steps, after 1 that warm up", "  step              100.000    110.000     28.284",
-        "rank 1 decides: 100.000 ms", "power: 81.2 W", "power: not available here (GPUs of all ranks: no GPU is used)",
+       {"test of 4 steps, after 1 that warm up", "  step              100.000    110.000     28.284", "power: 81.2 W",
+        "power: not available here (GPUs of all ranks: no GPU is used)",
         "an epoch: 100 steps, 12.00 s, without checkpoints",
         "the whole training: 1000 steps, 2.0 min, without checkpoints", "5.0"}) {
     CHECK_MESSAGE(contains(text, expected), expected, " in\n", text);

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <optional>
 
 #include "parallel/mesh/device_mesh.h"
 #include "src/train/trainer.h"
@@ -10,10 +11,38 @@ using namespace vit_hybrid;
 
 namespace {
 
-train::BorderAgreement agreed(const train::BorderReport& own) {
+train::BorderAgreement agreed(const train::BorderReport& own, const std::optional<mesh::ParallelDims>& dims = {}) {
   const comm::MpiGroup world = comm::MpiGroup::world();
-  mesh::DeviceMesh mesh(mesh::ParallelDims(world.size(), 1, 1), world, c10::Device(c10::kCPU));
-  return train::agree_at_border(own, mesh.host_world());
+  mesh::DeviceMesh mesh(dims.value_or(mesh::ParallelDims(world.size(), 1, 1)), world, c10::Device(c10::kCPU));
+  return train::agree_at_border(own, mesh);
+}
+
+void check_peers(const comm::MpiGroup& world, const mesh::ParallelDims& dims) {
+  train::BorderReport own;
+  own.seconds = world.rank();
+  own.samples = 1.0 + world.rank();
+  own.has_turned = world.rank() == world.size() - 1;
+  for (size_t part = 0; part < own.work.size(); ++part) {
+    own.work[part] = 100.0 * static_cast<double>(part) + world.rank();
+  }
+  const train::BorderAgreement all = agreed(own, dims);
+  CHECK(all.mean_seconds == doctest::Approx(0.5 * (world.size() - 1)));
+  CHECK(all.anybody_has_turned);
+  double ranks = 0.0;
+  double peers = 0.0;
+  const mesh::Coordinate at = dims.coordinate(world.rank());
+  for (int rank = 0; rank < world.size(); ++rank) {
+    mesh::Coordinate other = dims.coordinate(rank);
+    mesh::on(other, mesh::Axis::kData) = mesh::on(at, mesh::Axis::kData);
+    if (other == at) {
+      ranks += rank;
+      peers += 1.0;
+    }
+  }
+  CHECK(all.peers_samples == peers + ranks);
+  for (size_t part = 0; part < own.work.size(); ++part) {
+    CHECK(all.peers_work[part] == 100.0 * static_cast<double>(part) * peers + ranks);
+  }
 }
 
 }  // namespace
@@ -46,4 +75,19 @@ TEST_CASE("step border: one rank's signal or end of time is everybody's, a check
   CHECK(one.all_have_written == (world.size() == 1));
   own.has_written = true;
   CHECK(agreed(own).all_have_written);
+}
+
+TEST_CASE(
+    "step border: work is added over the ranks with the same part of the model, and one that turned is told to all") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  for (int tp = 1; tp <= world.size(); tp *= 2) {
+    for (int pp = 1; tp * pp <= world.size(); pp *= 2) {
+      const mesh::ParallelDims dims(world.size() / tp / pp, tp, pp);
+      if (dims.size() != world.size()) {
+        continue;
+      }
+      CAPTURE(dims.text());
+      check_peers(world, dims);
+    }
+  }
 }
