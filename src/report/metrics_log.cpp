@@ -50,7 +50,7 @@ bool stays(const std::string& line, int64_t last_step, int64_t& step) {
   const auto kind = name->get<std::string>();
   const bool comes_again =
       kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint" || kind == "histograms" ||
-      kind == "straggler";
+      kind == "straggler" || kind == "network";
   return !comes_again || step <= last_step;
 }
 

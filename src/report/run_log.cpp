@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
+#include "src/report/network_watch.h"
 #include "src/report/stragglers.h"
 
 namespace vit_hybrid::train {
@@ -228,6 +229,11 @@ void RunLog::stragglers(int64_t step, const std::vector<Json>& found) {
   if (!lines.recovered.empty()) {
     log_line(lines.recovered);
   }
+}
+
+void RunLog::network(const Json& record) {
+  event(record);
+  record["slow"].get<bool>() ? log_warning(network_line(record)) : log_line(network_line(record));
 }
 
 void RunLog::histograms(const HistogramsRecord& record) {

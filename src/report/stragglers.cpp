@@ -17,12 +17,13 @@ namespace {
 
 constexpr int64_t kWarmUpSteps = 3;      // of a process
 constexpr double kSecondsOfLook = 0.05;  // at least
-constexpr double kMostShare = 0.25;
+constexpr double kMostShare = 0.4;
 constexpr double kShare = 0.07;      // of the steps' time: what is less is no straggler's
 constexpr double kLeastLimit = 0.4;  // more than one look can add
 constexpr double kRarity = 25.0;     // in the exponent
 constexpr int64_t kFewestLooks = 8;
 constexpr double kMemory = 32.0;     // looks that the noise is learnt of
+constexpr double kMostGrowth = 4.0;  // of a look's noise over what is known
 constexpr double kPriorLooks = 4.0;  // that an assumed noise counts as
 constexpr int kLooksOfPast = 10;
 
@@ -179,15 +180,15 @@ std::string deciding_line(const Json& deciding) {
              " ms; most of the difference in ", part_text(deciding));
 }
 
-void StragglerWatch::Look::add(const WatchedStep& step) {
-  first = first == 0 ? step.step : first;
-  ++steps;
-  seconds += step.seconds;
-  train::add(own, step.own);
-  samples += step.samples;
-  peers = step.peers;
-  train::add(peers_work, step.peers_work);
-  peers_samples += step.peers_samples;
+void StragglerWatch::Look::add(const Look& other) {
+  first = first == 0 ? other.first : first;
+  steps += other.steps;
+  seconds += other.seconds;
+  train::add(own, other.own);
+  samples += other.samples;
+  peers = other.peers;
+  train::add(peers_work, other.peers_work);
+  peers_samples += other.peers_samples;
 }
 
 void StragglerWatch::Excess::add(const Look& look, const WorkSeconds& excess) {
@@ -201,15 +202,14 @@ bool StragglerWatch::add(const WatchedStep& step) {
   if (++num_steps_ <= kWarmUpSteps) {
     return false;
   }
-  look_.add(step);
+  look_.add({step.step, 1, step.seconds, step.own, step.samples, step.peers, step.peers_work, step.peers_samples});
   return look_.seconds >= kSecondsOfLook && judge(std::exchange(look_, {}));
 }
 
 std::optional<WorkSeconds> StragglerWatch::excess_of(const Look& look) {
   const bool has_peers = look.peers > 1;
   if (!has_peers && num_past_ < kLooksOfPast) {
-    train::add(past_.own, look.own);
-    past_.samples += look.samples;
+    past_.add(look);
     ++num_past_;
     return std::nullopt;
   }
@@ -225,12 +225,13 @@ std::optional<WorkSeconds> StragglerWatch::excess_of(const Look& look) {
   return excess;
 }
 
-// By differences of neighbours, which a lasting change does not move.
+// By differences of neighbours, which a lasting change does not move; and slowly, because somebody slow may be so by
+// fits and starts.
 void StragglerWatch::learn_noise(double share) {
   if (last_share_) {
     const double difference = share - *last_share_;
     const double memory = std::min(kMemory, kPriorLooks + static_cast<double>(num_looks_));
-    variance_ += (0.5 * difference * difference - variance_) / memory;
+    variance_ += (std::min(0.5 * difference * difference, kMostGrowth * variance_) - variance_) / memory;
   }
   last_share_ = share;
 }
@@ -244,9 +245,8 @@ bool StragglerWatch::judge(const Look& look) {
   if (!excess) {
     return false;
   }
-  const double whole_share = total(*excess) / look.seconds;
-  learn_noise(std::clamp(whole_share, -2.0 * kMostShare, 2.0 * kMostShare));
-  const double share = std::clamp(whole_share, -kMostShare, kMostShare);
+  const double share = std::clamp(total(*excess) / look.seconds, -kMostShare, kMostShare);
+  learn_noise(share);
   ++num_looks_;
   return is_slow() ? look_for_recovery(look, share, *excess) : look_for_onset(look, share, *excess);
 }
@@ -273,25 +273,26 @@ bool StragglerWatch::look_for_onset(const Look& look, double share, const WorkSe
   }
   spells_.push_back(spell());
   score_ = 0.0;
-  well_since_ = 0;
   return true;
 }
 
 bool StragglerWatch::look_for_recovery(const Look& look, double share, const WorkSeconds& excess) {
-  score_ = std::max(0.0, score_ + kShare - share);
+  // Well is who is nearer to that than to slow.
+  score_ = std::max(0.0, score_ + std::max(kShare, 0.005 * spells_.back().percent) - share);
   if (score_ == 0.0) {
     excess_.add(look, excess);
     spells_.back() = spell();
-    well_since_ = 0;
+    well_ = {};
     return false;
   }
-  well_since_ = well_since_ == 0 ? look.first : well_since_;
+  well_.add(look);
   if (score_ <= limit()) {
     return false;
   }
-  spells_.back().to = well_since_ - 1;
+  spells_.back().to = well_.first - 1;
   score_ = 0.0;
   excess_ = {};
+  past_ = std::exchange(well_, {});
   return true;
 }
 

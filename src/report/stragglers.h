@@ -77,7 +77,7 @@ StragglerLines straggler_lines(int64_t step, const std::vector<Json>& found);
 /// from 0 up, tells of a change when it passes a limit. The limit rises with the noise of the share, such that without
 /// a change it is passed once in e^25 looks, were the noise white, normal and known (D. Siegmund, Sequential Analysis,
 /// 1985). It looks at each step, or where steps are short at so many together as take 50 ms, and the share of one look
-/// counts as 25 % at most, so that no single delay is taken for slowness.
+/// counts as 40 % at most, so that no single delay is taken for slowness.
 class StragglerWatch {
  public:
   /// True where the rank became slow, or was and is so no more.
@@ -98,7 +98,7 @@ class StragglerWatch {
     WorkSeconds peers_work{};
     double peers_samples = 0.0;
 
-    void add(const WatchedStep& step);
+    void add(const Look& other);
   };
   // What is too much, from a look on.
   struct Excess {
@@ -122,13 +122,13 @@ class StragglerWatch {
   int64_t num_steps_ = 0;
   Look look_;
   int64_t num_looks_ = 0;
-  Look past_;  // of a rank without peers
+  Look past_;  // what a rank without peers is compared with
   int num_past_ = 0;
   std::optional<double> last_share_;
-  double variance_ = 1e-3;  // of the share
+  double variance_ = 4e-3;  // of the share
   double score_ = 0.0;      // the cumulative sum, up to slowness or down from it
   Excess excess_;
-  int64_t well_since_ = 0;  // of a slow rank
+  Look well_;  // of a slow rank: in which it was so no more
   std::vector<SlowSpell> spells_;
 };
 

@@ -37,6 +37,7 @@
 #include "src/plan/traffic.h"
 #include "src/report/kernel_report.h"
 #include "src/report/layout_report.h"
+#include "src/report/network_watch.h"
 #include "src/report/run_log.h"
 #include "src/report/run_record.h"
 #include "src/report/run_speed.h"
@@ -249,6 +250,9 @@ class Run {
       log_warning("a profiler that reads NVTX is attached (NVTX_INJECTION64_PATH) and will see no ranges: " + problem);
     }
     predict_time();
+    if (machine_.device.is_cpu() && session_.place().num_nodes > 1) {
+      network_.emplace(world_);
+    }
   }
 
   // By --machine.
@@ -336,7 +340,7 @@ class Run {
       trainer_ = std::make_unique<Trainer>(
           config_, world_, *mesh_, *data_, *log_,
           TrainerOptions{checkpoints_, resumed(), initial_ ? &*initial_ : nullptr, range_ ? &*range_ : nullptr,
-                         test_ ? &*test_ : nullptr, windows(), &*usage_, time_limit_});
+                         test_ ? &*test_ : nullptr, windows(), &*usage_, network_ ? &*network_ : nullptr, time_limit_});
       std::optional<Error> damage;
       try {
         trainer_->load();
@@ -390,6 +394,7 @@ class Run {
     if (world_.rank() == 0) {
       Json start = start_record(config_, session_, machine_.node_cores);
       start["layout"]["sum_blocks"] = mesh_->sum_blocks();
+      start["links"] = network_ ? network_->start_json() : Json();
       start["kernels"] = to_json(report_kernels(config_, machine_.device));
       log_->event(start);
     }
@@ -399,6 +404,9 @@ class Run {
     note_kernels(*folder_, *log_, world_);
     const std::vector<int> nodes = world_.node_sizes();
     print_start(config_, *data_, *mesh_, nodes, folder_->path());
+    if (network_ && world_.rank() == 0) {
+      log_line(network_->start_line());
+    }
     if (predicted_time_) {
       log_line(str("  time      as --machine predicts it: ", time_text(*predicted_time_)));
     }
@@ -418,6 +426,7 @@ class Run {
     summary["ranks"] = gather_rank_reports({place.stage, trainer_->total_seconds(), trainer_->total_work(),
                                             trainer_->slow_spells(), predicted, process_start_},
                                            machine_.device, world_);
+    summary["network"] = network_ ? network_->spells() : Json::array();
     summary["deciding"] = deciding_rank(summary["ranks"], trainer_->num_steps());
     summary.update(usage_->figures(trainer_->num_samples(), summary["ranks"], world_));
     log_->warn_of_skipped_steps();
@@ -467,6 +476,7 @@ class Run {
   const MemoryTracker::Attachment attachment_;
   Machine machine_{at::kCPU};
   std::optional<UsageSampler> usage_;
+  std::optional<NetworkWatch> network_;     // of several nodes
   std::optional<TimePlan> predicted_time_;  // with --machine
   double seconds_to_first_step_ = 0.0;
   std::optional<comm::PhaseScope> phase_;

@@ -34,7 +34,7 @@ namespace {
 enum Sum : int64_t { kLoss, kDataWait, kTimeIsUp, kHasWritten, kSeconds, kHasTurned, kNumSums };
 // Behind the sums above, of the peers of each rank of a replica.
 enum PeerSum : int64_t { kWork, kSamples = kWork + std::ssize(kWorkParts), kNumPeerSums };
-enum Most : int64_t { kMostDataWait, kSignal, kNumMost };
+enum Most : int64_t { kMostDataWait, kSignal, kLeastBlocked, kNumMost };
 
 constexpr int64_t kMostSkippedInARow = 10;
 
@@ -115,6 +115,7 @@ BorderAgreement agree_at_border(const BorderReport& own, mesh::DeviceMesh& mesh)
   auto* const most = maxima.mutable_data_ptr<double>();
   most[kMostDataWait] = own.data_wait;
   most[kSignal] = own.signal;
+  most[kLeastBlocked] = -own.blocked;
   host_world.all_reduce(maxima, comm::ReduceOp::kMax).wait();
 
   BorderAgreement all;
@@ -124,6 +125,7 @@ BorderAgreement agree_at_border(const BorderReport& own, mesh::DeviceMesh& mesh)
   all.all_have_written = sum[kHasWritten] == static_cast<double>(host_world.size());
   all.most_data_wait = most[kMostDataWait];
   all.signal = static_cast<int>(most[kSignal]);
+  all.least_blocked = -most[kLeastBlocked];
   all.mean_seconds = sum[kSeconds] / static_cast<double>(host_world.size());
   all.anybody_has_turned = sum[kHasTurned] > 0.0;
   std::copy_n(of_peers + kWork, all.peers_work.size(), all.peers_work.begin());
@@ -343,12 +345,16 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   record.seconds.reduce = phases.reduce;
   record.seconds.optimizer = phases.optimizer;
   record.seconds.data_wait = train_input_.seconds_waited() - waited_before;
+  const auto blocked = [&](const Waits& waits) {
+    return comm::total_of(waits.blocked).seconds - comm::total_of(waits_before.blocked).seconds;
+  };
+  const Waits waits = Waits::now();
   record.seconds.step = timer.seconds();
-  const WorkSeconds work = own_work(record.seconds, waits_before, Waits::now());
+  record.seconds.communication = blocked(waits);
+  const WorkSeconds work = own_work(record.seconds, waits_before, waits);
   agree(record, work, static_cast<double>(own_samples), step_of_epoch + 1 == plan.num_steps());
   record.seconds.step = timer.seconds();
-  record.seconds.communication =
-      comm::total_of(comm::blocked_by_phase()).seconds - comm::total_of(waits_before.blocked).seconds;
+  record.seconds.communication = blocked(Waits::now());
   totals_.add(record.seconds);
   add(total_work_, work);
   num_samples_ += record.samples;
@@ -378,6 +384,7 @@ void Trainer::agree(StepRecord& record, const WorkSeconds& work, double own_samp
   own.signal = stop_signal();
   own.seconds = record.seconds.step;
   own.work = work;
+  own.blocked = record.seconds.communication;
   own.samples = own_samples;
   own.has_turned = has_turned_;
   const BorderAgreement all = agree_at_border(own, mesh_);
@@ -408,9 +415,15 @@ void Trainer::watch_stragglers(const StepRecord& record, const BorderReport& own
     log_.stragglers(record.step, found);
   }
   // The last batch of an epoch may leave replicas with fewer samples than others, or none.
-  has_turned_ = record.samples == config_.global_batch_size &&
-                stragglers_.add({record.step, all.mean_seconds, own.work, own.samples, mesh_.data().size(),
-                                 all.peers_work, all.peers_samples});
+  if (record.samples < config_.global_batch_size) {
+    has_turned_ = false;
+    return;
+  }
+  has_turned_ = stragglers_.add(
+      {record.step, all.mean_seconds, own.work, own.samples, mesh_.data().size(), all.peers_work, all.peers_samples});
+  if (options_.network != nullptr && options_.network->add(record.step, all.mean_seconds, all.least_blocked)) {
+    log_.network(options_.network->tell(record.step));
+  }
 }
 
 void Trainer::check_finite(const StepRecord& record) {

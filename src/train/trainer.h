@@ -17,6 +17,7 @@
 #include "src/config/run_config.h"
 #include "src/config/time_limit.h"
 #include "src/report/lr_range.h"
+#include "src/report/network_watch.h"
 #include "src/report/run_log.h"
 #include "src/report/step_window.h"
 #include "src/report/stragglers.h"
@@ -38,6 +39,7 @@ struct BorderReport {
   int signal = 0;            ///< that asked it to stop; 0: none
   double seconds = 0.0;      ///< of the step up to here
   WorkSeconds work{};        ///< its own of the step
+  double blocked = 0.0;      ///< seconds of the step, in communicators
   double samples = 0.0;      ///< that it worked on
   bool has_turned = false;   ///< it has become slow, or is slow no more
 };
@@ -54,6 +56,7 @@ struct BorderAgreement {
   WorkSeconds peers_work{};  ///< sums over the ranks that do the same in other replicas, and the own one
   double peers_samples = 0.0;
   bool anybody_has_turned = false;
+  double least_blocked = 0.0;  ///< seconds of the step, of the rank that was blocked least
 };
 
 /// Two small messages. Collective over the mesh.
@@ -71,6 +74,7 @@ struct TrainerOptions {
   StepTest* test = nullptr;                   ///< measures the steps, and says how many there are
   std::vector<StepWindow*> windows;           ///< what is done for some of the steps
   UsageSampler* usage = nullptr;              ///< is told the stages of the run
+  NetworkWatch* network = nullptr;            ///< is told the steps; null: nobody looks at the links
   TimeLimit time_limit = TimeLimit(0.0, 0, 0);
 };
 

@@ -5,6 +5,8 @@
 #   stop    it is stopped for a sixth of the time (SIGSTOP, SIGCONT), in pieces shorter than a step
 #   quota   it gets less of a processor than the others take (a control group's quota)
 #   read    its reads take longer (tests/support/slow_reads.c)
+# and with two nodes, of links of 1 Gb/s, everybody waits because
+#   link    one of them sends at half the rate (tc tbf): the run is to name it
 #
 #   stragglers.py PROGRAM SHIM WORK [--trials N] [--clean N] [--ranks N] [--nodes one|two] [--kinds stop,read] [--seed S]
 #                 -- MPIRUN...
@@ -27,6 +29,7 @@ MODEL = ("--depth 4 --embed-dim 192 --num-heads 4 --in-channels 5 --out-channels
          "--train-data data/train --valid-data data/valid --stats data/stats --keep-checkpoints none --threads 1 "
          "--log-interval 1000").split()
 SAMPLES = 48  # a step
+SAMPLES_OF_LINK = 24  # where messages shall be much of it
 STEPS_BEFORE = 16  # a job's first spell begins after so many
 STEPS_TO_NAME = 20
 STEPS_TO_RECOVER = 60
@@ -36,7 +39,10 @@ SECONDS = 120.0  # of waiting for anything
 STOPPED, RUNNING = 0.004, 0.020
 STOPPED_ON_SHARED_CORE, RUNNING_ON_SHARED_CORE = 0.024, 0.120
 SLOWER = 1.2
+LINK_MBIT = 1000
 SLOW_READS = 1.6  # a sample takes so much of a step, in one read or more
+KEYS_OF_NETWORK = {"kind", "step", "slow", "from_step", "to_step", "seconds_per_step", "percent", "links", "time"}
+NOBODY = -1  # who is slow where a link is
 WORK_PARTS = ("forward", "backward", "rest", "optimizer", "reduce")
 
 
@@ -104,6 +110,22 @@ class SlowReads:
         os.remove(self.name)
 
 
+class SlowLink:
+    """Half the rate out of a node."""
+
+    def __init__(self, node):
+        self.node = node
+        limit_link(node, LINK_MBIT // 2)
+
+    def end(self):
+        limit_link(self.node, LINK_MBIT)
+
+
+def limit_link(node, mbit):
+    subprocess.run(["ip", "netns", "exec", node, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit",
+                    "burst", "256kb", "latency", "200ms"], check=True)
+
+
 class Run:
     """A job that trains for long, and what it has recorded so far."""
 
@@ -112,7 +134,7 @@ class Run:
         self.folder = f"run{Job.number + 1}"
         env = {"VIT_HYBRID_TEST_SLOW_READS": os.path.join(campaign.work, self.folder + ".slow")}
         os.environ.update(env)
-        command = [campaign.program, *MODEL, *campaign.layout, "--global-batch-size", str(SAMPLES), "--steps",
+        command = [campaign.program, *MODEL, *campaign.layout, "--global-batch-size", str(campaign.samples), "--steps",
                    str(steps), "--run-dir", self.folder]
         self.job = Job(campaign, campaign.ranks, command, campaign.nodes is not None, preload=True,
                        names=["VIT_HYBRID_TEST_SLOW_READS"])
@@ -138,6 +160,10 @@ class Run:
                 self.seconds = record["seconds"]["step"]
             elif record["kind"] == "straggler":
                 self.found.append(record)
+            elif record["kind"] == "network":
+                if set(record) != KEYS_OF_NETWORK:  # as docs/schemas/metrics.schema.json has them
+                    sys.exit(f"stragglers: a record of the network has other keys: {record}")
+                self.found.append({**record, "rank": NOBODY, "part": "communication"})
 
     def wait_until(self, condition):
         until = time.monotonic() + SECONDS
@@ -156,7 +182,7 @@ class Run:
             os.remove(name)
 
 
-Result = collections.namedtuple("Result", "kind rank named part steps others recovered")
+Result = collections.namedtuple("Result", "kind victim named part steps others recovered")
 
 
 class Campaign:
@@ -171,54 +197,58 @@ class Campaign:
         self.layout = options.layout.split() or ["--dp", str(options.ranks)]
         self.random = random.Random(options.seed)
         self.kinds = options.kinds.split(",")
+        self.samples = SAMPLES_OF_LINK if self.kinds == ["link"] else SAMPLES
         self.verbose = options.verbose
         self.nodes = Nodes(self.work) if options.nodes == "two" else None
+        if "link" in self.kinds:
+            for node in self.nodes.names:
+                limit_link(node, LINK_MBIT)
         done = subprocess.run([self.program, "data", "generate", "--out", "data", "--train-years", "4", "--valid-years", "1",
                                "--steps-per-year", "400", "--channels", "5", "--height", "32", "--width", "64"],
                               cwd=self.work, capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
             sys.exit(f"stragglers: no data: {done.stderr}")
 
-    def disturb(self, run, kind, rank):
+    def disturb(self, run, kind, victim):
+        if kind == "link":
+            return SlowLink(victim)
+        rank = victim
         pid = run.job.processes()[rank]
         if kind == "stop":
             return Stops(pid, self.ranks > len(os.sched_getaffinity(0)))
         if kind == "quota":
             return Quota(pid, 1.0 / SLOWER)
-        return SlowReads(f"{run.slow_name}.{rank}", round(1e6 * SLOW_READS * run.seconds * self.ranks / SAMPLES))
+        return SlowReads(f"{run.slow_name}.{rank}", round(1e6 * SLOW_READS * run.seconds * self.ranks / self.samples))
 
     def trial(self, run):
         kind = self.random.choice(self.kinds)
-        rank = self.random.randrange(self.ranks)
+        victim = self.random.choice(self.nodes.names) if kind == "link" else self.random.randrange(self.ranks)
+        rank = NOBODY if kind == "link" else victim
         run.read()
         begin = run.step
         first = len(run.found)
-        disturbance = self.disturb(run, kind, rank)
-        is_named = lambda: any(f["slow"] and f["rank"] == rank for f in run.found[first:])
-        run.wait_until(lambda: is_named() or run.step > begin + 2 * STEPS_TO_NAME)
+        disturbance = self.disturb(run, kind, victim)
+        own = lambda is_slow: [f for f in run.found[first:] if f["rank"] == rank and f["slow"] == is_slow]
+        run.wait_until(lambda: own(True) or run.step > begin + 2 * STEPS_TO_NAME)
         disturbance.end()
-        own = [f for f in run.found[first:] if f["rank"] == rank]
         others = [f["rank"] for f in run.found[first:] if f["rank"] != rank and f["slow"]]
-        recovered = None
-        if own:
-            end = run.step
-            run.wait_until(lambda: any(not f["slow"] and f["rank"] == rank for f in run.found[first:]) or
-                           run.step > end + STEPS_TO_RECOVER)
-            well = [f for f in run.found[first:] if not f["slow"] and f["rank"] == rank]
-            recovered = well[0]["step"] - end if well else None
-        else:
-            run.wait_until(lambda: run.step > begin + 2 * STEPS_TO_NAME + 20)
-        # what was slow is told one border later
-        result = Result(kind, rank, bool(own), own[0]["part"] if own else "", own[0]["step"] - begin if own else None,
-                        others, recovered)
+        end = run.step
+        named = own(True)
+        wanted = STEPS_TO_RECOVER if named else STEPS_BEFORE
+        run.wait_until(lambda: (named and own(False)) or run.step > end + wanted)
+        recovered = own(False)[0]["step"] - end if own(False) else None
+        part = named[0]["part"] if named else ""
+        if kind == "link" and named and f"from {victim} to" not in named[0]["links"]:
+            part = named[0]["links"]
+        result = Result(kind, victim, bool(named), part, named[0]["step"] - begin if named else None, others, recovered)
         if self.verbose or not self.is_right(result):
-            print(f"{'' if self.is_right(result) else 'BAD '}{result} {own[:1]}", flush=True)
+            print(f"{'' if self.is_right(result) else 'BAD '}{result} {named[:1]}", flush=True)
         return result
 
     @staticmethod
     def is_right(result):
-        right_part = result.part == "data_wait" if result.kind == "read" else result.part in WORK_PARTS
-        return result.named and right_part and not result.others and result.steps <= STEPS_TO_NAME
+        parts = {"read": ("data_wait",), "link": ("communication",)}.get(result.kind, WORK_PARTS)
+        return result.named and result.part in parts and not result.others and result.steps <= STEPS_TO_NAME
 
     def trials(self, count):
         results = []

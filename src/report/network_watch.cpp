@@ -1,0 +1,173 @@
+// The watch over communication, and what a table of link rates says.
+#include "src/report/network_watch.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "parallel/comm/failure.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+constexpr int64_t kProbeBytes = int64_t{4} << 20;
+constexpr double kSlow = 0.75;  // of the others' rate
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Of all links but those that `is_left_out(from, to)`.
+template <class LeftOut>
+double median_rate(const comm::LinkRates& rates, const LeftOut& is_left_out) {
+  std::vector<double> values;
+  for (size_t from = 0; from < rates.size(); ++from) {
+    for (size_t to = 0; to < rates.size(); ++to) {
+      if (from != to && !is_left_out(from, to)) {
+        values.push_back(rates[from][to]);
+      }
+    }
+  }
+  return median_of(std::move(values));
+}
+
+std::string rate_text(double bytes_per_second) {
+  return bytes_per_second < 1e9 ? number_text(1e-6 * bytes_per_second, 3) + " MB/s"
+                                : number_text(1e-9 * bytes_per_second, 3) + " GB/s";
+}
+
+// The node whose links, those out of it or those into it, are slowest, against all that are not among them.
+struct Suspect {
+  size_t node = 0;
+  double rate = 0.0;
+  double others = 0.0;
+};
+template <class IsOf>
+Suspect slowest_node(const comm::LinkRates& rates, const IsOf& is_of) {
+  std::optional<Suspect> slowest;
+  for (size_t node = 0; node < rates.size(); ++node) {
+    const auto others = [&](size_t from, size_t to) { return is_of(node, from, to); };
+    const auto own = [&](size_t from, size_t to) { return !is_of(node, from, to); };
+    const Suspect suspect{node, median_rate(rates, own), median_rate(rates, others)};
+    if (!slowest || suspect.rate / suspect.others < slowest->rate / slowest->others) {
+      slowest = suspect;
+    }
+  }
+  return *slowest;
+}
+
+Json spell_json(const SlowSpell& spell) {
+  return {{"from_step", spell.from},
+          {"to_step", spell.to ? Json(*spell.to) : Json()},
+          {"seconds_per_step", spell.seconds},
+          {"percent", spell.percent}};
+}
+
+}  // namespace
+
+LinkSummary summary_of(const comm::LinkRates& rates) {
+  LinkSummary summary;
+  summary.median = median_rate(rates, [](size_t, size_t) { return false; });
+  for (size_t from = 0; from < rates.size(); ++from) {
+    for (size_t to = 0; to < rates.size(); ++to) {
+      if (from != to && (summary.slowest == 0.0 || rates[from][to] < summary.slowest)) {
+        summary.slowest = rates[from][to];
+        summary.from = from;
+        summary.to = to;
+      }
+    }
+  }
+  return summary;
+}
+
+std::string link_text(const comm::LinkRates& now, const comm::LinkRates& before,
+                      const std::vector<std::string>& hosts) {
+  const LinkSummary all = summary_of(now);
+  const std::string link = str("from ", hosts[all.from], " to ", hosts[all.to], " go ", rate_text(all.slowest));
+  if (now.size() == 2) {  // where a link is a node's
+    if (const double back = now[all.to][all.from]; all.slowest < kSlow * back) {
+      return str(link, ", the other way ", rate_text(back));
+    }
+  } else {
+    const Suspect sends = slowest_node(now, [](size_t node, size_t from, size_t) { return from == node; });
+    const Suspect receives = slowest_node(now, [](size_t node, size_t, size_t to) { return to == node; });
+    for (const auto& [suspect, does] : {std::pair(sends, " sends "), std::pair(receives, " receives ")}) {
+      if (suspect.rate < kSlow * suspect.others) {
+        return str(hosts[suspect.node], does, rate_text(suspect.rate), ", the others ", rate_text(suspect.others));
+      }
+    }
+    if (all.slowest < kSlow * all.median) {
+      return str(link, ", over the other links ", rate_text(all.median));
+    }
+  }
+  const double former = summary_of(before).median;
+  return all.median < kSlow * former
+             ? str("all links are slow: ", rate_text(all.median), ", at the start ", rate_text(former))
+             : str("no link is slow by itself: ", rate_text(all.median), ", at the start ", rate_text(former));
+}
+
+NetworkWatch::NetworkWatch(const comm::MpiGroup& world) : world_(world), nodes_(world.node_sizes()) {
+  const std::vector<std::string> host_of = world.all_gather(comm::process_place().host);
+  size_t rank = 0;
+  for (const int ranks : nodes_) {
+    hosts_.push_back(host_of[rank]);
+    rank += static_cast<size_t>(ranks);
+  }
+  at_start_ = measure_link_rates(world, nodes_, kProbeBytes);
+}
+
+std::string NetworkWatch::start_line() const {
+  if (at_start_.empty()) {
+    return "";
+  }
+  const LinkSummary links = summary_of(at_start_);
+  return str("  links     ", rate_text(links.median), " from node to node, the median; slowest from ",
+             hosts_[links.from], " to ", hosts_[links.to], ", ", rate_text(links.slowest));
+}
+
+Json NetworkWatch::start_json() const {
+  if (at_start_.empty()) {
+    return nullptr;
+  }
+  const LinkSummary links = summary_of(at_start_);
+  return {{"median", links.median}, {"slowest", links.slowest}, {"from", hosts_[links.from]}, {"to", hosts_[links.to]}};
+}
+
+bool NetworkWatch::add(int64_t step, double seconds, double least_blocked) {
+  return watch_.add({step, seconds, {0.0, 0.0, 0.0, 0.0, 0.0, least_blocked}, 1.0});
+}
+
+Json NetworkWatch::tell(int64_t step) {
+  const SlowSpell& spell = watch_.spells().back();
+  const comm::LinkRates now = spell.to ? comm::LinkRates{} : comm::measure_link_rates(world_, nodes_, kProbeBytes);
+  Json record = {{"kind", "network"}, {"step", step}, {"slow", !spell.to.has_value()}};
+  record.update(spell_json(spell));
+  record["links"] = now.empty() ? "" : link_text(now, at_start_, hosts_);
+  return record;
+}
+
+Json NetworkWatch::spells() const {
+  Json spells = Json::array();
+  std::transform(watch_.spells().begin(), watch_.spells().end(), std::back_inserter(spells), &spell_json);
+  return spells;
+}
+
+std::string network_line(const Json& record) {
+  const std::string head = str("step ", record["step"].get<int64_t>(), ": communication is slow ");
+  const std::string percent = number_text(record["percent"].get<double>(), 3);
+  if (!record["slow"].get<bool>()) {
+    return str(head, "no more: in steps ", record["from_step"].get<int64_t>(), " to ", record["to_step"].get<int64_t>(),
+               " it was, by ", percent, " % of a step");
+  }
+  return str(head, "since step ", record["from_step"].get<int64_t>(), ": all ranks wait ",
+             number_text(1e3 * record["seconds_per_step"].get<double>(), 3), " ms a step (", percent,
+             " %) longer than before; ", record["links"].get<std::string>());
+}
+
+}  // namespace vit_hybrid::train

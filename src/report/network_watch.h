@@ -1,0 +1,64 @@
+// NetworkWatch: whether what nodes send each other has become slow, and which link it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/link_rates.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/base/json.h"
+#include "src/report/stragglers.h"
+
+namespace vit_hybrid::train {
+
+/// What a table of rates says at first sight.
+struct LinkSummary {
+  double median = 0.0;  ///< bytes a second, of all links
+  double slowest = 0.0;
+  size_t from = 0;  ///< the slowest link
+  size_t to = 0;
+};
+LinkSummary summary_of(const comm::LinkRates& rates);
+
+/// Whose links are slow: those out of one node, those into one, one alone, or, against what they were `before`, all:
+/// "node-b sends 59 MB/s (the others 117 MB/s)". Slow is what has less than three quarters of the others' median. Where
+/// none is, it says so. `hosts`: names of the nodes.
+std::string link_text(const comm::LinkRates& now, const comm::LinkRates& before, const std::vector<std::string>& hosts);
+
+/// Of a run on CPUs of several nodes. All ranks feed it with the same numbers.
+class NetworkWatch {
+ public:
+  /// Measures the links as they are at the start. Collective over `world`, which outlives it.
+  explicit NetworkWatch(const comm::MpiGroup& world);
+
+  /// One line for the start of the run, on rank 0.
+  std::string start_line() const;
+  /// {"median", "slowest", "from", "to"}; on rank 0.
+  Json start_json() const;
+
+  /// One step of `seconds`, in which the rank that waited least was blocked in communicators for `least_blocked`: it
+  /// had nobody to wait for, so this is what moving the bytes took. True where that has become slow, as StragglerWatch
+  /// has it, or is so no more: then tell() is to be called, by all.
+  bool add(int64_t step, double seconds, double least_blocked);
+
+  /// What was found at `step`, as a record: {"kind": "network", "step", "slow", "from_step", "to_step",
+  /// "seconds_per_step", "percent", "links"}; on rank 0. If it is slow the links are measured again. Collective over
+  /// the world.
+  Json tell(int64_t step);
+
+  /// Of all times when it was slow: "from_step", "to_step", "seconds_per_step" and "percent".
+  Json spells() const;
+
+ private:
+  const comm::MpiGroup& world_;
+  std::vector<int> nodes_;
+  std::vector<std::string> hosts_;
+  comm::LinkRates at_start_;
+  StragglerWatch watch_;
+};
+
+/// For people, of a record of tell().
+std::string network_line(const Json& record);
+
+}  // namespace vit_hybrid::train

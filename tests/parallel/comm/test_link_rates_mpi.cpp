@@ -1,0 +1,30 @@
+// The tournament between ranks that are taken for nodes.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "parallel/comm/link_rates.h"
+
+using namespace vit_hybrid;
+
+TEST_CASE("link rates: rank 0 has one for each direction of each pair of nodes, whatever their number of ranks") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  std::vector<std::vector<int>> cases = {std::vector<int>(static_cast<size_t>(world.size()), 1), {world.size()}};
+  if (world.size() > 2) {
+    cases.push_back({world.size() - 1, 1});
+    cases.push_back({1, world.size() - 2, 1});
+  }
+  for (const std::vector<int>& nodes : cases) {
+    const comm::LinkRates rates = comm::measure_link_rates(world, nodes, 100'000);
+    if (world.rank() != 0 || nodes.size() == 1) {
+      CHECK(rates.empty());
+      continue;
+    }
+    REQUIRE(rates.size() == nodes.size());
+    for (size_t from = 0; from < rates.size(); ++from) {
+      for (size_t to = 0; to < rates.size(); ++to) {
+        CHECK((rates[from][to] > 0.0) == (from != to));
+      }
+    }
+  }
+}
