@@ -84,6 +84,11 @@ void count_operation(const std::string& axis, int group_size, Operation operatio
   count.bytes += bytes;
 }
 
+void count_bytes_between_nodes(const std::string& axis, int64_t bytes) {
+  const std::lock_guard lock(counters().mutex);
+  counters().of(axis).bytes_between_nodes += bytes;
+}
+
 void add_blocked_seconds(const std::string& axis, const PhaseBlocked& blocked) {
   const std::lock_guard lock(counters().mutex);
   counters().of(axis).blocked_seconds += blocked.seconds;

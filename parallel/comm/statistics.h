@@ -26,6 +26,8 @@ struct AxisStatistics {
   /// Host tensors: seconds inside Work::wait(). Device tensors: seconds the caller's stream stood
   /// still for the result, as far as the device has got.
   double blocked_seconds = 0;
+  /// Of host tensors: what this rank has sent to ranks of other nodes, by itself or for those of its node.
+  int64_t bytes_between_nodes = 0;
 
   const OperationCount& count(Operation operation) const { return counts[static_cast<size_t>(operation)]; }
 };
@@ -45,8 +47,9 @@ std::vector<PhaseBlocked> blocked_by_phase();
 /// Sums over the phases.
 PhaseBlocked total_of(const std::vector<PhaseBlocked>& phases);
 
-/// For back ends: adds an operation, and time blocked in a phase, to the counters of an axis.
+/// For back ends: adds an operation, what it sends, and time blocked in a phase, to the counters of an axis.
 void count_operation(const std::string& axis, int group_size, Operation operation, int64_t bytes);
+void count_bytes_between_nodes(const std::string& axis, int64_t bytes);
 void add_blocked_seconds(const std::string& axis, const PhaseBlocked& blocked);
 
 /// For back ends that learn of blocked time late, from a device: `settle`, which adds what has become known, is called

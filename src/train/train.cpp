@@ -88,8 +88,23 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
   }
 }
 
-// What was counted beside what `predicted` says of each step of rank 0.
-Json communication(const Traffic& predicted) {
+// By mesh::Group: bytes that all ranks together have sent from node to node. Collective over `world`.
+std::vector<double> bytes_between_nodes(const comm::MpiGroup& world) {
+  std::vector<double> bytes(mesh::kNumGroups, 0.0);
+  for (const auto& axis : comm::statistics()) {
+    for (const mesh::Group known : mesh::kGroups) {
+      if (axis.axis == mesh::group_name(known)) {
+        bytes[static_cast<size_t>(known)] += static_cast<double>(axis.bytes_between_nodes);
+      }
+    }
+  }
+  world.sum(bytes);
+  return bytes;
+}
+
+// What was counted beside what `predicted` says of each step of rank 0. `between`: bytes_between_nodes(), and `least`
+// the least of them.
+Json communication(const Traffic& predicted, const std::vector<double>& between, const std::vector<double>& least) {
   Json json = Json::array();
   for (const auto& axis : comm::statistics()) {
     Json operations = Json::object();
@@ -108,6 +123,10 @@ Json communication(const Traffic& predicted) {
       if (axis.axis == mesh::group_name(known) && axis.group_size > 1) {
         const GroupTraffic& of_step = predicted[static_cast<size_t>(known)];
         json.back()["predicted_per_step"]["bytes"] = of_step.bytes;
+        const auto index = static_cast<size_t>(known);
+        if (least[index] > 0.0) {
+          json.back()["between_nodes"] = {{"bytes", between[index]}, {"least", least[index]}};
+        }
         if (known !=
             mesh::Group::kPipeline) {  // whose messages are counted where they come, too, and some start together
           json.back()["predicted_per_step"]["operations"] = of_step.operations;
@@ -422,7 +441,8 @@ class Run {
     const ReplicaPlan replica = plan_replica(config_, on(at, mesh::Axis::kData));
     const ModelPlace place{on(at, mesh::Axis::kPipeline), on(at, mesh::Axis::kTensor)};
     const MemoryPlan predicted = plan_memory(config_, replica, place, compute_traits(config_, machine_.device));
-    summary["communication"] = communication(plan_traffic(config_, replica, place, machine_.device.type()));
+    summary["communication"] = communication(plan_traffic(config_, replica, place, machine_.device.type()),
+                                             bytes_between_nodes(world_), least_between_nodes(replica));
     summary["ranks"] = gather_rank_reports({place.stage, trainer_->total_seconds(), trainer_->total_work(),
                                             trainer_->slow_spells(), predicted, process_start_},
                                            machine_.device, world_);
@@ -447,6 +467,19 @@ class Run {
       write_json_file(folder_->summary_path(), summary);
     }
     log_line(str("run folder: ", folder_->path()));
+  }
+
+  // Of all steps and nodes of a run on CPUs, by mesh::Group, where nodes have as many ranks each; else zeros.
+  std::vector<double> least_between_nodes(const ReplicaPlan& replica) const {
+    std::vector<double> least(mesh::kNumGroups, 0.0);
+    const std::vector<int> nodes = world_.node_sizes();
+    if (machine_.device.is_cpu() &&
+        std::all_of(nodes.begin(), nodes.end(), [&](int n) { return n == nodes.front(); })) {
+      const auto of_node = plan_bytes_between_nodes(config_, replica, nodes.front(), machine_.device.type());
+      const double times = static_cast<double>(nodes.size()) * static_cast<double>(trainer_->num_steps());
+      std::transform(of_node.begin(), of_node.end(), least.begin(), [&](double bytes) { return times * bytes; });
+    }
+    return least;
   }
 
   int exit_code() const {

@@ -157,7 +157,8 @@ class Run:
             record = json.loads(line)
             if record["kind"] == "step":
                 self.step = record["step"]
-                self.seconds = record["seconds"]["step"]
+                if record["samples"] == self.campaign.samples:  # not an epoch's last, which is smaller
+                    self.seconds = record["seconds"]["step"]
             elif record["kind"] == "straggler":
                 self.found.append(record)
             elif record["kind"] == "network":
@@ -255,7 +256,8 @@ class Campaign:
         run = None
         try:
             while len(results) < count:
-                if run is None or run.job.ended() or run.step > 3000:
+                # Where it has not told that somebody is well again, the next trial would tell nothing.
+                if run is None or run.job.ended() or run.step > 3000 or results[-1].named and results[-1].recovered is None:
                     if run is not None:
                         run.end()
                     run = Run(self, 4000)

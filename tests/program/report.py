@@ -415,6 +415,24 @@ class ReportTest(unittest.TestCase):
         values = self.plots("a").figures["Training loss of each step"].axes[0].lines[0].get_ydata()
         self.assertEqual([value == value for value in values], [True, False, False, True])
 
+    def test_who_was_slow(self):
+        slow = {"kind": "straggler", "step": 3, "rank": 1, "host": "b", "slow": True, "from_step": 2, "to_step": None,
+                "part": "backward", "seconds_per_step": 0.01, "percent": 16.25}
+        link = {"kind": "network", "step": 4, "slow": True, "from_step": 3, "to_step": None, "seconds_per_step": 0.02,
+                "percent": 20.0, "links": "b sends 5 MB/s, the others 11 MB/s"}
+        steps = [step_of(step) for step in range(1, 6)]
+        self.write("a", [start_of(), *steps[:3], slow, {**slow, "rank": 0, "percent": "much"}, steps[3], link, steps[4]])
+        self.write("b", [start_of(), *steps[:3], slow, steps[3], {**slow, "step": 4, "slow": False, "to_step": 3}, steps[4]])
+        told = [line for line in self.call("a", "b").stderr.splitlines() if "slow" in line]
+        self.assertEqual(told, [
+            "report: a: communication is slow since step 3: 20 % of a step, b sends 5 MB/s, the others 11 MB/s",
+            "report: a: rank 1 on b is slow since step 2: 16.2 % of a step, backward",
+            "report: b: rank 1 on b was slow in steps 2 to 3: 16.2 % of a step, backward"])
+        many = [{**slow, "rank": rank} for rank in range(40)]
+        self.write("c", [start_of(), *steps, *many])
+        told = [line for line in self.call("c").stderr.splitlines() if "slow" in line]
+        self.assertRegex(told[-1], r"^report: c: \d+ more times somebody was slow$")
+
     @long_test
     def test_different_models(self):
         self.make("a")

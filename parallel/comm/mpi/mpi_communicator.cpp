@@ -30,6 +30,7 @@ class ExchangeTask final : public HostTask {
     for (const auto& [direction, tensor, peer] : transfers) {
       const auto bytes = static_cast<int64_t>(tensor.nbytes());
       if (direction == Transfer::Direction::kSend) {
+        link.count_sent(peer, bytes);
         requests_.send(tensor.data_ptr(), bytes, peer, kTag);
       } else {
         requests_.receive(tensor.data_ptr(), bytes, peer, kTag);
@@ -51,7 +52,8 @@ class MpiCommunicator final : public CommunicatorBase {
  public:
   MpiCommunicator(std::string axis, MpiGroup group, const TransportOptions& options)
       : CommunicatorBase(std::move(axis), group.rank(), group.size(), at::kCPU, group.watched()) {
-    std::vector<int> nodes = options.nodes.empty() ? group.node_sizes() : options.nodes;
+    const std::vector<int> machines = options.nodes.empty() ? group.node_sizes() : options.nodes;
+    std::vector<int> nodes = machines;
     const SumBlocks blocks = options.sum_blocks.empty() ? nodes : options.sum_blocks;
     VH_ASSERT(std::accumulate(blocks.begin(), blocks.end(), 0) == size(),
               str("blocks of a sum for ", size(), " ranks"));
@@ -61,6 +63,7 @@ class MpiCommunicator final : public CommunicatorBase {
     VH_ASSERT(options.host_path != HostPath::kSharedMemory || nodes.size() == 1,
               str("axis '", this->axis(), "' spans nodes, which share no memory"));
     link_ = std::make_shared<NodeLink>(std::move(group), nodes, blocks, options);
+    if (machines.size() > 1) link_->count_for(this->axis(), machines);
   }
 
   std::string back_end() const override {

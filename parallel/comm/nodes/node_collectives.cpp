@@ -95,7 +95,9 @@ class NodeTask : public HostTask {
 
   // Posts messages with the leaders of other nodes; those of all rounds that are in flight have different tags.
   void send(MpiRequests& requests, int64_t round, int step, int node, const void* data, int64_t bytes) const {
-    requests.send(data, bytes, link_->leader(node, global(round)), tag(round, step));
+    const int leader = link_->leader(node, global(round));
+    link_->count_sent(leader, bytes);
+    requests.send(data, bytes, leader, tag(round, step));
   }
   void receive(MpiRequests& requests, int64_t round, int step, int node, void* data, int64_t bytes) const {
     requests.receive(data, bytes, link_->leader(node, global(round)), tag(round, step));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "parallel/comm/mpi/mpi_handle.h"
+#include "parallel/comm/statistics.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
@@ -55,6 +56,20 @@ NodeLink::NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlock
   }
   // An element of every rank's part fits into a slot.
   VH_ASSERT(slots_.slot_bytes() >= 8 * group_.size(), str("slots of ", slots_.slot_bytes(), " bytes"));
+}
+
+void NodeLink::count_for(const std::string& axis, const std::vector<int>& machines) {
+  axis_ = axis;
+  machine_of_.clear();
+  for (const int ranks : machines) {
+    const int machine = machine_of_.empty() ? 0 : machine_of_.back() + 1;
+    machine_of_.insert(machine_of_.end(), static_cast<size_t>(ranks), machine);
+  }
+}
+
+void NodeLink::count_sent(int rank, int64_t bytes) const {
+  const auto machine = [&](int of) { return machine_of_[static_cast<size_t>(of)]; };
+  if (!machine_of_.empty() && machine(rank) != machine(group_.rank())) count_bytes_between_nodes(axis_, bytes);
 }
 
 int64_t NodeLink::slot_bytes(const TransportOptions& options, size_t num_nodes) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "parallel/comm/host_task.h"
@@ -23,6 +24,11 @@ class NodeLink {
   /// `nodes`: how many ranks each node has, in the order of `group`, whose ranks are consecutive on every node.
   /// `blocks`: of every sum. If there are several nodes, each is a block, or has one rank. Collective over `group`.
   NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlocks& blocks, const TransportOptions& options);
+
+  /// From now on what is sent to ranks of other machines counts for the axis. `machines`: how many ranks each has, also
+  /// where a node is one of them.
+  void count_for(const std::string& axis, const std::vector<int>& machines);
+  void count_sent(int rank, int64_t bytes) const;
 
   /// Size of a slot for so many nodes: with more of them it is larger, up to eight times, because each gets a part of
   /// it in a message.
@@ -53,6 +59,8 @@ class NodeLink {
   MpiGroup group_;
   std::vector<int> first_;  // rank of each node, and the size of the group
   int node_;
+  std::string axis_;
+  std::vector<int> machine_of_;  // of each rank; empty: nothing is counted
   SumBlocks blocks_in_node_;
   SumBlocks blocks_of_nodes_;
   int64_t max_message_bytes_;
