@@ -18,13 +18,14 @@ namespace {
 constexpr int64_t kWarmUpSteps = 3;      // of a process
 constexpr double kSecondsOfLook = 0.05;  // at least
 constexpr double kMostShare = 0.4;
-constexpr double kShare = 0.07;      // of the steps' time: what is less is no straggler's
+constexpr double kShare = 0.05;      // of the steps' time: what is less is no straggler's
 constexpr double kLeastLimit = 0.8;  // more than one look can add
 constexpr double kRarity = 25.0;     // in the exponent
 constexpr int64_t kFewestLooks = 8;
-constexpr double kMemory = 32.0;     // looks that the noise is learnt of
-constexpr double kMostGrowth = 4.0;  // of a look's noise over what is known
-constexpr double kPriorLooks = 4.0;  // that an assumed noise counts as
+constexpr double kMemory = 32.0;         // looks that the noise is learnt of
+constexpr double kMostGrowth = 4.0;      // of a look's noise over what is known
+constexpr double kUsualVariance = 4e-3;  // of the share
+constexpr double kPriorLooks = 4.0;      // that an assumed noise counts as
 constexpr int kLooksOfPast = 10;
 
 // Blocked in the phase that the engine calls so.
@@ -231,10 +232,13 @@ void StragglerWatch::learn_noise(double share) {
   if (last_share_) {
     const double difference = share - *last_share_;
     const double memory = std::min(kMemory, kPriorLooks + static_cast<double>(num_looks_));
-    variance_ += (std::min(0.5 * difference * difference, kMostGrowth * variance_) - variance_) / memory;
+    const double most = kMostGrowth * std::max(variance_, kUsualVariance);
+    variance_ += (std::min(0.5 * difference * difference, most) - variance_) / memory;
   }
   last_share_ = share;
 }
+
+StragglerWatch::StragglerWatch() : variance_(kUsualVariance) {}
 
 double StragglerWatch::limit() const {
   return std::max(kLeastLimit, kRarity * variance_ / (2.0 * kShare));

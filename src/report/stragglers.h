@@ -71,15 +71,17 @@ struct StragglerLines {
 StragglerLines straggler_lines(int64_t step, const std::vector<Json>& found);
 
 /// Finds out whether the rank that it is on has become slow and stays so: whether its work takes longer than that of
-/// its peers by more than 7 % of the steps' time. Without peers it is compared with itself, early in the run.
+/// its peers by more than 5 % of the steps' time. Without peers it is compared with itself, early in the run.
 ///
-/// A cumulative sum (CUSUM; E. S. Page, Continuous inspection schemes, Biometrika 41, 1954) of that share less 7 %,
+/// A cumulative sum (CUSUM; E. S. Page, Continuous inspection schemes, Biometrika 41, 1954) of that share less 5 %,
 /// from 0 up, tells of a change when it passes a limit. The limit rises with the noise of the share, such that without
 /// a change it is passed once in e^25 looks, were the noise white, normal and known (D. Siegmund, Sequential Analysis,
 /// 1985). It looks at each step, or where steps are short at so many together as take 50 ms, and the share of one look
 /// counts as 40 % at most, so that no single delay is taken for slowness.
 class StragglerWatch {
  public:
+  StragglerWatch();
+
   /// True where the rank became slow, or was and is so no more.
   bool add(const WatchedStep& step);
 
@@ -125,8 +127,8 @@ class StragglerWatch {
   Look past_;  // what a rank without peers is compared with
   int num_past_ = 0;
   std::optional<double> last_share_;
-  double variance_ = 4e-3;  // of the share
-  double score_ = 0.0;      // the cumulative sum, up to slowness or down from it
+  double variance_;     // of the share
+  double score_ = 0.0;  // the cumulative sum, up to slowness or down from it
   Excess excess_;
   Look well_;  // of a slow rank: in which it was so no more
   std::vector<SlowSpell> spells_;

@@ -109,7 +109,7 @@ TEST_CASE("stragglers: one of 2 or 8 ranks that is 20 % slower is named within 2
       REQUIRE(job.watch(slow).is_slow());
       const SlowSpell spell = job.watch(slow).spells().back();
       CHECK(spell.part == kBackward);
-      CHECK(std::abs(spell.from - 41) <= 6);
+      CHECK(std::abs(spell.from - 41) <= 15);
       REQUIRE(steps_until_turned(job, -1, 30, slow, 1.2) == 0);
       CHECK(job.watch(slow).spells().back().seconds == Approx(0.018).epsilon(0.35));
       CHECK(job.watch(slow).spells().back().percent == Approx(100.0 * 0.018 / 0.118).epsilon(0.35));
