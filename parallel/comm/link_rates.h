@@ -16,9 +16,9 @@ using LinkRates = std::vector<std::vector<double>>;
 int partner(int node, int round, int players);
 
 /// The first ranks of two nodes send each other `bytes` over MPI, in one direction after the other, pairs of different
-/// nodes at the same time; the fastest of three messages counts. Takes as many rounds as there are other nodes. The table
-/// is on rank 0, and empty elsewhere and where there is one node. `nodes`: how many ranks each has, in their order.
-/// Collective over `world`.
+/// nodes at the same time; the fastest of three messages counts. Takes as many rounds as there are other nodes. The
+/// table is on rank 0, and empty elsewhere and where there is one node. `nodes`: how many ranks each has, in their
+/// order. Collective over `world`.
 LinkRates measure_link_rates(const MpiGroup& world, const std::vector<int>& nodes, int64_t bytes);
 
 }  // namespace vit_hybrid::comm
