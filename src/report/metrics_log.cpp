@@ -48,9 +48,8 @@ bool stays(const std::string& line, int64_t last_step, int64_t& step) {
     step = of_record->get<int64_t>();
   }
   const auto kind = name->get<std::string>();
-  const bool comes_again =
-      kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint" || kind == "histograms" ||
-      kind == "straggler" || kind == "network";
+  const bool comes_again = kind == "step" || kind == "epoch" || kind == "valid" || kind == "checkpoint" ||
+                           kind == "histograms" || kind == "straggler" || kind == "network";
   return !comes_again || step <= last_step;
 }
 

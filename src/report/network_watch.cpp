@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <optional>
 #include <utility>
 
 #include "parallel/comm/failure.h"
@@ -23,13 +22,11 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-// Of all links but those that `is_left_out(from, to)`.
-template <class LeftOut>
-double median_rate(const comm::LinkRates& rates, const LeftOut& is_left_out) {
+double median_of_all(const comm::LinkRates& rates) {
   std::vector<double> values;
   for (size_t from = 0; from < rates.size(); ++from) {
     for (size_t to = 0; to < rates.size(); ++to) {
-      if (from != to && !is_left_out(from, to)) {
+      if (from != to) {
         values.push_back(rates[from][to]);
       }
     }
@@ -42,24 +39,26 @@ std::string rate_text(double bytes_per_second) {
                                 : number_text(1e-9 * bytes_per_second, 3) + " GB/s";
 }
 
-// The node whose links, those out of it or those into it, are slowest, against all that are not among them.
+// The node whose links, `rate(node, other)` of each, are slowest, and their median.
 struct Suspect {
   size_t node = 0;
   double rate = 0.0;
-  double others = 0.0;
 };
-template <class IsOf>
-Suspect slowest_node(const comm::LinkRates& rates, const IsOf& is_of) {
-  std::optional<Suspect> slowest;
-  for (size_t node = 0; node < rates.size(); ++node) {
-    const auto others = [&](size_t from, size_t to) { return is_of(node, from, to); };
-    const auto own = [&](size_t from, size_t to) { return !is_of(node, from, to); };
-    const Suspect suspect{node, median_rate(rates, own), median_rate(rates, others)};
-    if (!slowest || suspect.rate / suspect.others < slowest->rate / slowest->others) {
-      slowest = suspect;
+template <class Rate>
+Suspect slowest_node(size_t num_nodes, const Rate& rate) {
+  Suspect slowest;
+  for (size_t node = 0; node < num_nodes; ++node) {
+    std::vector<double> own;
+    for (size_t other = 0; other < num_nodes; ++other) {
+      if (other != node) {
+        own.push_back(rate(node, other));
+      }
+    }
+    if (const double median = median_of(std::move(own)); node == 0 || median < slowest.rate) {
+      slowest = {node, median};
     }
   }
-  return *slowest;
+  return slowest;
 }
 
 Json spell_json(const SlowSpell& spell) {
@@ -73,7 +72,7 @@ Json spell_json(const SlowSpell& spell) {
 
 LinkSummary summary_of(const comm::LinkRates& rates) {
   LinkSummary summary;
-  summary.median = median_rate(rates, [](size_t, size_t) { return false; });
+  summary.median = median_of_all(rates);
   for (size_t from = 0; from < rates.size(); ++from) {
     for (size_t to = 0; to < rates.size(); ++to) {
       if (from != to && (summary.slowest == 0.0 || rates[from][to] < summary.slowest)) {
@@ -86,30 +85,30 @@ LinkSummary summary_of(const comm::LinkRates& rates) {
   return summary;
 }
 
-std::string link_text(const comm::LinkRates& now, const comm::LinkRates& before,
-                      const std::vector<std::string>& hosts) {
+LinkFinding find_slow_link(const comm::LinkRates& now, const comm::LinkRates& before,
+                           const std::vector<std::string>& hosts) {
   const LinkSummary all = summary_of(now);
   const std::string link = str("from ", hosts[all.from], " to ", hosts[all.to], " go ", rate_text(all.slowest));
   if (now.size() == 2) {  // where a link is a node's
     if (const double back = now[all.to][all.from]; all.slowest < kSlow * back) {
-      return str(link, ", the other way ", rate_text(back));
+      return {true, str(link, ", the other way ", rate_text(back))};
     }
   } else {
-    const Suspect sends = slowest_node(now, [](size_t node, size_t from, size_t) { return from == node; });
-    const Suspect receives = slowest_node(now, [](size_t node, size_t, size_t to) { return to == node; });
+    const Suspect sends = slowest_node(now.size(), [&](size_t node, size_t other) { return now[node][other]; });
+    const Suspect receives = slowest_node(now.size(), [&](size_t node, size_t other) { return now[other][node]; });
     for (const auto& [suspect, does] : {std::pair(sends, " sends "), std::pair(receives, " receives ")}) {
-      if (suspect.rate < kSlow * suspect.others) {
-        return str(hosts[suspect.node], does, rate_text(suspect.rate), ", the others ", rate_text(suspect.others));
+      if (suspect.rate < kSlow * all.median) {
+        return {true, str(hosts[suspect.node], does, rate_text(suspect.rate), ", the others ", rate_text(all.median))};
       }
     }
     if (all.slowest < kSlow * all.median) {
-      return str(link, ", over the other links ", rate_text(all.median));
+      return {true, str(link, ", over the other links ", rate_text(all.median))};
     }
   }
   const double former = summary_of(before).median;
-  return all.median < kSlow * former
-             ? str("all links are slow: ", rate_text(all.median), ", at the start ", rate_text(former))
-             : str("no link is slow by itself: ", rate_text(all.median), ", at the start ", rate_text(former));
+  const std::string rates = str(rate_text(all.median), ", at the start ", rate_text(former));
+  return all.median < kSlow * former ? LinkFinding{true, "all links are slow: " + rates}
+                                     : LinkFinding{false, "no link is slow by itself: " + rates};
 }
 
 NetworkWatch::NetworkWatch(const comm::MpiGroup& world) : world_(world), nodes_(world.node_sizes()) {
@@ -148,7 +147,9 @@ Json NetworkWatch::tell(int64_t step) {
   const comm::LinkRates now = spell.to ? comm::LinkRates{} : comm::measure_link_rates(world_, nodes_, kProbeBytes);
   Json record = {{"kind", "network"}, {"step", step}, {"slow", !spell.to.has_value()}};
   record.update(spell_json(spell));
-  record["links"] = now.empty() ? "" : link_text(now, at_start_, hosts_);
+  const LinkFinding finding = now.empty() ? LinkFinding{} : find_slow_link(now, at_start_, hosts_);
+  record["slow_link"] = finding.is_slow;
+  record["found"] = finding.text;
   return record;
 }
 
@@ -167,7 +168,7 @@ std::string network_line(const Json& record) {
   }
   return str(head, "since step ", record["from_step"].get<int64_t>(), ": all ranks wait ",
              number_text(1e3 * record["seconds_per_step"].get<double>(), 3), " ms a step (", percent,
-             " %) longer than before; ", record["links"].get<std::string>());
+             " %) longer than before; ", record["found"].get<std::string>());
 }
 
 }  // namespace vit_hybrid::train

@@ -22,9 +22,14 @@ struct LinkSummary {
 LinkSummary summary_of(const comm::LinkRates& rates);
 
 /// Whose links are slow: those out of one node, those into one, one alone, or, against what they were `before`, all:
-/// "node-b sends 59 MB/s (the others 117 MB/s)". Slow is what has less than three quarters of the others' median. Where
-/// none is, it says so. `hosts`: names of the nodes.
-std::string link_text(const comm::LinkRates& now, const comm::LinkRates& before, const std::vector<std::string>& hosts);
+/// "node-b sends 59 MB/s, the others 117 MB/s". Slow is what has less than three quarters of the median of all.
+/// `hosts`: names of the nodes.
+struct LinkFinding {
+  bool is_slow = false;
+  std::string text;  ///< where none is slow, too
+};
+LinkFinding find_slow_link(const comm::LinkRates& now, const comm::LinkRates& before,
+                           const std::vector<std::string>& hosts);
 
 /// Of a run on CPUs of several nodes. All ranks feed it with the same numbers.
 class NetworkWatch {
@@ -37,14 +42,14 @@ class NetworkWatch {
   /// {"median", "slowest", "from", "to"}; on rank 0.
   Json start_json() const;
 
-  /// One step of `seconds`, in which the rank that waited least was blocked in communicators for `least_blocked`: it
-  /// had nobody to wait for, so this is what moving the bytes took. True where that has become slow, as StragglerWatch
-  /// has it, or is so no more: then tell() is to be called, by all.
+  /// One step of `seconds`, in which the rank that waited least was blocked in communicators for `least_blocked`: what
+  /// moving the bytes took, and in a pipeline the bubble. True where that has become slow, as StragglerWatch has it, or
+  /// is so no more: then tell() is to be called, by all.
   bool add(int64_t step, double seconds, double least_blocked);
 
   /// What was found at `step`, as a record: {"kind": "network", "step", "slow", "from_step", "to_step",
-  /// "seconds_per_step", "percent", "links"}; on rank 0. If it is slow the links are measured again. Collective over
-  /// the world.
+  /// "seconds_per_step", "percent", "slow_link", "found"}; on rank 0. If it is slow the links are measured again, which
+  /// shall have nothing else to carry. Collective over the world.
   Json tell(int64_t step);
 
   /// Of all times when it was slow: "from_step", "to_step", "seconds_per_step" and "percent".

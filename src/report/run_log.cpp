@@ -233,7 +233,7 @@ void RunLog::stragglers(int64_t step, const std::vector<Json>& found) {
 
 void RunLog::network(const Json& record) {
   event(record);
-  record["slow"].get<bool>() ? log_warning(network_line(record)) : log_line(network_line(record));
+  record["slow_link"].get<bool>() ? log_warning(network_line(record)) : log_line(network_line(record));
 }
 
 void RunLog::histograms(const HistogramsRecord& record) {

@@ -115,7 +115,7 @@ class RunLog {
   void validation(ValidationRecord record);
   /// Of ranks that became slow, or are so no more, as straggler_lines() takes them: warns.
   void stragglers(int64_t step, const std::vector<Json>& found);
-  /// A record of NetworkWatch::tell(): warns where it has become slow.
+  /// A record of NetworkWatch::tell(): warns where a link is slow.
   void network(const Json& record);
   /// Warns where values are not finite.
   void histograms(const HistogramsRecord& record);

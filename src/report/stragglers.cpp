@@ -26,6 +26,7 @@ constexpr double kMemory = 32.0;         // looks that the noise is learnt of
 constexpr double kMostGrowth = 4.0;      // of a look's noise over what is known
 constexpr double kUsualVariance = 4e-3;  // of the share
 constexpr double kPriorLooks = 4.0;      // that an assumed noise counts as
+constexpr size_t kPartsOfSamples = 3;    // data wait, forward and backward: the others are the same for any number
 constexpr int kLooksOfPast = 10;
 
 // Blocked in the phase that the engine calls so.
@@ -177,7 +178,7 @@ Json deciding_rank(const Json& ranks, int64_t steps) {
 std::string deciding_line(const Json& deciding) {
   return str("rank ", deciding["rank"].get<int>(), " on ", deciding["host"].get<std::string>(),
              " has most work: ", fixed_text(1e3 * deciding["own_seconds"].get<double>(), 3),
-             " ms a step without waiting, its peers ", fixed_text(1e3 * deciding["others_seconds"].get<double>(), 3),
+             " ms a step without waiting, the others ", fixed_text(1e3 * deciding["others_seconds"].get<double>(), 3),
              " ms; most of the difference in ", part_text(deciding));
 }
 
@@ -218,10 +219,13 @@ std::optional<WorkSeconds> StragglerWatch::excess_of(const Look& look) {
   if (samples <= 0.0) {
     return std::nullopt;
   }
+  const double by_samples = look.samples / samples;
+  const double by_steps =
+      has_peers ? 1.0 / (look.peers - 1) : static_cast<double>(look.steps) / static_cast<double>(past_.steps);
   WorkSeconds excess{};
   for (size_t i = 0; i < excess.size(); ++i) {
     const double others = has_peers ? look.peers_work[i] - look.own[i] : past_.own[i];
-    excess[i] = look.own[i] - others * look.samples / samples;
+    excess[i] = look.own[i] - others * (i < kPartsOfSamples ? by_samples : by_steps);
   }
   return excess;
 }
@@ -281,22 +285,21 @@ bool StragglerWatch::look_for_onset(const Look& look, double share, const WorkSe
 }
 
 bool StragglerWatch::look_for_recovery(const Look& look, double share, const WorkSeconds& excess) {
-  // Well is who is nearer to that than to slow.
-  score_ = std::max(0.0, score_ + std::max(kShare, 0.005 * spells_.back().percent) - share);
+  // Well is who is nearer to that than to slow, as far as a look's share tells.
+  score_ = std::max(0.0, score_ + std::clamp(0.005 * spells_.back().percent, kShare, 0.5 * kMostShare) - share);
   if (score_ == 0.0) {
     excess_.add(look, excess);
     spells_.back() = spell();
-    well_ = {};
+    well_since_ = 0;
     return false;
   }
-  well_.add(look);
+  well_since_ = well_since_ == 0 ? look.first : well_since_;
   if (score_ <= limit()) {
     return false;
   }
-  spells_.back().to = well_.first - 1;
+  spells_.back().to = std::exchange(well_since_, 0) - 1;
   score_ = 0.0;
   excess_ = {};
-  past_ = std::exchange(well_, {});
   return true;
 }
 

@@ -130,7 +130,7 @@ class StragglerWatch {
   double variance_;     // of the share
   double score_ = 0.0;  // the cumulative sum, up to slowness or down from it
   Excess excess_;
-  Look well_;  // of a slow rank: in which it was so no more
+  int64_t well_since_ = 0;  // of a slow rank: 0 while it is
   std::vector<SlowSpell> spells_;
 };
 

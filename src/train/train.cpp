@@ -469,15 +469,18 @@ class Run {
     log_line(str("run folder: ", folder_->path()));
   }
 
-  // Of all steps and nodes of a run on CPUs, by mesh::Group, where nodes have as many ranks each; else zeros.
+  // Of gradients and parameters, in all steps and of all nodes, by mesh::Group, where each node has as many ranks and
+  // the same part of the model; else zeros.
   std::vector<double> least_between_nodes(const ReplicaPlan& replica) const {
     std::vector<double> least(mesh::kNumGroups, 0.0);
     const std::vector<int> nodes = world_.node_sizes();
-    if (machine_.device.is_cpu() &&
+    if (machine_.device.is_cpu() && config_.parallel.pp == 1 &&
         std::all_of(nodes.begin(), nodes.end(), [&](int n) { return n == nodes.front(); })) {
       const auto of_node = plan_bytes_between_nodes(config_, replica, nodes.front(), machine_.device.type());
       const double times = static_cast<double>(nodes.size()) * static_cast<double>(trainer_->num_steps());
-      std::transform(of_node.begin(), of_node.end(), least.begin(), [&](double bytes) { return times * bytes; });
+      for (const mesh::Group group : {mesh::Group::kData, mesh::Group::kShard, mesh::Group::kReplica}) {
+        least[static_cast<size_t>(group)] = times * of_node[static_cast<size_t>(group)];
+      }
     }
     return least;
   }

@@ -422,6 +422,7 @@ void Trainer::watch_stragglers(const StepRecord& record, const BorderReport& own
   has_turned_ = stragglers_.add(
       {record.step, all.mean_seconds, own.work, own.samples, mesh_.data().size(), all.peers_work, all.peers_samples});
   if (options_.network != nullptr && options_.network->add(record.step, all.mean_seconds, all.least_blocked)) {
+    engine_.parameters().await_all();  // which would be on the links when they are measured
     log_.network(options_.network->tell(record.step));
   }
 }

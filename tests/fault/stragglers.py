@@ -41,7 +41,7 @@ STOPPED_ON_SHARED_CORE, RUNNING_ON_SHARED_CORE = 0.024, 0.120
 SLOWER = 1.2
 LINK_MBIT = 1000
 SLOW_READS = 1.6  # a sample takes so much of a step, in one read or more
-KEYS_OF_NETWORK = {"kind", "step", "slow", "from_step", "to_step", "seconds_per_step", "percent", "links", "time"}
+KEYS_OF_NETWORK = {"kind", "step", "slow", "from_step", "to_step", "seconds_per_step", "percent", "slow_link", "found", "time"}
 NOBODY = -1  # who is slow where a link is
 WORK_PARTS = ("forward", "backward", "rest", "optimizer", "reduce")
 
@@ -239,8 +239,8 @@ class Campaign:
         run.wait_until(lambda: (named and own(False)) or run.step > end + wanted)
         recovered = own(False)[0]["step"] - end if own(False) else None
         part = named[0]["part"] if named else ""
-        if kind == "link" and named and f"from {victim} to" not in named[0]["links"]:
-            part = named[0]["links"]
+        if kind == "link" and named and f"from {victim} to" not in named[0]["found"]:
+            part = named[0]["found"]
         result = Result(kind, victim, bool(named), part, named[0]["step"] - begin if named else None, others, recovered)
         if self.verbose or not self.is_right(result):
             print(f"{'' if self.is_right(result) else 'BAD '}{result} {named[:1]}", flush=True)

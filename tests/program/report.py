@@ -419,7 +419,7 @@ class ReportTest(unittest.TestCase):
         slow = {"kind": "straggler", "step": 3, "rank": 1, "host": "b", "slow": True, "from_step": 2, "to_step": None,
                 "part": "backward", "seconds_per_step": 0.01, "percent": 16.25}
         link = {"kind": "network", "step": 4, "slow": True, "from_step": 3, "to_step": None, "seconds_per_step": 0.02,
-                "percent": 20.0, "links": "b sends 5 MB/s, the others 11 MB/s"}
+                "percent": 20.0, "slow_link": True, "found": "b sends 5 MB/s, the others 11 MB/s"}
         steps = [step_of(step) for step in range(1, 6)]
         self.write("a", [start_of(), *steps[:3], slow, {**slow, "rank": 0, "percent": "much"}, steps[3], link, steps[4]])
         self.write("b", [start_of(), *steps[:3], slow, steps[3], {**slow, "step": 4, "slow": False, "to_step": 3}, steps[4]])

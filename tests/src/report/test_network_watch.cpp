@@ -28,27 +28,30 @@ TEST_CASE("links: a node that sends or receives slowly, or one link, is named, w
   for (const size_t to : {0, 1, 3}) {
     rates[2][to] = 5e7 + 1e6 * static_cast<double>(to);
   }
-  CHECK(link_text(rates, even(4), kHosts) == "c sends 51 MB/s, the others 100 MB/s");
+  CHECK(find_slow_link(rates, even(4), kHosts).text == "c sends 51 MB/s, the others 100 MB/s");
   rates = even(4);
   for (const size_t from : {0, 2, 3}) {
     rates[from][1] = 2e7;
   }
-  CHECK(link_text(rates, even(4), kHosts) == "b receives 20 MB/s, the others 100 MB/s");
+  CHECK(find_slow_link(rates, even(4), kHosts).text == "b receives 20 MB/s, the others 100 MB/s");
   rates = even(4);
   rates[0][3] = 6e7;
-  CHECK(link_text(rates, even(4), kHosts) == "from a to d go 60 MB/s, over the other links 100 MB/s");
+  CHECK(find_slow_link(rates, even(4), kHosts).text == "from a to d go 60 MB/s, over the other links 100 MB/s");
 }
 
 TEST_CASE("links: of two nodes each direction is a link") {
   comm::LinkRates rates = even(2, 1e10);
   rates[1][0] = 5e9;
-  CHECK(link_text(rates, even(2, 1e10), {"a", "b"}) == "from b to a go 5 GB/s, the other way 10 GB/s");
+  CHECK(find_slow_link(rates, even(2, 1e10), {"a", "b"}).text == "from b to a go 5 GB/s, the other way 10 GB/s");
 }
 
 TEST_CASE("links: where all are slow it is said, and where none is, too") {
-  CHECK(link_text(even(3, 4e7), even(3), kHosts) == "all links are slow: 40 MB/s, at the start 100 MB/s");
-  CHECK(link_text(even(3, 9e7), even(3), kHosts) == "no link is slow by itself: 90 MB/s, at the start 100 MB/s");
-  CHECK(link_text(even(2, 4e7), even(2), kHosts) == "all links are slow: 40 MB/s, at the start 100 MB/s");
+  CHECK(find_slow_link(even(3, 4e7), even(3), kHosts).text == "all links are slow: 40 MB/s, at the start 100 MB/s");
+  CHECK(find_slow_link(even(3, 9e7), even(3), kHosts).text ==
+        "no link is slow by itself: 90 MB/s, at the start 100 MB/s");
+  CHECK(find_slow_link(even(2, 4e7), even(2), kHosts).text == "all links are slow: 40 MB/s, at the start 100 MB/s");
+  CHECK(find_slow_link(even(3, 4e7), even(3), kHosts).is_slow);
+  CHECK_FALSE(find_slow_link(even(3, 9e7), even(3), kHosts).is_slow);
   const LinkSummary summary = summary_of({{0.0, 3.0, 4.0}, {5.0, 0.0, 2.0}, {6.0, 7.0, 0.0}});
   CHECK(summary.median == 5.0);
   CHECK(summary.slowest == 2.0);
@@ -83,7 +86,7 @@ TEST_CASE("network: a line when communication becomes slow, and when it is so no
                  {"to_step", nullptr},
                  {"seconds_per_step", 0.0602},
                  {"percent", 20.4},
-                 {"links", "from b to a go 5 GB/s, the other way 10 GB/s"}};
+                 {"found", "from b to a go 5 GB/s, the other way 10 GB/s"}};
   CHECK(network_line(record) ==
         "step 140: communication is slow since step 121: all ranks wait 60.2 ms a step (20.4 %) longer than before; "
         "from b "

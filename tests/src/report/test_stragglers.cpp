@@ -169,6 +169,32 @@ TEST_CASE("stragglers: who has more samples than its peers may work longer") {
   }
 }
 
+TEST_CASE(
+    "stragglers: who has fewer samples, or none, may take as long as its peers for what does not depend on them") {
+  for (const double samples : {0.0, 1.0}) {
+    StragglerWatch watch;
+    for (int64_t step = 1; step <= 100; ++step) {
+      const WorkSeconds own = {0.0, 0.01 * samples, 0.02 * samples, 0.0, 0.03, 0.01};
+      const WorkSeconds peers = {0.0, 0.01 * (samples + 6.0), 0.02 * (samples + 6.0), 0.0, 0.12, 0.04};
+      CHECK_FALSE(watch.add({step, 0.1, own, samples, 4, peers, samples + 6.0}));
+    }
+  }
+}
+
+TEST_CASE("stragglers: who works many times as long is slow until it is not, with peers and without") {
+  for (const int ranks : {1, 2, 4}) {
+    CAPTURE(ranks);
+    Job job(ranks, 0.1, 0.01, 7);
+    REQUIRE(steps_until_turned(job, -1, 40, -1, 1.0) == 0);
+    REQUIRE(steps_until_turned(job, 0, 20, 0, 20.0) > 0);
+    CHECK(steps_until_turned(job, -1, 300, 0, 20.0) == 0);
+    CHECK(job.watch(0).spells().back().percent > 80.0);
+    REQUIRE(steps_until_turned(job, 0, 60, -1, 1.0) > 0);
+    CHECK(steps_until_turned(job, -1, 100, -1, 1.0) == 0);
+    CHECK(steps_until_turned(job, 0, 20, 0, 1.5) > 0);
+  }
+}
+
 TEST_CASE("stragglers: ranks that turn together are told in one line, by host, with the worst one's figures") {
   const auto found = [](int rank, const char* host, double percent, std::optional<int64_t> to) {
     return to_json(SlowSpell{121, to, kDataWait, 0.001 * percent, percent}, rank, host);
@@ -197,10 +223,10 @@ TEST_CASE("stragglers: the rank with most work stands beside its stage, or besid
   CHECK(deciding["own_seconds"].get<double>() == Approx(4.0));
   CHECK(deciding["others_seconds"].get<double>() == Approx(2.8));
   CHECK(deciding["part"] == "backward");
-  CHECK(
-      deciding_line(deciding) ==
-      "rank 1 on h has most work: 4000.000 ms a step without waiting, its peers 2800.000 ms; most of the difference in "
-      "backward");
+  CHECK(deciding_line(deciding) ==
+        "rank 1 on h has most work: 4000.000 ms a step without waiting, the others 2800.000 ms; most of the difference "
+        "in "
+        "backward");
   deciding = deciding_rank(Json::array({rank(0, 0, 9.0, 1.0), rank(1, 1, 4.0, 2.0)}), 1);
   CHECK(deciding["rank"] == 0);
   CHECK(deciding["others_seconds"].get<double>() == Approx(6.0));
