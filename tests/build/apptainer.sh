@@ -30,6 +30,9 @@ git clone -q "$source" "$root/opt/vit_hybrid/source"
 
 in_root() { unshare --mount --pid --fork bash -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"' "$root" "$@"; }
 for file in /etc/resolv.conf /etc/hosts; do [ ! -e "$file" ] || cp -L "$file" "$root$file"; done
+# Certificates of this machine's own, such as a proxy's.
+mkdir -p "$root/usr/local/share/ca-certificates"
+cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates" 2>/dev/null || true
 section post >"$root/post"
 in_root sh -e /post >"$work/post.log" 2>&1 || { tail -n 20 "$work/post.log" >&2; fail "%post failed"; }
 section environment >"$root/environment"
