@@ -39,9 +39,9 @@ section environment >"$root/environment"
 { section environment; section test; } >"$root/test"
 in_root sh -e /test >"$work/test.log" 2>&1 || { tail -n 20 "$work/test.log" >&2; fail "%test failed"; }
 grep -q "built without CUDA" "$work/test.log" || fail "%test says $(cat "$work/test.log")"
-{ section environment; section runscript; } >"$root/run"
-in_root sh -e /run --steps 2 --run-dir /tmp/one >"$work/run.log" 2>&1 || { tail -n 20 "$work/run.log" >&2; fail "%runscript failed"; }
-in_root env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 sh -e /run --dp 2 --steps 2 \
+{ section environment; section runscript; } >"$root/runscript"
+in_root sh -e /runscript --steps 2 --run-dir /tmp/one >"$work/run.log" 2>&1 || { tail -n 20 "$work/run.log" >&2; fail "%runscript failed"; }
+in_root env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 sh -e /runscript --dp 2 --steps 2 \
   --run-dir /tmp/two >"$work/two.log" 2>&1 || { tail -n 20 "$work/two.log" >&2; fail "two ranks failed"; }
 grep -q "^step 2/2" "$work/two.log" || fail "two ranks did no step"
 rm -rf "$root"
