@@ -53,7 +53,7 @@ void count_bytes_between_nodes(const std::string& axis, int64_t bytes);
 void add_blocked_seconds(const std::string& axis, const PhaseBlocked& blocked);
 
 /// For back ends that learn of blocked time late, from a device: `settle`, which adds what has become known, is called
-/// by statistics(), on its thread, as long as this object lives.
+/// by statistics() and blocked_by_phase(), on their thread, as long as this object lives.
 class StatisticsSource {
  public:
   explicit StatisticsSource(std::function<void()> settle);

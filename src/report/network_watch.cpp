@@ -22,18 +22,6 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-double median_of_all(const comm::LinkRates& rates) {
-  std::vector<double> values;
-  for (size_t from = 0; from < rates.size(); ++from) {
-    for (size_t to = 0; to < rates.size(); ++to) {
-      if (from != to) {
-        values.push_back(rates[from][to]);
-      }
-    }
-  }
-  return median_of(std::move(values));
-}
-
 std::string rate_text(double bytes_per_second) {
   return bytes_per_second < 1e9 ? number_text(1e-6 * bytes_per_second, 3) + " MB/s"
                                 : number_text(1e-9 * bytes_per_second, 3) + " GB/s";
@@ -61,27 +49,25 @@ Suspect slowest_node(size_t num_nodes, const Rate& rate) {
   return slowest;
 }
 
-Json spell_json(const SlowSpell& spell) {
-  return {{"from_step", spell.from},
-          {"to_step", spell.to ? Json(*spell.to) : Json()},
-          {"seconds_per_step", spell.seconds},
-          {"percent", spell.percent}};
-}
-
 }  // namespace
 
 LinkSummary summary_of(const comm::LinkRates& rates) {
   LinkSummary summary;
-  summary.median = median_of_all(rates);
+  std::vector<double> values;
   for (size_t from = 0; from < rates.size(); ++from) {
     for (size_t to = 0; to < rates.size(); ++to) {
-      if (from != to && (summary.slowest == 0.0 || rates[from][to] < summary.slowest)) {
-        summary.slowest = rates[from][to];
+      if (from == to) {
+        continue;
+      }
+      values.push_back(rates[from][to]);
+      if (values.size() == 1 || values.back() < summary.slowest) {
+        summary.slowest = values.back();
         summary.from = from;
         summary.to = to;
       }
     }
   }
+  summary.median = median_of(std::move(values));
   return summary;
 }
 
@@ -146,7 +132,7 @@ Json NetworkWatch::tell(int64_t step) {
   const SlowSpell& spell = watch_.spells().back();
   const comm::LinkRates now = spell.to ? comm::LinkRates{} : comm::measure_link_rates(world_, nodes_, kProbeBytes);
   Json record = {{"kind", "network"}, {"step", step}, {"slow", !spell.to.has_value()}};
-  record.update(spell_json(spell));
+  record.update(to_json(spell));
   const LinkFinding finding = now.empty() ? LinkFinding{} : find_slow_link(now, at_start_, hosts_);
   record["slow_link"] = finding.is_slow;
   record["found"] = finding.text;
@@ -155,7 +141,8 @@ Json NetworkWatch::tell(int64_t step) {
 
 Json NetworkWatch::spells() const {
   Json spells = Json::array();
-  std::transform(watch_.spells().begin(), watch_.spells().end(), std::back_inserter(spells), &spell_json);
+  std::transform(watch_.spells().begin(), watch_.spells().end(), std::back_inserter(spells),
+                 [](const SlowSpell& spell) { return to_json(spell); });
   return spells;
 }
 

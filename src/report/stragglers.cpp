@@ -85,15 +85,17 @@ WorkSeconds own_work(const StepSeconds& seconds, const Waits& before, const Wait
   return work;
 }
 
-Json to_json(const SlowSpell& spell, int rank, const std::string& host) {
-  return {{"rank", rank},
-          {"host", host},
-          {"slow", !spell.to.has_value()},
-          {"from_step", spell.from},
+Json to_json(const SlowSpell& spell) {
+  return {{"from_step", spell.from},
           {"to_step", spell.to ? Json(*spell.to) : Json()},
-          {"part", kWorkParts[spell.part]},
           {"seconds_per_step", spell.seconds},
           {"percent", spell.percent}};
+}
+
+Json to_json(const SlowSpell& spell, int rank, const std::string& host) {
+  Json json = {{"rank", rank}, {"host", host}, {"slow", !spell.to.has_value()}, {"part", kWorkParts[spell.part]}};
+  json.update(to_json(spell));
+  return json;
 }
 
 StragglerLines straggler_lines(int64_t step, const std::vector<Json>& found) {

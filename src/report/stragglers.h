@@ -59,7 +59,9 @@ struct SlowSpell {
   double percent = 0.0;       ///< of the step's time
 };
 
-/// {"rank", "host", "slow", "from_step", "to_step", "part", "seconds_per_step", "percent"}.
+/// {"from_step", "to_step", "seconds_per_step", "percent"}; with the rank that was slow "rank", "host", "slow" and
+/// "part", too.
+Json to_json(const SlowSpell& spell);
 Json to_json(const SlowSpell& spell, int rank, const std::string& host);
 
 /// For people, what was found at `step`: who became slow, and who is slow no more, where several did on one line.
@@ -134,9 +136,9 @@ class StragglerWatch {
   std::vector<SlowSpell> spells_;
 };
 
-/// The rank with most own work of all, beside the mean of its peers (without any, of all others): {"rank", "host",
-/// "part" (of the largest difference), "own_seconds", "others_seconds"}, in seconds a step; null where there is one
-/// rank, or no step was done. `ranks`: of gather_rank_reports().
+/// The rank with most own work of all, beside the mean of the others of its stage (without any, of all): {"rank",
+/// "host", "part" (of the largest difference), "own_seconds", "others_seconds"}, in seconds a step; null where there is
+/// one rank, or no step was done. `ranks`: of gather_rank_reports().
 Json deciding_rank(const Json& ranks, int64_t steps);
 std::string deciding_line(const Json& deciding);
 

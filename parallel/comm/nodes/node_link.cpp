@@ -60,16 +60,12 @@ NodeLink::NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlock
 
 void NodeLink::count_for(const std::string& axis, const std::vector<int>& machines) {
   axis_ = axis;
-  machine_of_.clear();
-  for (const int ranks : machines) {
-    const int machine = machine_of_.empty() ? 0 : machine_of_.back() + 1;
-    machine_of_.insert(machine_of_.end(), static_cast<size_t>(ranks), machine);
-  }
+  first_of_machine_ = first_ranks(machines);
 }
 
 void NodeLink::count_sent(int rank, int64_t bytes) const {
-  const auto machine = [&](int of) { return machine_of_[static_cast<size_t>(of)]; };
-  if (!machine_of_.empty() && machine(rank) != machine(group_.rank())) count_bytes_between_nodes(axis_, bytes);
+  const auto machine = [&](int of) { return node_of_rank(first_of_machine_, of); };
+  if (machine(rank) != machine(group_.rank())) count_bytes_between_nodes(axis_, bytes);
 }
 
 int64_t NodeLink::slot_bytes(const TransportOptions& options, size_t num_nodes) {

@@ -60,7 +60,7 @@ class NodeLink {
   std::vector<int> first_;  // rank of each node, and the size of the group
   int node_;
   std::string axis_;
-  std::vector<int> machine_of_;  // of each rank; empty: nothing is counted
+  std::vector<int> first_of_machine_;  // rank of each; empty: nothing is counted
   SumBlocks blocks_in_node_;
   SumBlocks blocks_of_nodes_;
   int64_t max_message_bytes_;
