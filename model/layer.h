@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "parallel/tensor/region_sum.h"
+#include "parallel/tensor/linear.h"
 #include "parallel/tensor/step_context.h"
 #include "src/kernels/dropout.h"
 

@@ -1,4 +1,4 @@
-// A weather data set of an own simulation, written year by year.
+// A weather data set of an own simulation, written year by year, and the physical fields that its channels show.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,6 +7,32 @@
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "data/generate/c_grid.h"
+
+namespace vit_hybrid::data {
+
+/// The first `count` of: u, v (wind, m/s), height (m), vorticity, divergence (1/s), potential_vorticity (1/(m s)),
+/// kinetic_energy (m^2/s^2), then tracer_1, tracer_2, ... (mixing ratios in [0, 1] at their sources).
+class WeatherChannels {
+ public:
+  explicit WeatherChannels(int64_t count);
+
+  int64_t count() const { return static_cast<int64_t>(names_.size()); }
+  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<std::string>& units() const { return units_; }
+  /// Tracers that the model must carry for these channels.
+  int64_t num_tracers() const;
+  /// Writes [count, rows, columns] floats: every channel at the centres of the cells, corner and face values averaged
+  /// to them, the northernmost row first as in ERA5. Halos of `state` are up to date.
+  void sample(const CGrid& grid, const ShallowWaterState& state, float* to) const;
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<std::string> units_;
+};
+
+}  // namespace vit_hybrid::data
 
 namespace vit_hybrid::comm {
 class MpiGroup;

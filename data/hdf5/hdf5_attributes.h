@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/hdf5/hdf5_handle.h"
+#include "data/hdf5/hdf5_open.h"
 #include "data/hdf5/hdf5_writer.h"
 
 namespace vit_hybrid::data {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "data/hdf5/hdf5_attributes.h"
-#include "data/hdf5/hdf5_handle.h"
+#include "data/hdf5/hdf5_open.h"
 
 namespace vit_hybrid::data {
 

@@ -11,7 +11,6 @@
 #include "data/datasets/class_names.h"
 #include "data/hdf5/hdf5_coordinates.h"
 #include "data/hdf5/hdf5_crash_guard.h"
-#include "data/hdf5/hdf5_handle.h"
 #include "data/hdf5/hdf5_open.h"
 #include "data/hdf5/hdf5_scales.h"
 #include "data/hdf5/hdf5_virtual.h"

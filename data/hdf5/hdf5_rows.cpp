@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "data/hdf5/hdf5_crash_guard.h"
-#include "data/hdf5/hdf5_handle.h"
 #include "data/hdf5/hdf5_open.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_handle.h"

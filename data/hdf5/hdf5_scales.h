@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/hdf5/hdf5_handle.h"
+#include "data/hdf5/hdf5_open.h"
 
 namespace vit_hybrid::data {
 

@@ -6,7 +6,6 @@
 #include "data/datasets/coordinates.h"
 #include "data/hdf5/hdf5_attributes.h"
 #include "data/hdf5/hdf5_crash_guard.h"
-#include "data/hdf5/hdf5_handle.h"
 #include "data/hdf5/hdf5_open.h"
 #include "data/hdf5/hdf5_scales.h"
 #include "src/base/text.h"

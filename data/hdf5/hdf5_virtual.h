@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "data/hdf5/hdf5_handle.h"
 #include "data/hdf5/hdf5_layout.h"
+#include "data/hdf5/hdf5_open.h"
 
 namespace vit_hybrid::data {
 

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "data/hdf5/hdf5_attributes.h"
-#include "data/hdf5/hdf5_handle.h"
 #include "data/hdf5/hdf5_open.h"
 #include "data/reading/box_runs.h"
 #include "data/reading/file_seal.h"

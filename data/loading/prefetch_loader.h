@@ -1,11 +1,15 @@
-// PrefetchLoader: reads batches ahead of their use, on background threads.
+// PrefetchLoader: reads batches ahead of their use, on background threads; DeviceCopies: takes them to a GPU ahead.
 #pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -81,6 +85,36 @@ class PrefetchLoader {
   bool at_end_ = false;  // of the source, or after an error
   bool stopping_ = false;
   std::vector<std::thread> threads_;
+};
+
+// DeviceCopies: the batches of a loader on the rank's device, each copied while the one before it is computed on.
+//
+// A GPU's batches stay as they are stored until they are there (ValueForm): fp32 fields, and images as bytes, a quarter
+// of their floats, from page-locked memory on a stream of its own. VitProgram normalizes them on the device, straight
+// into the type of the activations, with the bits that the reading threads give on a CPU (normalize.h).
+
+/// `tensor` as `type` on the device; from page-locked memory the copy is started, and the host goes on.
+at::Tensor to_device(const at::Tensor& tensor, c10::Device device, at::ScalarType type);
+
+/// On a GPU, batches travel on a stream of their own, one ahead of the step; they cross the bus as the data set gives
+/// them. On the host they stay where they are. Used by the main thread.
+class DeviceCopies {
+ public:
+  /// `loader` outlives it.
+  DeviceCopies(PrefetchLoader& loader, c10::Device device);
+  ~DeviceCopies();
+  DeviceCopies(const DeviceCopies&) = delete;
+  DeviceCopies& operator=(const DeviceCopies&) = delete;
+
+  /// The next batch, as PrefetchLoader::next() gives it: later work on the current stream sees its values. Starts the
+  /// copy of the one after it, if that has been read.
+  std::optional<Batch> next();
+
+ private:
+  class Stream;
+
+  PrefetchLoader& loader_;
+  std::unique_ptr<Stream> stream_;  // null on the host
 };
 
 }  // namespace vit_hybrid::data

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "data/datasets/dataset.h"
-#include "data/loading/device_copies.h"
 #include "data/loading/prefetch_loader.h"
 #include "data/loading/sampler.h"
 #include "data/loading/tensor_pool.h"

@@ -22,7 +22,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/node_board.h"
 #include "parallel/comm/operation.h"
-#include "src/base/device/device_memory.h"
+#include "src/base/device/gpu_survey.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"

@@ -2,12 +2,28 @@
 #include "parallel/tensor/linear.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/autograd_node.h"
+#include "src/base/error.h"
 #include "src/kernels/gelu.h"
 #include "src/kernels/gemm/epilogue.h"
 
 namespace vit_hybrid::tensor {
+
+comm::Work start_region_sum(const at::Tensor& partial, comm::Communicator& group) {
+  // A copy would be summed in its stead, and the caller would go on with its own part.
+  VH_ASSERT(partial.is_contiguous(), "a partial result to be summed must be contiguous");
+  return group.all_reduce(partial, comm::ReduceOp::kSum);
+}
+
+at::Tensor RegionSum::finish() && {
+  work.wait();
+  if (bias.defined()) {
+    y.detach().add_(bias);  // backward reads no values of the output
+  }
+  return std::move(y);
+}
 
 namespace {
 

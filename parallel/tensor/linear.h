@@ -1,4 +1,5 @@
-// ColumnParallelLinear and RowParallelLinear (Megatron's), and the products in them.
+// ColumnParallelLinear and RowParallelLinear (Megatron's), the products in them, and the sums over the tensor axis at
+// the ends of a tensor-parallel region.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,11 +8,25 @@
 
 #include "parallel/comm/communicator.h"
 #include "parallel/tensor/parameter_buffer.h"
-#include "parallel/tensor/region_sum.h"
 #include "parallel/tensor/step_context.h"
 #include "src/kernels/gemm/matmul.h"
 
 namespace vit_hybrid::tensor {
+
+/// Starts the sum of `partial` (contiguous) over the group, in place: forward where a region ends (Megatron-LM's g),
+/// backward where it begins (its f). A group of one costs nothing. Collective over tensor.
+comm::Work start_region_sum(const at::Tensor& partial, comm::Communicator& group);
+
+/// The output of a RowParallelLinear while its sum is on its way: what is computed meanwhile hides it.
+struct RegionSum {
+  at::Tensor y = {};     ///< on the graph; its values are there after finish(), and nobody may touch them before
+  comm::Work work = {};  ///< the sum over the group
+  at::Tensor bias = {};  ///< to be added to the sum; undefined: none, or done
+
+  bool defined() const { return y.defined(); }
+  /// Waits for the sum; the whole output. Once.
+  at::Tensor finish() &&;
+};
 
 /// The terms of a linear layer, of a product, and of its gradients.
 enum class Terms { kWeight, kWeightAndBias };

@@ -1,7 +1,10 @@
 // Ownership under each stage of ZeRO, and the tensors of what is owned.
 #include "parallel/zero/sharding.h"
 
-#include "parallel/zero/rules/table_tensor.h"
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -16,6 +19,12 @@ StateGroups state_groups(mesh::DeviceMesh& mesh, ZeroStage stage) {
     return state_groups(mesh.data(), stage);
   }
   return {&mesh.group(mesh::Group::kShard), &mesh.group(mesh::Group::kReplica)};
+}
+
+at::Tensor byte_tensor(const void* bytes, int64_t rows, int64_t width, at::Device device) {
+  const at::Tensor host = at::empty({rows, width}, at::kByte);
+  std::copy_n(static_cast<const uint8_t*>(bytes), host.numel(), host.mutable_data_ptr<uint8_t>());
+  return host.to(device);
 }
 
 at::Tensor segment_tensor(const std::vector<Segment>& segments, at::Device device) {

@@ -1,15 +1,17 @@
-// Which part of the flat buffers a rank owns, who owns the others, and the tensors of it.
+// Which part of the flat buffers a rank owns, who owns the others, and the tensors and tables of it for kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "parallel/comm/communicator.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/zero/rules/table_cursor.h"
+#include "src/base/error.h"
 
 namespace vit_hybrid::zero {
 
@@ -50,6 +52,24 @@ struct OwnedTensors {
   at::Tensor gradients;
   at::Tensor segments;  ///< segment_tensor()
 };
+
+/// `rows` x `width` bytes at `bytes` on the host as a tensor of bytes on `device`.
+at::Tensor byte_tensor(const void* bytes, int64_t rows, int64_t width, at::Device device);
+
+/// The entries' bytes, [N, sizeof(Entry)], on `device`.
+template <class Entry>
+at::Tensor table_tensor(const std::vector<Entry>& entries, at::Device device) {
+  return byte_tensor(entries.data(), static_cast<int64_t>(entries.size()), int64_t{sizeof(Entry)}, device);
+}
+
+/// The array in a table_tensor(), on its device.
+template <class Entry>
+Table<Entry> table_in(const at::Tensor& table) {
+  VH_ASSERT(table.scalar_type() == at::kByte && table.is_contiguous() && table.dim() == 2 &&
+                table.size(1) == int64_t{sizeof(Entry)},
+            "no table of such entries");
+  return {reinterpret_cast<const Entry*>(table.const_data_ptr<uint8_t>()), table.size(0)};
+}
 
 /// table_tensor() of the segments. Asserts that they ascend from 0 and are aligned.
 at::Tensor segment_tensor(const std::vector<Segment>& segments, at::Device device);

@@ -1,9 +1,13 @@
-// PhaseClock: pairs of events of a GPU, kept for the next phases.
+// PhaseClock: pairs of events of a GPU, kept for the next phases; the end of a job by Slurm's environment.
 #include "src/base/timer.h"
 
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
 #include <exception>
 #include <vector>
 
@@ -80,6 +84,25 @@ void PhaseClock::collect() {
   if (events_) {
     events_->collect();
   }
+}
+
+TimeLimit::TimeLimit(double seconds, int64_t job_end, int64_t now) {
+  if (seconds > 0.0) {
+    seconds_ = seconds;
+  }
+  if (job_end > 0 && static_cast<double>(job_end - now) < seconds_) {
+    seconds_ = static_cast<double>(job_end - now);
+    name_ = "the end of the Slurm job";
+  }
+}
+
+TimeLimit TimeLimit::of_this_job(double seconds) {
+  const char* const slurm = std::getenv("SLURM_JOB_END_TIME");
+  int64_t end = 0;
+  if (slurm != nullptr) {
+    std::from_chars(slurm, slurm + std::strlen(slurm), end);
+  }
+  return {seconds, end, static_cast<int64_t>(std::time(nullptr))};
 }
 
 }  // namespace vit_hybrid

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "src/base/device/profiler_ranges.h"
+#include "src/base/device/profiler.h"
 #include "src/base/text.h"
 
 namespace vit_hybrid::trace {

@@ -13,7 +13,7 @@
 #include "parallel/tensor/parameter_spec.h"
 #include "src/base/partition.h"
 #include "src/checkpoint/checkpoint_reader.h"
-#include "src/checkpoint/checksums.h"
+#include "src/checkpoint/format.h"
 
 namespace vit_hybrid::train {
 

@@ -12,8 +12,8 @@
 #include "src/base/utf8.h"
 #include "src/commands/command.h"
 #include "src/config/config_text.h"
-#include "src/config/data_shape.h"
 #include "src/config/load_run_config.h"
+#include "src/config/model_options.h"
 #include "src/config/sources.h"
 #include "src/train/train.h"
 

@@ -10,7 +10,7 @@
 #include "src/base/device/gpu_survey.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
-#include "src/config/data_shape.h"
+#include "src/config/model_options.h"
 #include "src/config/sources.h"
 
 namespace vit_hybrid::train {

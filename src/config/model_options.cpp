@@ -1,6 +1,19 @@
-// The options of the model: names, ranges and sentences.
+// The options of the model: names, ranges and sentences; and what of them the training data decide.
 #include "src/config/model_options.h"
 
+#include <algorithm>
+#include <filesystem>
+
+#include "data/datasets/class_names.h"
+#include "data/datasets/image_dataset.h"
+#include "data/datasets/weather_dataset.h"
+#include "data/datasets/year_files.h"
+#include "data/hdf5/hdf5_layout.h"
+#include "data/hdf5/hdf5_rows.h"
+#include "parallel/comm/agreement.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/config/run_options.h"
 
 namespace vit_hybrid::train {
@@ -116,6 +129,170 @@ void add_model(OptionTable& table, RunConfig& config) {
              .help = "GELU of the MLP: with erf; or the formula with tanh, which GPUs can fuse with products.",
              .names_elsewhere = {"act", "activation", "hidden-act", "activation-function"}});
   add_rates(table, model);
+}
+
+namespace {
+
+constexpr const char* kOrigin = "the data";
+constexpr int64_t kMostClasses = 1 << 24;  // of --num-classes
+constexpr size_t kLongestShownPath = 4096;
+
+// --- looking --------------------------------------------------------------------------------------------------------
+
+DataShape shape_of_fields(const DataConfig& data) {
+  const std::string path = data::list_weather_files(data.train_data).front();
+  const data::Hdf5Layout layout = data::outline_dataset(path, data.dataset_name, "channels");
+  data::require_fields(layout, str(path, ": dataset '", data.dataset_name, "'"));
+  return {.channels = layout.shape[1], .height = layout.shape[2], .width = layout.shape[3]};
+}
+
+int64_t num_label_classes(const DataConfig& data) {
+  const int64_t largest = data::largest_integer(data.train_data, data.labels_name).value_or(-1);
+  if (largest >= kMostClasses) {
+    throw Error(ErrorClass::kBadData,
+                str(data.train_data, ": dataset '", data.labels_name, "' holds the class ", largest),
+                str("classes are 0 .. ", kMostClasses - 1));
+  }
+  return largest + 1;
+}
+
+DataShape shape_of_images(const DataConfig& data) {
+  const data::Hdf5Layout layout = data::outline_dataset(data.train_data, data.dataset_name);
+  data::require_images(layout, str(data.train_data, ": dataset '", data.dataset_name, "'"));
+  const std::string names = data::outline_dataset(data.train_data, data.labels_name, "classes").attribute;
+  return {.channels = layout.shape[3],
+          .height = layout.shape[1],
+          .width = layout.shape[2],
+          .num_classes = names.empty() ? num_label_classes(data) : std::ssize(data::split_names(names)),
+          .has_class_names = !names.empty()};
+}
+
+// --- following ------------------------------------------------------------------------------------------------------
+
+// An option, its value in the configuration, and what the data have.
+struct Followed {
+  const char* option;
+  std::vector<int64_t*> values;
+  std::vector<int64_t> of_data;
+  bool more_is_right = false;
+
+  bool fits() const {
+    return std::equal(values.begin(), values.end(), of_data.begin(), [&](const int64_t* value, int64_t data) {
+      return more_is_right ? *value >= data : *value == data;
+    });
+  }
+  void take() const {
+    for (size_t i = 0; i < values.size(); ++i) {
+      *values[i] = of_data[i];
+    }
+  }
+  std::string value_text() const {
+    std::vector<int64_t> numbers;
+    std::transform(values.begin(), values.end(), std::back_inserter(numbers), [](const int64_t* v) { return *v; });
+    return join(numbers, "x");
+  }
+};
+
+std::vector<Followed> followed_options(model::VitOptions& model, const DataShape& shape) {
+  std::vector<Followed> out = {{"in-channels", {&model.in_channels}, {shape.channels}}};
+  if (model.task == model::Task::kForecast) {
+    out.insert(out.begin(), {"image-size", {&model.image_height, &model.image_width}, {shape.height, shape.width}});
+    out.push_back({"out-channels", {&model.out_channels}, {shape.channels}});
+  } else if (shape.num_classes > 0) {
+    const int64_t classes = std::max<int64_t>(shape.num_classes, 2);
+    out.push_back({"num-classes", {&model.num_classes}, {classes}, !shape.has_class_names});
+  }
+  return out;
+}
+
+// Crops are square, and smaller ones than the model's are no longer parts of the image but blown up.
+void follow_stored_size(LoadedConfig& loaded, const DataShape& shape) {
+  model::VitOptions& model = loaded.config.model;
+  const int64_t stored = std::min(shape.height, shape.width);
+  const bool is_given = loaded.given.contains("image-size");
+  if (is_given || (stored >= model.image_height && model.image_height == model.image_width)) {
+    return;
+  }
+  const int64_t most = std::min({stored, model.image_height, model.image_width});
+  const int64_t patch = std::clamp<int64_t>(model.patch_size, 1, most);
+  model.image_height = model.image_width = most / patch * patch;
+  loaded.config.origin["image-size"] = kOrigin;
+}
+
+// "on the command line", "in c.yaml:3".
+std::string place_of(const std::string& origin) {
+  return (origin == "command line" ? "on the " : origin.starts_with("environment ") ? "in the " : "in ") + origin;
+}
+
+}  // namespace
+
+std::optional<DataShape> look_at_data(const RunConfig& config) {
+  const DataConfig& data = config.data;
+  std::error_code error;
+  if (data.kind != DataKind::kHdf5) {
+    return std::nullopt;
+  }
+  if (config.is_forecast()) {
+    return std::filesystem::is_directory(data.train_data, error) ? std::optional(shape_of_fields(data)) : std::nullopt;
+  }
+  return std::filesystem::is_regular_file(data.train_data, error) ? std::optional(shape_of_images(data)) : std::nullopt;
+}
+
+std::optional<DataShape> look_at_data(const RunConfig& config, const comm::MpiGroup& world) {
+  if (config.data.kind != DataKind::kHdf5) {
+    return std::nullopt;
+  }
+  std::optional<DataShape> shape;
+  comm::agreed_on_rank_0(world, [&] { shape = look_at_data(config); });
+  DataShape values = shape.value_or(DataShape());
+  world.broadcast(&values, sizeof(values), 0);
+  return values == DataShape() ? std::nullopt : std::optional(values);
+}
+
+void follow_data(LoadedConfig& loaded, const DataShape& shape) {
+  RunConfig& config = loaded.config;
+  std::vector<std::string> mismatches, corrections;
+  if (!config.is_forecast()) {
+    follow_stored_size(loaded, shape);
+  }
+  for (const Followed& followed : followed_options(config.model, shape)) {
+    const auto& misread = loaded.misread_options;
+    if (!loaded.given.contains(followed.option)) {
+      followed.take();
+      config.origin[followed.option] = kOrigin;
+    } else if (std::find(misread.begin(), misread.end(), followed.option) == misread.end() && !followed.fits()) {
+      const std::string of_data = join(followed.of_data, "x");
+      mismatches.push_back(str("--", followed.option, " ", followed.value_text(), " was given ",
+                               place_of(config.origin.at(followed.option)), ", the data have ", of_data));
+      corrections.push_back(str("--", followed.option, " ", of_data, followed.more_is_right ? " or more" : ""));
+    }
+  }
+  if (!mismatches.empty()) {
+    loaded.problems.push_back(str("the model does not fit the data in ",
+                                  shown(config.data.train_data, kLongestShownPath), ": ", join(mismatches, "; "),
+                                  ": give ", join(corrections, " "), ", or leave ",
+                                  mismatches.size() > 1 ? "them" : "it", " out, or use other data"));
+  }
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return shape.size() == 3 ? str(shape[0], " channels of ", shape[1], " x ", shape[2]) : str("(", join(shape), ")");
+}
+
+std::string data_shape_line(const RunConfig& config) {
+  RunConfig printed = config;  // the table binds to variables
+  RunRequest request;
+  const options::OptionTable table = run_option_table(printed, request);
+  std::vector<std::string> values;
+  for (const options::Option& option : table.options()) {
+    const auto origin = config.origin.find(option.name);
+    if (origin != config.origin.end() && origin->second == kOrigin) {
+      values.push_back(option.name + " " + option.value.print());
+    }
+  }
+  return values.empty()
+             ? ""
+             : str("from the data in ", shown(config.data.train_data, kLongestShownPath), ": ", join(values));
 }
 
 }  // namespace vit_hybrid::train

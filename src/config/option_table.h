@@ -185,4 +185,17 @@ Json json_schema(const OptionTable& table);
 /// The names of Megatron-LM that the table accepts, and what they are here, as Markdown.
 std::string megatron_markdown(const OptionTable& table);
 
+/// Steps counted from the start of the run, both ends included; 0 to 0: none.
+struct StepRange {
+  int64_t first = 0;
+  int64_t last = 0;
+
+  bool any() const { return last > 0; }
+  /// "10-12", "10" of one step, or "none".
+  std::string text() const;
+};
+
+/// An option's value: "none", or `head` and a range.
+Value step_range(StepRange& steps, const std::string& head = {});
+
 }  // namespace vit_hybrid::options

@@ -17,7 +17,7 @@
 #include "parallel/zero/precision_policy.h"
 #include "src/base/device/energy_meter.h"
 #include "src/config/lr_schedule.h"
-#include "src/config/step_range.h"
+#include "src/config/option_table.h"
 
 namespace vit_hybrid::train {
 
@@ -168,8 +168,8 @@ struct RunConfig {
   int64_t histogram_every = 0;  ///< iterations; 0: no histograms
   int64_t test_steps = 0;       ///< of the test mode, which measures and writes no checkpoint; 0: a real run
   int64_t find_lr = 0;          ///< iterations of a learning-rate range test, which writes no checkpoint; 0: a real run
-  StepRange trace;              ///< steps to record
-  StepRange profile;            ///< steps to have a profiler capture
+  options::StepRange trace;     ///< steps to record
+  options::StepRange profile;   ///< steps to have a profiler capture
   double usage_interval = 1.0;  ///< seconds between two samples of how the machine is used; 0: none
   std::string energy_counters = PackageEnergyMeter::kCounters;  ///< folder of the processors' energy counters
   std::string run_dir;                                          ///< empty: runs_root/<name>-<time>

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <tuple>
 
-#include "data/generate/image_painter.h"
+#include "data/generate/generate_images.h"
 #include "src/base/error.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"

@@ -151,11 +151,11 @@ void add_general(OptionTable& table, RunConfig& config, RunRequest& request) {
              .forgets = {"test-steps"},
              .scope = Scope::kCommandLineOnly});
   table.add({.name = "trace",
-             .value = step_range(config.trace, "steps="),
+             .value = options::step_range(config.trace, "steps="),
              .help = "Write what every rank did in these iterations, counted from the start of the run, to trace.json "
                      "in the run's folder, for Perfetto and chrome://tracing."});
   table.add({.name = "profile-steps",
-             .value = step_range(config.profile),
+             .value = options::step_range(config.profile),
              .help = "Have the profiler that is attached (perf, Nsight Systems) capture these iterations, counted from "
                      "the start of the run, and nothing else; launch/profile attaches one to every rank.",
              .names_elsewhere = {"profile", "profile-step-start", "profile-step-end"}});

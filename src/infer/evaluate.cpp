@@ -19,7 +19,7 @@
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
-#include "src/infer/trained_model.h"
+#include "src/infer/model_use.h"
 #include "src/train/data_source.h"
 #include "src/train/evaluator.h"
 

@@ -21,9 +21,9 @@
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
-#include "src/config/data_shape.h"
+#include "src/config/model_options.h"
 #include "src/infer/evaluate.h"
-#include "src/infer/trained_model.h"
+#include "src/infer/model_use.h"
 #include "src/train/data_source.h"
 
 namespace vit_hybrid::train {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "data/datasets/weather_times.h"
+#include "data/datasets/weather_dataset.h"
 #include "data/hdf5/hdf5_scales.h"
 #include "data/hdf5/hdf5_writer.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/checkpoint/checkpoint_reader.h"
-#include "src/checkpoint/training_data.h"
+#include "src/checkpoint/format.h"
 #include "src/config/run_config.h"
 #include "src/infer/model_use.h"
 #include "src/report/metrics_log.h"

@@ -1,4 +1,5 @@
-// The device of a rank: which GPU, by what all ranks see of their nodes, or the CPU; and what else it computes with.
+// The device of a rank: which GPU, by what all ranks see of their nodes, or the CPU; and what else it computes with;
+// whether its steps are recorded as CUDA graphs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,6 +20,17 @@
 #include "src/machine/model_memory.h"
 
 namespace vit_hybrid::train {
+
+/// What of a training's steps is recorded on its device and started as a whole.
+struct StepRecording {
+  bool micro_batches = false;  ///< see StepGraph
+  bool updates = false;        ///< the norm, and an update that the device's numbers alone steer
+  std::string text;            ///< how steps are started on a GPU, and why, for the start of a run
+};
+
+/// As --cuda-graph (auto: where it can) has it. Error(kUsage) where `on` is given and it cannot. `config` is resolved.
+/// Pure.
+StepRecording step_recording(const RunConfig& config, c10::Device device);
 
 /// Where a rank is, and what it sees there.
 struct RankGpus {

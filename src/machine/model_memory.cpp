@@ -11,7 +11,7 @@
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
 #include "parallel/zero/rules/update_rule.h"
-#include "src/base/device/device_memory.h"
+#include "src/base/device/gpu_survey.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 

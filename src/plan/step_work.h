@@ -1,12 +1,19 @@
-// StepWork: the kernels of a training step as kinds of work (src/machine/machine_file.h) with their sizes.
+// StepWork, Traffic: a training step as kinds of work with their sizes (src/machine/machine_file.h), and as bytes that
+// groups of the mesh and nodes send.
 #pragma once
 
+#include <c10/core/Device.h>
+
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "model/vit_costs.h"
+#include "parallel/mesh/device_mesh.h"
 #include "src/config/run_config.h"
 #include "src/machine/machine_file.h"
+#include "src/plan/memory_plan.h"
 
 namespace vit_hybrid::train {
 
@@ -41,5 +48,24 @@ UpdateWork update_work(const RunConfig& config, Range units, model::TensorPlace 
 
 /// Seconds of the kernels, by the rates of `tables`; kinds that it lacks take no time.
 double seconds_of(const std::vector<KernelWork>& works, const RateTables& tables);
+
+// Traffic: how many bytes a training step moves over each group of the mesh, and between nodes, before anything runs.
+
+/// Of one rank and one of its groups, in a step with the whole batch.
+struct GroupTraffic {
+  int64_t operations = 0;  ///< collectives, or messages sent
+  int64_t bytes = 0;       ///< as comm::statistics() counts them: of the larger tensor of each, of what is sent
+};
+using Traffic = std::array<GroupTraffic, mesh::kNumGroups>;  ///< by mesh::Group
+
+/// What gradients, parameters and activations take of the groups of the rank at `place` of the replica; a group of one
+/// rank moves nothing. The few numbers of norms and losses are not counted.
+Traffic plan_traffic(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place, c10::DeviceType device);
+
+/// The least bytes that leave the first node for each kind of group, where nodes hold `ranks_per_node` consecutive
+/// ranks and each byte crosses once: of a sum of V bytes over k nodes each sends 2 V (k - 1) / k, of its halves
+/// (ZeRO-1) V (k - 1) / k (R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004, section 2).
+std::array<double, mesh::kNumGroups> plan_bytes_between_nodes(const RunConfig& config, const ReplicaPlan& replica,
+                                                              int ranks_per_node, c10::DeviceType device);
 
 }  // namespace vit_hybrid::train

@@ -10,8 +10,8 @@
 #include "src/kernels/attention/device_attention.h"
 #include "src/kernels/gemm/device_products.h"
 #include "src/kernels/gemm/matmul.h"
+#include "src/machine/device.h"
 #include "src/machine/processor.h"
-#include "src/machine/step_recording.h"
 #include "src/report/layout_report.h"
 
 namespace vit_hybrid::train {

@@ -9,8 +9,8 @@
 #include "model/vit_options.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/text.h"
-#include "src/machine/step_recording.h"
-#include "src/plan/traffic.h"
+#include "src/machine/device.h"
+#include "src/plan/step_work.h"
 
 namespace vit_hybrid::train {
 

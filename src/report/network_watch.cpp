@@ -1,15 +1,99 @@
-// The watch over communication, and what a table of link rates says.
+// A tournament of messages between nodes, what its table of rates says, and the watch over communication.
 #include "src/report/network_watch.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "parallel/comm/failure.h"
 #include "src/base/text.h"
+#include "src/base/timer.h"
 
 namespace vit_hybrid::train {
+
+namespace {
+
+constexpr int kMessages = 3;
+
+void send_to(const comm::MpiGroup& world, int rank, const std::vector<char>& bytes) {
+  for (int i = 0; i < kMessages; ++i) {
+    char is_ready = 0;
+    world.receive(&is_ready, 1, rank);
+    world.send(bytes.data(), std::ssize(bytes), rank);
+  }
+}
+
+double rate_from(const comm::MpiGroup& world, int rank, std::vector<char>& bytes) {
+  double best = 0.0;
+  for (int i = 0; i < kMessages; ++i) {
+    const char is_ready = 1;
+    const Timer timer;
+    world.send(&is_ready, 1, rank);
+    world.receive(bytes.data(), std::ssize(bytes), rank);
+    best = std::max(best, static_cast<double>(bytes.size()) / timer.seconds());
+  }
+  return best;
+}
+
+}  // namespace
+
+int partner(int node, int round, int players) {
+  const int others = players - 1;
+  if (node == others) {
+    return round * (players / 2) % others;  // whose partner among the others would be itself
+  }
+  const int mirror = (round - node + others) % others;
+  return mirror == node ? others : mirror;
+}
+
+LinkRates measure_link_rates(const comm::MpiGroup& world, const std::vector<int>& nodes, int64_t bytes) {
+  const auto num_nodes = static_cast<int>(nodes.size());
+  if (num_nodes == 1) {
+    return {};
+  }
+  std::vector<int> first(nodes.size(), 0);  // rank of each node
+  std::partial_sum(nodes.begin(), nodes.end() - 1, first.begin() + 1);
+  const auto own = std::find(first.begin(), first.end(), world.rank());
+  LinkRates rates;
+  if (own != first.end()) {
+    const auto node = static_cast<int>(own - first.begin());
+    std::vector<char> buffer(static_cast<size_t>(bytes));
+    std::vector<double> received(nodes.size(), 0.0);
+    const int players = num_nodes + num_nodes % 2;
+    for (int round = 0; round + 1 < players; ++round) {
+      const int other = partner(node, round, players);
+      if (other == num_nodes) {
+        continue;  // an odd number: one rests
+      }
+      const int rank = first[static_cast<size_t>(other)];
+      if (node < other) {
+        send_to(world, rank, buffer);
+      }
+      received[static_cast<size_t>(other)] = rate_from(world, rank, buffer);
+      if (node > other) {
+        send_to(world, rank, buffer);
+      }
+    }
+    const auto row_bytes = static_cast<int64_t>(received.size() * sizeof(double));
+    if (world.rank() != 0) {
+      world.send(received.data(), row_bytes, 0);
+    } else {
+      rates.assign(nodes.size(), std::vector<double>(nodes.size(), 0.0));
+      for (size_t to = 0; to < nodes.size(); ++to) {
+        if (to > 0) {
+          world.receive(received.data(), row_bytes, first[to]);
+        }
+        for (size_t from = 0; from < nodes.size(); ++from) {
+          rates[from][to] = received[from];
+        }
+      }
+    }
+  }
+  world.barrier();
+  return rates;
+}
 
 namespace {
 
@@ -51,7 +135,7 @@ Suspect slowest_node(size_t num_nodes, const Rate& rate) {
 
 }  // namespace
 
-LinkSummary summary_of(const comm::LinkRates& rates) {
+LinkSummary summary_of(const LinkRates& rates) {
   LinkSummary summary;
   std::vector<double> values;
   for (size_t from = 0; from < rates.size(); ++from) {
@@ -71,8 +155,7 @@ LinkSummary summary_of(const comm::LinkRates& rates) {
   return summary;
 }
 
-LinkFinding find_slow_link(const comm::LinkRates& now, const comm::LinkRates& before,
-                           const std::vector<std::string>& hosts) {
+LinkFinding find_slow_link(const LinkRates& now, const LinkRates& before, const std::vector<std::string>& hosts) {
   const LinkSummary all = summary_of(now);
   const std::string link = str("from ", hosts[all.from], " to ", hosts[all.to], " go ", rate_text(all.slowest));
   if (now.size() == 2) {  // where a link is a node's
@@ -130,7 +213,7 @@ bool NetworkWatch::add(int64_t step, double seconds, double least_blocked) {
 
 Json NetworkWatch::tell(int64_t step) {
   const SlowSpell& spell = watch_.spells().back();
-  const comm::LinkRates now = spell.to ? comm::LinkRates{} : comm::measure_link_rates(world_, nodes_, kProbeBytes);
+  const LinkRates now = spell.to ? LinkRates{} : measure_link_rates(world_, nodes_, kProbeBytes);
   Json record = {{"kind", "network"}, {"step", step}, {"slow", !spell.to.has_value()}};
   record.update(to_json(spell));
   const LinkFinding finding = now.empty() ? LinkFinding{} : find_slow_link(now, at_start_, hosts_);

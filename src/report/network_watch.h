@@ -1,16 +1,28 @@
-// NetworkWatch: whether what nodes send each other has become slow, and which link it is.
+// NetworkWatch: the rates of the links between nodes, whether communication has become slow, and which link it is.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "parallel/comm/link_rates.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/json.h"
 #include "src/report/stragglers.h"
 
 namespace vit_hybrid::train {
+
+/// Bytes a second, [from][to] by number of the node; 0 on the diagonal.
+using LinkRates = std::vector<std::vector<double>>;
+
+/// The partner of `node` in `round`, 0 to n - 2, of a tournament of n players, an even number: in each round all have
+/// one, and in all rounds every other one (the circle method).
+int partner(int node, int round, int players);
+
+/// The first ranks of two nodes send each other `bytes` over MPI, in one direction after the other, pairs of different
+/// nodes at the same time; the fastest of three messages counts. Takes as many rounds as there are other nodes. The
+/// table is on rank 0, and empty elsewhere and where there is one node. `nodes`: how many ranks each has, in their
+/// order. Collective over `world`.
+LinkRates measure_link_rates(const comm::MpiGroup& world, const std::vector<int>& nodes, int64_t bytes);
 
 /// What a table of rates says at first sight.
 struct LinkSummary {
@@ -19,7 +31,7 @@ struct LinkSummary {
   size_t from = 0;  ///< the slowest link
   size_t to = 0;
 };
-LinkSummary summary_of(const comm::LinkRates& rates);
+LinkSummary summary_of(const LinkRates& rates);
 
 /// Whose links are slow: those out of one node, those into one, one alone, or, against what they were `before`, all:
 /// "node-b sends 59 MB/s, the others 117 MB/s". Slow is what has less than three quarters of the median of all.
@@ -28,8 +40,7 @@ struct LinkFinding {
   bool is_slow = false;
   std::string text;  ///< where none is slow, too
 };
-LinkFinding find_slow_link(const comm::LinkRates& now, const comm::LinkRates& before,
-                           const std::vector<std::string>& hosts);
+LinkFinding find_slow_link(const LinkRates& now, const LinkRates& before, const std::vector<std::string>& hosts);
 
 /// Of a run on CPUs of several nodes. All ranks feed it with the same numbers.
 class NetworkWatch {
@@ -59,7 +70,7 @@ class NetworkWatch {
   const comm::MpiGroup& world_;
   std::vector<int> nodes_;
   std::vector<std::string> hosts_;
-  comm::LinkRates at_start_;
+  LinkRates at_start_;
   StragglerWatch watch_;
 };
 

@@ -13,7 +13,7 @@
 #include "model/vit_parameters.h"
 #include "parallel/comm/failure.h"
 #include "parallel/comm/make_communicator.h"
-#include "src/base/device/device_memory.h"
+#include "src/base/device/gpu_survey.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/version.h"

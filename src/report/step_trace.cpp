@@ -1,11 +1,17 @@
-// Begin and end of the recording, and the file that rank 0 writes of the texts of all.
+// A rank's slices as rows of Chrome's trace format; begin and end of the recording, and the file of rank 0.
 #include "src/report/step_trace.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "parallel/comm/host_task.h"
 #include "parallel/comm/nccl/device_marks.h"
 #include "src/base/error.h"
 #include "src/base/files.h"
@@ -13,11 +19,370 @@
 #include "src/base/json.h"
 #include "src/base/log.h"
 #include "src/base/text.h"
+#include "src/base/trace.h"
 #include "src/base/version.h"
 #include "src/report/metrics_log.h"
-#include "src/report/trace_text.h"
 
 namespace vit_hybrid::train {
+
+namespace {
+
+constexpr int kFewestRounds = 20;
+constexpr int64_t kGoodWidth = 4'000;          // nanoseconds: what messages between two nodes take there and back
+constexpr int64_t kMostOfARank = 20'000'000;   // nanoseconds of rounds, where they are slow
+constexpr int64_t kMostOfAll = 2'000'000'000;  // of all ranks together
+constexpr int64_t kLeastOfARank = 1'000'000;
+
+// While the two ranks measure they do not sleep: what wakes late would answer late.
+class Awake {
+ public:
+  Awake() : before_(comm::Waiting::set_manner(comm::Waiting::Manner::kYield)) {}
+  ~Awake() { comm::Waiting::set_manner(before_); }
+  Awake(const Awake&) = delete;
+  Awake& operator=(const Awake&) = delete;
+
+ private:
+  comm::Waiting::Manner before_;
+};
+
+enum class ClockQuestion : int64_t { kTime, kNone };
+
+// Of the offset of one rank's clock, by rank 0.
+struct Bounds {
+  int64_t least = std::numeric_limits<int64_t>::min();
+  int64_t most = std::numeric_limits<int64_t>::max();
+};
+
+void send_question(const comm::MpiGroup& group, int rank, ClockQuestion question) {
+  group.send(&question, sizeof question, rank);
+}
+
+Bounds ask(const comm::MpiGroup& group, int rank) {
+  const int64_t limit = std::clamp(kMostOfAll / group.size(), kLeastOfARank, kMostOfARank);
+  const Awake awake;
+  const int64_t start = trace::now();
+  Bounds bounds;
+  for (int round = 0;; ++round) {
+    const int64_t asked = trace::now();
+    const bool is_good = round >= kFewestRounds && bounds.most - bounds.least <= kGoodWidth;
+    if (is_good || (round > 0 && asked - start > limit)) break;
+    int64_t answer = 0;
+    send_question(group, rank, ClockQuestion::kTime);
+    group.receive(&answer, sizeof answer, rank);
+    const int64_t arrived = trace::now();
+    bounds.least = std::max(bounds.least, answer - arrived);
+    bounds.most = std::min(bounds.most, answer - asked);
+  }
+  send_question(group, rank, ClockQuestion::kNone);
+  return bounds;
+}
+
+void answer(const comm::MpiGroup& group) {
+  for (std::optional<Awake> awake;;) {
+    ClockQuestion question{};
+    group.receive(&question, sizeof question, 0);
+    const int64_t own = trace::now();
+    if (question == ClockQuestion::kNone) return;
+    if (!awake) awake.emplace();
+    group.send(&own, sizeof own, 0);
+  }
+}
+
+}  // namespace
+
+ClockOffset offset_between(int64_t least, int64_t most, int64_t at) {
+  if (least <= 0 && 0 <= most) {
+    return {at, 0, std::max(-least, most)};
+  }
+  const int64_t width = most - least;  // below 0 where the clocks drifted by more than the messages took
+  return {at, least + width / 2, (std::abs(width) + 1) / 2};
+}
+
+ClockOffset measure_clock_offset(const comm::MpiGroup& group) {
+  if (group.rank() == 0) {
+    for (int rank = 1; rank < group.size(); ++rank) {
+      const Bounds bounds = ask(group, rank);
+      group.send(&bounds, sizeof bounds, rank);
+    }
+    return {trace::now(), 0, 0};
+  }
+  Bounds bounds;
+  answer(group);
+  group.receive(&bounds, sizeof bounds, 0);
+  return offset_between(bounds.least, bounds.most, trace::now());
+}
+
+int64_t ClockAlignment::on_rank_0(int64_t own) const {
+  return own - first_.offset - std::llround(drift() * 1e-9 * static_cast<double>(own - first_.at));
+}
+
+int64_t ClockAlignment::error() const {
+  return std::max(first_.error, last_.error);
+}
+
+double ClockAlignment::drift() const {
+  const int64_t between = last_.at - first_.at;
+  return between <= 0 ? 0.0 : static_cast<double>(last_.offset - first_.offset) / static_cast<double>(between) * 1e9;
+}
+
+namespace {
+
+using trace::Event;
+using trace::Kind;
+
+constexpr const char* kCompute = "compute";
+// Rows in their order; those of other axes stand behind the communication that is known here.
+constexpr std::array kRows = {kCompute,
+                              "communication tensor",
+                              "communication pipeline",
+                              "communication data",
+                              "communication shard",
+                              "communication replica",
+                              "communication world",
+                              "data wait",
+                              "reading",
+                              "checkpoint",
+                              "GPU compute",
+                              "GPU communication tensor",
+                              "GPU communication pipeline",
+                              "GPU communication data",
+                              "GPU communication shard",
+                              "GPU communication replica",
+                              "GPU communication world"};
+
+std::string row_of(const Event& event) {
+  if (event.on_device) {
+    return event.kind == Kind::kOperation ? str("GPU communication ", event.axis) : "GPU compute";
+  }
+  switch (event.kind) {
+    case Kind::kOperation:
+      return str("communication ", event.axis);
+    case Kind::kInput:
+      return "data wait";
+    case Kind::kRead:
+      return "reading";
+    case Kind::kCheckpoint:
+      return "checkpoint";
+    default:
+      return kCompute;
+  }
+}
+
+const char* category(Kind kind) {
+  switch (kind) {
+    case Kind::kStep:
+      return "step";
+    case Kind::kPhase:
+      return "phase";
+    case Kind::kOperation:
+      return "operation";
+    case Kind::kWait:
+      return "wait";
+    case Kind::kInput:
+    case Kind::kRead:
+      return "input";
+    case Kind::kCheckpoint:
+      return "checkpoint";
+    case Kind::kSend:
+    case Kind::kReceive:
+      return "message";
+  }
+  return "";
+}
+
+bool is_message(const Event& event) {
+  return event.kind == Kind::kSend || event.kind == Kind::kReceive;
+}
+
+// The format counts microseconds; three decimals keep the nanoseconds.
+std::string microseconds(int64_t nanoseconds) {
+  const int64_t size = nanoseconds < 0 ? -nanoseconds : nanoseconds;
+  const std::string decimals = std::to_string(1000 + size % 1000).substr(1);
+  return str(nanoseconds < 0 ? "-" : "", size / 1000, ".", decimals);
+}
+
+// Slices of one row side by side: each goes into the first lane in which it crosses none.
+class Lanes {
+ public:
+  /// Whether slices of a lane may lie in each other: calls do; of operations in flight none is part of another.
+  explicit Lanes(bool may_nest) : may_nest_(may_nest) {}
+
+  /// Slices come by their begin, an outer one before those in it.
+  size_t place(int64_t begin, int64_t end) {
+    for (size_t lane = 0;; ++lane) {
+      if (lane == open_.size()) open_.emplace_back();
+      std::vector<int64_t>& ends = open_[lane];
+      while (!ends.empty() && ends.back() <= begin)
+        ends.pop_back();
+      if (ends.empty() || (may_nest_ && end <= ends.back())) {
+        ends.push_back(end);
+        return lane;
+      }
+    }
+  }
+  size_t size() const { return open_.size(); }
+
+ private:
+  bool may_nest_;
+  std::vector<std::vector<int64_t>> open_;  // by lane: ends of the slices that are open, outer ones first
+};
+
+struct Placed {
+  const Event* event;
+  int64_t begin;  // of the file
+  int64_t end;
+  int row_of_file = 0;
+};
+
+class Writer {
+ public:
+  explicit Writer(const RankTrace& trace) : trace_(trace) {}
+
+  std::string text() {
+    name_process();
+    collect();
+    for (auto& [place, row] : rows_) {
+      write_row(place.second, row);
+    }
+    write_arrows();
+    return std::move(out_);
+  }
+
+ private:
+  using Row = std::vector<Placed>;
+  using OperationKey = std::pair<std::string_view, uint64_t>;  // axis and number
+
+  void add(const Json& event) {
+    out_ += event.dump();
+    out_ += ",\n";
+  }
+
+  void add_name(const char* what, int row, Json args) {
+    add({{"ph", "M"}, {"pid", trace_.rank}, {"tid", row}, {"name", what}, {"args", std::move(args)}});
+  }
+
+  void name_process() {
+    const mesh::Coordinate at = trace_.dims.coordinate(trace_.rank);
+    std::string name = str("rank ", trace_.rank, " on ", trace_.host, ":");
+    for (const mesh::Axis axis : mesh::kAxes) {
+      name += str(" ", mesh::axis_option(axis), " ", mesh::on(at, axis));
+    }
+    add_name("process_name", 0, {{"name", name}});
+    add_name("process_sort_index", 0, {{"sort_index", trace_.rank}});
+  }
+
+  // What ended last comes first: of slices with the same times the outer one.
+  void collect() {
+    for (auto event = trace_.events.rbegin(); event != trace_.events.rend(); ++event) {
+      if (is_message(*event)) continue;
+      const std::string row = row_of(*event);
+      const auto known = std::find(kRows.begin(), kRows.end(), row);
+      rows_[{known - kRows.begin(), row}].push_back({&*event, trace_.shown(event->begin), trace_.shown(event->end)});
+    }
+    for (const Event& event : trace_.events) {
+      if (is_message(event)) messages_[{event.axis, event.number}].push_back(&event);
+    }
+  }
+
+  void write_row(const std::string& name, Row& row) {
+    std::stable_sort(row.begin(), row.end(), [](const Placed& a, const Placed& b) {
+      return std::pair(a.begin, -a.end) < std::pair(b.begin, -b.end);
+    });
+    Lanes lanes(name.find("communication") == std::string::npos);
+    for (Placed& slice : row) {
+      const size_t lane = lanes.place(slice.begin, slice.end);
+      slice.row_of_file = num_rows_ + static_cast<int>(lane);
+      write_slice(slice);
+    }
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      const int number = num_rows_++;
+      add_name("thread_name", number, {{"name", lane == 0 ? name : str(name, " ", lane + 1)}});
+      add_name("thread_sort_index", number, {{"sort_index", number}});
+    }
+  }
+
+  void write_slice(const Placed& slice) {
+    const Event& event = *slice.event;
+    out_ +=
+        str(R"({"ph":"X","pid":)", trace_.rank, R"(,"tid":)", slice.row_of_file, R"(,"ts":)", microseconds(slice.begin),
+            R"(,"dur":)", microseconds(slice.end - slice.begin), R"(,"name":)", Json(trace::slice_name(event)).dump(),
+            R"(,"cat":")", category(event.kind), R"(","args":)", args_of(event).dump(), "},\n");
+    // Rows of the GPU come last: arrows are between what GPUs do where that is known.
+    if (event.kind == Kind::kOperation) operations_[{event.axis, event.number}] = slice;
+  }
+
+  Json args_of(const Event& event) const {
+    Json args = Json::object();
+    if (event.step >= 0) args["step"] = event.step;
+    if (event.micro_batch >= 0) args["micro_batch"] = event.micro_batch;
+    if (event.stage >= 0) args["stage"] = event.stage;
+    if (*event.axis != '\0') {
+      args["axis"] = event.axis;
+      args["operation"] = event.name;
+      args["bytes"] = event.bytes;
+      if (event.number > 0) args["number"] = event.number;
+      args["group"] = group_of(event.axis);
+    }
+    if (event.kind == Kind::kOperation) add_messages(event, args);
+    return args;
+  }
+
+  // The lowest rank of the group of this rank over an axis, which with the axis names the group.
+  int group_of(std::string_view axis) const {
+    for (const mesh::Group known : mesh::kGroups) {
+      if (axis == mesh::group_name(known)) return trace_.dims.members(trace_.rank, known).front();
+    }
+    return 0;
+  }
+
+  void add_messages(const Event& event, Json& args) const {
+    const auto found = messages_.find({event.axis, event.number});
+    if (found == messages_.end()) return;
+    for (const Event* const message : found->second) {
+      const bool sends = message->kind == Kind::kSend;
+      args[sends ? "sends" : "receives"].push_back({{sends ? "to" : "from", message->peer}, {"bytes", message->bytes}});
+    }
+  }
+
+  // Messages of two ranks in one direction come in the order in which they are sent: both know the number of each.
+  void write_arrows() {
+    std::map<std::pair<int, int>, int64_t> counts;
+    for (const Event& event : trace_.events) {
+      if (!is_message(event)) continue;
+      const bool sends = event.kind == Kind::kSend;
+      const int from = sends ? trace_.rank : event.peer;
+      const int to = sends ? event.peer : trace_.rank;
+      const int64_t pair = int64_t{from} * trace_.dims.size() + to;
+      const int64_t id = (pair << kCountBits) + counts[{from, to}]++;
+      if (const auto found = operations_.find({event.axis, event.number}); found != operations_.end()) {
+        write_arrow_end(found->second, sends, id);
+      }
+    }
+  }
+
+  // Viewers tie an end to the slice that is open then; at the time of its end it is not.
+  void write_arrow_end(const Placed& exchange, bool sends, int64_t id) {
+    const int64_t time = sends ? exchange.begin : std::max(exchange.begin, exchange.end - 1);
+    out_ += str(R"({"ph":")", sends ? "s" : "f", R"(",)", sends ? "" : R"("bp":"e",)", R"("pid":)", trace_.rank,
+                R"(,"tid":)", exchange.row_of_file, R"(,"ts":)", microseconds(time), R"(,"id":)", id,
+                R"(,"name":"message","cat":"message"},)", "\n");
+  }
+
+  static constexpr int kCountBits = 24;  // with the pairs of 16,384 ranks within the 53 bits of a viewer's numbers
+
+  const RankTrace& trace_;
+  std::map<std::pair<std::ptrdiff_t, std::string>, Row> rows_;  // by place and name
+  std::map<OperationKey, std::vector<const Event*>> messages_;
+  std::map<OperationKey, Placed> operations_;
+  int num_rows_ = 0;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string trace_text(const RankTrace& trace) {
+  return Writer(trace).text();
+}
 
 namespace {
 
@@ -59,7 +424,7 @@ Json layout_json(const mesh::ParallelDims& dims) {
 }
 
 // Where a trace is and what it holds, beside its slices.
-Json description(const StepRange& steps, const mesh::DeviceMesh& mesh, const std::vector<RankNote>& notes) {
+Json description(const options::StepRange& steps, const mesh::DeviceMesh& mesh, const std::vector<RankNote>& notes) {
   Json other = {{"program", "vit_hybrid " + project_version()},
                 {"steps", {steps.first, steps.last}},
                 {"layout", layout_json(mesh.dims())},
@@ -144,7 +509,7 @@ void warn_of_dropped(const std::vector<RankNote>& notes) {
 }
 
 // By rank 0.
-void write_file(const std::string& what, const StepRange& steps, const std::string& own,
+void write_file(const std::string& what, const options::StepRange& steps, const std::string& own,
                 const std::vector<RankNote>& notes, const std::string& path, const mesh::DeviceMesh& mesh,
                 const comm::MpiGroup& world) {
   const Json described = description(steps, mesh, notes);
@@ -164,12 +529,12 @@ void write_file(const std::string& what, const StepRange& steps, const std::stri
 
 }  // namespace
 
-StepTrace::StepTrace(const StepRange& steps, const mesh::DeviceMesh& mesh, const comm::MpiGroup& world,
+StepTrace::StepTrace(const options::StepRange& steps, const mesh::DeviceMesh& mesh, const comm::MpiGroup& world,
                      std::string path)
     : StepWindow(steps, "--trace steps=" + steps.text(), "trace"), mesh_(mesh), world_(world), path_(std::move(path)) {}
 
 void StepTrace::begin() {
-  first_offset_ = comm::measure_clock_offset(world_);
+  first_offset_ = measure_clock_offset(world_);
   zero_ = trace::now();
   world_.broadcast(&zero_, sizeof zero_, 0);
   trace::start_recording(kMostEvents, comm::device_marks(mesh_.device()));
@@ -177,7 +542,7 @@ void StepTrace::begin() {
 
 void StepTrace::end(int64_t last) {
   trace::Recording recording = trace::stop_recording();
-  const comm::ClockAlignment clock(first_offset_, comm::measure_clock_offset(world_));
+  const ClockAlignment clock(first_offset_, measure_clock_offset(world_));
   RankNote note;
   note.num_events = std::ssize(recording.events);
   note.num_dropped = recording.num_dropped;

@@ -18,7 +18,7 @@ std::string steps_text(int64_t first, int64_t last) {
 
 }  // namespace
 
-StepWindow::StepWindow(const StepRange& steps, std::string option, std::string what)
+StepWindow::StepWindow(const options::StepRange& steps, std::string option, std::string what)
     : steps_(steps), option_(std::move(option)), what_(std::move(what)) {}
 
 std::string StepWindow::title(int64_t last) const {

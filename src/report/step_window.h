@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "src/config/step_range.h"
+#include "src/config/option_table.h"
 
 namespace vit_hybrid::train {
 
@@ -32,7 +32,7 @@ class StepWindow {
 
  protected:
   /// `option`: as it was given, with the steps; `what`: "trace".
-  StepWindow(const StepRange& steps, std::string option, std::string what);
+  StepWindow(const options::StepRange& steps, std::string option, std::string what);
 
   /// "trace of steps 10 to 12".
   std::string title(int64_t last) const;
@@ -43,7 +43,7 @@ class StepWindow {
   /// `last`: the last step that was done of them.
   virtual void end(int64_t last) = 0;
 
-  StepRange steps_;
+  options::StepRange steps_;
   std::string option_;
   std::string what_;
   bool is_open_ = false;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "parallel/comm/operation.h"
-#include "src/base/device/device_memory.h"
+#include "src/base/device/gpu_survey.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/text.h"

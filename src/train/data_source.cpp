@@ -12,15 +12,15 @@
 #include "data/datasets/image_dataset.h"
 #include "data/datasets/memory_dataset.h"
 #include "data/datasets/npy.h"
+#include "data/generate/generate_images.h"
 #include "data/generate/generate_weather.h"
-#include "data/generate/image_painter.h"
 #include "data/reading/staged_files.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/config/data_shape.h"
+#include "src/config/model_options.h"
 
 namespace vit_hybrid::train {
 

@@ -1,17 +1,157 @@
-// ModelRunner: assembly of one rank's part, and its passes.
+// One stage's inputs, losses and figures; assembly of one rank's part, and its passes.
 #include "src/train/model_runner.h"
+
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
+#include "data/loading/prefetch_loader.h"
+#include "model/losses.h"
 #include "model/vit_costs.h"
 #include "model/vit_parameters.h"
 #include "parallel/comm/operation.h"
 #include "parallel/pipeline/schedule.h"
 #include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+#include "src/train/predictions.h"
 
 namespace vit_hybrid::train {
+
+VitProgram::VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
+                       at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts, int num_replicas,
+                       std::shared_ptr<DeviceRecorder> recorder)
+    : options_(options),
+      units_(units),
+      stage_(stage),
+      device_(device),
+      compute_type_(compute_type),
+      wide_type_(wide_type),
+      micro_batch_parts_(micro_batch_parts),
+      num_replicas_(num_replicas),
+      whole_forward_([this](const at::Tensor& input, const at::Tensor& target, const tensor::StepContext& context) {
+        return loss(stage_.forward(input, context), target);
+      }),
+      step_graph_(recorder == nullptr ? nullptr : std::make_unique<StepGraph>(std::move(recorder))) {
+  VH_ASSERT(step_graph_ == nullptr || (is_first() && is_last() && micro_batch_parts == 1),
+            "a part of a model or of a micro-batch is not recorded");
+}
+
+void VitProgram::begin(StepPlan plan, data::NextBatch next_batch) {
+  plan_ = std::move(plan);
+  next_batch_ = std::move(next_batch);
+  next_micro_batch_ = 0;
+  batches_.clear();
+  contexts_.clear();
+  for (const auto& samples : plan_.micro_batches) {
+    tensor::StepContext context = plan_.context;
+    context.micro_batch = static_cast<int>(contexts_.size());
+    context.samples = samples;
+    contexts_.push_back(tensor::cut(context, micro_batch_parts_));
+  }
+}
+
+bool VitProgram::is_recorded(int micro_batch) const {
+  if (step_graph_ == nullptr || !plan_.context.training()) {
+    return false;
+  }
+  return num_replicas_ == 1 || (micro_batch > 0 && micro_batch + 1 < std::ssize(contexts_));
+}
+
+data::Batch& VitProgram::batch(int micro_batch) {
+  const auto found = batches_.find(micro_batch);
+  if (found != batches_.end()) {
+    return found->second;
+  }
+  VH_ASSERT(micro_batch == next_micro_batch_, str("micro-batch ", micro_batch, " asked for out of order"));
+  data::Batch next = next_batch_();
+  VH_ASSERT(next.samples == plan_.micro_batches[static_cast<size_t>(micro_batch)], "the loader is out of step");
+  ++next_micro_batch_;
+  return batches_.emplace(micro_batch, std::move(next)).first->second;
+}
+
+at::Tensor VitProgram::on_device(const at::Tensor& part, const data::Batch& batch, at::ScalarType number_type) {
+  const MemoryScope scope(MemoryClass::kData);
+  const at::ScalarType stored = part.scalar_type();
+  if (batch.scaling == nullptr || stored == at::kLong) {
+    return data::to_device(part, device_, part.is_floating_point() ? number_type : stored);
+  }
+  if (!normalizer_.is_for(batch.scaling)) {
+    normalizer_ = data::BatchNormalizer(*batch.scaling, device_);
+  }
+  return normalizer_.normalized(data::to_device(part, device_, stored), number_type);
+}
+
+void VitProgram::fetch(int micro_batch) {
+  if (is_first() || (is_last() && plan_.prediction == nullptr)) {
+    batch(micro_batch);
+  }
+}
+
+at::Tensor VitProgram::input(int micro_batch) {
+  const data::Batch& samples = batch(micro_batch);
+  return on_device(samples.inputs, samples, compute_type_);
+}
+
+std::vector<int64_t> VitProgram::input_shape(int micro_batch) const {
+  const auto samples = static_cast<int64_t>(plan_.micro_batches[static_cast<size_t>(micro_batch)].size());
+  return {samples, options_.num_tokens(), options_.embed_dim};
+}
+
+at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
+  const MemoryScope scope(MemoryClass::kActivations);
+  const std::vector<tensor::StepContext>& contexts = contexts_[static_cast<size_t>(micro_batch)];
+  if (is_recorded(micro_batch)) {
+    const MicroBatchKind kind{input.size(0), plan_.global_batch};
+    return step_graph_->run(kind, input, target(batch(micro_batch)), contexts.front(), whole_forward_);
+  }
+  const at::Tensor output = stage_.forward(input, contexts);
+  if (!is_last()) {
+    return output;
+  }
+  if (plan_.prediction != nullptr) {
+    *plan_.prediction = model::fields_of(output, options_).to(wide_type_);
+    return at::zeros({}, output.options());
+  }
+  const data::Batch& samples = batch(micro_batch);
+  const at::Tensor result = loss(output, target(samples));
+  if (plan_.evaluation != nullptr) {
+    count(result.item<double>() * static_cast<double>(plan_.global_batch), output, samples);
+  }
+  return result;
+}
+
+at::Tensor VitProgram::target(const data::Batch& batch) {
+  return on_device(batch.targets, batch, wide_type_);
+}
+
+at::Tensor VitProgram::loss(const at::Tensor& prediction, const at::Tensor& target) const {
+  if (options_.task == model::Task::kForecast) {
+    return model::relative_l2_loss(prediction, target, plan_.global_batch);
+  }
+  return model::cross_entropy_loss(prediction, target, options_.label_smoothing, plan_.global_batch);
+}
+
+void VitProgram::count(double loss_sum, const at::Tensor& prediction, const data::Batch& batch) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  if (options_.task == model::Task::kForecast) {
+    plan_.evaluation->add_forecast(loss_sum, model::fields_of(prediction, options_), target(batch),
+                                   on_device(batch.inputs, batch, wide_type_));
+  } else {
+    const at::Tensor logits = prediction.to(wide_type_);
+    const at::Tensor labels = target(batch);
+    plan_.evaluation->add_classification(loss_sum, logits, labels);
+    if (plan_.predictions != nullptr) {
+      plan_.predictions->add(batch.samples, logits, labels);
+    }
+  }
+}
+
+void VitProgram::release(int micro_batch) {
+  batches_.erase(micro_batch);
+}
 
 namespace {
 

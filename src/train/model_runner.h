@@ -1,20 +1,93 @@
-// ModelRunner: the part of the parallel model that lies on one rank, and what runs it: parameters, stage, pipeline.
+// ModelRunner: the part of the parallel model that lies on one rank, and what runs it: parameters, stage, pipeline;
+// VitProgram: the stage as the pipeline sees it.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "data/datasets/dataset.h"
+#include "data/loading/normalize.h"
 #include "model/vit_options.h"
 #include "model/vit_stage.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/pipeline/runner.h"
 #include "parallel/tensor/parameter_buffer.h"
 #include "parallel/zero/precision_policy.h"
-#include "src/train/vit_program.h"
+#include "src/report/scores.h"
+#include "src/train/step_graph.h"
 
 namespace vit_hybrid::train {
+
+class ClassPredictions;
+
+/// What a VitProgram needs to know of one pass over the micro-batches of a replica.
+struct StepPlan {
+  std::vector<std::vector<int64_t>> micro_batches;  ///< global sample numbers of each, none empty
+  int64_t global_batch = 1;                         ///< what the losses are divided by
+  double loss_scale = 1.0;                          ///< what backward of a loss starts from
+  at::Tensor loss;                                  ///< to which the losses are added: see PipelineRunner::run()
+  tensor::StepContext context;                      ///< seed, step, mode and sink; the rest is set by micro-batch
+  EvaluationSums* evaluation = nullptr;             ///< last stage in evaluation: where predictions are counted
+  /// Last stage in evaluation of a classifier, on one rank of a replica: what is predicted of each sample; may be null.
+  ClassPredictions* predictions = nullptr;
+  /// Last stage: where the output of the only micro-batch is put, which then has no target and no loss.
+  at::Tensor* prediction = nullptr;
+};
+
+/// Joins a VitStage, the loss and the data. The first stage takes inputs from `next_batch`, the last one targets; both
+/// are called once a micro-batch, in order (a schedule runs its forwards in order).
+class VitProgram final : public pipeline::StageProgram {
+ public:
+  /// Inputs are cast to `compute_type`, targets and predictions that leave the program to `wide_type`. Micro-batches
+  /// run in at most `micro_batch_parts` parts (tensor::parts_of()). With a `recorder`, which is for what StepGraph is
+  /// for, they are recorded and replayed in training; of several replicas only those between the first one of a step,
+  /// which awaits parameters on their way, and the last one, which starts reductions.
+  VitProgram(const model::VitOptions& options, Range units, model::VitStage& stage, at::Device device,
+             at::ScalarType compute_type, at::ScalarType wide_type, int micro_batch_parts, int num_replicas,
+             std::shared_ptr<DeviceRecorder> recorder);
+
+  bool is_first() const { return units_.begin == 0; }
+  bool is_last() const { return units_.end == options_.num_units(); }
+
+  /// Starts a pass; `next_batch` must give the micro-batches of the plan in order (not called on middle stages).
+  void begin(StepPlan plan, data::NextBatch next_batch);
+
+  void fetch(int micro_batch) override;
+  at::Tensor input(int micro_batch) override;
+  std::vector<int64_t> input_shape(int micro_batch) const override;
+  at::ScalarType activation_type() const override { return compute_type_; }
+  at::Tensor forward(int micro_batch, const at::Tensor& input) override;
+  void release(int micro_batch) override;
+
+ private:
+  bool is_recorded(int micro_batch) const;
+  data::Batch& batch(int micro_batch);
+  at::Tensor target(const data::Batch& batch);
+  at::Tensor loss(const at::Tensor& prediction, const at::Tensor& target) const;
+  void count(double loss_sum, const at::Tensor& prediction, const data::Batch& batch);
+  /// A part of the batch on the device: numbers normalized and of this type, classes as they are.
+  at::Tensor on_device(const at::Tensor& part, const data::Batch& batch, at::ScalarType number_type);
+
+  model::VitOptions options_;
+  Range units_;
+  model::VitStage& stage_;
+  at::Device device_;
+  at::ScalarType compute_type_;
+  at::ScalarType wide_type_;
+  StepPlan plan_;
+  data::NextBatch next_batch_;
+  int next_micro_batch_ = 0;
+  std::map<int, data::Batch> batches_;
+  data::BatchNormalizer normalizer_;
+  int micro_batch_parts_;
+  int num_replicas_;
+  std::vector<std::vector<tensor::StepContext>> contexts_;  // by micro-batch, of its parts
+  StepGraph::Forward whole_forward_;                        // of the whole model
+  std::unique_ptr<StepGraph> step_graph_;                   // null without a recorder
+};
 
 /// What is settled for a training: how gradients lie, and how a pass is done.
 struct TrainingOptions {

@@ -1,5 +1,6 @@
 // Each rank counts its share; what the ranks add up is as long as the tensors' ranges of values make it.
 #include "src/train/parameter_histograms.h"
+#include "src/train/saving/engine_state.h"
 
 #include <ATen/ops/empty.h>
 
@@ -9,7 +10,7 @@
 
 #include "parallel/comm/operation.h"
 #include "src/base/memory_tracker.h"
-#include "src/train/saving/engine_state.h"
+#include "src/train/engine.h"
 
 namespace vit_hybrid::train {
 

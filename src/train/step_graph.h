@@ -4,7 +4,7 @@
 // It stands in VitProgram::forward() in the place of stage and loss: runner, reducer and phases do not know of it.
 // Inputs, target, loss and the loss's gradient have fixed addresses; which parameters became ready is noted when
 // backward is recorded, and told to the reducer after each replay. What a record would freeze rules it out: keys of
-// random draws, messages, a reduction that starts inside backward (src/machine/step_recording). Norm with decision, and
+// random draws, messages, a reduction that starts inside backward (src/machine/device). Norm with decision, and
 // the update, are records of their own (RecordedWork) by a recorder of their own: a new size of micro-batch gives up
 // the graphs of the others, and memory that graphs of one recorder share comes back only with the last of them.
 #pragma once

@@ -1,13 +1,227 @@
-// StepTest: what is kept of each step, and the gathering.
+// StepTest: what is kept of each step, the gathering, and what is told of it.
 #include "src/train/step_test.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <type_traits>
 
+#include "src/base/error.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
 #include "src/report/run_speed.h"
+#include "src/report/scores.h"
 
 namespace vit_hybrid::train {
+
+namespace {
+
+using ByRank = std::vector<std::vector<StepSeconds>>;
+using Lines = std::vector<std::string>;
+
+// `value(step)` of each step.
+template <class Value>
+std::vector<double> values_of(const std::vector<StepSeconds>& steps, const Value& value) {
+  std::vector<double> values;
+  std::transform(steps.begin(), steps.end(), std::back_inserter(values), value);
+  return values;
+}
+
+PartFigures part_figures(const ByRank& by_rank, double StepSeconds::*part) {
+  PartFigures figures;
+  std::vector<double> slowest(by_rank.front().size(), 0.0);
+  double largest = -1.0;
+  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+    const std::vector<double> values = values_of(by_rank[rank], std::mem_fn(part));
+    VH_ASSERT(values.size() == slowest.size(), "ranks have done other numbers of steps");
+    for (size_t i = 0; i < values.size(); ++i) {
+      slowest[i] = std::max(slowest[i], values[i]);
+    }
+    if (const double median = spread_of(values).median; median > largest) {
+      largest = median;
+      figures.slowest_rank = static_cast<int>(rank);
+    }
+  }
+  figures.seconds = spread_of(slowest);
+  return figures;
+}
+
+// Seconds of each step, of its slowest rank, against its samples.
+Spread rates_of(const ByRank& by_rank, const std::vector<double>& samples) {
+  std::vector<double> rates;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    double seconds = 0.0;
+    for (const auto& steps : by_rank) {
+      seconds = std::max(seconds, steps[i].step);
+    }
+    rates.push_back(samples[i] / seconds);
+  }
+  return spread_of(rates);
+}
+
+Json to_json(const Spread& spread) {
+  return {{"min", spread.min}, {"median", spread.median}, {"mean", spread.mean}, {"std", spread.deviation}};
+}
+
+Json to_json(const Power& power) {
+  return power.watts ? Json{{"watts", *power.watts}} : Json{{"watts", nullptr}, {"missing", power.missing}};
+}
+
+// Steps, and how long they and the validations among them take.
+struct Extrapolated {
+  int64_t steps = 0;
+  double seconds = 0.0;
+};
+
+Extrapolated extrapolated(const TestFigures& figures, int64_t steps, const TestedRun& run, int64_t validations) {
+  return {steps, static_cast<double>(steps) * figures.parts.front().seconds.mean +
+                     static_cast<double>(validations) * run.validation.whole_seconds()};
+}
+
+Json to_json(const Extrapolated& part) {
+  return {{"steps", part.steps}, {"duration", part.seconds}};
+}
+
+constexpr size_t kMostRanks = 16;  // that are shown
+constexpr size_t kCell = 11;
+
+std::string cell(const std::string& text) {
+  return right_text(text, kCell);
+}
+
+std::string milliseconds(double seconds) {
+  return cell(fixed_text(1e3 * seconds, 3));
+}
+
+std::string mebibytes(const Json& bytes) {
+  return cell(fixed_text(bytes.get<double>() / (1 << 20), 1));
+}
+
+void add_times(const TestFigures& figures, Lines& lines) {
+  lines.push_back(str(right_text("ms a step", 16), cell("min"), cell("median"), cell("std"), "  slowest rank"));
+  for (size_t i = 0; i < kStepParts.size(); ++i) {
+    const auto& [seconds, rank] = figures.parts[i];
+    std::string name = kStepParts[i].first;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    lines.push_back(str("  ", name, std::string(14 - name.size(), ' '), milliseconds(seconds.min),
+                        milliseconds(seconds.median), milliseconds(seconds.deviation), cell(std::to_string(rank))));
+  }
+  lines.push_back(
+      "  each value is that of the slowest rank in its step; communication is time blocked, in whichever part");
+}
+
+void add_rates(const TestFigures& figures, Lines& lines) {
+  lines.push_back(str("samples/s: median ", fixed_text(figures.samples_per_second.median, 2), ", std ",
+                      fixed_text(figures.samples_per_second.deviation, 2), "; ", number_text(figures.samples_per_step),
+                      " samples a step"));
+  lines.push_back(str("data wait: ", fixed_text(figures.data_wait_percent(), 2), " % of the time"));
+}
+
+std::vector<const Json*> heaviest(const Json& ranks) {
+  std::vector<const Json*> rows;
+  for (const Json& rank : ranks) {
+    rows.push_back(&rank);
+  }
+  if (rows.size() > kMostRanks) {
+    const auto bytes = [](const Json* rank) { return (*rank)["memory"]["total_peak"].get<int64_t>(); };
+    std::stable_sort(rows.begin(), rows.end(), [&](const Json* a, const Json* b) { return bytes(a) > bytes(b); });
+    rows.resize(kMostRanks);
+  }
+  return rows;
+}
+
+void add_memory(const Json& ranks, Lines& lines) {
+  std::string head = str(right_text("peak MiB of rank", 16), cell("tensors"));
+  for (int i = 0; i < kNumMemoryClasses; ++i) {
+    const auto name = std::string(memory_class_name(static_cast<MemoryClass>(i)));
+    head += name == "untagged" ? "" : str(" ", right_text(name, std::max(kCell - 1, name.size())));
+  }
+  lines.push_back(head + cell("process") + cell("GPU"));
+  for (const Json* rank : heaviest(ranks)) {
+    const Json& memory = (*rank)["memory"];
+    std::string line = right_text(std::to_string((*rank)["rank"].get<int>()), 16) + mebibytes(memory["total_peak"]);
+    for (const auto& [name, bytes] : memory["peak"].items()) {
+      line += name == "untagged" ? "" : right_text(mebibytes(bytes), std::max(kCell, name.size() + 1));
+    }
+    const Json& device = memory["device_peak"];
+    lines.push_back(line + mebibytes(memory["process_peak"]) + (device == 0 ? cell("-") : mebibytes(device)));
+  }
+  if (ranks.size() > kMostRanks) {
+    lines.push_back(str("  (the ", kMostRanks, " of ", ranks.size(), " ranks with the most; all are in summary.json)"));
+  }
+}
+
+std::string power_text(const Power& power, const char* of) {
+  return power.watts ? str(fixed_text(*power.watts, 1), " W (", of, ")")
+                     : str("not available here (", of, ": ", power.missing, ")");
+}
+
+std::string extrapolation(const char* what, const Extrapolated& part, const TestedRun& run, int64_t validations) {
+  const std::string steps = str(what, ": ", part.steps, " steps");
+  const std::string validation = run.validation.measured_batches > 0
+                                     ? str(" and ", validations, validations == 1 ? " validation" : " validations")
+                                     : "";
+  return str(steps, validation, ", ", duration_text(part.seconds), ", without checkpoints");
+}
+
+}  // namespace
+
+double TestFigures::data_wait_percent() const {
+  static_assert(kStepParts[0].second == &StepSeconds::step && kStepParts[1].second == &StepSeconds::data_wait);
+  return 100.0 * parts[1].seconds.mean / parts[0].seconds.mean;
+}
+
+TestFigures test_figures(const ByRank& by_rank, const std::vector<double>& samples) {
+  VH_ASSERT(!by_rank.empty() && !samples.empty(), "no steps");
+  TestFigures figures;
+  figures.steps = static_cast<int64_t>(samples.size());
+  for (size_t i = 0; i < kStepParts.size(); ++i) {
+    figures.parts[i] = part_figures(by_rank, kStepParts[i].second);
+  }
+  figures.samples_per_second = rates_of(by_rank, samples);
+  figures.samples_per_step = spread_of(samples).mean;
+  return figures;
+}
+
+Json to_json(const TestFigures& figures, const TestedRun& run) {
+  Json json = {{"kind", "test"}, {"steps", figures.steps}, {"warm_up_steps", figures.warm_up}};
+  for (size_t i = 0; i < kStepParts.size(); ++i) {
+    Json& part = json["seconds_spread"][kStepParts[i].first];
+    part = to_json(figures.parts[i].seconds);
+    part["slowest_rank"] = figures.parts[i].slowest_rank;
+  }
+  json["samples_per_s_spread"] = to_json(figures.samples_per_second);
+  json["data_wait_percent"] = figures.data_wait_percent();
+  json["power"] = {{"processors", to_json(figures.packages)}, {"gpus", to_json(figures.gpus)}};
+  if (run.validation.measured_batches > 0) {
+    json["validation"] = {{"batches", run.validation.measured_batches},
+                          {"seconds", run.validation.seconds},
+                          {"whole_batches", run.validation.batches},
+                          {"whole_seconds", run.validation.whole_seconds()}};
+  }
+  json["whole_epoch"] = to_json(extrapolated(figures, run.steps_per_epoch, run, 1));
+  json["whole_training"] = to_json(extrapolated(figures, run.steps, run, run.validations()));
+  return json;
+}
+
+Lines test_lines(const TestFigures& figures, const TestedRun& run, const Json& ranks) {
+  Lines lines = {"",
+                 str("test of ", figures.steps, " steps, after ", figures.warm_up, " that warm up and do not count")};
+  add_times(figures, lines);
+  add_rates(figures, lines);
+  add_memory(ranks, lines);
+  lines.push_back("power: " + power_text(figures.packages, "processors of all nodes"));
+  lines.push_back("power: " + power_text(figures.gpus, "GPUs of all ranks"));
+  if (const TestedValidation& validation = run.validation; validation.measured_batches > 0) {
+    lines.push_back(str("a validation: ", validation.batches, " batches, ", duration_text(validation.whole_seconds()),
+                        ", by ", validation.measured_batches, " of them"));
+  }
+  lines.push_back(extrapolation("an epoch", extrapolated(figures, run.steps_per_epoch, run, 1), run, 1));
+  lines.push_back(extrapolation("the whole training", extrapolated(figures, run.steps, run, run.validations()), run,
+                                run.validations()));
+  return lines;
+}
 
 StepTest::StepTest(int64_t steps, UsageSampler& usage) : steps_(steps), warm_up_(warm_up_steps(steps)), usage_(usage) {
   if (warm_up_ == 0) {

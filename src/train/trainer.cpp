@@ -22,7 +22,7 @@
 #include "src/base/timer.h"
 #include "src/base/trace.h"
 #include "src/machine/autotune.h"
-#include "src/machine/step_recording.h"
+#include "src/machine/device.h"
 #include "src/train/parameter_histograms.h"
 #include "src/train/saving/init_from.h"
 #include "src/train/saving/resume.h"

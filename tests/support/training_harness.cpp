@@ -16,6 +16,7 @@
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/checkpoint/format.h"
+#include "src/train/engine.h"
 #include "src/train/saving/checkpointer.h"
 #include "src/train/saving/engine_state.h"
 #include "src/train/saving/resume.h"

@@ -11,7 +11,7 @@
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/mesh/device_mesh.h"
-#include "src/checkpoint/checksums.h"
+#include "src/checkpoint/format.h"
 #include "src/train/engine.h"
 #include "src/train/parameter_histograms.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "parallel/comm/host_task.h"
-#include "parallel/comm/mpi/mpi_requests.h"
+#include "parallel/comm/mpi/mpi_handle.h"
 #include "parallel/comm/node_board.h"
 #include "parallel/comm/nodes/node_collectives.h"
 #include "src/base/error.h"

@@ -1,9 +1,9 @@
 // Streams and events of CUDA.
+#include "parallel/comm/nccl/device_stream.h"
+
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
-
-#include "parallel/comm/nccl/device_stream.h"
 
 namespace vit_hybrid::comm {
 

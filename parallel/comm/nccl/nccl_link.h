@@ -17,7 +17,6 @@
 #include "parallel/comm/mpi/mpi_group.h"
 #include "parallel/comm/nccl/device_marks.h"
 #include "parallel/comm/nccl/device_stream.h"
-#include "parallel/comm/nccl/reuse_pool.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
 

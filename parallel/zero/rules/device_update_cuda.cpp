@@ -6,7 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "parallel/zero/rules/device_update_cuda.h"
-#include "parallel/zero/rules/table_tensor.h"
+#include "parallel/zero/sharding.h"
 #include "parallel/zero/step_control.h"
 #include "src/base/error.h"
 #include "src/base/text.h"

@@ -12,8 +12,8 @@
 #include <limits>
 #include <utility>
 
-#include "parallel/zero/rules/table_tensor.h"
 #include "parallel/zero/rules/update_loops.h"
+#include "parallel/zero/sharding.h"
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"

@@ -1,6 +1,9 @@
-// What GPUs this process can use, and why there are none.
+// What GPUs this process can use, and why there are none; which GPU one is, and its memory.
 #pragma once
 
+#include <c10/core/Device.h>
+
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -42,5 +45,16 @@ bool is_built_with_cuda();
 
 /// Asks the CUDA runtime. Makes no context on any device.
 GpuSurvey survey_gpus();
+
+// What memory a GPU's allocator has held, and which GPU it is; empty answers in programs without CUDA.
+
+/// Most bytes that the allocator has held of the device so far, its unused blocks included; 0 for the CPU.
+int64_t device_peak_bytes(c10::Device device);
+
+/// Bytes of memory that the device has; 0 for the CPU, and where the device cannot be asked.
+int64_t device_total_bytes(c10::Device device);
+
+/// PCI address of a GPU, as its driver's tools show it ("00000000:1B:00.0"); empty for the CPU.
+std::string device_pci_address(c10::Device device);
 
 }  // namespace vit_hybrid

@@ -1,12 +1,14 @@
-// The GPUs that this process sees, and the versions of CUDA's libraries.
+// The GPUs that this process sees, their memory, and the versions of CUDA's libraries.
+#include "src/base/device/gpu_survey.h"
+
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <cuda_runtime_api.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 
-#include "src/base/device/gpu_survey.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
 
@@ -80,6 +82,29 @@ std::vector<std::pair<std::string, std::string>> cuda_library_versions() {
     out.emplace_back("cuDNN", cudnn_text(hooks.versionCuDNN()));
   }
   return out;
+}
+
+int64_t device_peak_bytes(c10::Device device) {
+  if (!device.is_cuda()) {
+    return 0;
+  }
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index()).reserved_bytes[0].peak;  // 0: of all pools
+}
+
+int64_t device_total_bytes(c10::Device device) {
+  cudaDeviceProp properties{};
+  if (!device.is_cuda() || cudaGetDeviceProperties(&properties, device.index()) != cudaSuccess) {
+    return 0;
+  }
+  return static_cast<int64_t>(properties.totalGlobalMem);
+}
+
+std::string device_pci_address(c10::Device device) {
+  std::array<char, 32> text{};
+  if (!device.is_cuda() || cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), device.index()) != 0) {
+    return {};
+  }
+  return text.data();
 }
 
 }  // namespace vit_hybrid

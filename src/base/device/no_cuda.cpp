@@ -1,9 +1,7 @@
 // What a program without CUDA has instead of GPUs: none.
 #include "src/base/device/device_graph.h"
-#include "src/base/device/device_memory.h"
 #include "src/base/device/gpu_survey.h"
-#include "src/base/device/profiler_capture.h"
-#include "src/base/device/profiler_ranges.h"
+#include "src/base/device/profiler.h"
 #include "src/base/error.h"
 #include "src/base/version.h"
 

@@ -27,7 +27,6 @@
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/timer.h"
 #include "src/checkpoint/checkpoint_folder.h"
-#include "src/checkpoint/checksums.h"
 #include "src/checkpoint/format.h"
 #include "src/config/run_config.h"
 #include "src/report/run_log.h"

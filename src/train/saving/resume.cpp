@@ -1,5 +1,6 @@
 // Resuming: rank 0 finds and judges; each rank reads what it owns.
 #include "src/train/saving/resume.h"
+#include "src/train/saving/engine_state.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,10 +12,9 @@
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/checkpoint/checksums.h"
 #include "src/checkpoint/format.h"
 #include "src/checkpoint/slice_reader.h"
-#include "src/train/saving/engine_state.h"
+#include "src/train/engine.h"
 
 namespace vit_hybrid::train {
 

@@ -11,7 +11,7 @@
 #include "data/datasets/class_names.h"
 #include "data/datasets/coordinates.h"
 #include "src/base/error.h"
-#include "src/checkpoint/training_data.h"
+#include "src/checkpoint/format.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"
 

@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "data/datasets/image_dataset.h"
-#include "data/hdf5/hdf5_handle.h"
+#include "data/hdf5/hdf5_open.h"
 #include "data/hdf5/hdf5_writer.h"
 #include "data/loading/normalize.h"
 #include "parallel/comm/mpi/mpi_group.h"

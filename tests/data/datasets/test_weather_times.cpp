@@ -2,7 +2,7 @@
 #include <ATen/ops/tensor.h>
 #include <doctest/doctest.h>
 
-#include "data/datasets/weather_times.h"
+#include "data/datasets/weather_dataset.h"
 
 using namespace vit_hybrid::data;
 

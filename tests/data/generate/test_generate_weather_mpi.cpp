@@ -14,7 +14,6 @@
 #include "data/datasets/weather_dataset.h"
 #include "data/generate/generate_images.h"
 #include "data/generate/generate_weather.h"
-#include "data/generate/image_painter.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/reading/posix_file.h"
 #include "parallel/comm/agreement.h"

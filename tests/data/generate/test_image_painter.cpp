@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "data/generate/image_painter.h"
+#include "data/generate/generate_images.h"
 
 using namespace vit_hybrid::data;
 

@@ -12,7 +12,6 @@
 #include "data/generate/field_statistics.h"
 #include "data/generate/generate_weather.h"
 #include "data/generate/planet.h"
-#include "data/generate/weather_channels.h"
 #include "src/base/error.h"
 #include "tests/support/compare.h"
 

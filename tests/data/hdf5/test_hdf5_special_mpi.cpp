@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/hdf5/hdf5_handle.h"
+#include "data/hdf5/hdf5_open.h"
 #include "data/hdf5/hdf5_scales.h"
 #include "data/reading/row_source.h"
 #include "parallel/comm/mpi/mpi_group.h"

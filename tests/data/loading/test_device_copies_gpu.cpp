@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "data/datasets/memory_dataset.h"
-#include "data/loading/device_copies.h"
 #include "data/loading/prefetch_loader.h"
 #include "tests/support/gpu/own_gpu.h"
 

@@ -10,7 +10,7 @@
 #include "data/datasets/augmentation.h"
 #include "data/datasets/memory_dataset.h"
 #include "data/datasets/weather_dataset.h"
-#include "data/loading/device_copies.h"
+#include "data/loading/prefetch_loader.h"
 #include "data/loading/tensor_pool.h"
 #include "tests/support/gpu/own_gpu.h"
 #include "tests/support/hdf5_files.h"

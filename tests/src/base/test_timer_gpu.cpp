@@ -3,7 +3,7 @@
 #include <ATen/ops/ones.h>
 #include <doctest/doctest.h>
 
-#include "src/base/device/device_memory.h"
+#include "src/base/device/gpu_survey.h"
 #include "src/base/timer.h"
 #include "tests/support/gpu/own_gpu.h"
 

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "data/datasets/coordinates.h"
-#include "data/generate/image_painter.h"
+#include "data/generate/generate_images.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/config/config_text.h"
-#include "src/config/data_shape.h"
+#include "src/config/model_options.h"
 #include "tests/support/contains.h"
 #include "tests/support/thrown_error.h"
 

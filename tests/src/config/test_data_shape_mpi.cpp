@@ -11,7 +11,7 @@
 #include "data/datasets/weather_dataset.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
-#include "src/config/data_shape.h"
+#include "src/config/model_options.h"
 #include "src/train/data_source.h"
 #include "tests/support/contains.h"
 #include "tests/support/hdf5_files.h"

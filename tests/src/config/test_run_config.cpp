@@ -249,7 +249,7 @@ TEST_CASE("run config: the reference workload's YAML") {
 
 TEST_CASE("run config: the steps of a trace") {
   const auto steps = [](const std::string& text) {
-    const StepRange trace = resolved({"--trace=" + text}).trace;
+    const options::StepRange trace = resolved({"--trace=" + text}).trace;
     return std::pair(trace.first, trace.last);
   };
   CHECK(steps("steps=10-12") == std::pair<int64_t, int64_t>(10, 12));
@@ -274,7 +274,7 @@ TEST_CASE("run config: histograms are off, or every so many iterations") {
 }
 
 TEST_CASE("run config: the steps of a profile") {
-  const StepRange steps = resolved({"--profile-steps=10-12"}).profile;
+  const options::StepRange steps = resolved({"--profile-steps=10-12"}).profile;
   CHECK(steps.first == 10);
   CHECK(steps.last == 12);
   CHECK(steps.text() == "10-12");

@@ -6,7 +6,7 @@
 #include "src/config/run_config.h"
 #include "src/infer/evaluate.h"
 #include "src/infer/forecast.h"
-#include "src/infer/trained_model.h"
+#include "src/infer/model_use.h"
 #include "src/train/engine.h"
 #include "src/train/trainer.h"
 #include "tests/support/model_use_harness.h"

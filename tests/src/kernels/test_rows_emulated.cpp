@@ -4,7 +4,7 @@
 #include <tuple>
 #include <utility>
 
-#include "src/kernels/attention/qkv_gradient_cuda.h"
+#include "src/kernels/attention/device_attention_cuda.h"
 #include "src/kernels/dropout_cuda.h"
 #include "src/kernels/field_error_cuda.h"
 #include "src/kernels/gelu_cuda.h"

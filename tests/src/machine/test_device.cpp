@@ -4,7 +4,7 @@
 #include <ATen/ops/full.h>
 #include <doctest/doctest.h>
 
-#include "data/loading/device_copies.h"
+#include "data/loading/prefetch_loader.h"
 #include "src/base/device/gpu_survey.h"
 #include "src/base/text.h"
 #include "src/machine/device.h"

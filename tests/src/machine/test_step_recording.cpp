@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "src/base/error.h"
-#include "src/machine/step_recording.h"
+#include "src/machine/device.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;

@@ -3,7 +3,7 @@
 
 #include "model/vit_parameters.h"
 #include "src/plan/memory_plan.h"
-#include "src/plan/traffic.h"
+#include "src/plan/step_work.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::train;

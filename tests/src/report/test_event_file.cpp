@@ -6,7 +6,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "src/report/event_file.h"
 #include "src/report/metrics_log.h"
 #include "tests/support/scratch_folder.h"
 

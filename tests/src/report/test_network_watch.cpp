@@ -11,8 +11,8 @@ using namespace vit_hybrid::train;
 namespace {
 
 // Links of so many nodes, all of 100 MB/s.
-comm::LinkRates even(size_t nodes, double rate = 1e8) {
-  comm::LinkRates rates(nodes, std::vector<double>(nodes, rate));
+LinkRates even(size_t nodes, double rate = 1e8) {
+  LinkRates rates(nodes, std::vector<double>(nodes, rate));
   for (size_t node = 0; node < nodes; ++node) {
     rates[node][node] = 0.0;
   }
@@ -24,7 +24,7 @@ const std::vector<std::string> kHosts = {"a", "b", "c", "d"};
 }  // namespace
 
 TEST_CASE("links: a node that sends or receives slowly, or one link, is named, with what the others have") {
-  comm::LinkRates rates = even(4);
+  LinkRates rates = even(4);
   for (const size_t to : {0, 1, 3}) {
     rates[2][to] = 5e7 + 1e6 * static_cast<double>(to);
   }
@@ -40,7 +40,7 @@ TEST_CASE("links: a node that sends or receives slowly, or one link, is named, w
 }
 
 TEST_CASE("links: of two nodes each direction is a link") {
-  comm::LinkRates rates = even(2, 1e10);
+  LinkRates rates = even(2, 1e10);
   rates[1][0] = 5e9;
   CHECK(find_slow_link(rates, even(2, 1e10), {"a", "b"}).text == "from b to a go 5 GB/s, the other way 10 GB/s");
 }
@@ -65,9 +65,9 @@ TEST_CASE("links: in a tournament every node meets every other one once, and has
                                            std::vector<int>(static_cast<size_t>(players), 0));
     for (int round = 0; round + 1 < players; ++round) {
       for (int node = 0; node < players; ++node) {
-        const int other = comm::partner(node, round, players);
+        const int other = partner(node, round, players);
         REQUIRE(other != node);
-        REQUIRE(comm::partner(other, round, players) == node);
+        REQUIRE(partner(other, round, players) == node);
         ++meetings[static_cast<size_t>(node)][static_cast<size_t>(other)];
       }
     }

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "src/base/json.h"
-#include "src/report/trace_text.h"
+#include "src/report/step_trace.h"
 
 using namespace vit_hybrid;
 using namespace vit_hybrid::train;

@@ -16,7 +16,7 @@
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/report/run_speed.h"
-#include "src/report/test_figures.h"
+#include "src/train/step_test.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;

@@ -4,7 +4,7 @@
 #include <deque>
 #include <memory>
 
-#include "parallel/comm/nccl/reuse_pool.h"
+#include "parallel/comm/nccl/device_stream.h"
 
 using vit_hybrid::comm::ReusePool;
 

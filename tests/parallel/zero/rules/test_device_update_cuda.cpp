@@ -14,7 +14,6 @@
 #include "data/loading/normalize.h"
 #include "parallel/zero/rules/device_update_cuda.h"
 #include "parallel/zero/rules/step_arithmetic.h"
-#include "parallel/zero/rules/table_tensor.h"
 #include "parallel/zero/sharding.h"
 #include "src/base/error.h"
 #include "src/base/random.h"

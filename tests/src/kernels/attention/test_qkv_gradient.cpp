@@ -4,7 +4,7 @@
 #include <c10/util/Half.h>
 #include <doctest/doctest.h>
 
-#include "src/kernels/attention/qkv_gradient_cuda.h"
+#include "src/kernels/attention/device_attention_cuda.h"
 #include "tests/support/kernel_arrays.h"
 
 using namespace vit_hybrid;

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint_reader.h"
+#include "src/train/engine.h"
 #include "src/train/run_folder.h"
 #include "src/train/saving/engine_state.h"
 #include "src/train/saving/resume.h"

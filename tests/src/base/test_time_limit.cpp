@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "src/base/signals.h"
+#include "src/base/timer.h"
 #include "src/checkpoint/checkpoint_folder.h"
-#include "src/config/time_limit.h"
 #include "src/report/metrics_log.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/thrown_error.h"

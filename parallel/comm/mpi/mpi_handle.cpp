@@ -1,9 +1,8 @@
 // Messages posted in pieces, and what their statuses say.
-#include "parallel/comm/mpi/mpi_requests.h"
+#include "parallel/comm/mpi/mpi_handle.h"
 
 #include <algorithm>
 
-#include "parallel/comm/mpi/mpi_handle.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "parallel/comm/link_rates.h"
+#include "src/report/network_watch.h"
 
 using namespace vit_hybrid;
 
@@ -15,7 +15,7 @@ TEST_CASE("link rates: rank 0 has one for each direction of each pair of nodes, 
     cases.push_back({1, world.size() - 2, 1});
   }
   for (const std::vector<int>& nodes : cases) {
-    const comm::LinkRates rates = comm::measure_link_rates(world, nodes, 100'000);
+    const train::LinkRates rates = train::measure_link_rates(world, nodes, 100'000);
     if (world.rank() != 0 || nodes.size() == 1) {
       CHECK(rates.empty());
       continue;

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/clock_alignment.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/trace.h"
+#include "src/report/step_trace.h"
 
 namespace vit_hybrid::testing {
 
@@ -15,7 +15,7 @@ TEST_CASE("clock alignment: ranks of one machine have one clock, as well as is s
   const comm::MpiGroup world = comm::MpiGroup::world();
   for (int round = 0; round < 3; ++round) {
     const int64_t before = trace::now();
-    const comm::ClockOffset offset = comm::measure_clock_offset(world);
+    const train::ClockOffset offset = train::measure_clock_offset(world);
     CHECK(offset.at >= before);
     CHECK(offset.at <= trace::now());
     CHECK(offset.offset == 0);

@@ -1,9 +1,18 @@
-// Ranges of NVTX, which profilers such as Nsight Systems show beside the kernels that a program launches.
+// Profilers of GPUs: what they capture (cudaProfilerStart), and the ranges that they show (NVTX).
 #pragma once
 
 #include <string>
 
 namespace vit_hybrid {
+
+/// Whether a profiler of GPUs runs this process, by the variables that those of NVIDIA set for it.
+bool has_device_profiler();
+/// From here, and to here; nothing happens where none is there. What stood in the way, as a sentence; "" for nothing.
+/// Only where a GPU is used.
+std::string start_device_capture();
+std::string stop_device_capture();
+
+// Ranges of NVTX, which profilers such as Nsight Systems show beside the kernels that a program launches.
 
 /// Looks whether a profiler that reads NVTX is attached to this process (NVTX_INJECTION64_PATH names its library, which
 /// is loaded here). What keeps one that is attached from seeing ranges, as a sentence's end; "" for nothing.

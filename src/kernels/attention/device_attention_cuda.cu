@@ -1,5 +1,5 @@
 // The kernel that copies the gradients of q, k and v into that of qkv on a GPU.
-#include "src/kernels/attention/qkv_gradient_cuda.h"
+#include "src/kernels/attention/device_attention_cuda.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>

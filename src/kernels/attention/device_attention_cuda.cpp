@@ -1,5 +1,5 @@
 // The gradients of q, k and v joined into that of qkv: tensors handed to the kernel.
-#include "src/kernels/attention/qkv_gradient_cuda.h"
+#include "src/kernels/attention/device_attention_cuda.h"
 
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAException.h>

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-#include "parallel/comm/clock_alignment.h"
+#include "src/report/step_trace.h"
 
-using vit_hybrid::comm::ClockAlignment;
-using vit_hybrid::comm::ClockOffset;
-using vit_hybrid::comm::offset_between;
+using vit_hybrid::train::ClockAlignment;
+using vit_hybrid::train::ClockOffset;
+using vit_hybrid::train::offset_between;
 
 TEST_CASE("clock alignment: between two measurements the offset goes evenly from the one to the other") {
   constexpr int64_t kSecond = 1'000'000'000;

@@ -6,7 +6,6 @@
 
 #include "src/base/text.h"
 #include "src/config/lr_schedule.h"
-#include "src/report/lr_range.h"
 #include "tests/support/contains.h"
 
 using namespace vit_hybrid;
