@@ -7,6 +7,7 @@
 Runs of any version: what is not there is None, an empty list or an empty object, never a guess.
 """
 import errno
+import functools
 import json
 import os
 import re
@@ -16,6 +17,9 @@ import sys
 from messages import shown
 
 COMING_AGAIN = ("step", "epoch", "valid", "checkpoint", "histograms")  # what a run that goes on after an earlier step writes anew
+
+
+RANKS_FILE = "ranks.h5"  # of a run of many ranks
 
 
 class RunError(Exception):
@@ -53,6 +57,31 @@ def opened(path):
             raise OSError(errno.EINVAL, "not a regular file", name)
         return descriptor
     return open(path, encoding="utf-8", errors="replace", opener=open_at_once)
+
+
+def rank_rows(path, table="ranks"):
+    """The objects of a table of ranks.h5, as summary.json has them of fewer ranks. Raises ImportError, OSError, KeyError,
+    ValueError."""
+    import h5py
+    rows = []
+
+    def add(name, column):
+        if not isinstance(column, h5py.Dataset):
+            return
+        values = column[()].tolist()
+        if "texts" in column.attrs:
+            texts = "".join(column.attrs[key] for key in sorted(
+                (key for key in column.attrs if key.split(".")[0] == "texts"), key=lambda key: int(key[6:] or 0))).split("\n")
+            values = [json.loads(text) if text.startswith(("[", "{")) else text for text in map(texts.__getitem__, values)]
+        rows.extend({} for _ in range(len(values) - len(rows)))
+        *groups, key = name.split("/")
+        for row, value in zip(rows, values):
+            for group in groups:
+                row = row.setdefault(group, {})
+            row[key] = value
+    with h5py.File(path, "r") as file:
+        file[table].visititems(add)
+    return rows
 
 
 def records_of(path, say):
@@ -218,12 +247,24 @@ class Run:
         """Those of the last part, which `start` and `summary` tell of."""
         return [step for step in self.steps if step["step"] > self.first_step]
 
-    @property
+    @functools.cached_property
     def ranks(self):
-        """Those of the summary with their rank, in order."""
+        """Those of the summary, or of the file that it names, with their rank, in order."""
         ranks = self.summary.get("ranks")
+        if self.summary.get("ranks_file") == RANKS_FILE:
+            ranks = self.rows_of_ranks()
         return sorted((r for r in ranks if figure(r, "rank") is not None), key=lambda r: r["rank"]) if isinstance(
             ranks, list) else []
+
+    def rows_of_ranks(self):
+        path = os.path.join(self.path, RANKS_FILE)
+        try:
+            return rank_rows(path)
+        except ImportError:
+            self.notes.append(f"{shown(path)} is not read: it needs Python's module h5py")
+        except (OSError, KeyError, ValueError) as error:
+            self.notes.append(f"{shown(path)} is not read: {error}")
+        return []
 
     def layout_text(self):
         degrees = [figure(self.start, "layout", axis) for axis in ("dp", "tp", "pp")]

@@ -32,7 +32,7 @@ struct TransportOptions {
   /// The blocks of every sum on host back ends, as runs of consecutive ranks: values are added in rank order inside of a
   /// block, and those of the blocks by a balanced tree (reduce_in_blocks). Empty: the nodes.
   std::vector<int> sum_blocks;
-  /// How many consecutive ranks each node has, for tests on one machine; empty: as it is.
+  /// How many consecutive ranks each node has, as it is, or as a test on one machine pretends; empty: the ranks find out.
   std::vector<int> nodes;
   /// How long NCCL may take to connect a group.
   double connection_seconds = 600.0;

@@ -105,11 +105,10 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   const Timer timer;
   const auto placements = train::set_threads(chosen.threads, world);
   train::report_placement(placements);
-  const auto& own = placements[static_cast<size_t>(world.rank())];
   const auto ranks = static_cast<int>(world.max(session.node().size()));
   train::MachineFile machine;
   comm::agreed_on_rank_0(world, [&] {
-    machine = machine_in(chosen.out, train::this_processor().name, std::max(own.node_cores, 1));
+    machine = machine_in(chosen.out, train::this_processor().name, std::max(placements.own.node_cores, 1));
     const WholeFile can_be_written(chosen.out);  // before a minute of measuring
     log_line(str("measuring ", counted(ranks, "rank"), " a node with ", counted(at::get_num_threads(), "thread"),
                  " each; a precision takes half a minute or more"));

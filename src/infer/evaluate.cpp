@@ -179,7 +179,7 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
     require_labels(config, data, use, predictions);
   });
   const std::string& names = trained.class_names.empty() ? data.described.class_names : trained.class_names;
-  const comm::MpiGroup self = world.split(world.rank());
+  const comm::MpiGroup self = comm::MpiGroup::alone();
   ClassifierOutput classes(config, data, names, predictions, self, world);
   TrainedModel model(config, checkpoint, world);
   announce(config, checkpoint, model.mesh().device());

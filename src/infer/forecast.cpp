@@ -273,7 +273,7 @@ void check_forecast(const RunConfig& config, const ForecastOptions& options) {
 
 void forecast(const RunConfig& config, const ForecastOptions& options, const CheckpointReader& checkpoint,
               const comm::MpiGroup& world) {
-  const comm::MpiGroup self = world.split(world.rank());
+  const comm::MpiGroup self = comm::MpiGroup::alone();
   std::optional<ForecastRecord> record;  // on rank 0
   comm::agreed_on_rank_0(world, [&] {
     require_room(config, options);

@@ -561,7 +561,7 @@ void choose_host_kernel(const RunConfig& config, HostLayer::Passes passes, const
   const HostProblem problem{largest_layer(config, passes), host_machine_text(), kernel_options(config).order};
   // Other runs take it over only where also those settings are the same that checkpoints do not ask for.
   const std::string machine = in_one_line(str(problem.machine, "; ", join(kernel_settings(environ))));
-  KernelCache cache(kernel_cache_folder(), world.all_gather(machine));
+  KernelCache cache(kernel_cache_folder(), world.gather(machine));  // which rank 0 alone reads and writes
   const std::string line = tune_host_kernel(problem, saved, use_of_saved(config.retune), world, &cache);
   if (!line.empty()) {
     log_line(line);

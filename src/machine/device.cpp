@@ -241,12 +241,12 @@ GpuSurvey survey_from(const Json& json) {
   return survey;
 }
 
-// What every rank sees, by rank.
+// What every rank sees, by rank; on rank 0.
 std::vector<RankGpus> gather(const GpuSurvey& survey, const comm::MpiGroup& world) {
   const comm::ProcessPlace& place = comm::process_place();
   const Json mine = Json::array({place.host, place.node, place.node_rank, to_json(survey)});
   std::vector<RankGpus> ranks;
-  for (const std::string& text : world.all_gather(mine.dump())) {
+  for (const std::string& text : world.gather(mine.dump())) {
     const Json json = Json::parse(text);
     ranks.push_back({json[0], json[1], json[2], survey_from(json[3])});
   }
@@ -258,17 +258,30 @@ std::optional<int> agreed_gpu(DeviceChoice choice, int ranks_per_gpu, const GpuS
   if (choice == DeviceChoice::kCpu) {
     return std::nullopt;
   }
-  // Without CUDA in the program all ranks know as much as each other.
-  const auto ranks = survey.has_cuda ? gather(survey, world) : std::vector<RankGpus>(1);
-  try {
-    const auto number = assign_gpu(choice, ranks_per_gpu, ranks, survey.has_cuda ? world.rank() : 0);
-    if (const std::string warning = binding_warning(ranks); number && !warning.empty()) {
-      log_warning(warning);
+  if (!survey.has_cuda) {  // then all ranks know as much as each other
+    try {
+      return assign_gpu(choice, ranks_per_gpu, std::vector<RankGpus>(1), 0);
+    } catch (const Error& error) {
+      throw comm::AgreedError(error, "", world.rank() == 0);
     }
-    return number;
-  } catch (const Error& error) {
-    throw comm::AgreedError(error, "", world.rank() == 0);  // every rank has found it
   }
+  constexpr int64_t kNone = -1;
+  std::vector<int64_t> numbers;  // by rank
+  try {
+    const auto ranks = gather(survey, world);
+    comm::agreed_on_rank_0(world, [&] {
+      for (int rank = 0; rank < world.size(); ++rank) {
+        numbers.push_back(assign_gpu(choice, ranks_per_gpu, ranks, rank).value_or(kNone));
+      }
+      if (const std::string warning = binding_warning(ranks); numbers.front() != kNone && !warning.empty()) {
+        log_warning(warning);
+      }
+    });
+  } catch (const comm::AgreedError& error) {
+    throw comm::AgreedError(error, "", error.speaks());  // it is the job's, not rank 0's
+  }
+  const int64_t number = world.scatter(numbers);
+  return number == kNone ? std::nullopt : std::optional(static_cast<int>(number));
 }
 
 // Before NCCL starts. What the user has set stays.
@@ -461,7 +474,7 @@ Machine set_up_machine(const RunConfig& config, ModelPurpose purpose, const comm
   if (device.is_cpu()) {
     report_placement(placements);
   }
-  return {device, placements[static_cast<size_t>(world.rank())].node_cores};
+  return {device, placements.own.node_cores};
 }
 
 }  // namespace vit_hybrid::train

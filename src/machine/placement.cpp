@@ -272,6 +272,12 @@ RankPlacement from_text(const std::string& text) {
   return {json[0], json[1], json[2], json[3], json[4], numbers(5), json[6], numbers(7), numbers(8), json[9]};
 }
 
+std::vector<RankPlacement> from_texts(const std::vector<std::string>& texts) {
+  std::vector<RankPlacement> ranks;
+  std::transform(texts.begin(), texts.end(), std::back_inserter(ranks), from_text);
+  return ranks;
+}
+
 // Threads that take turns on a processor wait for each other at the end of every loop. Somebody who tries things out
 // may have some more than processors; thousands come to no end of a step.
 constexpr int kMostOfProcessor = 8;
@@ -388,34 +394,32 @@ std::vector<int> shared_out_threads(const std::vector<RankPlacement>& ranks) {
   return threads;
 }
 
-std::vector<RankPlacement> gather_placements(int threads, const comm::MpiGroup& world) {
-  const comm::MpiGroup node = world.split_by_node();
+std::vector<RankPlacement> gather_placements(int threads, const comm::MpiGroup& node) {
   const NodeTopology topology = load_topology(node.broadcast(node.rank() == 0 ? topology_xml(load_topology()) : "", 0));
   RankPlacement own = place_rank(topology, allowed_processors(), own_memories(topology), threads);
   own.is_automatic = threads == 0;
   own.node = comm::process_place().node;
   own.host = comm::process_place().host;
-  std::vector<RankPlacement> ranks;
-  for (const std::string& text : world.all_gather(to_text(own))) {
-    ranks.push_back(from_text(text));
-  }
-  return ranks;
+  return from_texts(node.all_gather(to_text(own)));
 }
 
-void report_placement(const std::vector<RankPlacement>& ranks) {
-  for (const PlacementRemark& remark : placement_remarks(ranks)) {
+void report_placement(const Placements& placements) {
+  for (const PlacementRemark& remark : placement_remarks(placements.all)) {
     (remark.kind == Kind::kNote ? log_line : log_warning)("placement: " + remark.text);
   }
 }
 
-std::vector<RankPlacement> set_threads(int threads, const comm::MpiGroup& world) {
+Placements set_threads(int threads, const comm::MpiGroup& world) {
   const bool is_by_openmp = threads == 0 && std::getenv("OMP_NUM_THREADS") != nullptr;  // for some ranks, perhaps
-  std::vector<RankPlacement> ranks = gather_placements(is_by_openmp ? at::get_num_threads() : threads, world);
-  const auto shares = shared_out_threads(ranks);
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    ranks[rank].threads = ranks[rank].is_automatic ? shares[rank] : ranks[rank].threads;
+  const comm::MpiGroup node = world.split_by_node();
+  const auto here = gather_placements(is_by_openmp ? at::get_num_threads() : threads, node);
+  const auto place = static_cast<size_t>(node.rank());
+  Placements placements{here[place], {}};
+  if (placements.own.is_automatic) {
+    placements.own.threads = shared_out_threads(here)[place];
   }
-  const int own = ranks[static_cast<size_t>(world.rank())].threads;
+  const int own = placements.own.threads;
+  placements.all = from_texts(world.gather(to_text(placements.own)));
   const std::string option = threads > 0 ? "--threads is " : "--threads is auto, here ";
   check_number(own, option);
   if (is_by_openmp) {
@@ -424,7 +428,7 @@ std::vector<RankPlacement> set_threads(int threads, const comm::MpiGroup& world)
     try_threads(own, /*pools=*/2, option);
     at::set_num_threads(own);
   }
-  return ranks;
+  return placements;
 }
 
 }  // namespace vit_hybrid::train

@@ -57,16 +57,22 @@ std::vector<PlacementRemark> placement_remarks(const std::vector<RankPlacement>&
 /// may use in common each gets as many as the others, at least one. Pure.
 std::vector<int> shared_out_threads(const std::vector<RankPlacement>& ranks);
 
-/// What each rank finds about itself, in rank order; one rank of a node reads its topology. `threads`: of this rank; 0
-/// where nobody has asked for a number, and it is automatic. Collective over `world`.
-std::vector<RankPlacement> gather_placements(int threads, const comm::MpiGroup& world);
+/// What each rank of this node finds about itself, in rank order; one of them reads the node's topology. `threads`: of
+/// this rank; 0 where nobody has asked for a number, and it is automatic. Collective over `node`, the ranks of a node.
+std::vector<RankPlacement> gather_placements(int threads, const comm::MpiGroup& node);
+
+/// Where ranks run, with the threads of each.
+struct Placements {
+  RankPlacement own;
+  std::vector<RankPlacement> all;  ///< in rank order, on rank 0; empty elsewhere
+};
 
 /// Sets the threads that this rank computes with: `threads`, else OMP_NUM_THREADS, else its share of the cores that it
-/// may run on (shared_out_threads()). Where all ranks run, in rank order, with the threads of each. Error(kUsage) for
-/// far more than there are processors for, and where the system does not start so many. Collective over `world`.
-std::vector<RankPlacement> set_threads(int threads, const comm::MpiGroup& world);
+/// may run on (shared_out_threads()). Error(kUsage) for far more than there are processors for, and where the system
+/// does not start so many. Collective over `world`.
+Placements set_threads(int threads, const comm::MpiGroup& world);
 
-/// Prints the remarks about this job; ranks other than 0 print nothing.
-void report_placement(const std::vector<RankPlacement>& ranks);
+/// Prints the remarks about this job, on rank 0.
+void report_placement(const Placements& placements);
 
 }  // namespace vit_hybrid::train

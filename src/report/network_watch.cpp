@@ -181,11 +181,13 @@ LinkFinding find_slow_link(const LinkRates& now, const LinkRates& before, const 
 }
 
 NetworkWatch::NetworkWatch(const comm::MpiGroup& world) : world_(world), nodes_(world.node_sizes()) {
-  const std::vector<std::string> host_of = world.all_gather(comm::process_place().host);
-  size_t rank = 0;
-  for (const int ranks : nodes_) {
-    hosts_.push_back(host_of[rank]);
-    rank += static_cast<size_t>(ranks);
+  const std::vector<std::string> host_of = world.gather(comm::process_place().host);
+  if (world.rank() == 0) {
+    size_t rank = 0;
+    for (const int ranks : nodes_) {
+      hosts_.push_back(host_of[rank]);
+      rank += static_cast<size_t>(ranks);
+    }
   }
   at_start_ = measure_link_rates(world, nodes_, kProbeBytes);
 }

@@ -126,13 +126,13 @@ class RunLog {
   void print_table() const;
   /// The same figures for summary.json.
   Json final_figures() const;
+  /// Median over the steps without the first, which warms up; 0 where no step was done.
+  double median_samples_per_second() const;
 
  private:
   /// A step for people, with the time that the rest of the run will take, as far as that can be known.
   std::string step_text(const StepRecord& record);
   Json valid_record(const ValidationRecord& record) const;
-  /// Median over the steps without the first, which warms up.
-  double median_samples_per_second() const;
 
   MetricsLog metrics_;
   std::vector<std::string> channel_names_;

@@ -1,14 +1,21 @@
-// Each part asked for, and one object a rank, gathered as text.
+// Each part asked for, and one object a rank, gathered as text; tables of them in HDF5.
 #include "src/report/run_record.h"
 
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <ctime>
+#include <functional>
+#include <map>
 #include <utility>
 #include <vector>
 
+#include "data/hdf5/hdf5_writer.h"
 #include "model/vit_costs.h"
 #include "model/vit_parameters.h"
 #include "parallel/comm/failure.h"
@@ -107,6 +114,59 @@ int64_t peak_resident_bytes() {
   return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
 }
 
+// JSON pointers of all figures of the rows.
+std::vector<std::string> paths_of(const Json& rows) {
+  std::vector<std::string> paths;
+  const std::function<void(const Json&, const std::string&)> add = [&](const Json& value, const std::string& path) {
+    if (value.is_object()) {
+      for (const auto& [key, inner] : value.items()) {
+        add(inner, path + "/" + key);
+      }
+    } else if (std::find(paths.begin(), paths.end(), path) == paths.end()) {
+      paths.push_back(path);
+    }
+  };
+  for (const Json& row : rows) {
+    add(row, "");
+  }
+  return paths;
+}
+
+// One figure of all rows, and its type; texts as numbers of distinct ones.
+std::pair<data::Hdf5DatasetSpec, at::Tensor> column_of(const Json& rows, const std::string& path) {
+  const Json::json_pointer figure(path);
+  const auto value_of = [&](const Json& row) { return row.contains(figure) ? row[figure] : Json(); };
+  const auto all = [&](const auto& is) {
+    return std::all_of(rows.begin(), rows.end(), [&](const Json& row) { return is(value_of(row)); });
+  };
+  data::Hdf5DatasetSpec spec{.name = {}, .shape = {static_cast<int64_t>(rows.size())}, .type = at::kLong};
+  if (!all([](const Json& v) { return v.is_number_integer(); }) &&
+      all([](const Json& v) { return v.is_number() || v.is_null(); })) {
+    spec.type = at::kDouble;
+  }
+  const bool is_text = !all([](const Json& v) { return v.is_number() || v.is_null(); });
+  at::Tensor column = at::empty(spec.shape, spec.type);
+  std::map<std::string, int64_t> numbers;
+  std::string texts;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Json value = value_of(rows[i]);
+    if (is_text) {
+      const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+      const auto [entry, is_new] = numbers.emplace(text, static_cast<int64_t>(numbers.size()));
+      texts += is_new ? text + "\n" : "";
+      column.mutable_data_ptr<int64_t>()[i] = entry->second;
+    } else if (spec.type == at::kLong) {
+      column.mutable_data_ptr<int64_t>()[i] = value.get<int64_t>();
+    } else {
+      column.mutable_data_ptr<double>()[i] = value.is_null() ? std::nan("") : value.get<double>();
+    }
+  }
+  if (is_text) {
+    spec.attributes.emplace_back("texts", texts);
+  }
+  return {std::move(spec), std::move(column)};
+}
+
 }  // namespace
 
 std::string program_text() {
@@ -160,10 +220,29 @@ Json gather_rank_reports(const RankReport& report, c10::Device device, const com
                       {"process_peak", peak_resident_bytes()},
                       {"device_peak", device_peak_bytes(device)}}}};
   Json ranks = Json::array();
-  for (const std::string& text : world.all_gather(own.dump())) {
+  for (const std::string& text : world.gather(own.dump())) {
     ranks.push_back(Json::parse(text));
   }
   return ranks;
+}
+
+void write_rank_rows(const std::string& path, const std::vector<std::pair<std::string, Json>>& tables) {
+  std::vector<data::Hdf5DatasetSpec> specs;
+  std::vector<at::Tensor> values;
+  for (const auto& [name, rows] : tables) {
+    for (const std::string& figure : paths_of(rows)) {
+      auto [spec, column] = column_of(rows, figure);
+      spec.name = name + figure;
+      specs.push_back(std::move(spec));
+      values.push_back(std::move(column));
+    }
+  }
+  const comm::MpiGroup self = comm::MpiGroup::alone();
+  data::Hdf5Writer file(self, path, specs);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    file.write(specs[i].name, std::array<int64_t, 1>{0}, values[i]);
+  }
+  file.finish();
 }
 
 }  // namespace vit_hybrid::train

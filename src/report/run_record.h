@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/comm/mpi/mpi_session.h"
@@ -37,7 +38,16 @@ struct RankReport {
 /// For summary.json: an array with one object a rank: its host and stage, its seconds by phase and what it worked of
 /// them, the steps in which others waited for it, its tensor bytes by class (each class's peak, what each held when the
 /// total was highest, and that total, beside `predicted`, its plan_memory()), the most memory of its process and what
-/// that had at its start, and what its GPU's allocator held. On every rank. Collective over `world`.
+/// that had at its start, and what its GPU's allocator held. On rank 0, and empty elsewhere. Collective over `world`.
 Json gather_rank_reports(const RankReport& report, c10::Device device, const comm::MpiGroup& world);
+
+/// Of how many ranks at most summary.json and metrics.jsonl have an object each.
+inline constexpr size_t kMostRankRows = 64;
+
+/// Tables as an HDF5 file, for more ranks than that: of each name a group, of each figure of its rows (objects) a
+/// dataset [rows], by the figure's path: "ranks/memory/peak/activations". Integers are int64, other numbers float64,
+/// NaN where a row has none; texts are numbers of the lines of the dataset's attribute "texts", and what else there is
+/// stands in them as JSON. Error(kCannotCreate), Error(kIo). Not collective.
+void write_rank_rows(const std::string& path, const std::vector<std::pair<std::string, Json>>& tables);
 
 }  // namespace vit_hybrid::train

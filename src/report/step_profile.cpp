@@ -137,8 +137,7 @@ double patience() {
 StepProfile::StepProfile(const options::StepRange& steps, bool uses_gpu, const comm::MpiGroup& world)
     : StepWindow(steps, "--profile-steps " + steps.text(), "profile"), world_(world), uses_gpu_(uses_gpu) {
   perf_ = comm::agreed(world, [] { return PerfControl::of_environment(); });
-  const auto profilers = world.all_gather(perf_ || (uses_gpu && has_device_profiler()) ? 1 : 0);
-  num_captured_ = std::count(profilers.begin(), profilers.end(), 1);
+  num_captured_ = world.sum(perf_ || (uses_gpu && has_device_profiler()) ? 1 : 0);
   if (num_captured_ == 0) {
     log_warning(str("--profile-steps ", steps.text(),
                     " captures nothing: no profiler is attached; launch/profile attaches one to every rank"));
@@ -146,14 +145,12 @@ StepProfile::StepProfile(const options::StepRange& steps, bool uses_gpu, const c
 }
 
 int64_t StepProfile::tell(const std::string& problem) const {
-  const std::vector<std::string> problems = world_.all_gather(problem);
-  const auto has_text = [](const std::string& text) { return !text.empty(); };
-  const auto count = std::count_if(problems.begin(), problems.end(), has_text);
+  const int64_t count = world_.sum(problem.empty() ? 0 : 1);
   if (count > 0) {
-    const auto first = std::find_if(problems.begin(), problems.end(), has_text);
-    log_warning(str("the profile of rank ", first - problems.begin(),
+    const auto first = static_cast<int>(world_.min(problem.empty() ? world_.size() : world_.rank()));
+    log_warning(str("the profile of rank ", first,
                     count > 1 ? str(" (and of ", counted(static_cast<size_t>(count - 1), "other"), ")") : "",
-                    " is lost, or not of these steps alone: ", *first));
+                    " is lost, or not of these steps alone: ", world_.broadcast(problem, first)));
   }
   return count;
 }

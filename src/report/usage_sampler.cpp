@@ -315,9 +315,13 @@ Json UsageSampler::figures(int64_t samples, const Json& ranks, const comm::MpiGr
   if (looks()) {
     own = {{"usage", own_usage(world)}, {"energy", energy_.to_json()}};
   }
+  const std::vector<std::string> texts = world.gather(own.dump());
+  if (world.rank() != 0) {
+    return Json::object();
+  }
   Json usage = Json::array();
   Json energy = Json::array();
-  for (const std::string& text : world.all_gather(own.dump())) {
+  for (const std::string& text : texts) {
     const Json of_rank = Json::parse(text);
     if (of_rank.is_object()) {
       usage.push_back(of_rank["usage"]);

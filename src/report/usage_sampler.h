@@ -92,7 +92,8 @@ class UsageSampler {
   /// The last sample; nothing is measured behind it.
   void stop();
 
-  /// For summary.json, after stop(): {"usage": one object for each rank that looked, "energy": of all, by stage}.
+  /// For summary.json, after stop(): {"usage": one object for each rank that looked, "energy": of all, by stage}; on
+  /// rank 0, and empty elsewhere.
   /// `samples` were trained, and the steps of all `ranks` (gather_rank_reports()) took the time by which the energy of
   /// training is shared among their parts. Collective over `world`; the same on all ranks.
   Json figures(int64_t samples, const Json& ranks, const comm::MpiGroup& world) const;

@@ -49,6 +49,8 @@ class RunFolder {
 
   const std::string& path() const { return path_; }
   std::string summary_path() const { return path_ + "/summary.json"; }
+  /// With more than kMostRankRows ranks.
+  std::string ranks_path() const { return path_ + "/ranks.h5"; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   /// Of the trace of this part of the run: trace.json, trace-2.json and so on beside an earlier part's.
   std::string trace_path() const;

@@ -17,7 +17,6 @@ namespace vit_hybrid::train {
 
 namespace {
 
-using ByRank = std::vector<std::vector<StepSeconds>>;
 using Lines = std::vector<std::string>;
 
 // `value(step)` of each step.
@@ -28,35 +27,11 @@ std::vector<double> values_of(const std::vector<StepSeconds>& steps, const Value
   return values;
 }
 
-PartFigures part_figures(const ByRank& by_rank, double StepSeconds::*part) {
-  PartFigures figures;
-  std::vector<double> slowest(by_rank.front().size(), 0.0);
-  double largest = -1.0;
-  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
-    const std::vector<double> values = values_of(by_rank[rank], std::mem_fn(part));
-    VH_ASSERT(values.size() == slowest.size(), "ranks have done other numbers of steps");
-    for (size_t i = 0; i < values.size(); ++i) {
-      slowest[i] = std::max(slowest[i], values[i]);
-    }
-    if (const double median = spread_of(values).median; median > largest) {
-      largest = median;
-      figures.slowest_rank = static_cast<int>(rank);
-    }
-  }
-  figures.seconds = spread_of(slowest);
-  return figures;
-}
-
 // Seconds of each step, of its slowest rank, against its samples.
-Spread rates_of(const ByRank& by_rank, const std::vector<double>& samples) {
+Spread rates_of(const std::vector<StepSeconds>& slowest, const std::vector<double>& samples) {
   std::vector<double> rates;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    double seconds = 0.0;
-    for (const auto& steps : by_rank) {
-      seconds = std::max(seconds, steps[i].step);
-    }
-    rates.push_back(samples[i] / seconds);
-  }
+  std::transform(samples.begin(), samples.end(), slowest.begin(), std::back_inserter(rates),
+                 [](double count, const StepSeconds& step) { return count / step.step; });
   return spread_of(rates);
 }
 
@@ -172,14 +147,26 @@ double TestFigures::data_wait_percent() const {
   return 100.0 * parts[1].seconds.mean / parts[0].seconds.mean;
 }
 
-TestFigures test_figures(const ByRank& by_rank, const std::vector<double>& samples) {
-  VH_ASSERT(!by_rank.empty() && !samples.empty(), "no steps");
+PartMedians part_medians(const std::vector<StepSeconds>& steps) {
+  PartMedians medians{};
+  for (size_t i = 0; i < kStepParts.size(); ++i) {
+    medians[i] = spread_of(values_of(steps, std::mem_fn(kStepParts[i].second))).median;
+  }
+  return medians;
+}
+
+TestFigures test_figures(const std::vector<StepSeconds>& slowest, const std::vector<PartMedians>& medians,
+                         const std::vector<double>& samples) {
+  VH_ASSERT(!samples.empty() && samples.size() == slowest.size(), "no steps, or another number of them");
   TestFigures figures;
   figures.steps = static_cast<int64_t>(samples.size());
   for (size_t i = 0; i < kStepParts.size(); ++i) {
-    figures.parts[i] = part_figures(by_rank, kStepParts[i].second);
+    figures.parts[i].seconds = spread_of(values_of(slowest, std::mem_fn(kStepParts[i].second)));
+    const auto largest = std::max_element(medians.begin(), medians.end(),
+                                          [i](const auto& first, const auto& second) { return first[i] < second[i]; });
+    figures.parts[i].slowest_rank = medians.empty() ? 0 : static_cast<int>(largest - medians.begin());
   }
-  figures.samples_per_second = rates_of(by_rank, samples);
+  figures.samples_per_second = rates_of(slowest, samples);
   figures.samples_per_step = spread_of(samples).mean;
   return figures;
 }
@@ -250,14 +237,24 @@ void StepTest::add(const StepRecord& step) {
   }
 }
 
-std::vector<std::vector<StepSeconds>> StepTest::gathered_seconds(const comm::MpiGroup& world) const {
-  static_assert(std::is_trivially_copyable_v<StepSeconds>);
-  const std::string own(reinterpret_cast<const char*>(seconds_.data()), seconds_.size() * sizeof(StepSeconds));
-  std::vector<std::vector<StepSeconds>> by_rank;
-  for (const std::string& bytes : world.all_gather(own)) {
-    std::memcpy(by_rank.emplace_back(seconds_.size()).data(), bytes.data(), bytes.size());
+std::vector<StepSeconds> StepTest::slowest_seconds(const comm::MpiGroup& world) const {
+  static_assert(std::is_trivially_copyable_v<StepSeconds> && sizeof(StepSeconds) % sizeof(double) == 0);
+  const size_t bytes = seconds_.size() * sizeof(StepSeconds);
+  std::vector<double> most(bytes / sizeof(double));
+  std::memcpy(most.data(), seconds_.data(), bytes);
+  world.max(most);
+  std::vector<StepSeconds> slowest(seconds_.size());
+  std::memcpy(static_cast<void*>(slowest.data()), most.data(), bytes);
+  return slowest;
+}
+
+std::vector<PartMedians> StepTest::gathered_medians(const comm::MpiGroup& world) const {
+  const PartMedians own = part_medians(seconds_);
+  std::vector<PartMedians> medians;
+  for (const std::string& bytes : world.gather(std::string(reinterpret_cast<const char*>(own.data()), sizeof own))) {
+    std::memcpy(medians.emplace_back().data(), bytes.data(), sizeof own);
   }
-  return by_rank;
+  return medians;
 }
 
 Power StepTest::power(bool is_metered, const Energy& first, const Energy& last, const comm::MpiGroup& world) const {
@@ -279,7 +276,7 @@ std::optional<TestFigures> StepTest::figures(const comm::MpiGroup& world) const 
   if (seconds_.empty()) {
     return std::nullopt;  // all ranks have done the same steps
   }
-  TestFigures figures = test_figures(gathered_seconds(world), samples_);
+  TestFigures figures = test_figures(slowest_seconds(world), gathered_medians(world), samples_);
   figures.warm_up = warm_up_;
   figures.packages = power(last_.has_packages, first_.packages, last_.packages, world);
   figures.gpus = power(last_.has_gpu, first_.gpu, last_.gpu, world);

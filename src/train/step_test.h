@@ -41,8 +41,14 @@ struct TestFigures {
   double data_wait_percent() const;
 };
 
-/// `by_rank`: the seconds of the steps that count, as many of each rank and at least one; `samples` of these steps.
-TestFigures test_figures(const std::vector<std::vector<StepSeconds>>& by_rank, const std::vector<double>& samples);
+/// Medians of a rank's steps, in the order of kStepParts.
+using PartMedians = std::array<double, kStepParts.size()>;
+PartMedians part_medians(const std::vector<StepSeconds>& steps);
+
+/// `slowest`: of each of the steps that count, at least one, and each part the seconds of the slowest rank; `medians`
+/// of every rank; `samples` of these steps.
+TestFigures test_figures(const std::vector<StepSeconds>& slowest, const std::vector<PartMedians>& medians,
+                         const std::vector<double>& samples);
 
 /// The validation of the run that is tested, of which some batches were done.
 struct TestedValidation {
@@ -78,14 +84,16 @@ class StepTest {
 
   int64_t steps() const { return steps_; }
   void add(const StepRecord& step);
-  /// Of all ranks, on every rank; nothing where the run ended before a step counted. Collective over `world`.
+  /// Of all ranks, on rank 0; elsewhere without the numbers of the slowest. Nothing where the run ended before a step
+  /// counted. Collective over `world`.
   std::optional<TestFigures> figures(const comm::MpiGroup& world) const;
 
  private:
   void begin_metering();
   void read_meters();
   Power power(bool is_metered, const Energy& first, const Energy& last, const comm::MpiGroup& world) const;
-  std::vector<std::vector<StepSeconds>> gathered_seconds(const comm::MpiGroup& world) const;
+  std::vector<StepSeconds> slowest_seconds(const comm::MpiGroup& world) const;
+  std::vector<PartMedians> gathered_medians(const comm::MpiGroup& world) const;
 
   int64_t steps_;
   int64_t warm_up_;

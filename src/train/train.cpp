@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -137,16 +138,16 @@ Json communication(const Traffic& predicted, const std::vector<double>& between,
 }
 
 // Prints and writes what was measured; returns it, or null where there is nothing.
-Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks, RunLog& log,
-                   const comm::MpiGroup& world) {
-  const auto figures = test.figures(world);
+Json conclude_test(const std::optional<TestFigures>& figures, const TestedRun& run, const Json& ranks, RunLog& log) {
   if (!figures) {
     log_warning("the test was stopped before a step counted");
     return nullptr;
   }
   const Json record = to_json(*figures, run);
   Json with_ranks = record;
-  with_ranks["ranks"] = ranks;
+  if (ranks.size() <= kMostRankRows) {
+    with_ranks["ranks"] = ranks;
+  }
   log.event(with_ranks);
   log_lines(test_lines(*figures, run, ranks));
   return record;
@@ -154,24 +155,17 @@ Json conclude_test(const StepTest& test, const TestedRun& run, const Json& ranks
 
 // Speed of the run that `summary` is about, beside what was predicted, and where no test tells of them its time by
 // phase and memory.
-void conclude_speed(const RunConfig& config, const Machine& machine, const std::optional<TimePlan>& predicted,
-                    Json& summary, const comm::MpiGroup& world) {
-  const bool is_test = summary.contains("test") && summary["test"].is_object();
-  const Json& rate = is_test ? summary["test"]["samples_per_s_spread"]["median"] : summary["samples_per_s"];
-  if (rate == 0.0) {
-    return;  // no step was done
-  }
-  const FinishedRun run{rate, summary["ranks"][0]["seconds"]["step"], is_test, summary["interrupted"]};
-  const RunSpeed speed = measure_run_speed(config, run, machine, world);
+void conclude_speed(const RunConfig& config, const RunSpeed& speed, bool is_test,
+                    const std::optional<TimePlan>& predicted, const Json& ranks, Json& summary) {
   summary["speed"] = to_json(speed);
   std::vector<std::string> lines = speed_lines(speed);
   if (!is_test) {  // which has tables of them
-    const auto resources = resource_lines(summary["ranks"]);
+    const auto resources = resource_lines(ranks);
     lines.insert(lines.end(), resources.begin(), resources.end());
   }
   if (predicted) {
     summary["time"] =
-        time_figures(*predicted, static_cast<double>(config.global_batch_size) / rate.get<double>(), summary["ranks"]);
+        time_figures(*predicted, static_cast<double>(config.global_batch_size) / speed.samples_per_second, ranks);
     lines.push_back(time_line(summary["time"]));
   }
   log_lines(lines);
@@ -430,42 +424,84 @@ class Run {
     }
   }
 
-  // What the run was, as lines and as summary.json.
+  // What the run was, as lines and as summary.json. Ranks say what they did; rank 0 alone has rows of all.
   void conclude() {
-    Json summary = log_->final_figures();
-    summary["interrupted"] = trainer_->stop_reason().has_value();
-    summary["seconds_to_first_step"] = seconds_to_first_step_;
-    summary["kernels"] = to_json(report_kernels(config_, machine_.device));
     const mesh::Coordinate& at = mesh_->coordinate();
     const ReplicaPlan replica = plan_replica(config_, on(at, mesh::Axis::kData));
     const ModelPlace place{on(at, mesh::Axis::kPipeline), on(at, mesh::Axis::kTensor)};
     const MemoryPlan predicted = plan_memory(config_, replica, place, compute_traits(config_, machine_.device));
-    summary["communication"] = communication(plan_traffic(config_, replica, place, machine_.device.type()),
-                                             bytes_between_nodes(world_), least_between_nodes(replica));
-    summary["ranks"] = gather_rank_reports({place.stage, trainer_->total_seconds(), trainer_->total_work(),
-                                            trainer_->slow_spells(), predicted, process_start_},
-                                           machine_.device, world_);
+    Finish finish;
+    finish.ranks = gather_rank_reports({place.stage, trainer_->total_seconds(), trainer_->total_work(),
+                                        trainer_->slow_spells(), predicted, process_start_},
+                                       machine_.device, world_);
+    finish.communication = communication(plan_traffic(config_, replica, place, machine_.device.type()),
+                                         bytes_between_nodes(world_), least_between_nodes(replica));
+    finish.usage = usage_->figures(trainer_->num_samples(), finish.ranks, world_);
+    if (test_) {
+      finish.tested = test_->figures(world_);
+    }
+    finish.speed = measured_speed(finish.tested);
+    if (world_.rank() == 0) {
+      write_summary(std::move(finish));
+    }
+    log_line(str("run folder: ", folder_->path()));
+  }
+
+  // What ranks have found out together at the end, for rank 0.
+  struct Finish {
+    Json ranks;  // gather_rank_reports()
+    Json communication;
+    Json usage;
+    std::optional<TestFigures> tested;
+    std::optional<RunSpeed> speed;  // nothing where no step was done
+  };
+
+  // Collective over the world.
+  std::optional<RunSpeed> measured_speed(const std::optional<TestFigures>& tested) const {
+    FinishedRun run{tested ? tested->samples_per_second.median : log_->median_samples_per_second(),
+                    trainer_->total_seconds().step, tested.has_value(), trainer_->stop_reason().has_value()};
+    if (run.samples_per_second == 0.0) {
+      return std::nullopt;
+    }
+    world_.broadcast(&run.step_seconds, sizeof run.step_seconds, 0);  // by which all decide alike
+    return measure_run_speed(config_, run, machine_, world_);
+  }
+
+  void write_summary(Finish finish) {
+    Json summary = log_->final_figures();
+    summary["interrupted"] = trainer_->stop_reason().has_value();
+    summary["seconds_to_first_step"] = seconds_to_first_step_;
+    summary["kernels"] = to_json(report_kernels(config_, machine_.device));
+    summary["communication"] = std::move(finish.communication);
     summary["network"] = network_ ? network_->spells() : Json::array();
-    summary["deciding"] = deciding_rank(summary["ranks"], trainer_->num_steps());
-    summary.update(usage_->figures(trainer_->num_samples(), summary["ranks"], world_));
+    summary["deciding"] = deciding_rank(finish.ranks, trainer_->num_steps());
+    summary.update(finish.usage);
     log_->warn_of_skipped_steps();
     if (test_) {
-      summary["test"] = conclude_test(*test_, trainer_->tested_run(), summary["ranks"], *log_, world_);
+      summary["test"] = conclude_test(finish.tested, trainer_->tested_run(), finish.ranks, *log_);
     } else if (range_) {
       summary["find_lr"] = range_->to_json();
       log_lines(range_->lines());
     } else {
       log_->print_table();
     }
-    conclude_speed(config_, machine_, predicted_time_, summary, world_);
+    if (finish.speed) {
+      conclude_speed(config_, *finish.speed, finish.tested.has_value(), predicted_time_, finish.ranks, summary);
+    }
     if (!summary["deciding"].is_null()) {
       log_line(deciding_line(summary["deciding"]));
     }
     log_line(energy_line(summary["energy"]));
-    if (world_.rank() == 0) {
-      write_json_file(folder_->summary_path(), summary);
+    if (finish.ranks.size() <= kMostRankRows) {
+      summary["ranks"] = std::move(finish.ranks);
+      std::filesystem::remove(folder_->ranks_path());  // of an earlier part
+    } else {
+      const std::string path = folder_->ranks_path();
+      summary["ranks_file"] = std::filesystem::path(path).filename().string();
+      write_rank_rows(path, {{"ranks", finish.ranks}, {"usage", summary.value("usage", Json::array())}});
+      summary.erase("usage");
     }
-    log_line(str("run folder: ", folder_->path()));
+    write_json_file(folder_->summary_path(), summary);
   }
 
   // Of gradients and parameters, in all steps and of all nodes, by mesh::Group, where each node has as many ranks and

@@ -405,7 +405,7 @@ void Trainer::agree(StepRecord& record, const WorkSeconds& work, double own_samp
 void Trainer::watch_stragglers(const StepRecord& record, const BorderReport& own, const BorderAgreement& all) {
   if (all.anybody_has_turned) {
     std::vector<Json> found;
-    for (const std::string& text : world_.all_gather(
+    for (const std::string& text : world_.gather(
              has_turned_ ? to_json(stragglers_.spells().back(), world_.rank(), comm::process_place().host).dump()
                          : std::string())) {
       if (!text.empty()) {

@@ -92,6 +92,34 @@ int64_t reduce(const MpiGroup& group, int64_t value, MPI_Op op) {
   return value;
 }
 
+// Texts of ranks, one behind the other.
+class Texts {
+ public:
+  explicit Texts(const std::vector<int64_t>& sizes) {
+    for (const int64_t size : sizes) {
+      sizes_.push_back(static_cast<int>(size));
+      starts_.push_back(static_cast<int>(total_));
+      total_ += size;
+      VH_ASSERT(total_ <= std::numeric_limits<int>::max(), str("texts of ", total_, " bytes"));
+    }
+  }
+
+  int64_t total() const { return total_; }
+  const int* sizes() const { return sizes_.data(); }
+  const int* starts() const { return starts_.data(); }
+  std::vector<std::string> parts_of(const std::string& all) const {
+    std::vector<std::string> parts;
+    for (size_t i = 0; i < sizes_.size(); ++i)
+      parts.push_back(all.substr(static_cast<size_t>(starts_[i]), static_cast<size_t>(sizes_[i])));
+    return parts;
+  }
+
+ private:
+  std::vector<int> sizes_;
+  std::vector<int> starts_;
+  int64_t total_ = 0;
+};
+
 // Nodes are known by their lowest ranks, and ranks are numbered node by node: so what is found at first is kept.
 struct NodeOrder {
   int node = -1;            // of this process: the lowest rank of the world that is on it
@@ -211,6 +239,12 @@ MpiGroup MpiGroup::world() {
                [&](MPI_Comm* ordered) { return MPI_Comm_split(mpi_comm(launched), 0, place, ordered); });
 }
 
+MpiGroup MpiGroup::alone() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(MPI_COMM_SELF, &comm), "MPI_Comm_dup");
+  return MpiGroup(own(comm));
+}
+
 MpiGroup MpiGroup::duplicate() const {
   return build(*this, "MPI_Comm_dup", [&](MPI_Comm* comm) { return MPI_Comm_dup(handle_->comm, comm); });
 }
@@ -276,6 +310,9 @@ void MpiGroup::sum(std::vector<uint64_t>& values) const {
 void MpiGroup::sum(std::vector<double>& values) const {
   reduce(*this, values.data(), values.size(), MPI_DOUBLE, MPI_SUM);
 }
+void MpiGroup::max(std::vector<double>& values) const {
+  reduce(*this, values.data(), values.size(), MPI_DOUBLE, MPI_MAX);
+}
 
 std::vector<int64_t> MpiGroup::all_gather(int64_t value) const {
   std::vector<int64_t> values(static_cast<size_t>(size_));
@@ -286,26 +323,38 @@ std::vector<int64_t> MpiGroup::all_gather(int64_t value) const {
 }
 
 std::vector<std::string> MpiGroup::all_gather(const std::string& text) const {
-  const std::vector<int64_t> sizes = all_gather(static_cast<int64_t>(text.size()));
-  std::vector<int> counts;
-  std::vector<int> starts;
-  int64_t total = 0;
-  for (const int64_t size : sizes) {
-    counts.push_back(static_cast<int>(size));
-    starts.push_back(static_cast<int>(total));
-    total += size;
-    VH_ASSERT(total <= std::numeric_limits<int>::max(), str("texts of ", total, " bytes"));
-  }
-  std::string all(static_cast<size_t>(total), ' ');
-  wait_for(*this, "all_gather", total, "MPI_Iallgatherv", [&](MPI_Request* request) {
-    return MPI_Iallgatherv(text.data(), static_cast<int>(text.size()), MPI_BYTE, all.data(), counts.data(),
-                           starts.data(), MPI_BYTE, handle_->comm, request);
+  const Texts texts(all_gather(static_cast<int64_t>(text.size())));
+  std::string all(static_cast<size_t>(texts.total()), ' ');
+  wait_for(*this, "all_gather", texts.total(), "MPI_Iallgatherv", [&](MPI_Request* request) {
+    return MPI_Iallgatherv(text.data(), static_cast<int>(text.size()), MPI_BYTE, all.data(), texts.sizes(),
+                           texts.starts(), MPI_BYTE, handle_->comm, request);
   });
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    texts.push_back(all.substr(static_cast<size_t>(starts[i]), static_cast<size_t>(counts[i])));
-  }
-  return texts;
+  return texts.parts_of(all);
+}
+
+std::vector<std::string> MpiGroup::gather(const std::string& text) const {
+  const auto own = static_cast<int64_t>(text.size());
+  std::vector<int64_t> sizes(rank_ == 0 ? static_cast<size_t>(size_) : 0);
+  wait_for(*this, "gather", int64_t{sizeof own}, "MPI_Igather", [&](MPI_Request* request) {
+    return MPI_Igather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, 0, handle_->comm, request);
+  });
+  const Texts texts(sizes);
+  std::string all(static_cast<size_t>(texts.total()), ' ');
+  wait_for(*this, "gather", rank_ == 0 ? texts.total() : own, "MPI_Igatherv", [&](MPI_Request* request) {
+    return MPI_Igatherv(text.data(), static_cast<int>(own), MPI_BYTE, all.data(), texts.sizes(), texts.starts(),
+                        MPI_BYTE, 0, handle_->comm, request);
+  });
+  return texts.parts_of(all);
+}
+
+int64_t MpiGroup::scatter(const std::vector<int64_t>& values) const {
+  VH_ASSERT(rank_ != 0 || static_cast<int>(values.size()) == size_,
+            str(values.size(), " values for ", size_, " ranks"));
+  int64_t own = 0;
+  wait_for(*this, "scatter", int64_t{sizeof own}, "MPI_Iscatter", [&](MPI_Request* request) {
+    return MPI_Iscatter(values.data(), 1, MPI_INT64_T, &own, 1, MPI_INT64_T, 0, handle_->comm, request);
+  });
+  return own;
 }
 
 void MpiGroup::send(const void* data, int64_t bytes, int to) const {

@@ -28,6 +28,8 @@ class MpiGroup {
   /// All processes, in the order of the launcher, but node by node: a node's ranks are consecutive. Rank 0 is the
   /// launcher's. Collective over all processes.
   static MpiGroup world();
+  /// This process alone. Not collective.
+  static MpiGroup alone();
   /// The same processes with messages of their own. Collective over the group.
   MpiGroup duplicate() const;
   /// Processes with equal `color` (>= 0) form a group, ordered by their rank in this one. Collective
@@ -55,10 +57,15 @@ class MpiGroup {
   void min(std::vector<int64_t>& values) const;
   void sum(std::vector<uint64_t>& values) const;
   void sum(std::vector<double>& values) const;
+  void max(std::vector<double>& values) const;
   /// The value of every rank, in rank order.
   std::vector<int64_t> all_gather(int64_t value) const;
   /// The text of every rank, in rank order; 2 GiB together.
   std::vector<std::string> all_gather(const std::string& text) const;
+  /// The same on rank 0 alone, and nothing elsewhere: for what grows with the number of ranks.
+  std::vector<std::string> gather(const std::string& text) const;
+  /// Of `values`, which rank 0 has for all ranks, the one of this rank.
+  int64_t scatter(const std::vector<int64_t>& values) const;
 
   /// Returns when `bytes` at `data` may change again, or have come. Each send has its receive, of as many bytes;
   /// collective over the two ranks. No more than 1 GiB.
