@@ -70,8 +70,8 @@ def rank_rows(path, table="ranks"):
             return
         values = column[()].tolist()
         if "texts" in column.attrs:
-            texts = "".join(column.attrs[key] for key in sorted(
-                (key for key in column.attrs if key.split(".")[0] == "texts"), key=lambda key: int(key[6:] or 0))).split("\n")
+            names = sorted((key for key in column.attrs if key.split(".")[0] == "texts"), key=lambda key: int(key[6:] or 0))
+            texts = b"".join(bytes(column.attrs[key]) for key in names).decode().split("\n")
             values = [json.loads(text) if text.startswith(("[", "{")) else text for text in map(texts.__getitem__, values)]
         rows.extend({} for _ in range(len(values) - len(rows)))
         *groups, key = name.split("/")

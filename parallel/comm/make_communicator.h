@@ -16,9 +16,9 @@
 
 namespace vit_hybrid::comm {
 
-/// How collectives of host tensors travel. kAuto: the ranks of a node meet in shared memory, and one of them speaks with
-/// other nodes; by messages of every rank where too little of it is free, or where the group spans nodes and `sum_blocks`
-/// are not they. kSharedMemory is for groups on one node.
+/// How collectives of host tensors travel. kAuto: the ranks of a node meet in shared memory, and one of them speaks
+/// with other nodes; by messages of every rank where too little of it is free, or where the group spans nodes and
+/// `sum_blocks` are not they. kSharedMemory is for groups on one node.
 enum class HostPath { kAuto, kMessages, kSharedMemory };
 
 /// The same on all ranks of a group.
@@ -29,10 +29,11 @@ struct TransportOptions {
   /// Size of one of the slots of a rank in shared memory, through which collectives go in rounds, on one or two nodes
   /// (with more of them up to eight times as large); a multiple of 64.
   int64_t slot_bytes = int64_t{128} << 10;
-  /// The blocks of every sum on host back ends, as runs of consecutive ranks: values are added in rank order inside of a
-  /// block, and those of the blocks by a balanced tree (reduce_in_blocks). Empty: the nodes.
+  /// The blocks of every sum on host back ends, as runs of consecutive ranks: values are added in rank order inside of
+  /// a block, and those of the blocks by a balanced tree (reduce_in_blocks). Empty: the nodes.
   std::vector<int> sum_blocks;
-  /// How many consecutive ranks each node has, as it is, or as a test on one machine pretends; empty: the ranks find out.
+  /// How many consecutive ranks each node has, as it is, or as a test on one machine pretends; empty: the ranks find
+  /// out.
   std::vector<int> nodes;
   /// How long NCCL may take to connect a group.
   double connection_seconds = 600.0;
