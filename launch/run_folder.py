@@ -17,8 +17,6 @@ import sys
 from messages import shown
 
 COMING_AGAIN = ("step", "epoch", "valid", "checkpoint", "histograms")  # what a run that goes on after an earlier step writes anew
-
-
 RANKS_FILE = "ranks.h5"  # of a run of many ranks
 
 

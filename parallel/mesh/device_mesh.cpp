@@ -193,13 +193,12 @@ DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c1
       rank_(world.rank()),
       coordinate_(dims.coordinate(world.rank())),
       device_(device),
-      sum_blocks_(options.sum_blocks),
+      nodes_(options.nodes.empty() ? world.node_sizes() : options.nodes),
+      sum_blocks_(options.sum_blocks.empty() ? nodes_ : options.sum_blocks),
       model_(world.split(dims.group(world.rank(), {Axis::kTensor, Axis::kPipeline}).front())) {
   VH_ASSERT(world.size() == dims.size(), str(dims.text(), " on ", world.size(), " ranks"));
   comm::TransportOptions everywhere = options;
-  // Asked for once: those of each group follow.
-  everywhere.nodes = options.nodes.empty() ? world.node_sizes() : options.nodes;
-  if (sum_blocks_.empty()) sum_blocks_ = everywhere.nodes;
+  everywhere.nodes = nodes_;
   everywhere.sum_blocks = sum_blocks_;
   comm::TransportOptions collectives = everywhere;  // stages exchange, nobody else does
   collectives.connects_neighbours = false;
@@ -218,7 +217,7 @@ DeviceMesh::DeviceMesh(const ParallelDims& dims, const comm::MpiGroup& world, c1
     own.connects_neighbours = group == Group::kPipeline;
     own.most_blocks = is_of_data ? options.most_blocks : 0;
     const std::vector<int> members = dims_.members(rank_, group);
-    own.nodes = blocks_of(members, everywhere.nodes);
+    own.nodes = blocks_of(members, nodes_);
     own.sum_blocks = blocks_of(members, sum_blocks_);
     const int color = members.front();  // a group is known by its lowest rank
     groups_[static_cast<size_t>(group)] =

@@ -124,6 +124,8 @@ class DeviceMesh {
   int size() const { return dims_.size(); }
   /// Runs of the world's ranks, of which sums over host tensors are put together (TransportOptions::sum_blocks).
   const std::vector<int>& sum_blocks() const { return sum_blocks_; }
+  /// How many ranks of the world each node has, in their order.
+  const std::vector<int>& nodes() const { return nodes_; }
   const Coordinate& coordinate() const { return coordinate_; }
   c10::Device device() const { return device_; }
 
@@ -132,6 +134,7 @@ class DeviceMesh {
   int rank_;
   Coordinate coordinate_;
   c10::Device device_;
+  std::vector<int> nodes_;
   std::vector<int> sum_blocks_;
   comm::MpiGroup model_;
   // In the order of construction; the world, from which the others are split, goes last.

@@ -139,12 +139,10 @@ std::pair<data::Hdf5DatasetSpec, at::Tensor> column_of(const Json& rows, const s
   const auto all = [&](const auto& is) {
     return std::all_of(rows.begin(), rows.end(), [&](const Json& row) { return is(value_of(row)); });
   };
-  data::Hdf5DatasetSpec spec{.name = {}, .shape = {static_cast<int64_t>(rows.size())}, .type = at::kLong};
-  if (!all([](const Json& v) { return v.is_number_integer(); }) &&
-      all([](const Json& v) { return v.is_number() || v.is_null(); })) {
-    spec.type = at::kDouble;
-  }
   const bool is_text = !all([](const Json& v) { return v.is_number() || v.is_null(); });
+  const bool is_whole = is_text || all([](const Json& v) { return v.is_number_integer(); });
+  data::Hdf5DatasetSpec spec{
+      .name = {}, .shape = {static_cast<int64_t>(rows.size())}, .type = is_whole ? at::kLong : at::kDouble};
   at::Tensor column = at::empty(spec.shape, spec.type);
   std::map<std::string, int64_t> numbers;
   std::string texts;
@@ -155,7 +153,7 @@ std::pair<data::Hdf5DatasetSpec, at::Tensor> column_of(const Json& rows, const s
       const auto [entry, is_new] = numbers.emplace(text, static_cast<int64_t>(numbers.size()));
       texts += is_new ? text + "\n" : "";
       column.mutable_data_ptr<int64_t>()[i] = entry->second;
-    } else if (spec.type == at::kLong) {
+    } else if (is_whole) {
       column.mutable_data_ptr<int64_t>()[i] = value.get<int64_t>();
     } else {
       column.mutable_data_ptr<double>()[i] = value.is_null() ? std::nan("") : value.get<double>();
@@ -224,6 +222,14 @@ Json gather_rank_reports(const RankReport& report, c10::Device device, const com
     ranks.push_back(Json::parse(text));
   }
   return ranks;
+}
+
+void put_ranks(Json& record, const Json& ranks) {
+  if (ranks.size() <= kMostRankRows) {
+    record["ranks"] = ranks;
+  } else {
+    record["ranks_file"] = kRanksFile;
+  }
 }
 
 void write_rank_rows(const std::string& path, const std::vector<std::pair<std::string, Json>>& tables) {

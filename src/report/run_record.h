@@ -43,6 +43,10 @@ Json gather_rank_reports(const RankReport& report, c10::Device device, const com
 
 /// Of how many ranks at most summary.json and metrics.jsonl have an object each.
 inline constexpr size_t kMostRankRows = 64;
+/// In the run folder, where the others are.
+inline constexpr const char* kRanksFile = "ranks.h5";
+/// Gives `record` the rows of gather_rank_reports() as "ranks", or where they are too many "ranks_file".
+void put_ranks(Json& record, const Json& ranks);
 
 /// Tables as an HDF5 file, for more ranks than that: of each name a group, of each figure of its rows (objects) a
 /// dataset [rows], by the figure's path: "ranks/memory/peak/activations". Integers are int64, other numbers float64,

@@ -9,6 +9,7 @@
 #include "src/base/folder_lock.h"
 #include "src/config/run_config.h"
 #include "src/report/metrics_log.h"
+#include "src/report/run_record.h"
 
 namespace vit_hybrid::train {
 
@@ -50,7 +51,7 @@ class RunFolder {
   const std::string& path() const { return path_; }
   std::string summary_path() const { return path_ + "/summary.json"; }
   /// With more than kMostRankRows ranks.
-  std::string ranks_path() const { return path_ + "/ranks.h5"; }
+  std::string ranks_path() const { return path_ + "/" + kRanksFile; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   /// Of the trace of this part of the run: trace.json, trace-2.json and so on beside an earlier part's.
   std::string trace_path() const;

@@ -59,7 +59,7 @@ constexpr int kComeAgain = static_cast<int>(ErrorClass::kTemporary);
 
 // `nodes`: how many ranks each has.
 void print_start(const RunConfig& config, const DataSource& data, const mesh::DeviceMesh& mesh,
-                 const std::vector<int>& nodes, const std::string& folder) {
+                 const std::string& folder) {
   const ParallelConfig& parallel = config.parallel;
   const int64_t parameters = model::num_parameters(config.model);
   log_line(str(config.name, ": ", parameters, " parameters, dp ", parallel.dp, " x tp ", parallel.tp, " x pp ",
@@ -71,7 +71,7 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
     log_line(str("  rate      ", number_text(config.scaled(config.schedule.lr), 4), ": ", config.schedule.lr,
                  " of batches of ", config.schedule.lr_batch_size, ", scaled to ", config.global_batch_size));
   }
-  const NodeReport between = report_nodes(config, nodes, mesh.sum_blocks(), mesh.device().type());
+  const NodeReport between = report_nodes(config, mesh.nodes(), mesh.sum_blocks(), mesh.device().type());
   log_lines(between.lines);
   if (!between.warning.empty()) {
     log_warning(between.warning);
@@ -145,9 +145,7 @@ Json conclude_test(const std::optional<TestFigures>& figures, const TestedRun& r
   }
   const Json record = to_json(*figures, run);
   Json with_ranks = record;
-  if (ranks.size() <= kMostRankRows) {
-    with_ranks["ranks"] = ranks;
-  }
+  put_ranks(with_ranks, ranks);
   log.event(with_ranks);
   log_lines(test_lines(*figures, run, ranks));
   return record;
@@ -414,8 +412,7 @@ class Run {
       note_resumption(*resumed(), config_, *log_);
     }
     note_kernels(*folder_, *log_, world_);
-    const std::vector<int> nodes = world_.node_sizes();
-    print_start(config_, *data_, *mesh_, nodes, folder_->path());
+    print_start(config_, *data_, *mesh_, folder_->path());
     if (network_ && world_.rank() == 0) {
       log_line(network_->start_line());
     }
@@ -442,7 +439,7 @@ class Run {
     }
     finish.speed = measured_speed(finish.tested);
     if (world_.rank() == 0) {
-      write_summary(std::move(finish));
+      write_summary(finish);
     }
     log_line(str("run folder: ", folder_->path()));
   }
@@ -467,12 +464,12 @@ class Run {
     return measure_run_speed(config_, run, machine_, world_);
   }
 
-  void write_summary(Finish finish) {
+  void write_summary(const Finish& finish) {
     Json summary = log_->final_figures();
     summary["interrupted"] = trainer_->stop_reason().has_value();
     summary["seconds_to_first_step"] = seconds_to_first_step_;
     summary["kernels"] = to_json(report_kernels(config_, machine_.device));
-    summary["communication"] = std::move(finish.communication);
+    summary["communication"] = finish.communication;
     summary["network"] = network_ ? network_->spells() : Json::array();
     summary["deciding"] = deciding_rank(finish.ranks, trainer_->num_steps());
     summary.update(finish.usage);
@@ -492,13 +489,12 @@ class Run {
       log_line(deciding_line(summary["deciding"]));
     }
     log_line(energy_line(summary["energy"]));
-    if (finish.ranks.size() <= kMostRankRows) {
-      summary["ranks"] = std::move(finish.ranks);
+    put_ranks(summary, finish.ranks);
+    if (summary.contains("ranks")) {
       std::filesystem::remove(folder_->ranks_path());  // of an earlier part
     } else {
-      const std::string path = folder_->ranks_path();
-      summary["ranks_file"] = std::filesystem::path(path).filename().string();
-      write_rank_rows(path, {{"ranks", finish.ranks}, {"usage", summary.value("usage", Json::array())}});
+      write_rank_rows(folder_->ranks_path(),
+                      {{"ranks", finish.ranks}, {"usage", summary.value("usage", Json::array())}});
       summary.erase("usage");
     }
     write_json_file(folder_->summary_path(), summary);
@@ -508,7 +504,7 @@ class Run {
   // the same part of the model; else zeros.
   std::vector<double> least_between_nodes(const ReplicaPlan& replica) const {
     std::vector<double> least(mesh::kNumGroups, 0.0);
-    const std::vector<int> nodes = world_.node_sizes();
+    const std::vector<int>& nodes = mesh_->nodes();
     if (machine_.device.is_cpu() && config_.parallel.pp == 1 &&
         std::all_of(nodes.begin(), nodes.end(), [&](int n) { return n == nodes.front(); })) {
       const auto of_node = plan_bytes_between_nodes(config_, replica, nodes.front(), machine_.device.type());

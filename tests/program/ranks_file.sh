@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A run of 72 ranks: its rows of ranks are in ranks.h5, which launch/report reads; summary.json, the records of --test and the log
-# have no row for each. The run that goes on with fewer ranks has its rows in summary.json, and the file is gone.
+# A run of 72 ranks: its rows of ranks are in ranks.h5, which launch/report reads; summary.json and the log have no row for
+# each. The run that goes on with fewer ranks has its rows in summary.json, and the file is gone.
 #
 #   ranks_file.sh PROGRAM SOURCE_DIR WORK_DIR LAUNCHER...   (whose last word takes the number of ranks)
 set -euo pipefail
