@@ -17,8 +17,18 @@ namespace vit_hybrid::comm {
 
 namespace {
 constexpr int kEagerLooks = 50;
-constexpr timespec kNap{0, 20'000};
 std::atomic<Waiting::Manner> g_manner{Waiting::Manner::kYield};
+uint64_t g_moves = 1;  // of all tasks; the main thread's
+
+using std::chrono::nanoseconds;
+constexpr nanoseconds kLongestNap{10'000'000};
+
+// How long to sleep when nothing has moved for so long; 0: yield.
+nanoseconds nap_after(nanoseconds still, Waiting::Manner manner) {
+  if (manner == Waiting::Manner::kSleep) return std::clamp(still / 8, nanoseconds(20'000), kLongestNap);
+  constexpr nanoseconds kShort{2'000'000};
+  return still < kShort ? nanoseconds(0) : std::min(still / 64, kLongestNap);
+}
 
 constexpr int kLooksBetweenClocks = 100;
 constexpr double kSecondsBetweenAnswers = 0.25;  // to the question whom it waits for
@@ -46,11 +56,18 @@ Waiting::Manner Waiting::set_manner(Manner manner) {
 
 void Waiting::pause() {
   if (++looks_ < kEagerLooks) return;
-  if (g_manner.load(std::memory_order_relaxed) == Manner::kSleep) {
-    nanosleep(&kNap, nullptr);
-  } else {
-    sched_yield();
+  const Clock::time_point now = Clock::now();
+  if (moves_ != g_moves) {
+    moves_ = g_moves;
+    still_since_ = now;
   }
+  const nanoseconds nap = nap_after(now - still_since_, g_manner.load(std::memory_order_relaxed));
+  if (nap.count() == 0) {
+    sched_yield();
+    return;
+  }
+  const timespec time{0, nap.count()};
+  nanosleep(&time, nullptr);
 }
 
 void progress() {
@@ -78,10 +95,17 @@ void HostTask::push() {
   if (done() || (first_done_ != nullptr && !*first_done_)) return;
   try {
     *done_ = advance();
-    if (done()) record_end();
+    if (done()) {
+      note_move();
+      record_end();
+    }
   } catch (const Error& error) {
     throw Error(error.error_class(), str(note().text(), ": ", error.message()), error.hint());
   }
+}
+
+void HostTask::note_move() {
+  ++g_moves;
 }
 
 bool HostTask::try_complete() {

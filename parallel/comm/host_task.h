@@ -1,6 +1,8 @@
 // HostTask: an operation between hosts, and the loop in which a process waits for it.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -12,7 +14,10 @@ namespace vit_hybrid::comm {
 
 /// Between looks a rank spins for about a microsecond, and then leaves its core to others: it yields it, or, where the
 /// ranks of the node outnumber the cores, sleeps for some ten microseconds, because yielding ranks keep each other
-/// awake (eight ranks on two cores: all-reduces take 0.4 to 0.7 of the time).
+/// awake (eight ranks on two cores: all-reduces take 0.4 to 0.7 of the time). Where nothing moves it sleeps longer, by
+/// a share of the time that it has waited: else many ranks that look for what few compute take all of the cores' time,
+/// on nodes that do not know of each other (or jobs) too. What the share costs is no more than the same share of the
+/// wait.
 class Waiting {
  public:
   enum class Manner { kYield, kSleep };
@@ -24,7 +29,11 @@ class Waiting {
   int looks() const { return looks_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   int looks_ = 0;
+  uint64_t moves_ = 0;  // of this process when it looked last; 0: it has not
+  Clock::time_point still_since_;
 };
 
 /// A state machine behind a Work. Every wait of the process advances all tasks in flight, not only
@@ -49,6 +58,9 @@ class HostTask : public NotedState {
   void follow(const Work::State* first);
 
  protected:
+  /// Something came of this advance(), if not yet its end: who waits may look again soon.
+  static void note_move();
+
   void complete(BlockedScope& blocked) final;
   bool try_complete() final;
 

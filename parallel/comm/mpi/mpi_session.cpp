@@ -2,14 +2,14 @@
 #include "parallel/comm/mpi/mpi_session.h"
 
 #include <mpi.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
-#include <thread>
 #include <utility>
 
 #include "parallel/comm/agreement.h"
+#include "parallel/comm/host_task.h"
 #include "parallel/comm/launcher.h"
 #include "parallel/comm/mpi/mpi_handle.h"
 #include "parallel/comm/node_board.h"
@@ -46,14 +46,26 @@ void start_place() {
   join_board(launch);
 }
 
+// While MPI starts and ends, Open MPI sleeps 100 us between looks whether the others have come. Where many ranks share
+// few cores, they take all of the cores' time from those for whom they wait, and from MPI's daemons: so they may sleep
+// for some milliseconds, which a start has two or three times.
+class LazyTimers {
+ public:
+  LazyTimers() { prctl(PR_SET_TIMERSLACK, 5'000'000UL); }
+  ~LazyTimers() { prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(before_)); }
+  LazyTimers(const LazyTimers&) = delete;
+  LazyTimers& operator=(const LazyTimers&) = delete;
+
+ private:
+  int before_ = prctl(PR_GET_TIMERSLACK);
+};
+
 // Whoever has come through MPI_Finalize stays as a witness of those of its node that have not.
 void see_others_through() {
   const OperationNote note = launch_note("end of MPI_Finalize", kEndTurn);
   BlockedScope blocked(note);
-  while (!board_has_come_to(kEndTurn)) {
+  for (Waiting waiting; !board_has_come_to(kEndTurn); waiting.pause())
     blocked.look();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
 }
 
 }  // namespace
@@ -65,6 +77,7 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   {
     const OperationNote note = launch_note("MPI_Init", kInitTurn);
     const BlockedScope blocked(note);
+    const LazyTimers lazy;
     check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   }
   world_ = MpiGroup::world();
@@ -114,6 +127,7 @@ void MpiSession::finalize() {
   {
     const OperationNote note = launch_note("MPI_Finalize", kFinalizeTurn);
     const BlockedScope blocked(note);
+    const LazyTimers lazy;
     check_mpi(MPI_Finalize(), "MPI_Finalize");
   }
   see_others_through();

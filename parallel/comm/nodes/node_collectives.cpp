@@ -43,6 +43,7 @@ class NodeTask : public HostTask {
       moved = reduce_rounds() || moved;
       moved = lead_rounds() || moved;
       moved = leave_rounds() || moved;
+      if (moved) note_move();
     }
     if (left_ < num_rounds_) return false;
     link_->queue().leave(*this);
