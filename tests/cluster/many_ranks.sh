@@ -2,7 +2,7 @@
 # Many ranks on eight "nodes" (nodes.sh): a job starts, trains ten steps, and stops; its rows of ranks are in ranks.h5 where there
 # are more than 64; no file and no line of the log is there for each rank. Prints what grows with the number of ranks.
 #
-#   many_ranks.sh PROGRAM WORK_DIR [RANKS...]      RANKS: multiples of 8, by default 16
+#   many_ranks.sh PROGRAM WORK_DIR [RANKS...]      RANKS: multiples of 8, by default 16 and 96
 #
 # Exit code 77, with the reason, where the privileges or commands for it are missing.
 set -euo pipefail
@@ -13,7 +13,7 @@ program=$(readlink -f "$1")
 launch=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../launch" && pwd)
 make_nodes 8 "$2"
 shift 2
-[ $# -gt 0 ] || set -- 16
+[ $# -gt 0 ] || set -- 16 96
 export OMPI_MCA_mpi_yield_when_idle=1
 complain() { echo "$test_name: $*" >&2; exit 1; }
 python=python3
