@@ -156,6 +156,16 @@ class Waits {
                        [&](const auto& member) { return member.first == i || has_ended(member.first); });
   }
 
+  // Whether it waits for another node in a collective that all of its ranks have begun.
+  bool lacks_messages(size_t i) const {
+    const Standing& s = table_[i];
+    if (s.turn == 0 || !knows_group_of(i)) return false;
+    const auto& members = members_.at(s.group);
+    return std::all_of(members.begin(), members.end(), [&](const auto& member) { return member.second >= s.turn; }) &&
+           std::any_of(targets_[i].begin(), targets_[i].end(),
+                       [&](size_t target) { return table_[target].host != s.host; });
+  }
+
   // Whether all ranks of what `i` waits in are in the table.
   bool knows_group_of(size_t i) const {
     const auto found = members_.find(table_[i].group);
@@ -216,6 +226,33 @@ class Waits {
   std::vector<Indices> targets_;
 };
 
+// Two nodes, of which ranks of one wait for ranks of the other.
+using NodePair = std::pair<std::string, std::string>;
+
+std::vector<NodePair> pairs_between(const std::vector<Standing>& table, const Standing& waiting) {
+  std::vector<NodePair> pairs;
+  for (const int rank : waiting.awaits) {
+    const auto found = std::find_if(table.begin(), table.end(), [&](const Standing& s) { return s.rank == rank; });
+    if (found != table.end() && found->host != waiting.host) pairs.emplace_back(waiting.host, found->host);
+  }
+  return pairs;
+}
+
+// Those between which the messages are missing that `waiting` wait for: where two nodes wait for each other, these;
+// they keep the others waiting.
+std::set<NodePair> broken_pairs(const std::vector<Standing>& table, const Indices& waiting) {
+  std::set<NodePair> pairs;
+  for (const size_t i : waiting) {
+    const std::vector<NodePair> own = pairs_between(table, table[i]);
+    pairs.insert(own.begin(), own.end());
+  }
+  std::set<NodePair> mutual;
+  std::copy_if(pairs.begin(), pairs.end(), std::inserter(mutual, mutual.begin()), [&](const NodePair& pair) {
+    return pairs.contains({pair.second, pair.first});
+  });
+  return mutual.empty() ? pairs : mutual;
+}
+
 // Those with the largest `votes`, which are not zero.
 Indices most_of(const std::map<size_t, double>& votes) {
   double most = 0.0;
@@ -240,14 +277,18 @@ class Judge {
   Blame blame() {
     if (!stuck_.empty()) return make(Blame::Kind::kStuck, sorted(stuck_));
     if (held_up_.empty()) return {};
-    if (const Indices last = last_ones(); !last.empty()) return make(Blame::Kind::kStuck, last);
+    if (const Indices last = held_up_ones(&Waits::is_last); !last.empty()) return make(Blame::Kind::kStuck, last);
     for (const auto is_odd : {&Standing::is_idle, &Standing::is_restless}) {
       if (const Indices odd = odd_ones(is_odd); !odd.empty()) return make(Blame::Kind::kStuck, odd);
     }
     if (const Indices odd = blocked_elsewhere(); !odd.empty()) return make(Blame::Kind::kStuck, odd);
     if (is_anybody_overdue_soon()) return {};
+    if (!knows_all()) return make(Blame::Kind::kUnknown, {});
+    if (const Indices unlike = unlike_ones(); !unlike.empty()) return make(Blame::Kind::kApart, unlike);
+    // Whoever runs and waits serves all that is in flight: then it is the network that brings nothing.
+    if (const Indices lacking = lacking_ones(); !lacking.empty()) return make(Blame::Kind::kUndelivered, lacking);
     const Indices apart = apart_ones();
-    return apart.empty() || !knows_all() ? make(Blame::Kind::kUnknown, {}) : make(Blame::Kind::kApart, apart);
+    return apart.empty() ? make(Blame::Kind::kUnknown, {}) : make(Blame::Kind::kApart, apart);
   }
 
  private:
@@ -297,11 +338,21 @@ class Judge {
     return out;
   }
 
-  Indices last_ones() const {
-    Indices last;
-    std::copy_if(held_up_.begin(), held_up_.end(), std::back_inserter(last),
-                 [&](size_t i) { return waits_.is_last(i); });
-    return last;
+  Indices held_up_ones(bool (Waits::*is_one)(size_t) const) const {
+    Indices ones;
+    std::copy_if(held_up_.begin(), held_up_.end(), std::back_inserter(ones),
+                 [&](size_t i) { return (waits_.*is_one)(i); });
+    return ones;
+  }
+
+  Indices lacking_ones() const {
+    Indices lacking = held_up_ones(&Waits::lacks_messages);
+    const std::set<NodePair> broken = broken_pairs(table_, lacking);
+    std::erase_if(lacking, [&](size_t i) {
+      const std::vector<NodePair> own = pairs_between(table_, table_[i]);
+      return std::none_of(own.begin(), own.end(), [&](const NodePair& pair) { return broken.contains(pair); });
+    });
+    return lacking;
   }
 
   // Inside of a library nobody is seen to look. But the few who use no processor where others do, or never rest where
@@ -375,7 +426,6 @@ class Judge {
   // out which those who stand where it stands have made. Else the one that most of them miss; of several, the one that
   // is further.
   Indices apart_ones() const {
-    if (const Indices unlike = unlike_ones(); !unlike.empty()) return unlike;
     std::map<size_t, double> left_out;
     std::map<size_t, double> missed;
     std::map<size_t, double> steps;
@@ -489,6 +539,16 @@ std::string waiters_text(const std::vector<Standing>& table, const Blame& blame)
              " in ", longest.operation);
 }
 
+// "n1 and n2, n1 and n3".
+std::string links_text(const std::set<NodePair>& pairs) {
+  std::string out;
+  for (const auto& [a, b] : pairs) {
+    if (a > b && pairs.contains({b, a})) continue;
+    out += str(out.empty() ? "" : ", ", std::min(a, b), " and ", std::max(a, b));
+  }
+  return out;
+}
+
 std::string unknown_text(const std::vector<Standing>& table, const Blame& blame) {
   const Standing& longest = table[blame.waiters.front()];
   const size_t count = blame.waiters.size();
@@ -529,7 +589,14 @@ std::string blame_text(const std::vector<Standing>& table, const Blame& blame, c
   } else {
     const std::string waiters = waiters_text(table, blame);
     text = culprits_text(table, blame) + (waiters.empty() ? "" : "; " + waiters);
-    if (blame.kind == Blame::Kind::kApart) text += "; they are in operations that do not belong together";
+    if (blame.kind == Blame::Kind::kApart) {
+      text += "; they are in operations that do not belong together";
+      if (!broken_pairs(table, blame.culprits).empty())
+        text += ", or the network between their nodes brings no messages";
+    } else if (blame.kind == Blame::Kind::kUndelivered) {
+      text += str("; all of its ranks run and have begun it, but messages between ",
+                  links_text(broken_pairs(table, blame.culprits)), " do not get through: look at the network");
+    }
   }
   return str("vit_hybrid: ", text, remark.empty() ? "" : "; " + remark);
 }

@@ -55,8 +55,9 @@ std::vector<Standing> standings_of(const std::string& text);
 
 struct Blame {
   /// kStuck: somebody who does not wait, or who waits and does not run, has not come further for the limit. kApart: all
-  /// run and wait, in operations that do not belong together. kUnknown: whom they wait for is not in the table.
-  enum class Kind { kNone, kStuck, kApart, kUnknown };
+  /// run and wait, in operations that do not belong together. kUndelivered: all run and wait, and some for other nodes'
+  /// messages in a collective that all of its ranks have begun. kUnknown: whom they wait for is not in the table.
+  enum class Kind { kNone, kStuck, kApart, kUndelivered, kUnknown };
   Kind kind = Kind::kNone;
   std::vector<size_t> culprits;  ///< numbers in the table, the one whom most wait for first
   std::vector<size_t> waiters;   ///< of the culprits, the one that waits longest first

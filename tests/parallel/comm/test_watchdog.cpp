@@ -99,6 +99,7 @@ constexpr auto kNone = Blame::Kind::kNone;
 constexpr auto kStuck = Blame::Kind::kStuck;
 constexpr auto kApart = Blame::Kind::kApart;
 constexpr auto kUnknown = Blame::Kind::kUnknown;
+constexpr auto kUndelivered = Blame::Kind::kUndelivered;
 
 }  // namespace
 
@@ -196,6 +197,9 @@ TEST_CASE("blame: all wait, and one of them elsewhere") {
   partner.turns = {{kWorld, 5, kWorld}, {kOther, 8, kOther}};
   CHECK(verdict({waiting(0, kWorld, 5, 4), waiting(1, kWorld, 5, 4), elsewhere, partner}) ==
         Verdict{kApart, {2}, {0, 1, 3}});
+  elsewhere.host = "n2";  // it has not begun that turn: no message of it is on its way
+  CHECK(verdict({waiting(0, kWorld, 5, 4), waiting(1, kWorld, 5, 4), elsewhere, partner}) ==
+        Verdict{kApart, {2}, {0, 1, 3}});
   // Of two, the one that is further in the run; where both are as far, nobody can say which.
   Standing first = waiting(0, kWorld, 5, 2);
   first.turns = {{kWorld, 5, kWorld}, {kOther, 8, kOther}};
@@ -237,6 +241,40 @@ TEST_CASE("blame: the one that makes another collective than the others in its t
   CHECK(verdict({odd, agreeing, made(2, 5, kAgreement, kBarrier)}) == Verdict{kApart, {0}, {1, 2}});
   // MPI took the barrier for the agreement: rank 2 is in the next one.
   CHECK(verdict({odd, agreeing, made(2, 6, kBarrier, kAgreement)}) == Verdict{kApart, {0}, {1, 2}});
+}
+
+TEST_CASE("blame: the network, where a node lacks messages of a collective that all have begun") {
+  // Leaders 0 and 2 of two nodes; rank 1 has what node n2 sent it, and is in the next collective.
+  Standing ahead = waiting(0, kWorld, 6, 3);
+  ahead.awaits = {2};
+  Standing beside = waiting(1, kWorld, 6, 3);
+  beside.awaits = {0};
+  Standing lacking = waiting(2, kWorld, 5, 3);
+  lacking.host = "n2";
+  lacking.awaits = {0};
+  const auto of_four = [](Standing s) {
+    s.group_size = 4;
+    s.turn = s.turns[0].turn = 5;
+    return s;
+  };
+  const std::vector<Standing> table = {ahead, beside, lacking};
+  CHECK(verdict(table) == Verdict{kUndelivered, {2}, {0, 1}});
+  const std::string text = blame_text(table, find_blame(table, kLimit), "");
+  CHECK_MESSAGE(text.find("rank 2 on n2 (process 102) has waited 2.5 s in all_reduce number 5") != std::string::npos,
+                text);
+  CHECK_MESSAGE(text.find("messages between n1 and n2 do not get through: look at the network") != std::string::npos,
+                text);
+  // A third node, that waits for both, is no end of their link.
+  Standing third = waiting(3, kWorld, 5, 4);
+  third.host = "n3";
+  third.awaits = {0, 2};
+  CHECK(verdict({of_four(ahead), of_four(beside), of_four(lacking), third}) == Verdict{kUndelivered, {0, 2}, {1, 3}});
+  // On one node no network is between them.
+  lacking.host = "n1";
+  CHECK(verdict({ahead, beside, lacking}).kind == kApart);
+  lacking.host = "n2";
+  // Nor while the one who has what the others need does not run.
+  CHECK(verdict({stopped(ahead), beside, lacking}) == Verdict{kStuck, {0}, {1, 2}});
 }
 
 TEST_CASE("blame: what another node's rank waits for is heard, though it is overdue a moment later") {
