@@ -7,7 +7,8 @@
 #   broken_nodes.sh PROGRAM WORK_DIR
 #
 # Exit code 77, with the reason, where the privileges or commands for it are missing.
-set -euo pipefail
+set -eEuo pipefail
+trap 'echo "broken_nodes: line $LINENO failed" >&2' ERR
 
 program=$(readlink -f "$1")
 # shellcheck source=tests/cluster/nodes.sh
@@ -64,7 +65,7 @@ breaks() {
   [ $code != 0 ] || complain "$name: it ended with code 0"
   lines=$(grep -cE "$pattern" "$name.txt") || complain "$name: nothing is said of it: $(cat "$name.txt")"
   [ "$lines" = 1 ] || complain "$name: said $lines times: $(grep -E "$pattern" "$name.txt")"
-  [ "$(grep -c '^vit_hybrid: rank' "$name.txt")" -le 1 ] || complain "$name: more than one line: $(grep '^vit_hybrid: rank' "$name.txt")"
+  [ "$(grep -c '^vit_hybrid: rank' "$name.txt")" -le 1 ] || complain "$name: more than one line: $(cat "$name.txt")"
   for node in $living; do
     wait_for 5 has_nobody "$node" || complain "$name: still on $node: $(ip netns pids "$node" | tr '\n' ' ')"
     left=$(find /dev/shm -name "*$node*")
@@ -107,5 +108,6 @@ done
 ! grep -q "has waited\|has not moved" back.txt || complain "back: $(grep 'has waited\|has not moved' back.txt)"
 
 export OMPI_MCA_oob_tcp_keepalive_time=2
-breaks gone "Remote daemon: .* on node ${nodes[1]}|on node ${nodes[1]} exited|^vit_hybrid: .*${nodes[1]} " "${nodes[0]} ${nodes[2]}" end_node 1
+breaks gone "Remote daemon: .* on node ${nodes[1]}|on node ${nodes[1]} exited|^vit_hybrid: .*${nodes[1]} " \
+  "${nodes[0]} ${nodes[2]}" end_node 1
 echo "$test_name: passed"
