@@ -150,19 +150,14 @@ class Waits {
 
   // Whether all ranks of what `i` waits in have come through it but itself.
   bool is_last(size_t i) const {
-    if (!knows_group_of(i)) return false;
-    const auto& members = members_.at(table_[i].group);
-    return std::all_of(members.begin(), members.end(),
-                       [&](const auto& member) { return member.first == i || has_ended(member.first); });
+    return knows_group_of(i) && others(i, [&](size_t member, uint64_t) { return !has_ended(member); }).empty();
   }
 
   // Whether it waits for another node in a collective that all of its ranks have begun.
   bool lacks_messages(size_t i) const {
     const Standing& s = table_[i];
-    if (s.turn == 0 || !knows_group_of(i)) return false;
-    const auto& members = members_.at(s.group);
-    return std::all_of(members.begin(), members.end(), [&](const auto& member) { return member.second >= s.turn; }) &&
-           std::any_of(targets_[i].begin(), targets_[i].end(),
+    if (s.turn == 0 || !knows_group_of(i) || !behind(i).empty()) return false;
+    return std::any_of(targets_[i].begin(), targets_[i].end(),
                        [&](size_t target) { return table_[target].host != s.host; });
   }
 
@@ -178,26 +173,35 @@ class Waits {
     return s.is_halted || (!s.is_blind && s.state == State::kWaiting && s.silent > longest_silence(limit_));
   }
 
-  // Those who have not begun the collective that it waits in; else those whom it says it waits for; else whoever of the
-  // group does something else than to wait, since a rank that waits serves all operations in flight.
+  // The others that are known of the group that `i` waits in, as far as is_one(number in the table, its turn).
+  template <class Is>
+  Indices others(size_t i, Is is_one) const {
+    Indices out;
+    const auto found = members_.find(table_[i].group);
+    if (found == members_.end()) return out;
+    for (const auto& [member, turn] : found->second) {
+      if (member != i && is_one(member, turn)) out.push_back(member);
+    }
+    return out;
+  }
+
+  // Those who have not begun the collective that it waits in.
+  Indices behind(size_t i) const {
+    return others(i, [&](size_t, uint64_t turn) { return turn < table_[i].turn; });
+  }
+
+  // Those who are behind; else those whom it says it waits for; else whoever of the group does something else than to
+  // wait, since a rank that waits serves all operations in flight.
   Indices find_targets(size_t i) const {
     const Standing& s = table_[i];
-    Indices behind;
-    Indices busy;
     if (s.group == 0) return busy_ones(i);
-    if (const auto found = members_.find(s.group); found != members_.end()) {
-      for (const auto& [member, turn] : found->second) {
-        if (member == i) continue;
-        if (turn < s.turn) behind.push_back(member);
-        if (!is_overdue(member) && !has_ended(member)) busy.push_back(member);
-      }
-    }
-    if (!behind.empty()) return behind;
+    if (Indices late = behind(i); !late.empty()) return late;
     Indices awaited;
     for (const int rank : s.awaits) {
       if (const auto found = by_rank_.find(rank); found != by_rank_.end()) awaited.push_back(found->second);
     }
     if (!awaited.empty()) return awaited;
+    const Indices busy = others(i, [&](size_t member, uint64_t) { return !is_overdue(member) && !has_ended(member); });
     return busy.empty() && !knows_group_of(i) ? mute_ones() : busy;
   }
 

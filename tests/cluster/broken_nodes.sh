@@ -27,7 +27,7 @@ complain() {
 
 # train NAME STEPS OPTION...: in the background; the job is $job.
 train() {
-  name=$1
+  local name=$1
   # dp alone crosses the nodes, so that every rank leads in its turn.
   mpirun --host "${nodes[0]}:2,${nodes[1]}:2,${nodes[2]}:2" --oversubscribe --bind-to none -n 6 -x OMP_NUM_THREADS \
     -x OMPI_MCA_mpi_yield_when_idle "$program" --dp 6 --global-batch-size 6 --generated-samples 192 \
