@@ -287,7 +287,8 @@ void inspect_files(const comm::MpiGroup& group, const InspectOptions& options,
     for (Part& part : parts) {
       part.dataset = group.broadcast(part.dataset, 0);
       if (!part.dataset.empty()) {
-        part.text += values_text(group, path, part.dataset, broadcast_lines(group, part.channels), options.sample);
+        part.text += values_text(group, path, part.dataset, broadcast_lines(group, part.channels),
+                                 options.all ? 0 : options.sample);
       }
       if (group.rank() == 0) {
         print(part.text);

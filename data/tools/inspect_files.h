@@ -14,8 +14,9 @@ namespace vit_hybrid::data {
 
 struct InspectOptions {
   std::vector<std::string> inputs;  ///< files and folders
-  int64_t sample = 16;              ///< rows of each dataset whose values are looked at; 0: all
+  int64_t sample = 16;              ///< rows of each dataset whose values are looked at
   int64_t bands = 1;                ///< latitude bands that a sample is read in
+  bool all = false;                 ///< values of all rows instead
 };
 
 /// Of a part of one row.

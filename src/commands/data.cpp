@@ -99,11 +99,7 @@ std::vector<std::string> problems_of(const Generate& generate) {
   return {};
 }
 
-struct Choice : InspectOptions {
-  bool all = false;
-};
-
-options::OptionTable table_of(Choice& chosen) {
+options::OptionTable table_of(InspectOptions& chosen) {
   options::OptionTable table;
   table.begin_group("Options");
   table.add({.name = "sample",
@@ -117,7 +113,7 @@ options::OptionTable table_of(Choice& chosen) {
   return table;
 }
 
-std::vector<std::string> problems_of(const Choice& chosen) {
+std::vector<std::string> problems_of(const InspectOptions& chosen) {
   if (chosen.inputs.empty()) {
     return {"no file is given: vit_hybrid data inspect FILE..."};
   }
@@ -234,12 +230,8 @@ int run_data_generate(const Invocation& invocation) {
 }
 
 int run_data_inspect(const Invocation& invocation) {
-  return run_data_tool<Choice>(invocation, [](const Choice& chosen, const comm::MpiGroup& world) {
-    InspectOptions inspect = chosen;
-    if (chosen.all) {
-      inspect.sample = 0;
-    }
-    data::inspect_files(world, inspect, &print_once);
+  return run_data_tool<InspectOptions>(invocation, [](const InspectOptions& chosen, const comm::MpiGroup& world) {
+    data::inspect_files(world, chosen, &print_once);
   });
 }
 
@@ -288,7 +280,7 @@ std::vector<Command> data_commands() {
            "the values\nby channel: extremes, mean, deviation, NaN and infinities. A folder stands for the *.h5 files "
            "in it. Where a layout is\nslow to read, the command that repacks it is printed. All ranks read together.\n",
        .introduction = "\n`vit_hybrid data inspect FILE...`. These are given on the command line only.\n",
-       .options_text = &options_text<Choice, table_of>},
+       .options_text = &options_text<InspectOptions, table_of>},
       {.name = "data repack",
        .summary = "rewrite HDF5 files so that they are read fast",
        .run = &run_data_repack,

@@ -185,7 +185,7 @@ TEST_CASE("data inspect: layout, cost, values and the command that repacks") {
     testing::write_hdf5_file(folder.file("plain.h5"), {{"fields", ramp(0, 8)}, {"labels", at::arange(5, at::kLong)}},
                              {"x", "y", "z"});
   });
-  const std::string scaled = inspect(group, {{folder.file("scaled.h5")}, 0, 2});
+  const std::string scaled = inspect(group, {{folder.file("scaled.h5")}, 2, 2, true});
   for (const char* part :
        {"fields (8, 2, 4, 5), 32-bit float, little-endian", "chunks (2, 2, 4, 5), filters deflate",
         "yes, 4 chunks, inflated after reading", "dims:       time, channel, lat, lon", "channels:   u,v",
