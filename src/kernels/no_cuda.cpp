@@ -99,17 +99,13 @@ void measure_product(const ProductProblem&, c10::Device) {
   no_cuda(__func__);
 }
 
-void wake_device(c10::Device) {
-  no_cuda(__func__);
-}
-
 void forget_product_plans() {}
 
 std::string device_product_text(at::ScalarType, GeluKind) {
   no_cuda(__func__);
 }
 
-const DeviceTraits& device_traits(c10::Device) {
+DeviceTraits device_traits(c10::Device) {
   no_cuda(__func__);
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -15,20 +14,22 @@
 #include <limits>
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "data/reading/posix_file.h"
+#include "data/tools/tool_files.h"
 #include "model/vit_costs.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/operation.h"
 #include "parallel/tensor/step_context.h"
+#include "src/base/error.h"
 #include "src/base/files.h"
 #include "src/base/host.h"
 #include "src/base/log.h"
 #include "src/base/random.h"
 #include "src/base/text.h"
 #include "src/base/timer.h"
+#include "src/base/utf8.h"
 #include "src/base/version.h"
 #include "src/kernels/gemm/small_product.h"
 #include "src/machine/processor.h"
@@ -50,31 +51,28 @@ kernels::DeviceKernelOptions kernel_options(const RunConfig& config) {
           config.deterministic ? kernels::SumOrder::kFixed : kernels::SumOrder::kAny};
 }
 
-Tf32Override tf32_override(Precision precision, const char* value) {
+std::string tf32_warning(Precision precision, const char* value) {
   const std::string text = value == nullptr ? "" : value;
   const bool is_tf32 = precision == Precision::kTf32;
   if (text.empty() || (text == "0") != is_tf32) {
-    return {};
+    return "";
   }
-  if (is_tf32) {
-    return {
-        std::nullopt,
-        "--precision tf32 without TF32: NVIDIA_TF32_OVERRIDE is 0, by which NVIDIA's libraries never take it; unset "
-        "it, or give --precision fp32"};
-  }
-  return {Error(ErrorClass::kUsage,
+  if (!is_tf32) {
+    throw Error(ErrorClass::kUsage,
                 str("--precision ", precision_name(precision), " is to have no TF32, but NVIDIA_TF32_OVERRIDE is '",
                     text, "', and NVIDIA's libraries obey that instead of this program"),
-                "unset NVIDIA_TF32_OVERRIDE or set it to 0, or give --precision tf32"),
-          {}};
+                "unset NVIDIA_TF32_OVERRIDE or set it to 0, or give --precision tf32");
+  }
+  return "--precision tf32 without TF32: NVIDIA_TF32_OVERRIDE is 0, by which NVIDIA's libraries never take it; unset "
+         "it, or give --precision fp32";
 }
 
 void set_kernel_options(const RunConfig& config, c10::Device device, const comm::MpiGroup& world) {
   if (device.is_cuda()) {
-    const Tf32Override forced = tf32_override(config.precision.kind, std::getenv("NVIDIA_TF32_OVERRIDE"));
-    comm::agree(world, forced.problem);
-    if (!forced.warning.empty()) {
-      log_warning(forced.warning);
+    const std::string warning =
+        comm::agreed(world, [&] { return tf32_warning(config.precision.kind, std::getenv("NVIDIA_TF32_OVERRIDE")); });
+    if (!warning.empty()) {
+      log_warning(warning);
     }
   }
   kernels::set_device_kernel_options(kernel_options(config));
@@ -109,89 +107,41 @@ std::string shared(const std::string& text, const comm::MpiGroup& world) {
   return world.broadcast(text, 0);
 }
 
-// Who adds the bias and its gradient.
-enum class Bias { kNone, kInProduct, kGradientElsewhere };
-// What the product that makes a layer's input's gradient does besides: nothing for the image, which needs none.
-enum class InputGradient { kYes, kNo, kThroughGelu };
-// Where GELU may be a part of the layer's product.
-enum class Gelu { kNone, kInProduct };
+// What the kernels of a linear layer's products do besides.
+struct LayerExtras {
+  ProductExtra forward = ProductExtra::kNone;
+  std::optional<ProductExtra> input_gradient = ProductExtra::kNone;  // nothing: it is not computed
+  ProductExtra weight_gradient = ProductExtra::kNone;
+};
 
-// Adds the products of a linear layer.
-void add_linear(DeviceProblems& problems, const ProductTypes& types, const model::LinearLayer& layer, Bias bias,
-                InputGradient input_gradient = InputGradient::kYes, Gelu gelu = Gelu::kNone) {
-  const auto add = [&](ProductKind kind, ProductExtra extra) {
-    auto problem = kernels::product_problem(kind, extra, layer.rows, layer.outputs, layer.inputs, types.compute);
-    problem.fp32 = types.compute == at::kFloat ? types.fp32 : kernels::Fp32Products::kExact;
-    problem.result = kind == ProductKind::kWeightGradient ? types.gradient : types.compute;
-    problems.products.push_back(problem);
-  };
-  if (layer.rows == 0 || layer.inputs == 0 || layer.outputs == 0) {
-    return;
-  }
-  add(ProductKind::kForward, bias == Bias::kNone        ? ProductExtra::kNone
-                             : gelu == Gelu::kInProduct ? ProductExtra::kBiasGelu
-                                                        : ProductExtra::kBias);
-  if (input_gradient != InputGradient::kNo) {
-    const bool through_gelu = input_gradient == InputGradient::kThroughGelu;
-    add(ProductKind::kBackwardInput, through_gelu ? ProductExtra::kGeluGradient : ProductExtra::kNone);
-  }
-  const bool is_joined = bias == Bias::kInProduct && kernels::is_as_wide_as_sums(types.gradient);
-  add(ProductKind::kWeightGradient, is_joined ? ProductExtra::kBiasGradient : ProductExtra::kNone);
-}
-
-void add_units(DeviceProblems& problems, const ProductTypes& types, const model::VitOptions& options, Range units,
-               int tensor_rank, int tensor_size, int64_t num_samples) {
-  const int64_t heads = Partition(options.num_heads, tensor_size).part(tensor_rank).size();
-  if (options.attention_dropout == 0.0 && heads > 0) {
-    problems.attentions.insert(problems.attentions.end(), static_cast<size_t>(model::num_blocks(options, units)),
-                               {num_samples, options.num_tokens(), heads, options.head_dim(), types.compute});
-  }
-  // The biases of row-parallel linears are added after the sum over the ranks, and a kernel of its own adds up their
-  // gradients (LinearProducts). One rank has no such sum. The gradient of fc1's bias comes with GELU's backward, unless
-  // that is a part of fc2's product (Mlp).
-  const Bias whole = tensor_size == 1 ? Bias::kInProduct : Bias::kGradientElsewhere;
-  const Bias row_parallel = tensor_size == 1 ? Bias::kInProduct : Bias::kNone;
+// The biases of row-parallel linears are added after the sum over the ranks, and a kernel of its own adds up their
+// gradients (LinearProducts). One rank has no such sum. The gradient of fc1's bias comes with GELU's backward, unless
+// that is a part of fc2's product (Mlp). The image needs no gradient.
+LayerExtras layer_extras(model::LinearRole role, const model::VitOptions& options, int tensor_size,
+                         const ProductTypes& types) {
+  constexpr auto kNone = ProductExtra::kNone, kBias = ProductExtra::kBias;
   const bool may_fuse = kernels::may_fuse_gelu(options.gelu, types.compute, types.fp32);
   const bool may_fuse_backward = may_fuse && options.dropout == 0.0;
-  for (const model::LinearLayer& layer :
-       model::linear_layers(options, units, {tensor_rank, tensor_size}, num_samples)) {
-    switch (layer.role) {
-      case model::LinearRole::kPatches:
-        add_linear(problems, types, layer, whole, InputGradient::kNo);
-        break;
-      case model::LinearRole::kQkv:
-        add_linear(problems, types, layer, Bias::kInProduct);
-        break;
-      case model::LinearRole::kProjection:
-        add_linear(problems, types, layer, row_parallel);
-        break;
-      case model::LinearRole::kFc1:
-        add_linear(problems, types, layer, may_fuse_backward ? Bias::kInProduct : Bias::kGradientElsewhere,
-                   InputGradient::kYes, may_fuse ? Gelu::kInProduct : Gelu::kNone);
-        break;
-      case model::LinearRole::kFc2:
-        add_linear(problems, types, layer, row_parallel,
-                   may_fuse_backward ? InputGradient::kThroughGelu : InputGradient::kYes);
-        break;
-      case model::LinearRole::kFieldHead:
-        add_linear(problems, types, layer, Bias::kNone);
-        break;
-      case model::LinearRole::kClassHead:
-        add_linear(problems, types, layer, whole);
-        break;
-    }
+  const auto bias_gradient = kernels::is_as_wide_as_sums(types.gradient) ? ProductExtra::kBiasGradient : kNone;
+  const auto row_bias = tensor_size == 1 ? kBias : kNone;
+  const auto whole_gradient = tensor_size == 1 ? bias_gradient : kNone;
+  switch (role) {
+    case model::LinearRole::kPatches:
+      return {kBias, std::nullopt, whole_gradient};
+    case model::LinearRole::kQkv:
+      return {kBias, kNone, bias_gradient};
+    case model::LinearRole::kProjection:
+      return {row_bias, kNone, whole_gradient};
+    case model::LinearRole::kFc1:
+      return {may_fuse ? ProductExtra::kBiasGelu : kBias, kNone, may_fuse_backward ? bias_gradient : kNone};
+    case model::LinearRole::kFc2:
+      return {row_bias, may_fuse_backward ? ProductExtra::kGeluGradient : kNone, whole_gradient};
+    case model::LinearRole::kFieldHead:
+      break;
+    case model::LinearRole::kClassHead:
+      return {kBias, kNone, whole_gradient};
   }
-}
-
-template <class Problem>
-void keep_first_of_each(std::vector<Problem>& problems) {
-  std::set<std::string> seen;
-  std::erase_if(problems, [&](const Problem& problem) { return !seen.insert(problem.name()).second; });
-}
-
-std::string folder_of_variable(const char* name, const char* below) {
-  const char* const value = std::getenv(name);
-  return value != nullptr && *value == '/' ? std::string(value) + below : std::string();
+  return {};
 }
 
 KernelChoice parse_choice(const std::string& text, const std::string& machine) {
@@ -204,13 +154,6 @@ KernelChoice parse_choice(const std::string& text, const std::string& machine) {
     throw Error(ErrorClass::kBadData, "it names no kernel that is known");
   }
   return *choice;
-}
-
-double sum_over_ranks(double microseconds, const comm::MpiGroup& world) {
-  const bool is_time = std::isfinite(microseconds) && microseconds > 0.0;
-  const int64_t nanoseconds = world.sum(is_time ? std::llround(1e3 * microseconds) : 0);
-  const bool is_known = world.min(is_time ? 1 : 0) == 1;
-  return is_known ? 1e-3 * static_cast<double>(nanoseconds) : std::numeric_limits<double>::quiet_NaN();
 }
 
 // The same kernel on all ranks, and whether they have another one too.
@@ -292,26 +235,25 @@ std::string version_between(const std::string& banner, const std::string& before
   return end == std::string::npos ? banner : banner.substr(begin, end - begin);
 }
 
-std::string in_one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
-  return text;
-}
-
 // What the choice of the host's kernel holds for, in one line.
 std::string host_machine_text() {
   const Processor& processor = this_processor();
-  return in_one_line(str(processor.name, " (family ", processor.family, ", model ", processor.model, ", vectors of ",
-                         vector_bytes(processor), " bytes), ranks with --threads ", at::get_num_threads(),
-                         ", LibTorch ", library_versions().front().second, ", oneDNN ",
-                         version_between(at::get_mkldnn_version(), "DNN v", " "), ", MKL ",
-                         version_between(at::get_mkl_version(), "Version ", " for "), library_settings()));
+  return shown(
+      str(processor.name, " (family ", processor.family, ", model ", processor.model, ", vectors of ",
+          vector_bytes(processor), " bytes), ranks with --threads ", at::get_num_threads(), ", LibTorch ",
+          library_versions().front().second, ", oneDNN ", version_between(at::get_mkldnn_version(), "DNN v", " "),
+          ", MKL ", version_between(at::get_mkl_version(), "Version ", " for "), library_settings()),
+      std::string::npos);
 }
 
 // $XDG_CACHE_HOME/vit_hybrid where that is an absolute path, else ~/.cache/vit_hybrid; empty without a home.
 std::string kernel_cache_folder() {
-  const std::string cache = folder_of_variable("XDG_CACHE_HOME", "/vit_hybrid");
-  return cache.empty() ? folder_of_variable("HOME", "/.cache/vit_hybrid") : cache;
+  for (const auto& [name, below] : {std::pair{"XDG_CACHE_HOME", "/vit_hybrid"}, {"HOME", "/.cache/vit_hybrid"}}) {
+    if (const char* const value = std::getenv(name); value != nullptr && *value == '/') {
+      return std::string(value) + below;
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -337,20 +279,47 @@ std::vector<std::string> DeviceProblems::names_with_parts() const {
 DeviceProblems device_problems(const model::VitOptions& options, Range units, int tensor_rank, int tensor_size,
                                int64_t num_samples, const ProductTypes& types) {
   DeviceProblems problems;
-  add_units(problems, types, options, units, tensor_rank, tensor_size, num_samples);
+  const int64_t heads = Partition(options.num_heads, tensor_size).part(tensor_rank).size();
+  if (options.attention_dropout == 0.0 && heads > 0) {
+    problems.attentions.assign(static_cast<size_t>(model::num_blocks(options, units)),
+                               {num_samples, options.num_tokens(), heads, options.head_dim(), types.compute});
+  }
+  for (const model::LinearLayer& layer :
+       model::linear_layers(options, units, {tensor_rank, tensor_size}, num_samples)) {
+    if (layer.rows == 0 || layer.inputs == 0 || layer.outputs == 0) {
+      continue;
+    }
+    const auto add = [&](ProductKind kind, ProductExtra extra) {
+      auto problem =
+          kernels::product_problem(kind, extra, layer.rows, layer.outputs, layer.inputs, types.compute, types.fp32);
+      problem.result = kind == ProductKind::kWeightGradient ? types.gradient : types.compute;
+      problems.products.push_back(problem);
+    };
+    const LayerExtras extras = layer_extras(layer.role, options, tensor_size, types);
+    add(ProductKind::kForward, extras.forward);
+    if (extras.input_gradient) {
+      add(ProductKind::kBackwardInput, *extras.input_gradient);
+    }
+    add(ProductKind::kWeightGradient, extras.weight_gradient);
+  }
   return problems;
 }
 
 DeviceProblems device_problems_of_mesh(const model::VitOptions& options, int tensor_size,
                                        const std::vector<int64_t>& micro_batch_sizes, const ProductTypes& types) {
   DeviceProblems problems;
+  std::set<std::string> seen;
+  const auto add_new = [&](auto& list, const auto& more) {
+    std::copy_if(more.begin(), more.end(), std::back_inserter(list),
+                 [&](const auto& problem) { return seen.insert(problem.name()).second; });
+  };
   for (const int64_t num_samples : micro_batch_sizes) {
     for (int rank = 0; rank < tensor_size; ++rank) {
-      add_units(problems, types, options, {0, options.num_units()}, rank, tensor_size, num_samples);
+      const auto more = device_problems(options, {0, options.num_units()}, rank, tensor_size, num_samples, types);
+      add_new(problems.products, more.products);
+      add_new(problems.attentions, more.attentions);
     }
   }
-  keep_first_of_each(problems.products);
-  keep_first_of_each(problems.attentions);
   return problems;
 }
 
@@ -460,18 +429,14 @@ KernelChoice KernelCache::keep(const KernelChoice& choice, SavedKernels use) {
     if (path_.empty()) {
       throw Error(ErrorClass::kCannotCreate, "neither XDG_CACHE_HOME nor HOME names a folder");
     }
-    std::error_code error;
-    const auto folder = std::filesystem::path(path_).parent_path();
-    if (std::filesystem::create_directories(folder, error); error) {
-      throw Error(ErrorClass::kCannotCreate, str("cannot make ", folder.string(), ": ", error.message()));
-    }
+    data::make_output_folder(std::filesystem::path(path_).parent_path());
     const std::string text = KernelTable{machine_, {{kHostProblem, choice}}}.text();
     data::PosixFile(temporary, data::PosixFile::Access::kCreate)
         .write(0, text.data(), static_cast<int64_t>(text.size()));
     // A link is refused where there is a file: of starts that measure at the same time all take the first one's choice.
     const bool yields = use == SavedKernels::kUse && !is_damaged_;
     const bool is_first = yields && ::link(temporary.c_str(), path_.c_str()) == 0;
-    const auto other = yields && !is_first && errno == EEXIST ? read() : std::nullopt;
+    const auto other = yields && !is_first ? read() : std::nullopt;
     if (!is_first && !other) {
       data::rename_file(temporary, path_);
     }
@@ -503,9 +468,9 @@ std::vector<double> microseconds_of_all_ranks(size_t count, const std::function<
       least[i] = round == 0 ? least[i] : std::min(least[i], microseconds);
     }
   }
-  for (double& microseconds : least) {
-    microseconds = sum_over_ranks(microseconds, world);
-  }
+  const auto is_no_time = [](double microseconds) { return !std::isfinite(microseconds) || microseconds <= 0.0; };
+  std::replace_if(least.begin(), least.end(), is_no_time, std::numeric_limits<double>::quiet_NaN());
+  world.sum(least);
   return least;
 }
 
@@ -560,7 +525,7 @@ void choose_host_kernel(const RunConfig& config, HostLayer::Passes passes, const
   }
   const HostProblem problem{largest_layer(config, passes), host_machine_text(), kernel_options(config).order};
   // Other runs take it over only where also those settings are the same that checkpoints do not ask for.
-  const std::string machine = in_one_line(str(problem.machine, "; ", join(kernel_settings(environ))));
+  const std::string machine = str(problem.machine, "; ", shown(join(kernel_settings(environ)), std::string::npos));
   KernelCache cache(kernel_cache_folder(), world.gather(machine));  // which rank 0 alone reads and writes
   const std::string line = tune_host_kernel(problem, saved, use_of_saved(config.retune), world, &cache);
   if (!line.empty()) {

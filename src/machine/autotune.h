@@ -16,7 +16,6 @@
 #include "data/loading/sampler.h"
 #include "model/vit_options.h"
 #include "parallel/comm/mpi/mpi_group.h"
-#include "src/base/error.h"
 #include "src/base/json.h"
 #include "src/base/partition.h"
 #include "src/config/run_config.h"
@@ -30,12 +29,9 @@ namespace vit_hybrid::train {
 kernels::DeviceKernelOptions kernel_options(const RunConfig& config);
 
 /// NVIDIA's libraries read NVIDIA_TF32_OVERRIDE themselves, and it counts for more than what a program asks of them.
-struct Tf32Override {
-  std::optional<Error> problem;  ///< they might take TF32 without --precision tf32
-  std::string warning;           ///< they take no TF32 with it; empty where they do
-};
-/// `value`: of the variable, null where it is not set. Pure.
-Tf32Override tf32_override(Precision precision, const char* value);
+/// `value`: of the variable, null where it is not set. A warning where they take no TF32 with --precision tf32, else
+/// nothing; Error(kUsage) where they might take it without that. Pure.
+std::string tf32_warning(Precision precision, const char* value);
 
 /// kernels::set_device_kernel_options() of the run's options. Error(kUsage) where the device is a GPU and the
 /// environment forces TF32 upon it; a warning where it forbids it. Collective over `world`.
@@ -120,7 +116,7 @@ std::vector<std::string> kernel_settings(const char* const* environment);
 /// The time of each of `count` candidates, summed over the ranks: of each rank the least of one to ten rounds within
 /// 0.2 s, in which all ranks measure the same candidate at the same time, because they share caches and memory.
 /// `measure(candidate)` gives microseconds; what it throws on one rank all throw. NaN for a candidate that has no time
-/// on one of them (not finite, not positive). The same on all ranks. Collective over `world`.
+/// on one of them (not finite, not positive). The same on all ranks but for the last bits. Collective over `world`.
 std::vector<double> microseconds_of_all_ranks(size_t count, const std::function<double(size_t candidate)>& measure,
                                               const comm::MpiGroup& world);
 

@@ -47,9 +47,8 @@ class ChosenKernel {
     if (device.is_cpu()) {
       return;
     }
-    auto problem =
-        kernels::product_problem(kernels::ProductKind::kForward, kernels::ProductExtra::kNone, size, size, size, type);
-    problem.fp32 = type == at::kFloat ? kernels::device_kernel_options().fp32 : kernels::Fp32Products::kExact;
+    const auto problem = kernels::product_problem(kernels::ProductKind::kForward, kernels::ProductExtra::kNone, size,
+                                                  size, size, type, kernels::device_kernel_options().fp32);
     if (kernels::kernel_table().find(problem.name()) == nullptr) {
       kernels::measure_product(problem, device);
       kernels::forget_product_plans();

@@ -329,7 +329,6 @@ void measure_attention(const AttentionProblem& problem, c10::Device device) {
   const SumOrder order = device_kernel_options().order;
   KernelChoice choice{"composite", "the only one that takes it", 0.0, 0.0};
   if (device_attentions(problem, device_traits(device), order).front() != DeviceAttention::kComposite) {
-    wake_device(device);
     choice = fastest_attention(problem, device, order);
     if (order == SumOrder::kFixed) {
       choice.fastest = std::min(choice.fastest, fastest_attention(problem, device, SumOrder::kAny).microseconds);

@@ -8,18 +8,24 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
 #include <utility>
 
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
-#include "src/base/timer.h"
 #include "src/kernels/gemm/kernel_choice.h"
 
 namespace vit_hybrid::kernels {
 
 namespace {
+
+constexpr int kMostAlgorithms = 32;  // that are asked for, and tried where kernels are measured
+
+void check_cublas(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    throw Error(ErrorClass::kInternal, str(call, ": ", cublasLtGetStatusString(status)));
+  }
+}
 
 cudaDataType_t cuda_type(at::ScalarType type) {
   switch (type) {
@@ -111,33 +117,24 @@ AllDevices& all_devices() {
               "start all ranks on GPUs of one kind, and give --retune");
 }
 
-// Tensors of a problem's shapes with random values: what a GPU can do depends on the bits that it moves.
-struct Operands {
-  at::Tensor a, b, d, vector, pre_activation;
-
-  Operands(const ProductProblem& problem, c10::Device device) {
-    const MemoryScope scope(MemoryClass::kWorkspaces);
-    const ColumnMajorProduct product = column_major(problem);
-    const auto matrix = [&](const ColumnMajor& shape, at::ScalarType type) {
-      return at::empty({shape.columns, shape.rows}, at::TensorOptions(type).device(device)).normal_();
-    };
-    a = matrix(product.a, problem.type);
-    b = matrix(product.b, problem.type);
-    d = matrix(product.d, problem.result);
-    // Of GELU's backward it is the bias gradient of the layer before.
-    vector = at::empty({problem.extra == ProductExtra::kGeluGradient ? problem.inputs : problem.outputs}, d.options())
-                 .normal_();
-    pre_activation = problem.has_gelu() ? matrix(product.d, problem.result) : at::Tensor();
-  }
-
-  ProductOperands addresses() const {
-    return {a.const_data_ptr(), b.const_data_ptr(), d.mutable_data_ptr(), vector.mutable_data_ptr(),
-            pre_activation.defined() ? pre_activation.mutable_data_ptr() : nullptr};
-  }
-};
+// With random values: what a GPU can do depends on the bits that it moves.
+ProductOperands random_operands(const ProductProblem& problem, c10::Device device) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const ColumnMajorProduct product = column_major(problem);
+  const auto random = [&](at::IntArrayRef shape, at::ScalarType type) {
+    return at::empty(shape, at::TensorOptions(type).device(device)).normal_();
+  };
+  const auto matrix = [&](const ColumnMajor& shape, at::ScalarType type) {
+    return random({shape.columns, shape.rows}, type);
+  };
+  // Of GELU's backward the vector is the bias gradient of the layer before.
+  const int64_t length = problem.extra == ProductExtra::kGeluGradient ? problem.inputs : problem.outputs;
+  return {matrix(product.a, problem.type), matrix(product.b, problem.type), matrix(product.d, problem.result),
+          random({length}, problem.result), problem.has_gelu() ? matrix(product.d, problem.result) : at::Tensor()};
+}
 
 // The fastest algorithm that is offered; without a kernel where there is none, or the options do not allow it.
-KernelChoice measure_algorithms(const ProductProblem& problem, const Operands& operands, c10::Device device) {
+KernelChoice measure_algorithms(const ProductProblem& problem, const ProductOperands& operands, c10::Device device) {
   DeviceProducts& products = DeviceProducts::of(device);
   ProductPlan plan = products.plan(problem);
   const std::vector<ProductAlgorithm> algorithms = plan.algorithms(kMostAlgorithms);
@@ -146,7 +143,7 @@ KernelChoice measure_algorithms(const ProductProblem& problem, const Operands& o
     bool ran = true;
     const double microseconds = device_microseconds(
         [&] {
-          ran = products.run(plan, algorithms[number], operands.addresses()) && ran;
+          ran = products.run(plan, algorithms[number], operands) && ran;
           if (problem.extra == ProductExtra::kBiasGradient) {
             gradient.add_(operands.vector);
           } else if (problem.extra == ProductExtra::kGeluGradient) {
@@ -166,7 +163,7 @@ KernelChoice measure_algorithms(const ProductProblem& problem, const Operands& o
 }
 
 // What device_products.h falls back to. In memory, a and b are the transposes of the column-major factors.
-double measure_libtorch(const ProductProblem& problem, const Operands& operands) {
+double measure_libtorch(const ProductProblem& problem, const ProductOperands& operands) {
   const ColumnMajorProduct product = column_major(problem);
   const at::Tensor left = product.b.transposed ? operands.b.t() : operands.b;
   const at::Tensor right = product.a.transposed ? operands.a.t() : operands.a;
@@ -179,7 +176,7 @@ double measure_libtorch(const ProductProblem& problem, const Operands& operands)
 }
 
 // The extra as a kernel of its own.
-double measure_extra(const ProductProblem& problem, const Operands& operands) {
+double measure_extra(const ProductProblem& problem, const ProductOperands& operands) {
   return device_microseconds([&] {
     switch (problem.extra) {
       case ProductExtra::kBias:
@@ -206,57 +203,43 @@ KernelChoice plain_choice(const ProductProblem& problem, c10::Device device) {
   return *kernel_table().find(plain.name());
 }
 
-// Sets a device to work for a while.
-void keep_busy(c10::Device device) {
-  constexpr int64_t kSide = 2048;
-  constexpr int kCallsAtOnce = 32;
-  constexpr double kSeconds = 0.1;
-  const c10::cuda::CUDAGuard guard(device);
-  const ProductProblem problem =
-      product_problem(ProductKind::kForward, ProductExtra::kNone, kSide, kSide, kSide, at::kHalf);
-  const Operands operands(problem, device);
-  DeviceProducts& products = DeviceProducts::of(device);
-  ProductPlan plan = products.plan(problem);
-  const std::vector<ProductAlgorithm> algorithms = plan.algorithms(kMostAlgorithms);
-  const auto stream = c10::cuda::getCurrentCUDAStream();
-  bool runs = !algorithms.empty();
-  for (const Timer timer; runs && timer.seconds() < kSeconds;) {
-    for (int i = 0; i < kCallsAtOnce && runs; ++i) {
-      runs = products.run(plan, algorithms.front(), operands.addresses());
-    }
-    stream.synchronize();
-  }
+void* address_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr() : nullptr;
 }
 
 }  // namespace
 
-void check_cublas(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    throw Error(ErrorClass::kInternal, str(call, ": ", cublasLtGetStatusString(status)));
-  }
-}
-
 ProductAlgorithm ProductAlgorithm::from_kernel(const std::string& kernel) {
-  cublasLtMatmulAlgo_t bytes{};
-  from_hex(kernel, &bytes, sizeof(bytes));
-  return ProductAlgorithm(bytes);
+  ProductAlgorithm algorithm{};
+  from_hex(kernel, &algorithm.bytes, sizeof(algorithm.bytes));
+  return algorithm;
 }
 
 std::string ProductAlgorithm::kernel() const {
-  return to_hex(&bytes_, sizeof(bytes_));
+  return to_hex(&bytes, sizeof(bytes));
 }
 
 std::string ProductAlgorithm::text() const {
   const int parts = traits().parts;
-  return str("algorithm ", config<int32_t>(bytes_, CUBLASLT_ALGO_CONFIG_ID), ", tile ",
-             config<uint32_t>(bytes_, CUBLASLT_ALGO_CONFIG_TILE_ID), ", stages ",
-             config<uint32_t>(bytes_, CUBLASLT_ALGO_CONFIG_STAGES_ID),
+  return str("algorithm ", config<int32_t>(bytes, CUBLASLT_ALGO_CONFIG_ID), ", tile ",
+             config<uint32_t>(bytes, CUBLASLT_ALGO_CONFIG_TILE_ID), ", stages ",
+             config<uint32_t>(bytes, CUBLASLT_ALGO_CONFIG_STAGES_ID),
              parts > 1 ? str(", ", parts, " parts of K") : std::string());
 }
 
 AlgorithmTraits ProductAlgorithm::traits() const {
-  return {config<int32_t>(bytes_, CUBLASLT_ALGO_CONFIG_SPLITK_NUM),
-          part_sums(config<uint32_t>(bytes_, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME))};
+  return {config<int32_t>(bytes, CUBLASLT_ALGO_CONFIG_SPLITK_NUM),
+          part_sums(config<uint32_t>(bytes, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME))};
+}
+
+int ProductOperands::alignment() const {
+  int alignment = ProductProblem().alignment;
+  for (const at::Tensor* const tensor : {&a, &b, &d, &vector, &pre_activation}) {
+    while (reinterpret_cast<uintptr_t>(address_of(*tensor)) % alignment != 0) {
+      alignment /= 2;
+    }
+  }
+  return alignment;
 }
 
 ProductPlan::Layout ProductPlan::make_layout(const ColumnMajor& matrix, at::ScalarType type) {
@@ -342,7 +325,7 @@ std::vector<ProductAlgorithm> ProductPlan::algorithms(int most) const {
   std::vector<ProductAlgorithm> algorithms;
   for (int i = 0; i < found; ++i) {
     const auto& result = results[static_cast<size_t>(i)];
-    const ProductAlgorithm algorithm(result.algo);
+    const ProductAlgorithm algorithm{result.algo};
     if (result.state == CUBLAS_STATUS_SUCCESS && is_as_promised(problem_, algorithm.traits()) && accepts(algorithm)) {
       algorithms.push_back(algorithm);
     }
@@ -353,17 +336,17 @@ std::vector<ProductAlgorithm> ProductPlan::algorithms(int most) const {
 bool ProductPlan::accepts(const ProductAlgorithm& algorithm) const {
   cublasLtMatmulHeuristicResult_t result{};
   const auto status = cublasLtMatmulAlgoCheck(handle_, description_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
-                                              algorithm.get(), &result);
+                                              &algorithm.bytes, &result);
   return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace_bytes_;
 }
 
 bool ProductPlan::run(const ProductAlgorithm& algorithm, const ProductOperands& operands, void* workspace,
                       cudaStream_t stream) {
   if (has_vector(problem_.extra)) {
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.vector);
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, address_of(operands.vector));
   }
   if (problem_.has_gelu()) {
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.pre_activation);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, address_of(operands.pre_activation));
   }
   // In the type of the scale: double for fp64, float for all others.
   const double one = 1.0, zero = 0.0;
@@ -372,9 +355,10 @@ bool ProductPlan::run(const ProductAlgorithm& algorithm, const ProductOperands& 
   const void* const alpha = is_double ? static_cast<const void*>(&one) : &one_float;
   const void* const no_beta = is_double ? static_cast<const void*>(&zero) : &zero_float;
   const void* const beta = product_.accumulates ? alpha : no_beta;
+  void* const d = address_of(operands.d);
   const cublasStatus_t status =
-      cublasLtMatmul(handle_, description_.get(), alpha, operands.a, a_.get(), operands.b, b_.get(), beta, operands.d,
-                     d_.get(), operands.d, d_.get(), algorithm.get(), workspace, workspace_bytes_, stream);
+      cublasLtMatmul(handle_, description_.get(), alpha, address_of(operands.a), a_.get(), address_of(operands.b),
+                     b_.get(), beta, d, d_.get(), d, d_.get(), &algorithm.bytes, workspace, workspace_bytes_, stream);
   if (is_refusal(status)) {
     return false;
   }
@@ -392,14 +376,12 @@ DeviceProducts& DeviceProducts::of(c10::Device device) {
   return *products;
 }
 
-std::vector<DeviceProducts*> DeviceProducts::all() {
+void forget_product_plans() {
   AllDevices& devices = all_devices();
   const std::lock_guard lock(devices.mutex);
-  std::vector<DeviceProducts*> result;
   for (const auto& [index, products] : devices.products) {
-    result.push_back(products.get());
+    products->forget_plans();
   }
-  return result;
 }
 
 DeviceProducts::DeviceProducts(c10::Device device)
@@ -407,7 +389,8 @@ DeviceProducts::DeviceProducts(c10::Device device)
   check_cublas(cublasLtCreate(&handle_), "cublasLtCreate");
 }
 
-bool DeviceProducts::run(const ProductProblem& problem, const ProductOperands& operands) {
+bool DeviceProducts::run(ProductProblem problem, const ProductOperands& operands) {
+  problem.alignment = operands.alignment();
   const std::lock_guard lock(mutex_);
   Ready& product = ready(problem);
   const auto stream = c10::cuda::getCurrentCUDAStream();
@@ -429,7 +412,8 @@ bool DeviceProducts::run(ProductPlan& plan, const ProductAlgorithm& algorithm, c
   return plan.run(algorithm, operands, workspace(stream), stream.stream());
 }
 
-bool DeviceProducts::has_kernel(const ProductProblem& problem) {
+bool DeviceProducts::has_kernel(ProductProblem problem, const ProductOperands& operands) {
+  problem.alignment = operands.alignment();
   const std::lock_guard lock(mutex_);
   return !ready(problem).algorithms.empty();
 }
@@ -485,20 +469,10 @@ void* DeviceProducts::workspace(const c10::cuda::CUDAStream& stream) {
   return memory.mutable_data_ptr();
 }
 
-void wake_device(c10::Device device) {
-  static std::mutex mutex;
-  static std::set<c10::DeviceIndex> awake;
-  const std::lock_guard lock(mutex);
-  if (awake.insert(device.index()).second) {
-    keep_busy(device);
-  }
-}
-
 void measure_product(const ProductProblem& problem, c10::Device device) {
   VH_ASSERT(problem.rows > 0 && problem.outputs > 0 && problem.inputs > 0, problem.name());
-  wake_device(device);
   const c10::cuda::CUDAGuard guard(device);
-  const Operands operands(problem, device);
+  const ProductOperands operands = random_operands(problem, device);
   KernelChoice choice = measure_algorithms(problem, operands, device);
   const bool is_fused = !choice.kernel.empty();
   // A bias that is added by a kernel of its own is added to what was rounded before: only where nothing else is

@@ -15,34 +15,29 @@
 
 namespace vit_hybrid::kernels {
 
-/// Throws Error(kInternal) with cuBLAS's own text if `status` is an error; `call` names the function.
-void check_cublas(cublasStatus_t status, const char* call);
-
 /// A configured kernel of cuBLASLt.
-class ProductAlgorithm {
- public:
-  explicit ProductAlgorithm(const cublasLtMatmulAlgo_t& bytes) : bytes_(bytes) {}
+struct ProductAlgorithm {
+  cublasLtMatmulAlgo_t bytes;
+
   /// From kernel(), of the same version of cuBLASLt.
   static ProductAlgorithm from_kernel(const std::string& kernel);
-
-  const cublasLtMatmulAlgo_t* get() const { return &bytes_; }
   std::string kernel() const;  ///< its bytes in hexadecimal digits
   std::string text() const;    ///< "algorithm 66, tile 24, stages 36, 2 parts of K"
   AlgorithmTraits traits() const;
-
- private:
-  cublasLtMatmulAlgo_t bytes_;
 };
 
-/// Device addresses of a product in BLAS's order; `vector` is the bias, or where the bias gradient is written (not
+/// Contiguous tensors of a product in BLAS's order; `vector` is the bias, or where the bias gradient is written (not
 /// added); `pre_activation`, of the result's shape, what GELU is applied to: written with kBiasGelu, read with
-/// kGeluGradient. Both are of the result's type.
+/// kGeluGradient. Both are of the result's type; one that the product does not have is not looked at.
 struct ProductOperands {
-  const void* a = nullptr;
-  const void* b = nullptr;
-  void* d = nullptr;
-  void* vector = nullptr;
-  void* pre_activation = nullptr;
+  at::Tensor a = {};
+  at::Tensor b = {};
+  at::Tensor d = {};
+  at::Tensor vector = {};
+  at::Tensor pre_activation = {};
+
+  /// ProductProblem's, of all that are defined.
+  int alignment() const;
 };
 
 class ProductPlan {
@@ -87,8 +82,6 @@ class ProductPlan {
 
 /// The choice, in a KernelTable, of a kernel of its own for a product's extra.
 inline constexpr const char* kApart = "apart";
-/// Algorithms that are asked for, and tried where kernels are measured.
-inline constexpr int kMostAlgorithms = 32;
 
 /// Each problem's plan is made once, with the algorithm that kernel_table() has for it, else the first of
 /// ProductPlan::algorithms() that runs. Forward and backward, which run in different threads, may use it.
@@ -96,22 +89,20 @@ class DeviceProducts {
  public:
   /// That of a GPU, which lives as long as the process.
   static DeviceProducts& of(c10::Device device);
-  /// Those of all GPUs used so far.
-  static std::vector<DeviceProducts*> all();
 
   explicit DeviceProducts(c10::Device device);
   DeviceProducts(const DeviceProducts&) = delete;
   DeviceProducts& operator=(const DeviceProducts&) = delete;
 
-  /// Computes the product on the current stream. False, and nothing is done, where it cannot be computed so: where an
-  /// extra goes apart, and where cuBLASLt has no kernel.
-  bool run(const ProductProblem& problem, const ProductOperands& operands);
+  /// Computes the product, with the operands' alignment, on the current stream. False, and nothing is done, where it
+  /// cannot be computed so: where an extra goes apart, and where cuBLASLt has no kernel.
+  bool run(ProductProblem problem, const ProductOperands& operands);
   /// The same with an algorithm and a plan() of the caller's; false where cuBLASLt refuses the algorithm.
   bool run(ProductPlan& plan, const ProductAlgorithm& algorithm, const ProductOperands& operands);
   ProductPlan plan(const ProductProblem& problem) const { return {problem, handle_, workspace_bytes_}; }
 
-  /// Whether run() computes the problem, as far as cuBLASLt has told.
-  bool has_kernel(const ProductProblem& problem);
+  /// Whether run() computes the problem, as far as cuBLASLt has told; results may be undefined still.
+  bool has_kernel(ProductProblem problem, const ProductOperands& operands);
 
   void forget_plans();
   /// Names of the problems computed so far that kernel_table() had nothing for, in ascending order. Their kernel is the

@@ -57,8 +57,8 @@ double ProductProblem::flops() const {
 }
 
 ProductProblem product_problem(ProductKind kind, ProductExtra extra, int64_t rows, int64_t outputs, int64_t inputs,
-                               at::ScalarType type) {
-  return {kind, extra, rows, outputs, inputs, type, type};
+                               at::ScalarType type, Fp32Products fp32) {
+  return {kind, extra, rows, outputs, inputs, type, type, type == at::kFloat ? fp32 : Fp32Products::kExact};
 }
 
 ColumnMajorProduct column_major(const ProductProblem& problem) {
@@ -124,14 +124,10 @@ const DeviceKernelOptions& device_kernel_options() {
 
 // The workspace is part of it because algorithms are offered that fit into it.
 std::string machine_text(const DeviceTraits& traits, SumOrder order) {
-  std::string libtorch;
-  for (const auto& [name, version] : library_versions()) {
-    libtorch = name == "LibTorch" ? version : libtorch;
-  }
   return str(traits.name, " (sm_", traits.capability, ", ", traits.multiprocessors, " multiprocessors), cuBLASLt ",
-             traits.cublaslt_version, ", cuDNN ", traits.cudnn_version, ", LibTorch ", libtorch, ", sums in ",
-             order == SumOrder::kFixed ? "a fixed" : "any", " order, products in ",
-             product_workspace_bytes(traits.capability) >> 20, " MiB");
+             traits.cublaslt_version, ", cuDNN ", traits.cudnn_version, ", LibTorch ",
+             library_versions().front().second, ", sums in ", order == SumOrder::kFixed ? "a fixed" : "any",
+             " order, products in ", product_workspace_bytes(traits.capability) >> 20, " MiB");
 }
 
 }  // namespace vit_hybrid::kernels

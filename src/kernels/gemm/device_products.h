@@ -47,9 +47,9 @@ struct ProductProblem {
   double flops() const;
 };
 
-/// The problem of kind `kind` with the plain defaults for operands of `type`.
+/// The problem of kind `kind` with the plain defaults for operands of `type`; `fp32` counts for that type alone.
 ProductProblem product_problem(ProductKind kind, ProductExtra extra, int64_t rows, int64_t outputs, int64_t inputs,
-                               at::ScalarType type);
+                               at::ScalarType type, Fp32Products fp32 = Fp32Products::kExact);
 
 /// Whether sums of parts in this type are as exact as in the type of sums. A bias gradient is fused with the weight
 /// gradient's product only then: cuBLASLt writes its sum in the gradient's type before it is added, which half
@@ -125,10 +125,11 @@ struct DeviceTraits {
 std::string machine_text(const DeviceTraits& traits, SumOrder order);
 
 /// Of a GPU; a broken invariant for the CPU, and in a program without CUDA.
-const DeviceTraits& device_traits(c10::Device device);
+DeviceTraits device_traits(c10::Device device);
 
 /// Microseconds of the current device that `work` takes, which it puts on the current stream: the least of several
-/// rounds, or with Effort::kBrief of two short ones. A broken invariant in a program without CUDA.
+/// rounds, or with Effort::kBrief of two short ones. The first call for a device takes a tenth of a second longer. A
+/// broken invariant in a program without CUDA.
 double device_microseconds(const std::function<void()>& work, Effort effort = Effort::kFull);
 
 /// Waits for all work on the current device, and throws what went wrong there. A broken invariant in a program without
@@ -184,11 +185,6 @@ at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, GeluK
 /// own (and the product without it), and puts the fastest that the options allow into kernel_table(). Needs memory for
 /// the operands.
 void measure_product(const ProductProblem& problem, c10::Device device);
-
-/// A GPU that had nothing to do runs at a low clock, and its first measurements would be of that. The first call for a
-/// device keeps it at work for a tenth of a second; later ones do nothing. measure_product() and
-/// measure_attention() begin with it.
-void wake_device(c10::Device device);
 
 /// Products look into kernel_table() once a problem; after it has changed they must look again.
 void forget_product_plans();

@@ -13,15 +13,15 @@
 #include <cublasLt.h>
 
 #include <algorithm>
-#include <initializer_list>
-#include <map>
 #include <mutex>
+#include <set>
 #include <type_traits>
 #include <utility>
 
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/base/timer.h"
 #include "src/kernels/gelu_cuda.h"
 #include "src/kernels/gemm/cublaslt.h"
 #include "src/kernels/gemm/device_products.h"
@@ -40,17 +40,6 @@ struct Rounds {
 constexpr Rounds kBriefRounds = {200.0, 20, 1};
 constexpr Rounds kFullRounds = {1500.0, 200, 3};
 
-DeviceTraits read_traits(c10::Device device) {
-  const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(device.index());
-  DeviceTraits traits;
-  traits.name = properties.name;
-  traits.capability = properties.major * 10 + properties.minor;
-  traits.multiprocessors = properties.multiProcessorCount;
-  traits.cublaslt_version = static_cast<int64_t>(cublasLtGetVersion());
-  traits.cudnn_version = at::detail::getCUDAHooks().hasCuDNN() ? at::detail::getCUDAHooks().versionCuDNN() : 0;
-  return traits;
-}
-
 // Microseconds of one of `repeats` calls.
 double measure(const std::function<void()>& work, int repeats) {
   at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
@@ -63,22 +52,24 @@ double measure(const std::function<void()>& work, int repeats) {
   return 1e3 * static_cast<double>(begin.elapsed_time(end)) / repeats;
 }
 
-constexpr int kMostAlignment = 16;
-
-int alignment_of(std::initializer_list<const at::Tensor*> tensors) {
-  int alignment = kMostAlignment;
-  for (const at::Tensor* tensor : tensors) {
-    while (tensor->defined() && reinterpret_cast<uintptr_t>(tensor->const_data_ptr()) % alignment != 0) {
-      alignment /= 2;
+// A GPU that had nothing to do runs at a low clock, and what is measured first would be of that: for a tenth of a
+// second it is given the first work before.
+void wake_device(const std::function<void()>& work) {
+  constexpr double kSeconds = 0.1;
+  static std::mutex mutex;
+  static std::set<c10::DeviceIndex> awake;
+  const std::lock_guard lock(mutex);
+  if (awake.insert(c10::cuda::current_device()).second) {
+    for (const Timer timer; timer.seconds() < kSeconds;) {
+      measure(work, kBriefRounds.most_calls);
     }
   }
-  return alignment;
 }
 
 ProductProblem problem_of(ProductKind kind, ProductExtra extra, int64_t rows, const at::Tensor& matrix_MK,
                           at::ScalarType type) {
-  ProductProblem problem = product_problem(kind, extra, rows, matrix_MK.size(0), matrix_MK.size(1), type);
-  problem.fp32 = type == at::kFloat ? device_kernel_options().fp32 : Fp32Products::kExact;
+  ProductProblem problem =
+      product_problem(kind, extra, rows, matrix_MK.size(0), matrix_MK.size(1), type, device_kernel_options().fp32);
   problem.result = matrix_MK.scalar_type();
   return problem;
 }
@@ -91,25 +82,22 @@ void add_by_libtorch(const at::Tensor& gradient, const at::Tensor& dy, const at:
   }
 }
 
-// gradient += dy^T x and, into `sums` [M] unless it is undefined, dy's sums over the rows. False: nothing was done.
+// False, and nothing is done, where cuBLASLt does not compute it.
+bool run(const ProductProblem& problem, const ProductOperands& operands) {
+  return DeviceProducts::of(operands.a.device()).run(problem, operands);
+}
+
+// gradient += dy^T x and, into `sums` [M] unless it is undefined, dy's sums over the rows.
 bool run_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
                          const at::Tensor& sums) {
-  auto problem =
-      problem_of(ProductKind::kWeightGradient, sums.defined() ? ProductExtra::kBiasGradient : ProductExtra::kNone,
-                 dy.size(0), gradient, x.scalar_type());
-  problem.alignment = alignment_of({&gradient, &dy, &x, &sums});
-  return DeviceProducts::of(x.device())
-      .run(problem, {x.const_data_ptr(), dy.const_data_ptr(), gradient.mutable_data_ptr(),
-                     sums.defined() ? sums.mutable_data_ptr() : nullptr});
+  const ProductExtra extra = sums.defined() ? ProductExtra::kBiasGradient : ProductExtra::kNone;
+  return run(problem_of(ProductKind::kWeightGradient, extra, dy.size(0), gradient, x.scalar_type()),
+             {x, dy, gradient, sums});
 }
 
 bool run_forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  auto problem = problem_of(ProductKind::kForward, bias.defined() ? ProductExtra::kBias : ProductExtra::kNone,
-                            x.size(0), weight, x.scalar_type());
-  problem.alignment = alignment_of({&y, &x, &weight, &bias});
-  return DeviceProducts::of(x.device())
-      .run(problem, {weight.const_data_ptr(), x.const_data_ptr(), y.mutable_data_ptr(),
-                     bias.defined() ? const_cast<void*>(bias.const_data_ptr()) : nullptr});
+  const ProductExtra extra = bias.defined() ? ProductExtra::kBias : ProductExtra::kNone;
+  return run(problem_of(ProductKind::kForward, extra, x.size(0), weight, x.scalar_type()), {weight, x, y, bias});
 }
 
 // gelu(z) and z of z = x W^T + b where one kernel computes both, and it does where only one of them is wanted, too: the
@@ -121,18 +109,14 @@ std::pair<at::Tensor, at::Tensor> fused_gelu_forward(const at::Tensor& x, const 
     return {};
   }
   const c10::cuda::CUDAGuard guard(x.device());
-  const at::Tensor rows = x.contiguous();
-  auto problem = problem_of(ProductKind::kForward, ProductExtra::kBiasGelu, x.size(0), weight, x.scalar_type());
-  problem.alignment = alignment_of({&rows, &weight, &bias});
-  DeviceProducts& products = DeviceProducts::of(x.device());
-  if (!products.has_kernel(problem)) {
+  const auto problem = problem_of(ProductKind::kForward, ProductExtra::kBiasGelu, x.size(0), weight, x.scalar_type());
+  ProductOperands operands{weight, x.contiguous(), {}, bias};
+  if (!DeviceProducts::of(x.device()).has_kernel(problem, operands)) {
     return {};
   }
-  const at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
-  const at::Tensor z = at::empty_like(y);
-  const bool ran = products.run(problem, {weight.const_data_ptr(), rows.const_data_ptr(), y.mutable_data_ptr(),
-                                          const_cast<void*>(bias.const_data_ptr()), z.mutable_data_ptr()});
-  return ran ? std::pair{y, z} : std::pair<at::Tensor, at::Tensor>();
+  operands.d = at::empty({x.size(0), weight.size(0)}, x.options());
+  operands.pre_activation = at::empty_like(operands.d);
+  return run(problem, operands) ? std::pair{operands.d, operands.pre_activation} : std::pair<at::Tensor, at::Tensor>();
 }
 
 ProductProblem gelu_gradient_problem(const at::Tensor& weight, int64_t rows) {
@@ -165,18 +149,18 @@ void add_parts(const at::Tensor& gradient, const at::Tensor& partial) {
 
 }  // namespace
 
-const DeviceTraits& device_traits(c10::Device device) {
+DeviceTraits device_traits(c10::Device device) {
   VH_ASSERT(device.is_cuda(), device.str());
-  static std::mutex mutex;
-  static std::map<c10::DeviceIndex, DeviceTraits> known;
-  const std::lock_guard lock(mutex);
-  const auto found = known.find(device.index());
-  return found != known.end() ? found->second : known.emplace(device.index(), read_traits(device)).first->second;
+  const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(device.index());
+  const auto& hooks = at::detail::getCUDAHooks();
+  return {properties.name, properties.major * 10 + properties.minor, properties.multiProcessorCount,
+          static_cast<int64_t>(cublasLtGetVersion()), hooks.hasCuDNN() ? hooks.versionCuDNN() : 0};
 }
 
 double device_microseconds(const std::function<void()>& work, Effort effort) {
   const Rounds& rounds = effort == Effort::kBrief ? kBriefRounds : kFullRounds;
   work();  // what is made at first use: kernels are loaded, plans built, memory allocated
+  wake_device(work);
   const double once = std::max(measure(work, 2), 0.1);
   const int repeats = std::clamp(static_cast<int>(rounds.microseconds / once), 1, rounds.most_calls);
   double least = once;
@@ -220,10 +204,8 @@ at::Tensor device_linear_backward_input(const at::Tensor& dy, const at::Tensor& 
   const c10::cuda::CUDAGuard guard(dy.device());
   const at::Tensor rows = dy.contiguous();
   at::Tensor dx = at::empty({dy.size(0), weight.size(1)}, dy.options());
-  auto problem = problem_of(ProductKind::kBackwardInput, ProductExtra::kNone, dy.size(0), weight, dy.scalar_type());
-  problem.alignment = alignment_of({&dx, &rows, &weight});
-  if (!DeviceProducts::of(dy.device())
-           .run(problem, {weight.const_data_ptr(), rows.const_data_ptr(), dx.mutable_data_ptr()})) {
+  if (!run(problem_of(ProductKind::kBackwardInput, ProductExtra::kNone, dy.size(0), weight, dy.scalar_type()),
+           {weight, rows, dx})) {
     at::mm_out(dx, rows, weight);
   }
   return dx;
@@ -252,13 +234,8 @@ at::Tensor device_linear_gelu_backward_input(const at::Tensor& dy, const at::Ten
                                              const at::Tensor& z) {
   if (device_fuses_gelu_backward(weight, dy.size(0), kind) && dy.numel() > 0) {
     const c10::cuda::CUDAGuard guard(dy.device());
-    const at::Tensor rows = dy.contiguous(), in = z.contiguous();
-    at::Tensor dz = at::empty_like(in);
-    auto problem = gelu_gradient_problem(weight, dy.size(0));
-    problem.alignment = alignment_of({&dz, &rows, &weight, &in});
-    if (DeviceProducts::of(dy.device())
-            .run(problem, {weight.const_data_ptr(), rows.const_data_ptr(), dz.mutable_data_ptr(), nullptr,
-                           const_cast<void*>(in.const_data_ptr())})) {
+    const at::Tensor in = z.contiguous(), dz = at::empty_like(in);
+    if (run(gelu_gradient_problem(weight, dy.size(0)), {weight, dy.contiguous(), dz, {}, in})) {
       return dz;
     }
   }
@@ -269,9 +246,7 @@ bool device_fuses_gelu_backward(const at::Tensor& weight, int64_t rows, GeluKind
   if (!may_fuse_gelu(kind, weight.scalar_type(), device_kernel_options().fp32) || rows == 0 || weight.numel() == 0) {
     return false;
   }
-  auto problem = gelu_gradient_problem(weight, rows);
-  problem.alignment = alignment_of({&weight});
-  return DeviceProducts::of(weight.device()).has_kernel(problem);
+  return DeviceProducts::of(weight.device()).has_kernel(gelu_gradient_problem(weight, rows), {weight});
 }
 
 void device_add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
@@ -354,12 +329,6 @@ at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, GeluK
   });
   C10_CUDA_CHECK(cudaGetLastError());
   return dz;
-}
-
-void forget_product_plans() {
-  for (DeviceProducts* products : DeviceProducts::all()) {
-    products->forget_plans();
-  }
 }
 
 std::string device_product_text(at::ScalarType type, GeluKind kind) {

@@ -25,6 +25,7 @@
 #include "src/machine/autotune.h"
 #include "tests/support/compare.h"
 #include "tests/support/contains.h"
+#include "tests/support/thrown_error.h"
 #include "tests/support/vit_harness.h"
 
 using namespace vit_hybrid;
@@ -92,28 +93,20 @@ TEST_CASE("run kernels: options of a configuration") {
 
 TEST_CASE("run kernels: TF32 that the environment forces or forbids") {
   using train::Precision;
-  const auto override_of = [](Precision precision, const char* value) {
-    return train::tf32_override(precision, value);
-  };
   for (const auto precision : {Precision::kFp32, Precision::kFp64, Precision::kBf16, Precision::kFp16}) {
     for (const char* const value : {static_cast<const char*>(nullptr), "", "0"}) {
-      CHECK_FALSE(override_of(precision, value).problem.has_value());
-      CHECK(override_of(precision, value).warning.empty());
+      CHECK(train::tf32_warning(precision, value).empty());
     }
-    REQUIRE(override_of(precision, "1").problem.has_value());
-    CHECK(override_of(precision, "1").problem->error_class() == ErrorClass::kUsage);
-    CHECK(override_of(precision, "1").warning.empty());
+    CHECK(thrown_error([&] { train::tf32_warning(precision, "1"); }).error_class() == ErrorClass::kUsage);
   }
   CHECK(
-      override_of(Precision::kFp32, "1").problem->message() ==
+      thrown_error([] { train::tf32_warning(Precision::kFp32, "1"); }).message() ==
       "--precision fp32 is to have no TF32, but NVIDIA_TF32_OVERRIDE is '1', and NVIDIA's libraries obey that instead "
       "of this program");
   for (const char* const value : {static_cast<const char*>(nullptr), "", "1"}) {
-    CHECK_FALSE(override_of(Precision::kTf32, value).problem.has_value());
-    CHECK(override_of(Precision::kTf32, value).warning.empty());
+    CHECK(train::tf32_warning(Precision::kTf32, value).empty());
   }
-  CHECK_FALSE(override_of(Precision::kTf32, "0").problem.has_value());
-  CHECK(contains(override_of(Precision::kTf32, "0").warning, "NVIDIA_TF32_OVERRIDE is 0"));
+  CHECK(contains(train::tf32_warning(Precision::kTf32, "0"), "NVIDIA_TF32_OVERRIDE is 0"));
 }
 
 TEST_CASE("run kernels: the host's kernel is chosen by the largest layer of a block") {

@@ -5,7 +5,6 @@
 #include <ATen/ops/mm.h>
 #include <doctest/doctest.h>
 
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -54,7 +53,7 @@ void offer(std::vector<FakeAlgorithm> algorithms) {
 std::vector<int> taken(const ProductPlan& plan, int most = 32) {
   std::vector<int> ids;
   for (const auto& algorithm : plan.algorithms(most)) {
-    ids.push_back(fake_cublaslt().algorithms.at(algorithm.get()->data[0]).id);
+    ids.push_back(fake_cublaslt().algorithms.at(algorithm.bytes.data[0]).id);
   }
   return ids;
 }
@@ -106,10 +105,8 @@ TEST_CASE("product plan: an algorithm that is refused when it is to run is no er
   auto plan = half_plan(ProductExtra::kBias);
   const auto offered = plan.algorithms(5);
   REQUIRE(offered.size() == 5);
-  alignas(16) std::array<char, 16> bias{};
-  const auto run = [&](size_t number) {
-    return plan.run(offered[number], {nullptr, nullptr, nullptr, bias.data()}, nullptr, nullptr);
-  };
+  const at::Tensor bias = normals({32}, 1, at::kHalf);
+  const auto run = [&](size_t number) { return plan.run(offered[number], {{}, {}, {}, bias}, nullptr, nullptr); };
   CHECK(run(0));
   CHECK(fake_cublaslt().beta == 0.0);
   CHECK(fake_cublaslt().workspace == kWorkspace);
@@ -157,10 +154,7 @@ TEST_CASE("product plan: what it describes is the product of the layer, in every
       problem.result = d.scalar_type();
       ProductPlan plan(problem, nullptr, kWorkspace);
       const auto offered = plan.algorithms(1);
-      return !offered.empty() && plan.run(offered[0],
-                                          {a.const_data_ptr(), b.const_data_ptr(), d.mutable_data_ptr(),
-                                           vector.defined() ? vector.mutable_data_ptr() : nullptr},
-                                          nullptr, nullptr);
+      return !offered.empty() && plan.run(offered[0], {a, b, d, vector}, nullptr, nullptr);
     };
     const double bound = type == at::kDouble ? 1e-14 : type == at::kFloat ? 1e-6 : type == at::kHalf ? 1e-3 : 8e-3;
     const at::Tensor y = unwritten(draw({kRows, kOutputs}, 5, type), type), dx = unwritten(x, type);
@@ -204,18 +198,12 @@ TEST_CASE("product plan: GELU with tanh at the end of fc1's product, and its slo
     if (of_forward.empty()) {
       continue;
     }
-    REQUIRE(forward.run(of_forward[0],
-                        {weight.const_data_ptr(), x.const_data_ptr(), y.mutable_data_ptr(), bias.mutable_data_ptr(),
-                         z.mutable_data_ptr()},
-                        nullptr, nullptr));
+    REQUIRE(forward.run(of_forward[0], {weight, x, y, bias, z}, nullptr, nullptr));
     const double bound = type == at::kFloat ? 1e-6 : type == at::kHalf ? 1e-3 : 8e-3;
     const at::Tensor exact = at::mm(in_double(x), in_double(weight).t()) + in_double(bias);
     CHECK(relative_error(z, exact) <= bound);
     CHECK(relative_error(y, at::gelu(exact, "tanh")) <= bound);
-    REQUIRE(
-        backward.run(of_backward[0],
-                     {next.const_data_ptr(), dy.const_data_ptr(), dz.mutable_data_ptr(), nullptr, z.mutable_data_ptr()},
-                     nullptr, nullptr));
+    REQUIRE(backward.run(of_backward[0], {next, dy, dz, {}, z}, nullptr, nullptr));
     const at::Tensor dh = at::mm(in_double(dy), in_double(next));
     CHECK(relative_error(dz, at::gelu_backward(dh, in_double(z), "tanh")) <= bound);
   }

@@ -174,9 +174,7 @@ TEST_CASE("gpu products: whether a bias gradient that cuBLASLt fuses has the sam
       for (int round = 0; round < kRounds; ++round) {
         const at::Tensor gradient = at::zeros({72, 64}, x.options().dtype(type.gradients));
         const at::Tensor sums = at::zeros({72}, gradient.options());
-        const bool ran = products.run(
-            plan, algorithm,
-            {x.const_data_ptr(), dy.const_data_ptr(), gradient.mutable_data_ptr(), sums.mutable_data_ptr()});
+        const bool ran = products.run(plan, algorithm, {x, dy, gradient, sums});
         first = first.defined() ? first : sums;
         is_same = is_same && ran && sums.equal(first);
       }
