@@ -2,7 +2,10 @@
 // the grids of blocks for it and sums over the threads of a warp and of a block.
 #pragma once
 
+#include <c10/util/BFloat16.h>
+
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <type_traits>
 
@@ -51,6 +54,25 @@ VH_HOST_DEVICE inline void store_vector(T* data, const ElementVector<T, kWidth>&
 #else
   *reinterpret_cast<Vector*>(data) = vector;
 #endif
+}
+
+/// `kWidth` elements in the computing type.
+template <int kWidth, class T>
+VH_HOST_DEVICE inline void widen(const ElementVector<T, kWidth>& from, ComputeType<T>* to) {
+  if constexpr (std::is_same_v<T, c10::BFloat16> && kWidth % 2 == 0) {  // the upper halves of floats: an operation each
+    uint32_t words[kWidth / 2];
+    memcpy(words, &from, sizeof(words));
+    VH_UNROLL
+    for (int i = 0; i < kWidth / 2; ++i) {
+      const uint32_t pair[2] = {words[i] << 16U, words[i] & 0xFFFF0000U};
+      memcpy(to + 2 * i, pair, sizeof(pair));
+    }
+  } else {
+    VH_UNROLL
+    for (int k = 0; k < kWidth; ++k) {
+      to[k] = static_cast<ComputeType<T>>(from[k]);
+    }
+  }
 }
 
 /// The product or sum in the computing type, rounded once to T.

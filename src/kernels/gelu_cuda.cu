@@ -6,6 +6,8 @@
 
 #include <type_traits>
 
+#include "src/kernels/device_instructions.h"
+
 namespace vit_hybrid::kernels {
 
 namespace {
@@ -20,8 +22,9 @@ using c10::BFloat16;
 using c10::Half;
 
 struct DeviceFunctions {
-  __device__ static float exp(float x) { return __expf(x); }
-  __device__ static float reciprocal(float x) { return __fdividef(1.0f, x); }
+  __device__ static float exp(float x) { return power_of_two(1.44269504f * x); }
+  __device__ static float power_of_two(float x) { return kernels::power_of_two(x); }
+  __device__ static float reciprocal(float x) { return kernels::reciprocal(x); }
 };
 
 // For results in T: half precision hides the errors of quick functions.
@@ -43,13 +46,13 @@ __global__ void __launch_bounds__(kThreads) gelu_kernel(const T* __restrict__ z,
   if (index >= vectors) {
     return;
   }
-  auto values = load_vector<kWidth>(z + index * kWidth);
+  ComputeType<T> values[kWidth];
+  widen<kWidth>(load_vector<kWidth>(z + index * kWidth), values);
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    const auto value = static_cast<ComputeType<T>>(values[i]);
-    values[i] = rounded<T>(gelu_value(value, normal_at<T, kind>(value)));
+    values[i] = gelu_value(values[i], normal_at<T, kind>(values[i]));
   }
-  store_vector(y + index * kWidth, values);
+  store_vector(y + index * kWidth, rounded_vector<T>(values));
 }
 
 // What a column-sum kernel adds up: dy itself.
@@ -57,15 +60,10 @@ template <class T>
 struct PlainRows {
   const T* dy;
 
+  /// The numbers from `offset` on.
   template <int kWidth>
-  __device__ ElementVector<ComputeType<T>, kWidth> at(int64_t offset) const {
-    const auto values = load_vector<kWidth>(dy + offset);
-    ElementVector<ComputeType<T>, kWidth> result;
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      result[i] = static_cast<ComputeType<T>>(values[i]);
-    }
-    return result;
+  __device__ void read(int64_t offset, ComputeType<T> (&values)[kWidth]) const {
+    widen<kWidth>(load_vector<kWidth>(dy + offset), values);
   }
 };
 
@@ -77,19 +75,17 @@ struct GeluGradientRows {
   T* dz;
 
   template <int kWidth>
-  __device__ ElementVector<ComputeType<T>, kWidth> at(int64_t offset) const {
-    auto values = load_vector<kWidth>(dy + offset);
-    const auto inputs = load_vector<kWidth>(z + offset);
-    ElementVector<ComputeType<T>, kWidth> result;
+  __device__ void read(int64_t offset, ComputeType<T> (&values)[kWidth]) const {
+    ComputeType<T> inputs[kWidth];
+    widen<kWidth>(load_vector<kWidth>(z + offset), inputs);
+    widen<kWidth>(load_vector<kWidth>(dy + offset), values);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
-      const auto input = static_cast<ComputeType<T>>(inputs[i]);
-      const auto slope = gelu_slope(input, normal_at<T, kind>(input));
-      values[i] = rounded<T>(static_cast<ComputeType<T>>(values[i]) * slope);
-      result[i] = static_cast<ComputeType<T>>(values[i]);
+      values[i] *= gelu_slope(inputs[i], normal_at<T, kind>(inputs[i]));
     }
-    store_vector(dz + offset, values);
-    return result;
+    const auto rounded = rounded_vector<T>(values);
+    store_vector(dz + offset, rounded);
+    widen<kWidth>(rounded, values);
   }
 };
 
@@ -102,11 +98,12 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * kWarpThreads + threadIdx.x) * kWidth;
   const int64_t part = blockIdx.y;
   const int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;
-  ElementVector<ComputeType<T>, kWidth> sum{};
+  ComputeType<T> sum[kWidth] = {};
   if (column < columns) {
 #pragma unroll 4
     for (int64_t row = begin + threadIdx.y; row < end; row += kColumnSumRows) {
-      const auto values = source.template at<kWidth>(row * columns + column);
+      ComputeType<T> values[kWidth];
+      source.read(row * columns + column, values);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) {
         sum[i] += values[i];

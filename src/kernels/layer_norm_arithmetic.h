@@ -107,15 +107,6 @@ VH_HOST_DEVICE inline int64_t column_of(int v, const RowThreads& threads) {
   return (static_cast<int64_t>(v) * threads.size() + threads.rank()) * kWidth;
 }
 
-/// `kWidth` elements in the computing type.
-template <int kWidth, class T>
-VH_HOST_DEVICE inline void widen(const ElementVector<T, kWidth>& from, ComputeType<T>* to) {
-  VH_UNROLL
-  for (int k = 0; k < kWidth; ++k) {
-    to[k] = static_cast<ComputeType<T>>(from[k]);
-  }
-}
-
 /// The element that is normed: x, or the rounded sum, which `branch` then holds.
 template <int kWidth, class T>
 VH_HOST_DEVICE inline void add_branch(const ElementVector<T, kWidth>& x, ElementVector<T, kWidth>& branch,
@@ -319,41 +310,61 @@ struct NormVector {
   }
 };
 
-/// Backward of a row that the threads' registers hold: memory is read once.
-template <int kWidth, int kVectors, class T, class RowThreads>
-VH_HOST_DEVICE inline void norm_gradient_short_row(const NormBackward<T>& a, int64_t row, const RowThreads& threads,
-                                                   WeightSums<ComputeType<T>, kWidth * kVectors>& sums) {
+/// A thread's vectors of the arrays that backward reads: in registers, or where a kernel has put them before.
+template <class T, int kWidth, int kVectors, class RowThreads>
+struct RowInRegisters {
+  ElementVector<T, kWidth> arrays[3][kVectors] = {};
+  const RowThreads& threads;
+
+  VH_HOST_DEVICE RowInRegisters(const NormBackward<T>& a, int64_t row, const RowThreads& row_threads)
+      : threads(row_threads) {
+    const int64_t begin = row * a.features;
+    for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t column) {
+      arrays[0][v] = load_vector<kWidth>(a.dy + begin + column);
+      arrays[1][v] = load_vector<kWidth>(a.x + begin + column);
+      if (a.residual_gradient != nullptr) {
+        arrays[2][v] = load_vector<kWidth>(a.residual_gradient + begin + column);
+      }
+    });
+  }
+
+  VH_HOST_DEVICE const ElementVector<T, kWidth>& dy(int v) { return at(0, v); }
+  VH_HOST_DEVICE const ElementVector<T, kWidth>& x(int v) { return at(1, v); }
+  /// Of the residual's gradient; anything where there is none.
+  VH_HOST_DEVICE const ElementVector<T, kWidth>& residual(int v) { return at(2, v); }
+
+ private:
+  VH_HOST_DEVICE const ElementVector<T, kWidth>& at(int array, int v) {
+    threads.forget(arrays[array][v]);
+    return arrays[array][v];
+  }
+};
+
+/// Backward of a row of which `vectors` (as RowInRegisters) has what is read: memory is read once.
+template <int kWidth, int kVectors, class T, class RowThreads, class Vectors>
+VH_HOST_DEVICE inline void norm_gradient_of_row(const NormBackward<T>& a, int64_t row, const RowThreads& threads,
+                                                Vectors& vectors, WeightSums<ComputeType<T>, kWidth * kVectors>& sums) {
   using F = ComputeType<T>;
-  const int64_t begin = row * a.features;
-  ElementVector<T, kWidth> dy[kVectors];
-  ElementVector<T, kWidth> x[kVectors];
-  ElementVector<T, kWidth> residual[kVectors] = {};
-  for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t column) {
-    dy[v] = load_vector<kWidth>(a.dy + begin + column);
-    x[v] = load_vector<kWidth>(a.x + begin + column);
-    if (a.residual_gradient != nullptr) {
-      residual[v] = load_vector<kWidth>(a.residual_gradient + begin + column);
-    }
-    threads.forget(dy[v]);
-    threads.forget(x[v]);
-    threads.forget(residual[v]);
-  });
   const NormStatistics<F> statistics{a.mean[row], a.rstd[row]};
   NormMeans<F> means{F(0), F(0)};
   for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t column) {
-    const NormVector<kWidth, T> vector(a, column, dy[v], x[v]);
+    const NormVector<kWidth, T> vector(a, column, vectors.dy(v), vectors.x(v));
     vector.add_to(means, statistics);
     vector.add_to(sums.weight + v * kWidth, sums.bias + v * kWidth, statistics);
   });
   means.gradient = threads.sum(means.gradient) / static_cast<F>(a.features);
   means.product = threads.sum(means.product) / static_cast<F>(a.features);
   for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t column) {
-    threads.forget(dy[v]);
-    threads.forget(x[v]);
-    threads.forget(residual[v]);
-    const NormVector<kWidth, T> vector(a, column, dy[v], x[v]);
-    vector.write_gradient(a, begin + column, statistics, means, residual[v]);
+    const NormVector<kWidth, T> vector(a, column, vectors.dy(v), vectors.x(v));
+    vector.write_gradient(a, row * a.features + column, statistics, means, vectors.residual(v));
   });
+}
+
+template <int kWidth, int kVectors, class T, class RowThreads>
+VH_HOST_DEVICE inline void norm_gradient_short_row(const NormBackward<T>& a, int64_t row, const RowThreads& threads,
+                                                   WeightSums<ComputeType<T>, kWidth * kVectors>& sums) {
+  RowInRegisters<T, kWidth, kVectors, RowThreads> vectors(a, row, threads);
+  norm_gradient_of_row<kWidth, kVectors>(a, row, threads, vectors, sums);
 }
 
 /// Backward of a row of any length. `weight_sums` and `bias_sums` [features] are in memory; no other threads than

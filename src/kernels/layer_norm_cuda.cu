@@ -2,8 +2,10 @@
 //
 // A row is read once, into registers: those of a warp hold up to 1280 features, those of a block of 256 threads up to
 // 4096 (and every row that is not made of aligned vectors). In backward they also hold the sums of the weight
-// gradients: a thread has the same columns in all of its rows, and writes their sums once at the end. Only longer rows
-// are read again from the caches, and have their sums in memory.
+// gradients: a thread has the same columns in all of its rows, and writes their sums once at the end. That is so much
+// that too few warps would have room to keep memory busy with half types: there a warp copies its next row to shared
+// memory while it works on one. Only rows longer than 4096 are read again from the caches, and have their sums in
+// memory.
 #include "src/kernels/layer_norm_cuda.h"
 
 #include <c10/util/BFloat16.h>
@@ -11,6 +13,7 @@
 
 #include <type_traits>
 
+#include "src/kernels/device_instructions.h"
 #include "src/kernels/element_vector.h"
 
 namespace vit_hybrid::kernels {
@@ -149,11 +152,11 @@ constexpr bool takes_warps(int64_t features) {
   return !std::is_same_v<T, double> && features <= kMostInRegisters && features % kVectorWidth<T> == 0;
 }
 
-// Blocks that a multiprocessor's registers have room for, where a thread keeps so many elements of each array.
+// Blocks that a multiprocessor has room for, where a thread has so many elements of each array.
 template <class T>
 constexpr int blocks_at_once(int64_t elements_of_lane) {
   if (sizeof(T) == 2) {
-    return elements_of_lane <= 16 ? 4 : elements_of_lane <= 32 ? 3 : 2;
+    return elements_of_lane <= 16 ? 5 : elements_of_lane <= 32 ? 4 : 3;
   }
   return elements_of_lane <= 24 ? 3 : 2;
 }
@@ -164,8 +167,10 @@ constexpr int blocks_at_once(int64_t elements_of_lane) {
 
 // Adds up the sums of the block's warps, one after the other, and writes them as a part.
 template <int kWidth, int kVectors, class F>
-__device__ void write_part(const WeightSums<F, kWidth * kVectors>& sums, int64_t features, F* part) {
-  __shared__ F shared[2][kWarpSize * kWidth * kVectors];
+using SharedSums = F[2][kWarpSize * kWidth * kVectors];
+template <int kWidth, int kVectors, class F>
+__device__ void write_part(const WeightSums<F, kWidth * kVectors>& sums, int64_t features,
+                           SharedSums<kWidth, kVectors, F>& shared, F* part) {
   const WarpThreads threads;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   for (int turn = 0; turn < kWarpsOfBlock; ++turn) {
@@ -197,7 +202,84 @@ __global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize, blocks_at_once<T>(kV
        row += stride) {
     norm_gradient_short_row<kWidth, kVectors>(arrays, row, WarpThreads(), sums);
   }
-  write_part<kWidth, kVectors>(sums, arrays.features, partial + blockIdx.x * 2 * arrays.features);
+  __shared__ SharedSums<kWidth, kVectors, F> shared;
+  write_part<kWidth, kVectors>(sums, arrays.features, shared, partial + blockIdx.x * 2 * arrays.features);
+}
+
+// Two rows of a warp in shared memory: one is worked on while the other arrives. A lane reads what it copied itself.
+template <int kVectors, class T>
+class RowRing {
+ public:
+  static constexpr int kArrays = 3, kWidth = kVectorWidth<T>;
+  static constexpr int kWords = 2 * kArrays * kVectors * kWarpSize;  // of 16 bytes
+
+  /// Begins to copy `row`.
+  __device__ RowRing(uint4* words, const NormBackward<T>& a, int64_t row) : lane_(words + WarpThreads().rank()), a_(a) {
+    begin(row);
+  }
+  /// Begins to copy row `next`, in the place of the one that was worked on, and waits for the one that was begun last.
+  __device__ void advance(int64_t next) {
+    stage_ = 1 - stage_;
+    begin(next);
+    wait_for_copies_but<1>();
+  }
+
+  __device__ ElementVector<T, kWidth> dy(int v) const { return at(0, v); }
+  __device__ ElementVector<T, kWidth> x(int v) const { return at(1, v); }
+  __device__ ElementVector<T, kWidth> residual(int v) const { return at(2, v); }
+
+ private:
+  // Nothing where there is no such row.
+  __device__ void begin(int64_t row) {
+    if (row < a_.rows) {
+      const int64_t first = row * a_.features;
+      for_columns<kWidth, kVectors>(a_.features, WarpThreads(), [&](int v, int64_t column) {
+        copy_to_shared(place(1 - stage_, 0, v), a_.dy + first + column);
+        copy_to_shared(place(1 - stage_, 1, v), a_.x + first + column);
+        if (a_.residual_gradient != nullptr) {
+          copy_to_shared(place(1 - stage_, 2, v), a_.residual_gradient + first + column);
+        }
+      });
+    }
+    end_group_of_copies();
+  }
+  __device__ uint4* place(int stage, int array, int v) const {
+    return lane_ + ((stage * kArrays + array) * kVectors + v) * kWarpSize;
+  }
+  __device__ ElementVector<T, kWidth> at(int array, int v) const {
+    const uint4 words = *place(stage_, array, v);
+    ElementVector<T, kWidth> vector;
+    memcpy(&vector, &words, sizeof(vector));
+    forget_vector(vector);  // else element by element would be read
+    return vector;
+  }
+
+  uint4* lane_;
+  const NormBackward<T>& a_;
+  int stage_ = 1;
+};
+
+template <int kVectors, class T>
+__global__ void __launch_bounds__(kWarpsOfBlock* kWarpSize, blocks_at_once<T>(kVectors* kVectorWidth<T>))
+    norm_gradient_ring_kernel(NormBackward<T> arrays, ComputeType<T>* partial) {
+  using F = ComputeType<T>;
+  constexpr int kWidth = kVectorWidth<T>;
+  using Ring = RowRing<kVectors, T>;
+  VH_SHARED_MEMORY(uint4, shared);
+  WeightSums<F, kWidth * kVectors> sums;
+  sums.clear();
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kWarpsOfBlock;
+  int64_t row = static_cast<int64_t>(blockIdx.x) * kWarpsOfBlock + warp;
+  Ring ring(shared + warp * Ring::kWords, arrays, row);
+  for (; row < arrays.rows; row += stride) {
+    ring.advance(row + stride);
+    norm_gradient_of_row<kWidth, kVectors>(arrays, row, WarpThreads(), ring, sums);
+  }
+  __syncthreads();  // the rows have been read: their place is that of the sums
+  static_assert(sizeof(SharedSums<kWidth, kVectors, F>) <= sizeof(uint4) * kWarpsOfBlock * Ring::kWords);
+  write_part<kWidth, kVectors>(sums, arrays.features, *reinterpret_cast<SharedSums<kWidth, kVectors, F>*>(shared),
+                               partial + blockIdx.x * 2 * arrays.features);
 }
 
 // Blocks for which there is room where a block takes a row; elements of 8 bytes take two registers.
@@ -351,7 +433,14 @@ void launch_norm_backward(const NormBackward<T>& arrays, const NormParts& parts,
     if (aligned && takes_warps<T>(arrays.features)) {
       with_elements_of_lane(arrays.features, [&](auto elements) {
         constexpr int kVectors = elements / kVectorWidth<T>;
-        norm_gradient_kernel<kVectors><<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays, partial);
+        if constexpr (sizeof(T) == 2) {
+          constexpr auto kBytes = static_cast<int>(sizeof(uint4)) * kWarpsOfBlock * RowRing<kVectors, T>::kWords;
+          const auto kernel = norm_gradient_ring_kernel<kVectors, T>;
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+          kernel<<<blocks, kWarpsOfBlock * kWarpSize, kBytes, stream>>>(arrays, partial);
+        } else {
+          norm_gradient_kernel<kVectors><<<blocks, kWarpsOfBlock * kWarpSize, 0, stream>>>(arrays, partial);
+        }
       });
       return;
     }

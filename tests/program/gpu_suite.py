@@ -122,6 +122,10 @@ for line in ("| 1 | passed | 0 | 1 | [doctest] test cases: 1 / 1 passed |", "| m
 lines = played()
 expect(sum("gpu_tests" in line and "--test-case=gpu mesh" in line for line in lines) == 2, "4 and 8 ranks do all", lines)
 expect(any("regex:" in line and line.startswith("1 bash -c exec ncu") for line in lines), "ncu looks at no kernel", lines)
+profiled = [line for line in lines if "--resume auto" in line]
+expect([("ncu" in line, line.split("--steps ")[1].split()[0]) for line in profiled] ==
+       [(False, "1"), (True, "3"), (True, "5")] and len({line.split("--run-dir ")[1].split()[0] for line in profiled}) == 1,
+       "a profile does not go on from a run that has measured its kernels without a profiler", profiled)
 expect(open(os.path.join(work, "all", "longest.txt")).read() == "slow|quick", "the longest kernels are others")
 expect(len(open(os.path.join(work, "all", "summaries.jsonl")).readlines()) == 18, "there are not 18 summaries")
 

@@ -9,7 +9,7 @@
 
 #include <cmath>
 
-#include "src/kernels/attention/tile_products.h"
+#include "src/kernels/device_instructions.h"
 #include "src/kernels/element_vector.h"
 
 namespace vit_hybrid::kernels {
@@ -18,7 +18,7 @@ namespace {
 
 static_assert(kTile == kShortAttentionTile);
 
-constexpr int kWarps = 4;
+constexpr int kWarps = kShortAttentionWarps;
 // Blocks that a multiprocessor's registers are to hold; with head_dim 80 a block takes too much shared memory for a
 // third.
 template <int kD>
@@ -29,13 +29,13 @@ constexpr float kLog2OfE = 1.44269504F;
 
 // Where a block's head of a sample begins, in elements.
 struct HeadPlace {
-  int64_t width, stride;  // from token to token in out, and in qkv
+  int width, stride;  // from token to token in out, and in qkv
   int64_t qkv, out, logsumexp;
 
   __device__ explicit HeadPlace(const ShortAttentionShape& shape) {
     const int64_t sample = blockIdx.x / static_cast<unsigned>(shape.heads);
     const int64_t head = blockIdx.x % static_cast<unsigned>(shape.heads);
-    width = static_cast<int64_t>(shape.heads) * shape.head_dim;
+    width = shape.heads * shape.head_dim;
     stride = 3 * width;
     qkv = sample * shape.tokens * stride + head * shape.head_dim;
     out = sample * shape.tokens * width + head * shape.head_dim;
@@ -59,6 +59,14 @@ struct SharedRows {
   }
   __device__ uint4* piece(int row, int index) const { return pieces + index_of(row, row, index); }
 };
+
+// Pieces of 16 bytes behind a block's matrices: 16 rows for each warp, through which it reads and writes its own.
+template <int kD>
+constexpr int kStagePieces = SharedRows<kD>::kStride*(kWarps* kTile);
+template <int kD>
+__device__ inline SharedRows<kD> stage_of_warp(uint4* stages) {
+  return {stages + static_cast<int>(threadIdx.x) / kWarpSize * (kTile * SharedRows<kD>::kStride)};
+}
 
 // Where a lane reads its row of tiles, in bytes behind the first row: those that lie side by side (as A, or transposed
 // as B, whose rows they are), or below each other (as B, whose columns the rows are). Of 16 elements from 16 step on.
@@ -93,15 +101,12 @@ __device__ inline void add_scores(float (&c)[2 * kTiles][4], const TileWords (&a
   }
 }
 
-// Keys from `tokens` on are none: padding, for which there is no probability.
-template <int kTiles>
-__device__ inline void hide_padding(float (&scores)[2 * kTiles][4], int key, int tokens, int lane) {
-  if (key + kTiles * kTile > tokens) {
+// Of 16 keys those from `tokens` on are none: padding, for which there is no probability.
+__device__ inline void hide_padding(float (&scores)[2][4], int key, int tokens, int lane) {
 #pragma unroll
-    for (int i = 0; i < 8 * kTiles; ++i) {
-      const bool is_token = key + i / 4 * 8 + lane % 4 * 2 + i % 2 < tokens;
-      scores[i / 4][i % 4] = is_token ? scores[i / 4][i % 4] : -INFINITY;
-    }
+  for (int i = 0; i < 8; ++i) {
+    const bool is_token = key + i / 4 * 8 + lane % 4 * 2 + i % 2 < tokens;
+    scores[i / 4][i % 4] = is_token ? scores[i / 4][i % 4] : -INFINITY;
   }
 }
 
@@ -118,29 +123,42 @@ __device__ inline void add_product(float (&sums)[kD / 8][4], const TileWords& a,
   }
 }
 
-// 16 rows, `stride` elements apart, of which `rows` are there, from global memory as A. The others are zeros.
+// 16 rows, `stride` elements apart, of which `rows` are there, from global memory as A. The others repeat the last one:
+// nothing of theirs is kept. They come through `stage`, so that whole lines are read.
 template <int kD, class T>
-__device__ inline void load_rows(TileWords (&a)[kD / kTile], const T* from, int64_t stride, int rows, int lane) {
-  from += lane / 4 * stride + lane % 4 * 2;
+__device__ inline void load_rows(TileWords (&a)[kD / kTile], const T* from, int stride, int rows, int lane,
+                                 const LaneOffsets<kD>& offsets, const SharedRows<kD>& stage) {
+  constexpr int kPieces = SharedRows<kD>::kPieces;
+  __syncwarp();
+#pragma unroll
+  for (int i = lane; i < kTile * kPieces; i += kWarpSize) {
+    const int row = i / kPieces, index = i % kPieces;
+    copy_to_shared(stage.piece(row, index), from + (row < rows ? row : rows - 1) * stride + index * 8);
+  }
+  wait_for_copies();
+  __syncwarp();
+  const uint32_t address = shared_address(stage.pieces);
 #pragma unroll
   for (int step = 0; step < kD / kTile; ++step) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int64_t element = i % 2 * 8 * stride + step * kTile + i / 2 * 8;
-      a[step][i] = lane / 4 + i % 2 * 8 < rows ? *reinterpret_cast<const uint32_t*>(from + element) : 0;
-    }
+    load_tiles(a[step], address + offsets.side_by_side[step]);
   }
 }
 
 // Rows of `stride` elements; zeros behind the last one, to a whole tile.
 template <int kD, class T>
-__device__ void fill(const SharedRows<kD>& to, const T* from, int64_t stride, int rows) {
+__device__ void fill(const SharedRows<kD>& to, const T* from, int stride, int rows) {
   constexpr int kPieces = SharedRows<kD>::kPieces;
   const auto padded = static_cast<int>(short_attention_padded(rows));
-  for (int i = static_cast<int>(threadIdx.x); i < padded * kPieces; i += static_cast<int>(blockDim.x)) {
-    const int row = i / kPieces, index = i % kPieces;
+  const int at_once = static_cast<int>(blockDim.x) / kPieces;
+  const int index = static_cast<int>(threadIdx.x) % kPieces;
+  int row = static_cast<int>(threadIdx.x) / kPieces;
+  if (row >= at_once) {
+    return;
+  }
+  from += row * stride + index * 8;
+  for (; row < padded; row += at_once, from += at_once * stride) {
     if (row < rows) {
-      copy_to_shared(to.piece(row, index), from + row * stride + index * 8);
+      copy_to_shared(to.piece(row, index), from);
     } else {
       *to.piece(row, index) = uint4{0, 0, 0, 0};
     }
@@ -148,25 +166,28 @@ __device__ void fill(const SharedRows<kD>& to, const T* from, int64_t stride, in
 }
 
 // A tile of kD columns times `factor`, one for each of a thread's two rows, to rows that are `stride` elements apart,
-// but for those from `rows` on. Lanes exchange halves, so that two of them write 32 neighbouring bytes.
+// but for those from `rows` on. It goes through `stage`, 16 rows that are the warp's own, so that whole lines are
+// written.
 template <int kD, class T>
-__device__ void store_tile(const float (&sums)[kD / 8][4], float factor_0, float factor_1, T* to, int64_t stride,
-                           int rows, int lane) {
-  const int group = lane / 4, pair = lane % 4;
-  const bool is_odd = pair % 2 == 1;
+__device__ void store_tile(const float (&sums)[kD / 8][4], float factor_0, float factor_1, T* to, int stride, int rows,
+                           int lane, const SharedRows<kD>& stage) {
+  constexpr int kPieces = SharedRows<kD>::kPieces;
+  __syncwarp();
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int row = group + 8 * half;
     const float factor = half == 0 ? factor_0 : factor_1;
 #pragma unroll
-    for (int i = 0; i < kD / 8; i += 2) {
-      const uint32_t low = pair_of<T>(sums[i][2 * half] * factor, sums[i][2 * half + 1] * factor);
-      const uint32_t high = pair_of<T>(sums[i + 1][2 * half] * factor, sums[i + 1][2 * half + 1] * factor);
-      const uint32_t other = __shfl_xor_sync(kAllLanes, is_odd ? low : high, 1);
-      const int column = is_odd ? 8 * (i + 1) + 2 * (pair - 1) : 8 * i + 2 * pair;
-      if (row < rows) {
-        *reinterpret_cast<uint2*>(to + row * stride + column) = is_odd ? uint2{other, high} : uint2{low, other};
-      }
+    for (int i = 0; i < kD / 8; ++i) {
+      reinterpret_cast<uint32_t*>(stage.piece(lane / 4 + 8 * half, i))[lane % 4] =
+          pair_of<T>(sums[i][2 * half] * factor, sums[i][2 * half + 1] * factor);
+    }
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kTile * kPieces / kWarpSize; ++i) {
+    const int row = (lane + i * kWarpSize) / kPieces, index = (lane + i * kWarpSize) % kPieces;
+    if (row < rows) {
+      *reinterpret_cast<uint4*>(to + row * stride + index * 8) = *stage.piece(row, index);
     }
   }
 }
@@ -189,14 +210,16 @@ struct RowSums {
   float total[2] = {0.0F, 0.0F};
 };
 
-// Goes on with 16 kTiles keys; from `tokens` on they are none.
+// Goes on with 16 kTiles keys; where it is one tile, they may be none from `tokens` on.
 template <class T, int kD, int kTiles>
 __device__ inline void add_keys(RowSums<kD>& sums, const TileWords (&query)[kD / kTile], int key, int tokens,
                                 uint32_t keys, uint32_t values, float to_base_2, const LaneOffsets<kD>& offsets,
                                 int lane) {
   float scores[2 * kTiles][4] = {};
   add_scores<T, kD, kTiles>(scores, query, keys + key * SharedRows<kD>::kRowBytes, offsets);
-  hide_padding<kTiles>(scores, key, tokens, lane);
+  if constexpr (kTiles == 1) {
+    hide_padding(scores, key, tokens, lane);
+  }
   float most[2] = {-INFINITY, -INFINITY};
 #pragma unroll
   for (int i = 0; i < 2 * kTiles; ++i) {
@@ -245,8 +268,9 @@ __global__ void __launch_bounds__(kWarps* kWarpSize, kBlocksAtOnce<kD>)
   VH_SHARED_MEMORY(uint4, shared);
   const int tokens = arrays.shape.tokens, padded = static_cast<int>(short_attention_padded(tokens));
   const SharedRows<kD> keys{shared}, values{shared + padded * SharedRows<kD>::kStride};
+  const SharedRows<kD> stage = stage_of_warp<kD>(shared + 2 * padded * SharedRows<kD>::kStride);
   const HeadPlace place(arrays.shape);
-  const int64_t width = place.width, stride = place.stride;
+  const int width = place.width, stride = place.stride;
   const T* const q = arrays.qkv + place.qkv;
   fill<kD>(keys, q + width, stride, tokens);
   fill<kD>(values, q + 2 * width, stride, tokens);
@@ -259,10 +283,10 @@ __global__ void __launch_bounds__(kWarps* kWarpSize, kBlocksAtOnce<kD>)
   const float to_base_2 = arrays.shape.scale * kLog2OfE;
   for (int row = static_cast<int>(threadIdx.x) / kWarpSize * kTile; row < tokens; row += kWarps * kTile) {
     TileWords query[kD / kTile];
-    load_rows<kD>(query, q + row * stride, stride, tokens - row, lane);
+    load_rows<kD>(query, q + row * stride, stride, tokens - row, lane, offsets, stage);
     RowSums<kD> sums;
     int key = 0;
-    for (; key + kKeysAtOnce <= padded; key += kKeysAtOnce) {
+    for (; key + kKeysAtOnce <= tokens; key += kKeysAtOnce) {
       add_keys<T, kD, kKeysAtOnce / kTile>(sums, query, key, tokens, key_address, value_address, to_base_2, offsets,
                                            lane);
     }
@@ -271,7 +295,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize, kBlocksAtOnce<kD>)
     }
     const float total[2] = {sum_of_row(sums.total[0]), sum_of_row(sums.total[1])};
     store_tile<kD>(sums.values, 1.0F / total[0], 1.0F / total[1], arrays.out + place.out + row * width, width,
-                   tokens - row, lane);
+                   tokens - row, lane, stage);
     if (arrays.logsumexp != nullptr && pair == 0) {
       float* const to = arrays.logsumexp + place.logsumexp + row;
 #pragma unroll
@@ -327,7 +351,7 @@ __device__ inline void add_queries(float (&dkeys)[kD / 8][4], float (&dvalues)[k
   }
 }
 
-// Goes on with 16 kTiles keys, from `key` on, for 16 queries: dqueries += dS K.
+// Goes on with 16 kTiles keys, from `key` on, for 16 queries: dqueries += dS K. One tile may have padding.
 template <class T, int kD, int kTiles>
 __device__ inline void add_keys(float (&dqueries)[kD / 8][4], const BackwardTiles<kD>& tiles,
                                 const TileWords (&query)[kD / kTile], const TileWords (&dout)[kD / kTile], int key,
@@ -335,7 +359,9 @@ __device__ inline void add_keys(float (&dqueries)[kD / 8][4], const BackwardTile
   float scores[2 * kTiles][4] = {}, dprobabilities[2 * kTiles][4] = {};
   const uint32_t row = key * SharedRows<kD>::kRowBytes;
   add_scores<T, kD, kTiles>(scores, query, tiles.first + row, tiles.offsets);
-  hide_padding<kTiles>(scores, key, tiles.tokens, tiles.lane);
+  if constexpr (kTiles == 1) {
+    hide_padding(scores, key, tiles.tokens, tiles.lane);
+  }
   add_scores<T, kD, kTiles>(dprobabilities, dout, tiles.second + row, tiles.offsets);
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -358,9 +384,10 @@ __device__ inline void add_keys(float (&dqueries)[kD / 8][4], const BackwardTile
 // Rows of D from the fragments of dO: the same elements of O are read.
 template <int kD, class T>
 __device__ inline void add_row_products(float (&product)[2], const TileWords (&dout)[kD / kTile], const T* out,
-                                        int64_t stride, int rows, int lane) {
+                                        int stride, int rows, int lane, const LaneOffsets<kD>& offsets,
+                                        const SharedRows<kD>& stage) {
   TileWords outs[kD / kTile];
-  load_rows<kD>(outs, out, stride, rows, lane);
+  load_rows<kD>(outs, out, stride, rows, lane, offsets, stage);
 #pragma unroll
   for (int step = 0; step < kD / kTile; ++step) {
 #pragma unroll
@@ -383,14 +410,15 @@ __global__ void __launch_bounds__(kWarps* kWarpSize, kBlocksAtOnce<kD>)
   const int pieces = padded * SharedRows<kD>::kStride;
   const SharedRows<kD> first{shared}, second{shared + pieces};
   const HeadPlace place(arrays.shape);
-  const int64_t width = place.width, stride = place.stride;
+  const int width = place.width, stride = place.stride;
   const T* const q = arrays.qkv + place.qkv;
   const T* const out = arrays.out + place.out;
   const T* const dout = arrays.dout + place.out;
   const float* const logsumexp = arrays.logsumexp + place.logsumexp;
   T* const dq = arrays.dqkv + place.qkv;
   const float scale = arrays.shape.scale;
-  auto* const floats = reinterpret_cast<float*>(shared + 2 * pieces);
+  const SharedRows<kD> stage = stage_of_warp<kD>(shared + 2 * pieces);
+  auto* const floats = reinterpret_cast<float*>(shared + 2 * pieces + kStagePieces<kD>);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize,
             first_row = static_cast<int>(threadIdx.x) / kWarpSize * kTile;
   const BackwardTiles<kD> tiles{shared_address(first.pieces),
@@ -408,10 +436,10 @@ __global__ void __launch_bounds__(kWarps* kWarpSize, kBlocksAtOnce<kD>)
   __syncthreads();
   for (int row = first_row; row < tokens; row += kWarps * kTile) {
     TileWords queries[kD / kTile], douts[kD / kTile];
-    load_rows<kD>(queries, q + row * stride, stride, tokens - row, lane);
-    load_rows<kD>(douts, dout + row * width, width, tokens - row, lane);
+    load_rows<kD>(queries, q + row * stride, stride, tokens - row, lane, tiles.offsets, stage);
+    load_rows<kD>(douts, dout + row * width, width, tokens - row, lane, tiles.offsets, stage);
     float product[2] = {};
-    add_row_products<kD>(product, douts, out + row * width, width, tokens - row, lane);
+    add_row_products<kD>(product, douts, out + row * width, width, tokens - row, lane, tiles.offsets, stage);
     float exponent[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -424,13 +452,13 @@ __global__ void __launch_bounds__(kWarps* kWarpSize, kBlocksAtOnce<kD>)
     }
     float dqueries[kD / 8][4] = {};
     int key = 0;
-    for (; key + kColumnsAtOnce <= padded; key += kColumnsAtOnce) {
+    for (; key + kColumnsAtOnce <= tokens; key += kColumnsAtOnce) {
       add_keys<T, kD, kColumnsAtOnce / kTile>(dqueries, tiles, queries, douts, key, exponent, product);
     }
     for (; key < padded; key += kTile) {
       add_keys<T, kD, 1>(dqueries, tiles, queries, douts, key, exponent, product);
     }
-    store_tile<kD>(dqueries, scale, scale, dq + row * stride, stride, tokens - row, lane);
+    store_tile<kD>(dqueries, scale, scale, dq + row * stride, stride, tokens - row, lane, stage);
   }
   __syncthreads();
 
@@ -440,8 +468,8 @@ __global__ void __launch_bounds__(kWarps* kWarpSize, kBlocksAtOnce<kD>)
   __syncthreads();
   for (int row = first_row; row < tokens; row += kWarps * kTile) {
     TileWords keys[kD / kTile], values[kD / kTile];
-    load_rows<kD>(keys, q + width + row * stride, stride, tokens - row, lane);
-    load_rows<kD>(values, q + 2 * width + row * stride, stride, tokens - row, lane);
+    load_rows<kD>(keys, q + width + row * stride, stride, tokens - row, lane, tiles.offsets, stage);
+    load_rows<kD>(values, q + 2 * width + row * stride, stride, tokens - row, lane, tiles.offsets, stage);
     float dkeys[kD / 8][4] = {}, dvalues[kD / 8][4] = {};
     int query = 0;
     for (; query + kColumnsAtOnce <= padded; query += kColumnsAtOnce) {
@@ -451,8 +479,8 @@ __global__ void __launch_bounds__(kWarps* kWarpSize, kBlocksAtOnce<kD>)
       add_queries<T, kD, 1>(dkeys, dvalues, tiles, keys, values, query);
     }
     T* const to = dq + width + row * stride;
-    store_tile<kD>(dkeys, scale, scale, to, stride, tokens - row, lane);
-    store_tile<kD>(dvalues, 1.0F, 1.0F, to + width, stride, tokens - row, lane);
+    store_tile<kD>(dkeys, scale, scale, to, stride, tokens - row, lane, stage);
+    store_tile<kD>(dvalues, 1.0F, 1.0F, to + width, stride, tokens - row, lane, stage);
   }
 }
 

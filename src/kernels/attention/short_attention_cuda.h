@@ -58,9 +58,12 @@ constexpr bool has_short_attention(int64_t head_dim) {
   return head_dim == 64 || head_dim == 80;
 }
 
-/// Shared memory that a block of forward takes: keys and values. Backward takes two numbers for each token more.
+/// Shared memory that a block of forward takes: keys, values, and of each of its warps a tile of results. Backward
+/// takes two numbers for each token more.
+inline constexpr int64_t kShortAttentionWarps = 4;
 constexpr int64_t short_attention_bytes(int64_t tokens, int64_t head_dim) {
-  return 2 * short_attention_padded(tokens) * short_attention_row_bytes(head_dim);
+  return (2 * short_attention_padded(tokens) + kShortAttentionWarps * kShortAttentionTile) *
+         short_attention_row_bytes(head_dim);
 }
 constexpr int64_t short_attention_backward_bytes(int64_t tokens, int64_t head_dim) {
   const auto bytes_of_numbers = 2 * static_cast<int64_t>(sizeof(float));

@@ -24,8 +24,7 @@
 #define __syncthreads() ::vit_hybrid::testing::wait_for_block()
 #define __shfl_xor_sync(mask, value, distance) ::vit_hybrid::testing::value_of_lane(mask, value, distance)
 #define __any_sync(mask, value) ::vit_hybrid::testing::is_any_of_warp(mask, value)
-#define __expf(x) std::exp(x)
-#define __fdividef(a, b) ((a) / (b))
+#define __syncwarp() static_cast<void>(::vit_hybrid::testing::value_of_lane(0xFFFFFFFFU, 0, 0))
 
 using ::vit_hybrid::testing::dim3;
 
@@ -43,4 +42,4 @@ struct alignas(16) uint4 {
 #define cudaFuncSetAttribute(kernel, attribute, value) static_cast<void>(kernel)
 // NOLINTEND(bugprone-reserved-identifier, cert-dcl*, cppcoreguidelines-macro-usage)
 
-#include "tests/support/emulator/tile_words.h"
+#include "tests/support/emulator/instruction_words.h"

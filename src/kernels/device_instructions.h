@@ -1,26 +1,33 @@
-// Tiles of half types multiplied by the tensor cores of a warp: what a thread holds of them, and how it comes there.
+// Instructions of a GPU for which CUDA C++ has no word: tiles of half types multiplied by the tensor cores of a warp,
+// copies in the background, quick functions.
 //
-// The fragments are those of mma.m16n8k16 and ldmatrix (PTX ISA, "Matrix Fragments for mma.m16n8k16"). With lane = 4 g
+// The fragments of tiles are those of mma.m16n8k16 and ldmatrix (PTX ISA, "Matrix Fragments for mma.m16n8k16"). With
+// lane = 4 g
 // + t:
 //   A  16 x 16   {A[g][2t..], A[g + 8][2t..], A[g][2t + 8..], A[g + 8][2t + 8..]}, two neighbours in a word
 //   B  16 x 8    {B[2t..][g], B[2t + 8..][g]}
 //   C  16 x 8    {C[g][2t], C[g][2t + 1], C[g + 8][2t], C[g + 8][2t + 1]} in fp32
-// so that two C side by side, rounded, are the A of the next product. For sm_80 and newer.
+// so that two C side by side, rounded, are the A of the next product. Tiles are for sm_80 and newer, the rest is for
+// all.
 #pragma once
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
+
+#include "src/kernels/element_vector.h"
 
 #if defined(__CUDACC__) || defined(VH_EMULATES_KERNELS)
 
-// What older GPUs have no instruction for: a kernel that calls it is not started there.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#define VH_HAS_SM80 1
 #define VH_FROM_SM80(...) __VA_ARGS__
 #else
-#define VH_FROM_SM80(...) __trap()
+#define VH_HAS_SM80 0
+#define VH_FROM_SM80(...) __trap()  // a kernel that comes here is not started on older GPUs
 #endif
 
 namespace vit_hybrid::kernels {
@@ -67,43 +74,92 @@ __device__ inline void multiply_add(float (&c)[4], const TileWords& a, uint32_t 
   }
 }
 
-/// Two neighbours of a tile, rounded.
+/// 16 bytes of global memory to shared memory, in the background until the thread waits for them.
+__device__ inline void copy_to_shared(uint4* to, const void* from) {
+#if VH_HAS_SM80
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+#else
+  *to = *static_cast<const uint4*>(from);
+#endif
+}
+/// Closes a group: of the copies that the thread has begun since the last one.
+__device__ inline void end_group_of_copies() {
+#if VH_HAS_SM80
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+/// Waits for all of the thread's groups but the last `kLast`.
+template <int kLast>
+__device__ inline void wait_for_copies_but() {
+#if VH_HAS_SM80
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLast) : "memory");
+#endif
+}
+/// Waits for all that the thread has begun.
+__device__ inline void wait_for_copies() {
+#if VH_HAS_SM80
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+/// Two numbers rounded to T, a half type, side by side.
 template <class T>
 __device__ inline uint32_t pair_of(float first, float second) {
   uint32_t word = 0;
+#if VH_HAS_SM80
   if constexpr (std::is_same_v<T, c10::BFloat16>) {
-    VH_FROM_SM80(asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first)));
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
   } else {
-    VH_FROM_SM80(asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first)));
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
   }
+#else
+  const T pair[2] = {T(first), T(second)};
+  memcpy(&word, pair, sizeof(word));
+#endif
   return word;
 }
 
-/// 2 to the power of x; 0 for very small ones, and for minus infinity.
+/// 2 to the power of x; 0 for very small ones, and for minus infinity. The error of this and of reciprocal() is about
+/// 2^-22 (PTX ISA, "ex2", "rcp").
 __device__ inline float power_of_two(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
-
-/// 16 bytes of global memory to shared memory, in the background until wait_for_copies().
-__device__ inline void copy_to_shared(uint4* to, const void* from) {
-  VH_FROM_SM80(asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from)
-                            : "memory"));
-}
-/// Those of the calling thread.
-__device__ inline void wait_for_copies() {
-  VH_FROM_SM80(asm volatile("cp.async.wait_all;" ::: "memory"));
+__device__ inline float reciprocal(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
 }
 
 /// The shared memory that a launch asked for.
 #define VH_SHARED_MEMORY(type, name) extern __shared__ type name[]
 
-#else  // the functions are those of tests/support/emulator/tile_words.h
+#else  // the functions are those of tests/support/emulator/instruction_words.h
 
 #define VH_SHARED_MEMORY(type, name) auto* const name = static_cast<type*>(::vit_hybrid::testing::shared_memory())
 
 #endif
+
+/// Rounded to T; half types two at a time.
+template <class T, int kWidth>
+__device__ inline ElementVector<T, kWidth> rounded_vector(const ComputeType<T> (&values)[kWidth]) {
+  ElementVector<T, kWidth> result;
+  if constexpr (sizeof(T) == 2 && kWidth % 2 == 0) {
+    uint32_t words[kWidth / 2];
+#pragma unroll
+    for (int i = 0; i < kWidth / 2; ++i) {
+      words[i] = pair_of<T>(values[2 * i], values[2 * i + 1]);
+    }
+    memcpy(&result, words, sizeof(result));
+  } else {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      result[i] = static_cast<T>(values[i]);
+    }
+  }
+  return result;
+}
 
 }  // namespace vit_hybrid::kernels
 

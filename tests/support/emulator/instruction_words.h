@@ -1,4 +1,4 @@
-// The instructions of src/kernels/attention/tile_products.h for the emulator: what the PTX ISA says of mma.m16n8k16,
+// The instructions of src/kernels/device_instructions.h for the emulator: what the PTX ISA says of mma.m16n8k16,
 // ldmatrix and the others, lane by lane.
 #pragma once
 
@@ -8,6 +8,11 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <stdexcept>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "tests/support/emulator/emulator.h"
 
@@ -107,13 +112,58 @@ uint32_t pair_of(float first, float second) {
 inline float power_of_two(float x) {
   return std::exp2(x);
 }
+inline float reciprocal(float x) {
+  return 1.0F / x;
+}
 
-/// At once, though without a wait others may not rely on it: tests of that are __syncthreads()'s.
+// Copies arrive as late as they may, when the thread waits for them; until then their place holds bytes 0xFF.
+struct SharedCopies {
+  struct Copy {
+    void* to;
+    const void* from;
+  };
+  unsigned block = 0;
+  std::vector<Copy> open;
+  std::deque<std::vector<Copy>> groups;
+
+  static void arrive(const std::vector<Copy>& copies) {
+    for (const Copy& copy : copies)
+      std::memcpy(copy.to, copy.from, 16);
+  }
+  void keep_last(size_t count) {
+    for (; groups.size() > count; groups.pop_front())
+      arrive(groups.front());
+  }
+};
+
+/// Of the calling thread.
+inline SharedCopies& own_copies() {
+  thread_local std::unordered_map<unsigned, SharedCopies> of_threads;
+  const testing::EmulatedThread& thread = testing::emulated_thread();
+  SharedCopies& own =
+      of_threads[(thread.thread.z * thread.block_size.y + thread.thread.y) * thread.block_size.x + thread.thread.x];
+  const unsigned block =
+      1 + (thread.block.z * thread.grid_size.y + thread.block.y) * thread.grid_size.x + thread.block.x;
+  if (own.block != block) own = {block, {}, {}};
+  return own;
+}
+
 template <class Vector>
 void copy_to_shared(Vector* to, const void* from) {
   if (reinterpret_cast<uintptr_t>(from) % 16 != 0) throw std::runtime_error("a copy of 16 bytes from an odd address");
-  std::memcpy(to, from, sizeof(*to));
+  std::memset(static_cast<void*>(to), 0xFF, sizeof(*to));
+  own_copies().open.push_back({to, from});
 }
-inline void wait_for_copies() {}
+inline void end_group_of_copies() {
+  own_copies().groups.push_back(std::exchange(own_copies().open, {}));
+}
+template <int kLast>
+void wait_for_copies_but() {
+  own_copies().keep_last(kLast);
+}
+inline void wait_for_copies() {
+  end_group_of_copies();
+  own_copies().keep_last(0);
+}
 
 }  // namespace vit_hybrid::kernels
