@@ -50,6 +50,7 @@ struct SharedRows {
   static constexpr bool kTurns = kPieces % 8 == 0;
   static constexpr int kRowBytes = static_cast<int>(short_attention_row_bytes(kD));
   static constexpr int kStride = kRowBytes / 16;
+  static constexpr int kStagePieces = kWarps * kTile * kStride;  // of all warps of a block
 
   uint4* pieces;
 
@@ -60,9 +61,7 @@ struct SharedRows {
   __device__ uint4* piece(int row, int index) const { return pieces + index_of(row, row, index); }
 };
 
-// Pieces of 16 bytes behind a block's matrices: 16 rows for each warp, through which it reads and writes its own.
-template <int kD>
-constexpr int kStagePieces = SharedRows<kD>::kStride*(kWarps* kTile);
+// Behind a block's matrices each warp has 16 rows, through which it reads and writes its own.
 template <int kD>
 __device__ inline SharedRows<kD> stage_of_warp(uint4* stages) {
   return {stages + static_cast<int>(threadIdx.x) / kWarpSize * (kTile * SharedRows<kD>::kStride)};
@@ -418,7 +417,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize, kBlocksAtOnce<kD>)
   T* const dq = arrays.dqkv + place.qkv;
   const float scale = arrays.shape.scale;
   const SharedRows<kD> stage = stage_of_warp<kD>(shared + 2 * pieces);
-  auto* const floats = reinterpret_cast<float*>(shared + 2 * pieces + kStagePieces<kD>);
+  auto* const floats = reinterpret_cast<float*>(shared + 2 * pieces + SharedRows<kD>::kStagePieces);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize,
             first_row = static_cast<int>(threadIdx.x) / kWarpSize * kTile;
   const BackwardTiles<kD> tiles{shared_address(first.pieces),
