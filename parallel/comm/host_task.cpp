@@ -1,12 +1,17 @@
-// Waiting: spin, then yield or sleep.
+// Waiting: spin, then yield or sleep; MessageThread: whose turn it is.
 #include "parallel/comm/host_task.h"
 
+#include <omp.h>
 #include <sched.h>
 #include <time.h>
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "parallel/comm/operation.h"
 #include "src/base/autograd_node.h"
@@ -70,12 +75,95 @@ void Waiting::pause() {
   nanosleep(&time, nullptr);
 }
 
-void progress() {
+struct MessageTurns {
+  std::mutex mutex;  // of who has the turn: the main thread has it but while it computes
+  std::condition_variable changed;
+  bool main_computes = false;
+  bool ends = false;
+  int depth = 0;  // of LongWork of the main thread
+  std::exception_ptr failure;
+  std::atomic<int> completed{0};
+};
+
+namespace {
+
+MessageTurns* g_turns = nullptr;  // the main thread's
+
+void push_all() {
   std::vector<HostTask*>& tasks = in_flight().tasks;
-  if (tasks.empty()) return;
   for (HostTask* const task : tasks)
     task->push();
   std::erase_if(tasks, [](const HostTask* task) { return task->done(); });
+}
+
+}  // namespace
+
+void progress() {
+  if (g_turns != nullptr && g_turns->failure != nullptr) {
+    std::rethrow_exception(std::exchange(g_turns->failure, nullptr));
+  }
+  push_all();
+}
+
+MessageThread::MessageThread() : turns_(std::make_unique<MessageTurns>()) {
+  VH_ASSERT(g_turns == nullptr && std::this_thread::get_id() == in_flight().thread, "messages have a thread already");
+  g_turns = turns_.get();
+  turns_->mutex.lock();
+  thread_ = std::thread([this] { run(); });
+  LongWork::set_listener(&listen);
+}
+
+MessageThread::~MessageThread() {
+  LongWork::set_listener(nullptr);
+  g_turns = nullptr;
+  turns_->ends = true;
+  turns_->mutex.unlock();
+  turns_->changed.notify_one();
+  thread_.join();
+}
+
+int MessageThread::completed() const {
+  return turns_->completed;
+}
+
+void MessageThread::listen(bool begins) {
+  if (std::this_thread::get_id() != in_flight().thread) return;
+  MessageTurns& turns = *g_turns;
+  if (begins) {
+    if (++turns.depth > 1 || in_flight().tasks.empty()) return;
+    turns.main_computes = true;
+    turns.mutex.unlock();
+    turns.changed.notify_one();
+  } else if (--turns.depth == 0 && turns.main_computes) {
+    turns.mutex.lock();
+    turns.main_computes = false;
+  }
+}
+
+void MessageThread::run() {
+  using std::chrono::microseconds;
+  constexpr microseconds kShortestNap{100}, kLongestMessageNap{500};
+  omp_set_num_threads(1);  // numbers are added by this thread alone: the others compute
+  MessageTurns& turns = *turns_;
+  microseconds nap = kShortestNap;
+  std::unique_lock lock(turns.mutex);
+  while (true) {
+    turns.changed.wait(lock, [&] {
+      return turns.ends || (turns.main_computes && turns.failure == nullptr && !in_flight().tasks.empty());
+    });
+    if (turns.ends) return;
+    const uint64_t moves = g_moves;
+    const size_t in_flight_before = in_flight().tasks.size();
+    try {
+      push_all();
+    } catch (...) {
+      turns.failure = std::current_exception();
+      ++turns.completed;
+    }
+    turns.completed += static_cast<int>(in_flight_before - in_flight().tasks.size());
+    nap = g_moves != moves ? kShortestNap : std::min(2 * nap, kLongestMessageNap);
+    turns.changed.wait_for(lock, nap, [&] { return turns.ends; });
+  }
 }
 
 HostTask::HostTask() {

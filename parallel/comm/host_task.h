@@ -1,4 +1,5 @@
-// HostTask: an operation between hosts, and the loop in which a process waits for it.
+// HostTask: an operation between hosts, the loop in which a process waits for it, and MessageThread, which moves
+// messages beside computing.
 #pragma once
 
 #include <chrono>
@@ -6,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "parallel/comm/communicator_base.h"
@@ -38,7 +40,7 @@ class Waiting {
 
 /// A state machine behind a Work. Every wait of the process advances all tasks in flight, not only
 /// its own: a rank that waits on one axis must not hold up the others on another axis. Main thread
-/// only (MPI_THREAD_FUNNELED).
+/// only (MPI_THREAD_FUNNELED), but for advance() where there is a MessageThread.
 class HostTask : public NotedState {
  public:
   HostTask();
@@ -67,6 +69,31 @@ class HostTask : public NotedState {
  private:
   std::shared_ptr<bool> done_ = std::make_shared<bool>(false);  // for followers, who may outlive the task
   std::shared_ptr<const bool> first_done_;                      // null: it follows nobody
+};
+
+struct MessageTurns;
+
+/// Advances all tasks in flight while the main thread computes (LongWork): messages move then also where the network
+/// does not move them by itself. It and the main thread take turns, the main thread having its own wherever it does not
+/// compute, so that one of them calls MPI at a time (MPI_THREAD_SERIALIZED) and nothing else needs a lock. Sums have
+/// the bits that they have without it. What a task throws comes out of the main thread's next progress(). One a
+/// process, made and ended by the main thread.
+class MessageThread {
+ public:
+  MessageThread();
+  ~MessageThread();
+  MessageThread(const MessageThread&) = delete;
+  MessageThread& operator=(const MessageThread&) = delete;
+
+  /// Operations that it has brought to their end, or to an error.
+  int completed() const;
+
+ private:
+  static void listen(bool begins);
+  void run();
+
+  std::unique_ptr<MessageTurns> turns_;
+  std::thread thread_;
 };
 
 /// The tasks of one communicator that share a resource, in the order in which all ranks started them.

@@ -1,5 +1,5 @@
 // record(): puts an operation with hand-written backward on the autograd graph, as one node; backward_between(): runs a
-// part of such a graph backwards; and the work that is done between operations.
+// part of such a graph backwards; and the work that is done between operations, or beside them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -46,10 +46,11 @@ at::Tensor backward_between(const torch::autograd::Edge& output, at::Tensor grad
 
 namespace detail {
 inline std::atomic<void (*)()> background_work{nullptr};
+inline std::atomic<void (*)(bool begins)> long_work{nullptr};
 }  // namespace detail
 
 /// `work` is called by do_background_work() from now on: whoever has some to do registers it once. Messages between
-/// hosts move in no other way than by calls between the operations of a model.
+/// hosts move in no other way than by calls between the operations of a model, and beside LongWork.
 inline void set_background_work(void (*work)()) {
   detail::background_work = work;
 }
@@ -60,5 +61,25 @@ inline void do_background_work() {
     work();
   }
 }
+
+/// While it lives its thread computes, for long enough that another may do background work meanwhile
+/// (comm::MessageThread), and does none itself. Kernels make one around their loops; they may lie within each other.
+class LongWork {
+ public:
+  LongWork() { tell(true); }
+  ~LongWork() { tell(false); }
+  LongWork(const LongWork&) = delete;
+  LongWork& operator=(const LongWork&) = delete;
+
+  /// Who is told of the begin and the end of each, by the thread that computes; null: nobody.
+  static void set_listener(void (*listener)(bool begins)) { detail::long_work = listener; }
+
+ private:
+  static void tell(bool begins) {
+    if (void (*const listener)(bool) = detail::long_work.load(std::memory_order_relaxed)) {
+      listener(begins);
+    }
+  }
+};
 
 }  // namespace vit_hybrid

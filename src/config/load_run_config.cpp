@@ -61,6 +61,7 @@ std::vector<Need> needs_of(const RunConfig& config) {
       {"schedule", has_micro_batches, "there is one stage and one micro-batch"},
       {"bucket-mb", has_replicas, "--dp is 1, and no gradients are reduced"},
       {"dp-max-ctas", has_replicas, "--dp is 1, and no gradients are reduced"},
+      {"communication-thread", config.device != DeviceChoice::kCuda, "it is for CPUs: NCCL moves messages by itself"},
       {"retune", measures_kernels, "with --deterministic a CPU takes its usual kernels, without measuring"},
       {"cuda-graph", may_use_gpus, "it is for GPUs, and the run uses none"},
       {"ranks-per-gpu", may_use_gpus, "it is for GPUs, and the run uses none"},

@@ -47,18 +47,19 @@ struct ParallelConfig {
   int dp = 0;  ///< 0 ('auto'): the ranks that are left; a number after resolve()
   int tp = 1;
   int pp = 1;
-  bool tp_overlap = false;          ///< forward's sums over tp are hidden: micro_batch_parts()
-  std::string order = "tp-dp-pp";   ///< fastest axis first
-  std::string sum_blocks = "auto";  ///< auto, nodes, or sizes that parse_sum_blocks() knows
-  int zero = 1;                     ///< 0: every rank keeps the whole optimizer state
-  int zero_shard_size = 0;          ///< ranks of dp that split the state among them; 0 ('auto'): all
-  std::string schedule = "1f1b";    ///< 1f1b or gpipe
-  int64_t micro_batch_size = 0;     ///< samples; 0 ('auto') is gone after resolve()
-  double bucket_mb = 0.0;           ///< MiB; 0 ('auto'): as suits the device, see TrainingOptions
-  int dp_max_ctas = 0;              ///< blocks of a GPU for NCCL on the data axis; 0 ('auto'): NCCL's choice
-  double timeout = 600.0;           ///< seconds a communication may take
-  int threads = 0;                  ///< of one rank; 0 ('auto'): OMP_NUM_THREADS, else its share of its cores
-  int ranks_per_gpu = 1;            ///< ranks that share a GPU
+  bool tp_overlap = false;            ///< forward's sums over tp are hidden: micro_batch_parts()
+  std::string order = "tp-dp-pp";     ///< fastest axis first
+  std::string sum_blocks = "auto";    ///< auto, nodes, or sizes that parse_sum_blocks() knows
+  int zero = 1;                       ///< 0: every rank keeps the whole optimizer state
+  int zero_shard_size = 0;            ///< ranks of dp that split the state among them; 0 ('auto'): all
+  std::string schedule = "1f1b";      ///< 1f1b or gpipe
+  int64_t micro_batch_size = 0;       ///< samples; 0 ('auto') is gone after resolve()
+  double bucket_mb = 0.0;             ///< MiB; 0 ('auto'): as suits the device, see TrainingOptions
+  int dp_max_ctas = 0;                ///< blocks of a GPU for NCCL on the data axis; 0 ('auto'): NCCL's choice
+  bool communication_thread = false;  ///< messages between hosts have a thread of their own
+  double timeout = 600.0;             ///< seconds a communication may take
+  int threads = 0;                    ///< of one rank; 0 ('auto'): OMP_NUM_THREADS, else its share of its cores
+  int ranks_per_gpu = 1;              ///< ranks that share a GPU
 
   int model_size() const { return tp * pp; }
   /// Parts that the optimizer state is split into; of a resolved configuration.

@@ -296,6 +296,11 @@ void add_parallel(OptionTable& table, RunConfig& config) {
                  "Most thread blocks (CTAs) of a GPU that NCCL takes for the data axis, whose reductions run beside "
                  "backward's products: fewer leave those more of the GPU; auto is NCCL's own choice.",
              .names_elsewhere = {"nccl-max-ctas", "max-ctas"}});
+  table.add({.name = "communication-thread",
+             .value = flag(parallel.communication_thread),
+             .help = "Move messages between hosts by a thread of its own while kernels compute: hides reductions and "
+                     "gathers where the network does not move them by itself (TCP) and a core is spare. On the "
+                     "command line only, because MPI is started with MPI_THREAD_SERIALIZED for it."});
   table.add({.name = "timeout",
              .value = number(parallel.timeout, positive()),
              .help = "Longest time that one communication may take before the job is ended with its name.",

@@ -15,6 +15,7 @@
 #include "model/vit_parameters.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/failure.h"
+#include "parallel/comm/host_task.h"
 #include "parallel/comm/operation.h"
 #include "parallel/comm/statistics.h"
 #include "parallel/mesh/device_mesh.h"
@@ -225,6 +226,7 @@ class Run {
     open_folder();
     find_checkpoint();
     connect_groups();
+    begin_message_thread();
     open_dataset();
     make_trainer();
     if (trainer_->is_over()) {
@@ -301,6 +303,19 @@ class Run {
     comm::TransportOptions options = transport_options(config_.parallel);
     options.sum_blocks = blocks;
     mesh_.emplace(parallel_dims(config_.parallel), world_, machine_.device, options);
+  }
+
+  void begin_message_thread() {
+    if (!config_.parallel.communication_thread || !machine_.device.is_cpu() || world_.size() == 1) {
+      return;
+    }
+    std::optional<Error> problem;
+    if (!session_.serializes()) {
+      problem.emplace(ErrorClass::kUsage, str(comm::kMessageThreadOption, " is not on the command line itself"),
+                      "give it there: MPI is started for it before anything else is read");
+    }
+    comm::agree(world_, problem);
+    message_thread_.emplace();
   }
 
   void open_folder() {
@@ -548,6 +563,7 @@ class Run {
   double seconds_to_first_step_ = 0.0;
   std::optional<comm::PhaseScope> phase_;
   std::optional<mesh::DeviceMesh> mesh_;
+  std::optional<comm::MessageThread> message_thread_;
   std::optional<RunFolder> folder_;
   std::string checkpoints_;    // their folder
   int64_t process_start_ = 0;  // bytes

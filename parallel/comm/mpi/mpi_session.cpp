@@ -73,18 +73,22 @@ void see_others_through() {
 MpiSession::MpiSession(int* argc, char*** argv) {
   start_place();
   watchdog_ = std::make_unique<Watchdog>();
+  serializes_ = std::find(*argv, *argv + *argc, std::string(kMessageThreadOption)) != *argv + *argc;
+  const int wanted = serializes_ ? MPI_THREAD_SERIALIZED : MPI_THREAD_FUNNELED;
   int provided = MPI_THREAD_SINGLE;
   {
     const OperationNote note = launch_note("MPI_Init", kInitTurn);
     const BlockedScope blocked(note);
     const LazyTimers lazy;
-    check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    check_mpi(MPI_Init_thread(argc, argv, wanted, &provided), "MPI_Init_thread");
   }
   world_ = MpiGroup::world();
   refuse_singleton_start(world_->size());
-  if (provided < MPI_THREAD_FUNNELED) {
-    throw AgreedError(Error(ErrorClass::kUsage, str(mpi_library_version(), " was built without support for threads"),
-                            "use one that grants MPI_THREAD_FUNNELED"),
+  if (provided < wanted) {
+    const std::string level = wanted == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED" : "MPI_THREAD_FUNNELED";
+    throw AgreedError(Error(ErrorClass::kUsage, str(mpi_library_version(), " does not grant ", level),
+                            wanted == MPI_THREAD_SERIALIZED ? str("leave out ", kMessageThreadOption)
+                                                            : "use one that was built with support for threads"),
                       "", world_->rank() == 0);
   }
   find_place();

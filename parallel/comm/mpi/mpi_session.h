@@ -13,10 +13,13 @@ namespace vit_hybrid::comm {
 class WatchLink;
 class Watchdog;
 
-/// Starts the watchdog and MPI (MPI_THREAD_FUNNELED: only the thread that made it may communicate),
-/// and finds out where this process stands. One per process, in main(), before anything that may
-/// wait for another process. It ends MPI by finalize() alone: its destructor leaves MPI running, so that
-/// an exception reaches report_and_abort() before anything waits for the other ranks.
+/// The word of a command line with which MPI is started for a MessageThread too.
+inline constexpr const char* kMessageThreadOption = "--communication-thread";
+
+/// Starts the watchdog and MPI (MPI_THREAD_FUNNELED: only the thread that made it may communicate; with
+/// kMessageThreadOption MPI_THREAD_SERIALIZED), and finds out where this process stands. One per process, in main(),
+/// before anything that may wait for another process. It ends MPI by finalize() alone: its destructor leaves MPI
+/// running, so that an exception reaches report_and_abort() before anything waits for the other ranks.
 class MpiSession {
  public:
   /// Throws Error(kUsage) on a singleton start (see launcher.h). Collective over all processes.
@@ -33,10 +36,13 @@ class MpiSession {
   /// The processes of this node.
   const MpiGroup& node() const { return *node_; }
   const ProcessPlace& place() const { return process_place(); }
+  /// Whether there may be a MessageThread.
+  bool serializes() const { return serializes_; }
 
  private:
   void find_place();
 
+  bool serializes_;
   std::unique_ptr<Watchdog> watchdog_;
   std::shared_ptr<WatchLink> link_;  // null: there is one node
   std::optional<MpiGroup> world_;

@@ -550,6 +550,7 @@ std::array<at::Tensor, 2> forward(const at::Tensor& qkv, int64_t num_heads, cons
   const at::Tensor out = kernel_result({extents.samples, extents.tokens, extents.width()}, qkv.scalar_type());
   const auto statistics = qkv.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor logsumexp = at::empty({extents.matrices(), extents.tokens}, input.options().dtype(statistics));
+  const LongWork computes;
   VH_DISPATCH_KERNEL_TYPE(input.scalar_type(), [&] {
     attention_forward<scalar_t>({extents, dropout, input.const_data_ptr<scalar_t>()}, out.mutable_data_ptr<scalar_t>(),
                                 logsumexp.mutable_data_ptr<ComputeType<scalar_t>>());
@@ -564,6 +565,7 @@ at::Tensor backward(const at::Tensor& qkv, int64_t num_heads, const AttentionDro
   at::Tensor out = kernel_operand(results[0]);
   at::Tensor dout = kernel_operand(dout_given);
   const at::Tensor dqkv = kernel_result(qkv.sizes(), qkv.scalar_type());
+  const LongWork computes;
   VH_DISPATCH_KERNEL_TYPE(input.scalar_type(), [&] {
     attention_backward<scalar_t>({extents, dropout, input.const_data_ptr<scalar_t>()}, out.const_data_ptr<scalar_t>(),
                                  results[1].const_data_ptr<ComputeType<scalar_t>>(), dout.const_data_ptr<scalar_t>(),

@@ -14,6 +14,7 @@
 #include <memory>
 #include <utility>
 
+#include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/instruction_sets.h"
 #include "src/base/memory_tracker.h"
@@ -255,6 +256,7 @@ at::Tensor linear_forward(const at::Tensor& x, PackedWeight& weight, int64_t ver
   if (!x.is_cpu()) {
     return device_linear_forward(x, matrix, bias);
   }
+  const LongWork computes;
   switch (choose_product_kernel(x, matrix.size(0))) {
     case ProductKernel::kBlocked: {
       at::Tensor y = new_rows(x, matrix.size(0));
@@ -273,6 +275,7 @@ at::Tensor linear_gelu_forward(const at::Tensor& x, PackedWeight& weight, int64_
   if (!x.is_cpu()) {
     return device_linear_gelu_forward(x, weight.weight(), bias, kind, pre_activation);
   }
+  const LongWork computes;
   const bool is_kept = pre_activation != nullptr;
   const auto kernel = choose_product_kernel(x, weight.weight().size(0));
   if (kernel == ProductKernel::kBlocked) {
@@ -305,6 +308,7 @@ at::Tensor linear_backward_input(const at::Tensor& dy, PackedWeight& weight, int
   if (!dy.is_cpu()) {
     return device_linear_backward_input(dy, matrix);
   }
+  const LongWork computes;
   switch (choose_product_kernel(dy, matrix.size(1))) {
     case ProductKernel::kBlocked: {
       at::Tensor dx = new_rows(dy, matrix.size(1));
@@ -337,6 +341,7 @@ void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const
   if (dy.size(0) == 0) {
     return;
   }
+  const LongWork computes;
   if (bias_gradient.defined()) {
     add_column_sums(bias_gradient, dy);
   }

@@ -1,4 +1,5 @@
 // The host back ends: the conformance suite on the world and on parts of it, by messages and through shared memory.
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
@@ -8,8 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "parallel/comm/host_task.h"
 #include "parallel/comm/make_communicator.h"
 #include "parallel/comm/mpi/mpi_group.h"
+#include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "tests/support/communicator_suite.h"
 #include "tests/support/statistics.h"
@@ -234,6 +237,55 @@ TEST_CASE("communicator: time spent in wait() is counted on the axis") {
   const double blocked = testing::statistics_of("test").blocked_seconds - before;
   if (group->rank() == 1) CHECK(blocked > 0.05);
   CHECK(blocked < 30);
+}
+
+// Computes until the thread has ended so many operations; not for ever.
+void compute_until(const comm::MessageThread& thread, int completed) {
+  const LongWork outer;
+  const LongWork inner;  // the turn goes over once
+  for (int i = 0; i < 60'000 && thread.completed() < completed; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+TEST_CASE("message thread: operations come to their end while the main thread computes, with the same bits") {
+  const MpiGroup world = MpiGroup::world();
+  if (world.size() == 1) return;
+  for (const HostPath host_path : {HostPath::kMessages, HostPath::kSharedMemory}) {
+    const auto group = make(world.duplicate(), small_pieces(host_path));
+    const auto numbers = [&] {
+      return at::arange(40'000, at::kFloat).mul_(0.1F * static_cast<float>(group->rank() + 1));
+    };
+    const at::Tensor wanted = numbers(), first = numbers(), second = numbers();
+    group->all_reduce(wanted, ReduceOp::kSum).wait();
+    const comm::MessageThread thread;
+    comm::Work first_work = group->all_reduce(first, ReduceOp::kSum);
+    comm::Work second_work = group->all_reduce(second, ReduceOp::kSum);
+    compute_until(thread, 2);
+    CHECK(thread.completed() == 2);
+    first_work.wait();
+    second_work.wait();
+    CHECK(first.equal(wanted));
+    CHECK(second.equal(wanted));
+  }
+}
+
+TEST_CASE("message thread: what an operation throws comes out where the main thread waits next") {
+  const MpiGroup world = MpiGroup::world();
+  if (world.size() < 2) return;
+  const auto group = make(world.duplicate()), other = make(world.duplicate());
+  const comm::MessageThread thread;
+  const at::Tensor go = at::zeros({1}, at::kFloat);
+  if (group->rank() == 0) {
+    other->exchange({{Direction::kReceive, go, 1}}).wait();
+    group->exchange({{Direction::kSend, at::zeros({10}, at::kFloat), 1}}).wait();
+  } else if (group->rank() == 1) {
+    comm::Work work = group->exchange({{Direction::kReceive, at::zeros({20}, at::kFloat), 0}});
+    other->exchange({{Direction::kSend, go, 0}}).wait();
+    compute_until(thread, 1);
+    CHECK(thread.completed() == 1);
+    CHECK_THROWS_WITH_AS(work.wait(), doctest::Contains("rank 0 sent 40 bytes where 80 are received"), Error);
+  }
 }
 
 TEST_CASE("communicator: a CUDA device is refused without CUDA") {
