@@ -38,7 +38,7 @@ struct ProductProblem {
   Fp32Products fp32 = Fp32Products::kExact;
   int alignment = 16;  ///< bytes that divide the addresses of all operands; kernels ask for no more than 16
 
-  auto operator<=>(const ProductProblem&) const = default;
+  auto operator<=>(const ProductProblem&) const = default;  // NOLINT(modernize-use-nullptr): it sees a 0 in here
   /// One word a property, unique: "forward+bias R12608 M3072 K768 bf16>bf16 16B".
   std::string name() const;
   /// The product whose choice counts where the extra, of kBiasGelu GELU alone, is a kernel of its own.
