@@ -18,16 +18,18 @@ words=(--task classify --data synthetic --image-size 32 --patch-size 8 --num-cla
   --retune --bucket-mb 0.1)
 
 # Sums of halves by several buckets, gathers beside forward, activations over tp, messages between stages.
+written=--communication-thread
 for layout in "--dp 4" "--dp 2 --tp 2 --tp-overlap" "--dp 2 --pp 2"; do
   rm -rf with without
   for thread in with without; do
     option=()
-    [ $thread = without ] || option=(--communication-thread)
+    [ $thread = without ] || option=("$written")
     # shellcheck disable=SC2086
     "${launcher[@]}" 4 "$program" "${words[@]}" $layout --steps 6 --run-dir $thread ${option[@]+"${option[@]}"} >$thread.txt 2>&1 ||
       fail "$layout $thread a thread ends with code $?: $(tail -3 $thread.txt)"
   done
   "$program" checkpoint diff with/checkpoints/*6.h5 without/checkpoints/*6.h5 >diff.txt || fail "$layout: other bits: $(tail -3 diff.txt)"
+  written=--communication-thread=true
 done
 
 # Not on the command line: MPI was started before this was read.

@@ -73,7 +73,9 @@ void see_others_through() {
 MpiSession::MpiSession(int* argc, char*** argv) {
   start_place();
   watchdog_ = std::make_unique<Watchdog>();
-  serializes_ = std::find(*argv, *argv + *argc, std::string(kMessageThreadOption)) != *argv + *argc;
+  const std::string option = kMessageThreadOption;
+  serializes_ = std::any_of(*argv, *argv + *argc,
+                            [&](const std::string& word) { return word == option || word.starts_with(option + "="); });
   const int wanted = serializes_ ? MPI_THREAD_SERIALIZED : MPI_THREAD_FUNNELED;
   int provided = MPI_THREAD_SINGLE;
   {

@@ -13,7 +13,7 @@ namespace vit_hybrid::comm {
 class WatchLink;
 class Watchdog;
 
-/// The word of a command line with which MPI is started for a MessageThread too.
+/// The word of a command line, with a value behind '=' or without, with which MPI is started for a MessageThread too.
 inline constexpr const char* kMessageThreadOption = "--communication-thread";
 
 /// Starts the watchdog and MPI (MPI_THREAD_FUNNELED: only the thread that made it may communicate; with
