@@ -310,34 +310,39 @@ struct NormVector {
   }
 };
 
-/// A thread's vectors of the arrays that backward reads: in registers, or where a kernel has put them before.
+/// A thread's vectors of the arrays that backward reads: in registers, or where a kernel has put them before. Of a
+/// vector that lies outside the row nothing is read.
 template <class T, int kWidth, int kVectors, class RowThreads>
-struct RowInRegisters {
-  ElementVector<T, kWidth> arrays[3][kVectors] = {};
-  const RowThreads& threads;
+class RowInRegisters {
+ public:
+  using Vector = ElementVector<T, kWidth>;
 
-  VH_HOST_DEVICE RowInRegisters(const NormBackward<T>& a, int64_t row, const RowThreads& row_threads)
-      : threads(row_threads) {
+  VH_HOST_DEVICE RowInRegisters(const NormBackward<T>& a, int64_t row, const RowThreads& threads) : threads_(threads) {
     const int64_t begin = row * a.features;
     for_columns<kWidth, kVectors>(a.features, threads, [&](int v, int64_t column) {
-      arrays[0][v] = load_vector<kWidth>(a.dy + begin + column);
-      arrays[1][v] = load_vector<kWidth>(a.x + begin + column);
+      dy_[v] = load_vector<kWidth>(a.dy + begin + column);
+      x_[v] = load_vector<kWidth>(a.x + begin + column);
       if (a.residual_gradient != nullptr) {
-        arrays[2][v] = load_vector<kWidth>(a.residual_gradient + begin + column);
+        residual_[v] = load_vector<kWidth>(a.residual_gradient + begin + column);
       }
     });
   }
 
-  VH_HOST_DEVICE const ElementVector<T, kWidth>& dy(int v) { return at(0, v); }
-  VH_HOST_DEVICE const ElementVector<T, kWidth>& x(int v) { return at(1, v); }
+  VH_HOST_DEVICE const Vector& dy(int v) { return forgotten(dy_[v]); }
+  VH_HOST_DEVICE const Vector& x(int v) { return forgotten(x_[v]); }
   /// Of the residual's gradient; anything where there is none.
-  VH_HOST_DEVICE const ElementVector<T, kWidth>& residual(int v) { return at(2, v); }
+  VH_HOST_DEVICE const Vector& residual(int v) { return forgotten(residual_[v]); }
 
  private:
-  VH_HOST_DEVICE const ElementVector<T, kWidth>& at(int array, int v) {
-    threads.forget(arrays[array][v]);
-    return arrays[array][v];
+  VH_HOST_DEVICE const Vector& forgotten(Vector& vector) {
+    threads_.forget(vector);
+    return vector;
   }
+
+  Vector dy_[kVectors];
+  Vector x_[kVectors];
+  Vector residual_[kVectors] = {};
+  const RowThreads& threads_;
 };
 
 /// Backward of a row of which `vectors` (as RowInRegisters) has what is read: memory is read once.

@@ -468,10 +468,21 @@ std::vector<double> microseconds_of_all_ranks(size_t count, const std::function<
       least[i] = round == 0 ? least[i] : std::min(least[i], microseconds);
     }
   }
-  const auto is_no_time = [](double microseconds) { return !std::isfinite(microseconds) || microseconds <= 0.0; };
-  std::replace_if(least.begin(), least.end(), is_no_time, std::numeric_limits<double>::quiet_NaN());
-  world.sum(least);
-  return least;
+  // Whole nanoseconds, whose sum is exact: every rank chooses by it for itself. Then those ranks that have no time.
+  std::vector<uint64_t> sums(2 * count, 0);
+  for (size_t i = 0; i < count; ++i) {
+    const bool is_time = std::isfinite(least[i]) && least[i] > 0.0;
+    sums[i] = is_time ? static_cast<uint64_t>(std::llround(1e3 * least[i])) : 0;
+    sums[count + i] = is_time ? 0 : 1;
+  }
+  world.sum(sums);
+  std::vector<double> times(count, std::numeric_limits<double>::quiet_NaN());
+  for (size_t i = 0; i < count; ++i) {
+    if (sums[count + i] == 0) {
+      times[i] = 1e-3 * static_cast<double>(sums[i]);
+    }
+  }
+  return times;
 }
 
 std::string tune_host_kernel(const HostProblem& problem, const std::string& saved, SavedKernels use,

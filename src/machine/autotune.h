@@ -116,7 +116,7 @@ std::vector<std::string> kernel_settings(const char* const* environment);
 /// The time of each of `count` candidates, summed over the ranks: of each rank the least of one to ten rounds within
 /// 0.2 s, in which all ranks measure the same candidate at the same time, because they share caches and memory.
 /// `measure(candidate)` gives microseconds; what it throws on one rank all throw. NaN for a candidate that has no time
-/// on one of them (not finite, not positive). The same on all ranks but for the last bits. Collective over `world`.
+/// on one of them (not finite, not positive). The same on all ranks. Collective over `world`.
 std::vector<double> microseconds_of_all_ranks(size_t count, const std::function<double(size_t candidate)>& measure,
                                               const comm::MpiGroup& world);
 

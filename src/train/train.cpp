@@ -306,7 +306,11 @@ class Run {
   }
 
   void begin_message_thread() {
-    if (!config_.parallel.communication_thread || !machine_.device.is_cpu() || world_.size() == 1) {
+    if (!config_.parallel.communication_thread || world_.size() == 1) {
+      return;
+    }
+    if (!machine_.device.is_cpu()) {
+      log_warning(str(comm::kMessageThreadOption, " has no effect on GPUs: NCCL moves messages by itself"));
       return;
     }
     std::optional<Error> problem;

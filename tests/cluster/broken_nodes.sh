@@ -35,7 +35,6 @@ train() {
   job=$!
 }
 
-has_steps() { [ "$(grep -c '"kind":"step"' "$1/metrics.jsonl")" -ge "$2" ]; }
 has_ended() { ! kill -0 "$job"; }
 process_of() { # RANK
   local pid

@@ -10,6 +10,8 @@
 #   end_study N CODE            waits for the call, which must end with this code
 #   says N PATTERN, says_not N PATTERN
 #   trains POINT                a run of this point has done three steps
+# shellcheck source=tests/support/watched_run.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../support/watched_run.sh"
 test_name=$(basename "$0" .sh)
 
 skip() { echo "[skipped] $*"; exit 77; }
@@ -37,4 +39,4 @@ end_study() {
 
 says() { grep -qE -- "$2" "$1.txt" || complain "call $1 does not say '$2': $(cat "$1.txt")"; }
 says_not() { ! grep -qE -- "$2" "$1.txt" || complain "call $1 says '$2': $(cat "$1.txt")"; }
-trains() { [ "$(grep -sc '"kind":"step"' "study/points/$1/run/metrics.jsonl")" -ge 3 ] 2>/dev/null; }
+trains() { has_steps "study/points/$1/run" 3; }

@@ -9,6 +9,8 @@ program=$1 work=$2
 shift 2
 launcher=("$@")
 fail() { echo "communication_thread: $*" >&2; exit 1; }
+# shellcheck source=tests/support/watched_run.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../support/watched_run.sh"
 
 rm -rf "$work"
 mkdir -p "$work"
@@ -43,11 +45,7 @@ for signal in KILL STOP; do
   rm -rf lost
   "${launcher[@]}" 4 "$program" "${words[@]}" --dp 4 --steps 100000 --timeout 5 --run-dir lost --communication-thread >lost.txt 2>&1 &
   job=$!
-  for _ in $(seq 300); do
-    [ "$(grep -sc '"kind":"step"' lost/metrics.jsonl)" -ge 3 ] 2>/dev/null && break
-    kill -0 $job 2>/dev/null || fail "the job to be disturbed ends by itself: $(tail -3 lost.txt)"
-    sleep 0.1
-  done
+  wait_for_steps lost 3 $job
   victim=$(pgrep -P "$job" -f -- "--run-dir lost" | tail -1)
   [ -n "$victim" ] || fail "no rank is found to send SIG$signal to"
   kill -$signal "$victim"

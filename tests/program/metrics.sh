@@ -10,6 +10,8 @@ program=$1 work=$2 source=$3
 shift 3
 launcher=("$@")
 fail() { echo "metrics: $*" >&2; tail -n 5 "$work"/*.err >&2 || true; exit 1; }
+# shellcheck source=tests/support/watched_run.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../support/watched_run.sh"
 command -v python3 >/dev/null || { echo "[skipped] there is no python3"; exit 77; }
 
 rm -rf "$work"
@@ -29,11 +31,7 @@ train() {
 began=$(date +%s)
 train 2 killed --run-dir run --steps 2000 --checkpoint-every 4 --dp 2 &
 job=$!
-for _ in $(seq 1200); do
-  [ "$(grep -c '"kind":"step"' run/metrics.jsonl 2>/dev/null || true)" -ge 14 ] 2>/dev/null && break
-  kill -0 $job 2>/dev/null || fail "the run ended before it could be killed"
-  sleep 0.05
-done
+wait_for_steps run 14 $job
 for child in $(pgrep -P $job); do  # the launcher; below it ranks, or MPICH's proxy with the ranks
   for below in $(pgrep -P "$child"); do
     kill -KILL $(pgrep -P "$below") "$below" 2>/dev/null || true

@@ -9,6 +9,8 @@ program=$1 work=$2
 shift 2
 launcher=("$@")
 fail() { echo "resume: $*" >&2; tail -n 5 "$work"/*.err >&2 || true; exit 1; }
+# shellcheck source=tests/support/watched_run.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../support/watched_run.sh"
 
 rm -rf "$work"
 mkdir -p "$work"
@@ -30,12 +32,7 @@ train() {
 started() {
   train "$@" &
   job=$!
-  for _ in $(seq 600); do
-    [ "$(grep -c '"kind":"step"' "$2/metrics.jsonl" 2>/dev/null || true)" -ge 4 ] 2>/dev/null && return
-    kill -0 $job 2>/dev/null || fail "$2 ended before it could be stopped"
-    sleep 0.05
-  done
-  fail "$2 does no steps"
+  wait_for_steps "$2" 4 $job
 }
 
 # ended CODE: the background run's exit code
