@@ -325,6 +325,9 @@ class RowInRegisters {
       if (a.residual_gradient != nullptr) {
         residual_[v] = load_vector<kWidth>(a.residual_gradient + begin + column);
       }
+      threads.forget(dy_[v]);
+      threads.forget(x_[v]);
+      threads.forget(residual_[v]);
     });
   }
 
