@@ -29,6 +29,8 @@ struct TransportOptions {
   /// Size of one of the slots of a rank in shared memory, through which collectives go in rounds, on one or two nodes
   /// (with more of them up to eight times as large); a multiple of 64.
   int64_t slot_bytes = int64_t{128} << 10;
+  /// More nodes exchange the parts of a sum in two steps (NodeSteps).
+  int most_nodes_in_one_step = 15;
   /// The blocks of every sum on host back ends, as runs of consecutive ranks: values are added in rank order inside of
   /// a block, and those of the blocks by a balanced tree (reduce_in_blocks). Empty: the nodes.
   std::vector<int> sum_blocks;

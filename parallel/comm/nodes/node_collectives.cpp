@@ -103,25 +103,6 @@ class NodeTask : public HostTask {
   void receive(MpiRequests& requests, int64_t round, int step, int node, void* data, int64_t bytes) const {
     requests.receive(data, bytes, link_->leader(node, global(round)), tag(round, step));
   }
-  // The other nodes, each node beginning with another one, so that none is everybody's first.
-  std::vector<int> other_nodes() const {
-    std::vector<int> others;
-    for (int distance = 1; distance < num_nodes(); ++distance)
-      others.push_back((link_->node() + distance) % num_nodes());
-    return others;
-  }
-  // part(node) of the leader's slot is that node's: every node gets those of all.
-  template <class Part>
-  void post_gather(int64_t round, int step, MpiRequests& requests, int64_t element_bytes, Part part) const {
-    char* const data = leaders_slot(round);
-    for (const int node : other_nodes()) {
-      const Range theirs = part(node);
-      receive(requests, round, step, node, data + theirs.begin * element_bytes, theirs.size() * element_bytes);
-    }
-    const Range own = part(link_->node());
-    for (const int node : other_nodes())
-      send(requests, round, step, node, data + own.begin * element_bytes, own.size() * element_bytes);
-  }
 
  private:
   struct Exchange {
@@ -320,54 +301,100 @@ class SmallAllReduce final : public NodeTask {
   NodeTree tree_;
 };
 
-// Sums of which each node owns a part: between nodes every node sends the others their parts of its own sums, and adds
-// up what comes for its part.
-class Reduction : public NodeTask {
+// Data of which each node has a part; in the leader's slot parts lie in the order of their places (NodeSteps).
+class PartsTask : public NodeTask {
+ protected:
+  using NodeTask::NodeTask;
+
+  // Of the leader's slot, those of the parts at `places`.
+  virtual Range bytes_of_parts(int64_t round, Range places) const = 0;
+
+  // Where each rank has `of_rank` bytes.
+  Range bytes_of_ranks(Range places, int64_t of_rank) const {
+    return {link().ranks_before(static_cast<int>(places.begin)) * of_rank,
+            link().ranks_before(static_cast<int>(places.end)) * of_rank};
+  }
+  Range bytes_after(int64_t round, int node_step, int node) const {
+    return bytes_of_parts(round, link().steps().places(node_step, node));
+  }
+  // The nodes that exchange with each other in a step: the own one, and then the others, each node beginning with
+  // another one, so that none is everybody's first.
+  std::vector<int> peers_from_own(int node_step) const {
+    std::vector<int> peers = link().steps().peers(node_step, link().node());
+    std::rotate(peers.begin(), std::find(peers.begin(), peers.end(), link().node()), peers.end());
+    return peers;
+  }
+
+  // The `number`-th step of a gather, after which each peer has what the others had; false, and nothing, after the
+  // last.
+  bool post_gather(int64_t round, int step, int number, MpiRequests& requests) const {
+    const int node_step = link().steps().count() - 1 - number;
+    if (node_step < 0) return false;
+    char* const data = leaders_slot(round);
+    const std::vector<int> peers = peers_from_own(node_step);
+    for (size_t i = 1; i < peers.size(); ++i) {
+      const Range theirs = bytes_after(round, node_step, peers[i]);
+      receive(requests, round, step, peers[i], data + theirs.begin, theirs.size());
+    }
+    const Range own = bytes_after(round, node_step, peers.front());
+    for (size_t i = 1; i < peers.size(); ++i)
+      send(requests, round, step, peers[i], data + own.begin, own.size());
+    return true;
+  }
+};
+
+// Sums of which each node owns a part: in a step between nodes every node sends its peers their parts of its own sums,
+// and adds up what comes for its parts.
+class Reduction : public PartsTask {
  protected:
   Reduction(std::shared_ptr<NodeLink> link, Operation kind, const at::Tensor& tensor, ReduceOp op, int64_t num_rounds,
             bool reduces)
-      : NodeTask(std::move(link), kind, static_cast<int64_t>(tensor.nbytes()), detail_of(tensor.scalar_type(), op),
-                 num_rounds, reduces),
+      : PartsTask(std::move(link), kind, static_cast<int64_t>(tensor.nbytes()), detail_of(tensor.scalar_type(), op),
+                  num_rounds, reduces),
         type_(tensor.scalar_type()),
         op_(op),
         size_(element_bytes(tensor)) {}
-
-  // Elements of the leader's slot that are of `node`.
-  virtual Range part_of_node(int64_t round, int node) const = 0;
 
   void reduce_on_node(const std::vector<const void*>& sources, void* result, int64_t count) const {
     reduce_in_blocks(type_, op_, sources, link().blocks_in_node(), result, count);
   }
 
-  // Steps 0 and 1: the leader's slot has the sums of the node, then those of all nodes in the own part.
+  // The leader's slot has the sums of the node, then of more and more nodes in fewer and fewer parts.
   bool post(int64_t round, int step, MpiRequests& requests) override {
-    const int own_node = link().node();
-    const Range own = part_of_node(round, own_node);
-    const int64_t own_bytes = own.size() * size_;
-    char* const data = leaders_slot(round);
-    char* const others = staging(round, (num_nodes() - 1) * own_bytes);
-    const auto staged = [&](int node) { return others + (node < own_node ? node : node - 1) * own_bytes; };
-    if (step == 0) {
-      for (const int node : other_nodes())
-        receive(requests, round, step, node, staged(node), own_bytes);
-      for (const int node : other_nodes()) {
-        const Range theirs = part_of_node(round, node);
-        send(requests, round, step, node, data + theirs.begin * size_, theirs.size() * size_);
-      }
-      return true;
+    if (step > 0 && step <= link().steps().count()) add_up(round, step - 1);
+    if (step >= link().steps().count()) return false;
+    const std::vector<int> peers = peers_from_own(step);
+    const int64_t own_bytes = bytes_after(round, step, peers.front()).size();
+    char* const others = staging(round, static_cast<int64_t>(peers.size() - 1) * own_bytes);
+    for (size_t i = 1; i < peers.size(); ++i)
+      receive(requests, round, step, peers[i], others + static_cast<int64_t>(i - 1) * own_bytes, own_bytes);
+    for (size_t i = 1; i < peers.size(); ++i) {
+      const Range theirs = bytes_after(round, step, peers[i]);
+      send(requests, round, step, peers[i], leaders_slot(round) + theirs.begin, theirs.size());
     }
-    if (step == 1) {
-      std::vector<const void*> sources;
-      for (int node = 0; node < num_nodes(); ++node)
-        sources.push_back(node == own_node ? data + own.begin * size_ : staged(node));
-      reduce_in_blocks(type_, op_, sources, link().blocks_of_nodes(), data + own.begin * size_, own.size());
-    }
-    return false;
+    return true;
   }
 
   at::ScalarType type_;
   ReduceOp op_;
   int64_t size_;  // of an element
+
+ private:
+  // In the order of the nodes, not in that in which they were asked.
+  void add_up(int64_t round, int step) const {
+    const std::vector<int> peers = link().steps().peers(step, link().node());
+    const Range own = bytes_after(round, step, link().node());
+    char* const sums = leaders_slot(round) + own.begin;
+    const auto count = static_cast<int64_t>(peers.size());
+    const char* const others = staging(round, (count - 1) * own.size());
+    const int64_t number = std::find(peers.begin(), peers.end(), link().node()) - peers.begin();
+    std::vector<const void*> sources;
+    for (int64_t i = 0; i < count; ++i)
+      sources.push_back(i == number ? sums : others + ((i - number + count) % count - 1) * own.size());
+    const SumBlocks each(peers.size(), 1);
+    reduce_in_blocks(type_, op_, sources, link().steps().count() == 1 ? link().blocks_of_nodes() : each, sums,
+                     own.size() / size_);
+  }
 };
 
 // A round takes a block of the tensor; each rank of a node reduces its share of the block, each node its part.
@@ -384,7 +411,10 @@ class AllReduce final : public Reduction {
   int64_t block(int64_t round) const { return std::min(per_round_, tensor_.numel() - first_element(round)); }
   // Elements of the round's block that `rank` of the node reduces.
   Range share(int64_t round, int rank) const { return Partition(block(round), slots().size()).part(rank); }
-  Range part_of_node(int64_t round, int node) const override { return Partition(block(round), num_nodes()).part(node); }
+  Range bytes_of_parts(int64_t round, Range places) const override {
+    const Partition parts(block(round), num_nodes());
+    return {parts.part(places.begin).begin * size_, parts.part(places.end - 1).end * size_};
+  }
   char* in_tensor(int64_t round, int64_t element) const {
     return data_of(tensor_) + (first_element(round) + element) * size_;
   }
@@ -414,10 +444,7 @@ class AllReduce final : public Reduction {
   }
 
   bool post(int64_t round, int step, MpiRequests& requests) override {
-    if (Reduction::post(round, step, requests)) return true;
-    if (step > 1) return false;
-    post_gather(round, step, requests, size_, [&](int node) { return part_of_node(round, node); });
-    return true;
+    return Reduction::post(round, step, requests) || post_gather(round, step, step - link().steps().count(), requests);
   }
 
   void take_out(int64_t round) override {
@@ -458,9 +485,9 @@ class ReduceScatter final : public Reduction {
     return data_of(input_) + (part * output_.numel() + element) * size_;
   }
   int own_part() const { return link().group().rank(); }
-  Range part_of_node(int64_t round, int node) const override {
-    const int64_t of_rank = block(round).size();
-    return {link().ranks(node).begin * of_rank, link().ranks(node).end * of_rank};
+  int64_t place_of(int part, int64_t round) const { return link().place_of_rank(part) * block(round).size() * size_; }
+  Range bytes_of_parts(int64_t round, Range places) const override {
+    return bytes_of_ranks(places, block(round).size() * size_);
   }
 
   void put_in(int64_t round) override {
@@ -468,7 +495,7 @@ class ReduceScatter final : public Reduction {
     const auto bytes = static_cast<size_t>(range.size() * size_);
     for (int part = 0; part < link().group().size(); ++part) {
       if (part == own_part() && !leads_nodes()) continue;  // nobody else reads it
-      std::memcpy(own_slot(round) + part * range.size() * size_, input_at(part, range.begin), bytes);
+      std::memcpy(own_slot(round) + place_of(part, round), input_at(part, range.begin), bytes);
     }
   }
 
@@ -483,7 +510,7 @@ class ReduceScatter final : public Reduction {
 
   void take_out(int64_t round) override {
     const Range range = block(round);
-    const int64_t place = own_part() * range.size() * size_;
+    const int64_t place = place_of(own_part(), round);
     char* const result = data_of(output_) + range.begin * size_;
     if (leads_nodes()) {
       std::memcpy(result, leaders_slot(round) + place, static_cast<size_t>(range.size() * size_));
@@ -503,11 +530,11 @@ class ReduceScatter final : public Reduction {
 
 // A round takes the same bytes of every rank. On one node they stand in the ranks' slots; else one part after the other
 // in the leader's.
-class AllGather final : public NodeTask {
+class AllGather final : public PartsTask {
  public:
   AllGather(const std::shared_ptr<NodeLink>& the_link, const at::Tensor& output, const at::Tensor& input)
-      : NodeTask(the_link, Operation::kAllGather, static_cast<int64_t>(output.nbytes()), 0,
-                 rounds_of(static_cast<int64_t>(input.nbytes()), bytes_per_round(*the_link)), false),
+      : PartsTask(the_link, Operation::kAllGather, static_cast<int64_t>(output.nbytes()), 0,
+                  rounds_of(static_cast<int64_t>(input.nbytes()), bytes_per_round(*the_link)), false),
         output_(output),
         input_(input) {}
 
@@ -522,7 +549,7 @@ class AllGather final : public NodeTask {
   }
   // Where the bytes of `rank` of the group are in this round.
   char* place(int64_t round, int rank) const {
-    return leads_nodes() ? leaders_slot(round) + rank * block(round).size() : slot(rank, round);
+    return leads_nodes() ? leaders_slot(round) + link().place_of_rank(rank) * block(round).size() : slot(rank, round);
   }
 
   void put_in(int64_t round) override {
@@ -530,13 +557,11 @@ class AllGather final : public NodeTask {
     std::memcpy(place(round, link().group().rank()), data_of(input_) + range.begin, static_cast<size_t>(range.size()));
   }
 
+  Range bytes_of_parts(int64_t round, Range places) const override {
+    return bytes_of_ranks(places, block(round).size());
+  }
   bool post(int64_t round, int step, MpiRequests& requests) override {
-    if (step > 0) return false;
-    const int64_t of_rank = block(round).size();
-    post_gather(round, step, requests, 1, [&](int node) {
-      return Range{link().ranks(node).begin * of_rank, link().ranks(node).end * of_rank};
-    });
-    return true;
+    return post_gather(round, step, step, requests);
   }
 
   void take_out(int64_t round) override {

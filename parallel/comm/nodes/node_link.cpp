@@ -202,6 +202,31 @@ int node_of_rank(const std::vector<int>& first, int rank) {
 
 }  // namespace
 
+NodeSteps::NodeSteps(int num_nodes, int most_in_one) : run_size_(num_nodes) {
+  if (num_nodes <= most_in_one) return;
+  for (int runs = 2; num_nodes % runs == 0; runs *= 2) {
+    if (num_nodes / runs + runs < run_size_ + num_runs_) {
+      num_runs_ = runs;
+      run_size_ = num_nodes / runs;
+    }
+  }
+}
+
+std::vector<int> NodeSteps::peers(int step, int node) const {
+  const bool is_run = step == 0;
+  std::vector<int> nodes(static_cast<size_t>(is_run ? run_size_ : num_runs_));
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const auto number = static_cast<int>(i);
+    nodes[i] = is_run ? node / run_size_ * run_size_ + number : number * run_size_ + node % run_size_;
+  }
+  return nodes;
+}
+
+Range NodeSteps::places(int step, int node) const {
+  const int first = step == 0 ? node % run_size_ * num_runs_ : place(node);
+  return {first, step == 0 ? first + num_runs_ : first + 1};
+}
+
 NodeLink::NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlocks& blocks,
                    const TransportOptions& options)
     : group_(std::move(group)),
@@ -220,6 +245,11 @@ NodeLink::NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlock
     VH_ASSERT(num_nodes() == group_.size(), "nodes that are not the blocks of a sum");
     blocks_in_node_ = {1};
     blocks_of_nodes_ = blocks;
+  }
+  steps_ = NodeSteps(num_nodes(), adds_nodes_by_tree() ? options.most_nodes_in_one_step : num_nodes());
+  before_ = {0};
+  for (int place = 0; place < num_nodes(); ++place) {
+    before_.push_back(before_.back() + static_cast<int>(ranks(steps_.node_at(place)).size()));
   }
   // An element of every rank's part fits into a slot.
   VH_ASSERT(slots_.slot_bytes() >= 8 * group_.size(), str("slots of ", slots_.slot_bytes(), " bytes"));
@@ -251,6 +281,11 @@ int NodeLink::node_of(int rank) const {
 int NodeLink::leader(int node, uint64_t round) const {
   const Range there = ranks(node);
   return static_cast<int>(there.begin) + SharedSlots::leader(round, static_cast<int>(there.size()));
+}
+
+int NodeLink::place_of_rank(int rank) const {
+  const int node = node_of(rank);
+  return ranks_before(steps_.place(node)) + rank - static_cast<int>(ranks(node).begin);
 }
 
 bool NodeLink::adds_nodes_by_tree() const {

@@ -110,6 +110,32 @@ class SharedSlots {
   uint64_t next_round_ = 0;
 };
 
+/// In which steps the nodes of a group exchange the parts of a sum: all with all in one; or, where they are many, first
+/// with those of the own run of consecutive nodes, then with those of the same number in the other runs. Bytes are the
+/// same, messages run_size + num_runs - 2 of a node instead of n - 1. So are the bits of a sum by the balanced tree:
+/// nodes are halved evenly into runs, which are subtrees. A gather goes through the steps backwards.
+///
+/// A part of the data is each node's in the end; parts lie in the order of their places, so that what a node sends in a
+/// step is one range.
+class NodeSteps {
+ public:
+  /// `most_in_one`: so many nodes exchange in one step, and more in two, if they can be halved evenly.
+  NodeSteps(int num_nodes, int most_in_one);
+
+  int count() const { return num_runs_ == 1 ? 1 : 2; }
+  /// The nodes that exchange with `node` in a step, itself among them, in the order in which they are added.
+  std::vector<int> peers(int step, int node) const;
+  /// Places of the parts that `node` has the sums of after a step.
+  Range places(int step, int node) const;
+  /// Of the own part in the end.
+  int place(int node) const { return node % run_size_ * num_runs_ + node / run_size_; }
+  int node_at(int place) const { return place % num_runs_ * run_size_ + place / num_runs_; }
+
+ private:
+  int num_runs_ = 1;
+  int run_size_;
+};
+
 /// What the tasks of one group share: which of its ranks are on which node, and the slots of the own node.
 class NodeLink {
  public:
@@ -141,6 +167,11 @@ class NodeLink {
   const SumBlocks& blocks_of_nodes() const { return blocks_of_nodes_; }
   /// Whether a sum over nodes is the balanced tree of them.
   bool adds_nodes_by_tree() const;
+  const NodeSteps& steps() const { return steps_; }
+  /// Ranks of the group whose nodes' parts lie before `place`; at the end, all.
+  int ranks_before(int place) const { return before_[static_cast<size_t>(place)]; }
+  /// The number of the part of `rank` in the order of places.
+  int place_of_rank(int rank) const;
 
   SharedSlots& slots() { return slots_; }
   TaskQueue& queue() { return queue_; }  ///< tasks use the rounds one after the other
@@ -155,6 +186,8 @@ class NodeLink {
   std::vector<int> first_of_machine_;  // rank of each; empty: nothing is counted
   SumBlocks blocks_in_node_;
   SumBlocks blocks_of_nodes_;
+  NodeSteps steps_{1, 1};
+  std::vector<int> before_;  // ranks before each place, and all
   int64_t max_message_bytes_;
   SharedSlots slots_;
   TaskQueue queue_;

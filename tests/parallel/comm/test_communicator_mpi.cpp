@@ -110,6 +110,19 @@ TEST_CASE("communicator: node by node, with the nodes as blocks of the sums") {
   check_nodes({1, size - 1}, small_pieces(HostPath::kAuto));
 }
 
+TEST_CASE("communicator: many nodes exchange in two steps, and have the bits of one") {
+  const MpiGroup world = MpiGroup::world();
+  const int size = world.size();
+  std::vector<std::vector<int>> of_nodes = {std::vector<int>(static_cast<size_t>(size), 1)};
+  if (size == 8) of_nodes.insert(of_nodes.end(), {{2, 2, 2, 2}, {1, 3, 2, 2}, {1, 1, 1, 2, 2, 1}});
+  for (const auto& nodes : of_nodes) {
+    comm::TransportOptions options = small_pieces(HostPath::kAuto);
+    options.nodes = nodes;
+    options.most_nodes_in_one_step = 2;
+    check_communicator(*make(world.duplicate(), options), at::kCPU, nodes);
+  }
+}
+
 TEST_CASE("communicator: the blocks of the sums are the same on every path") {
   const MpiGroup world = MpiGroup::world();
   const int size = world.size();
