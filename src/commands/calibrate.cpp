@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, at::ScalarType>> types_of(const std::string& 
 // What --out has already; of another machine it is refused. On rank 0.
 train::MachineFile machine_in(const std::string& path, const std::string& name, int cores) {
   if (!std::filesystem::exists(path)) {
-    return {name, "cpu", cores, {}, 0.0, 0.0, ""};
+    return {name, "cpu", cores, {}, {}};
   }
   auto machine = train::parse_machine_file(read_regular_file(path, kMostFileBytes), path);
   if (machine.name != name || machine.device != "cpu") {
@@ -129,9 +129,7 @@ int calibrate(const CalibrateOptions& chosen, comm::MpiSession& session) {
   const auto nodes = train::calibrate_nodes(world);
   comm::agreed_on_rank_0(world, [&] {
     if (nodes.bytes_per_s > 0.0) {
-      machine.node_bytes_per_s = nodes.bytes_per_s;
-      machine.node_latency_s = nodes.latency_s;
-      machine.node_source = "measured between two nodes";
+      machine.between_nodes = nodes;
     }
     std::erase_if(machine.populations,
                   [&](const auto& one) { return one.ranks == population.ranks && one.threads == population.threads; });

@@ -440,11 +440,31 @@ at::Tensor floats(double bytes) {
 }
 
 // Each with the next one in a ring.
-Case exchange_case(comm::Communicator& group, double bytes) {
+// With both neighbours of a ring, `messages` times as many bytes each.
+std::vector<comm::Transfer> ring_transfers(const comm::Communicator& group, double bytes, int messages) {
   using Direction = comm::Transfer::Direction;
   const int next = (group.rank() + 1) % group.size(), previous = (group.rank() + group.size() - 1) % group.size();
-  return {bytes, [&group, next, previous, out = floats(bytes), in = floats(bytes)](size_t /*call*/) {
-            group.exchange({{Direction::kSend, out, next}, {Direction::kReceive, in, previous}}).wait();
+  std::vector<comm::Transfer> transfers;
+  for (int i = 0; i < messages; ++i) {
+    transfers.push_back({Direction::kSend, floats(bytes), next});
+    transfers.push_back({Direction::kReceive, floats(bytes), previous});
+  }
+  return transfers;
+}
+
+Case exchange_case(comm::Communicator& group, double bytes, int messages = 1) {
+  return {bytes, [&group, transfers = ring_transfers(group, bytes, messages)](size_t /*call*/) {
+            group.exchange(transfers).wait();
+          }};
+}
+
+// The same while this rank computes for `seconds`, and does not look.
+Case exchange_beside_case(comm::Communicator& group, double bytes, double seconds) {
+  return {bytes, [&group, seconds, transfers = ring_transfers(group, bytes, 1)](size_t /*call*/) {
+            auto work = group.exchange(transfers);
+            for (const Timer timer; timer.seconds() < seconds;) {
+            }
+            work.wait();
           }};
 }
 
@@ -635,24 +655,28 @@ double calibrate_reading(const std::string& folder, const comm::MpiGroup& world)
   return kRowBytes * static_cast<double>(rows) / std::max(slowest, 1.0 / kMicro);
 }
 
-NodeRates calibrate_nodes(const comm::MpiGroup& world) {
+NodeNetwork calibrate_nodes(const comm::MpiGroup& world) {
   const comm::MpiGroup node = world.split_by_node();
   const int ranks = node.size();
   if (world.min(ranks) != world.max(ranks) || ranks == world.size()) {
     return {};
   }
-  constexpr double kFewBytes = 8.0, kManyBytes = 1 << 24;
+  constexpr double kFewBytes = 8.0, kManyBytes = 1 << 24, kMessages = 64.0;
   const int number = world.rank() / ranks;
   // The same rank of the first two nodes; the others stand aside.
   const int color = number < 2 ? node.rank() : ranks + world.rank();
   const auto pair = comm::make_communicator("calibrated", world.split(color), at::kCPU, nullptr, {});
-  const auto seconds = [&](double bytes) {
-    Case one = exchange_case(*pair, bytes);
+  const auto seconds = [&](Case one) {
     one.counts = pair->size() == 2;
     return measured_seconds(one, world);
   };
-  const double latency = seconds(kFewBytes);
-  return {ranks * kManyBytes / seconds(kManyBytes), latency};
+  const double latency = seconds(exchange_case(*pair, kFewBytes));
+  const double together = seconds(exchange_case(*pair, kFewBytes, static_cast<int>(kMessages)));
+  const double many = seconds(exchange_case(*pair, kManyBytes));
+  const double beside = seconds(exchange_beside_case(*pair, kManyBytes, 2.0 * many));
+  // Each message is sent and received. While bytes move by themselves, little is left to wait for after computing.
+  return {ranks * kManyBytes / many, latency, std::max(0.0, together - latency) / (2.0 * (kMessages - 1.0)),
+          beside < 2.5 * many, "measured between two nodes"};
 }
 
 }  // namespace vit_hybrid::train

@@ -29,13 +29,8 @@ double calibrate_reading(const std::string& folder, const comm::MpiGroup& world)
 /// them; empty where a node has one. All nodes measure at once. Collective over `world`.
 RateTables calibrate_messages(const comm::MpiGroup& world);
 
-/// What leaves a node at most, and what a message between nodes costs: all ranks of the first two nodes exchange with
-/// each other in pairs.
-struct NodeRates {
-  double bytes_per_s = 0.0;  ///< 0: there is one node
-  double latency_s = 0.0;
-};
-/// Nodes have equally many ranks, which are consecutive. Collective over `world`.
-NodeRates calibrate_nodes(const comm::MpiGroup& world);
+/// What joins the nodes: all ranks of the first two exchange with each other in pairs. Unknown where there is one node,
+/// or nodes have not equally many ranks, which are consecutive. Collective over `world`.
+NodeNetwork calibrate_nodes(const comm::MpiGroup& world);
 
 }  // namespace vit_hybrid::train

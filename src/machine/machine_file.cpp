@@ -48,6 +48,10 @@ class Reader {
     if (!value(key).is_string()) fail(key, "is no text");
     return value(key).get<std::string>();
   }
+  bool truth(const std::string& key) const {
+    if (!value(key).is_boolean()) fail(key, "is neither true nor false");
+    return value(key).get<bool>();
+  }
   double number(const std::string& key, bool may_be_zero = false) const {
     return checked(value(key), key, may_be_zero);
   }
@@ -233,9 +237,12 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
   }
   if (in.has("between_nodes")) {
     const Reader network = in.inside("between_nodes");
-    machine.node_bytes_per_s = network.number("bytes_per_s");
-    machine.node_latency_s = network.number("latency_s", /*may_be_zero=*/true);
-    machine.node_source = network.has("source") ? network.text("source") : "";
+    const auto if_known = [&](const char* name) {
+      return network.has(name) ? network.number(name, /*may_be_zero=*/true) : 0.0;
+    };
+    machine.between_nodes = {network.number("bytes_per_s"), network.number("latency_s", /*may_be_zero=*/true),
+                             if_known("message_s"), network.has("moves_by_itself") && network.truth("moves_by_itself"),
+                             network.has("source") ? network.text("source") : ""};
   }
   return machine;
 }
@@ -257,10 +264,13 @@ std::string to_text(const MachineFile& machine) {
       json["populations"].back()["reading_bytes_per_s"] = one.reading_bytes_per_s;
     }
   }
-  if (machine.node_bytes_per_s > 0.0) {
-    json["between_nodes"] = {{"bytes_per_s", machine.node_bytes_per_s}, {"latency_s", machine.node_latency_s}};
-    if (!machine.node_source.empty()) {
-      json["between_nodes"]["source"] = machine.node_source;
+  if (const NodeNetwork& network = machine.between_nodes; network.bytes_per_s > 0.0) {
+    json["between_nodes"] = {{"bytes_per_s", network.bytes_per_s},
+                             {"latency_s", network.latency_s},
+                             {"message_s", network.message_s},
+                             {"moves_by_itself", network.moves_by_itself}};
+    if (!network.source.empty()) {
+      json["between_nodes"]["source"] = network.source;
     }
   }
   return json.dump(1) + "\n";

@@ -53,14 +53,21 @@ struct Population {
   double reading_bytes_per_s = 0.0;              ///< of HDF5 files that no cache holds; 0: not known
 };
 
+/// What joins the nodes.
+struct NodeNetwork {
+  double bytes_per_s = 0.0;      ///< that leave a node at most; 0: not known
+  double latency_s = 0.0;        ///< of a message
+  double message_s = 0.0;        ///< that a message takes of the rank that sends it, and as much of the one that gets it
+  bool moves_by_itself = false;  ///< bytes move while ranks compute; else only while one of them calls MPI (TCP)
+  std::string source = {};
+};
+
 struct MachineFile {
   std::string name;
   std::string device = "cpu";  ///< or "cuda"
   int cores = 1;               ///< that a node has for its ranks
   std::vector<Population> populations;
-  double node_bytes_per_s = 0.0;  ///< that leave a node at most; 0: not known
-  double node_latency_s = 0.0;    ///< of a message between nodes
-  std::string node_source;
+  NodeNetwork between_nodes;
 
   /// The population whose ranks and threads are nearest to these, by their ratios, threads first.
   const Population& nearest(int ranks, int threads) const;

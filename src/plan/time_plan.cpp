@@ -9,10 +9,12 @@
 #include <numeric>
 #include <vector>
 
+#include "parallel/comm/nodes/node_link.h"
 #include "parallel/mesh/device_mesh.h"
 #include "parallel/pipeline/message_plan.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/machine/device.h"
 #include "src/plan/step_work.h"
 
 namespace vit_hybrid::train {
@@ -26,11 +28,31 @@ const Population& population_of(const MachineFile& machine, int ranks_per_node, 
   return machine.nearest(std::min(ranks_per_node, std::max(1, machine.cores / threads)), threads);
 }
 
+// How long a collective takes, and how much of that computing hides which goes on meanwhile.
+struct CollectiveTime {
+  double seconds = 0.0;
+  double hideable = 0.0;
+  double rounds = 0.0;  // in which it goes, where ranks must begin each of them
+
+  CollectiveTime& operator+=(const CollectiveTime& other) {
+    seconds += other.seconds;
+    hideable += other.hideable;
+    rounds += other.rounds;
+    return *this;
+  }
+};
+
 // How long messages take where nodes hold some consecutive ranks.
 class Network {
  public:
-  Network(const RunConfig& config, const MachineFile& machine, const Population& population, int ranks_per_node)
-      : machine_(machine), messages_(population.messages) {
+  // `moves`: messages between nodes move while ranks compute.
+  Network(const RunConfig& config, const MachineFile& machine, const Population& population, int ranks_per_node,
+          bool moves)
+      : between_(machine.between_nodes),
+        messages_(population.messages),
+        transport_(transport_options(config.parallel)),
+        is_host_(machine.device == "cpu"),
+        moves_(moves) {
     const ParallelConfig& parallel = config.parallel;
     const mesh::ParallelDims dims = parallel_dims(parallel);
     for (const Group group : mesh::kGroups) {
@@ -48,17 +70,19 @@ class Network {
   }
 
   // A collective of `bytes` bytes; nothing for a group of one.
-  double collective(const std::string& kind, Group group, double bytes) const {
+  CollectiveTime collective(const std::string& kind, Group group, double bytes) const {
     const Spread& spread = spreads_[static_cast<size_t>(group)];
-    if (spread.ranks == 1) {
-      return 0.0;
+    if (spread.ranks == 1 || bytes <= 0.0) {
+      return {};
     }
-    double seconds = spread.per_node > 1 ? within(kind, spread.per_node, bytes) : 0.0;
-    if (spread.nodes > 1) {  // each node sends and receives its part once, and all groups of a node at the same time
-      const double crossing = bytes * bus_factor(kind, spread.nodes) * spread.groups;
-      seconds += crossing / rate() + machine_.node_latency_s * std::ceil(std::log2(spread.nodes));
+    const double on_node = spread.per_node > 1 ? within(kind, spread.per_node, bytes) : 0.0;
+    // Each node sends and receives its part once, and all groups of a node at the same time.
+    const double crossing = spread.nodes > 1 ? bytes * bus_factor(kind, spread.nodes) * spread.groups / rate() : 0.0;
+    if (!is_host_) {
+      const double seconds = on_node + crossing + between_.latency_s * std::ceil(std::log2(spread.nodes));
+      return {seconds, seconds, 0.0};
     }
-    return seconds;
+    return spread.nodes > 1 ? over_nodes(kind, spread, bytes, on_node, crossing) : CollectiveTime{on_node, 0.0, 0.0};
   }
 
   // From a stage to the next one.
@@ -67,8 +91,7 @@ class Network {
     if (spread.ranks == 1) {
       return 0.0;
     }
-    return spread.per_node > 1 ? within("exchange", 2, bytes)
-                               : bytes * spread.groups / rate() + machine_.node_latency_s;
+    return spread.per_node > 1 ? within("exchange", 2, bytes) : bytes * spread.groups / rate() + between_.latency_s;
   }
 
  private:
@@ -91,11 +114,32 @@ class Network {
     return measured * bus_factor(kind, ranks) / table->second.at(sizes);
   }
   double rate() const {
-    return machine_.node_bytes_per_s > 0.0 ? machine_.node_bytes_per_s : std::numeric_limits<double>::infinity();
+    return between_.bytes_per_s > 0.0 ? between_.bytes_per_s : std::numeric_limits<double>::infinity();
   }
 
-  const MachineFile& machine_;
+  // The rounds of parallel/comm/nodes: ranks fold, begin and end messages themselves, which is never hidden; of the
+  // rounds in flight one is folded while another is on its way.
+  CollectiveTime over_nodes(const std::string& kind, const Spread& spread, double bytes, double on_node,
+                            double crossing) const {
+    const comm::NodeSteps steps(spread.nodes, transport_.most_nodes_in_one_step);
+    const int halves = kind == "all_reduce" ? 2 : 1;
+    const auto slot = static_cast<double>(comm::NodeLink::slot_bytes(transport_, static_cast<size_t>(spread.nodes)));
+    const double rounds = std::ceil(bytes / slot);
+    const double own = on_node + rounds * halves * 2.0 * steps.messages() * between_.message_s / spread.per_node;
+    const double in_a_row = halves * steps.count() * between_.latency_s;
+    const double on_way = std::max(crossing, std::ceil(rounds / comm::SharedSlots::kNumSlots) * in_a_row) + in_a_row;
+    if (!moves_) {
+      return {own + on_way, 0.0, 0.0};
+    }
+    const double seconds = std::max(own, on_way) + std::min(own, on_way) / rounds;
+    return {seconds, seconds - own, rounds * halves * steps.count()};
+  }
+
+  const NodeNetwork& between_;
   const RateTables& messages_;
+  comm::TransportOptions transport_;
+  bool is_host_;
+  bool moves_;
   std::array<Spread, mesh::kNumGroups> spreads_;
 };
 
@@ -115,11 +159,13 @@ class StepTime {
         ranks_per_node_(std::min(ranks_per_node, config.parallel.dp * config.parallel.model_size())),
         population_(population_of(machine, ranks_per_node_, threads)),
         tables_(population_.types.at(precision_name(config.precision.kind))),
-        network_(config, machine, population_, ranks_per_node_),
-        policy_(precision_policy(config.precision)),
-        replica_(plan_replica(config, config.parallel.dp - 1)),
         sharing_(device_ == c10::DeviceType::CPU ? static_cast<double>(ranks_per_node_) * threads / machine.cores
-                                                 : 1.0) {}
+                                                 : 1.0),
+        network_(config, machine, population_, ranks_per_node_,
+                 machine.between_nodes.moves_by_itself ||
+                     (config.parallel.communication_thread && ranks_per_node_ * (threads + 1) <= machine.cores)),
+        policy_(precision_policy(config.precision)),
+        replica_(plan_replica(config, config.parallel.dp - 1)) {}
 
   TimePlan plan() const {
     std::vector<StageTime> stages;
@@ -159,42 +205,56 @@ class StepTime {
   // Of one sublayer's activation over the tensor axis.
   double tensor_sum(int64_t samples) const {
     const int64_t elements = samples * config_.model.num_tokens() * config_.model.embed_dim;
-    return network_.collective("all_reduce", Group::kTensor, static_cast<double>(elements * size_of(policy_.compute)));
+    const auto bytes = static_cast<double>(elements * size_of(policy_.compute));
+    return network_.collective("all_reduce", Group::kTensor, bytes).seconds;
   }
 
   // Who split the optimizer's state.
   Group shard_group() const { return parallel_dims(config_.parallel).cuts_data() ? Group::kShard : Group::kData; }
 
   // Of a bucket of gradients.
-  double reduction_of(double bytes) const {
+  CollectiveTime reduction_of(double bytes) const {
     const int shards = config_.parallel.state_shards();
     if (shards == 1) {
       return network_.collective("all_reduce", Group::kData, bytes);
     }
-    const double scattered = network_.collective("reduce_scatter", shard_group(), bytes);
-    const bool cuts_data = shard_group() == Group::kShard;
-    return scattered + (cuts_data ? network_.collective("all_reduce", Group::kReplica, bytes / shards) : 0.0);
+    CollectiveTime time = network_.collective("reduce_scatter", shard_group(), bytes);
+    if (shard_group() == Group::kShard) {
+      time += network_.collective("all_reduce", Group::kReplica, bytes / shards);
+    }
+    return time;
+  }
+
+  // What is left of `buckets` collectives beside `seconds` of other work, in which a rank looks after the messages
+  // `looks` times. The last bucket comes when all else is done.
+  static double exposed(const CollectiveTime& of_bucket, double buckets, double seconds, double looks) {
+    const double rounds = buckets * of_bucket.rounds;
+    const double begun = rounds == 0.0 ? 1.0 : std::min(1.0, comm::SharedSlots::kNumSlots * looks / rounds);
+    const double hidden = std::min(seconds, of_bucket.hideable * buckets * begun) * (buckets - 1.0) / buckets;
+    return buckets * of_bucket.seconds - hidden;
   }
 
   void add_update(int stage, StageTime& time) const {
     const auto flat = plan_flat_layout(config_, replica_, {stage, config_.parallel.tp - 1}, device_);
     const UpdateWork work = update_work(config_, units(stage), tensor(), flat.size, flat.size / flat.shards);
+    PassWork last;  // no work without samples
     if (!time.forward.empty()) {
       time.forward.front() += seconds_of(work.packing, tables_);
+      last = pass_work(config_, units(stage), tensor(), replica_.micro_batch);
     }
     const double buckets = std::max<double>(1.0, static_cast<double>(flat.buckets.size()));
     const double of_bucket = static_cast<double>(flat.size) / buckets;
-    const double reduction = buckets * reduction_of(of_bucket * static_cast<double>(size_of(policy_.reduce)));
-    const double gathering =
-        flat.shards > 1 ? buckets * network_.collective("all_gather", shard_group(),
-                                                        of_bucket * static_cast<double>(size_of(policy_.compute)))
-                        : 0.0;
-    const bool hides = device_ != c10::DeviceType::CPU && !time.forward.empty();
-    const auto exposed = [&](double seconds, double beside) {  // the last bucket comes when all else is done
-      return hides ? std::max(seconds / buckets, seconds - beside * (buckets - 1.0) / buckets) : seconds;
-    };
-    time.reduce = exposed(reduction, hides ? time.backward.back() : 0.0) + seconds_of(work.norm, tables_);
-    time.optimizer = seconds_of(work.update, tables_) + exposed(gathering, hides ? time.forward.front() : 0.0);
+    const CollectiveTime reduction = reduction_of(of_bucket * static_cast<double>(size_of(policy_.reduce)));
+    const CollectiveTime gathering =
+        flat.shards > 1 ? network_.collective("all_gather", shard_group(),
+                                              of_bucket * static_cast<double>(size_of(policy_.compute)))
+                        : CollectiveTime{};
+    time.reduce =
+        exposed(reduction, buckets, time.backward.empty() ? 0.0 : time.backward.back(), last.backward_operations) +
+        seconds_of(work.norm, tables_);
+    time.optimizer =
+        seconds_of(work.update, tables_) +
+        exposed(gathering, buckets, time.forward.empty() ? 0.0 : time.forward.front(), last.forward_operations);
   }
 
   TimePlan together(const std::vector<StageTime>& stages) const {
@@ -287,10 +347,10 @@ class StepTime {
   int ranks_per_node_;
   const Population& population_;
   const RateTables& tables_;
+  double sharing_;  // threads for each core
   Network network_;
   zero::PrecisionPolicy policy_;
   ReplicaPlan replica_;
-  double sharing_;  // threads for each core
 };
 
 }  // namespace

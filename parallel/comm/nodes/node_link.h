@@ -123,6 +123,8 @@ class NodeSteps {
   NodeSteps(int num_nodes, int most_in_one);
 
   int count() const { return num_runs_ == 1 ? 1 : 2; }
+  /// That a node sends in all steps.
+  int messages() const { return run_size_ + num_runs_ - 2; }
   /// The nodes that exchange with `node` in a step, itself among them, in the order in which they are added.
   std::vector<int> peers(int step, int node) const;
   /// Places of the parts that `node` has the sums of after a step.

@@ -42,7 +42,7 @@ TEST_CASE("calibration: messages between ranks have a rate for each group and si
       CHECK(sums[i] == doctest::Approx(2.0 * table.rates[i]));
     }
   }
-  const NodeRates nodes = calibrate_nodes(world);
+  const NodeNetwork nodes = calibrate_nodes(world);
   CHECK((nodes.bytes_per_s == 0.0) == (world.node_sizes().size() == 1));
 }
 

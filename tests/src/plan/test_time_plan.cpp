@@ -1,6 +1,8 @@
 // The planner's times on machines whose rates are constants: closed forms of FLOP, bubbles and messages.
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "model/vit_costs.h"
 #include "model/vit_parameters.h"
 #include "src/base/error.h"
@@ -29,7 +31,7 @@ RateTable constant(const WorkKind& kind, double rate) {
 
 // Ranks of one node compute products and attention in time, and nothing else takes any.
 MachineFile machine_of(int ranks, double bus_bytes = kInstantly) {
-  MachineFile machine{"constant", "cpu", ranks, {{ranks, 1, {}, {}, 0.0}}, 0.0, 0.0, ""};
+  MachineFile machine{"constant", "cpu", ranks, {{ranks, 1, {}, {}, 0.0}}, {}};
   Population& population = machine.populations.front();
   for (const WorkKind& kind : kernel_kinds()) {
     population.types["fp32"].emplace(kind.name,
@@ -123,13 +125,42 @@ TEST_CASE("time plan: messages take their bytes over the rate of the bus, and be
   CHECK(time.messages == Approx(8.0 * 4.0 * activations / kBus).epsilon(0.01));
   // Four nodes of one rank, and two of two, of which each sends the sum of its ranks.
   MachineFile nodes = machine_of(1);
-  nodes.node_bytes_per_s = kBus;
+  nodes.between_nodes.bytes_per_s = kBus;
   CHECK(plan_time(config, nodes, 1, 1).step - no_messages(config, 4) ==
         Approx(2.0 * 3.0 / 4.0 * bytes / kBus).epsilon(0.01));
   nodes = machine_of(2);
-  nodes.node_bytes_per_s = kBus;
+  nodes.between_nodes.bytes_per_s = kBus;
   CHECK(plan_time(config, nodes, 2, 1).step - no_messages(config, 4) ==
         Approx(2.0 * 1.0 / 2.0 * bytes / kBus).epsilon(0.01));
+}
+
+TEST_CASE("time plan: between nodes messages hide where they move by themselves, but for the last bucket's and their cost") {
+  constexpr double kBus = 1e8, kMessage = 1e-4;
+  const RunConfig config = config_of_steps(4, 1, 1, 1);
+  const double bytes = 4.0 * static_cast<double>(model::num_parameters(config.model));
+  const auto layout = plan_flat_layout(config, plan_replica(config, 3), {0, 0}, c10::DeviceType::CPU);
+  const auto buckets = static_cast<double>(layout.buckets.size());
+  REQUIRE(buckets > 4.0);
+  MachineFile nodes = machine_of(1);
+  const double alone = plan_time(config, nodes, 1, 1).step;
+  nodes.between_nodes.bytes_per_s = kBus;
+  const double on_way = 2.0 * 3.0 / 4.0 * bytes / kBus;  // gradients, and parameters
+  REQUIRE(on_way < 0.2 * alone);
+  CHECK(plan_time(config, nodes, 1, 1).step - alone == Approx(on_way).epsilon(0.01));
+  nodes.between_nodes.moves_by_itself = true;
+  CHECK(plan_time(config, nodes, 1, 1).step - alone == Approx(on_way / buckets).epsilon(0.01));
+  // Each round of 256 KiB (four nodes) has three messages that go and three that come, and they take the rank's time.
+  nodes.between_nodes.message_s = kMessage;
+  const double rounds = 2.0 * buckets * std::ceil(bytes / buckets / (256 << 10));
+  CHECK(plan_time(config, nodes, 1, 1).step - alone ==
+        Approx(on_way / buckets + rounds * 6.0 * kMessage).epsilon(0.05));
+  // The thread that moves messages does the same where it has a core, which these nodes of one core have not.
+  nodes.between_nodes = {kBus, 0.0, 0.0, false, ""};
+  RunConfig with_thread = config;
+  with_thread.parallel.communication_thread = true;
+  CHECK(plan_time(with_thread, nodes, 1, 1).step - alone == Approx(on_way).epsilon(0.01));
+  nodes.cores = 2;
+  CHECK(plan_time(with_thread, nodes, 1, 1).step - alone == Approx(on_way / buckets).epsilon(0.01));
 }
 
 TEST_CASE("time plan: parts of the replicas scatter, sum what they have with each other, and gather among themselves") {
@@ -143,7 +174,7 @@ TEST_CASE("time plan: parts of the replicas scatter, sum what they have with eac
         Approx((2.0 * bytes / 2.0 + bytes / 2.0) / kBus).epsilon(0.01));
   // A part on each of two nodes: the two sums of a node share its network.
   MachineFile nodes = machine_of(2, kBus);
-  nodes.node_bytes_per_s = kNetwork;
+  nodes.between_nodes.bytes_per_s = kNetwork;
   CHECK(plan_time(config, nodes, 2, 1).step - alone ==
         Approx(2.0 * bytes / 2.0 / kBus + 2.0 * bytes / 2.0 / kNetwork).epsilon(0.01));
 }
@@ -154,7 +185,7 @@ TEST_CASE("time plan: a step waits for what is read more slowly than it goes, or
   config.model.task = model::Task::kForecast;
   config.data.kind = DataKind::kHdf5;
   MachineFile machine = machine_of(2);
-  machine.node_bytes_per_s = kInstantly;
+  machine.between_nodes.bytes_per_s = kInstantly;
   const double step = plan_time(config, machine, 2, 1).step;
   machine.populations[0].reading_bytes_per_s = kReading;
   const model::VitOptions& model = config.model;

@@ -19,6 +19,7 @@ TEST_CASE("node steps: after each step the peers have shared out what each of th
       CHECK(steps.node_at(steps.place(node)) == node);
       CHECK(steps.places(steps.count() - 1, node) == Range{steps.place(node), steps.place(node) + 1});
       Range had{0, n};
+      int sent = 0;
       for (int step = 0; step < steps.count(); ++step) {
         const std::vector<int> peers = steps.peers(step, node);
         CHECK(std::is_sorted(peers.begin(), peers.end()));
@@ -34,22 +35,17 @@ TEST_CASE("node steps: after each step the peers have shared out what each of th
           end = share.end;
         }
         CHECK(end == had.end);
+        sent += static_cast<int>(peers.size()) - 1;
         had = steps.places(step, node);
       }
+      CHECK(sent == steps.messages());
     }
     CHECK(owners == std::vector<int>(static_cast<size_t>(n), 1));
   }
 }
 
 TEST_CASE("node steps: few nodes exchange at once, many with few, in runs that the balanced tree has") {
-  const auto messages = [](int n) {
-    const NodeSteps steps(n, 15);
-    int sent = 0;
-    for (int step = 0; step < steps.count(); ++step) {
-      sent += static_cast<int>(steps.peers(step, 0).size()) - 1;
-    }
-    return sent;
-  };
+  const auto messages = [](int n) { return NodeSteps(n, 15).messages(); };
   CHECK(messages(1) == 0);
   CHECK(messages(15) == 14);
   CHECK(messages(16) == 6);    // 4 x 4
