@@ -7,7 +7,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 
-#include "src/kernels/gemm/device_products.h"
+#include "src/kernels/gelu_rows.h"
 #include "src/kernels/gemm/epilogue.h"
 
 namespace vit_hybrid::kernels {

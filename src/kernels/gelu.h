@@ -14,4 +14,9 @@ at::Tensor gelu(const at::Tensor& z, GeluKind kind);
 /// `bias_gradient` [M] unless that is undefined, in the same pass over memory.
 at::Tensor gelu_backward(const at::Tensor& dy, const at::Tensor& z, GeluKind kind, const at::Tensor& bias_gradient);
 
+/// The same two on a GPU, the sums in a fixed order.
+at::Tensor device_gelu(const at::Tensor& z, GeluKind kind);
+at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, GeluKind kind,
+                                const at::Tensor& bias_gradient);
+
 }  // namespace vit_hybrid::kernels

@@ -4,7 +4,9 @@
 #include "src/kernels/attention/device_attention.h"
 #include "src/kernels/dropout.h"
 #include "src/kernels/field_error.h"
+#include "src/kernels/gelu.h"
 #include "src/kernels/gemm/device_products.h"
+#include "src/kernels/gemm/epilogue.h"
 #include "src/kernels/layer_norm.h"
 
 namespace vit_hybrid::kernels {

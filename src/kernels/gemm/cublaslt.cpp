@@ -13,6 +13,8 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/kernels/gelu.h"
+#include "src/kernels/gemm/epilogue.h"
 #include "src/kernels/gemm/kernel_choice.h"
 
 namespace vit_hybrid::kernels {

@@ -156,9 +156,6 @@ at::Tensor device_linear_backward_input(const at::Tensor& dy, const at::Tensor& 
 void device_add_weight_gradient(const at::Tensor& gradient, const at::Tensor& dy, const at::Tensor& x,
                                 const at::Tensor& bias_gradient);
 
-/// gradient [M] += the sum over the rows of dy [R, M], in fp32 (fp64 for fp64) and in a fixed order.
-void device_add_column_sums(const at::Tensor& gradient, const at::Tensor& dy);
-
 /// gelu(z) of z = device_linear_forward(), by the same kernel (of the unrounded z) where that was measured to be
 /// faster; z is put into `pre_activation` unless that is null.
 at::Tensor device_linear_gelu_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -172,14 +169,6 @@ at::Tensor device_linear_gelu_backward_input(const at::Tensor& dy, const at::Ten
                                              const at::Tensor& z);
 /// Whether that is one kernel: where it was measured to be faster.
 bool device_fuses_gelu_backward(const at::Tensor& weight, int64_t rows, GeluKind kind);
-
-/// z Phi(z).
-at::Tensor device_gelu(const at::Tensor& z, GeluKind kind);
-
-/// dy (Phi(z) + z phi(z)) [R, M]; its sum over the rows is added to bias_gradient [M] unless that is undefined, in a
-/// fixed order and the same pass over memory.
-at::Tensor device_gelu_backward(const at::Tensor& dy, const at::Tensor& z, GeluKind kind,
-                                const at::Tensor& bias_gradient);
 
 /// Measures what cuBLASLt offers for `problem`, and for one with a bias gradient or GELU also that as a kernel of its
 /// own (and the product without it), and puts the fastest that the options allow into kernel_table(). Needs memory for

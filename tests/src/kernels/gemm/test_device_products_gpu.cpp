@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "src/base/text.h"
+#include "src/kernels/gelu.h"
 #include "src/kernels/gemm/cublaslt.h"
 #include "src/kernels/gemm/device_products.h"
+#include "src/kernels/gemm/epilogue.h"
 #include "tests/support/compare.h"
 #include "tests/support/gpu/kernel_scope.h"
 #include "tests/support/gpu/own_gpu.h"
