@@ -91,7 +91,7 @@ class Communicator {
   virtual int size() const = 0;
   /// Type of the device whose tensors it moves.
   virtual at::DeviceType device_type() const = 0;
-  /// How the bytes move, for the start-up table: "self", "mpi", "mpi, shared memory", "nccl 2.28.9".
+  /// How the bytes move, for the lines of the start: "self", "mpi, shared memory", "mpi, node by node", "nccl 2.28.9".
   virtual std::string back_end() const = 0;
 
   /// In place: every rank's `tensor` becomes the reduction over the ranks.

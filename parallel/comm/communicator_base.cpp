@@ -150,7 +150,10 @@ void NotedState::record_end() const {
 void NotedState::wait() {
   const double without_core = seconds_without_core();
   BlockedScope blocked(note_);
-  complete(blocked);
+  {
+    const WaitingTime waiting;
+    complete(blocked);
+  }
   add_blocked_seconds(
       note_.axis, {run_position().phase, blocked_seconds(blocked.seconds()), seconds_without_core() - without_core});
 }

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "parallel/comm/operation.h"
+#include "parallel/comm/statistics.h"
 #include "src/base/autograd_node.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -173,6 +174,17 @@ HostTask::HostTask() {
 
 HostTask::~HostTask() {
   in_flight().remove(this);
+  land();
+}
+
+void HostTask::begin() {
+  flies_ = true;
+  count_in_flight(note().axis, 1);
+  push();
+}
+
+void HostTask::land() {
+  if (std::exchange(flies_, false)) count_in_flight(note().axis, -1);
 }
 
 void HostTask::abandon() noexcept {
@@ -186,6 +198,7 @@ void HostTask::push() {
     if (done()) {
       note_move();
       record_end();
+      land();
     }
   } catch (const Error& error) {
     throw Error(error.error_class(), str(note().text(), ": ", error.message()), error.hint());

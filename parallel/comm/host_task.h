@@ -45,7 +45,7 @@ class HostTask : public NotedState {
  public:
   HostTask();
   ~HostTask() override;
-  void begin() override { push(); }
+  void begin() override;
   void abandon() noexcept override;
 
   /// Does what can be done without waiting; true once the operation is complete.
@@ -69,6 +69,9 @@ class HostTask : public NotedState {
  private:
   std::shared_ptr<bool> done_ = std::make_shared<bool>(false);  // for followers, who may outlive the task
   std::shared_ptr<const bool> first_done_;                      // null: it follows nobody
+  bool flies_ = false;                                          // for the statistics
+
+  void land();
 };
 
 struct MessageTurns;

@@ -2,6 +2,8 @@
 #include "parallel/comm/statistics.h"
 
 #include <algorithm>
+#include <chrono>
+#include <map>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -10,9 +12,38 @@ namespace vit_hybrid::comm {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+// Stands still while somebody waits.
+class WorkingClock {
+ public:
+  Clock::duration now() const { return (waits_ ? since_ : Clock::now().time_since_epoch()) - waited_; }
+  void set_waits(bool waits) {
+    const Clock::duration time = Clock::now().time_since_epoch();
+    if (waits) {
+      since_ = time;
+    } else {
+      waited_ += time - since_;
+    }
+    waits_ = waits;
+  }
+
+ private:
+  bool waits_ = false;
+  Clock::duration since_{};
+  Clock::duration waited_{};
+};
+
+struct Flights {
+  int operations = 0;
+  Clock::duration since{};  // by the working clock, while there is one
+};
+
 struct Counters {
   std::mutex mutex;
   std::vector<AxisStatistics> axes;
+  std::map<std::string, Flights> flights;  // by axis
+  WorkingClock working;
   std::vector<PhaseBlocked> phases;
 
   AxisStatistics& of(const std::string& axis) {
@@ -95,6 +126,29 @@ void add_blocked_seconds(const std::string& axis, const PhaseBlocked& blocked) {
   PhaseBlocked& sum = counters().in(blocked.phase);
   sum.seconds += blocked.seconds;
   sum.without_core += blocked.without_core;
+}
+
+void count_in_flight(const std::string& axis, int change) {
+  const std::lock_guard lock(counters().mutex);
+  Flights& flights = counters().flights[axis];
+  const bool was_none = flights.operations == 0;
+  flights.operations += change;
+  if (was_none) {
+    flights.since = counters().working.now();
+  } else if (flights.operations == 0) {
+    counters().of(axis).hidden_seconds +=
+        std::chrono::duration<double>(counters().working.now() - flights.since).count();
+  }
+}
+
+WaitingTime::WaitingTime() {
+  const std::lock_guard lock(counters().mutex);
+  counters().working.set_waits(true);
+}
+
+WaitingTime::~WaitingTime() {
+  const std::lock_guard lock(counters().mutex);
+  counters().working.set_waits(false);
 }
 
 StatisticsSource::StatisticsSource(std::function<void()> settle) : settle_(std::move(settle)) {

@@ -26,6 +26,8 @@ struct AxisStatistics {
   /// Host tensors: seconds inside Work::wait(). Device tensors: seconds the caller's stream stood
   /// still for the result, as far as the device has got.
   double blocked_seconds = 0;
+  /// Host tensors: seconds in which an operation was in flight and nobody in Work::wait(), of this axis or another.
+  double hidden_seconds = 0;
   /// Of host tensors: what this rank has sent to ranks of other nodes, by itself or for those of its node.
   int64_t bytes_between_nodes = 0;
 
@@ -51,6 +53,16 @@ PhaseBlocked total_of(const std::vector<PhaseBlocked>& phases);
 void count_operation(const std::string& axis, int group_size, Operation operation, int64_t bytes);
 void count_bytes_between_nodes(const std::string& axis, int64_t bytes);
 void add_blocked_seconds(const std::string& axis, const PhaseBlocked& blocked);
+/// For back ends of host tensors, at the begin (1) and the end (-1) of an operation.
+void count_in_flight(const std::string& axis, int change);
+/// The thread that waits for operations does so while this object lives: what is in flight then is not hidden.
+class WaitingTime {
+ public:
+  WaitingTime();
+  ~WaitingTime();
+  WaitingTime(const WaitingTime&) = delete;
+  WaitingTime& operator=(const WaitingTime&) = delete;
+};
 
 /// For back ends that learn of blocked time late, from a device: `settle`, which adds what has become known, is called
 /// by statistics() and blocked_by_phase(), on their thread, as long as this object lives.

@@ -20,11 +20,14 @@
 #include "model/vit_parameters.h"
 #include "parallel/comm/failure.h"
 #include "parallel/comm/make_communicator.h"
+#include "parallel/comm/statistics.h"
+#include "parallel/mesh/device_mesh.h"
 #include "src/base/device/gpu_survey.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
 #include "src/base/version.h"
 #include "src/machine/processor.h"
+#include "src/plan/step_work.h"
 
 namespace vit_hybrid::train {
 
@@ -165,6 +168,46 @@ std::pair<data::Hdf5DatasetSpec, at::Tensor> column_of(const Json& rows, const s
   return {std::move(spec), std::move(column)};
 }
 
+// By mesh::Group: bytes that all ranks together have sent from node to node.
+std::vector<double> bytes_between_nodes(const comm::MpiGroup& world) {
+  std::vector<double> bytes(mesh::kNumGroups, 0.0);
+  for (const auto& axis : comm::statistics()) {
+    for (const mesh::Group known : mesh::kGroups) {
+      if (axis.axis == mesh::group_name(known)) {
+        bytes[static_cast<size_t>(known)] += static_cast<double>(axis.bytes_between_nodes);
+      }
+    }
+  }
+  world.sum(bytes);
+  return bytes;
+}
+
+// The least of these, of gradients and parameters in all steps; else zeros.
+std::vector<double> least_between_nodes(const RunConfig& config, const CommunicationOf& run, c10::DeviceType device) {
+  std::vector<double> least(mesh::kNumGroups, 0.0);
+  const bool are_equal = std::all_of(run.nodes.begin(), run.nodes.end(), [&](int n) { return n == run.nodes.front(); });
+  if (device == c10::DeviceType::CPU && config.parallel.pp == 1 && are_equal) {
+    const auto of_node = plan_bytes_between_nodes(config, run.replica, run.nodes.front(), device);
+    const double times = static_cast<double>(run.nodes.size()) * static_cast<double>(run.steps);
+    for (const mesh::Group group : {mesh::Group::kData, mesh::Group::kShard, mesh::Group::kReplica}) {
+      least[static_cast<size_t>(group)] = times * of_node[static_cast<size_t>(group)];
+    }
+  }
+  return least;
+}
+
+Json operations_of(const comm::AxisStatistics& axis) {
+  Json operations = Json::object();
+  for (int i = 0; i < comm::kNumOperations; ++i) {
+    const auto& count = axis.counts[static_cast<size_t>(i)];
+    if (count.operations > 0 && axis.group_size > 1) {  // a group of one moves nothing
+      operations[std::string(comm::operation_name(static_cast<comm::Operation>(i)))] = {
+          {"operations", count.operations}, {"bytes", count.bytes}};
+    }
+  }
+  return operations;
+}
+
 }  // namespace
 
 std::string program_text() {
@@ -222,6 +265,47 @@ Json gather_rank_reports(const RankReport& report, c10::Device device, const com
     ranks.push_back(Json::parse(text));
   }
   return ranks;
+}
+
+Json communication_record(const RunConfig& config, const CommunicationOf& run, c10::DeviceType device,
+                          const comm::MpiGroup& world) {
+  const Traffic predicted = plan_traffic(config, run.replica, run.place, device);
+  const auto sent = bytes_between_nodes(world), least = least_between_nodes(config, run, device);
+  Json json = Json::array();
+  for (const auto& axis : comm::statistics()) {
+    json.push_back({{"axis", axis.axis},
+                    {"ranks", axis.group_size},
+                    {"blocked_seconds", axis.blocked_seconds},
+                    {"rank_0", operations_of(axis)}});
+    if (device == c10::DeviceType::CPU) {
+      json.back()["hidden_seconds"] = axis.hidden_seconds;
+    }
+    const auto known = std::find_if(mesh::kGroups.begin(), mesh::kGroups.end(),
+                                    [&](mesh::Group group) { return axis.axis == mesh::group_name(group); });
+    if (known == mesh::kGroups.end() || axis.group_size == 1) {
+      continue;
+    }
+    const auto index = static_cast<size_t>(*known);
+    json.back()["predicted_per_step"]["bytes"] = predicted[index].bytes;
+    if (*known != mesh::Group::kPipeline) {  // whose messages are counted where they come, too, and some start together
+      json.back()["predicted_per_step"]["operations"] = predicted[index].operations;
+    }
+    if (least[index] > 0.0) {
+      json.back()["between_nodes"] = {{"bytes", sent[index]}, {"least", least[index]}};
+    }
+  }
+  return json;
+}
+
+std::string communication_line(const Json& communication) {
+  std::vector<std::string> parts;
+  for (const Json& axis : communication) {
+    if (axis["ranks"] > 1 && axis.contains("hidden_seconds")) {
+      parts.push_back(str(axis["axis"].get<std::string>(), " ", number_text(axis["blocked_seconds"].get<double>(), 3),
+                          " s blocked, ", number_text(axis["hidden_seconds"].get<double>(), 3), " s hidden"));
+    }
+  }
+  return parts.empty() ? "" : "communication of rank 0: " + join(parts, "; ");
 }
 
 void put_ranks(Json& record, const Json& ranks) {

@@ -41,6 +41,23 @@ struct RankReport {
 /// that had at its start, and what its GPU's allocator held. On rank 0, and empty elsewhere. Collective over `world`.
 Json gather_rank_reports(const RankReport& report, c10::Device device, const comm::MpiGroup& world);
 
+/// What communication_record() is of: the steps of a training on nodes of so many ranks, and rank 0's place in them.
+struct CommunicationOf {
+  const ReplicaPlan& replica;
+  ModelPlace place;
+  std::vector<int> nodes;
+  int64_t steps = 0;
+};
+/// For summary.json: of each axis its ranks, this rank's seconds blocked and, on the host, hidden (in flight while it
+/// was not blocked), its operations with their bytes beside what plan_traffic() says of a step; and what all ranks sent
+/// from node to node beside the least, where that is known: on the host, where each node has as many ranks and the same
+/// part of the model. Collective over `world`.
+Json communication_record(const RunConfig& config, const CommunicationOf& run, c10::DeviceType device,
+                          const comm::MpiGroup& world);
+/// "communication of rank 0: data 1.5 s blocked, 0.8 s hidden; ..." of it; empty where nobody has to do with others or
+/// nothing is known of what is hidden.
+std::string communication_line(const Json& communication);
+
 /// Of how many ranks at most summary.json and metrics.jsonl have an object each.
 inline constexpr size_t kMostRankRows = 64;
 /// In the run folder, where the others are.

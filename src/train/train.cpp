@@ -17,7 +17,6 @@
 #include "parallel/comm/failure.h"
 #include "parallel/comm/host_task.h"
 #include "parallel/comm/operation.h"
-#include "parallel/comm/statistics.h"
 #include "parallel/mesh/device_mesh.h"
 #include "src/base/error.h"
 #include "src/base/host.h"
@@ -34,7 +33,6 @@
 #include "src/machine/autotune.h"
 #include "src/machine/device.h"
 #include "src/plan/memory_plan.h"
-#include "src/plan/step_work.h"
 #include "src/plan/time_plan.h"
 #include "src/report/kernel_report.h"
 #include "src/report/layout_report.h"
@@ -59,8 +57,7 @@ namespace {
 constexpr int kComeAgain = static_cast<int>(ErrorClass::kTemporary);
 
 // `nodes`: how many ranks each has.
-void print_start(const RunConfig& config, const DataSource& data, const mesh::DeviceMesh& mesh,
-                 const std::string& folder) {
+void print_start(const RunConfig& config, const DataSource& data, mesh::DeviceMesh& mesh, const std::string& folder) {
   const ParallelConfig& parallel = config.parallel;
   const int64_t parameters = model::num_parameters(config.model);
   log_line(str(config.name, ": ", parameters, " parameters, dp ", parallel.dp, " x tp ", parallel.tp, " x pp ",
@@ -68,6 +65,15 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
   log_line(str("  input     ", data.text));
   log_lines(report_kernels(config, mesh.device()).lines());
   log_lines(report_layout(config, compute_traits(config, mesh.device())).lines());
+  std::vector<std::string> ways;
+  for (const comm::Communicator* const group : {&mesh.data(), &mesh.tensor(), &mesh.pipeline()}) {
+    if (group->size() > 1) {
+      ways.push_back(str(group->axis(), ": ", group->back_end()));
+    }
+  }
+  if (!ways.empty()) {
+    log_line("  messages  " + join(ways, "; "));
+  }
   if (config.schedule.scaling != LrScaling::kNone && config.find_lr == 0) {
     log_line(str("  rate      ", number_text(config.scaled(config.schedule.lr), 4), ": ", config.schedule.lr,
                  " of batches of ", config.schedule.lr_batch_size, ", scaled to ", config.global_batch_size));
@@ -87,55 +93,6 @@ void print_start(const RunConfig& config, const DataSource& data, const mesh::De
         str("  test      ", config.test_steps,
             " steps that are measured, then some batches of a validation; no checkpoint, whatever other options say"));
   }
-}
-
-// By mesh::Group: bytes that all ranks together have sent from node to node. Collective over `world`.
-std::vector<double> bytes_between_nodes(const comm::MpiGroup& world) {
-  std::vector<double> bytes(mesh::kNumGroups, 0.0);
-  for (const auto& axis : comm::statistics()) {
-    for (const mesh::Group known : mesh::kGroups) {
-      if (axis.axis == mesh::group_name(known)) {
-        bytes[static_cast<size_t>(known)] += static_cast<double>(axis.bytes_between_nodes);
-      }
-    }
-  }
-  world.sum(bytes);
-  return bytes;
-}
-
-// What was counted beside what `predicted` says of each step of rank 0. `between`: bytes_between_nodes(), and `least`
-// the least of them.
-Json communication(const Traffic& predicted, const std::vector<double>& between, const std::vector<double>& least) {
-  Json json = Json::array();
-  for (const auto& axis : comm::statistics()) {
-    Json operations = Json::object();
-    for (int i = 0; i < comm::kNumOperations; ++i) {
-      const auto& count = axis.counts[static_cast<size_t>(i)];
-      if (count.operations > 0 && axis.group_size > 1) {  // a group of one moves nothing
-        operations[std::string(comm::operation_name(static_cast<comm::Operation>(i)))] = {
-            {"operations", count.operations}, {"bytes", count.bytes}};
-      }
-    }
-    json.push_back({{"axis", axis.axis},
-                    {"ranks", axis.group_size},
-                    {"blocked_seconds", axis.blocked_seconds},
-                    {"rank_0", std::move(operations)}});
-    for (const mesh::Group known : mesh::kGroups) {
-      if (axis.axis == mesh::group_name(known) && axis.group_size > 1) {
-        const GroupTraffic& of_step = predicted[static_cast<size_t>(known)];
-        json.back()["predicted_per_step"]["bytes"] = of_step.bytes;
-        const auto index = static_cast<size_t>(known);
-        if (least[index] > 0.0) {
-          json.back()["between_nodes"] = {{"bytes", between[index]}, {"least", least[index]}};
-        }
-        if (known !=
-            mesh::Group::kPipeline) {  // whose messages are counted where they come, too, and some start together
-          json.back()["predicted_per_step"]["operations"] = of_step.operations;
-        }
-      }
-    }
-  }
-  return json;
 }
 
 // Prints and writes what was measured; returns it, or null where there is nothing.
@@ -450,8 +407,8 @@ class Run {
     finish.ranks = gather_rank_reports({place.stage, trainer_->total_seconds(), trainer_->total_work(),
                                         trainer_->slow_spells(), predicted, process_start_},
                                        machine_.device, world_);
-    finish.communication = communication(plan_traffic(config_, replica, place, machine_.device.type()),
-                                         bytes_between_nodes(world_), least_between_nodes(replica));
+    finish.communication = communication_record(config_, {replica, place, mesh_->nodes(), trainer_->num_steps()},
+                                                machine_.device.type(), world_);
     finish.usage = usage_->figures(trainer_->num_samples(), finish.ranks, world_);
     if (test_) {
       finish.tested = test_->figures(world_);
@@ -504,6 +461,9 @@ class Run {
     if (finish.speed) {
       conclude_speed(config_, *finish.speed, finish.tested.has_value(), predicted_time_, finish.ranks, summary);
     }
+    if (const std::string line = communication_line(finish.communication); !line.empty()) {
+      log_line(line);
+    }
     if (!summary["deciding"].is_null()) {
       log_line(deciding_line(summary["deciding"]));
     }
@@ -517,22 +477,6 @@ class Run {
       summary.erase("usage");
     }
     write_json_file(folder_->summary_path(), summary);
-  }
-
-  // Of gradients and parameters, in all steps and of all nodes, by mesh::Group, where each node has as many ranks and
-  // the same part of the model; else zeros.
-  std::vector<double> least_between_nodes(const ReplicaPlan& replica) const {
-    std::vector<double> least(mesh::kNumGroups, 0.0);
-    const std::vector<int>& nodes = mesh_->nodes();
-    if (machine_.device.is_cpu() && config_.parallel.pp == 1 &&
-        std::all_of(nodes.begin(), nodes.end(), [&](int n) { return n == nodes.front(); })) {
-      const auto of_node = plan_bytes_between_nodes(config_, replica, nodes.front(), machine_.device.type());
-      const double times = static_cast<double>(nodes.size()) * static_cast<double>(trainer_->num_steps());
-      for (const mesh::Group group : {mesh::Group::kData, mesh::Group::kShard, mesh::Group::kReplica}) {
-        least[static_cast<size_t>(group)] = times * of_node[static_cast<size_t>(group)];
-      }
-    }
-    return least;
   }
 
   int exit_code() const {

@@ -252,6 +252,28 @@ TEST_CASE("communicator: time spent in wait() is counted on the axis") {
   CHECK(blocked < 30);
 }
 
+TEST_CASE("communicator: an operation that is in flight while its rank is not blocked is hidden, and waiting is not") {
+  const MpiGroup world = MpiGroup::world();
+  if (world.size() < 2) return;
+  const auto hidden = [] { return testing::statistics_of("hidden").hidden_seconds; };
+  for (const HostPath host_path : {HostPath::kMessages, HostPath::kSharedMemory}) {
+    const auto group = comm::make_communicator("hidden", world.duplicate(), at::kCPU, nullptr, path(host_path));
+    const at::Tensor x = at::zeros({1 << 20}, at::kFloat), y = at::zeros({1 << 20}, at::kFloat);
+    group->barrier().wait();
+    double before = hidden();
+    comm::Work first = group->all_reduce(x, ReduceOp::kSum), second = group->all_reduce(y, ReduceOp::kSum);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // in place of computing
+    first.wait();
+    second.wait();
+    CHECK(hidden() - before >= 0.09);
+    CHECK(hidden() - before < 0.19);  // of two at a time once
+    before = hidden();
+    if (group->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    group->all_reduce(x, ReduceOp::kSum).wait();
+    CHECK(hidden() - before < 0.05);
+  }
+}
+
 // Computes until the thread has ended so many operations; not for ever.
 void compute_until(const comm::MessageThread& thread, int completed) {
   const LongWork outer;
