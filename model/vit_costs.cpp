@@ -52,6 +52,14 @@ struct BlockBytes {
         output_mask(options.dropout > 0.0 ? options.embed_dim : 0),
         hidden_mask(options.dropout > 0.0 ? hidden / size : 0) {}
 
+  // Bytes a token that the graph of a block keeps between forward and backward. With D features, A = heads x d and H of
+  // the attention's and the MLP's features on this rank, in elements of `type`:
+  //   kNone       its input, both norms' output and the first sum (4 D), qkv (3 A), the attention's output (A), the
+  //               input and the output of GELU (2 H): 16 D for one rank and H = 4 D
+  //   kSelective  without qkv and the input of GELU: 9 D
+  //   kFull       its input: D
+  // Beside them, unless kFull: two numbers a norm and one a head (fp32 for half-length types), and a byte an element
+  // that is dropped or kept by dropout: 2 D + H.
   int64_t kept(Recompute recompute) const {
     if (recompute == Recompute::kFull) {
       return dim;
@@ -146,10 +154,6 @@ std::vector<LinearLayer> linear_layers(const VitOptions& options, Range units, T
     }
   }
   return layers;
-}
-
-int64_t kept_bytes_per_token(const VitOptions& options, TensorPlace tensor, Recompute recompute, at::ScalarType type) {
-  return BlockBytes(options, tensor, type).kept(recompute);
 }
 
 int64_t activation_bytes(const VitOptions& options, Range units, TensorPlace tensor, Recompute recompute,

@@ -39,16 +39,6 @@ struct LinearLayer {
 /// Those of the layer units for `samples` samples, in forward's order.
 std::vector<LinearLayer> linear_layers(const VitOptions& options, Range units, TensorPlace tensor, int64_t samples);
 
-/// Bytes a token that the graph of a block keeps between forward and backward. With D features, A = heads x d and H of
-/// the attention's and the MLP's features on this rank, in elements of `type`:
-///   kNone       its input, both norms' output and the first sum (4 D), qkv (3 A), the attention's output (A), the
-///               input and the output of GELU (2 H): 16 D for one rank and H = 4 D
-///   kSelective  without qkv and the input of GELU: 9 D
-///   kFull       its input: D
-/// Beside them, unless kFull: two numbers a norm and one a head (fp32 for half-length types), and a byte an element
-/// that is dropped or kept by dropout: 2 D + H.
-int64_t kept_bytes_per_token(const VitOptions& options, TensorPlace tensor, Recompute recompute, at::ScalarType type);
-
 /// Samples of the micro-batches that a stage of a pipeline holds at once.
 struct HeldSamples {
   int64_t in_flight = 0;       ///< between forward and backward

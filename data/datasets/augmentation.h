@@ -77,7 +77,6 @@ class MixupDataset : public Dataset {
   int64_t size() const override { return images_->size(); }
   std::vector<int64_t> input_shape() const override { return images_->input_shape(); }
   std::vector<int64_t> target_shape() const override { return {options_.num_classes}; }
-  at::ScalarType target_type() const override { return at::kFloat; }
   std::vector<std::string> channel_names() const override { return images_->channel_names(); }
   Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
   bool background_reads() const override { return images_->background_reads(); }

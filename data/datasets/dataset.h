@@ -53,7 +53,6 @@ class Dataset {
   virtual int64_t size() const = 0;
   virtual std::vector<int64_t> input_shape() const = 0;   ///< of one sample, e.g. [channels, height, width]
   virtual std::vector<int64_t> target_shape() const = 0;  ///< of one sample; empty for a class number
-  virtual at::ScalarType target_type() const = 0;
   /// Names of the channels of a field data set (for metrics); empty otherwise.
   virtual std::vector<std::string> channel_names() const = 0;
   /// Reads `samples` (host tensors). Where background_reads() is true it makes no MPI or HDF5 call and may run on any

@@ -56,7 +56,6 @@ class ImageDataset : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
   std::vector<int64_t> input_shape() const override { return {3, options_.image_size, options_.image_size}; }
   std::vector<int64_t> target_shape() const override { return {}; }
-  at::ScalarType target_type() const override { return at::kLong; }
   std::vector<std::string> channel_names() const override { return {}; }
   Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
   bool background_reads() const override { return source_.background_reads(); }

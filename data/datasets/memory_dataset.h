@@ -22,7 +22,6 @@ class MemoryDataset : public Dataset {
   int64_t size() const override { return inputs_.size(0); }
   std::vector<int64_t> input_shape() const override { return inputs_.sizes().slice(1).vec(); }
   std::vector<int64_t> target_shape() const override { return targets_.sizes().slice(1).vec(); }
-  at::ScalarType target_type() const override { return targets_.scalar_type(); }
   std::vector<std::string> channel_names() const override { return channel_names_; }
   Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
   bool background_reads() const override { return true; }
@@ -45,7 +44,6 @@ class SyntheticDataset : public Dataset {
   int64_t size() const override { return size_; }
   std::vector<int64_t> input_shape() const override { return shape_; }
   std::vector<int64_t> target_shape() const override;
-  at::ScalarType target_type() const override { return has_classes() ? at::kLong : at::kFloat; }
   /// c00, c01, ... (or the 20 of ERA5) for fields; empty for images.
   std::vector<std::string> channel_names() const override;
   Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;

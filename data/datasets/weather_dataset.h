@@ -61,7 +61,6 @@ class WeatherDataset : public Dataset {
   int64_t size() const override { return pairs_.size(); }
   std::vector<int64_t> input_shape() const override { return shape_; }
   std::vector<int64_t> target_shape() const override { return shape_; }
-  at::ScalarType target_type() const override { return at::kFloat; }
   std::vector<std::string> channel_names() const override { return channel_names_; }
   Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
   bool background_reads() const override { return source_->background_reads(); }

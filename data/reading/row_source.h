@@ -51,8 +51,6 @@ class RowSource {
   const std::string& mode_text() const { return mode_text_; }
   /// True if read() makes no MPI and no HDF5 call and may run on any thread.
   bool background_reads() const { return mode_ == IoMode::kDirect; }
-  /// Bytes of the copies on each node; 0 without.
-  int64_t staged_bytes() const { return staged_ != nullptr ? staged_->bytes() : 0; }
   /// Whole rows. A row that is asked for several times is read once. In mode kCollective collective over the group.
   void read(std::vector<RowRead> rows) const;
   /// Read number `read` asks for the same row as number `of`.

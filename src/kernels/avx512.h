@@ -22,7 +22,7 @@
 namespace vit_hybrid::kernels {
 
 /// Elements of the register of 16 fp32 numbers that starts `left` elements before the end.
-VH_BF16_INLINE __mmask16 lanes(int64_t left) {
+VH_BF16_INLINE __mmask16 first_elements(int64_t left) {
   return static_cast<__mmask16>((uint32_t{1} << std::clamp<int64_t>(left, 0, 16)) - 1);
 }
 

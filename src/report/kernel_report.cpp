@@ -67,8 +67,8 @@ std::string optimizer_text(OptimizerKind kind, c10::Device device) {
 UnitMultiples unit_multiples(c10::DeviceType device, Precision precision, int vector_bytes) {
   if (device == c10::DeviceType::CPU) {
     // Half types are added up in fp32.
-    const int64_t lanes = vector_bytes / (precision == Precision::kFp64 ? 8 : 4);
-    return {lanes, lanes, lanes, 1};
+    const int64_t width = vector_bytes / (precision == Precision::kFp64 ? 8 : 4);
+    return {width, width, width, 1};
   }
   switch (precision) {
     case Precision::kBf16:

@@ -201,22 +201,22 @@ std::string microseconds(int64_t nanoseconds) {
   return str(nanoseconds < 0 ? "-" : "", size / 1000, ".", decimals);
 }
 
-// Slices of one row side by side: each goes into the first lane in which it crosses none.
-class Lanes {
+// Slices of one row side by side: each goes into the first track in which it crosses none.
+class Tracks {
  public:
-  /// Whether slices of a lane may lie in each other: calls do; of operations in flight none is part of another.
-  explicit Lanes(bool may_nest) : may_nest_(may_nest) {}
+  /// Whether slices of a track may lie in each other: calls do; of operations in flight none is part of another.
+  explicit Tracks(bool may_nest) : may_nest_(may_nest) {}
 
   /// Slices come by their begin, an outer one before those in it.
   size_t place(int64_t begin, int64_t end) {
-    for (size_t lane = 0;; ++lane) {
-      if (lane == open_.size()) open_.emplace_back();
-      std::vector<int64_t>& ends = open_[lane];
+    for (size_t track = 0;; ++track) {
+      if (track == open_.size()) open_.emplace_back();
+      std::vector<int64_t>& ends = open_[track];
       while (!ends.empty() && ends.back() <= begin)
         ends.pop_back();
       if (ends.empty() || (may_nest_ && end <= ends.back())) {
         ends.push_back(end);
-        return lane;
+        return track;
       }
     }
   }
@@ -224,7 +224,7 @@ class Lanes {
 
  private:
   bool may_nest_;
-  std::vector<std::vector<int64_t>> open_;  // by lane: ends of the slices that are open, outer ones first
+  std::vector<std::vector<int64_t>> open_;  // by track: ends of the slices that are open, outer ones first
 };
 
 struct Placed {
@@ -288,15 +288,15 @@ class Writer {
     std::stable_sort(row.begin(), row.end(), [](const Placed& a, const Placed& b) {
       return std::pair(a.begin, -a.end) < std::pair(b.begin, -b.end);
     });
-    Lanes lanes(name.find("communication") == std::string::npos);
+    Tracks tracks(name.find("communication") == std::string::npos);
     for (Placed& slice : row) {
-      const size_t lane = lanes.place(slice.begin, slice.end);
-      slice.row_of_file = num_rows_ + static_cast<int>(lane);
+      const size_t track = tracks.place(slice.begin, slice.end);
+      slice.row_of_file = num_rows_ + static_cast<int>(track);
       write_slice(slice);
     }
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+    for (size_t track = 0; track < tracks.size(); ++track) {
       const int number = num_rows_++;
-      add_name("thread_name", number, {{"name", lane == 0 ? name : str(name, " ", lane + 1)}});
+      add_name("thread_name", number, {{"name", track == 0 ? name : str(name, " ", track + 1)}});
       add_name("thread_sort_index", number, {{"sort_index", number}});
     }
   }

@@ -26,8 +26,9 @@ void RecordedWork::run(const std::function<void()>& work) {
 namespace {
 
 TrainingOptions training_options(const EngineOptions& options, mesh::DeviceMesh& mesh) {
-  return {options.bucket_bytes, zero::state_groups(mesh, options.zero_stage).num_shards(), options.recompute,
-          options.micro_batch_parts, options.recorder};
+  TrainingOptions training = options;
+  training.shards = zero::state_groups(mesh, options.zero_stage).num_shards();
+  return training;
 }
 
 // To each gradient.

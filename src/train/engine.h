@@ -38,19 +38,16 @@ class RecordedWork {
   bool was_done_ = false;
 };
 
-struct EngineOptions {
+/// `shards` of it are the Engine's to say.
+struct EngineOptions : TrainingOptions {
   model::VitOptions model;
   zero::PrecisionPolicy precision;
   zero::LossScaleOptions loss_scale;
-  model::Recompute recompute = model::Recompute::kNone;
-  int micro_batch_parts = 1;  ///< see TrainingOptions
   zero::OptimizerOptions optimizer;
   zero::ZeroStage zero_stage = zero::ZeroStage::kOptimizerState;  ///< over the parts of the mesh's data axis
   std::string schedule = "1f1b";
-  double clip_norm = 0.0;    ///< 0: no clipping
-  int64_t bucket_bytes = 0;  ///< of gradients; 0: see TrainingOptions
+  double clip_norm = 0.0;  ///< 0: no clipping
   uint64_t seed = 1;
-  std::shared_ptr<DeviceRecorder> recorder;  ///< of micro-batches, where StepGraph allows it; null: none is recorded
   /// Of norm and update, on one rank with an optimizer that updates all at once; null: they are not recorded. Another
   /// one than that of micro-batches, whose graphs are given up when their memory is needed.
   std::shared_ptr<DeviceRecorder> update_recorder;

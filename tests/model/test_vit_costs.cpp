@@ -82,24 +82,30 @@ int64_t measured_peak(const VitOptions& options, at::ScalarType type, Recompute 
   return MemoryTracker::report().peak[kActivations] - before;
 }
 
+// What a block keeps of a token of a sample whose backward has not begun.
+int64_t kept_bytes_per_token(const VitOptions& options, model::TensorPlace tensor, Recompute recompute,
+                             at::ScalarType type) {
+  return model::activation_bytes(options, {1, 2}, tensor, recompute, type, {1, 0, 0}) / options.num_tokens();
+}
+
 }  // namespace
 
 TEST_CASE("vit_memory: a block's bytes a token") {
   const VitOptions options = forecaster();
   const int64_t dim = 4 * options.embed_dim;
-  CHECK(model::kept_bytes_per_token(options, {}, Recompute::kNone, at::kFloat) == 16 * dim + 8 * 4);
-  CHECK(model::kept_bytes_per_token(options, {}, Recompute::kSelective, at::kFloat) == 9 * dim + 8 * 4);
-  CHECK(model::kept_bytes_per_token(options, {}, Recompute::kFull, at::kFloat) == dim);
-  CHECK(model::kept_bytes_per_token(options, {0, 4}, Recompute::kNone, at::kFloat) == 7 * dim + 5 * 4);
-  CHECK(model::kept_bytes_per_token(options, {}, Recompute::kNone, at::kBFloat16) == 8 * dim + 8 * 4);
+  CHECK(kept_bytes_per_token(options, {}, Recompute::kNone, at::kFloat) == 16 * dim + 8 * 4);
+  CHECK(kept_bytes_per_token(options, {}, Recompute::kSelective, at::kFloat) == 9 * dim + 8 * 4);
+  CHECK(kept_bytes_per_token(options, {}, Recompute::kFull, at::kFloat) == dim);
+  CHECK(kept_bytes_per_token(options, {0, 4}, Recompute::kNone, at::kFloat) == 7 * dim + 5 * 4);
+  CHECK(kept_bytes_per_token(options, {}, Recompute::kNone, at::kBFloat16) == 8 * dim + 8 * 4);
   const VitOptions drops = classifier_with_dropout();
-  CHECK(model::kept_bytes_per_token(drops, {1, 2}, Recompute::kNone, at::kFloat) == 10 * dim + 6 * 4 + 4 * 128);
+  CHECK(kept_bytes_per_token(drops, {1, 2}, Recompute::kNone, at::kFloat) == 10 * dim + 6 * 4 + 4 * 128);
   // The rank with two of three heads, and with 257 hidden features of 513.
   VitOptions odd = options;
   odd.num_heads = 3;
   odd.embed_dim = 96;
   odd.mlp_hidden = 513;
-  CHECK(model::kept_bytes_per_token(odd, {1, 2}, Recompute::kNone, at::kDouble) == 8 * (4 * 96 + 4 * 64 + 2 * 257 + 6));
+  CHECK(kept_bytes_per_token(odd, {1, 2}, Recompute::kNone, at::kDouble) == 8 * (4 * 96 + 4 * 64 + 2 * 257 + 6));
 }
 
 TEST_CASE("vit_memory: micro-batches in flight, and stages") {
@@ -107,8 +113,7 @@ TEST_CASE("vit_memory: micro-batches in flight, and stages") {
   const auto bytes = [&](Range units, int64_t in_flight) {
     return model::activation_bytes(options, units, {}, Recompute::kNone, at::kFloat, {2 * in_flight, 2, 0});
   };
-  const int64_t block =
-      2 * options.num_tokens() * model::kept_bytes_per_token(options, {}, Recompute::kNone, at::kFloat);
+  const int64_t block = 2 * options.num_tokens() * kept_bytes_per_token(options, {}, Recompute::kNone, at::kFloat);
   CHECK(bytes({1, 4}, 3) - bytes({1, 4}, 2) == 3 * block);
   CHECK(bytes({1, 4}, 1) - bytes({1, 3}, 1) == block);
   CHECK(bytes({0, 3}, 1) == bytes({3, 5}, 1));

@@ -263,8 +263,8 @@ VH_BF16_INLINE float row_max(const float* x, int64_t n) {
   __m512 even = none;
   __m512 odd = none;
   for (int64_t i = 0; i < n; i += 2 * kWidth) {
-    even = _mm512_mask_max_ps(even, lanes(n - i), even, _mm512_loadu_ps(x + i));
-    odd = _mm512_mask_max_ps(odd, lanes(n - i - kWidth), odd, _mm512_loadu_ps(x + i + kWidth));
+    even = _mm512_mask_max_ps(even, first_elements(n - i), even, _mm512_loadu_ps(x + i));
+    odd = _mm512_mask_max_ps(odd, first_elements(n - i - kWidth), odd, _mm512_loadu_ps(x + i + kWidth));
   }
   return _mm512_reduce_max_ps(_mm512_max_ps(even, odd));
 }
@@ -276,9 +276,9 @@ VH_BF16_INLINE float exponentials(const float* scores, int64_t n, float factor, 
   __m512 even = _mm512_setzero_ps();
   __m512 odd = _mm512_setzero_ps();
   for (int64_t i = 0; i < n; i += 2 * kWidth) {
-    const __m512 low = exp2(lanes(n - i), _mm512_fmsub_ps(_mm512_loadu_ps(scores + i), factors, offsets));
+    const __m512 low = exp2(first_elements(n - i), _mm512_fmsub_ps(_mm512_loadu_ps(scores + i), factors, offsets));
     const __m512 high =
-        exp2(lanes(n - i - kWidth), _mm512_fmsub_ps(_mm512_loadu_ps(scores + i + kWidth), factors, offsets));
+        exp2(first_elements(n - i - kWidth), _mm512_fmsub_ps(_mm512_loadu_ps(scores + i + kWidth), factors, offsets));
     even = _mm512_add_ps(even, low);
     odd = _mm512_add_ps(odd, high);
     _mm512_storeu_si512(weights + i, to_bf16(low, high));
@@ -332,7 +332,7 @@ VH_AVX512_BF16 void differentiate_pair(const ScoreTile<BFloat16>& tile, int64_t 
   BFloat16* const left = tile.dscores + first * tile.stride;
   BFloat16* const right = tile.dscores_right + first * tile.stride;
   for (int64_t i = 0; i < tile.keys; i += kWidth) {
-    const __mmask16 mask = lanes(tile.keys - i);
+    const __mmask16 mask = first_elements(tile.keys - i);
     const Differentials d0 = differentiate_vector<kDropout>(row0, i, mask, factor, kept_scale);
     const Differentials d1 = differentiate_vector<kDropout>(row1, i, whole ? mask : 0, factor, kept_scale);
     _mm512_storeu_si512(weights + 2 * i, interleaved(to_bf16(d0.weights, d1.weights)));
@@ -367,7 +367,7 @@ VH_AVX512_BF16 void mask_row(BFloat16* x, const uint8_t* keep, int64_t n) {
 
 VH_AVX512_BF16 void store_row(const float* x, int64_t n, float factor, BFloat16* to) {
   for (int64_t i = 0; i < n; i += kWidth) {
-    const __mmask16 mask = lanes(n - i);
+    const __mmask16 mask = first_elements(n - i);
     const __m512 value = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), _mm512_set1_ps(factor));
     _mm256_mask_storeu_epi16(to + i, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
   }
@@ -376,7 +376,7 @@ VH_AVX512_BF16 void store_row(const float* x, int64_t n, float factor, BFloat16*
 VH_AVX512_BF16 float row_product(const BFloat16* x, const BFloat16* y, int64_t n) {
   __m512 sum = _mm512_setzero_ps();
   for (int64_t i = 0; i < n; i += kWidth) {
-    const __mmask16 mask = lanes(n - i);
+    const __mmask16 mask = first_elements(n - i);
     sum = _mm512_fmadd_ps(load_bf16(mask, x + i), load_bf16(mask, y + i), sum);
   }
   return _mm512_reduce_add_ps(sum);

@@ -85,9 +85,9 @@ TEST_CASE("images: centre crops for evaluation, in every way of reading") {
       CHECK(dataset.size() == kCount);
       CHECK(dataset.input_shape() == std::vector<int64_t>{3, 16, 16});
       CHECK(dataset.target_shape().empty());
-      CHECK((dataset.target_type() == at::kLong));
       CHECK(dataset.background_reads() == (mode == IoMode::kAuto));
       const Batch batch = dataset.read(samples, {}, 0);
+      CHECK((batch.targets.scalar_type() == at::kLong));
       const double mean[] = {0.485, 0.456, 0.406};
       const double deviation[] = {0.229, 0.224, 0.225};
       for (size_t i = 0; i < samples.size(); ++i) {

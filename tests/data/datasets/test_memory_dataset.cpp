@@ -234,7 +234,6 @@ TEST_CASE("memory data set: pairs of consecutive fields, and classes") {
 
   const MemoryDataset classes(fields, at::tensor({7, 5, 3, 1, 0}, at::kLong));
   CHECK(classes.target_shape().empty());
-  CHECK((classes.target_type() == at::kLong));
   CHECK(at::equal(classes.read(samples, {}, 0).targets, at::tensor({1, 7, 1}, at::kLong)));
   CHECK_THROWS_AS(classes.read(std::vector<int64_t>{5}, {}, 0), Error);
 }

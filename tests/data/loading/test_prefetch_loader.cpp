@@ -18,7 +18,6 @@ class FakeDataset : public Dataset {
   int64_t size() const override { return 1 << 20; }
   std::vector<int64_t> input_shape() const override { return {}; }
   std::vector<int64_t> target_shape() const override { return {}; }
-  at::ScalarType target_type() const override { return at::kLong; }
   std::vector<std::string> channel_names() const override { return {}; }
   bool background_reads() const override { return true; }
 
