@@ -1,4 +1,4 @@
-// The residual structure of a block.
+// Block: the residual structure around attention and MLP.
 #include "model/block.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Crops, resizing along one axis after the other, and mixtures of two samples.
+// Augmentation: crops, resizing along one axis after the other, and mixtures of two samples.
 #include "data/datasets/augmentation.h"
 
 #include <ATen/TensorOperators.h>

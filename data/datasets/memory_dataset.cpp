@@ -1,4 +1,4 @@
-// Samples copied out of host tensors, and drawn by keys.
+// MemoryDataset: samples copied out of host tensors, and drawn by keys.
 #include "data/datasets/memory_dataset.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Statistics from .npy files, and the loop over a field.
+// Normalization: statistics from .npy files, and the loop over a field.
 #include "data/datasets/normalization.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Rows by pread: runs of bytes where the rows lie together in the file, else the parts of each chunk.
+// RowReader: rows by pread, as runs of bytes where they lie together in the file, else the parts of each chunk.
 #include "data/reading/row_reader.h"
 
 #include <algorithm>

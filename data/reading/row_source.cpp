@@ -1,4 +1,4 @@
-// Files described by one rank for all, samples of them compared between nodes, and the choice of a reader.
+// RowSource: files described by one rank for all, samples of them compared between nodes, and the choice of a reader.
 #include "data/reading/row_source.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// Names, the position of the run, the text of a note, and the slot that others read.
+// Operations as notes: names, the position of the run, their text, and the slot that others read.
 #include "parallel/comm/operation.h"
 
 #include <array>

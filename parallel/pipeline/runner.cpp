@@ -1,4 +1,4 @@
-// The walk through a schedule: one engine call a micro-batch and stage, messages in the order of the plan.
+// PipelineRunner: the walk through a schedule, one engine call a micro-batch and stage, messages as planned.
 #include "parallel/pipeline/runner.h"
 
 #include <ATen/core/grad_mode.h>

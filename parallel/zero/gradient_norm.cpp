@@ -1,4 +1,4 @@
-// Local sums of squares, and the one reduction that makes them those of the model.
+// GradientNorm: local sums of squares, and the one reduction that makes them those of the model.
 #include "parallel/zero/gradient_norm.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Ownership under each stage of ZeRO, and the tensors of what is owned.
+// Sharding: ownership under each stage of ZeRO, and the tensors of what is owned.
 #include "parallel/zero/sharding.h"
 
 #include <ATen/ops/empty.h>

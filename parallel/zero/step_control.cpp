@@ -1,4 +1,4 @@
-// Bias corrections, the dynamic loss scale, and the scalars on their device.
+// StepControl: bias corrections, the dynamic loss scale, and the scalars on their device.
 #include "parallel/zero/step_control.h"
 
 #include <ATen/ops/empty.h>

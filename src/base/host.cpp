@@ -1,4 +1,4 @@
-// Affinity of threads, the places of OpenMP, and the counters of /proc.
+// Host: affinity of threads, the places of OpenMP, and the counters of /proc.
 #include "src/base/host.h"
 
 #include <fcntl.h>

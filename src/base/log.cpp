@@ -1,4 +1,4 @@
-// One guarded state for the process, and lines at growing intervals for work that takes long.
+// Log: one guarded state for the process, and lines at growing intervals for work that takes long.
 #include "src/base/log.h"
 
 #include <fcntl.h>

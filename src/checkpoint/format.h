@@ -1,5 +1,6 @@
 // The format of a checkpoint: names, attributes, checksums, version, the model as JSON, and what it was trained on
-// (TrainingData).
+// (TrainingData). A tensor's layout in it: its name, shape and attributes here; which boxes of it each rank writes,
+// src/train/saving/engine_state.cpp.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Boxes of global tensors into views of a rank's parameters, with the checksums of what was read.
+// SliceReader: boxes of global tensors into views of a rank's parameters, with the checksums of what was read.
 #include "src/checkpoint/slice_reader.h"
 
 #include <algorithm>

@@ -417,7 +417,7 @@ int run_plan(const Invocation& invocation) {
   const auto machine = machine_of(loaded.config);
   if (machine && parallel.threads > 0) {  // else they are those of the machine file
     const int per_node = plan.ranks_per_node > 0 ? plan.ranks_per_node : ranks;
-    const std::string remark = train::other_threads(loaded.config, *machine, per_node, parallel.threads);
+    const std::string remark = train::other_threads(loaded.config.machine, *machine, per_node, parallel.threads);
     if (!remark.empty() && is_first_process()) {
       log_warning(remark);
     }

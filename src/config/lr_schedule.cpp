@@ -1,4 +1,4 @@
-// The formulas of constant, cosine, linear, wsd and one-cycle rates, and of the warm-up; the reading of a range test.
+// LrSchedule: constant, cosine, linear, wsd and one-cycle rates, warm-up; the reading of a range test.
 #include "src/config/lr_schedule.h"
 
 #include <algorithm>

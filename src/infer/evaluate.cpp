@@ -70,7 +70,7 @@ void check_outputs(const RunConfig& config, const ModelUse& use, const Predictio
     if (!is_new) {
       throw Error(ErrorClass::kUsage, str(same->second, " and ", option, " are both '", path, "'"), "give two names");
     }
-    refuse_inputs(path, option, config, checkpoint);
+    refuse_inputs(path, option, config.data, checkpoint);
     if (config.is_forecast() && option != "--out") {
       throw Error(ErrorClass::kUsage,
                   str(option, " is '", path, "', but the model is no classifier: it has no classes"),
@@ -145,9 +145,8 @@ class ClassifierOutput {
 
 }  // namespace
 
-void refuse_inputs(const std::string& path, const std::string& option, const RunConfig& config,
+void refuse_inputs(const std::string& path, const std::string& option, const DataConfig& data,
                    const std::string& checkpoint) {
-  const DataConfig& data = config.data;
   std::vector<std::string> inputs = {checkpoint,       data.valid_data, data.global_means,
                                      data.global_stds, data.time_means, data.stats + "/time_means.npy"};
   std::error_code ignored;

@@ -116,7 +116,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
   check(config);
   place_ = times_.place(options_.start);
   for (const std::string& path : {options_.use.out, figures_path(options_)}) {
-    refuse_inputs(path, "--out", config, checkpoint_);
+    refuse_inputs(path, "--out", config.data, checkpoint_);
     refuse_existing(path, options_.use.overwrite);
   }
   climatology_ = read_climatology(config.data, self, times_.shape(), times_.normalization());

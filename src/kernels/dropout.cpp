@@ -1,4 +1,4 @@
-// Keyed masks and their application, sums with scaled branches, and the autograd nodes.
+// Dropout: keyed masks and their application, sums with scaled branches, and the autograd nodes.
 #include "src/kernels/dropout.h"
 
 #include <ATen/OpMathType.h>

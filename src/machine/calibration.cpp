@@ -1,4 +1,4 @@
-// The cases: a kernel or a message of one size, and how long a call takes.
+// Calibration: the cases (a kernel or a message of one size), and how long a call of each takes.
 #include "src/machine/calibration.h"
 
 #include <ATen/ops/empty.h>

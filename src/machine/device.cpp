@@ -1,4 +1,4 @@
-// The nodes of a job, one after the other, and the devices of their ranks.
+// Devices: the nodes of a job, one after the other, and the devices of their ranks.
 #include "src/machine/device.h"
 
 #include <ATen/ops/zeros.h>

@@ -1,4 +1,4 @@
-// Interpolation in logarithms, and the file.
+// Machine files: interpolation of rates in logarithms, and the file read and written.
 #include "src/machine/machine_file.h"
 
 #include <algorithm>

@@ -127,13 +127,11 @@ int64_t node_memory_bytes(const std::string& root) {
   return std::min(machine_bytes(root), cgroup_limits(root));
 }
 
-std::string memory_problem(const RunConfig& config, double bytes_per_rank, int ranks, int64_t available,
-                           const std::string& where) {
+std::string memory_problem(const model::VitOptions& model, const ParallelConfig& parallel, double bytes_per_rank,
+                           int ranks, int64_t available, const std::string& where) {
   if (available == 0 || bytes_per_rank * ranks <= static_cast<double>(available)) {
     return {};
   }
-  const model::VitOptions& model = config.model;
-  const ParallelConfig& parallel = config.parallel;
   return str("this run takes at least ", double_bytes_text(bytes_per_rank), " a rank (", model::num_parameters(model),
              " parameters: depth ", model.depth, ", embed_dim ", model.embed_dim, ", mlp_hidden ", model.mlp_hidden,
              ", ", model.num_tokens(), " tokens; --tp ", parallel.tp, ", --pp ", parallel.pp, ", micro-batches of ",
@@ -148,11 +146,12 @@ void check_model_memory(const RunConfig& config, c10::Device device, ModelPurpos
   const RankBytes bytes = least_bytes_per_rank(config, purpose);
   const double on_host = device.is_cpu() ? bytes.of_model + bytes.of_data : bytes.of_data;
   comm::agreed(world, [&] {
-    std::string problem = memory_problem(config, on_host, per_node, node_memory_bytes(), "a node");
+    std::string problem =
+        memory_problem(config.model, config.parallel, on_host, per_node, node_memory_bytes(), "a node");
     const bool is_of_data = !problem.empty() && 2.0 * bytes.of_data > on_host;  // of which each rank has all
     if (problem.empty() && !device.is_cpu()) {
-      problem =
-          memory_problem(config, bytes.of_model, config.parallel.ranks_per_gpu, device_total_bytes(device), "a GPU");
+      problem = memory_problem(config.model, config.parallel, bytes.of_model, config.parallel.ranks_per_gpu,
+                               device_total_bytes(device), "a GPU");
     }
     if (!problem.empty()) {
       throw Error(ErrorClass::kUsage, problem,

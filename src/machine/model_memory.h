@@ -32,8 +32,8 @@ int64_t node_memory_bytes(const std::string& root = "");
 
 /// What is wrong with a model that takes `bytes_per_rank`, where `ranks` ranks share `available` bytes of `where`;
 /// empty where it may fit, or nothing is known (0). Pure.
-std::string memory_problem(const RunConfig& config, double bytes_per_rank, int ranks, int64_t available,
-                           const std::string& where);
+std::string memory_problem(const model::VitOptions& model, const ParallelConfig& parallel, double bytes_per_rank,
+                           int ranks, int64_t available, const std::string& where);
 
 /// Error(kUsage), agreed, for a model that cannot fit into the nodes (or GPUs), taken to be alike. Collective over
 /// `world`.

@@ -1,4 +1,4 @@
-// What hwloc knows of a node and of this process, which ranks share cores, and what is wrong with that.
+// Placement: what hwloc knows of a node and of this process, which ranks share cores, and what is wrong with that.
 #include "src/machine/placement.h"
 
 #include <ATen/Parallel.h>

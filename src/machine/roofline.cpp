@@ -1,4 +1,4 @@
-// The table of data sheets, and the measured rate of products.
+// Roofline: the table of data sheets, and the measured rate of products.
 #include "src/machine/roofline.h"
 
 #include <ATen/ops/randn.h>

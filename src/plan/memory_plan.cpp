@@ -1,4 +1,4 @@
-// The closed forms, class by class.
+// MemoryPlan: the closed forms, class by class.
 #include "src/plan/memory_plan.h"
 
 #include <ATen/Parallel.h>

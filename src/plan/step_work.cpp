@@ -1,4 +1,4 @@
-// The kernels of blocks, embedding and head; the messages of each axis.
+// StepWork: the kernels of blocks, embedding and head; the messages of each axis.
 #include "src/plan/step_work.h"
 
 #include <algorithm>
@@ -117,10 +117,10 @@ PassWork pass_work(const RunConfig& config, Range units, model::TensorPlace tens
   return out;
 }
 
-UpdateWork update_work(const RunConfig& config, Range units, model::TensorPlace tensor, int64_t parameters,
+UpdateWork update_work(const model::VitOptions& model, Range units, model::TensorPlace tensor, int64_t parameters,
                        int64_t owned) {
   UpdateWork out;
-  for (const model::LinearLayer& layer : model::linear_layers(config.model, units, tensor, 1)) {
+  for (const model::LinearLayer& layer : model::linear_layers(model, units, tensor, 1)) {
     out.packing.push_back(rows("packing", layer.inputs * layer.outputs));
   }
   const int64_t number = static_cast<int64_t>(sizeof(float));

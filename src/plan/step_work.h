@@ -43,7 +43,7 @@ struct UpdateWork {
   std::vector<KernelWork> norm;
   std::vector<KernelWork> update;
 };
-UpdateWork update_work(const RunConfig& config, Range units, model::TensorPlace tensor, int64_t parameters,
+UpdateWork update_work(const model::VitOptions& model, Range units, model::TensorPlace tensor, int64_t parameters,
                        int64_t owned);
 
 /// Seconds of the kernels, by the rates of `tables`; kinds that it lacks take no time.

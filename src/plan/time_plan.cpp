@@ -1,4 +1,4 @@
-// Kernels and messages put together as a step does it.
+// TimePlan: kernels and messages put together as a step does it.
 #include "src/plan/time_plan.h"
 
 #include <algorithm>
@@ -236,7 +236,7 @@ class StepTime {
 
   void add_update(int stage, StageTime& time) const {
     const auto flat = plan_flat_layout(config_, replica_, {stage, config_.parallel.tp - 1}, device_);
-    const UpdateWork work = update_work(config_, units(stage), tensor(), flat.size, flat.size / flat.shards);
+    const UpdateWork work = update_work(config_.model, units(stage), tensor(), flat.size, flat.size / flat.shards);
     PassWork last;  // no work without samples
     if (!time.forward.empty()) {
       time.forward.front() += seconds_of(work.packing, tables_);
@@ -369,12 +369,12 @@ std::string time_text(const TimePlan& time) {
              seconds(time.messages), " of forward and backward are messages");
 }
 
-std::string missing_rates(const MachineFile& machine, const RunConfig& config, c10::DeviceType device) {
+std::string missing_rates(const MachineFile& machine, Precision precision, c10::DeviceType device) {
   if ((machine.device == "cuda") != (device == c10::DeviceType::CUDA)) {
     return str("it is of a machine that computes on '", machine.device, "', and the training on '",
                c10::DeviceTypeName(device, /*lower_case=*/true), "'; --device says on which");
   }
-  const std::string type = precision_name(config.precision.kind);
+  const std::string type = precision_name(precision);
   for (const Population& one : machine.populations) {
     const auto tables = one.types.find(type);
     if (tables == one.types.end()) {
@@ -391,12 +391,12 @@ std::string missing_rates(const MachineFile& machine, const RunConfig& config, c
   return {};
 }
 
-std::string other_threads(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads) {
+std::string other_threads(const std::string& file, const MachineFile& machine, int ranks_per_node, int threads) {
   const Population& used = population_of(machine, ranks_per_node, threads);
   if (machine.device == "cuda" || used.threads == threads) {
     return {};
   }
-  return str("--machine ", config.machine, ": the times are those of ranks with ", counted(used.threads, "thread"),
+  return str("--machine ", file, ": the times are those of ranks with ", counted(used.threads, "thread"),
              ", the nearest that the machine file has (", counted(used.ranks, "rank"),
              " a node), and the ranks here have ", threads, "; vit_hybrid calibrate --threads ", threads,
              " measures them");
@@ -404,7 +404,7 @@ std::string other_threads(const RunConfig& config, const MachineFile& machine, i
 
 MachineFile machine_for(const RunConfig& config, const std::string& text, c10::DeviceType device) {
   MachineFile machine = parse_machine_file(text, config.machine);
-  if (const std::string missing = missing_rates(machine, config, device); !missing.empty()) {
+  if (const std::string missing = missing_rates(machine, config.precision.kind, device); !missing.empty()) {
     throw Error(ErrorClass::kUsage, str("--machine ", config.machine, " tells no times of this training: ", missing));
   }
   return machine;

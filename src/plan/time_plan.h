@@ -28,23 +28,23 @@ Json to_json(const TimePlan& time);
 /// "a step 0.53 s: forward 0.17 s, ...".
 std::string time_text(const TimePlan& time);
 
-/// Why `machine` cannot tell the times of `config`: no rates of its precision, or of another kind of device; empty
+/// Why `machine` cannot tell the times of a training: no rates of its precision, or of another kind of device; empty
 /// where it can.
-std::string missing_rates(const MachineFile& machine, const RunConfig& config, c10::DeviceType device);
+std::string missing_rates(const MachineFile& machine, Precision precision, c10::DeviceType device);
 
 /// The machine of --machine, whose file has this text. Error(kBadData) where it is none, Error(kUsage) where it has
 /// missing_rates().
 MachineFile machine_for(const RunConfig& config, const std::string& text, c10::DeviceType device);
 
-/// What is to be said where the file of --machine has no rates of ranks of so many threads, so that plan_time() takes
-/// others; empty where it has them, and for GPUs.
-std::string other_threads(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads);
+/// What is to be said where `file`, that of --machine, has no rates of ranks of so many threads, so that plan_time()
+/// takes others; empty where it has them, and for GPUs.
+std::string other_threads(const std::string& file, const MachineFile& machine, int ranks_per_node, int threads);
 
 /// Of a resolved configuration, on nodes of `ranks_per_node` consecutive ranks, each of `threads` threads. Kernels take
 /// their rates; forward and backward of the stages are put together as the Schedule that the runner walks has them, on
-/// its stages and micro-batches. The buckets of gradients are on their way from when their last parameter is ready, those
-/// of parameters until forward comes to them. On GPUs that hides them; on the host it hides what is on its way between
-/// nodes where that moves by itself, and never what ranks do themselves. Ranks that share cores take turns.
+/// its stages and micro-batches. The buckets of gradients are on their way from when their last parameter is ready,
+/// those of parameters until forward comes to them. On GPUs that hides them; on the host it hides what is on its way
+/// between nodes where that moves by itself, and never what ranks do themselves. Ranks that share cores take turns.
 /// Where the machine's rate of reading is known, HDF5 data are read beside the step (before it with --io-threads 0).
 /// missing_rates() must be empty.
 TimePlan plan_time(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads);

@@ -1,4 +1,4 @@
-// Values are put into their buckets by the first bits of their numbers.
+// Histogram: values are put into their buckets by the first bits of their numbers.
 #include "src/report/histogram.h"
 
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-// The dimensions of a ViT's products, rounded up, and the kernels that take them.
+// KernelReport: the dimensions of a ViT's products, rounded up, and the kernels that take them.
 #include "src/report/kernel_report.h"
 
 #include <algorithm>

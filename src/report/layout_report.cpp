@@ -1,4 +1,4 @@
-// The arithmetic of imbalance and of memory, and the lines about both.
+// LayoutReport: the arithmetic of imbalance and of memory, and the lines about both.
 #include "src/report/layout_report.h"
 
 #include <algorithm>

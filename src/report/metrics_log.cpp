@@ -1,4 +1,4 @@
-// Lines of JSON and a whole file of it; TensorBoard's event files by their definition.
+// MetricsLog: lines of JSON and a whole file of it; TensorBoard's event files by their definition.
 #include "src/report/metrics_log.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Lines and records of steps, epochs and validations, and the table at the end.
+// RunLog: lines and records of steps, epochs and validations, and the table at the end.
 #include "src/report/run_log.h"
 
 #include <algorithm>

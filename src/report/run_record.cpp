@@ -1,4 +1,4 @@
-// Each part asked for, and one object a rank, gathered as text; tables of them in HDF5.
+// Records of a run: each part asked for, one object a rank, gathered as text, and tables of them in HDF5.
 #include "src/report/run_record.h"
 
 #include <sys/resource.h>
@@ -276,10 +276,8 @@ Json communication_record(const RunConfig& config, const CommunicationOf& run, c
     json.push_back({{"axis", axis.axis},
                     {"ranks", axis.group_size},
                     {"blocked_seconds", axis.blocked_seconds},
+                    {"hidden_seconds", device == c10::DeviceType::CPU ? Json(axis.hidden_seconds) : Json(nullptr)},
                     {"rank_0", operations_of(axis)}});
-    if (device == c10::DeviceType::CPU) {
-      json.back()["hidden_seconds"] = axis.hidden_seconds;
-    }
     const auto known = std::find_if(mesh::kGroups.begin(), mesh::kGroups.end(),
                                     [&](mesh::Group group) { return axis.axis == mesh::group_name(group); });
     if (known == mesh::kGroups.end() || axis.group_size == 1) {
@@ -300,7 +298,7 @@ Json communication_record(const RunConfig& config, const CommunicationOf& run, c
 std::string communication_line(const Json& communication) {
   std::vector<std::string> parts;
   for (const Json& axis : communication) {
-    if (axis["ranks"] > 1 && axis.contains("hidden_seconds")) {
+    if (axis["ranks"] > 1 && !axis["hidden_seconds"].is_null()) {
       parts.push_back(str(axis["axis"].get<std::string>(), " ", number_text(axis["blocked_seconds"].get<double>(), 3),
                           " s blocked, ", number_text(axis["hidden_seconds"].get<double>(), 3), " s hidden"));
     }

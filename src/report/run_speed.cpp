@@ -1,4 +1,4 @@
-// Spreads of sorted values, shares of the roof, and their lines.
+// RunSpeed: spreads of sorted values, shares of the roof, and their lines.
 #include "src/report/run_speed.h"
 
 #include <ATen/Parallel.h>
@@ -160,14 +160,14 @@ constexpr std::array<const char*, 5> kPredictedPhases = {"data_wait", "forward",
 
 }  // namespace
 
-RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, const Machine& machine,
-                           const comm::MpiGroup& world) {
-  const at::ScalarType type = precision_policy(config.precision).compute;
+RunSpeed measure_run_speed(const model::VitOptions& model, const PrecisionConfig& precision, int ranks_per_gpu,
+                           const FinishedRun& run, const Machine& machine, const comm::MpiGroup& world) {
+  const at::ScalarType type = precision_policy(precision).compute;
   RunSpeed speed;
   speed.samples_per_second = run.samples_per_second;
-  speed.model_flops = run.samples_per_second * model::train_flops_per_sample(config.model);
+  speed.model_flops = run.samples_per_second * model::train_flops_per_sample(model);
   speed.roof = believable_roof(roof_of(type, run, machine.device, world), speed.model_flops);
-  speed.peak = sum_of(own_peak(config.precision.kind, type, config.parallel.ranks_per_gpu, machine), world);
+  speed.peak = sum_of(own_peak(precision.kind, type, ranks_per_gpu, machine), world);
   return speed;
 }
 

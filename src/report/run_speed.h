@@ -52,8 +52,8 @@ struct FinishedRun {
 
 /// Measures the roof where that is worth its third of a second: in a test, and after steps that took many times as
 /// long. Collective over `world`; no memory figure is to be taken after it.
-RunSpeed measure_run_speed(const RunConfig& config, const FinishedRun& run, const Machine& machine,
-                           const comm::MpiGroup& world);
+RunSpeed measure_run_speed(const model::VitOptions& model, const PrecisionConfig& precision, int ranks_per_gpu,
+                           const FinishedRun& run, const Machine& machine, const comm::MpiGroup& world);
 
 /// The roof, unless the model itself was faster: then other programs had the cores while it was measured. Pure.
 Speed believable_roof(const Speed& roof, double model_flops);

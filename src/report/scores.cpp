@@ -1,4 +1,4 @@
-// The sums and what they become, and their lines and records.
+// Scores: the sums and what they become, and their lines and records.
 #include "src/report/scores.h"
 
 #include <ATen/TensorOperators.h>

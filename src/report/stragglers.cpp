@@ -1,4 +1,4 @@
-// Own work by part, and the cumulative sums of what is too much of it.
+// Stragglers: own work by part, and the cumulative sums of what is too much of it.
 #include "src/report/stragglers.h"
 
 #include <algorithm>

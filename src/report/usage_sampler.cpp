@@ -1,4 +1,4 @@
-// What the thread reads, what it makes of it, and the sums over ranks.
+// UsageSampler: what its thread reads, what it makes of it, and the sums over ranks.
 #include "src/report/usage_sampler.h"
 
 #include <algorithm>

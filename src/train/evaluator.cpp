@@ -16,15 +16,15 @@
 
 namespace vit_hybrid::train {
 
-data::StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, const data::Dataset& dataset,
-                           std::shared_ptr<const data::DistributedSampler> sampler, int64_t num_steps,
-                           data::Parts parts, data::SamplePosition start) {
-  parts.memory = batch_memory(config.data.pin_memory, mesh.device());
+data::StepInput open_input(const DataConfig& data, int64_t micro_batch_size, mesh::DeviceMesh& mesh,
+                           const data::Dataset& dataset, std::shared_ptr<const data::DistributedSampler> sampler,
+                           int64_t num_steps, data::Parts parts, data::SamplePosition start) {
+  parts.memory = batch_memory(data.pin_memory, mesh.device());
   // The threads that read normalize what stays on the host; a GPU does that itself, on half or a quarter of the bytes.
   const bool as_stored = !mesh.device().is_cpu() && dataset.stored_scaling() != nullptr;
   parts.form = as_stored ? data::ValueForm::kStored : data::ValueForm::kNormalized;
-  const data::ReplicaShare share{mesh.data().rank(), mesh.data().size(), config.parallel.micro_batch_size};
-  const auto [threads, batches] = read_ahead(config.data, mesh.device(), at::get_num_threads());
+  const data::ReplicaShare share{mesh.data().rank(), mesh.data().size(), micro_batch_size};
+  const auto [threads, batches] = read_ahead(data, mesh.device(), at::get_num_threads());
   return {
       dataset, std::move(sampler), mesh.tensor(), {share, num_steps, start, {parts, batches, mesh.device(), threads}}};
 }
@@ -45,7 +45,8 @@ Evaluation Evaluator::evaluate(ClassPredictions* predictions) {
   const data::EpochPlan plan = this->plan();
   EvaluationSums sums = empty_sums();
   const data::Parts parts{model_.is_first_stage() || model_.is_last_stage(), model_.is_last_stage()};
-  data::StepInput input = open_input(config_, mesh_, dataset_, sampler_, plan.num_steps(), parts);
+  data::StepInput input =
+      open_input(config_.data, config_.parallel.micro_batch_size, mesh_, dataset_, sampler_, plan.num_steps(), parts);
   const bool counts = model_.is_last_stage() && mesh_.tensor().rank() == 0;
   Progress progress(str("evaluating ", sampler_->options().num_samples, " samples"), plan.num_steps());
   for (int64_t i = 0; i < plan.num_steps(); ++i, progress.add()) {

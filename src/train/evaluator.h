@@ -20,9 +20,9 @@ namespace vit_hybrid::train {
 class ClassPredictions;
 
 /// The input of this rank's replica for `num_steps` steps from `start` on, as the configuration reads ahead.
-data::StepInput open_input(const RunConfig& config, mesh::DeviceMesh& mesh, const data::Dataset& dataset,
-                           std::shared_ptr<const data::DistributedSampler> sampler, int64_t num_steps,
-                           data::Parts parts, data::SamplePosition start = {});
+data::StepInput open_input(const DataConfig& data, int64_t micro_batch_size, mesh::DeviceMesh& mesh,
+                           const data::Dataset& dataset, std::shared_ptr<const data::DistributedSampler> sampler,
+                           int64_t num_steps, data::Parts parts, data::SamplePosition start = {});
 
 class Evaluator {
  public:

@@ -1,4 +1,4 @@
-// One stage's inputs, losses and figures; assembly of one rank's part, and its passes.
+// ModelRunner: one stage's inputs, losses and figures; assembly of one rank's part, and its passes.
 #include "src/train/model_runner.h"
 
 #include <ATen/ops/zeros.h>

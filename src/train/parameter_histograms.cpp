@@ -1,4 +1,4 @@
-// Each rank counts its share; what the ranks add up is as long as the tensors' ranges of values make it.
+// Histograms of parameters: each rank counts its share; what is added up is as long as the ranges of values make it.
 #include "src/train/parameter_histograms.h"
 #include "src/train/saving/engine_state.h"
 

@@ -111,8 +111,8 @@ Json conclude_test(const std::optional<TestFigures>& figures, const TestedRun& r
 
 // Speed of the run that `summary` is about, beside what was predicted, and where no test tells of them its time by
 // phase and memory.
-void conclude_speed(const RunConfig& config, const RunSpeed& speed, bool is_test,
-                    const std::optional<TimePlan>& predicted, const Json& ranks, Json& summary) {
+void conclude_speed(int64_t batch_size, const RunSpeed& speed, bool is_test, const std::optional<TimePlan>& predicted,
+                    const Json& ranks, Json& summary) {
   summary["speed"] = to_json(speed);
   std::vector<std::string> lines = speed_lines(speed);
   if (!is_test) {  // which has tables of them
@@ -120,8 +120,7 @@ void conclude_speed(const RunConfig& config, const RunSpeed& speed, bool is_test
     lines.insert(lines.end(), resources.begin(), resources.end());
   }
   if (predicted) {
-    summary["time"] =
-        time_figures(*predicted, static_cast<double>(config.global_batch_size) / speed.samples_per_second, ranks);
+    summary["time"] = time_figures(*predicted, static_cast<double>(batch_size) / speed.samples_per_second, ranks);
     lines.push_back(time_line(summary["time"]));
   }
   log_lines(lines);
@@ -235,7 +234,7 @@ class Run {
     comm::agreed(world_, [&] {
       const MachineFile machine = machine_for(config_, text, machine_.device.type());
       predicted_time_ = plan_time(config_, machine, ranks_per_node, at::get_num_threads());
-      warning = other_threads(config_, machine, ranks_per_node, at::get_num_threads());
+      warning = other_threads(config_.machine, machine, ranks_per_node, at::get_num_threads());
     });
     if (!warning.empty()) {
       log_warning(warning);
@@ -437,7 +436,7 @@ class Run {
       return std::nullopt;
     }
     world_.broadcast(&run.step_seconds, sizeof run.step_seconds, 0);  // by which all decide alike
-    return measure_run_speed(config_, run, machine_, world_);
+    return measure_run_speed(config_.model, config_.precision, config_.parallel.ranks_per_gpu, run, machine_, world_);
   }
 
   void write_summary(const Finish& finish) {
@@ -459,7 +458,8 @@ class Run {
       log_->print_table();
     }
     if (finish.speed) {
-      conclude_speed(config_, *finish.speed, finish.tested.has_value(), predicted_time_, finish.ranks, summary);
+      conclude_speed(config_.global_batch_size, *finish.speed, finish.tested.has_value(), predicted_time_, finish.ranks,
+                     summary);
     }
     if (const std::string line = communication_line(finish.communication); !line.empty()) {
       log_line(line);

@@ -1,4 +1,4 @@
-// The loop over steps, with what is agreed at each border.
+// Trainer: the loop over steps, with what is agreed at each border.
 #include "src/train/trainer.h"
 
 #include <ATen/ops/zeros.h>
@@ -176,7 +176,8 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
                  : options_.range != nullptr ? config.find_lr
                                              : total_steps_),
       lr_schedule_(config.lr_schedule(std::max(total_steps_, last_step_))),
-      train_input_(open_input(config, mesh, *data.train, train_sampler_, last_step_ - position_.step,
+      train_input_(open_input(config.data, config.parallel.micro_batch_size, mesh, *data.train, train_sampler_,
+                              last_step_ - position_.step,
                               {engine_.model().is_first_stage(), engine_.model().is_last_stage()},
                               {position_.epoch, position_.samples_of_epoch})) {
   log_.set_total_steps(last_step_);

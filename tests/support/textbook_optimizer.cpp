@@ -1,4 +1,4 @@
-// The formulas.
+// Optimizers as their papers have them.
 #include "tests/support/textbook_optimizer.h"
 
 #include <ATen/TensorOperators.h>

@@ -1,4 +1,4 @@
-// The flash kernel on the host, plain operations with masks, and the choice.
+// Attention: the flash kernel on the host, plain operations with masks, and the choice.
 // Shapes: B samples, N tokens, h heads of d features.
 #include "src/kernels/attention/attend.h"
 

@@ -1,4 +1,4 @@
-// The choice of a kernel, the products by each, and the timer of those in fp32.
+// Matmul: the choice of a kernel, the products by each, and the timer of those in fp32.
 #include "src/kernels/gemm/matmul.h"
 
 #include <ATen/Context.h>

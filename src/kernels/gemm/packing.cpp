@@ -1,4 +1,4 @@
-// Small squares transposed in bands as wide as a cache line, pairs of rows by shuffles, panels in parallel.
+// Packing: small squares transposed in bands of a cache line, pairs of rows by shuffles, panels in parallel.
 #include "src/kernels/gemm/packing.h"
 
 #include <ATen/Parallel.h>

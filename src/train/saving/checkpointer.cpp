@@ -1,4 +1,4 @@
-// The copy of the state, the thread that writes it, and the names that move when it is complete.
+// Checkpointer: the copy of the state, the thread that writes it, and the names that move when it is complete.
 #include "src/train/saving/checkpointer.h"
 
 #include <ATen/Parallel.h>

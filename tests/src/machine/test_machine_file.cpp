@@ -111,6 +111,7 @@ TEST_CASE("machine file: what is missing or impossible is named") {
                  "fp32.conv is no kind of work that is known"));
   CHECK(contains(changed("/between_nodes/latency_s", -1), "between_nodes.latency_s is -1"));
   CHECK(contains(changed("/between_nodes/message_s", "little"), "between_nodes.message_s is no number"));
-  CHECK(contains(changed("/between_nodes/moves_by_itself", 1), "between_nodes.moves_by_itself is neither true nor false"));
+  CHECK(contains(changed("/between_nodes/moves_by_itself", 1),
+                 "between_nodes.moves_by_itself is neither true nor false"));
   CHECK(thrown_error([] { parse_machine_file("{", "m.json"); }).error_class() == ErrorClass::kBadData);
 }

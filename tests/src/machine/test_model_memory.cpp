@@ -66,16 +66,19 @@ TEST_CASE("model memory: bytes a parameter are those of the types, the optimizer
 
 TEST_CASE("model memory: what cannot fit is said with both figures, and what may fit is not") {
   const RunConfig config = config_of({});
-  CHECK(memory_problem(config, 1e9, 4, 4'000'000'000, "a node").empty());
-  CHECK(memory_problem(config, 1e30, 4, 0, "a node").empty());
-  const std::string problem = memory_problem(config, 1073741824.0, 4, int64_t{1} << 31, "a node");
+  CHECK(memory_problem(config.model, config.parallel, 1e9, 4, 4'000'000'000, "a node").empty());
+  CHECK(memory_problem(config.model, config.parallel, 1e30, 4, 0, "a node").empty());
+  const std::string problem =
+      memory_problem(config.model, config.parallel, 1073741824.0, 4, int64_t{1} << 31, "a node");
   CHECK(contains(problem, "this run takes at least 1.00 GiB a rank ("));
   CHECK(contains(problem, "4 times on a node, which has 2.00 GiB"));
   for (const char* words : {"--embed-dim=16777216", "--image-size=16777216", "--mlp-hidden=16777216",
                             "--global-batch-size=99999999", "--generated-samples=99999999999"}) {
     CAPTURE(words);
     const RankBytes bytes = least_bytes_per_rank(config_of({words}), ModelPurpose::kTraining);
-    CHECK_FALSE(memory_problem(config, bytes.of_model + bytes.of_data, 1, int64_t{1} << 34, "a node").empty());
+    CHECK_FALSE(
+        memory_problem(config.model, config.parallel, bytes.of_model + bytes.of_data, 1, int64_t{1} << 34, "a node")
+            .empty());
   }
   // Generated data lie on the host, and are no matter of a GPU's memory.
   const auto bytes_with = [](const char* samples) {

@@ -134,7 +134,8 @@ TEST_CASE("time plan: messages take their bytes over the rate of the bus, and be
         Approx(2.0 * 1.0 / 2.0 * bytes / kBus).epsilon(0.01));
 }
 
-TEST_CASE("time plan: between nodes messages hide where they move by themselves, but for the last bucket's and their cost") {
+TEST_CASE(
+    "time plan: between nodes messages hide where they move by themselves, but for the last bucket's and their cost") {
   constexpr double kBus = 1e8, kMessage = 1e-4;
   const RunConfig config = config_of_steps(4, 1, 1, 1);
   const double bytes = 4.0 * static_cast<double>(model::num_parameters(config.model));
@@ -237,13 +238,14 @@ TEST_CASE("time plan: a GPU hides the reduction behind backward, but for the las
 TEST_CASE("time plan: what a machine file does not tell is named") {
   RunConfig config = config_of_steps(1, 1, 1, 1);
   MachineFile machine = machine_of(1);
-  CHECK(missing_rates(machine, config, at::kCPU).empty());
-  CHECK(contains(missing_rates(machine, config, at::kCUDA), "of a machine that computes on 'cpu'"));
+  CHECK(missing_rates(machine, config.precision.kind, at::kCPU).empty());
+  CHECK(contains(missing_rates(machine, config.precision.kind, at::kCUDA), "of a machine that computes on 'cpu'"));
   config.precision.kind = Precision::kBf16;
-  CHECK(contains(missing_rates(machine, config, at::kCPU), "it has no rates of bf16 for 1 rank a node with 1 thread;"));
+  CHECK(contains(missing_rates(machine, config.precision.kind, at::kCPU),
+                 "it has no rates of bf16 for 1 rank a node with 1 thread;"));
   config.precision.kind = Precision::kFp32;
   machine.populations[0].types["fp32"].erase("norm_backward");
-  CHECK(missing_rates(machine, config, at::kCPU) == "it has no rate of norm_backward in fp32");
+  CHECK(missing_rates(machine, config.precision.kind, at::kCPU) == "it has no rate of norm_backward in fp32");
   config.machine = "m.json";
   const Error error = thrown_error([&] { machine_for(config, to_text(machine), at::kCPU); });
   CHECK(error.error_class() == ErrorClass::kUsage);
@@ -252,10 +254,10 @@ TEST_CASE("time plan: what a machine file does not tell is named") {
 
 TEST_CASE("time plan: rates of other threads are told of") {
   MachineFile machine = machine_of(2);
-  CHECK(other_threads(RunConfig(), machine, 2, 1).empty());
-  CHECK(other_threads(RunConfig(), machine, 4, 1).empty());
-  CHECK(contains(other_threads(RunConfig(), machine, 2, 12),
+  CHECK(other_threads("m.json", machine, 2, 1).empty());
+  CHECK(other_threads("m.json", machine, 4, 1).empty());
+  CHECK(contains(other_threads("m.json", machine, 2, 12),
                  "of ranks with 1 thread, the nearest that the machine file has (2 ranks a node)"));
   machine.device = "cuda";
-  CHECK(other_threads(RunConfig(), machine, 2, 12).empty());
+  CHECK(other_threads("m.json", machine, 2, 12).empty());
 }
