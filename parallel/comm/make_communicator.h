@@ -26,9 +26,12 @@ struct TransportOptions {
   HostPath host_path = HostPath::kAuto;
   /// Longer messages are sent in pieces (MPI counts are ints); a multiple of 8.
   int64_t max_message_bytes = int64_t{1} << 30;
-  /// Size of one of the slots of a rank in shared memory, through which collectives go in rounds, on one or two nodes
-  /// (with more of them up to eight times as large); a multiple of 64.
+  /// Size of one of the slots of a rank in shared memory, through which collectives go in rounds; a multiple of 64. On
+  /// one node they are to stay in its caches.
   int64_t slot_bytes = int64_t{128} << 10;
+  /// Of a group that spans nodes, where a round has messages, which only move on when a rank looks after them (once an
+  /// operation of a layer): as much as TCP carries meanwhile. Halved, down to the former, where memory is short.
+  int64_t slot_bytes_between_nodes = int64_t{2} << 20;
   /// More nodes exchange the parts of a sum in two steps (NodeSteps).
   int most_nodes_in_one_step = 15;
   /// The blocks of every sum on host back ends, as runs of consecutive ranks: values are added in rank order inside of

@@ -123,8 +123,7 @@ class Network {
                             double crossing) const {
     const comm::NodeSteps steps(spread.nodes, transport_.most_nodes_in_one_step);
     const int halves = kind == "all_reduce" ? 2 : 1;
-    const auto slot = static_cast<double>(comm::NodeLink::slot_bytes(transport_, static_cast<size_t>(spread.nodes)));
-    const double rounds = std::ceil(bytes / slot);
+    const double rounds = std::ceil(bytes / static_cast<double>(transport_.slot_bytes_between_nodes));
     const double own = on_node + rounds * halves * 2.0 * steps.messages() * between_.message_s / spread.per_node;
     const double in_a_row = halves * steps.count() * between_.latency_s;
     const double on_way = std::max(crossing, std::ceil(rounds / comm::SharedSlots::kNumSlots) * in_a_row) + in_a_row;

@@ -57,12 +57,15 @@ class MpiCommunicator final : public CommunicatorBase {
     const SumBlocks blocks = options.sum_blocks.empty() ? nodes : options.sum_blocks;
     VH_ASSERT(std::accumulate(blocks.begin(), blocks.end(), 0) == size(),
               str("blocks of a sum for ", size(), " ranks"));
-    if (options.host_path == HostPath::kMessages || !meets_in_memory(group, nodes, blocks, options)) {
+    TransportOptions fitted = options;
+    fitted.slot_bytes = slots_in_memory(group, nodes, blocks, options);
+    if (fitted.slot_bytes == 0) {
       nodes.assign(static_cast<size_t>(size()), 1);
+      fitted.slot_bytes = options.slot_bytes_between_nodes;
     }
     VH_ASSERT(options.host_path != HostPath::kSharedMemory || nodes.size() == 1,
               str("axis '", this->axis(), "' spans nodes, which share no memory"));
-    link_ = std::make_shared<NodeLink>(std::move(group), nodes, blocks, options);
+    link_ = std::make_shared<NodeLink>(std::move(group), nodes, blocks, fitted);
     if (machines.size() > 1) link_->count_for(this->axis(), machines);
   }
 
@@ -72,18 +75,24 @@ class MpiCommunicator final : public CommunicatorBase {
   }
 
  private:
-  // Whether the ranks of each node may add up what they have before it leaves the node, and have the memory for it.
-  static bool meets_in_memory(const MpiGroup& group, const std::vector<int>& nodes, const SumBlocks& blocks,
-                              const TransportOptions& options) {
-    if (nodes.size() > 1 && nodes != blocks) return false;
+  // How large slots are where the ranks of each node may add up what they have before it leaves the node, and have the
+  // memory for it; else 0.
+  static int64_t slots_in_memory(const MpiGroup& group, const std::vector<int>& nodes, const SumBlocks& blocks,
+                                 const TransportOptions& options) {
+    if (options.host_path == HostPath::kMessages || (nodes.size() > 1 && nodes != blocks)) return 0;
+    const int64_t ranks = *std::max_element(nodes.begin(), nodes.end());
+    const int64_t free = group.min(free_shared_memory());
     // A full /dev/shm kills a process with SIGBUS at its first write. Half of what is free may be taken, as other
     // groups of the node ask at the same moment.
-    const int64_t needed = *std::max_element(nodes.begin(), nodes.end()) *
-                           SharedSlots::bytes_per_rank(NodeLink::slot_bytes(options, nodes.size()));
-    const int64_t free = group.min(free_shared_memory());
-    if (free / 2 >= needed || options.host_path == HostPath::kSharedMemory) return true;
-    warn_of_messages(group.size(), free, 2 * needed);
-    return false;
+    const auto fits = [&](int64_t slot) {
+      return free / 2 >= ranks * SharedSlots::bytes_per_rank(slot) || options.host_path == HostPath::kSharedMemory;
+    };
+    int64_t slot = nodes.size() > 1 ? options.slot_bytes_between_nodes : options.slot_bytes;
+    while (!fits(slot) && slot / 2 >= options.slot_bytes)
+      slot /= 2;
+    if (fits(slot)) return slot;
+    warn_of_messages(group.size(), free, 2 * ranks * SharedSlots::bytes_per_rank(slot));
+    return 0;
   }
 
   // Once in a process: all of its groups are of the same nodes.

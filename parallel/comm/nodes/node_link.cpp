@@ -233,7 +233,7 @@ NodeLink::NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlock
       first_(first_ranks(nodes)),
       node_(node_of_rank(first_, group_.rank())),
       max_message_bytes_(options.max_message_bytes),
-      slots_(slots_of_node(group_, num_nodes(), node_, slot_bytes(options, nodes.size()))) {
+      slots_(slots_of_node(group_, num_nodes(), node_, options.slot_bytes)) {
   VH_ASSERT(first_.back() == group_.size(), str("nodes of ", first_.back(), " ranks for ", group_.size()));
   if (num_nodes() == 1) {
     blocks_in_node_ = blocks;
@@ -263,11 +263,6 @@ void NodeLink::count_for(const std::string& axis, const std::vector<int>& machin
 void NodeLink::count_sent(int rank, int64_t bytes) const {
   const auto machine = [&](int of) { return node_of_rank(first_of_machine_, of); };
   if (machine(rank) != machine(group_.rank())) count_bytes_between_nodes(axis_, bytes);
-}
-
-int64_t NodeLink::slot_bytes(const TransportOptions& options, size_t num_nodes) {
-  constexpr size_t kMost = 8;
-  return options.slot_bytes * static_cast<int64_t>(std::clamp((num_nodes + 1) / 2, size_t{1}, kMost));
 }
 
 MpiRequests NodeLink::requests() const {

@@ -142,17 +142,14 @@ class NodeSteps {
 class NodeLink {
  public:
   /// `nodes`: how many ranks each node has, in the order of `group`, whose ranks are consecutive on every node.
-  /// `blocks`: of every sum. If there are several nodes, each is a block, or has one rank. Collective over `group`.
+  /// `blocks`: of every sum. If there are several nodes, each is a block, or has one rank. Slots are of
+  /// options.slot_bytes, whatever the nodes. Collective over `group`.
   NodeLink(MpiGroup group, const std::vector<int>& nodes, const SumBlocks& blocks, const TransportOptions& options);
 
   /// From now on what is sent to ranks of other machines counts for the axis. `machines`: how many ranks each has, also
   /// where a node is one of them.
   void count_for(const std::string& axis, const std::vector<int>& machines);
   void count_sent(int rank, int64_t bytes) const;
-
-  /// Size of a slot for so many nodes: with more of them it is larger, up to eight times, because each gets a part of
-  /// it in a message.
-  static int64_t slot_bytes(const TransportOptions& options, size_t num_nodes);
 
   const MpiGroup& group() const { return group_; }
   MpiRequests requests() const;

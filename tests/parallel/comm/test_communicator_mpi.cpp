@@ -43,7 +43,7 @@ comm::TransportOptions small_pieces(HostPath path) {
   comm::TransportOptions options;
   options.host_path = path;
   options.max_message_bytes = 5000;
-  options.slot_bytes = 4160;
+  options.slot_bytes = options.slot_bytes_between_nodes = 4160;
   return options;
 }
 

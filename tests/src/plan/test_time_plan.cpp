@@ -150,9 +150,9 @@ TEST_CASE(
   CHECK(plan_time(config, nodes, 1, 1).step - alone == Approx(on_way).epsilon(0.01));
   nodes.between_nodes.moves_by_itself = true;
   CHECK(plan_time(config, nodes, 1, 1).step - alone == Approx(on_way / buckets).epsilon(0.01));
-  // Each round of 256 KiB (four nodes) has three messages that go and three that come, and they take the rank's time.
+  // Each round of 2 MiB has three messages that go and three that come, and they take the rank's time.
   nodes.between_nodes.message_s = kMessage;
-  const double rounds = 2.0 * buckets * std::ceil(bytes / buckets / (256 << 10));
+  const double rounds = 2.0 * buckets * std::ceil(bytes / buckets / (2 << 20));
   CHECK(plan_time(config, nodes, 1, 1).step - alone ==
         Approx(on_way / buckets + rounds * 6.0 * kMessage).epsilon(0.05));
   // The thread that moves messages does the same where it has a core, which these nodes of one core have not.
