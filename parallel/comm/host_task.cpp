@@ -233,6 +233,11 @@ void HostTask::complete(BlockedScope& blocked) {
   }
 }
 
+const HostTask* TaskQueue::before(const HostTask& task) const {
+  const auto place = std::find(tasks_.begin(), tasks_.end(), &task);
+  return place == tasks_.begin() ? nullptr : *(place - 1);
+}
+
 void TaskQueue::leave(const HostTask& task) {
   VH_ASSERT(is_first(task), "a task left its queue out of turn");
   tasks_.pop_front();

@@ -458,14 +458,11 @@ Case exchange_case(comm::Communicator& group, double bytes, int messages = 1) {
           }};
 }
 
-// The same while this rank computes for `seconds`, and does not look.
-Case exchange_beside_case(comm::Communicator& group, double bytes, double seconds) {
-  return {bytes, [&group, seconds, transfers = ring_transfers(group, bytes, 1)](size_t /*call*/) {
-            auto work = group.exchange(transfers);
-            for (const Timer timer; timer.seconds() < seconds;) {
-            }
-            work.wait();
-          }};
+double compute_from(double value, int64_t iterations) {
+  for (int64_t i = 0; i < iterations; ++i) {
+    value = value * 0.999999 + 1e-6;
+  }
+  return value;
 }
 
 Case message_case(const std::string& kind, comm::Communicator& group, double bytes) {
@@ -482,6 +479,22 @@ Case message_case(const std::string& kind, comm::Communicator& group, double byt
     run = [&group, all, part](size_t /*call*/) { group.all_gather(all, part).wait(); };
   }
   return {bytes * bus_factor(kind, ranks), std::move(run), {}};
+}
+
+// So many pieces of computing, of about a millisecond, between which the rank looks after messages as it does between
+// the operations of a layer; beside a gather of `bytes` unless that is 0.
+Case computing_case(comm::Communicator& group, double bytes, int64_t pieces) {
+  constexpr int64_t kIterations = 250'000;
+  const at::Tensor all = floats(std::max(bytes, 64.0)), part = floats(std::max(bytes, 64.0) / group.size());
+  return {1.0, [&group, pieces, bytes, all, part](size_t /*call*/) {
+            comm::Work work = bytes > 0.0 ? group.all_gather(all, part) : comm::Work();
+            volatile double sink = 0.0;
+            for (int64_t i = 0; i < pieces; ++i) {
+              sink = compute_from(sink, kIterations);
+              comm::progress();
+            }
+            work.wait();
+          }};
 }
 
 // ---- Blocks.
@@ -673,10 +686,13 @@ NodeNetwork calibrate_nodes(const comm::MpiGroup& world) {
   const double latency = seconds(exchange_case(*pair, kFewBytes));
   const double together = seconds(exchange_case(*pair, kFewBytes, static_cast<int>(kMessages)));
   const double many = seconds(exchange_case(*pair, kManyBytes));
-  const double beside = seconds(exchange_beside_case(*pair, kManyBytes, 2.0 * many));
-  // Each message is sent and received. While bytes move by themselves, little is left to wait for after computing.
+  const double piece = seconds(computing_case(*pair, 0.0, 10)) / 10.0;
+  const auto pieces = static_cast<int64_t>(std::ceil(1.5 * many / piece));
+  const double alone = seconds(computing_case(*pair, 0.0, pieces));
+  const double beside = seconds(computing_case(*pair, 2.0 * kManyBytes, pieces));  // of which each sends a half
+  // Each message is sent and received.
   return {ranks * kManyBytes / many, latency, std::max(0.0, together - latency) / (2.0 * (kMessages - 1.0)),
-          beside < 2.5 * many, "measured between two nodes"};
+          std::max(0.0, beside - alone) / kManyBytes, "measured between two nodes"};
 }
 
 }  // namespace vit_hybrid::train

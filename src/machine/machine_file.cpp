@@ -48,10 +48,6 @@ class Reader {
     if (!value(key).is_string()) fail(key, "is no text");
     return value(key).get<std::string>();
   }
-  bool truth(const std::string& key) const {
-    if (!value(key).is_boolean()) fail(key, "is neither true nor false");
-    return value(key).get<bool>();
-  }
   double number(const std::string& key, bool may_be_zero = false) const {
     return checked(value(key), key, may_be_zero);
   }
@@ -241,7 +237,8 @@ MachineFile parse_machine_file(const std::string& text, const std::string& path)
       return network.has(name) ? network.number(name, /*may_be_zero=*/true) : 0.0;
     };
     machine.between_nodes = {network.number("bytes_per_s"), network.number("latency_s", /*may_be_zero=*/true),
-                             if_known("message_s"), network.has("moves_by_itself") && network.truth("moves_by_itself"),
+                             if_known("message_s"),
+                             network.has("byte_s") ? std::optional(if_known("byte_s")) : std::nullopt,
                              network.has("source") ? network.text("source") : ""};
   }
   return machine;
@@ -265,10 +262,11 @@ std::string to_text(const MachineFile& machine) {
     }
   }
   if (const NodeNetwork& network = machine.between_nodes; network.bytes_per_s > 0.0) {
-    json["between_nodes"] = {{"bytes_per_s", network.bytes_per_s},
-                             {"latency_s", network.latency_s},
-                             {"message_s", network.message_s},
-                             {"moves_by_itself", network.moves_by_itself}};
+    json["between_nodes"] = {
+        {"bytes_per_s", network.bytes_per_s}, {"latency_s", network.latency_s}, {"message_s", network.message_s}};
+    if (network.byte_s) {
+      json["between_nodes"]["byte_s"] = *network.byte_s;
+    }
     if (!network.source.empty()) {
       json["between_nodes"]["source"] = network.source;
     }

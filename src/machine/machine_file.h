@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,10 +56,11 @@ struct Population {
 
 /// What joins the nodes.
 struct NodeNetwork {
-  double bytes_per_s = 0.0;      ///< that leave a node at most; 0: not known
-  double latency_s = 0.0;        ///< of a message
-  double message_s = 0.0;        ///< that a message takes of the rank that sends it, and as much of the one that gets it
-  bool moves_by_itself = false;  ///< bytes move while ranks compute; else only while one of them calls MPI (TCP)
+  double bytes_per_s = 0.0;  ///< that leave a node at most; 0: not known
+  double latency_s = 0.0;    ///< of a message
+  double message_s = 0.0;    ///< that a message takes of the rank that sends it, and as much of the one that gets it
+  /// That a byte which comes and goes takes of the rank's computing meanwhile; nothing: not known, and all its time.
+  std::optional<double> byte_s;
   std::string source = {};
 };
 

@@ -45,14 +45,14 @@ struct CollectiveTime {
 // How long messages take where nodes hold some consecutive ranks.
 class Network {
  public:
-  // `moves`: messages between nodes move while ranks compute.
+  // `has_thread`: another core moves the messages between nodes.
   Network(const RunConfig& config, const MachineFile& machine, const Population& population, int ranks_per_node,
-          bool moves)
+          bool has_thread)
       : between_(machine.between_nodes),
         messages_(population.messages),
         transport_(transport_options(config.parallel)),
         is_host_(machine.device == "cpu"),
-        moves_(moves) {
+        has_thread_(has_thread) {
     const ParallelConfig& parallel = config.parallel;
     const mesh::ParallelDims dims = parallel_dims(parallel);
     for (const Group group : mesh::kGroups) {
@@ -117,17 +117,19 @@ class Network {
     return between_.bytes_per_s > 0.0 ? between_.bytes_per_s : std::numeric_limits<double>::infinity();
   }
 
-  // The rounds of parallel/comm/nodes: ranks fold, begin and end messages themselves, which is never hidden; of the
-  // rounds in flight one is folded while another is on its way.
+  // The rounds of parallel/comm/nodes: ranks fold, and begin, move and end messages themselves, which is never hidden;
+  // of the rounds in flight one is folded while another is on its way.
   CollectiveTime over_nodes(const std::string& kind, const Spread& spread, double bytes, double on_node,
                             double crossing) const {
     const comm::NodeSteps steps(spread.nodes, transport_.most_nodes_in_one_step);
     const int halves = kind == "all_reduce" ? 2 : 1;
     const double rounds = std::ceil(bytes / static_cast<double>(transport_.slot_bytes_between_nodes));
-    const double own = on_node + rounds * halves * 2.0 * steps.messages() * between_.message_s / spread.per_node;
+    const double messages = rounds * halves * 2.0 * steps.messages() * between_.message_s;
+    const double moved = bytes * bus_factor(kind, spread.nodes) * between_.byte_s.value_or(0.0);
+    const double own = on_node + (has_thread_ ? 0.0 : (messages + moved) / spread.per_node);
     const double in_a_row = halves * steps.count() * between_.latency_s;
     const double on_way = std::max(crossing, std::ceil(rounds / comm::SharedSlots::kNumSlots) * in_a_row) + in_a_row;
-    if (!moves_) {
+    if (!between_.byte_s && !has_thread_) {
       return {own + on_way, 0.0, 0.0};
     }
     const double seconds = std::max(own, on_way) + std::min(own, on_way) / rounds;
@@ -138,7 +140,7 @@ class Network {
   const RateTables& messages_;
   comm::TransportOptions transport_;
   bool is_host_;
-  bool moves_;
+  bool has_thread_;
   std::array<Spread, mesh::kNumGroups> spreads_;
 };
 
@@ -161,8 +163,7 @@ class StepTime {
         sharing_(device_ == c10::DeviceType::CPU ? static_cast<double>(ranks_per_node_) * threads / machine.cores
                                                  : 1.0),
         network_(config, machine, population_, ranks_per_node_,
-                 machine.between_nodes.moves_by_itself ||
-                     (config.parallel.communication_thread && ranks_per_node_ * (threads + 1) <= machine.cores)),
+                 config.parallel.communication_thread && ranks_per_node_ * (threads + 1) <= machine.cores),
         policy_(precision_policy(config.precision)),
         replica_(plan_replica(config, config.parallel.dp - 1)) {}
 
@@ -225,11 +226,17 @@ class StepTime {
   }
 
   // What is left of `buckets` collectives beside `seconds` of other work, in which a rank looks after the messages
-  // `looks` times. The last bucket comes when all else is done.
+  // `looks` times: the rounds in flight stand still until it looks, for their begin and for the answer that a message
+  // waits for. The last bucket comes when all else is done.
   static double exposed(const CollectiveTime& of_bucket, double buckets, double seconds, double looks) {
-    const double rounds = buckets * of_bucket.rounds;
-    const double begun = rounds == 0.0 ? 1.0 : std::min(1.0, comm::SharedSlots::kNumSlots * looks / rounds);
-    const double hidden = std::min(seconds, of_bucket.hideable * buckets * begun) * (buckets - 1.0) / buckets;
+    constexpr double kLooksOfRound = 2.0;
+    const double hideable = buckets * of_bucket.hideable;
+    if (hideable == 0.0 || seconds == 0.0) {
+      return buckets * of_bucket.seconds;
+    }
+    const double waits = buckets * of_bucket.rounds / comm::SharedSlots::kNumSlots * kLooksOfRound;
+    const double beside = hideable + (waits > 0.0 ? waits * seconds / std::max(looks, 1.0) : 0.0);
+    const double hidden = hideable * std::min(1.0, seconds / beside) * (buckets - 1.0) / buckets;
     return buckets * of_bucket.seconds - hidden;
   }
 

@@ -27,12 +27,14 @@ std::string signature_text(uint64_t signature) {
 }
 
 // A collective as a sequence of rounds (see SharedSlots): put in, reduce, have the leader exchange with other nodes,
-// take out. Consecutive rounds overlap as far as there are slots.
+// take out. Consecutive rounds overlap as far as there are slots, those of a task and of the next one too: each of the
+// four is done in the order of the rounds.
 class NodeTask : public HostTask {
  public:
   bool advance() final {
+    before_ = static_cast<const NodeTask*>(link_->queue().before(*this));
     if (!begun_) {
-      if (!link_->queue().is_first(*this)) return false;
+      if (before_ != nullptr && !before_->begun_) return false;
       begun_ = true;
       first_round_ = slots().next_round();
       slots().take_rounds(num_rounds_);
@@ -120,10 +122,16 @@ class NodeTask : public HostTask {
   }
   Exchange& exchange_of(int64_t round) { return exchanges_[global(round) % SharedSlots::kNumSlots]; }
   const Exchange& exchange_of(int64_t round) const { return exchanges_[global(round) % SharedSlots::kNumSlots]; }
+  // Whether the task before has not come through all of its rounds with that.
+  bool comes_after(int64_t NodeTask::*done) const {
+    return before_ != nullptr && before_->*done < before_->num_rounds_;
+  }
   bool is_leader(int64_t round) const { return slots().leader(global(round)) == slots().rank(); }
 
   bool enter_rounds() {
-    if (entered_ == num_rounds_ || !slots().may_enter(global(entered_))) return false;
+    if (entered_ == num_rounds_ || comes_after(&NodeTask::entered_) || !slots().may_enter(global(entered_))) {
+      return false;
+    }
     put_in(entered_);
     slots().enter(global(entered_), signature_);
     ++entered_;
@@ -131,7 +139,8 @@ class NodeTask : public HostTask {
   }
 
   bool reduce_rounds() {
-    if (reduced_ == entered_ || !slots().all_entered(global(reduced_))) return false;
+    if (reduced_ == entered_ || comes_after(&NodeTask::reduced_) || !slots().all_entered(global(reduced_)))
+      return false;
     check_signatures(reduced_);
     reduce_share(reduced_);
     slots().mark_reduced(global(reduced_));  // also where nothing is: all operations share the counters
@@ -148,6 +157,7 @@ class NodeTask : public HostTask {
         moved = exchange_round(round) || moved;
       }
     }
+    if (comes_after(&NodeTask::led_)) return moved;
     for (; led_ < reduced_ && (!is_leader(led_) || exchange_of(led_).complete); ++led_) {
       if (!is_leader(led_)) continue;
       exchange_of(led_) = {link_->requests()};
@@ -167,7 +177,7 @@ class NodeTask : public HostTask {
   }
 
   bool leave_rounds() {
-    if (left_ == reduced_ || (reduces_ && !slots().all_reduced(global(left_))) ||
+    if (left_ == reduced_ || comes_after(&NodeTask::left_) || (reduces_ && !slots().all_reduced(global(left_))) ||
         (leads_nodes() && !slots().is_led(global(left_)))) {
       return false;
     }
@@ -193,6 +203,7 @@ class NodeTask : public HostTask {
   uint64_t signature_;
   int64_t num_rounds_;
   bool reduces_;
+  const NodeTask* before_ = nullptr;  // while it is advanced; null: the first
   bool begun_ = false;
   uint64_t first_round_ = 0;
   int64_t entered_ = 0;

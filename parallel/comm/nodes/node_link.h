@@ -173,7 +173,7 @@ class NodeLink {
   int place_of_rank(int rank) const;
 
   SharedSlots& slots() { return slots_; }
-  TaskQueue& queue() { return queue_; }  ///< tasks use the rounds one after the other
+  TaskQueue& queue() { return queue_; }  ///< in whose order tasks use the rounds
   /// Memory of this process, at least so many bytes, for messages of `round`, of which it is the leader.
   char* staging(uint64_t round, int64_t bytes);
 

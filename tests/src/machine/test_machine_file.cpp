@@ -60,13 +60,13 @@ TEST_CASE("machine file: what is written is read back") {
   CHECK(machine.populations[0].messages.at("all_reduce").at({4, 5}) == Approx(2e9));
   CHECK(machine.between_nodes.bytes_per_s == 1e10);
   CHECK(machine.between_nodes.message_s == 0.0);  // which it does not have
-  CHECK_FALSE(machine.between_nodes.moves_by_itself);
+  CHECK_FALSE(machine.between_nodes.byte_s.has_value());
   Json file = valid_file();
   file["between_nodes"]["message_s"] = 1e-6;
-  file["between_nodes"]["moves_by_itself"] = true;
+  file["between_nodes"]["byte_s"] = 0.0;
   const MachineFile other = parse_machine_file(to_text(parse_machine_file(file.dump(), "m.json")), "again");
   CHECK(other.between_nodes.message_s == 1e-6);
-  CHECK(other.between_nodes.moves_by_itself);
+  CHECK(other.between_nodes.byte_s == 0.0);
   CHECK(machine.cores == 8);
 }
 
@@ -111,7 +111,6 @@ TEST_CASE("machine file: what is missing or impossible is named") {
                  "fp32.conv is no kind of work that is known"));
   CHECK(contains(changed("/between_nodes/latency_s", -1), "between_nodes.latency_s is -1"));
   CHECK(contains(changed("/between_nodes/message_s", "little"), "between_nodes.message_s is no number"));
-  CHECK(contains(changed("/between_nodes/moves_by_itself", 1),
-                 "between_nodes.moves_by_itself is neither true nor false"));
+  CHECK(contains(changed("/between_nodes/byte_s", -1), "between_nodes.byte_s is -1"));
   CHECK(thrown_error([] { parse_machine_file("{", "m.json"); }).error_class() == ErrorClass::kBadData);
 }

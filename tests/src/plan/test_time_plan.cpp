@@ -135,7 +135,7 @@ TEST_CASE("time plan: messages take their bytes over the rate of the bus, and be
 }
 
 TEST_CASE(
-    "time plan: between nodes messages hide where they move by themselves, but for the last bucket's and their cost") {
+    "time plan: between nodes messages hide behind computing, but for the last bucket's and what they take of ranks") {
   constexpr double kBus = 1e8, kMessage = 1e-4;
   const RunConfig config = config_of_steps(4, 1, 1, 1);
   const double bytes = 4.0 * static_cast<double>(model::num_parameters(config.model));
@@ -148,15 +148,18 @@ TEST_CASE(
   const double on_way = 2.0 * 3.0 / 4.0 * bytes / kBus;  // gradients, and parameters
   REQUIRE(on_way < 0.2 * alone);
   CHECK(plan_time(config, nodes, 1, 1).step - alone == Approx(on_way).epsilon(0.01));
-  nodes.between_nodes.moves_by_itself = true;
+  nodes.between_nodes.byte_s = 0.0;
   CHECK(plan_time(config, nodes, 1, 1).step - alone == Approx(on_way / buckets).epsilon(0.01));
   // Each round of 2 MiB has three messages that go and three that come, and they take the rank's time.
   nodes.between_nodes.message_s = kMessage;
   const double rounds = 2.0 * buckets * std::ceil(bytes / buckets / (2 << 20));
   CHECK(plan_time(config, nodes, 1, 1).step - alone ==
         Approx(on_way / buckets + rounds * 6.0 * kMessage).epsilon(0.05));
+  // So does what each byte takes of it.
+  nodes.between_nodes = {kBus, 0.0, 0.0, 0.1 / kBus, ""};
+  CHECK(plan_time(config, nodes, 1, 1).step - alone == Approx(0.9 * on_way / buckets + 0.1 * on_way).epsilon(0.05));
   // The thread that moves messages does the same where it has a core, which these nodes of one core have not.
-  nodes.between_nodes = {kBus, 0.0, 0.0, false, ""};
+  nodes.between_nodes = {kBus, 0.0, 0.0, std::nullopt, ""};
   RunConfig with_thread = config;
   with_thread.parallel.communication_thread = true;
   CHECK(plan_time(with_thread, nodes, 1, 1).step - alone == Approx(on_way).epsilon(0.01));
