@@ -148,12 +148,10 @@ void NotedState::record_end() const {
 }
 
 void NotedState::wait() {
+  const WaitingTime waiting;
   const double without_core = seconds_without_core();
   BlockedScope blocked(note_);
-  {
-    const WaitingTime waiting;
-    complete(blocked);
-  }
+  complete(blocked);
   add_blocked_seconds(
       note_.axis, {run_position().phase, blocked_seconds(blocked.seconds()), seconds_without_core() - without_core});
 }

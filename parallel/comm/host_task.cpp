@@ -239,7 +239,7 @@ const HostTask* TaskQueue::before(const HostTask& task) const {
 }
 
 void TaskQueue::leave(const HostTask& task) {
-  VH_ASSERT(is_first(task), "a task left its queue out of turn");
+  VH_ASSERT(before(task) == nullptr, "a task left its queue out of turn");
   tasks_.pop_front();
 }
 

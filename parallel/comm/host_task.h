@@ -103,7 +103,6 @@ class MessageThread {
 class TaskQueue {
  public:
   void enter(const HostTask& task) { tasks_.push_back(&task); }
-  bool is_first(const HostTask& task) const { return tasks_.front() == &task; }
   /// The one before; null: it is the first.
   const HostTask* before(const HostTask& task) const;
   void leave(const HostTask& task);

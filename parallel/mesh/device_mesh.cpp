@@ -97,6 +97,12 @@ std::string_view group_name(Group group) {
   return kNames[static_cast<size_t>(group)].name;
 }
 
+std::optional<Group> group_named(std::string_view name) {
+  const auto* const found =
+      std::find_if(kGroups.begin(), kGroups.end(), [&](Group group) { return group_name(group) == name; });
+  return found == kGroups.end() ? std::nullopt : std::optional(*found);
+}
+
 ParallelDims::ParallelDims(int dp, int tp, int pp, const std::string& order, int shard)
     : order_(parse_order(order)), shard_(shard) {
   on(degrees_, Axis::kData) = dp;

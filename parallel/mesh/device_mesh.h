@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,8 @@ inline constexpr std::array<Group, kNumGroups> kGroups = {Group::kData, Group::k
 std::string_view group_option(Group group);
 /// In messages, records and traces: "data", "shard".
 std::string_view group_name(Group group);
+/// The group of that name, which is the axis of its communicator; nothing for others ("world").
+std::optional<Group> group_named(std::string_view name);
 
 /// One number for each axis: degrees, or the coordinate of a rank.
 using Coordinate = std::array<int, kNumAxes>;

@@ -458,13 +458,6 @@ Case exchange_case(comm::Communicator& group, double bytes, int messages = 1) {
           }};
 }
 
-double compute_from(double value, int64_t iterations) {
-  for (int64_t i = 0; i < iterations; ++i) {
-    value = value * 0.999999 + 1e-6;
-  }
-  return value;
-}
-
 Case message_case(const std::string& kind, comm::Communicator& group, double bytes) {
   const int ranks = group.size();
   const at::Tensor tensor = floats(bytes);
@@ -479,6 +472,13 @@ Case message_case(const std::string& kind, comm::Communicator& group, double byt
     run = [&group, all, part](size_t /*call*/) { group.all_gather(all, part).wait(); };
   }
   return {bytes * bus_factor(kind, ranks), std::move(run), {}};
+}
+
+double compute_from(double value, int64_t iterations) {
+  for (int64_t i = 0; i < iterations; ++i) {
+    value = value * 0.999999 + 1e-6;
+  }
+  return value;
 }
 
 // So many pieces of computing, of about a millisecond, between which the rank looks after messages as it does between

@@ -148,6 +148,8 @@ class Network {
 struct StageTime {
   std::vector<double> forward, backward;  // by micro-batch
   double messages = 0.0;                  // of the seconds of all of them
+  double forward_looks = 0.0;             // after messages, in each forward: as many as layers have operations
+  double backward_looks = 0.0;
   double reduce = 0.0;
   double optimizer = 0.0;
 };
@@ -190,6 +192,8 @@ class StepTime {
         const PassWork work = pass_work(config_, units(stage), tensor(), samples);
         of_size[samples] = {seconds_of(work.forward, tables_) + population_.operation_s * work.forward_operations,
                             seconds_of(work.backward, tables_) + population_.operation_s * work.backward_operations};
+        time.forward_looks = work.forward_operations;
+        time.backward_looks = work.backward_operations;
       }
       const auto [forward, backward] = of_size[samples];
       const double sums = 2.0 * blocks * tensor_sum(samples);
@@ -243,10 +247,8 @@ class StepTime {
   void add_update(int stage, StageTime& time) const {
     const auto flat = plan_flat_layout(config_, replica_, {stage, config_.parallel.tp - 1}, device_);
     const UpdateWork work = update_work(config_.model, units(stage), tensor(), flat.size, flat.size / flat.shards);
-    PassWork last;  // no work without samples
     if (!time.forward.empty()) {
       time.forward.front() += seconds_of(work.packing, tables_);
-      last = pass_work(config_, units(stage), tensor(), replica_.micro_batch);
     }
     const double buckets = std::max<double>(1.0, static_cast<double>(flat.buckets.size()));
     const double of_bucket = static_cast<double>(flat.size) / buckets;
@@ -255,12 +257,10 @@ class StepTime {
         flat.shards > 1 ? network_.collective("all_gather", shard_group(),
                                               of_bucket * static_cast<double>(size_of(policy_.compute)))
                         : CollectiveTime{};
-    time.reduce =
-        exposed(reduction, buckets, time.backward.empty() ? 0.0 : time.backward.back(), last.backward_operations) +
-        seconds_of(work.norm, tables_);
-    time.optimizer =
-        seconds_of(work.update, tables_) +
-        exposed(gathering, buckets, time.forward.empty() ? 0.0 : time.forward.front(), last.forward_operations);
+    time.reduce = exposed(reduction, buckets, time.backward.empty() ? 0.0 : time.backward.back(), time.backward_looks) +
+                  seconds_of(work.norm, tables_);
+    time.optimizer = seconds_of(work.update, tables_) +
+                     exposed(gathering, buckets, time.forward.empty() ? 0.0 : time.forward.front(), time.forward_looks);
   }
 
   TimePlan together(const std::vector<StageTime>& stages) const {

@@ -44,7 +44,7 @@ std::string other_threads(const std::string& file, const MachineFile& machine, i
 /// their rates; forward and backward of the stages are put together as the Schedule that the runner walks has them, on
 /// its stages and micro-batches. The buckets of gradients are on their way from when their last parameter is ready,
 /// those of parameters until forward comes to them. On GPUs that hides them; on the host it hides what is on its way
-/// between nodes where that moves by itself, and never what ranks do themselves. Ranks that share cores take turns.
+/// between nodes, as far as ranks look after it, and never what they do themselves. Ranks that share cores take turns.
 /// Where the machine's rate of reading is known, HDF5 data are read beside the step (before it with --io-threads 0).
 /// missing_rates() must be empty.
 TimePlan plan_time(const RunConfig& config, const MachineFile& machine, int ranks_per_node, int threads);

@@ -172,10 +172,8 @@ std::pair<data::Hdf5DatasetSpec, at::Tensor> column_of(const Json& rows, const s
 std::vector<double> bytes_between_nodes(const comm::MpiGroup& world) {
   std::vector<double> bytes(mesh::kNumGroups, 0.0);
   for (const auto& axis : comm::statistics()) {
-    for (const mesh::Group known : mesh::kGroups) {
-      if (axis.axis == mesh::group_name(known)) {
-        bytes[static_cast<size_t>(known)] += static_cast<double>(axis.bytes_between_nodes);
-      }
+    if (const auto group = mesh::group_named(axis.axis)) {
+      bytes[static_cast<size_t>(*group)] += static_cast<double>(axis.bytes_between_nodes);
     }
   }
   world.sum(bytes);
@@ -278,14 +276,13 @@ Json communication_record(const RunConfig& config, const CommunicationOf& run, c
                     {"blocked_seconds", axis.blocked_seconds},
                     {"hidden_seconds", device == c10::DeviceType::CPU ? Json(axis.hidden_seconds) : Json(nullptr)},
                     {"rank_0", operations_of(axis)}});
-    const auto known = std::find_if(mesh::kGroups.begin(), mesh::kGroups.end(),
-                                    [&](mesh::Group group) { return axis.axis == mesh::group_name(group); });
-    if (known == mesh::kGroups.end() || axis.group_size == 1) {
+    const auto group = mesh::group_named(axis.axis);
+    if (!group || axis.group_size == 1) {
       continue;
     }
-    const auto index = static_cast<size_t>(*known);
+    const auto index = static_cast<size_t>(*group);
     json.back()["predicted_per_step"]["bytes"] = predicted[index].bytes;
-    if (*known != mesh::Group::kPipeline) {  // whose messages are counted where they come, too, and some start together
+    if (*group != mesh::Group::kPipeline) {  // whose messages are counted where they come, too, and some start together
       json.back()["predicted_per_step"]["operations"] = predicted[index].operations;
     }
     if (least[index] > 0.0) {

@@ -329,10 +329,8 @@ class Writer {
 
   // The lowest rank of the group of this rank over an axis, which with the axis names the group.
   int group_of(std::string_view axis) const {
-    for (const mesh::Group known : mesh::kGroups) {
-      if (axis == mesh::group_name(known)) return trace_.dims.members(trace_.rank, known).front();
-    }
-    return 0;
+    const auto group = mesh::group_named(axis);
+    return group ? trace_.dims.members(trace_.rank, *group).front() : 0;
   }
 
   void add_messages(const Event& event, Json& args) const {

@@ -396,12 +396,13 @@ class Reduction : public PartsTask {
     const std::vector<int> peers = link().steps().peers(step, link().node());
     const Range own = bytes_after(round, step, link().node());
     char* const sums = leaders_slot(round) + own.begin;
-    const auto count = static_cast<int64_t>(peers.size());
-    const char* const others = staging(round, (count - 1) * own.size());
-    const int64_t number = std::find(peers.begin(), peers.end(), link().node()) - peers.begin();
-    std::vector<const void*> sources;
-    for (int64_t i = 0; i < count; ++i)
-      sources.push_back(i == number ? sums : others + ((i - number + count) % count - 1) * own.size());
+    const auto num_others = static_cast<int64_t>(peers.size()) - 1;
+    const char* const others = staging(round, num_others * own.size());
+    std::vector<const void*> sources = {sums};  // as peers_from_own()
+    for (int64_t i = 0; i < num_others; ++i)
+      sources.push_back(others + i * own.size());
+    const auto number = std::find(peers.begin(), peers.end(), link().node()) - peers.begin();
+    std::rotate(sources.begin(), sources.end() - number, sources.end());
     const SumBlocks each(peers.size(), 1);
     reduce_in_blocks(type_, op_, sources, link().steps().count() == 1 ? link().blocks_of_nodes() : each, sums,
                      own.size() / size_);

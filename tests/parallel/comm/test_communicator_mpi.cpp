@@ -14,6 +14,7 @@
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/autograd_node.h"
 #include "src/base/error.h"
+#include "src/base/timer.h"
 #include "tests/support/communicator_suite.h"
 #include "tests/support/statistics.h"
 
@@ -236,41 +237,59 @@ TEST_CASE("communicator: ranks in different operations are told apart") {
   }
 }
 
+// On a busy machine a rank may come late by itself: what is said of times holds in every order of events, or is tried
+// again.
 TEST_CASE("communicator: time spent in wait() is counted on the axis") {
   const MpiGroup world = MpiGroup::world();
   if (world.size() < 2) return;
   const auto group = make(world.duplicate());
-  group->barrier().wait();
-  const double before = testing::statistics_of("test").blocked_seconds;
-  if (group->rank() == 0) {
-    const timespec nap{0, 100'000'000};
-    nanosleep(&nap, nullptr);
+  bool counted = false;
+  for (int i = 0; i < 50 && !counted; ++i) {
+    group->barrier().wait();
+    const double before = testing::statistics_of("test").blocked_seconds;
+    if (group->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const Timer timer;
+    group->barrier().wait();
+    const double elapsed = timer.seconds();
+    const double blocked = testing::statistics_of("test").blocked_seconds - before;
+    CHECK(blocked <= elapsed);
+    counted = world.max(group->rank() == 1 && blocked > 0.05 ? 1 : 0) == 1;
   }
-  group->barrier().wait();
-  const double blocked = testing::statistics_of("test").blocked_seconds - before;
-  if (group->rank() == 1) CHECK(blocked > 0.05);
-  CHECK(blocked < 30);
+  CHECK(counted);
 }
 
 TEST_CASE("communicator: an operation that is in flight while its rank is not blocked is hidden, and waiting is not") {
   const MpiGroup world = MpiGroup::world();
   if (world.size() < 2) return;
-  const auto hidden = [] { return testing::statistics_of("hidden").hidden_seconds; };
   for (const HostPath host_path : {HostPath::kMessages, HostPath::kSharedMemory}) {
     const auto group = comm::make_communicator("hidden", world.duplicate(), at::kCPU, nullptr, path(host_path));
     const at::Tensor x = at::zeros({1 << 20}, at::kFloat), y = at::zeros({1 << 20}, at::kFloat);
     group->barrier().wait();
-    double before = hidden();
+    const auto before = testing::statistics_of("hidden");
+    double computing = 0.0;
+    const Timer timer;
+    if (group->rank() > 0) world.barrier();  // until rank 0 has computed: two operations are in flight all the while
     comm::Work first = group->all_reduce(x, ReduceOp::kSum), second = group->all_reduce(y, ReduceOp::kSum);
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // in place of computing
+    if (group->rank() == 0) {
+      const ScopedTimer computes(computing);
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    if (group->rank() == 0) world.barrier();
     first.wait();
     second.wait();
-    CHECK(hidden() - before >= 0.09);
-    CHECK(hidden() - before < 0.19);  // of two at a time once
-    before = hidden();
+    const double elapsed = timer.seconds();
+    const auto after = testing::statistics_of("hidden");
+    const double hidden = after.hidden_seconds - before.hidden_seconds;
+    const double blocked = after.blocked_seconds - before.blocked_seconds;
+    CHECK(hidden >= computing);
+    CHECK(hidden + blocked <= elapsed);  // of two at a time once, and never both
+
+    const Timer waiting_timer;
     if (group->rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     group->all_reduce(x, ReduceOp::kSum).wait();
-    CHECK(hidden() - before < 0.05);
+    const double waited = waiting_timer.seconds();
+    const auto last = testing::statistics_of("hidden");
+    CHECK(last.hidden_seconds - after.hidden_seconds + last.blocked_seconds - after.blocked_seconds <= waited);
   }
 }
 
