@@ -16,7 +16,7 @@ namespace vit_hybrid::model {
 class ForecastHead : public Layer {
  public:
   ForecastHead(const VitOptions& options, tensor::ParameterBuffer& buffer, const comm::Communicator& tensor_group);
-  /// x [B, N, D] -> patches [B, N, p p C_out], of which fields_of() makes fields and the loss needs none.
+  /// x [B, N, D] -> patches [B, N, ph pw C_out], of which fields_of() makes fields and the loss needs none.
   ResidualStream forward(ResidualStream stream, const tensor::StepContext& context) override;
 
  private:

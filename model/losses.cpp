@@ -11,33 +11,35 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <tuple>
+#include <vector>
 
 #include "src/base/autograd_node.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
 #include "src/kernels/field_error.h"
 
 namespace vit_hybrid::model {
-
-namespace {
-
-// Fields as patches of one pixel.
-at::Tensor as_patches(const at::Tensor& prediction) {
-  return prediction.dim() == 3 ? prediction : prediction.permute({0, 2, 3, 1}).flatten(1, 2);
-}
-
-}  // namespace
 
 at::Tensor fields_of(const at::Tensor& output, const VitOptions& options) {
   if (options.task == Task::kClassify) {
     return output;
   }
-  return kernels::unpatchify(output,
-                             {options.grid_height(), options.grid_width(), options.patch_size, options.out_channels});
+  return kernels::unpatchify(output, options.output_grid());
 }
 
 at::Tensor relative_l2_loss(const at::Tensor& prediction, const at::Tensor& target, int64_t global_batch) {
-  const at::Tensor patches = as_patches(prediction);
-  const kernels::PatchGrid grid = kernels::grid_of(patches, target);
-  const auto type = at::toOpMathType(prediction.scalar_type());
+  const kernels::PatchGrid pixels{target.size(2), target.size(3), 1, 1, target.size(1)};
+  return relative_l2_loss(prediction.permute({0, 2, 3, 1}).flatten(1, 2), target, pixels, global_batch);
+}
+
+at::Tensor relative_l2_loss(const at::Tensor& patches, const at::Tensor& target, const kernels::PatchGrid& grid,
+                            int64_t global_batch) {
+  const std::vector<int64_t> of_patches = {target.size(0), grid.num_patches(), grid.num_features()};
+  const std::vector<int64_t> of_fields = {target.size(0), grid.channels, grid.height, grid.width};
+  VH_ASSERT(patches.sizes() == at::IntArrayRef(of_patches) && target.sizes() == at::IntArrayRef(of_fields),
+            str("patches [", join(patches.sizes()), "] of fields [", join(target.sizes()), "], expected [",
+                join(of_patches), "] of [", join(of_fields), "]"));
+  const auto type = at::toOpMathType(patches.scalar_type());
   const auto scale = 1.0 / static_cast<double>(global_batch);
   const auto [predicted, truth, norms, loss] = without_grad([&] {
     const at::Tensor values = patches.detach().contiguous();

@@ -14,10 +14,13 @@ namespace vit_hybrid::model {
 at::Tensor fields_of(const at::Tensor& output, const VitOptions& options);
 
 /// Sum over the samples of ||prediction_n - target_n||_2 / ||target_n||_2, over `global_batch`. Scalar with own
-/// backward; float64 for fp64 input, else float32. prediction: patches [B, P, features] as the forecast head gives them
-/// (kernels::PatchGrid), or fields like the target; target [B, C, H, W]. Differences are fp32 (fp64), sums double; the
+/// backward; float64 for fp64 input, else float32. patches [B, P, ph pw C] of `grid` as the forecast head gives them;
+/// target [B, C, H, W]. Differences are fp32 (fp64), sums double; the
 /// gradient is rounded once, after the product with that of the loss, which may hold a loss scale. (docs/workload.md,
 /// "Loss and metrics".)
+at::Tensor relative_l2_loss(const at::Tensor& patches, const at::Tensor& target, const kernels::PatchGrid& grid,
+                            int64_t global_batch);
+/// The same of a prediction [B, C, H, W] like the target.
 at::Tensor relative_l2_loss(const at::Tensor& prediction, const at::Tensor& target, int64_t global_batch);
 
 /// Sum over the samples of the cross-entropy with label smoothing e (C. Szegedy et al., CVPR 2016, section 7), over

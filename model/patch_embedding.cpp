@@ -1,5 +1,5 @@
 // The patch embedding as one matrix product over unfolded patches.
-// Shapes: B samples, C channels, H x W pixels, P patches of p x p, N tokens, D features.
+// Shapes: B samples, C channels, H x W pixels, P patches, N tokens, D features.
 #include "model/patch_embedding.h"
 
 #include <ATen/OpMathType.h>
@@ -7,8 +7,6 @@
 #include <ATen/ops/empty.h>
 
 #include "src/base/autograd_node.h"
-#include "src/base/error.h"
-#include "src/base/text.h"
 #include "src/kernels/dropout.h"
 
 namespace vit_hybrid::model {
@@ -23,15 +21,9 @@ PatchEmbedding::PatchEmbedding(const VitOptions& options, tensor::ParameterBuffe
   }
 }
 
-// [B, C, H, W] -> [B, P, C p p]: patches row by row, in each the order of the kernel (channel, row, column).
 at::Tensor PatchEmbedding::patches(const at::Tensor& x) const {
-  const int64_t patch = options_.patch_size;
-  const int64_t rows = options_.grid_height();
-  const int64_t columns = options_.grid_width();
-  const int64_t channels = options_.in_channels;
-  return x.reshape({x.size(0), channels, rows, patch, columns, patch})
-      .permute({0, 2, 4, 1, 3, 5})
-      .reshape({x.size(0), rows * columns, channels * patch * patch});
+  const bool is_image = options_.task == Task::kClassify;
+  return kernels::patchify(x, options_.input_grid(), is_image ? kernels::Padding::kZero : kernels::Padding::kPlanet);
 }
 
 at::Tensor PatchEmbedding::embed(const at::Tensor& x) {
@@ -39,7 +31,7 @@ at::Tensor PatchEmbedding::embed(const at::Tensor& x) {
   if (!options_.has_class_token()) {
     return projected_BPD.add_(positions_.value);
   }
-  const int64_t num_patches = options_.num_tokens() - 1;
+  const int64_t num_patches = options_.num_patches();
   const at::Tensor z_BND = at::empty({x.size(0), num_patches + 1, options_.embed_dim}, projected_BPD.options());
   z_BND.narrow(1, 0, 1).copy_(at::add(class_token_.value, positions_.value.narrow(1, 0, 1)));
   at::Tensor patches_BPD = z_BND.narrow(1, 1, num_patches);
@@ -57,7 +49,7 @@ void PatchEmbedding::add_gradients(const at::Tensor& dz_BND, const at::Tensor& x
   if (options_.has_class_token()) {
     class_token_.gradient.add_(sum_1ND.narrow(1, 0, 1));
     context.ready(class_token_.index);
-    dprojected_BPD = dz_BND.narrow(1, 1, options_.num_tokens() - 1).contiguous();
+    dprojected_BPD = dz_BND.narrow(1, 1, options_.num_patches()).contiguous();
   }
   // The patches are unfolded again: a copy of the image in memory for the whole step would cost more.
   projection_.add_gradients(dprojected_BPD, patches(x), tensor::Terms::kWeightAndBias, context);
@@ -65,9 +57,6 @@ void PatchEmbedding::add_gradients(const at::Tensor& dz_BND, const at::Tensor& x
 
 ResidualStream PatchEmbedding::forward(ResidualStream stream, const tensor::StepContext& context) {
   const at::Tensor& x = stream.x;
-  const std::vector<int64_t> expected = {x.size(0), options_.in_channels, options_.image_height, options_.image_width};
-  VH_ASSERT(x.sizes() == at::IntArrayRef(expected),
-            str("image [", join(x.sizes()), "], expected [", join(expected), "]"));
   const at::Tensor z_BND = without_grad([&] { return embed(x); });
   const auto backward = [this, x, &context](const at::Tensor& gradient) {
     add_gradients(gradient.contiguous(), x, context);

@@ -12,7 +12,8 @@
 namespace vit_hybrid::model {
 
 /// z0 = [class token; conv(x)] + positions, where conv has kernel = stride = patch (A. Dosovitskiy et al., ICLR 2021,
-/// eq. 1). Whole on every tensor rank.
+/// eq. 1); where patches are cut, x is padded: images with zeros, fields as on a planet (kernels::Padding). Whole on
+/// every tensor rank.
 class PatchEmbedding : public Layer {
  public:
   PatchEmbedding(const VitOptions& options, tensor::ParameterBuffer& buffer, const comm::Communicator& tensor_group);
@@ -20,7 +21,7 @@ class PatchEmbedding : public Layer {
   ResidualStream forward(ResidualStream stream, const tensor::StepContext& context) override;
 
  private:
-  at::Tensor patches(const at::Tensor& x) const;
+  at::Tensor patches(const at::Tensor& x) const;  // [B, C, H, W] -> [B, P, C ph pw]
   at::Tensor embed(const at::Tensor& x);
   void add_gradients(const at::Tensor& dz_BND, const at::Tensor& x, const tensor::StepContext& context) const;
 

@@ -20,8 +20,7 @@ double product(std::initializer_list<int64_t> factors) {
 }
 
 double embedding_cost(const VitOptions& options) {
-  const int64_t patches = options.grid_height() * options.grid_width();
-  return product({2, patches, options.in_channels, options.patch_size, options.patch_size, options.embed_dim});
+  return product({2, options.num_patches(), options.input_grid().num_features(), options.embed_dim});
 }
 
 // qkv and projection, the two products of attention, fc1 and fc2.
@@ -36,8 +35,7 @@ double head_cost(const VitOptions& options) {
   if (options.task == Task::kClassify) {
     return product({2, options.embed_dim, options.num_classes});
   }
-  return product(
-      {2, options.num_tokens(), options.embed_dim, options.out_channels, options.patch_size, options.patch_size});
+  return product({2, options.num_tokens(), options.embed_dim, options.output_grid().num_features()});
 }
 
 // Bytes a token of the parts of a block.
@@ -132,23 +130,23 @@ int64_t num_blocks(const VitOptions& options, Range units) {
 }
 
 std::vector<LinearLayer> linear_layers(const VitOptions& options, Range units, TensorPlace tensor, int64_t samples) {
-  const int64_t dim = options.embed_dim, patch = options.patch_size * options.patch_size;
+  const int64_t dim = options.embed_dim;
   const int64_t tokens = samples * options.num_tokens();
-  const int64_t patches = samples * options.grid_height() * options.grid_width();
+  const int64_t patches = samples * options.num_patches();
   const int64_t heads = Partition(options.num_heads, tensor.size).part(tensor.rank).size();
   const int64_t hidden = Partition(options.mlp_hidden, tensor.size).part(tensor.rank).size();
   const int64_t width = heads * options.head_dim();
   std::vector<LinearLayer> layers;
   for (int64_t unit = units.begin; unit < units.end; ++unit) {
     if (unit == 0) {
-      layers.push_back({LinearRole::kPatches, patches, options.in_channels * patch, dim});
+      layers.push_back({LinearRole::kPatches, patches, options.input_grid().num_features(), dim});
     } else if (unit <= options.depth) {
       layers.push_back({LinearRole::kQkv, tokens, dim, 3 * width});
       layers.push_back({LinearRole::kProjection, tokens, width, dim});
       layers.push_back({LinearRole::kFc1, tokens, dim, hidden});
       layers.push_back({LinearRole::kFc2, tokens, hidden, dim});
     } else if (options.task == Task::kForecast) {
-      layers.push_back({LinearRole::kFieldHead, patches, dim, options.out_channels * patch});
+      layers.push_back({LinearRole::kFieldHead, patches, dim, options.output_grid().num_features()});
     } else {
       layers.push_back({LinearRole::kClassHead, samples, dim, options.num_classes});
     }

@@ -17,7 +17,7 @@ VitOptions forecaster(int64_t embed_dim, int64_t depth, int64_t patch_size) {
   VitOptions options;
   options.embed_dim = embed_dim;
   options.depth = depth;
-  options.patch_size = patch_size;
+  options.patch_height = options.patch_width = patch_size;
   options.mlp_hidden = 4 * embed_dim;
   return options;
 }
@@ -28,7 +28,7 @@ VitOptions classifier(int64_t patch_size, int64_t embed_dim, int64_t depth, int6
   options.image_height = 224;
   options.image_width = 224;
   options.in_channels = 3;
-  options.patch_size = patch_size;
+  options.patch_height = options.patch_width = patch_size;
   options.embed_dim = embed_dim;
   options.depth = depth;
   options.num_heads = num_heads;
@@ -102,18 +102,6 @@ class Checker {
     }
   }
 
-  // `other` is the other side of the input, which the same patch must divide.
-  void patch_divides(int64_t patch, const char* side_name, int64_t side, int64_t other) {
-    if (patch < 1 || side < 1 || other < 1 || side % patch == 0) {
-      return;
-    }
-    const std::vector<int64_t> choices = divisors_near(std::gcd(side, other), patch);
-    problems_.push_back(str("patch_size is ", patch, ", which does not divide ", side_name, " ", side,
-                            choices.size() > 1 ? str("; near it divide height and width: ", join(choices))
-                                               : str("; only 1 divides both ", side, " and ", other,
-                                                     ": use data with other numbers of rows or columns")));
-  }
-
   std::vector<std::string> take() { return std::move(problems_); }
 
  private:
@@ -123,7 +111,8 @@ class Checker {
 void check_sizes(const VitOptions& options, Checker& checker) {
   checker.at_least("image_height", options.image_height, 1);
   checker.at_least("image_width", options.image_width, 1);
-  checker.at_least("patch_size", options.patch_size, 1);
+  checker.at_least("patch_height", options.patch_height, 1);
+  checker.at_least("patch_width", options.patch_width, 1);
   checker.at_least("in_channels", options.in_channels, 1);
   checker.at_least("embed_dim", options.embed_dim, 1);
   checker.at_least("depth", options.depth, 1);
@@ -135,12 +124,14 @@ void check_sizes(const VitOptions& options, Checker& checker) {
     checker.at_least("num_classes", options.num_classes, 2);
     checker.fraction("label_smoothing", options.label_smoothing);
   }
-  const int64_t patch = std::clamp<int64_t>(options.patch_size, 1, kMostSide);
-  checker.at_most("patch_size", options.patch_size, "pixels", kMostSide, "more cannot be counted");
+  checker.at_most("patch_height", options.patch_height, "rows", std::min(options.image_height, kMostSide),
+                  "of the input; the last patches of a side may be cut");
+  checker.at_most("patch_width", options.patch_width, "columns", std::min(options.image_width, kMostSide),
+                  "of the input; the last patches of a side may be cut");
+  const auto side = [](int64_t pixels) { return std::clamp<int64_t>(pixels, 1, kMostSide); };
   checker.at_most("channels of a patch", std::max(options.in_channels, options.out_channels), "channels",
-                  kMostValuesOfPatch / (patch * patch), "of its pixels so many channels can be counted");
-  checker.patch_divides(options.patch_size, "image_height", options.image_height, options.image_width);
-  checker.patch_divides(options.patch_size, "image_width", options.image_width, options.image_height);
+                  kMostValuesOfPatch / (side(options.patch_height) * side(options.patch_width)),
+                  "of its pixels so many channels can be counted");
   checker.divides("num_heads", options.num_heads, "embed_dim", options.embed_dim);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/kernels/gelu_kind.h"
+#include "src/kernels/patch_grid.h"
 
 namespace vit_hybrid::model {
 
@@ -17,7 +18,8 @@ struct VitOptions {
   Task task = Task::kForecast;
   int64_t image_height = 360;
   int64_t image_width = 720;
-  int64_t patch_size = 8;
+  int64_t patch_height = 8;
+  int64_t patch_width = 8;
   int64_t in_channels = 20;
   int64_t out_channels = 20;          ///< kForecast
   int64_t num_classes = 1000;         ///< kClassify
@@ -33,14 +35,20 @@ struct VitOptions {
   double label_smoothing = 0.1;  ///< kClassify
   double norm_eps = 1e-6;
 
-  int64_t grid_height() const { return image_height / patch_size; }
-  int64_t grid_width() const { return image_width / patch_size; }
+  kernels::PatchGrid input_grid() const { return grid_of(in_channels); }
+  kernels::PatchGrid output_grid() const { return grid_of(out_channels); }  ///< kForecast
+  int64_t num_patches() const { return input_grid().num_patches(); }
   bool has_class_token() const { return task == Task::kClassify && pooling == Pooling::kToken; }
   /// Tokens a block sees, class token included.
-  int64_t num_tokens() const { return grid_height() * grid_width() + (has_class_token() ? 1 : 0); }
+  int64_t num_tokens() const { return num_patches() + (has_class_token() ? 1 : 0); }
   int64_t head_dim() const { return embed_dim / num_heads; }
   /// Layer units of the pipeline: patch embedding, the blocks, the head.
   int64_t num_units() const { return depth + 2; }
+
+ private:
+  kernels::PatchGrid grid_of(int64_t channels) const {
+    return {image_height, image_width, patch_height, patch_width, channels};
+  }
 };
 
 /// Options of a named model: weather-short, weather-base, weather-d12, weather-mp, weather-mp-patch4, vit-ti16,

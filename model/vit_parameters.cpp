@@ -58,10 +58,10 @@ class SpecList {
  private:
   void add_patch_embedding() {
     const int64_t dim = options_.embed_dim;
-    const int64_t patch = options_.patch_size;
-    const double half_width = 1.0 / std::sqrt(static_cast<double>(options_.in_channels * patch * patch));
+    const double half_width = 1.0 / std::sqrt(static_cast<double>(options_.input_grid().num_features()));
     const Distribution uniform{Distribution::Kind::kUniform, half_width, 0.0};
-    whole("patch_embed.proj.weight", {dim, options_.in_channels, patch, patch}, uniform, DecayGroup::kMatrix);
+    whole("patch_embed.proj.weight", {dim, options_.in_channels, options_.patch_height, options_.patch_width}, uniform,
+          DecayGroup::kMatrix);
     whole("patch_embed.proj.bias", {dim}, uniform, DecayGroup::kVector);
     if (options_.has_class_token()) {
       whole("cls_token", {1, 1, dim}, truncated_normal(kClassTokenDeviation), DecayGroup::kVector);
@@ -91,8 +91,7 @@ class SpecList {
     const Distribution weight = truncated_normal(kWeightDeviation);
     add_norm(final_norm_name(options_));
     if (options_.task == Task::kForecast) {
-      const int64_t patch = options_.patch_size;
-      whole("head.weight", {options_.out_channels * patch * patch, dim}, weight, DecayGroup::kMatrix);
+      whole("head.weight", {options_.output_grid().num_features(), dim}, weight, DecayGroup::kMatrix);
       return;
     }
     whole("head.weight", {options_.num_classes, dim}, weight, DecayGroup::kMatrix);

@@ -26,7 +26,7 @@ class VitStage {
   ~VitStage();
 
   /// First unit 0: x is the image [B, C, H, W]; else the activation [B, N, D]. Returns [B, N, D], or, when the head is
-  /// among the units, its output: patches [B, P, p p C_out] (kForecast; see fields_of()) or logits [B, num_classes]
+  /// among the units, its output: patches [B, P, ph pw C_out] (kForecast; see fields_of()) or logits [B, num_classes]
   /// (kClassify). Under grad mode the result carries a graph whose backward adds weight gradients into the buffer. To
   /// be recorded, x must require grad (also the image; its gradient is not computed and stays undefined). Collective
   /// over tensor.

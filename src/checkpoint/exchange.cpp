@@ -124,7 +124,7 @@ void read_head(const WeightShapes& shapes, const std::string& where, VitOptions&
     options.num_classes = rows;
     return;
   }
-  const int64_t patch_values = options.patch_size * options.patch_size;
+  const int64_t patch_values = options.input_grid().patch_pixels();
   if (rows % patch_values != 0) {
     refuse_weights(where,
                    str("the weight head.weight has ", rows, " rows, no multiple of ", patch_values, " values a patch"));
@@ -136,8 +136,8 @@ void read_image(const WeightShapes& shapes, const std::string& where, VitOptions
   const int64_t tokens = shape_of(shapes, "pos_embed", 3, where)[1] - (options.has_class_token() ? 1 : 0);
   const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(tokens))));
   const bool is_square = options.task == Task::kClassify && side * side == tokens;
-  options.image_height = is_square ? side * options.patch_size : 0;
-  options.image_width = options.image_height;
+  options.image_height = is_square ? side * options.patch_height : 0;
+  options.image_width = is_square ? side * options.patch_width : 0;
 }
 
 constexpr const char* kModelKey = "vit_hybrid.model";
@@ -165,6 +165,9 @@ std::string no_counterpart(WeightNames names, const VitOptions& options) {
   }
   if (names != WeightNames::kTimm && options.gelu != kernels::GeluKind::kErf) {
     return "its MLP has GELU with erf, not --gelu tanh";
+  }
+  if (names != WeightNames::kTimm && (options.patch_height != options.patch_width || options.input_grid().is_cut())) {
+    return "its patches are squares that divide the image";
   }
   if (names != WeightNames::kTorchvision) {
     return "";
@@ -206,7 +209,8 @@ VitOptions model_of_weights(const WeightShapes& shapes, const std::string& where
   const Shape patch = shape_of(shapes, "patch_embed.proj.weight", 4, where);
   options.embed_dim = patch[0];
   options.in_channels = patch[1];
-  options.patch_size = patch[2];
+  options.patch_height = patch[2];
+  options.patch_width = patch[3];
   options.mlp_hidden = shape_of(shapes, "blocks.0.mlp.fc1.weight", 2, where)[0];
   options.num_heads = 0;
   read_head(shapes, where, options);

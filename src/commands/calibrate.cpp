@@ -89,7 +89,7 @@ double operation_seconds(at::ScalarType type, const train::RateTables& tables, c
   train::RunConfig config;
   config.model.image_height = 4;
   config.model.image_width = 8;
-  config.model.patch_size = 1;
+  config.model.patch_height = config.model.patch_width = 1;
   config.model.embed_dim = 96;
   config.model.num_heads = 3;
   config.model.mlp_hidden = 96;

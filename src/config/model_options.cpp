@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 #include "data/datasets/class_names.h"
 #include "data/datasets/image_dataset.h"
@@ -82,8 +83,9 @@ void add_model(OptionTable& table, RunConfig& config) {
              .aliases = {"img-size"},
              .names_elsewhere = {"input-size", "resolution"}});
   table.add({.name = "patch-size",
-             .value = integer(model.patch_size, from_one(kMostSize)),
-             .help = "Side of the square patches that become tokens; divides height and width.",
+             .value = extent(model.patch_height, model.patch_width, kMostSize, options::SquareText::kOneNumber),
+             .help = "Height and width of the patches that become tokens; one number for a square. Where it does not "
+                     "divide the input's, the last patches in the south and east are cut short, and padded.",
              .unit = "pixels"});
   table.add({.name = "in-channels",
              .value = integer(model.in_channels, from_one(kMostSize)),
@@ -214,7 +216,7 @@ void follow_stored_size(LoadedConfig& loaded, const DataShape& shape) {
     return;
   }
   const int64_t most = std::min({stored, model.image_height, model.image_width});
-  const int64_t patch = std::clamp<int64_t>(model.patch_size, 1, most);
+  const int64_t patch = std::clamp<int64_t>(std::lcm(model.patch_height, model.patch_width), 1, most);
   model.image_height = model.image_width = most / patch * patch;
   loaded.config.origin["image-size"] = kOrigin;
 }

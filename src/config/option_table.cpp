@@ -272,7 +272,7 @@ Value text(std::string& variable, std::string type) {
   return value;
 }
 
-Value extent(int64_t& height, int64_t& width, int64_t most) {
+Value extent(int64_t& height, int64_t& width, int64_t most, SquareText square) {
   const Json side = {{"type", "integer"}, {"minimum", 1}, {"maximum", most}};
   const Json sides = {{"type", "array"}, {"items", side}, {"minItems", 2}, {"maxItems", 2}};
   const Json in_words = {{"type", "string"}, {"pattern", "^[0-9]+([xX,][0-9]+)?$"}};
@@ -288,7 +288,9 @@ Value extent(int64_t& height, int64_t& width, int64_t most) {
     width = *second;
     return true;
   };
-  value.print = [&height, &width] { return str(height, "x", width); };
+  value.print = [&height, &width, square] {
+    return square == SquareText::kOneNumber && height == width ? str(height) : str(height, "x", width);
+  };
   return value;
 }
 

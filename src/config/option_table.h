@@ -61,8 +61,10 @@ Value number(double& variable, const NumberRange& range);
 Value flag(bool& variable);
 /// Any text; `type` says what of ("text", "file", "folder").
 Value text(std::string& variable, std::string type);
+/// How a square is printed: "8", or "8x8".
+enum class SquareText { kOneNumber, kTwoNumbers };
 /// Height and width: "360x720", "[360, 720]" in YAML, or one number for a square.
-Value extent(int64_t& height, int64_t& width, int64_t most);
+Value extent(int64_t& height, int64_t& width, int64_t most, SquareText square = SquareText::kTwoNumbers);
 /// One of a few words; nothing at all, or "none", where the variable is empty to begin with.
 Value word(std::string& variable, const std::vector<std::string>& words);
 /// A text that is added to the list each time it is given.

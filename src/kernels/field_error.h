@@ -4,33 +4,14 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
+#include "src/kernels/patch_grid.h"
 
 namespace vit_hybrid::kernels {
 
-/// A field [channels, rows patch, columns patch] as [rows columns, patch patch channels]: the patches row by row, the
-/// features of each run over (row, column, channel) with the channel fastest.
-struct PatchGrid {
-  int64_t rows = 0;
-  int64_t columns = 0;
-  int64_t patch = 0;
-  int64_t channels = 0;
-
-  int64_t num_patches() const { return rows * columns; }
-  int64_t num_features() const { return patch * patch * channels; }
-  int64_t height() const { return rows * patch; }
-  int64_t width() const { return columns * patch; }
-};
-
-/// The grid of patches [B, P, features] of fields [B, C, H, W]; one that does not fit is a broken invariant.
-PatchGrid grid_of(const at::Tensor& patches, const at::Tensor& fields);
-
-/// Patches [B, P, features] as fields [B, C, H, W], a copy.
-at::Tensor unpatchify(const at::Tensor& patches, const PatchGrid& grid);
-
-// prediction: patches [B, P, features] of a grid, contiguous. fields [B, C, H, W]: the truth, contiguous, fp32 (fp64
-// for fp64), whatever half-length type the prediction has. Differences are fp32 (fp64), all else is double. On the host
-// each byte passes memory once, and the bits do not depend on the number of threads.
+// prediction: patches [B, P, ph pw C] of a grid, the features of each over (row, column, channel), contiguous. fields
+// [B, C, H, W]: the truth, contiguous, fp32 (fp64 for fp64), whatever half-length type the prediction has. Padded
+// pixels add nothing, and their gradient is zero. Differences are fp32 (fp64), all else is double. On the host each
+// byte passes memory once, and the bits do not depend on the number of threads.
 
 /// [2, B], double: the sums over a sample of (prediction - truth)^2 and of truth^2.
 at::Tensor field_squares(const at::Tensor& prediction, const at::Tensor& fields, const PatchGrid& grid);

@@ -24,14 +24,21 @@ template <class T>
 FieldArrays<T> arrays_of(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid) {
   using F = ComputeType<T>;
   const int64_t elements = grid.num_patches() * grid.num_features();
-  VH_ASSERT(patches.is_contiguous() && fields.is_contiguous() && patches.numel() == fields.numel() &&
-                patches.numel() == patches.size(0) * elements && elements <= std::numeric_limits<int32_t>::max() &&
+  const int64_t channel = grid.height * grid.width;
+  VH_ASSERT(patches.is_contiguous() && fields.is_contiguous() && patches.numel() == patches.size(0) * elements &&
+                fields.numel() == patches.size(0) * grid.channels * channel &&
+                elements <= std::numeric_limits<int32_t>::max() &&
                 fields.scalar_type() == c10::CppTypeToScalarType<F>::value,
             str(patches.numel(), " predictions for ", fields.numel(), " values of type ",
                 c10::toString(fields.scalar_type())));
-  const PatchPlaces places{static_cast<uint32_t>(grid.columns), static_cast<uint32_t>(grid.patch),
-                           static_cast<uint32_t>(grid.channels), static_cast<uint32_t>(grid.width()),
-                           grid.height() * grid.width()};
+  const auto narrow = [](int64_t value) { return static_cast<uint32_t>(value); };
+  const PatchPlaces places{narrow(grid.columns()),
+                           narrow(grid.patch_height),
+                           narrow(grid.patch_width),
+                           narrow(grid.channels),
+                           narrow(grid.height),
+                           narrow(grid.width),
+                           channel};
   return {patches.const_data_ptr<T>(), fields.const_data_ptr<F>(), nullptr, nullptr, elements, places};
 }
 

@@ -14,10 +14,12 @@ namespace vit_hybrid::kernels {
 /// A PatchGrid in numbers that divide fast. Elements of a sample are numbered as in its patches: patch by patch, in
 /// each (row, column, channel), the channel fastest.
 struct PatchPlaces {
-  uint32_t columns;
-  uint32_t patch;
+  uint32_t columns;  ///< of patches
+  uint32_t patch_height;
+  uint32_t patch_width;
   uint32_t channels;
-  uint32_t width;   ///< of the field: columns patch
+  uint32_t height;  ///< of the field
+  uint32_t width;
   int64_t channel;  ///< elements of a channel of the field
 };
 
@@ -27,13 +29,15 @@ class FieldPlace {
   VH_HOST_DEVICE FieldPlace(const PatchPlaces& places, uint32_t element) : places_(places) {
     const uint32_t pixel = element / places.channels;
     channel_ = element % places.channels;
-    column_ = pixel % places.patch;
-    const uint32_t row = pixel / places.patch;  // of all patches one above the other
-    row_ = row % places.patch;
-    patch_ = row / places.patch;
+    column_ = pixel % places.patch_width;
+    const uint32_t row = pixel / places.patch_width;  // of all patches one above the other
+    row_ = row % places.patch_height;
+    patch_ = row / places.patch_height;
     set_pixel();
   }
 
+  /// Whether it is one of the field's; else it is padded, and has no offset.
+  VH_HOST_DEVICE bool is_inside() const { return pixel_ >= 0; }
   /// Offset in the fields of the sample.
   VH_HOST_DEVICE int64_t offset() const { return channel_ * places_.channel + pixel_; }
 
@@ -42,9 +46,9 @@ class FieldPlace {
       return;
     }
     channel_ = 0;
-    if (++column_ == places_.patch) {
+    if (++column_ == places_.patch_width) {
       column_ = 0;
-      if (++row_ == places_.patch) {
+      if (++row_ == places_.patch_height) {
         row_ = 0;
         ++patch_;
       }
@@ -54,8 +58,10 @@ class FieldPlace {
 
  private:
   VH_HOST_DEVICE void set_pixel() {
-    const int64_t row = static_cast<int64_t>(patch_ / places_.columns) * places_.patch + row_;
-    pixel_ = row * places_.width + (patch_ % places_.columns) * places_.patch + column_;
+    const uint32_t row = patch_ / places_.columns * places_.patch_height + row_;
+    const uint32_t column = patch_ % places_.columns * places_.patch_width + column_;
+    const bool is_inside = row < places_.height && column < places_.width;
+    pixel_ = is_inside ? static_cast<int64_t>(row) * places_.width + column : -1;
   }
 
   PatchPlaces places_;
@@ -71,21 +77,22 @@ struct FieldArrays {
   const F* truth;
   T* gradient;
   const double* factors;  ///< of samples, or null
-  int64_t elements;       ///< of a sample
+  int64_t elements;       ///< of a sample's patches
   PatchPlaces places;
 };
 
-/// Visits `kWidth` elements of a sample from `first` on: visit(k, prediction, truth).
+/// Visits `kWidth` elements of a sample from `first` on: visit(k, prediction, truth), both zero where it is padded.
 template <int kWidth, class T, class Visit>
 VH_HOST_DEVICE inline void visit_field_vector(const FieldArrays<T>& a, int64_t sample, uint32_t first,
                                               const Visit& visit) {
   using F = ComputeType<T>;
   const auto prediction = load_vector<kWidth>(a.prediction + sample * a.elements + first);
-  const F* const truth = a.truth + sample * a.elements;
+  const F* const truth = a.truth + sample * a.places.channels * a.places.channel;
   FieldPlace place(a.places, first);
   VH_UNROLL
   for (int k = 0; k < kWidth; ++k) {
-    visit(k, static_cast<F>(prediction[k]), truth[place.offset()]);
+    const bool is_inside = place.is_inside();
+    visit(k, is_inside ? static_cast<F>(prediction[k]) : F(0), is_inside ? truth[place.offset()] : F(0));
     place.go_on();
   }
 }

@@ -103,14 +103,14 @@ std::vector<PaddedDim> padded_dims(const model::VitOptions& options, int tensor_
     dims.push_back({name, shares, multiple, padded, products, waste, cost});
   };
   const bool classifies = options.task == model::Task::kClassify;
-  const int64_t pixels = options.patch_size * options.patch_size, features = multiples.features;
+  const int64_t features = multiples.features;
   add("embedding", {options.embed_dim}, features, "linear layers", projections + mlp + ends);
   add("features of the heads", shares_of(options.num_heads, tensor_size, options.head_dim()), features,
       "qkv and projection", projections);
   add("MLP features", shares_of(options.mlp_hidden, tensor_size), features, "fc1 and fc2", mlp);
-  add("patch values", {options.in_channels * pixels}, features, "the patch embedding", costs.front());
+  add("patch values", {options.input_grid().num_features()}, features, "the patch embedding", costs.front());
   add(classifies ? "classes" : "predicted patch values",
-      {classifies ? options.num_classes : options.out_channels * pixels}, features, "the head", costs.back());
+      {classifies ? options.num_classes : options.output_grid().num_features()}, features, "the head", costs.back());
   add("head dimension", {options.head_dim()}, multiples.head_dim, "attention", attention);
   add("tokens", {num_tokens}, multiples.tokens, "attention", attention,
       static_cast<double>(rounded_up(num_tokens, multiples.queries)) / tokens);

@@ -174,6 +174,9 @@ std::vector<std::string> LayoutReport::lines() const {
           percent(bubble)),
       str("  memory    of the fullest rank (stage ", fullest.place.stage, ", --recompute ", recompute, ") ",
           memory_text(fullest.memory))};
+  if (!patches.empty()) {
+    lines.push_back(str("  patches   ", patches));
+  }
   if (!state.empty()) {
     lines.push_back(str("  optimizer ", state));
   }
@@ -187,6 +190,11 @@ LayoutReport report_layout(const RunConfig& config, const ComputeTraits& compute
   report.data = data_balance(config);
   report.tensor = tensor_balance(config.model, config.parallel.tp);
   report.pipeline = pipeline_balance(config.model, replica.stages);
+  if (const kernels::PatchGrid grid = config.model.input_grid(); grid.is_cut()) {
+    report.patches = str(grid.rows(), " x ", grid.columns(), " of ", grid.patch_height, " x ", grid.patch_width,
+                         " pixels, which do not divide ", grid.height, " x ", grid.width, ": the last are cut short, ",
+                         percent(grid.padded_share()), " of what the model takes is padded");
+  }
   if (const mesh::ParallelDims dims = parallel_dims(config.parallel); dims.cuts_data()) {
     report.state = str("state split over ", dims.shard(), " ranks, held ", dims.data() / dims.shard(), " times by the ",
                        dims.data(), " replicas");

@@ -22,6 +22,7 @@ struct LayoutReport {
   AxisBalance data;      ///< samples of a full global batch over replicas
   AxisBalance tensor;    ///< FLOP of a block over tensor ranks
   AxisBalance pipeline;  ///< forward FLOP over stages
+  std::string patches;   ///< what cut patches cost; empty where they divide the input
   std::string state;     ///< how the optimizer's lies on parts of the data axis; empty where it is not cut
   std::string recompute = "none";
   FullestRank fullest;

@@ -91,7 +91,7 @@ Json model(const RunConfig& config) {
   return {{"preset", config.preset},
           {"task", config.is_forecast() ? "forecast" : "classify"},
           {"image_size", {options.image_height, options.image_width}},
-          {"patch_size", options.patch_size},
+          {"patch_size", {options.patch_height, options.patch_width}},
           {"tokens", options.num_tokens()},
           {"embed_dim", options.embed_dim},
           {"depth", options.depth},

@@ -146,9 +146,9 @@ void bench_optimizer(Bench& bench, const zero::PrecisionPolicy& precision) {
 }
 
 void bench_fields(Bench& bench, at::ScalarType type) {
-  const kernels::PatchGrid grid{90, 180, 8, 20};
+  const kernels::PatchGrid grid{720, 1440, 8, 8, 20};
   const at::Tensor patches = normals({8, grid.num_patches(), grid.num_features()}, type);
-  const at::Tensor fields = normals({8, grid.channels, grid.height(), grid.width()}, at::kFloat);
+  const at::Tensor fields = normals({8, grid.channels, grid.height, grid.width}, at::kFloat);
   const at::Tensor factors = at::ones({8}, on_gpu(at::kDouble));
   const auto read = static_cast<double>(patches.nbytes() + fields.nbytes());
   const std::string what = str(" ", c10::toString(type));

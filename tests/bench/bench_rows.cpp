@@ -144,9 +144,9 @@ std::vector<Operation> operations_on_tokens(const Shape& shape, at::ScalarType t
 }
 
 std::vector<Operation> operations_on_fields(at::ScalarType type) {
-  const kernels::PatchGrid grid{45, 90, 8, 20};
+  const kernels::PatchGrid grid{360, 720, 8, 8, 20};
   const at::Tensor patches = at::randn({1, grid.num_patches(), grid.num_features()}, at::kFloat).to(type);
-  const at::Tensor fields = at::randn({1, grid.channels, grid.height(), grid.width()}, at::kFloat);
+  const at::Tensor fields = at::randn({1, grid.channels, grid.height, grid.width}, at::kFloat);
   const at::Tensor factors = at::zeros({1}, at::kDouble).add_(1e-4);
   const int64_t prediction = patches.numel() * patches.element_size();
   const int64_t truth = fields.numel() * fields.element_size();
@@ -159,7 +159,7 @@ std::vector<Operation> operations_on_fields(at::ScalarType type) {
     // Back into patches, as autograd does it.
     return (kernels::unpatchify(patches, grid) - narrow)
         .mul_(by_sample)
-        .view({1, grid.channels, grid.rows, grid.patch, grid.columns, grid.patch})
+        .view({1, grid.channels, grid.rows(), grid.patch_height, grid.columns(), grid.patch_width})
         .permute({0, 2, 4, 3, 5, 1})
         .reshape(patches.sizes());
   };

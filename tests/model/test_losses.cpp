@@ -156,12 +156,16 @@ namespace {
 
 constexpr double kLossScale = 65536.0;
 
-// Patches of a grid that does not divide by anything, as the head of each type gives them, and true fields.
+// Whole patches, and such as are cut in the south, in the east, and in both.
+const std::vector<kernels::PatchGrid> kGrids = {
+    {12, 20, 4, 4, 6}, {11, 20, 4, 5, 3}, {12, 19, 3, 4, 5}, {10, 17, 4, 7, 1}};
+
+// Patches as the head of each type gives them, and true fields.
 struct Forecast {
-  explicit Forecast(at::ScalarType type, int64_t num_samples = 3)
-      : patches(normal_tensor({num_samples, grid.num_patches(), grid.num_features()}, 1).to(type)),
-        fields(normal_tensor({num_samples, grid.channels, grid.height(), grid.width()}, 2).to(at::toOpMathType(type))) {
-  }
+  explicit Forecast(at::ScalarType type, const kernels::PatchGrid& given = kGrids.front(), int64_t num_samples = 3)
+      : grid(given),
+        patches(normal_tensor({num_samples, grid.num_patches(), grid.num_features()}, 1).to(type)),
+        fields(normal_tensor({num_samples, grid.channels, grid.height, grid.width}, 2).to(at::toOpMathType(type))) {}
 
   // The formula in fp64 of just these values, and its gradient times `dloss`.
   LossAndGradient reference(double dloss) const {
@@ -174,7 +178,7 @@ struct Forecast {
   }
   LossAndGradient ours(double dloss) const {
     return differentiate_from(
-        patches, [&](const auto& x) { return model::relative_l2_loss(x, fields, 5); }, dloss);
+        patches, [&](const auto& x) { return model::relative_l2_loss(x, fields, grid, 5); }, dloss);
   }
 
   static LossAndGradient differentiate_from(const at::Tensor& x, const auto& loss, double dloss) {
@@ -184,7 +188,7 @@ struct Forecast {
     return {value.template item<double>(), leaf.grad()};
   }
 
-  kernels::PatchGrid grid{3, 5, 4, 6};
+  kernels::PatchGrid grid;
   at::Tensor patches;
   at::Tensor fields;
 };
@@ -194,15 +198,18 @@ struct Forecast {
 TEST_CASE("losses: relative L2 of patches, whatever their type, is the formula with its gradient rounded once") {
   for (const auto type : kFloatTypes) {
     CAPTURE(c10::toString(type));
-    for (const double dloss : {1.0, kLossScale}) {
-      const Forecast given(type);
-      const auto expected = given.reference(dloss);
-      const auto ours = given.ours(dloss);
-      CHECK(std::abs(ours.loss - expected.loss) <= 4.0 * unit_roundoff(at::toOpMathType(type)) * expected.loss);
-      CHECK((ours.gradient.scalar_type() == type));
-      // What a difference is made of is at most about ten times the largest one.
-      const double largest = expected.gradient.abs().max().item<double>();
-      CHECK(rounded_once(ours.gradient, expected.gradient, at::full({}, 10.0 * largest, at::kDouble)));
+    for (const kernels::PatchGrid& grid : kGrids) {
+      CAPTURE(grid.height);
+      for (const double dloss : {1.0, kLossScale}) {
+        const Forecast given(type, grid);
+        const auto expected = given.reference(dloss);
+        const auto ours = given.ours(dloss);
+        CHECK(std::abs(ours.loss - expected.loss) <= 4.0 * unit_roundoff(at::toOpMathType(type)) * expected.loss);
+        CHECK((ours.gradient.scalar_type() == type));
+        // What a difference is made of is at most about ten times the largest one.
+        const double largest = expected.gradient.abs().max().item<double>();
+        CHECK(rounded_once(ours.gradient, expected.gradient, at::full({}, 10.0 * largest, at::kDouble)));
+      }
     }
   }
 }
@@ -233,7 +240,7 @@ TEST_CASE("losses: a loss scale neither overflows nor vanishes on the way, and w
 TEST_CASE("losses: fields and their patches have one loss, and its bits do not depend on the number of threads") {
   const int threads = at::get_num_threads();
   for (const auto type : kFloatTypes) {
-    const Forecast given(type);
+    const Forecast given(type, kGrids.back());
     at::set_num_threads(1);
     const auto one = given.ours(kLossScale);
     at::set_num_threads(2);

@@ -26,7 +26,7 @@ VitOptions forecaster() {
   VitOptions options;
   options.image_height = 64;
   options.image_width = 64;
-  options.patch_size = 4;
+  options.patch_height = options.patch_width = 4;
   options.in_channels = 5;
   options.out_channels = 5;
   options.embed_dim = 128;

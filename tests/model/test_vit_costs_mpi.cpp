@@ -21,7 +21,7 @@ train::RunConfig config_of(int ranks, int pp) {
   train::RunConfig config;
   config.model.image_height = 32;
   config.model.image_width = 64;
-  config.model.patch_size = 4;
+  config.model.patch_height = config.model.patch_width = 4;
   config.model.in_channels = config.model.out_channels = 4;
   config.model.embed_dim = 128;
   config.model.depth = 4;

@@ -37,6 +37,17 @@ TEST_CASE("vit_options: the presets have the published numbers of parameters") {
   wide.embed_dim = 1536;
   wide.mlp_hidden = 4 * 1536;
   CHECK(model::num_parameters(wide) == 350'135'808);
+  // makani's public ViT on ERA5's own grid; with square patches its last row is cut.
+  VitOptions era5 = model::preset("weather-d12");
+  era5.image_height = 721;
+  era5.image_width = 1440;
+  era5.patch_height = 7;
+  era5.in_channels = 77;
+  era5.out_channels = 73;
+  CHECK(model::num_parameters(era5) == 31'639'680);
+  era5.patch_height = 8;
+  CHECK(era5.num_tokens() == 91 * 180);
+  CHECK(model::validate(era5, 1, 1).empty());
 }
 
 TEST_CASE("vit_options: training cost of a sample is the published one") {
@@ -189,14 +200,15 @@ TEST_CASE("vit_options: every preset is valid, uneven degrees included") {
 TEST_CASE("vit_options: each problem is a sentence with the allowed values") {
   VitOptions options;
   options.num_heads = 7;
-  options.patch_size = 7;
+  options.patch_height = 361;
+  options.patch_width = 721;
   options.dropout = 1.0;
   options.attention_dropout = std::nan("");
   const auto problems = model::validate(options, 8, 9);
   CHECK(problems.size() == 7);
   CHECK(mentions(problems, "num_heads is 7, which does not divide embed_dim 384; near it do 2, 3, 4, 6, 8, 12"));
-  CHECK(mentions(problems, "patch_size is 7, which does not divide image_height 360"));
-  CHECK(mentions(problems, "patch_size is 7, which does not divide image_width 720"));
+  CHECK(mentions(problems, "patch_height is 361, more than the 360 rows (of the input; "));
+  CHECK(mentions(problems, "patch_width is 721, more than the 720 columns (of the input; "));
   CHECK(mentions(problems, "dropout is 1; allowed are 0 up to, but not including, 1"));
   CHECK(mentions(problems, "attention_dropout is nan"));
   CHECK(mentions(problems, "tensor degree (--tp) is 8, more than the 7 attention heads"));
@@ -205,11 +217,11 @@ TEST_CASE("vit_options: each problem is a sentence with the allowed values") {
 
 TEST_CASE("vit_options: sizes below one are refused without dividing by them") {
   VitOptions options = model::preset("vit-b16");
-  options.patch_size = 0;
+  options.patch_height = options.patch_width = 0;
   options.num_heads = -1;
   options.num_classes = 1;
   const auto problems = model::validate(options, 1, 1);
-  CHECK(mentions(problems, "patch_size is 0; it must be at least 1"));
+  CHECK(mentions(problems, "patch_height is 0; it must be at least 1"));
   CHECK(mentions(problems, "num_heads is -1; it must be at least 1"));
   CHECK(mentions(problems, "num_classes is 1; it must be at least 2"));
 }

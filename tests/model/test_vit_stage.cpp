@@ -32,7 +32,11 @@ constexpr int64_t kStageSamples = 3;
 constexpr double kStageBound = 1e-13;
 
 std::vector<VitOptions> stage_models() {
-  return {small_forecaster(), with_tanh(small_forecaster()), small_classifier(model::Pooling::kToken),
+  return {small_forecaster(),
+          with_tanh(small_forecaster()),
+          with_cut_patches(small_forecaster()),
+          with_cut_patches(small_classifier(model::Pooling::kToken)),
+          small_classifier(model::Pooling::kToken),
           small_classifier(model::Pooling::kMean)};
 }
 

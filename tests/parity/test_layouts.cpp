@@ -48,8 +48,9 @@ std::vector<Experiment> experiments(const char* precision) {
   const Experiment weather = experiment("forecast", small_forecaster(), precision);
   const Experiment token = experiment("classify, class token", small_classifier(model::Pooling::kToken), precision);
   const Experiment mean = experiment("classify, mean", small_classifier(model::Pooling::kMean), precision);
-  return {weather, with_everything(weather), token, with_everything(mean),
-          experiment("forecast, GELU with tanh", with_tanh(small_forecaster()), precision)};
+  return {
+      weather, with_everything(weather), token, with_everything(mean),
+      experiment("forecast, GELU with tanh, cut patches", with_tanh(with_cut_patches(small_forecaster())), precision)};
 }
 
 // A selection: each axis, the share of the state, and what replicates it.

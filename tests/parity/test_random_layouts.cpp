@@ -66,9 +66,10 @@ model::VitOptions random_model(Dice& dice) {
   model::VitOptions options;
   options.task = dice.toss() ? model::Task::kForecast : model::Task::kClassify;
   options.pooling = dice.toss() ? model::Pooling::kToken : model::Pooling::kMean;
-  options.patch_size = dice.between(1, 4);
-  options.image_height = options.patch_size * dice.between(1, 5);
-  options.image_width = options.patch_size * dice.between(2, 6);
+  options.patch_height = dice.between(1, 4);
+  options.patch_width = dice.between(1, 4);
+  options.image_height = dice.between(options.patch_height, 5 * options.patch_height);
+  options.image_width = dice.between(options.patch_width, 6 * options.patch_width);
   options.in_channels = dice.between(1, 4);
   options.out_channels = options.in_channels;
   options.num_classes = dice.between(2, 11);
@@ -103,11 +104,11 @@ Experiment random_experiment(Dice& dice) {
 
 std::string text_of(const Experiment& experiment) {
   const model::VitOptions& model = experiment.options.model;
-  return str(model.task == model::Task::kForecast ? "forecast" : "classify", ", patch ", model.patch_size, ", image ",
-             model.image_height, " x ", model.image_width, ", ", model.num_heads, " heads of ", model.head_dim(),
-             ", hidden ", model.mlp_hidden, ", depth ", model.depth, ", dropout ", model.dropout, " ",
-             model.attention_dropout, " ", model.drop_path, ", batches ", join(experiment.global_batches), " by ",
-             experiment.micro_batch_size);
+  return str(model.task == model::Task::kForecast ? "forecast" : "classify", ", patch ", model.patch_height, " x ",
+             model.patch_width, ", image ", model.image_height, " x ", model.image_width, ", ", model.num_heads,
+             " heads of ", model.head_dim(), ", hidden ", model.mlp_hidden, ", depth ", model.depth, ", dropout ",
+             model.dropout, " ", model.attention_dropout, " ", model.drop_path, ", batches ",
+             join(experiment.global_batches), " by ", experiment.micro_batch_size);
 }
 
 }  // namespace

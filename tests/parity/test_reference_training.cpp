@@ -110,6 +110,7 @@ TEST_CASE("reference: five steps of one process are those of a plain LibTorch mo
     return;
   }
   check_against_textbook(small_forecaster(), zero::OptimizerKind::kAdamW);
+  check_against_textbook(with_cut_patches(small_forecaster()), zero::OptimizerKind::kAdamW);
   for (const auto kind : {zero::OptimizerKind::kAdam, zero::OptimizerKind::kAdamW, zero::OptimizerKind::kSgd,
                           zero::OptimizerKind::kLamb, zero::OptimizerKind::kLars}) {
     CAPTURE(zero::optimizer_name(kind));

@@ -47,8 +47,7 @@ grep -qE '^image_size: 16x24 +# the data$' config.yaml || fail "the configuratio
 on again --config config.yaml --run-dir again || fail "the configuration is refused"
 refused 'the model does not fit the data in era/train: --image-size 32x64 was given on the command line, the data have 16x24; --in-channels 20 was given on the command line, the data have 5: give --image-size 16x24 --in-channels 5, or leave them out' \
   "${era[@]}" --in-channels 20 --image-size 32x64
-refused 'patch_size is 5, which does not divide image_height 16; near it divide height and width: 1, 2, 4, 8' \
-  "${era[@]}" --patch-size 5
+refused 'patch_height is 17, more than the 16 rows' "${era[@]}" --patch-size 17x5
 
 # The model of a checkpoint does not follow: the data have to.
 on other data generate --out other --train-years 1 --valid-years 1 --steps-per-year 12 --height 16 --width 32 --channels 5 ||

@@ -51,7 +51,7 @@ CONFIGURATIONS = [[], CLASSIFY, ["--preset", "weather-short"], ["--precision", "
 BAD = [["--depht", "3"], ["--depth", "0"], ["--depth", "16777216"], ["--tp", "3", "--num-heads", "4"],
        ["--pp", "3", "--depth", "4"], ["--embed-dim", "30", "--num-heads", "4"], ["--lr", "nan"], ["--lr", "1e400"],
        ["--precision", "fp8"], ["--optimizer", "adan"], ["--global-batch-size", "0"],
-       ["--image-size", "31x64", "--patch-size", "4"], ["--config", "absent.yaml"], ["--train-data", "absent"],
+       ["--image-size", "31x64", "--patch-size", "32"], ["--config", "absent.yaml"], ["--train-data", "absent"],
        ["--preset", "weather"], ["--resume", "latest", "--run-dir", "absent"], ["--warmup", "99", "--steps", "5"],
        ["--data", "builtin", "--train-data", "x"], ["--local-batch-size", "3", "--global-batch-size", "8"],
        ["evaluate"], ["evaluate", "absent.h5"], ["forecast", "absent.h5"], ["checkpoint", "verify", "absent.h5"],

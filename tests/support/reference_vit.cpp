@@ -147,9 +147,10 @@ struct BlockModule : torch::nn::Module {
 
 struct PatchModule : torch::nn::Module {
   explicit PatchModule(const VitOptions& options)
-      : proj(register_module("proj", torch::nn::Conv2d(torch::nn::Conv2dOptions(options.in_channels, options.embed_dim,
-                                                                                options.patch_size)
-                                                           .stride(options.patch_size)))) {}
+      : proj(register_module("proj",
+                             torch::nn::Conv2d(torch::nn::Conv2dOptions(options.in_channels, options.embed_dim,
+                                                                        {options.patch_height, options.patch_width})
+                                                   .stride({options.patch_height, options.patch_width})))) {}
 
   torch::nn::Conv2d proj;
 };
@@ -160,7 +161,7 @@ struct ReferenceVit::Modules : torch::nn::Module {
   explicit Modules(const VitOptions& given) : options(given) {
     patch_embed = register_module("patch_embed", std::make_shared<PatchModule>(options));
     const bool class_token = options.task == model::Task::kClassify && options.pooling == model::Pooling::kToken;
-    const int64_t patches = (options.image_height / options.patch_size) * (options.image_width / options.patch_size);
+    const int64_t patches = rows() * columns();
     if (class_token) {
       cls_token = register_parameter("cls_token", torch::zeros({1, 1, options.embed_dim}));
     }
@@ -173,14 +174,29 @@ struct ReferenceVit::Modules : torch::nn::Module {
     norm = register_module(mean ? "fc_norm" : "norm", make_norm(options));
     const int64_t outputs = options.task == model::Task::kClassify
                                 ? options.num_classes
-                                : options.out_channels * options.patch_size * options.patch_size;
+                                : options.out_channels * options.patch_height * options.patch_width;
     head = register_module(
         "head", torch::nn::Linear(
                     torch::nn::LinearOptions(options.embed_dim, outputs).bias(options.task == model::Task::kClassify)));
   }
 
+  int64_t rows() const { return (options.image_height + options.patch_height - 1) / options.patch_height; }
+  int64_t columns() const { return (options.image_width + options.patch_width - 1) / options.patch_width; }
+
+  // Images go on with zeros; a field in the east with its west, in the south with its last row.
+  torch::Tensor padded(const torch::Tensor& image) const {
+    namespace F = torch::nn::functional;
+    const int64_t south = rows() * options.patch_height - options.image_height;
+    const int64_t east = columns() * options.patch_width - options.image_width;
+    if (options.task == model::Task::kClassify) {
+      return F::pad(image, F::PadFuncOptions({0, east, 0, south}));
+    }
+    const auto wrapped = F::pad(image, F::PadFuncOptions({0, east, 0, 0}).mode(torch::kCircular));
+    return F::pad(wrapped, F::PadFuncOptions({0, 0, 0, south}).mode(torch::kReplicate));
+  }
+
   torch::Tensor embed(const torch::Tensor& image, const StepContext& context) {
-    auto tokens = patch_embed->proj(image).flatten(2).transpose(1, 2);
+    auto tokens = patch_embed->proj(padded(image)).flatten(2).transpose(1, 2);
     if (cls_token.defined()) {
       tokens = torch::cat({cls_token.expand({image.size(0), -1, -1}), tokens}, 1);
     }
@@ -188,15 +204,19 @@ struct ReferenceVit::Modules : torch::nn::Module {
   }
 
   torch::Tensor apply_head(const torch::Tensor& z) {
-    if (options.task == model::Task::kClassify) {
-      return cls_token.defined() ? head(norm(z).select(1, 0)) : head(norm(z.mean(1)));
+    if (options.task == model::Task::kForecast) {
+      return head(norm(z));
     }
-    const int64_t rows = options.image_height / options.patch_size;
-    const int64_t columns = options.image_width / options.patch_size;
-    const auto patches =
-        head(norm(z)).view({z.size(0), rows, columns, options.patch_size, options.patch_size, options.out_channels});
+    return cls_token.defined() ? head(norm(z).select(1, 0)) : head(norm(z.mean(1)));
+  }
+
+  torch::Tensor fields_of(const torch::Tensor& output) const {
+    const auto patches = output.view(
+        {output.size(0), rows(), columns(), options.patch_height, options.patch_width, options.out_channels});
+    using torch::indexing::Slice;
     return torch::einsum("nhwpqc->nchpwq", {patches})
-        .reshape({z.size(0), options.out_channels, options.image_height, options.image_width});
+        .reshape({output.size(0), options.out_channels, rows() * options.patch_height, columns() * options.patch_width})
+        .index({Slice(), Slice(), Slice(0, options.image_height), Slice(0, options.image_width)});
   }
 
   VitOptions options;
@@ -229,6 +249,11 @@ ReferenceVit::ReferenceVit(const VitOptions& options, at::ScalarType type, const
 ReferenceVit::~ReferenceVit() = default;
 
 at::Tensor ReferenceVit::forward(const at::Tensor& image, const StepContext& context) {
+  const at::Tensor output = head_output(image, context);
+  return modules_->options.task == model::Task::kForecast ? modules_->fields_of(output) : output;
+}
+
+at::Tensor ReferenceVit::head_output(const at::Tensor& image, const StepContext& context) {
   auto z = modules_->embed(image, context);
   const int64_t depth = modules_->options.depth;
   for (int64_t layer = 0; layer < depth; ++layer) {

@@ -25,6 +25,8 @@ class ReferenceVit {
 
   /// image [B, C, H, W] -> prediction [B, C_out, H, W] or logits [B, num_classes], on LibTorch's autograd graph.
   at::Tensor forward(const at::Tensor& image, const tensor::StepContext& context);
+  /// The same before it is a field: patches row by row, features over (row, column, channel).
+  at::Tensor head_output(const at::Tensor& image, const tensor::StepContext& context);
   /// After a backward.
   NamedTensors gradients() const;
 

@@ -29,7 +29,7 @@ model::VitOptions small_model() {
   model::VitOptions options;
   options.image_height = 12;
   options.image_width = 20;
-  options.patch_size = 4;
+  options.patch_height = options.patch_width = 4;
   options.in_channels = 3;
   options.out_channels = 3;
   options.embed_dim = 24;
@@ -37,18 +37,6 @@ model::VitOptions small_model() {
   options.num_heads = 8;
   options.mlp_hidden = 50;
   return options;
-}
-
-// What the forecast head gives for fields [B, C, H, W]: patches row by row, features over (row, column, channel).
-at::Tensor head_output(const model::VitOptions& options, const at::Tensor& prediction) {
-  if (options.task == model::Task::kClassify) {
-    return prediction;
-  }
-  const int64_t patch = options.patch_size;
-  return prediction
-      .reshape({prediction.size(0), options.out_channels, options.grid_height(), patch, options.grid_width(), patch})
-      .permute({0, 2, 4, 3, 5, 1})
-      .reshape(output_shape(options, prediction.size(0)));
 }
 
 tensor::ParameterBuffer make_buffer(const model::VitOptions& options, Range units, at::ScalarType type,
@@ -70,6 +58,12 @@ model::VitOptions small_classifier(model::Pooling pooling) {
   options.pooling = pooling;
   options.image_width = 16;
   options.num_classes = 7;
+  return options;
+}
+
+model::VitOptions with_cut_patches(model::VitOptions options) {
+  options.patch_height = 5;
+  options.patch_width = 6;
   return options;
 }
 
@@ -161,7 +155,7 @@ std::vector<int64_t> output_shape(const model::VitOptions& options, int64_t num_
   if (options.task == model::Task::kClassify) {
     return {num_samples, options.num_classes};
   }
-  return {num_samples, options.num_tokens(), options.patch_size * options.patch_size * options.out_channels};
+  return {num_samples, options.num_tokens(), options.patch_height * options.patch_width * options.out_channels};
 }
 
 Outcome run_ours(const model::VitOptions& options, const NamedTensors& parameters, const at::Tensor& images,
@@ -177,7 +171,7 @@ Outcome run_ours(const model::VitOptions& options, const NamedTensors& parameter
 Outcome run_reference(const model::VitOptions& options, const NamedTensors& parameters, const at::Tensor& images,
                       const at::Tensor& output_gradient, const tensor::StepContext& context, at::ScalarType type) {
   ReferenceVit reference(options, type, parameters);
-  const at::Tensor output = head_output(options, reference.forward(images.to(type), context));
+  const at::Tensor output = reference.head_output(images.to(type), context);
   torch::autograd::backward({output}, {output_gradient.to(type)});
   return {output.detach(), reference.gradients()};
 }

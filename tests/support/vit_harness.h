@@ -20,6 +20,8 @@ model::VitOptions small_forecaster();
 /// A classifier of 3 x 12 x 16 images into 7 classes, otherwise the same.
 model::VitOptions small_classifier(model::Pooling pooling);
 
+/// The same model with patches of 5 x 6, which divide neither side.
+model::VitOptions with_cut_patches(model::VitOptions options);
 /// The same model with GELU's tanh.
 model::VitOptions with_tanh(model::VitOptions options);
 /// The same model with dropout of 0.2, 0.1 of attention, and `drop_path`.

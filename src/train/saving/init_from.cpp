@@ -24,11 +24,11 @@ using tensor::ParameterSpec;
 constexpr const char* kPositions = "pos_embed";
 constexpr const char* kSameModel = "give the same model options as the checkpoint's training";
 
-PatchGrid grid_of(const model::VitOptions& options) {
-  return {options.grid_height(), options.grid_width()};
+TokenGrid grid_of(const model::VitOptions& options) {
+  return {options.input_grid().rows(), options.input_grid().columns()};
 }
 
-std::string grid_text(const PatchGrid& grid) {
+std::string grid_text(const TokenGrid& grid) {
   return str(grid.height, " x ", grid.width);
 }
 
@@ -107,8 +107,8 @@ class Loader {
   // Reads them whole: every new position is a mean of several.
   void load_positions(const ParameterSpec& spec, const at::Tensor& slice) const {
     const at::Tensor whole = read_verified(checkpoint_, *find(spec));
-    const PatchGrid from = grid_of(stored_);
-    const PatchGrid to = grid_of(options_.model);
+    const TokenGrid from = grid_of(stored_);
+    const TokenGrid to = grid_of(options_.model);
     const int64_t from_token = stored_.has_class_token() ? 1 : 0;
     const int64_t to_token = options_.model.has_class_token() ? 1 : 0;
     if (from_token == 1 && to_token == 1) {
@@ -184,7 +184,7 @@ std::vector<std::string> init_from(const CheckpointReader& checkpoint, const Ini
   return remarks;
 }
 
-at::Tensor resize_positions(const at::Tensor& positions, PatchGrid from, PatchGrid to) {
+at::Tensor resize_positions(const at::Tensor& positions, TokenGrid from, TokenGrid to) {
   const int64_t features = positions.size(2);
   const at::Tensor grid =
       positions.to(at::kDouble).reshape({1, from.height, from.width, features}).permute({0, 3, 1, 2});

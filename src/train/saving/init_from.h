@@ -32,15 +32,15 @@ std::vector<std::string> init_from(const CheckpointReader& checkpoint, const Ini
                                    const std::vector<tensor::ParameterSpec>& specs, tensor::ParameterWriter& parameters,
                                    const comm::MpiGroup& model_group);
 
-/// Height and width of a grid of patches.
-struct PatchGrid {
+/// The rows and columns of a grid of patches.
+struct TokenGrid {
   int64_t height = 0;
   int64_t width = 0;
-  bool operator==(const PatchGrid&) const = default;
+  bool operator==(const TokenGrid&) const = default;
 };
 
 /// Positions [1, H' W', D] on another grid from those [1, H W, D] of `from`, float64: cubic convolution with a = -0.75
 /// (R. Keys, 1981), patch centres at (i + 1/2) H/H' - 1/2, the border repeated.
-at::Tensor resize_positions(const at::Tensor& positions, PatchGrid from, PatchGrid to);
+at::Tensor resize_positions(const at::Tensor& positions, TokenGrid from, TokenGrid to);
 
 }  // namespace vit_hybrid::train

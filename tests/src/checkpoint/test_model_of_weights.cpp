@@ -55,7 +55,8 @@ TEST_CASE("model of weights: every preset but its heads is found again") {
     CHECK(told.depth == options.depth);
     CHECK(told.mlp_hidden == options.mlp_hidden);
     CHECK(told.in_channels == options.in_channels);
-    CHECK(told.patch_size == options.patch_size);
+    CHECK(told.patch_height == options.patch_height);
+    CHECK(told.patch_width == options.patch_width);
     check_weights(told, shapes, "f");
   }
 }

@@ -62,7 +62,7 @@ TEST_CASE("run config: what does not go together is said with what would") {
       {{"--tp=5"}, 5, "tensor degree (--tp) is 5, more than the 4 attention heads"},
       {{"--pp=7"}, 7, "pipeline degree (--pp) is 7, more than the 6 layer units"},
       {{"--num-heads=3"}, 1, "num_heads is 3, which does not divide embed_dim 128"},
-      {{"--image-size=32x63"}, 1, "patch_size is 4, which does not divide image_width 63"},
+      {{"--image-size=32x3"}, 1, "patch_width is 4, more than the 3 columns"},
       {{"--global-batch-size=3"}, 4, "--global-batch-size is 3, fewer samples than the 4 replicas (--dp)"},
       {{"--micro-batch-size=5"}, 4, "--micro-batch-size is 5; a replica has at most 4 samples"},
       {{"--steps=none"}, 1, "neither --steps nor --epochs is given"},
@@ -193,10 +193,10 @@ TEST_CASE("run config: a test leaves no checkpoint, whatever the recipe says of 
 
 TEST_CASE("run config: several problems are one message, and none follows from another") {
   const std::string message =
-      problems_of_words({"--dp=3", "--num-heads=x", "--global-batch-size=0", "--patch-size=7", "--lr=-1"}, 4);
-  CHECK(std::count(message.begin(), message.end(), '\n') == 5);  // patch_size divides neither height nor width
+      problems_of_words({"--dp=3", "--num-heads=x", "--global-batch-size=0", "--patch-size=33x65", "--lr=-1"}, 4);
+  CHECK(std::count(message.begin(), message.end(), '\n') == 5);
   for (const char* part :
-       {"'num-heads' is 'x'", "'global-batch-size' is '0'", "'lr' is '-1'", "--dp 3", "image_height", "image_width"}) {
+       {"'num-heads' is 'x'", "'global-batch-size' is '0'", "'lr' is '-1'", "--dp 3", "patch_height", "patch_width"}) {
     CHECK_MESSAGE(contains(message, part), part);
   }
 }

@@ -1,7 +1,9 @@
 // What the threads of the model's element-wise device kernels do, run on the host for every thread of a grid: against
 // LibTorch in double.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 #include <doctest/doctest.h>
 
@@ -11,6 +13,7 @@
 #include "src/kernels/attention/attention_dropout.h"
 #include "src/kernels/dropout_cuda.h"
 #include "src/kernels/field_error_cuda.h"
+#include "src/kernels/patch_grid.h"
 #include "tests/support/compare.h"
 #include "tests/support/kernel_arrays.h"
 
@@ -123,19 +126,20 @@ TEST_CASE("device rows: field errors and their gradients find each value of the 
   for_types([](auto zero, double bound) {
     using T = decltype(zero);
     using F = ComputeType<T>;
-    for (const auto& [rows, columns, patch, channels] :
-         {std::tuple(2, 3, 2, 3), std::tuple(3, 2, 4, 8), std::tuple(1, 2, 3, 1)}) {
-      const at::Tensor patches = normals({2, rows * columns, patch * patch * channels}, 1, kType<T>);
-      const at::Tensor fields = normals({2, channels, rows * patch, columns * patch}, 2, kType<F>);
+    for (const PatchGrid& grid : {PatchGrid{4, 6, 2, 2, 3}, PatchGrid{12, 8, 4, 4, 8}, PatchGrid{3, 6, 3, 3, 1},
+                                  PatchGrid{5, 7, 2, 3, 3}, PatchGrid{7, 9, 4, 3, 8}}) {
+      const at::Tensor patches = normals({2, grid.num_patches(), grid.num_features()}, 1, kType<T>);
+      const at::Tensor fields = normals({2, grid.channels, grid.height, grid.width}, 2, kType<F>);
       const at::Tensor gradient = unwritten(patches, kType<T>), factors = normals({2}, 3, at::kDouble);
-      const auto unsign = [](int value) { return static_cast<uint32_t>(value); };
-      const FieldArrays<T> arrays{patches.const_data_ptr<T>(),
-                                  fields.const_data_ptr<F>(),
-                                  gradient.data_ptr<T>(),
-                                  factors.const_data_ptr<double>(),
-                                  int64_t{rows} * columns * patch * patch * channels,
-                                  {unsign(columns), unsign(patch), unsign(channels), unsign(columns * patch),
-                                   int64_t{rows} * patch * columns * patch}};
+      const auto unsign = [](int64_t value) { return static_cast<uint32_t>(value); };
+      const FieldArrays<T> arrays{
+          patches.const_data_ptr<T>(),
+          fields.const_data_ptr<F>(),
+          gradient.data_ptr<T>(),
+          factors.const_data_ptr<double>(),
+          grid.num_patches() * grid.num_features(),
+          {unsign(grid.columns()), unsign(grid.patch_height), unsign(grid.patch_width), unsign(grid.channels),
+           unsign(grid.height), unsign(grid.width), grid.height * grid.width}};
       const at::Tensor squares = at::zeros({2, 2}, at::kDouble);
       for (int64_t sample = 0; sample < 2; ++sample) {
         for_grid(field_split(arrays), [&](const ThreadShare& share) {
@@ -145,11 +149,16 @@ TEST_CASE("device rows: field errors and their gradients find each value of the 
           field_gradient_share(arrays, sample, field_split(arrays), share);
         });
       }
-      const at::Tensor truth = fields.to(at::kDouble)
-                                   .view({2, channels, rows, patch, columns, patch})
-                                   .permute({0, 2, 4, 3, 5, 1})
-                                   .reshape(patches.sizes());
-      const at::Tensor difference = patches.to(at::kDouble) - truth;
+      const int64_t rows = grid.rows(), columns = grid.columns();
+      const auto in_patches = [&](const at::Tensor& x) {
+        return at::constant_pad_nd(
+                   x, {0, columns * grid.patch_width - grid.width, 0, rows * grid.patch_height - grid.height})
+            .view({2, grid.channels, rows, grid.patch_height, columns, grid.patch_width})
+            .permute({0, 2, 4, 3, 5, 1})
+            .reshape(patches.sizes());
+      };
+      const at::Tensor truth = in_patches(fields.to(at::kDouble)), is_inside = in_patches(at::ones_like(fields));
+      const at::Tensor difference = (patches.to(at::kDouble) - truth) * is_inside;
       CHECK(testing::relative_error(squares[0], difference.square().sum({1, 2})) <= 1e-6);
       CHECK(testing::relative_error(squares[1], truth.square().sum({1, 2})) <= 1e-12);
       CHECK(testing::relative_error(gradient, difference * factors.view({2, 1, 1})) <= bound);

@@ -397,27 +397,40 @@ TEST_CASE("emulated: dropout, drop path and attention masks keep what their draw
 TEST_CASE("emulated: errors of fields in patches, and their gradients, also of more samples than a grid has along y") {
   struct Field {
     int64_t samples;
-    uint32_t rows, columns, patch, channels;
+    uint32_t height, width, patch_height, patch_width, channels;
     int64_t shift;
   };
-  std::vector<Field> fields = {{2, 2, 3, 4, 2, 0}, {3, 3, 2, 3, 5, 0}, {2, 2, 2, 4, 3, 1}};
-  if (!kByThreads) fields.insert(fields.end(), {{1, 8, 16, 8, 20, 0}, {kManySamples, 1, 1, 1, 8, 0}});
+  std::vector<Field> fields = {{2, 8, 12, 4, 4, 2, 0},
+                               {3, 9, 6, 3, 3, 5, 0},
+                               {2, 8, 8, 4, 4, 3, 1},
+                               {2, 7, 11, 4, 3, 2, 0},
+                               {2, 9, 7, 2, 4, 8, 1}};
+  if (!kByThreads)
+    fields.insert(fields.end(),
+                  {{1, 64, 128, 8, 8, 20, 0}, {1, 61, 128, 7, 9, 20, 0}, {kManySamples, 1, 1, 1, 1, 8, 0}});
   for_types([&](auto zero) {
     using T = decltype(zero);
     using F = ComputeType<T>;
     for (const Field& f : fields) {
       CAPTURE(f.samples);
-      CAPTURE(f.patch);
-      const int64_t plane = int64_t{f.rows} * f.columns * f.patch * f.patch, elements = plane * f.channels;
+      CAPTURE(f.patch_height);
+      const int64_t rows = (f.height + f.patch_height - 1) / f.patch_height;
+      const int64_t columns = (f.width + f.patch_width - 1) / f.patch_width;
+      const int64_t plane = int64_t{f.height} * f.width, in_patch = int64_t{f.patch_height} * f.patch_width;
+      const int64_t elements = rows * columns * in_patch * f.channels, of_field = plane * f.channels;
       const GuardedArray<T> prediction(f.samples * elements, f.shift), gradient(f.samples * elements, f.shift);
-      const GuardedArray<F> truth(f.samples * elements);
+      const GuardedArray<F> truth(f.samples * of_field);
       const GuardedArray<double> factors(f.samples), workspace(2 * kFieldParts * f.samples), squares(2 * f.samples);
       fill(prediction, 1);
       fill(truth, 2);
       fill(factors, 3);
-      const FieldArrays<T> arrays{prediction.data(), truth.data(),
-                                  gradient.data(),   factors.data(),
-                                  elements,          {f.columns, f.patch, f.channels, f.columns * f.patch, plane}};
+      const FieldArrays<T> arrays{
+          prediction.data(),
+          truth.data(),
+          gradient.data(),
+          factors.data(),
+          elements,
+          {static_cast<uint32_t>(columns), f.patch_height, f.patch_width, f.channels, f.height, f.width, plane}};
       in_all_orders(
           [&] {
             launch_field_squares(arrays, f.samples, workspace.data(), squares.data(), nullptr);
@@ -429,12 +442,14 @@ TEST_CASE("emulated: errors of fields in patches, and their gradients, also of m
           });
       std::vector<double> expected(static_cast<size_t>(2 * f.samples)), of_gradient;
       for (int64_t i = 0; i < prediction.size(); ++i) {
-        const int64_t sample = i / elements, at = i % elements, pixel = at / f.channels, in_patch = f.patch * f.patch;
-        const int64_t patch = pixel / in_patch, row = patch / f.columns * f.patch + pixel % in_patch / f.patch;
-        const int64_t column = patch % f.columns * f.patch + pixel % f.patch;
-        const auto target = static_cast<double>(
-            truth[sample * elements + at % f.channels * plane + row * f.columns * f.patch + column]);
-        const double error = static_cast<double>(prediction[i]) - target;
+        const int64_t sample = i / elements, at = i % elements, pixel = at / f.channels, patch = pixel / in_patch;
+        const int64_t row = patch / columns * f.patch_height + pixel % in_patch / f.patch_width;
+        const int64_t column = patch % columns * f.patch_width + pixel % f.patch_width;
+        const bool is_inside = row < f.height && column < f.width;
+        const auto target =
+            is_inside ? static_cast<double>(truth[sample * of_field + at % f.channels * plane + row * f.width + column])
+                      : 0.0;
+        const double error = is_inside ? static_cast<double>(prediction[i]) - target : 0.0;
         expected[static_cast<size_t>(sample)] += error * error;
         expected[static_cast<size_t>(f.samples + sample)] += target * target;
         of_gradient.push_back(error * factors[sample]);

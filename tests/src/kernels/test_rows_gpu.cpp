@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -191,17 +192,27 @@ TEST_CASE("gpu kernels: the gradients of q, k and v are joined, by vectors and o
   });
 }
 
+namespace {
+
+// Fields [B, C, H, W] as patches, the features over (row, column, channel); padded with zeros.
+at::Tensor in_patches(const at::Tensor& fields, const PatchGrid& grid) {
+  return patchify(fields, grid, Padding::kZero)
+      .unflatten(2, {grid.channels, grid.patch_pixels()})
+      .transpose(2, 3)
+      .flatten(2);
+}
+
+}  // namespace
+
 TEST_CASE("gpu kernels: errors of fields in patches, and their gradients") {
   for_types([](at::ScalarType type, double bound) {
-    for (const PatchGrid& grid : {PatchGrid{3, 5, 2, 3}, PatchGrid{45, 90, 8, 20}, PatchGrid{1, 2, 3, 1}}) {
+    for (const PatchGrid& grid : {PatchGrid{6, 10, 2, 2, 3}, PatchGrid{360, 720, 8, 8, 20}, PatchGrid{3, 6, 3, 3, 1},
+                                  PatchGrid{13, 10, 4, 3, 5}, PatchGrid{181, 360, 7, 8, 8}}) {
       const at::Tensor patches = normals({2, grid.num_patches(), grid.num_features()}, type);
-      const at::Tensor fields = normals({2, grid.channels, grid.height(), grid.width()}, float_of(type));
+      const at::Tensor fields = normals({2, grid.channels, grid.height, grid.width}, float_of(type));
       const at::Tensor factors = normals({2}, at::kDouble);
-      const at::Tensor truth = wide(fields)
-                                   .view({2, grid.channels, grid.rows, grid.patch, grid.columns, grid.patch})
-                                   .permute({0, 2, 4, 3, 5, 1})
-                                   .reshape(patches.sizes());
-      const at::Tensor difference = wide(patches) - truth;
+      const at::Tensor truth = in_patches(wide(fields), grid), is_inside = in_patches(at::ones_like(fields), grid);
+      const at::Tensor difference = (wide(patches) - truth) * is_inside;
       const at::Tensor squares = device_field_squares(patches, fields, grid);
       CHECK(relative_error(squares[0], difference.square().sum({1, 2})) <= 1e-6);
       CHECK(relative_error(squares[1], truth.square().sum({1, 2})) <= 1e-12);

@@ -114,7 +114,7 @@ TEST_CASE("run kernels: the host's kernel is chosen by the largest layer of a bl
   using Passes = HostLayer::Passes;
   train::RunConfig config;
   config.model.image_height = config.model.image_width = 32;
-  config.model.patch_size = 4;
+  config.model.patch_height = config.model.patch_width = 4;
   config.model.in_channels = config.model.out_channels = 100;  // larger layers, but one each
   config.model.embed_dim = 96;
   config.model.num_heads = 4;

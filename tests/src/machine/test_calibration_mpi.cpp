@@ -70,7 +70,7 @@ TEST_CASE("calibration: blocks of every type have a time, the same on every rank
   }
   model::VitOptions model;
   model.image_height = model.image_width = 32;
-  model.patch_size = 8;
+  model.patch_height = model.patch_width = 8;
   model.embed_dim = 64;
   model.num_heads = 2;
   model.mlp_hidden = 128;

@@ -34,7 +34,7 @@ TEST_CASE("model memory: parameters by closed form, of any size") {
   const model::VitOptions& model = config.model;
   // docs/workload.md, "Parameters and FLOP": D C p^2 + D + N D + L (12 D^2 + 13 D) + 2 D + D C p^2.
   const double dim = static_cast<double>(model.embed_dim);
-  const double patch = static_cast<double>(model.in_channels * model.patch_size * model.patch_size);
+  const double patch = static_cast<double>(model.in_channels * model.patch_height * model.patch_width);
   const double expected = 2.0 * dim * patch + dim + static_cast<double>(model.num_tokens()) * dim +
                           10000.0 * (12.0 * dim * dim + 13.0 * dim) + 2.0 * dim;
   CHECK(static_cast<double>(model::num_parameters(model)) == expected);

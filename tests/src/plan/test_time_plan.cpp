@@ -96,7 +96,7 @@ TEST_CASE("time plan: a pipeline of equal stages waits (p - 1) of (m + p - 1) pa
   // Y. Huang et al., GPipe, section 2.3. Embedding and head of next to no cost.
   RunConfig config = config_of_steps(1, 1, 4, 6);
   config.model.in_channels = config.model.out_channels = 1;
-  config.model.patch_size = 1;
+  config.model.patch_height = config.model.patch_width = 1;
   config.model.image_height = config.model.image_width = 16;
   const double p = 4.0, m = 6.0;
   for (const char* const schedule : {"1f1b", "gpipe"}) {

@@ -25,7 +25,7 @@ double kernel(double x) {
 }
 
 // Value of feature `d` of the new grid's patch (i, j), summed over the 16 nearest patches.
-double resized_value(const at::Tensor& positions, train::PatchGrid from, train::PatchGrid to, int64_t i, int64_t j,
+double resized_value(const at::Tensor& positions, train::TokenGrid from, train::TokenGrid to, int64_t i, int64_t j,
                      int64_t d) {
   const auto source = [](int64_t index, int64_t n, int64_t of) {
     return (static_cast<double>(index) + 0.5) * static_cast<double>(n) / static_cast<double>(of) - 0.5;
@@ -47,9 +47,9 @@ double resized_value(const at::Tensor& positions, train::PatchGrid from, train::
 }  // namespace
 
 TEST_CASE("init-from: resized positions are those of cubic convolution") {
-  const train::PatchGrid from{4, 6};
+  const train::TokenGrid from{4, 6};
   const at::Tensor positions = testing::normal_tensor({1, 24, 3}, 5);
-  for (const train::PatchGrid to : {train::PatchGrid{8, 12}, train::PatchGrid{3, 7}, train::PatchGrid{1, 2}}) {
+  for (const train::TokenGrid to : {train::TokenGrid{8, 12}, train::TokenGrid{3, 7}, train::TokenGrid{1, 2}}) {
     const at::Tensor resized = train::resize_positions(positions, from, to);
     REQUIRE(resized.sizes().vec() == std::vector<int64_t>{1, to.height * to.width, 3});
     for (int64_t i = 0; i < to.height; ++i) {
