@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <string_view>
 
@@ -105,6 +106,7 @@ std::string sign_of_channels_last(const FieldOrder& order) {
                   : "";
 }
 
+constexpr double kSecondsOfHour = 3600.0;
 constexpr double kSecondsOfDay = 86400.0;
 
 std::optional<double> seconds_of(const std::string& unit) {
@@ -255,9 +257,14 @@ void require_colours_last(const std::vector<int64_t>& shape, const std::string& 
   }
 }
 
-TimeAxis time_axis(double first, double last, const std::string& units, const std::string& calendar) {
+bool is_same_interval(double interval, double expected) {
+  constexpr double kTolerance = 0.1;
+  return std::abs(interval - expected) <= kTolerance * expected;
+}
+
+TimeAxis time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar) {
   if (units.empty()) {
-    return {TimeAxis::Kind::kNumbers, first, last};
+    return {TimeAxis::Kind::kNumbers, times.front(), times.back()};
   }
   std::array<char, 32> unit{};
   Date date;
@@ -287,7 +294,44 @@ TimeAxis time_axis(double first, double last, const std::string& units, const st
     return {};
   }
   const double base = static_cast<double>(*days) * kSecondsOfDay + hour * 3600.0 + minute * 60.0 + second;
-  return {TimeAxis::Kind::kDates, base + first * *scale, base + last * *scale, *kind};
+  TimeAxis axis{TimeAxis::Kind::kDates, base + times.front() * *scale, base + times.back() * *scale, *kind};
+  if (times.size() > 1) {
+    std::vector<double> steps(times.size());
+    std::adjacent_difference(times.begin(), times.end(), steps.begin());
+    steps.erase(steps.begin());
+    std::vector<double> sorted = steps;
+    const auto median =
+        sorted.begin() + (std::ssize(sorted) - 1) / 2;  // the lower one: what is missing makes steps long
+    std::nth_element(sorted.begin(), median, sorted.end());
+    axis.interval = *median * *scale;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (!is_same_interval(steps[i], *median)) axis.gaps.push_back(static_cast<int64_t>(i) + 1);
+    }
+  }
+  return axis;
+}
+
+std::string lead_text(const Lead& lead) {
+  return str(counted(lead.rows, "row"), lead.hours > 0.0 ? str(" (", lead.hours, " hours)") : "");
+}
+
+Lead resolved_lead(const Lead& lead, double interval) {
+  if (lead.hours == 0.0 || (interval == 0.0 && lead.rows > 0)) {
+    return {lead.rows, lead.rows * interval / kSecondsOfHour};
+  }
+  if (interval == 0.0) {
+    throw Error(ErrorClass::kUsage,
+                str("--dt-hours is ", lead.hours, ", and the data do not say which hours their rows are of"),
+                "give --dt, the number of rows from input to target, or files with a dimension scale of time with CF "
+                "units (`hours since 1900-01-01`)");
+  }
+  constexpr double kRounding = 0.01;
+  const double rows = lead.hours * kSecondsOfHour / interval;
+  if (std::round(rows) < 1.0 || std::abs(rows - std::round(rows)) > kRounding * rows) {
+    throw Error(ErrorClass::kUsage, str("the lead of ", lead.hours, " hours is no multiple of the ",
+                                        interval / kSecondsOfHour, " hours that the rows of the data lie apart"));
+  }
+  return {static_cast<int64_t>(std::round(rows)), lead.hours};
 }
 
 std::string time_text(const TimeAxis& axis, double time) {

@@ -70,13 +70,32 @@ struct TimeAxis {
   Kind kind = Kind::kNone;
   double first = 0;
   double last = 0;
-  std::string calendar = {};  ///< of kDates: "standard", "noleap", "all_leap", "360_day"
+  std::string calendar = {};       ///< of kDates: "standard", "noleap", "all_leap", "360_day"
+  double interval = 0;             ///< of kDates: seconds from a row to the next one, that of most; 0 for a single row
+  std::vector<int64_t> gaps = {};  ///< rows that do not come one interval after the row before (months count as one)
   bool operator==(const TimeAxis&) const = default;
 };
 
-/// The axis of times from `first` to `last` in `units`, "hours since 1900-01-01 00:00:00", of a CF calendar (empty: the
-/// usual one). Without units numbers; kNone for units or a calendar that are not known.
-TimeAxis time_axis(double first, double last, const std::string& units, const std::string& calendar);
+/// Whether two intervals are the same but for rounding and the lengths of months (28 days and 31); where a row is
+/// missing one is twice the other.
+bool is_same_interval(double interval, double expected);
+
+/// The axis of the ascending times of all rows in `units`, "hours since 1900-01-01 00:00:00", of a CF calendar (empty:
+/// the usual one). Without units numbers; kNone for units or a calendar that are not known.
+TimeAxis time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar);
+
+/// How far the target of a pair lies behind its input.
+struct Lead {
+  int64_t rows = 1;    ///< 0: not known, the hours are
+  double hours = 0.0;  ///< 0: not known, the rows are
+};
+
+/// "4 rows (24 hours)", "1 row".
+std::string lead_text(const Lead& lead);
+
+/// Both numbers of `lead` for rows that lie `interval` seconds apart (0: not known): its hours count where both are
+/// known, else its rows. Error(kUsage) where neither can be, or where the hours are no whole number of intervals.
+Lead resolved_lead(const Lead& lead, double interval);
 
 /// "2015-02-01 06:00:00"; of a calendar that is not the usual one the days since the begin of its 1970.
 std::string time_text(const TimeAxis& axis, double time);

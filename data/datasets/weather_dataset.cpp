@@ -56,15 +56,18 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
     given_channels_ = data::given_channels(source_->files());
     grid_ = given_grid(source_->files());
     channel_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
-    std::vector<int64_t> num_times;
-    for (const RowFile& file : source_->files()) {
-      num_times.push_back(file.layout.num_rows());
-    }
-    pairs_ = YearPairs(num_times);
+    lead_ = resolved_lead(options.lead, common_interval(source_->files()));
+    std::vector<TimeRun> runs = time_runs(source_->files());
+    num_gaps_ = std::ssize(runs) - num_files();
+    pairs_ = TimePairs(std::move(runs), lead_.rows);
     band_unit_ = common_band_unit();
     if (size() < 1) {
-      throw Error(ErrorClass::kBadData, str(options.folder, " holds no pair of consecutive times"),
-                  "at least one file must have two times");
+      const bool is_next = lead_.rows == 1;
+      throw Error(ErrorClass::kBadData,
+                  str(options.folder, " holds no pair of ",
+                      is_next ? "consecutive times" : str("times that are ", lead_.rows, " rows apart")),
+                  is_next ? "at least one file must have two times"
+                          : str("at least one file must have ", lead_.rows + 1, " times without a gap"));
     }
   });
   if (!options.stage_folder.empty()) {
@@ -167,11 +170,11 @@ int64_t WeatherDataset::common_band_unit() const {
 // Of each file, by the first samples (0: all).
 std::vector<int64_t> WeatherDataset::rows_needed(int64_t num_samples) const {
   const int64_t last = num_samples > 0 ? std::min(num_samples, size()) - 1 : size() - 1;
-  const YearPairs::Pair end = pairs_.pair(last);
+  const TimePairs::Pair end = pairs_.pair(last);
   std::vector<int64_t> rows;
   for (int64_t file = 0; file < num_files(); ++file) {
     const int64_t all = source_->files()[static_cast<size_t>(file)].layout.num_rows();
-    rows.push_back(file < end.file ? (all > 1 ? all : 0) : file == end.file ? end.time + 2 : 0);
+    rows.push_back(file < end.file ? (all > 1 ? all : 0) : file == end.file ? end.time + lead_.rows + 1 : 0);
   }
   return rows;
 }
@@ -193,7 +196,7 @@ Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_
     raw.push_back(type == at::kFloat ? part : pool_.take(shape, type));
     for (size_t i = 0; i < samples.size(); ++i) {
       VH_ASSERT(samples[i] >= 0 && samples[i] < size(), str("sample ", samples[i], " of ", size()));
-      const YearPairs::Pair pair = pairs_.pair(samples[i]);
+      const TimePairs::Pair pair = pairs_.pair(samples[i]);
       const auto first = static_cast<int64_t>(i) * count;
       rows.push_back({pair.file, pair.time + time_offset, static_cast<char*>(raw.back().data_ptr()) + first * item});
       fields.push_back(part.data_ptr<float>() + first);
@@ -207,7 +210,7 @@ Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_
     batch.inputs = add_part(0);
   }
   if (parts.target) {
-    batch.targets = add_part(1);
+    batch.targets = add_part(lead_.rows);
   }
   const auto normalize = [&](size_t read, int64_t first_byte, int64_t num_bytes) {
     const Range run{first_byte / item, (first_byte + num_bytes) / item};
@@ -263,6 +266,7 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& self, const WeatherOptions& opt
   names_ = data::channel_names(shape_.front(), given_channels_, first.path);
   units_ = units_of(first.path, dataset_, names_);
   grid_ = given_grid(source_->files());
+  lead_ = resolved_lead(options.lead, common_interval(source_->files()));
   normalization_ = normalization_of(self, options, shape_.front());
 }
 
@@ -297,15 +301,15 @@ int64_t WeatherTimes::size() const {
 
 WeatherTimes::Place WeatherTimes::place(int64_t index) const {
   VH_ASSERT(index >= 0 && index < size(), str("time ", index, " of ", size()));
-  Place place{0, index, 0};
-  int64_t times = source_->files().front().layout.num_rows();
-  while (place.time >= times) {
-    place.time -= times;
-    ++place.file;
-    times = source_->files()[static_cast<size_t>(place.file)].layout.num_rows();
+  int64_t before = 0;
+  for (const TimeRun& run : time_runs(source_->files())) {
+    if (index < before + run.rows.size()) {
+      const int64_t time = run.rows.begin + index - before;
+      return {run.file, time, run.rows, run.rows.end - 1 - time};
+    }
+    before += run.rows.size();
   }
-  place.after = times - 1 - place.time;
-  return place;
+  VH_ASSERT(false, "runs that do not hold all rows");
 }
 
 at::Tensor WeatherTimes::read(int64_t file, int64_t time) const {

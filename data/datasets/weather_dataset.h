@@ -1,5 +1,5 @@
-// WeatherDataset: pairs of consecutive states of the atmosphere from a folder of HDF5 files, one a year; WeatherTimes:
-// its states one by one.
+// WeatherDataset: pairs of states of the atmosphere, one lead apart, from a folder of HDF5 files, one a year;
+// WeatherTimes: its states one by one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,6 +26,7 @@ struct WeatherOptions {
   std::string global_stds = {};                     ///< given together with global_means
   std::optional<Normalization> normalization = {};  ///< known otherwise; without it and files values stay as they are
   std::string dataset = "fields";                   ///< (time, channel, height, width), floating point
+  Lead lead = {};                                   ///< from input to target
   IoMode io = IoMode::kAuto;
   MpiIoHints mpiio_hints = {};    ///< for collective reading
   std::string stage_folder = {};  ///< of each node, where what is read is copied first; empty: nothing is copied
@@ -47,7 +48,8 @@ Grid given_grid(const std::vector<RowFile>& files);
 /// What the options say, for data of so many channels. Collective over `group`; errors as Normalization::read()'s.
 Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels);
 
-/// Sample s is the pair (t, t + 1) number s over the files in the order of years; no pair crosses the end of a year.
+/// Sample s is the pair (t, t + lead) number s over the files in the order of years; no pair crosses the end of a year,
+/// or a gap in its times.
 /// Inputs and targets are normalized fields [channels, height, width].
 class WeatherDataset : public Dataset {
  public:
@@ -75,6 +77,8 @@ class WeatherDataset : public Dataset {
   const std::string& given_channels() const { return given_channels_; }
   /// The points of the fields, as far as the files give them.
   const Grid& grid() const { return grid_; }
+  const Lead& lead() const { return lead_; }
+  int64_t num_gaps() const { return num_gaps_; }  ///< in the times of the files, as far as these name them
   /// Bytes that this rank has read from the files directly so far.
   int64_t bytes_read() const { return source_->bytes_read(); }
 
@@ -85,7 +89,9 @@ class WeatherDataset : public Dataset {
   [[noreturn]] void fail_non_finite(const RowRead& row, const RowBox& box, int64_t element, float value) const;
 
   std::unique_ptr<RowSource> source_;
-  YearPairs pairs_;
+  Lead lead_;
+  int64_t num_gaps_ = 0;
+  TimePairs pairs_;
   std::vector<int64_t> shape_;  // of one field
   std::vector<std::string> channel_names_;
   std::string given_channels_;
@@ -110,7 +116,8 @@ class WeatherTimes {
   struct Place {
     int64_t file = 0;
     int64_t time = 0;   ///< index in the file
-    int64_t after = 0;  ///< times that follow it in the file
+    Range run;          ///< of rows of the file that it is among, without a gap
+    int64_t after = 0;  ///< times that follow it in the run
   };
 
   int64_t size() const;
@@ -126,6 +133,7 @@ class WeatherTimes {
   /// The unit of each channel; all empty where the files name none.
   const std::vector<std::string>& units() const { return units_; }
   const Normalization& normalization() const { return normalization_; }
+  const Lead& lead() const { return lead_; }
 
   /// The state at `time` of a file: float32 [C, H, W], normalised. Error(kBadData) names a value that is not finite.
   at::Tensor read(int64_t file, int64_t time) const;
@@ -139,6 +147,7 @@ class WeatherTimes {
   std::vector<std::string> names_;
   std::string given_channels_;
   Grid grid_;
+  Lead lead_;
   std::vector<std::string> units_;
   Normalization normalization_;
 };

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -17,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr double kSecondsOfAnHour = 3600.0;
 constexpr size_t kYearLength = 4;
 constexpr const char* kEra5Channels =
     "u10,v10,t2m,sp,msl,t850,u1000,v1000,z1000,u850,v850,z850,u500,v500,z500,t500,z50,r500,r850,tcwv";
@@ -202,19 +205,55 @@ std::string order_by_time(std::vector<RowFile>& files) {
                                                 : str("files in the order of the ", names, " in their names: ", why);
 }
 
-YearPairs::YearPairs(const std::vector<int64_t>& num_times) {
+std::vector<TimeRun> time_runs(const std::vector<RowFile>& files) {
+  std::vector<TimeRun> runs;
+  for (const RowFile& file : files) {
+    const int64_t number = &file - files.data();
+    int64_t begin = 0;
+    for (const int64_t gap : file.layout.times.gaps) {
+      runs.push_back({number, {std::exchange(begin, gap), gap}});
+    }
+    runs.push_back({number, {begin, file.layout.num_rows()}});
+  }
+  return runs;
+}
+
+double common_interval(const std::vector<RowFile>& files) {
+  const RowFile* first = nullptr;
+  for (const RowFile& file : files) {
+    const TimeAxis& times = file.layout.times;
+    if (times.kind != TimeAxis::Kind::kDates) {
+      return 0.0;
+    }
+    if (times.interval == 0.0) {
+      continue;  // a single row
+    }
+    first = first == nullptr ? &file : first;
+    const double expected = first->layout.times.interval;
+    if (!is_same_interval(times.interval, expected)) {
+      throw Error(ErrorClass::kBadData,
+                  str("the times of ", file.path, " are ", times.interval / kSecondsOfAnHour, " hours apart, those of ",
+                      first->path, " ", expected / kSecondsOfAnHour),
+                  "pairs would lie differently far apart: give files of one interval");
+    }
+  }
+  return first == nullptr ? 0.0 : first->layout.times.interval;
+}
+
+TimePairs::TimePairs(std::vector<TimeRun> runs, int64_t lead) : runs_(std::move(runs)) {
+  VH_ASSERT(lead > 0, str("lead ", lead));
   int64_t end = 0;
-  for (const int64_t times : num_times) {
-    end += std::max<int64_t>(times - 1, 0);
+  for (const TimeRun& run : runs_) {
+    end += std::max<int64_t>(run.rows.size() - lead, 0);
     ends_.push_back(end);
   }
 }
 
-YearPairs::Pair YearPairs::pair(int64_t sample) const {
+TimePairs::Pair TimePairs::pair(int64_t sample) const {
   VH_ASSERT(sample >= 0 && sample < size(), str("sample ", sample, " of ", size()));
-  const auto file = std::upper_bound(ends_.begin(), ends_.end(), sample);
-  const int64_t begin = file == ends_.begin() ? 0 : *(file - 1);
-  return {file - ends_.begin(), sample - begin};
+  const auto end = std::upper_bound(ends_.begin(), ends_.end(), sample);
+  const TimeRun& run = runs_[static_cast<size_t>(end - ends_.begin())];
+  return {run.file, run.rows.begin + sample - (end == ends_.begin() ? 0 : *(end - 1))};
 }
 
 std::vector<std::string> channel_names(int64_t count, const std::string& attribute, const std::string& file) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/reading/row_reader.h"
+#include "src/base/partition.h"
 
 namespace vit_hybrid::data {
 
@@ -23,23 +24,36 @@ std::vector<std::string> list_weather_files(const std::string& folder);
 /// are of one year or number, and where dates overlap.
 std::string order_by_time(std::vector<RowFile>& files);
 
-/// Pairs (t, t + 1) of consecutive times, counted over the files; none crosses the end of a file.
-class YearPairs {
+/// Rows of a file that follow each other at its interval, without a gap.
+struct TimeRun {
+  int64_t file = 0;
+  Range rows;
+};
+
+/// All rows of the files, in their order; without a time axis a file is one run.
+std::vector<TimeRun> time_runs(const std::vector<RowFile>& files);
+
+/// Seconds from a row to the next one in all files; 0 where a time axis is missing. Error(kBadData) where two differ.
+double common_interval(const std::vector<RowFile>& files);
+
+/// Pairs (t, t + lead) of times, counted over the runs; none crosses the end of one, be it a file's or a gap.
+class TimePairs {
  public:
   struct Pair {
     int64_t file;
-    int64_t time;  ///< of the input; the target is at time + 1
+    int64_t time;  ///< of the input; the target is at time + lead
   };
 
-  YearPairs() = default;
-  /// `num_times` of each file; a file of n times has n - 1 pairs.
-  explicit YearPairs(const std::vector<int64_t>& num_times);
+  TimePairs() = default;
+  /// A run of n times has n - lead pairs.
+  TimePairs(std::vector<TimeRun> runs, int64_t lead);
 
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
   Pair pair(int64_t sample) const;
 
  private:
-  std::vector<int64_t> ends_;  // number of the sample after the last one of each file
+  std::vector<TimeRun> runs_;
+  std::vector<int64_t> ends_;  // number of the sample after the last one of each run
 };
 
 /// Names of `count` channels: those of `attribute` (separated by commas) if it is not empty; else those of the ERA5

@@ -219,8 +219,8 @@ TimeAxis hdf5_time_axis(hid_t dataset, const std::string& where) {
     if (values.empty()) {
       continue;
     }
-    const TimeAxis axis = time_axis(values.front(), values.back(), hdf5_text_attribute(scale.get(), "units"),
-                                    hdf5_text_attribute(scale.get(), "calendar"));
+    const TimeAxis axis =
+        time_axis(values, hdf5_text_attribute(scale.get(), "units"), hdf5_text_attribute(scale.get(), "calendar"));
     const auto bad = std::adjacent_find(values.begin(), values.end(), [](double a, double b) { return !(a < b); });
     if (bad != values.end() && axis.kind == TimeAxis::Kind::kDates) {
       throw Error(ErrorClass::kBadData,

@@ -423,6 +423,8 @@ void for_each_value(Layout& layout, const Use& use) {
   use(layout.times.first);
   use(layout.times.last);
   use(layout.times.calendar);
+  use(layout.times.interval);
+  use(layout.times.gaps);
   use(layout.attribute);
   use(layout.grid.latitudes);
   use(layout.grid.longitudes);

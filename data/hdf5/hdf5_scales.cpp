@@ -180,9 +180,9 @@ void attach_scales(hid_t dataset, const std::vector<std::vector<std::string>>& n
   add_list(dataset, kHdf5ScaleList, type.get(), lists.size(), lists.data(), doing);
 }
 
-// The times `first` to `first + count - 1` of a scale of a dim of `num_times`; those from num_times on go on with the
-// spacing of all before, where that is one.
-Times times_of(hid_t scale, int64_t num_times, int64_t first, int64_t count) {
+// The times of the rows of `copy` from a scale of a dim of `num_times`; those behind the run go on with its spacing,
+// where that is one.
+Times times_of(hid_t scale, int64_t num_times, const Hdf5ScaleCopy& copy) {
   const Hid type(H5Dget_type(scale), &H5Tclose);
   const H5T_class_t kind = H5Tget_class(type.get());
   if (kind != H5T_INTEGER && kind != H5T_FLOAT) {
@@ -192,26 +192,29 @@ Times times_of(hid_t scale, int64_t num_times, int64_t first, int64_t count) {
   if (const auto shape = hdf5_shape(space.get()); shape != std::vector<int64_t>{num_times}) {
     return none(str("its shape is (", join(shape), "), there are ", num_times, " times"));
   }
-  Values known(static_cast<size_t>(num_times));
-  if (H5Dread(scale, H5T_NATIVE_LDOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, known.data()) < 0) {
+  Values all(static_cast<size_t>(num_times));
+  if (H5Dread(scale, H5T_NATIVE_LDOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, all.data()) < 0) {
     return none("it cannot be read: " + hdf5_reason());
   }
-  const auto begin = known.begin() + std::min(first, num_times);
-  const auto end = known.begin() + std::min(first + count, num_times);
-  Times times{{begin, end}, ""};
-  if (first + count <= num_times) {
-    return times;
-  }
+  const int64_t end = std::min(copy.run.end, num_times);
+  const Values known(all.begin() + copy.run.begin, all.begin() + end);
   const long double rounding = rounding_of(type.get(), known);
-  if (num_times == 1 || !is_even(known, rounding)) {
-    return none(str("the forecast goes beyond the file's last time, and its ", num_times,
-                    num_times == 1 ? " value has no spacing" : " values are not evenly spaced"));
-  }
+  const bool has_spacing = known.size() > 1 && is_even(known, rounding);
+  Times times;
   Values more;
-  for (int64_t time = std::max(first, num_times); time < first + count; ++time) {
-    more.push_back(known.back() + spacing_of(known) * static_cast<long double>(time - num_times + 1));
+  for (int64_t i = 0; i < copy.num_rows; ++i) {
+    const int64_t row = copy.first_row + i * copy.stride;
+    if (row < end) {
+      times.values.push_back(all[static_cast<size_t>(row)]);
+    } else if (has_spacing) {
+      more.push_back(known.back() + spacing_of(known) * static_cast<long double>(row - end + 1));
+    } else {
+      return none(str("the forecast goes beyond the ",
+                      end < num_times ? "next gap in the file's times" : "file's last time", ", and its ", known.size(),
+                      known.size() == 1 ? " value has no spacing" : " values are not evenly spaced"));
+    }
   }
-  if (!holds(type.get(), more, std::max(rounding, rounding_of(type.get(), more)))) {
+  if (!more.empty() && !holds(type.get(), more, std::max(rounding, rounding_of(type.get(), more)))) {
     return none(str("its type (", hdf5_type_name(type.get()), ") does not hold the times behind the file's last one"));
   }
   times.values.insert(times.values.end(), more.begin(), more.end());
@@ -342,7 +345,7 @@ class ScaleCopy {
     const Hid stored(H5Dget_type(scale), &H5Tclose);
     const Hid type(H5Tcopy(stored.get()), &H5Tclose);  // of the file's own types a transient copy
     const Hid source_space(H5Dget_space(source_.get()), &H5Sclose);
-    const Times times = times_of(scale, hdf5_shape(source_space.get()).front(), asked_.first_row, asked_.num_rows);
+    const Times times = times_of(scale, hdf5_shape(source_space.get()).front(), asked_);
     if (!times.why_not.empty()) {
       return times.why_not;
     }
@@ -475,9 +478,7 @@ void verify_hdf5_scales(const Hdf5ScaleCopy& copy) {
       compare_attributes(old.get(), scale.get(), {kHdf5DatasetList}, where);
       if (dim > 0) {
         hdf5_require_same_dataset(old.get(), scale.get(), where);
-      } else if (!has_times(
-                     scale.get(),
-                     times_of(old.get(), hdf5_shape(space.get()).front(), copy.first_row, copy.num_rows).values)) {
+      } else if (!has_times(scale.get(), times_of(old.get(), hdf5_shape(space.get()).front(), copy).values)) {
         hdf5_fail_comparison(where, "its times");
       }
     }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "data/hdf5/hdf5_open.h"
+#include "src/base/partition.h"
 
 namespace vit_hybrid::data {
 
@@ -29,17 +31,20 @@ std::vector<std::string> hdf5_dimension_names(hid_t dataset);
 std::string hdf5_scale_texts(hid_t dataset, size_t dim);
 
 /// A dataset (time, ...) of `from`, and the one of the same name and dims that follows it in `to`: its rows are those
-/// of the source from `first_row` on, and rows behind the end of the source.
+/// of the source from `first_row` on, each `stride` behind the one before, and rows behind the end of `run`, the rows
+/// of the source that follow each other without a gap in time (first_row is behind its begin).
 struct Hdf5ScaleCopy {
   std::string from;
   std::string to;
   std::string dataset;
   int64_t first_row = 0;
   int64_t num_rows = 0;
+  int64_t stride = 1;
+  Range run = {0, std::numeric_limits<int64_t>::max()};  ///< or the end of the source
 };
 
 /// Where the source has dimension scales or labels, gives the dataset of `to` the same: scales of the first dim with
-/// the values of its rows, continued evenly behind the end of the source; those of other dims whole; and the attributes
+/// the values of its rows, continued evenly behind the end of the run; those of other dims whole; and the attributes
 /// of the source that it has not yet. Leaves `to` alone where the source has neither. Returns one line for each thing
 /// that cannot be carried over, which is then left out. On this rank alone (main thread), by HDF5's default driver, by
 /// which this process may have `to` open already. Error(kBadData), Error(kIo).

@@ -77,6 +77,10 @@ void for_each_field(Info& info, const Field& field) {
   if (info.format >= kSumBlocksFormat) {
     field("sum_blocks", info.sum_blocks);
   }
+  if (info.format >= kLeadFormat) {
+    field("lead_rows", info.lead.rows);
+    field("lead_hours", info.lead.hours);
+  }
 }
 
 std::vector<std::string> info_names() {

@@ -47,6 +47,16 @@ void for_each_kept_field(Data& data, const Field& field) {
   field("stds", data.stds);
   field("latitudes", data.grid.latitudes);
   field("longitudes", data.grid.longitudes);
+  field("lead_rows", data.lead.rows);
+  field("lead_hours", data.lead.hours);
+}
+
+bool is_unknown(const auto& value) {
+  if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(value)>>) {
+    return value == 0;
+  } else {
+    return value.empty();
+  }
 }
 
 }  // namespace
@@ -64,6 +74,17 @@ std::string channels_difference(const TrainingData& trained, const std::string& 
 
 std::string classes_difference(const TrainingData& trained, const std::string& given) {
   return data::class_difference(given, "the data", trained.class_names, "the checkpoint");
+}
+
+std::string lead_difference(const TrainingData& trained, const data::Lead& given) {
+  const bool in_hours = trained.lead.hours > 0.0 && given.hours > 0.0;
+  const bool is_same =
+      in_hours ? data::is_same_interval(given.hours, trained.lead.hours) : given.rows == trained.lead.rows;
+  if (trained.lead.rows == 0 || given.rows == 0 || is_same) {
+    return {};
+  }
+  return str("the data's pairs are ", data::lead_text(given), " apart, those of the model's training ",
+             data::lead_text(trained.lead), " (--dt, --dt-hours)");
 }
 
 std::string grid_difference(const TrainingData& trained, const data::Grid& given) {
@@ -113,12 +134,16 @@ void check_training_data(const TrainingData& data, const std::string& where) {
         "needed are a finite mean and a finite deviation above 0 of each channel");
   }
   data::check_grid(data.grid, where);
+  if (data.lead.rows < 0 || !std::isfinite(data.lead.hours) || data.lead.hours < 0.0) {
+    throw Error(ErrorClass::kBadData, str(where, " has pairs that are ", data::lead_text(data.lead), " apart"),
+                "it is damaged: use another checkpoint");
+  }
 }
 
 std::string training_data_json(const TrainingData& data) {
   SortedJson json = SortedJson::object();
   for_each_kept_field(data, [&](const char* name, const auto& value) {
-    if (!value.empty()) {
+    if (!is_unknown(value)) {
       json[name] = value;
     }
   });

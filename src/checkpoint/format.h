@@ -28,6 +28,7 @@ struct TrainingData {
   std::vector<double> means = {};  ///< by channel, in the units of the files: inputs are (x - mean) / std
   std::vector<double> stds = {};
   data::Grid grid = {};
+  data::Lead lead = {.rows = 0};  ///< from an input to its target; no rows: not known, or no pairs
 };
 
 /// Means and deviations, where they are known.
@@ -37,6 +38,7 @@ std::optional<data::Normalization> normalization_of(const TrainingData& data);
 /// "the data have the channels u,v, the model was trained on v,u"
 std::string channels_difference(const TrainingData& trained, const std::string& given);
 std::string classes_difference(const TrainingData& trained, const std::string& given);
+std::string lead_difference(const TrainingData& trained, const data::Lead& given);
 std::string grid_difference(const TrainingData& trained, const data::Grid& given);
 /// The same where the training's rows are not known, the usual ones run from the north, and the data's from the south.
 std::string doubt_of_rows(const TrainingData& trained, const data::Grid& given);
@@ -75,13 +77,15 @@ bool is_training_only(const std::string& model_option);
 std::vector<std::string> model_differences(const std::string& checkpoint_json, const model::VitOptions& wanted);
 
 /// Raised whenever a file of the new kind would be misread by an older program.
-inline constexpr int64_t kCheckpointFormat = 5;
+inline constexpr int64_t kCheckpointFormat = 6;
 /// Files from this format on are read.
 inline constexpr int64_t kOldestFormat = 3;
 /// From this format on a file says what its model was trained on: all of TrainingData, not only samples and channels.
 inline constexpr int64_t kTrainingDataFormat = 4;
 /// From this format on it says of which blocks its run put sums together.
 inline constexpr int64_t kSumBlocksFormat = 5;
+/// From this format on it says how far ahead its model predicts.
+inline constexpr int64_t kLeadFormat = 6;
 
 /// Datasets, contiguous, each a whole global tensor in the master type under its canonical name:
 ///   /parameters/<name>, and /optimizer/<state>/<name> for each state that the optimizer keeps of a parameter:
@@ -94,7 +98,8 @@ inline constexpr const char* kOptimizerGroup = "optimizer";
 inline constexpr const char* kChecksumAttribute = "checksum";
 std::string dataset_path(const std::string& group, const std::string& name);
 
-/// The attributes of a checkpoint's file, by the names of the members (of the grid "latitudes" and "longitudes").
+/// The attributes of a checkpoint's file, by the names of the members (of the grid "latitudes" and
+/// "longitudes", of the lead "lead_rows" and "lead_hours").
 struct CheckpointInfo : TrainingData {
   int64_t format = kCheckpointFormat;
   std::string version;          ///< of the program that wrote it

@@ -122,6 +122,7 @@ std::string data_text(const CheckpointInfo& info) {
   line("classes     ", info.class_names);
   line("means       ", join(info.means));
   line("deviations  ", join(info.stds));
+  line("lead        ", info.lead.rows == 0 ? "" : data::lead_text(info.lead));
   line("grid        ", info.grid == data::Grid() ? "" : data::grid_text(info.grid));
   return out;
 }
@@ -305,6 +306,10 @@ std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) 
     comparison.compare_lists("stds", a.stds, b.stds);
     comparison.compare_lists("latitudes", a.grid.latitudes, b.grid.latitudes);
     comparison.compare_lists("longitudes", a.grid.longitudes, b.grid.longitudes);
+  }
+  if (std::min(a.format, b.format) >= train::kLeadFormat) {
+    comparison.compare("lead_rows", a.lead.rows, b.lead.rows);
+    comparison.compare("lead_hours", a.lead.hours, b.lead.hours);
   }
   return model_differences(a, b, /*training_only=*/false) + comparison.take();
 }

@@ -65,6 +65,8 @@ std::vector<Need> needs_of(const RunConfig& config) {
       {"retune", measures_kernels, "with --deterministic a CPU takes its usual kernels, without measuring"},
       {"cuda-graph", may_use_gpus, "it is for GPUs, and the run uses none"},
       {"ranks-per-gpu", may_use_gpus, "it is for GPUs, and the run uses none"},
+      {"dt", reads_fields, "it is for HDF5 files of --task forecast"},
+      {"dt-hours", reads_fields, "it is for HDF5 files of --task forecast"},
       {"out-channels", forecasts, "it is for --task forecast"},
       {"num-classes", classifies, "it is for --task classify"},
       {"pooling", classifies, "it is for --task classify"},

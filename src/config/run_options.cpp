@@ -473,6 +473,19 @@ void add_paths(OptionTable& table, RunConfig& config) {
   table.add({.name = "labels-name",
              .value = text(data.labels_name, "text"),
              .help = "HDF5 dataset with the classes (classify)."});
+  table.add({.name = "dt",
+             .value = integer(data.lead.rows, from_one(1 << 20)),
+             .help = "Rows of the data from an input to its target: what the model predicts in one step.",
+             .unit = "rows",
+             .forgets = {"dt-hours"}});
+  options::NumberRange hours;
+  hours.least = 0.0;
+  hours.word = "auto";
+  table.add({.name = "dt-hours",
+             .value = number(data.lead.hours, hours),
+             .help = "The same in hours, a multiple of what the rows of the data lie apart by their time axis, and in "
+                     "place of dt; auto: as dt says.",
+             .unit = "hours"});
 }
 
 void add_use(OptionTable& table, RunConfig& config) {

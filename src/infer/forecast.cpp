@@ -164,14 +164,18 @@ void ForecastRecord::open_file() {
 }
 
 std::vector<std::string> ForecastRecord::description() const {
-  std::vector<std::string> lines = {str(options_.steps, " lead times from time ", options_.start, " (",
-                                        times_.path(place_.file), ", time ", place_.time, "); ACC against ",
-                                        climatology_.defined() ? "time means" : "channel means")};
-  if (place_.after == 0) {
-    lines.push_back("this is the last time of its file: there is no truth, and there are no figures");
-  } else if (place_.after < options_.steps) {
-    lines.push_back(str("the file ends with lead time ", place_.after, ": those from ", place_.after + 1, " to ",
-                        options_.steps, " have no truth and no figures"));
+  const bool is_next_row = times_.lead().rows == 1;
+  std::vector<std::string> lines = {
+      str(options_.steps, " lead times ", is_next_row ? "" : str("of ", data::lead_text(times_.lead()), " "),
+          "from time ", options_.start, " (", times_.path(place_.file), ", time ", place_.time, "); ACC against ",
+          climatology_.defined() ? "time means" : "channel means")};
+  const int64_t known = place_.after / times_.lead().rows;
+  if (known == 0) {
+    lines.push_back(str("this is the last time ", is_next_row ? "" : "with a next state ",
+                        "of its file or before a gap in its times: there is no truth, and there are no figures"));
+  } else if (known < options_.steps) {
+    lines.push_back(str("the file ends, or has a gap in its times, with lead time ", known, ": those from ", known + 1,
+                        " to ", options_.steps, " have no truth and no figures"));
   }
   for (const std::string& line : left_out_) {
     lines.push_back("left out: " + line);
@@ -183,15 +187,17 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
   const MemoryScope scope(MemoryClass::kData);
   const at::Tensor fields = data::denormalize_field(prediction, times_.normalization());
   file_->write(dataset_, std::vector<int64_t>{lead - 1, 0, 0, 0}, fields.unsqueeze(0));
-  if (lead > place_.after) {
+  const int64_t rows = lead * times_.lead().rows;
+  if (rows > place_.after) {
     return;
   }
-  const at::Tensor truth = times_.read(place_.file, place_.time + lead);
+  const at::Tensor truth = times_.read(place_.file, place_.time + rows);
   figures_.push_back(figures_of(prediction, truth, start_, climatology_, grid_));
 }
 
 data::Hdf5ScaleCopy ForecastRecord::scales_for(const std::string& path) const {
-  return {times_.path(place_.file), path, dataset_, place_.time + 1, options_.steps};
+  const int64_t stride = times_.lead().rows;
+  return {times_.path(place_.file), path, dataset_, place_.time + stride, options_.steps, stride, place_.run};
 }
 
 void ForecastRecord::finish() {
@@ -206,6 +212,8 @@ Json ForecastRecord::figures_json() const {
                {"source_file", times_.path(place_.file)},
                {"source_time", place_.time},
                {"steps", options_.steps},
+               {"dt", times_.lead().rows},
+               {"dt_hours", times_.lead().hours},
                {"rmse_unit", "standard deviations"},
                {"acc_against", climatology_.defined() ? "time means" : "channel means"}};
   Json& channels = json["channels"] = Json::array();

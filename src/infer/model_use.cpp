@@ -215,6 +215,10 @@ void warn_of_use(const RunConfig& config, const CheckpointReader& checkpoint, co
     log_warning(str("the statistics of ", config.data.global_means, " and ", config.data.global_stds,
                     " are used, which are not those of the training: ", difference));
   }
+  if (trained.lead.hours > 0.0 && given.lead.rows > 0 && given.lead.hours == 0.0) {
+    log_warning(str("the data do not name their times: the model predicts ", data::lead_text(trained.lead),
+                    " ahead, and so many rows are taken"));
+  }
   if (const std::string doubt = doubt_of_rows(trained, given.grid); !doubt.empty()) {
     log_warning(doubt);
   }

@@ -55,6 +55,9 @@ data::WeatherOptions weather_options(const DataConfig& config, const TrainingDat
   options.global_stds = config.global_stds;
   options.normalization = normalization_of(trained);
   options.dataset = config.dataset_name;
+  options.lead = config.lead;
+  if (config.lead.hours > 0.0) options.lead.rows = 0;  // nothing but the hours will do
+  if (trained.lead.rows > 0) options.lead = trained.lead;
   options.io = config.io;
   return options;
 }
@@ -89,8 +92,11 @@ std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, cons
 }
 
 std::string text_of(const data::WeatherDataset& dataset, const std::string& folder, const at::Tensor& climatology) {
-  return str(dataset.size(), " pairs from ", dataset.num_files(), " files in ", folder, ", read ", dataset.io_text(),
-             "; ACC against ", climatology.defined() ? "time means" : "channel means");
+  const int64_t gaps = dataset.num_gaps();
+  return str(dataset.size(), " pairs ", dataset.lead().rows == 1 ? "" : data::lead_text(dataset.lead()) + " apart ",
+             gaps == 0 ? "" : str("(none crosses the ", counted(gaps, "gap"), " in their times) "), "from ",
+             dataset.num_files(), " files in ", folder, ", read ", dataset.io_text(), "; ACC against ",
+             climatology.defined() ? "time means" : "channel means");
 }
 
 // Which latitudes the rows are weighed by.
@@ -127,7 +133,8 @@ DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& worl
   source.described = description_of_fields(*train);
   source.text = text_of(*train, config.data.train_data, source.climatology);
   if (!config.data.valid_data.empty()) {
-    auto valid = open_weather(config, {}, world, config.data.valid_data, config.data.limit_nsamples_val);
+    auto valid =
+        open_weather(config, {.lead = train->lead()}, world, config.data.valid_data, config.data.limit_nsamples_val);
     comm::agreed(world, [&] { check_same_fields(*train, *valid); });
     source.described.grid = data::joined_grid(train->grid(), valid->grid());
     source.text += str("; ", valid->size(), " for validation");

@@ -32,7 +32,8 @@ TrainingData description_of_fields(const Fields& fields) {
   return {.channels = fields.given_channels(),
           .means = fields.normalization().mean,
           .stds = fields.normalization().std,
-          .grid = fields.grid()};
+          .grid = fields.grid(),
+          .lead = fields.lead()};
 }
 
 struct DataSource {

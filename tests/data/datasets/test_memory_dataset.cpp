@@ -59,7 +59,7 @@ std::string ordered(std::vector<RowFile> files) {
 }
 
 TimeAxis hours(double first, double last, const std::string& since = "1990-01-01", const std::string& calendar = "") {
-  return time_axis(first, last, "hours since " + since, calendar);
+  return time_axis({first, last}, "hours since " + since, calendar);
 }
 
 }  // namespace
@@ -100,12 +100,12 @@ TEST_CASE("weather files: times come before names") {
   // From another begin, in another unit, of another calendar.
   CHECK(ordered({file_of("1991.h5", hours(0, 18, "1991-01-01 00:00:00")), file_of("1990.h5", hours(0, 18))}) ==
         "1990.h5 1991.h5 | ");
-  CHECK(ordered({file_of("a.h5", time_axis(2, 3, "days since 1990-01-01T00:00:00Z", "")),
+  CHECK(ordered({file_of("a.h5", time_axis({2, 3}, "days since 1990-01-01T00:00:00Z", "")),
                  file_of("b.h5", hours(0, 47))}) == "b.h5 a.h5 | ");
   CHECK(ordered({file_of("a.h5", hours(0, 1)), file_of("b.h5", hours(2, 3, "1990-01-01", "noleap"))})
             .find("65 the order of the files is not known: their dates are of different calendars, standard and "
                   "noleap, and the name") == 0);
-  CHECK(ordered({file_of("a.h5", hours(0, 1)), file_of("b.h5", time_axis(2, 3, "", ""))})
+  CHECK(ordered({file_of("a.h5", hours(0, 1)), file_of("b.h5", time_axis({2, 3}, "", ""))})
             .find("65 the order of the files is not known: the time axes of some have units") == 0);
   CHECK(ordered({file_of("a.h5", hours(0, 1)), file_of("b.h5", hours(2, 3, "1990-01-01", "noleap")), file_of("c.h5")})
             .find("65 the order of the files is not known: not all have a time axis") == 0);
@@ -113,8 +113,8 @@ TEST_CASE("weather files: times come before names") {
             .find("65 the times of b.h5 (1990-01-01 00:00:00 to 1990-01-02 00:00:00) do not all lie before those of "
                   "a.h5 (1990-01-02 00:00:00 to ") == 0);
   // Numbers without units order files where they go on from one to the next, not where they count anew.
-  const TimeAxis early = time_axis(0, 9, "", "");
-  const TimeAxis late = time_axis(10, 19, "", "");
+  const TimeAxis early = time_axis({0, 9}, "", "");
+  const TimeAxis late = time_axis({10, 19}, "", "");
   CHECK(ordered({file_of("1990.h5", late), file_of("1991.h5", early)}) == "1991.h5 1990.h5 | ");
   CHECK(ordered({file_of("1991.h5", early), file_of("1990.h5", early)})
             .find("1990.h5 1991.h5 | files in the order of the years in their names: their time axes") == 0);
@@ -128,32 +128,92 @@ TEST_CASE("weather files: times come before names") {
 
 TEST_CASE("time axes: units and calendars") {
   using Kind = TimeAxis::Kind;
-  CHECK(time_axis(1, 2, "hours since 1970-01-01", "").first == 3600.0);
-  CHECK(time_axis(1, 2, "days since 2000-03-01 12:00:00.5", "standard").last == 11019.5 * 86400.0 + 0.5);
-  CHECK(time_axis(0, 1, "minutes since 1970-1-2 00:01", "").first == 86460.0);
-  CHECK(time_axis(0, 1, "seconds since 1971-03-01", "noleap").first == (365.0 + 59) * 86400.0);
-  CHECK(time_axis(0, 1, "seconds since 1971-03-01", "366_day").first == (366.0 + 60) * 86400.0);
-  CHECK(time_axis(0, 1, "seconds since 1971-03-01", "360_day").first == 420.0 * 86400.0);
+  CHECK(time_axis({1, 2}, "hours since 1970-01-01", "").first == 3600.0);
+  CHECK(time_axis({1, 2}, "days since 2000-03-01 12:00:00.5", "standard").last == 11019.5 * 86400.0 + 0.5);
+  CHECK(time_axis({0, 1}, "minutes since 1970-1-2 00:01", "").first == 86460.0);
+  CHECK(time_axis({0, 1}, "seconds since 1971-03-01", "noleap").first == (365.0 + 59) * 86400.0);
+  CHECK(time_axis({0, 1}, "seconds since 1971-03-01", "366_day").first == (366.0 + 60) * 86400.0);
+  CHECK(time_axis({0, 1}, "seconds since 1971-03-01", "360_day").first == 420.0 * 86400.0);
   for (const char* units : {"m", "hours", "months since 1990-01-01", "hours since 1990-02-30", "hours since 1990-13-01",
                             "hours since 1990-01-01 00:00:00 +01:00"}) {
     CAPTURE(units);
-    CHECK((time_axis(0, 1, units, "").kind == Kind::kNone));
+    CHECK((time_axis({0, 1}, units, "").kind == Kind::kNone));
   }
-  CHECK((time_axis(0, 1, "hours since 1990-01-01", "julian").kind == Kind::kNone));
-  CHECK((time_axis(0, 1, "", "").kind == Kind::kNumbers));
+  CHECK((time_axis({0, 1}, "hours since 1990-01-01", "julian").kind == Kind::kNone));
+  CHECK((time_axis({0, 1}, "", "").kind == Kind::kNumbers));
   CHECK(time_text(hours(0, 1), hours(31, 32, "2016-02-28").first) == "2016-02-29 07:00:00");
 }
 
-TEST_CASE("year pairs: none crosses the end of a year") {
-  const YearPairs pairs({4, 1, 0, 2, 3});  // 3, 0, 0, 1 and 2 pairs
-  std::vector<std::pair<int64_t, int64_t>> all;
+namespace {
+
+using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+
+Pairs all_pairs(const TimePairs& pairs) {
+  Pairs all;
   for (int64_t sample = 0; sample < pairs.size(); ++sample) {
     all.emplace_back(pairs.pair(sample).file, pairs.pair(sample).time);
   }
-  CHECK(all == std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {0, 1}, {0, 2}, {3, 0}, {4, 0}, {4, 1}});
-  CHECK_THROWS_AS(pairs.pair(6), Error);
-  CHECK(YearPairs({1, 0}).size() == 0);
-  CHECK(YearPairs(std::vector<int64_t>(26, 1460)).size() == 26 * 1459);
+  return all;
+}
+
+RowFile file_of_rows(int64_t rows, std::vector<double> times = {}) {
+  RowFile file = file_of("a.h5");
+  file.layout.shape = {rows, 1, 2, 2};
+  if (!times.empty()) file.layout.times = time_axis(times, "hours since 1990-01-01", "");
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("time axes: the interval of most rows, and the rows before which others are missing") {
+  const auto axis = [](const std::vector<double>& times, const char* units = "hours since 1990-01-01") {
+    return time_axis(times, units, "");
+  };
+  CHECK(axis({5}).interval == 0.0);
+  CHECK(axis({0, 6, 12, 18}).interval == 6 * 3600.0);
+  CHECK(axis({0, 6, 12, 18}).gaps.empty());
+  CHECK(axis({0, 6, 18, 24, 48, 54}).gaps == std::vector<int64_t>{2, 4});
+  CHECK(axis({0, 6, 96}).gaps == std::vector<int64_t>{2});  // what is missing makes intervals long, not short
+  CHECK(axis({0, 6, 8, 14, 20}).gaps == std::vector<int64_t>{2});
+  CHECK(axis({0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334}, "days since 1990-01-01").gaps.empty());
+  CHECK(axis({0, 31, 90, 120, 151}, "days since 1990-01-01").gaps == std::vector<int64_t>{2});  // no February
+}
+
+TEST_CASE("time pairs: none crosses the end of a file, or a gap in its times") {
+  const std::vector<RowFile> years = {file_of_rows(4), file_of_rows(1), file_of_rows(0), file_of_rows(2),
+                                      file_of_rows(3)};
+  const TimePairs next(time_runs(years), 1);
+  CHECK(all_pairs(next) == Pairs{{0, 0}, {0, 1}, {0, 2}, {3, 0}, {4, 0}, {4, 1}});
+  CHECK_THROWS_AS(next.pair(6), Error);
+  CHECK(all_pairs(TimePairs(time_runs(years), 2)) == Pairs{{0, 0}, {0, 1}, {4, 0}});
+  CHECK(TimePairs(time_runs(years), 4).size() == 0);
+  CHECK(TimePairs(time_runs(std::vector<RowFile>(26, file_of_rows(1460))), 1).size() == 26 * 1459);
+
+  const std::vector<RowFile> with_gaps = {file_of_rows(3),
+                                          file_of_rows(8, {0, 6, 12, /*18,*/ 24, 30, 36, 42, /*48, 54,*/ 60})};
+  CHECK(all_pairs(TimePairs(time_runs(with_gaps), 1)) == Pairs{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, 3}, {1, 4}, {1, 5}});
+  CHECK(all_pairs(TimePairs(time_runs(with_gaps), 2)) == Pairs{{0, 0}, {1, 0}, {1, 3}, {1, 4}});
+}
+
+TEST_CASE("leads: rows and hours, by the interval that all files have") {
+  const auto interval = [](const std::vector<RowFile>& files) { return common_interval(files) / 3600.0; };
+  const RowFile six = file_of_rows(3, {0, 6, 12}), twelve = file_of_rows(2, {100, 112}), one = file_of_rows(1, {200});
+  CHECK(interval({six, one, six}) == 6.0);
+  CHECK(interval({six, file_of_rows(3)}) == 0.0);  // one does not say
+  CHECK(interval({one}) == 0.0);
+  CHECK_THROWS_AS(interval({six, one, twelve}), Error);
+
+  const auto resolved = [](const Lead& lead, double hours) { return lead_text(resolved_lead(lead, hours * 3600.0)); };
+  CHECK(resolved({}, 6) == "1 row (6 hours)");
+  CHECK(resolved({}, 0) == "1 row");
+  CHECK(resolved({.rows = 4}, 6) == "4 rows (24 hours)");
+  CHECK(resolved({.rows = 0, .hours = 24}, 6) == "4 rows (24 hours)");
+  CHECK(resolved({.rows = 4, .hours = 24}, 1) == "24 rows (24 hours)");  // a model of 6-hourly data on hourly ones
+  CHECK(resolved({.rows = 4, .hours = 24}, 0) == "4 rows");
+  for (const auto& [hours, of_data] : {std::pair(9.0, 6.0), std::pair(3.0, 6.0), std::pair(24.0, 0.0)}) {
+    CAPTURE(hours);
+    CHECK_THROWS_AS(resolved({.rows = 0, .hours = hours}, of_data), Error);
+  }
 }
 
 TEST_CASE("channel names: from the file, of ERA5, or numbered") {

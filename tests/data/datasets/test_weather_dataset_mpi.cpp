@@ -240,6 +240,44 @@ TEST_CASE("weather: files of all names, in the order of their times") {
   refused("b.nc4 is a netCDF-3 (classic) file, not HDF5; convert it to netCDF-4, which is HDF5: nccopy -k nc4");
 }
 
+TEST_CASE("weather: pairs of a lead, none across a gap in the times") {
+  const auto group = comm::MpiGroup::world();
+  const Folder folder(group);
+  testing::on_rank_0(group, [&] {
+    testing::write_scaled_file(folder.year_path(1990), year_values(1990, 7, at::kFloat), {"u", "v", "h"},
+                               {0, 6, 12, 18, /*24,*/ 30, 36, 42}, {}, "hours since 1990-01-01");
+    testing::write_scaled_file(folder.year_path(1991), year_values(1991, 3, at::kFloat), {"u", "v", "h"}, {0, 6, 12},
+                               {}, "hours since 1991-01-01");
+    folder.write_stats({kChannels});
+  });
+  const std::vector<std::pair<int64_t, int64_t>> expected = {{1990, 0}, {1990, 1}, {1990, 4}, {1991, 0}};
+  for (const Lead& lead : {Lead{.rows = 2}, Lead{.rows = 0, .hours = 12}}) {
+    for (const IoMode mode : testing::kIoModes) {
+      WeatherOptions options = folder.options();
+      options.io = mode;
+      options.lead = lead;
+      const WeatherDataset dataset(group, options);
+      REQUIRE(dataset.size() == std::ssize(expected));
+      CHECK(dataset.num_gaps() == 1);
+      CHECK(dataset.lead().rows == 2);
+      CHECK(dataset.lead().hours == 12.0);
+      const Batch batch = dataset.read(std::vector<int64_t>{0, 1, 2, 3}, {}, 0);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const auto& [year, time] = expected[i];
+        check_field(batch.inputs[static_cast<int64_t>(i)], year, time);
+        check_field(batch.targets[static_cast<int64_t>(i)], year, time + 2);
+      }
+    }
+  }
+  WeatherOptions options = folder.options();
+  options.lead = {.rows = 0, .hours = 9};
+  const Error odd = testing::agreed_error(group, [&] { const WeatherDataset dataset(group, options); });
+  CHECK(contains(odd.what(), "the lead of 9 hours is no multiple of the 6 hours that the rows of the data lie apart"));
+  options.lead = {.rows = 4};
+  const Error long_one = testing::agreed_error(group, [&] { const WeatherDataset dataset(group, options); });
+  CHECK(contains(long_one.what(), "holds no pair of times that are 4 rows apart"));
+}
+
 TEST_CASE("weather: files of the same size and other contents on one rank are found") {
   const auto group = comm::MpiGroup::world();
   const Folder folder(group);

@@ -193,6 +193,25 @@ TEST_CASE("channels differ where both name them") {
   CHECK(channels_difference(info, "u,v") == "the data have the channels u,v, the model was trained on v,u");
 }
 
+TEST_CASE("training data: the lead of the pairs is kept, and another one is told") {
+  TrainingData data;
+  CHECK(training_data_json(data) == "{}");
+  data.lead = {.rows = 4, .hours = 24.0};
+  const TrainingData back = training_data_of(training_data_json(data), "f");
+  CHECK(back.lead.rows == 4);
+  CHECK(back.lead.hours == 24.0);
+  CHECK(lead_difference(data, {.rows = 4, .hours = 24.0}).empty());
+  CHECK(lead_difference(data, {.rows = 24, .hours = 24.0}).empty());  // of hourly data
+  CHECK(lead_difference(data, {.rows = 4}).empty());                  // whose times are not known
+  CHECK(lead_difference(TrainingData(), {.rows = 4}).empty());
+  CHECK(lead_difference(data, {.rows = 4, .hours = 4.0}) ==
+        "the data's pairs are 4 rows (4 hours) apart, those of the model's training 4 rows (24 hours) (--dt, "
+        "--dt-hours)");
+  CHECK(lead_difference(data, {}).starts_with("the data's pairs are 1 row apart, "));
+  data.lead.hours = -1.0;
+  CHECK_THROWS_AS(check_training_data(data, "f"), Error);
+}
+
 TEST_CASE("attributes of format 3 are those that it had") {
   CheckpointInfo info;
   info.means = {1.0};
@@ -204,12 +223,14 @@ TEST_CASE("attributes of format 3 are those that it had") {
     return out;
   };
   const auto now = names(info);
+  info.format = 5;
+  CHECK(names(info).size() == now.size() - 2);  // the lead
   info.format = 4;
-  CHECK(names(info).size() == now.size() - 1);
+  CHECK(names(info).size() == now.size() - 3);
   info.format = 3;
   const auto then = names(info);
   CHECK(then.size() == 22);
-  CHECK(now.size() == then.size() + 6);
+  CHECK(now.size() == then.size() + 8);
   CHECK(std::find(then.begin(), then.end(), "means") == then.end());
 }
 

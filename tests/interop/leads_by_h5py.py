@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Checks leads of several rows (--dt, --dt-hours) and gaps in the times of the data: in training, evaluation, forecast.
+
+usage: leads_by_h5py.py VIT_HYBRID
+
+What persistence scores is computed with NumPy over the pairs that the times allow; the times of a forecast are those of
+its steps, whatever the rows of the file are.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy
+
+HEIGHT, WIDTH = 7, 11  # cut by patches of 4
+SIX_HOURLY = [0, 6, 12, 18, 24, 30, 42, 48, 54, 60, 66, 72]  # hour 36 is missing
+HOURLY = list(range(40))
+
+
+def write(path, hours, seed, units="hours since 2001-01-01"):
+    """States that change smoothly, so that a wrong row is seen in every score."""
+    random = numpy.random.default_rng(seed)
+    base, slope = random.standard_normal((2, 2, HEIGHT, WIDTH))
+    fields = (base + slope * numpy.array(hours)[:, None, None, None] / 10).astype("f4")
+    with h5py.File(path, "w") as file:
+        file["fields"] = fields
+        if units:
+            file["time"] = numpy.array(hours, "f8")
+            file["time"].attrs["units"] = units
+            file["time"].make_scale("time")
+            file["fields"].dims[0].attach_scale(file["time"])
+    return fields.astype("f8")
+
+
+def persistence(fields, hours, lead, mean, std):
+    x = (fields - mean[:, None, None]) / std[:, None, None]
+    weights = numpy.cos(numpy.radians(numpy.linspace(90, -90, HEIGHT)))
+    weights = (weights / weights.mean())[:, None]
+    pairs = [(i, hours.index(hour + lead)) for i, hour in enumerate(hours) if hour + lead in hours and not any(
+        missing not in hours for missing in range(hour, hour + lead, hours[1] - hours[0]))]
+    errors = [numpy.sqrt((weights * (x[i] - x[j]) ** 2).mean((1, 2))) for i, j in pairs]
+    return len(pairs), numpy.mean(errors, 0)
+
+
+class Trial:
+    def __init__(self, program, folder):
+        self.program, self.folder = program, pathlib.Path(folder)
+
+    def run(self, *words, code=0):
+        done = subprocess.run([self.program, *words], cwd=self.folder, capture_output=True, text=True)
+        text = done.stdout + done.stderr
+        assert done.returncode == code, f"{words} ended with {done.returncode}:\n{text}"
+        return text
+
+    def data(self):
+        for name, hours, seed, units in (("six", SIX_HOURLY, 1, "hours since 2001-01-01"), ("one", HOURLY, 2, "hours since 2001-01-01"),
+                                         ("untold", SIX_HOURLY, 3, "")):
+            (self.folder / name).mkdir()
+            fields = write(self.folder / name / "2001.h5", hours, seed, units)
+            setattr(self, name, fields)
+        (self.folder / "stats").mkdir()
+        self.mean = self.six.mean((0, 2, 3))
+        self.std = self.six.std((0, 2, 3))
+        for name, values in (("global_means", self.mean), ("global_stds", self.std)):
+            numpy.save(self.folder / "stats" / f"{name}.npy", values.reshape(1, 2, 1, 1).astype("f4"))
+
+    def expect(self, name, hours, lead, folder, text):
+        """The persistence of an evaluation of checkpoint `name` on `folder`."""
+        pairs, rmse = persistence(getattr(self, folder), hours, lead, self.mean, self.std)
+        assert f"{pairs} pairs" in text, f"{name} on {folder}: not {pairs} pairs:\n{text}"
+        rows = [line.split() for line in text.splitlines() if line.startswith(("c00 ", "c01 "))]
+        told = numpy.array([float(row[2]) for row in rows])
+        assert told.shape == rmse.shape and abs(told - rmse).max() < 2e-6, f"{name} on {folder}: {told}, not {rmse}"
+
+    def trained(self, name, *words):
+        small = "--patch-size 4 --embed-dim 16 --depth 1 --num-heads 2 --steps 2 --global-batch-size 2 --device cpu".split()
+        return self.run(*small, "--train-data", "six", "--stats", "stats", "--run-dir", name, *words)
+
+    def evaluated(self, name, folder):
+        return self.run("evaluate", "--checkpoint", name, "--data", folder, "--device", "cpu")
+
+    def check(self):
+        self.data()
+        text = self.trained("next")
+        assert "10 pairs (none crosses the 1 gap in their times)" in text, text
+        text = self.trained("rows", "--dt", "3")
+        assert "pairs 3 rows (18 hours) apart" in text, text
+        self.trained("hours", "--dt-hours", "18")
+        for name in ("rows", "hours"):
+            self.expect(name, SIX_HOURLY, 18, "six", self.evaluated(name, "six"))
+            self.expect(name, HOURLY, 18, "one", self.evaluated(name, "one"))  # the same lead in other rows
+            text = self.evaluated(name, "untold")
+            assert "the data do not name their times: the model predicts 3 rows (18 hours) ahead" in text, text
+            assert "lead        3 rows (18 hours)" in self.run("checkpoint", "inspect", f"{name}/checkpoints"), "inspect"
+        self.expect("next", SIX_HOURLY, 6, "six", self.evaluated("next", "six"))
+        self.expect("next", HOURLY, 6, "one", self.evaluated("next", "one"))
+        self.bad_input()
+        self.forecast()
+
+    def bad_input(self):
+        small = "--patch-size 4 --embed-dim 16 --depth 1 --num-heads 2 --steps 4 --global-batch-size 2 --device cpu --stats stats".split()
+        odd = "the lead of 9 hours is no multiple of the 6 hours"
+        assert odd in self.run(*small, "--train-data", "six", "--dt-hours", "9", code=64), "odd hours"
+        untold = "--dt-hours is 18, and the data do not say which hours"
+        assert untold in self.run(*small, "--train-data", "untold", "--dt-hours", "18", code=64), "no times"
+        other = "the data's pairs are 1 row (6 hours) apart, those of the model's training 3 rows (18 hours)"
+        text = self.run(*small, "--train-data", "six", "--limit-nsamples", "5", "--resume", "rows/checkpoints", "--run-dir", "on", code=64)
+        assert other in text, text
+
+    def forecast(self):
+        """From hour 18 in steps of 18: 36 is missing, so there is no truth; its times go on all the same."""
+        for start, known in ((3, 0), (2, 1)):
+            self.run("forecast", "--checkpoint", "rows", "--data", "six", "--start", str(start), "--steps", "3", "--out", "f.h5",
+                     "--overwrite", "--device", "cpu")
+            with h5py.File(self.folder / "f.h5") as file:
+                hours = file["time"][:]
+            first = SIX_HOURLY[start]
+            assert list(hours) == [first + 18, first + 36, first + 54], f"from hour {first}: times {hours}"
+            figures = json.loads((self.folder / "f.json").read_text())
+            assert (figures["dt"], figures["dt_hours"], len(figures["leads"])) == (3, 18, known), figures
+            if known:
+                told = [figures["leads"][0]["persistence_rmse"][c] for c in ("c00", "c01")]
+                x = (self.six - self.mean[:, None, None]) / self.std[:, None, None]
+                weights = numpy.cos(numpy.radians(numpy.linspace(90, -90, HEIGHT)))[:, None]
+                weights = weights / weights.mean()
+                rmse = numpy.sqrt((weights * (x[start] - x[start + 3]) ** 2).mean((1, 2)))
+                assert abs(numpy.array(told) - rmse).max() < 2e-6, f"{told}, not {rmse}"
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        Trial(str(pathlib.Path(sys.argv[1]).resolve()), folder).check()
+
+
+if __name__ == "__main__":
+    main()
