@@ -157,6 +157,8 @@ void ForecastRecord::open_file() {
                                              data::Hdf5Attributes{{"start", options_.start},
                                                                   {"source_file", times_.path(place_.file)},
                                                                   {"source_time", place_.time},
+                                                                  {"dt", times_.lead().rows},
+                                                                  {"num_true", std::min(options_.steps, num_true())},
                                                                   {"checkpoint", checkpoint_}});
   // Now, under the file's temporary name: what fails or dies meanwhile leaves no half file behind and loses no
   // forecast. All is known of the lead times.
@@ -169,7 +171,7 @@ std::vector<std::string> ForecastRecord::description() const {
       str(options_.steps, " lead times ", is_next_row ? "" : str("of ", data::lead_text(times_.lead()), " "),
           "from time ", options_.start, " (", times_.path(place_.file), ", time ", place_.time, "); ACC against ",
           climatology_.defined() ? "time means" : "channel means")};
-  const int64_t known = place_.after / times_.lead().rows;
+  const int64_t known = num_true();
   if (known == 0) {
     lines.push_back(str("this is the last time ", is_next_row ? "" : "with a next state ",
                         "of its file or before a gap in its times: there is no truth, and there are no figures"));
@@ -187,11 +189,10 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
   const MemoryScope scope(MemoryClass::kData);
   const at::Tensor fields = data::denormalize_field(prediction, times_.normalization());
   file_->write(dataset_, std::vector<int64_t>{lead - 1, 0, 0, 0}, fields.unsqueeze(0));
-  const int64_t rows = lead * times_.lead().rows;
-  if (rows > place_.after) {
+  if (lead > num_true()) {
     return;
   }
-  const at::Tensor truth = times_.read(place_.file, place_.time + rows);
+  const at::Tensor truth = times_.read(place_.file, place_.time + lead * times_.lead().rows);
   figures_.push_back(figures_of(prediction, truth, start_, climatology_, grid_));
 }
 

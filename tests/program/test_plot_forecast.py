@@ -290,6 +290,18 @@ class PlotForecast(unittest.TestCase):
         self.assertEqual([axes.get_title() for axes in drawn.maps], ["forecast: 3.00 to 96.0"])
         self.assert_shows(drawn, 0, range(4), range(8), 3 * (truth[0] + 1))
 
+    def test_lead_times_of_several_rows(self):
+        truth = numpy.stack([numpy.arange(32.0).reshape(4, 8)] * 2)
+        write(self.folder, truth, truth + 1)
+        with h5py.File(f"{self.folder}/forecast.h5", "a") as file:
+            file.attrs["dt"] = 2  # the next state but one is the truth of the first lead time, and that of others is not there
+        drawn = Drawn(self.folder, "--lead", "1")
+        self.assert_shows(drawn, 0, range(4), range(8), 2 * truth[0])
+        self.assertEqual([axes.get_title().split(":")[0] for axes in Drawn(self.folder, "--lead", "2").maps], ["forecast"])
+        with h5py.File(f"{self.folder}/forecast.h5", "a") as file:
+            file.attrs["num_true"] = 0  # the times have a gap
+        self.assertEqual([axes.get_title().split(":")[0] for axes in Drawn(self.folder, "--lead", "1").maps], ["forecast"])
+
     @long_test
     def test_coastlines(self):
         latitudes, longitudes = numpy.linspace(-60, 60, 13), 10.0 * numpy.arange(36)
