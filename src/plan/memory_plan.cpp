@@ -52,7 +52,7 @@ int64_t score_bytes(const RunConfig& config, int64_t micro_batch, const zero::Pr
 // Batches as they are read, in fp32; what the model and the loss take, where that is of another type; and the fields
 // that are generated at the start.
 int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPlace place,
-                   const zero::PrecisionPolicy& policy, int64_t read_ahead) {
+                   const zero::PrecisionPolicy& policy, const ComputeTraits& compute) {
   const model::VitOptions& model = config.model;
   const bool is_first = place.stage == 0, is_last = place.stage + 1 == config.parallel.pp;
   const int64_t pixels = replica.micro_batch * model.image_height * model.image_width;
@@ -60,13 +60,15 @@ int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPla
   const int64_t target = is_last && config.is_forecast() ? model.out_channels * pixels : 0;
   // Persistence, with which validation compares a forecast, is the input.
   const int64_t valid_input = is_first || (is_last && config.is_forecast()) ? model.in_channels * pixels : 0;
-  const bool is_scaled = config.data.kind == DataKind::kHdf5;  // normalized when they are taken
+  // A GPU normalizes what is taken; on the host the threads that read have done so.
+  const bool is_scaled = config.data.kind == DataKind::kHdf5 && compute.device != c10::DeviceType::CPU;
   const auto converted = [is_scaled](int64_t numbers, at::ScalarType type) {
     return type == at::kFloat && !is_scaled ? 0 : numbers * size_of(type);
   };
   const int64_t batch = (input + target) * size_of(at::kFloat);
   const int64_t own = converted(input, policy.compute) + converted(target, policy.master);
   const int64_t in_flight = replica.schedule.peak_in_flight[static_cast<size_t>(place.stage)];
+  const int64_t read_ahead = compute.read_ahead;
   const int64_t training = read_ahead * batch + in_flight * (batch + own);
   // What is read ahead of training stays while validation reads ahead, too.
   const bool validates = config.data.has_validation();
@@ -153,7 +155,7 @@ MemoryPlan plan_memory(const RunConfig& config, const ReplicaPlan& replica, Mode
   const bool reduces_copies = policy.reduce != policy.gradient;
   of_class(bytes, MemoryClass::kCommunication) = reduces_copies ? flat.size * size_of(policy.reduce) : 0;
   of_class(bytes, MemoryClass::kActivations) = most_activations(config, replica, place, units, policy.compute);
-  of_class(bytes, MemoryClass::kData) = data_bytes(config, replica, place, policy, compute.read_ahead);
+  of_class(bytes, MemoryClass::kData) = data_bytes(config, replica, place, policy, compute);
   // The start draws each parameter in fp64, beside its master weights.
   const int64_t wide = size_of(at::kDouble) + (policy.has_own_master() ? size_of(policy.master) : 0);
   int64_t drawing = 0, working = 0;

@@ -55,6 +55,24 @@ TEST_CASE("memory plan: bytes a parameter are those of ZeRO's equations") {
   }
 }
 
+TEST_CASE("memory plan: fields of files are there once more where a GPU normalizes them") {
+  RunConfig config = config_of(1, 1, 1);
+  config.data.kind = DataKind::kHdf5;
+  config.precision.kind = Precision::kBf16;
+  const auto fields = [&](c10::DeviceType device) {
+    ComputeTraits compute;
+    compute.device = device;
+    compute.read_ahead = 3;
+    const ClassBytes bytes = plan_memory(config, plan_replica(config, 0), {}, compute).peak;
+    const model::VitOptions& model = config.model;
+    return static_cast<double>(of_class(bytes, MemoryClass::kData)) /
+           static_cast<double>(2 * model.in_channels * model.image_height * model.image_width * int64_t{sizeof(float)});
+  };
+  // Three batches of inputs and targets ahead and one in work, of which the inputs are also there in bf16.
+  CHECK(fields(c10::DeviceType::CPU) == Approx(3 * 2 + 2 + 0.5));
+  CHECK(fields(c10::DeviceType::CUDA) == Approx(3 * 2 + 2 + 0.5 + 1.0));  // and normalized targets
+}
+
 TEST_CASE("memory plan: the state is split over the ranks of --zero-shard-size alone") {
   for (const auto& [shard, parts] : {std::pair(0, 8.0), {1, 1.0}, {2, 2.0}, {4, 4.0}, {8, 8.0}}) {
     RunConfig config = config_of(8, 1, 1);
