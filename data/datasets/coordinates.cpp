@@ -315,6 +315,10 @@ std::string lead_text(const Lead& lead) {
   return str(counted(lead.rows, "row"), lead.hours > 0.0 ? str(" (", lead.hours, " hours)") : "");
 }
 
+Lead asked_lead(const Lead& given) {
+  return {given.hours > 0.0 ? 0 : given.rows, given.hours};
+}
+
 Lead resolved_lead(const Lead& lead, double interval) {
   if (lead.hours == 0.0 || (interval == 0.0 && lead.rows > 0)) {
     return {lead.rows, lead.rows * interval / kSecondsOfHour};

@@ -93,6 +93,9 @@ struct Lead {
 /// "4 rows (24 hours)", "1 row".
 std::string lead_text(const Lead& lead);
 
+/// What --dt (rows) and --dt-hours ask for: the hours where they are given, and then nothing else.
+Lead asked_lead(const Lead& given);
+
 /// Both numbers of `lead` for rows that lie `interval` seconds apart (0: not known): its hours count where both are
 /// known, else its rows. Error(kUsage) where neither can be, or where the hours are no whole number of intervals.
 Lead resolved_lead(const Lead& lead, double interval);

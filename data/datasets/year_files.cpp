@@ -240,7 +240,7 @@ double common_interval(const std::vector<RowFile>& files) {
   return first == nullptr ? 0.0 : first->layout.times.interval;
 }
 
-TimePairs::TimePairs(std::vector<TimeRun> runs, int64_t lead) : runs_(std::move(runs)) {
+TimePairs::TimePairs(std::vector<TimeRun> runs, int64_t lead) : runs_(std::move(runs)), lead_(lead) {
   VH_ASSERT(lead > 0, str("lead ", lead));
   int64_t end = 0;
   for (const TimeRun& run : runs_) {

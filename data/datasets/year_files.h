@@ -49,10 +49,12 @@ class TimePairs {
   TimePairs(std::vector<TimeRun> runs, int64_t lead);
 
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
+  int64_t lead() const { return lead_; }
   Pair pair(int64_t sample) const;
 
  private:
   std::vector<TimeRun> runs_;
+  int64_t lead_ = 1;
   std::vector<int64_t> ends_;  // number of the sample after the last one of each run
 };
 

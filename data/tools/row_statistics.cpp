@@ -1,7 +1,10 @@
 // Moments of a plane in two passes, merged over planes, blocks and ranks; and the files of statistics.
 #include "data/tools/row_statistics.h"
 
+#include <ATen/OpMathType.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -111,6 +114,7 @@ class BlockSums {
         blocks_(cut(rows)),
         places_(channel_places(layout().shape, layout().type)),
         buffer_(make_buffer()),
+        inputs_(request.pairs != nullptr ? at::empty_like(buffer_) : at::Tensor()),
         packed_(at::zeros({blocks_.parts(), places_.channels, ChannelMoments::kPacked}, at::kDouble)) {
     if (request.time_means == TimeMeans::kYes) {
       sums_ = at::zeros(buffer_[0].sizes(), at::kDouble);
@@ -176,14 +180,27 @@ class BlockSums {
   void add_rows(Range rows, std::vector<ChannelMoments>& moments) {
     std::vector<RowPlace> places;
     std::vector<RowRead> reads;
+    const auto read = [&](const RowPlace& place, const at::Tensor& buffer, int64_t number) {
+      reads.push_back({place.file, place.row, static_cast<char*>(buffer.data_ptr()) + number * layout().row_bytes()});
+    };
     for (int64_t i = rows.begin; i < rows.end; ++i) {
-      places.push_back(place_of(source_, rows_.row(i)));
-      auto* to = static_cast<char*>(buffer_.data_ptr()) + (i - rows.begin) * layout().row_bytes();
-      reads.push_back({places.back().file, places.back().row, to});
+      RowPlace place{};
+      if (request_.pairs != nullptr) {
+        const TimePairs::Pair pair = request_.pairs->pair(rows_.row(i));
+        read({pair.file, pair.time}, inputs_, i - rows.begin);
+        place = {pair.file, pair.time + request_.pairs->lead()};
+      } else {
+        place = place_of(source_, rows_.row(i));
+      }
+      read(place, buffer_, i - rows.begin);
+      places.push_back(place);
     }
     source_.read(std::move(reads));
     for (size_t i = 0; i < places.size(); ++i) {
-      add(places[i], buffer_[static_cast<int64_t>(i)], moments);
+      const auto number = static_cast<int64_t>(i);
+      const at::Tensor row = buffer_[number];
+      const auto wide = at::toOpMathType(row.scalar_type());
+      add(places[i], request_.pairs != nullptr ? row.to(wide) - inputs_[number].to(wide) : row, moments);
     }
   }
 
@@ -234,6 +251,7 @@ class BlockSums {
   const RowGroups blocks_;
   const ChannelPlaces places_;
   const at::Tensor buffer_;  // rows that are read together
+  const at::Tensor inputs_;  // likewise, of pairs
   const at::Tensor packed_;
   at::Tensor sums_;
   at::Tensor counts_;
@@ -244,17 +262,31 @@ namespace fs = std::filesystem;
 constexpr const char* kMeans = "global_means.npy";
 constexpr const char* kDeviations = "global_stds.npy";
 constexpr const char* kTimeMeans = "time_means.npy";
+constexpr const char* kIncrementMeans = "time_diff_means.npy";
+constexpr const char* kIncrementDeviations = "time_diff_stds.npy";
+
+// Which files are written; the options that others are asked for by.
+std::vector<const char*> names_of(const WriteStatsOptions& options) {
+  std::vector<const char*> names = {kMeans, kDeviations};
+  if (options.time_means) names.push_back(kTimeMeans);
+  if (options.increments) names.insert(names.end(), {kIncrementMeans, kIncrementDeviations});
+  return names;
+}
 
 void prepare_folder(const WriteStatsOptions& options) {
   make_output_folder(options.out);
-  for (const char* name : {kMeans, kDeviations, kTimeMeans}) {
-    refuse_existing((fs::path(options.out) / name).string(), options.overwrite);
-  }
-  std::error_code ignored;
-  if (!options.time_means && fs::exists(fs::path(options.out) / kTimeMeans, ignored)) {
-    throw Error(
-        ErrorClass::kCannotCreate, str(options.out, " also holds ", kTimeMeans, ", which would not be replaced"),
-        "give --time-means, remove the file, or give another folder: it would be read beside the new statistics");
+  const std::vector<const char*> asked = names_of(options);
+  for (const auto& [name, option] :
+       {std::pair(kMeans, ""), std::pair(kDeviations, ""), std::pair(kTimeMeans, "--time-means"),
+        std::pair(kIncrementMeans, "--increments"), std::pair(kIncrementDeviations, "--increments")}) {
+    const std::string path = (fs::path(options.out) / name).string();
+    refuse_existing(path, options.overwrite);
+    std::error_code ignored;
+    if (std::find(asked.begin(), asked.end(), name) == asked.end() && fs::exists(path, ignored)) {
+      throw Error(ErrorClass::kCannotCreate, str(options.out, " also holds ", name, ", which would not be replaced"),
+                  str("give ", option,
+                      ", remove the file, or give another folder: it would be read beside the new statistics"));
+    }
   }
 }
 
@@ -274,6 +306,18 @@ void check_files(const RowSource& source) {
                   "all files have the same type, channels, height and width");
     }
   }
+}
+
+// Those of the increments, and their `lead`.
+TimePairs pairs_of(const RowSource& source, const WriteStatsOptions& options, Lead& lead) {
+  lead = resolved_lead(asked_lead(options.lead), common_interval(source.files()));
+  TimePairs pairs(time_runs(source.files()), lead.rows);
+  if (pairs.size() == 0) {
+    throw Error(ErrorClass::kBadData,
+                str(options.inputs.front(), " holds no pair of times that are ", lead_text(lead), " apart"),
+                "leave --increments out, or give a shorter --dt");
+  }
+  return pairs;
 }
 
 // Normalization divides by the deviation.
@@ -300,7 +344,8 @@ at::Tensor by_channel(const std::vector<ChannelMoments>& channels, double (*valu
   return values;
 }
 
-void write_files(const WriteStatsOptions& options, const RowStatistics& statistics) {
+void write_files(const WriteStatsOptions& options, const RowStatistics& statistics,
+                 const std::vector<ChannelMoments>& increments) {
   NpyFiles files;
   const auto add = [&](const char* name, const at::Tensor& values) {
     files.emplace_back((fs::path(options.out) / name).string(), values);
@@ -313,6 +358,10 @@ void write_files(const WriteStatsOptions& options, const RowStatistics& statisti
                   "leave --time-means out");
     }
     add(kTimeMeans, statistics.time_means.to(at::kFloat).unsqueeze(0));
+  }
+  if (options.increments) {
+    add(kIncrementMeans, by_channel(increments, [](const ChannelMoments& m) { return m.mean; }));
+    add(kIncrementDeviations, by_channel(increments, [](const ChannelMoments& m) { return m.deviation(); }));
   }
   replace_npy(files);
 }
@@ -432,11 +481,19 @@ WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& o
   StatisticsRequest request;
   request.missing = options.skip_missing ? MissingValues::kCount : MissingValues::kRefuse;
   request.time_means = options.time_means ? TimeMeans::kYes : TimeMeans::kNo;
+  // Before hours of reading.
+  const TimePairs pairs =
+      comm::agreed(group, [&] { return options.increments ? pairs_of(source, options, result.lead) : TimePairs(); });
   const RowStatistics statistics = row_statistics(group, source, rows, request);
   result.channels = statistics.channels;
+  if (options.increments) {
+    request.time_means = TimeMeans::kNo;
+    request.pairs = &pairs;
+    result.increments = row_statistics(group, source, {pairs.size(), pairs.size()}, request).channels;
+  }
   comm::agreed_on_rank_0(group, [&] {
     check_channels(result);
-    write_files(options, statistics);
+    write_files(options, statistics, result.increments);
   });
   return result;
 }

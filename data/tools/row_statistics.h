@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "data/datasets/year_files.h"
 #include "data/reading/row_source.h"
 
 namespace vit_hybrid::data {
@@ -74,6 +75,9 @@ enum class TimeMeans { kNo, kYes };
 struct StatisticsRequest {
   MissingValues missing = MissingValues::kCount;
   TimeMeans time_means = TimeMeans::kNo;
+  /// Where it is set, statistics are not of rows but of the differences of these pairs, target minus input, by the
+  /// numbers of the selection.
+  const TimePairs* pairs = nullptr;
 };
 
 struct RowStatistics {
@@ -91,21 +95,27 @@ struct WriteStatsOptions {
   std::string out;                  ///< folder to be made
   std::string dataset = "fields";   ///< (time, channel, height, width)
   bool time_means = false;          ///< also time_means.npy
+  bool increments = false;          ///< also time_diff_means.npy and time_diff_stds.npy
+  Lead lead = {};                   ///< of the increments
   bool skip_missing = false;        ///< leave NaN and infinities out instead of refusing them
   bool overwrite = false;           ///< replace such files
 };
 
 struct WrittenStats {
   std::vector<ChannelMoments> channels;
+  std::vector<ChannelMoments> increments;  ///< empty where none were asked for
+  Lead lead;                               ///< of the increments
   std::vector<std::string> channel_names;
   int64_t num_samples = 0;
 };
 
 /// Writes OUT/global_means.npy and OUT/global_stds.npy, float32 (1, C, 1, 1), over all times of all files, and if asked
-/// OUT/time_means.npy (1, C, H, W). Collective over `group`; errors are agreed: Error(kMissingInput), Error(kBadData)
-/// for values that are not finite, channels that are constant or without a value, and files that differ,
-/// Error(kCannotCreate), also for an OUT/time_means.npy of before that would stay. Whenever the program is killed, what
-/// is in OUT is not of two data sets: old files are removed before new ones have their names.
+/// OUT/time_means.npy (1, C, H, W), and OUT/time_diff_means.npy and OUT/time_diff_stds.npy, those of x(t + lead) - x(t)
+/// over the pairs of the files, none across a gap in their times (makani's names). Collective over `group`; errors are
+/// agreed: Error(kMissingInput), Error(kBadData) for values that are not finite, channels that are constant or without
+/// a value, and files that differ, Error(kCannotCreate), also for an optional file of before that would stay. Whenever
+/// the program is killed, what is in OUT is not of two data sets: old files are removed before new ones have their
+/// names.
 WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& options);
 
 }  // namespace vit_hybrid::data

@@ -175,6 +175,22 @@ options::OptionTable table_of(WriteStatsOptions& chosen) {
   table.add({.name = "time-means",
              .value = flag(chosen.time_means),
              .help = "Also write time_means.npy (1, C, H, W), against which anomalies are taken."});
+  table.add({.name = "increments",
+             .value = flag(chosen.increments),
+             .help = "Also write time_diff_means.npy and time_diff_stds.npy, of the differences between states that "
+                     "lie dt apart."});
+  table.add({.name = "dt",
+             .value = integer(chosen.lead.rows, {1, int64_t{1} << 20}),
+             .help = "Rows from one state of an increment to the other.",
+             .unit = "rows"});
+  options::NumberRange hours;
+  hours.least = 0.0;
+  hours.word = "auto";
+  table.add({.name = "dt-hours",
+             .value = number(chosen.lead.hours, hours),
+             .help = "The same in hours, a multiple of what the rows of the data lie apart by their time axis, and in "
+                     "place of dt; auto: as dt says.",
+             .unit = "hours"});
   table.add({.name = "skip-missing",
              .value = flag(chosen.skip_missing),
              .help = "Leave NaN and infinities out and count them, instead of refusing them."});
@@ -250,6 +266,10 @@ int run_data_stats(const Invocation& invocation) {
     const auto stats = data::write_stats(world, chosen);
     const std::string taken = seconds_text(timer);
     log_line(data::statistics_table(stats.channels, stats.channel_names));
+    if (chosen.increments) {
+      log_line(str("increments over ", data::lead_text(stats.lead), ":\n",
+                   data::statistics_table(stats.increments, stats.channel_names)));
+    }
     log_line(str("wrote ", chosen.out, " from ", stats.num_samples, " samples in ", taken));
   });
 }

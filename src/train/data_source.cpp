@@ -55,9 +55,7 @@ data::WeatherOptions weather_options(const DataConfig& config, const TrainingDat
   options.global_stds = config.global_stds;
   options.normalization = normalization_of(trained);
   options.dataset = config.dataset_name;
-  options.lead = config.lead;
-  if (config.lead.hours > 0.0) options.lead.rows = 0;  // nothing but the hours will do
-  if (trained.lead.rows > 0) options.lead = trained.lead;
+  options.lead = trained.lead.rows > 0 ? trained.lead : data::asked_lead(config.lead);
   options.io = config.io;
   return options;
 }

@@ -90,6 +90,73 @@ TEST_CASE("data stats: a closed form, from any number of ranks") {
   group.barrier();
 }
 
+TEST_CASE("data stats: increments over a lead, none across a gap in the times, from any number of ranks") {
+  const auto group = comm::MpiGroup::world();
+  const ScratchFolder folder(group);
+  fs::create_directories(folder.file("train"));
+  // x(t, c, i) = (c + 1) t^2 + i.
+  const auto squares = [](int64_t first_time, int64_t num_times) {
+    const at::Tensor times = at::arange(first_time, first_time + num_times, at::kFloat).reshape({-1, 1, 1, 1});
+    const at::Tensor channels = at::arange(1, 4, at::kFloat).reshape({1, -1, 1, 1});
+    return at::Tensor(times * times * channels + at::arange(kCells, at::kFloat).reshape({1, 1, 4, 5}));
+  };
+  on_rank_0(group, [&] {
+    const char* const units = "hours since 1990-01-01";
+    testing::write_scaled_file(folder.file("train/1990.h5"), squares(0, 6), {"a", "b", "c"}, {0, 6, 12, 24, 30, 36}, {},
+                               units);
+    testing::write_scaled_file(folder.file("train/1991.h5"), squares(6, 4), {"a", "b", "c"}, {8760, 8766, 8772, 8778},
+                               {}, units);
+  });
+  struct Case {
+    Lead lead;
+    std::vector<double> increments;  // of the first channel
+  };
+  const std::vector<Case> cases = {{{.rows = 1}, {1, 3, 7, 9, 13, 15, 17}},
+                                   {{.rows = 2}, {4, 16, 28, 32}},
+                                   {{.rows = 1, .hours = 12}, {4, 16, 28, 32}}};
+  for (const Case& one : cases) {
+    double mean = 0.0, variance = 0.0;
+    const auto count = static_cast<double>(one.increments.size());
+    for (const double x : one.increments)
+      mean += x / count;
+    for (const double x : one.increments)
+      variance += (x - mean) * (x - mean) / count;
+    testing::in_groups(group, [&](const comm::MpiGroup& part, const std::string& name) {
+      WriteStatsOptions options;
+      options.inputs = {folder.file("train")};
+      options.out = folder.file(name);
+      options.increments = options.overwrite = true;
+      options.lead = one.lead;
+      const WrittenStats stats = write_stats(part, options);
+      CHECK(stats.lead.hours == static_cast<double>(6 * stats.lead.rows));
+      CHECK(stats.increments.front().count == std::ssize(one.increments) * kCells);
+      const at::Tensor means = read_npy(folder.file(name + "/time_diff_means.npy"));
+      const at::Tensor deviations = read_npy(folder.file(name + "/time_diff_stds.npy"));
+      CHECK((means.sizes() == at::IntArrayRef({1, 3, 1, 1})));
+      for (int64_t c = 0; c < 3; ++c) {
+        const auto factor = static_cast<double>(c + 1);
+        CHECK(means[0][c].item<double>() == doctest::Approx(factor * mean).epsilon(1e-7));
+        CHECK(deviations[0][c].item<double>() == doctest::Approx(factor * std::sqrt(variance)).epsilon(1e-7));
+      }
+    });
+    for (const char* file : {"time_diff_means.npy", "time_diff_stds.npy", "global_stds.npy"}) {
+      CHECK((file_bytes(folder.file(str("one/", file))) == file_bytes(folder.file(str("all/", file)))));
+    }
+    group.barrier();
+  }
+  WriteStatsOptions options;
+  options.inputs = {folder.file("train")};
+  options.out = folder.file("all");
+  options.overwrite = true;
+  const Error stale = agreed_error(group, [&] { write_stats(group, options); });
+  CHECK(contains(stale.what(), "also holds time_diff_means.npy, which would not be replaced; give --increments"));
+  options.increments = true;
+  options.lead = {.rows = 4};
+  const Error none = agreed_error(group, [&] { write_stats(group, options); });
+  CHECK(contains(none.what(), "holds no pair of times that are 4 rows (24 hours) apart"));
+  group.barrier();
+}
+
 TEST_CASE("data stats: missing values are refused by name, or left out and counted") {
   const auto group = comm::MpiGroup::world();
   const ScratchFolder folder(group);
