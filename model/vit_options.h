@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/kernels/gelu_kind.h"
+#include "src/kernels/gelu.h"
 #include "src/kernels/patch_grid.h"
 
 namespace vit_hybrid::model {

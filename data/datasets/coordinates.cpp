@@ -290,7 +290,7 @@ TimeAxis time_axis(const std::vector<double>& times, const std::string& units, c
   const auto scale = seconds_of(unit.data());
   const auto kind = calendar_kind(calendar);
   const auto days = kind ? days_of(date, *kind) : std::nullopt;
-  if (!is_utc || !scale || !days) {
+  if (!is_utc || !scale || !days || !std::isfinite(times.front()) || !std::isfinite(times.back())) {
     return {};
   }
   const double base = static_cast<double>(*days) * kSecondsOfDay + hour * 3600.0 + minute * 60.0 + second;

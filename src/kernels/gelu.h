@@ -1,11 +1,16 @@
-// GELU, with erf or tanh: forward and backward of tensors.
+// GELU, with erf or tanh (GeluKind): forward and backward of tensors.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include "src/kernels/gelu_kind.h"
+namespace at {
+class Tensor;
+}
 
 namespace vit_hybrid::kernels {
+
+/// GELU is z Phi(z) (D. Hendrycks, K. Gimpel, "Gaussian Error Linear Units", 2016, section 2). kErf: Phi is the normal
+/// distribution. kTanh: 0.5 (1 + tanh(sqrt(2 / pi) (z + 0.044715 z^3))) stands for it, off by up to 2e-4, and what is
+/// called phi is its derivative.
+enum class GeluKind { kErf, kTanh };
 
 /// z Phi(z), elementwise. Half-length types: in fp32, rounded once.
 at::Tensor gelu(const at::Tensor& z, GeluKind kind);

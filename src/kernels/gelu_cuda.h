@@ -7,7 +7,7 @@
 
 #include "src/base/instruction_sets.h"
 #include "src/kernels/element_vector.h"
-#include "src/kernels/gelu_kind.h"
+#include "src/kernels/gelu.h"
 
 struct CUstream_st;  // cudaStream_t points to it
 

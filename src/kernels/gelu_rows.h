@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "src/kernels/gelu_kind.h"
+#include "src/kernels/gelu.h"
 
 namespace vit_hybrid::kernels {
 

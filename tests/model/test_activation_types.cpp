@@ -161,7 +161,7 @@ TEST_CASE("activation types: every operation, message and gradient has the compu
           outputs.push_back(stage->forward(inputs.back(), context));
           CHECK((outputs.back().scalar_type() == type));
           CHECK(nodes_of(outputs.back()).size() >= 2);
-          CHECK(join(promoted_outputs(outputs.back(), type)) == "");
+          CHECK_MESSAGE(promoted_outputs(outputs.back(), type).empty(), join(promoted_outputs(outputs.back(), type)));
           watch_gradients(outputs.back(), type, promoted);
           inputs.push_back(outputs.back().detach().requires_grad_());
         }
@@ -174,7 +174,7 @@ TEST_CASE("activation types: every operation, message and gradient has the compu
           REQUIRE((gradient.scalar_type() == type));
           torch::autograd::backward({outputs[i]}, {gradient});
         }
-        CHECK(join(promoted) == "");
+        CHECK_MESSAGE(promoted.empty(), join(promoted));
         CHECK((chain.buffer.gradients().scalar_type() == gradient_type));
         CHECK(chain.buffer.gradients().abs().max().item<double>() > 0.0);
       }

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "src/kernels/gelu_kind.h"
+#include "src/kernels/gelu.h"
 
 namespace vit_hybrid::kernels {
 

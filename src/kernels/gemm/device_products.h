@@ -11,7 +11,7 @@
 #include <functional>
 #include <string>
 
-#include "src/kernels/gelu_kind.h"
+#include "src/kernels/gelu.h"
 #include "src/kernels/gemm/kernel_choice.h"
 
 namespace vit_hybrid::kernels {

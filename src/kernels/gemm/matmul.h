@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "src/kernels/gelu_kind.h"
+#include "src/kernels/gelu.h"
 #include "src/kernels/gemm/kernel_choice.h"
 #include "src/kernels/gemm/packing.h"
 

@@ -141,6 +141,7 @@ TEST_CASE("time axes: units and calendars") {
   }
   CHECK((time_axis({0, 1}, "hours since 1990-01-01", "julian").kind == Kind::kNone));
   CHECK((time_axis({0, 1}, "", "").kind == Kind::kNumbers));
+  CHECK((time_axis({0, HUGE_VAL}, "hours since 1990-01-01", "").kind == Kind::kNone));
   CHECK(time_text(hours(0, 1), hours(31, 32, "2016-02-28").first) == "2016-02-29 07:00:00");
 }
 

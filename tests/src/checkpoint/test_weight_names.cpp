@@ -120,6 +120,15 @@ TEST_CASE("weight names: models without a counterpart say why") {
   CHECK(no_counterpart(WeightNames::kTorchvision, small_forecaster()).find("fields") != std::string::npos);
   CHECK(no_counterpart(WeightNames::kNersc, square).find("classifier") != std::string::npos);
   CHECK(no_counterpart(WeightNames::kNersc, small_forecaster()).empty());
+  auto cut = small_forecaster();
+  cut.image_height += 1;
+  auto oblong = square;
+  oblong.patch_height = 2 * oblong.patch_width;
+  for (const auto& patches : {cut, oblong}) {
+    CHECK(no_counterpart(WeightNames::kTimm, patches).empty());
+  }
+  CHECK(no_counterpart(WeightNames::kNersc, cut) == "its patches are squares that divide the image");
+  CHECK(no_counterpart(WeightNames::kTorchvision, oblong) == "its patches are squares that divide the image");
   auto tanh = small_forecaster();
   tanh.gelu = kernels::GeluKind::kTanh;
   CHECK(no_counterpart(WeightNames::kNersc, tanh).find("tanh") != std::string::npos);

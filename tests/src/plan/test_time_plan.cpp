@@ -193,7 +193,8 @@ TEST_CASE("time plan: a step waits for what is read more slowly than it goes, or
   const double step = plan_time(config, machine, 2, 1).step;
   machine.populations[0].reading_bytes_per_s = kReading;
   const model::VitOptions& model = config.model;
-  const auto pixels = static_cast<double>(config.global_batch_size / 2 * model.image_height * model.image_width);
+  const int64_t samples = config.global_batch_size / 2;  // of a node
+  const auto pixels = static_cast<double>(samples * model.image_height * model.image_width);
   const double reading = 4.0 * static_cast<double>(model.in_channels + model.out_channels) * pixels / (2.0 * kReading);
   REQUIRE(reading > step);
   const TimePlan time = plan_time(config, machine, 2, 1);
