@@ -258,9 +258,36 @@ void require_colours_last(const std::vector<int64_t>& shape, const std::string& 
 }
 
 bool is_same_interval(double interval, double expected) {
-  constexpr double kTolerance = 0.1;
+  constexpr double kTolerance = 0.25;
   return std::abs(interval - expected) <= kTolerance * expected;
 }
+
+namespace {
+
+// Sets interval and gaps; a unit of `times` is `scale` seconds.
+void find_gaps(const std::vector<double>& times, double scale, TimeAxis& axis) {
+  if (times.size() < 2) {
+    return;
+  }
+  std::vector<double> steps(times.size());
+  std::adjacent_difference(times.begin(), times.end(), steps.begin());
+  steps.erase(steps.begin());
+  std::vector<double> sorted = steps;
+  const auto median = sorted.begin() + (std::ssize(sorted) - 1) / 2;  // the lower one: what is missing makes steps long
+  std::nth_element(sorted.begin(), median, sorted.end());
+  double sum = 0.0, count = 0.0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (is_same_interval(steps[i], *median)) {
+      sum += steps[i];
+      count += 1.0;
+    } else {
+      axis.gaps.push_back(static_cast<int64_t>(i) + 1);
+    }
+  }
+  axis.interval = std::round(sum / count * scale);  // times of 32 bits are not exact, their mean step is
+}
+
+}  // namespace
 
 TimeAxis time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar) {
   if (units.empty()) {
@@ -295,19 +322,7 @@ TimeAxis time_axis(const std::vector<double>& times, const std::string& units, c
   }
   const double base = static_cast<double>(*days) * kSecondsOfDay + hour * 3600.0 + minute * 60.0 + second;
   TimeAxis axis{TimeAxis::Kind::kDates, base + times.front() * *scale, base + times.back() * *scale, *kind};
-  if (times.size() > 1) {
-    std::vector<double> steps(times.size());
-    std::adjacent_difference(times.begin(), times.end(), steps.begin());
-    steps.erase(steps.begin());
-    std::vector<double> sorted = steps;
-    const auto median =
-        sorted.begin() + (std::ssize(sorted) - 1) / 2;  // the lower one: what is missing makes steps long
-    std::nth_element(sorted.begin(), median, sorted.end());
-    axis.interval = *median * *scale;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      if (!is_same_interval(steps[i], *median)) axis.gaps.push_back(static_cast<int64_t>(i) + 1);
-    }
-  }
+  find_gaps(times, *scale, axis);
   return axis;
 }
 

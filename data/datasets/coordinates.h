@@ -70,14 +70,15 @@ struct TimeAxis {
   Kind kind = Kind::kNone;
   double first = 0;
   double last = 0;
-  std::string calendar = {};       ///< of kDates: "standard", "noleap", "all_leap", "360_day"
-  double interval = 0;             ///< of kDates: seconds from a row to the next one, that of most; 0 for a single row
+  std::string calendar = {};  ///< of kDates: "standard", "noleap", "all_leap", "360_day"
+  double interval =
+      0;  ///< of kDates: whole seconds from a row to the next one, the mean without gaps; 0 for a single row
   std::vector<int64_t> gaps = {};  ///< rows that do not come one interval after the row before (months count as one)
   bool operator==(const TimeAxis&) const = default;
 };
 
-/// Whether two intervals are the same but for rounding and the lengths of months (28 days and 31); where a row is
-/// missing one is twice the other.
+/// Whether two intervals are the same but for rounding (hours in days of 32 bits) and the lengths of months; where a
+/// row is missing one is twice the other.
 bool is_same_interval(double interval, double expected);
 
 /// The axis of the ascending times of all rows in `units`, "hours since 1900-01-01 00:00:00", of a CF calendar (empty:

@@ -265,7 +265,7 @@ constexpr const char* kTimeMeans = "time_means.npy";
 constexpr const char* kIncrementMeans = "time_diff_means.npy";
 constexpr const char* kIncrementDeviations = "time_diff_stds.npy";
 
-// Which files are written; the options that others are asked for by.
+// The files that are written.
 std::vector<const char*> names_of(const WriteStatsOptions& options) {
   std::vector<const char*> names = {kMeans, kDeviations};
   if (options.time_means) names.push_back(kTimeMeans);

@@ -30,6 +30,7 @@ namespace {
 
 using SortedJson = nlohmann::json;
 
+constexpr double kSameLead = 0.01;       // of the hours
 constexpr double kSameStatistic = 1e-5;  // in standard deviations
 
 // "3 (t850)"
@@ -78,8 +79,8 @@ std::string classes_difference(const TrainingData& trained, const std::string& g
 
 std::string lead_difference(const TrainingData& trained, const data::Lead& given) {
   const bool in_hours = trained.lead.hours > 0.0 && given.hours > 0.0;
-  const bool is_same =
-      in_hours ? data::is_same_interval(given.hours, trained.lead.hours) : given.rows == trained.lead.rows;
+  const bool is_same = in_hours ? std::abs(given.hours - trained.lead.hours) <= kSameLead * trained.lead.hours
+                                : given.rows == trained.lead.rows;
   if (trained.lead.rows == 0 || given.rows == 0 || is_same) {
     return {};
   }

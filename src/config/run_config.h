@@ -92,7 +92,7 @@ struct DataConfig {
   std::string time_means;    ///< empty: stats/time_means.npy where that exists
   std::string dataset_name;  ///< after resolve(): "fields" or "images" unless given
   std::string labels_name = "labels";
-  data::Lead lead;  ///< of forecasts; hours that are given count, and rows are 0 then
+  data::Lead lead;  ///< of forecasts, as the options have it (data::asked_lead())
   data::IoMode io = data::IoMode::kAuto;
   int io_threads = -1;     ///< background reading threads; 0: the main thread reads when it needs the data; -1: 'auto'
   int prefetch_depth = 0;  ///< batches read ahead; 0: 'auto'

@@ -55,9 +55,8 @@ class ForecastRecord {
   void check(const RunConfig& config) const;
   void open_file();
   data::Hdf5ScaleCopy scales_for(const std::string& path) const;
-  int64_t num_true() const {
-    return place_.after / times_.lead().rows;
-  }  // lead times with truth, however many are asked
+  // Lead times with truth, however many are asked for.
+  int64_t num_true() const { return place_.after / times_.lead().rows; }
   Json figures_json() const;
 
   const ForecastOptions& options_;

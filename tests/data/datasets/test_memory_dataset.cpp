@@ -177,6 +177,12 @@ TEST_CASE("time axes: the interval of most rows, and the rows before which other
   CHECK(axis({0, 6, 96}).gaps == std::vector<int64_t>{2});  // what is missing makes intervals long, not short
   CHECK(axis({0, 6, 8, 14, 20}).gaps == std::vector<int64_t>{2});
   CHECK(axis({0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334}, "days since 1990-01-01").gaps.empty());
+  std::vector<double> rounded;  // hours in days of 32 bits
+  for (int i = 0; i < 2000; ++i) {
+    if (i != 700) rounded.push_back(static_cast<float>(43000.0 + i / 24.0));
+  }
+  CHECK(axis(rounded, "days since 1900-01-01").interval == 3600.0);
+  CHECK(axis(rounded, "days since 1900-01-01").gaps == std::vector<int64_t>{700});
   CHECK(axis({0, 31, 90, 120, 151}, "days since 1990-01-01").gaps == std::vector<int64_t>{2});  // no February
 }
 

@@ -207,6 +207,7 @@ TEST_CASE("training data: the lead of the pairs is kept, and another one is told
   CHECK(lead_difference(data, {.rows = 4, .hours = 4.0}) ==
         "the data's pairs are 4 rows (4 hours) apart, those of the model's training 4 rows (24 hours) (--dt, "
         "--dt-hours)");
+  CHECK_FALSE(lead_difference(data, {.rows = 23, .hours = 23.0}).empty());
   CHECK(lead_difference(data, {}).starts_with("the data's pairs are 1 row apart, "));
   data.lead.hours = -1.0;
   CHECK_THROWS_AS(check_training_data(data, "f"), Error);
