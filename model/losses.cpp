@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -27,13 +28,32 @@ at::Tensor fields_of(const at::Tensor& output, const VitOptions& options) {
   return kernels::unpatchify(output, options.output_grid());
 }
 
-at::Tensor relative_l2_loss(const at::Tensor& prediction, const at::Tensor& target, int64_t global_batch) {
-  const kernels::PatchGrid pixels{target.size(2), target.size(3), 1, 1, target.size(1)};
-  return relative_l2_loss(prediction.permute({0, 2, 3, 1}).flatten(1, 2), target, pixels, global_batch);
+namespace {
+
+// [B], double, of the sums of a sample's squared errors and of its truth's squares.
+at::Tensor losses_of_samples(FieldLoss loss, const at::Tensor& squares, double num_values) {
+  return loss == FieldLoss::kRelativeL2 ? squares[0].sqrt() / squares[1].sqrt() : squares[0] / num_values;
 }
 
-at::Tensor relative_l2_loss(const at::Tensor& patches, const at::Tensor& target, const kernels::PatchGrid& grid,
-                            int64_t global_batch) {
+// [B], double: what the gradient of a sample's loss, times `scale`, is times its errors. d|e| / de = e / |e|; at e = 0,
+// where there is no gradient, 0 is taken.
+at::Tensor gradient_factors(FieldLoss loss, const at::Tensor& squares, double num_values, double scale) {
+  if (loss == FieldLoss::kMeanSquare) {
+    return at::full_like(squares[0], 2.0 * scale / num_values);
+  }
+  const at::Tensor factors = scale / (squares[0].sqrt() * squares[1].sqrt());
+  return at::where(squares[0] == 0.0, at::zeros_like(factors), factors);
+}
+
+}  // namespace
+
+at::Tensor field_loss(FieldLoss loss, const at::Tensor& prediction, const at::Tensor& target, int64_t global_batch) {
+  const kernels::PatchGrid pixels{target.size(2), target.size(3), 1, 1, target.size(1)};
+  return field_loss(loss, prediction.permute({0, 2, 3, 1}).flatten(1, 2), target, pixels, global_batch);
+}
+
+at::Tensor field_loss(FieldLoss loss, const at::Tensor& patches, const at::Tensor& target,
+                      const kernels::PatchGrid& grid, int64_t global_batch) {
   const std::vector<int64_t> of_patches = {target.size(0), grid.num_patches(), grid.num_features()};
   const std::vector<int64_t> of_fields = {target.size(0), grid.channels, grid.height, grid.width};
   VH_ASSERT(patches.sizes() == at::IntArrayRef(of_patches) && target.sizes() == at::IntArrayRef(of_fields),
@@ -41,19 +61,18 @@ at::Tensor relative_l2_loss(const at::Tensor& patches, const at::Tensor& target,
                 join(of_patches), "] of [", join(of_fields), "]"));
   const auto type = at::toOpMathType(patches.scalar_type());
   const auto scale = 1.0 / static_cast<double>(global_batch);
-  const auto [predicted, truth, norms, loss] = without_grad([&] {
+  const auto num_values = static_cast<double>(grid.channels * grid.height * grid.width);
+  const auto [predicted, truth, squares, value] = without_grad([&] {
     const at::Tensor values = patches.detach().contiguous();
     const at::Tensor fields = target.to(type).contiguous();
-    const at::Tensor both = kernels::field_squares(values, fields, grid).sqrt_();
-    return std::make_tuple(values, fields, both, ((both[0] / both[1]).sum() * scale).to(type));
+    const at::Tensor sums = kernels::field_squares(values, fields, grid);
+    return std::make_tuple(values, fields, sums, (losses_of_samples(loss, sums, num_values).sum() * scale).to(type));
   });
-  // d|e| / de = e / |e|; at e = 0, where there is no gradient, 0 is taken.
-  const auto backward = [predicted = predicted, truth = truth, norms = norms, grid, scale](const at::Tensor& dloss) {
-    const at::Tensor factors = scale / (norms[0] * norms[1]);
-    const at::Tensor finite = at::where(norms[0] == 0.0, at::zeros_like(factors), factors);
-    return std::vector<at::Tensor>{kernels::field_gradient(predicted, truth, grid, finite * dloss)};
+  const auto backward = [=, predicted = predicted, truth = truth, squares = squares](const at::Tensor& gradient) {
+    const at::Tensor factors = gradient_factors(loss, squares, num_values, scale);
+    return std::vector<at::Tensor>{kernels::field_gradient(predicted, truth, grid, factors * gradient)};
   };
-  return record("relative_l2_loss", loss, {patches}, backward);
+  return record("field_loss", value, {patches}, backward);
 }
 
 at::Tensor cross_entropy_loss(const at::Tensor& logits, const at::Tensor& labels, double label_smoothing,

@@ -12,6 +12,8 @@ namespace vit_hybrid::model {
 
 enum class Task { kForecast, kClassify };
 enum class Pooling { kToken, kMean };
+/// Of predicted fields: || yhat - y ||_2 / || y ||_2 of a sample, or the mean of (yhat - y)^2 over its values.
+enum class FieldLoss { kRelativeL2, kMeanSquare };
 
 /// Options of a pre-norm ViT (A. Dosovitskiy et al., ICLR 2021, section 3.1). Defaults: weather-short.
 struct VitOptions {
@@ -31,8 +33,9 @@ struct VitOptions {
   kernels::GeluKind gelu = kernels::GeluKind::kErf;
   double dropout = 0.0;  ///< after positions, projection and MLP (timm's proj_drop), and pos_drop
   double attention_dropout = 0.0;
-  double drop_path = 0.0;        ///< linear ramp 0 .. drop_path over depth
-  double label_smoothing = 0.1;  ///< kClassify
+  double drop_path = 0.0;                   ///< linear ramp 0 .. drop_path over depth
+  double label_smoothing = 0.1;             ///< kClassify
+  FieldLoss loss = FieldLoss::kRelativeL2;  ///< kForecast
   double norm_eps = 1e-6;
 
   kernels::PatchGrid input_grid() const { return grid_of(in_channels); }

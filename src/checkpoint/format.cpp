@@ -237,8 +237,10 @@ std::vector<options::Option> model_options(RunConfig& config) {
   return out;
 }
 
-// What a text of an earlier version has not.
-constexpr std::string_view kAddedLater = "gelu";
+// What texts of earlier versions have not: its default is what all models had.
+bool is_added_later(const std::string& model_option) {
+  return model_option == "gelu" || model_option == "loss";
+}
 
 std::string option_text(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -344,8 +346,8 @@ model::VitOptions model_from_json(const std::string& json) {
   RunConfig config;
   for (const options::Option& option : model_options(config)) {
     const auto found = object.find(option.name);
-    if (found == object.end() && option.name == kAddedLater) {
-      continue;  // its default is what all models had
+    if (found == object.end() && is_added_later(option.name)) {
+      continue;
     }
     if (found == object.end() || !option.value.parse(option_text(*found))) {
       throw Error(ErrorClass::kBadData,
@@ -375,8 +377,8 @@ std::vector<ModelDifference> model_differences(const std::string& first_json, co
 }
 
 bool is_training_only(const std::string& model_option) {
-  constexpr std::array<std::string_view, 4> kTrainingOnly = {"dropout", "attention-dropout", "drop-path",
-                                                             "label-smoothing"};
+  constexpr std::array<std::string_view, 5> kTrainingOnly = {"dropout", "attention-dropout", "drop-path",
+                                                             "label-smoothing", "loss"};
   return std::find(kTrainingOnly.begin(), kTrainingOnly.end(), model_option) != kTrainingOnly.end();
 }
 

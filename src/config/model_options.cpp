@@ -54,6 +54,10 @@ void add_rates(OptionTable& table, model::VitOptions& model) {
              .value = number(model.label_smoothing, below_one),
              .help = "Share of the target that cross-entropy spreads over all classes.",
              .names_elsewhere = {"smoothing"}});
+  table.add({.name = "loss",
+             .value = choice(model.loss, {"relative-l2", "mse"}),
+             .help = "What a forecast's training makes small, in normalised fields: the norm of the error over that of "
+                     "the truth, or the mean of the squared errors (mse)."});
   table.add({.name = "norm-eps",
              .value = number(model.norm_eps, between_zero_and_one),
              .help = "Epsilon of the layer norms.",

@@ -31,13 +31,13 @@ namespace vit_hybrid::train {
 namespace {
 
 // The figures of one state.
-Evaluation figures_of(const at::Tensor& prediction, const at::Tensor& truth, const at::Tensor& start,
-                      const at::Tensor& climatology, const data::Grid& grid) {
+Evaluation figures_of(model::FieldLoss kind, const at::Tensor& prediction, const at::Tensor& truth,
+                      const at::Tensor& start, const at::Tensor& climatology, const data::Grid& grid) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const at::Tensor weights = at::tensor(data::latitude_weights(grid, truth.size(1)), at::kDouble);
   EvaluationSums sums = EvaluationSums::forecast(truth.size(0), weights, climatology);
   const auto one = [](const at::Tensor& state) { return state.unsqueeze(0); };
-  const double loss = model::relative_l2_loss(one(prediction), one(truth), 1).item<double>();
+  const double loss = model::field_loss(kind, one(prediction), one(truth), 1).item<double>();
   sums.add_forecast(loss, one(prediction), one(truth), one(start));
   return sums.finish(sums.sums());
 }
@@ -110,6 +110,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
     : options_(options),
       checkpoint_(checkpoint),
       dataset_(config.data.dataset_name),
+      loss_(config.model.loss),
       self_(self),
       times_(self, weather_options(config.data, trained, config.data.valid_data)),
       grid_(data::joined_grid(times_.grid(), trained.grid)) {
@@ -193,7 +194,7 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
     return;
   }
   const at::Tensor truth = times_.read(place_.file, place_.time + lead * times_.lead().rows);
-  figures_.push_back(figures_of(prediction, truth, start_, climatology_, grid_));
+  figures_.push_back(figures_of(loss_, prediction, truth, start_, climatology_, grid_));
 }
 
 data::Hdf5ScaleCopy ForecastRecord::scales_for(const std::string& path) const {

@@ -62,6 +62,7 @@ class ForecastRecord {
   const ForecastOptions& options_;
   std::string checkpoint_;
   std::string dataset_;
+  model::FieldLoss loss_;
   const comm::MpiGroup& self_;
   data::WeatherTimes times_;
   data::Grid grid_;

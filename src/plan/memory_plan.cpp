@@ -70,10 +70,14 @@ int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPla
   const int64_t in_flight = replica.schedule.peak_in_flight[static_cast<size_t>(place.stage)];
   const int64_t read_ahead = compute.read_ahead;
   const int64_t training = read_ahead * batch + in_flight * (batch + own);
-  // What is read ahead of training stays while validation reads ahead, too.
+  // What is read ahead of training stays while validation reads ahead, too; of files also the memory of the batches in
+  // work, which their data set keeps for the next ones.
   const bool validates = config.data.has_validation();
+  const int64_t kept = read_ahead + (config.data.kind == DataKind::kHdf5 ? in_flight : 0);
   const int64_t valid_batch = (valid_input + target) * size_of(at::kFloat);
-  const int64_t validation = validates ? read_ahead * batch + (read_ahead + 1) * valid_batch + own +
+  // Without backwards a first stage takes the next micro-batch while the last one's is still held.
+  const int64_t next_input = config.parallel.pp > 1 ? converted(input, policy.compute) : 0;
+  const int64_t validation = validates ? kept * batch + (read_ahead + 1) * valid_batch + own + next_input +
                                              (is_last ? converted(valid_input, policy.master) : 0)
                                        : 0;
   return static_cast<int64_t>(generated_bytes(config.data, model)) + std::max(training, validation);

@@ -129,7 +129,7 @@ at::Tensor VitProgram::target(const data::Batch& batch) {
 
 at::Tensor VitProgram::loss(const at::Tensor& prediction, const at::Tensor& target) const {
   if (options_.task == model::Task::kForecast) {
-    return model::relative_l2_loss(prediction, target, options_.output_grid(), plan_.global_batch);
+    return model::field_loss(options_.loss, prediction, target, options_.output_grid(), plan_.global_batch);
   }
   return model::cross_entropy_loss(prediction, target, options_.label_smoothing, plan_.global_batch);
 }

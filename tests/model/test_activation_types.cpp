@@ -105,7 +105,8 @@ at::Tensor loss_of(const VitOptions& options, const at::Tensor& output) {
   if (options.task == model::Task::kForecast) {
     const at::Tensor fields =
         normal_tensor({kTypedSamples, options.out_channels, options.image_height, options.image_width}, 3);
-    return model::relative_l2_loss(output, fields.to(at::kFloat), options.output_grid(), kTypedSamples);
+    return model::field_loss(model::FieldLoss::kRelativeL2, output, fields.to(at::kFloat), options.output_grid(),
+                             kTypedSamples);
   }
   return model::cross_entropy_loss(output, at::tensor({1, 4}, at::kLong), options.label_smoothing, kTypedSamples);
 }

@@ -51,16 +51,46 @@ at::Tensor plain_relative_l2(const at::Tensor& prediction, const at::Tensor& tar
 
 }  // namespace
 
+TEST_CASE("losses: the mean square is the formula, value and gradient, of fields and of cut patches") {
+  const auto plain = [](const at::Tensor& prediction, const at::Tensor& target) {
+    at::Tensor sum = at::zeros({}, prediction.options());
+    for (int64_t n = 0; n < prediction.size(0); ++n) {
+      sum = sum + (prediction[n] - target[n]).square().mean();
+    }
+    return sum / 17.0;
+  };
+  const auto kind = model::FieldLoss::kMeanSquare;
+  const kernels::PatchGrid grid{5, 7, 2, 3, 4};
+  const at::Tensor patches = normal_tensor({3, grid.num_patches(), grid.num_features()}, 1);
+  const at::Tensor target = normal_tensor({3, 4, 5, 7}, 2);
+  const auto reference =
+      differentiate(patches, [&](const auto& x) { return plain(kernels::unpatchify(x, grid), target); });
+  const auto ours = differentiate(patches, [&](const auto& x) { return model::field_loss(kind, x, target, grid, 17); });
+  CHECK(std::abs(ours.loss - reference.loss) <= kLossBound * reference.loss);
+  CHECK(relative_error(ours.gradient, reference.gradient) <= kLossBound);
+
+  const at::Tensor fields = kernels::unpatchify(patches, grid);
+  const auto of_fields = differentiate(fields, [&](const auto& x) { return model::field_loss(kind, x, target, 17); });
+  CHECK(std::abs(of_fields.loss - reference.loss) <= kLossBound * reference.loss);
+  CHECK(relative_error(of_fields.gradient, (fields - target) * (2.0 / (17.0 * 4 * 5 * 7))) <= kLossBound);
+
+  const auto same = differentiate(target, [&](const auto& x) { return model::field_loss(kind, x, target, 17); });
+  CHECK(same.loss == 0.0);
+  CHECK(same.gradient.abs().max().item<double>() == 0.0);
+}
+
 TEST_CASE("losses: relative L2 is the formula, value and gradient") {
   const at::Tensor prediction = normal_tensor({3, 2, 4, 5}, 1);
   const at::Tensor target = normal_tensor({3, 2, 4, 5}, 2);
   const auto reference = differentiate(prediction, [&](const auto& x) { return plain_relative_l2(x, target, 17); });
-  const auto ours = differentiate(prediction, [&](const auto& x) { return model::relative_l2_loss(x, target, 17); });
+  const auto ours = differentiate(
+      prediction, [&](const auto& x) { return model::field_loss(model::FieldLoss::kRelativeL2, x, target, 17); });
   CHECK(std::abs(ours.loss - reference.loss) <= kLossBound * reference.loss);
   CHECK(relative_error(ours.gradient, reference.gradient) <= kLossBound);
 
-  const auto single = differentiate(
-      prediction.to(at::kFloat), [&](const auto& x) { return model::relative_l2_loss(x, target.to(at::kFloat), 17); });
+  const auto single = differentiate(prediction.to(at::kFloat), [&](const auto& x) {
+    return model::field_loss(model::FieldLoss::kRelativeL2, x, target.to(at::kFloat), 17);
+  });
   CHECK(std::abs(single.loss - reference.loss) <= kFloatBound * reference.loss);
   CHECK(relative_error(single.gradient, reference.gradient) <= kFloatBound);
 }
@@ -69,7 +99,9 @@ TEST_CASE("losses: parts of a batch add up to the batch") {
   const at::Tensor prediction = normal_tensor({5, 2, 4, 4}, 3);
   const at::Tensor target = normal_tensor({5, 2, 4, 4}, 4);
   const auto part = [&](int64_t begin, int64_t size) {
-    return model::relative_l2_loss(prediction.narrow(0, begin, size), target.narrow(0, begin, size), 5).item<double>();
+    return model::field_loss(model::FieldLoss::kRelativeL2, prediction.narrow(0, begin, size),
+                             target.narrow(0, begin, size), 5)
+        .item<double>();
   };
   const double whole = part(0, 5);
   CHECK(std::abs(part(0, 2) + part(2, 3) - whole) <= kLossBound * whole);
@@ -80,7 +112,8 @@ TEST_CASE("losses: a perfect forecast has loss and gradient zero, not NaN") {
   const at::Tensor target = normal_tensor({2, 1, 4, 4}, 5);
   at::Tensor prediction = target.clone();
   prediction[1] += 1.0;
-  const auto ours = differentiate(prediction, [&](const auto& x) { return model::relative_l2_loss(x, target, 2); });
+  const auto ours = differentiate(
+      prediction, [&](const auto& x) { return model::field_loss(model::FieldLoss::kRelativeL2, x, target, 2); });
   CHECK(ours.gradient[0].abs().max().item<double>() == 0.0);
   CHECK(ours.gradient[1].abs().min().item<double>() > 0.0);
 }
@@ -88,7 +121,7 @@ TEST_CASE("losses: a perfect forecast has loss and gradient zero, not NaN") {
 TEST_CASE("losses: the sum of a long field keeps fp32 exact") {
   // 2^24 + 2 ones would stop growing in a plain fp32 sum.
   const at::Tensor ones = at::full({1, 2, 2049, 4096}, 1.0, at::kFloat);
-  const double loss = model::relative_l2_loss(ones * 3.0, ones, 1).item<double>();
+  const double loss = model::field_loss(model::FieldLoss::kRelativeL2, ones * 3.0, ones, 1).item<double>();
   CHECK(loss == doctest::Approx(2.0).epsilon(1e-7));
 }
 
@@ -178,7 +211,8 @@ struct Forecast {
   }
   LossAndGradient ours(double dloss) const {
     return differentiate_from(
-        patches, [&](const auto& x) { return model::relative_l2_loss(x, fields, grid, 5); }, dloss);
+        patches, [&](const auto& x) { return model::field_loss(model::FieldLoss::kRelativeL2, x, fields, grid, 5); },
+        dloss);
   }
 
   static LossAndGradient differentiate_from(const at::Tensor& x, const auto& loss, double dloss) {
@@ -230,8 +264,8 @@ TEST_CASE("losses: a loss scale neither overflows nor vanishes on the way, and w
   // The factor alone is beyond fp32 where prediction and truth are tiny; its product with the difference is not.
   const at::Tensor truth = at::full({1, 1, 4, 4}, 1e-25, at::kFloat);
   const auto tiny = Forecast::differentiate_from(
-      at::full({1, 1, 4, 4}, 2e-25, at::kFloat), [&](const auto& x) { return model::relative_l2_loss(x, truth, 1); },
-      1e-10);
+      at::full({1, 1, 4, 4}, 2e-25, at::kFloat),
+      [&](const auto& x) { return model::field_loss(model::FieldLoss::kRelativeL2, x, truth, 1); }, 1e-10);
   CHECK(tiny.loss == doctest::Approx(1.0).epsilon(1e-6));
   CHECK(tiny.gradient.isfinite().all().item<bool>());
   CHECK(tiny.gradient.max().item<double>() == doctest::Approx(1e-10 / (4.0 * 4.0 * 1e-25)).epsilon(1e-6));
@@ -251,7 +285,8 @@ TEST_CASE("losses: fields and their patches have one loss, and its bits do not d
 
     const auto of_fields = Forecast::differentiate_from(
         kernels::unpatchify(given.patches, given.grid),
-        [&](const auto& x) { return model::relative_l2_loss(x, given.fields, 5); }, kLossScale);
+        [&](const auto& x) { return model::field_loss(model::FieldLoss::kRelativeL2, x, given.fields, 5); },
+        kLossScale);
     CHECK(of_fields.loss == doctest::Approx(one.loss).epsilon(1e-6));
     CHECK(relative_error(of_fields.gradient, kernels::unpatchify(one.gradient, given.grid)) <=
           unit_roundoff(type) * 8.0);

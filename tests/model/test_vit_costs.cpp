@@ -63,7 +63,7 @@ VitOptions with_small_mlp() {
 at::Tensor loss_of(const VitOptions& options, const at::Tensor& output, const at::Tensor& target) {
   return options.task == model::Task::kClassify
              ? model::cross_entropy_loss(output, target, 0.1, kCostedSamples)
-             : model::relative_l2_loss(output, target, options.output_grid(), kCostedSamples);
+             : model::field_loss(model::FieldLoss::kRelativeL2, output, target, options.output_grid(), kCostedSamples);
 }
 
 // Of a forward, loss and backward, as the pipeline runs them.

@@ -36,7 +36,8 @@ Experiment experiment(std::string name, model::VitOptions model, const char* pre
 }
 
 Experiment with_everything(Experiment plain) {
-  plain.name += ", dropout and clipping";
+  plain.name += ", dropout, clipping and, of a forecast, mean square";
+  plain.options.model.loss = model::FieldLoss::kMeanSquare;
   plain.options.model.dropout = 0.1;
   plain.options.model.attention_dropout = 0.1;
   plain.options.model.drop_path = 0.2;

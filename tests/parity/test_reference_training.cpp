@@ -22,6 +22,7 @@ namespace {
 // The losses of docs/workload.md, written with ATen operations under LibTorch's autograd; mean over the samples.
 at::Tensor plain_loss(const model::VitOptions& options, const at::Tensor& output, const at::Tensor& target) {
   if (options.task == model::Task::kForecast) {
+    if (options.loss == model::FieldLoss::kMeanSquare) return (output - target).square().mean();
     const auto norm = [](const at::Tensor& x) { return x.flatten(1).square().sum(1).sqrt(); };
     return (norm(output - target) / norm(target)).mean();
   }
@@ -111,6 +112,9 @@ TEST_CASE("reference: five steps of one process are those of a plain LibTorch mo
   }
   check_against_textbook(small_forecaster(), zero::OptimizerKind::kAdamW);
   check_against_textbook(with_cut_patches(small_forecaster()), zero::OptimizerKind::kAdamW);
+  model::VitOptions with_mean_square = with_cut_patches(small_forecaster());
+  with_mean_square.loss = model::FieldLoss::kMeanSquare;
+  check_against_textbook(with_mean_square, zero::OptimizerKind::kSgd);
   for (const auto kind : {zero::OptimizerKind::kAdam, zero::OptimizerKind::kAdamW, zero::OptimizerKind::kSgd,
                           zero::OptimizerKind::kLamb, zero::OptimizerKind::kLars}) {
     CAPTURE(zero::optimizer_name(kind));

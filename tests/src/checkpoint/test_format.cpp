@@ -172,11 +172,13 @@ TEST_CASE("model options go through JSON and back") {
   }
 }
 
-TEST_CASE("model options of versions without --gelu are of erf") {
+TEST_CASE("model options of versions without --gelu and --loss are of erf, and of relative L2") {
   std::string json = model_json(model::preset("vit-b16"));
-  const std::string gelu = "\"gelu\":\"erf\",";
-  REQUIRE(json.find(gelu) != std::string::npos);
-  json.erase(json.find(gelu), gelu.size());
+  for (const std::string added : {"\"gelu\":\"erf\",", "\"loss\":\"relative-l2\","}) {
+    REQUIRE(json.find(added) != std::string::npos);
+    json.erase(json.find(added), added.size());
+  }
+  CHECK((model_from_json(json).loss == model::FieldLoss::kRelativeL2));
   CHECK((model_from_json(json).gelu == kernels::GeluKind::kErf));
   CHECK(model_differences(json, model::preset("vit-b16")).empty());
   model::VitOptions with_tanh = model::preset("vit-b16");

@@ -71,6 +71,9 @@ TEST_CASE("memory plan: fields of files are there once more where a GPU normaliz
   // Three batches of inputs and targets ahead and one in work, of which the inputs are also there in bf16.
   CHECK(fields(c10::DeviceType::CPU) == Approx(3 * 2 + 2 + 0.5));
   CHECK(fields(c10::DeviceType::CUDA) == Approx(3 * 2 + 2 + 0.5 + 1.0));  // and normalized targets
+  // What training has read stays while as much is read, and worked on, for validation.
+  config.data.valid_data = "valid";
+  CHECK(fields(c10::DeviceType::CPU) == Approx(2.0 * (3 * 2 + 2) + 0.5));
 }
 
 TEST_CASE("memory plan: the state is split over the ranks of --zero-shard-size alone") {
