@@ -32,7 +32,11 @@ namespace {
 
 // [B], double, of the sums of a sample's squared errors and of its truth's squares.
 at::Tensor losses_of_samples(FieldLoss loss, const at::Tensor& squares, double num_values) {
-  return loss == FieldLoss::kRelativeL2 ? squares[0].sqrt() / squares[1].sqrt() : squares[0] / num_values;
+  if (loss == FieldLoss::kMeanSquare) {
+    return squares[0] / num_values;
+  }
+  const at::Tensor norms = squares.sqrt();
+  return norms[0] / norms[1];
 }
 
 // [B], double: what the gradient of a sample's loss, times `scale`, is times its errors. d|e| / de = e / |e|; at e = 0,
@@ -41,8 +45,9 @@ at::Tensor gradient_factors(FieldLoss loss, const at::Tensor& squares, double nu
   if (loss == FieldLoss::kMeanSquare) {
     return at::full_like(squares[0], 2.0 * scale / num_values);
   }
-  const at::Tensor factors = scale / (squares[0].sqrt() * squares[1].sqrt());
-  return at::where(squares[0] == 0.0, at::zeros_like(factors), factors);
+  const at::Tensor norms = squares.sqrt();
+  const at::Tensor factors = scale / (norms[0] * norms[1]);
+  return at::where(norms[0] == 0.0, at::zeros_like(factors), factors);
 }
 
 }  // namespace

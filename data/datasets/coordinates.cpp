@@ -106,7 +106,6 @@ std::string sign_of_channels_last(const FieldOrder& order) {
                   : "";
 }
 
-constexpr double kSecondsOfHour = 3600.0;
 constexpr double kSecondsOfDay = 86400.0;
 
 std::optional<double> seconds_of(const std::string& unit) {
@@ -320,7 +319,7 @@ TimeAxis time_axis(const std::vector<double>& times, const std::string& units, c
   if (!is_utc || !scale || !days || !std::isfinite(times.front()) || !std::isfinite(times.back())) {
     return {};
   }
-  const double base = static_cast<double>(*days) * kSecondsOfDay + hour * 3600.0 + minute * 60.0 + second;
+  const double base = static_cast<double>(*days) * kSecondsOfDay + hour * kSecondsOfHour + minute * 60.0 + second;
   TimeAxis axis{TimeAxis::Kind::kDates, base + times.front() * *scale, base + times.back() * *scale, *kind};
   find_gaps(times, *scale, axis);
   return axis;

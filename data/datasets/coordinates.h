@@ -61,6 +61,8 @@ void require_channels_first(const FieldOrder& order, const std::string& where);
 /// The same where images, `shape` with that of their number, have their colours first. Pure.
 void require_colours_last(const std::vector<int64_t>& shape, const std::string& where);
 
+inline constexpr double kSecondsOfHour = 3600.0;
+
 struct TimeAxis {
   enum class Kind {
     kNone,
@@ -70,9 +72,8 @@ struct TimeAxis {
   Kind kind = Kind::kNone;
   double first = 0;
   double last = 0;
-  std::string calendar = {};  ///< of kDates: "standard", "noleap", "all_leap", "360_day"
-  double interval =
-      0;  ///< of kDates: whole seconds from a row to the next one, the mean without gaps; 0 for a single row
+  std::string calendar = {};       ///< of kDates: "standard", "noleap", "all_leap", "360_day"
+  double interval = 0;             ///< of kDates: whole seconds between rows, the mean without gaps; 0 for a single row
   std::vector<int64_t> gaps = {};  ///< rows that do not come one interval after the row before (months count as one)
   bool operator==(const TimeAxis&) const = default;
 };

@@ -174,7 +174,7 @@ std::vector<int64_t> WeatherDataset::rows_needed(int64_t num_samples) const {
   std::vector<int64_t> rows;
   for (int64_t file = 0; file < num_files(); ++file) {
     const int64_t all = source_->files()[static_cast<size_t>(file)].layout.num_rows();
-    rows.push_back(file < end.file ? (all > 1 ? all : 0) : file == end.file ? end.time + lead_.rows + 1 : 0);
+    rows.push_back(file < end.file ? (all > lead_.rows ? all : 0) : file == end.file ? end.time + lead_.rows + 1 : 0);
   }
   return rows;
 }

@@ -49,8 +49,7 @@ Grid given_grid(const std::vector<RowFile>& files);
 Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels);
 
 /// Sample s is the pair (t, t + lead) number s over the files in the order of years; no pair crosses the end of a year,
-/// or a gap in its times.
-/// Inputs and targets are normalized fields [channels, height, width].
+/// or a gap in its times. Inputs and targets are normalized fields [channels, height, width].
 class WeatherDataset : public Dataset {
  public:
   /// Opens the files. Collective over `group` (which outlives the data set), with the same options on all ranks; errors

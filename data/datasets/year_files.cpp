@@ -19,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kSecondsOfAnHour = 3600.0;
 constexpr size_t kYearLength = 4;
 constexpr const char* kEra5Channels =
     "u10,v10,t2m,sp,msl,t850,u1000,v1000,z1000,u850,v850,z850,u500,v500,z500,t500,z50,r500,r850,tcwv";
@@ -232,8 +231,8 @@ double common_interval(const std::vector<RowFile>& files) {
     const double expected = first->layout.times.interval;
     if (!is_same_interval(times.interval, expected)) {
       throw Error(ErrorClass::kBadData,
-                  str("the times of ", file.path, " are ", times.interval / kSecondsOfAnHour, " hours apart, those of ",
-                      first->path, " ", expected / kSecondsOfAnHour),
+                  str("the times of ", file.path, " are ", times.interval / kSecondsOfHour, " hours apart, those of ",
+                      first->path, " ", expected / kSecondsOfHour),
                   "pairs would lie differently far apart: give files of one interval");
     }
   }

@@ -179,18 +179,7 @@ options::OptionTable table_of(WriteStatsOptions& chosen) {
              .value = flag(chosen.increments),
              .help = "Also write time_diff_means.npy and time_diff_stds.npy, of the differences between states that "
                      "lie dt apart."});
-  table.add({.name = "dt",
-             .value = integer(chosen.lead.rows, {1, int64_t{1} << 20}),
-             .help = "Rows from one state of an increment to the other.",
-             .unit = "rows"});
-  options::NumberRange hours;
-  hours.least = 0.0;
-  hours.word = "auto";
-  table.add({.name = "dt-hours",
-             .value = number(chosen.lead.hours, hours),
-             .help = "The same in hours, a multiple of what the rows of the data lie apart by their time axis, and in "
-                     "place of dt; auto: as dt says.",
-             .unit = "hours"});
+  train::add_lead(table, chosen.lead, "Rows from one state of an increment to the other.");
   table.add({.name = "skip-missing",
              .value = flag(chosen.skip_missing),
              .help = "Leave NaN and infinities out and count them, instead of refusing them."});

@@ -473,19 +473,7 @@ void add_paths(OptionTable& table, RunConfig& config) {
   table.add({.name = "labels-name",
              .value = text(data.labels_name, "text"),
              .help = "HDF5 dataset with the classes (classify)."});
-  table.add({.name = "dt",
-             .value = integer(data.lead.rows, from_one(1 << 20)),
-             .help = "Rows of the data from an input to its target: what the model predicts in one step.",
-             .unit = "rows",
-             .forgets = {"dt-hours"}});
-  options::NumberRange hours;
-  hours.least = 0.0;
-  hours.word = "auto";
-  table.add({.name = "dt-hours",
-             .value = number(data.lead.hours, hours),
-             .help = "The same in hours, a multiple of what the rows of the data lie apart by their time axis, and in "
-                     "place of dt; auto: as dt says.",
-             .unit = "hours"});
+  add_lead(table, data.lead, "Rows of the data from an input to its target: what the model predicts in one step.");
 }
 
 void add_use(OptionTable& table, RunConfig& config) {
@@ -626,10 +614,25 @@ void accept_reference_keys(OptionTable& table) {
                           "inf_data_path", "wireup_info", "wireup_store"}) {
     table.accept_unused(key);
   }
-  table.accept_unused("dt", "1");  // the forecast is always the next stored state
 }
 
 }  // namespace
+
+void add_lead(options::OptionTable& table, data::Lead& lead, const std::string& help_of_rows) {
+  table.add({.name = "dt",
+             .value = integer(lead.rows, from_one(1 << 20)),
+             .help = help_of_rows,
+             .unit = "rows",
+             .forgets = {"dt-hours"}});
+  options::NumberRange hours;
+  hours.least = 0.0;
+  hours.word = "auto";
+  table.add({.name = "dt-hours",
+             .value = number(lead.hours, hours),
+             .help = "The same in hours, a multiple of what the rows of the data lie apart by their time axis, and in "
+                     "place of dt; auto: as dt says.",
+             .unit = "hours"});
+}
 
 options::OptionTable run_option_table(RunConfig& config, RunRequest& request) {
   OptionTable table;

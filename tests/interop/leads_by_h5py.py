@@ -35,14 +35,17 @@ def write(path, hours, seed, units="hours since 2001-01-01"):
     return fields.astype("f8")
 
 
-def persistence(fields, hours, lead, mean, std):
-    x = (fields - mean[:, None, None]) / std[:, None, None]
+def rmse_of(before, after, std):
+    """By channel, in standard deviations, the rows weighted by their latitudes."""
     weights = numpy.cos(numpy.radians(numpy.linspace(90, -90, HEIGHT)))
     weights = (weights / weights.mean())[:, None]
+    return numpy.sqrt((weights * ((after - before) / std[:, None, None]) ** 2).mean((1, 2)))
+
+
+def persistence(fields, hours, lead, std):
     pairs = [(i, hours.index(hour + lead)) for i, hour in enumerate(hours) if hour + lead in hours and not any(
         missing not in hours for missing in range(hour, hour + lead, hours[1] - hours[0]))]
-    errors = [numpy.sqrt((weights * (x[i] - x[j]) ** 2).mean((1, 2))) for i, j in pairs]
-    return len(pairs), numpy.mean(errors, 0)
+    return len(pairs), numpy.mean([rmse_of(fields[i], fields[j], std) for i, j in pairs], 0)
 
 
 class Trial:
@@ -62,14 +65,13 @@ class Trial:
             fields = write(self.folder / name / "2001.h5", hours, seed, units)
             setattr(self, name, fields)
         (self.folder / "stats").mkdir()
-        self.mean = self.six.mean((0, 2, 3))
         self.std = self.six.std((0, 2, 3))
-        for name, values in (("global_means", self.mean), ("global_stds", self.std)):
+        for name, values in (("global_means", self.six.mean((0, 2, 3))), ("global_stds", self.std)):
             numpy.save(self.folder / "stats" / f"{name}.npy", values.reshape(1, 2, 1, 1).astype("f4"))
 
     def expect(self, name, hours, lead, folder, text):
         """The persistence of an evaluation of checkpoint `name` on `folder`."""
-        pairs, rmse = persistence(getattr(self, folder), hours, lead, self.mean, self.std)
+        pairs, rmse = persistence(getattr(self, folder), hours, lead, self.std)
         assert f"{pairs} pairs" in text, f"{name} on {folder}: not {pairs} pairs:\n{text}"
         rows = [line.split() for line in text.splitlines() if line.startswith(("c00 ", "c01 "))]
         told = numpy.array([float(row[2]) for row in rows])
@@ -88,6 +90,9 @@ class Trial:
         assert "10 pairs (none crosses the 1 gap in their times)" in text, text
         text = self.trained("rows", "--dt", "3")
         assert "pairs 3 rows (18 hours) apart" in text, text
+        (self.folder / "makani.yaml").write_text("dt: 3\n")
+        text = self.trained("yaml", "--config", "makani.yaml")
+        assert "pairs 3 rows (18 hours) apart" in text and "unused" not in text, text
         self.trained("hours", "--dt-hours", "18")
         for name in ("rows", "hours"):
             self.expect(name, SIX_HOURLY, 18, "six", self.evaluated(name, "six"))
@@ -123,10 +128,7 @@ class Trial:
             assert (figures["dt"], figures["dt_hours"], len(figures["leads"])) == (3, 18, known), figures
             if known:
                 told = [figures["leads"][0]["persistence_rmse"][c] for c in ("c00", "c01")]
-                x = (self.six - self.mean[:, None, None]) / self.std[:, None, None]
-                weights = numpy.cos(numpy.radians(numpy.linspace(90, -90, HEIGHT)))[:, None]
-                weights = weights / weights.mean()
-                rmse = numpy.sqrt((weights * (x[start] - x[start + 3]) ** 2).mean((1, 2)))
+                rmse = rmse_of(self.six[start], self.six[start + 3], self.std)
                 assert abs(numpy.array(told) - rmse).max() < 2e-6, f"{told}, not {rmse}"
 
 
