@@ -13,6 +13,7 @@
 
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -57,7 +58,30 @@ void check_points(const std::vector<double>& points, const char* name, double mo
   }
 }
 
-using Kind = FieldOrder::Kind;
+using Kind = DimKind;
+
+// Names and units of one kind of dim; those of latitudes and longitudes are the CF conventions'.
+struct DimWords {
+  Kind kind;
+  std::vector<std::string_view> names;
+  std::vector<std::string_view> units;
+};
+
+const std::vector<DimWords>& dim_words() {
+  static const std::vector<DimWords> kWords = {
+      {Kind::kLatitude,
+       {"latitude", "lat"},
+       {"degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN"}},
+      {Kind::kLongitude,
+       {"longitude", "lon"},
+       {"degrees_east", "degree_east", "degree_E", "degrees_E", "degreeE", "degreesE"}},
+      {Kind::kLevel,
+       {"level", "levels", "lev", "plev", "pressure_level", "pressure", "isobaricInhPa"},
+       {"hPa", "millibars", "millibar", "mbar", "Pa"}},
+      {Kind::kChannel, {"channel", "channels"}, {}},
+      {Kind::kTime, {"time", "valid_time"}, {}}};
+  return kWords;
+}
 
 constexpr int64_t kColours = 3;
 constexpr int64_t kMuchSmaller = 4;  // times
@@ -231,6 +255,18 @@ void check_grid(const Grid& grid, const std::string& where) {
   }
 }
 
+DimKind dim_kind(const std::string& name, const std::string& units) {
+  const auto has = [](const std::vector<std::string_view>& list, const std::string& text) {
+    return std::find(list.begin(), list.end(), text) != list.end();
+  };
+  for (const DimWords& words : dim_words()) {
+    if (has(words.names, name) || has(words.units, units)) {
+      return words.kind;
+    }
+  }
+  return units.find(" since ") != std::string::npos ? Kind::kTime : Kind::kUnknown;
+}
+
 void require_channels_first(const FieldOrder& order, const std::string& where) {
   if (order.shape.size() != order.kinds.size() || order.shape[3] == 0) {
     return;
@@ -323,6 +359,22 @@ TimeAxis time_axis(const std::vector<double>& times, const std::string& units, c
   TimeAxis axis{TimeAxis::Kind::kDates, base + times.front() * *scale, base + times.back() * *scale, *kind};
   find_gaps(times, *scale, axis);
   return axis;
+}
+
+TimeAxis checked_time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar,
+                           const std::string& where) {
+  const TimeAxis axis = time_axis(times, units, calendar);
+  const auto bad = std::adjacent_find(times.begin(), times.end(), [](double a, double b) { return !(a < b); });
+  if (bad == times.end()) {
+    return axis;
+  }
+  if (axis.kind == TimeAxis::Kind::kDates) {
+    throw Error(ErrorClass::kBadData,
+                str(where, ": its times do not ascend: row ", bad - times.begin(), " has ", *bad, ", the next one ",
+                    *(bad + 1), " (", shown(units), ")"),
+                "sort the rows of the file by time, each once");
+  }
+  return {};
 }
 
 std::string lead_text(const Lead& lead) {

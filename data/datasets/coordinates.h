@@ -42,14 +42,20 @@ void check_grid(const Grid& grid, const std::string& where);
 /// Time, channel, latitude, longitude.
 constexpr size_t kFieldDims = 4;
 
+/// What a dim of an array counts.
+enum class DimKind { kUnknown, kTime, kChannel, kLevel, kLatitude, kLongitude, kSingle };
+
+/// By the dim's name ("lat", "pressure_level", "valid_time") or the CF units of its coordinates ("degrees_north",
+/// "hPa", "hours since 1900-01-01"), where either is known; else kUnknown. Pure.
+DimKind dim_kind(const std::string& name, const std::string& units);
+
 /// What a file tells of the dims of fields beside their extents.
 struct FieldOrder {
-  enum class Kind { kUnknown, kChannel, kLatitude, kLongitude };
-  std::vector<int64_t> shape;               ///< with that of time
-  std::array<Kind, kFieldDims> kinds = {};  ///< by the names or units of dimension scales and labels
-  int64_t num_channel_names = 0;            ///< 0: none are given
-  int64_t num_latitudes = 0;                ///< of a dataset of this name; 0: there is none
-  int64_t num_longitudes = 0;               ///< likewise
+  std::vector<int64_t> shape;                  ///< with that of time
+  std::array<DimKind, kFieldDims> kinds = {};  ///< by the names or units of dimension scales and labels
+  int64_t num_channel_names = 0;               ///< 0: none are given
+  int64_t num_latitudes = 0;                   ///< of a dataset of this name; 0: there is none
+  int64_t num_longitudes = 0;                  ///< likewise
 };
 
 /// Error(kBadData), with the way to transpose them, where fields have their channels last: where names or units say so,
@@ -85,6 +91,11 @@ bool is_same_interval(double interval, double expected);
 /// The axis of the ascending times of all rows in `units`, "hours since 1900-01-01 00:00:00", of a CF calendar (empty:
 /// the usual one). Without units numbers; kNone for units or a calendar that are not known.
 TimeAxis time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar);
+
+/// The same of times that may be anything: without units kNone where they do not ascend. Error(kBadData), naming
+/// `where`, if dates do not: rows that follow each other would be no pairs.
+TimeAxis checked_time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar,
+                           const std::string& where);
 
 /// How far the target of a pair lies behind its input.
 struct Lead {

@@ -93,7 +93,7 @@ ImageDataset::ImageDataset(const comm::MpiGroup& group, const ImageOptions& opti
   }
 }
 
-void require_images(const Hdf5Layout& layout, const std::string& where) {
+void require_images(const ArrayLayout& layout, const std::string& where) {
   require_colours_last(layout.shape, where);
   const bool is_image = layout.shape.size() == 4 && layout.shape.back() == 3 && layout.num_rows() > 0 &&
                         layout.row_bytes() > 0 && layout.type == at::kByte;
@@ -152,7 +152,7 @@ Crop ImageDataset::crop(int64_t sample, int64_t epoch) const {
 }
 
 at::Tensor ImageDataset::read_images(std::span<const int64_t> samples, int64_t epoch, const Parts& parts) const {
-  const Hdf5Layout& layout = source_.files().front().layout;
+  const ArrayLayout& layout = source_.files().front().layout;
   const auto row_bytes = static_cast<size_t>(layout.row_bytes());
   const auto num_samples = static_cast<int64_t>(samples.size());
   const at::Tensor stored = pool_.take({num_samples, layout.row_bytes()}, at::kByte);

@@ -89,7 +89,7 @@ class ImageDataset : public Dataset {
 
 /// Error(kBadData) unless the layout is that of images (n, height, width, 3), bytes and not empty; `where` names file
 /// and dataset.
-void require_images(const Hdf5Layout& layout, const std::string& where);
+void require_images(const ArrayLayout& layout, const std::string& where);
 
 /// Throws Error(kBadData) where both name their classes and the numbers mean different ones, which happens where a
 /// class folder is missing in one of two that were converted.

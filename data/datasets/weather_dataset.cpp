@@ -47,8 +47,8 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions& options) {
   const MemoryScope scope(MemoryClass::kData);
-  source_ = std::make_unique<RowSource>(group, list_for_all(group, options.folder), options.dataset, "channels",
-                                        options.io, options.mpiio_hints, FileOrder::kByTime);
+  source_ = std::make_unique<RowSource>(group, list_for_all(group, options.folder), options.fields, options.io,
+                                        options.mpiio_hints);
   comm::agreed(group, [&] {
     check_layouts();
     const RowFile& first = source_->files().front();
@@ -79,7 +79,7 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
               {normalization_.std.begin(), normalization_.std.end()}};
 }
 
-void require_fields(const Hdf5Layout& layout, const std::string& where) {
+void require_fields(const ArrayLayout& layout, const std::string& where) {
   const std::string needed = "needed is (time, channel, height, width)";
   if (layout.shape.size() != 4) {
     throw Error(ErrorClass::kBadData, str(where, " has ", layout.shape.size(), " dims ", shape_text(layout.shape)),
@@ -96,8 +96,8 @@ void require_fields(const Hdf5Layout& layout, const std::string& where) {
 void WeatherDataset::check_layouts() const {
   const RowFile& first = source_->files().front();
   for (const RowFile& file : source_->files()) {
-    const Hdf5Layout& layout = file.layout;
-    const std::string where = str(file.path, ": dataset '", source_->dataset(), "'");
+    const ArrayLayout& layout = file.layout;
+    const std::string where = str(file.path, ": dataset '", layout.name, "'");
     require_fields(layout, where);
     if (layout.type != first.layout.type ||
         !std::equal(layout.shape.begin() + 1, layout.shape.end(), first.layout.shape.begin() + 1)) {
@@ -231,40 +231,47 @@ Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_
 void WeatherDataset::fail_non_finite(const RowRead& row, const RowBox& box, int64_t element, float value) const {
   const int64_t width = box.size[2];
   const int64_t channel = element / (box.size[1] * width);
-  throw Error(
-      ErrorClass::kBadData,
-      str(source_->files()[static_cast<size_t>(row.file)].path, ": dataset '", source_->dataset(), "' is not finite (",
-          value, ") at time ", row.row, ", channel ", channel, " (", channel_names_[static_cast<size_t>(channel)],
-          "), row ", box.start[1] + element / width % box.size[1], ", column ", element % width),
-      "values must be finite: repair the file or leave it out");
+  const RowFile& file = source_->files()[static_cast<size_t>(row.file)];
+  throw Error(ErrorClass::kBadData,
+              str(file.path, ": dataset '", file.layout.dataset_of(channel), "' is not finite (", value, ") at time ",
+                  row.row, ", channel ", channel, " (", channel_names_[static_cast<size_t>(channel)], "), row ",
+                  box.start[1] + element / width % box.size[1], ", column ", element % width),
+              "values must be finite: repair the file or leave it out");
 }
 
 namespace {
 
-// Those of the attribute `units` if there is one for each channel, else those of ERA5's variables.
-std::vector<std::string> units_of(const std::string& path, const std::string& dataset,
-                                  const std::vector<std::string>& names) {
-  std::vector<std::string> units = split_names(inspect_dataset(path, dataset, "units").attribute);
-  if (units.size() != names.size()) {
-    units.clear();
-    std::transform(names.begin(), names.end(), std::back_inserter(units), &era5_unit);
+// Those of the attribute `units`: of a dataset if there is one for each channel, of a variable that of all its levels;
+// else those of ERA5's variables.
+std::vector<std::string> units_of(const RowFile& file, const std::vector<std::string>& names) {
+  std::vector<std::string> units;
+  if (file.layout.arrays.empty()) {
+    units = split_names(outline_dataset(file.path, file.layout.name, "units").attribute);
+  }
+  for (const ChannelRun& run : file.layout.runs) {
+    units.insert(units.end(), static_cast<size_t>(run.count),
+                 file.layout.arrays[static_cast<size_t>(run.array)].attribute);
+  }
+  units.resize(units.size() == names.size() ? units.size() : 0);
+  units.resize(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    units[i] = units[i].empty() ? era5_unit(names[i]) : units[i];
   }
   return units;
 }
 
 }  // namespace
 
-WeatherTimes::WeatherTimes(const comm::MpiGroup& self, const WeatherOptions& options) : dataset_(options.dataset) {
+WeatherTimes::WeatherTimes(const comm::MpiGroup& self, const WeatherOptions& options) {
   VH_ASSERT(self.size() == 1, "times are read by one process");
   const MemoryScope scope(MemoryClass::kData);
   const IoMode io = options.io == IoMode::kCollective ? IoMode::kIndependent : options.io;
-  source_ = std::make_unique<RowSource>(self, list_weather_files(options.folder), dataset_, "channels", io,
-                                        MpiIoHints{}, FileOrder::kByTime);
+  source_ = std::make_unique<RowSource>(self, list_weather_files(options.folder), options.fields, io);
   check_layouts();
   const RowFile& first = source_->files().front();
   given_channels_ = data::given_channels(source_->files());
   names_ = data::channel_names(shape_.front(), given_channels_, first.path);
-  units_ = units_of(first.path, dataset_, names_);
+  units_ = units_of(first, names_);
   grid_ = given_grid(source_->files());
   lead_ = resolved_lead(options.lead, common_interval(source_->files()));
   normalization_ = normalization_of(self, options, shape_.front());
@@ -274,10 +281,10 @@ void WeatherTimes::check_layouts() {
   for (const RowFile& file : source_->files()) {
     const std::vector<int64_t>& shape = file.layout.shape;
     if (shape.size() != 4 || !c10::isFloatingType(file.layout.type) || file.layout.row_bytes() == 0) {
-      throw Error(
-          ErrorClass::kBadData,
-          str(file.path, ": dataset '", dataset_, "' is ", c10::toString(file.layout.type), " (", join(shape), ")"),
-          "needed are floating-point fields (time, channel, height, width)");
+      throw Error(ErrorClass::kBadData,
+                  str(file.path, ": dataset '", file.layout.name, "' is ", c10::toString(file.layout.type), " (",
+                      join(shape), ")"),
+                  "needed are floating-point fields (time, channel, height, width)");
     }
     if (shape_.empty()) {
       shape_.assign(shape.begin() + 1, shape.end());
@@ -297,6 +304,28 @@ int64_t WeatherTimes::size() const {
     sum += file.layout.num_rows();
   }
   return sum;
+}
+
+WeatherTimes::ScaledArray WeatherTimes::scaled_array(int64_t file) const {
+  const ArrayLayout& layout = source_->files()[static_cast<size_t>(file)].layout;
+  if (layout.arrays.empty()) {
+    return {};
+  }
+  const auto dim_of_state = [](DimKind kind) -> int64_t {
+    return kind == DimKind::kTime ? 0 : kind == DimKind::kLatitude ? 2 : kind == DimKind::kLongitude ? 3 : -1;
+  };
+  ScaledArray scaled{layout.arrays.front().name, {}};
+  std::transform(layout.arrays.front().dims.begin(), layout.arrays.front().dims.end(), std::back_inserter(scaled.dims),
+                 dim_of_state);
+  return scaled;
+}
+
+std::optional<StoredTimes> WeatherTimes::times_of_store(int64_t file) const {
+  const RowFile& opened = source_->files()[static_cast<size_t>(file)];
+  const ArrayLayout& first = *opened.layout.stored_arrays().front();
+  return first.storage == ArrayLayout::Storage::kChunkFiles
+             ? std::optional(ZarrFields(opened.path).times_of(first.name))
+             : std::nullopt;
 }
 
 WeatherTimes::Place WeatherTimes::place(int64_t index) const {
@@ -320,11 +349,13 @@ at::Tensor WeatherTimes::read(int64_t file, int64_t time) const {
   const int64_t bad = normalize_field(raw, normalization_, state);
   if (bad >= 0) {
     const int64_t plane = shape_[1] * shape_[2];
-    throw Error(ErrorClass::kBadData,
-                str(path(file), ": dataset '", dataset_, "' is not finite (", state.const_data_ptr<float>()[bad],
-                    ") at time ", time, ", channel ", bad / plane, " (", names_[static_cast<size_t>(bad / plane)],
-                    "), row ", bad % plane / shape_[2], ", column ", bad % shape_[2]),
-                "values must be finite: repair the file or choose another start");
+    throw Error(
+        ErrorClass::kBadData,
+        str(path(file), ": dataset '", source_->files()[static_cast<size_t>(file)].layout.dataset_of(bad / plane),
+            "' is not finite (", state.const_data_ptr<float>()[bad], ") at time ", time, ", channel ", bad / plane,
+            " (", names_[static_cast<size_t>(bad / plane)], "), row ", bad % plane / shape_[2], ", column ",
+            bad % shape_[2]),
+        "values must be finite: repair the file or choose another start");
   }
   return state;
 }

@@ -12,11 +12,13 @@
 
 #include "data/datasets/coordinates.h"
 #include "data/datasets/dataset.h"
+#include "data/datasets/field_catalogue.h"
 #include "data/datasets/normalization.h"
 #include "data/datasets/year_files.h"
 #include "data/loading/tensor_pool.h"
 #include "data/reading/posix_file.h"
 #include "data/reading/row_source.h"
+#include "data/zarr/zarr_fields.h"
 
 namespace vit_hybrid::data {
 
@@ -25,8 +27,8 @@ struct WeatherOptions {
   std::string global_means = {};                    ///< .npy file; empty: as `normalization` says
   std::string global_stds = {};                     ///< given together with global_means
   std::optional<Normalization> normalization = {};  ///< known otherwise; without it and files values stay as they are
-  std::string dataset = "fields";                   ///< (time, channel, height, width), floating point
-  Lead lead = {};                                   ///< from input to target
+  FieldQuery fields = {};
+  Lead lead = {};  ///< from input to target
   IoMode io = IoMode::kAuto;
   MpiIoHints mpiio_hints = {};    ///< for collective reading
   std::string stage_folder = {};  ///< of each node, where what is read is copied first; empty: nothing is copied
@@ -35,7 +37,7 @@ struct WeatherOptions {
 
 /// Error(kBadData) unless the layout is that of fields (time, channel, height, width), floating point and not empty;
 /// `where` names file and dataset.
-void require_fields(const Hdf5Layout& layout, const std::string& where);
+void require_fields(const ArrayLayout& layout, const std::string& where);
 
 /// The names of channels that the files give, separated by commas; empty where none does. Files that give none are
 /// taken to have those of the others. Error(kBadData) where two differ.
@@ -125,6 +127,15 @@ class WeatherTimes {
   const std::string& path(int64_t file) const { return source_->files()[static_cast<size_t>(file)].path; }
   const std::vector<int64_t>& shape() const { return shape_; }  ///< [C, H, W]
   const std::vector<std::string>& channel_names() const { return names_; }
+  /// Of a file whose channels lie in several arrays, the name of one of these, and for each of its dims the one of a
+  /// state that it is, or -1; else nothing: a dataset has its own scales.
+  struct ScaledArray {
+    std::string name;
+    std::vector<int64_t> dims;
+  };
+  ScaledArray scaled_array(int64_t file) const;
+  /// Of a file that is a Zarr store, whose coordinates no HDF5 file can take over: its times; else nothing.
+  std::optional<StoredTimes> times_of_store(int64_t file) const;
   /// As the files name them, separated by commas; empty where none does.
   const std::string& given_channels() const { return given_channels_; }
   /// The points of the states, as far as the files give them.
@@ -140,7 +151,6 @@ class WeatherTimes {
  private:
   void check_layouts();
 
-  std::string dataset_;
   std::unique_ptr<RowSource> source_;
   std::vector<int64_t> shape_;
   std::vector<std::string> names_;

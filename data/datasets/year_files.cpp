@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "data/zarr/zarr_metadata.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
@@ -153,12 +154,16 @@ std::vector<std::string> list_weather_files(const std::string& folder) {
                 str("the data folder ", folder,
                     fs::exists(folder, error) ? " is no folder"
                                               : str(" is not there", error ? str(" (", error.message(), ")") : "")),
-                "give a folder with one HDF5 file a year");
+                "give a folder with one HDF5 file a year, or a Zarr store");
+  }
+  if (is_zarr_store(folder)) {
+    return {folder};
   }
   std::vector<std::string> paths;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (has_hdf5_name(name) && !name.starts_with('.')) {  // hidden ones are what copying programs leave
+    const bool is_hidden = name.starts_with('.');  // what copying programs leave
+    if (!is_hidden && (has_hdf5_name(name) || (entry->is_directory(error) && is_zarr_store(entry->path().string())))) {
       paths.push_back(entry->path().string());
     }
   }
@@ -167,8 +172,8 @@ std::vector<std::string> list_weather_files(const std::string& folder) {
   }
   if (paths.empty()) {
     throw Error(ErrorClass::kMissingInput,
-                str("the data folder ", folder, " holds no file *.h5, *.hdf5, *.nc or *.nc4"),
-                "it must hold one HDF5 file a year, such as 1990.h5");
+                str("the data folder ", folder, " holds no file *.h5, *.hdf5, *.nc or *.nc4, and no Zarr store"),
+                "it must hold one HDF5 file a year, such as 1990.h5, or Zarr stores");
   }
   std::sort(paths.begin(), paths.end());
   return paths;

@@ -19,26 +19,14 @@ namespace {
 
 constexpr int64_t kMostPoints = int64_t{1} << 20;  // more are no grid's
 
-// The units are those of the CF conventions, the usual one first.
 struct Axis {
   const char* name;
-  size_t dim;
+  DimKind kind;
   std::array<std::string_view, 2> names;
-  std::array<std::string_view, 6> units;
+  const char* unit;  // the usual one
 };
-constexpr Axis kLatitude{"latitude",
-                         2,
-                         {"latitude", "lat"},
-                         {"degrees_north", "degree_north", "degree_N", "degrees_N", "degreeN", "degreesN"}};
-constexpr Axis kLongitude{"longitude",
-                          3,
-                          {"longitude", "lon"},
-                          {"degrees_east", "degree_east", "degree_E", "degrees_E", "degreeE", "degreesE"}};
-
-template <class List>
-bool is_among(const List& list, const std::string& text) {
-  return std::find(list.begin(), list.end(), text) != list.end();
-}
+constexpr Axis kLatitude{"latitude", DimKind::kLatitude, {"latitude", "lat"}, "degrees_north"};
+constexpr Axis kLongitude{"longitude", DimKind::kLongitude, {"longitude", "lon"}, "degrees_east"};
 
 std::string units_of(hid_t object) {
   return hdf5_text_attribute(object, "units");
@@ -50,7 +38,7 @@ std::string name_of(hid_t object) {
 }
 
 bool is_of(const Axis& axis, hid_t scale) {
-  return is_among(axis.names, name_of(scale)) || is_among(axis.units, units_of(scale));
+  return dim_kind(name_of(scale), units_of(scale)) == axis.kind;
 }
 
 // What netCDF makes for a dim that has no variable: a scale whose values mean nothing.
@@ -70,9 +58,9 @@ bool has_points(hid_t dataset, int64_t count) {
 std::vector<double> read_points(const Axis& axis, hid_t dataset, int64_t count, const std::string& path) {
   const std::string where = str(path, ": '", shown(hdf5_object_name(dataset)), "'");
   const std::string units = units_of(dataset);
-  if (!units.empty() && !is_among(axis.units, units) && units != "degrees") {
+  if (!units.empty() && dim_kind("", units) != axis.kind && units != "degrees") {
     throw Error(ErrorClass::kBadData, str(where, " has the units '", shown(units), "'"),
-                str("a ", axis.name, " is in ", axis.units.front(), ", or names no units"));
+                str("a ", axis.name, " is in ", axis.unit, ", or names no units"));
   }
   hdf5_require_parts(dataset, where);
   std::vector<double> points(static_cast<size_t>(count));
@@ -115,16 +103,17 @@ Hid dataset_beside(hid_t file, hid_t dataset, const Axis& axis, const Predicate&
   return {};
 }
 
-std::vector<double> points_of(hid_t file, hid_t dataset, const Axis& axis, int64_t count, const std::string& path) {
+std::vector<double> points_of(hid_t file, hid_t dataset, const Axis& axis, size_t dim, int64_t count,
+                              const std::string& path) {
   const auto scales = hdf5_attached_scales(dataset);
-  for (const Hid& scale : scales[axis.dim]) {
+  for (const Hid& scale : scales[dim]) {
     if (is_of(axis, scale.get()) && has_points(scale.get(), count)) {
       return read_points(axis, scale.get(), count, path);
     }
-    const Axis& other = axis.dim == kLatitude.dim ? kLongitude : kLatitude;
+    const Axis& other = axis.kind == DimKind::kLatitude ? kLongitude : kLatitude;
     if (is_of(other, scale.get())) {
       throw Error(ErrorClass::kBadData,
-                  str(path, ": dim ", axis.dim, " of '", hdf5_object_name(dataset), "' is a ", other.name, " ('",
+                  str(path, ": dim ", dim, " of '", hdf5_object_name(dataset), "' is a ", other.name, " ('",
                       shown(name_of(scale.get())), "')"),
                   "needed is (time, channel, latitude, longitude)");
     }
@@ -133,15 +122,12 @@ std::vector<double> points_of(hid_t file, hid_t dataset, const Axis& axis, int64
   return found ? read_points(axis, found.get(), count, path) : std::vector<double>{};
 }
 
-FieldOrder::Kind kind_of(const std::string& dim_name, const std::vector<Hid>& scales) {
-  const auto is_any = [&](const Axis& axis) {
-    return is_among(axis.names, dim_name) ||
-           std::any_of(scales.begin(), scales.end(), [&](const Hid& scale) { return is_of(axis, scale.get()); });
-  };
-  if (is_any(kLatitude) || is_any(kLongitude)) {
-    return is_any(kLatitude) ? FieldOrder::Kind::kLatitude : FieldOrder::Kind::kLongitude;
+DimKind kind_of(const std::string& dim_name, const std::vector<Hid>& scales) {
+  DimKind kind = dim_kind(dim_name, "");
+  for (size_t i = 0; i < scales.size() && kind == DimKind::kUnknown; ++i) {
+    kind = dim_kind(name_of(scales[i].get()), units_of(scales[i].get()));
   }
-  return dim_name == "channel" || dim_name == "channels" ? FieldOrder::Kind::kChannel : FieldOrder::Kind::kUnknown;
+  return kind;
 }
 
 // Of the dataset of one of the axis's names; 0 without one.
@@ -159,15 +145,15 @@ int64_t num_named_points(hid_t file, hid_t dataset, const Axis& axis) {
 constexpr const char* kNoValues = "This is a netCDF dimension but not a netCDF variable";
 
 // Nothing where the scale is none of times.
-std::vector<double> values_of(hid_t scale, int64_t num_rows) {
+std::vector<double> values_of(hid_t scale, int64_t count) {
   const Hid type(H5Dget_type(scale), &H5Tclose);
   const Hid space(H5Dget_space(scale), &H5Sclose);
   const H5T_class_t kind = H5Tget_class(type.get());
   std::vector<double> values;
-  if ((kind == H5T_INTEGER || kind == H5T_FLOAT) && hdf5_shape(space.get()) == std::vector<int64_t>{num_rows} &&
+  if ((kind == H5T_INTEGER || kind == H5T_FLOAT) && hdf5_shape(space.get()) == std::vector<int64_t>{count} &&
       !hdf5_text_attribute(scale, "NAME").starts_with(kNoValues)) {
     hdf5_require_parts(scale, str(hdf5_file_name(scale), ": scale '", shown(hdf5_object_name(scale)), "'"));
-    values.resize(static_cast<size_t>(num_rows));
+    values.resize(static_cast<size_t>(count));
     if (H5Dread(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {
       values.clear();
     }
@@ -182,11 +168,8 @@ FieldOrder hdf5_field_order(hid_t file, hid_t dataset) {
   FieldOrder order;
   order.shape = hdf5_shape(space.get());
   if (order.shape.size() == kFieldDims) {
-    const auto scales = hdf5_attached_scales(dataset);
-    const auto names = hdf5_dimension_names(dataset);
-    for (size_t dim = 0; dim < kFieldDims; ++dim) {
-      order.kinds[dim] = kind_of(names[dim], scales[dim]);
-    }
+    const std::vector<DimKind> kinds = hdf5_dim_kinds(dataset);
+    std::copy(kinds.begin(), kinds.end(), order.kinds.begin());
     order.num_latitudes = num_named_points(file, dataset, kLatitude);
     order.num_longitudes = num_named_points(file, dataset, kLongitude);
     H5Eclear2(H5E_DEFAULT);
@@ -194,15 +177,38 @@ FieldOrder hdf5_field_order(hid_t file, hid_t dataset) {
   return order;
 }
 
-Grid hdf5_grid(hid_t file, hid_t dataset, const std::string& path) {
+std::vector<DimKind> hdf5_dim_kinds(hid_t dataset) {
+  const auto scales = hdf5_attached_scales(dataset);
+  const auto names = hdf5_dimension_names(dataset);
+  std::vector<DimKind> kinds;
+  for (size_t dim = 0; dim < names.size(); ++dim) {
+    kinds.push_back(kind_of(names[dim], scales[dim]));
+  }
+  H5Eclear2(H5E_DEFAULT);
+  return kinds;
+}
+
+ScaleValues hdf5_scale_values(hid_t dataset, size_t dim) {
+  const Hid space(H5Dget_space(dataset), &H5Sclose);
+  const auto shape = hdf5_shape(space.get());
+  const auto scales = hdf5_attached_scales(dataset);
+  ScaleValues found;
+  for (size_t i = 0; dim < shape.size() && shape[dim] > 0 && i < scales[dim].size() && found.values.empty(); ++i) {
+    found = {values_of(scales[dim][i].get(), shape[dim]), units_of(scales[dim][i].get())};
+  }
+  H5Eclear2(H5E_DEFAULT);
+  return found;
+}
+
+Grid hdf5_grid(hid_t file, hid_t dataset, const std::string& path, const GridDims& dims) {
   const Hid space(H5Dget_space(dataset), &H5Sclose);
   const std::vector<int64_t> shape = hdf5_shape(space.get());
-  if (shape.size() != kFieldDims) {
+  if (shape.size() <= std::max(dims.latitude, dims.longitude)) {
     return {};
   }
   Grid grid;
-  grid.latitudes = points_of(file, dataset, kLatitude, shape[kLatitude.dim], path);
-  grid.longitudes = points_of(file, dataset, kLongitude, shape[kLongitude.dim], path);
+  grid.latitudes = points_of(file, dataset, kLatitude, dims.latitude, shape[dims.latitude], path);
+  grid.longitudes = points_of(file, dataset, kLongitude, dims.longitude, shape[dims.longitude], path);
   H5Eclear2(H5E_DEFAULT);
   unwrap_longitudes(grid.longitudes);
   check_grid(grid, path);
@@ -213,26 +219,16 @@ TimeAxis hdf5_time_axis(hid_t dataset, const std::string& where) {
   const Hid space(H5Dget_space(dataset), &H5Sclose);
   const auto shape = hdf5_shape(space.get());
   const auto scales = hdf5_attached_scales(dataset);
+  TimeAxis axis;
   for (size_t i = 0; !shape.empty() && shape.front() > 0 && i < scales.front().size(); ++i) {
-    const Hid& scale = scales.front()[i];
-    const std::vector<double> values = values_of(scale.get(), shape.front());
-    if (values.empty()) {
-      continue;
+    const hid_t scale = scales.front()[i].get();
+    if (const std::vector<double> values = values_of(scale, shape.front()); !values.empty()) {
+      axis = checked_time_axis(values, units_of(scale), hdf5_text_attribute(scale, "calendar"), where);
+      break;
     }
-    const TimeAxis axis =
-        time_axis(values, hdf5_text_attribute(scale.get(), "units"), hdf5_text_attribute(scale.get(), "calendar"));
-    const auto bad = std::adjacent_find(values.begin(), values.end(), [](double a, double b) { return !(a < b); });
-    if (bad != values.end() && axis.kind == TimeAxis::Kind::kDates) {
-      throw Error(ErrorClass::kBadData,
-                  str(where, ": its times do not ascend: row ", bad - values.begin(), " has ", *bad, ", the next one ",
-                      *(bad + 1), " (", shown(hdf5_text_attribute(scale.get(), "units")), ")"),
-                  "sort the rows of the file by time, each once");
-    }
-    H5Eclear2(H5E_DEFAULT);
-    return bad == values.end() ? axis : TimeAxis{};
   }
   H5Eclear2(H5E_DEFAULT);
-  return {};
+  return axis;
 }
 
 }  // namespace vit_hybrid::data

@@ -35,7 +35,7 @@ constexpr int64_t kHdf5MostChunks = 40000;
 constexpr int64_t kHdf5MostChunks = 0;
 #endif
 
-// The place in Hdf5Layout::chunk_offsets of a chunk that is not stored, as hdf5_find_chunks() leaves it.
+// The place in ArrayLayout::chunk_offsets of a chunk that is not stored, as hdf5_find_chunks() leaves it.
 constexpr int64_t kHdf5ChunkNotStored = -1;
 
 // One chunk as HDF5 tells of it; `corner` in elements.
@@ -82,7 +82,7 @@ void for_each_chunk(hid_t, size_t, const std::function<bool(const StoredChunk&)>
 
 #endif
 
-std::vector<int64_t> chunk_grid(const Hdf5Layout& layout) {
+std::vector<int64_t> chunk_grid(const ArrayLayout& layout) {
   std::vector<int64_t> grid;
   for (size_t d = 0; d < layout.shape.size(); ++d) {
     grid.push_back(layout.chunks_along(d));
@@ -91,12 +91,12 @@ std::vector<int64_t> chunk_grid(const Hdf5Layout& layout) {
 }
 
 // Chunks of the grid that covers the dataset.
-int64_t hdf5_num_chunks(const Hdf5Layout& layout) {
+int64_t hdf5_num_chunks(const ArrayLayout& layout) {
   return num_elements(chunk_grid(layout));
 }
 
 // Those of them that are in the file; before HDF5 1.10.5 all, if any is.
-int64_t hdf5_num_stored_chunks(hid_t dataset, const Hdf5Layout& layout) {
+int64_t hdf5_num_stored_chunks(hid_t dataset, const ArrayLayout& layout) {
 #if H5_VERSION_GE(1, 10, 5)
   const Hid space(H5Dget_space(dataset), &H5Sclose);
   hsize_t count = 0;
@@ -110,7 +110,7 @@ int64_t hdf5_num_stored_chunks(hid_t dataset, const Hdf5Layout& layout) {
 
 // Fills the tables of chunks of `layout`, whose shape and chunk are set; false if one is not stored (its values are
 // fill values).
-bool hdf5_find_chunks(hid_t dataset, Hdf5Layout& layout) {
+bool hdf5_find_chunks(hid_t dataset, ArrayLayout& layout) {
   const std::vector<int64_t> grid = chunk_grid(layout);
   const auto count = static_cast<size_t>(num_elements(grid));
   layout.chunk_offsets.assign(count, kHdf5ChunkNotStored);
@@ -136,7 +136,7 @@ bool hdf5_find_chunks(hid_t dataset, Hdf5Layout& layout) {
   return num_found == count;
 }
 
-using Storage = Hdf5Layout::Storage;
+using Storage = ArrayLayout::Storage;
 
 // Files that name their channels in a dimension scale have no attribute for it.
 constexpr const char* kChannels = "channels";
@@ -172,8 +172,8 @@ bool is_there(const Filter& filter) {
 }
 
 // Whether some chunk has gone through filter `number`: one that made nothing smaller may have been left out.
-bool is_applied(hid_t dataset, size_t number, const Hdf5Layout& layout) {
-  Hdf5Layout found = layout;
+bool is_applied(hid_t dataset, size_t number, const ArrayLayout& layout) {
+  ArrayLayout found = layout;
   if (hdf5_num_chunks(layout) > kHdf5MostChunks) {
     return true;
   }
@@ -186,8 +186,9 @@ bool is_applied(hid_t dataset, size_t number, const Hdf5Layout& layout) {
   return false;
 }
 
-// The names and numbers of those that HDF5 does not have, nor finds among its plugins, and needs.
-std::string missing_filters(hid_t dataset, hid_t creation, const Hdf5Layout& layout) {
+// The names and numbers of those that HDF5, which alone can read the dataset, does not have, nor finds among its
+// plugins, and needs.
+std::string missing_filters(hid_t dataset, hid_t creation, const ArrayLayout& layout) {
   std::vector<std::string> missing;
   const std::vector<Filter> filters = filters_of(creation);
   for (size_t i = 0; i < filters.size(); ++i) {
@@ -205,12 +206,18 @@ bool is_decoded_here(const Filter& filter, size_t item_bytes) {
       return filter.parameter == item_bytes;
     case ChunkFilter::kDeflate:
     case ChunkFilter::kFletcher32:
+    case ChunkFilter::kBlosc:
+    case ChunkFilter::kLz4Hdf5:
+    case ChunkFilter::kZstd:
       return true;
+    case ChunkFilter::kLz4:  // of Zarr alone
+    case ChunkFilter::kCrc32c:
+      break;
   }
   return false;
 }
 
-std::string foreign_filters(hid_t creation, const Hdf5Layout& layout) {
+std::string foreign_filters(hid_t creation, const ArrayLayout& layout) {
   std::vector<std::string> names;
   for (const Filter& filter : filters_of(creation)) {
     if (!is_decoded_here(filter, c10::elementSize(layout.type))) {
@@ -228,7 +235,7 @@ std::string foreign_filters(hid_t creation, const Hdf5Layout& layout) {
 
 // What keeps the bytes of the file from being the values in memory, or nothing.
 std::string reason_opaque(hid_t file, hid_t dataset, hid_t creation, hid_t type, const StoredType& stored,
-                          const Hdf5Layout& layout) {
+                          const ArrayLayout& layout) {
   const std::string owner = hdf5_file_name(dataset);
   if (owner != hdf5_file_name(file)) {
     return str("a link to ", owner);
@@ -252,7 +259,7 @@ std::string reason_opaque(hid_t file, hid_t dataset, hid_t creation, hid_t type,
 }
 
 // Begin and length are what the file says: neither of them, nor their sum, need fit 63 bits.
-void check_place(const std::string& where, const Hdf5Layout& layout, int64_t begin, int64_t bytes) {
+void check_place(const std::string& where, const ArrayLayout& layout, int64_t begin, int64_t bytes) {
   int64_t end = 0;
   const bool fits = begin >= 0 && bytes >= 0 && !__builtin_add_overflow(begin, bytes, &end);
   if (!fits || end > layout.file_bytes) {
@@ -263,7 +270,7 @@ void check_place(const std::string& where, const Hdf5Layout& layout, int64_t beg
   }
 }
 
-void locate_contiguous(hid_t dataset, const std::string& where, Hdf5Layout& layout) {
+void locate_contiguous(hid_t dataset, const std::string& where, ArrayLayout& layout) {
   if (H5Dget_storage_size(dataset) == 0) {
     layout.opaque_because = "storage that was never allocated";
     layout.unwritten = num_elements(layout.shape) > 0 ? "all of it" : "";
@@ -278,7 +285,7 @@ void locate_contiguous(hid_t dataset, const std::string& where, Hdf5Layout& layo
   check_place(where, layout, layout.offset, hdf5_value_bytes(layout.shape, layout.type));
 }
 
-void forget_chunks(Hdf5Layout& layout, const std::string& why) {
+void forget_chunks(ArrayLayout& layout, const std::string& why) {
   layout.opaque_because = why;
   layout.chunk_offsets.clear();
   layout.chunk_bytes.clear();
@@ -286,7 +293,7 @@ void forget_chunks(Hdf5Layout& layout, const std::string& why) {
 }
 
 // Where all were looked for, with the first row that lacks one.
-std::string unwritten_chunks(hid_t dataset, const Hdf5Layout& layout) {
+std::string unwritten_chunks(hid_t dataset, const ArrayLayout& layout) {
   const int64_t count = hdf5_num_chunks(layout);
   const int64_t stored = hdf5_num_stored_chunks(dataset, layout);
   if (stored == count) {
@@ -300,24 +307,26 @@ std::string unwritten_chunks(hid_t dataset, const Hdf5Layout& layout) {
   return str(count - stored, " of its ", count, " chunks", from);
 }
 
-void locate_chunks(hid_t dataset, hid_t creation, const std::string& where, Hdf5Layout& layout) {
+void locate_chunks(hid_t dataset, hid_t creation, const std::string& where, ArrayLayout& layout) {
   std::vector<hsize_t> extents(layout.shape.size());
   H5Pget_chunk(creation, static_cast<int>(extents.size()), extents.data());
   layout.chunk.assign(extents.begin(), extents.end());
   layout.unwritten = unwritten_chunks(dataset, layout);
-  layout.missing_filters = missing_filters(dataset, creation, layout);
   if (!layout.opaque_because.empty()) {
+    layout.missing_filters = missing_filters(dataset, creation, layout);
     return;
   }
   if (hdf5_num_chunks(layout) > kHdf5MostChunks) {
     forget_chunks(layout,
                   str(hdf5_num_chunks(layout), " chunks, of which this HDF5 (", H5_VERS_MAJOR, ".", H5_VERS_MINOR, ".",
                       H5_VERS_RELEASE, ") locates at most ", kHdf5MostChunks, " in good time"));
+    layout.missing_filters = missing_filters(dataset, creation, layout);
     return;
   }
   if (!hdf5_find_chunks(dataset, layout) || layout.chunk_offsets.empty()) {
     layout.unwritten = unwritten_chunks(dataset, layout);
     forget_chunks(layout, "chunks that are not all stored");
+    layout.missing_filters = missing_filters(dataset, creation, layout);
     return;
   }
   for (const Filter& filter : filters_of(creation)) {
@@ -334,7 +343,7 @@ void locate_chunks(hid_t dataset, hid_t creation, const std::string& where, Hdf5
 }
 
 void locate(const std::string& path, hid_t file, hid_t dataset, const std::string& where, hid_t type,
-            const StoredType& stored, Hdf5Layout& layout) {
+            const StoredType& stored, ArrayLayout& layout) {
   const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
   layout.opaque_because = reason_opaque(file, dataset, creation.get(), type, stored, layout);
   switch (H5Pget_layout(creation.get())) {
@@ -353,7 +362,8 @@ void locate(const std::string& path, hid_t file, hid_t dataset, const std::strin
 }
 
 // What a file tells of fields besides their values.
-void describe_fields(const std::string& path, hid_t file, hid_t dataset, const std::string& where, Hdf5Layout& layout) {
+void describe_fields(const std::string& path, hid_t file, hid_t dataset, const std::string& where,
+                     ArrayLayout& layout) {
   if (layout.attribute.empty()) {
     layout.attribute = hdf5_scale_texts(dataset, kChannelDim);
   }
@@ -366,8 +376,9 @@ void describe_fields(const std::string& path, hid_t file, hid_t dataset, const s
 
 enum class Look { kOutline, kWhole };
 
-Hdf5Layout look_into(const std::string& path, const std::string& dataset, const std::string& attribute, Look look) {
-  Hdf5Layout layout;
+ArrayLayout look_into(const std::string& path, const std::string& dataset, const std::string& attribute, Look look) {
+  ArrayLayout layout;
+  layout.name = dataset;
   layout.file_bytes = existing_file_bytes(path);
   const Hdf5CrashGuard guard(path);
   const Hid file = hdf5_open_file(path);
@@ -402,81 +413,13 @@ Hdf5Layout look_into(const std::string& path, const std::string& dataset, const 
   return layout;
 }
 
-// Calls use(value) for each value of a layout, in a fixed order.
-template <class Layout, class Use>
-void for_each_value(Layout& layout, const Use& use) {
-  use(layout.shape);
-  use(layout.type);
-  use(layout.storage);
-  use(layout.opaque_because);
-  use(layout.is_virtual);
-  use(layout.missing_filters);
-  use(layout.unwritten);
-  use(layout.file_bytes);
-  use(layout.offset);
-  use(layout.chunk);
-  use(layout.chunk_offsets);
-  use(layout.chunk_bytes);
-  use(layout.chunk_masks);
-  use(layout.filters);
-  use(layout.times.kind);
-  use(layout.times.first);
-  use(layout.times.last);
-  use(layout.times.calendar);
-  use(layout.times.interval);
-  use(layout.times.gaps);
-  use(layout.attribute);
-  use(layout.grid.latitudes);
-  use(layout.grid.longitudes);
-}
-
 }  // namespace
 
-void require_filters(const Hdf5Layout& layout, const std::string& where) {
-  if (!layout.missing_filters.empty()) {
-    throw Error(
-        ErrorClass::kBadData,
-        str(where, " is stored with the filter ", layout.missing_filters,
-            ", which the HDF5 library of this program does not have"),
-        "name the folder of the filter's plugin in HDF5_PLUGIN_PATH, or make the file anew without it where the "
-        "filter is known: `vit_hybrid data repack FILE --out FOLDER`, `h5repack -f NONE` or `h5repack -f GZIP=1`");
-  }
-}
-
-void require_readable(const Hdf5Layout& layout, const std::string& where) {
-  require_filters(layout, where);
-  if (!layout.unwritten.empty()) {
-    throw Error(ErrorClass::kBadData, str(where, " was not wholly written: ", layout.unwritten),
-                "HDF5 would make values up in its place: finish the file or make it again");
-  }
-}
-
-int64_t Hdf5Layout::row_bytes() const {
-  int64_t bytes = static_cast<int64_t>(c10::elementSize(type));
-  for (size_t d = 1; d < shape.size(); ++d) {
-    bytes *= shape[d];
-  }
-  return bytes;
-}
-
-// Rounded up without a sum, which need not fit: a damaged file may have any extents.
-int64_t Hdf5Layout::chunks_along(size_t dim) const {
-  return shape[dim] / chunk[dim] + (shape[dim] % chunk[dim] != 0 ? 1 : 0);
-}
-
-int64_t Hdf5Layout::chunks_per_row() const {
-  int64_t count = 1;
-  for (size_t d = 1; d < chunk.size(); ++d) {
-    count *= chunks_along(d);
-  }
-  return count;
-}
-
-Hdf5Layout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
+ArrayLayout inspect_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
   return look_into(path, dataset, attribute, Look::kWhole);
 }
 
-Hdf5Layout outline_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
+ArrayLayout outline_dataset(const std::string& path, const std::string& dataset, const std::string& attribute) {
   return look_into(path, dataset, attribute, Look::kOutline);
 }
 
@@ -487,25 +430,6 @@ bool has_hdf5_object(const std::string& path, const std::string& name) {
   const bool is_there = H5Lexists(file.get(), name.c_str(), H5P_DEFAULT) > 0;
   H5Eclear2(H5E_DEFAULT);
   return is_there;
-}
-
-std::string pack_layouts(const std::vector<Hdf5Layout>& layouts) {
-  Json packed = Json::array();
-  for (const Hdf5Layout& layout : layouts) {
-    for_each_value(layout, [&](const auto& value) { packed.push_back(value); });
-  }
-  const auto bytes = Json::to_cbor(packed);  // unlike JSON's text it holds every text and number
-  return {bytes.begin(), bytes.end()};
-}
-
-std::vector<Hdf5Layout> unpack_layouts(const std::string& bytes) {
-  const Json packed = Json::from_cbor(bytes, true, false);
-  VH_ASSERT(packed.is_array(), "packed layouts that are none");
-  std::vector<Hdf5Layout> layouts;
-  for (size_t i = 0; i < packed.size();) {
-    for_each_value(layouts.emplace_back(), [&](auto& value) { packed.at(i++).get_to(value); });
-  }
-  return layouts;
 }
 
 }  // namespace vit_hybrid::data

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/hdf5/hdf5_crash_guard.h"
+#include "data/hdf5/hdf5_layout.h"
 #include "data/hdf5/hdf5_open.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_handle.h"
@@ -28,7 +29,7 @@ struct OpenDataset {
 };
 
 // Bytes of the chunks that one row touches: with less, HDF5 would read and decompress a chunk anew for each row in it.
-int64_t chunk_cache_bytes(const Hdf5Layout& layout) {
+int64_t chunk_cache_bytes(const ArrayLayout& layout) {
   if (layout.chunk.empty()) {
     return 0;
   }
@@ -64,12 +65,24 @@ Hid collective_transfer() {
   return list;
 }
 
-OpenDataset open_dataset(const RowFile& file, const std::string& dataset, hid_t access) {
+OpenDataset open_dataset(const RowFile& file, hid_t access) {
   const Hdf5CrashGuard guard(file.path);
   OpenDataset opened;
   opened.file = hdf5_open_file(file.path, access);
-  opened.dataset = hdf5_open_dataset(opened.file.get(), file.path, dataset, chunk_cache_bytes(file.layout));
+  opened.dataset = hdf5_open_dataset(opened.file.get(), file.path, file.layout.name, chunk_cache_bytes(file.layout));
   return opened;
+}
+
+int64_t item_bytes(const RowFile& file) {
+  return static_cast<int64_t>(c10::elementSize(file.layout.type));
+}
+
+int64_t bytes_of(const RowFile& file, std::span<const RowBox> boxes) {
+  int64_t bytes = 0;
+  for (const RowBox& box : boxes) {
+    bytes += box.num_values() * item_bytes(file);
+  }
+  return bytes;
 }
 
 // Reads the box of one row, or nothing (row null or the box empty), by a transfer that all ranks may have to take part
@@ -91,49 +104,44 @@ void read_row(const OpenDataset& opened, const RowFile& file, const RowBox& box,
   char nothing = 0;
   comm::note_work();
   hdf5_check(H5Dread(opened.dataset.get(), hdf5_memory_type(file.layout.type), memory.get(), stored.get(), transfer,
-                     is_nothing ? &nothing : row->to),
+                     is_nothing ? &nothing : static_cast<char*>(row->to) + box.at * item_bytes(file)),
              ErrorClass::kIo,
-             str("read ", row == nullptr ? "no row" : str("row ", row->row), " of dataset '", file.dataset, "' of ",
+             str("read ", row == nullptr ? "no row" : str("row ", row->row), " of dataset '", file.layout.name, "' of ",
                  file.path));
-}
-
-int64_t box_bytes(const RowFile& file, const RowBox& box) {
-  return box.num_values() * static_cast<int64_t>(c10::elementSize(file.layout.type));
 }
 
 class IndependentRowReader : public RowReader {
  public:
-  IndependentRowReader(std::vector<RowFile> files, std::string dataset)
-      : files_(std::move(files)), dataset_(std::move(dataset)) {}
+  explicit IndependentRowReader(std::vector<RowFile> files) : files_(std::move(files)) {}
 
-  void read(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) override {
-    for (size_t i = 0; i < rows.size() && box.num_values() > 0; ++i) {
+  void read(std::span<const RowRead> rows, std::span<const RowBox> boxes, const Arrived& arrived) override {
+    for (size_t i = 0; i < rows.size(); ++i) {
       const RowRead& row = rows[i];
       const RowFile& file = files_[static_cast<size_t>(row.file)];
+      if (bytes_of(file, boxes) == 0) {
+        continue;
+      }
       const auto opened =
-          open_.get(row.file, [&] { return std::make_shared<OpenDataset>(open_dataset(file, dataset_, H5P_DEFAULT)); });
+          open_.get(row.file, [&] { return std::make_shared<OpenDataset>(open_dataset(file, H5P_DEFAULT)); });
       const Hdf5CrashGuard guard(file.path);
-      read_row(*opened, file, box, &row, H5P_DEFAULT);
-      if (arrived) {
-        arrived(i, 0, box_bytes(file, box));
+      for (const RowBox& box : boxes) {
+        read_row(*opened, file, box, &row, H5P_DEFAULT);
+        if (arrived) {
+          arrived(i, box.at * item_bytes(file), bytes_of(file, {&box, 1}));
+        }
       }
     }
   }
 
  private:
   const std::vector<RowFile> files_;
-  const std::string dataset_;
   LruCache<OpenDataset> open_{kMostOpenFiles};
 };
 
 class CollectiveRowReader : public RowReader {
  public:
-  CollectiveRowReader(const comm::MpiGroup& group, std::vector<RowFile> files, std::string dataset, MpiIoHints hints)
-      : group_(group),
-        watched_(group.watched()),
-        files_(std::move(files)),
-        dataset_(std::move(dataset)),
-        hints_(std::move(hints)) {}
+  CollectiveRowReader(const comm::MpiGroup& group, std::vector<RowFile> files, MpiIoHints hints)
+      : group_(group), watched_(group.watched()), files_(std::move(files)), hints_(std::move(hints)) {}
 
   ~CollectiveRowReader() override {
     const bool may_close = comm::may_release_mpi();
@@ -150,17 +158,21 @@ class CollectiveRowReader : public RowReader {
     });
   }
 
-  // One file after the other, in each as many rounds of one row as the rank that wants most of it has rows.
-  void read(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) override {
+  // One file after the other, in each as many rounds of one row as the rank that wants most of it has rows. All ranks
+  // have as many boxes.
+  void read(std::span<const RowRead> rows, std::span<const RowBox> boxes, const Arrived& arrived) override {
     std::map<int64_t, std::vector<const RowRead*>> by_file;
     for (const RowRead& row : rows) {
       by_file[row.file].push_back(&row);
     }
     for (int64_t file = next_wanted(by_file, -1); file >= 0; file = next_wanted(by_file, file)) {
-      read_file(file, by_file[file], box);
+      read_file(file, by_file[file], boxes);
     }
     for (size_t i = 0; i < rows.size() && arrived; ++i) {
-      arrived(i, 0, box_bytes(files_[static_cast<size_t>(rows[i].file)], box));
+      const RowFile& file = files_[static_cast<size_t>(rows[i].file)];
+      for (const RowBox& box : boxes) {
+        arrived(i, box.at * item_bytes(file), bytes_of(file, {&box, 1}));
+      }
     }
   }
 
@@ -173,23 +185,25 @@ class CollectiveRowReader : public RowReader {
     return wanted == none ? -1 : wanted;
   }
 
-  void read_file(int64_t number, const std::vector<const RowRead*>& rows, const RowBox& box) {
+  void read_file(int64_t number, const std::vector<const RowRead*>& rows, std::span<const RowBox> boxes) {
     const RowFile& file = files_[static_cast<size_t>(number)];
     const auto num_rows = static_cast<int64_t>(rows.size());
     const int64_t num_rounds = group_.max(num_rows);
     comm::agreed(group_, [&] {
-      const comm::CollectiveScope scope(*watched_, "data", "collective HDF5 read", num_rows * box_bytes(file, box));
+      const comm::CollectiveScope scope(*watched_, "data", "collective HDF5 read", num_rows * bytes_of(file, boxes));
       const auto opened = open_.get(number, [&] {
         const Hid access = mpi_access(group_, hints_);
-        return std::make_shared<OpenDataset>(open_dataset(file, dataset_, access.get()));
+        return std::make_shared<OpenDataset>(open_dataset(file, access.get()));
       });
       const Hid transfer = collective_transfer();
       std::optional<Error> error;  // kept until the last round: the other ranks wait in the later ones
       for (int64_t round = 0; round < num_rounds; ++round) {
-        try {
-          read_row(*opened, file, box, round < num_rows ? rows[static_cast<size_t>(round)] : nullptr, transfer.get());
-        } catch (const Error& e) {
-          error = error.value_or(e);
+        for (const RowBox& box : boxes) {
+          try {
+            read_row(*opened, file, box, round < num_rows ? rows[static_cast<size_t>(round)] : nullptr, transfer.get());
+          } catch (const Error& e) {
+            error = error.value_or(e);
+          }
         }
       }
       if (error) {
@@ -201,24 +215,23 @@ class CollectiveRowReader : public RowReader {
   const comm::MpiGroup& group_;
   const std::shared_ptr<comm::WatchedGroup> watched_;  // to close the files, when the group may be gone
   const std::vector<RowFile> files_;
-  const std::string dataset_;
   const MpiIoHints hints_;
   LruCache<OpenDataset> open_{kMostOpenFiles};
 };
 
 }  // namespace
 
-std::unique_ptr<RowReader> make_independent_row_reader(std::vector<RowFile> files, std::string dataset) {
-  return std::make_unique<IndependentRowReader>(std::move(files), std::move(dataset));
+std::unique_ptr<RowReader> make_independent_row_reader(std::vector<RowFile> files) {
+  return std::make_unique<IndependentRowReader>(std::move(files));
 }
 
 std::unique_ptr<RowReader> make_collective_row_reader(const comm::MpiGroup& group, std::vector<RowFile> files,
-                                                      std::string dataset, MpiIoHints hints) {
-  return std::make_unique<CollectiveRowReader>(group, std::move(files), std::move(dataset), std::move(hints));
+                                                      MpiIoHints hints) {
+  return std::make_unique<CollectiveRowReader>(group, std::move(files), std::move(hints));
 }
 
 at::Tensor read_whole_dataset(const std::string& path, const std::string& dataset) {
-  const Hdf5Layout layout = inspect_dataset(path, dataset);
+  const ArrayLayout layout = inspect_dataset(path, dataset);
   require_readable(layout, str(path, ": dataset '", dataset, "'"));
   const Hdf5CrashGuard guard(path, Hdf5CrashGuard::kNoLimit);  // it may be large
   const Hid file = hdf5_open_file(path);
@@ -231,7 +244,7 @@ at::Tensor read_whole_dataset(const std::string& path, const std::string& datase
 
 std::optional<int64_t> largest_integer(const std::string& path, const std::string& dataset) {
   constexpr int64_t kMostAtOnce = int64_t{1} << 20;
-  const Hdf5Layout layout = inspect_dataset(path, dataset);
+  const ArrayLayout layout = inspect_dataset(path, dataset);
   if (layout.shape.size() != 1 || !c10::isIntegralType(layout.type, /*includeBool=*/false)) {
     return std::nullopt;
   }

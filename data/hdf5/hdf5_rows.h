@@ -17,13 +17,13 @@ class MpiGroup;
 
 namespace vit_hybrid::data {
 
-/// Any layout; main thread only.
-std::unique_ptr<RowReader> make_independent_row_reader(std::vector<RowFile> files, std::string dataset);
+/// Any layout but joined ones; main thread only.
+std::unique_ptr<RowReader> make_independent_row_reader(std::vector<RowFile> files);
 
-/// Any layout; read() is collective over `group` (which outlives the reader), also for ranks that want no rows. Errors
-/// are agreed.
+/// Any layout but joined ones; read() is collective over `group` (which outlives the reader), also for ranks that want
+/// no rows, with as many boxes on all ranks. Errors are agreed.
 std::unique_ptr<RowReader> make_collective_row_reader(const comm::MpiGroup& group, std::vector<RowFile> files,
-                                                      std::string dataset, MpiIoHints hints = {});
+                                                      MpiIoHints hints = {});
 
 /// All values of a small dataset, on this rank alone, by HDF5 (main thread).
 at::Tensor read_whole_dataset(const std::string& path, const std::string& dataset);

@@ -226,25 +226,27 @@ class ScaleCopy {
   explicit ScaleCopy(const Hdf5ScaleCopy& asked)
       : asked_(asked),
         from_(hdf5_open_file(asked.from)),
-        source_(hdf5_open_dataset(from_.get(), asked.from, asked.dataset)) {}
+        source_(hdf5_open_dataset(from_.get(), asked.from, asked.source_name())) {}
 
   std::vector<std::string> run() {
     if (!has_attribute(source_.get(), kHdf5ScaleList) && !has_attribute(source_.get(), kHdf5DimLabels)) {
       return {};
     }
     open_target();
-    copy_attributes(source_.get(), target_.get(), str("dataset '", asked_.dataset, "'"));
+    if (asked_.source.empty()) {
+      copy_attributes(source_.get(), target_.get(), str("dataset '", asked_.dataset, "'"));
+    }
     const auto scales = hdf5_attached_scales(source_.get());
     if (has_attribute(source_.get(), kHdf5ScaleList) && std::all_of(scales.begin(), scales.end(), has_no_scales)) {
       leave_out("the dimension scales", "their list cannot be read");
     }
-    std::vector<std::vector<std::string>> attached;
+    std::vector<std::vector<std::string>> attached(num_dims_of(target_.get()));
     for (size_t dim = 0; dim < scales.size(); ++dim) {
-      auto& names = attached.emplace_back();
-      for (const Hid& scale : scales[dim]) {
-        const std::string name = hdf5_object_name(scale.get());
-        if (bring(scale.get(), name, dim == 0)) {
-          names.push_back(name);
+      const int64_t of_target = asked_.dims.empty() ? static_cast<int64_t>(dim) : asked_.dims[dim];
+      for (size_t i = 0; of_target >= 0 && i < scales[dim].size(); ++i) {
+        const std::string name = hdf5_object_name(scales[dim][i].get());
+        if (bring(scales[dim][i].get(), name, dim == 0)) {
+          attached[static_cast<size_t>(of_target)].push_back(name);
         }
       }
     }
@@ -460,11 +462,13 @@ void verify_hdf5_scales(const Hdf5ScaleCopy& copy) {
   const Hdf5CrashGuard guard(copy.to);
   const Hid from = hdf5_open_file(copy.from);
   const Hid to = hdf5_open_file(copy.to);
-  const Hid source = hdf5_open_dataset(from.get(), copy.from, copy.dataset);
+  const Hid source = hdf5_open_dataset(from.get(), copy.from, copy.source_name());
   const Hid target = hdf5_open_dataset(to.get(), copy.to, copy.dataset);
   // The lists are made anew, the program has its own names and units of channels.
   const std::set<std::string> own = {kHdf5ScaleList, kHdf5DatasetList, "channels", "units"};
-  compare_attributes(source.get(), target.get(), own, str(copy.to, ": dataset '", copy.dataset, "'"));
+  if (copy.source.empty()) {
+    compare_attributes(source.get(), target.get(), own, str(copy.to, ": dataset '", copy.dataset, "'"));
+  }
   const Hid space(H5Dget_space(source.get()), &H5Sclose);
   const auto scales = hdf5_attached_scales(target.get());
   if (has_attribute(target.get(), kHdf5ScaleList) && std::all_of(scales.begin(), scales.end(), has_no_scales)) {
@@ -483,6 +487,15 @@ void verify_hdf5_scales(const Hdf5ScaleCopy& copy) {
       }
     }
   }
+}
+
+void attach_hdf5_scales(const std::string& path, const std::string& dataset,
+                        const std::vector<std::vector<std::string>>& names) {
+  const std::string doing = str("attach the scales of dataset '", dataset, "' of ", path);
+  Hid file = hdf5_own(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose, ErrorClass::kIo, doing);
+  Hid opened = hdf5_own(H5Dopen2(file.get(), dataset.c_str(), H5P_DEFAULT), &H5Dclose, ErrorClass::kIo, doing);
+  attach_scales(opened.get(), names, doing);
+  hdf5_check(opened.close() && file.close() ? 0 : -1, ErrorClass::kIo, doing);
 }
 
 std::vector<std::string> copy_hdf5_scales(const Hdf5ScaleCopy& copy) {

@@ -45,7 +45,7 @@ struct Hdf5Description {
   std::string type;          ///< as stored: "32-bit float, little-endian"
   bool is_linked = false;    ///< it lies in another file
   bool has_numbers = false;  ///< `layout` is set
-  Hdf5Layout layout;
+  ArrayLayout layout;
   std::string storage;               ///< "contiguous", "chunks (1, 8, 32, 64)", "virtual", "compact"
   std::vector<std::string> filters;  ///< in the order of writing: "shuffle", "deflate"
   int64_t stored_bytes = 0;          ///< in the file

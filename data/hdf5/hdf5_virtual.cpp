@@ -129,7 +129,7 @@ std::string unwritten_in(const std::string& file, const std::string& dataset) {
   if (!Level::is_new(file, dataset)) {
     return "";
   }
-  const Hdf5Layout layout = inspect_dataset(file, dataset);
+  const ArrayLayout layout = inspect_dataset(file, dataset);
   require_filters(layout, str(file, ": dataset '", shown(dataset), "'"));
   return layout.unwritten.empty() ? "" : str(layout.unwritten, " in ", file);
 }
@@ -159,7 +159,7 @@ std::string unwritten_in_uncounted(const std::string& path, const VirtualPart& p
 }  // namespace
 
 std::string hdf5_unwritten_parts(const std::string& path, hid_t dataset, const std::string& where,
-                                 const Hdf5Layout& layout) {
+                                 const ArrayLayout& layout) {
   const Hid properties(H5Dget_create_plist(dataset), &H5Pclose);
   const hid_t creation = properties.get();
   size_t count = 0;
@@ -185,7 +185,7 @@ void hdf5_require_parts(hid_t dataset, const std::string& where) {
   const Hid creation(H5Dget_create_plist(dataset), &H5Pclose);
   if (H5Pget_layout(creation.get()) == H5D_VIRTUAL) {
     const Hid space(H5Dget_space(dataset), &H5Sclose);
-    Hdf5Layout layout;
+    ArrayLayout layout;
     layout.shape = hdf5_shape(space.get());
     layout.unwritten = hdf5_unwritten_parts(hdf5_file_name(dataset), dataset, where, layout);
     require_readable(layout, where);

@@ -1,13 +1,19 @@
 // The inverse filters (zlib's inflation, byte order, checksum), and rows put together of decoded chunks.
 #include "data/reading/chunk_rows.h"
 
+#include <ATen/Dispatch.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
-#include <zlib.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <string>
 
+#include "data/reading/codecs.h"
 #include "src/base/error.h"
 #include "src/base/instruction_sets.h"
 #include "src/base/text.h"
@@ -22,39 +28,41 @@ constexpr size_t kChecksumBytes = 4;
   throw Error(ErrorClass::kBadData, what, "the file is damaged: copy or make it again");
 }
 
-// Bytes after the filter are at most `space`; returns how many they are.
-int64_t inflate_chunk(std::span<const char> stored, char* to, int64_t space) {
-  z_stream stream{};
-  if (inflateInit(&stream) != Z_OK) {
-    throw Error(ErrorClass::kInternal, "zlib cannot start");
-  }
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(stored.data()));
-  stream.avail_in = static_cast<uInt>(stored.size());  // HDF5's chunks are below 4 GiB
-  stream.next_out = reinterpret_cast<Bytef*>(to);
-  stream.avail_out = static_cast<uInt>(space);
-  const int status = inflate(&stream, Z_FINISH);
-  const std::string reason = stream.msg != nullptr ? stream.msg : "it ends early or is too long";
-  const auto count = static_cast<int64_t>(stream.total_out);
-  inflateEnd(&stream);
-  if (status != Z_STREAM_END) {
-    fail(str("corrupt deflate stream (", reason, ")"));
-  }
-  return count;
-}
-
-std::span<const char> check_sum(std::span<const char> stored) {
+// What is before it, where that has the checksum at its end (little-endian).
+std::span<const char> check_sum(std::span<const char> stored, ChunkFilter filter) {
   if (stored.size() < kChecksumBytes) {
     fail("shorter than its checksum");
   }
   const auto values = stored.first(stored.size() - kChecksumBytes);
   uint32_t expected = 0;
-  for (size_t i = 0; i < kChecksumBytes; ++i) {  // little-endian
+  for (size_t i = 0; i < kChecksumBytes; ++i) {
     expected |= static_cast<uint32_t>(static_cast<unsigned char>(stored[values.size() + i])) << (8 * i);
   }
-  if (fletcher32(values) != expected) {
-    fail("wrong Fletcher-32 checksum");
+  const bool is_crc = filter == ChunkFilter::kCrc32c;
+  if ((is_crc ? crc32c(values) : fletcher32(values)) != expected) {
+    fail(is_crc ? "wrong CRC-32C checksum" : "wrong Fletcher-32 checksum");
   }
   return values;
+}
+
+int64_t decompress(ChunkFilter filter, std::span<const char> stored, char* to, int64_t space) {
+  switch (filter) {
+    case ChunkFilter::kDeflate:
+      return inflate(stored, to, space);
+    case ChunkFilter::kZstd:
+      return decompress_zstd(stored, to, space);
+    case ChunkFilter::kBlosc:
+      return decompress_blosc(stored, to, space);
+    case ChunkFilter::kLz4:
+      return decompress_lz4(stored, to, space);
+    case ChunkFilter::kLz4Hdf5:
+      return decompress_lz4_hdf5(stored, to, space);
+    case ChunkFilter::kShuffle:
+    case ChunkFilter::kFletcher32:
+    case ChunkFilter::kCrc32c:
+      break;
+  }
+  fail(str("filter ", static_cast<int64_t>(filter), " is not known"));
 }
 
 VH_VERSIONS void join_four(const char* shuffled, int64_t count, char* values) {
@@ -73,8 +81,19 @@ using Shape = std::vector<int64_t>;
 // Shorter runs are copied out of one read of all bytes between the first and the last of them.
 constexpr int64_t kLongRun = int64_t{1} << 15;
 
-int64_t item_bytes(const Hdf5Layout& layout) {
+int64_t item_bytes(const ArrayLayout& layout) {
   return static_cast<int64_t>(c10::elementSize(layout.type));
+}
+
+// The index along each dim of chunk `number` of the grid that covers `shape`.
+Shape index_in_grid(int64_t number, const Shape& shape, const Shape& chunk) {
+  Shape index(shape.size());
+  for (size_t d = shape.size(); d-- > 0;) {
+    const int64_t chunks = (shape[d] + chunk[d] - 1) / chunk[d];
+    index[d] = number % chunks;
+    number /= chunks;
+  }
+  return index;
 }
 
 struct Run {
@@ -83,11 +102,21 @@ struct Run {
   int64_t count;
 };
 
-std::vector<Run> runs_of(const ChunkOverlap& part, int64_t item) {
-  std::vector<Run> runs;
-  for_each_run(part.size, part.in_chunk, part.in_box, [&](int64_t in_chunk, int64_t in_box, int64_t count) {
-    runs.push_back({in_chunk * item, in_box * item, count * item});
-  });
+// Of each chunk that holds a part of the boxes, by its number in the layout's table; in the order of the chunk's bytes.
+std::map<size_t, std::vector<Run>> runs_of_chunks(const ArrayLayout& layout, int64_t row,
+                                                  std::span<const RowBox> boxes) {
+  const int64_t item = item_bytes(layout);
+  std::map<size_t, std::vector<Run>> runs;
+  for (const RowBox& box : boxes) {
+    for_each_chunk(layout, row, box, [&](size_t number, const ChunkOverlap& part) {
+      for_each_run(part.size, part.in_chunk, part.in_box, [&](int64_t in_chunk, int64_t in_box, int64_t count) {
+        runs[number].push_back({in_chunk * item, (box.at + in_box) * item, count * item});
+      });
+    });
+  }
+  for (auto& [number, of_chunk] : runs) {
+    std::sort(of_chunk.begin(), of_chunk.end(), [](const Run& a, const Run& b) { return a.in_chunk < b.in_chunk; });
+  }
   return runs;
 }
 
@@ -118,33 +147,172 @@ int64_t read_slice(const PosixFile& file, int64_t offset, const std::vector<Run>
   return bytes;
 }
 
-int64_t read_filtered(const PosixFile& file, const Hdf5Layout& layout, size_t number, std::span<const RowRead> rows,
+// Where the stored bytes of a chunk lie.
+struct ChunkPlace {
+  const PosixFile* file;
+  int64_t offset;
+  int64_t bytes;
+  int64_t mask = 0;  // of filters
+};
+
+// Finds the chunks of one array: in its file by the layout's table, else in files of their own, of which the last one
+// is kept open with its index, since the next chunk is often in the same shard.
+class ChunkFinder {
+ public:
+  ChunkFinder(const RowFile& where, const PosixFile* opened)
+      : where_(where),
+        layout_(where.layout),
+        opened_(opened),
+        value_bytes_(num_elements(layout_.chunk) * item_bytes(layout_)) {}
+
+  // Nothing where a chunk in files of their own is not stored.
+  std::optional<ChunkPlace> find(size_t number) {
+    if (layout_.storage != ArrayLayout::Storage::kChunkFiles) {
+      const bool is_filtered = layout_.storage == ArrayLayout::Storage::kFiltered;
+      return ChunkPlace{opened_, layout_.chunk_offsets[number],
+                        is_filtered ? layout_.chunk_bytes[number] : value_bytes_,
+                        is_filtered ? layout_.chunk_masks[number] : 0};
+    }
+    Shape file_index = index_in_grid(static_cast<int64_t>(number), layout_.shape, layout_.chunk);
+    int64_t in_file = 0;
+    const Shape& shard = layout_.chunk_files.shard;
+    for (size_t d = 0; d < shard.size(); ++d) {
+      const int64_t chunks = shard[d] / layout_.chunk[d];
+      in_file = in_file * chunks + file_index[d] % chunks;
+      file_index[d] /= chunks;
+    }
+    open(str(where_.path, "/", layout_.chunk_files.prefix, join(file_index, layout_.chunk_files.separator)));
+    if (!file_) {
+      return std::nullopt;
+    }
+    return shard.empty() ? ChunkPlace{&*file_, 0, file_->size()} : in_shard(in_file);
+  }
+
+ private:
+  static constexpr int64_t kIndexEntry = 16;  // bytes: offset and number, both ~0 of a chunk that is not stored
+
+  void open(const std::string& path) {
+    if (path == path_) {
+      return;
+    }
+    path_ = path;
+    file_.reset();
+    index_.clear();
+    if (::access(path.c_str(), F_OK) == 0 || errno != ENOENT) {
+      file_.emplace(path, PosixFile::Access::kRead);  // throws the error of what cannot be read
+    }
+    if (file_ && !layout_.chunk_files.shard.empty()) {
+      read_index();
+    }
+  }
+
+  void read_index() {
+    int64_t bytes = kIndexEntry;
+    for (size_t d = 0; d < layout_.chunk.size(); ++d) {
+      bytes *= layout_.chunk_files.shard[d] / layout_.chunk[d];
+    }
+    const bool has_checksum = layout_.chunk_files.index_has_checksum;
+    const int64_t stored_bytes = bytes + (has_checksum ? static_cast<int64_t>(kChecksumBytes) : 0);
+    if (file_->size() < stored_bytes) {
+      fail(str(path_, " has ", file_->size(), " bytes, fewer than its index of chunks (", stored_bytes, ")"));
+    }
+    std::string stored(static_cast<size_t>(stored_bytes), 0);
+    file_->read(layout_.chunk_files.index_at_end ? file_->size() - stored_bytes : 0, stored.data(), stored_bytes);
+    try {
+      const auto index = has_checksum ? check_sum(stored, ChunkFilter::kCrc32c) : std::span<const char>(stored);
+      index_.resize(static_cast<size_t>(bytes / static_cast<int64_t>(sizeof(uint64_t))));
+      std::memcpy(index_.data(), index.data(), index.size());
+    } catch (const Error& error) {
+      throw Error(error.error_class(), str(path_, ": the index of its chunks: ", error.message()), error.hint());
+    }
+  }
+
+  std::optional<ChunkPlace> in_shard(int64_t number) const {
+    const uint64_t offset = index_[static_cast<size_t>(2 * number)],
+                   bytes = index_[static_cast<size_t>(2 * number + 1)];
+    if (offset == ~uint64_t{0} && bytes == ~uint64_t{0}) {
+      return std::nullopt;
+    }
+    const auto size = static_cast<uint64_t>(file_->size());
+    if (offset > size || bytes > size - offset) {
+      fail(str(path_, " has ", size, " bytes, and by its index a chunk of ", bytes, " bytes at byte ", offset));
+    }
+    return ChunkPlace{&*file_, static_cast<int64_t>(offset), static_cast<int64_t>(bytes)};
+  }
+
+  const RowFile& where_;
+  const ArrayLayout& layout_;
+  const PosixFile* const opened_;
+  const int64_t value_bytes_;
+  std::string path_;
+  std::optional<PosixFile> file_;
+  std::vector<uint64_t> index_;  // of the shard, in the order of bytes that Zarr has: little-endian
+};
+
+// Of values of `item` bytes each.
+void swap_bytes(char* values, int64_t bytes, int64_t item) {
+  for (char* value = values; value < values + bytes; value += item) {
+    std::reverse(value, value + item);
+  }
+}
+
+// The stored bytes of a chunk as values.
+void read_chunk(const ChunkPlace& place, const ArrayLayout& layout, char* values, int64_t value_bytes,
+                TensorPool& buffers) {
+  const at::Tensor stored = buffers.take({std::max<int64_t>(place.bytes, 1)}, at::kByte);
+  place.file->read(place.offset, stored.data_ptr(), place.bytes);
+  try {
+    decode_chunk({static_cast<const char*>(stored.const_data_ptr()), static_cast<size_t>(place.bytes)},
+                 {layout.filters, place.mask, item_bytes(layout)}, values, value_bytes, buffers);
+  } catch (const Error& error) {
+    const bool is_own_file = layout.storage == ArrayLayout::Storage::kChunkFiles;
+    throw Error(error.error_class(),
+                str("the chunk of ", place.bytes, " bytes at byte ", place.offset,
+                    is_own_file ? str(" of ", place.file->path()) : "", ": ", error.message()),
+                error.hint());
+  }
+  if (layout.chunk_files.is_swapped) {
+    swap_bytes(values, value_bytes, item_bytes(layout));
+  }
+}
+
+int64_t read_filtered(const ChunkPlace& place, const ArrayLayout& layout, std::span<const RowRead> rows,
                       const std::vector<Run>& runs, TensorPool& buffers) {
-  const int64_t bytes = layout.chunk_bytes[number];
-  const int64_t offset = layout.chunk_offsets[number];
   const int64_t slice_bytes = num_elements(inner_dims(layout.chunk)) * item_bytes(layout);
   const int64_t value_bytes = layout.chunk.front() * slice_bytes;
-  const at::Tensor stored = buffers.take({bytes}, at::kByte);
-  file.read(offset, stored.data_ptr(), bytes);
   // A chunk that is all that is wanted goes to its place at once.
   const bool is_whole =
       value_bytes == slice_bytes && rows.size() == 1 && runs.size() == 1 && runs.front().count == slice_bytes;
   const at::Tensor decoded = is_whole ? at::Tensor() : buffers.take({value_bytes}, at::kByte);
   char* values =
       is_whole ? static_cast<char*>(rows.front().to) + runs.front().in_box : static_cast<char*>(decoded.data_ptr());
-  try {
-    decode_chunk({static_cast<const char*>(stored.const_data_ptr()), static_cast<size_t>(bytes)},
-                 {layout.filters, layout.chunk_masks[number], item_bytes(layout)}, values, value_bytes, buffers);
-  } catch (const Error& error) {
-    throw Error(error.error_class(), str("the chunk of ", bytes, " bytes at byte ", offset, ": ", error.message()),
-                error.hint());
-  }
+  read_chunk(place, layout, values, value_bytes, buffers);
   if (!is_whole) {
     for (const RowRead& row : rows) {
       copy_runs(runs, values + row.row % layout.chunk.front() * slice_bytes, static_cast<char*>(row.to));
     }
   }
-  return bytes;
+  return place.bytes;
+}
+
+template <class T>
+void fill_runs(const std::vector<Run>& runs, T value, void* to) {
+  for (const Run& run : runs) {
+    std::fill_n(reinterpret_cast<T*>(static_cast<char*>(to) + run.in_box), run.count / static_cast<int64_t>(sizeof(T)),
+                value);
+  }
+}
+
+// What a chunk holds that is not stored.
+void fill_rows(const ArrayLayout& layout, std::span<const RowRead> rows, const std::vector<Run>& runs) {
+  if (!layout.chunk_files.has_fill) {
+    fail("a chunk is not stored, and the array has no fill value");
+  }
+  AT_DISPATCH_ALL_TYPES_AND(at::kHalf, layout.type, "fill", [&] {
+    for (const RowRead& row : rows) {
+      fill_runs(runs, static_cast<scalar_t>(layout.chunk_files.fill), row.to);
+    }
+  });
 }
 
 }  // namespace
@@ -202,13 +370,15 @@ void decode_chunk(std::span<const char> stored, const ChunkPipeline& pipeline, c
     }
   }
   std::vector<at::Tensor> buffers;  // that `stored` points into
-  const auto is_move = [](ChunkFilter filter) { return filter != ChunkFilter::kFletcher32; };
+  const auto is_move = [](ChunkFilter filter) {
+    return filter != ChunkFilter::kFletcher32 && filter != ChunkFilter::kCrc32c;
+  };
   auto moves_left = std::count_if(to_undo.begin(), to_undo.end(), is_move);
   // A checksum may lie inside of the deflated bytes, which are then more than the values.
   const int64_t space = num_value_bytes + static_cast<int64_t>(kChecksumBytes * to_undo.size());
   for (const ChunkFilter filter : to_undo) {
     if (!is_move(filter)) {
-      stored = check_sum(stored);
+      stored = check_sum(stored, filter);
       continue;
     }
     const bool is_last = --moves_left == 0 && filter == to_undo.back();
@@ -220,10 +390,10 @@ void decode_chunk(std::span<const char> stored, const ChunkPipeline& pipeline, c
     } else if (filter == ChunkFilter::kShuffle && count > num_value_bytes) {
       fail(str(count, " bytes, where the chunk has ", num_value_bytes));
     }
-    if (filter == ChunkFilter::kDeflate) {
-      count = inflate_chunk(stored, to, is_last ? num_value_bytes : space);
-    } else {
+    if (filter == ChunkFilter::kShuffle) {
       unshuffle(stored, pipeline.item_bytes, to);
+    } else {
+      count = decompress(filter, stored, to, is_last ? num_value_bytes : space);
     }
     stored = {to, static_cast<size_t>(count)};
   }
@@ -235,7 +405,7 @@ void decode_chunk(std::span<const char> stored, const ChunkPipeline& pipeline, c
   }
 }
 
-void for_each_chunk(const Hdf5Layout& layout, int64_t row, const RowBox& box,
+void for_each_chunk(const ArrayLayout& layout, int64_t row, const RowBox& box,
                     const std::function<void(size_t, const ChunkOverlap&)>& visit) {
   const Shape row_shape = inner_dims(layout.shape), chunk_shape = inner_dims(layout.chunk);
   Shape corner(row_shape.size(), 0);
@@ -262,7 +432,7 @@ void for_each_chunk(const Hdf5Layout& layout, int64_t row, const RowBox& box,
   }
 }
 
-int64_t read_runs(const PosixFile& file, const Hdf5Layout& layout, int64_t offset, const RowBox& box, char* to,
+int64_t read_runs(const PosixFile& file, const ArrayLayout& layout, int64_t offset, const RowBox& box, char* to,
                   int64_t piece_bytes, const std::function<void(int64_t, int64_t)>& arrived) {
   const int64_t item = item_bytes(layout);
   const Shape corner(box.size.size(), 0);
@@ -279,23 +449,53 @@ int64_t read_runs(const PosixFile& file, const Hdf5Layout& layout, int64_t offse
   return bytes;
 }
 
-int64_t read_chunks(const PosixFile& file, const Hdf5Layout& layout, std::span<const RowRead> rows, const RowBox& box,
-                    TensorPool& buffers) {
+int64_t read_chunks(const RowFile& file, const PosixFile* opened, std::span<const RowRead> rows,
+                    std::span<const RowBox> boxes, TensorPool& buffers) {
+  const ArrayLayout& layout = file.layout;
   const int64_t rows_per_chunk = layout.chunk.front();
   const int64_t slice_bytes = num_elements(inner_dims(layout.chunk)) * item_bytes(layout);
+  const bool is_decoded = !layout.filters.empty() || layout.chunk_files.is_swapped;
+  ChunkFinder finder(file, opened);
   int64_t bytes = 0;
-  for_each_chunk(layout, rows.front().row, box, [&](size_t number, const ChunkOverlap& part) {
-    const std::vector<Run> runs = runs_of(part, item_bytes(layout));
-    if (layout.storage == Hdf5Layout::Storage::kFiltered) {
-      bytes += read_filtered(file, layout, number, rows, runs, buffers);
-      return;
+  for (const auto& [number, runs] : runs_of_chunks(layout, rows.front().row, boxes)) {
+    const auto place = finder.find(number);
+    if (!place) {
+      fill_rows(layout, rows, runs);
+      continue;
+    }
+    if (is_decoded) {
+      bytes += read_filtered(*place, layout, rows, runs, buffers);
+      continue;
+    }
+    if (place->bytes != rows_per_chunk * slice_bytes) {
+      fail(str(place->file->path(), " holds a chunk of ", place->bytes, " bytes, its values have ",
+               rows_per_chunk * slice_bytes));
     }
     for (const RowRead& row : rows) {
-      const int64_t offset = layout.chunk_offsets[number] + row.row % rows_per_chunk * slice_bytes;
-      bytes += read_slice(file, offset, runs, static_cast<char*>(row.to), buffers);
+      const int64_t offset = place->offset + row.row % rows_per_chunk * slice_bytes;
+      bytes += read_slice(*place->file, offset, runs, static_cast<char*>(row.to), buffers);
     }
-  });
+  }
   return bytes;
+}
+
+at::Tensor read_chunk_files(const RowFile& file) {
+  const ArrayLayout& layout = file.layout;
+  VH_ASSERT(layout.shape.size() == 1 && layout.storage == ArrayLayout::Storage::kChunkFiles, "a list in chunk files");
+  TensorPool buffers;
+  ChunkFinder finder(file, nullptr);
+  const int64_t chunk = layout.chunk.front(), chunks = layout.chunks_along(0), item = item_bytes(layout);
+  const at::Tensor values = at::empty({chunks * chunk}, layout.type);
+  for (int64_t number = 0; number < chunks; ++number) {
+    char* const to = static_cast<char*>(values.data_ptr()) + number * chunk * item;
+    if (const auto place = finder.find(static_cast<size_t>(number))) {
+      read_chunk(*place, layout, to, chunk * item, buffers);
+    } else {
+      const RowRead row{0, 0, to};
+      fill_rows(layout, {&row, 1}, {{0, 0, chunk * item}});
+    }
+  }
+  return values.narrow(0, 0, layout.shape.front());
 }
 
 }  // namespace vit_hybrid::data

@@ -7,19 +7,24 @@
 #include <span>
 #include <vector>
 
-#include "data/hdf5/hdf5_layout.h"
 #include "data/loading/tensor_pool.h"
+#include "data/reading/array_layout.h"
 #include "data/reading/box_runs.h"
 #include "data/reading/posix_file.h"
 #include "data/reading/row_reader.h"
 
 namespace vit_hybrid::data {
 
-/// HDF5's filter numbers.
+/// HDF5's numbers of its filters, and below 0 what only Zarr has.
 enum class ChunkFilter : int64_t {
-  kDeflate = 1,
+  kDeflate = 1,  ///< zlib's framing or gzip's
   kShuffle = 2,
   kFletcher32 = 3,
+  kBlosc = 32001,
+  kLz4Hdf5 = 32004,
+  kZstd = 32015,
+  kLz4 = -1,
+  kCrc32c = -2,  ///< behind what was there before it
 };
 
 /// The filters a chunk went through when it was written.
@@ -53,17 +58,20 @@ struct ChunkOverlap {
 
 /// Calls `visit(number of the chunk in the layout's table, overlap)` for the chunks that hold a part of the box of row
 /// `row`, in their order.
-void for_each_chunk(const Hdf5Layout& layout, int64_t row, const RowBox& box,
+void for_each_chunk(const ArrayLayout& layout, int64_t row, const RowBox& box,
                     const std::function<void(size_t, const ChunkOverlap&)>& visit);
 
 /// Reads the box of the row whose bytes begin at `offset`, in pieces of at most `piece_bytes`, of each of which
 /// `arrived(first byte, number)` is told. Returns the bytes read.
-int64_t read_runs(const PosixFile& file, const Hdf5Layout& layout, int64_t offset, const RowBox& box, char* to,
+int64_t read_runs(const PosixFile& file, const ArrayLayout& layout, int64_t offset, const RowBox& box, char* to,
                   int64_t piece_bytes, const std::function<void(int64_t, int64_t)>& arrived);
 
-/// Reads the box of rows of one file that lie in the same chunks, of which each is read (and inflated) once. Returns
-/// the bytes read. Error(kBadData) names the chunk's place.
-int64_t read_chunks(const PosixFile& file, const Hdf5Layout& layout, std::span<const RowRead> rows, const RowBox& box,
-                    TensorPool& buffers);
+/// Reads the boxes of rows of one file that lie in the same chunks, of which each is read (and decoded) once. `opened`
+/// is the file, but of kChunkFiles null. Returns the bytes read. Error(kBadData) names the chunk's place.
+int64_t read_chunks(const RowFile& file, const PosixFile* opened, std::span<const RowRead> rows,
+                    std::span<const RowBox> boxes, TensorPool& buffers);
+
+/// All values of an array of one dim of kChunkFiles. Errors as read_chunks()'s.
+at::Tensor read_chunk_files(const RowFile& file);
 
 }  // namespace vit_hybrid::data

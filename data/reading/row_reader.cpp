@@ -2,6 +2,7 @@
 #include "data/reading/row_reader.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "data/reading/box_runs.h"
 #include "data/reading/chunk_rows.h"
@@ -12,13 +13,13 @@ namespace vit_hybrid::data {
 
 namespace {
 
-using Storage = Hdf5Layout::Storage;
+using Storage = ArrayLayout::Storage;
 
 // Small enough to be in the second level cache when it is normalized, large enough to cost nothing by its number.
 constexpr int64_t kReadPieceBytes = int64_t{1} << 18;
 
 // Where the bytes of a row begin in the file, if they lie together there; else -1.
-int64_t row_offset(const Hdf5Layout& layout, int64_t row) {
+int64_t row_offset(const ArrayLayout& layout, int64_t row) {
   if (layout.storage == Storage::kContiguous) {
     return layout.offset + row * layout.row_bytes();
   }
@@ -40,7 +41,7 @@ size_t count_same_chunks(std::span<const RowRead> rows, size_t first, int64_t ro
 
 }  // namespace
 
-RowBox RowBox::whole(const Hdf5Layout& layout) {
+RowBox RowBox::whole(const ArrayLayout& layout) {
   return {std::vector<int64_t>(layout.shape.size() - 1, 0), inner_dims(layout.shape)};
 }
 
@@ -48,43 +49,53 @@ int64_t RowBox::num_values() const {
   return num_elements(size);
 }
 
-DirectRowReader::DirectRowReader(std::vector<RowFile> files) : files_(std::move(files)) {
+OpenFiles::OpenFiles(const std::vector<RowFile>& files) {
+  std::transform(files.begin(), files.end(), std::back_inserter(paths_),
+                 [](const auto& f) { return f.path_to_open(); });
+}
+
+std::shared_ptr<const PosixFile> OpenFiles::get(int64_t file) {
+  const std::lock_guard lock(mutex_);
+  return open_.get(file, [&] {
+    return std::make_shared<const PosixFile>(paths_[static_cast<size_t>(file)], PosixFile::Access::kRead);
+  });
+}
+
+DirectRowReader::DirectRowReader(std::vector<RowFile> files, std::shared_ptr<OpenFiles> open)
+    : files_(std::move(files)), open_(open != nullptr ? std::move(open) : std::make_shared<OpenFiles>(files_)) {
   for (const RowFile& file : files_) {
     VH_ASSERT(file.layout.storage != Storage::kOpaque, str(file.path, " has ", file.layout.opaque_because));
   }
 }
 
-std::shared_ptr<const PosixFile> DirectRowReader::open(int64_t number) {
-  const std::lock_guard lock(mutex_);
-  return open_.get(number, [&] {
-    const RowFile& file = files_[static_cast<size_t>(number)];
-    return std::make_shared<const PosixFile>(file.path_to_open(), PosixFile::Access::kRead);
-  });
-}
-
-void DirectRowReader::read(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) {
+void DirectRowReader::read(std::span<const RowRead> rows, std::span<const RowBox> boxes, const Arrived& arrived) {
   for (size_t i = 0; i < rows.size();) {
     const RowRead& row = rows[i];
     const RowFile& where = files_[static_cast<size_t>(row.file)];
     try {
-      const auto file = open(row.file);
+      const bool has_own_files = where.layout.storage == Storage::kChunkFiles;
+      const auto file = has_own_files ? nullptr : open_->get(row.file);
+      const auto item = static_cast<int64_t>(c10::elementSize(where.layout.type));
       const int64_t offset = row_offset(where.layout, row.row);
       if (offset >= 0) {
-        bytes_read_ += read_runs(*file, where.layout, offset, box, static_cast<char*>(row.to), kReadPieceBytes,
-                                 [&](int64_t first, int64_t count) {
-                                   if (arrived) {
-                                     arrived(i, first, count);
-                                   }
-                                 });
+        for (const RowBox& box : boxes) {
+          bytes_read_ += read_runs(*file, where.layout, offset, box, static_cast<char*>(row.to) + box.at * item,
+                                   kReadPieceBytes, [&](int64_t first, int64_t count) {
+                                     if (arrived) {
+                                       arrived(i, box.at * item + first, count);
+                                     }
+                                   });
+        }
         ++i;
         continue;
       }
       const auto same = rows.subspan(i, count_same_chunks(rows, i, where.layout.chunk.front()));
-      bytes_read_ += read_chunks(*file, where.layout, same, box, buffers_);
-      const auto item = static_cast<int64_t>(c10::elementSize(where.layout.type));
+      bytes_read_ += read_chunks(where, file.get(), same, boxes, buffers_);
       for (const size_t end = i + same.size(); i < end; ++i) {
-        if (arrived) {
-          arrived(i, 0, box.num_values() * item);
+        for (const RowBox& box : boxes) {
+          if (arrived) {
+            arrived(i, box.at * item, box.num_values() * item);
+          }
         }
       }
     } catch (const Error& error) {
@@ -92,7 +103,7 @@ void DirectRowReader::read(std::span<const RowRead> rows, const RowBox& box, con
         throw;  // it says already where
       }
       throw Error(error.error_class(),
-                  str(where.path, ": dataset '", where.dataset, "', row ", row.row, ": ", error.message()),
+                  str(where.path, ": dataset '", where.layout.name, "', row ", row.row, ": ", error.message()),
                   error.hint());
     }
   }

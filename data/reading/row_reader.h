@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/hdf5/hdf5_layout.h"
 #include "data/loading/tensor_pool.h"
+#include "data/reading/array_layout.h"
 #include "data/reading/posix_file.h"
 
 namespace vit_hybrid::data {
@@ -55,35 +55,35 @@ class LruCache {
   std::list<std::pair<int64_t, std::shared_ptr<Value>>> entries_;  // the latest first
 };
 
-/// A dataset in one of the files.
+/// A dataset, or several that are joined, in one of the files.
 struct RowFile {
   std::string path;
-  Hdf5Layout layout;
-  std::string dataset = {};    ///< its name, for messages
+  ArrayLayout layout;
   std::string staged_as = {};  ///< a copy to be read in its place, or empty
 
   const std::string& path_to_open() const { return staged_as.empty() ? path : staged_as; }
 };
 
-/// The part that is wanted of every row: a box in the dims after the first.
+/// A part that is wanted of every row: a box in the dims after the first.
 struct RowBox {
   std::vector<int64_t> start;
   std::vector<int64_t> size;
+  int64_t at = 0;  ///< where it goes, in values behind RowRead::to
 
   /// All of the rows of `layout`.
-  static RowBox whole(const Hdf5Layout& layout);
+  static RowBox whole(const ArrayLayout& layout);
   int64_t num_values() const;
 };
 
-/// One row to read: the box of index `row` along the first dim of file number `file`, row-major into the bytes at `to`.
+/// One row to read: the boxes of index `row` along the first dim of file number `file`, each row-major, into `to`.
 struct RowRead {
   int64_t file;
   int64_t row;
   void* to;
 };
 
-/// Told of bytes [first, first + count) of read number `read` once they are in place; each byte once, in any order. It
-/// may change them: nobody reads them any more.
+/// Told of bytes [first, first + count) behind RowRead::to of read number `read` once they are in place; each byte
+/// once, in any order. It may change them: nobody reads them any more.
 using Arrived = std::function<void(size_t read, int64_t first, int64_t count)>;
 
 /// Reads rows as the layout's type says them in memory. Files are opened when first needed; a bounded number stays
@@ -91,30 +91,39 @@ using Arrived = std::function<void(size_t read, int64_t first, int64_t count)>;
 class RowReader {
  public:
   virtual ~RowReader() = default;
-  /// Rows in the order of file and row are read fastest. `arrived` may be empty. Error(kIo), Error(kBadData), naming
-  /// file, dataset and row.
-  virtual void read(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) = 0;
+  /// Rows in the order of file and row are read fastest, boxes of one chunk together. `arrived` may be empty.
+  /// Error(kIo), Error(kBadData), naming file, dataset and row.
+  virtual void read(std::span<const RowRead> rows, std::span<const RowBox> boxes, const Arrived& arrived) = 0;
 };
 
-/// Number of files that one reader keeps open.
+/// Number of files that are kept open.
 inline constexpr size_t kMostOpenFiles = 64;
+
+/// Files opened for reading when first asked for. Any number of threads at once.
+class OpenFiles {
+ public:
+  explicit OpenFiles(const std::vector<RowFile>& files);
+  std::shared_ptr<const PosixFile> get(int64_t file);
+
+ private:
+  std::vector<std::string> paths_;
+  std::mutex mutex_;  // guards open_
+  LruCache<const PosixFile> open_{kMostOpenFiles};
+};
 
 /// Reads contiguous, chunked and filtered layouts by pread, in pieces that stay in the cache until they are told of.
 /// Any number of threads at once.
 class DirectRowReader : public RowReader {
  public:
-  /// No layout is opaque.
-  explicit DirectRowReader(std::vector<RowFile> files);
-  void read(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) override;
+  /// No layout is opaque or joined. `open`: shared with the readers of other datasets of the same files.
+  explicit DirectRowReader(std::vector<RowFile> files, std::shared_ptr<OpenFiles> open = nullptr);
+  void read(std::span<const RowRead> rows, std::span<const RowBox> boxes, const Arrived& arrived) override;
   /// Bytes read from files so far.
   int64_t bytes_read() const { return bytes_read_; }
 
  private:
-  std::shared_ptr<const PosixFile> open(int64_t file);
-
   const std::vector<RowFile> files_;
-  std::mutex mutex_;  // guards open_
-  LruCache<const PosixFile> open_{kMostOpenFiles};
+  const std::shared_ptr<OpenFiles> open_;
   TensorPool buffers_;
   std::atomic<int64_t> bytes_read_{0};
 };

@@ -8,12 +8,14 @@
 #include <array>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "data/datasets/year_files.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/hdf5/hdf5_rows.h"
 #include "data/reading/box_runs.h"
+#include "data/reading/joined_rows.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
@@ -115,19 +117,19 @@ Samples samples_of(const comm::MpiGroup& group, const std::vector<std::string>& 
 }
 
 // Rank r looks at the files r, r + size, ...: finding the chunks of a file with many takes seconds.
-std::vector<Hdf5Layout> inspect_for_all(const comm::MpiGroup& group, const std::vector<std::string>& paths,
-                                        const std::string& dataset, const std::string& attribute) {
+std::vector<ArrayLayout> inspect_for_all(const comm::MpiGroup& group, const std::vector<std::string>& paths,
+                                         const std::function<ArrayLayout(const std::string&)>& inspect) {
   const auto size = static_cast<size_t>(group.size());
-  std::vector<Hdf5Layout> mine;
+  std::vector<ArrayLayout> mine;
   Progress progress(str("opening ", paths.size(), paths.size() == 1 ? " file, " : " files from ", paths.front()),
                     Partition(std::ssize(paths), group.size()).largest());
   comm::agreed(group, [&] {
     for (auto i = static_cast<size_t>(group.rank()); i < paths.size(); i += size) {
-      mine.push_back(inspect_dataset(paths[i], dataset, attribute));
+      mine.push_back(inspect(paths[i]));
       progress.add();
     }
   });
-  std::vector<Hdf5Layout> all(paths.size());
+  std::vector<ArrayLayout> all(paths.size());
   for (size_t rank = 0; rank < std::min(size, paths.size()); ++rank) {
     const int root = static_cast<int>(rank);
     auto layouts = unpack_layouts(group.broadcast(root == group.rank() ? pack_layouts(mine) : std::string(), root));
@@ -138,21 +140,41 @@ std::vector<Hdf5Layout> inspect_for_all(const comm::MpiGroup& group, const std::
   return all;
 }
 
+// What ranks compare of it: the file, or of a store the metadata and some chunks of each array.
+std::vector<std::string> compared_files(const RowFile& file) {
+  std::vector<std::string> paths;
+  for (const ArrayLayout* array : file.layout.stored_arrays()) {
+    for (const std::string& sample : array->chunk_files.samples) {
+      paths.push_back(file.path + "/" + sample);
+    }
+  }
+  return paths.empty() ? std::vector<std::string>{file.path} : paths;
+}
+
 // On every rank; `inspector` is the rank that described the file.
 void check_presence(const RowFile& file, size_t inspector) {
-  const int64_t bytes = PosixFile(file.path, PosixFile::Access::kRead).size();
+  const int64_t bytes = PosixFile(compared_files(file).front(), PosixFile::Access::kRead).size();
   if (bytes != file.layout.file_bytes) {
     throw Error(ErrorClass::kBadData,
                 str(file.path, " has ", bytes, " bytes here and ", file.layout.file_bytes, " on rank ", inspector),
                 "all ranks must see the same file");
   }
-  require_readable(file.layout, str(file.path, ": dataset '", file.dataset, "'"));
+  for (const ArrayLayout* array : file.layout.stored_arrays()) {
+    require_readable(*array, str(file.path, ": dataset '", array->name, "'"));
+  }
 }
 
 // The bytes of the dataset that hold no value of the first `num_rows` rows.
-std::vector<Range> bytes_left_out(const Hdf5Layout& layout, int64_t num_rows) {
+std::vector<Range> bytes_left_out(const ArrayLayout& layout, int64_t num_rows) {
   std::vector<Range> holes;
-  if (layout.storage == Hdf5Layout::Storage::kContiguous) {
+  if (layout.storage == ArrayLayout::Storage::kJoined) {
+    for (const ArrayLayout* array : layout.stored_arrays()) {
+      const std::vector<Range> more = bytes_left_out(*array, num_rows);
+      holes.insert(holes.end(), more.begin(), more.end());
+    }
+    return holes;
+  }
+  if (layout.storage == ArrayLayout::Storage::kContiguous) {
     holes.push_back(
         {layout.offset + num_rows * layout.row_bytes(), layout.offset + layout.num_rows() * layout.row_bytes()});
     return holes;
@@ -191,34 +213,73 @@ void require_same_files(const comm::MpiGroup& group, const std::vector<std::stri
   });
 }
 
-RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, std::string dataset,
-                     const std::string& attribute, IoMode io, MpiIoHints hints, FileOrder order)
-    : group_(group), dataset_(std::move(dataset)), hints_(std::move(hints)) {
-  auto layouts = inspect_for_all(group, paths, dataset_, attribute);
-  for (size_t i = 0; i < paths.size(); ++i) {
-    files_.push_back({paths[i], std::move(layouts[i]), dataset_});
-  }
-  Progress progress(str("looking for ", paths.size(), paths.size() == 1 ? " file, " : " files from ", paths.front()),
-                    std::ssize(paths));
+RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, const std::string& dataset,
+                     const std::string& attribute, IoMode io, MpiIoHints hints)
+    : group_(group), hints_(std::move(hints)) {
+  open(paths, [&](const std::string& path) { return inspect_dataset(path, dataset, attribute); });
+  comm::agreed(group, [&] { choose_mode(io); });
+  make_reader();
+}
+
+RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, const FieldQuery& query,
+                     IoMode io, MpiIoHints hints)
+    : group_(group), hints_(std::move(hints)) {
+  open(paths, [&](const std::string& path) { return inspect_fields(path, query); });
   comm::agreed(group, [&] {
-    for (size_t i = 0; i < files_.size(); ++i) {
-      check_presence(files_[i], i % static_cast<size_t>(group.size()));
-      progress.add();
+    const ArrayLayout& first = files_.front().layout;
+    for (const RowFile& file : files_) {
+      if (file.layout.arrays.size() != first.arrays.size()) {
+        throw Error(ErrorClass::kBadData,
+                    str(file.path, " has the channels in ", file.layout.stored_arrays().size(), " variables (",
+                        file.layout.name, "), ", files_.front().path, " in ", first.stored_arrays().size(), " (",
+                        first.name, ")"),
+                    "all files have the same variables");
+      }
     }
-  });
-  require_same_files(group, paths);
-  comm::agreed(group, [&] {
-    const std::string remark = order == FileOrder::kByTime ? order_by_time(files_) : "";
+    const std::string remark = order_by_time(files_);
     choose_mode(io);
     mode_text_ += remark.empty() ? "" : str(" (", remark, ")");
   });
   make_reader();
 }
 
+void RowSource::open(const std::vector<std::string>& paths, const Inspect& inspect) {
+  auto layouts = inspect_for_all(group_, paths, inspect);
+  for (size_t i = 0; i < paths.size(); ++i) {
+    files_.push_back({paths[i], std::move(layouts[i])});
+  }
+  Progress progress(str("looking for ", paths.size(), paths.size() == 1 ? " file, " : " files from ", paths.front()),
+                    std::ssize(paths));
+  comm::agreed(group_, [&] {
+    for (size_t i = 0; i < files_.size(); ++i) {
+      check_presence(files_[i], i % static_cast<size_t>(group_.size()));
+      progress.add();
+    }
+  });
+  std::vector<std::string> compared;
+  for (const RowFile& file : files_) {
+    const auto more = compared_files(file);
+    compared.insert(compared.end(), more.begin(), more.end());
+  }
+  require_same_files(group_, compared);
+}
+
+int64_t RowSource::bytes_read() const {
+  return std::accumulate(direct_.begin(), direct_.end(), int64_t{0},
+                         [](int64_t sum, const DirectRowReader* reader) { return sum + reader->bytes_read(); });
+}
+
 void RowSource::stage(const std::string& folder, const std::vector<int64_t>& num_rows) {
   if (mode_ != IoMode::kDirect) {
     throw Error(ErrorClass::kUsage, str("--stage-data node is not possible with data that are read ", mode_text_),
                 "copies are read directly; `vit_hybrid data repack` makes files that can be");
+  }
+  for (const RowFile& file : files_) {
+    if (file.layout.stored_arrays().front()->storage == ArrayLayout::Storage::kChunkFiles) {
+      throw Error(ErrorClass::kUsage,
+                  str("--stage-data node is not possible with ", file.path, ", which is a Zarr store"),
+                  "copy the store to the nodes yourself, or read it where it is");
+    }
   }
   std::vector<FileToStage> to_stage;
   std::vector<size_t> numbers;
@@ -239,46 +300,78 @@ void RowSource::stage(const std::string& folder, const std::vector<int64_t>& num
 }
 
 void RowSource::make_reader() {
-  if (mode_ == IoMode::kDirect) {
-    auto reader = std::make_unique<DirectRowReader>(files_);
-    direct_ = reader.get();
-    reader_ = std::move(reader);
-  } else if (mode_ == IoMode::kIndependent) {
-    reader_ = make_independent_row_reader(files_, dataset_);
-  } else {
-    reader_ = make_collective_row_reader(group_, files_, dataset_, hints_);
+  direct_.clear();
+  const auto open = std::make_shared<OpenFiles>(files_);
+  const auto make = [&](std::vector<RowFile> files) { return make_array_reader(std::move(files), open); };
+  const bool is_joined = files_.front().layout.storage == ArrayLayout::Storage::kJoined;
+  reader_ = is_joined ? make_joined_row_reader(files_, make) : make(files_);
+}
+
+std::unique_ptr<RowReader> RowSource::make_array_reader(std::vector<RowFile> files,
+                                                        const std::shared_ptr<OpenFiles>& open) {
+  if (mode_ == IoMode::kIndependent) {
+    return make_independent_row_reader(std::move(files));
   }
+  if (mode_ == IoMode::kCollective) {
+    return make_collective_row_reader(group_, std::move(files), hints_);
+  }
+  auto reader = std::make_unique<DirectRowReader>(std::move(files), open);
+  direct_.push_back(reader.get());
+  return reader;
 }
 
 void RowSource::choose_mode(IoMode wanted) {
-  const auto find = [&](auto&& is_so) { return std::find_if(files_.begin(), files_.end(), is_so); };
-  const auto cannot = [&](const RowFile& file, const char* allowed) {
+  struct Found {
+    const RowFile* file = nullptr;
+    const ArrayLayout* array = nullptr;
+  };
+  const auto find = [&](auto&& is_so) -> std::optional<Found> {
+    for (const RowFile& file : files_) {
+      for (const ArrayLayout* array : file.layout.stored_arrays()) {
+        if (is_so(*array)) return Found{&file, array};
+      }
+    }
+    return std::nullopt;
+  };
+  const auto cannot = [&](const Found& found, const char* allowed) {
     return Error(ErrorClass::kUsage,
-                 str(io_mode_name(wanted), " reading is not possible: dataset '", dataset_, "' of ", file.path, " has ",
-                     file.layout.opaque_because),
+                 str(io_mode_name(wanted), " reading is not possible: dataset '", found.array->name, "' of ",
+                     found.file->path, " has ", found.array->opaque_because),
                  allowed);
   };
   mode_ = wanted == IoMode::kAuto ? IoMode::kDirect : wanted;
   mode_text_ = io_mode_name(mode_);
-  const auto made_of_others = find([](const RowFile& file) { return file.layout.is_virtual; });
-  if (mode_ == IoMode::kCollective && made_of_others != files_.end()) {
+  const auto made_of_others = find([](const ArrayLayout& array) { return array.is_virtual; });
+  if (mode_ == IoMode::kCollective && made_of_others) {
     throw cannot(*made_of_others, "give --io auto or independent");
   }
+  if (mode_ == IoMode::kCollective && !are_joined_alike(files_)) {
+    throw Error(ErrorClass::kUsage,
+                "collective reading is not possible: the channels do not lie alike in all files (levels in another "
+                "order, other types or scales)",
+                "give --io auto, direct or independent");
+  }
+  const auto store = find([](const ArrayLayout& array) { return array.storage == ArrayLayout::Storage::kChunkFiles; });
   if (mode_ != IoMode::kDirect) {
+    if (store) {
+      throw Error(ErrorClass::kUsage,
+                  str(io_mode_name(wanted), " reading is not possible: ", store->file->path, " is a Zarr store"),
+                  "give --io auto or direct");
+    }
     return;
   }
-  const auto opaque = find([](const RowFile& file) { return file.layout.storage == Hdf5Layout::Storage::kOpaque; });
-  if (opaque == files_.end()) {
-    const bool inflates =
-        find([](const RowFile& file) { return file.layout.storage == Hdf5Layout::Storage::kFiltered; }) != files_.end();
+  const auto opaque = find([](const ArrayLayout& array) { return array.storage == ArrayLayout::Storage::kOpaque; });
+  if (!opaque) {
+    const bool inflates = find([](const ArrayLayout& array) { return !array.filters.empty(); }).has_value();
     mode_text_ += inflates ? " (chunks are inflated by the reading threads)" : "";
     return;
   }
-  if (wanted == IoMode::kDirect) {
-    throw cannot(*opaque, "give --io auto, independent or collective");
+  if (wanted == IoMode::kDirect || store) {
+    throw cannot(*opaque, store ? "files beside Zarr stores must be such that they can be read directly"
+                                : "give --io auto, independent or collective");
   }
   mode_ = IoMode::kIndependent;
-  mode_text_ = str(io_mode_name(mode_), " (", opaque->path, " has ", opaque->layout.opaque_because, ")");
+  mode_text_ = str(io_mode_name(mode_), " (", opaque->file->path, " has ", opaque->array->opaque_because, ")");
 }
 
 void RowSource::read(std::vector<RowRead> rows) const {
@@ -306,7 +399,7 @@ std::vector<RowSource::Repeat> RowSource::read_once(std::span<const RowRead> row
       unique.push_back(rows[i]);
     }
   }
-  reader_->read(unique, box, [&](size_t read, int64_t first, int64_t count) {
+  reader_->read(unique, {&box, 1}, [&](size_t read, int64_t first, int64_t count) {
     if (arrived) {
       arrived(numbers[read], first, count);
     }

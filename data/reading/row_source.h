@@ -1,11 +1,13 @@
 // RowSource: where the rows of a dataset lie in its files, and whether ranks see the same.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "data/datasets/field_catalogue.h"
 #include "data/reading/posix_file.h"
 #include "data/reading/row_reader.h"
 #include "data/reading/staged_files.h"
@@ -23,26 +25,24 @@ namespace vit_hybrid::data {
 /// Error(kIo).
 void require_same_files(const comm::MpiGroup& group, const std::vector<std::string>& paths);
 
-enum class FileOrder {
-  kAsGiven,
-  kByTime,  ///< order_by_time(): of weather
-};
-
 /// The files, each inspected by one rank for all, and seen to be there by every rank.
 class RowSource {
  public:
   /// Collective over `group` (which outlives the source), with the same arguments on all ranks; every error is agreed.
-  /// `attribute` names the text attribute to look up (Hdf5Layout::attribute), if not empty. Error(kMissingInput),
+  /// `attribute` names the text attribute to look up (ArrayLayout::attribute), if not empty. Error(kMissingInput),
   /// Error(kBadData); Error(kUsage) if some file's bytes cannot be read as `io` asks.
-  RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, std::string dataset,
-            const std::string& attribute, IoMode io, MpiIoHints hints = {}, FileOrder order = FileOrder::kAsGiven);
+  RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, const std::string& dataset,
+            const std::string& attribute, IoMode io, MpiIoHints hints = {});
+  /// The same of the weather that `query` names, in the order of time (order_by_time()); errors also those of
+  /// inspect_fields(), and Error(kBadData) where files hold the channels in another number of arrays than the first.
+  RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, const FieldQuery& query, IoMode io,
+            MpiIoHints hints = {});
 
   /// From now on rows are read from copies in `folder` of each node (see StagedFiles): of each file what its first
   /// num_rows[file] rows need, and files of which no row is needed stay where they are. Collective over the group;
   /// errors are agreed. Error(kUsage) in another mode than kDirect (HDF5 opens no file without a name).
   void stage(const std::string& folder, const std::vector<int64_t>& num_rows);
 
-  const std::string& dataset() const { return dataset_; }
   const std::vector<RowFile>& files() const { return files_; }
   /// Never kAuto.
   IoMode mode() const { return mode_; }
@@ -62,21 +62,23 @@ class RowSource {
   /// `rows` does. In mode kCollective collective over the group.
   std::vector<Repeat> read_once(std::span<const RowRead> rows, const RowBox& box, const Arrived& arrived) const;
   /// Bytes read from files by direct reading so far.
-  int64_t bytes_read() const { return direct_ != nullptr ? direct_->bytes_read() : 0; }
+  int64_t bytes_read() const;
 
  private:
+  using Inspect = std::function<ArrayLayout(const std::string& path)>;
+  void open(const std::vector<std::string>& paths, const Inspect& inspect);
   void choose_mode(IoMode wanted);
   void make_reader();
+  std::unique_ptr<RowReader> make_array_reader(std::vector<RowFile> files, const std::shared_ptr<OpenFiles>& open);
 
   const comm::MpiGroup& group_;
-  std::string dataset_;
   MpiIoHints hints_;
   std::vector<RowFile> files_;
   IoMode mode_ = IoMode::kDirect;
   std::string mode_text_;
   std::unique_ptr<StagedFiles> staged_;  // null: the files themselves are read
   std::unique_ptr<RowReader> reader_;
-  const DirectRowReader* direct_ = nullptr;  // reader_ in mode kDirect
+  std::vector<const DirectRowReader*> direct_;  // in mode kDirect: reader_, or those of the arrays in it
 };
 
 }  // namespace vit_hybrid::data

@@ -24,7 +24,7 @@ namespace vit_hybrid::data {
 
 namespace {
 
-using Storage = Hdf5Layout::Storage;
+using Storage = ArrayLayout::Storage;
 using Shape = std::vector<int64_t>;
 
 constexpr int64_t kSmallRead = int64_t{64} << 10;       // bytes; smaller ones are bound by their number
@@ -34,7 +34,7 @@ constexpr size_t kMostAttributeText = 100;              // characters of an attr
 constexpr size_t kMostListText = 8192;                  // of the names of channels
 
 // Of chunks that HDF5 does not tell of: there may be more than can be listed. None is taken to lie beside another.
-ReadCost unlisted_cost(const Hdf5Layout& layout, const RowBox& box, int64_t wanted, int64_t chunk_bytes) {
+ReadCost unlisted_cost(const ArrayLayout& layout, const RowBox& box, int64_t wanted, int64_t chunk_bytes) {
   int64_t count = 1, bytes = 0;
   for (size_t d = 0; d < box.size.size(); ++d) {
     const int64_t chunk = layout.chunk[d + 1], last = box.start[d] + box.size[d] - 1;
@@ -50,7 +50,7 @@ std::string line(const std::string& title, const std::string& text) {
   return "  " + title + ":" + std::string(11 - title.size(), ' ') + text + "\n";
 }
 
-std::string direct_text(const Hdf5Layout& layout) {
+std::string direct_text(const ArrayLayout& layout) {
   const size_t num_chunks = layout.chunk_offsets.size();
   switch (layout.storage) {
     case Storage::kContiguous:
@@ -59,13 +59,15 @@ std::string direct_text(const Hdf5Layout& layout) {
       return str("yes, ", num_chunks, " chunks of which the first is at byte ", layout.chunk_offsets.front());
     case Storage::kFiltered:
       return str("yes, ", num_chunks, " chunks, inflated after reading");
+    case Storage::kChunkFiles:
     case Storage::kOpaque:
+    case Storage::kJoined:
       break;
   }
   return str("no: ", layout.opaque_because);
 }
 
-std::string cost_text(const Hdf5Layout& layout, const std::string& what, const RowBox& box) {
+std::string cost_text(const ArrayLayout& layout, const std::string& what, const RowBox& box) {
   const ReadCost cost = read_cost(layout, 0, box);
   const std::string whole = str(what, " of ", bytes_text(cost.bytes_wanted));
   if (layout.is_virtual) {
@@ -117,7 +119,7 @@ std::string description_text(const Hdf5Description& dataset) {
 
 // What one sample costs to read and, where that is much, the command that makes it less.
 std::string sample_text(const std::string& path, const Hdf5Description& dataset, int64_t bands, int num_ranks) {
-  const Hdf5Layout& layout = dataset.layout;
+  const ArrayLayout& layout = dataset.layout;
   const RowBox whole = RowBox::whole(layout);
   std::string text = cost_text(layout, "one sample", whole);
   if (bands > 1 && layout.shape.size() == 4 && c10::isFloatingType(layout.type) && bands <= layout.shape[2]) {
@@ -159,7 +161,7 @@ std::vector<Part> describe_file(const std::string& path, const InspectOptions& o
   const auto datasets = describe_hdf5_file(path);
   std::vector<Part> parts = {{str(path, ": ", bytes_text(std::filesystem::file_size(path)), "\n"), "", {}}};
   for (const Hdf5Description& dataset : datasets) {
-    const Hdf5Layout& layout = dataset.layout;
+    const ArrayLayout& layout = dataset.layout;
     const bool has_rows = dataset.has_numbers && layout.num_rows() > 0 && layout.row_bytes() > 0;
     const bool is_samples = has_rows && dataset.shape.size() >= 3;
     Part part{description_text(dataset), "", {}};
@@ -194,7 +196,7 @@ std::string values_text(const comm::MpiGroup& group, const std::string& path, co
 
 }  // namespace
 
-ReadCost read_cost(const Hdf5Layout& layout, int64_t row, const RowBox& box) {
+ReadCost read_cost(const ArrayLayout& layout, int64_t row, const RowBox& box) {
   VH_ASSERT(!layout.shape.empty() && box.size.size() + 1 == layout.shape.size(), "a box of a row");
   const auto item = static_cast<int64_t>(c10::elementSize(layout.type));
   const int64_t wanted = box.num_values() * item, chunk_bytes = num_elements(layout.chunk) * item;
@@ -231,13 +233,13 @@ ReadCost read_cost(const Hdf5Layout& layout, int64_t row, const RowBox& box) {
   return cost;
 }
 
-RowBox latitude_band(const Hdf5Layout& layout, int64_t band, int64_t num_bands) {
+RowBox latitude_band(const ArrayLayout& layout, int64_t band, int64_t num_bands) {
   VH_ASSERT(layout.shape.size() == 4, str("bands of ", layout.shape.size(), " dims"));
   const Range rows = Partition(layout.shape[2], num_bands).part(band);
   return {{0, rows.begin, 0}, {layout.shape[1], rows.size(), layout.shape[3]}};
 }
 
-std::string slow_because(const Hdf5Layout& layout, const ReadCost& cost) {
+std::string slow_because(const ArrayLayout& layout, const ReadCost& cost) {
   if (layout.is_virtual) {
     return "virtual storage is read by one thread through HDF5";
   }

@@ -34,13 +34,13 @@ struct ReadCost {
 
 /// Of `box` of row `row`. Of storage whose chunks HDF5 does not tell of, `bytes_in_file` counts them whole and not
 /// compressed; of virtual and compact storage nothing but what is wanted is known.
-ReadCost read_cost(const Hdf5Layout& layout, int64_t row, const RowBox& box);
+ReadCost read_cost(const ArrayLayout& layout, int64_t row, const RowBox& box);
 
 /// Part `band` of `num_bands` of the rows of a field (n, channels, height, width): what one of several ranks reads.
-RowBox latitude_band(const Hdf5Layout& layout, int64_t band, int64_t num_bands);
+RowBox latitude_band(const ArrayLayout& layout, int64_t band, int64_t num_bands);
 
 /// Why reading the dataset is slower than it need be ("filter deflate"); empty if it is not.
-std::string slow_because(const Hdf5Layout& layout, const ReadCost& cost);
+std::string slow_because(const ArrayLayout& layout, const ReadCost& cost);
 
 /// A table of one line for each channel.
 std::string statistics_table(const std::vector<ChannelMoments>& channels, const std::vector<std::string>& names);

@@ -107,7 +107,7 @@ class Repacking {
         type_(repacked_type(options.type, old_.type)),
         rows_(old_.num_rows(), rows_read_together(old_), group.size()) {
     comm::agreed(group_, [&] { check(options); });
-    rewrite_ = {source_.dataset(), type_, {}, options.align};
+    rewrite_ = {old_.name, type_, {}, options.align};
     if (options.layout == RepackLayout::kSampleChunks) {
       rewrite_.chunk = old_.shape;
       rewrite_.chunk.front() = 1;
@@ -128,7 +128,7 @@ class Repacking {
 
   RepackedFile run() {
     comm::agreed_on_rank_0(group_, [&] { copy_hdf5_structure(input_, temporary_, rewrite_); });
-    const RowSource target(group_, {temporary_}, source_.dataset(), "", IoMode::kAuto);
+    const RowSource target(group_, {temporary_}, old_.name, "", IoMode::kAuto);
     comm::agreed(group_, [&] { check_target(target.files().front().layout); });
     const at::Tensor checksums = at::zeros({rows_.count()}, at::kLong);
     write(target.files().front().layout, checksums);
@@ -153,7 +153,7 @@ class Repacking {
   }
 
   void check(const RepackOptions& options) const {
-    const std::string where = str(input_, ": dataset '", source_.dataset(), "' ");
+    const std::string where = str(input_, ": dataset '", old_.name, "' ");
     if (old_.shape.empty() || old_.num_rows() * old_.row_bytes() == 0) {
       throw Error(ErrorClass::kBadData, str(where, "(", join(old_.shape), ") has no rows"),
                   "needed is a dataset of samples along its first dim");
@@ -168,19 +168,19 @@ class Repacking {
     }
   }
 
-  void check_target(const Hdf5Layout& layout) const {
-    if (layout.storage == Hdf5Layout::Storage::kOpaque) {
+  void check_target(const ArrayLayout& layout) const {
+    if (layout.storage == ArrayLayout::Storage::kOpaque) {
       throw Error(ErrorClass::kUsage, str(output_, " would have ", layout.opaque_because), "give --layout contiguous");
     }
   }
 
-  static int64_t row_offset(const Hdf5Layout& layout, int64_t row) {
-    return layout.storage == Hdf5Layout::Storage::kChunked ? layout.chunk_offsets[static_cast<size_t>(row)]
-                                                           : layout.offset + row * layout.row_bytes();
+  static int64_t row_offset(const ArrayLayout& layout, int64_t row) {
+    return layout.storage == ArrayLayout::Storage::kChunked ? layout.chunk_offsets[static_cast<size_t>(row)]
+                                                            : layout.offset + row * layout.row_bytes();
   }
 
   // Every rank its rows, in blocks after each of which all know whether one failed.
-  void write(const Hdf5Layout& layout, const at::Tensor& checksums) {
+  void write(const ArrayLayout& layout, const at::Tensor& checksums) {
     std::optional<PosixFile> file;
     comm::agreed(group_, [&] { file.emplace(temporary_, PosixFile::Access::kUpdate); });
     const Range mine = rows_.part(group_.rank());
@@ -199,7 +199,7 @@ class Repacking {
     });
   }
 
-  void write_rows(const PosixFile& file, const Hdf5Layout& layout, Range rows, const at::Tensor& checksums) {
+  void write_rows(const PosixFile& file, const ArrayLayout& layout, Range rows, const at::Tensor& checksums) {
     if (rows.empty()) {
       return;
     }
@@ -248,7 +248,7 @@ class Repacking {
     const int64_t in_row = element % row_values;
     const int64_t channel_values = old_.shape.size() > 2 ? row_values / old_.shape[1] : row_values;
     throw Error(ErrorClass::kBadData,
-                str(input_, ": dataset '", source_.dataset(), "', row ", first_row + element / row_values, ", channel ",
+                str(input_, ": dataset '", old_.name, "', row ", first_row + element / row_values, ", channel ",
                     in_row / channel_values, ", element ", in_row % channel_values,
                     " of it: ", values.reshape({-1})[element].item<double>(), " is more than ", type_name(), " holds"),
                 "give --dtype bf16, which has the range of fp32, or keep");
@@ -257,7 +257,7 @@ class Repacking {
   // All by HDF5, as other programs will read it. Each rank the rows of the next one, so that what is read does not come
   // from the memory that wrote it where the ranks are on different nodes.
   void verify(const at::Tensor& checksums) const {
-    const RowSource target(group_, {temporary_}, source_.dataset(), "", IoMode::kIndependent);
+    const RowSource target(group_, {temporary_}, old_.name, "", IoMode::kIndependent);
     comm::agreed(group_, [&] { verify_rows(target, checksums); });
     comm::agreed_on_rank_0(group_, [&] { verify_hdf5_copy(input_, temporary_, rewrite_); });
   }
@@ -289,7 +289,7 @@ class Repacking {
   const std::string output_;
   const std::string temporary_;
   const RowSource source_;
-  const Hdf5Layout& old_;
+  const ArrayLayout& old_;
   const at::ScalarType type_;
   const RowGroups rows_;
   Hdf5Rewrite rewrite_;

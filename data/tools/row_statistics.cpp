@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "data/datasets/npy.h"
+#include "data/datasets/weather_dataset.h"
 #include "data/datasets/year_files.h"
 #include "data/reading/box_runs.h"
 #include "data/tools/tool_files.h"
@@ -159,7 +160,7 @@ class BlockSums {
   }
 
  private:
-  const Hdf5Layout& layout() const { return source_.files().front().layout; }
+  const ArrayLayout& layout() const { return source_.files().front().layout; }
 
   // Chunks are cut at where they begin only if all rows are wanted: a few of them lie in different ones.
   RowGroups cut(const RowSelection& rows) const {
@@ -238,10 +239,11 @@ class BlockSums {
     const auto* first = values.const_data_ptr<double>();
     const auto* bad = std::find_if(first, first + values.numel(), [](double x) { return !std::isfinite(x); });
     const int64_t element = bad - first;
+    const int64_t channel = element / places_.inner % places_.channels;
+    const RowFile& file = source_.files()[static_cast<size_t>(place.file)];
     throw Error(ErrorClass::kBadData,
-                str(source_.files()[static_cast<size_t>(place.file)].path, ": dataset '", source_.dataset(),
-                    "' is not finite (", *bad, ") at time ", place.row, ", channel ",
-                    element / places_.inner % places_.channels, ", element ", element % places_.inner, " of it"),
+                str(file.path, ": dataset '", file.layout.dataset_of(channel), "' is not finite (", *bad, ") at time ",
+                    place.row, ", channel ", channel, ", element ", element % places_.inner, " of it"),
                 "repair the file, or leave such values out with --skip-missing");
   }
 
@@ -293,8 +295,8 @@ void prepare_folder(const WriteStatsOptions& options) {
 void check_files(const RowSource& source) {
   const RowFile& first = source.files().front();
   for (const RowFile& file : source.files()) {
-    const Hdf5Layout& layout = file.layout;
-    const std::string where = str(file.path, ": dataset '", source.dataset(), "' (", join(layout.shape), ")");
+    const ArrayLayout& layout = file.layout;
+    const std::string where = str(file.path, ": dataset '", layout.name, "' (", join(layout.shape), ")");
     if (layout.shape.size() != 4 || !c10::isFloatingType(layout.type) || layout.row_bytes() == 0) {
       throw Error(ErrorClass::kBadData, str(where, " is no field"),
                   "needed are floating-point values (time, channel, height, width)");
@@ -448,7 +450,8 @@ RowStatistics row_statistics(const comm::MpiGroup& group, const RowSource& sourc
   BlockSums sums(source, rows, request);
   const Partition shares(sums.num_blocks(), group.size());
   const Range mine = shares.part(group.rank());
-  Progress progress(str("reading ", rows.count, " rows of '", source.dataset(), "' in ", source.files().front().path,
+  Progress progress(str("reading ", rows.count, " rows of '", source.files().front().layout.name, "' in ",
+                        source.files().front().path,
                         source.files().size() > 1 ? str(" and ", source.files().size() - 1, " more files") : ""),
                     shares.largest());
   for (int64_t done = 0; done < shares.largest(); ++done) {
@@ -468,13 +471,13 @@ WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& o
     paths = list_weather_files(options.inputs.front());
     prepare_folder(options);
   });
-  const RowSource source(group, broadcast_lines(group, paths), options.dataset, "channels", IoMode::kAuto, {},
-                         FileOrder::kByTime);
+  const RowSource source(group, broadcast_lines(group, paths), options.fields, IoMode::kAuto);
   WrittenStats result;
   comm::agreed(group, [&] {
     check_files(source);
     const RowFile& first = source.files().front();
-    result.channel_names = channel_names(first.layout.shape[1], first.layout.attribute, first.path);
+    result.channel_names = channel_names(first.layout.shape[1], given_channels(source.files()), first.path);
+    given_grid(source.files());  // throws where two have other points: statistics would be of both
   });
   const RowSelection rows = RowSelection::of(source, 0);
   result.num_samples = rows.count;

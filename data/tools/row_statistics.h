@@ -93,12 +93,12 @@ RowStatistics row_statistics(const comm::MpiGroup& group, const RowSource& sourc
 struct WriteStatsOptions {
   std::vector<std::string> inputs;  ///< folder of the year files; one
   std::string out;                  ///< folder to be made
-  std::string dataset = "fields";   ///< (time, channel, height, width)
-  bool time_means = false;          ///< also time_means.npy
-  bool increments = false;          ///< also time_diff_means.npy and time_diff_stds.npy
-  Lead lead = {};                   ///< of the increments
-  bool skip_missing = false;        ///< leave NaN and infinities out instead of refusing them
-  bool overwrite = false;           ///< replace such files
+  FieldQuery fields;
+  bool time_means = false;    ///< also time_means.npy
+  bool increments = false;    ///< also time_diff_means.npy and time_diff_stds.npy
+  Lead lead = {};             ///< of the increments
+  bool skip_missing = false;  ///< leave NaN and infinities out instead of refusing them
+  bool overwrite = false;     ///< replace such files
 };
 
 struct WrittenStats {

@@ -34,9 +34,9 @@ void check_room(const std::string& folder, int64_t bytes);
 
 /// Rows that lie in one chunk together, where chunks are read whole; else, and where they would need more than 1
 /// GiB, 1.
-inline int64_t rows_read_together(const Hdf5Layout& layout) {
+inline int64_t rows_read_together(const ArrayLayout& layout) {
   constexpr int64_t kMostBytes = int64_t{1} << 30;
-  const bool is_whole = !layout.chunk.empty() && layout.storage != Hdf5Layout::Storage::kChunked;
+  const bool is_whole = !layout.chunk.empty() && layout.storage != ArrayLayout::Storage::kChunked;
   const int64_t rows = is_whole ? layout.chunk.front() : 1;
   return rows * layout.row_bytes() <= kMostBytes ? rows : 1;
 }

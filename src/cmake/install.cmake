@@ -25,5 +25,6 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/vit_hybridConfigV
 install(FILES
   ${CMAKE_BINARY_DIR}/generated/vit_hybridConfig.cmake ${CMAKE_BINARY_DIR}/generated/vit_hybridConfigVersion.cmake
   src/cmake/FindParallelHDF5.cmake src/cmake/FindLibTorchCpu.cmake src/cmake/FindLibTorchCuda.cmake src/cmake/FindXxHash.cmake
-  src/cmake/FindHwloc.cmake
+  src/cmake/FindHwloc.cmake src/cmake/FindBlosc.cmake src/cmake/FindDeflate.cmake src/cmake/FindLz4.cmake
+  src/cmake/FindZstd.cmake
   DESTINATION ${package_dir})

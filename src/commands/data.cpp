@@ -171,7 +171,8 @@ options::OptionTable table_of(WriteStatsOptions& chosen) {
   table.add({.name = "out",
              .value = text(chosen.out, "folder"),
              .help = "Folder that gets global_means.npy and global_stds.npy. Must be given."});
-  table.add({.name = "dataset", .value = text(chosen.dataset, "name"), .help = "Dataset of the fields."});
+  table.add({.name = "dataset", .value = text(chosen.fields.dataset, "name"), .help = "Dataset of the fields."});
+  train::add_channels(table, chosen.fields.channels, chosen.fields.variables);
   table.add({.name = "time-means",
              .value = flag(chosen.time_means),
              .help = "Also write time_means.npy (1, C, H, W), against which anomalies are taken."});

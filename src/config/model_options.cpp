@@ -147,8 +147,9 @@ constexpr size_t kLongestShownPath = 4096;
 
 DataShape shape_of_fields(const DataConfig& data) {
   const std::string path = data::list_weather_files(data.train_data).front();
-  const data::Hdf5Layout layout = data::outline_dataset(path, data.dataset_name, "channels");
-  data::require_fields(layout, str(path, ": dataset '", data.dataset_name, "'"));
+  const data::FieldQuery query = {.dataset = data.dataset_name, .channels = data.channels, .variables = data.variables};
+  const data::ArrayLayout layout = data::inspect_fields(path, query, data::Inspection::kOutline);
+  data::require_fields(layout, str(path, ": dataset '", layout.name, "'"));
   return {.channels = layout.shape[1], .height = layout.shape[2], .width = layout.shape[3]};
 }
 
@@ -163,7 +164,7 @@ int64_t num_label_classes(const DataConfig& data) {
 }
 
 DataShape shape_of_images(const DataConfig& data) {
-  const data::Hdf5Layout layout = data::outline_dataset(data.train_data, data.dataset_name);
+  const data::ArrayLayout layout = data::outline_dataset(data.train_data, data.dataset_name);
   data::require_images(layout, str(data.train_data, ": dataset '", data.dataset_name, "'"));
   const std::string names = data::outline_dataset(data.train_data, data.labels_name, "classes").attribute;
   return {.channels = layout.shape[3],

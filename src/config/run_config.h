@@ -91,6 +91,8 @@ struct DataConfig {
   std::string global_stds;   ///< likewise
   std::string time_means;    ///< empty: stats/time_means.npy where that exists
   std::string dataset_name;  ///< after resolve(): "fields" or "images" unless given
+  std::string channels;      ///< of fields, by name (data::FieldQuery::channels); empty: all of the dataset
+  std::string variables;     ///< data::FieldQuery::variables
   std::string labels_name = "labels";
   data::Lead lead;  ///< of forecasts, as the options have it (data::asked_lead())
   data::IoMode io = data::IoMode::kAuto;

@@ -443,7 +443,9 @@ void add_paths(OptionTable& table, RunConfig& config) {
                      "given; auto: hdf5 where train-data is given, builtin where nothing is."});
   table.add({.name = "train-data",
              .value = text(data.train_data, "path"),
-             .help = "Training data: a folder with one HDF5 file a year (forecast), or one HDF5 file (classify).",
+             .help =
+                 "Training data: a folder with one HDF5 or NetCDF-4 file a year, or of Zarr stores, or a Zarr store "
+                 "(forecast), or one HDF5 file (classify).",
              .aliases = {"train-data-path"},
              .names_elsewhere = {"data-path", "data-dir", "train-dir", "train-path", "dataset"}});
   table.add({.name = "valid-data",
@@ -469,7 +471,9 @@ void add_paths(OptionTable& table, RunConfig& config) {
              .aliases = {"time-means-path"}});
   table.add({.name = "dataset-name",
              .value = text(data.dataset_name, "text"),
-             .help = "HDF5 dataset with the inputs; fields (forecast) or images (classify) where not given."});
+             .help = "HDF5 dataset with the inputs; fields (forecast) or images (classify) where not given. Fields may "
+                     "also lie in variables of their own: see channels."});
+  add_channels(table, data.channels, data.variables);
   table.add({.name = "labels-name",
              .value = text(data.labels_name, "text"),
              .help = "HDF5 dataset with the classes (classify)."});
@@ -617,6 +621,24 @@ void accept_reference_keys(OptionTable& table) {
 }
 
 }  // namespace
+
+void add_channels(options::OptionTable& table, std::string& channels, std::string& variables) {
+  options::Value names = text(channels, "names");
+  const Json level = {{"type", {"string", "number"}}};
+  const Json levels = {{"type", "object"},
+                       {"additionalProperties", {{"anyOf", {level, {{"type", "array"}, {"items", level}}}}}}};
+  names.schema = {
+      {"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"anyOf", {{{"type", "string"}}, levels}}}}}}}};
+  table.add({.name = "channels",
+             .value = std::move(names),
+             .help =
+                 "Channels of fields by name, with commas between them: variables (u10, t2m), levels of them (z500, "
+                 "or z:500:850; in YAML also {z: [500, 850]}), or names of a dataset's channels; all of the dataset "
+                 "where not given."});
+  table.add({.name = "variables",
+             .value = text(variables, "pairs"),
+             .help = "What the data call variables of channels, where that is none of ERA5's names: z=phi,t=temp."});
+}
 
 void add_lead(options::OptionTable& table, data::Lead& lead, const std::string& help_of_rows) {
   table.add({.name = "dt",

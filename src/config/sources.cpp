@@ -257,12 +257,35 @@ class Sources {
     }
     std::vector<std::string> parts;
     for (const auto& part : value) {
-      if (!part.IsScalar()) {
-        refuse(ErrorClass::kUsage, place_of(file_, part.Mark()),
-               str("the list of '", shown(key), "' must hold plain values"));
+      parts.push_back(part.IsMap() ? text_of_map(key, part) : plain_value(key, part));
+    }
+    return join(parts, ",");
+  }
+
+  std::string plain_value(const std::string& key, const YAML::Node& value) {
+    if (!value.IsScalar()) {
+      refuse(ErrorClass::kUsage, place_of(file_, value.Mark()),
+             str("the list of '", shown(key), "' must hold plain values"));
+    }
+    count(value);
+    return value.Scalar();
+  }
+
+  // In a list: {z: [500, 850]} is "z:500:850".
+  std::string text_of_map(const std::string& key, const YAML::Node& map) {
+    count(map);
+    std::vector<std::string> parts;
+    for (const auto& item : map) {
+      std::string text = plain_value(key, item.first);
+      if (item.second.IsSequence()) {
+        count(item.second);
+        for (const auto& value : item.second) {
+          text += ":" + plain_value(key, value);
+        }
+      } else {
+        text += ":" + plain_value(key, item.second);
       }
-      count(part);
-      parts.push_back(part.Scalar());
+      parts.push_back(std::move(text));
     }
     return join(parts, ",");
   }

@@ -154,7 +154,12 @@ void ForecastRecord::open_file() {
   if (std::find(units.begin(), units.end(), "") == units.end()) {
     fields.attributes.emplace_back("units", join(units, ","));
   }
-  file_ = std::make_unique<data::Hdf5Writer>(self_, options_.use.out, std::vector<data::Hdf5DatasetSpec>{fields},
+  const std::optional<data::StoredTimes> times = times_.times_of_store(place_.file);
+  is_of_store_ = times.has_value();
+  const std::vector<Coordinate> own = is_of_store_ ? coordinates(*times) : std::vector<Coordinate>();
+  std::vector<data::Hdf5DatasetSpec> specs = {fields};
+  std::transform(own.begin(), own.end(), std::back_inserter(specs), [](const Coordinate& c) { return c.spec; });
+  file_ = std::make_unique<data::Hdf5Writer>(self_, options_.use.out, specs,
                                              data::Hdf5Attributes{{"start", options_.start},
                                                                   {"source_file", times_.path(place_.file)},
                                                                   {"source_time", place_.time},
@@ -163,7 +168,56 @@ void ForecastRecord::open_file() {
                                                                   {"checkpoint", checkpoint_}});
   // Now, under the file's temporary name: what fails or dies meanwhile leaves no half file behind and loses no
   // forecast. All is known of the lead times.
-  left_out_ = data::copy_hdf5_scales(scales_for(data::temporary_name(options_.use.out)));
+  const std::string unfinished = data::temporary_name(options_.use.out);
+  if (!is_of_store_) {
+    left_out_ = data::copy_hdf5_scales(scales_for(unfinished));
+    return;
+  }
+  std::vector<std::vector<std::string>> names(fields.shape.size());
+  for (const Coordinate& coordinate : own) {
+    file_->write(coordinate.spec.name, std::vector<int64_t>{0}, coordinate.values);
+    names[coordinate.dim].push_back("/" + coordinate.spec.name);
+  }
+  data::attach_hdf5_scales(unfinished, dataset_, names);
+}
+
+// Those of CF's conventions. Times behind the end of the run go on with its last interval.
+std::vector<ForecastRecord::Coordinate> ForecastRecord::coordinates(const data::StoredTimes& times) {
+  std::vector<Coordinate> out;
+  const auto add = [&](size_t dim, const std::string& name, const std::vector<double>& values,
+                       data::Hdf5Attributes attributes) {
+    if (!values.empty()) {
+      out.push_back({dim,
+                     {name, {std::ssize(values)}, at::kDouble, std::move(attributes)},
+                     at::empty({std::ssize(values)}, at::kDouble)});
+      std::copy(values.begin(), values.end(), out.back().values.data_ptr<double>());
+    }
+  };
+  const int64_t stride = times_.lead().rows, last = place_.run.end - 1;
+  const auto at = [&](int64_t row) { return times.values[static_cast<size_t>(row)]; };
+  const bool has_interval = place_.run.size() > 1;
+  std::vector<double> ahead;
+  for (int64_t lead = 1; !times.values.empty() && lead <= options_.steps; ++lead) {
+    const int64_t row = place_.time + lead * stride;
+    if (row > last && !has_interval) {
+      left_out_.emplace_back("the times: they go beyond the only one that the store has before a gap or its end");
+      ahead.clear();
+      break;
+    }
+    ahead.push_back(row <= last ? at(row) : at(last) + static_cast<double>(row - last) * (at(last) - at(last - 1)));
+  }
+  data::Hdf5Attributes of_times = {{"standard_name", std::string("time")}};
+  for (const auto& [name, text] : {std::pair("units", times.units), std::pair("calendar", times.calendar)}) {
+    if (!text.empty()) {
+      of_times.emplace_back(name, text);
+    }
+  }
+  add(0, "time", ahead, of_times);
+  add(2, "latitude", times_.grid().latitudes,
+      {{"units", std::string("degrees_north")}, {"standard_name", std::string("latitude")}});
+  add(3, "longitude", times_.grid().longitudes,
+      {{"units", std::string("degrees_east")}, {"standard_name", std::string("longitude")}});
+  return out;
 }
 
 std::vector<std::string> ForecastRecord::description() const {
@@ -199,12 +253,22 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
 
 data::Hdf5ScaleCopy ForecastRecord::scales_for(const std::string& path) const {
   const int64_t stride = times_.lead().rows;
-  return {times_.path(place_.file), path, dataset_, place_.time + stride, options_.steps, stride, place_.run};
+  return {.from = times_.path(place_.file),
+          .to = path,
+          .dataset = dataset_,
+          .first_row = place_.time + stride,
+          .num_rows = options_.steps,
+          .stride = stride,
+          .run = place_.run,
+          .source = times_.scaled_array(place_.file).name,
+          .dims = times_.scaled_array(place_.file).dims};
 }
 
 void ForecastRecord::finish() {
   file_->finish();
-  data::verify_hdf5_scales(scales_for(options_.use.out));
+  if (!is_of_store_) {
+    data::verify_hdf5_scales(scales_for(options_.use.out));
+  }
   write_json_file(figures_path(options_), figures_json());
 }
 

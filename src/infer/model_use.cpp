@@ -27,9 +27,9 @@ namespace {
 
 using Names = std::initializer_list<const char*>;
 
-constexpr Names kAlways = {"dp",           "tp",          "pp",         "order",         "device", "ranks-per-gpu",
-                           "threads",      "timeout",     "precision",  "deterministic", "retune", "stats",
-                           "global-means", "global-stds", "time-means", "dataset-name"};
+constexpr Names kAlways = {"dp",           "tp",          "pp",         "order",         "device",   "ranks-per-gpu",
+                           "threads",      "timeout",     "precision",  "deterministic", "retune",   "stats",
+                           "global-means", "global-stds", "time-means", "dataset-name",  "channels", "variables"};
 // The data of a forecast are a few states, read one by one.
 constexpr Names kForBatches = {
     "micro-batch-size", "valid-batch-size", "valid-resize", "labels-name", "io",         "io-threads",
@@ -37,12 +37,12 @@ constexpr Names kForBatches = {
 };
 
 // What of the training still holds when its model is used elsewhere.
-constexpr Names kFromCheckpoint = {"name",         "seed",          "precision",  "global-batch-size",
-                                   "global-means", "global-stds",   "time-means", "dataset-name",
-                                   "labels-name",  "interpolation", "stats",      "valid-resize"};
+constexpr Names kFromCheckpoint = {"name",        "seed",         "precision",    "global-batch-size", "global-means",
+                                   "global-stds", "time-means",   "dataset-name", "labels-name",       "interpolation",
+                                   "stats",       "valid-resize", "channels",     "variables"};
 
 // Those of them whose help does not tell where else they come from.
-constexpr Names kShownAsTraining = {"precision", "stats", "labels-name", "valid-resize"};
+constexpr Names kShownAsTraining = {"precision", "stats", "labels-name", "valid-resize", "channels", "variables"};
 
 bool is_among(Names names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -104,7 +104,9 @@ void add_use_options(options::OptionTable& table, ModelUse& use, const std::stri
   table.add(
       {.name = "data",
        .value = options::text(use.data, "path"),
-       .help = "Data: a folder with one HDF5 file a year (forecast), or one HDF5 file (classify). Must be given."});
+       .help =
+           "Data: a folder with one HDF5 file a year, or a Zarr store (forecast), or one HDF5 file (classify). Must "
+           "be given."});
   table.add({.name = "out", .value = options::text(use.out, "file"), .help = out_help});
   table.add({.name = "overwrite",
              .value = options::flag(use.overwrite),

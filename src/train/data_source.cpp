@@ -54,7 +54,10 @@ data::WeatherOptions weather_options(const DataConfig& config, const TrainingDat
   options.global_means = config.global_means;
   options.global_stds = config.global_stds;
   options.normalization = normalization_of(trained);
-  options.dataset = config.dataset_name;
+  options.fields = {.dataset = config.dataset_name,
+                    .channels = config.channels,
+                    .variables = config.variables,
+                    .channels_otherwise = trained.channels};
   options.lead = trained.lead.rows > 0 ? trained.lead : data::asked_lead(config.lead);
   options.io = config.io;
   return options;

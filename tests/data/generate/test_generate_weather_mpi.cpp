@@ -57,8 +57,8 @@ GenerateImagesOptions image_options(const std::string& out) {
 
 // The values of a contiguous dataset, on this rank alone.
 at::Tensor read_dataset(const std::string& path, const std::string& name) {
-  const data::Hdf5Layout layout = data::inspect_dataset(path, name);
-  REQUIRE(layout.storage == data::Hdf5Layout::Storage::kContiguous);
+  const data::ArrayLayout layout = data::inspect_dataset(path, name);
+  REQUIRE(layout.storage == data::ArrayLayout::Storage::kContiguous);
   const at::Tensor values = at::empty(layout.shape, layout.type);
   data::PosixFile(path, data::PosixFile::Access::kRead)
       .read(layout.offset, values.mutable_data_ptr(), static_cast<int64_t>(values.nbytes()));

@@ -261,7 +261,7 @@ TEST_CASE("hdf5: damaged chunks are named") {
   for (const bool checksum : {false, true}) {
     on_rank_0(group, [&] {
       write_hdf5_file(path, {{"x", counted({5, 8, 32}), {1, 8, 32}, checksum ? 0 : 6, {}, true, checksum}});
-      const Hdf5Layout layout = inspect_dataset(path, "x");
+      const ArrayLayout layout = inspect_dataset(path, "x");
       const PosixFile file(path, PosixFile::Access::kUpdate);
       const std::vector<char> noise(static_cast<size_t>(layout.chunk_bytes[3] / 2), '\x5a');
       file.write(layout.chunk_offsets[3] + 8, noise.data(), static_cast<int64_t>(noise.size()));
@@ -278,7 +278,7 @@ TEST_CASE("hdf5: damaged chunks are named") {
   // The file ends in the last chunk: seen when it is opened, and when it gets shorter afterwards.
   for (const int gzip : {0, 6}) {
     on_rank_0(group, [&] { write_hdf5_file(path, {{"x", counted({5, 8, 32}), {1, 8, 32}, gzip}}); });
-    const Hdf5Layout layout = inspect_dataset(path, "x");
+    const ArrayLayout layout = inspect_dataset(path, "x");
     const RowSource source(group, {path}, "x", "", IoMode::kDirect);
     source.read({{0, 4, got.data_ptr()}});
     group.barrier();

@@ -120,10 +120,10 @@ TEST_CASE("hdf5: datasets written by all ranks are read back in every mode") {
   CHECK(at::equal(read_whole_dataset(path, "deep/er/matrix"), matrix));
   CHECK(read_whole_dataset(path, "empty").size(0) == 0);
   CHECK(read_whole_dataset(path, "scalar").item<int>() == 7);
-  const Hdf5Layout layout = inspect_dataset(path, "fields", "channels");
+  const ArrayLayout layout = inspect_dataset(path, "fields", "channels");
   CHECK(layout.attribute == "u,v,h");
   CHECK(inspect_dataset(path, "large").offset % 4096 == 0);  // whole pages and blocks for whoever reads it
-  CHECK((layout.storage == Hdf5Layout::Storage::kContiguous));
+  CHECK((layout.storage == ArrayLayout::Storage::kContiguous));
   for (const IoMode mode : kIoModes) {
     const RowSource source(group, {path}, "fields", "channels", mode);
     check_random_rows(group, source, {fields});

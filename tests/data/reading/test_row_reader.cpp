@@ -29,7 +29,7 @@ RowFile write_chunked(const std::string& path, const std::vector<float>& values,
   RowFile file{path, {}};
   file.layout.shape = shape;
   file.layout.chunk = chunk;
-  file.layout.storage = Hdf5Layout::Storage::kChunked;
+  file.layout.storage = ArrayLayout::Storage::kChunked;
   const int64_t chunk_size = num_elements(chunk);
   PosixFile out(path, PosixFile::Access::kCreate);
   Shape grid;
@@ -114,7 +114,7 @@ TEST_CASE("row reader: chunks of any shape give the rows of the array") {
     DirectRowReader reader({file});
     for (int64_t row = 0; row < 7; ++row) {
       std::vector<float> got(15, 0.0f);
-      reader.read(std::vector<RowRead>{{0, row, got.data()}}, whole, {});
+      reader.read(std::vector<RowRead>{{0, row, got.data()}}, {&whole, 1}, {});
       CHECK(got == std::vector<float>(values.begin() + row * 15, values.begin() + (row + 1) * 15));
     }
   }
@@ -127,7 +127,7 @@ TEST_CASE("row reader: more files than stay open, read by several threads at onc
   for (int64_t f = 0; f < kNumFiles; ++f) {
     RowFile file{folder.file(std::to_string(f)), {}};
     file.layout.shape = {2, 3};
-    file.layout.storage = Hdf5Layout::Storage::kContiguous;
+    file.layout.storage = ArrayLayout::Storage::kContiguous;
     file.layout.offset = 8 + f;
     const std::vector<float> values(6, static_cast<float>(f));
     PosixFile(file.path, PosixFile::Access::kCreate).write(file.layout.offset, values.data(), 24);
@@ -141,7 +141,7 @@ TEST_CASE("row reader: more files than stay open, read by several threads at onc
       for (int64_t i = 0; i < 600; ++i) {
         const int64_t file = (i * 31 + static_cast<int64_t>(t) * 7) % kNumFiles;
         std::vector<float> got(3, -1.0f);
-        reader.read(std::vector<RowRead>{{file, i % 2, got.data()}}, {{0}, {3}}, {});
+        reader.read(std::vector<RowRead>{{file, i % 2, got.data()}}, std::vector<RowBox>{{{0}, {3}}}, {});
         wrong[t] += got == std::vector<float>(3, static_cast<float>(file)) ? 0 : 1;
       }
     });
@@ -156,17 +156,17 @@ TEST_CASE("row reader: a file that ends too early or is gone") {
   const testing::ScratchFolder folder;
   RowFile file{folder.file("short"), {}};
   file.layout.shape = {2, 3};
-  file.layout.storage = Hdf5Layout::Storage::kContiguous;
+  file.layout.storage = ArrayLayout::Storage::kContiguous;
   const std::vector<float> values(5, 1.0f);
   PosixFile(file.path, PosixFile::Access::kCreate).write(0, values.data(), 20);
   RowFile gone = file;
   gone.path = folder.file("gone");
   DirectRowReader reader({file, gone});
   std::vector<float> got(3);
-  reader.read(std::vector<RowRead>{{0, 0, got.data()}}, {{0}, {3}}, {});
+  reader.read(std::vector<RowRead>{{0, 0, got.data()}}, std::vector<RowBox>{{{0}, {3}}}, {});
   const auto class_of = [&](int64_t number, int64_t row) {
     try {
-      reader.read(std::vector<RowRead>{{number, row, got.data()}}, {{0}, {3}}, {});
+      reader.read(std::vector<RowRead>{{number, row, got.data()}}, std::vector<RowBox>{{{0}, {3}}}, {});
     } catch (const Error& error) {
       return error.error_class();
     }
@@ -192,10 +192,10 @@ TEST_CASE("lru cache: the least recently used is dropped") {
 }
 
 TEST_CASE("layouts: packed and unpacked") {
-  Hdf5Layout layout;
+  ArrayLayout layout;
   layout.shape = {3, 4, 5};
   layout.type = at::kDouble;
-  layout.storage = Hdf5Layout::Storage::kChunked;
+  layout.storage = ArrayLayout::Storage::kChunked;
   layout.opaque_because = "why";
   layout.file_bytes = int64_t{1} << 40;
   layout.offset = 7;
@@ -206,7 +206,7 @@ TEST_CASE("layouts: packed and unpacked") {
   layout.filters = {2, 1};
   layout.is_virtual = true;
   layout.attribute = "a,b,c,d";
-  const std::vector<Hdf5Layout> layouts = {layout, Hdf5Layout{}, layout};
+  const std::vector<ArrayLayout> layouts = {layout, ArrayLayout{}, layout};
   CHECK((unpack_layouts(pack_layouts(layouts)) == layouts));
   CHECK(layout.row_bytes() == 160);
   CHECK_THROWS_AS(unpack_layouts(pack_layouts(layouts).substr(0, 100)), Error);

@@ -15,8 +15,8 @@
 namespace vit_hybrid::data {
 namespace {
 
-Hdf5Layout field_layout(std::vector<int64_t> chunk, Hdf5Layout::Storage storage) {
-  Hdf5Layout layout;
+ArrayLayout field_layout(std::vector<int64_t> chunk, ArrayLayout::Storage storage) {
+  ArrayLayout layout;
   layout.shape = {10, 4, 12, 16};
   layout.storage = storage;
   layout.chunk = std::move(chunk);
@@ -30,7 +30,7 @@ Hdf5Layout field_layout(std::vector<int64_t> chunk, Hdf5Layout::Storage storage)
     layout.chunk_offsets.push_back(i * (chunk_bytes + 100));  // no two of them adjacent
     layout.chunk_bytes.push_back(chunk_bytes / 2);
   }
-  if (storage != Hdf5Layout::Storage::kFiltered) {
+  if (storage != ArrayLayout::Storage::kFiltered) {
     layout.chunk_bytes.clear();
   }
   return layout;
@@ -89,9 +89,9 @@ TEST_CASE("channel moments: where channels lie") {
 }
 
 TEST_CASE("read cost: contiguous rows, bands, chunks and filters") {
-  using Storage = Hdf5Layout::Storage;
+  using Storage = ArrayLayout::Storage;
   const int64_t row = 4 * 12 * 16 * 4;
-  const Hdf5Layout contiguous = field_layout({}, Storage::kContiguous);
+  const ArrayLayout contiguous = field_layout({}, Storage::kContiguous);
   const RowBox whole = RowBox::whole(contiguous);
   ReadCost cost = read_cost(contiguous, 3, whole);
   CHECK(cost.num_reads == 1);
@@ -107,7 +107,7 @@ TEST_CASE("read cost: contiguous rows, bands, chunks and filters") {
   cost = read_cost(field_layout(chunk, Storage::kChunked), 3, whole);
   CHECK(cost.num_reads == 4);
   CHECK(cost.bytes_needed == row);
-  const Hdf5Layout filtered = field_layout(chunk, Storage::kFiltered);
+  const ArrayLayout filtered = field_layout(chunk, Storage::kFiltered);
   cost = read_cost(filtered, 3, whole);
   CHECK(cost.num_reads == 4);
   CHECK(cost.bytes_needed == 2 * row);
@@ -121,7 +121,7 @@ TEST_CASE("read cost: contiguous rows, bands, chunks and filters") {
   CHECK(cost.amplification() == 3.0);
 
   // Each latitude its own chunk: 48 reads of 64 bytes.
-  const Hdf5Layout scattered = field_layout({1, 1, 1, 16}, Storage::kChunked);
+  const ArrayLayout scattered = field_layout({1, 1, 1, 16}, Storage::kChunked);
   cost = read_cost(scattered, 0, whole);
   CHECK(cost.num_reads == 48);
   CHECK(slow_because(scattered, cost) == "a sample is 48 reads of 64 bytes");

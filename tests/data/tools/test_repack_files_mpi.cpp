@@ -89,11 +89,11 @@ TEST_CASE("repack: every kind of dataset to every layout and type") {
         const at::ScalarType stored = type == RepackType::kKeep       ? source.kept
                                       : type == RepackType::kBFloat16 ? at::kBFloat16
                                                                       : at::kHalf;
-        const Hdf5Layout found = inspect_dataset(done[0].path, "x", "channels");
+        const ArrayLayout found = inspect_dataset(done[0].path, "x", "channels");
         CHECK((found.type == stored));
         CHECK(found.attribute == "a,bc,d");
         const bool is_contiguous = layout == RepackLayout::kContiguous;
-        CHECK((found.storage == (is_contiguous ? Hdf5Layout::Storage::kContiguous : Hdf5Layout::Storage::kChunked)));
+        CHECK((found.storage == (is_contiguous ? ArrayLayout::Storage::kContiguous : ArrayLayout::Storage::kChunked)));
         CHECK((is_contiguous ? found.offset : found.chunk_offsets.at(3)) % 512 == 0);
         CHECK(at::equal(read_whole_dataset(done[0].path, "x"), values.to(stored)));
         CHECK(at::equal(read_whole_dataset(done[0].path, "labels"), counted({7}, at::kLong)));
@@ -114,7 +114,7 @@ TEST_CASE("repack: a virtual dataset becomes a real one") {
     testing::write_virtual_file(input, "x", {folder.file("a.h5"), folder.file("b.h5")}, {4, 2, 3});
   });
   const auto done = repack_files(group, {{input}, folder.file("out"), "x"}, {});
-  CHECK((inspect_dataset(done.at(0).path, "x").storage == Hdf5Layout::Storage::kContiguous));
+  CHECK((inspect_dataset(done.at(0).path, "x").storage == ArrayLayout::Storage::kContiguous));
   CHECK(at::equal(read_whole_dataset(done.at(0).path, "x"), at::cat({values, values.neg()})));
   group.barrier();
 }
@@ -193,7 +193,7 @@ TEST_CASE("repack: an object of several names stays one, and the dataset may be 
     options.overwrite = true;
     const std::string path = repack_files(group, options, {}).at(0).path;
     for (const char* way : {"fields", "again", "state"}) {
-      const Hdf5Layout layout = inspect_dataset(path, way);
+      const ArrayLayout layout = inspect_dataset(path, way);
       CHECK((layout.type == at::kBFloat16));
       CHECK(layout.chunk == std::vector<int64_t>{1, 2, 4, 5});
       CHECK(at::equal(read_whole_dataset(path, way), fields.to(at::kBFloat16)));

@@ -21,7 +21,7 @@ using namespace vit_hybrid;
 using namespace vit_hybrid::train;
 
 using Words = std::vector<std::string>;
-using Kind = data::FieldOrder::Kind;
+using Kind = data::DimKind;
 
 constexpr DataShape kFields{.channels = 5, .height = 16, .width = 24};
 

@@ -1,0 +1,435 @@
+// Names of ERA5's variables, the search for channels, and the layout of what was found.
+#include "data/datasets/field_catalogue.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "data/hdf5/hdf5_fields.h"
+#include "data/hdf5/hdf5_layout.h"
+#include "data/zarr/zarr_fields.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/base/utf8.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+// What one variable is called: the short name of ECMWF's parameter database first, then that in GRIB and NetCDF, the
+// long one of the Climate Data Store and WeatherBench 2, and makani's.
+const std::vector<Names>& names_of_era5() {
+  static const std::vector<Names> kNames = {{"u10", "10u", "10m_u_component_of_wind", "u10m"},
+                                            {"v10", "10v", "10m_v_component_of_wind", "v10m"},
+                                            {"u100m", "100u", "100m_u_component_of_wind"},
+                                            {"v100m", "100v", "100m_v_component_of_wind"},
+                                            {"t2m", "2t", "2m_temperature"},
+                                            {"d2m", "2d", "2m_dewpoint_temperature"},
+                                            {"sp", "surface_pressure"},
+                                            {"msl", "mean_sea_level_pressure", "mslp"},
+                                            {"tcwv", "total_column_water_vapour", "total_column_water_vapor"},
+                                            {"tcw", "total_column_water"},
+                                            {"tp", "total_precipitation"},
+                                            {"tp6h", "total_precipitation_6hr"},
+                                            {"tp24h", "total_precipitation_24hr"},
+                                            {"sst", "sea_surface_temperature"},
+                                            {"skt", "skin_temperature"},
+                                            {"tcc", "total_cloud_cover"},
+                                            {"z", "geopotential"},
+                                            {"t", "temperature"},
+                                            {"u", "u_component_of_wind"},
+                                            {"v", "v_component_of_wind"},
+                                            {"w", "vertical_velocity"},
+                                            {"q", "specific_humidity"},
+                                            {"r", "relative_humidity"},
+                                            {"vo", "vorticity"},
+                                            {"d", "divergence"}};
+  return kNames;
+}
+
+// A number as names have it: "50", "0.5".
+std::string level_text(double level) {
+  return str(level);
+}
+
+std::optional<double> level_of(std::string_view text) {
+  double level = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), level);
+  const bool is_level = error == std::errc() && end == text.data() + text.size() && std::isfinite(level) && level > 0;
+  return is_level ? std::optional(level) : std::nullopt;
+}
+
+std::vector<std::string> split_at(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// "t (4 levels)", "u10".
+std::string variables_text(std::span<const FieldVariable> variables) {
+  Names texts;
+  std::transform(variables.begin(), variables.end(), std::back_inserter(texts), [](const FieldVariable& variable) {
+    const auto levels = variable.levels.size();
+    return shown(variable.name) + (levels == 0 ? "" : str(" (", counted(levels, "level"), ")"));
+  });
+  return join(texts);
+}
+
+// Around it.
+std::string without_blanks(const std::string& text) {
+  const size_t first = text.find_first_not_of(' ');
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') + 1 - first);
+}
+
+class Search {
+ public:
+  Search(const FieldQuery& query, std::span<const FieldVariable> variables, const std::string& where)
+      : variables_(variables), where_(where) {
+    for (const std::string& pair : query.variables.empty() ? Names() : split_at(query.variables, ',')) {
+      const auto parts = split_at(without_blanks(pair), '=');
+      if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
+        throw Error(ErrorClass::kUsage, str("--variables has '", shown(pair), "'"),
+                    "give pairs of a name and what the files call it, such as z=phi,t=temp");
+      }
+      own_names_.emplace_back(parts[0], parts[1]);
+    }
+  }
+
+  // All channels of one entry of the list: "u10", "z500", "z:500:850".
+  std::vector<ChannelPlace> of_entry(const std::string& entry) const {
+    const auto parts = split_at(entry, ':');
+    if (parts.size() == 1) {
+      return {of_name(entry)};
+    }
+    std::vector<ChannelPlace> found;
+    for (size_t i = 1; i < parts.size(); ++i) {
+      const auto level = level_of(parts[i]);
+      if (!level) {
+        throw Error(ErrorClass::kUsage,
+                    str("--channels has '", shown(entry), "', of which '", shown(parts[i]), "' is no level"),
+                    "levels are numbers in hPa, such as z:500:850");
+      }
+      found.push_back(of_level(parts[0], *level));
+    }
+    return found;
+  }
+
+ private:
+  ChannelPlace of_name(const std::string& name) const {
+    for (const FieldVariable& variable : variables_) {
+      const auto listed = std::find(variable.channels.begin(), variable.channels.end(), name);
+      if (listed != variable.channels.end()) {
+        return {name, number_of(variable), listed - variable.channels.begin()};
+      }
+    }
+    const FieldVariable* const whole = find_variable(name, [](const FieldVariable& v) { return v.levels.empty(); });
+    const auto split = split_level(name);
+    const FieldVariable* const with_levels = split ? find_levels(split->first) : nullptr;
+    const auto plane = with_levels != nullptr ? plane_of(*with_levels, split->second) : std::nullopt;
+    if (whole != nullptr && plane && whole->name == name && !is_surface_name(name)) {
+      throw Error(ErrorClass::kBadData,
+                  str(where_, ": channel '", name, "' may be the variable ", whole->name, " or ", with_levels->name,
+                      " at ", level_text(split->second), " hPa"),
+                  str("write ", split->first, ":", level_text(split->second), " for the level"));
+    }
+    if (whole != nullptr) {
+      return {name, number_of(*whole), 0};
+    }
+    if (plane) {
+      return {name, number_of(*with_levels), *plane};
+    }
+    fail(name, with_levels);
+  }
+
+  ChannelPlace of_level(const std::string& name, double level) const {
+    const FieldVariable* const variable = find_levels(name);
+    const auto plane = variable != nullptr ? plane_of(*variable, level) : std::nullopt;
+    if (!plane) {
+      fail(str(name, ":", level_text(level)), variable);
+    }
+    const std::string joined = name + level_text(level);
+    return {is_surface_name(joined) ? str(name, ":", level_text(level)) : joined, number_of(*variable), *plane};
+  }
+
+  // Of the names "u10" and "v10", and all others that end as levels do and mean none.
+  static bool is_surface_name(const std::string& name) {
+    const auto& all = names_of_era5();
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Names& names) { return std::find(names.begin(), names.end(), name) != names.end(); });
+  }
+
+  static std::optional<std::pair<std::string, double>> split_level(const std::string& name) {
+    const size_t end = name.find_last_not_of("0123456789.");
+    const auto level = end == std::string::npos ? std::nullopt : level_of(std::string_view(name).substr(end + 1));
+    return level ? std::optional(std::pair(name.substr(0, end + 1), *level)) : std::nullopt;
+  }
+
+  template <class Predicate>
+  const FieldVariable* find_variable(const std::string& name, const Predicate& fits) const {
+    const auto called = [&](const std::string& wanted) -> const FieldVariable* {
+      const auto found = std::find_if(variables_.begin(), variables_.end(), [&](const FieldVariable& variable) {
+        return variable.name == wanted && variable.channels.empty() && fits(variable);
+      });
+      return found == variables_.end() ? nullptr : &*found;
+    };
+    for (const auto& [mine, theirs] : own_names_) {
+      if (mine == name) {
+        return called(theirs);
+      }
+    }
+    const FieldVariable* found = called(name);
+    for (const Names& names : names_of_era5()) {
+      const bool is_one = std::find(names.begin(), names.end(), name) != names.end();
+      for (size_t i = 0; is_one && found == nullptr && i < names.size(); ++i) {
+        found = called(names[i]);
+      }
+    }
+    return found;
+  }
+
+  const FieldVariable* find_levels(const std::string& name) const {
+    return find_variable(name, [](const FieldVariable& variable) { return !variable.levels.empty(); });
+  }
+
+  static std::optional<int64_t> plane_of(const FieldVariable& variable, double level) {
+    constexpr double kSameLevel = 1e-5;
+    for (size_t i = 0; i < variable.levels.size(); ++i) {
+      if (std::abs(variable.levels[i] - level) <= kSameLevel * level) {
+        return static_cast<int64_t>(i);
+      }
+    }
+    return std::nullopt;
+  }
+
+  size_t number_of(const FieldVariable& variable) const { return static_cast<size_t>(&variable - variables_.data()); }
+
+  // What could be written: names of variables and of channels, and of variables with levels one for each.
+  Names all_names() const {
+    Names all;
+    for (const FieldVariable& variable : variables_) {
+      if (variable.levels.empty() && variable.channels.empty()) {
+        all.push_back(variable.name);
+      }
+      all.insert(all.end(), variable.channels.begin(), variable.channels.end());
+      for (const double level : variable.levels) {
+        for (const Names& names : names_of_era5()) {
+          if (std::find(names.begin(), names.end(), variable.name) != names.end()) {
+            all.push_back(names.front() + level_text(level));
+          }
+        }
+        all.push_back(str(variable.name, ":", level_text(level)));
+      }
+    }
+    return all;
+  }
+
+  [[noreturn]] void fail(const std::string& name, const FieldVariable* with_levels) const {
+    if (with_levels != nullptr) {
+      Names levels;
+      std::transform(with_levels->levels.begin(), with_levels->levels.end(), std::back_inserter(levels), &level_text);
+      throw Error(ErrorClass::kBadData, str(where_, " has no channel '", shown(name), "'"),
+                  str(shown(with_levels->name), " has the levels ", join(levels), " hPa"));
+    }
+    const std::string nearest = nearest_word(name, all_names());
+    throw Error(ErrorClass::kBadData, str(where_, " has no channel '", shown(name), "'"),
+                variables_.empty() ? "it has no array (time, [level,] latitude, longitude)"
+                                   : str(nearest.empty() ? "" : str("nearest is '", shown(nearest), "'; "), "it has ",
+                                         variables_text(variables_), "; --variables NAME=... gives a variable a name"));
+  }
+
+  std::span<const FieldVariable> variables_;
+  const std::string& where_;
+  std::vector<std::pair<std::string, std::string>> own_names_;
+};
+
+// Of an array that is read in part, in the field's dims; empty where it is one run of bytes.
+std::vector<int64_t> chunk_of_field(const std::vector<ArrayLayout>& arrays, const std::vector<int64_t>& shape) {
+  int64_t rows = 0, latitudes = 1;
+  for (const ArrayLayout& array : arrays) {
+    for (size_t d = 0; d < array.chunk.size(); ++d) {
+      rows = d == 0 ? std::max(rows, array.chunk[0]) : rows;
+      latitudes = array.dims[d] == DimKind::kLatitude ? std::lcm(latitudes, array.chunk[d]) : latitudes;
+    }
+  }
+  return rows == 0 ? std::vector<int64_t>{}
+                   : std::vector<int64_t>{rows, shape[1], std::min(latitudes, shape[2]), shape[3]};
+}
+
+// Where there are variables, names of channels are what is missing.
+[[noreturn]] void refuse_without_names(const std::string& path, const std::string& why,
+                                       std::span<const FieldVariable> variables) {
+  throw Error(
+      ErrorClass::kBadData, str(path, " ", why),
+      str("name what is wanted of its variables with --channels u10,t2m,z500,...; it has ", variables_text(variables)));
+}
+
+void require_same(const ArrayLayout& first, const ArrayLayout& other, const std::string& where) {
+  if (first.num_rows() != other.num_rows() || first.times != other.times) {
+    throw Error(ErrorClass::kBadData,
+                str(where, ": the variables ", first.name, " (", first.num_rows(), " times) and ", other.name, " (",
+                    other.num_rows(), " times) have other times"),
+                "all channels of a file have the same times");
+  }
+  if (!same_grid(first.grid, other.grid)) {
+    throw Error(ErrorClass::kBadData,
+                str(where, ": the variable ", first.name, " has ", grid_text(first.grid), ", ", other.name, " has ",
+                    grid_text(other.grid)),
+                "all channels have the same points in the same order");
+  }
+}
+
+}  // namespace
+
+std::vector<DimKind> field_dims(const std::vector<int64_t>& shape, std::vector<DimKind> told) {
+  constexpr size_t kWithoutLevel = 3;
+  const auto count = [&](auto kind) { return std::count(told.begin(), told.end(), kind); };
+  if (shape.size() < kWithoutLevel || told.size() != shape.size()) {
+    return {};
+  }
+  if (told.front() == DimKind::kUnknown) {
+    told.front() = DimKind::kTime;
+  }
+  const bool is_untold = std::all_of(told.begin() + 1, told.end(), [](DimKind kind) {
+    return kind == DimKind::kUnknown || kind == DimKind::kChannel || kind == DimKind::kLevel;
+  });
+  if (is_untold && shape.size() <= kFieldDims) {
+    told[shape.size() - 2] = DimKind::kLatitude;
+    told[shape.size() - 1] = DimKind::kLongitude;
+    if (shape.size() == kFieldDims && told[1] == DimKind::kUnknown) {
+      told[1] = DimKind::kLevel;
+    }
+  }
+  for (size_t d = 1; d < shape.size(); ++d) {
+    told[d] = told[d] == DimKind::kUnknown && shape[d] == 1 ? DimKind::kSingle : told[d];
+  }
+  const bool fits = told.front() == DimKind::kTime && count(DimKind::kTime) == 1 && count(DimKind::kLatitude) == 1 &&
+                    count(DimKind::kLongitude) == 1 && count(DimKind::kUnknown) == 0 &&
+                    count(DimKind::kLevel) + count(DimKind::kChannel) <= 1;
+  return fits ? told : std::vector<DimKind>{};
+}
+
+std::vector<ChannelPlace> find_channels(const std::string& channels, const FieldQuery& query,
+                                        std::span<const FieldVariable> variables, const std::string& where) {
+  const Search search(query, variables, where);
+  std::vector<ChannelPlace> found;
+  for (const std::string& padded : split_at(channels, ',')) {
+    const std::string entry = without_blanks(padded);
+    if (entry.empty()) {
+      throw Error(ErrorClass::kUsage, str("--channels is '", shown(channels), "'"),
+                  "give names with commas between them, such as u10,t2m,z500 or u10,t2m,z:500:850");
+    }
+    for (ChannelPlace& place : search.of_entry(entry)) {
+      const auto is_same = [&](const ChannelPlace& other) {
+        return other.name == place.name || (other.variable == place.variable && other.plane == place.plane);
+      };
+      if (const auto same = std::find_if(found.begin(), found.end(), is_same); same != found.end()) {
+        throw Error(ErrorClass::kUsage,
+                    same->name == place.name ? str("--channels names '", shown(place.name), "' twice")
+                                             : str("--channels names '", shown(same->name), "' and '",
+                                                   shown(place.name), "', which are one channel of ", where),
+                    "give each channel once");
+      }
+      found.push_back(std::move(place));
+    }
+  }
+  return found;
+}
+
+ArrayLayout join_arrays(std::span<const ChannelPlace> channels, std::span<const FieldVariable> variables,
+                        const std::function<ArrayLayout(const FieldVariable&)>& inspect, const std::string& where) {
+  ArrayLayout field;
+  field.storage = ArrayLayout::Storage::kJoined;
+  std::vector<size_t> used;  // numbers of variables, those of field.arrays
+  Names names;
+  for (size_t channel = 0; channel < channels.size(); ++channel) {
+    const ChannelPlace& place = channels[channel];
+    names.push_back(place.name);
+    const auto known = std::find(used.begin(), used.end(), place.variable);
+    const int64_t array = known - used.begin();
+    if (known == used.end()) {
+      used.push_back(place.variable);
+      field.arrays.push_back(inspect(variables[place.variable]));
+    }
+    ChannelRun* const before = field.runs.empty() ? nullptr : &field.runs.back();
+    if (before != nullptr && before->array == array && before->plane + before->count == place.plane) {
+      ++before->count;
+    } else {
+      field.runs.push_back({array, static_cast<int64_t>(channel), place.plane, 1});
+    }
+  }
+  const ArrayLayout& first = field.arrays.front();
+  Names array_names;
+  bool is_packed = false;
+  for (const ArrayLayout& array : field.arrays) {
+    require_same(first, array, where);
+    is_packed = is_packed || array.type != first.type || !array.packing.is_identity();
+    field.grid = joined_grid(field.grid, array.grid);
+    array_names.push_back(array.name);
+  }
+  field.name = join(array_names);
+  field.type = is_packed || !c10::isFloatingType(first.type) ? at::kFloat : first.type;
+  field.times = first.times;
+  field.file_bytes = first.file_bytes;
+  field.attribute = join(names, ",");
+  const auto extent = [&](DimKind kind) {
+    const auto dim = std::find(first.dims.begin(), first.dims.end(), kind);
+    return first.shape[static_cast<size_t>(dim - first.dims.begin())];
+  };
+  field.shape = {first.num_rows(), std::ssize(channels), extent(DimKind::kLatitude), extent(DimKind::kLongitude)};
+  for (const ArrayLayout& array : field.arrays) {
+    for (size_t d = 0; d < array.dims.size(); ++d) {
+      const bool is_other = (array.dims[d] == DimKind::kLatitude && array.shape[d] != field.shape[2]) ||
+                            (array.dims[d] == DimKind::kLongitude && array.shape[d] != field.shape[3]);
+      if (is_other) {
+        throw Error(ErrorClass::kBadData,
+                    str(where, ": the variables ", first.name, " (", join(first.shape), ") and ", array.name, " (",
+                        join(array.shape), ") have other numbers of points"),
+                    "all channels have the same latitudes and longitudes");
+      }
+    }
+  }
+  field.chunk = chunk_of_field(field.arrays, field.shape);
+  return field;
+}
+
+ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query, Inspection inspection) {
+  const bool is_whole = inspection == Inspection::kWhole;
+  if (is_zarr_store(path)) {
+    const std::string& channels = query.channels.empty() ? query.channels_otherwise : query.channels;
+    const ZarrFields fields(path);
+    const std::vector<FieldVariable> variables = fields.variables();
+    if (channels.empty()) {
+      refuse_without_names(path, "is a Zarr store", variables);
+    }
+    return join_arrays(
+        find_channels(channels, query, variables, path), variables,
+        [&](const FieldVariable& variable) { return fields.inspect(variable, is_whole); }, path);
+  }
+  const bool has_dataset = query.channels.empty() && has_hdf5_object(path, query.dataset);
+  const std::string& channels = query.channels.empty() && !has_dataset ? query.channels_otherwise : query.channels;
+  const std::vector<FieldVariable> variables = has_dataset ? std::vector<FieldVariable>() : hdf5_field_variables(path);
+  if (channels.empty()) {
+    if (!variables.empty()) {
+      refuse_without_names(path, str("has no dataset '", shown(query.dataset), "'"), variables);
+    }
+    return is_whole ? inspect_dataset(path, query.dataset, "channels")
+                    : outline_dataset(path, query.dataset, "channels");
+  }
+  return join_arrays(
+      find_channels(channels, query, variables, path), variables,
+      [&](const FieldVariable& variable) { return inspect_hdf5_variable(path, variable, is_whole); }, path);
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,71 @@
+// The channels of fields by their names: which variable of a file, and which level of it, each of them is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/reading/array_layout.h"
+
+namespace vit_hybrid::data {
+
+/// What of the files is to be read as fields.
+struct FieldQuery {
+  /// (time, channel, height, width), floating point: read whole where no channels are named.
+  std::string dataset = "fields";
+  /// Names of channels in the order that the model has them, with commas between them: "u10,t2m,z500,q:50:500". Each is
+  /// that of a variable (time, latitude, longitude), of a channel that a dataset's own list names, or of a variable
+  /// with levels and a level of it: "z500", "z:500", "z:500:850:1000" for several.
+  std::string channels = {};
+  /// What variables are called here, where that is none of the usual names: "z=phi,t=temp".
+  std::string variables = {};
+  /// The same as `channels` for files that have no `dataset`: those of a checkpoint.
+  std::string channels_otherwise = {};
+};
+
+/// An array of a file that may hold channels.
+struct FieldVariable {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<DimKind> dims;
+  std::vector<double> levels;         ///< hPa, along its dim of levels; empty without one
+  std::vector<std::string> channels;  ///< names along its dim of channels; empty without one
+};
+
+/// Of an array's dims: those that no name or unit tells are (time, latitude, longitude) and (time, level, latitude,
+/// longitude) by their place where none is told, dims of one index kSingle; the first one may be unknown and is time.
+/// Empty where the array cannot hold fields: it has not one latitude and one longitude, time is not first, or another
+/// dim is more than one level or channel. Pure.
+std::vector<DimKind> field_dims(const std::vector<int64_t>& shape, std::vector<DimKind> told);
+
+/// A channel, and where it lies.
+struct ChannelPlace {
+  std::string name;  ///< "z500"; "u:10" where "u10" is another variable's name
+  size_t variable = 0;
+  int64_t plane = 0;  ///< along the variable's levels or channels
+};
+
+/// The channels of a query among the variables of a file, `where`. A variable is known by its own name, that of
+/// FieldQuery::variables, or the names that ERA5 has for it (u10, 10u, 10m_u_component_of_wind; z, geopotential).
+/// Error(kBadData) for one that is not there, with the nearest names; for a name that means two; for two channels of
+/// one name. Error(kUsage) for a text that is no list of channels. Pure.
+std::vector<ChannelPlace> find_channels(const std::string& channels, const FieldQuery& query,
+                                        std::span<const FieldVariable> variables, const std::string& where);
+
+/// The fields (time, channel, latitude, longitude) of these channels: `inspect` describes an array of the file with its
+/// times and grid. float32 where the arrays are of several types, or packed. Error(kBadData) where arrays differ in
+/// their times, their points, or are no numbers.
+ArrayLayout join_arrays(std::span<const ChannelPlace> channels, std::span<const FieldVariable> variables,
+                        const std::function<ArrayLayout(const FieldVariable&)>& inspect, const std::string& where);
+
+enum class Inspection { kOutline, kWhole };
+
+/// What `query` names in a file or Zarr store, on this rank alone (main thread): of a dataset `inspect_dataset(path,
+/// dataset, "channels")` or `outline_dataset`, of channels join_arrays() with their names as the attribute. Errors as
+/// of these and find_channels().
+ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query,
+                           Inspection inspection = Inspection::kWhole);
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,148 @@
+// The walk over the root group, levels and names of channels, and the CF attributes of packed values.
+#include "data/hdf5/hdf5_fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "data/datasets/class_names.h"
+#include "data/hdf5/hdf5_coordinates.h"
+#include "data/hdf5/hdf5_crash_guard.h"
+#include "data/hdf5/hdf5_layout.h"
+#include "data/hdf5/hdf5_open.h"
+#include "data/hdf5/hdf5_scales.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+#include "src/base/utf8.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+constexpr double kPascals = 100.0;  // of one hPa
+
+herr_t note_root_name(hid_t, const char* name, const H5L_info_t*, void* names) {
+  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  return 0;
+}
+
+// Where the object is a dataset of numbers with the dims of fields.
+std::optional<FieldVariable> variable_of(hid_t file, const std::string& name) {
+  const Hid object(H5Oopen(file, name.c_str(), H5P_DEFAULT), &H5Oclose);
+  if (!object || H5Iget_type(object.get()) != H5I_DATASET) {
+    return std::nullopt;
+  }
+  const Hid type(H5Dget_type(object.get()), &H5Tclose);
+  const Hid space(H5Dget_space(object.get()), &H5Sclose);
+  FieldVariable variable;
+  variable.name = name;
+  variable.shape = hdf5_shape(space.get());
+  constexpr size_t kFewestDims = 3;
+  if (!hdf5_stored_type(type.get()) || variable.shape.size() < kFewestDims) {
+    return std::nullopt;
+  }
+  std::vector<DimKind> told = hdf5_dim_kinds(object.get());
+  std::string channels = hdf5_text_attribute(object.get(), "channels");
+  if (channels.empty() && variable.shape.size() == kFieldDims) {
+    channels = hdf5_scale_texts(object.get(), 1);
+  }
+  variable.channels = channels.empty() ? std::vector<std::string>{} : split_names(channels);
+  if (variable.shape.size() == kFieldDims && std::ssize(variable.channels) == variable.shape[1]) {
+    told[1] = DimKind::kChannel;
+  } else {
+    variable.channels.clear();
+  }
+  variable.dims = field_dims(variable.shape, std::move(told));
+  const auto level = std::find(variable.dims.begin(), variable.dims.end(), DimKind::kLevel);
+  if (level != variable.dims.end()) {
+    ScaleValues scale = hdf5_scale_values(object.get(), static_cast<size_t>(level - variable.dims.begin()));
+    for (double& value : scale.values) {
+      value /= scale.units == "Pa" ? kPascals : 1.0;
+    }
+    variable.levels = std::move(scale.values);
+  }
+  // Planes that nothing names cannot be asked for.
+  const bool has_planes = std::any_of(variable.dims.begin(), variable.dims.end(), [](DimKind kind) {
+    return kind == DimKind::kLevel || kind == DimKind::kChannel;
+  });
+  const bool can_be_asked_for = !has_planes || !variable.levels.empty() || !variable.channels.empty();
+  return variable.dims.empty() || !can_be_asked_for ? std::nullopt : std::optional(std::move(variable));
+}
+
+std::optional<double> number_attribute(hid_t dataset, const char* name, const std::string& where) {
+  if (H5Aexists(dataset, name) <= 0) {
+    return std::nullopt;
+  }
+  const Hid attribute(H5Aopen(dataset, name, H5P_DEFAULT), &H5Aclose);
+  const Hid type(H5Aget_type(attribute.get()), &H5Tclose);
+  const Hid space(H5Aget_space(attribute.get()), &H5Sclose);
+  const H5T_class_t kind = H5Tget_class(type.get());
+  double value = 0.0;
+  if ((kind != H5T_INTEGER && kind != H5T_FLOAT) || H5Sget_simple_extent_npoints(space.get()) != 1 ||
+      H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, &value) < 0) {
+    throw Error(ErrorClass::kBadData, str(where, ": the attribute ", name, " is not one number"),
+                "scale_factor, add_offset, _FillValue and missing_value are numbers by CF's rules");
+  }
+  return value;
+}
+
+Packing packing_of(hid_t dataset, at::ScalarType type, const std::string& where) {
+  Packing packing;
+  packing.scale = number_attribute(dataset, "scale_factor", where).value_or(1.0);
+  packing.offset = number_attribute(dataset, "add_offset", where).value_or(0.0);
+  const auto fill = number_attribute(dataset, "_FillValue", where);
+  const auto missing = number_attribute(dataset, "missing_value", where);
+  packing.has_fill = (fill && !std::isnan(*fill)) || (missing && !std::isnan(*missing));
+  packing.fill = !packing.has_fill ? 0.0 : fill && !std::isnan(*fill) ? *fill : *missing;
+  if (!std::isfinite(packing.scale) || packing.scale == 0.0 || !std::isfinite(packing.offset)) {
+    throw Error(ErrorClass::kBadData, str(where, ": scale_factor ", packing.scale, ", add_offset ", packing.offset),
+                "both are finite, and the first is not 0");
+  }
+  if (fill && missing && packing.has_fill && !std::isnan(*missing) && !std::isnan(*fill) && *fill != *missing) {
+    throw Error(ErrorClass::kBadData, str(where, ": _FillValue ", *fill, " and missing_value ", *missing, " differ"),
+                "one value says that another is missing");
+  }
+  if (type == at::kFloat) {  // as its values are compared
+    packing.fill = static_cast<float>(packing.fill);
+  }
+  return packing;
+}
+
+}  // namespace
+
+std::vector<FieldVariable> hdf5_field_variables(const std::string& path) {
+  existing_file_bytes(path);  // throws the error of a file that is not there
+  const Hdf5CrashGuard guard(path);
+  const Hid file = hdf5_open_file(path);
+  std::vector<std::string> names;
+  hsize_t index = 0;
+  hdf5_check(H5Literate(file.get(), H5_INDEX_NAME, H5_ITER_INC, &index, &note_root_name, &names), ErrorClass::kBadData,
+             str("list what is in ", path));
+  std::vector<FieldVariable> variables;
+  for (const std::string& name : names) {
+    if (auto variable = variable_of(file.get(), name)) {
+      variables.push_back(std::move(*variable));
+    }
+  }
+  H5Eclear2(H5E_DEFAULT);
+  return variables;
+}
+
+ArrayLayout inspect_hdf5_variable(const std::string& path, const FieldVariable& variable, bool is_whole) {
+  ArrayLayout layout =
+      is_whole ? inspect_dataset(path, variable.name, "units") : outline_dataset(path, variable.name, "units");
+  const std::string where = str(path, ": dataset '", variable.name, "'");
+  const Hdf5CrashGuard guard(path);
+  const Hid file = hdf5_open_file(path);
+  const Hid dataset = hdf5_open_dataset(file.get(), path, variable.name);
+  layout.dims = variable.dims;
+  layout.packing = packing_of(dataset.get(), layout.type, where);
+  layout.times = hdf5_time_axis(dataset.get(), where);
+  const auto place = [&](DimKind kind) {
+    return static_cast<size_t>(std::find(layout.dims.begin(), layout.dims.end(), kind) - layout.dims.begin());
+  };
+  layout.grid = hdf5_grid(file.get(), dataset.get(), path, {place(DimKind::kLatitude), place(DimKind::kLongitude)});
+  return layout;
+}
+
+}  // namespace vit_hybrid::data

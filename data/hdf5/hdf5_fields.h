@@ -1,0 +1,20 @@
+// The variables of an HDF5 or NetCDF-4 file that hold fields, an array a quantity.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/datasets/field_catalogue.h"
+
+namespace vit_hybrid::data {
+
+/// The datasets of numbers in the root group whose dims are those of fields (field_dims()), in order of names, on this
+/// rank alone (main thread). Errors as of inspect_dataset().
+std::vector<FieldVariable> hdf5_field_variables(const std::string& path);
+
+/// The array of one of them with its dims, packing, unit (ArrayLayout::attribute), times and grid; `is_whole`: and
+/// where its values lie. Errors as of inspect_dataset(), hdf5_time_axis() and hdf5_grid(); Error(kBadData) where its
+/// values are not packed by CF's rules.
+ArrayLayout inspect_hdf5_variable(const std::string& path, const FieldVariable& variable, bool is_whole);
+
+}  // namespace vit_hybrid::data

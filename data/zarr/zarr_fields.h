@@ -1,0 +1,46 @@
+// The arrays of a Zarr store that hold fields, an array a quantity.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/datasets/field_catalogue.h"
+#include "data/zarr/zarr_metadata.h"
+
+namespace vit_hybrid::data {
+
+/// The times of the rows as the store has them.
+struct StoredTimes {
+  std::vector<double> values;  ///< empty: it has none
+  std::string units;
+  std::string calendar;
+};
+
+/// On one rank alone, any thread.
+class ZarrFields {
+ public:
+  /// Errors as read_zarr_store()'s.
+  explicit ZarrFields(const std::string& folder);
+
+  /// The arrays of the root group whose dims are those of fields (field_dims()), in order of names.
+  std::vector<FieldVariable> variables() const;
+
+  /// The layout of one of them (kChunkFiles) with its dims, packing, unit (ArrayLayout::attribute), times and grid;
+  /// `is_whole`: and whether its chunks are stored. Error(kBadData) where its values cannot be read, by the reason that
+  /// the metadata give, for coordinates that are none, and for attributes that are not CF's.
+  ArrayLayout inspect(const FieldVariable& variable, bool is_whole) const;
+
+  /// Of the array of this name, which inspect() has described.
+  StoredTimes times_of(const std::string& name) const;
+
+ private:
+  const ZarrArray* find(const std::string& name) const;
+  const ZarrArray* coordinate(const ZarrArray& array, size_t dim) const;
+  std::vector<DimKind> dims_of(const ZarrArray& array) const;
+  std::vector<double> values_of(const ZarrArray& array) const;
+
+  std::string folder_;
+  ZarrStore store_;
+};
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,20 @@
+# FindLz4: lz4.h and its library (Debian's package brings no CMake files). Gives Lz4::lz4.
+if(TARGET Lz4::lz4)
+  set(Lz4_FOUND TRUE)
+  return()
+endif()
+find_path(Lz4_INCLUDE_DIR lz4.h)
+find_library(Lz4_LIBRARY lz4)
+if(Lz4_INCLUDE_DIR)
+  file(STRINGS ${Lz4_INCLUDE_DIR}/lz4.h _lines REGEX "#define +LZ4_VERSION_(MAJOR|MINOR|RELEASE) +[0-9]+")
+  string(REPLACE "LZ4" "" _lines "${_lines}")
+  string(REGEX MATCHALL "[0-9]+" _numbers "${_lines}")
+  list(JOIN _numbers "." Lz4_VERSION)
+endif()
+mark_as_advanced(Lz4_INCLUDE_DIR Lz4_LIBRARY)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Lz4 REQUIRED_VARS Lz4_LIBRARY Lz4_INCLUDE_DIR VERSION_VAR Lz4_VERSION
+  REASON_FAILURE_MESSAGE "Debian, Ubuntu: apt-get install liblz4-dev")
+add_library(Lz4::lz4 UNKNOWN IMPORTED)
+set_target_properties(Lz4::lz4 PROPERTIES
+  IMPORTED_LOCATION "${Lz4_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${Lz4_INCLUDE_DIR}")

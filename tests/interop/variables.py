@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+"""Checks that channels are found by name, whatever the layout: NetCDF-4's variables and levels, Zarr v2 and v3.
+
+usage: variables.py VIT_HYBRID
+
+The same weather is stored as one dataset `fields`, and as a variable a quantity in other ways, written with h5py, or
+with NumPy alone where it is a Zarr store: statistics, training, evaluation and forecasts must not tell the difference,
+to the last bit. Every refusal is asked for once.
+"""
+import gzip
+import json
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+import h5py
+import numpy
+
+HEIGHT, WIDTH, TIMES = 7, 12, 9
+LEVELS = [50, 500, 850]
+CHANNELS = ["u10", "t850", "z500", "z850", "t2m", "z50"]
+LATITUDES, LONGITUDES = numpy.linspace(90, -90, HEIGHT), numpy.arange(WIDTH) * 30.0
+SCALE, OFFSET, MISSING = 0.01, 280.0, -32767
+UNITS = {"u10": "m s**-1", "t2m": "K", "t": "K", "z": "m**2 s**-2"}
+LONG = {"u10": "10m_u_component_of_wind", "t2m": "2m_temperature", "t": "temperature", "z": "geopotential"}
+
+
+def weather(seed):
+    """Values by variable; t2m such that 16 bits hold it exactly."""
+    random = numpy.random.default_rng(seed)
+    values = {name: random.standard_normal((TIMES, *levels, HEIGHT, WIDTH)).astype("f4") + 3
+              for name, levels in (("u10", []), ("t", [len(LEVELS)]), ("z", [len(LEVELS)]))}
+    values["packed"] = random.integers(-900, 900, (TIMES, HEIGHT, WIDTH)).astype("i2")
+    values["t2m"] = (values["packed"] * SCALE + OFFSET).astype("f4")
+    return values
+
+
+def channel(values, name):
+    return values[name] if name in values else values[name[0]][:, LEVELS.index(int(name[1:]))]
+
+
+def hours_of(year):
+    return (numpy.arange(TIMES) * 6 + (year - 1900) * 8766).astype("i4")
+
+
+def write_fields(path, values, year):
+    with h5py.File(path, "w") as file:
+        file["fields"] = numpy.stack([channel(values, name) for name in CHANNELS], 1)
+        file["fields"].attrs["channels"] = ",".join(CHANNELS)
+        file["time"] = hours_of(year)
+        file["time"].attrs["units"] = "hours since 1900-01-01"
+        file["time"].make_scale("time")
+        file["fields"].dims[0].attach_scale(file["time"])
+        file["latitude"], file["longitude"] = LATITUDES, LONGITUDES
+
+
+def turned(values):
+    return numpy.ascontiguousarray(numpy.swapaxes(values, -1, -2))
+
+
+class Netcdf:
+    """As netCDF-4 stores variables: HDF5 with dimension scales."""
+
+    def __init__(self, turn=False, packed=False, levels=LEVELS, level_units="hPa", chunks=None, names=None, order="=", **options):
+        self.turn, self.packed, self.levels, self.level_units = turn, packed, levels, level_units
+        self.chunks, self.names, self.order, self.options = chunks or {}, names or {}, order, options
+
+    def write(self, path, values, year):
+        with h5py.File(path.with_suffix(".nc"), "w") as file:
+            scales = {"time": (hours_of(year), "hours since 1900-01-01"), "latitude": (LATITUDES, "degrees_north"),
+                      "longitude": (LONGITUDES, "degrees_east"),
+                      "level": (numpy.array(self.levels, "f8") * (100 if self.level_units == "Pa" else 1), self.level_units)}
+            for name, (points, units) in scales.items():
+                file[name] = points
+                file[name].attrs["units"] = units
+                file[name].make_scale(name)
+            places = [LEVELS.index(level) for level in self.levels]
+            for name in ("u10", "t2m", "t", "z"):
+                is_packed = self.packed and name == "t2m"
+                data = values["packed"] if is_packed else values[name]
+                data = data[:, places] if data.ndim == 4 else data
+                data = turned(data) if self.turn else data
+                made = file.create_dataset(self.names.get(name, name), data=data.astype(data.dtype.newbyteorder(self.order)),
+                                           chunks=self.chunks.get(data.ndim), **self.options)
+                made.attrs["units"] = UNITS[name]
+                if is_packed:
+                    made.attrs.update(scale_factor=SCALE, add_offset=OFFSET, _FillValue=numpy.int16(MISSING))
+                dims = ["time", *["level"][:data.ndim - 3], *(["longitude", "latitude"] if self.turn else ["latitude", "longitude"])]
+                for i, dim in enumerate(dims):
+                    made.dims[i].attach_scale(file[dim])
+
+
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return struct.pack("<I", crc ^ 0xffffffff)
+
+
+class Zarr:
+    """Stores written from the specifications, by NumPy and the standard library."""
+
+    def __init__(self, version=2, codec=None, shuffled=False, checksum=False, chunk=None, shard=False, at_end=True, big=False,
+                 separator=".", turn=False, drop=None):
+        self.version, self.codec, self.shuffled, self.checksum = version, codec, shuffled, checksum
+        self.chunk, self.shard, self.at_end, self.big = chunk or {}, shard, at_end, big
+        self.separator, self.turn, self.drop = separator, turn, drop
+
+    def encoded(self, values):
+        data = values.astype(values.dtype.newbyteorder(">" if self.big else "<")).tobytes()
+        if self.shuffled:
+            data = numpy.frombuffer(data, "u1").reshape(-1, values.itemsize).T.tobytes()
+        data = {None: bytes, "gzip": gzip.compress, "zlib": zlib.compress}[self.codec](data)
+        return data + crc32c(data) if self.checksum else data
+
+    def metadata(self, values, chunk, file_chunk, dims):
+        kind = {"f4": "float32", "i4": "int32", "f8": "float64"}[values.dtype.str[1:]]
+        if self.version == 2:
+            return {"zarr_format": 2, "shape": values.shape, "chunks": chunk, "order": "C", "dimension_separator": self.separator,
+                    "dtype": (">" if self.big else "<") + values.dtype.str[1:], "fill_value": "NaN" if kind == "float32" else None,
+                    "compressor": {"id": self.codec, "level": 5} if self.codec else None,
+                    "filters": [{"id": "shuffle", "elementsize": values.itemsize}] if self.shuffled else None}
+        codecs = [{"name": "bytes", "configuration": {"endian": "big" if self.big else "little"}}]
+        codecs += [{"name": "gzip", "configuration": {"level": 5}}] if self.codec else []
+        codecs += [{"name": "crc32c"}] if self.checksum else []
+        if chunk != file_chunk:
+            index = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+            codecs = [{"name": "sharding_indexed", "configuration": {"chunk_shape": chunk, "codecs": codecs, "index_codecs": index,
+                                                                    "index_location": "end" if self.at_end else "start"}}]
+        return {"zarr_format": 3, "node_type": "array", "shape": values.shape, "data_type": kind, "dimension_names": dims,
+                "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": file_chunk}},
+                "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}}, "codecs": codecs,
+                "fill_value": "NaN" if kind == "float32" else 0}
+
+    def put(self, store, name, values, dims, attributes):
+        chunk = list(self.chunk.get(values.ndim, values.shape))
+        per_file = [2, 1, 2, 1][:values.ndim] if self.shard and values.ndim > 2 else [1] * values.ndim
+        file_chunk = [c * n for c, n in zip(chunk, per_file)]
+        (store / name).mkdir(parents=True)
+        metadata = self.metadata(values, chunk, file_chunk, dims)
+        if self.version == 2:
+            (store / name / ".zarray").write_text(json.dumps(metadata))
+            (store / name / ".zattrs").write_text(json.dumps({"_ARRAY_DIMENSIONS": dims, **attributes}))
+        else:
+            (store / name / "zarr.json").write_text(json.dumps({**metadata, "attributes": attributes}))
+        for index in numpy.ndindex(*[-(-extent // c) for extent, c in zip(values.shape, file_chunk)]):
+            key = (self.separator if self.version == 2 else "/").join(map(str, index))
+            path = store / name / (key if self.version == 2 else f"c/{key}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if self.drop != f"{name}/{key}":
+                path.write_bytes(self.file_of(values, [i * c for i, c in zip(index, file_chunk)], chunk, per_file))
+
+    def file_of(self, values, corner, chunk, per_file):
+        parts = []
+        for inner in numpy.ndindex(*per_file):
+            begin = [c + i * n for c, i, n in zip(corner, inner, chunk)]
+            whole = numpy.zeros(chunk, values.dtype)
+            part = values[tuple(slice(b, b + n) for b, n in zip(begin, chunk))]
+            whole[tuple(slice(0, n) for n in part.shape)] = part
+            parts.append(self.encoded(whole) if part.size else None)
+        if max(per_file) == 1:
+            return parts[0]
+        bytes_of_index, offset, body, index = 16 * len(parts) + 4, 0, b"", b""
+        offset = 0 if self.at_end else bytes_of_index
+        for part in parts:
+            index += struct.pack("<QQ", *((2 ** 64 - 1,) * 2 if part is None else (offset + len(body), len(part))))
+            body += part or b""
+        index += crc32c(index)
+        return body + index if self.at_end else index + body
+
+    def write(self, path, values, year):
+        store = path.with_suffix(".zarr")
+        for name, points, units in (("time", hours_of(year), "hours since 1900-01-01"), ("level", numpy.array(LEVELS, "i4"), "hPa"),
+                                    ("latitude", LATITUDES, "degrees_north"), ("longitude", LONGITUDES, "degrees_east")):
+            self.put(store, name, points, [name], {"units": units})
+        for name in ("u10", "t2m", "t", "z"):
+            grid = ["longitude", "latitude"] if self.turn else ["latitude", "longitude"]
+            self.put(store, LONG[name], turned(values[name]) if self.turn else values[name],
+                     ["time", *["level"][:values[name].ndim - 3], *grid], {"units": UNITS[name]})
+        if self.version == 2:
+            (store / ".zgroup").write_text('{"zarr_format": 2}')
+        else:
+            (store / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
+
+
+WAYS = {
+    "contiguous": Netcdf(),
+    "turned": Netcdf(turn=True, names=LONG),
+    "packed": Netcdf(packed=True, names={"z": "phi"}),
+    "deflated": Netcdf(chunks={3: (2, 3, 12), 4: (2, 3, 7, 12)}, compression="gzip", shuffle=True),
+    "chunked": Netcdf(chunks={3: (1, 7, 12), 4: (1, 2, 4, 5)}, levels=[850, 50, 500], level_units="Pa"),
+    "big": Netcdf(order=">"),
+    "v2": Zarr(),
+    "v2-zlib": Zarr(codec="zlib", shuffled=True, separator="/", chunk={3: (2, 4, 5), 4: (1, 2, 7, 12)}),
+    "v2-gzip-turned": Zarr(codec="gzip", turn=True, big=True, chunk={3: (9, 12, 7), 4: (2, 3, 5, 3)}),
+    "v3": Zarr(3, chunk={3: (1, 7, 12), 4: (1, 3, 7, 12)}),
+    "v3-gzip": Zarr(3, codec="gzip", checksum=True, big=True),
+    "v3-shards": Zarr(3, codec="gzip", checksum=True, shard=True, chunk={3: (2, 2, 12), 4: (1, 3, 2, 6)}),
+    "v3-raw-shards": Zarr(3, shard=True, at_end=False, chunk={3: (1, 2, 12), 4: (1, 1, 2, 12)}),
+}
+
+
+class Trial:
+    def __init__(self, program, folder):
+        self.program, self.folder = program, pathlib.Path(folder)
+
+    def run(self, *words, code=0, expect=()):
+        done = subprocess.run([self.program, *map(str, words)], cwd=self.folder, capture_output=True, text=True)
+        text = done.stdout + done.stderr
+        assert done.returncode == code, f"{words} ended with {done.returncode}, not {code}:\n{text}"
+        for part in expect:
+            assert part in text, f"{words} does not say '{part}':\n{text}"
+        return text
+
+    def data(self):
+        for part, years in (("train", (1990, 1991)), ("valid", (2016,))):
+            for way in ("fields", *WAYS):
+                (self.folder / way / part).mkdir(parents=True)
+            for year in years:
+                values = weather(year)
+                write_fields(self.folder / "fields" / part / f"{year}.h5", values, year)
+                for name, way in WAYS.items():
+                    way.write(self.folder / name / part / f"era5_{year}", values, year)
+
+    @staticmethod
+    def channels(way):
+        names = ",".join(CHANNELS)
+        return [] if way == "fields" else ["--channels", names, *(["--variables", "z=phi"] if way == "packed" else [])]
+
+    def check_statistics(self, way):
+        self.run("data", "stats", f"{way}/train", "--out", f"{way}/stats", "--time-means", "--increments", *self.channels(way))
+        for name in ("global_means", "global_stds", "time_means", "time_diff_means", "time_diff_stds"):
+            ours, theirs = ((self.folder / w / "stats" / f"{name}.npy").read_bytes() for w in (way, "fields"))
+            assert ours == theirs, f"{way}: {name} are others"
+
+    def train(self, way, *words, code=0, expect=()):
+        small = "--patch-size 4 --embed-dim 16 --depth 1 --num-heads 2 --epochs 2 --global-batch-size 4 --device cpu --deterministic"
+        return self.run(*small.split(), "--train-data", f"{way}/train", "--valid-data", f"{way}/valid", "--stats", "fields/stats",
+                        "--run-dir", f"run-{way}", *self.channels(way), *words, code=code, expect=expect)
+
+    def check_use(self, way, expected):
+        losses = [line for line in self.train(way).splitlines() if " loss=" in line and "step" not in line]
+        assert len(losses) > 3 and losses == (expected or losses), f"{way}: {losses}, not {expected}"
+        # The model of `fields` on these data: its channels are found by its names.
+        words = self.channels(way)[2:]
+        self.run("evaluate", "--checkpoint", "run-fields", "--data", f"{way}/valid", "--device", "cpu", *words)
+        self.run("forecast", "--checkpoint", "run-fields", "--data", f"{way}/valid", "--steps", 12, "--out", f"{way}.h5", "--device",
+                 "cpu", *words)
+        with h5py.File(self.folder / f"{way}.h5") as ours, h5py.File(self.folder / "fields.h5") as theirs:
+            assert (ours["fields"][:] == theirs["fields"][:]).all(), f"{way}: another forecast"
+            assert ours["fields"].attrs["channels"] == theirs["fields"].attrs["channels"]
+            assert (ours["fields"].dims[0][0][:] == hours_of(2016)[0] + 6 * numpy.arange(1, 13)).all(), way
+            if way != "fields":
+                assert (ours["fields"].dims[2][0][:] == LATITUDES).all() and (ours["fields"].dims[3][0][:] == LONGITUDES).all(), way
+                units = ours["fields"].attrs["units"]
+                assert (units.decode() if isinstance(units, bytes) else units).split(",") == [
+                    UNITS[name if name in UNITS else name[0]] for name in CHANNELS], (way, units)
+        return losses
+
+    def check_names(self):
+        """Every way to say which channels; and the wrong ones."""
+        def stats(way, names, **expected):
+            return self.run("data", "stats", f"{way}/train", "--out", "named", "--overwrite", "--channels", names, *(["--variables",
+                            expected.pop("variables")] if "variables" in expected else []), **expected)
+
+        def means():
+            return numpy.load(self.folder / "named/global_means.npy")[0, :, 0, 0]
+
+        by_channel = dict(zip(CHANNELS, numpy.load(self.folder / "fields/stats/global_means.npy")[0, :, 0, 0]))
+        for way, names in (("contiguous", "10u,z:500:50,2m_temperature"), ("v2", "u10,z500,z50,t2m"), ("fields", "u10,z500,z50,t2m"),
+                           ("packed", "u10m,z:500:50,2t")):
+            stats(way, names, **({"variables": "z=phi"} if way == "packed" else {}))
+            assert (means() == [by_channel[name] for name in ("u10", "z500", "z50", "t2m")]).all(), (way, names)
+        (self.folder / "named.yaml").write_text("channels: [u10, {z: [500, 50]}, t2m]\n")
+        self.run("--config", "named.yaml", "--train-data", "v3/train", "--stats", "named", "--embed-dim", 16, "--depth", 1,
+                 "--num-heads", 2, "--patch-size", 4, "--steps", 1, "--device", "cpu", "--run-dir", "run-named", expect=["in-channels 4"])
+        stats("contiguous", "u10,z550", code=65, expect=["has no channel 'z550'", "z has the levels 50, 500, 850 hPa"])
+        stats("v2", "u10,zz500", code=65, expect=["has no channel 'zz500'", "nearest is 'z500'", "geopotential (3 levels)"])
+        stats("v2", "u10,10u", code=64, expect=["'u10' and '10u', which are one channel"])
+        stats("v2", "u10,u10", code=64, expect=["names 'u10' twice"])
+        stats("v2", "z:low", code=64, expect=["'low' is no level"])
+        stats("v2", "u10,,t2m", code=64, expect=["names with commas between them"])
+        stats("packed", "u10", code=64, variables="z", expect=["--variables has 'z'"])
+        self.run("data", "stats", "contiguous/train", "--out", "x", code=65, expect=["has no dataset 'fields'", "--channels"])
+        self.run("data", "stats", "v3/train", "--out", "x", code=65, expect=["is a Zarr store", "--channels"])
+
+    def check_refusals(self):
+        for name in ("v2", "v3-shards", "contiguous"):
+            shutil.copytree(self.folder / name, self.folder / f"bad-{name}")
+        bad = self.folder / "bad-v2/train/era5_1990.zarr"
+
+        def stats(way, code=65, expect=()):
+            self.run("data", "stats", f"{way}/train", "--out", "bad", "--overwrite", "--channels", "u10,z500", code=code, expect=expect)
+
+        # Chunks that are missing, are too short, or are damaged.
+        chunk = bad / LONG["u10"] / "0.0.0"
+        whole = chunk.read_bytes()
+        chunk.unlink()
+        stats("bad-v2", expect=["10m_u_component_of_wind", "was not wholly written: 1 of the files of its 1 chunks"])
+        chunk.write_bytes(whole[:-4])
+        stats("bad-v2", expect=["10m_u_component_of_wind/0.0.0 holds a chunk of", "bytes, its values have"])
+        chunk.write_bytes(whole)
+        stats("bad-v2", code=0)
+        metadata = bad / LONG["z"] / ".zarray"
+        sound = metadata.read_text()
+        for old, new, says in (('"compressor": null', '"compressor": {"id": "lzma"}', "codec 'lzma'"), ('"order": "C"', '"order": "F"', "order"),
+                               ('"<f4"', '"<c8"', "cannot be read"), ('{"zarr_format"', "{", ".zarray is no JSON")):
+            metadata.write_text(sound.replace(old, new))
+            stats("bad-v2", expect=[says])
+        metadata.write_text(sound)
+        shard = self.folder / "bad-v3-shards/train/era5_1991.zarr" / LONG["z"] / "c/0/0/0/0"
+        broken = bytearray(shard.read_bytes())
+        broken[-9] ^= 1
+        shard.write_bytes(broken)
+        stats("bad-v3-shards", expect=["the index of its chunks", "wrong CRC-32C checksum"])
+        with h5py.File(self.folder / "bad-contiguous/train/era5_1991.nc", "r+") as file:
+            file["longitude"][...] += 10.0
+        stats("bad-contiguous", expect=["era5_1991.nc has 7 latitudes", "longitudes from 10"])
+        with h5py.File(self.folder / "bad-contiguous/train/era5_1991.nc", "r+") as file:
+            file["longitude"][...] -= 10.0
+            file["level"][...] = [50, 300, 850]
+        stats("bad-contiguous", expect=["era5_1991.nc has no channel 'z500'", "levels 50, 300, 850 hPa"])
+        with h5py.File(self.folder / "bad-contiguous/train/era5_1991.nc", "r+") as file:
+            file["level"][...] = LEVELS
+            file["u10"].attrs["_FillValue"] = file["u10"][3, 2, 1]
+        stats("bad-contiguous", expect=["'u10' is not finite (nan) at time 3"])
+        self.train("v2", "--stage-data", "node", "--run-dir", "staged", code=64, expect=["--stage-data node is not possible", "Zarr store"])
+        self.train("v3", "--io", "collective", "--run-dir", "collective", code=64, expect=["collective reading is not possible", "Zarr store"])
+
+    def check(self):
+        self.data()
+        self.check_statistics("fields")
+        expected = self.check_use("fields", None)
+        for way in WAYS:
+            self.check_statistics(way)
+            self.check_use(way, expected)
+        self.check_names()
+        self.check_refusals()
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        Trial(sys.argv[1], folder).check()
+
+
+main()
