@@ -377,6 +377,60 @@ TimeAxis checked_time_axis(const std::vector<double>& times, const std::string& 
   return {};
 }
 
+namespace {
+
+// The first and last second of "2015", "2015-02" or "2015-02-28", the last one excluded; nothing for no date.
+std::optional<std::array<double, 2>> seconds_of_date(const std::string& text, const std::string& calendar) {
+  Date first;
+  int read_year = 0, read_month = 0, read_day = 0;
+  const int parts = std::sscanf(text.c_str(), "%4d%n-%2u%n-%2u%n", &first.year, &read_year, &first.month, &read_month,
+                                &first.day, &read_day);
+  if (parts < 1 || std::max({read_year, read_month, read_day}) != static_cast<int>(text.size()) || first.year < 0) {
+    return std::nullopt;
+  }
+  Date behind = first;
+  if (parts == 1 || (parts == 2 && first.month == 12)) {
+    behind = {first.year + 1, 1, 1};
+  } else if (parts == 2) {
+    behind = {first.year, first.month + 1, 1};
+  }
+  const auto begin = days_of(first, calendar), end = days_of(behind, calendar);
+  if (!begin || !end) {
+    return std::nullopt;
+  }
+  const int64_t last = parts == 3 ? *begin + 1 : *end;
+  return std::array{static_cast<double>(*begin) * kSecondsOfDay, static_cast<double>(last) * kSecondsOfDay};
+}
+
+}  // namespace
+
+Range rows_of_dates(const std::string& span, const std::vector<double>& times, const TimeAxis& axis,
+                    const std::string& where) {
+  if (axis.kind != TimeAxis::Kind::kDates) {
+    throw Error(
+        ErrorClass::kBadData, str(where, " has no dates, of which ", shown(span), " is to be taken"),
+        "a coordinate of time with CF units (`hours since 1900-01-01`) is needed; leave the dates away for all");
+  }
+  const size_t slash = span.find('/');
+  const auto first = seconds_of_date(span.substr(0, slash), axis.calendar);
+  const auto last = slash == std::string::npos ? first : seconds_of_date(span.substr(slash + 1), axis.calendar);
+  if (!first || !last || !((*first)[0] < (*last)[1])) {
+    throw Error(ErrorClass::kUsage, str("the dates are '", shown(span), "'"),
+                str("give one or two of YYYY, YYYY-MM and YYYY-MM-DD, such as 2015 or 1979-02/2015, the earlier first",
+                    axis.calendar == "standard" ? "" : str(" (calendar ", axis.calendar, ")")));
+  }
+  // As time_axis() has made seconds of them.
+  const double scale = times.size() < 2 ? 0.0 : (axis.last - axis.first) / (times.back() - times.front());
+  constexpr double kRounding = 0.5;  // seconds, of hours kept in days of 32 bits and less
+  const auto row_from = [&](double second) {
+    return std::partition_point(
+               times.begin(), times.end(),
+               [&](double time) { return axis.first + (time - times.front()) * scale < second - kRounding; }) -
+           times.begin();
+  };
+  return {row_from((*first)[0]), row_from((*last)[1])};
+}
+
 std::string lead_text(const Lead& lead) {
   return str(counted(lead.rows, "row"), lead.hours > 0.0 ? str(" (", lead.hours, " hours)") : "");
 }

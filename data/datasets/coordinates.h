@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/partition.h"
+
 namespace vit_hybrid::data {
 
 /// The points of a latitude-longitude grid in degrees, as far as they are known.
@@ -96,6 +98,19 @@ TimeAxis time_axis(const std::vector<double>& times, const std::string& units, c
 /// `where`, if dates do not: rows that follow each other would be no pairs.
 TimeAxis checked_time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar,
                            const std::string& where);
+
+/// The times of the rows of a file as it has them.
+struct StoredTimes {
+  std::vector<double> values;  ///< empty: it has none
+  std::string units;
+  std::string calendar;
+};
+
+/// The rows whose dates lie in a span, both ends of it included: "2015", "2015-02/2016", "1990-01-01/1990-06-30". Of
+/// the ascending `times` of all rows as the file has them, `axis` their time_axis(). Error(kUsage) for a text that is
+/// none; Error(kBadData), naming `where`, for times that are no dates.
+Range rows_of_dates(const std::string& span, const std::vector<double>& times, const TimeAxis& axis,
+                    const std::string& where);
 
 /// How far the target of a pair lies behind its input.
 struct Lead {

@@ -404,8 +404,9 @@ ArrayLayout join_arrays(std::span<const ChannelPlace> channels, std::span<const 
   return field;
 }
 
-ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query, Inspection inspection) {
-  const bool is_whole = inspection == Inspection::kWhole;
+namespace {
+
+ArrayLayout inspect_all_rows(const std::string& path, const FieldQuery& query, bool is_whole) {
   if (is_zarr_store(path)) {
     const std::string& channels = query.channels.empty() ? query.channels_otherwise : query.channels;
     const ZarrFields fields(path);
@@ -430,6 +431,21 @@ ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query, Ins
   return join_arrays(
       find_channels(channels, query, variables, path), variables,
       [&](const FieldVariable& variable) { return inspect_hdf5_variable(path, variable, is_whole); }, path);
+}
+
+}  // namespace
+
+StoredTimes stored_times(const std::string& path, const std::string& array) {
+  return is_zarr_store(path) ? ZarrFields(path).times_of(array) : hdf5_times(path, array);
+}
+
+ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query, Inspection inspection) {
+  ArrayLayout layout = inspect_all_rows(path, query, inspection == Inspection::kWhole);
+  if (!query.dates.empty()) {
+    const StoredTimes times = stored_times(path, layout.stored_arrays().front()->name);
+    layout.chosen = rows_of_dates(query.dates, times.values, layout.times, path);
+  }
+  return layout;
 }
 
 }  // namespace vit_hybrid::data

@@ -21,6 +21,8 @@ struct FieldQuery {
   std::string channels = {};
   /// What variables are called here, where that is none of the usual names: "z=phi,t=temp".
   std::string variables = {};
+  /// Of which dates rows are taken (rows_of_dates()); empty: all.
+  std::string dates = {};
   /// The same as `channels` for files that have no `dataset`: those of a checkpoint.
   std::string channels_otherwise = {};
 };
@@ -59,6 +61,9 @@ std::vector<ChannelPlace> find_channels(const std::string& channels, const Field
 /// their times, their points, or are no numbers.
 ArrayLayout join_arrays(std::span<const ChannelPlace> channels, std::span<const FieldVariable> variables,
                         const std::function<ArrayLayout(const FieldVariable&)>& inspect, const std::string& where);
+
+/// The times of the rows of an array of a file or Zarr store. On this rank alone (main thread).
+StoredTimes stored_times(const std::string& path, const std::string& array);
 
 enum class Inspection { kOutline, kWhole };
 

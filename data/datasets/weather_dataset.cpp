@@ -39,6 +39,15 @@ std::vector<std::string> list_for_all(const comm::MpiGroup& group, const std::st
   return paths;
 }
 
+// Between runs of one file.
+int64_t num_gaps_in(const std::vector<TimeRun>& runs) {
+  int64_t gaps = 0;
+  for (size_t i = 1; i < runs.size(); ++i) {
+    gaps += runs[i].file == runs[i - 1].file ? 1 : 0;
+  }
+  return gaps;
+}
+
 std::string shape_text(const std::vector<int64_t>& shape) {
   return str("(", join(shape), ")");
 }
@@ -58,7 +67,7 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
     channel_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
     lead_ = resolved_lead(options.lead, common_interval(source_->files()));
     std::vector<TimeRun> runs = time_runs(source_->files());
-    num_gaps_ = std::ssize(runs) - num_files();
+    num_gaps_ = num_gaps_in(runs);
     pairs_ = TimePairs(std::move(runs), lead_.rows);
     band_unit_ = common_band_unit();
     if (size() < 1) {
@@ -173,8 +182,9 @@ std::vector<int64_t> WeatherDataset::rows_needed(int64_t num_samples) const {
   const TimePairs::Pair end = pairs_.pair(last);
   std::vector<int64_t> rows;
   for (int64_t file = 0; file < num_files(); ++file) {
-    const int64_t all = source_->files()[static_cast<size_t>(file)].layout.num_rows();
-    rows.push_back(file < end.file ? (all > lead_.rows ? all : 0) : file == end.file ? end.time + lead_.rows + 1 : 0);
+    const Range chosen = source_->files()[static_cast<size_t>(file)].layout.chosen_rows();
+    const int64_t all = chosen.size() > lead_.rows ? chosen.end : 0;
+    rows.push_back(file < end.file ? all : file == end.file ? end.time + lead_.rows + 1 : 0);
   }
   return rows;
 }
@@ -300,32 +310,16 @@ void WeatherTimes::check_layouts() {
 
 int64_t WeatherTimes::size() const {
   int64_t sum = 0;
-  for (const RowFile& file : source_->files()) {
-    sum += file.layout.num_rows();
+  for (const TimeRun& run : time_runs(source_->files())) {
+    sum += run.rows.size();
   }
   return sum;
 }
 
-WeatherTimes::ScaledArray WeatherTimes::scaled_array(int64_t file) const {
-  const ArrayLayout& layout = source_->files()[static_cast<size_t>(file)].layout;
-  if (layout.arrays.empty()) {
-    return {};
-  }
-  const auto dim_of_state = [](DimKind kind) -> int64_t {
-    return kind == DimKind::kTime ? 0 : kind == DimKind::kLatitude ? 2 : kind == DimKind::kLongitude ? 3 : -1;
-  };
-  ScaledArray scaled{layout.arrays.front().name, {}};
-  std::transform(layout.arrays.front().dims.begin(), layout.arrays.front().dims.end(), std::back_inserter(scaled.dims),
-                 dim_of_state);
-  return scaled;
-}
-
-std::optional<StoredTimes> WeatherTimes::times_of_store(int64_t file) const {
+std::optional<StoredTimes> WeatherTimes::times_of_arrays(int64_t file) const {
   const RowFile& opened = source_->files()[static_cast<size_t>(file)];
-  const ArrayLayout& first = *opened.layout.stored_arrays().front();
-  return first.storage == ArrayLayout::Storage::kChunkFiles
-             ? std::optional(ZarrFields(opened.path).times_of(first.name))
-             : std::nullopt;
+  const std::vector<ArrayLayout>& arrays = opened.layout.arrays;
+  return arrays.empty() ? std::nullopt : std::optional(stored_times(opened.path, arrays.front().name));
 }
 
 WeatherTimes::Place WeatherTimes::place(int64_t index) const {

@@ -18,7 +18,6 @@
 #include "data/loading/tensor_pool.h"
 #include "data/reading/posix_file.h"
 #include "data/reading/row_source.h"
-#include "data/zarr/zarr_fields.h"
 
 namespace vit_hybrid::data {
 
@@ -127,15 +126,9 @@ class WeatherTimes {
   const std::string& path(int64_t file) const { return source_->files()[static_cast<size_t>(file)].path; }
   const std::vector<int64_t>& shape() const { return shape_; }  ///< [C, H, W]
   const std::vector<std::string>& channel_names() const { return names_; }
-  /// Of a file whose channels lie in several arrays, the name of one of these, and for each of its dims the one of a
-  /// state that it is, or -1; else nothing: a dataset has its own scales.
-  struct ScaledArray {
-    std::string name;
-    std::vector<int64_t> dims;
-  };
-  ScaledArray scaled_array(int64_t file) const;
-  /// Of a file that is a Zarr store, whose coordinates no HDF5 file can take over: its times; else nothing.
-  std::optional<StoredTimes> times_of_store(int64_t file) const;
+  /// Of a file whose channels lie in arrays of their own: the times of these. Else nothing: a dataset of states has its
+  /// own scales.
+  std::optional<StoredTimes> times_of_arrays(int64_t file) const;
   /// As the files name them, separated by commas; empty where none does.
   const std::string& given_channels() const { return given_channels_; }
   /// The points of the states, as far as the files give them.

@@ -213,11 +213,23 @@ std::vector<TimeRun> time_runs(const std::vector<RowFile>& files) {
   std::vector<TimeRun> runs;
   for (const RowFile& file : files) {
     const int64_t number = &file - files.data();
-    int64_t begin = 0;
+    const Range chosen = file.layout.chosen_rows();
+    int64_t begin = chosen.begin;
     for (const int64_t gap : file.layout.times.gaps) {
-      runs.push_back({number, {std::exchange(begin, gap), gap}});
+      if (gap > begin && gap < chosen.end) {
+        runs.push_back({number, {std::exchange(begin, gap), gap}});
+      }
     }
-    runs.push_back({number, {begin, file.layout.num_rows()}});
+    if (!file.layout.chosen || !chosen.empty()) {
+      runs.push_back({number, {begin, chosen.end}});
+    }
+  }
+  if (runs.empty()) {
+    const TimeAxis& first = files.front().layout.times;
+    throw Error(ErrorClass::kBadData,
+                str("none of the dates that were asked for is in ", files.front().path,
+                    files.size() == 1 ? "" : str(" and ", counted(files.size() - 1, "more file"))),
+                str("its times are from ", time_text(first, first.first), " to ", time_text(first, first.last)));
   }
   return runs;
 }

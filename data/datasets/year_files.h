@@ -30,7 +30,8 @@ struct TimeRun {
   Range rows;
 };
 
-/// All rows of the files, in their order; without a time axis a file is one run.
+/// The chosen rows of the files, in their order; without a time axis those of a file are one run. Error(kBadData) where
+/// none is chosen in any.
 std::vector<TimeRun> time_runs(const std::vector<RowFile>& files);
 
 /// Seconds from a row to the next one in all files; 0 where a time axis is missing. Error(kBadData) where two differ.

@@ -194,7 +194,8 @@ ScaleValues hdf5_scale_values(hid_t dataset, size_t dim) {
   const auto scales = hdf5_attached_scales(dataset);
   ScaleValues found;
   for (size_t i = 0; dim < shape.size() && shape[dim] > 0 && i < scales[dim].size() && found.values.empty(); ++i) {
-    found = {values_of(scales[dim][i].get(), shape[dim]), units_of(scales[dim][i].get())};
+    const hid_t scale = scales[dim][i].get();
+    found = {values_of(scale, shape[dim]), units_of(scale), hdf5_text_attribute(scale, "calendar")};
   }
   H5Eclear2(H5E_DEFAULT);
   return found;
@@ -216,19 +217,8 @@ Grid hdf5_grid(hid_t file, hid_t dataset, const std::string& path, const GridDim
 }
 
 TimeAxis hdf5_time_axis(hid_t dataset, const std::string& where) {
-  const Hid space(H5Dget_space(dataset), &H5Sclose);
-  const auto shape = hdf5_shape(space.get());
-  const auto scales = hdf5_attached_scales(dataset);
-  TimeAxis axis;
-  for (size_t i = 0; !shape.empty() && shape.front() > 0 && i < scales.front().size(); ++i) {
-    const hid_t scale = scales.front()[i].get();
-    if (const std::vector<double> values = values_of(scale, shape.front()); !values.empty()) {
-      axis = checked_time_axis(values, units_of(scale), hdf5_text_attribute(scale, "calendar"), where);
-      break;
-    }
-  }
-  H5Eclear2(H5E_DEFAULT);
-  return axis;
+  const ScaleValues times = hdf5_scale_values(dataset, 0);
+  return times.values.empty() ? TimeAxis{} : checked_time_axis(times.values, times.units, times.calendar, where);
 }
 
 }  // namespace vit_hybrid::data

@@ -25,11 +25,12 @@ Grid hdf5_grid(hid_t file, hid_t dataset, const std::string& path, const GridDim
 /// What the dims of a dataset count, by the names and units of their dimension scales, else by their labels.
 std::vector<DimKind> hdf5_dim_kinds(hid_t dataset);
 
-/// The values of the first scale of numbers that is attached to `dim` and has one for each index, and its units; empty
-/// without one.
+/// The values of the first scale of numbers that is attached to `dim` and has one for each index, and its attributes;
+/// empty without one.
 struct ScaleValues {
   std::vector<double> values;
   std::string units;
+  std::string calendar;
 };
 ScaleValues hdf5_scale_values(hid_t dataset, size_t dim);
 

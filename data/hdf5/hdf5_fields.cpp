@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "data/datasets/class_names.h"
 #include "data/hdf5/hdf5_coordinates.h"
@@ -143,6 +144,13 @@ ArrayLayout inspect_hdf5_variable(const std::string& path, const FieldVariable& 
   };
   layout.grid = hdf5_grid(file.get(), dataset.get(), path, {place(DimKind::kLatitude), place(DimKind::kLongitude)});
   return layout;
+}
+
+StoredTimes hdf5_times(const std::string& path, const std::string& dataset) {
+  const Hdf5CrashGuard guard(path);
+  const Hid file = hdf5_open_file(path);
+  ScaleValues scale = hdf5_scale_values(hdf5_open_dataset(file.get(), path, dataset).get(), 0);
+  return {std::move(scale.values), std::move(scale.units), std::move(scale.calendar)};
 }
 
 }  // namespace vit_hybrid::data

@@ -17,4 +17,7 @@ std::vector<FieldVariable> hdf5_field_variables(const std::string& path);
 /// values are not packed by CF's rules.
 ArrayLayout inspect_hdf5_variable(const std::string& path, const FieldVariable& variable, bool is_whole);
 
+/// The times of the rows of a dataset, of its first scale that has a number for each.
+StoredTimes hdf5_times(const std::string& path, const std::string& dataset);
+
 }  // namespace vit_hybrid::data

@@ -150,34 +150,40 @@ bool refers_to_objects(hid_t object, const std::string& attribute) {
   return H5Tdetect_class(type.get(), H5T_REFERENCE) > 0;
 }
 
-// Makes the datasets that are named for each dim scales, where they are none, and ties them to the dataset, which is in
-// the same file. Neither it nor they are tied to anything yet.
-void attach_scales(hid_t dataset, const std::vector<std::vector<std::string>>& names, const std::string& doing) {
-  std::vector<std::vector<hobj_ref_t>> scales(names.size());
+// Makes the datasets that are named for each dim scales, where they are none, and ties them to those that have the
+// dims, all of one file. None of them is tied to anything yet.
+void attach_scales(hid_t file, const std::vector<Hdf5Scaled>& datasets, const std::string& doing) {
   std::map<std::string, std::vector<ScaleUse>> uses;  // of each scale
-  const hobj_ref_t self = reference_to(dataset, ".", doing);
-  for (size_t d = 0; d < names.size(); ++d) {
-    for (const std::string& name : names[d]) {
-      scales[d].push_back(reference_to(dataset, name, doing));
-      uses[name].push_back({self, static_cast<int>(d)});
+  for (const auto& [dataset, scales] : datasets) {
+    for (size_t d = 0; d < scales.size(); ++d) {
+      for (const std::string& name : scales[d]) {
+        uses[name].push_back({reference_to(file, dataset, doing), static_cast<int>(d)});
+      }
     }
   }
-  if (uses.empty()) {
-    return;
-  }
   for (const auto& [name, of_scale] : uses) {
-    const Hid scale = hdf5_own(H5Dopen2(dataset, name.c_str(), H5P_DEFAULT), &H5Dclose, ErrorClass::kIo, doing);
+    const Hid scale = hdf5_own(H5Dopen2(file, name.c_str(), H5P_DEFAULT), &H5Dclose, ErrorClass::kIo, doing);
     if (H5Aexists(scale.get(), "CLASS") <= 0) {
       make_scale(scale.get(), doing);
     }
     add_list(scale.get(), kHdf5DatasetList, scale_use_type().get(), of_scale.size(), of_scale.data(), doing);
   }
-  std::vector<hvl_t> lists;
-  for (auto& of_dim : scales) {
-    lists.push_back({of_dim.size(), of_dim.data()});
+  for (const auto& [dataset, scales] : datasets) {
+    std::vector<std::vector<hobj_ref_t>> references(scales.size());
+    std::vector<hvl_t> lists;
+    for (size_t d = 0; d < scales.size(); ++d) {
+      for (const std::string& name : scales[d]) {
+        references[d].push_back(reference_to(file, name, doing));
+      }
+      lists.push_back({references[d].size(), references[d].data()});
+    }
+    const bool has_any = std::any_of(scales.begin(), scales.end(), [](const auto& names) { return !names.empty(); });
+    const Hid opened = hdf5_own(H5Dopen2(file, dataset.c_str(), H5P_DEFAULT), &H5Dclose, ErrorClass::kIo, doing);
+    const Hid type(H5Tvlen_create(H5T_STD_REF_OBJ), &H5Tclose);
+    if (has_any) {
+      add_list(opened.get(), kHdf5ScaleList, type.get(), lists.size(), lists.data(), doing);
+    }
   }
-  const Hid type(H5Tvlen_create(H5T_STD_REF_OBJ), &H5Tclose);
-  add_list(dataset, kHdf5ScaleList, type.get(), lists.size(), lists.data(), doing);
 }
 
 // The times of the rows of `copy` from a scale of a dim of `num_times`; those behind the run go on with its spacing,
@@ -226,31 +232,29 @@ class ScaleCopy {
   explicit ScaleCopy(const Hdf5ScaleCopy& asked)
       : asked_(asked),
         from_(hdf5_open_file(asked.from)),
-        source_(hdf5_open_dataset(from_.get(), asked.from, asked.source_name())) {}
+        source_(hdf5_open_dataset(from_.get(), asked.from, asked.dataset)) {}
 
   std::vector<std::string> run() {
     if (!has_attribute(source_.get(), kHdf5ScaleList) && !has_attribute(source_.get(), kHdf5DimLabels)) {
       return {};
     }
     open_target();
-    if (asked_.source.empty()) {
-      copy_attributes(source_.get(), target_.get(), str("dataset '", asked_.dataset, "'"));
-    }
+    copy_attributes(source_.get(), target_.get(), str("dataset '", asked_.dataset, "'"));
     const auto scales = hdf5_attached_scales(source_.get());
     if (has_attribute(source_.get(), kHdf5ScaleList) && std::all_of(scales.begin(), scales.end(), has_no_scales)) {
       leave_out("the dimension scales", "their list cannot be read");
     }
-    std::vector<std::vector<std::string>> attached(num_dims_of(target_.get()));
+    std::vector<std::vector<std::string>> attached;
     for (size_t dim = 0; dim < scales.size(); ++dim) {
-      const int64_t of_target = asked_.dims.empty() ? static_cast<int64_t>(dim) : asked_.dims[dim];
-      for (size_t i = 0; of_target >= 0 && i < scales[dim].size(); ++i) {
-        const std::string name = hdf5_object_name(scales[dim][i].get());
-        if (bring(scales[dim][i].get(), name, dim == 0)) {
-          attached[static_cast<size_t>(of_target)].push_back(name);
+      auto& names = attached.emplace_back();
+      for (const Hid& scale : scales[dim]) {
+        const std::string name = hdf5_object_name(scale.get());
+        if (bring(scale.get(), name, dim == 0)) {
+          names.push_back(name);
         }
       }
     }
-    attach_scales(target_.get(), attached, what("attach the scales"));
+    attach_scales(to_.get(), {{asked_.dataset, attached}}, what("attach the scales"));
     check(target_.close() && to_.close() ? 0 : -1, "close the dataset");
     return std::move(left_out_);
   }
@@ -462,13 +466,11 @@ void verify_hdf5_scales(const Hdf5ScaleCopy& copy) {
   const Hdf5CrashGuard guard(copy.to);
   const Hid from = hdf5_open_file(copy.from);
   const Hid to = hdf5_open_file(copy.to);
-  const Hid source = hdf5_open_dataset(from.get(), copy.from, copy.source_name());
+  const Hid source = hdf5_open_dataset(from.get(), copy.from, copy.dataset);
   const Hid target = hdf5_open_dataset(to.get(), copy.to, copy.dataset);
   // The lists are made anew, the program has its own names and units of channels.
   const std::set<std::string> own = {kHdf5ScaleList, kHdf5DatasetList, "channels", "units"};
-  if (copy.source.empty()) {
-    compare_attributes(source.get(), target.get(), own, str(copy.to, ": dataset '", copy.dataset, "'"));
-  }
+  compare_attributes(source.get(), target.get(), own, str(copy.to, ": dataset '", copy.dataset, "'"));
   const Hid space(H5Dget_space(source.get()), &H5Sclose);
   const auto scales = hdf5_attached_scales(target.get());
   if (has_attribute(target.get(), kHdf5ScaleList) && std::all_of(scales.begin(), scales.end(), has_no_scales)) {
@@ -489,13 +491,11 @@ void verify_hdf5_scales(const Hdf5ScaleCopy& copy) {
   }
 }
 
-void attach_hdf5_scales(const std::string& path, const std::string& dataset,
-                        const std::vector<std::vector<std::string>>& names) {
-  const std::string doing = str("attach the scales of dataset '", dataset, "' of ", path);
+void attach_hdf5_scales(const std::string& path, const std::vector<Hdf5Scaled>& datasets) {
+  const std::string doing = str("attach the scales of ", path);
   Hid file = hdf5_own(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose, ErrorClass::kIo, doing);
-  Hid opened = hdf5_own(H5Dopen2(file.get(), dataset.c_str(), H5P_DEFAULT), &H5Dclose, ErrorClass::kIo, doing);
-  attach_scales(opened.get(), names, doing);
-  hdf5_check(opened.close() && file.close() ? 0 : -1, ErrorClass::kIo, doing);
+  attach_scales(file.get(), datasets, doing);
+  hdf5_check(file.close() ? 0 : -1, ErrorClass::kIo, doing);
 }
 
 std::vector<std::string> copy_hdf5_scales(const Hdf5ScaleCopy& copy) {

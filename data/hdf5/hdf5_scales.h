@@ -30,10 +30,15 @@ std::vector<std::string> hdf5_dimension_names(hid_t dataset);
 /// The texts of the first scale of texts attached to `dim`, joined with commas ("u10,v10,..."); empty without one.
 std::string hdf5_scale_texts(hid_t dataset, size_t dim);
 
-/// Makes datasets of the file scales of the dims of `dataset`, which has none: for each dim their paths ("/time"). On
-/// this rank alone (main thread). Error(kIo).
-void attach_hdf5_scales(const std::string& path, const std::string& dataset,
-                        const std::vector<std::vector<std::string>>& names);
+/// A dataset, and for each dim the paths of the scales that it is to have ("/time").
+struct Hdf5Scaled {
+  std::string dataset;
+  std::vector<std::vector<std::string>> scales;
+};
+
+/// Makes datasets of the file scales of the dims of others, none of which is tied to anything yet. On this rank alone
+/// (main thread). Error(kIo).
+void attach_hdf5_scales(const std::string& path, const std::vector<Hdf5Scaled>& datasets);
 
 /// A dataset (time, ...) of `from`, and the one of the same name and dims that follows it in `to`: its rows are those
 /// of the source from `first_row` on, each `stride` behind the one before, and rows behind the end of `run`, the rows
@@ -46,12 +51,6 @@ struct Hdf5ScaleCopy {
   int64_t num_rows = 0;
   int64_t stride = 1;
   Range run = {0, std::numeric_limits<int64_t>::max()};  ///< or the end of the source
-  /// Where `dataset` is made of several of the source, one of these, and for each of its dims the one of `dataset`,
-  /// or -1; its own attributes then stay with it.
-  std::string source = {};
-  std::vector<int64_t> dims = {};
-
-  const std::string& source_name() const { return source.empty() ? dataset : source; }
 };
 
 /// Where the source has dimension scales or labels, gives the dataset of `to` the same: scales of the first dim with

@@ -67,6 +67,7 @@ Json to_json(const ArrayLayout& layout) {
   }
   std::transform(layout.arrays.begin(), layout.arrays.end(), std::back_inserter(arrays), &to_json);
   packed.push_back(std::move(runs));
+  packed.push_back(layout.chosen ? Json{layout.chosen->begin, layout.chosen->end} : Json::array());
   packed.push_back(std::move(arrays));
   return packed;
 }
@@ -77,6 +78,9 @@ ArrayLayout from_json(const Json& packed) {
   for_each_value(layout, [&](auto& value) { packed.at(i++).get_to(value); });
   for (const Json& run : packed.at(i++)) {
     layout.runs.push_back({run.at(0), run.at(1), run.at(2), run.at(3)});
+  }
+  if (const Json& chosen = packed.at(i++); !chosen.empty()) {
+    layout.chosen = Range{chosen.at(0), chosen.at(1)};
   }
   const Json& arrays = packed.at(i);
   std::transform(arrays.begin(), arrays.end(), std::back_inserter(layout.arrays), &from_json);

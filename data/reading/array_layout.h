@@ -5,10 +5,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/datasets/coordinates.h"
+#include "src/base/partition.h"
 
 namespace vit_hybrid::data {
 
@@ -73,6 +75,7 @@ struct ArrayLayout {
   std::vector<int64_t> chunk_masks;    ///< kFiltered: bit i: filter i was not applied to the chunk
   std::vector<int64_t> filters;        ///< kFiltered, kChunkFiles: ChunkFilter in the order of writing
   TimeAxis times;                      ///< of the rows, where channels were asked for
+  std::optional<Range> chosen = {};    ///< rows of the dates that were asked for; nothing: all
   std::string attribute;               ///< value of the text attribute asked for, or empty
   Grid grid;                           ///< asked for with the channels, as the file gives it
   ChunkFiles chunk_files;              ///< kChunkFiles
@@ -82,6 +85,7 @@ struct ArrayLayout {
   std::vector<ChannelRun> runs;        ///< kJoined: in the order of the channels, without a gap
 
   int64_t num_rows() const { return shape.empty() ? 1 : shape.front(); }
+  Range chosen_rows() const { return chosen.value_or(Range{0, num_rows()}); }
   /// Bytes in memory of one index of the first dim.
   int64_t row_bytes() const;
   int64_t chunks_along(size_t dim) const;

@@ -89,7 +89,7 @@ int64_t item_bytes(const ArrayLayout& layout) {
 Shape index_in_grid(int64_t number, const Shape& shape, const Shape& chunk) {
   Shape index(shape.size());
   for (size_t d = shape.size(); d-- > 0;) {
-    const int64_t chunks = (shape[d] + chunk[d] - 1) / chunk[d];
+    const int64_t chunks = shape[d] / chunk[d] + (shape[d] % chunk[d] != 0 ? 1 : 0);
     index[d] = number % chunks;
     number /= chunks;
   }

@@ -98,18 +98,19 @@ struct RowPlace {
   int64_t row;
 };
 
-RowPlace place_of(const RowSource& source, int64_t row) {
-  int64_t file = 0;
-  while (row >= source.files()[static_cast<size_t>(file)].layout.num_rows()) {
-    row -= source.files()[static_cast<size_t>(file++)].layout.num_rows();
+RowPlace place_of(const std::vector<TimeRun>& runs, int64_t row) {
+  size_t run = 0;
+  while (row >= runs[run].rows.size()) {
+    row -= runs[run++].rows.size();
   }
-  return {file, row};
+  return {runs[run].file, runs[run].rows.begin + row};
 }
 
 class BlockSums {
  public:
   BlockSums(const RowSource& source, const RowSelection& rows, const StatisticsRequest& request)
       : source_(source),
+        runs_(time_runs(source.files())),
         rows_(rows),
         request_(request),
         blocks_(cut(rows)),
@@ -191,7 +192,7 @@ class BlockSums {
         read({pair.file, pair.time}, inputs_, i - rows.begin);
         place = {pair.file, pair.time + request_.pairs->lead()};
       } else {
-        place = place_of(source_, rows_.row(i));
+        place = place_of(runs_, rows_.row(i));
       }
       read(place, buffer_, i - rows.begin);
       places.push_back(place);
@@ -248,6 +249,7 @@ class BlockSums {
   }
 
   const RowSource& source_;
+  const std::vector<TimeRun> runs_;
   const RowSelection rows_;
   const StatisticsRequest& request_;
   const RowGroups blocks_;
@@ -439,8 +441,8 @@ void add_row(const at::Tensor& row, const ChannelPlaces& places, std::vector<Cha
 
 RowSelection RowSelection::of(const RowSource& source, int64_t wanted) {
   int64_t total = 0;
-  for (const RowFile& file : source.files()) {
-    total += file.layout.num_rows();
+  for (const TimeRun& run : time_runs(source.files())) {
+    total += run.rows.size();
   }
   return {total, wanted == 0 ? total : std::min(wanted, total)};
 }

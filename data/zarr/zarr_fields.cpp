@@ -3,12 +3,12 @@
 #include "data/zarr/zarr_fields.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <iterator>
-#include <numeric>
+#include <map>
 #include <optional>
-#include <set>
 #include <system_error>
 #include <utility>
 
@@ -85,22 +85,28 @@ ArrayLayout layout_of(const ZarrArray& array, const std::string& where) {
   return layout;
 }
 
-// The files of an array in the store, which may be in folders of their own: how many there are for each first index.
-std::vector<int64_t> count_files(const std::string& folder, const ArrayLayout& layout,
-                                 const std::vector<int64_t>& grid) {
-  std::vector<int64_t> counts(static_cast<size_t>(grid.front()), 0);
+// Files along each dim: of chunks, or of shards of them.
+std::vector<int64_t> grid_of_files(const ArrayLayout& layout) {
+  const std::vector<int64_t>& in_file = layout.chunk_files.shard.empty() ? layout.chunk : layout.chunk_files.shard;
+  std::vector<int64_t> grid;
+  for (size_t d = 0; d < in_file.size(); ++d) {
+    grid.push_back(layout.shape[d] / in_file[d] + (layout.shape[d] % in_file[d] != 0 ? 1 : 0));
+  }
+  return grid;
+}
+
+// The files of an array that are there, which may be in folders of their own: how many for each first index.
+std::map<int64_t, int64_t> count_files(const std::string& folder, const ArrayLayout& layout) {
+  std::map<int64_t, int64_t> counts;
   const std::string prefix = folder + "/" + layout.chunk_files.prefix;
-  const fs::path root = prefix.ends_with('/') ? fs::path(prefix) : fs::path(prefix).parent_path();
   std::error_code error;
-  for (fs::recursive_directory_iterator entry(root, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string path = entry->path().string();
-    if (!path.starts_with(prefix) || entry->is_directory(error)) {
-      continue;
-    }
-    const std::string key = path.substr(prefix.size());
-    const bool is_key = !key.empty() && key.find_first_not_of("0123456789./") == std::string::npos;
-    const size_t row = is_key ? std::strtoull(key.c_str(), nullptr, 10) : counts.size();
-    if (row < counts.size()) {
+  for (fs::recursive_directory_iterator entry(prefix, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string key = entry->path().string().substr(prefix.size());
+    int64_t row = 0;
+    const auto [last, failure] = std::from_chars(key.data(), key.data() + key.size(), row);
+    const bool is_key = failure == std::errc() && key.find_first_not_of("0123456789./") == std::string::npos;
+    std::error_code ignored;
+    if (is_key && !entry->is_directory(ignored)) {
       ++counts[row];
     }
   }
@@ -109,21 +115,20 @@ std::vector<int64_t> count_files(const std::string& folder, const ArrayLayout& l
 
 // A fill value stands for chunks in which it is everywhere; that it is so in all chunks of a time, nobody believes.
 std::string unwritten_chunks(const std::string& folder, const ArrayLayout& layout) {
-  const std::vector<int64_t>& in_file = layout.chunk_files.shard.empty() ? layout.chunk : layout.chunk_files.shard;
-  std::vector<int64_t> grid;
-  for (size_t d = 0; d < in_file.size(); ++d) {
-    grid.push_back((layout.shape[d] + in_file[d] - 1) / in_file[d]);
-  }
-  const std::vector<int64_t> counts = count_files(folder, layout, grid);
+  const std::vector<int64_t> grid = grid_of_files(layout);
+  const std::map<int64_t, int64_t> counts = count_files(folder, layout);
   const int64_t all = num_elements(grid), of_row = all / std::max<int64_t>(grid.front(), 1);
-  const int64_t found = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   const bool can_fill = layout.chunk_files.has_fill && std::isfinite(layout.chunk_files.fill);
-  const auto bad =
-      std::find_if(counts.begin(), counts.end(), [&](int64_t count) { return can_fill ? count == 0 : count < of_row; });
-  return bad == counts.end()
-             ? ""
-             : str(all - found, " of the files of its ", all, layout.chunk_files.shard.empty() ? " chunks" : " shards",
-                   " are not there, the first of row ", (bad - counts.begin()) * in_file.front());
+  int64_t row = 0, found = 0;  // the first row that lacks some
+  for (const auto& [number, count] : counts) {
+    row += number == row && count >= (can_fill ? 1 : of_row) ? 1 : 0;
+    found += count;
+  }
+  const bool is_sharded = !layout.chunk_files.shard.empty();
+  return row >= grid.front() ? ""
+                             : str(all - found, " of the files of its ", all, is_sharded ? " shards" : " chunks",
+                                   " are not there, the first of row ",
+                                   row * (is_sharded ? layout.chunk_files.shard : layout.chunk).front());
 }
 
 int64_t existing_bytes(const std::string& path) {
@@ -135,11 +140,10 @@ int64_t existing_bytes(const std::string& path) {
 // Its metadata, and the files of its first and last chunk, as far as these are there.
 std::vector<std::string> samples_of(const std::string& folder, const ArrayLayout& layout) {
   const ChunkFiles& files = layout.chunk_files;
-  const std::vector<int64_t>& in_file = files.shard.empty() ? layout.chunk : files.shard;
-  std::vector<int64_t> first, last;
-  for (size_t d = 0; d < in_file.size(); ++d) {
-    first.push_back(0);
-    last.push_back(std::max<int64_t>((layout.shape[d] + in_file[d] - 1) / in_file[d] - 1, 0));
+  std::vector<int64_t> last = grid_of_files(layout);
+  const std::vector<int64_t> first(last.size(), 0);
+  for (int64_t& index : last) {
+    index = std::max<int64_t>(index - 1, 0);
   }
   std::vector<std::string> samples;
   for (const std::string& name :

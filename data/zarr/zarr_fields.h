@@ -9,13 +9,6 @@
 
 namespace vit_hybrid::data {
 
-/// The times of the rows as the store has them.
-struct StoredTimes {
-  std::vector<double> values;  ///< empty: it has none
-  std::string units;
-  std::string calendar;
-};
-
 /// On one rank alone, any thread.
 class ZarrFields {
  public:

@@ -173,6 +173,9 @@ options::OptionTable table_of(WriteStatsOptions& chosen) {
              .help = "Folder that gets global_means.npy and global_stds.npy. Must be given."});
   table.add({.name = "dataset", .value = text(chosen.fields.dataset, "name"), .help = "Dataset of the fields."});
   train::add_channels(table, chosen.fields.channels, chosen.fields.variables);
+  table.add({.name = "dates",
+             .value = text(chosen.fields.dates, "FROM/TO"),
+             .help = "Dates of which the statistics are, both included, such as 1979/2015; all where not given."});
   table.add({.name = "time-means",
              .value = flag(chosen.time_means),
              .help = "Also write time_means.npy (1, C, H, W), against which anomalies are taken."});

@@ -85,6 +85,8 @@ std::vector<Need> needs_of(const RunConfig& config) {
       {"global-stds", reads_fields, "it is for HDF5 files of --task forecast"},
       {"time-means", reads_fields, "it is for HDF5 files of --task forecast"},
       {"dataset-name", reads_files, "no HDF5 files are read"},
+      {"train-dates", reads_fields, "it is for HDF5 files of --task forecast"},
+      {"valid-dates", reads_fields, "it is for HDF5 files of --task forecast"},
       {"channels", reads_fields, "it is for HDF5 files of --task forecast"},
       {"variables", reads_fields, "it is for HDF5 files of --task forecast"},
       {"labels-name", reads_images, "it is for HDF5 files of --task classify"},

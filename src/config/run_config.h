@@ -93,6 +93,8 @@ struct DataConfig {
   std::string dataset_name;  ///< after resolve(): "fields" or "images" unless given
   std::string channels;      ///< of fields, by name (data::FieldQuery::channels); empty: all of the dataset
   std::string variables;     ///< data::FieldQuery::variables
+  std::string train_dates;   ///< data::FieldQuery::dates of the training data
+  std::string valid_dates;   ///< and of the validation data
   std::string labels_name = "labels";
   data::Lead lead;  ///< of forecasts, as the options have it (data::asked_lead())
   data::IoMode io = data::IoMode::kAuto;

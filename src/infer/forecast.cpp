@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "data/datasets/coordinates.h"
@@ -93,6 +94,14 @@ class Rollout {
   at::Tensor state_;  // [1, C, H, W] on the device; first stage only
 };
 
+// Datasets of a file that needs no other one beside it.
+constexpr const char* kTruth = "truth";
+constexpr const char* kTime = "time";
+constexpr const char* kTruthTime = "truth_time";
+constexpr const char* kChannel = "channel";
+constexpr const char* kLatitude = "latitude";
+constexpr const char* kLongitude = "longitude";
+
 // What the lead times will take on the disk.
 void require_room(const RunConfig& config, const ForecastOptions& options) {
   const model::VitOptions& model = config.model;
@@ -112,7 +121,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
       dataset_(config.data.dataset_name),
       loss_(config.model.loss),
       self_(self),
-      times_(self, weather_options(config.data, trained, config.data.valid_data)),
+      times_(self, weather_options(config.data, trained, config.data.valid_data, config.data.valid_dates)),
       grid_(data::joined_grid(times_.grid(), trained.grid)) {
   check(config);
   place_ = times_.place(options_.start);
@@ -154,70 +163,99 @@ void ForecastRecord::open_file() {
   if (std::find(units.begin(), units.end(), "") == units.end()) {
     fields.attributes.emplace_back("units", join(units, ","));
   }
-  const std::optional<data::StoredTimes> times = times_.times_of_store(place_.file);
-  is_of_store_ = times.has_value();
-  const std::vector<Coordinate> own = is_of_store_ ? coordinates(*times) : std::vector<Coordinate>();
+  // Other programs cannot put the states of several arrays together: the file has all of it.
+  const std::optional<data::StoredTimes> times = times_.times_of_arrays(place_.file);
+  is_self_contained_ = times.has_value();
   std::vector<data::Hdf5DatasetSpec> specs = {fields};
-  std::transform(own.begin(), own.end(), std::back_inserter(specs), [](const Coordinate& c) { return c.spec; });
+  std::vector<Coordinate> own;
+  if (is_self_contained_) {
+    specs.push_back({kTruth, {1 + num_true_written(), shape[0], shape[1], shape[2]}, at::kFloat, {}});
+    own = coordinates(*times);
+    std::transform(own.begin(), own.end(), std::back_inserter(specs), [](const Coordinate& c) { return c.spec; });
+  }
   file_ = std::make_unique<data::Hdf5Writer>(self_, options_.use.out, specs,
                                              data::Hdf5Attributes{{"start", options_.start},
                                                                   {"source_file", times_.path(place_.file)},
                                                                   {"source_time", place_.time},
                                                                   {"dt", times_.lead().rows},
-                                                                  {"num_true", std::min(options_.steps, num_true())},
+                                                                  {"num_true", num_true_written()},
                                                                   {"checkpoint", checkpoint_}});
   // Now, under the file's temporary name: what fails or dies meanwhile leaves no half file behind and loses no
   // forecast. All is known of the lead times.
-  const std::string unfinished = data::temporary_name(options_.use.out);
-  if (!is_of_store_) {
-    left_out_ = data::copy_hdf5_scales(scales_for(unfinished));
-    return;
+  if (is_self_contained_) {
+    write_coordinates(own);
+    write_truth(0, start_);
+  } else {
+    left_out_ = data::copy_hdf5_scales(scales_for(data::temporary_name(options_.use.out)));
   }
-  std::vector<std::vector<std::string>> names(fields.shape.size());
-  for (const Coordinate& coordinate : own) {
-    file_->write(coordinate.spec.name, std::vector<int64_t>{0}, coordinate.values);
-    names[coordinate.dim].push_back("/" + coordinate.spec.name);
-  }
-  data::attach_hdf5_scales(unfinished, dataset_, names);
 }
 
-// Those of CF's conventions. Times behind the end of the run go on with its last interval.
+// By CF's conventions. Times behind the end of the run go on with its last interval.
 std::vector<ForecastRecord::Coordinate> ForecastRecord::coordinates(const data::StoredTimes& times) {
   std::vector<Coordinate> out;
-  const auto add = [&](size_t dim, const std::string& name, const std::vector<double>& values,
-                       data::Hdf5Attributes attributes) {
+  const auto add = [&](const std::string& name, const std::vector<double>& values, data::Hdf5Attributes attributes) {
     if (!values.empty()) {
-      out.push_back({dim,
-                     {name, {std::ssize(values)}, at::kDouble, std::move(attributes)},
-                     at::empty({std::ssize(values)}, at::kDouble)});
-      std::copy(values.begin(), values.end(), out.back().values.data_ptr<double>());
+      const at::Tensor list = at::empty({std::ssize(values)}, at::kDouble);
+      std::copy(values.begin(), values.end(), list.data_ptr<double>());
+      out.push_back({{name, {std::ssize(values)}, at::kDouble, std::move(attributes)}, list});
     }
   };
   const int64_t stride = times_.lead().rows, last = place_.run.end - 1;
   const auto at = [&](int64_t row) { return times.values[static_cast<size_t>(row)]; };
-  const bool has_interval = place_.run.size() > 1;
-  std::vector<double> ahead;
-  for (int64_t lead = 1; !times.values.empty() && lead <= options_.steps; ++lead) {
+  const double interval = place_.run.size() > 1 && !times.values.empty() ? at(last) - at(last - 1) : 0.0;
+  std::vector<double> ahead, of_truth;
+  for (int64_t lead = 0; !times.values.empty() && lead <= options_.steps; ++lead) {
     const int64_t row = place_.time + lead * stride;
-    if (row > last && !has_interval) {
-      left_out_.emplace_back("the times: they go beyond the only one that the store has before a gap or its end");
+    if (row > last && interval == 0.0) {
+      left_out_.emplace_back("the times: they go beyond the only one that the data have before a gap or their end");
       ahead.clear();
       break;
     }
-    ahead.push_back(row <= last ? at(row) : at(last) + static_cast<double>(row - last) * (at(last) - at(last - 1)));
-  }
-  data::Hdf5Attributes of_times = {{"standard_name", std::string("time")}};
-  for (const auto& [name, text] : {std::pair("units", times.units), std::pair("calendar", times.calendar)}) {
-    if (!text.empty()) {
-      of_times.emplace_back(name, text);
+    const double time = row <= last ? at(row) : at(last) + static_cast<double>(row - last) * interval;
+    (lead == 0 ? of_truth : ahead).push_back(time);
+    if (lead > 0 && lead <= num_true_written()) {
+      of_truth.push_back(time);
     }
   }
-  add(0, "time", ahead, of_times);
-  add(2, "latitude", times_.grid().latitudes,
+  data::Hdf5Attributes attributes = {{"standard_name", std::string("time")}};
+  for (const auto& [name, text] : {std::pair("units", times.units), std::pair("calendar", times.calendar)}) {
+    if (!text.empty()) {
+      attributes.emplace_back(name, text);
+    }
+  }
+  add(kTime, ahead, attributes);
+  add(kTruthTime, ahead.empty() ? ahead : of_truth, attributes);
+  std::vector<double> channels(times_.channel_names().size());
+  std::iota(channels.begin(), channels.end(), 0.0);
+  // Programs for netCDF want one for each dim.
+  add(kChannel, channels, {{"long_name", str("number in ", join(times_.channel_names(), ","))}});
+  add(kLatitude, times_.grid().latitudes,
       {{"units", std::string("degrees_north")}, {"standard_name", std::string("latitude")}});
-  add(3, "longitude", times_.grid().longitudes,
+  add(kLongitude, times_.grid().longitudes,
       {{"units", std::string("degrees_east")}, {"standard_name", std::string("longitude")}});
   return out;
+}
+
+void ForecastRecord::write_coordinates(const std::vector<Coordinate>& coordinates) {
+  for (const Coordinate& coordinate : coordinates) {
+    file_->write(coordinate.spec.name, std::vector<int64_t>{0}, coordinate.values);
+  }
+  const auto scaled = [&](const std::string& dataset, const std::string& time) {
+    data::Hdf5Scaled of{dataset, {}};
+    for (const std::string& name : {time, std::string(kChannel), std::string(kLatitude), std::string(kLongitude)}) {
+      const bool is_there = std::any_of(coordinates.begin(), coordinates.end(),
+                                        [&](const Coordinate& coordinate) { return coordinate.spec.name == name; });
+      of.scales.push_back(is_there ? std::vector<std::string>{"/" + name} : std::vector<std::string>{});
+    }
+    return of;
+  };
+  data::attach_hdf5_scales(data::temporary_name(options_.use.out),
+                           {scaled(dataset_, kTime), scaled(kTruth, kTruthTime)});
+}
+
+void ForecastRecord::write_truth(int64_t lead, const at::Tensor& state) {
+  file_->write(kTruth, std::vector<int64_t>{lead, 0, 0, 0},
+               data::denormalize_field(state, times_.normalization()).unsqueeze(0));
 }
 
 std::vector<std::string> ForecastRecord::description() const {
@@ -249,24 +287,19 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
   }
   const at::Tensor truth = times_.read(place_.file, place_.time + lead * times_.lead().rows);
   figures_.push_back(figures_of(loss_, prediction, truth, start_, climatology_, grid_));
+  if (is_self_contained_) {
+    write_truth(lead, truth);
+  }
 }
 
 data::Hdf5ScaleCopy ForecastRecord::scales_for(const std::string& path) const {
   const int64_t stride = times_.lead().rows;
-  return {.from = times_.path(place_.file),
-          .to = path,
-          .dataset = dataset_,
-          .first_row = place_.time + stride,
-          .num_rows = options_.steps,
-          .stride = stride,
-          .run = place_.run,
-          .source = times_.scaled_array(place_.file).name,
-          .dims = times_.scaled_array(place_.file).dims};
+  return {times_.path(place_.file), path, dataset_, place_.time + stride, options_.steps, stride, place_.run};
 }
 
 void ForecastRecord::finish() {
   file_->finish();
-  if (!is_of_store_) {
+  if (!is_self_contained_) {
     data::verify_hdf5_scales(scales_for(options_.use.out));
   }
   write_json_file(figures_path(options_), figures_json());

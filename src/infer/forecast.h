@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -55,13 +56,16 @@ class ForecastRecord {
   void check(const RunConfig& config) const;
   void open_file();
   data::Hdf5ScaleCopy scales_for(const std::string& path) const;
-  // A list of coordinates, the scale of a dim of the fields.
+  // A list of coordinates of the file.
   struct Coordinate {
-    size_t dim;
     data::Hdf5DatasetSpec spec;
     at::Tensor values;
   };
   std::vector<Coordinate> coordinates(const data::StoredTimes& times);
+  // The state at the start (lead 0), or the true one of a lead time.
+  void write_truth(int64_t lead, const at::Tensor& state);
+  void write_coordinates(const std::vector<Coordinate>& coordinates);
+  int64_t num_true_written() const { return std::min(options_.steps, num_true()); }
   // Lead times with truth, however many are asked for.
   int64_t num_true() const { return place_.after / times_.lead().rows; }
   Json figures_json() const;
@@ -77,7 +81,7 @@ class ForecastRecord {
   data::WeatherTimes::Place place_;
   at::Tensor start_;
   std::unique_ptr<data::Hdf5Writer> file_;
-  bool is_of_store_ = false;           // the file has coordinates(), not scales of the source
+  bool is_self_contained_ = false;     // with coordinates() and the truth; else with the scales of the source
   std::vector<std::string> left_out_;  // of the source's scales and attributes, with the reasons
   std::vector<Evaluation> figures_;    // by lead time, from 1, as far as there is truth
 };

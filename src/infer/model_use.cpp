@@ -29,7 +29,8 @@ using Names = std::initializer_list<const char*>;
 
 constexpr Names kAlways = {"dp",           "tp",          "pp",         "order",         "device",   "ranks-per-gpu",
                            "threads",      "timeout",     "precision",  "deterministic", "retune",   "stats",
-                           "global-means", "global-stds", "time-means", "dataset-name",  "channels", "variables"};
+                           "global-means", "global-stds", "time-means", "dataset-name",  "channels", "variables",
+                           "valid-dates"};
 // The data of a forecast are a few states, read one by one.
 constexpr Names kForBatches = {
     "micro-batch-size", "valid-batch-size", "valid-resize", "labels-name", "io",         "io-threads",

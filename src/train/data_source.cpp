@@ -48,7 +48,8 @@ at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& grou
   });
 }
 
-data::WeatherOptions weather_options(const DataConfig& config, const TrainingData& trained, const std::string& folder) {
+data::WeatherOptions weather_options(const DataConfig& config, const TrainingData& trained, const std::string& folder,
+                                     const std::string& dates) {
   data::WeatherOptions options;
   options.folder = folder;
   options.global_means = config.global_means;
@@ -57,6 +58,7 @@ data::WeatherOptions weather_options(const DataConfig& config, const TrainingDat
   options.fields = {.dataset = config.dataset_name,
                     .channels = config.channels,
                     .variables = config.variables,
+                    .dates = dates,
                     .channels_otherwise = trained.channels};
   options.lead = trained.lead.rows > 0 ? trained.lead : data::asked_lead(config.lead);
   options.io = config.io;
@@ -86,8 +88,8 @@ void set_reading(Options& options, const DataConfig& config, int64_t limit) {
 
 std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, const TrainingData& trained,
                                                    const comm::MpiGroup& world, const std::string& folder,
-                                                   int64_t limit) {
-  data::WeatherOptions options = weather_options(config.data, trained, folder);
+                                                   const std::string& dates, int64_t limit) {
+  data::WeatherOptions options = weather_options(config.data, trained, folder, dates);
   set_reading(options, config.data, limit);
   return std::make_unique<data::WeatherDataset>(world, options);
 }
@@ -129,13 +131,14 @@ void check_same_fields(const data::WeatherDataset& train, const data::WeatherDat
 
 DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& world) {
   DataSource source;
-  auto train = open_weather(config, {}, world, config.data.train_data, config.data.limit_nsamples);
+  auto train =
+      open_weather(config, {}, world, config.data.train_data, config.data.train_dates, config.data.limit_nsamples);
   source.climatology = read_climatology(config.data, world, train->target_shape(), train->normalization());
   source.described = description_of_fields(*train);
   source.text = text_of(*train, config.data.train_data, source.climatology);
   if (!config.data.valid_data.empty()) {
-    auto valid =
-        open_weather(config, {.lead = train->lead()}, world, config.data.valid_data, config.data.limit_nsamples_val);
+    auto valid = open_weather(config, {.lead = train->lead()}, world, config.data.valid_data, config.data.valid_dates,
+                              config.data.limit_nsamples_val);
     comm::agreed(world, [&] { check_same_fields(*train, *valid); });
     source.described.grid = data::joined_grid(train->grid(), valid->grid());
     source.text += str("; ", valid->size(), " for validation");
@@ -382,7 +385,8 @@ DataSource open_valid_data(const RunConfig& config, const TrainingData& trained,
     comm::agreed(world, [&] { check_shapes(config, valid, str("data in ", config.data.valid_data), kModelIsFixed); });
   };
   if (config.is_forecast()) {
-    auto valid = open_weather(config, trained, world, config.data.valid_data, config.data.limit_nsamples_val);
+    auto valid = open_weather(config, trained, world, config.data.valid_data, config.data.valid_dates,
+                              config.data.limit_nsamples_val);
     check(*valid);
     source.climatology = read_climatology(config.data, world, valid->target_shape(), valid->normalization());
     source.text = text_of(*valid, config.data.valid_data, source.climatology);

@@ -23,8 +23,10 @@ namespace vit_hybrid::train {
 at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& group, const std::vector<int64_t>& shape,
                             const data::Normalization& normalization);
 
-/// How the weather of a folder is opened for a model that was trained on `trained`.
-data::WeatherOptions weather_options(const DataConfig& config, const TrainingData& trained, const std::string& folder);
+/// How the weather of a folder is opened, as far as it is of these dates (empty: all), for a model that was trained on
+/// `trained`.
+data::WeatherOptions weather_options(const DataConfig& config, const TrainingData& trained, const std::string& folder,
+                                     const std::string& dates);
 
 /// What checkpoints say of the data of a WeatherDataset, or of WeatherTimes.
 template <class Fields>

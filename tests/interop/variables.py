@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that channels are found by name, whatever the layout: NetCDF-4's variables and levels, Zarr v2 and v3.
 
-usage: variables.py VIT_HYBRID
+usage: variables.py VIT_HYBRID [LAUNCHER...]   (whose last word takes the number of ranks)
 
 The same weather is stored as one dataset `fields`, and as a variable a quantity in other ways, written with h5py, or
 with NumPy alone where it is a Zarr store: statistics, training, evaluation and forecasts must not tell the difference,
@@ -206,12 +206,16 @@ WAYS = {
 }
 
 
-class Trial:
-    def __init__(self, program, folder):
-        self.program, self.folder = program, pathlib.Path(folder)
+NETCDF = [name for name, way in WAYS.items() if isinstance(way, Netcdf) and not way.packed]
 
-    def run(self, *words, code=0, expect=()):
-        done = subprocess.run([self.program, *map(str, words)], cwd=self.folder, capture_output=True, text=True)
+
+class Trial:
+    def __init__(self, program, launcher, folder):
+        self.program, self.launcher, self.folder = program, launcher, pathlib.Path(folder)
+
+    def run(self, *words, code=0, expect=(), ranks=1):
+        launcher = [*self.launcher, str(ranks)] if self.launcher and ranks > 1 else []
+        done = subprocess.run([*launcher, self.program, *map(str, words)], cwd=self.folder, capture_output=True, text=True)
         text = done.stdout + done.stderr
         assert done.returncode == code, f"{words} ended with {done.returncode}, not {code}:\n{text}"
         for part in expect:
@@ -234,19 +238,23 @@ class Trial:
         return [] if way == "fields" else ["--channels", names, *(["--variables", "z=phi"] if way == "packed" else [])]
 
     def check_statistics(self, way):
-        self.run("data", "stats", f"{way}/train", "--out", f"{way}/stats", "--time-means", "--increments", *self.channels(way))
+        self.run("data", "stats", f"{way}/train", "--out", f"{way}/stats", "--time-means", "--increments", *self.channels(way), ranks=3)
         for name in ("global_means", "global_stds", "time_means", "time_diff_means", "time_diff_stds"):
             ours, theirs = ((self.folder / w / "stats" / f"{name}.npy").read_bytes() for w in (way, "fields"))
             assert ours == theirs, f"{way}: {name} are others"
 
-    def train(self, way, *words, code=0, expect=()):
+    def train(self, way, *words, code=0, expect=(), ranks=1):
         small = "--patch-size 4 --embed-dim 16 --depth 1 --num-heads 2 --epochs 2 --global-batch-size 4 --device cpu --deterministic"
         return self.run(*small.split(), "--train-data", f"{way}/train", "--valid-data", f"{way}/valid", "--stats", "fields/stats",
-                        "--run-dir", f"run-{way}", *self.channels(way), *words, code=code, expect=expect)
+                        "--run-dir", f"run-{way}", *self.channels(way), *words, code=code, expect=expect, ranks=ranks)
 
     def check_use(self, way, expected):
-        losses = [line for line in self.train(way).splitlines() if " loss=" in line and "step" not in line]
-        assert len(losses) > 3 and losses == (expected or losses), f"{way}: {losses}, not {expected}"
+        layout = ["--dp", 2, "--tp", 2] if self.launcher else []  # the tensor ranks read a band of latitudes each
+        modes = ["auto", *(["independent", "collective"] if way in NETCDF else [])]
+        for mode in modes if self.launcher else modes[:2]:
+            text = self.train(way, *layout, "--io", mode, *([] if mode == "auto" else ["--run-dir", f"{mode}-{way}"]), ranks=4)
+            losses = [line for line in text.splitlines() if " loss=" in line and "step" not in line]
+            assert len(losses) > 3 and losses == (expected or losses), f"{way}, {mode}: {losses}, not {expected}"
         # The model of `fields` on these data: its channels are found by its names.
         words = self.channels(way)[2:]
         self.run("evaluate", "--checkpoint", "run-fields", "--data", f"{way}/valid", "--device", "cpu", *words)
@@ -257,6 +265,9 @@ class Trial:
             assert ours["fields"].attrs["channels"] == theirs["fields"].attrs["channels"]
             assert (ours["fields"].dims[0][0][:] == hours_of(2016)[0] + 6 * numpy.arange(1, 13)).all(), way
             if way != "fields":
+                truth = numpy.stack([channel(weather(2016), name) for name in CHANNELS], 1)
+                assert numpy.allclose(ours["truth"][:], truth, rtol=1e-6, atol=1e-5), f"{way}: another truth"
+                assert (ours["truth"].dims[0][0][:] == hours_of(2016)).all(), way
                 assert (ours["fields"].dims[2][0][:] == LATITUDES).all() and (ours["fields"].dims[3][0][:] == LONGITUDES).all(), way
                 units = ours["fields"].attrs["units"]
                 assert (units.decode() if isinstance(units, bytes) else units).split(",") == [
@@ -289,6 +300,34 @@ class Trial:
         stats("packed", "u10", code=64, variables="z", expect=["--variables has 'z'"])
         self.run("data", "stats", "contiguous/train", "--out", "x", code=65, expect=["has no dataset 'fields'", "--channels"])
         self.run("data", "stats", "v3/train", "--out", "x", code=65, expect=["is a Zarr store", "--channels"])
+
+    def check_dates(self):
+        """Parts of one store or folder, by dates: the same as files of these rows alone."""
+        hours = hours_of(1990)
+        assert hours[0] % 24 == 12  # 12 UTC of 1990-01-01
+        values = weather(1990)
+        kept = slice(2, 6)  # the rows of 1990-01-02
+        (self.folder / "part").mkdir()
+        with h5py.File(self.folder / "part/1990.h5", "w") as file:
+            file["fields"] = numpy.stack([channel(values, name) for name in CHANNELS], 1)[kept]
+        self.run("data", "stats", "part", "--out", "part-stats", "--time-means", "--increments")
+        for way in ("fields", "contiguous", "v2-zlib", "v3-shards"):
+            self.run("data", "stats", f"{way}/train", "--out", "dated", "--overwrite", "--dates", "1990-01-02", "--time-means",
+                     "--increments", *self.channels(way), expect=["from 4 samples"])
+            for name in ("global_means", "global_stds", "time_means", "time_diff_means", "time_diff_stds"):
+                assert (self.folder / "dated" / f"{name}.npy").read_bytes() == (self.folder / "part-stats" / f"{name}.npy").read_bytes(), (
+                    way, name)
+            self.train(way, "--run-dir", f"dated-{way}", "--train-dates", "1989/1990-01-02", "--valid-data", f"{way}/train", "--valid-dates",
+                       "1990-01-03/1990", expect=["5 pairs from 2 files", "; 2 for validation"])
+            for words, code, says in ((["--train-dates", "2050"], 65, "none of the dates that were asked for"),
+                                      (["--train-dates", "1990/1989"], 64, "the earlier first"), (["--train-dates", "last year"], 64, "YYYY"),
+                                      (["--train-dates", "1990-02-30"], 64, "YYYY")):
+                self.train(way, "--run-dir", "undated", *words, code=code, expect=[says])
+        self.run("forecast", "--checkpoint", "run-fields", "--data", "v2/train", "--valid-dates", "1990-01-03", "--steps", 1, "--out",
+                 "dated.h5", "--device", "cpu", *self.channels("v2"))
+        with h5py.File(self.folder / "dated.h5") as file:
+            assert (file["time"][:] == hours[7]).all() and file.attrs["source_time"] == 6
+        self.run("data", "stats", "part", "--out", "x", "--dates", "1990", code=65, expect=["has no dates"])
 
     def check_refusals(self):
         for name in ("v2", "v3-shards", "contiguous"):
@@ -341,12 +380,13 @@ class Trial:
             self.check_statistics(way)
             self.check_use(way, expected)
         self.check_names()
+        self.check_dates()
         self.check_refusals()
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        Trial(sys.argv[1], folder).check()
+        Trial(sys.argv[1], sys.argv[2:], folder).check()
 
 
 main()
