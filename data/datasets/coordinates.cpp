@@ -178,7 +178,8 @@ struct Date {
 
 // Since the begin of 1970; nothing for no date.
 std::optional<int64_t> days_of(const Date& date, const std::string& calendar) {
-  if (date.month < 1 || date.month > 12 || date.day < 1 || date.day > 31) {
+  constexpr int kMostYears = 32767;  // of std::chrono
+  if (date.month < 1 || date.month > 12 || date.day < 1 || date.day > 31 || std::abs(date.year) > kMostYears) {
     return std::nullopt;
   }
   if (calendar == "standard") {
@@ -264,7 +265,7 @@ DimKind dim_kind(const std::string& name, const std::string& units) {
       return words.kind;
     }
   }
-  return units.find(" since ") != std::string::npos ? Kind::kTime : Kind::kUnknown;
+  return units.find(" since ") != std::string::npos ? Kind::kTime : name.empty() ? Kind::kUnknown : Kind::kOther;
 }
 
 void require_channels_first(const FieldOrder& order, const std::string& where) {
@@ -352,7 +353,8 @@ TimeAxis time_axis(const std::vector<double>& times, const std::string& units, c
   const auto scale = seconds_of(unit.data());
   const auto kind = calendar_kind(calendar);
   const auto days = kind ? days_of(date, *kind) : std::nullopt;
-  if (!is_utc || !scale || !days || !std::isfinite(times.front()) || !std::isfinite(times.back())) {
+  if (!is_utc || !scale || !days || !std::isfinite(second) || !std::isfinite(times.front()) ||
+      !std::isfinite(times.back())) {
     return {};
   }
   const double base = static_cast<double>(*days) * kSecondsOfDay + hour * kSecondsOfHour + minute * 60.0 + second;
@@ -363,6 +365,11 @@ TimeAxis time_axis(const std::vector<double>& times, const std::string& units, c
 
 TimeAxis checked_time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar,
                            const std::string& where) {
+  const auto odd = std::find_if_not(times.begin(), times.end(), [](double time) { return std::isfinite(time); });
+  if (odd != times.end() && !units.empty()) {
+    throw Error(ErrorClass::kBadData, str(where, ": the time of row ", odd - times.begin(), " is ", *odd),
+                "times are finite: repair the file");
+  }
   const TimeAxis axis = time_axis(times, units, calendar);
   const auto bad = std::adjacent_find(times.begin(), times.end(), [](double a, double b) { return !(a < b); });
   if (bad == times.end()) {

@@ -45,10 +45,10 @@ void check_grid(const Grid& grid, const std::string& where);
 constexpr size_t kFieldDims = 4;
 
 /// What a dim of an array counts.
-enum class DimKind { kUnknown, kTime, kChannel, kLevel, kLatitude, kLongitude, kSingle };
+enum class DimKind { kUnknown, kTime, kChannel, kLevel, kLatitude, kLongitude, kSingle, kOther };
 
 /// By the dim's name ("lat", "pressure_level", "valid_time") or the CF units of its coordinates ("degrees_north",
-/// "hPa", "hours since 1900-01-01"), where either is known; else kUnknown. Pure.
+/// "hPa", "hours since 1900-01-01"), where either is known; else kOther, and kUnknown where it has no name. Pure.
 DimKind dim_kind(const std::string& name, const std::string& units);
 
 /// What a file tells of the dims of fields beside their extents.

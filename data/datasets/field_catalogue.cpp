@@ -25,16 +25,16 @@ namespace {
 using Names = std::vector<std::string>;
 
 // What one variable is called: the short name of ECMWF's parameter database first, then that in GRIB and NetCDF, the
-// long one of the Climate Data Store and WeatherBench 2, and makani's.
+// long one of the Climate Data Store and WeatherBench 2, makani's, and CMIP's.
 const std::vector<Names>& names_of_era5() {
-  static const std::vector<Names> kNames = {{"u10", "10u", "10m_u_component_of_wind", "u10m"},
-                                            {"v10", "10v", "10m_v_component_of_wind", "v10m"},
+  static const std::vector<Names> kNames = {{"u10", "10u", "10m_u_component_of_wind", "u10m", "uas"},
+                                            {"v10", "10v", "10m_v_component_of_wind", "v10m", "vas"},
                                             {"u100m", "100u", "100m_u_component_of_wind"},
                                             {"v100m", "100v", "100m_v_component_of_wind"},
-                                            {"t2m", "2t", "2m_temperature"},
+                                            {"t2m", "2t", "2m_temperature", "tas"},
                                             {"d2m", "2d", "2m_dewpoint_temperature"},
-                                            {"sp", "surface_pressure"},
-                                            {"msl", "mean_sea_level_pressure", "mslp"},
+                                            {"sp", "surface_pressure", "ps"},
+                                            {"msl", "mean_sea_level_pressure", "mslp", "psl"},
                                             {"tcwv", "total_column_water_vapour", "total_column_water_vapor"},
                                             {"tcw", "total_column_water"},
                                             {"tp", "total_precipitation"},
@@ -44,12 +44,12 @@ const std::vector<Names>& names_of_era5() {
                                             {"skt", "skin_temperature"},
                                             {"tcc", "total_cloud_cover"},
                                             {"z", "geopotential"},
-                                            {"t", "temperature"},
-                                            {"u", "u_component_of_wind"},
-                                            {"v", "v_component_of_wind"},
-                                            {"w", "vertical_velocity"},
-                                            {"q", "specific_humidity"},
-                                            {"r", "relative_humidity"},
+                                            {"t", "temperature", "ta"},
+                                            {"u", "u_component_of_wind", "ua"},
+                                            {"v", "v_component_of_wind", "va"},
+                                            {"w", "vertical_velocity", "wap"},
+                                            {"q", "specific_humidity", "hus"},
+                                            {"r", "relative_humidity", "hur"},
                                             {"vo", "vorticity"},
                                             {"d", "divergence"}};
   return kNames;
@@ -77,14 +77,61 @@ std::vector<std::string> split_at(const std::string& text, char separator) {
   return parts;
 }
 
-// "t (4 levels)", "u10".
+constexpr const char* kFieldsHint =
+    "fields are (time, latitude, longitude), with or without a dim of levels, in any order behind time, other dims of "
+    "one "
+    "index; latitude and longitude are lists of numbers";
+
+// "data (time, variable, cell) of 9 x 5 x 800".
+std::string dims_text(const FieldVariable& variable) {
+  const bool has_names = !join(variable.dim_names, "").empty();
+  return str(shown(variable.name), has_names ? str(" (", shown(join(variable.dim_names)), ")") : "", " of ",
+             join(variable.shape, " x "));
+}
+
+// "it has t (4 levels), u10, fields (u10, z500)"; where no array holds fields, what there is instead.
 std::string variables_text(std::span<const FieldVariable> variables) {
-  Names texts;
-  std::transform(variables.begin(), variables.end(), std::back_inserter(texts), [](const FieldVariable& variable) {
+  constexpr size_t kMostNames = 40;
+  Names fields, others;
+  for (const FieldVariable& variable : variables) {
     const auto levels = variable.levels.size();
-    return shown(variable.name) + (levels == 0 ? "" : str(" (", counted(levels, "level"), ")"));
-  });
-  return join(texts);
+    const std::string in_it = levels > 0 ? counted(levels, "level") : shown(join(variable.channels));
+    if (variable.dims.empty()) {
+      others.push_back(dims_text(variable));
+    } else {
+      fields.push_back(shown(variable.name) + (in_it.empty() ? "" : str(" (", in_it, ")")));
+    }
+  }
+  Names& texts = fields.empty() ? others : fields;
+  const size_t more = texts.size() - std::min(texts.size(), kMostNames);
+  texts.resize(texts.size() - more);
+  return texts.empty()    ? "it has no array of three dims"
+         : fields.empty() ? str("none of its arrays holds fields: ", join(texts), "; ", kFieldsHint)
+                          : str("it has ", join(texts), more == 0 ? "" : str(" and ", more, " more"));
+}
+
+// "z500" into "z" and 500; nothing where no level is at its end.
+std::optional<std::pair<std::string, double>> split_level(const std::string& name) {
+  const size_t end = name.find_last_not_of("0123456789.");
+  const auto level = end == std::string::npos ? std::nullopt : level_of(std::string_view(name).substr(end + 1));
+  return level ? std::optional(std::pair(name.substr(0, end + 1), *level)) : std::nullopt;
+}
+
+// The first of the names that one of ERA5's variables has; else the name itself.
+std::string first_name(const std::string& name) {
+  for (const Names& names : names_of_era5()) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      return names.front();
+    }
+  }
+  return name;
+}
+
+// Of "u10" and "v10", and all other names of variables, which may end as levels do and mean none.
+bool is_surface_name(const std::string& name) {
+  const auto& all = names_of_era5();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Names& names) { return std::find(names.begin(), names.end(), name) != names.end(); });
 }
 
 // Around it.
@@ -102,6 +149,13 @@ class Search {
       if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
         throw Error(ErrorClass::kUsage, str("--variables has '", shown(pair), "'"),
                     "give pairs of a name and what the files call it, such as z=phi,t=temp");
+      }
+      const bool is_there = std::any_of(variables.begin(), variables.end(),
+                                        [&](const FieldVariable& variable) { return variable.name == parts[1]; });
+      if (!is_there) {
+        throw Error(ErrorClass::kBadData,
+                    str(where, " has no variable '", shown(parts[1]), "', which --variables calls ", shown(parts[0])),
+                    variables_text(variables));
       }
       own_names_.emplace_back(parts[0], parts[1]);
     }
@@ -128,17 +182,15 @@ class Search {
 
  private:
   ChannelPlace of_name(const std::string& name) const {
-    for (const FieldVariable& variable : variables_) {
-      const auto listed = std::find(variable.channels.begin(), variable.channels.end(), name);
-      if (listed != variable.channels.end()) {
-        return {name, number_of(variable), listed - variable.channels.begin()};
-      }
+    if (const auto listed = in_list(name)) {
+      return *listed;
     }
-    const FieldVariable* const whole = find_variable(name, [](const FieldVariable& v) { return v.levels.empty(); });
+    const FieldVariable* const whole =
+        find_variable(name, [](const FieldVariable& v) { return v.levels.empty() && !v.dims.empty(); });
     const auto split = split_level(name);
     const FieldVariable* const with_levels = split ? find_levels(split->first) : nullptr;
-    const auto plane = with_levels != nullptr ? plane_of(*with_levels, split->second) : std::nullopt;
-    if (whole != nullptr && plane && whole->name == name && !is_surface_name(name)) {
+    const int64_t plane = with_levels != nullptr ? plane_of(*with_levels, split->second) : -1;
+    if (whole != nullptr && plane >= 0 && whole->name == name && !is_surface_name(name)) {
       throw Error(ErrorClass::kBadData,
                   str(where_, ": channel '", name, "' may be the variable ", whole->name, " or ", with_levels->name,
                       " at ", level_text(split->second), " hPa"),
@@ -147,33 +199,34 @@ class Search {
     if (whole != nullptr) {
       return {name, number_of(*whole), 0};
     }
-    if (plane) {
-      return {name, number_of(*with_levels), *plane};
+    if (plane >= 0) {
+      return {name, number_of(*with_levels), plane};
     }
-    fail(name, with_levels);
+    fail(name, name, with_levels != nullptr ? with_levels : find_levels(name));
+  }
+
+  // Of the channels that a dataset's own list names.
+  std::optional<ChannelPlace> in_list(const std::string& name) const {
+    for (const FieldVariable& variable : variables_) {
+      const auto listed = std::find(variable.channels.begin(), variable.channels.end(), name);
+      if (listed != variable.channels.end()) {
+        return ChannelPlace{name, number_of(variable), listed - variable.channels.begin()};
+      }
+    }
+    return std::nullopt;
   }
 
   ChannelPlace of_level(const std::string& name, double level) const {
-    const FieldVariable* const variable = find_levels(name);
-    const auto plane = variable != nullptr ? plane_of(*variable, level) : std::nullopt;
-    if (!plane) {
-      fail(str(name, ":", level_text(level)), variable);
-    }
     const std::string joined = name + level_text(level);
-    return {is_surface_name(joined) ? str(name, ":", level_text(level)) : joined, number_of(*variable), *plane};
-  }
-
-  // Of the names "u10" and "v10", and all others that end as levels do and mean none.
-  static bool is_surface_name(const std::string& name) {
-    const auto& all = names_of_era5();
-    return std::any_of(all.begin(), all.end(),
-                       [&](const Names& names) { return std::find(names.begin(), names.end(), name) != names.end(); });
-  }
-
-  static std::optional<std::pair<std::string, double>> split_level(const std::string& name) {
-    const size_t end = name.find_last_not_of("0123456789.");
-    const auto level = end == std::string::npos ? std::nullopt : level_of(std::string_view(name).substr(end + 1));
-    return level ? std::optional(std::pair(name.substr(0, end + 1), *level)) : std::nullopt;
+    const FieldVariable* const variable = find_levels(name);
+    const int64_t plane = variable != nullptr ? plane_of(*variable, level) : -1;
+    if (const auto listed = in_list(joined); plane < 0 && listed) {
+      return *listed;
+    }
+    if (plane < 0) {
+      fail(name, str(name, ":", level_text(level)), variable);
+    }
+    return {is_surface_name(joined) ? str(name, ":", level_text(level)) : joined, number_of(*variable), plane};
   }
 
   template <class Predicate>
@@ -200,17 +253,20 @@ class Search {
   }
 
   const FieldVariable* find_levels(const std::string& name) const {
-    return find_variable(name, [](const FieldVariable& variable) { return !variable.levels.empty(); });
+    return find_variable(name, [](const FieldVariable& v) { return !v.levels.empty() && !v.dims.empty(); });
   }
 
-  static std::optional<int64_t> plane_of(const FieldVariable& variable, double level) {
+  // -1: it is none of the variable's.
+  int64_t plane_of(const FieldVariable& variable, double level) const {
     constexpr double kSameLevel = 1e-5;
-    for (size_t i = 0; i < variable.levels.size(); ++i) {
-      if (std::abs(variable.levels[i] - level) <= kSameLevel * level) {
-        return static_cast<int64_t>(i);
-      }
+    const auto is_same = [&](double other) { return std::abs(other - level) <= kSameLevel * level; };
+    const auto first = std::find_if(variable.levels.begin(), variable.levels.end(), is_same);
+    if (std::count_if(variable.levels.begin(), variable.levels.end(), is_same) > 1) {
+      throw Error(ErrorClass::kBadData,
+                  str(where_, ": ", shown(variable.name), " has the level ", level_text(level), " hPa twice"),
+                  "each level is there once");
     }
-    return std::nullopt;
+    return first == variable.levels.end() ? -1 : first - variable.levels.begin();
   }
 
   size_t number_of(const FieldVariable& variable) const { return static_cast<size_t>(&variable - variables_.data()); }
@@ -219,7 +275,7 @@ class Search {
   Names all_names() const {
     Names all;
     for (const FieldVariable& variable : variables_) {
-      if (variable.levels.empty() && variable.channels.empty()) {
+      if (variable.levels.empty() && variable.channels.empty() && !variable.dims.empty()) {
         all.push_back(variable.name);
       }
       all.insert(all.end(), variable.channels.begin(), variable.channels.end());
@@ -235,18 +291,22 @@ class Search {
     return all;
   }
 
-  [[noreturn]] void fail(const std::string& name, const FieldVariable* with_levels) const {
+  // `asked`: `name`, perhaps with a level; `with_levels`: the variable that has not this one.
+  [[noreturn]] void fail(const std::string& name, const std::string& asked, const FieldVariable* with_levels) const {
+    const std::string what = str(where_, " has no channel '", shown(asked), "'");
     if (with_levels != nullptr) {
       Names levels;
       std::transform(with_levels->levels.begin(), with_levels->levels.end(), std::back_inserter(levels), &level_text);
-      throw Error(ErrorClass::kBadData, str(where_, " has no channel '", shown(name), "'"),
-                  str(shown(with_levels->name), " has the levels ", join(levels), " hPa"));
+      throw Error(ErrorClass::kBadData, what, str(shown(with_levels->name), " has the levels ", join(levels), " hPa"));
     }
-    const std::string nearest = nearest_word(name, all_names());
-    throw Error(ErrorClass::kBadData, str(where_, " has no channel '", shown(name), "'"),
-                variables_.empty() ? "it has no array (time, [level,] latitude, longitude)"
-                                   : str(nearest.empty() ? "" : str("nearest is '", shown(nearest), "'; "), "it has ",
-                                         variables_text(variables_), "; --variables NAME=... gives a variable a name"));
+    if (const auto* const other = find_variable(name, [](const FieldVariable& v) { return v.dims.empty(); })) {
+      throw Error(ErrorClass::kBadData, str(what, ": ", dims_text(*other), " is no field"), kFieldsHint);
+    }
+    const Names all = all_names();
+    throw Error(ErrorClass::kBadData, what,
+                all.empty() ? variables_text(variables_)
+                            : str("nearest is '", shown(nearest_word(asked, all)), "'; ", variables_text(variables_),
+                                  "; --variables NAME=... gives a variable a name"));
   }
 
   std::span<const FieldVariable> variables_;
@@ -272,7 +332,7 @@ std::vector<int64_t> chunk_of_field(const std::vector<ArrayLayout>& arrays, cons
                                        std::span<const FieldVariable> variables) {
   throw Error(
       ErrorClass::kBadData, str(path, " ", why),
-      str("name what is wanted of its variables with --channels u10,t2m,z500,...; it has ", variables_text(variables)));
+      str("name what is wanted of its variables with --channels u10,t2m,z500,...: ", variables_text(variables)));
 }
 
 void require_same(const ArrayLayout& first, const ArrayLayout& other, const std::string& where) {
@@ -292,13 +352,24 @@ void require_same(const ArrayLayout& first, const ArrayLayout& other, const std:
 
 }  // namespace
 
+std::string canonical_channel(const std::string& name) {
+  const size_t colon = name.find(':');
+  const auto split = split_level(name);
+  if (colon == std::string::npos && (first_name(name) != name || is_surface_name(name) || !split)) {
+    return first_name(name);
+  }
+  const std::string base = first_name(name.substr(0, std::min(colon, split ? split->first.size() : name.size())));
+  const std::string level = split ? level_text(split->second) : "";
+  return is_surface_name(base + level) ? str(base, ":", level) : base + level;
+}
+
 std::vector<DimKind> field_dims(const std::vector<int64_t>& shape, std::vector<DimKind> told) {
   constexpr size_t kWithoutLevel = 3;
   const auto count = [&](auto kind) { return std::count(told.begin(), told.end(), kind); };
   if (shape.size() < kWithoutLevel || told.size() != shape.size()) {
     return {};
   }
-  if (told.front() == DimKind::kUnknown) {
+  if (told.front() == DimKind::kUnknown || told.front() == DimKind::kOther) {
     told.front() = DimKind::kTime;
   }
   const bool is_untold = std::all_of(told.begin() + 1, told.end(), [](DimKind kind) {
@@ -312,12 +383,43 @@ std::vector<DimKind> field_dims(const std::vector<int64_t>& shape, std::vector<D
     }
   }
   for (size_t d = 1; d < shape.size(); ++d) {
-    told[d] = told[d] == DimKind::kUnknown && shape[d] == 1 ? DimKind::kSingle : told[d];
+    const bool is_open = told[d] == DimKind::kUnknown || told[d] == DimKind::kOther;
+    told[d] = is_open && shape[d] == 1 ? DimKind::kSingle : told[d];
   }
   const bool fits = told.front() == DimKind::kTime && count(DimKind::kTime) == 1 && count(DimKind::kLatitude) == 1 &&
-                    count(DimKind::kLongitude) == 1 && count(DimKind::kUnknown) == 0 &&
+                    count(DimKind::kLongitude) == 1 && count(DimKind::kUnknown) + count(DimKind::kOther) == 0 &&
                     count(DimKind::kLevel) + count(DimKind::kChannel) <= 1;
   return fits ? told : std::vector<DimKind>{};
+}
+
+Packing checked_packing(const PackingAttributes& attributes, at::ScalarType type, const std::string& where) {
+  const auto is_value = [](const std::optional<double>& value) { return value && !std::isnan(*value); };
+  Packing packing;
+  packing.scale = attributes.scale.value_or(1.0);
+  packing.offset = attributes.offset.value_or(0.0);
+  if (!std::isfinite(packing.scale) || packing.scale == 0.0 || !std::isfinite(packing.offset)) {
+    throw Error(ErrorClass::kBadData, str(where, ": scale_factor ", packing.scale, ", add_offset ", packing.offset),
+                "both are finite, and the first is not 0");
+  }
+  if (is_value(attributes.fill) && is_value(attributes.missing) && *attributes.fill != *attributes.missing) {
+    throw Error(ErrorClass::kBadData,
+                str(where, ": _FillValue ", *attributes.fill, " and missing_value ", *attributes.missing, " differ"),
+                "one value says that another is missing");
+  }
+  packing.has_fill = is_value(attributes.fill) || is_value(attributes.missing);
+  const double fill = is_value(attributes.fill) ? *attributes.fill : packing.has_fill ? *attributes.missing : 0.0;
+  packing.fill = type == at::kFloat ? static_cast<float>(fill) : fill;  // as values are compared
+  return packing;
+}
+
+std::vector<double> levels_in_hpa(std::vector<double> levels, const std::string& units) {
+  constexpr double kMostHpa = 1100.0;
+  constexpr double kPascals = 100.0;  // of one hPa
+  const bool is_high = std::any_of(levels.begin(), levels.end(), [](double level) { return level > kMostHpa; });
+  if (units == "Pa" || (units.empty() && is_high)) {
+    std::transform(levels.begin(), levels.end(), levels.begin(), [](double level) { return level / kPascals; });
+  }
+  return levels;
 }
 
 std::vector<ChannelPlace> find_channels(const std::string& channels, const FieldQuery& query,
@@ -381,6 +483,7 @@ ArrayLayout join_arrays(std::span<const ChannelPlace> channels, std::span<const 
   field.name = join(array_names);
   field.type = is_packed || !c10::isFloatingType(first.type) ? at::kFloat : first.type;
   field.times = first.times;
+  field.chosen = first.chosen;
   field.file_bytes = first.file_bytes;
   field.attribute = join(names, ",");
   const auto extent = [&](DimKind kind) {
@@ -416,13 +519,15 @@ ArrayLayout inspect_all_rows(const std::string& path, const FieldQuery& query, b
     }
     return join_arrays(
         find_channels(channels, query, variables, path), variables,
-        [&](const FieldVariable& variable) { return fields.inspect(variable, is_whole); }, path);
+        [&](const FieldVariable& variable) { return fields.inspect(variable, is_whole, query.dates); }, path);
   }
   const bool has_dataset = query.channels.empty() && has_hdf5_object(path, query.dataset);
   const std::string& channels = query.channels.empty() && !has_dataset ? query.channels_otherwise : query.channels;
   const std::vector<FieldVariable> variables = has_dataset ? std::vector<FieldVariable>() : hdf5_field_variables(path);
   if (channels.empty()) {
-    if (!variables.empty()) {
+    const bool has_fields = std::any_of(variables.begin(), variables.end(),
+                                        [](const FieldVariable& variable) { return !variable.dims.empty(); });
+    if (has_fields) {
       refuse_without_names(path, str("has no dataset '", shown(query.dataset), "'"), variables);
     }
     return is_whole ? inspect_dataset(path, query.dataset, "channels")
@@ -441,7 +546,7 @@ StoredTimes stored_times(const std::string& path, const std::string& array) {
 
 ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query, Inspection inspection) {
   ArrayLayout layout = inspect_all_rows(path, query, inspection == Inspection::kWhole);
-  if (!query.dates.empty()) {
+  if (!query.dates.empty() && !layout.chosen) {
     const StoredTimes times = stored_times(path, layout.stored_arrays().front()->name);
     layout.chosen = rows_of_dates(query.dates, times.values, layout.times, path);
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,16 +32,35 @@ struct FieldQuery {
 struct FieldVariable {
   std::string name;
   std::vector<int64_t> shape;
-  std::vector<DimKind> dims;
-  std::vector<double> levels;         ///< hPa, along its dim of levels; empty without one
-  std::vector<std::string> channels;  ///< names along its dim of channels; empty without one
+  std::vector<std::string> dim_names;  ///< empty texts where a dim has none
+  std::vector<DimKind> dims;           ///< field_dims(); empty: it holds none
+  std::vector<double> levels;          ///< hPa, along its dim of levels; empty without one
+  std::vector<std::string> channels;   ///< names along its dim of channels; empty without one
 };
 
-/// Of an array's dims: those that no name or unit tells are (time, latitude, longitude) and (time, level, latitude,
-/// longitude) by their place where none is told, dims of one index kSingle; the first one may be unknown and is time.
+/// Of an array's dims: those that have no name and no unit are (time, latitude, longitude) and (time, level, latitude,
+/// longitude) by their place where none has one, dims of one index kSingle; the first one may be unknown and is time.
 /// Empty where the array cannot hold fields: it has not one latitude and one longitude, time is not first, or another
 /// dim is more than one level or channel. Pure.
 std::vector<DimKind> field_dims(const std::vector<int64_t>& shape, std::vector<DimKind> told);
+
+/// One name for all that a channel may be called: "t2m" of "2t", "z500" of "z:500" and "geopotential500". Pure.
+std::string canonical_channel(const std::string& name);
+
+/// The attributes of CF's packed values, as far as an array has them.
+struct PackingAttributes {
+  std::optional<double> scale = {};    ///< scale_factor
+  std::optional<double> offset = {};   ///< add_offset
+  std::optional<double> fill = {};     ///< _FillValue
+  std::optional<double> missing = {};  ///< missing_value
+};
+
+/// Of values stored as `type`. Error(kBadData), naming `where`, for a scale that is 0 or not finite, an offset that is
+/// not finite, and two values that say that another is missing and differ. Pure.
+Packing checked_packing(const PackingAttributes& attributes, at::ScalarType type, const std::string& where);
+
+/// Pressures in hPa from those in other units: in Pa by these, or where there are none and one is above 1,100. Pure.
+std::vector<double> levels_in_hpa(std::vector<double> levels, const std::string& units);
 
 /// A channel, and where it lies.
 struct ChannelPlace {

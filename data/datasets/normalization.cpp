@@ -4,28 +4,46 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <limits>
+#include <system_error>
 
+#include "data/datasets/class_names.h"
+#include "data/datasets/field_catalogue.h"
 #include "data/datasets/npy.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
+#include "src/base/files.h"
 #include "src/base/instruction_sets.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
 namespace {
 
-std::vector<double> read_statistic(const std::string& path, int64_t channels) {
+std::vector<double> read_statistic(const std::string& path, int64_t channels, const std::string& names) {
+  const auto found = statistics_rows(path, names);
+  const int64_t total = found ? found->total : channels;
   const at::Tensor values = read_npy(path).to(at::kDouble);
   const std::vector<int64_t> shape = values.sizes().vec();
-  if (shape != std::vector<int64_t>{1, channels, 1, 1} && shape != std::vector<int64_t>{channels}) {
-    throw Error(ErrorClass::kBadData, str(path, " has the shape (", join(shape), "), needed is (1, ", channels,
-                                          ", 1, 1) or (", channels, "): the data have ", channels, " channels"));
+  if (shape != std::vector<int64_t>{1, total, 1, 1} && shape != std::vector<int64_t>{total}) {
+    throw Error(ErrorClass::kBadData,
+                str(path, " has the shape (", join(shape), "), needed is (1, ", total, ", 1, 1) or (", total, "): ",
+                    found ? str(kStatisticsChannels, " beside it names ", total, " channels")
+                          : str("the data have ", total, " channels")));
   }
   const auto* first = values.const_data_ptr<double>();
-  return {first, first + channels};
+  std::vector<double> statistic(first, first + total);
+  if (found) {
+    std::vector<double> chosen;
+    std::transform(found->rows.begin(), found->rows.end(), std::back_inserter(chosen),
+                   [&](int64_t row) { return statistic[static_cast<size_t>(row)]; });
+    return chosen;
+  }
+  return statistic;
 }
 
 // As float32, in which most fields are normalized: a deviation that rounds to 0 there would make every value infinite.
@@ -126,11 +144,37 @@ Normalization Normalization::identity(int64_t channels) {
   return {std::vector<double>(num, 0.0), std::vector<double>(num, 1.0)};
 }
 
+std::optional<StatisticsRows> statistics_rows(const std::string& path, const std::string& names) {
+  constexpr int64_t kMostBytes = int64_t{1} << 20;
+  const std::string list = (std::filesystem::path(path).parent_path() / kStatisticsChannels).string();
+  std::error_code ignored;
+  if (names.empty() || !std::filesystem::exists(list, ignored)) {
+    return std::nullopt;
+  }
+  std::string text = read_regular_file(list, kMostBytes);
+  text.erase(text.find_last_not_of("\n\r ") + 1);
+  const std::vector<std::string> known = split_names(text);
+  StatisticsRows found{std::ssize(known), {}};
+  for (const std::string& name : split_names(names)) {
+    const auto place = std::find_if(known.begin(), known.end(), [&](const std::string& other) {
+      return canonical_channel(other) == canonical_channel(name);
+    });
+    if (place == known.end()) {
+      throw Error(ErrorClass::kBadData,
+                  str(path, " is of the channels ", shown(text), " (", kStatisticsChannels, " beside it), not of '",
+                      shown(name), "'"),
+                  "make statistics of these data: `vit_hybrid data stats`");
+    }
+    found.rows.push_back(place - known.begin());
+  }
+  return found;
+}
+
 Normalization Normalization::read(const comm::MpiGroup& group, const std::string& means, const std::string& stds,
-                                  int64_t channels) {
+                                  int64_t channels, const std::string& names) {
   Normalization result = identity(channels);
   comm::agreed_on_rank_0(group, [&] {
-    result = {read_statistic(means, channels), read_statistic(stds, channels)};
+    result = {read_statistic(means, channels, names), read_statistic(stds, channels, names)};
     check(means, result.mean, -std::numeric_limits<float>::infinity(), "a mean is finite");
     check(stds, result.std, 0.0f, "a standard deviation is finite and above 0");
   });

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,25 @@ struct Normalization {
 
   /// Means 0 and deviations 1: values stay as they are.
   static Normalization identity(int64_t channels);
-  /// From two .npy files, each of shape (1, C, 1, 1) or (C), read by rank 0 for all.
-  /// Error(kMissingInput); Error(kBadData) for another shape, a mean that is not finite or a deviation that is not
-  /// finite and above 0. Collective over `group`.
+  /// From two .npy files, each of shape (1, C, 1, 1) or (C), read by rank 0 for all; of those of more channels the ones
+  /// that statistics_rows() finds for `names`, with commas between them. Error(kMissingInput); Error(kBadData) for
+  /// another shape, a mean that is not finite or a deviation that is not finite and above 0, and as statistics_rows().
+  /// Collective over `group`.
   static Normalization read(const comm::MpiGroup& group, const std::string& means, const std::string& stds,
-                            int64_t channels);
+                            int64_t channels, const std::string& names = {});
 };
+
+/// The file beside statistics that names their channels, with commas between them.
+inline constexpr const char* kStatisticsChannels = "channels.txt";
+
+/// Where the channels `names` (with commas between them) are in the statistics of a .npy file, by the names beside it,
+/// so that those of other channels, or in another order, are not taken for theirs; nothing where the file or the data
+/// name none: then they are in order. Error(kBadData) for a channel that the statistics do not have.
+struct StatisticsRows {
+  int64_t total = 0;
+  std::vector<int64_t> rows;
+};
+std::optional<StatisticsRows> statistics_rows(const std::string& path, const std::string& names);
 
 /// Normalizes a field [C, ...], in its type (16-bit types in float32), into `to` (float32, the same shape; may be
 /// `field` itself). Returns the row-major index of the first element that is not finite, or of the first whose

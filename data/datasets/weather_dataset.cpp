@@ -15,6 +15,7 @@
 #include "src/base/error.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -82,7 +83,7 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
   if (!options.stage_folder.empty()) {
     source_->stage(options.stage_folder, rows_needed(options.stage_samples));
   }
-  normalization_ = normalization_of(group, options, shape_.front());
+  normalization_ = normalization_of(group, options, shape_.front(), given_channels_);
   has_float_files_ = source_->files().front().layout.type == at::kFloat;
   scaling_ = {{normalization_.mean.begin(), normalization_.mean.end()},
               {normalization_.std.begin(), normalization_.std.end()}};
@@ -153,9 +154,10 @@ Grid given_grid(const std::vector<RowFile>& files) {
   return grid;
 }
 
-Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels) {
+Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels,
+                               const std::string& names) {
   if (!options.global_means.empty()) {
-    return Normalization::read(group, options.global_means, options.global_stds, channels);
+    return Normalization::read(group, options.global_means, options.global_stds, channels, names);
   }
   if (!options.normalization) {
     return Normalization::identity(channels);
@@ -243,9 +245,9 @@ void WeatherDataset::fail_non_finite(const RowRead& row, const RowBox& box, int6
   const int64_t channel = element / (box.size[1] * width);
   const RowFile& file = source_->files()[static_cast<size_t>(row.file)];
   throw Error(ErrorClass::kBadData,
-              str(file.path, ": dataset '", file.layout.dataset_of(channel), "' is not finite (", value, ") at time ",
-                  row.row, ", channel ", channel, " (", channel_names_[static_cast<size_t>(channel)], "), row ",
-                  box.start[1] + element / width % box.size[1], ", column ", element % width),
+              str(file.path, ": dataset '", shown(file.layout.dataset_of(channel)), "' is not finite (", value,
+                  ") at time ", row.row, ", channel ", channel, " (", channel_names_[static_cast<size_t>(channel)],
+                  "), row ", box.start[1] + element / width % box.size[1], ", column ", element % width),
               "values must be finite: repair the file or leave it out");
 }
 
@@ -284,7 +286,7 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& self, const WeatherOptions& opt
   units_ = units_of(first, names_);
   grid_ = given_grid(source_->files());
   lead_ = resolved_lead(options.lead, common_interval(source_->files()));
-  normalization_ = normalization_of(self, options, shape_.front());
+  normalization_ = normalization_of(self, options, shape_.front(), given_channels_);
 }
 
 void WeatherTimes::check_layouts() {
@@ -335,20 +337,30 @@ WeatherTimes::Place WeatherTimes::place(int64_t index) const {
   VH_ASSERT(false, "runs that do not hold all rows");
 }
 
-at::Tensor WeatherTimes::read(int64_t file, int64_t time) const {
-  const MemoryScope scope(MemoryClass::kData);
+at::Tensor WeatherTimes::read_raw(int64_t file, int64_t time) const {
   const at::Tensor raw = at::empty(shape_, source_->files()[static_cast<size_t>(file)].layout.type);
   source_->read({{file, time, raw.data_ptr()}});
+  return raw;
+}
+
+at::Tensor WeatherTimes::read_stored(int64_t file, int64_t time) const {
+  const MemoryScope scope(MemoryClass::kData);
+  return read_raw(file, time).to(at::kFloat);
+}
+
+at::Tensor WeatherTimes::read(int64_t file, int64_t time) const {
+  const MemoryScope scope(MemoryClass::kData);
+  const at::Tensor raw = read_raw(file, time);
   const at::Tensor state = at::empty(shape_, at::kFloat);
   const int64_t bad = normalize_field(raw, normalization_, state);
   if (bad >= 0) {
     const int64_t plane = shape_[1] * shape_[2];
     throw Error(
         ErrorClass::kBadData,
-        str(path(file), ": dataset '", source_->files()[static_cast<size_t>(file)].layout.dataset_of(bad / plane),
-            "' is not finite (", state.const_data_ptr<float>()[bad], ") at time ", time, ", channel ", bad / plane,
-            " (", names_[static_cast<size_t>(bad / plane)], "), row ", bad % plane / shape_[2], ", column ",
-            bad % shape_[2]),
+        str(path(file), ": dataset '",
+            shown(source_->files()[static_cast<size_t>(file)].layout.dataset_of(bad / plane)), "' is not finite (",
+            state.const_data_ptr<float>()[bad], ") at time ", time, ", channel ", bad / plane, " (",
+            names_[static_cast<size_t>(bad / plane)], "), row ", bad % plane / shape_[2], ", column ", bad % shape_[2]),
         "values must be finite: repair the file or choose another start");
   }
   return state;

@@ -46,8 +46,10 @@ std::string given_channels(const std::vector<RowFile>& files);
 /// differ.
 Grid given_grid(const std::vector<RowFile>& files);
 
-/// What the options say, for data of so many channels. Collective over `group`; errors as Normalization::read()'s.
-Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels);
+/// What the options say, for data of so many channels, which are called `names` (with commas between them; empty: not
+/// known). Collective over `group`; errors as Normalization::read()'s.
+Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels,
+                               const std::string& names);
 
 /// Sample s is the pair (t, t + lead) number s over the files in the order of years; no pair crosses the end of a year,
 /// or a gap in its times. Inputs and targets are normalized fields [channels, height, width].
@@ -140,9 +142,12 @@ class WeatherTimes {
 
   /// The state at `time` of a file: float32 [C, H, W], normalised. Error(kBadData) names a value that is not finite.
   at::Tensor read(int64_t file, int64_t time) const;
+  /// The same as it is stored, in the units of the data, float32.
+  at::Tensor read_stored(int64_t file, int64_t time) const;
 
  private:
   void check_layouts();
+  at::Tensor read_raw(int64_t file, int64_t time) const;
 
   std::unique_ptr<RowSource> source_;
   std::vector<int64_t> shape_;

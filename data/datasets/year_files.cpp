@@ -149,6 +149,9 @@ bool has_hdf5_name(const std::string& path) {
 
 std::vector<std::string> list_weather_files(const std::string& folder) {
   std::error_code error;
+  if (fs::is_regular_file(folder, error) && has_hdf5_name(folder)) {
+    return {folder};
+  }
   if (!fs::is_directory(folder, error)) {
     throw Error(ErrorClass::kMissingInput,
                 str("the data folder ", folder,

@@ -124,7 +124,8 @@ std::vector<double> points_of(hid_t file, hid_t dataset, const Axis& axis, size_
 
 DimKind kind_of(const std::string& dim_name, const std::vector<Hid>& scales) {
   DimKind kind = dim_kind(dim_name, "");
-  for (size_t i = 0; i < scales.size() && kind == DimKind::kUnknown; ++i) {
+  const auto is_open = [&] { return kind == DimKind::kUnknown || kind == DimKind::kOther; };
+  for (size_t i = 0; i < scales.size() && is_open(); ++i) {
     kind = dim_kind(name_of(scales[i].get()), units_of(scales[i].get()));
   }
   return kind;
@@ -169,7 +170,7 @@ FieldOrder hdf5_field_order(hid_t file, hid_t dataset) {
   order.shape = hdf5_shape(space.get());
   if (order.shape.size() == kFieldDims) {
     const std::vector<DimKind> kinds = hdf5_dim_kinds(dataset);
-    std::copy(kinds.begin(), kinds.end(), order.kinds.begin());
+    std::replace_copy(kinds.begin(), kinds.end(), order.kinds.begin(), DimKind::kOther, DimKind::kUnknown);
     order.num_latitudes = num_named_points(file, dataset, kLatitude);
     order.num_longitudes = num_named_points(file, dataset, kLongitude);
     H5Eclear2(H5E_DEFAULT);

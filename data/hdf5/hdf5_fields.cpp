@@ -2,7 +2,6 @@
 #include "data/hdf5/hdf5_fields.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -20,10 +19,11 @@ namespace vit_hybrid::data {
 
 namespace {
 
-constexpr double kPascals = 100.0;  // of one hPa
-
-herr_t note_root_name(hid_t, const char* name, const H5L_info_t*, void* names) {
-  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+// What lies in other files is not opened before somebody asks for it: it may be anything.
+herr_t note_root_name(hid_t, const char* name, const H5L_info_t* info, void* names) {
+  if (info->type != H5L_TYPE_EXTERNAL) {
+    static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+  }
   return 0;
 }
 
@@ -42,6 +42,7 @@ std::optional<FieldVariable> variable_of(hid_t file, const std::string& name) {
   if (!hdf5_stored_type(type.get()) || variable.shape.size() < kFewestDims) {
     return std::nullopt;
   }
+  variable.dim_names = hdf5_dimension_names(object.get());
   std::vector<DimKind> told = hdf5_dim_kinds(object.get());
   std::string channels = hdf5_text_attribute(object.get(), "channels");
   if (channels.empty() && variable.shape.size() == kFieldDims) {
@@ -57,17 +58,17 @@ std::optional<FieldVariable> variable_of(hid_t file, const std::string& name) {
   const auto level = std::find(variable.dims.begin(), variable.dims.end(), DimKind::kLevel);
   if (level != variable.dims.end()) {
     ScaleValues scale = hdf5_scale_values(object.get(), static_cast<size_t>(level - variable.dims.begin()));
-    for (double& value : scale.values) {
-      value /= scale.units == "Pa" ? kPascals : 1.0;
-    }
-    variable.levels = std::move(scale.values);
+    variable.levels = levels_in_hpa(std::move(scale.values), scale.units);
   }
   // Planes that nothing names cannot be asked for.
   const bool has_planes = std::any_of(variable.dims.begin(), variable.dims.end(), [](DimKind kind) {
     return kind == DimKind::kLevel || kind == DimKind::kChannel;
   });
   const bool can_be_asked_for = !has_planes || !variable.levels.empty() || !variable.channels.empty();
-  return variable.dims.empty() || !can_be_asked_for ? std::nullopt : std::optional(std::move(variable));
+  if (!can_be_asked_for) {
+    variable.dims.clear();
+  }
+  return variable;
 }
 
 std::optional<double> number_attribute(hid_t dataset, const char* name, const std::string& where) {
@@ -88,25 +89,11 @@ std::optional<double> number_attribute(hid_t dataset, const char* name, const st
 }
 
 Packing packing_of(hid_t dataset, at::ScalarType type, const std::string& where) {
-  Packing packing;
-  packing.scale = number_attribute(dataset, "scale_factor", where).value_or(1.0);
-  packing.offset = number_attribute(dataset, "add_offset", where).value_or(0.0);
-  const auto fill = number_attribute(dataset, "_FillValue", where);
-  const auto missing = number_attribute(dataset, "missing_value", where);
-  packing.has_fill = (fill && !std::isnan(*fill)) || (missing && !std::isnan(*missing));
-  packing.fill = !packing.has_fill ? 0.0 : fill && !std::isnan(*fill) ? *fill : *missing;
-  if (!std::isfinite(packing.scale) || packing.scale == 0.0 || !std::isfinite(packing.offset)) {
-    throw Error(ErrorClass::kBadData, str(where, ": scale_factor ", packing.scale, ", add_offset ", packing.offset),
-                "both are finite, and the first is not 0");
-  }
-  if (fill && missing && packing.has_fill && !std::isnan(*missing) && !std::isnan(*fill) && *fill != *missing) {
-    throw Error(ErrorClass::kBadData, str(where, ": _FillValue ", *fill, " and missing_value ", *missing, " differ"),
-                "one value says that another is missing");
-  }
-  if (type == at::kFloat) {  // as its values are compared
-    packing.fill = static_cast<float>(packing.fill);
-  }
-  return packing;
+  return checked_packing({.scale = number_attribute(dataset, "scale_factor", where),
+                          .offset = number_attribute(dataset, "add_offset", where),
+                          .fill = number_attribute(dataset, "_FillValue", where),
+                          .missing = number_attribute(dataset, "missing_value", where)},
+                         type, where);
 }
 
 }  // namespace

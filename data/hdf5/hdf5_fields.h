@@ -8,8 +8,8 @@
 
 namespace vit_hybrid::data {
 
-/// The datasets of numbers in the root group whose dims are those of fields (field_dims()), in order of names, on this
-/// rank alone (main thread). Errors as of inspect_dataset().
+/// The datasets of numbers in the root group of at least three dims, in order of names, on this rank alone (main
+/// thread); those that hold no fields have no FieldVariable::dims. Errors as of inspect_dataset().
 std::vector<FieldVariable> hdf5_field_variables(const std::string& path);
 
 /// The array of one of them with its dims, packing, unit (ArrayLayout::attribute), times and grid; `is_whole`: and

@@ -103,8 +103,12 @@ void require_filters(const ArrayLayout& layout, const std::string& where) {
 void require_readable(const ArrayLayout& layout, const std::string& where) {
   require_filters(layout, where);
   if (!layout.unwritten.empty()) {
+    const bool is_store = layout.storage == ArrayLayout::Storage::kChunkFiles;
     throw Error(ErrorClass::kBadData, str(where, " was not wholly written: ", layout.unwritten),
-                "HDF5 would make values up in its place: finish the file or make it again");
+                is_store
+                    ? "finish the store, or choose dates of which all is there (--train-dates, --valid-dates; --dates "
+                      "of data stats)"
+                    : "HDF5 would make values up in its place: finish the file or make it again");
   }
 }
 

@@ -17,6 +17,7 @@
 #include "src/base/error.h"
 #include "src/base/instruction_sets.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -259,6 +260,11 @@ void swap_bytes(char* values, int64_t bytes, int64_t item) {
 // The stored bytes of a chunk as values.
 void read_chunk(const ChunkPlace& place, const ArrayLayout& layout, char* values, int64_t value_bytes,
                 TensorPool& buffers) {
+  // No codec makes more of bytes that it cannot make fewer of; what does is no chunk, and may be of any size.
+  const int64_t most_bytes = value_bytes + value_bytes / 8 + (int64_t{1} << 16);
+  if (layout.storage == ArrayLayout::Storage::kChunkFiles && place.bytes > most_bytes) {
+    fail(str(place.file->path(), " has a chunk of ", place.bytes, " bytes, of which the values have ", value_bytes));
+  }
   const at::Tensor stored = buffers.take({std::max<int64_t>(place.bytes, 1)}, at::kByte);
   place.file->read(place.offset, stored.data_ptr(), place.bytes);
   try {
@@ -306,7 +312,7 @@ void fill_runs(const std::vector<Run>& runs, T value, void* to) {
 // What a chunk holds that is not stored.
 void fill_rows(const ArrayLayout& layout, std::span<const RowRead> rows, const std::vector<Run>& runs) {
   if (!layout.chunk_files.has_fill) {
-    fail("a chunk is not stored, and the array has no fill value");
+    fail(str("a chunk of ", shown(layout.name), " is not stored, or not any more, and has no fill value"));
   }
   AT_DISPATCH_ALL_TYPES_AND(at::kHalf, layout.type, "fill", [&] {
     for (const RowRead& row : rows) {

@@ -23,6 +23,7 @@
 #include "src/base/log.h"
 #include "src/base/partition.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -160,7 +161,7 @@ void check_presence(const RowFile& file, size_t inspector) {
                 "all ranks must see the same file");
   }
   for (const ArrayLayout* array : file.layout.stored_arrays()) {
-    require_readable(*array, str(file.path, ": dataset '", array->name, "'"));
+    require_readable(*array, str(file.path, ": dataset '", shown(array->name), "'"));
   }
 }
 
@@ -335,7 +336,7 @@ void RowSource::choose_mode(IoMode wanted) {
   };
   const auto cannot = [&](const Found& found, const char* allowed) {
     return Error(ErrorClass::kUsage,
-                 str(io_mode_name(wanted), " reading is not possible: dataset '", found.array->name, "' of ",
+                 str(io_mode_name(wanted), " reading is not possible: dataset '", shown(found.array->name), "' of ",
                      found.file->path, " has ", found.array->opaque_because),
                  allowed);
   };

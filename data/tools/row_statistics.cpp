@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <numeric>
 #include <system_error>
@@ -31,6 +32,7 @@
 #include "src/base/log.h"
 #include "src/base/partition.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -243,8 +245,8 @@ class BlockSums {
     const int64_t channel = element / places_.inner % places_.channels;
     const RowFile& file = source_.files()[static_cast<size_t>(place.file)];
     throw Error(ErrorClass::kBadData,
-                str(file.path, ": dataset '", file.layout.dataset_of(channel), "' is not finite (", *bad, ") at time ",
-                    place.row, ", channel ", channel, ", element ", element % places_.inner, " of it"),
+                str(file.path, ": dataset '", shown(file.layout.dataset_of(channel)), "' is not finite (", *bad,
+                    ") at time ", place.row, ", channel ", channel, ", element ", element % places_.inner, " of it"),
                 "repair the file, or leave such values out with --skip-missing");
   }
 
@@ -348,8 +350,9 @@ at::Tensor by_channel(const std::vector<ChannelMoments>& channels, double (*valu
   return values;
 }
 
+// `channels`: as the data name them, or empty. The names are there only beside the statistics that they are of.
 void write_files(const WriteStatsOptions& options, const RowStatistics& statistics,
-                 const std::vector<ChannelMoments>& increments) {
+                 const std::vector<ChannelMoments>& increments, const std::string& channels) {
   NpyFiles files;
   const auto add = [&](const char* name, const at::Tensor& values) {
     files.emplace_back((fs::path(options.out) / name).string(), values);
@@ -367,7 +370,14 @@ void write_files(const WriteStatsOptions& options, const RowStatistics& statisti
     add(kIncrementMeans, by_channel(increments, [](const ChannelMoments& m) { return m.mean; }));
     add(kIncrementDeviations, by_channel(increments, [](const ChannelMoments& m) { return m.deviation(); }));
   }
+  const std::string names = (fs::path(options.out) / kStatisticsChannels).string();
+  std::remove(names.c_str());
   replace_npy(files);
+  if (!channels.empty()) {
+    WholeFile list(names);
+    list.write(channels + "\n");
+    list.finish();
+  }
 }
 
 }  // namespace
@@ -498,7 +508,7 @@ WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& o
   }
   comm::agreed_on_rank_0(group, [&] {
     check_channels(result);
-    write_files(options, statistics, result.increments);
+    write_files(options, statistics, result.increments, given_channels(source.files()));
   });
   return result;
 }

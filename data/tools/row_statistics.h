@@ -111,11 +111,11 @@ struct WrittenStats {
 
 /// Writes OUT/global_means.npy and OUT/global_stds.npy, float32 (1, C, 1, 1), over all times of all files, and if asked
 /// OUT/time_means.npy (1, C, H, W), and OUT/time_diff_means.npy and OUT/time_diff_stds.npy, those of x(t + lead) - x(t)
-/// over the pairs of the files, none across a gap in their times (makani's names). Collective over `group`; errors are
-/// agreed: Error(kMissingInput), Error(kBadData) for values that are not finite, channels that are constant or without
-/// a value, and files that differ, Error(kCannotCreate), also for an optional file of before that would stay. Whenever
-/// the program is killed, what is in OUT is not of two data sets: old files are removed before new ones have their
-/// names.
+/// over the pairs of the files, none across a gap in their times (makani's names); and OUT/channels.txt with the names
+/// that the data have (normalization.h). Collective over `group`; errors are agreed: Error(kMissingInput),
+/// Error(kBadData) for values that are not finite, channels that are constant or without a value, and files that
+/// differ, Error(kCannotCreate), also for an optional file of before that would stay. Whenever the program is killed,
+/// what is in OUT is not of two data sets: old files are removed before new ones have their names.
 WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& options);
 
 }  // namespace vit_hybrid::data

@@ -6,7 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
 #include <system_error>
@@ -24,16 +26,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kPascals = 100.0;  // of one hPa
+constexpr int64_t kMostPoints = int64_t{1} << 24;  // of a coordinate
 
 std::string text_attribute(const ZarrArray& array, const char* name) {
   const auto found = array.attributes.find(name);
   return found != array.attributes.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-std::optional<double> number_attribute(const ZarrArray& array, const char* name) {
+// A number, or a list of one.
+std::optional<double> number_attribute(const ZarrArray& array, const char* name, const std::string& where) {
   const auto found = array.attributes.find(name);
-  return found != array.attributes.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
+  if (found == array.attributes.end() || found->is_null()) {
+    return std::nullopt;
+  }
+  const ZarrJson& value = found->is_array() && found->size() == 1 ? found->front() : *found;
+  if (value.is_number()) {
+    return value.get<double>();
+  }
+  // What xarray writes for version 3 is the fill value in base64; NaN is a text in all of Zarr's JSON.
+  constexpr size_t kShortest = 8;  // of four bytes
+  const bool is_base64 = value.is_string() && value.get_ref<const std::string&>().size() >= kShortest;
+  if (is_base64 && std::string(name) == "_FillValue" && array.fill_value) {
+    return array.fill_value;
+  }
+  if (value == "NaN") {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  throw Error(ErrorClass::kBadData, str(where, ": the attribute ", name, " is not one number"),
+              "scale_factor, add_offset, _FillValue and missing_value are numbers by CF's rules");
 }
 
 ChunkFilter filter_of(const ZarrCodec& codec) {
@@ -95,40 +115,61 @@ std::vector<int64_t> grid_of_files(const ArrayLayout& layout) {
   return grid;
 }
 
+// The index that a file's name says, "3.0.1" or "3/0/1"; empty where it is none of the grid.
+std::vector<int64_t> index_of_key(const std::string& key, char separator, const std::vector<int64_t>& grid) {
+  std::vector<int64_t> index;
+  for (size_t begin = 0; begin <= key.size() && index.size() <= grid.size();) {
+    const size_t end = std::min(key.find(separator, begin), key.size());
+    int64_t number = -1;
+    const auto [last, failure] = std::from_chars(key.data() + begin, key.data() + end, number);
+    if (failure != std::errc() || last != key.data() + end || number < 0) {
+      return {};
+    }
+    index.push_back(number);
+    begin = end + 1;
+  }
+  const bool fits = std::equal(index.begin(), index.end(), grid.begin(), grid.end(), std::less<>());
+  return fits ? index : std::vector<int64_t>{};
+}
+
 // The files of an array that are there, which may be in folders of their own: how many for each first index.
-std::map<int64_t, int64_t> count_files(const std::string& folder, const ArrayLayout& layout) {
+std::map<int64_t, int64_t> count_files(const std::string& folder, const ArrayLayout& layout,
+                                       const std::vector<int64_t>& grid) {
   std::map<int64_t, int64_t> counts;
   const std::string prefix = folder + "/" + layout.chunk_files.prefix;
   std::error_code error;
   for (fs::recursive_directory_iterator entry(prefix, error), end; !error && entry != end; entry.increment(error)) {
     const std::string key = entry->path().string().substr(prefix.size());
-    int64_t row = 0;
-    const auto [last, failure] = std::from_chars(key.data(), key.data() + key.size(), row);
-    const bool is_key = failure == std::errc() && key.find_first_not_of("0123456789./") == std::string::npos;
+    const std::vector<int64_t> index = index_of_key(key, layout.chunk_files.separator.front(), grid);
     std::error_code ignored;
-    if (is_key && !entry->is_directory(ignored)) {
-      ++counts[row];
+    if (!index.empty() && entry->is_regular_file(ignored)) {  // nor is a link to nothing
+      ++counts[index.front()];
     }
   }
   return counts;
 }
 
 // A fill value stands for chunks in which it is everywhere; that it is so in all chunks of a time, nobody believes.
-std::string unwritten_chunks(const std::string& folder, const ArrayLayout& layout) {
+// Where all chunks are there, none may be missing later: the layout then has no fill value.
+std::string unwritten_chunks(const std::string& folder, ArrayLayout& layout) {
   const std::vector<int64_t> grid = grid_of_files(layout);
-  const std::map<int64_t, int64_t> counts = count_files(folder, layout);
-  const int64_t all = num_elements(grid), of_row = all / std::max<int64_t>(grid.front(), 1);
-  const bool can_fill = layout.chunk_files.has_fill && std::isfinite(layout.chunk_files.fill);
-  int64_t row = 0, found = 0;  // the first row that lacks some
-  for (const auto& [number, count] : counts) {
-    row += number == row && count >= (can_fill ? 1 : of_row) ? 1 : 0;
-    found += count;
-  }
+  const std::map<int64_t, int64_t> counts = count_files(folder, layout, grid);
   const bool is_sharded = !layout.chunk_files.shard.empty();
-  return row >= grid.front() ? ""
-                             : str(all - found, " of the files of its ", all, is_sharded ? " shards" : " chunks",
-                                   " are not there, the first of row ",
-                                   row * (is_sharded ? layout.chunk_files.shard : layout.chunk).front());
+  const int64_t rows = (is_sharded ? layout.chunk_files.shard : layout.chunk).front();  // of a file
+  const int64_t of_row = num_elements(grid) / std::max<int64_t>(grid.front(), 1);
+  const bool can_fill = layout.chunk_files.has_fill && std::isfinite(layout.chunk_files.fill);
+  const Range wanted = layout.chosen_rows();
+  const Range files = wanted.empty() ? Range{} : Range{wanted.begin / rows, (wanted.end - 1) / rows + 1};
+  int64_t row = files.begin, found = 0;  // the first row of files that lacks some
+  for (auto at = counts.lower_bound(files.begin); at != counts.end() && at->first < files.end; ++at) {
+    row += at->first == row && at->second >= (can_fill ? 1 : of_row) ? 1 : 0;
+    found += at->second;
+  }
+  const int64_t all = files.size() * of_row;
+  layout.chunk_files.has_fill = layout.chunk_files.has_fill && (found < all || is_sharded);
+  return row >= files.end ? ""
+                          : str(all - found, " of the files of ", all, is_sharded ? " shards" : " chunks",
+                                " are not there, the first of row ", std::max(row * rows, wanted.begin));
 }
 
 int64_t existing_bytes(const std::string& path) {
@@ -137,49 +178,45 @@ int64_t existing_bytes(const std::string& path) {
   return error ? -1 : static_cast<int64_t>(bytes);
 }
 
-// Its metadata, and the files of its first and last chunk, as far as these are there.
-std::vector<std::string> samples_of(const std::string& folder, const ArrayLayout& layout) {
+// Its metadata and attributes, and files of chunks spread over it, as far as these are there.
+std::vector<std::string> samples_of(const std::string& folder, const ArrayLayout& layout, int64_t most_chunks) {
   const ChunkFiles& files = layout.chunk_files;
-  std::vector<int64_t> last = grid_of_files(layout);
-  const std::vector<int64_t> first(last.size(), 0);
-  for (int64_t& index : last) {
-    index = std::max<int64_t>(index - 1, 0);
-  }
-  std::vector<std::string> samples;
-  for (const std::string& name :
-       {layout.name + "/zarr.json", layout.name + "/.zarray", std::string("zarr.json"), std::string(".zmetadata")}) {
-    if (samples.empty() && existing_bytes(folder + "/" + name) >= 0) {
-      samples.push_back(name);
+  const std::vector<int64_t> grid = grid_of_files(layout);
+  std::vector<std::string> names = {layout.name + "/zarr.json", layout.name + "/.zarray", layout.name + "/.zattrs",
+                                    "zarr.json", ".zmetadata"};
+  const int64_t all = num_elements(grid), count = std::min(all, most_chunks);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t number = count < 2 ? 0 : (all - 1) / (count - 1) * i + (all - 1) % (count - 1) * i / (count - 1);
+    std::vector<int64_t> index(grid.size());
+    for (size_t d = grid.size(); d-- > 0;) {
+      index[d] = number % grid[d];
+      number /= grid[d];
     }
+    names.push_back(files.prefix + join(index, files.separator));
   }
-  for (const auto& index : {first, last}) {
-    const std::string name = files.prefix + join(index, files.separator);
-    if (existing_bytes(folder + "/" + name) >= 0) {
-      samples.push_back(name);
-    }
-  }
-  return samples;
+  std::erase_if(names, [&](const std::string& name) { return existing_bytes(folder + "/" + name) < 0; });
+  return names;
 }
 
 Packing packing_of(const ZarrArray& array, const std::string& where) {
-  Packing packing;
-  packing.scale = number_attribute(array, "scale_factor").value_or(1.0);
-  packing.offset = number_attribute(array, "add_offset").value_or(0.0);
-  std::optional<double> fill = number_attribute(array, "_FillValue");
-  if (!fill) {
-    fill = number_attribute(array, "missing_value");
-  }
+  const auto fill = number_attribute(array, "_FillValue", where);
   // What version 2 has no attribute for, xarray keeps as the fill value; the usual one, 0, says nothing.
-  if (!fill && array.fill_value && *array.fill_value != 0.0) {
-    fill = array.fill_value;
-  }
-  packing.has_fill = fill && !std::isnan(*fill);
-  packing.fill = !packing.has_fill ? 0.0 : array.type == at::kFloat ? static_cast<float>(*fill) : *fill;
-  if (!std::isfinite(packing.scale) || packing.scale == 0.0 || !std::isfinite(packing.offset)) {
-    throw Error(ErrorClass::kBadData, str(where, ": scale_factor ", packing.scale, ", add_offset ", packing.offset),
-                "both are finite, and the first is not 0");
-  }
-  return packing;
+  const bool is_told = array.fill_value && *array.fill_value != 0.0;
+  return checked_packing({.scale = number_attribute(array, "scale_factor", where),
+                          .offset = number_attribute(array, "add_offset", where),
+                          .fill = fill || !is_told ? fill : array.fill_value,
+                          .missing = number_attribute(array, "missing_value", where)},
+                         array.type, where);
+}
+
+// To rounding; of fewer than three values any are.
+bool is_even(const std::vector<double>& values) {
+  constexpr double kRounding = 1e-6;
+  const double step =
+      values.size() < 2 ? 0.0 : (values.back() - values.front()) / static_cast<double>(values.size() - 1);
+  return std::adjacent_find(values.begin(), values.end(), [&](double a, double b) {
+           return !(std::abs(b - a - step) <= kRounding * std::abs(step));
+         }) == values.end();
 }
 
 }  // namespace
@@ -192,12 +229,31 @@ const ZarrArray* ZarrFields::find(const std::string& name) const {
   return found == store_.arrays.end() ? nullptr : &*found;
 }
 
-// The list of numbers that is called as the dim is, and has one for each index.
-const ZarrArray* ZarrFields::coordinate(const ZarrArray& array, size_t dim) const {
+// The list of numbers that is called as the dim is.
+const ZarrArray* ZarrFields::named_as(const ZarrArray& array, size_t dim) const {
   const ZarrArray* const found = dim < array.dims.size() && !array.dims[dim].empty() ? find(array.dims[dim]) : nullptr;
-  const bool fits = found != nullptr && found != &array && found->refused.empty() &&
-                    found->shape == std::vector<int64_t>{array.shape[dim]};
+  const bool is_list = found != nullptr && found != &array && found->refused.empty() && found->shape.size() == 1;
+  return is_list ? found : nullptr;
+}
+
+// The same where it has one for each index.
+const ZarrArray* ZarrFields::coordinate(const ZarrArray& array, size_t dim) const {
+  const ZarrArray* const found = named_as(array, dim);
+  const bool fits = found != nullptr && found->shape.front() == array.shape[dim] && array.shape[dim] <= kMostPoints;
   return fits ? found : nullptr;
+}
+
+void ZarrFields::require_coordinates(const ZarrArray& array, const std::string& where) const {
+  for (size_t d = 0; d < array.shape.size(); ++d) {
+    const ZarrArray* const found = named_as(array, d);
+    if (found != nullptr && coordinate(array, d) == nullptr) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, " has ", array.shape[d], " indices along '", shown(array.dims[d]),
+                      "', the array of this name ", found->shape.front(), " values"),
+                  str("a coordinate has a value for each index, and at most ", kMostPoints,
+                      ": finish the store or make it again"));
+    }
+  }
 }
 
 std::vector<DimKind> ZarrFields::dims_of(const ZarrArray& array) const {
@@ -212,10 +268,18 @@ std::vector<DimKind> ZarrFields::dims_of(const ZarrArray& array) const {
 std::vector<double> ZarrFields::values_of(const ZarrArray& array) const {
   const std::string where = str(folder_, ": array '", shown(array.name), "'");
   const Packing packing = packing_of(array, where);
-  const at::Tensor values =
-      read_chunk_files({folder_, layout_of(array, where)}).to(at::kDouble).mul(packing.scale).add(packing.offset);
-  const auto* first = values.const_data_ptr<double>();
-  return {first, first + values.numel()};
+  ArrayLayout layout = layout_of(array, where);
+  ArrayLayout counted = layout;
+  const bool lacks_some = !unwritten_chunks(folder_, counted).empty() || counted.chunk_files.has_fill;
+  layout.chunk_files.has_fill = true;  // zarr-python leaves out chunks of zeros, also where no fill value is named
+  const at::Tensor stored = read_chunk_files({folder_, layout}).to(at::kDouble).mul(packing.scale).add(packing.offset);
+  const auto* first = stored.const_data_ptr<double>();
+  std::vector<double> values(first, first + stored.numel());
+  if (lacks_some && !is_even(values)) {
+    throw Error(ErrorClass::kBadData, str(where, " lacks the files of some of its chunks"),
+                "fill values in their place are no coordinates: finish the store or make it again");
+  }
+  return values;
 }
 
 std::vector<FieldVariable> ZarrFields::variables() const {
@@ -224,29 +288,33 @@ std::vector<FieldVariable> ZarrFields::variables() const {
     FieldVariable variable;
     variable.name = array.name;
     variable.shape = array.shape;
+    variable.dim_names = array.dims;
     variable.dims = dims_of(array);
     const auto level = std::find(variable.dims.begin(), variable.dims.end(), DimKind::kLevel);
     if (level != variable.dims.end()) {
       const ZarrArray* const values = coordinate(array, static_cast<size_t>(level - variable.dims.begin()));
-      variable.levels = values == nullptr ? std::vector<double>{} : values_of(*values);
-      for (double& value : variable.levels) {
-        value /= text_attribute(*values, "units") == "Pa" ? kPascals : 1.0;
+      if (values != nullptr) {
+        variable.levels = levels_in_hpa(values_of(*values), text_attribute(*values, "units"));
       }
     }
     const bool has_channels =
         std::find(variable.dims.begin(), variable.dims.end(), DimKind::kChannel) != variable.dims.end();
     const bool can_be_asked_for = level == variable.dims.end() ? !has_channels : !variable.levels.empty();
-    if (!variable.dims.empty() && can_be_asked_for) {
+    if (!can_be_asked_for) {
+      variable.dims.clear();
+    }
+    if (variable.shape.size() > 1) {
       variables.push_back(std::move(variable));
     }
   }
   return variables;
 }
 
-ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole) const {
+ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole, const std::string& dates) const {
   const ZarrArray* const array = find(variable.name);
   VH_ASSERT(array != nullptr, variable.name);
   const std::string where = str(folder_, ": array '", shown(array->name), "'");
+  require_coordinates(*array, where);
   if (!array->refused.empty()) {
     throw Error(ErrorClass::kBadData, str(where, " cannot be read: ", array->refused),
                 "read are the codecs blosc, zstd, lz4, gzip, zlib, shuffle and crc32c, in row-major order, of numbers");
@@ -256,16 +324,29 @@ ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole) co
   layout.packing = packing_of(*array, where);
   layout.attribute = text_attribute(*array, "units");
   if (is_whole) {
-    layout.unwritten = unwritten_chunks(folder_, layout);
-    layout.chunk_files.samples = samples_of(folder_, layout);
+    constexpr int64_t kChunks = 16;
+    layout.chunk_files.samples = samples_of(folder_, layout, kChunks);
+    for (size_t d = 0; d < array->shape.size(); ++d) {
+      if (const ZarrArray* const points = coordinate(*array, d)) {
+        const auto more = samples_of(folder_, layout_of(*points, where), kChunks);
+        layout.chunk_files.samples.insert(layout.chunk_files.samples.end(), more.begin(), more.end());
+      }
+    }
     layout.file_bytes = existing_bytes(folder_ + "/" + layout.chunk_files.samples.front());
   }
   const auto coordinate_of = [&](DimKind kind) {
     const auto dim = std::find(layout.dims.begin(), layout.dims.end(), kind) - layout.dims.begin();
     return coordinate(*array, static_cast<size_t>(dim));
   };
-  if (const StoredTimes times = times_of(array->name); !times.values.empty()) {
+  const StoredTimes times = times_of(array->name);
+  if (!times.values.empty()) {
     layout.times = checked_time_axis(times.values, times.units, times.calendar, where);
+  }
+  if (!dates.empty()) {
+    layout.chosen = rows_of_dates(dates, times.values, layout.times, folder_);
+  }
+  if (is_whole) {
+    layout.unwritten = unwritten_chunks(folder_, layout);
   }
   const ZarrArray* const latitudes = coordinate_of(DimKind::kLatitude);
   const ZarrArray* const longitudes = coordinate_of(DimKind::kLongitude);

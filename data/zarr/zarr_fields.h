@@ -15,21 +15,24 @@ class ZarrFields {
   /// Errors as read_zarr_store()'s.
   explicit ZarrFields(const std::string& folder);
 
-  /// The arrays of the root group whose dims are those of fields (field_dims()), in order of names.
+  /// The arrays of at least two dims, in order of names; those that hold no fields have no FieldVariable::dims.
   std::vector<FieldVariable> variables() const;
 
   /// The layout of one of them (kChunkFiles) with its dims, packing, unit (ArrayLayout::attribute), times and grid;
-  /// `is_whole`: and whether its chunks are stored. Error(kBadData) where its values cannot be read, by the reason that
+  /// of `dates` (rows_of_dates()), or of all rows where they are empty; `is_whole`: and whether the chunks of these are
+  /// stored. Error(kBadData) where its values cannot be read, by the reason that
   /// the metadata give, for coordinates that are none, and for attributes that are not CF's.
-  ArrayLayout inspect(const FieldVariable& variable, bool is_whole) const;
+  ArrayLayout inspect(const FieldVariable& variable, bool is_whole, const std::string& dates = {}) const;
 
   /// Of the array of this name, which inspect() has described.
   StoredTimes times_of(const std::string& name) const;
 
  private:
   const ZarrArray* find(const std::string& name) const;
+  const ZarrArray* named_as(const ZarrArray& array, size_t dim) const;
   const ZarrArray* coordinate(const ZarrArray& array, size_t dim) const;
   std::vector<DimKind> dims_of(const ZarrArray& array) const;
+  void require_coordinates(const ZarrArray& array, const std::string& where) const;
   std::vector<double> values_of(const ZarrArray& array) const;
 
   std::string folder_;

@@ -528,7 +528,8 @@ ZarrArray linked_array(const std::string& name) {
 void check_name(const ZarrField& field, const std::string& name) {
   const std::string parts = "/" + name + "/";
   const bool is_inside = parts.find("//") == parts.npos && parts.find("/./") == parts.npos &&
-                         parts.find("/../") == parts.npos && find_no_text(name) == name.size();
+                         parts.find("/../") == parts.npos && find_no_text(name) == name.size() &&
+                         std::count(name.begin(), name.end(), '/') < kZarrMostNesting;
   if (!is_inside) {
     field.fail(str("names the array '", shown(name), "', which is no path in the store"));
   }
@@ -598,6 +599,10 @@ void walk_groups(ZarrFiles& files, ZarrStore& store) {
   while (!groups.empty()) {
     const std::string group = std::move(groups.back());
     groups.pop_back();
+    if (std::count(group.begin(), group.end(), '/') >= kZarrMostNesting) {
+      throw Error(ErrorClass::kBadData,
+                  str(files.path(group), " is a group below more than ", kZarrMostNesting, " others"), kZarrDamaged);
+    }
     for (const std::string& name : files.folders_in(group)) {
       if (add_node(name, files, store)) {
         groups.push_back(name);

@@ -240,7 +240,7 @@ std::optional<DataShape> look_at_data(const RunConfig& config) {
     return std::nullopt;
   }
   if (config.is_forecast()) {
-    return std::filesystem::is_directory(data.train_data, error) ? std::optional(shape_of_fields(data)) : std::nullopt;
+    return std::filesystem::exists(data.train_data, error) ? std::optional(shape_of_fields(data)) : std::nullopt;
   }
   return std::filesystem::is_regular_file(data.train_data, error) ? std::optional(shape_of_images(data)) : std::nullopt;
 }

@@ -250,6 +250,13 @@ class Sources {
     if (value.IsNull()) {
       return "";
     }
+    if (value.IsMap() && key == "variables") {
+      std::vector<std::string> pairs;
+      for (const auto& item : value) {
+        pairs.push_back(str(plain_value(key, item.first), "=", plain_value(key, item.second)));
+      }
+      return join(pairs, ",");
+    }
     if (!value.IsSequence()) {
       refuse(ErrorClass::kUsage, place_of(file_, value.Mark()),
              str("the value of '", shown(key), "' is a map; it must be one value"),

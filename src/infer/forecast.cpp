@@ -101,6 +101,8 @@ constexpr const char* kTruthTime = "truth_time";
 constexpr const char* kChannel = "channel";
 constexpr const char* kLatitude = "latitude";
 constexpr const char* kLongitude = "longitude";
+constexpr const char* kRow = "row";  // where the data name no latitudes
+constexpr const char* kColumn = "column";
 
 // What the lead times will take on the disk.
 void require_room(const RunConfig& config, const ForecastOptions& options) {
@@ -129,7 +131,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
     refuse_inputs(path, "--out", config.data, checkpoint_);
     refuse_existing(path, options_.use.overwrite);
   }
-  climatology_ = read_climatology(config.data, self, times_.shape(), times_.normalization());
+  climatology_ = read_climatology(config.data, self, times_.shape(), times_.normalization(), times_.given_channels());
   start_ = times_.read(place_.file, place_.time);
   open_file();
 }
@@ -184,7 +186,7 @@ void ForecastRecord::open_file() {
   // forecast. All is known of the lead times.
   if (is_self_contained_) {
     write_coordinates(own);
-    write_truth(0, start_);
+    write_truth(0);
   } else {
     left_out_ = data::copy_hdf5_scales(scales_for(data::temporary_name(options_.use.out)));
   }
@@ -229,10 +231,17 @@ std::vector<ForecastRecord::Coordinate> ForecastRecord::coordinates(const data::
   std::iota(channels.begin(), channels.end(), 0.0);
   // Programs for netCDF want one for each dim.
   add(kChannel, channels, {{"long_name", str("number in ", join(times_.channel_names(), ","))}});
-  add(kLatitude, times_.grid().latitudes,
-      {{"units", std::string("degrees_north")}, {"standard_name", std::string("latitude")}});
-  add(kLongitude, times_.grid().longitudes,
-      {{"units", std::string("degrees_east")}, {"standard_name", std::string("longitude")}});
+  const auto add_points = [&](const char* name, const char* other, std::vector<double> points, int64_t count,
+                              const char* units) {
+    if (!points.empty()) {
+      return add(name, points, {{"units", std::string(units)}, {"standard_name", std::string(name)}});
+    }
+    points.resize(static_cast<size_t>(count));
+    std::iota(points.begin(), points.end(), 0.0);
+    add(other, points, {{"long_name", str("number of the ", other)}});
+  };
+  add_points(kLatitude, kRow, times_.grid().latitudes, times_.shape()[1], "degrees_north");
+  add_points(kLongitude, kColumn, times_.grid().longitudes, times_.shape()[2], "degrees_east");
   return out;
 }
 
@@ -242,10 +251,15 @@ void ForecastRecord::write_coordinates(const std::vector<Coordinate>& coordinate
   }
   const auto scaled = [&](const std::string& dataset, const std::string& time) {
     data::Hdf5Scaled of{dataset, {}};
-    for (const std::string& name : {time, std::string(kChannel), std::string(kLatitude), std::string(kLongitude)}) {
-      const bool is_there = std::any_of(coordinates.begin(), coordinates.end(),
-                                        [&](const Coordinate& coordinate) { return coordinate.spec.name == name; });
-      of.scales.push_back(is_there ? std::vector<std::string>{"/" + name} : std::vector<std::string>{});
+    const std::vector<std::vector<std::string>> of_dims = {
+        {time}, {kChannel}, {kLatitude, kRow}, {kLongitude, kColumn}};
+    for (const std::vector<std::string>& names : of_dims) {
+      auto& scales = of.scales.emplace_back();
+      for (const Coordinate& coordinate : coordinates) {
+        if (std::find(names.begin(), names.end(), coordinate.spec.name) != names.end()) {
+          scales.push_back("/" + coordinate.spec.name);
+        }
+      }
     }
     return of;
   };
@@ -253,9 +267,9 @@ void ForecastRecord::write_coordinates(const std::vector<Coordinate>& coordinate
                            {scaled(dataset_, kTime), scaled(kTruth, kTruthTime)});
 }
 
-void ForecastRecord::write_truth(int64_t lead, const at::Tensor& state) {
+void ForecastRecord::write_truth(int64_t lead) {
   file_->write(kTruth, std::vector<int64_t>{lead, 0, 0, 0},
-               data::denormalize_field(state, times_.normalization()).unsqueeze(0));
+               times_.read_stored(place_.file, place_.time + lead * times_.lead().rows).unsqueeze(0));
 }
 
 std::vector<std::string> ForecastRecord::description() const {
@@ -288,7 +302,7 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
   const at::Tensor truth = times_.read(place_.file, place_.time + lead * times_.lead().rows);
   figures_.push_back(figures_of(loss_, prediction, truth, start_, climatology_, grid_));
   if (is_self_contained_) {
-    write_truth(lead, truth);
+    write_truth(lead);
   }
 }
 

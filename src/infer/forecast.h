@@ -63,7 +63,7 @@ class ForecastRecord {
   };
   std::vector<Coordinate> coordinates(const data::StoredTimes& times);
   // The state at the start (lead 0), or the true one of a lead time.
-  void write_truth(int64_t lead, const at::Tensor& state);
+  void write_truth(int64_t lead);
   void write_coordinates(const std::vector<Coordinate>& coordinates);
   int64_t num_true_written() const { return std::min(options_.steps, num_true()); }
   // Lead times with truth, however many are asked for.

@@ -3,6 +3,8 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +27,7 @@
 namespace vit_hybrid::train {
 
 at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& group, const std::vector<int64_t>& shape,
-                            const data::Normalization& normalization) {
+                            const data::Normalization& normalization, const std::string& channels) {
   const std::string& path = config.time_means;
   const std::string found = !path.empty()          ? path
                             : config.stats.empty() ? std::string()
@@ -37,6 +39,14 @@ at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& grou
   }
   return comm::agreed(group, [&] {
     at::Tensor means = data::read_npy(found);
+    if (const auto known = data::statistics_rows(found, channels); known && means.dim() == 4) {
+      if (means.size(1) != known->total) {
+        throw Error(ErrorClass::kBadData,
+                    str(found, ": shape (", join(means.sizes()), "), but ", data::kStatisticsChannels,
+                        " beside it names ", known->total, " channels"));
+      }
+      means = means.index_select(1, at::tensor(known->rows, at::kLong));
+    }
     if (means.numel() != shape[0] * shape[1] * shape[2]) {
       throw Error(ErrorClass::kBadData,
                   str(found, ": shape (", join(means.sizes()), "), expected (1, ", join(shape), ")"));
@@ -133,7 +143,8 @@ DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& worl
   DataSource source;
   auto train =
       open_weather(config, {}, world, config.data.train_data, config.data.train_dates, config.data.limit_nsamples);
-  source.climatology = read_climatology(config.data, world, train->target_shape(), train->normalization());
+  source.climatology =
+      read_climatology(config.data, world, train->target_shape(), train->normalization(), train->given_channels());
   source.described = description_of_fields(*train);
   source.text = text_of(*train, config.data.train_data, source.climatology);
   if (!config.data.valid_data.empty()) {
@@ -388,7 +399,8 @@ DataSource open_valid_data(const RunConfig& config, const TrainingData& trained,
     auto valid = open_weather(config, trained, world, config.data.valid_data, config.data.valid_dates,
                               config.data.limit_nsamples_val);
     check(*valid);
-    source.climatology = read_climatology(config.data, world, valid->target_shape(), valid->normalization());
+    source.climatology =
+        read_climatology(config.data, world, valid->target_shape(), valid->normalization(), valid->given_channels());
     source.text = text_of(*valid, config.data.valid_data, source.climatology);
     source.described = description_of_fields(*valid);
     source.text += str(config.data.global_means.empty() ? "; normalised with the checkpoint's statistics" : "", "; ",

@@ -18,10 +18,10 @@
 namespace vit_hybrid::train {
 
 /// The time means of the configuration (--time-means, else time_means.npy of --stats where that exists), normalised as
-/// the fields of `shape` [C, H, W] are; an undefined tensor where there are none. Collective over `group`; errors are
-/// agreed: Error(kMissingInput), Error(kBadData).
+/// the fields of `shape` [C, H, W] are, of the channels of these names (data::statistics_rows()); an undefined tensor
+/// where there are none. Collective over `group`; errors are agreed: Error(kMissingInput), Error(kBadData).
 at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& group, const std::vector<int64_t>& shape,
-                            const data::Normalization& normalization);
+                            const data::Normalization& normalization, const std::string& channels);
 
 /// How the weather of a folder is opened, as far as it is of these dates (empty: all), for a model that was trained on
 /// `trained`.

@@ -291,6 +291,15 @@ class Trial:
         (self.folder / "named.yaml").write_text("channels: [u10, {z: [500, 50]}, t2m]\n")
         self.run("--config", "named.yaml", "--train-data", "v3/train", "--stats", "named", "--embed-dim", 16, "--depth", 1,
                  "--num-heads", 2, "--patch-size", 4, "--steps", 1, "--device", "cpu", "--run-dir", "run-named", expect=["in-channels 4"])
+        # Statistics are found by the channels' names, in whatever order they are.
+        small = ["--train-data", "v3/train", "--embed-dim", 16, "--depth", 1, "--num-heads", 2, "--patch-size", 4, "--steps", 2, "--device",
+                 "cpu", "--deterministic", "--channels", "z:50,2t,u10"]
+        stats("v3", "z50,t2m,u10")
+        losses = [[line for line in self.run(*small, "--stats", folder, "--run-dir", f"by-{number}").splitlines() if "train loss=" in line]
+                  for number, folder in enumerate(("named", "fields/stats"))]
+        assert losses[0] == losses[1] and losses[0], losses
+        stats("v3", "z50,t2m,t850")
+        self.run(*small, "--stats", "named", "--run-dir", "by-none", code=65, expect=["is of the channels z50,t2m,t850", "not of 'u10'"])
         stats("contiguous", "u10,z550", code=65, expect=["has no channel 'z550'", "z has the levels 50, 500, 850 hPa"])
         stats("v2", "u10,zz500", code=65, expect=["has no channel 'zz500'", "nearest is 'z500'", "geopotential (3 levels)"])
         stats("v2", "u10,10u", code=64, expect=["'u10' and '10u', which are one channel"])
@@ -341,7 +350,7 @@ class Trial:
         chunk = bad / LONG["u10"] / "0.0.0"
         whole = chunk.read_bytes()
         chunk.unlink()
-        stats("bad-v2", expect=["10m_u_component_of_wind", "was not wholly written: 1 of the files of its 1 chunks"])
+        stats("bad-v2", expect=["10m_u_component_of_wind", "was not wholly written: 1 of the files of 1 chunks"])
         chunk.write_bytes(whole[:-4])
         stats("bad-v2", expect=["10m_u_component_of_wind/0.0.0 holds a chunk of", "bytes, its values have"])
         chunk.write_bytes(whole)

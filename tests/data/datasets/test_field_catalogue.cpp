@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -27,15 +28,19 @@ FieldVariable variable(const std::string& name, const std::vector<double>& level
   if (!levels.empty()) {
     shape.insert(shape.begin() + 1, static_cast<int64_t>(levels.size()));
   }
-  return {name, shape, levels.empty() ? kWithout : kWithLevels, levels, {}};
+  return {name, shape, {}, levels.empty() ? kWithout : kWithLevels, levels, {}};
 }
 
 std::vector<FieldVariable> weather() {
   std::vector<FieldVariable> variables = {variable("10m_u_component_of_wind"), variable("t2m"),
                                           variable("geopotential", {10, 500, 850, 0.5}), variable("u", {10, 100, 500}),
                                           variable("phi", {500})};
-  variables.push_back(
-      {"fields", {9, 2, 4, 5}, {Kind::kTime, Kind::kChannel, Kind::kLatitude, Kind::kLongitude}, {}, {"sst", "z1000"}});
+  variables.push_back({"fields",
+                       {9, 2, 4, 5},
+                       {},
+                       {Kind::kTime, Kind::kChannel, Kind::kLatitude, Kind::kLongitude},
+                       {},
+                       {"sst", "z1000"}});
   return variables;
 }
 
@@ -77,7 +82,15 @@ TEST_CASE("field catalogue: names that mean nothing, or two things") {
   CHECK(contains(refusal("t2n").hint(), "nearest is 't2m'"));
   CHECK(contains(refusal("zz500").hint(), "nearest is 'z500'"));
   CHECK(contains(refusal("t:500").message(), "no channel 't:500'"));
-  CHECK(contains(refusal("z500", {.variables = "z=nothing"}).message(), "no channel 'z500'"));
+  // Arrays that are there and hold no fields, and levels that are there twice.
+  const std::vector<FieldVariable> odd = {{"sst", {9, 2, 4, 5}, {"time", "expver", "lat", "lon"}, {}, {}, {}},
+                                          variable("t", {500, 850, 500})};
+  const Error no_field = testing::thrown_error([&] { find_channels("sst", {}, odd, "a.nc"); });
+  CHECK(contains(no_field.message(), "sst (time, expver, lat, lon) of 9 x 2 x 4 x 5 is no field"));
+  CHECK(contains(testing::thrown_error([&] { find_channels("t500", {}, odd, "a.nc"); }).message(), "500 hPa twice"));
+  CHECK(contains(refusal("z500", {.variables = "z=nothing"}).message(),
+                 "no variable 'nothing', which --variables calls z"));
+  CHECK(contains(refusal("z").hint(), "geopotential has the levels"));
   CHECK(contains(refusal("t2m,z500,t2m").message(), "'t2m' twice"));
   CHECK(contains(refusal("t2m,2t").message(), "one channel of a.nc"));
   CHECK(contains(refusal("z:500:500").message(), "'z500' twice"));
@@ -91,6 +104,34 @@ TEST_CASE("field catalogue: names that mean nothing, or two things") {
   const Error two = testing::thrown_error([&] { find_channels("q500", {}, both, "a.nc"); });
   CHECK(contains(two.message(), "may be the variable q500 or q at 500 hPa"));
   CHECK(find_channels("q:500", {}, both, "a.nc").front().variable == 1);
+}
+
+TEST_CASE("field catalogue: one name for all names of a channel, levels, packed values") {
+  for (const auto& [name, canonical] : {std::pair("2t", "t2m"),
+                                        {"t2m", "t2m"},
+                                        {"z:500", "z500"},
+                                        {"geopotential500", "z500"},
+                                        {"u10m", "u10"},
+                                        {"u:10", "u:10"},
+                                        {"u100", "u100"},
+                                        {"100u", "u100m"},
+                                        {"u:100", "u100"},
+                                        {"rain", "rain"},
+                                        {"c07", "c7"}}) {
+    CAPTURE(std::string(name));
+    CHECK(canonical_channel(name) == canonical);
+  }
+  CHECK(levels_in_hpa({50000, 85000}, "Pa") == std::vector<double>{500, 850});
+  CHECK(levels_in_hpa({5000, 100000}, "") == std::vector<double>{50, 1000});
+  CHECK(levels_in_hpa({50, 1000}, "hPa") == std::vector<double>{50, 1000});
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  CHECK((checked_packing({}, at::kFloat, "a") == Packing()));
+  CHECK((checked_packing({.fill = none, .missing = -9.0}, at::kShort, "a") == Packing{1.0, 0.0, true, -9.0}));
+  CHECK((checked_packing({.fill = 0.1}, at::kFloat, "a").fill == static_cast<double>(0.1f)));
+  for (const PackingAttributes& bad :
+       {PackingAttributes{.scale = 0.0}, {.scale = none}, {.offset = none}, {.fill = 1.0, .missing = 2.0}}) {
+    CHECK(testing::thrown_error([&] { checked_packing(bad, at::kFloat, "a"); }).error_class() == ErrorClass::kBadData);
+  }
 }
 
 TEST_CASE("field catalogue: dims that are told, and those that are known by their place") {
@@ -107,6 +148,7 @@ TEST_CASE("field catalogue: dims that are told, and those that are known by thei
     CHECK(field_dims({9, 4, 5}, told).empty());
   }
   CHECK(field_dims({9, 2, 4, 5}, {Kind::kTime, Kind::kUnknown, Kind::kLatitude, Kind::kLongitude}).empty());
+  CHECK(field_dims({9, 4, 5}, {Kind::kTime, Kind::kOther, Kind::kOther}).empty());  // named y and x: of 2-D coordinates
   CHECK(field_dims({4, 5}, none(2)).empty());
   CHECK(field_dims({9, 2, 3, 4, 5}, none(5)).empty());
 }
