@@ -79,8 +79,7 @@ std::vector<std::string> split_at(const std::string& text, char separator) {
 
 constexpr const char* kFieldsHint =
     "fields are (time, latitude, longitude), with or without a dim of levels, in any order behind time, other dims of "
-    "one "
-    "index; latitude and longitude are lists of numbers";
+    "one index; latitude and longitude are lists of numbers";
 
 // "data (time, variable, cell) of 9 x 5 x 800".
 std::string dims_text(const FieldVariable& variable) {

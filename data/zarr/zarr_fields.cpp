@@ -10,6 +10,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -269,8 +270,10 @@ std::vector<double> ZarrFields::values_of(const ZarrArray& array) const {
   const std::string where = str(folder_, ": array '", shown(array.name), "'");
   const Packing packing = packing_of(array, where);
   ArrayLayout layout = layout_of(array, where);
-  ArrayLayout counted = layout;
-  const bool lacks_some = !unwritten_chunks(folder_, counted).empty() || counted.chunk_files.has_fill;
+  const std::map<int64_t, int64_t> counts = count_files(folder_, layout, grid_of_files(layout));
+  const int64_t found = std::accumulate(counts.begin(), counts.end(), int64_t{0},
+                                        [](int64_t sum, const auto& of_row) { return sum + of_row.second; });
+  const bool lacks_some = found < num_elements(grid_of_files(layout));
   layout.chunk_files.has_fill = true;  // zarr-python leaves out chunks of zeros, also where no fill value is named
   const at::Tensor stored = read_chunk_files({folder_, layout}).to(at::kDouble).mul(packing.scale).add(packing.offset);
   const auto* first = stored.const_data_ptr<double>();

@@ -10,7 +10,7 @@ import types
 
 # What CMake calls a package, and Spack. None: part of the system, or of the compiler.
 NAMES = {"MPI": "mpi", "Threads": None, "ParallelHDF5": "hdf5", "LibTorchCpu": "py-torch", "Boost": "boost",
-         "yaml-cpp": "yaml-cpp", "nlohmann_json": "nlohmann-json", "XxHash": "xxhash", "ZLIB": "zlib-api", "Hwloc": "hwloc",
+         "yaml-cpp": "yaml-cpp", "nlohmann_json": "nlohmann-json", "XxHash": "xxhash", "Blosc": "c-blosc", "Deflate": "libdeflate", "Lz4": "lz4", "Zstd": "zstd", "ZLIB": "zlib-api", "Hwloc": "hwloc",
          "LibTorchCuda": "py-torch", "CUDAToolkit": "cuda", "OpenMP": None, "Git": "git", "doctest": "doctest",
          "Python3": "python"}
 OPTIONS = {"VIT_HYBRID_ENABLE_CUDA": "cuda", "VIT_HYBRID_BUILD_TESTS": "tests"}
