@@ -107,19 +107,19 @@ TEST_CASE("field catalogue: names that mean nothing, or two things") {
 }
 
 TEST_CASE("field catalogue: one name for all names of a channel, levels, packed values") {
-  for (const auto& [name, canonical] : {std::pair("2t", "t2m"),
-                                        {"t2m", "t2m"},
-                                        {"z:500", "z500"},
-                                        {"geopotential500", "z500"},
-                                        {"u10m", "u10"},
-                                        {"u:10", "u:10"},
-                                        {"u100", "u100"},
-                                        {"100u", "u100m"},
-                                        {"u:100", "u100"},
-                                        {"rain", "rain"},
-                                        {"c07", "c7"}}) {
-    CAPTURE(std::string(name));
-    CHECK(canonical_channel(name) == canonical);
+  for (const auto& names : {std::pair("2t", "t2m"),
+                            {"t2m", "t2m"},
+                            {"z:500", "z500"},
+                            {"geopotential500", "z500"},
+                            {"u10m", "u10"},
+                            {"u:10", "u:10"},
+                            {"u100", "u100"},
+                            {"100u", "u100m"},
+                            {"u:100", "u100"},
+                            {"rain", "rain"},
+                            {"c07", "c7"}}) {
+    CAPTURE(std::string(names.first));
+    CHECK(canonical_channel(names.first) == names.second);
   }
   CHECK(levels_in_hpa({50000, 85000}, "Pa") == std::vector<double>{500, 850});
   CHECK(levels_in_hpa({5000, 100000}, "") == std::vector<double>{50, 1000});
