@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "data/datasets/year_files.h"
 #include "data/hdf5/hdf5_fields.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/zarr/zarr_fields.h"
@@ -116,35 +117,32 @@ std::optional<std::pair<std::string, double>> split_level(const std::string& nam
   return level ? std::optional(std::pair(name.substr(0, end + 1), *level)) : std::nullopt;
 }
 
+// All names of the one of ERA5's variables that is called so; null where none is.
+const Names* names_beside(const std::string& name) {
+  const auto& all = names_of_era5();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Names& names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  });
+  return found == all.end() ? nullptr : &*found;
+}
+
 // The first of the names that one of ERA5's variables has; else the name itself.
 std::string first_name(const std::string& name) {
-  for (const Names& names : names_of_era5()) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) {
-      return names.front();
-    }
-  }
-  return name;
+  const Names* const names = names_beside(name);
+  return names == nullptr ? name : names->front();
 }
 
 // Of "u10" and "v10", and all other names of variables, which may end as levels do and mean none.
 bool is_surface_name(const std::string& name) {
-  const auto& all = names_of_era5();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const Names& names) { return std::find(names.begin(), names.end(), name) != names.end(); });
-}
-
-// Around it.
-std::string without_blanks(const std::string& text) {
-  const size_t first = text.find_first_not_of(' ');
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') + 1 - first);
+  return names_beside(name) != nullptr;
 }
 
 class Search {
  public:
   Search(const FieldQuery& query, std::span<const FieldVariable> variables, const std::string& where)
       : variables_(variables), where_(where) {
-    for (const std::string& pair : query.variables.empty() ? Names() : split_at(query.variables, ',')) {
-      const auto parts = split_at(without_blanks(pair), '=');
+    for (const std::string& pair : query.variables.empty() ? Names() : split_channels(query.variables)) {
+      const auto parts = split_at(pair, '=');
       if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
         throw Error(ErrorClass::kUsage, str("--variables has '", shown(pair), "'"),
                     "give pairs of a name and what the files call it, such as z=phi,t=temp");
@@ -242,11 +240,9 @@ class Search {
       }
     }
     const FieldVariable* found = called(name);
-    for (const Names& names : names_of_era5()) {
-      const bool is_one = std::find(names.begin(), names.end(), name) != names.end();
-      for (size_t i = 0; is_one && found == nullptr && i < names.size(); ++i) {
-        found = called(names[i]);
-      }
+    const Names* const names = names_beside(name);
+    for (size_t i = 0; names != nullptr && found == nullptr && i < names->size(); ++i) {
+      found = called((*names)[i]);
     }
     return found;
   }
@@ -279,10 +275,8 @@ class Search {
       }
       all.insert(all.end(), variable.channels.begin(), variable.channels.end());
       for (const double level : variable.levels) {
-        for (const Names& names : names_of_era5()) {
-          if (std::find(names.begin(), names.end(), variable.name) != names.end()) {
-            all.push_back(names.front() + level_text(level));
-          }
+        if (const Names* const names = names_beside(variable.name)) {
+          all.push_back(names->front() + level_text(level));
         }
         all.push_back(str(variable.name, ":", level_text(level)));
       }
@@ -425,8 +419,7 @@ std::vector<ChannelPlace> find_channels(const std::string& channels, const Field
                                         std::span<const FieldVariable> variables, const std::string& where) {
   const Search search(query, variables, where);
   std::vector<ChannelPlace> found;
-  for (const std::string& padded : split_at(channels, ',')) {
-    const std::string entry = without_blanks(padded);
+  for (const std::string& entry : split_channels(channels)) {
     if (entry.empty()) {
       throw Error(ErrorClass::kUsage, str("--channels is '", shown(channels), "'"),
                   "give names with commas between them, such as u10,t2m,z500 or u10,t2m,z:500:850");

@@ -9,9 +9,9 @@
 #include <limits>
 #include <system_error>
 
-#include "data/datasets/class_names.h"
 #include "data/datasets/field_catalogue.h"
 #include "data/datasets/npy.h"
+#include "data/datasets/year_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
@@ -153,9 +153,9 @@ std::optional<StatisticsRows> statistics_rows(const std::string& path, const std
   }
   std::string text = read_regular_file(list, kMostBytes);
   text.erase(text.find_last_not_of("\n\r ") + 1);
-  const std::vector<std::string> known = split_names(text);
+  const std::vector<std::string> known = split_channels(text);
   StatisticsRows found{std::ssize(known), {}};
-  for (const std::string& name : split_names(names)) {
+  for (const std::string& name : split_channels(names)) {
     const auto place = std::find_if(known.begin(), known.end(), [&](const std::string& other) {
       return canonical_channel(other) == canonical_channel(name);
     });

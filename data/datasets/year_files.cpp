@@ -119,19 +119,6 @@ void refuse_overlap(const std::vector<RowFile>& files) {
               "files, or move one of them out of the folder");
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const std::string_view part = std::string_view(text).substr(begin, end - begin);
-    const size_t first = std::min(part.find_first_not_of(' '), part.size());
-    const size_t last = part.find_last_not_of(' ');
-    parts.emplace_back(first == part.size() ? "" : part.substr(first, last - first + 1));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 std::string numbered_name(int64_t channel, int64_t count) {
   const std::string number = str(channel);
   const size_t width = std::max<size_t>(2, str(count - 1).size());
@@ -275,6 +262,19 @@ TimePairs::Pair TimePairs::pair(int64_t sample) const {
   return {run.file, run.rows.begin + sample - (end == ends_.begin() ? 0 : *(end - 1))};
 }
 
+std::vector<std::string> split_channels(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view part = std::string_view(text).substr(begin, end - begin);
+    const size_t first = std::min(part.find_first_not_of(' '), part.size());
+    const size_t last = part.find_last_not_of(' ');
+    parts.emplace_back(first == part.size() ? "" : part.substr(first, last - first + 1));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 std::vector<std::string> channel_names(int64_t count, const std::string& attribute, const std::string& file) {
   if (attribute.empty() && count != kNumEra5Channels) {
     std::vector<std::string> names;
@@ -283,7 +283,7 @@ std::vector<std::string> channel_names(int64_t count, const std::string& attribu
     }
     return names;
   }
-  auto names = split(attribute.empty() ? kEra5Channels : attribute);
+  auto names = split_channels(attribute.empty() ? kEra5Channels : attribute);
   if (static_cast<int64_t>(names.size()) != count) {
     throw Error(ErrorClass::kBadData, str(file, ": the attribute 'channels' names ", names.size(), " channels (",
                                           shown(join(names)), "), the data have ", count));

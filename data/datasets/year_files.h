@@ -60,6 +60,9 @@ class TimePairs {
   std::vector<int64_t> ends_;  // number of the sample after the last one of each run
 };
 
+/// The names in a list with commas between them, without the blanks around each; of an empty text one empty name.
+std::vector<std::string> split_channels(const std::string& text);
+
 /// Names of `count` channels: those of `attribute` (separated by commas) if it is not empty; else those of the ERA5
 /// data of 20 channels; else c00, c01, ... Error(kBadData), naming `file`, if the attribute has another number of them.
 std::vector<std::string> channel_names(int64_t count, const std::string& attribute, const std::string& file);

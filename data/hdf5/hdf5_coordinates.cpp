@@ -142,9 +142,6 @@ int64_t num_named_points(hid_t file, hid_t dataset, const Axis& axis) {
   return shape.size() == 1 && has_points(found.get(), shape.front()) ? shape.front() : 0;
 }
 
-// What netCDF-4 calls the scale of a dim that has no values.
-constexpr const char* kNoValues = "This is a netCDF dimension but not a netCDF variable";
-
 // Nothing where the scale is none of times.
 std::vector<double> values_of(hid_t scale, int64_t count) {
   const Hid type(H5Dget_type(scale), &H5Tclose);
@@ -152,7 +149,7 @@ std::vector<double> values_of(hid_t scale, int64_t count) {
   const H5T_class_t kind = H5Tget_class(type.get());
   std::vector<double> values;
   if ((kind == H5T_INTEGER || kind == H5T_FLOAT) && hdf5_shape(space.get()) == std::vector<int64_t>{count} &&
-      !hdf5_text_attribute(scale, "NAME").starts_with(kNoValues)) {
+      !is_mere_dimension(scale)) {
     hdf5_require_parts(scale, str(hdf5_file_name(scale), ": scale '", shown(hdf5_object_name(scale)), "'"));
     values.resize(static_cast<size_t>(count));
     if (H5Dread(scale, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0) {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "data/datasets/class_names.h"
+#include "data/datasets/year_files.h"
 #include "data/hdf5/hdf5_coordinates.h"
 #include "data/hdf5/hdf5_crash_guard.h"
 #include "data/hdf5/hdf5_layout.h"
@@ -48,7 +48,7 @@ std::optional<FieldVariable> variable_of(hid_t file, const std::string& name) {
   if (channels.empty() && variable.shape.size() == kFieldDims) {
     channels = hdf5_scale_texts(object.get(), 1);
   }
-  variable.channels = channels.empty() ? std::vector<std::string>{} : split_names(channels);
+  variable.channels = channels.empty() ? std::vector<std::string>{} : split_channels(channels);
   if (variable.shape.size() == kFieldDims && std::ssize(variable.channels) == variable.shape[1]) {
     told[1] = DimKind::kChannel;
   } else {

@@ -141,12 +141,15 @@ std::vector<ArrayLayout> inspect_for_all(const comm::MpiGroup& group, const std:
   return all;
 }
 
-// What ranks compare of it: the file, or of a store the metadata and some chunks of each array.
+// What ranks compare of it: the file, or of a store the metadata and some chunks of each array, what they share once.
 std::vector<std::string> compared_files(const RowFile& file) {
   std::vector<std::string> paths;
   for (const ArrayLayout* array : file.layout.stored_arrays()) {
     for (const std::string& sample : array->chunk_files.samples) {
-      paths.push_back(file.path + "/" + sample);
+      const std::string path = file.path + "/" + sample;
+      if (std::find(paths.begin(), paths.end(), path) == paths.end()) {
+        paths.push_back(path);
+      }
     }
   }
   return paths.empty() ? std::vector<std::string>{file.path} : paths;

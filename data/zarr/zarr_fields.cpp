@@ -266,7 +266,12 @@ std::vector<DimKind> ZarrFields::dims_of(const ZarrArray& array) const {
   return field_dims(array.shape, std::move(told));
 }
 
-std::vector<double> ZarrFields::values_of(const ZarrArray& array) const {
+const std::vector<double>& ZarrFields::values_of(const ZarrArray& array) const {
+  const auto known = values_.find(array.name);
+  return known != values_.end() ? known->second : values_.emplace(array.name, read_values(array)).first->second;
+}
+
+std::vector<double> ZarrFields::read_values(const ZarrArray& array) const {
   const std::string where = str(folder_, ": array '", shown(array.name), "'");
   const Packing packing = packing_of(array, where);
   ArrayLayout layout = layout_of(array, where);

@@ -1,6 +1,7 @@
 // The arrays of a Zarr store that hold fields, an array a quantity.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,7 @@
 
 namespace vit_hybrid::data {
 
-/// On one rank alone, any thread.
+/// On one rank alone, one thread at a time.
 class ZarrFields {
  public:
   /// Errors as read_zarr_store()'s.
@@ -33,10 +34,12 @@ class ZarrFields {
   const ZarrArray* coordinate(const ZarrArray& array, size_t dim) const;
   std::vector<DimKind> dims_of(const ZarrArray& array) const;
   void require_coordinates(const ZarrArray& array, const std::string& where) const;
-  std::vector<double> values_of(const ZarrArray& array) const;
+  std::vector<double> read_values(const ZarrArray& array) const;
+  const std::vector<double>& values_of(const ZarrArray& array) const;
 
   std::string folder_;
   ZarrStore store_;
+  mutable std::map<std::string, std::vector<double>> values_;  // of coordinates, which many arrays have; by name
 };
 
 }  // namespace vit_hybrid::data
