@@ -120,10 +120,12 @@ class Trial:
             if ranks == 1:
                 resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
 
+        # Open MPI's folder there is shared by all that run: one that ends removes what another that starts has just made.
+        tmp = tempfile.mkdtemp(dir=self.folder)
         mpirun = ["mpirun", "-q", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] if ranks > 1 else []
         return subprocess.Popen([*mpirun, wrapper or self.program, *map(str, words)], cwd=self.folder, preexec_fn=limit,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                                env={**os.environ, **(ALONE if ranks == 1 else {})})
+                                env={**os.environ, "TMPDIR": tmp, **(ALONE if ranks == 1 else {})})
 
     @staticmethod
     def end(process, seconds=MOST_SECONDS):
