@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <numbers>
 #include <numeric>
@@ -323,18 +324,22 @@ void find_gaps(const std::vector<double>& times, double scale, TimeAxis& axis) {
   axis.interval = std::round(sum / count * scale);  // times of 32 bits are not exact, their mean step is
 }
 
-}  // namespace
+// CF units of dates: `unit` seconds each since `base`, in seconds since the begin of 1970 of `calendar`.
+struct DateUnits {
+  double base = 0;
+  double unit = 0;
+  std::string calendar;
+  double seconds(double time) const { return base + time * unit; }
+};
 
-TimeAxis time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar) {
-  if (units.empty()) {
-    return {TimeAxis::Kind::kNumbers, times.front(), times.back()};
-  }
+// Nothing for units or a calendar that are not known.
+std::optional<DateUnits> date_units(const std::string& units, const std::string& calendar) {
   std::array<char, 32> unit{};
   Date date;
   int read = 0;
   if (std::sscanf(units.c_str(), "%31s since %d-%u-%u%n", unit.data(), &date.year, &date.month, &date.day, &read) !=
       4) {
-    return {};
+    return std::nullopt;
   }
   int hour = 0;
   int minute = 0;
@@ -353,14 +358,35 @@ TimeAxis time_axis(const std::vector<double>& times, const std::string& units, c
   const auto scale = seconds_of(unit.data());
   const auto kind = calendar_kind(calendar);
   const auto days = kind ? days_of(date, *kind) : std::nullopt;
-  if (!is_utc || !scale || !days || !std::isfinite(second) || !std::isfinite(times.front()) ||
-      !std::isfinite(times.back())) {
-    return {};
+  if (!is_utc || !scale || !days || !std::isfinite(second)) {
+    return std::nullopt;
   }
   const double base = static_cast<double>(*days) * kSecondsOfDay + hour * kSecondsOfHour + minute * 60.0 + second;
-  TimeAxis axis{TimeAxis::Kind::kDates, base + times.front() * *scale, base + times.back() * *scale, *kind};
-  find_gaps(times, *scale, axis);
+  return DateUnits{base, *scale, *kind};
+}
+
+}  // namespace
+
+TimeAxis time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar) {
+  if (units.empty()) {
+    return {TimeAxis::Kind::kNumbers, times.front(), times.back()};
+  }
+  const auto dates = date_units(units, calendar);
+  if (!dates || !std::isfinite(times.front()) || !std::isfinite(times.back())) {
+    return {};
+  }
+  TimeAxis axis{TimeAxis::Kind::kDates, dates->seconds(times.front()), dates->seconds(times.back()), dates->calendar};
+  find_gaps(times, dates->unit, axis);
   return axis;
+}
+
+std::vector<double> seconds_of_times(const StoredTimes& times, const TimeAxis& axis) {
+  const auto dates = date_units(times.units, times.calendar);
+  VH_ASSERT(dates && axis.kind == TimeAxis::Kind::kDates && axis.calendar == dates->calendar, times.units);
+  std::vector<double> seconds;
+  std::transform(times.values.begin(), times.values.end(), std::back_inserter(seconds),
+                 [&](double time) { return dates->seconds(time); });
+  return seconds;
 }
 
 TimeAxis checked_time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar,

@@ -106,6 +106,10 @@ struct StoredTimes {
   std::string calendar;
 };
 
+/// The seconds since the begin of 1970 of each of the times, whose time_axis() `axis` is, of dates: those of which the
+/// axis has the first and the last.
+std::vector<double> seconds_of_times(const StoredTimes& times, const TimeAxis& axis);
+
 /// The rows whose dates lie in a span, both ends of it included: "2015", "2015-02/2016", "1990-01-01/1990-06-30". Of
 /// the ascending `times` of all rows as the file has them, `axis` their time_axis(). Error(kUsage) for a text that is
 /// none; Error(kBadData), naming `where`, for times that are no dates.

@@ -28,31 +28,34 @@ using Names = std::vector<std::string>;
 // What one variable is called: the short name of ECMWF's parameter database first, then that in GRIB and NetCDF, the
 // long one of the Climate Data Store and WeatherBench 2, makani's, and CMIP's.
 const std::vector<Names>& names_of_era5() {
-  static const std::vector<Names> kNames = {{"u10", "10u", "10m_u_component_of_wind", "u10m", "uas"},
-                                            {"v10", "10v", "10m_v_component_of_wind", "v10m", "vas"},
-                                            {"u100m", "100u", "100m_u_component_of_wind"},
-                                            {"v100m", "100v", "100m_v_component_of_wind"},
-                                            {"t2m", "2t", "2m_temperature", "tas"},
-                                            {"d2m", "2d", "2m_dewpoint_temperature"},
-                                            {"sp", "surface_pressure", "ps"},
-                                            {"msl", "mean_sea_level_pressure", "mslp", "psl"},
-                                            {"tcwv", "total_column_water_vapour", "total_column_water_vapor"},
-                                            {"tcw", "total_column_water"},
-                                            {"tp", "total_precipitation"},
-                                            {"tp6h", "total_precipitation_6hr"},
-                                            {"tp24h", "total_precipitation_24hr"},
-                                            {"sst", "sea_surface_temperature"},
-                                            {"skt", "skin_temperature"},
-                                            {"tcc", "total_cloud_cover"},
-                                            {"z", "geopotential"},
-                                            {"t", "temperature", "ta"},
-                                            {"u", "u_component_of_wind", "ua"},
-                                            {"v", "v_component_of_wind", "va"},
-                                            {"w", "vertical_velocity", "wap"},
-                                            {"q", "specific_humidity", "hus"},
-                                            {"r", "relative_humidity", "hur"},
-                                            {"vo", "vorticity"},
-                                            {"d", "divergence"}};
+  static const std::vector<Names> kNames = {
+      {"u10", "10u", "10m_u_component_of_wind", "u10m", "uas"},
+      {"v10", "10v", "10m_v_component_of_wind", "v10m", "vas"},
+      {"u100m", "100u", "100m_u_component_of_wind"},
+      {"v100m", "100v", "100m_v_component_of_wind"},
+      {"t2m", "2t", "2m_temperature", "tas"},
+      {"d2m", "2d", "2m_dewpoint_temperature"},
+      {"sp", "surface_pressure", "ps"},
+      {"msl", "mean_sea_level_pressure", "mslp", "psl"},
+      {"tcwv", "total_column_water_vapour", "total_column_water_vapor"},
+      {"tcw", "total_column_water"},
+      {"tp", "total_precipitation"},
+      {"tp6h", "total_precipitation_6hr"},
+      {"tp24h", "total_precipitation_24hr"},
+      {"sst", "sea_surface_temperature"},
+      {"skt", "skin_temperature"},
+      {"tcc", "total_cloud_cover"},
+      {"z", "geopotential"},
+      {"t", "temperature", "ta"},
+      {"u", "u_component_of_wind", "ua"},
+      {"v", "v_component_of_wind", "va"},
+      {"w", "vertical_velocity", "wap"},
+      {"q", "specific_humidity", "hus"},
+      {"r", "relative_humidity", "hur"},
+      {"vo", "vorticity"},
+      {"d", "divergence"},
+      {"orography", "geopotential_at_surface", "surface_geopotential", "zsfc", "orog", "oro", "surface_altitude"},
+      {"lsm", "land_sea_mask", "LSM", "sftlf"}};
   return kNames;
 }
 
@@ -78,6 +81,8 @@ std::vector<std::string> split_at(const std::string& text, char separator) {
   return parts;
 }
 
+constexpr const char* kStaticHint =
+    "a static field is (latitude, longitude) in either order, without levels, alone or behind a dim of time";
 constexpr const char* kFieldsHint =
     "fields are (time, latitude, longitude), with or without a dim of levels, in any order behind time, other dims of "
     "one index; latitude and longitude are lists of numbers";
@@ -147,14 +152,17 @@ class Search {
         throw Error(ErrorClass::kUsage, str("--variables has '", shown(pair), "'"),
                     "give pairs of a name and what the files call it, such as z=phi,t=temp");
       }
-      const bool is_there = std::any_of(variables.begin(), variables.end(),
-                                        [&](const FieldVariable& variable) { return variable.name == parts[1]; });
-      if (!is_there) {
-        throw Error(ErrorClass::kBadData,
-                    str(where, " has no variable '", shown(parts[1]), "', which --variables calls ", shown(parts[0])),
-                    variables_text(variables));
-      }
       own_names_.emplace_back(parts[0], parts[1]);
+    }
+  }
+
+  void require_own_names() const {
+    for (const auto& [mine, theirs] : own_names_) {
+      if (!is_there(theirs)) {
+        throw Error(ErrorClass::kBadData,
+                    str(where_, " has no variable '", shown(theirs), "', which --variables calls ", shown(mine)),
+                    variables_text(variables_));
+      }
     }
   }
 
@@ -177,7 +185,29 @@ class Search {
     return found;
   }
 
+  // Of what has no levels: the geopotential at the surface may have the name of the one on levels, NCAR's a large one.
+  size_t of_static(const std::string& name) const {
+    const auto find = [&](const std::string& called) {
+      return find_variable(called, [](const FieldVariable& v) { return v.levels.empty() && !v.dims.empty(); });
+    };
+    const std::string first = first_name(name);
+    const FieldVariable* found = find(name);
+    for (const char* other : {"orography", "z", "Z"}) {
+      const bool is_height = first == "orography" || first == "z" || first == "Z";
+      found = is_height && found == nullptr ? find(other) : found;
+    }
+    if (found == nullptr) {
+      fail_static(name);
+    }
+    return number_of(*found);
+  }
+
  private:
+  bool is_there(const std::string& name) const {
+    return std::any_of(variables_.begin(), variables_.end(),
+                       [&](const FieldVariable& variable) { return variable.name == name; });
+  }
+
   ChannelPlace of_name(const std::string& name) const {
     if (const auto listed = in_list(name)) {
       return *listed;
@@ -235,7 +265,7 @@ class Search {
       return found == variables_.end() ? nullptr : &*found;
     };
     for (const auto& [mine, theirs] : own_names_) {
-      if (mine == name) {
+      if (mine == name && is_there(theirs)) {
         return called(theirs);
       }
     }
@@ -299,6 +329,18 @@ class Search {
     throw Error(ErrorClass::kBadData, what,
                 all.empty() ? variables_text(variables_)
                             : str("nearest is '", shown(nearest_word(asked, all)), "'; ", variables_text(variables_),
+                                  "; --variables NAME=... gives a variable a name"));
+  }
+
+  [[noreturn]] void fail_static(const std::string& name) const {
+    const std::string what = str(where_, " has no static field '", shown(name), "'");
+    if (const auto* const other = find_variable(name, [](const FieldVariable& v) { return v.dims.empty(); })) {
+      throw Error(ErrorClass::kBadData, str(what, ": ", dims_text(*other), " is none"), kStaticHint);
+    }
+    const Names all = all_names();
+    throw Error(ErrorClass::kBadData, what,
+                all.empty() ? str("none of its arrays is one: ", kStaticHint)
+                            : str("nearest is '", shown(nearest_word(name, all)), "'; ", variables_text(variables_),
                                   "; --variables NAME=... gives a variable a name"));
   }
 
@@ -385,6 +427,26 @@ std::vector<DimKind> field_dims(const std::vector<int64_t>& shape, std::vector<D
   return fits ? told : std::vector<DimKind>{};
 }
 
+std::vector<DimKind> static_dims(const std::vector<int64_t>& shape, const std::vector<DimKind>& told) {
+  const auto of_one_field = [](std::vector<DimKind> dims) {
+    const bool has_planes =
+        std::any_of(dims.begin(), dims.end(), [](DimKind k) { return k == DimKind::kLevel || k == DimKind::kChannel; });
+    return has_planes ? std::vector<DimKind>{} : dims;
+  };
+  const bool is_of_something_else = !told.empty() && told.front() == DimKind::kOther && shape.front() > 1;
+  std::vector<DimKind> dims =
+      is_of_something_else ? std::vector<DimKind>{} : of_one_field(field_dims(shape, told));  // behind a time
+  if (dims.empty()) {
+    std::vector<int64_t> with_time = shape;
+    std::vector<DimKind> told_with_time = told;
+    with_time.insert(with_time.begin(), 1);
+    told_with_time.insert(told_with_time.begin(), DimKind::kTime);
+    dims = of_one_field(field_dims(with_time, std::move(told_with_time)));
+    dims.erase(dims.begin(), dims.begin() + (dims.empty() ? 0 : 1));
+  }
+  return dims;
+}
+
 Packing checked_packing(const PackingAttributes& attributes, at::ScalarType type, const std::string& where) {
   const auto is_value = [](const std::optional<double>& value) { return value && !std::isnan(*value); };
   Packing packing;
@@ -418,6 +480,7 @@ std::vector<double> levels_in_hpa(std::vector<double> levels, const std::string&
 std::vector<ChannelPlace> find_channels(const std::string& channels, const FieldQuery& query,
                                         std::span<const FieldVariable> variables, const std::string& where) {
   const Search search(query, variables, where);
+  search.require_own_names();
   std::vector<ChannelPlace> found;
   for (const std::string& entry : split_channels(channels)) {
     if (entry.empty()) {
@@ -439,6 +502,11 @@ std::vector<ChannelPlace> find_channels(const std::string& channels, const Field
     }
   }
   return found;
+}
+
+size_t find_static_field(const std::string& name, const FieldQuery& query, std::span<const FieldVariable> variables,
+                         const std::string& where) {
+  return Search(query, variables, where).of_static(name);
 }
 
 ArrayLayout join_arrays(std::span<const ChannelPlace> channels, std::span<const FieldVariable> variables,
@@ -543,6 +611,27 @@ ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query, Ins
     layout.chosen = rows_of_dates(query.dates, times.values, layout.times, path);
   }
   return layout;
+}
+
+std::vector<ArrayLayout> inspect_static_fields(const std::string& path, const std::vector<std::string>& names,
+                                               const FieldQuery& query) {
+  std::optional<ZarrFields> store;
+  if (is_zarr_store(path)) {
+    store.emplace(path);
+  }
+  std::vector<FieldVariable> variables = store ? store->variables() : hdf5_field_variables(path);
+  for (FieldVariable& variable : variables) {
+    variable.dims = static_dims(variable.shape, variable.told);
+    variable.levels.clear();
+    variable.channels.clear();
+  }
+  std::vector<ArrayLayout> layouts;
+  for (const std::string& name : names) {
+    const FieldVariable& variable = variables[find_static_field(name, query, variables, path)];
+    // Chunks of nothing but the fill value are not stored: of a mask whole bands of the sea.
+    layouts.push_back(store ? store->inspect(variable, false) : inspect_hdf5_variable(path, variable, true));
+  }
+  return layouts;
 }
 
 }  // namespace vit_hybrid::data

@@ -36,6 +36,7 @@ struct FieldVariable {
   std::vector<DimKind> dims;           ///< field_dims(); empty: it holds none
   std::vector<double> levels;          ///< hPa, along its dim of levels; empty without one
   std::vector<std::string> channels;   ///< names along its dim of channels; empty without one
+  std::vector<DimKind> told = {};      ///< of each dim what its name and unit say
 };
 
 /// Of an array's dims: those that have no name and no unit are (time, latitude, longitude) and (time, level, latitude,
@@ -43,6 +44,10 @@ struct FieldVariable {
 /// Empty where the array cannot hold fields: it has not one latitude and one longitude, time is not first, or another
 /// dim is more than one level or channel. Pure.
 std::vector<DimKind> field_dims(const std::vector<int64_t>& shape, std::vector<DimKind> told);
+
+/// The same of an array of one field for all times: (latitude, longitude) in either order, alone or behind a time, of
+/// which the first row is meant; other dims have one index. Empty where it has levels or channels, too. Pure.
+std::vector<DimKind> static_dims(const std::vector<int64_t>& shape, const std::vector<DimKind>& told);
 
 /// One name for all that a channel may be called: "t2m" of "2t", "z500" of "z:500" and "geopotential500". Pure.
 std::string canonical_channel(const std::string& name);
@@ -76,6 +81,13 @@ struct ChannelPlace {
 std::vector<ChannelPlace> find_channels(const std::string& channels, const FieldQuery& query,
                                         std::span<const FieldVariable> variables, const std::string& where);
 
+/// The number of the variable that holds the static field `name`, by the same names; among `variables`, of which only
+/// those without levels can be meant. The geopotential (height) of the surface may be asked for, and found, as z too.
+/// What of FieldQuery::variables is not there is of other files. Error(kBadData) where it is not there, with the
+/// nearest name. Pure.
+size_t find_static_field(const std::string& name, const FieldQuery& query, std::span<const FieldVariable> variables,
+                         const std::string& where);
+
 /// The fields (time, channel, latitude, longitude) of these channels: `inspect` describes an array of the file with its
 /// times and grid. float32 where the arrays are of several types, or packed. Error(kBadData) where arrays differ in
 /// their times, their points, or are no numbers.
@@ -92,5 +104,11 @@ enum class Inspection { kOutline, kWhole };
 /// of these and find_channels().
 ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query,
                            Inspection inspection = Inspection::kWhole);
+
+/// The arrays of static fields of a file or Zarr store, in the order of `names`, with their static_dims(), packing,
+/// unit (ArrayLayout::attribute) and grid; which chunks a store has is not looked at. On this rank alone (main thread).
+/// Errors as find_static_field()'s, and those of what cannot be read.
+std::vector<ArrayLayout> inspect_static_fields(const std::string& path, const std::vector<std::string>& names,
+                                               const FieldQuery& query);
 
 }  // namespace vit_hybrid::data

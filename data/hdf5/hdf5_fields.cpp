@@ -27,7 +27,7 @@ herr_t note_root_name(hid_t, const char* name, const H5L_info_t* info, void* nam
   return 0;
 }
 
-// Where the object is a dataset of numbers with the dims of fields.
+// Where the object is a dataset of numbers with as many dims as one field has.
 std::optional<FieldVariable> variable_of(hid_t file, const std::string& name) {
   const Hid object(H5Oopen(file, name.c_str(), H5P_DEFAULT), &H5Oclose);
   if (!object || H5Iget_type(object.get()) != H5I_DATASET) {
@@ -38,23 +38,23 @@ std::optional<FieldVariable> variable_of(hid_t file, const std::string& name) {
   FieldVariable variable;
   variable.name = name;
   variable.shape = hdf5_shape(space.get());
-  constexpr size_t kFewestDims = 3;
+  constexpr size_t kFewestDims = 2;
   if (!hdf5_stored_type(type.get()) || variable.shape.size() < kFewestDims) {
     return std::nullopt;
   }
   variable.dim_names = hdf5_dimension_names(object.get());
-  std::vector<DimKind> told = hdf5_dim_kinds(object.get());
+  variable.told = hdf5_dim_kinds(object.get());
   std::string channels = hdf5_text_attribute(object.get(), "channels");
   if (channels.empty() && variable.shape.size() == kFieldDims) {
     channels = hdf5_scale_texts(object.get(), 1);
   }
   variable.channels = channels.empty() ? std::vector<std::string>{} : split_channels(channels);
   if (variable.shape.size() == kFieldDims && std::ssize(variable.channels) == variable.shape[1]) {
-    told[1] = DimKind::kChannel;
+    variable.told[1] = DimKind::kChannel;
   } else {
     variable.channels.clear();
   }
-  variable.dims = field_dims(variable.shape, std::move(told));
+  variable.dims = field_dims(variable.shape, variable.told);
   const auto level = std::find(variable.dims.begin(), variable.dims.end(), DimKind::kLevel);
   if (level != variable.dims.end()) {
     ScaleValues scale = hdf5_scale_values(object.get(), static_cast<size_t>(level - variable.dims.begin()));

@@ -8,7 +8,7 @@
 
 namespace vit_hybrid::data {
 
-/// The datasets of numbers in the root group of at least three dims, in order of names, on this rank alone (main
+/// The datasets of numbers in the root group of at least two dims, in order of names, on this rank alone (main
 /// thread); those that hold no fields have no FieldVariable::dims. Errors as of inspect_dataset().
 std::vector<FieldVariable> hdf5_field_variables(const std::string& path);
 

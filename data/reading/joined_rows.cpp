@@ -2,6 +2,7 @@
 #include "data/reading/joined_rows.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <limits>
 #include <utility>
 
+#include "data/reading/box_runs.h"
+#include "data/reading/chunk_rows.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -18,7 +21,7 @@ namespace vit_hybrid::data {
 namespace {
 
 // Planes of an array, and where they go in the box of the field.
-struct Piece {
+struct PlanePiece {
   RowBox box;                        // of the array; box.at: of the field's values
   std::array<int64_t, 3> extents{};  // planes, latitudes, longitudes
 };
@@ -28,16 +31,16 @@ bool counts_planes(DimKind kind) {
 }
 
 // What of array number `array` belongs to the box (channel, latitude, longitude) of the field.
-std::vector<Piece> pieces_of(const ArrayLayout& field, int64_t array, const RowBox& box) {
+std::vector<PlanePiece> pieces_of(const ArrayLayout& field, int64_t array, const RowBox& box) {
   const ArrayLayout& layout = field.arrays[static_cast<size_t>(array)];
-  std::vector<Piece> pieces;
+  std::vector<PlanePiece> pieces;
   for (const ChannelRun& run : field.runs) {
     const int64_t first = std::max(run.channel, box.start[0]);
     const int64_t count = std::min(run.channel + run.count, box.start[0] + box.size[0]) - first;
     if (run.array != array || count <= 0) {
       continue;
     }
-    Piece piece;
+    PlanePiece piece;
     piece.extents = {count, box.size[1], box.size[2]};
     piece.box.at = box.at + (first - box.start[0]) * box.size[1] * box.size[2];
     for (size_t d = 1; d < layout.dims.size(); ++d) {
@@ -83,7 +86,7 @@ bool is_as_wanted(const ArrayLayout& field, const ArrayLayout& array) {
 }
 
 template <class From, class To>
-void place(const From* from, const ArrayLayout& array, const Piece& piece, To* to) {
+void place(const From* from, const ArrayLayout& array, const PlanePiece& piece, To* to) {
   const auto strides = strides_in(array, piece.box);
   const Packing& packing = array.packing;
   for (int64_t plane = 0; plane < piece.extents[0]; ++plane) {
@@ -97,6 +100,20 @@ void place(const From* from, const ArrayLayout& array, const Piece& piece, To* t
       }
     }
   }
+}
+
+// Into the field's values behind `to`.
+void unpack_planes(const char* from, at::ScalarType field_type, const ArrayLayout& array, const PlanePiece& piece,
+                   void* to) {
+  AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, array.type, "unpack", [&] {
+    const auto* values = reinterpret_cast<const scalar_t*>(from);
+    if (field_type == array.type) {
+      place(values, array, piece, static_cast<scalar_t*>(to) + piece.box.at);
+    } else {
+      VH_ASSERT(field_type == at::kFloat, "fields of several types are float32");
+      place(values, array, piece, static_cast<float*>(to) + piece.box.at);
+    }
+  });
 }
 
 class JoinedRowReader : public RowReader {
@@ -136,13 +153,14 @@ class JoinedRowReader : public RowReader {
   void read_array(size_t number, const ArrayLayout& field, std::span<const RowRead> rows, std::span<const RowBox> boxes,
                   const Arrived& arrived) {
     const ArrayLayout& array = field.arrays[number];
-    std::vector<Piece> pieces;
+    std::vector<PlanePiece> pieces;
     for (const RowBox& box : boxes) {
       auto more = pieces_of(field, static_cast<int64_t>(number), box);
       std::move(more.begin(), more.end(), std::back_inserter(pieces));
     }
     std::vector<RowBox> in_array;
-    std::transform(pieces.begin(), pieces.end(), std::back_inserter(in_array), [](const Piece& p) { return p.box; });
+    std::transform(pieces.begin(), pieces.end(), std::back_inserter(in_array),
+                   [](const PlanePiece& p) { return p.box; });
     if (is_as_wanted(field, array)) {
       readers_[number]->read(rows, in_array, arrived);
       return;
@@ -163,23 +181,10 @@ class JoinedRowReader : public RowReader {
     for (size_t i = 0; i < rows.size(); ++i) {
       for (size_t p = 0; p < pieces.size(); ++p) {
         const auto* from = static_cast<const char*>(reads[i].to) + in_array[p].at * item;
-        unpack(from, field, array, pieces[p], rows[i].to);
+        unpack_planes(from, field.type, array, pieces[p], rows[i].to);
         arrived(i, pieces[p].box.at * item_of_field, pieces[p].box.num_values() * item_of_field);
       }
     }
-  }
-
-  static void unpack(const char* from, const ArrayLayout& field, const ArrayLayout& array, const Piece& piece,
-                     void* to) {
-    AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, array.type, "unpack", [&] {
-      const auto* values = reinterpret_cast<const scalar_t*>(from);
-      if (field.type == array.type) {
-        place(values, array, piece, static_cast<scalar_t*>(to) + piece.box.at);
-      } else {
-        VH_ASSERT(field.type == at::kFloat, "fields of several types are float32");
-        place(values, array, piece, static_cast<float*>(to) + piece.box.at);
-      }
-    });
   }
 
   const bool is_alike_;
@@ -203,6 +208,32 @@ bool are_joined_alike(const std::vector<RowFile>& files) {
 
 std::unique_ptr<RowReader> make_joined_row_reader(const std::vector<RowFile>& files, const MakeRowReader& make) {
   return std::make_unique<JoinedRowReader>(files, make);
+}
+
+at::Tensor read_static_field(const ArrayLayout& array, RowReader& reader) {
+  ArrayLayout plane = array;  // with a first dim of rows, of which one is read
+  if (plane.dims.front() != DimKind::kTime) {
+    plane.dims.insert(plane.dims.begin(), DimKind::kTime);
+    plane.shape.insert(plane.shape.begin(), 1);
+  }
+  const int64_t values = num_elements(inner_dims(plane.shape));
+  const int64_t num_rows = values / num_elements(inner_dims(array.shape));
+  const at::Tensor stored = at::empty({values}, array.type);
+  std::vector<RowRead> rows;
+  for (int64_t row = 0; row < num_rows; ++row) {
+    rows.push_back({0, row, static_cast<char*>(stored.data_ptr()) + row * array.row_bytes()});
+  }
+  const RowBox row = RowBox::whole(array);
+  reader.read(rows, {&row, 1}, {});
+  PlanePiece piece{RowBox::whole(plane), {1, 1, 1}};
+  for (size_t d = 1; d < plane.dims.size(); ++d) {
+    const DimKind kind = plane.dims[d];
+    piece.extents[1] = kind == DimKind::kLatitude ? plane.shape[d] : piece.extents[1];
+    piece.extents[2] = kind == DimKind::kLongitude ? plane.shape[d] : piece.extents[2];
+  }
+  at::Tensor field = at::empty({piece.extents[1], piece.extents[2]}, at::kFloat);
+  unpack_planes(static_cast<const char*>(stored.const_data_ptr()), at::kFloat, plane, piece, field.data_ptr());
+  return field;
 }
 
 }  // namespace vit_hybrid::data

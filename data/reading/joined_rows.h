@@ -22,4 +22,9 @@ bool are_joined_alike(const std::vector<RowFile>& files);
 /// threads at once as the readers of the arrays allow, and collective where these are: then are_joined_alike() holds.
 std::unique_ptr<RowReader> make_joined_row_reader(const std::vector<RowFile>& files, const MakeRowReader& make);
 
+/// The field of an array that has one (ArrayLayout::dims are static_dims()), of its first row where its first dim is
+/// time: float32 [latitudes, longitudes], unpacked and turned as above; NaN where values are missing. `reader` reads
+/// `array` as its file 0.
+at::Tensor read_static_field(const ArrayLayout& array, RowReader& reader);
+
 }  // namespace vit_hybrid::data

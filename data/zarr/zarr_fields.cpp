@@ -257,13 +257,13 @@ void ZarrFields::require_coordinates(const ZarrArray& array, const std::string& 
   }
 }
 
-std::vector<DimKind> ZarrFields::dims_of(const ZarrArray& array) const {
+std::vector<DimKind> ZarrFields::told_of(const ZarrArray& array) const {
   std::vector<DimKind> told(array.shape.size(), DimKind::kUnknown);
   for (size_t d = 0; d < array.dims.size() && d < told.size(); ++d) {
     const ZarrArray* const values = coordinate(array, d);
     told[d] = dim_kind(array.dims[d], values == nullptr ? "" : text_attribute(*values, "units"));
   }
-  return field_dims(array.shape, std::move(told));
+  return told;
 }
 
 const std::vector<double>& ZarrFields::values_of(const ZarrArray& array) const {
@@ -297,7 +297,8 @@ std::vector<FieldVariable> ZarrFields::variables() const {
     variable.name = array.name;
     variable.shape = array.shape;
     variable.dim_names = array.dims;
-    variable.dims = dims_of(array);
+    variable.told = told_of(array);
+    variable.dims = field_dims(array.shape, variable.told);
     const auto level = std::find(variable.dims.begin(), variable.dims.end(), DimKind::kLevel);
     if (level != variable.dims.end()) {
       const ZarrArray* const values = coordinate(array, static_cast<size_t>(level - variable.dims.begin()));

@@ -32,7 +32,7 @@ class ZarrFields {
   const ZarrArray* find(const std::string& name) const;
   const ZarrArray* named_as(const ZarrArray& array, size_t dim) const;
   const ZarrArray* coordinate(const ZarrArray& array, size_t dim) const;
-  std::vector<DimKind> dims_of(const ZarrArray& array) const;
+  std::vector<DimKind> told_of(const ZarrArray& array) const;
   void require_coordinates(const ZarrArray& array, const std::string& where) const;
   std::vector<double> read_values(const ZarrArray& array) const;
   const std::vector<double>& values_of(const ZarrArray& array) const;
