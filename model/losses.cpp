@@ -30,35 +30,41 @@ at::Tensor fields_of(const at::Tensor& output, const VitOptions& options) {
 
 namespace {
 
-// [B], double, of the sums of a sample's squared errors and of its truth's squares.
-at::Tensor losses_of_samples(FieldLoss loss, const at::Tensor& squares, double num_values) {
-  if (loss == FieldLoss::kMeanSquare) {
-    return squares[0] / num_values;
+kernels::FieldMeasure measure_of(FieldLoss loss, const FieldWeights& weights) {
+  const bool is_absolute = loss == FieldLoss::kMeanAbsolute;
+  return {is_absolute ? kernels::ErrorPower::kAbsolute : kernels::ErrorPower::kSquare, weights};
+}
+
+// [B], double, of the kernel's sums over a sample's errors and over its truth.
+at::Tensor losses_of_samples(FieldLoss loss, const at::Tensor& sums, double num_values) {
+  if (loss != FieldLoss::kRelativeL2) {
+    return sums[0] / num_values;
   }
-  const at::Tensor norms = squares.sqrt();
+  const at::Tensor norms = sums.sqrt();
   return norms[0] / norms[1];
 }
 
-// [B], double: what the gradient of a sample's loss, times `scale`, is times its errors. d|e| / de = e / |e|; at e = 0,
-// where there is no gradient, 0 is taken.
-at::Tensor gradient_factors(FieldLoss loss, const at::Tensor& squares, double num_values, double scale) {
-  if (loss == FieldLoss::kMeanSquare) {
-    return at::full_like(squares[0], 2.0 * scale / num_values);
+// [B], double: what the gradient of a sample's loss, times `scale`, is times its errors, or their signs. d|e| / de =
+// e / |e|; at e = 0, where there is no gradient, 0 is taken.
+at::Tensor gradient_factors(FieldLoss loss, const at::Tensor& sums, double num_values, double scale) {
+  if (loss != FieldLoss::kRelativeL2) {
+    return at::full_like(sums[0], (loss == FieldLoss::kMeanSquare ? 2.0 : 1.0) * scale / num_values);
   }
-  const at::Tensor norms = squares.sqrt();
+  const at::Tensor norms = sums.sqrt();
   const at::Tensor factors = scale / (norms[0] * norms[1]);
   return at::where(norms[0] == 0.0, at::zeros_like(factors), factors);
 }
 
 }  // namespace
 
-at::Tensor field_loss(FieldLoss loss, const at::Tensor& prediction, const at::Tensor& target, int64_t global_batch) {
+at::Tensor field_loss(FieldLoss loss, const at::Tensor& prediction, const at::Tensor& target, int64_t global_batch,
+                      const FieldWeights& weights) {
   const kernels::PatchGrid pixels{target.size(2), target.size(3), 1, 1, target.size(1)};
-  return field_loss(loss, prediction.permute({0, 2, 3, 1}).flatten(1, 2), target, pixels, global_batch);
+  return field_loss(loss, prediction.permute({0, 2, 3, 1}).flatten(1, 2), target, pixels, global_batch, weights);
 }
 
 at::Tensor field_loss(FieldLoss loss, const at::Tensor& patches, const at::Tensor& target,
-                      const kernels::PatchGrid& grid, int64_t global_batch) {
+                      const kernels::PatchGrid& grid, int64_t global_batch, const FieldWeights& weights) {
   const std::vector<int64_t> of_patches = {target.size(0), grid.num_patches(), grid.num_features()};
   const std::vector<int64_t> of_fields = {target.size(0), grid.channels, grid.height, grid.width};
   VH_ASSERT(patches.sizes() == at::IntArrayRef(of_patches) && target.sizes() == at::IntArrayRef(of_fields),
@@ -67,15 +73,17 @@ at::Tensor field_loss(FieldLoss loss, const at::Tensor& patches, const at::Tenso
   const auto type = at::toOpMathType(patches.scalar_type());
   const auto scale = 1.0 / static_cast<double>(global_batch);
   const auto num_values = static_cast<double>(grid.channels * grid.height * grid.width);
-  const auto [predicted, truth, squares, value] = without_grad([&] {
+  const kernels::FieldMeasure measure = measure_of(loss, weights);
+  const auto [predicted, truth, sums, value] = without_grad([&] {
     const at::Tensor values = patches.detach().contiguous();
     const at::Tensor fields = target.to(type).contiguous();
-    const at::Tensor sums = kernels::field_squares(values, fields, grid);
-    return std::make_tuple(values, fields, sums, (losses_of_samples(loss, sums, num_values).sum() * scale).to(type));
+    const at::Tensor totals = kernels::field_sums(values, fields, grid, measure);
+    const at::Tensor sum = losses_of_samples(loss, totals, num_values).sum();
+    return std::make_tuple(values, fields, totals, (sum * scale).to(type));
   });
-  const auto backward = [=, predicted = predicted, truth = truth, squares = squares](const at::Tensor& gradient) {
-    const at::Tensor factors = gradient_factors(loss, squares, num_values, scale);
-    return std::vector<at::Tensor>{kernels::field_gradient(predicted, truth, grid, factors * gradient)};
+  const auto backward = [=, predicted = predicted, truth = truth, sums = sums](const at::Tensor& gradient) {
+    const at::Tensor factors = gradient_factors(loss, sums, num_values, scale);
+    return std::vector<at::Tensor>{kernels::field_gradient(predicted, truth, grid, factors * gradient, measure)};
   };
   return record("field_loss", value, {patches}, backward);
 }

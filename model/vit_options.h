@@ -12,8 +12,9 @@ namespace vit_hybrid::model {
 
 enum class Task { kForecast, kClassify };
 enum class Pooling { kToken, kMean };
-/// Of predicted fields: || yhat - y ||_2 / || y ||_2 of a sample, or the mean of (yhat - y)^2 over its values.
-enum class FieldLoss { kRelativeL2, kMeanSquare };
+/// Of predicted fields: || yhat - y ||_2 / || y ||_2 of a sample, or the mean of (yhat - y)^2 or |yhat - y| over its
+/// values.
+enum class FieldLoss { kRelativeL2, kMeanSquare, kMeanAbsolute };
 
 /// Options of a pre-norm ViT (A. Dosovitskiy et al., ICLR 2021, section 3.1). Defaults: weather-short.
 struct VitOptions {

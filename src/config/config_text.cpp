@@ -60,13 +60,36 @@ std::string line_of(const options::Option& option, const RunConfig& config) {
   return line + "# " + shown(origin->second, std::string::npos) + "\n";
 }
 
-constexpr std::string_view kDecisive[] = {"precision",    "global-batch-size", "loss-scale",    "grad-dtype",
-                                          "reduce-dtype", "deterministic",     "drop-last",     "interpolation",
-                                          "mixup",        "optimizer",         "beta1",         "beta2",
-                                          "eps",          "momentum",          "nesterov",      "trust-coefficient",
-                                          "weight-decay", "decay-vectors",     "clip-norm",     "lr",
-                                          "lr-schedule",  "lr-scaling",        "lr-batch-size", "warmup",
-                                          "min-lr",       "decay-share",       "steps",         "epochs"};
+constexpr std::string_view kDecisive[] = {"precision",
+                                          "global-batch-size",
+                                          "loss-scale",
+                                          "grad-dtype",
+                                          "reduce-dtype",
+                                          "deterministic",
+                                          "drop-last",
+                                          "interpolation",
+                                          "mixup",
+                                          "optimizer",
+                                          "beta1",
+                                          "beta2",
+                                          "eps",
+                                          "momentum",
+                                          "nesterov",
+                                          "trust-coefficient",
+                                          "weight-decay",
+                                          "decay-vectors",
+                                          "clip-norm",
+                                          "lr",
+                                          "lr-schedule",
+                                          "lr-scaling",
+                                          "lr-batch-size",
+                                          "warmup",
+                                          "min-lr",
+                                          "decay-share",
+                                          "steps",
+                                          "epochs",
+                                          "loss-latitude-weights",
+                                          "loss-channel-weights"};
 
 // Programs without --min-lr called the reference workload's rule cosine; with no warm-up the two are one.
 bool name_old_cosine(std::map<std::string, std::string>& before) {

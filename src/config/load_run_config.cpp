@@ -71,6 +71,8 @@ std::vector<Need> needs_of(const RunConfig& config) {
       {"num-classes", classifies, "it is for --task classify"},
       {"pooling", classifies, "it is for --task classify"},
       {"loss", forecasts, "it is for --task forecast"},
+      {"loss-latitude-weights", forecasts, "it is for --task forecast"},
+      {"loss-channel-weights", forecasts, "it is for --task forecast"},
       {"label-smoothing", classifies, "it is for --task classify"},
       {"lr", config.find_lr == 0, "--find-lr chooses the rates"},
       {"lr-schedule", config.find_lr == 0, "--find-lr chooses the rates"},

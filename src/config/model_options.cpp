@@ -55,9 +55,10 @@ void add_rates(OptionTable& table, model::VitOptions& model) {
              .help = "Share of the target that cross-entropy spreads over all classes.",
              .names_elsewhere = {"smoothing"}});
   table.add({.name = "loss",
-             .value = choice(model.loss, {"relative-l2", "mse"}),
+             .value = choice(model.loss, {"relative-l2", "mse", "l1"}),
              .help = "What a forecast's training makes small, in normalised fields: the norm of the error over that of "
-                     "the truth, or the mean of the squared errors (mse)."});
+                     "the truth, or the mean of the squared errors (mse) or of the absolute ones (l1); see "
+                     "loss-latitude-weights and loss-channel-weights."});
   table.add({.name = "norm-eps",
              .value = number(model.norm_eps, between_zero_and_one),
              .help = "Epsilon of the layer norms.",

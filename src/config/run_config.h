@@ -17,6 +17,7 @@
 #include "parallel/zero/optimizer_options.h"
 #include "parallel/zero/precision_policy.h"
 #include "src/base/device/energy_meter.h"
+#include "src/config/loss_options.h"
 #include "src/config/lr_schedule.h"
 #include "src/config/option_table.h"
 
@@ -157,6 +158,7 @@ struct CheckpointConfig {
 struct RunConfig {
   std::string preset;  ///< name of the preset that model started from; may be empty
   model::VitOptions model;
+  LossConfig loss;
   ParallelConfig parallel;
   DataConfig data;
   OptimizerConfig optimizer;

@@ -303,6 +303,26 @@ void check_data(const RunConfig& config, Problems& out) {
   }
 }
 
+void check_loss_weights(const RunConfig& config, Problems& out) {
+  const std::string& channels = config.loss.channel_weights;
+  if (channels.empty() || !config.is_forecast() || is_weights_file(channels)) {
+    return;
+  }
+  if (channels == kIncrementWeights) {
+    if (config.data.kind != DataKind::kHdf5 || config.data.stats.empty()) {
+      out.push_back(str("--loss-channel-weights ", kIncrementWeights,
+                        " takes time_diff_stds.npy of the data's statistics; give --stats FOLDER, as `vit_hybrid data "
+                        "stats --increments` makes it"));
+    }
+    return;
+  }
+  try {
+    parse_channel_weights(channels);
+  } catch (const Error& error) {
+    out.push_back(str("--loss-channel-weights: ", error.message(), "; ", error.hint()));
+  }
+}
+
 void check_precision(const RunConfig& config, Problems& out) {
   const PrecisionConfig& precision = config.precision;
   if (precision.loss_scale > 0.0 && precision.kind != Precision::kFp16) {
@@ -402,6 +422,7 @@ std::vector<std::string> problems(const RunConfig& config, int world_size) {
   check_optimizer(config.optimizer, out);
   check_data(config, out);
   check_unused_paths(config, out);
+  check_loss_weights(config, out);
   check_precision(config, out);
   check_checkpoints(config, out);
   return out;
@@ -410,6 +431,9 @@ std::vector<std::string> problems(const RunConfig& config, int world_size) {
 std::vector<std::string> path_problems(const RunConfig& config) {
   const DataConfig& data = config.data;
   Problems out;
+  if (config.is_forecast() && is_weights_file(config.loss.channel_weights)) {
+    check_path("loss-channel-weights", config.loss.channel_weights, PathKind::kFile, out);
+  }
   if (data.kind != DataKind::kHdf5) {
     return out;
   }

@@ -14,8 +14,7 @@ using options::number;
 using options::NumberRange;
 using options::OptionTable;
 using options::Scope;
-using options::text;
-using options::text_list;
+using options::text, options::text_list;
 using options::word;
 
 options::IntegerRange from_one(int64_t most, std::string word) {
@@ -671,6 +670,7 @@ options::OptionTable run_option_table(RunConfig& config, RunRequest& request) {
   add_usage(table, config);
   add_device(table, config);
   add_model(table, config);
+  add_loss_weights(table, config.loss);
   add_training(table, config);
   add_optimizer(table, config);
   add_paths(table, config);

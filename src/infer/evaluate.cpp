@@ -22,6 +22,7 @@
 #include "src/infer/model_use.h"
 #include "src/train/data_source.h"
 #include "src/train/evaluator.h"
+#include "src/train/loss_weights.h"
 
 namespace vit_hybrid::train {
 
@@ -180,7 +181,11 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
   const std::string& names = trained.class_names.empty() ? data.described.class_names : trained.class_names;
   const comm::MpiGroup self = comm::MpiGroup::alone();
   ClassifierOutput classes(config, data, names, predictions, self, world);
+  LossFields fields = loss_fields(*data.valid, data.described);
+  fields.grid = data::joined_grid(data.described.grid, trained.grid);
+  const model::FieldWeights weights = loss_weights(config, world, fields);
   TrainedModel model(config, checkpoint, world);
+  model.runner().set_loss_weights(weights);
   announce(config, checkpoint, model.mesh().device());
   log_line(str("  input     ", data.text));
   warn_of_use(config, checkpoint, data.described);

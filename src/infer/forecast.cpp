@@ -14,7 +14,6 @@
 #include "data/datasets/coordinates.h"
 #include "data/reading/posix_file.h"
 #include "data/tools/tool_files.h"
-#include "model/losses.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/files.h"
@@ -26,19 +25,21 @@
 #include "src/infer/evaluate.h"
 #include "src/infer/model_use.h"
 #include "src/train/data_source.h"
+#include "src/train/loss_weights.h"
 
 namespace vit_hybrid::train {
 
 namespace {
 
 // The figures of one state.
-Evaluation figures_of(model::FieldLoss kind, const at::Tensor& prediction, const at::Tensor& truth,
-                      const at::Tensor& start, const at::Tensor& climatology, const data::Grid& grid) {
+Evaluation figures_of(model::FieldLoss kind, const model::FieldWeights& loss_weights, const at::Tensor& prediction,
+                      const at::Tensor& truth, const at::Tensor& start, const at::Tensor& climatology,
+                      const data::Grid& grid) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const at::Tensor weights = at::tensor(data::latitude_weights(grid, truth.size(1)), at::kDouble);
   EvaluationSums sums = EvaluationSums::forecast(truth.size(0), weights, climatology);
   const auto one = [](const at::Tensor& state) { return state.unsqueeze(0); };
-  const double loss = model::field_loss(kind, one(prediction), one(truth), 1).item<double>();
+  const double loss = model::field_loss(kind, one(prediction), one(truth), 1, loss_weights).item<double>();
   sums.add_forecast(loss, one(prediction), one(truth), one(start));
   return sums.finish(sums.sums());
 }
@@ -131,6 +132,8 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
     refuse_inputs(path, "--out", config.data, checkpoint_);
     refuse_existing(path, options_.use.overwrite);
   }
+  loss_weights_ = loss_weights(
+      config, self, {grid_, times_.channel_names(), !times_.given_channels().empty(), times_.normalization().std});
   climatology_ = read_climatology(config.data, self, times_.shape(), times_.normalization(), times_.given_channels());
   start_ = times_.read(place_.file, place_.time);
   open_file();
@@ -300,7 +303,7 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
     return;
   }
   const at::Tensor truth = times_.read(place_.file, place_.time + lead * times_.lead().rows);
-  figures_.push_back(figures_of(loss_, prediction, truth, start_, climatology_, grid_));
+  figures_.push_back(figures_of(loss_, loss_weights_, prediction, truth, start_, climatology_, grid_));
   if (is_self_contained_) {
     write_truth(lead);
   }

@@ -12,6 +12,7 @@
 #include "data/datasets/weather_dataset.h"
 #include "data/hdf5/hdf5_scales.h"
 #include "data/hdf5/hdf5_writer.h"
+#include "model/losses.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/checkpoint/checkpoint_reader.h"
 #include "src/checkpoint/format.h"
@@ -74,6 +75,7 @@ class ForecastRecord {
   std::string checkpoint_;
   std::string dataset_;
   model::FieldLoss loss_;
+  model::FieldWeights loss_weights_;
   const comm::MpiGroup& self_;
   data::WeatherTimes times_;
   data::Grid grid_;

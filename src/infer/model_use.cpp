@@ -27,10 +27,27 @@ namespace {
 
 using Names = std::initializer_list<const char*>;
 
-constexpr Names kAlways = {"dp",           "tp",          "pp",         "order",         "device",   "ranks-per-gpu",
-                           "threads",      "timeout",     "precision",  "deterministic", "retune",   "stats",
-                           "global-means", "global-stds", "time-means", "dataset-name",  "channels", "variables",
-                           "valid-dates"};
+constexpr Names kAlways = {"dp",
+                           "tp",
+                           "pp",
+                           "order",
+                           "device",
+                           "ranks-per-gpu",
+                           "threads",
+                           "timeout",
+                           "precision",
+                           "deterministic",
+                           "retune",
+                           "stats",
+                           "global-means",
+                           "global-stds",
+                           "time-means",
+                           "dataset-name",
+                           "channels",
+                           "variables",
+                           "valid-dates",
+                           "loss-latitude-weights",
+                           "loss-channel-weights"};
 // The data of a forecast are a few states, read one by one.
 constexpr Names kForBatches = {
     "micro-batch-size", "valid-batch-size", "valid-resize", "labels-name", "io",         "io-threads",
@@ -38,12 +55,26 @@ constexpr Names kForBatches = {
 };
 
 // What of the training still holds when its model is used elsewhere.
-constexpr Names kFromCheckpoint = {"name",        "seed",         "precision",    "global-batch-size", "global-means",
-                                   "global-stds", "time-means",   "dataset-name", "labels-name",       "interpolation",
-                                   "stats",       "valid-resize", "channels",     "variables"};
+constexpr Names kFromCheckpoint = {"name",
+                                   "seed",
+                                   "precision",
+                                   "global-batch-size",
+                                   "global-means",
+                                   "global-stds",
+                                   "time-means",
+                                   "dataset-name",
+                                   "labels-name",
+                                   "interpolation",
+                                   "stats",
+                                   "valid-resize",
+                                   "channels",
+                                   "variables",
+                                   "loss-latitude-weights",
+                                   "loss-channel-weights"};
 
 // Those of them whose help does not tell where else they come from.
-constexpr Names kShownAsTraining = {"precision", "stats", "labels-name", "valid-resize", "channels", "variables"};
+constexpr Names kShownAsTraining = {"precision", "stats",     "labels-name",           "valid-resize",
+                                    "channels",  "variables", "loss-latitude-weights", "loss-channel-weights"};
 
 bool is_among(Names names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();

@@ -8,8 +8,11 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
+#include "src/base/error.h"
+#include "src/base/text.h"
 #include "src/kernels/field_error_rows.h"
 #include "src/kernels/gemm/packing.h"
 #include "src/kernels/half_conversion.h"
@@ -51,49 +54,101 @@ class TrueBands {
   std::vector<F> band_;
 };
 
-// Calls use(first, count) for the runs of elements of the band in row `row` that are not padded.
+// Weights as rows of patches have them: `row` of the first line of a run, times `channels` in each pixel.
+class RunWeights {
+ public:
+  RunWeights(const FieldWeights& weights, const PatchGrid& grid)
+      : rows_(weights.rows.defined() ? weights.rows.const_data_ptr<double>() : nullptr) {
+    if (!weights.channels.defined()) {
+      return;
+    }
+    const auto* const channels = weights.channels.const_data_ptr<double>();
+    line_.reserve(static_cast<size_t>(grid.patch_width * grid.channels + kWeightsBehind));
+    for (int64_t pixel = 0; pixel < grid.patch_width; ++pixel) {
+      line_.insert(line_.end(), channels, channels + grid.channels);
+    }
+    line_.insert(line_.end(), static_cast<size_t>(kWeightsBehind), 0.0);
+  }
+
+  double of_row(int64_t row) const { return rows_ == nullptr ? 1.0 : rows_[row]; }
+  /// Of a patch's line, or of the begin of it; null: ones.
+  const double* of_line() const { return line_.empty() ? nullptr : line_.data(); }
+
+ private:
+  const double* rows_;
+  std::vector<double> line_;
+};
+
+// Whether runs may go over lines, which then have no weights.
+enum class Runs { kLong, kLines };
+
+// Calls use(first, count, line) for the runs of elements of the band in row `row` that are not padded, from a line of
+// the band on, each within it for kLines.
 template <class Use>
-void for_runs(const PatchGrid& grid, int64_t row, const Use& use) {
+void for_runs(const PatchGrid& grid, int64_t row, Runs runs, const Use& use) {
   const int64_t features = grid.num_features(), line = grid.patch_width * grid.channels;
   const int64_t num_lines = std::min(grid.patch_height, grid.height - row * grid.patch_height);
   const int64_t num_whole = grid.width / grid.patch_width, cut = grid.width % grid.patch_width;
-  if (num_lines == grid.patch_height) {
-    use(0, num_whole * features);
+  if (runs == Runs::kLines) {
+    for (int64_t i = 0; i < num_whole * num_lines; ++i) {
+      use(i / num_lines * features + i % num_lines * line, line, i % num_lines);
+    }
+  } else if (num_lines == grid.patch_height) {
+    use(0, num_whole * features, 0);
   } else {
     for (int64_t column = 0; column < num_whole; ++column) {
-      use(column * features, num_lines * line);
+      use(column * features, num_lines * line, 0);
     }
   }
   for (int64_t i = 0; cut != 0 && i < num_lines; ++i) {
-    use(num_whole * features + i * line, cut * grid.channels);
+    use(num_whole * features + i * line, cut * grid.channels, i);
   }
 }
 
-// Calls use(band, offset, truth, count) for the runs of each band, `offset` being that in the predictions.
+// A run of predictions and of the truth that belongs to them.
+template <class F>
+struct BandRun {
+  int64_t band;    // of all samples
+  int64_t offset;  // in the predictions
+  const F* truth;
+  int64_t count;
+  int64_t row;  // of the field, that of the first line
+};
+
+// Calls use(BandRun) for the runs of each band.
 template <class F, class Use>
-void for_bands(const at::Tensor& fields, const PatchGrid& grid, const Use& use) {
+void for_bands(const at::Tensor& fields, const PatchGrid& grid, Runs runs, const Use& use) {
   const int64_t elements = grid.columns() * grid.num_features();
   at::parallel_for(0, fields.size(0) * grid.rows(), 1, [&](int64_t begin, int64_t end) {
     TrueBands<F> bands(fields, grid);
     for (int64_t band = begin; band < end; ++band) {
       const F* const truth = bands.gather(band);
-      for_runs(grid, band % grid.rows(),
-               [&](int64_t first, int64_t count) { use(band, band * elements + first, truth + first, count); });
+      const int64_t row = band % grid.rows();
+      for_runs(grid, row, runs, [&](int64_t first, int64_t count, int64_t line) {
+        use(BandRun<F>{band, band * elements + first, truth + first, count, row * grid.patch_height + line});
+      });
     }
   });
 }
 
+Runs runs_of(const FieldWeights& weights) {
+  return weights.is_defined() ? Runs::kLines : Runs::kLong;
+}
+
 template <class T>
-void squares_on_host(const at::Tensor& prediction, const at::Tensor& fields, const PatchGrid& grid,
-                     const at::Tensor& sums) {
+void sums_on_host(const at::Tensor& prediction, const at::Tensor& fields, const PatchGrid& grid,
+                  const FieldMeasure& measure, const at::Tensor& sums) {
   using F = typename FloatRow<T>::Float;
   const int64_t num_samples = prediction.size(0);
   const T* const predicted = prediction.const_data_ptr<T>();
-  std::vector<FieldSquares> bands(static_cast<size_t>(num_samples * grid.rows()));
-  for_bands<F>(fields, grid, [&](int64_t band, int64_t offset, const F* truth, int64_t count) {
-    const FieldSquares run = field_squares_row(predicted + offset, truth, count);
-    bands[static_cast<size_t>(band)].error += run.error;
-    bands[static_cast<size_t>(band)].truth += run.truth;
+  const RunWeights weights(measure.weights, grid);
+  std::vector<FieldSums> bands(static_cast<size_t>(num_samples * grid.rows()));
+  for_bands<F>(fields, grid, runs_of(measure.weights), [&](const BandRun<F>& run) {
+    const FieldSums part =
+        field_sums_row(predicted + run.offset, run.truth, weights.of_line(), measure.power, run.count);
+    FieldSums& band = bands[static_cast<size_t>(run.band)];
+    band.error += part.error * weights.of_row(run.row);
+    band.truth += part.truth * weights.of_row(run.row);
   });
   auto* const data = sums.mutable_data_ptr<double>();
   for (size_t band = 0; band < bands.size(); ++band) {
@@ -105,35 +160,49 @@ void squares_on_host(const at::Tensor& prediction, const at::Tensor& fields, con
 
 template <class T>
 void gradient_on_host(const at::Tensor& prediction, const at::Tensor& fields, const PatchGrid& grid,
-                      const double* factors, const at::Tensor& gradient) {
+                      const FieldMeasure& measure, const double* factors, const at::Tensor& gradient) {
   using F = typename FloatRow<T>::Float;
   const T* const predicted = prediction.const_data_ptr<T>();
   T* const to = gradient.mutable_data_ptr<T>();
-  for_bands<F>(fields, grid, [&](int64_t band, int64_t offset, const F* truth, int64_t count) {
-    scaled_difference_row(predicted + offset, truth, factors[band / grid.rows()], to + offset, count);
+  const RunWeights weights(measure.weights, grid);
+  for_bands<F>(fields, grid, runs_of(measure.weights), [&](const BandRun<F>& run) {
+    const double factor = factors[run.band / grid.rows()] * weights.of_row(run.row);
+    error_gradient_row(predicted + run.offset, run.truth, weights.of_line(), factor, measure.power, to + run.offset,
+                       run.count);
   });
+}
+
+void check_weights(const at::Tensor& prediction, const PatchGrid& grid, const FieldWeights& weights) {
+  for (const auto& [given, size] : {std::pair(weights.rows, grid.height), std::pair(weights.channels, grid.channels)}) {
+    VH_ASSERT(!given.defined() || (given.dim() == 1 && given.size(0) == size && given.is_contiguous() &&
+                                   given.scalar_type() == at::kDouble && given.device() == prediction.device()),
+              str("weights [", given.defined() ? join(given.sizes()) : "", "] for ", size, " rows or channels"));
+  }
 }
 
 }  // namespace
 
-at::Tensor field_squares(const at::Tensor& prediction, const at::Tensor& fields, const PatchGrid& grid) {
+at::Tensor field_sums(const at::Tensor& prediction, const at::Tensor& fields, const PatchGrid& grid,
+                      const FieldMeasure& measure) {
+  check_weights(prediction, grid, measure.weights);
   if (!prediction.is_cpu()) {
-    return device_field_squares(prediction, fields, grid);
+    return device_field_sums(prediction, fields, grid, measure);
   }
   at::Tensor sums = at::zeros({2, prediction.size(0)}, at::TensorOptions(at::kDouble));
   with_float_type(prediction.scalar_type(),
-                  [&](auto zero) { squares_on_host<decltype(zero)>(prediction, fields, grid, sums); });
+                  [&](auto zero) { sums_on_host<decltype(zero)>(prediction, fields, grid, measure, sums); });
   return sums;
 }
 
 at::Tensor field_gradient(const at::Tensor& prediction, const at::Tensor& fields, const PatchGrid& grid,
-                          const at::Tensor& factors) {
+                          const at::Tensor& factors, const FieldMeasure& measure) {
+  check_weights(prediction, grid, measure.weights);
   if (!prediction.is_cpu()) {
-    return device_field_gradient(prediction, fields, grid, factors);
+    return device_field_gradient(prediction, fields, grid, factors, measure);
   }
   at::Tensor gradient = grid.is_cut() ? at::zeros_like(prediction) : at::empty_like(prediction);
   with_float_type(prediction.scalar_type(), [&](auto zero) {
-    gradient_on_host<decltype(zero)>(prediction, fields, grid, factors.const_data_ptr<double>(), gradient);
+    gradient_on_host<decltype(zero)>(prediction, fields, grid, measure, factors.const_data_ptr<double>(), gradient);
   });
   return gradient;
 }

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "src/kernels/field_error_rows.h"
 #include "src/kernels/patch_grid.h"
 
 namespace vit_hybrid::kernels {
@@ -13,18 +14,36 @@ namespace vit_hybrid::kernels {
 // pixels add nothing, and their gradient is zero. Differences are fp32 (fp64), all else is double. On the host each
 // byte passes memory once, and the bits do not depend on the number of threads.
 
-/// [2, B], double: the sums over a sample of (prediction - truth)^2 and of truth^2.
-at::Tensor field_squares(const at::Tensor& prediction, const at::Tensor& fields, const PatchGrid& grid);
+/// What each value of a field counts, the product of the two: double, contiguous, where the prediction lies; undefined
+/// for ones.
+struct FieldWeights {
+  at::Tensor rows;      ///< [H]
+  at::Tensor channels;  ///< [C]
 
-/// (prediction - truth) factors[n] for each sample n, rounded once; like prediction. factors [B], double.
+  bool is_defined() const { return rows.defined() || channels.defined(); }
+};
+
+/// How errors are measured.
+struct FieldMeasure {
+  ErrorPower power = ErrorPower::kSquare;
+  FieldWeights weights = {};
+};
+
+/// [2, B], double: the sums over a sample of w |prediction - truth|^p and of w |truth|^p, p being 2 or 1.
+at::Tensor field_sums(const at::Tensor& prediction, const at::Tensor& fields, const PatchGrid& grid,
+                      const FieldMeasure& measure = {});
+
+/// w (prediction - truth) factors[n] for each sample n, of absolute errors w sign(prediction - truth) factors[n],
+/// rounded once; like prediction. factors [B], double.
 at::Tensor field_gradient(const at::Tensor& prediction, const at::Tensor& fields, const PatchGrid& grid,
-                          const at::Tensor& factors);
+                          const at::Tensor& factors, const FieldMeasure& measure = {});
 
 // For tensors that are not on the host, which the functions above call; in programs without CUDA there are none.
 // Nothing here waits for the device.
 
-at::Tensor device_field_squares(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid);
+at::Tensor device_field_sums(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid,
+                             const FieldMeasure& measure);
 at::Tensor device_field_gradient(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid,
-                                 const at::Tensor& factors);
+                                 const at::Tensor& factors, const FieldMeasure& measure);
 
 }  // namespace vit_hybrid::kernels

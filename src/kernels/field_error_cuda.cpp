@@ -21,7 +21,8 @@ namespace vit_hybrid::kernels {
 namespace {
 
 template <class T>
-FieldArrays<T> arrays_of(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid) {
+FieldArrays<T> arrays_of(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid,
+                         const FieldMeasure& measure) {
   using F = ComputeType<T>;
   const int64_t elements = grid.num_patches() * grid.num_features();
   const int64_t channel = grid.height * grid.width;
@@ -39,33 +40,45 @@ FieldArrays<T> arrays_of(const at::Tensor& patches, const at::Tensor& fields, co
                            narrow(grid.height),
                            narrow(grid.width),
                            channel};
-  return {patches.const_data_ptr<T>(), fields.const_data_ptr<F>(), nullptr, nullptr, elements, places};
+  const auto weights = [](const at::Tensor& given) {
+    return given.defined() ? given.const_data_ptr<double>() : nullptr;
+  };
+  return {patches.const_data_ptr<T>(),
+          fields.const_data_ptr<F>(),
+          nullptr,
+          nullptr,
+          elements,
+          places,
+          measure.power,
+          weights(measure.weights.rows),
+          weights(measure.weights.channels)};
 }
 
 }  // namespace
 
-at::Tensor device_field_squares(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid) {
+at::Tensor device_field_sums(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid,
+                             const FieldMeasure& measure) {
   const c10::cuda::CUDAGuard guard(patches.device());
   const auto options = patches.options().dtype(at::kDouble);
-  at::Tensor squares = at::zeros({2, patches.size(0)}, options);
+  at::Tensor sums = at::zeros({2, patches.size(0)}, options);
   const MemoryScope scope(MemoryClass::kWorkspaces);
   const at::Tensor workspace = at::empty({patches.size(0), kFieldParts, 2}, options);
   with_float_type(patches.scalar_type(), [&](auto zero) {
-    launch_field_squares(arrays_of<decltype(zero)>(patches, fields, grid), patches.size(0),
-                         workspace.mutable_data_ptr<double>(), squares.mutable_data_ptr<double>(),
-                         c10::cuda::getCurrentCUDAStream());
+    launch_field_sums(arrays_of<decltype(zero)>(patches, fields, grid, measure), patches.size(0),
+                      workspace.mutable_data_ptr<double>(), sums.mutable_data_ptr<double>(),
+                      c10::cuda::getCurrentCUDAStream());
   });
   C10_CUDA_KERNEL_LAUNCH_CHECK();
-  return squares;
+  return sums;
 }
 
 at::Tensor device_field_gradient(const at::Tensor& patches, const at::Tensor& fields, const PatchGrid& grid,
-                                 const at::Tensor& factors) {
+                                 const at::Tensor& factors, const FieldMeasure& measure) {
   const c10::cuda::CUDAGuard guard(patches.device());
   at::Tensor gradient = at::empty_like(patches);
   with_float_type(patches.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    FieldArrays<T> arrays = arrays_of<T>(patches, fields, grid);
+    FieldArrays<T> arrays = arrays_of<T>(patches, fields, grid, measure);
     arrays.gradient = gradient.mutable_data_ptr<T>();
     arrays.factors = factors.const_data_ptr<double>();
     launch_field_gradient(arrays, patches.size(0), c10::cuda::getCurrentCUDAStream());

@@ -36,6 +36,9 @@ class FieldPlace {
     set_pixel();
   }
 
+  VH_HOST_DEVICE uint32_t channel() const { return channel_; }
+  /// Of the field, where it is inside.
+  VH_HOST_DEVICE uint32_t row() const { return field_row_; }
   /// Whether it is one of the field's; else it is padded, and has no offset.
   VH_HOST_DEVICE bool is_inside() const { return pixel_ >= 0; }
   /// Offset in the fields of the sample.
@@ -58,14 +61,14 @@ class FieldPlace {
 
  private:
   VH_HOST_DEVICE void set_pixel() {
-    const uint32_t row = patch_ / places_.columns * places_.patch_height + row_;
+    field_row_ = patch_ / places_.columns * places_.patch_height + row_;
     const uint32_t column = patch_ % places_.columns * places_.patch_width + column_;
-    const bool is_inside = row < places_.height && column < places_.width;
-    pixel_ = is_inside ? static_cast<int64_t>(row) * places_.width + column : -1;
+    const bool is_inside = field_row_ < places_.height && column < places_.width;
+    pixel_ = is_inside ? static_cast<int64_t>(field_row_) * places_.width + column : -1;
   }
 
   PatchPlaces places_;
-  uint32_t channel_, column_, row_, patch_;
+  uint32_t channel_, column_, row_, patch_, field_row_;
   int64_t pixel_;
 };
 
@@ -79,9 +82,19 @@ struct FieldArrays {
   const double* factors;  ///< of samples, or null
   int64_t elements;       ///< of a sample's patches
   PatchPlaces places;
+  ErrorPower power = ErrorPower::kSquare;
+  const double* row_weights = nullptr;      ///< of the field's rows, or null
+  const double* channel_weights = nullptr;  ///< or null
+
+  /// Of a place inside.
+  VH_HOST_DEVICE double weight(const FieldPlace& place) const {
+    const double of_row = row_weights == nullptr ? 1.0 : row_weights[place.row()];
+    return channel_weights == nullptr ? of_row : of_row * channel_weights[place.channel()];
+  }
 };
 
-/// Visits `kWidth` elements of a sample from `first` on: visit(k, prediction, truth), both zero where it is padded.
+/// Visits `kWidth` elements of a sample from `first` on: visit(k, prediction, truth, weight), all zero where it is
+/// padded.
 template <int kWidth, class T, class Visit>
 VH_HOST_DEVICE inline void visit_field_vector(const FieldArrays<T>& a, int64_t sample, uint32_t first,
                                               const Visit& visit) {
@@ -92,21 +105,21 @@ VH_HOST_DEVICE inline void visit_field_vector(const FieldArrays<T>& a, int64_t s
   VH_UNROLL
   for (int k = 0; k < kWidth; ++k) {
     const bool is_inside = place.is_inside();
-    visit(k, is_inside ? static_cast<F>(prediction[k]) : F(0), is_inside ? truth[place.offset()] : F(0));
+    visit(k, is_inside ? static_cast<F>(prediction[k]) : F(0), is_inside ? truth[place.offset()] : F(0),
+          is_inside ? a.weight(place) : 0.0);
     place.go_on();
   }
 }
 
 /// The sums over a thread's share of a sample.
 template <class T>
-VH_HOST_DEVICE inline FieldSquares field_squares_share(const FieldArrays<T>& a, int64_t sample,
-                                                       const VectorSplit& split, const ThreadShare& share) {
+VH_HOST_DEVICE inline FieldSums field_sums_share(const FieldArrays<T>& a, int64_t sample, const VectorSplit& split,
+                                                 const ThreadShare& share) {
   using F = ComputeType<T>;
-  FieldSquares sums;
-  const auto add = [&sums](int /*k*/, F prediction, F truth) {
-    const auto error = static_cast<double>(prediction - truth);
-    sums.error += error * error;
-    sums.truth += static_cast<double>(truth) * static_cast<double>(truth);
+  FieldSums sums;
+  const auto add = [&sums, power = a.power](int /*k*/, F prediction, F truth, double weight) {
+    sums.error += weight * power_of(static_cast<double>(prediction - truth), power);
+    sums.truth += weight * power_of(static_cast<double>(truth), power);
   };
   for (int64_t i = share.first; i < share.end_among(split.vectors); i += share.stride) {
     visit_field_vector<kVectorWidth<T>>(a, sample, static_cast<uint32_t>(split.vector(i)), add);
@@ -122,9 +135,10 @@ VH_HOST_DEVICE inline void field_gradient_vector(const FieldArrays<T>& a, int64_
   using F = ComputeType<T>;
   const double factor = a.factors[sample];
   ElementVector<T, kWidth> gradient;
-  visit_field_vector<kWidth>(a, sample, first, [&gradient, factor](int k, F prediction, F truth) {
-    gradient[k] = static_cast<T>(scaled_difference(prediction, truth, factor));
-  });
+  const auto set = [&gradient, factor, power = a.power](int k, F prediction, F truth, double weight) {
+    gradient[k] = static_cast<T>(error_gradient(prediction, truth, weight * factor, power));
+  };
+  visit_field_vector<kWidth>(a, sample, first, set);
   store_vector(a.gradient + sample * a.elements + first, gradient);
 }
 
@@ -148,14 +162,14 @@ VectorSplit field_split(const FieldArrays<T>& a) {
   return a.elements % split.width == 0 ? split : VectorSplit{a.elements, a.elements, 0, split.width};
 }
 
-/// Pairs of doubles that launch_field_squares() needs for each sample.
+/// Pairs of doubles that launch_field_sums() needs for each sample.
 inline constexpr int kFieldParts = 256;
 
-/// squares[0, n] and [1, n] = the sums of sample n, in two stages, in an order that depends on the shape alone. A
+/// sums[0, n] and [1, n] = the sums of sample n, in two stages, in an order that depends on the shape alone. A
 /// sample has less than 2^31 elements. float, double, BFloat16 and Half.
 template <class T>
-void launch_field_squares(const FieldArrays<T>& arrays, int64_t samples, double* workspace, double* squares,
-                          CUstream_st* stream);
+void launch_field_sums(const FieldArrays<T>& arrays, int64_t samples, double* workspace, double* sums,
+                       CUstream_st* stream);
 
 template <class T>
 void launch_field_gradient(const FieldArrays<T>& arrays, int64_t samples, CUstream_st* stream);

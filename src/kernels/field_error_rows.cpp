@@ -15,8 +15,10 @@ namespace {
 template <class F>
 constexpr int64_t kDoubles = Lanes<F>::kWidth / Lanes<double>::kWidth;
 
-template <class T, class F>
-VH_INLINE FieldSquares squares_of(const T* prediction, const F* truth, int64_t n) {
+enum class Weighing { kNone, kWeights };
+
+template <ErrorPower kPower, Weighing kWeighing, class T, class F>
+VH_INLINE FieldSums sums_of(const T* prediction, const F* truth, const double* weights, int64_t n) {
   using Doubles = typename Lanes<double>::V;
   Doubles error[kDoubles<F>] = {};
   Doubles of_truth[kDoubles<F>] = {};
@@ -29,8 +31,22 @@ VH_INLINE FieldSquares squares_of(const T* prediction, const F* truth, int64_t n
     to_double(value, wide);
 #pragma GCC unroll 2
     for (int64_t k = 0; k < kDoubles<F>; ++k) {
-      error[k] += difference[k] * difference[k];
-      of_truth[k] += wide[k] * wide[k];
+      Doubles of_error, of_value;
+      if constexpr (kPower == ErrorPower::kSquare) {
+        of_error = difference[k] * difference[k];
+        of_value = wide[k] * wide[k];
+      } else {
+        of_error = difference[k] < 0.0 ? -difference[k] : difference[k];
+        of_value = wide[k] < 0.0 ? -wide[k] : wide[k];
+      }
+      if constexpr (kWeighing == Weighing::kWeights) {
+        Doubles weight;
+        Lanes<double>::load(weights + i + k * Lanes<double>::kWidth, weight);
+        of_error *= weight;
+        of_value *= weight;
+      }
+      error[k] += of_error;
+      of_truth[k] += of_value;
     }
   });
 #pragma GCC unroll 2
@@ -41,18 +57,30 @@ VH_INLINE FieldSquares squares_of(const T* prediction, const F* truth, int64_t n
   return {sum_of<double>(error[0]), sum_of<double>(of_truth[0])};
 }
 
-template <class T, class F>
-VH_INLINE void differences_of(const T* prediction, const F* truth, double factor, T* to, int64_t n) {
+template <ErrorPower kPower, Weighing kWeighing, class T, class F>
+VH_INLINE void gradients_of(const T* prediction, const F* truth, const double* weights, double factor, T* to,
+                            int64_t n) {
   using V = typename Lanes<F>::V;
+  using Doubles = typename Lanes<double>::V;
   for_lanes<F>(n, [=](int64_t i, auto part) VH_INLINED {
     V predicted, value;
     part.load(prediction + i, predicted);
     part.load(truth + i, value);
-    typename Lanes<double>::V product[kDoubles<F>];
+    Doubles product[kDoubles<F>];
     to_double(predicted - value, product);
 #pragma GCC unroll 2
     for (int64_t k = 0; k < kDoubles<F>; ++k) {
-      product[k] *= factor;
+      if constexpr (kPower == ErrorPower::kAbsolute) {
+        const Doubles one = Doubles{} + 1.0;
+        product[k] = product[k] > 0.0 ? one : product[k] < 0.0 ? -one : product[k];
+      }
+      if constexpr (kWeighing == Weighing::kWeights) {
+        Doubles weight;
+        Lanes<double>::load(weights + i + k * Lanes<double>::kWidth, weight);
+        product[k] *= weight * factor;
+      } else {
+        product[k] *= factor;
+      }
     }
     from_double(product, value);
     part.store(to + i, value);
@@ -62,19 +90,34 @@ VH_INLINE void differences_of(const T* prediction, const F* truth, double factor
 }  // namespace
 
 template <class T, class F>
-VH_VERSIONS FieldSquares field_squares_row(const T* prediction, const F* truth, int64_t n) {
-  return squares_of(prediction, truth, n);
+VH_VERSIONS FieldSums field_sums_row(const T* prediction, const F* truth, const double* weights, ErrorPower power,
+                                     int64_t n) {
+  if (power == ErrorPower::kSquare) {
+    return weights == nullptr ? sums_of<ErrorPower::kSquare, Weighing::kNone>(prediction, truth, weights, n)
+                              : sums_of<ErrorPower::kSquare, Weighing::kWeights>(prediction, truth, weights, n);
+  }
+  return weights == nullptr ? sums_of<ErrorPower::kAbsolute, Weighing::kNone>(prediction, truth, weights, n)
+                            : sums_of<ErrorPower::kAbsolute, Weighing::kWeights>(prediction, truth, weights, n);
 }
 
 template <class T, class F>
-VH_VERSIONS void scaled_difference_row(const T* prediction, const F* truth, double factor, T* to, int64_t n) {
-  differences_of(prediction, truth, factor, to, n);
+VH_VERSIONS void error_gradient_row(const T* prediction, const F* truth, const double* weights, double factor,
+                                    ErrorPower power, T* to, int64_t n) {
+  if (power == ErrorPower::kSquare && weights == nullptr) {
+    gradients_of<ErrorPower::kSquare, Weighing::kNone>(prediction, truth, weights, factor, to, n);
+  } else if (power == ErrorPower::kSquare) {
+    gradients_of<ErrorPower::kSquare, Weighing::kWeights>(prediction, truth, weights, factor, to, n);
+  } else if (weights == nullptr) {
+    gradients_of<ErrorPower::kAbsolute, Weighing::kNone>(prediction, truth, weights, factor, to, n);
+  } else {
+    gradients_of<ErrorPower::kAbsolute, Weighing::kWeights>(prediction, truth, weights, factor, to, n);
+  }
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): T and F are types.
-#define VH_INSTANTIATE(T, F)                                            \
-  template FieldSquares field_squares_row(const T*, const F*, int64_t); \
-  template void scaled_difference_row(const T*, const F*, double, T*, int64_t)
+#define VH_INSTANTIATE(T, F)                                                                 \
+  template FieldSums field_sums_row(const T*, const F*, const double*, ErrorPower, int64_t); \
+  template void error_gradient_row(const T*, const F*, const double*, double, ErrorPower, T*, int64_t)
 // NOLINTEND(bugprone-macro-parentheses)
 
 VH_INSTANTIATE(float, float);

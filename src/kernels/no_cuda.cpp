@@ -49,11 +49,12 @@ Dropped device_dropout(const at::Tensor&, const KeyedDrop&, const DrawPlaces&) {
   no_cuda(__func__);
 }
 
-at::Tensor device_field_squares(const at::Tensor&, const at::Tensor&, const PatchGrid&) {
+at::Tensor device_field_sums(const at::Tensor&, const at::Tensor&, const PatchGrid&, const FieldMeasure&) {
   no_cuda(__func__);
 }
 
-at::Tensor device_field_gradient(const at::Tensor&, const at::Tensor&, const PatchGrid&, const at::Tensor&) {
+at::Tensor device_field_gradient(const at::Tensor&, const at::Tensor&, const PatchGrid&, const at::Tensor&,
+                                 const FieldMeasure&) {
   no_cuda(__func__);
 }
 

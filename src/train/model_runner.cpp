@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "data/loading/prefetch_loader.h"
-#include "model/losses.h"
 #include "model/vit_costs.h"
 #include "model/vit_parameters.h"
 #include "parallel/comm/operation.h"
@@ -37,6 +36,12 @@ VitProgram::VitProgram(const model::VitOptions& options, Range units, model::Vit
       step_graph_(recorder == nullptr ? nullptr : std::make_unique<StepGraph>(std::move(recorder))) {
   VH_ASSERT(step_graph_ == nullptr || (is_first() && is_last() && micro_batch_parts == 1),
             "a part of a model or of a micro-batch is not recorded");
+}
+
+void VitProgram::set_loss_weights(const model::FieldWeights& weights) {
+  const MemoryScope scope(MemoryClass::kWorkspaces);
+  const auto there = [this](const at::Tensor& given) { return given.defined() ? given.to(device_) : given; };
+  loss_weights_ = is_last() ? model::FieldWeights{there(weights.rows), there(weights.channels)} : model::FieldWeights();
 }
 
 void VitProgram::begin(StepPlan plan, data::NextBatch next_batch) {
@@ -129,7 +134,8 @@ at::Tensor VitProgram::target(const data::Batch& batch) {
 
 at::Tensor VitProgram::loss(const at::Tensor& prediction, const at::Tensor& target) const {
   if (options_.task == model::Task::kForecast) {
-    return model::field_loss(options_.loss, prediction, target, options_.output_grid(), plan_.global_batch);
+    return model::field_loss(options_.loss, prediction, target, options_.output_grid(), plan_.global_batch,
+                             loss_weights_);
   }
   return model::cross_entropy_loss(prediction, target, options_.label_smoothing, plan_.global_batch);
 }

@@ -10,6 +10,7 @@
 
 #include "data/datasets/dataset.h"
 #include "data/loading/normalize.h"
+#include "model/losses.h"
 #include "model/vit_options.h"
 #include "model/vit_stage.h"
 #include "parallel/mesh/device_mesh.h"
@@ -52,6 +53,9 @@ class VitProgram final : public pipeline::StageProgram {
   bool is_first() const { return units_.begin == 0; }
   bool is_last() const { return units_.end == options_.num_units(); }
 
+  /// What values of fields count in the loss from now on: before the first pass that is recorded.
+  void set_loss_weights(const model::FieldWeights& weights);
+
   /// Starts a pass; `next_batch` must give the micro-batches of the plan in order (not called on middle stages).
   void begin(StepPlan plan, data::NextBatch next_batch);
 
@@ -82,6 +86,7 @@ class VitProgram final : public pipeline::StageProgram {
   int next_micro_batch_ = 0;
   std::map<int, data::Batch> batches_;
   data::BatchNormalizer normalizer_;
+  model::FieldWeights loss_weights_;  // on the device
   int micro_batch_parts_;
   int num_replicas_;
   std::vector<std::vector<tensor::StepContext>> contexts_;  // by micro-batch, of its parts
@@ -117,6 +122,9 @@ class ModelRunner {
   /// Forward of `num_samples` inputs without targets, on the first stage [num_samples, C, H, W] in `inputs`. The output
   /// on the last stage, an undefined tensor on the others.
   at::Tensor predict(const at::Tensor& inputs, int64_t num_samples);
+
+  /// What values of fields count in the loss, of host tensors, undefined: 1 (loss_weights()). Before the first pass.
+  void set_loss_weights(const model::FieldWeights& weights) { program_.set_loss_weights(weights); }
 
   bool is_first_stage() const { return program_.is_first(); }
   bool is_last_stage() const { return program_.is_last(); }

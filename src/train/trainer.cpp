@@ -23,6 +23,7 @@
 #include "src/base/trace.h"
 #include "src/machine/autotune.h"
 #include "src/machine/device.h"
+#include "src/train/loss_weights.h"
 #include "src/train/parameter_histograms.h"
 #include "src/train/saving/init_from.h"
 #include "src/train/saving/resume.h"
@@ -180,6 +181,7 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
                               last_step_ - position_.step,
                               {engine_.model().is_first_stage(), engine_.model().is_last_stage()},
                               {position_.epoch, position_.samples_of_epoch})) {
+  engine_.model().set_loss_weights(loss_weights(config, world, loss_fields(*data.train, data.described)));
   log_.set_total_steps(last_step_);
 }
 

@@ -153,9 +153,9 @@ void bench_fields(Bench& bench, at::ScalarType type) {
   const auto read = static_cast<double>(patches.nbytes() + fields.nbytes());
   const std::string what = str(" ", c10::toString(type));
   bench.line("field error forward" + what, read,
-             [&] { static_cast<void>(kernels::device_field_squares(patches, fields, grid)); });
+             [&] { static_cast<void>(kernels::device_field_sums(patches, fields, grid, {})); });
   bench.line("field error backward" + what, read + static_cast<double>(patches.nbytes()),
-             [&] { static_cast<void>(kernels::device_field_gradient(patches, fields, grid, factors)); });
+             [&] { static_cast<void>(kernels::device_field_gradient(patches, fields, grid, factors, {})); });
 }
 
 void bench_input(Bench& bench, at::ScalarType type) {

@@ -164,7 +164,7 @@ std::vector<Operation> operations_on_fields(at::ScalarType type) {
         .reshape(patches.sizes());
   };
   return {
-      {"relative L2", prediction + truth, [=] { kernels::field_squares(patches, fields, grid); },
+      {"relative L2", prediction + truth, [=] { kernels::field_sums(patches, fields, grid); },
        [=] { norm(kernels::unpatchify(patches, grid) - narrow).div_(norm(narrow)); }},
       {"relative L2 backward", 2 * prediction + truth, [=] { kernels::field_gradient(patches, fields, grid, factors); },
        [=] { gradient(); }},

@@ -45,12 +45,23 @@ Experiment with_everything(Experiment plain) {
   return plain;
 }
 
+Experiment with_weights(Experiment plain) {
+  plain.name += ", mean absolute error with weights of rows and channels";
+  plain.options.model.loss = model::FieldLoss::kMeanAbsolute;
+  plain.loss_weights = uneven_weights(plain.options.model);
+  return plain;
+}
+
 std::vector<Experiment> experiments(const char* precision) {
   const Experiment weather = experiment("forecast", small_forecaster(), precision);
   const Experiment token = experiment("classify, class token", small_classifier(model::Pooling::kToken), precision);
   const Experiment mean = experiment("classify, mean", small_classifier(model::Pooling::kMean), precision);
   return {
-      weather, with_everything(weather), token, with_everything(mean),
+      weather,
+      with_everything(weather),
+      with_weights(weather),
+      token,
+      with_everything(mean),
       experiment("forecast, GELU with tanh, cut patches", with_tanh(with_cut_patches(small_forecaster())), precision)};
 }
 

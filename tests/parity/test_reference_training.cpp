@@ -2,6 +2,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/ones.h>
 #include <doctest/doctest.h>
 
 #include <map>
@@ -20,10 +21,15 @@ using namespace vit_hybrid::testing;
 namespace {
 
 // The losses of docs/workload.md, written with ATen operations under LibTorch's autograd; mean over the samples.
-at::Tensor plain_loss(const model::VitOptions& options, const at::Tensor& output, const at::Tensor& target) {
+at::Tensor plain_loss(const Experiment& experiment, const at::Tensor& output, const at::Tensor& target) {
+  const model::VitOptions& options = experiment.options.model;
   if (options.task == model::Task::kForecast) {
-    if (options.loss == model::FieldLoss::kMeanSquare) return (output - target).square().mean();
-    const auto norm = [](const at::Tensor& x) { return x.flatten(1).square().sum(1).sqrt(); };
+    const auto& [rows, channels] = experiment.loss_weights;
+    const at::Tensor weights =
+        rows.defined() ? rows.view({-1, 1}) * channels.view({-1, 1, 1}) : at::ones({}, at::kDouble);
+    if (options.loss == model::FieldLoss::kMeanSquare) return (weights * (output - target).square()).mean();
+    if (options.loss == model::FieldLoss::kMeanAbsolute) return (weights * (output - target).abs()).mean();
+    const auto norm = [&](const at::Tensor& x) { return (weights * x.square()).flatten(1).sum(1).sqrt(); };
     return (norm(output - target) / norm(target)).mean();
   }
   const at::Tensor log_p = at::log_softmax(output, 1);
@@ -69,9 +75,9 @@ void step_and_compare(const Experiment& experiment, size_t step, const TrainingO
     parameters[name] = optimizer.weights().clone();
   }
   ReferenceVit reference(model, at::kDouble, parameters);
-  const at::Tensor loss =
-      plain_loss(model, reference.forward(batch.inputs, test_context(experiment.global_batches[step], Mode::kTraining)),
-                 batch.targets);
+  const at::Tensor loss = plain_loss(
+      experiment, reference.forward(batch.inputs, test_context(experiment.global_batches[step], Mode::kTraining)),
+      batch.targets);
   loss.backward();
   CHECK(ours.losses[step] == doctest::Approx(loss.item<double>()).epsilon(1e-12));
   const at::NoGradGuard guard;
@@ -83,12 +89,14 @@ void step_and_compare(const Experiment& experiment, size_t step, const TrainingO
   }
 }
 
-void check_against_textbook(const model::VitOptions& model, zero::OptimizerKind kind) {
+void check_against_textbook(const model::VitOptions& model, zero::OptimizerKind kind,
+                            const model::FieldWeights& weights = {}) {
   const comm::MpiGroup world = comm::MpiGroup::world();
   Experiment experiment;
   experiment.options.model = model;
   experiment.options.precision = zero::make_precision_policy("fp64");
   experiment.options.optimizer = optimizer_of(kind);
+  experiment.loss_weights = weights;
   experiment.global_batches = {7, 7, 7, 3, 1};
   const TrainingOutcome ours = run(experiment, Layout{}, world);
   Optimizers optimizers = textbook_optimizers(experiment, world);
@@ -115,6 +123,11 @@ TEST_CASE("reference: five steps of one process are those of a plain LibTorch mo
   model::VitOptions with_mean_square = with_cut_patches(small_forecaster());
   with_mean_square.loss = model::FieldLoss::kMeanSquare;
   check_against_textbook(with_mean_square, zero::OptimizerKind::kSgd);
+  const model::FieldWeights weights = uneven_weights(with_mean_square);
+  check_against_textbook(with_cut_patches(small_forecaster()), zero::OptimizerKind::kAdamW, weights);
+  check_against_textbook(with_mean_square, zero::OptimizerKind::kSgd, weights);
+  with_mean_square.loss = model::FieldLoss::kMeanAbsolute;
+  check_against_textbook(with_mean_square, zero::OptimizerKind::kSgd, weights);
   for (const auto kind : {zero::OptimizerKind::kAdam, zero::OptimizerKind::kAdamW, zero::OptimizerKind::kSgd,
                           zero::OptimizerKind::kLamb, zero::OptimizerKind::kLars}) {
     CAPTURE(zero::optimizer_name(kind));

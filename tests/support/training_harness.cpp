@@ -1,6 +1,8 @@
 // Training runs for the parity tests: the real Engine, data from keyed draws.
 #include "tests/support/training_harness.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
@@ -126,6 +128,11 @@ std::string Layout::text() const {
              shard > 0 ? str(" over ", shard, " ranks ") : " ", schedule, " ", order);
 }
 
+model::FieldWeights uneven_weights(const model::VitOptions& options) {
+  const auto rising = [](int64_t count) { return at::arange(1, count + 1, at::kDouble) * (2.0 / double(count + 1)); };
+  return {rising(options.image_height), rising(options.out_channels)};
+}
+
 data::Batch make_batch(const model::VitOptions& options, const std::vector<int64_t>& samples) {
   const MemoryScope scope(MemoryClass::kData);
   data::Batch batch;
@@ -155,7 +162,9 @@ Training::Training(const Experiment& experiment, const Layout& layout, const com
                                layout.shard > 0 ? layout.shard : layout.dp),
             world, device, experiment.transport),
       options_(engine_options(experiment, layout)),
-      engine_(options_, mesh_) {}
+      engine_(options_, mesh_) {
+  engine_.model().set_loss_weights(experiment.loss_weights);
+}
 
 void Training::run_steps(int64_t count) {
   const auto num_steps = static_cast<int64_t>(experiment_.global_batches.size());

@@ -28,7 +28,8 @@ struct Experiment {
   double learning_rate = 1e-2;        ///< of the first step
   double learning_rate_factor = 1.0;  ///< from each step to the next
   std::vector<int64_t> global_batches;
-  bool gathers_gradients = true;  ///< for the outcome, after each step
+  model::FieldWeights loss_weights = {};  ///< of a forecast
+  bool gathers_gradients = true;          ///< for the outcome, after each step
 };
 
 /// A layout of `dp * tp * pp` ranks.
@@ -93,6 +94,9 @@ class Training {
 /// All steps of an experiment, on the ranks of `world`. Collective over `world`.
 TrainingOutcome run(const Experiment& experiment, const Layout& layout, const comm::MpiGroup& world,
                     c10::Device device = c10::Device(c10::kCPU));
+
+/// Weights of a loss, of a forecaster's rows and channels, no two of them alike.
+model::FieldWeights uneven_weights(const model::VitOptions& options);
 
 /// The inputs and targets of some samples: keyed draws, functions of the sample numbers alone.
 data::Batch make_batch(const model::VitOptions& options, const std::vector<int64_t>& samples);

@@ -47,7 +47,9 @@ TEST_CASE("evaluate: the trainer's last validation, in other layouts and batch s
   const comm::MpiGroup world = comm::MpiGroup::world();
   const ScratchFolder folder(world);
   write_weather(world, folder.file("data"));
-  const RunConfig training = weather_config(folder.file("data"), {world.size(), 1, 1}, train::Precision::kFp64);
+  RunConfig training = weather_config(folder.file("data"), {world.size(), 1, 1}, train::Precision::kFp64);
+  training.model.loss = model::FieldLoss::kMeanAbsolute;
+  training.loss = {.latitude_weights = true, .channel_weights = "z500=3,u10=0.5"};
   Json validated;
   {
     mesh::DeviceMesh mesh(mesh::ParallelDims(world.size(), 1, 1), world, c10::Device(c10::kCPU));

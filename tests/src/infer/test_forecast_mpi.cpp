@@ -86,7 +86,8 @@ TEST_CASE("forecast: fields and figures are those of a plain loop over the refer
       CAPTURE(layout.text());
       if (world.rank() < ranks) {
         const train::CheckpointReader checkpoint(group, folder.file("c.h5"));
-        const RunConfig config = weather_config(folder.file("data"), layout, train::Precision::kFp64);
+        RunConfig config = weather_config(folder.file("data"), layout, train::Precision::kFp64);
+        config.loss = {.latitude_weights = true, .channel_weights = "z500=4"};
         train::ForecastOptions options =
             forecast_options(folder.file("c.h5"), folder.file("data"), folder.file("forecast.h5"));
         options.start = kWeatherTimes + kStart;
@@ -108,7 +109,12 @@ TEST_CASE("forecast: fields and figures are those of a plain loop over the refer
         REQUIRE(json["leads"].size() == 3);
         CHECK(json["source_time"].get<int64_t>() == kStart);
         const at::Tensor weights = at::tensor(data::latitude_weights({}, 12), at::kDouble).reshape({12, 1});
+        const at::Tensor of_loss = weights * at::tensor({0.5, 2.0, 0.5}, at::kDouble).view({3, 1, 1});
         for (int64_t lead = 1; lead <= 3; ++lead) {
+          const auto norm = [&](const at::Tensor& x) { return (x.square() * of_loss).sum().sqrt().item<double>(); };
+          const at::Tensor& true_state = truth[kStart + lead];
+          CHECK(json["leads"][static_cast<size_t>(lead - 1)]["loss"].get<double>() ==
+                doctest::Approx(norm(expected[lead - 1] - true_state) / norm(true_state)).epsilon(1e-5));
           for (int64_t c = 0; c < 3; ++c) {
             const auto rmse = [&](const at::Tensor& yhat) {
               return ((yhat - truth[kStart + lead][c]).square() * weights).mean().sqrt().item<double>();
@@ -133,6 +139,7 @@ TEST_CASE("forecast: the first lead time has the figures of an evaluation of the
   write_weather(world, folder.file("data"));
   const Layout layout{1, world.size(), 1};
   RunConfig config = weather_config(folder.file("data"), layout, train::Precision::kFp32);
+  config.loss = {.latitude_weights = true, .channel_weights = "z500=4"};
   save_initial_model(world, config, folder.file("c.h5"));
   const train::CheckpointReader checkpoint(world, folder.file("c.h5"));
   train::forecast(config, forecast_options(folder.file("c.h5"), folder.file("data"), folder.file("f.h5")), checkpoint,

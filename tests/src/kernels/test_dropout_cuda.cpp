@@ -143,7 +143,7 @@ TEST_CASE("device rows: field errors and their gradients find each value of the 
       const at::Tensor squares = at::zeros({2, 2}, at::kDouble);
       for (int64_t sample = 0; sample < 2; ++sample) {
         for_grid(field_split(arrays), [&](const ThreadShare& share) {
-          const FieldSquares part = field_squares_share(arrays, sample, field_split(arrays), share);
+          const FieldSums part = field_sums_share(arrays, sample, field_split(arrays), share);
           squares.data_ptr<double>()[sample] += part.error;
           squares.data_ptr<double>()[2 + sample] += part.truth;
           field_gradient_share(arrays, sample, field_split(arrays), share);

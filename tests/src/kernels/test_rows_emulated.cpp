@@ -420,42 +420,61 @@ TEST_CASE("emulated: errors of fields in patches, and their gradients, also of m
       const int64_t elements = rows * columns * in_patch * f.channels, of_field = plane * f.channels;
       const GuardedArray<T> prediction(f.samples * elements, f.shift), gradient(f.samples * elements, f.shift);
       const GuardedArray<F> truth(f.samples * of_field);
-      const GuardedArray<double> factors(f.samples), workspace(2 * kFieldParts * f.samples), squares(2 * f.samples);
+      const GuardedArray<double> factors(f.samples), workspace(2 * kFieldParts * f.samples), sums(2 * f.samples);
+      const GuardedArray<double> row_weights(f.height), channel_weights(f.channels);
       fill(prediction, 1);
       fill(truth, 2);
       fill(factors, 3);
-      const FieldArrays<T> arrays{
+      fill(row_weights, 4);
+      fill(channel_weights, 5);
+      FieldArrays<T> arrays{
           prediction.data(),
           truth.data(),
           gradient.data(),
           factors.data(),
           elements,
           {static_cast<uint32_t>(columns), f.patch_height, f.patch_width, f.channels, f.height, f.width, plane}};
-      in_all_orders(
-          [&] {
-            launch_field_squares(arrays, f.samples, workspace.data(), squares.data(), nullptr);
-            launch_field_gradient(arrays, f.samples, nullptr);
-          },
-          [&](const auto& add) {
-            add(squares);
-            add(gradient);
-          });
-      std::vector<double> expected(static_cast<size_t>(2 * f.samples)), of_gradient;
-      for (int64_t i = 0; i < prediction.size(); ++i) {
-        const int64_t sample = i / elements, at = i % elements, pixel = at / f.channels, patch = pixel / in_patch;
-        const int64_t row = patch / columns * f.patch_height + pixel % in_patch / f.patch_width;
-        const int64_t column = patch % columns * f.patch_width + pixel % f.patch_width;
-        const bool is_inside = row < f.height && column < f.width;
-        const auto target =
-            is_inside ? static_cast<double>(truth[sample * of_field + at % f.channels * plane + row * f.width + column])
-                      : 0.0;
-        const double error = is_inside ? static_cast<double>(prediction[i]) - target : 0.0;
-        expected[static_cast<size_t>(sample)] += error * error;
-        expected[static_cast<size_t>(f.samples + sample)] += target * target;
-        of_gradient.push_back(error * factors[sample]);
+      for (const auto power : {ErrorPower::kSquare, ErrorPower::kAbsolute}) {
+        const bool is_square = power == ErrorPower::kSquare;
+        for (const int weighing : {0, 1, 2, 3}) {
+          CAPTURE(weighing);
+          CAPTURE(is_square);
+          arrays.power = power;
+          arrays.row_weights = (weighing & 1) != 0 ? row_weights.data() : nullptr;
+          arrays.channel_weights = (weighing & 2) != 0 ? channel_weights.data() : nullptr;
+          in_all_orders(
+              [&] {
+                launch_field_sums(arrays, f.samples, workspace.data(), sums.data(), nullptr);
+                launch_field_gradient(arrays, f.samples, nullptr);
+              },
+              [&](const auto& add) {
+                add(sums);
+                add(gradient);
+              });
+          std::vector<double> expected(static_cast<size_t>(2 * f.samples)), of_gradient;
+          for (int64_t i = 0; i < prediction.size(); ++i) {
+            const int64_t sample = i / elements, at = i % elements, pixel = at / f.channels, patch = pixel / in_patch;
+            const int64_t row = patch / columns * f.patch_height + pixel % in_patch / f.patch_width;
+            const int64_t column = patch % columns * f.patch_width + pixel % f.patch_width;
+            const bool is_inside = row < f.height && column < f.width;
+            const auto target =
+                is_inside
+                    ? static_cast<double>(truth[sample * of_field + at % f.channels * plane + row * f.width + column])
+                    : 0.0;
+            const double error = is_inside ? static_cast<double>(prediction[i]) - target : 0.0;
+            const double weight = !is_inside ? 0.0
+                                             : ((weighing & 1) != 0 ? row_weights[row] : 1.0) *
+                                                   ((weighing & 2) != 0 ? channel_weights[at % f.channels] : 1.0);
+            const double sign = static_cast<double>(error > 0.0) - static_cast<double>(error < 0.0);
+            expected[static_cast<size_t>(sample)] += weight * (is_square ? error * error : std::abs(error));
+            expected[static_cast<size_t>(f.samples + sample)] +=
+                weight * (is_square ? target * target : std::abs(target));
+            of_gradient.push_back(weight * (is_square ? error : sign) * factors[sample]);
+          }
+          CHECK(relative_error(sums, expected) <= 1e-6);  // differences are rounded to the computing type
+          CHECK(relative_error(gradient, of_gradient) <= kRounding<T>);
+        }
       }
-      CHECK(relative_error(squares, expected) <= 1e-6);  // differences are rounded to the computing type
-      CHECK(relative_error(gradient, of_gradient) <= kRounding<T>);
     }
   });
 }

@@ -213,12 +213,25 @@ TEST_CASE("gpu kernels: errors of fields in patches, and their gradients") {
       const at::Tensor factors = normals({2}, at::kDouble);
       const at::Tensor truth = in_patches(wide(fields), grid), is_inside = in_patches(at::ones_like(fields), grid);
       const at::Tensor difference = (wide(patches) - truth) * is_inside;
-      const at::Tensor squares = device_field_squares(patches, fields, grid);
+      const at::Tensor squares = device_field_sums(patches, fields, grid, {});
       CHECK(relative_error(squares[0], difference.square().sum({1, 2})) <= 1e-6);
       CHECK(relative_error(squares[1], truth.square().sum({1, 2})) <= 1e-12);
-      CHECK(device_field_squares(patches, fields, grid).equal(squares));
-      const at::Tensor gradient = device_field_gradient(patches, fields, grid, factors);
+      CHECK(device_field_sums(patches, fields, grid, {}).equal(squares));
+      const at::Tensor gradient = device_field_gradient(patches, fields, grid, factors, {});
       CHECK(relative_error(gradient, difference * factors.view({2, 1, 1})) <= bound);
+
+      const FieldMeasure absolute{ErrorPower::kAbsolute,
+                                  {normals({grid.height}, at::kDouble), normals({grid.channels}, at::kDouble)}};
+      const at::Tensor weight =
+          in_patches((absolute.weights.channels.view({1, -1, 1, 1}) * absolute.weights.rows.view({1, 1, -1, 1}))
+                         .expand(fields.sizes())
+                         .contiguous(),
+                     grid);
+      const at::Tensor sums = device_field_sums(patches, fields, grid, absolute);
+      CHECK(relative_error(sums[0], (weight * difference.abs()).sum({1, 2})) <= 1e-6);
+      CHECK(relative_error(sums[1], (weight * truth.abs()).sum({1, 2})) <= 1e-6);
+      CHECK(relative_error(device_field_gradient(patches, fields, grid, factors, absolute),
+                           weight * difference.sign() * factors.view({2, 1, 1})) <= bound);
     }
   });
 }
