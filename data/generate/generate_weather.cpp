@@ -1,197 +1,50 @@
-// Fields from a state; the integration of years into files, round by round, and years that stay in memory.
+// Which rank makes which rows of which file, round by round; statistics; and years that stay in memory.
 #include "data/generate/generate_weather.h"
 
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <functional>
+#include <iterator>
+#include <memory>
 #include <optional>
+#include <utility>
 
+#include "data/datasets/normalization.h"
 #include "data/datasets/npy.h"
 #include "data/generate/field_statistics.h"
 #include "data/generate/output_folder.h"
-#include "data/generate/planet.h"
-#include "data/generate/shallow_water.h"
-#include "data/hdf5/hdf5_writer.h"
+#include "data/generate/planetary_waves.h"
+#include "data/tools/row_statistics.h"
+#include "data/zarr/zarr_writer.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
+#include "src/base/files.h"
 #include "src/base/log.h"
 #include "src/base/partition.h"
-#include "src/base/random.h"
 #include "src/base/signals.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
 namespace {
 
-struct Channel {
-  const char* name;
-  const char* unit;
-};
-constexpr std::array<Channel, 7> kBase{{{"u", "m/s"},
-                                        {"v", "m/s"},
-                                        {"height", "m"},
-                                        {"vorticity", "1/s"},
-                                        {"divergence", "1/s"},
-                                        {"potential_vorticity", "1/(m s)"},
-                                        {"kinetic_energy", "m^2/s^2"}}};
-constexpr auto kNumBase = static_cast<int64_t>(kBase.size());
-
-/// Writes value(j, i) of every cell, northernmost row first.
-template <class Value>
-void write_cells(const CGrid& grid, float* to, const Value& value) {
-  for_each_row(grid.rows(), grid.columns(), [&](int64_t j) {
-    float* row = to + (grid.rows() - 1 - j) * grid.columns();
-    for (int64_t i = 0; i < grid.columns(); ++i) {
-      row[i] = static_cast<float>(value(j, i));
-    }
-  });
-}
-
-void write_centres(const CGrid& grid, const PeriodicField& field, float* to) {
-  write_cells(grid, to, [&](int64_t j, int64_t i) { return field.at(j, i); });
-}
-
-void write_corners(const CGrid& grid, const PeriodicField& field, float* to) {
-  write_cells(grid, to, [&](int64_t j, int64_t i) {
-    return 0.25 * (field.at(j, i) + field.at(j, i + 1) + field.at(j + 1, i) + field.at(j + 1, i + 1));
-  });
-}
-
-void write_base_channel(const CGrid& grid, const ShallowWaterState& state, int64_t channel, PeriodicField& scratch,
-                        float* to) {
-  switch (channel) {
-    case 0:
-      return write_cells(grid, to,
-                         [&](int64_t j, int64_t i) { return 0.5 * (state.u().at(j, i) + state.u().at(j, i + 1)); });
-    case 1:
-      return write_cells(grid, to,
-                         [&](int64_t j, int64_t i) { return 0.5 * (state.v().at(j, i) + state.v().at(j + 1, i)); });
-    case 2:
-      return write_centres(grid, state.h(), to);
-    case 3:
-      grid.vorticity(state, scratch);
-      return write_corners(grid, scratch, to);
-    case 4:
-      grid.divergence(state, scratch);
-      return write_centres(grid, scratch, to);
-    case 5:
-      grid.potential_vorticity(state, scratch);
-      return write_corners(grid, scratch, to);
-    default:
-      grid.kinetic_energy(state, scratch);
-      return write_centres(grid, scratch, to);
-  }
-}
-
-}  // namespace
-
-WeatherChannels::WeatherChannels(int64_t count) {
-  for (int64_t channel = 0; channel < count; ++channel) {
-    const bool base = channel < kNumBase;
-    names_.push_back(base ? kBase[static_cast<size_t>(channel)].name : str("tracer_", channel - kNumBase + 1));
-    units_.push_back(base ? kBase[static_cast<size_t>(channel)].unit : "1");
-  }
-}
-
-int64_t WeatherChannels::num_tracers() const {
-  return std::max<int64_t>(count() - kNumBase, 0);
-}
-
-void WeatherChannels::sample(const CGrid& grid, const ShallowWaterState& state, float* to) const {
-  PeriodicField scratch = grid.make_field();
-  for (int64_t channel = 0; channel < count(); ++channel) {
-    float* field = to + channel * grid.rows() * grid.columns();
-    if (channel < kNumBase) {
-      write_base_channel(grid, state, channel, scratch, field);
-    } else {
-      grid.tracer(state, channel - kNumBase, scratch);
-      write_centres(grid, scratch, field);
-    }
-  }
-}
-
-namespace {
-
-constexpr double kSecondsPerHour = 3600.0;
 constexpr double kSpinUpHours = 30.0 * 24.0;
-
-int64_t rounded_up(double value) {
-  return static_cast<int64_t>(std::ceil(value));
-}
-
-RandomStream year_stream(uint64_t seed, int64_t year) {
-  return {seed, Purpose::kSyntheticData, name_key("weather"), static_cast<uint64_t>(year)};
-}
 
 // Samples before the first one that counts: the flow needs 30 days to forget its initial state.
 int64_t spin_up_samples(const GenerateWeatherOptions& options) {
-  return rounded_up(kSpinUpHours / options.sample_interval_hours);
+  return static_cast<int64_t>(std::ceil(kSpinUpHours / options.sample_interval_hours));
 }
 
 // Of a year, with those of its spin-up.
 int64_t samples_to_make(const GenerateWeatherOptions& options) {
   return spin_up_samples(options) + options.steps_per_year;
-}
-
-// The integration of one year. Its samples depend on the options and the year alone.
-class WeatherYear {
- public:
-  WeatherYear(const GenerateWeatherOptions& options, int64_t year);
-
-  // Advances by one sample interval. Error(kInternal) if the flow is not finite any more.
-  void advance();
-  // Fills `block` [n, C, H, W], float32, with the next n samples and adds them to `statistics`.
-  void next_samples(const at::Tensor& block, FieldStatistics& statistics);
-
- private:
-  int64_t year_;
-  WeatherChannels channels_;
-  ShallowWater model_;
-  FlowDriving driving_;
-  ShallowWaterState state_;
-  int64_t steps_per_sample_;
-  double time_step_;
-};
-
-WeatherYear::WeatherYear(const GenerateWeatherOptions& options, int64_t year)
-    : year_(year),
-      channels_(options.channels),
-      model_(planet_plane(options.height, options.width), channels_.num_tracers()),
-      driving_(model_.grid(), planet_driving(model_.grid(), channels_.num_tracers()), channels_.num_tracers()),
-      state_(planet_initial_state(model_.grid(), driving_.options(), year_stream(options.seed, year),
-                                  channels_.num_tracers())) {
-  const double interval = options.sample_interval_hours * kSecondsPerHour;
-  const double longest = std::min(model_.stable_time_step(), driving_.stable_time_step());
-  steps_per_sample_ = rounded_up(interval / longest);
-  time_step_ = interval / static_cast<double>(steps_per_sample_);
-}
-
-void WeatherYear::advance() {
-  for (int64_t step = 0; step < steps_per_sample_; ++step) {
-    model_.step(state_, time_step_);
-    driving_.apply(state_, time_step_);
-  }
-  for (const PeriodicField& field : state_.fields) {
-    if (!std::isfinite(field.sum())) {
-      throw Error(ErrorClass::kInternal,
-                  str("the generated weather of year ", year_, " blew up (time step ", time_step_, " s)"),
-                  "this is a defect of the generator, please report it with your options");
-    }
-  }
-}
-
-void WeatherYear::next_samples(const at::Tensor& block, FieldStatistics& statistics) {
-  auto* to = block.mutable_data_ptr<float>();
-  for (int64_t i = 0; i < block.size(0); ++i, to += block.stride(0)) {
-    advance();
-    channels_.sample(model_.grid(), state_, to);
-    statistics.add(to);
-  }
 }
 
 // `bytes` at `data` become those of rank `root`, in pieces that a control message can carry. Collective over `group`.
@@ -202,8 +55,35 @@ void broadcast_pieces(const comm::MpiGroup& group, void* data, int64_t bytes, in
   }
 }
 
-/// Year `i` of the data set, counted over training and validation, belongs to the rank that Partition says. In round r
-/// every rank integrates its r-th year; the files of a round are created, and ended, by all ranks together.
+// The channels that the options ask for, whichever weather.
+std::vector<WaveChannel> waves_of(const GenerateWeatherOptions& options) {
+  return wave_channels(options.channel_names.empty() ? usual_wave_channels(options.channels) : options.channel_names);
+}
+
+std::vector<GeneratedChannel> channels_of(const GenerateWeatherOptions& options) {
+  std::vector<GeneratedChannel> channels;
+  if (options.weather == WeatherKind::kWaves) {
+    const std::vector<WaveChannel> waves = waves_of(options);
+    std::transform(waves.begin(), waves.end(), std::back_inserter(channels), [](const auto& w) { return w.channel; });
+    return channels;
+  }
+  const WeatherChannels known(options.channels);
+  for (size_t i = 0; i < known.names().size(); ++i) {
+    channels.push_back({known.names()[i], known.names()[i], 0.0, known.units()[i]});
+  }
+  return channels;
+}
+
+std::string names_of(const std::vector<GeneratedChannel>& channels) {
+  std::vector<std::string> names;
+  std::transform(channels.begin(), channels.end(), std::back_inserter(names), [](const auto& c) { return c.name; });
+  return join(names, ",");
+}
+
+/// The files of the data set, in the order of their years, and who makes which rows of them. Year `i`, counted over
+/// training and validation, of shallow water belongs to the rank that Partition says: in round r every rank integrates
+/// its r-th year. Of waves all ranks share the rows of a file, and a round is a file. The files of a round are created,
+/// and ended, by all ranks together.
 class WeatherFiles {
  public:
   /// `options` and `group` outlive it.
@@ -212,41 +92,81 @@ class WeatherFiles {
   /// Checks and makes the folders as prepare_output() does, and removes statistics of an earlier data set: whoever
   /// reads what is half replaced is told that they are missing. On one rank.
   void prepare() const;
-  int64_t num_rounds() const { return years_.largest(); }
+  int64_t num_rounds() const { return is_shared() ? std::ssize(files_) : years_.largest(); }
+  /// Samples that the busiest rank makes in a round.
+  int64_t samples_of_round() const;
+  /// "4 training and 1 validation years of 730 samples, 8 x 32 x 64".
+  std::string text() const;
   /// Collective over the group; errors are agreed after every few samples, so that no rank waits for long.
   void write_round(int64_t round, Progress& progress);
-  /// Writes stats/*.npy, after the last round. Collective over the group.
+  /// Writes stats/*, after the last round. Collective over the group.
   void write_statistics();
 
  private:
-  class YearTask;
+  /// A file, and its years, counted from the first of the data set.
+  struct YearFile {
+    std::string name;
+    Range years;
+  };
+  /// What this rank makes in a round: rows of one of the files, none where it has nothing to do.
+  struct Share {
+    std::vector<int64_t> files;
+    int64_t mine = 0;  ///< of `files`
+    Range rows;
+  };
+  class RowTask;
 
+  bool is_shared() const { return options_.weather == WeatherKind::kWaves; }
+  int64_t num_rows(const YearFile& file) const { return file.years.size() * options_.steps_per_year; }
+  std::vector<YearFile> planned_files() const;
   PlannedOutput planned_output() const;
-  std::string year_file(int64_t year) const;
   std::string statistics_file(const char* name) const;
-  std::vector<int64_t> years_of_round(int64_t round) const;
-  std::unique_ptr<Hdf5Writer> create_year_file(int64_t year) const;
+  Share share_of_round(int64_t round) const;
+  WeatherContent content_of(const YearFile& file) const;
+  std::unique_ptr<WeatherFile> create_file(const YearFile& file) const;
+  int64_t sample_bytes() const;
   int64_t samples_per_block() const;
   /// Adds the statistics of a year, held by its owner, to `total` on all ranks.
   void merge_year(int64_t year, FieldStatistics& total) const;
+  void write_statistics_of_years() const;
+  void write_statistics_of_files() const;
 
   const GenerateWeatherOptions& options_;
   const comm::MpiGroup& group_;
+  std::vector<GeneratedChannel> channels_;
   Partition years_;
+  std::vector<YearFile> files_;
+  std::optional<PlanetaryWaves> waves_;
   std::vector<FieldStatistics> statistics_;  // of this rank's years, in their order
 };
 
 constexpr int64_t kSampleBlockBytes = int64_t{4} << 20;  // of the samples between two writes
-const std::string kFields = "fields";
 constexpr std::array kStatistics = {"global_means", "global_stds", "time_means"};
 
-int64_t sample_bytes(const GenerateWeatherOptions& options) {
-  return options.channels * options.height * options.width * static_cast<int64_t>(sizeof(float));
+std::string year_text(int64_t year) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%04lld", static_cast<long long>(year));
+  return text;
 }
 
-std::string size_text(const GenerateWeatherOptions& options) {
-  return str(options.train_years, " training and ", options.valid_years, " validation years of ",
-             options.steps_per_year, " samples, ", options.channels, " x ", options.height, " x ", options.width);
+/// Hours from the begin of 1900 to that of the year.
+double begin_of_year(int64_t year) {
+  using namespace std::chrono;
+  const auto begin = [](int64_t of) { return sys_days{std::chrono::year{static_cast<int>(of)} / January / 1}; };
+  constexpr int64_t kEpoch = 1900;
+  return static_cast<double>(duration_cast<hours>(begin(year) - begin(kEpoch)).count());
+}
+
+/// The points of the globe as PlanetaryWaves has them, degrees.
+Grid globe(int64_t height, int64_t width) {
+  Grid grid;
+  for (int64_t row = 0; row < height; ++row) {
+    grid.latitudes.push_back(90.0 - 180.0 * static_cast<double>(row) / static_cast<double>(height - 1));
+  }
+  for (int64_t column = 0; column < width; ++column) {
+    grid.longitudes.push_back(360.0 * static_cast<double>(column) / static_cast<double>(width));
+  }
+  return grid;
 }
 
 /// A year of the right shapes and any numbers.
@@ -288,8 +208,10 @@ WeatherInMemory make_year(const GenerateWeatherOptions& options, Progress& progr
   }
   WeatherInMemory weather = empty_year(options);
   FieldStatistics statistics(options.channels, options.height, options.width);
-  for (int64_t i = 0; i < options.steps_per_year; ++i) {
-    year.next_samples(weather.fields.narrow(0, i, 1), statistics);
+  auto* to = weather.fields.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < options.steps_per_year; ++i, to += weather.fields.stride(0)) {
+    year.next_sample(to);
+    statistics.add(to);
     count(progress);
   }
   const StatisticsTensors tensors = statistics.tensors();
@@ -301,57 +223,97 @@ WeatherInMemory make_year(const GenerateWeatherOptions& options, Progress& progr
 
 }  // namespace
 
-/// This rank's year of a round on its way into its file.
-class WeatherFiles::YearTask {
+/// Rows of a file on their way into it.
+class WeatherFiles::RowTask {
  public:
-  YearTask(const GenerateWeatherOptions& options, int64_t year, Hdf5Writer& file)
-      : options_(options),
-        year_(options, options.first_year + year),
-        statistics_(options.channels, options.height, options.width),
-        file_(file) {}
+  /// Writes the next row to [C, H, W] floats, or only advances to it.
+  using MakeRow = std::function<void(int64_t row, float* to)>;
 
-  /// Advances to sample `end`; samples before 0 are spin-up, and no call goes across 0.
-  void run(int64_t begin, int64_t end) {
-    if (begin < 0) {
-      for (int64_t sample = begin; sample < end; ++sample) {
-        year_.advance();
+  /// Of rows of this shape. What is referred to outlives it.
+  RowTask(std::vector<int64_t> shape, MakeRow make_row, WeatherFile& file)
+      : shape_(std::move(shape)), make_row_(std::move(make_row)), file_(file) {}
+
+  /// Makes rows, and adds them to `statistics` where there are some; those before 0 are spin-up, and no call goes
+  /// across 0.
+  void run(Range rows, std::optional<FieldStatistics>& statistics) {
+    if (rows.begin < 0) {
+      for (int64_t row = rows.begin; row < rows.end; ++row) {
+        make_row_(row, nullptr);
       }
       return;
     }
-    const at::Tensor block = at::empty({end - begin, options_.channels, options_.height, options_.width});
-    year_.next_samples(block, statistics_);
-    file_.write(kFields, std::array<int64_t, 4>{begin, 0, 0, 0}, block);
+    const at::Tensor block = at::empty({rows.size(), shape_[0], shape_[1], shape_[2]});
+    auto* to = block.mutable_data_ptr<float>();
+    for (int64_t row = rows.begin; row < rows.end; ++row, to += block.stride(0)) {
+      make_row_(row, to);
+      if (statistics) statistics->add(to);
+    }
+    file_.write(rows.begin, block);
   }
-  const FieldStatistics& statistics() const { return statistics_; }
 
  private:
-  const GenerateWeatherOptions& options_;
-  WeatherYear year_;
-  FieldStatistics statistics_;
-  Hdf5Writer& file_;
+  std::vector<int64_t> shape_;
+  MakeRow make_row_;
+  WeatherFile& file_;
 };
 
 WeatherFiles::WeatherFiles(const GenerateWeatherOptions& options, const comm::MpiGroup& group)
-    : options_(options), group_(group), years_(options.train_years + options.valid_years, group.size()) {}
+    : options_(options),
+      group_(group),
+      channels_(channels_of(options)),
+      years_(options.train_years + options.valid_years, group.size()),
+      files_(planned_files()) {
+  if (is_shared()) {
+    waves_.emplace(waves_of(options), options.height, options.width, options.seed);
+  }
+}
 
-std::string WeatherFiles::year_file(int64_t year) const {
-  char name[48];
-  std::snprintf(name, sizeof name, "%s/%04lld.h5", year < options_.train_years ? "train" : "valid",
-                static_cast<long long>(options_.first_year + year));
-  return name;
+std::vector<WeatherFiles::YearFile> WeatherFiles::planned_files() const {
+  const char* const ending = ending_of(options_.format);
+  if (is_shared() && options_.format == WeatherFormat::kZarr) {
+    return {{str("weather", ending), {0, years_.count()}}};
+  }
+  std::vector<YearFile> files;
+  for (int64_t year = 0; year < years_.count(); ++year) {
+    const char* const part = year < options_.train_years ? "train/" : "valid/";
+    files.push_back({str(part, year_text(options_.first_year + year), ending), {year, year + 1}});
+  }
+  return files;
+}
+
+int64_t WeatherFiles::sample_bytes() const {
+  return std::ssize(channels_) * options_.height * options_.width * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t WeatherFiles::samples_per_block() const {
+  return std::max<int64_t>(kSampleBlockBytes / sample_bytes(), 1);
+}
+
+int64_t WeatherFiles::samples_of_round() const {
+  return is_shared() ? Partition(num_rows(files_.front()), group_.size()).largest() : samples_to_make(options_);
+}
+
+std::string WeatherFiles::text() const {
+  return str(options_.train_years, " training and ", options_.valid_years, " validation years of ",
+             options_.steps_per_year, " samples, ", channels_.size(), " x ", options_.height, " x ", options_.width);
 }
 
 PlannedOutput WeatherFiles::planned_output() const {
   PlannedOutput output;
   output.folder = options_.out;
-  for (int64_t year = 0; year < years_.count(); ++year) {
-    output.files.push_back(year_file(year));
+  for (const YearFile& file : files_) {
+    if (options_.format == WeatherFormat::kZarr) {
+      output.stores.push_back({file.name, zarr_arrays(content_of(file))});
+    } else {
+      output.files.push_back(file.name);
+    }
   }
   for (const char* name : kStatistics) {
     output.files.push_back(statistics_file(name));
   }
+  output.files.push_back(str("stats/", kStatisticsChannels));
   output.parts = {"train", "valid"};
-  output.bytes = (years_.count() * options_.steps_per_year + 1) * sample_bytes(options_);
+  output.bytes = (years_.count() * options_.steps_per_year + 1) * sample_bytes();
   output.existing = options_.overwrite ? ExistingFiles::kReplace : ExistingFiles::kRefuse;
   return output;
 }
@@ -361,68 +323,135 @@ std::string WeatherFiles::statistics_file(const char* name) const {
 }
 
 void WeatherFiles::prepare() const {
-  prepare_output(planned_output());
-  for (const char* name : kStatistics) {
-    std::remove(str(options_.out, "/", statistics_file(name)).c_str());
+  const PlannedOutput output = planned_output();
+  prepare_output(output);
+  for (const std::string& file : output.files) {
+    if (file.starts_with("stats/")) {
+      std::remove(str(options_.out, "/", file).c_str());
+    }
   }
 }
 
-std::vector<int64_t> WeatherFiles::years_of_round(int64_t round) const {
-  std::vector<int64_t> years;
+WeatherFiles::Share WeatherFiles::share_of_round(int64_t round) const {
+  Share share;
+  if (is_shared()) {
+    share.files = {round};
+    share.rows = Partition(num_rows(files_[static_cast<size_t>(round)]), group_.size()).part(group_.rank());
+    return share;
+  }
   for (int rank = 0; rank < group_.size(); ++rank) {
     const Range part = years_.part(rank);
-    if (round < part.size()) years.push_back(part.begin + round);
+    if (round < part.size()) {
+      if (rank == group_.rank()) {
+        share.mine = std::ssize(share.files);
+        share.rows = {-spin_up_samples(options_), options_.steps_per_year};
+      }
+      share.files.push_back(part.begin + round);
+    }
   }
-  return years;
+  return share;
 }
 
-std::unique_ptr<Hdf5Writer> WeatherFiles::create_year_file(int64_t year) const {
-  const WeatherChannels channels(options_.channels);
-  Hdf5DatasetSpec fields;
-  fields.name = kFields;
-  fields.shape = {options_.steps_per_year, options_.channels, options_.height, options_.width};
-  fields.attributes = {{"channels", join(channels.names(), ",")}, {"units", join(channels.units(), ",")}};
-  const Hdf5Attributes origin{{"title", "rotating shallow-water flow on a periodic plane; rows from north to south"},
-                              {"year", options_.first_year + year},
-                              {"seed", str(options_.seed)},
-                              {"sample_interval_hours", options_.sample_interval_hours}};
-  return std::make_unique<Hdf5Writer>(group_, str(options_.out, "/", year_file(year)),
-                                      std::vector<Hdf5DatasetSpec>{fields}, origin);
+WeatherContent WeatherFiles::content_of(const YearFile& file) const {
+  WeatherContent content;
+  content.channels = channels_;
+  content.height = options_.height;
+  content.width = options_.width;
+  for (int64_t year = file.years.begin; year < file.years.end; ++year) {
+    const double begin = begin_of_year(options_.first_year + year);
+    for (int64_t step = 0; step < options_.steps_per_year; ++step) {
+      content.times.push_back(begin + static_cast<double>(step) * options_.sample_interval_hours);
+    }
+  }
+  content.has_times = is_shared() || options_.format != WeatherFormat::kHdf5;
+  content.attributes = {
+      {"title", is_shared() ? "planetary waves in channels of ERA5"
+                            : "rotating shallow-water flow on a periodic plane; rows from north to south"},
+      {"year", options_.first_year + file.years.begin},
+      {"seed", str(options_.seed)},
+      {"sample_interval_hours", options_.sample_interval_hours}};
+  if (options_.format != WeatherFormat::kHdf5) {
+    content.attributes.emplace_back("Conventions", "CF-1.8");
+  }
+  if (waves_) {
+    content.grid = globe(options_.height, options_.width);
+    content.statics = {
+        {"geopotential_at_surface", "m**2 s**-2", "surface_geopotential", waves_->geopotential_at_surface()},
+        {"land_sea_mask", "1", "land_area_fraction", waves_->land_sea_mask()}};
+  }
+  return content;
 }
 
-int64_t WeatherFiles::samples_per_block() const {
-  return std::max<int64_t>(kSampleBlockBytes / sample_bytes(options_), 1);
+std::unique_ptr<WeatherFile> WeatherFiles::create_file(const YearFile& file) const {
+  return create_weather_file(options_.format, group_, str(options_.out, "/", file.name), content_of(file));
 }
 
 void WeatherFiles::write_round(int64_t round, Progress& progress) {
-  const std::vector<int64_t> years = years_of_round(round);
-  std::vector<std::unique_ptr<Hdf5Writer>> files;
-  for (const int64_t year : years) {
-    files.push_back(create_year_file(year));
+  const Share share = share_of_round(round);
+  std::vector<std::unique_ptr<WeatherFile>> files;
+  for (const int64_t file : share.files) {
+    files.push_back(create_file(files_[static_cast<size_t>(file)]));
   }
-  std::optional<YearTask> task;
+  std::optional<RowTask> task;
+  std::optional<FieldStatistics> statistics;  // of a year of shallow water, which no other rank makes
   comm::agreed(group_, [&] {
-    for (size_t i = 0; i < years.size(); ++i) {
-      if (years_.part(group_.rank()).contains(years[i])) task.emplace(options_, years[i], *files[i]);
+    if (share.rows.empty()) return;
+    const YearFile& mine = files_[static_cast<size_t>(share.files[static_cast<size_t>(share.mine)])];
+    RowTask::MakeRow make_row;
+    if (is_shared()) {
+      make_row = [this, times = content_of(mine).times](int64_t row, float* to) {
+        waves_->sample(times[static_cast<size_t>(row)], to);
+      };
+    } else {
+      const auto year = std::make_shared<WeatherYear>(options_, options_.first_year + mine.years.begin);
+      statistics.emplace(options_.channels, options_.height, options_.width);
+      make_row = [year](int64_t, float* to) { to == nullptr ? year->advance() : year->next_sample(to); };
     }
+    task.emplace(std::vector<int64_t>{std::ssize(channels_), options_.height, options_.width}, std::move(make_row),
+                 *files[static_cast<size_t>(share.mine)]);
   });
-  const int64_t spin_up = spin_up_samples(options_);
-  const int64_t total = samples_to_make(options_);
+  const int64_t spin_up = is_shared() ? 0 : spin_up_samples(options_);
+  const int64_t total = samples_of_round();
   const int64_t block = samples_per_block();
   for (int64_t first = 0, last = 0; first < total; first = last) {
     last = std::min(first + block, first < spin_up ? spin_up : total);
     comm::agreed(group_, [&] {
-      if (task) task->run(first - spin_up, last - spin_up);
+      const Range rows = {share.rows.begin + first, std::min(share.rows.begin + last, share.rows.end)};
+      if (rows.begin < rows.end) task->run(rows, statistics);
     });
     progress.add(last - first);
   }
   for (const auto& file : files) {
     file->finish();
   }
-  if (task) statistics_.push_back(task->statistics());
+  if (statistics) statistics_.push_back(std::move(*statistics));
+}
+
+// What is stored is read again: nobody need keep the sums of a whole state, and rows are of any rank.
+void WeatherFiles::write_statistics_of_files() const {
+  WriteStatsOptions stats;
+  const bool is_one = files_.front().years.size() > 1 || options_.format == WeatherFormat::kZarr;
+  stats.inputs = {str(options_.out, "/", is_one ? files_.front().name : "train")};
+  stats.out = options_.out + "/stats";
+  stats.fields.channels = options_.format == WeatherFormat::kHdf5 ? "" : names_of(channels_);
+  if (is_one && options_.valid_years > 0) {
+    stats.fields.dates =
+        str(year_text(options_.first_year), "/", year_text(options_.first_year + options_.train_years - 1));
+  }
+  stats.time_means = true;
+  stats.overwrite = true;
+  write_stats(group_, stats);
 }
 
 void WeatherFiles::write_statistics() {
+  if (is_shared()) {
+    write_statistics_of_files();
+  } else {
+    write_statistics_of_years();
+  }
+}
+
+void WeatherFiles::write_statistics_of_years() const {
   FieldStatistics total(options_.channels, options_.height, options_.width);
   for (int64_t year = 0; year < options_.train_years; ++year) {
     merge_year(year, total);
@@ -435,6 +464,9 @@ void WeatherFiles::write_statistics() {
       files.emplace_back(str(options_.out, "/", statistics_file(kStatistics[i])), values[i]);
     }
     replace_npy(files);
+    WholeFile list(str(options_.out, "/stats/", kStatisticsChannels));
+    list.write(names_of(channels_) + "\n");
+    list.finish();
   });
 }
 
@@ -451,20 +483,33 @@ void WeatherFiles::merge_year(int64_t year, FieldStatistics& total) const {
 }
 
 void check_options(const GenerateWeatherOptions& options) {
+  const bool is_of_waves = options.weather == WeatherKind::kWaves;
   OptionProblems problems;
   problems.check<int64_t>("train_years", options.train_years, 1, 1000);
   problems.check<int64_t>("valid_years", options.valid_years, 0, 1000);
   problems.check<int64_t>("first_year", options.first_year, 0, 9999);
   problems.check<int64_t>("steps_per_year", options.steps_per_year, 2, 1000000);
-  problems.check<int64_t>("channels", options.channels, 1, 256);
+  problems.check<int64_t>(is_of_waves ? "channels of waves" : "channels", options.channels, 1,
+                          is_of_waves ? kNumUsualWaveChannels : 256);
   problems.check<int64_t>("height", options.height, 8, 16384);
   problems.check<int64_t>("width", options.width, 8, 16384);
   problems.check<double>("sample_interval_hours", options.sample_interval_hours, 0.25, 240.0);
   if (problems.none()) {
+    if (!is_of_waves && !options.channel_names.empty()) {
+      throw Error(ErrorClass::kUsage, str("channels are '", shown(options.channel_names), "'"),
+                  "shallow water takes a number of them; names are for --weather waves");
+    }
     const int64_t last_year = options.first_year + options.train_years + options.valid_years - 1;
     problems.check<int64_t>("the last year", last_year, 0, 9999);
     const double years = static_cast<double>(options.train_years + options.valid_years);
-    const double sample = static_cast<double>(options.channels * options.height * options.width) * sizeof(float);
+    if (years > 1 && (is_of_waves || options.format != WeatherFormat::kHdf5)) {
+      constexpr double kHoursPerYear = 365.0 * 24.0;  // dates of one year that reach into the next are there twice
+      problems.check<double>("steps_per_year x sample_interval_hours",
+                             static_cast<double>(options.steps_per_year) * options.sample_interval_hours, 0.0,
+                             kHoursPerYear);
+    }
+    const auto channels = static_cast<double>(channels_of(options).size());
+    const double sample = channels * static_cast<double>(options.height * options.width) * sizeof(float);
     problems.check<double>("the data set's number of bytes",
                            years * static_cast<double>(options.steps_per_year) * sample, 0.0, 1e18);
   }
@@ -477,12 +522,13 @@ void generate_weather(const GenerateWeatherOptions& options, const comm::MpiGrou
   WeatherFiles files(options, group);
   comm::agreed_on_rank_0(group, [&] { files.prepare(); });
   if (progress && group.rank() == 0) {
-    const int64_t years = options.train_years + options.valid_years;
-    progress(str("generating ", size_text(options), " in ", options.out, ", on ",
-                 std::min<int64_t>(years, group.size()), " of ", group.size(), " ranks at a time"));
+    const int64_t most =
+        options.weather == WeatherKind::kWaves ? options.steps_per_year : options.train_years + options.valid_years;
+    progress(str("generating ", files.text(), " in ", options.out, ", on ", std::min<int64_t>(most, group.size()),
+                 " of ", group.size(), " ranks at a time"));
   }
   {
-    Progress generated("generating weather in " + options.out, files.num_rounds() * samples_to_make(options));
+    Progress generated("generating weather in " + options.out, files.num_rounds() * files.samples_of_round());
     for (int64_t round = 0; round < files.num_rounds(); ++round) {
       files.write_round(round, generated);
     }

@@ -1,4 +1,4 @@
-// A weather data set of an own simulation, written year by year, and the physical fields that its channels show.
+// A weather data set of an own simulation, written year by year, or a year of it in memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,31 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/generate/c_grid.h"
-
-namespace vit_hybrid::data {
-
-/// The first `count` of: u, v (wind, m/s), height (m), vorticity, divergence (1/s), potential_vorticity (1/(m s)),
-/// kinetic_energy (m^2/s^2), then tracer_1, tracer_2, ... (mixing ratios in [0, 1] at their sources).
-class WeatherChannels {
- public:
-  explicit WeatherChannels(int64_t count);
-
-  int64_t count() const { return static_cast<int64_t>(names_.size()); }
-  const std::vector<std::string>& names() const { return names_; }
-  const std::vector<std::string>& units() const { return units_; }
-  /// Tracers that the model must carry for these channels.
-  int64_t num_tracers() const;
-  /// Writes [count, rows, columns] floats: every channel at the centres of the cells, corner and face values averaged
-  /// to them, the northernmost row first as in ERA5. Halos of `state` are up to date.
-  void sample(const CGrid& grid, const ShallowWaterState& state, float* to) const;
-
- private:
-  std::vector<std::string> names_;
-  std::vector<std::string> units_;
-};
-
-}  // namespace vit_hybrid::data
+#include "data/generate/shallow_water_weather.h"
+#include "data/generate/weather_files.h"
 
 namespace vit_hybrid::comm {
 class MpiGroup;
@@ -40,15 +17,25 @@ class MpiGroup;
 
 namespace vit_hybrid::data {
 
-/// Options of `vit_hybrid data generate`. The fields come from an integration of the rotating shallow-water equations
-/// (data/generate/shallow_water.h) on a plane whose physical size does not depend on height and width.
+enum class WeatherKind {
+  /// An integration of the rotating shallow-water equations (data/generate/shallow_water.h) on a plane whose physical
+  /// size does not depend on height and width; each year begins anew.
+  kShallowWater,
+  /// Planetary waves (data/generate/planetary_waves.h) on the globe, in channels of ERA5; without a seam between years.
+  kWaves,
+};
+
+/// Options of `vit_hybrid data generate`.
 struct GenerateWeatherOptions {
-  std::string out;                      ///< folder to be made; it gets train/, valid/ and stats/
-  int64_t train_years = 4;              ///< files in train/, 1 to 1000
-  int64_t valid_years = 1;              ///< files in valid/, 0 to 1000; their years follow those of training
-  int64_t first_year = 1990;            ///< name of the first file; all years lie in 0 to 9999
-  int64_t steps_per_year = 730;         ///< samples in a file, 2 to 1,000,000
-  int64_t channels = 8;                 ///< 1 to 256: see WeatherChannels; from the eighth on they are tracers
+  std::string out;               ///< folder to be made; it gets train/, valid/ and stats/
+  int64_t train_years = 4;       ///< files in train/, 1 to 1000
+  int64_t valid_years = 1;       ///< files in valid/, 0 to 1000; their years follow those of training
+  int64_t first_year = 1990;     ///< name of the first file; all years lie in 0 to 9999
+  int64_t steps_per_year = 730;  ///< samples in a file, 2 to 1,000,000
+  WeatherKind weather = WeatherKind::kShallowWater;
+  WeatherFormat format = WeatherFormat::kHdf5;
+  int64_t channels = 8;                 ///< 1 to 256: see WeatherChannels; of waves 1 to 73: usual_wave_channels()
+  std::string channel_names = {};       ///< of waves: a list for wave_channels() in place of the number
   int64_t height = 32;                  ///< rows (latitudes), 8 to 16384
   int64_t width = 64;                   ///< columns (longitudes), 8 to 16384
   uint64_t seed = 0;                    ///< a year is a function of the seed, its number and the grid
@@ -59,15 +46,18 @@ struct GenerateWeatherOptions {
 /// Takes the line that says what a long task begins to do.
 using GenerationProgress = std::function<void(const std::string&)>;
 
-/// Error(kUsage) with one line for each option out of its range; `out` is not looked at.
+/// Error(kUsage) with one line for each option out of its range, or as wave_channels(); `out` is not looked at.
 void check_options(const GenerateWeatherOptions& options);
 
-/// Writes OUT/train/YYYY.h5 and OUT/valid/YYYY.h5, each with the dataset `fields` (time, channel, height, width) in
-/// float32 and its attributes `channels` and `units` (separated by commas), and OUT/stats/global_means.npy,
-/// global_stds.npy (1, C, 1, 1) and time_means.npy (1, C, H, W), float32, over the training years. The years are
-/// integrated by different ranks at the same time; the numbers in the files do not depend on how many there are.
-/// `progress` (may be empty) is called on rank 0. Collective over `group`, with the same options on all ranks; errors
-/// are agreed: Error(kUsage), Error(kCannotCreate), Error(kIo).
+/// Writes OUT/train/YYYY.h5 and OUT/valid/YYYY.h5 (.nc: NetCDF-4), or Zarr stores: of shallow water one a year,
+/// OUT/train/YYYY.zarr, of waves OUT/weather.zarr with all years. What is in them, says WeatherFormat; float32. Files
+/// of several arrays and those of waves have the dates of their rows, from the begin of each year on; those of waves
+/// the latitudes, longitudes, and the fields geopotential_at_surface and land_sea_mask (latitude, longitude). And
+/// OUT/stats/global_means.npy, global_stds.npy (1, C, 1, 1) and time_means.npy (1, C, H, W), float32, over the training
+/// years, with channels.txt. Years of shallow water are integrated by different ranks at the same time, the rows of
+/// waves are shared out; the numbers in the files do not depend on how many ranks there are (the time means of waves to
+/// the rounding of double). `progress` (may be empty) is called on rank 0. Collective over `group`, with the same
+/// options on all ranks; errors are agreed: Error(kUsage), Error(kCannotCreate), Error(kIo).
 void generate_weather(const GenerateWeatherOptions& options, const comm::MpiGroup& group,
                       const GenerationProgress& progress = {});
 
@@ -80,8 +70,9 @@ struct WeatherInMemory {
   std::vector<std::string> channel_names;
 };
 
-/// The year `first_year` of the data set that generate_weather() would write: the same numbers. On this rank alone; no
-/// files. Error(kUsage) as check_options(), Error(kTemporary) when a signal asks the program to stop.
+/// The year `first_year` of the data set that generate_weather() would write of shallow water: the same numbers. On
+/// this rank alone; no files. Error(kUsage) as check_options(), Error(kTemporary) when a signal asks the program to
+/// stop.
 WeatherInMemory generate_weather_in_memory(const GenerateWeatherOptions& options);
 
 /// The year `first_year` of each of several data sets, at the same time on different ranks, and then on all of them.

@@ -1,12 +1,14 @@
 // The folder that a generator is about to fill: what may be there, whether there is room, and its creation.
 #include "data/generate/output_folder.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <system_error>
 
 #include "data/datasets/year_files.h"
 #include "data/tools/tool_files.h"
+#include "data/zarr/zarr_writer.h"
 #include "src/base/files.h"
 
 namespace vit_hybrid::data {
@@ -19,13 +21,34 @@ namespace fs = std::filesystem;
   throw Error(ErrorClass::kCannotCreate, std::move(message), std::move(hint));
 }
 
-/// The subfolders of the planned files, each once.
+/// The subfolders of the planned files and stores, each once.
 std::set<fs::path> subfolders(const PlannedOutput& output) {
   std::set<fs::path> folders;
   for (const std::string& file : output.files) {
     folders.insert((fs::path(output.folder) / file).parent_path());
   }
+  for (const PlannedStore& store : output.stores) {
+    folders.insert((fs::path(output.folder) / store.name).parent_path());
+  }
   return folders;
+}
+
+/// What of a planned store is nothing without the store's metadata: folders, chunks, and those of its arrays.
+bool is_left_of_store(const PlannedOutput& output, const fs::directory_entry& entry) {
+  return std::any_of(output.stores.begin(), output.stores.end(), [&](const PlannedStore& store) {
+    const fs::path root = fs::path(output.folder) / store.name;
+    if (entry.path() == root) {
+      return fs::is_directory(entry.symlink_status());
+    }
+    const std::string begin = root.string() + "/";
+    const std::string path = entry.path().string();
+    if (!path.starts_with(begin)) {
+      return false;
+    }
+    const std::string name = path.substr(begin.size());
+    return fs::is_directory(entry.symlink_status()) || is_chunk_of(store.arrays, name) ||
+           is_unfinished_metadata(store.arrays, root.string(), name);
+  });
 }
 
 /// Whether something else is there than a killed attempt at the same files leaves: subfolders and unfinished files.
@@ -37,11 +60,32 @@ bool has_content(const PlannedOutput& output) {
   std::error_code error;
   for (fs::recursive_directory_iterator entry(output.folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (!left.contains(entry->path()) || entry->is_symlink(error)) {
+    const bool is_nothing = left.contains(entry->path()) || is_left_of_store(output, *entry);
+    if (!is_nothing || entry->is_symlink(error)) {
       return true;
     }
   }
   return static_cast<bool>(error);
+}
+
+/// Nothing is ever deleted but metadata, and chunks are replaced by chunks: an old store has nothing else.
+void check_old_store(const PlannedOutput& output, const PlannedStore& store) {
+  const std::string root = (fs::path(output.folder) / store.name).string();
+  std::error_code error;
+  const fs::file_status there = fs::symlink_status(root, error);
+  if (!fs::exists(there)) return;
+  if (!fs::is_directory(there)) {
+    refuse_output(str(root, " is there and is no folder"), "remove it, or give another folder");
+  }
+  for (fs::recursive_directory_iterator entry(root, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().string().substr(root.size() + 1);
+    const bool is_replaced = is_left_of_store(output, *entry) || is_metadata_of(store.arrays, name);
+    if (!is_replaced || entry->is_symlink()) {
+      refuse_output(str("the store ", root, " also has ", name, ", which would not be replaced"),
+                    "remove the store, or give another folder");
+    }
+  }
+  if (error) refuse_output(str("cannot list ", root, ": ", error.message()), "check its permissions");
 }
 
 void check_folder(const PlannedOutput& output) {
@@ -58,22 +102,35 @@ void check_folder(const PlannedOutput& output) {
   for (const std::string& file : output.files) {
     refuse_existing((fs::path(output.folder) / file).string(), /*overwrite=*/true);
   }
+  for (const PlannedStore& store : output.stores) {
+    check_old_store(output, store);
+  }
 }
 
-/// Files that are not ours would be read as part of the data set.
+/// Files and stores that are not ours would be read as part of the data set.
 void check_strangers(const PlannedOutput& output) {
   std::set<fs::path> planned;
   for (const std::string& file : output.files) {
     planned.insert(fs::path(output.folder) / file);
   }
+  for (const PlannedStore& store : output.stores) {
+    planned.insert(fs::path(output.folder) / store.name);
+  }
   std::set<fs::path> folders = subfolders(output);
   for (const std::string& part : output.parts) {
     folders.insert(fs::path(output.folder) / part);
   }
-  for (const fs::path& folder : folders) {
+  const auto has_store = [](const fs::directory_entry& entry) {
+    std::error_code ignored;
+    return entry.is_directory(ignored) && is_zarr_store(entry.path().string());
+  };
+  std::set<fs::path> with_above = folders;  // the store of all years lies above
+  with_above.insert(output.folder);
+  for (const fs::path& folder : with_above) {
     std::error_code ignored;
     for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
-      if (has_hdf5_name(entry->path().string()) && !planned.contains(entry->path())) {
+      const bool is_file = folders.contains(folder) && has_hdf5_name(entry->path().string());
+      if (!planned.contains(entry->path()) && (is_file || has_store(*entry))) {
         refuse_output(str("the data set in ", output.folder, " also has ", entry->path().string(),
                           ", which would not be replaced"),
                       "remove what is left of the old data set, or give another folder");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/zarr/zarr_metadata.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 
@@ -36,19 +37,28 @@ enum class ExistingFiles {
   kReplace,  ///< files of the same names are replaced; nothing is ever deleted
 };
 
-/// The files that will be written.
+/// A Zarr store that a ZarrWriter will write.
+struct PlannedStore {
+  std::string name;  ///< relative to the folder: "train/1990.zarr"
+  std::vector<ZarrArray> arrays;
+};
+
+/// The files and stores that will be written.
 struct PlannedOutput {
   std::string folder;
   std::vector<std::string> files;  ///< relative to the folder: "train/1990.h5"
+  std::vector<PlannedStore> stores = {};
   std::vector<std::string> parts;  ///< subfolders that belong to the data set, beside those of the files
   int64_t bytes = 0;               ///< of all of them together
   ExistingFiles existing = ExistingFiles::kRefuse;
 };
 
-/// Checks and makes the folder and the subfolders of the files, on this rank alone. Error(kUsage) without a
+/// Checks and makes the folder and the subfolders of the files and stores, on this rank alone. Error(kUsage) without a
 /// name of the folder; Error(kCannotCreate) if it is not empty and may not be (what a killed attempt at the same files
-/// left unfinished is nothing), if a name of a file is that of something else, if beside files to be replaced other .h5
-/// files lie (they would become part of the data set), if there is no room, or if a folder cannot be made.
+/// left unfinished is nothing, as are chunks of a store without metadata), if a name of a file or store is that
+/// of something else, if beside what is to be replaced other .h5 files or stores lie (they would become part of the
+/// data set), if a store to be replaced has anything that would stay, if there is no room, or if a folder cannot be
+/// made.
 void prepare_output(const PlannedOutput& output);
 
 }  // namespace vit_hybrid::data

@@ -44,13 +44,13 @@ std::vector<Range> wanted(const FileToStage& file) {
   return ranges;
 }
 
-struct Piece {
+struct StagedPiece {
   size_t file;
   Range bytes;
 };
 
-std::vector<Piece> cut(const std::vector<FileToStage>& files) {
-  std::vector<Piece> pieces;
+std::vector<StagedPiece> cut(const std::vector<FileToStage>& files) {
+  std::vector<StagedPiece> pieces;
   for (size_t i = 0; i < files.size(); ++i) {
     for (const Range& range : wanted(files[i])) {
       for (int64_t begin = range.begin; begin < range.end; begin += kStagedPieceBytes) {
@@ -161,7 +161,7 @@ StagedFiles::~StagedFiles() {
 // A contiguous part of all pieces: the ranks read different files, or different parts of one.
 void StagedFiles::copy_share(const comm::MpiGroup& node, const std::vector<FileToStage>& files,
                              const std::string& folder) const {
-  const std::vector<Piece> pieces = cut(files);
+  const std::vector<StagedPiece> pieces = cut(files);
   const Range mine = Partition(static_cast<int64_t>(pieces.size()), node.size()).part(node.rank());
   std::vector<char> buffer(mine.empty() ? 0 : kStagedPieceBytes);
   Progress progress(str("copying ", files.size(), files.size() == 1 ? " file (" : " files (", bytes_text(bytes_),
@@ -170,7 +170,7 @@ void StagedFiles::copy_share(const comm::MpiGroup& node, const std::vector<FileT
   std::optional<PosixFile> from;
   std::optional<size_t> open_file;
   for (int64_t i = mine.begin; i < mine.end; ++i) {
-    const Piece& piece = pieces[static_cast<size_t>(i)];
+    const StagedPiece& piece = pieces[static_cast<size_t>(i)];
     if (open_file != piece.file) {
       from.emplace(files[piece.file].path, PosixFile::Access::kRead);
       open_file = piece.file;

@@ -1,5 +1,7 @@
 // Tables of options and the bodies of `data generate`, `inspect`, `repack` and `stats`.
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "data/generate/generate_images.h"
 #include "data/generate/generate_weather.h"
@@ -27,21 +29,43 @@ using options::integer;
 using options::number;
 using options::text;
 
+// A number of channels, or their names.
+options::Value channels_value(GenerateWeatherOptions& generate) {
+  options::Value value = text(generate.channel_names, "names");
+  options::Value number = integer(generate.channels, {1, 256});
+  value.type = "integer or names";
+  value.allowed = "1 to 256, or names with commas between them";
+  value.parse = [&generate, parse_number = std::move(number.parse)](const std::string& given) {
+    if (given.find_first_not_of("-+0123456789") == std::string::npos) {
+      generate.channel_names.clear();
+      return parse_number(given);
+    }
+    generate.channel_names = given;
+    return true;
+  };
+  value.print = [&generate] {
+    return generate.channel_names.empty() ? str(generate.channels) : generate.channel_names;
+  };
+  return value;
+}
+
 void add_extent_of_data(options::OptionTable& table, GenerateWeatherOptions& generate) {
   table.begin_group("Extent");
-  table.add({.name = "train-years", .value = integer(generate.train_years, {1, 1000}), .help = "Files in train/."});
-  table.add({.name = "valid-years", .value = integer(generate.valid_years, {0, 1000}), .help = "Files in valid/."});
+  table.add({.name = "train-years", .value = integer(generate.train_years, {1, 1000}), .help = "Years in train/."});
+  table.add({.name = "valid-years", .value = integer(generate.valid_years, {0, 1000}), .help = "Years in valid/."});
   table.add({.name = "first-year",
              .value = integer(generate.first_year, {0, 9999}),
              .help = "Name of the first file; those of valid/ follow those of train/."});
   table.add({.name = "steps-per-year",
              .value = integer(generate.steps_per_year, {2, 1000000}),
-             .help = "Samples in a file.",
+             .help = "Samples of a year.",
              .unit = "samples"});
-  table.add(
-      {.name = "channels",
-       .value = integer(generate.channels, {1, 256}),
-       .help = "Fields: u, v, height, vorticity, divergence, potential vorticity, kinetic energy, then tracers."});
+  table.add({.name = "channels",
+             .value = channels_value(generate),
+             .help =
+                 "Fields of shallow water: u, v, height, vorticity, divergence, potential vorticity, kinetic energy, "
+                 "then tracers. Of waves names of ERA5 (u10,t2m,z:500:850), or a number of the 73 that begin with "
+                 "u10, v10, u100m, v100m, t2m, sp, msl, tcwv and go on with u, v, z, t, q at 13 levels each."});
   table.add({.name = "height", .value = integer(generate.height, {8, 16384}), .help = "Rows of a field (latitudes)."});
   table.add(
       {.name = "width", .value = integer(generate.width, {8, 16384}), .help = "Columns of a field (longitudes)."});
@@ -63,6 +87,14 @@ options::OptionTable table_of(GenerateWeatherOptions& generate) {
   options::OptionTable table;
   add_common(table, generate.out, generate.overwrite, generate.seed, "train/, valid/ and stats/",
              "A year is a function of the seed, its number and the grid.");
+  table.add({.name = "weather",
+             .value = options::choice(generate.weather, {"shallow-water", "waves"}),
+             .help = "shallow-water: an integration on a periodic plane; waves: planetary waves with a daily cycle, in "
+                     "channels of ERA5 on the globe, quickly made at any size."});
+  table.add({.name = "format",
+             .value = options::choice(generate.format, {"hdf5", "netcdf", "zarr"}),
+             .help = "hdf5: a file a year with one dataset of all channels; netcdf: a NetCDF-4 file a year with a "
+                     "variable a quantity; zarr: such arrays in Zarr stores (version 3), of waves in a single one."});
   add_extent_of_data(table, generate);
   options::NumberRange hours;
   hours.least = 0.25;
@@ -275,8 +307,9 @@ std::vector<Command> data_commands() {
        .summary = "write a weather data set from an own simulation",
        .run = &run_data_generate<GenerateWeatherOptions, data::generate_weather>,
        .usage = "usage: [mpirun -n N] vit_hybrid data generate --out FOLDER [options]\n\nIntegrates the rotating "
-                "shallow-water equations and writes their fields in the layout of ERA5 training data.\nEvery rank "
-                "takes its share of the years; the data do not depend on the number of ranks.\n",
+                "shallow-water equations, or adds up planetary waves, and writes the fields in the layout of\nERA5 "
+                "training data, or as variables by name in NetCDF-4 files or a Zarr store. Every rank takes its share; "
+                "the data do not\ndepend on the number of ranks.\n",
        .options_text = &options_text<GenerateWeatherOptions, table_of>},
       {.name = "data generate images",
        .summary = "write a data set of labelled images",

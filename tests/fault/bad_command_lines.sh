@@ -130,7 +130,11 @@ refused 64 "vit_hybrid: no training data is given; give --train-data PATH" plan 
 refused 64 "stray word 'x'" plan x
 refused 64 "a rank of this training takes at least 256 TiB" plan --dp 1 --image-size 16777216 --patch-size 8 --data synthetic
 refused_main 64 "--out FOLDER must be given" data generate
-refused 64 "'channels' is '0'; allowed: integer, 1 to 256" data generate --out "$work/generated" --channels 0
+refused 64 "'channels' is '0'; allowed: integer or names, 1 to 256" data generate --out "$work/generated" --channels 0
+refused 64 "--channels has 'zz500', which the waves do not make; the nearest variable is 'z'" \
+  data generate --out "$work/generated" --weather waves --channels u10,zz500
+refused 64 "channels are 'u10'; shallow water takes a number of them" data generate --out "$work/generated" --channels u10
+refused 64 "'weather' is 'rain'; allowed: shallow-water, waves" data generate --out "$work/generated" --weather rain
 refused 64 "unknown option '--lr'" data generate --out "$work/generated" --lr 1
 
 # The tools for data files.

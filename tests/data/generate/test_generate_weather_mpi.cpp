@@ -8,14 +8,19 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include "data/datasets/npy.h"
 #include "data/datasets/weather_dataset.h"
 #include "data/generate/generate_images.h"
 #include "data/generate/generate_weather.h"
+#include "data/generate/planetary_waves.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/reading/posix_file.h"
+#include "data/tools/row_statistics.h"
+#include "data/zarr/zarr_metadata.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/text.h"
@@ -299,4 +304,231 @@ TEST_CASE("generate: what a killed attempt left unfinished is nothing; links and
   options.overwrite = true;
   CHECK(contains(error_text(ErrorClass::kCannotCreate, [&] { data::generate_images(options, world); }),
                  "is no regular file"));
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWaveNames = "t2m,z:500:850,u10,t:850:500,z50";
+
+GenerateWeatherOptions wave_options(const std::string& out, data::WeatherFormat format) {
+  GenerateWeatherOptions options = weather_options(out);
+  options.weather = data::WeatherKind::kWaves;
+  options.format = format;
+  options.train_years = 2;
+  options.steps_per_year = 7;
+  options.channel_names = kWaveNames;
+  options.sample_interval_hours = 6.0;
+  return options;
+}
+
+// Of all files below a folder.
+std::map<std::string, std::string> contents_below(const std::string& folder) {
+  std::map<std::string, std::string> contents;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) {
+      std::ifstream file(entry.path(), std::ios::binary);
+      contents[entry.path().string().substr(folder.size())] = {std::istreambuf_iterator<char>(file), {}};
+    }
+  }
+  return contents;
+}
+
+// Where the training data of a data set are, as --train-data, --train-dates and --channels name them.
+data::WeatherOptions training_data(const GenerateWeatherOptions& options) {
+  data::WeatherOptions reading;
+  const bool is_waves = options.weather == data::WeatherKind::kWaves;
+  const bool is_single = is_waves && options.format == data::WeatherFormat::kZarr;
+  reading.folder = options.out + (is_single ? "/weather.zarr" : "/train");
+  reading.fields.dates = is_single ? "1999/2000" : "";
+  const bool is_named = options.format != data::WeatherFormat::kHdf5;
+  reading.fields.channels = !is_named  ? ""
+                            : is_waves ? kWaveNames
+                                       : "u,v,height,vorticity,divergence,"
+                                         "potential_vorticity,kinetic_energy,tracer_1,tracer_2";
+  return reading;
+}
+
+constexpr data::WeatherFormat kWeatherFormats[] = {data::WeatherFormat::kHdf5, data::WeatherFormat::kNetcdf,
+                                                   data::WeatherFormat::kZarr};
+
+}  // namespace
+
+TEST_CASE("generate waves: the same files from 1, 2 and 4 ranks") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder scratch(world);
+  for (const data::WeatherFormat format : kWeatherFormats) {
+    INFO("format ", static_cast<int>(format));
+    std::map<std::string, std::string> first;
+    for (const int ranks : {1, 2, 4}) {
+      if (ranks > world.size()) continue;
+      const std::string folder = scratch.file(str(static_cast<int>(format), "-", ranks));
+      const comm::MpiGroup part = world.split(world.rank() < ranks ? 0 : 1);
+      if (world.rank() < ranks) data::generate_weather(wave_options(folder, format), part);
+      if (world.rank() == 0) {
+        const std::map<std::string, std::string> files = contents_below(folder);
+        first = ranks == 1 ? files : first;
+        CHECK(files.size() > 5);
+        CHECK((files == first));  // too long to be printed
+      }
+      world.barrier();
+    }
+  }
+}
+
+TEST_CASE("generate: what is stored in any format is what was made, and has the same statistics") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder scratch(world);
+  for (const auto weather : {data::WeatherKind::kShallowWater, data::WeatherKind::kWaves}) {
+    const bool is_waves = weather == data::WeatherKind::kWaves;
+    std::map<std::string, std::string> first;
+    for (const data::WeatherFormat format : kWeatherFormats) {
+      INFO("weather ", static_cast<int>(weather), ", format ", static_cast<int>(format));
+      const std::string folder = scratch.file(str(static_cast<int>(weather), "-", static_cast<int>(format)));
+      const GenerateWeatherOptions options = is_waves ? wave_options(folder, format) : [&] {
+        GenerateWeatherOptions of_water = weather_options(folder);
+        of_water.format = format;
+        return of_water;
+      }();
+      data::generate_weather(options, world);
+      const data::WeatherOptions reading = training_data(options);
+      const data::WeatherDataset dataset(world, reading);
+      const int64_t pairs = is_waves ? 2 * 6 : 3 * 4;  // none from one year into the next
+      REQUIRE(dataset.size() == pairs);
+      CHECK(dataset.io_text().starts_with("direct"));
+      CHECK(dataset.grid().latitudes.size() == (is_waves ? 10 : 0));
+      CHECK(dataset.channel_names().size() == (is_waves ? 7 : 9));
+      const std::vector<int64_t> samples{1, pairs - 1};
+      const data::Batch batch = dataset.read(samples, {}, 0);
+      at::Tensor last;  // the last row of the training years
+      if (is_waves) {
+        const data::PlanetaryWaves waves(data::wave_channels(kWaveNames), options.height, options.width, options.seed);
+        last = at::empty({7, options.height, options.width});
+        constexpr double kBegin = 36524.0 * 24.0;  // days from 1900-01-01 to 2000-01-01
+        waves.sample(kBegin + 6.0 * 6.0, last.mutable_data_ptr<float>());
+        CHECK(dataset.lead().hours == 6.0);
+      } else {
+        GenerateWeatherOptions year = options;
+        year.first_year = 2001;
+        last = data::generate_weather_in_memory(year).fields[4];
+      }
+      CHECK(at::equal(batch.targets[1], last));
+      CHECK_FALSE(at::equal(batch.inputs[1], last));
+
+      // The statistics of the generator, and those of `data stats`, by the format.
+      data::WriteStatsOptions stats;
+      stats.inputs = {reading.folder};
+      stats.out = folder + "/again";
+      stats.fields = reading.fields;
+      stats.time_means = true;
+      const data::WrittenStats written = data::write_stats(world, stats);
+      CHECK(written.num_samples == (is_waves ? 14 : 15));
+      if (world.rank() == 0) {
+        const std::map<std::string, std::string> again = contents_below(stats.out),
+                                                 own = contents_below(folder + "/stats");
+        first = first.empty() ? again : first;
+        CHECK((again == first));
+        CHECK(own.size() == 4);
+        for (const auto& [name, content] : own) {
+          INFO(name);
+          CHECK((content == again.at(name) || !is_waves));
+        }
+      }
+      world.barrier();
+    }
+  }
+}
+
+TEST_CASE("generate: stores that are there are refused, replaced as a whole, and never lose what is not replaced") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder scratch(world);
+  GenerateWeatherOptions options = wave_options(scratch.file("data"), data::WeatherFormat::kZarr);
+  const auto generate = [&] { data::generate_weather(options, world); };
+  const std::string store = scratch.file("data/weather.zarr");
+  const auto on_rank_0 = [&](const auto& change) {
+    world.barrier();  // nobody looks at what was before any more
+    if (world.rank() == 0) change();
+    world.barrier();
+  };
+  const auto put = [&](const std::string& path) {
+    on_rank_0([&] {
+      fs::create_directories(fs::path(path).parent_path());
+      std::ofstream(path) << "x";
+    });
+  };
+  generate();
+  CHECK(contains(error_text(ErrorClass::kCannotCreate, generate), "is not empty"));
+  options.overwrite = true;
+  options.seed += 1;
+  generate();  // the same chunks
+  CHECK(data::is_zarr_store(store));
+  put(store + "/mine.txt");
+  CHECK(contains(error_text(ErrorClass::kCannotCreate, generate), "also has mine.txt, which would not be replaced"));
+  on_rank_0([&] { fs::remove(store + "/mine.txt"); });
+  options.steps_per_year = 6;  // fewer chunks
+  CHECK(contains(error_text(ErrorClass::kCannotCreate, generate), "which would not be replaced"));
+  CHECK(data::is_zarr_store(store));
+  options.steps_per_year = 7;
+  on_rank_0([&] {
+    fs::rename(store + "/z", scratch.file("z"));
+    fs::create_directory_symlink(scratch.file("z"), store + "/z");
+  });
+  CHECK(contains(error_text(ErrorClass::kCannotCreate, generate), "also has z, which would not be replaced"));
+  on_rank_0([&] {
+    fs::remove(store + "/z");
+    fs::rename(scratch.file("z"), store + "/z");
+  });
+  // Other formats of the same folder would leave the store behind, and the store the files.
+  options.format = data::WeatherFormat::kNetcdf;
+  CHECK(contains(error_text(ErrorClass::kCannotCreate, generate), "weather.zarr, which would not be replaced"));
+  options = wave_options(scratch.file("files"), data::WeatherFormat::kNetcdf);
+  generate();
+  options.overwrite = true;
+  options.format = data::WeatherFormat::kZarr;
+  CHECK(contains(error_text(ErrorClass::kCannotCreate, generate), "which would not be replaced"));
+
+  // What a killed attempt leaves is nothing: chunks without metadata.
+  options = wave_options(scratch.file("killed"), data::WeatherFormat::kZarr);
+  const std::string killed = scratch.file("killed/weather.zarr");
+  put(killed + "/z/c/3/0/0/0");
+  put(killed + "/zarr.json.partial");
+  generate();
+  CHECK(data::is_zarr_store(killed));
+  CHECK(data::read_npy(options.out + "/stats/global_means.npy").numel() == 7);
+  on_rank_0([&] { fs::remove(killed + "/zarr.json"); });
+  on_rank_0([&] { fs::remove_all(options.out + "/stats"); });
+  generate();  // killed between the metadata of its arrays and its own
+  CHECK(data::is_zarr_store(killed));
+  // What is no chunk of these arrays is somebody's.
+  for (const char* name : {"z/c/99/0/0/0", "z/zarr.json", "zarr.json", "other/c/0"}) {
+    INFO(name);
+    options = wave_options(scratch.file(str("some", name)), data::WeatherFormat::kZarr);
+    put(str(options.out, "/weather.zarr/", name));
+    CHECK(contains(error_text(ErrorClass::kCannotCreate, generate), "is not empty"));
+    CHECK(fs::file_size(str(options.out, "/weather.zarr/", name)) == 1);
+  }
+  options = wave_options(scratch.file("taken"), data::WeatherFormat::kZarr);
+  put(scratch.file("taken/weather.zarr"));
+  options.overwrite = true;
+  CHECK(contains(error_text(ErrorClass::kCannotCreate, generate), "is there and is no folder"));
+}
+
+TEST_CASE("generate: options of waves and of dates that cannot be") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const ScratchFolder scratch(world);
+  GenerateWeatherOptions options = wave_options(scratch.file("data"), data::WeatherFormat::kNetcdf);
+  const auto refusal = [&] { return error_text(ErrorClass::kUsage, [&] { data::generate_weather(options, world); }); };
+  options.channel_names = "u10,nothing";
+  CHECK(contains(refusal(), "'nothing', which the waves do not make"));
+  options.channel_names = "";
+  options.channels = 74;
+  CHECK(contains(refusal(), "channels of waves is 74, allowed is 1 to 73"));
+  options.channels = 3;
+  options.steps_per_year = 1461;
+  CHECK(contains(refusal(), "steps_per_year x sample_interval_hours is 8766, allowed is 0 to 8760"));
+  options = weather_options(scratch.file("data"));
+  options.channel_names = "u10";
+  CHECK(contains(refusal(), "channels are 'u10'"));
+  CHECK_FALSE(fs::exists(scratch.file("data")));
 }

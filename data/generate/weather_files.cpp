@@ -1,0 +1,343 @@
+// Channels as planes of variables, the coordinates that all formats have in common, and the two ways to store them.
+#include "data/generate/weather_files.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <iterator>
+#include <numeric>
+#include <utility>
+#include <variant>
+
+#include "data/hdf5/hdf5_scales.h"
+#include "data/reading/posix_file.h"
+#include "data/zarr/zarr_writer.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi/mpi_group.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+constexpr const char* kTimeDim = "time";
+constexpr const char* kChannelDim = "channel";
+constexpr const char* kLatitudeDim = "latitude";
+constexpr const char* kLongitudeDim = "longitude";
+const std::string kFieldsName = "fields";
+
+/// A quantity: the channels that are its planes.
+struct WeatherVariable {
+  std::string name;
+  std::string unit;
+  std::vector<int64_t> channels;
+  std::vector<double> levels;  ///< hPa; empty: none
+  std::string level_dim;
+
+  std::vector<std::string> dims() const {
+    return levels.empty() ? std::vector<std::string>{kTimeDim, kLatitudeDim, kLongitudeDim}
+                          : std::vector<std::string>{kTimeDim, level_dim, kLatitudeDim, kLongitudeDim};
+  }
+  /// Of so many rows.
+  std::vector<int64_t> shape(int64_t rows, const WeatherContent& content) const {
+    return levels.empty() ? std::vector<int64_t>{rows, content.height, content.width}
+                          : std::vector<int64_t>{rows, std::ssize(levels), content.height, content.width};
+  }
+  /// Its part of rows [rows, channels, height, width].
+  at::Tensor planes_of(const at::Tensor& rows, const WeatherContent& content) const {
+    std::vector<at::Tensor> planes;
+    for (const int64_t channel : channels) {
+      planes.push_back(rows.narrow(1, channel, 1));
+    }
+    return at::cat(planes, 1).view(shape(rows.size(0), content));
+  }
+};
+
+/// In the order in which the channels have them. Variables of the same levels have one dim of them.
+std::vector<WeatherVariable> variables_of(const std::vector<GeneratedChannel>& channels) {
+  std::vector<WeatherVariable> variables;
+  for (int64_t i = 0; i < std::ssize(channels); ++i) {
+    const GeneratedChannel& channel = channels[static_cast<size_t>(i)];
+    auto found = std::find_if(variables.begin(), variables.end(),
+                              [&](const WeatherVariable& known) { return known.name == channel.variable; });
+    if (found == variables.end()) {
+      found = variables.insert(variables.end(), {channel.variable, channel.unit, {}, {}, {}});
+    }
+    found->channels.push_back(i);
+    if (channel.level > 0.0) {
+      found->levels.push_back(channel.level);
+    }
+  }
+  std::vector<std::vector<double>> known;
+  for (WeatherVariable& variable : variables) {
+    if (!variable.levels.empty()) {
+      const auto same = std::find(known.begin(), known.end(), variable.levels);
+      const int64_t number = same - known.begin() + 1;
+      variable.level_dim = number == 1 ? "level" : str("level_", number);
+      if (same == known.end()) {
+        known.push_back(variable.levels);
+      }
+    }
+  }
+  return variables;
+}
+
+/// A dim and its coordinate.
+struct WeatherDim {
+  std::string name;
+  int64_t size;
+  std::vector<double> values;  ///< empty: there is no coordinate
+  Hdf5Attributes attributes;
+};
+
+std::vector<WeatherDim> dims_of(const WeatherContent& content, const std::vector<WeatherVariable>& variables) {
+  using Texts = Hdf5Attributes;
+  std::vector<WeatherDim> dims;
+  dims.push_back({kTimeDim, std::ssize(content.times), content.has_times ? content.times : std::vector<double>{},
+                  Texts{{"standard_name", "time"},
+                        {"units", "hours since 1900-01-01 00:00:00"},
+                        {"calendar", "proleptic_gregorian"},
+                        {"axis", "T"}}});
+  for (const WeatherVariable& variable : variables) {
+    const bool is_known = variable.levels.empty() || std::any_of(dims.begin(), dims.end(), [&](const WeatherDim& dim) {
+                            return dim.name == variable.level_dim;
+                          });
+    if (!is_known) {
+      dims.push_back({variable.level_dim, std::ssize(variable.levels), variable.levels,
+                      Texts{{"standard_name", "air_pressure"}, {"units", "hPa"}, {"positive", "down"}, {"axis", "Z"}}});
+    }
+  }
+  dims.push_back({kLatitudeDim, content.height, content.grid.latitudes,
+                  Texts{{"standard_name", "latitude"}, {"units", "degrees_north"}, {"axis", "Y"}}});
+  dims.push_back({kLongitudeDim, content.width, content.grid.longitudes,
+                  Texts{{"standard_name", "longitude"}, {"units", "degrees_east"}, {"axis", "X"}}});
+  return dims;
+}
+
+Hdf5Attributes attributes_of(const StaticField& field) {
+  return {{"units", field.unit}, {"standard_name", field.standard_name}};
+}
+
+at::Tensor list_of(const std::vector<double>& values) {
+  const at::Tensor list = at::empty({std::ssize(values)}, at::kDouble);
+  std::copy(values.begin(), values.end(), list.mutable_data_ptr<double>());
+  return list;
+}
+
+at::Tensor field_of(const StaticField& field, const WeatherContent& content) {
+  const at::Tensor values = at::empty({content.height, content.width});
+  std::copy(field.values.begin(), field.values.end(), values.mutable_data_ptr<float>());
+  return values;
+}
+
+class Hdf5Fields : public WeatherFile {
+ public:
+  /// One dataset of all channels. A file that knows no coordinates has no dimension scales.
+  static std::unique_ptr<WeatherFile> make_joined(const comm::MpiGroup& group, const std::string& path,
+                                                  WeatherContent content) {
+    std::vector<std::string> names, units;
+    for (const GeneratedChannel& channel : content.channels) {
+      names.push_back(channel.name);
+      units.push_back(channel.unit);
+    }
+    std::vector<WeatherDim> dims;
+    if (content.has_times) {
+      dims = dims_of(content, {});
+      std::vector<double> numbers(names.size());
+      std::iota(numbers.begin(), numbers.end(), 0.0);
+      dims.push_back({kChannelDim, std::ssize(names), numbers, {{"long_name", str("number in ", join(names, ","))}}});
+    }
+    const Hdf5DatasetSpec fields{kFieldsName,
+                                 {std::ssize(content.times), std::ssize(names), content.height, content.width},
+                                 at::kFloat,
+                                 {{"channels", join(names, ",")}, {"units", join(units, ",")}}};
+    const std::vector<std::string> of_fields = {kTimeDim, kChannelDim, kLatitudeDim, kLongitudeDim};
+    return std::unique_ptr<WeatherFile>(
+        new Hdf5Fields(group, path, std::move(content), {}, dims, {fields}, {{kFieldsName, of_fields}}));
+  }
+
+  /// A variable a quantity, by the data model of netCDF-4.
+  static std::unique_ptr<WeatherFile> make_netcdf(const comm::MpiGroup& group, const std::string& path,
+                                                  WeatherContent content) {
+    std::vector<WeatherVariable> variables = variables_of(content.channels);
+    std::vector<Hdf5DatasetSpec> specs;
+    std::vector<Dims> dims;
+    for (const WeatherVariable& variable : variables) {
+      specs.push_back(
+          {variable.name, variable.shape(std::ssize(content.times), content), at::kFloat, {{"units", variable.unit}}});
+      dims.push_back({variable.name, variable.dims()});
+    }
+    const std::vector<WeatherDim> all = dims_of(content, variables);
+    return std::unique_ptr<WeatherFile>(
+        new Hdf5Fields(group, path, std::move(content), std::move(variables), all, std::move(specs), std::move(dims)));
+  }
+
+  void write(int64_t first_row, const at::Tensor& rows) override {
+    if (variables_.empty()) {
+      file_->write(kFieldsName, std::array<int64_t, 4>{first_row, 0, 0, 0}, rows);
+    }
+    for (const WeatherVariable& variable : variables_) {
+      const at::Tensor planes = variable.planes_of(rows, content_);
+      std::vector<int64_t> start(static_cast<size_t>(planes.dim()), 0);
+      start.front() = first_row;
+      file_->write(variable.name, start, planes);
+    }
+  }
+  void finish() override { file_->finish(); }
+
+ private:
+  /// A dataset and the names of its dims.
+  struct Dims {
+    std::string dataset;
+    std::vector<std::string> names;
+  };
+
+  Hdf5Fields(const comm::MpiGroup& group, const std::string& path, WeatherContent content,
+             std::vector<WeatherVariable> variables, const std::vector<WeatherDim>& dims,
+             std::vector<Hdf5DatasetSpec> specs, std::vector<Dims> dims_of_datasets)
+      : content_(std::move(content)), variables_(std::move(variables)) {
+    for (const StaticField& field : content_.statics) {
+      specs.push_back({field.name, {content_.height, content_.width}, at::kFloat, attributes_of(field)});
+      dims_of_datasets.push_back({field.name, {kLatitudeDim, kLongitudeDim}});
+    }
+    std::transform(dims.begin(), dims.end(), std::back_inserter(specs), &Hdf5Fields::scale_of);
+    file_ = std::make_unique<Hdf5Writer>(group, path, specs, content_.attributes);
+    comm::agreed_on_rank_0(group, [&] {
+      for (const WeatherDim& dim : dims) {
+        if (!dim.values.empty()) {
+          file_->write(dim.name, std::array<int64_t, 1>{0}, list_of(dim.values));
+        }
+      }
+      for (const StaticField& field : content_.statics) {
+        file_->write(field.name, std::array<int64_t, 2>{0, 0}, field_of(field, content_));
+      }
+      if (!dims.empty()) {
+        attach_hdf5_scales(temporary_name(path), scaled(dims_of_datasets));
+      }
+    });
+  }
+
+  /// What netCDF-4 writes of a dimension that is no variable has no values, and this name.
+  static Hdf5DatasetSpec scale_of(const WeatherDim& dim) {
+    if (!dim.values.empty()) {
+      return {dim.name, {dim.size}, at::kDouble, dim.attributes};
+    }
+    char name[80];
+    std::snprintf(name, sizeof name, "This is a netCDF dimension but not a netCDF variable. %10lld",
+                  static_cast<long long>(dim.size));
+    return {dim.name, {dim.size}, at::kFloat, {{"NAME", std::string(name)}}};
+  }
+
+  static std::vector<Hdf5Scaled> scaled(const std::vector<Dims>& datasets) {
+    std::vector<Hdf5Scaled> all;
+    for (const Dims& of : datasets) {
+      Hdf5Scaled& one = all.emplace_back(Hdf5Scaled{of.dataset, {}});
+      for (const std::string& name : of.names) {
+        one.scales.push_back({"/" + name});
+      }
+    }
+    return all;
+  }
+
+  WeatherContent content_;
+  std::vector<WeatherVariable> variables_;  // empty: one dataset
+  std::unique_ptr<Hdf5Writer> file_;
+};
+
+ZarrJson json_of(const Hdf5Attributes& attributes) {
+  ZarrJson json = ZarrJson::object();
+  for (const auto& [name, value] : attributes) {
+    std::visit([&, key = name](const auto& known) { json[key] = known; }, value);
+  }
+  return json;
+}
+
+class ZarrVariables : public WeatherFile {
+ public:
+  ZarrVariables(const comm::MpiGroup& group, const std::string& path, WeatherContent content)
+      : content_(std::move(content)),
+        variables_(variables_of(content_.channels)),
+        store_(group, path, zarr_arrays(content_), json_of(content_.attributes)) {
+    comm::agreed_on_rank_0(group, [&] {
+      for (const WeatherDim& dim : dims_of(content_, variables_)) {
+        if (!dim.values.empty()) {
+          store_.write(dim.name, std::array<int64_t, 1>{0}, list_of(dim.values));
+        }
+      }
+      for (const StaticField& field : content_.statics) {
+        store_.write(field.name, std::array<int64_t, 2>{0, 0}, field_of(field, content_));
+      }
+    });
+  }
+
+  void write(int64_t first_row, const at::Tensor& rows) override {
+    for (int64_t row = 0; row < rows.size(0); ++row) {
+      for (const WeatherVariable& variable : variables_) {
+        std::vector<int64_t> index(variable.dims().size(), 0);
+        index.front() = first_row + row;
+        store_.write(variable.name, index, variable.planes_of(rows.narrow(0, row, 1), content_));
+      }
+    }
+  }
+  void finish() override { store_.finish(); }
+
+ private:
+  WeatherContent content_;
+  std::vector<WeatherVariable> variables_;
+  ZarrWriter store_;
+};
+
+}  // namespace
+
+const char* ending_of(WeatherFormat format) {
+  switch (format) {
+    case WeatherFormat::kHdf5:
+      return ".h5";
+    case WeatherFormat::kNetcdf:
+      return ".nc";
+    case WeatherFormat::kZarr:
+      break;
+  }
+  return ".zarr";
+}
+
+std::vector<ZarrArray> zarr_arrays(const WeatherContent& content) {
+  const std::vector<WeatherVariable> variables = variables_of(content.channels);
+  std::vector<ZarrArray> arrays;
+  for (const WeatherVariable& variable : variables) {
+    arrays.push_back(zarr_array_to_write(variable.name, variable.shape(std::ssize(content.times), content),
+                                         variable.shape(1, content), variable.dims(), at::kFloat,
+                                         {{"units", variable.unit}}));
+  }
+  for (const WeatherDim& dim : dims_of(content, variables)) {
+    if (!dim.values.empty()) {
+      arrays.push_back(
+          zarr_array_to_write(dim.name, {dim.size}, {dim.size}, {dim.name}, at::kDouble, json_of(dim.attributes)));
+    }
+  }
+  for (const StaticField& field : content.statics) {
+    const std::vector<int64_t> shape = {content.height, content.width};
+    arrays.push_back(zarr_array_to_write(field.name, shape, shape, {kLatitudeDim, kLongitudeDim}, at::kFloat,
+                                         json_of(attributes_of(field))));
+  }
+  return arrays;
+}
+
+std::unique_ptr<WeatherFile> create_weather_file(WeatherFormat format, const comm::MpiGroup& group,
+                                                 const std::string& path, WeatherContent content) {
+  switch (format) {
+    case WeatherFormat::kHdf5:
+      return Hdf5Fields::make_joined(group, path, std::move(content));
+    case WeatherFormat::kNetcdf:
+      return Hdf5Fields::make_netcdf(group, path, std::move(content));
+    case WeatherFormat::kZarr:
+      break;
+  }
+  return std::make_unique<ZarrVariables>(group, path, std::move(content));
+}
+
+}  // namespace vit_hybrid::data
