@@ -28,7 +28,8 @@ struct StoredScaling {
 struct Parts {
   bool input = true;
   bool target = true;
-  std::optional<Range> band = {};             ///< rows of fields, where several ranks share the reading; nothing: all
+  bool state = false;              ///< of fields: Batch::states, that a forecast is compared with or is an increment of
+  std::optional<Range> band = {};  ///< rows of fields, where several ranks share the reading; nothing: all
   HostMemory memory = HostMemory::kPageable;  ///< of the batch
   ValueForm form = ValueForm::kNormalized;    ///< kStored only of data sets that have a stored_scaling()
 };
@@ -38,9 +39,14 @@ struct Batch {
   std::vector<int64_t> samples;  ///< indices in the data set, the keys of augmentation and dropout
   at::Tensor inputs;             ///< [n, ...input_shape], float32, normalised; of a band [n, channels, rows, width]
   at::Tensor targets;            ///< [n, ...target_shape], float32 fields or int64 classes (shape [n])
+  /// The channels of the targets at the time of the inputs, [n, ...target_shape]; undefined where they are channels of
+  /// `inputs`: then `states_in_inputs` says which.
+  at::Tensor states;
+  std::optional<Range> states_in_inputs;
   /// Where they are as stored: what inputs, and targets that are fields, are still to be normalized with. Images are
   /// uint8 [n, height, width, 3] then. Lives as long as the data set; null where the values are normalized.
   const StoredScaling* scaling = nullptr;
+  const StoredScaling* target_scaling = nullptr;  ///< likewise, of targets and states
 };
 
 /// Gives the micro-batches of a step in their order, one a call.

@@ -72,15 +72,22 @@ Batch MemoryDataset::read(std::span<const int64_t> samples, Parts parts, int64_t
   if (parts.input) {
     batch.inputs = pick(inputs_, samples, parts.memory);
   }
+  if (parts.state && parts.input) {
+    batch.states_in_inputs = Range{0, inputs_.size(1)};
+  } else if (parts.state) {
+    batch.states = pick(inputs_, samples, parts.memory);
+  }
   if (parts.target) {
     batch.targets = pick(targets_, samples, parts.memory);
   }
   return batch;
 }
 
-SyntheticDataset::SyntheticDataset(int64_t size, std::vector<int64_t> shape, int64_t num_classes, uint64_t seed)
+SyntheticDataset::SyntheticDataset(int64_t size, std::vector<int64_t> shape, int64_t out_channels, int64_t num_classes,
+                                   uint64_t seed)
     : size_(size),
       shape_(std::move(shape)),
+      out_channels_(out_channels),
       num_classes_(num_classes),
       seed_(seed),
       pool_(std::make_shared<TensorPool>()) {
@@ -88,46 +95,58 @@ SyntheticDataset::SyntheticDataset(int64_t size, std::vector<int64_t> shape, int
   base_ = noise(num_elements(shape_), seed_);
 }
 
-SyntheticDataset SyntheticDataset::fields(int64_t size, std::vector<int64_t> shape, uint64_t seed) {
-  return {size, std::move(shape), 0, seed};
+SyntheticDataset SyntheticDataset::fields(int64_t size, std::vector<int64_t> shape, uint64_t seed,
+                                          int64_t out_channels) {
+  out_channels = out_channels > 0 ? out_channels : shape.front();
+  return {size, std::move(shape), out_channels, 0, seed};
 }
 
 SyntheticDataset SyntheticDataset::images(int64_t size, std::vector<int64_t> shape, int64_t num_classes,
                                           uint64_t seed) {
   VH_ASSERT(num_classes >= 1, str(num_classes, " classes"));
-  return {size, std::move(shape), num_classes, seed};
+  return {size, std::move(shape), 0, num_classes, seed};
 }
 
 std::vector<int64_t> SyntheticDataset::target_shape() const {
-  return has_classes() ? std::vector<int64_t>{} : shape_;
+  return has_classes() ? std::vector<int64_t>{} : std::vector<int64_t>{out_channels_, shape_[1], shape_[2]};
 }
 
 std::vector<std::string> SyntheticDataset::channel_names() const {
-  return has_classes() ? std::vector<std::string>{} : data::channel_names(shape_.front(), "", "synthetic data");
+  return has_classes() ? std::vector<std::string>{} : data::channel_names(out_channels_, "", "synthetic data");
 }
 
 Batch SyntheticDataset::read(std::span<const int64_t> samples, Parts parts, int64_t) const {
   Batch batch;
   batch.samples.assign(samples.begin(), samples.end());
   if (parts.input) {
-    batch.inputs = rolled(samples, 0, parts.memory);
+    batch.inputs = rolled(samples, 0, shape_[0], parts.memory);
+  }
+  if (parts.state && parts.input && out_channels_ <= shape_[0]) {
+    batch.states_in_inputs = Range{0, out_channels_};
+  } else if (parts.state) {
+    batch.states = rolled(samples, 0, out_channels_, parts.memory);
   }
   if (parts.target) {
-    batch.targets = has_classes() ? classes(samples, parts.memory) : rolled(samples, 1, parts.memory);
+    batch.targets = has_classes() ? classes(samples, parts.memory) : rolled(samples, 1, out_channels_, parts.memory);
   }
   return batch;
 }
 
-at::Tensor SyntheticDataset::rolled(std::span<const int64_t> samples, int64_t more, HostMemory memory) const {
+at::Tensor SyntheticDataset::rolled(std::span<const int64_t> samples, int64_t more, int64_t channels,
+                                    HostMemory memory) const {
   const RandomStream stream(seed_, Purpose::kSyntheticData, kShiftStream);
   const auto count = static_cast<int64_t>(base_.size());
   at::Tensor fields =
-      pool_->take({static_cast<int64_t>(samples.size()), shape_[0], shape_[1], shape_[2]}, at::kFloat, memory);
+      pool_->take({static_cast<int64_t>(samples.size()), channels, shape_[1], shape_[2]}, at::kFloat, memory);
   auto* to = fields.data_ptr<float>();
   for (const int64_t sample : samples) {
     VH_ASSERT(sample >= 0 && sample < size_, str("sample ", sample, " of ", size_));
     const auto draw = static_cast<int64_t>(stream.below(static_cast<uint64_t>(count), static_cast<uint64_t>(sample)));
-    to = std::rotate_copy(base_.begin(), base_.begin() + (draw + more) % count, base_.end(), to);
+    for (int64_t left = channels * shape_[1] * shape_[2], from = (draw + more) % count; left > 0; from = 0) {
+      const int64_t run = std::min(left, count - from);
+      to = std::copy_n(base_.begin() + from, run, to);
+      left -= run;
+    }
   }
   return fields;
 }

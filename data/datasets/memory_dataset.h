@@ -36,8 +36,9 @@ class MemoryDataset : public Dataset {
 /// ranks and in every epoch. There is nothing to learn in it.
 class SyntheticDataset : public Dataset {
  public:
-  /// Inputs and targets are fields of `shape` [channels, height, width]; the target is the input rolled by one more.
-  static SyntheticDataset fields(int64_t size, std::vector<int64_t> shape, uint64_t seed);
+  /// Inputs are fields of `shape` [channels, height, width], targets of `out_channels` (0: as many) of them; the target
+  /// is the input rolled by one more.
+  static SyntheticDataset fields(int64_t size, std::vector<int64_t> shape, uint64_t seed, int64_t out_channels = 0);
   /// Inputs are of `shape`, targets class numbers below `num_classes`.
   static SyntheticDataset images(int64_t size, std::vector<int64_t> shape, int64_t num_classes, uint64_t seed);
 
@@ -50,13 +51,14 @@ class SyntheticDataset : public Dataset {
   bool background_reads() const override { return true; }
 
  private:
-  SyntheticDataset(int64_t size, std::vector<int64_t> shape, int64_t num_classes, uint64_t seed);
+  SyntheticDataset(int64_t size, std::vector<int64_t> shape, int64_t out_channels, int64_t num_classes, uint64_t seed);
   bool has_classes() const { return num_classes_ > 0; }
-  at::Tensor rolled(std::span<const int64_t> samples, int64_t more, HostMemory memory) const;
+  at::Tensor rolled(std::span<const int64_t> samples, int64_t more, int64_t channels, HostMemory memory) const;
   at::Tensor classes(std::span<const int64_t> samples, HostMemory memory) const;
 
   int64_t size_;
   std::vector<int64_t> shape_;
+  int64_t out_channels_;
   int64_t num_classes_;  // 0: the targets are fields
   uint64_t seed_;
   std::vector<float> base_;

@@ -33,6 +33,10 @@ struct Normalization {
 /// The file beside statistics that names their channels, with commas between them.
 inline constexpr const char* kStatisticsChannels = "channels.txt";
 
+/// Files beside them, of the increments from a state to the one a lead behind it.
+inline constexpr const char* kIncrementMeans = "time_diff_means.npy";
+inline constexpr const char* kIncrementDeviations = "time_diff_stds.npy";
+
 /// Where the channels `names` (with commas between them) are in the statistics of a .npy file, by the names beside it,
 /// so that those of other channels, or in another order, are not taken for theirs; nothing where the file or the data
 /// name none: then they are in order. Error(kBadData) for a channel that the statistics do not have.

@@ -117,11 +117,15 @@ void place_mask(const RowFile& file, const at::Tensor& field, float* to) {
   }
 }
 
-bool is_mask(const std::string& name, const ArrayLayout& array) {
-  return canonical_channel(name) == kMask || canonical_channel(array.name) == kMask;
+bool is_mask(const std::string& name) {
+  return canonical_channel(name) == kMask;
 }
 
 }  // namespace
+
+int64_t num_static_channels(const std::string& name) {
+  return is_mask(name) ? 2 : 1;
+}
 
 StaticFields read_static_fields(const std::string& path, const std::vector<std::string>& names,
                                 const std::string& variables, const Grid& grid, const std::vector<int64_t>& shape) {
@@ -139,7 +143,7 @@ StaticFields read_static_fields(const std::string& path, const std::vector<std::
                       shown(names[i]), "', which are one field of ", file),
                   "give each field once");
     }
-    if (is_mask(names[i], layouts[i])) {
+    if (is_mask(names[i])) {
       fields.names.insert(fields.names.end(), {kMask, "sea"});
     } else {
       fields.names.push_back(names[i]);
@@ -151,7 +155,7 @@ StaticFields read_static_fields(const std::string& path, const std::vector<std::
     const RowFile array{file, std::move(layouts[i])};
     require_points(array, grid, shape);
     const at::Tensor field = read_field(array);
-    if (is_mask(names[i], array.layout)) {
+    if (is_mask(names[i])) {
       place_mask(array, field, to);
       to += 2 * field.numel();
     } else {

@@ -26,4 +26,7 @@ struct StaticFields {
 StaticFields read_static_fields(const std::string& path, const std::vector<std::string>& names,
                                 const std::string& variables, const Grid& grid, const std::vector<int64_t>& shape);
 
+/// Channels that a field of this name becomes there: two of the land-sea mask. Pure.
+int64_t num_static_channels(const std::string& name);
+
 }  // namespace vit_hybrid::data

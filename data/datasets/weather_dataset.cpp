@@ -63,30 +63,61 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
     check_layouts();
     const RowFile& first = source_->files().front();
     shape_ = {first.layout.shape.begin() + 1, first.layout.shape.end()};
+    channels_ = sample_channels(options.roles, shape_.front());
     given_channels_ = data::given_channels(source_->files());
     grid_ = given_grid(source_->files());
-    channel_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
+    row_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
+    channel_names_ = {row_names_.begin() + channels_.predicted().begin, row_names_.end()};
     lead_ = resolved_lead(options.lead, common_interval(source_->files()));
     std::vector<TimeRun> runs = time_runs(source_->files());
     num_gaps_ = num_gaps_in(runs);
-    pairs_ = TimePairs(std::move(runs), lead_.rows);
+    pairs_ = TimePairs(std::move(runs), lead_.rows, channels_.history);
     band_unit_ = common_band_unit();
     if (size() < 1) {
-      const bool is_next = lead_.rows == 1;
+      const int64_t needed = lead_.rows * channels_.history + 1;
+      const bool is_next = needed == 2;
       throw Error(ErrorClass::kBadData,
                   str(options.folder, " holds no pair of ",
-                      is_next ? "consecutive times" : str("times that are ", lead_.rows, " rows apart")),
+                      is_next ? "consecutive times" : str("times that are ", lead_.rows, " rows apart"),
+                      channels_.history == 1 ? "" : str(", with ", channels_.history, " states in the input")),
                   is_next ? "at least one file must have two times"
-                          : str("at least one file must have ", lead_.rows + 1, " times without a gap"));
+                          : str("at least one file must have ", needed, " times without a gap"));
     }
   });
+  derived_ = DerivedInputs(group, options.roles, options.fields.variables, source_->files(),
+                           joined_grid(grid_, options.grid), {shape_[1], shape_[2]});
   if (!options.stage_folder.empty()) {
     source_->stage(options.stage_folder, rows_needed(options.stage_samples));
   }
   normalization_ = normalization_of(group, options, shape_.front(), given_channels_);
   has_float_files_ = source_->files().front().layout.type == at::kFloat;
-  scaling_ = {{normalization_.mean.begin(), normalization_.mean.end()},
-              {normalization_.std.begin(), normalization_.std.end()}};
+  set_scaling();
+}
+
+void WeatherDataset::set_scaling() {
+  std::vector<Range> read = {channels_.taken(), channels_.predicted()};
+  if (channels_.history > 1) {
+    read.push_back(channels_.state());
+  }
+  for (const Range& channels : read) {
+    const auto is_same = [&](const Part& part) { return part.channels == channels; };
+    if (std::none_of(parts_.begin(), parts_.end(), is_same)) {
+      parts_.push_back({channels, part_of(normalization_, channels)});
+    }
+  }
+  const auto add = [&](StoredScaling& scaling, Range channels) {
+    const Normalization part = part_of(normalization_, channels);
+    scaling.mean.insert(scaling.mean.end(), part.mean.begin(), part.mean.end());
+    scaling.std.insert(scaling.std.end(), part.std.begin(), part.std.end());
+  };
+  add(input_scaling_, channels_.taken());
+  for (int64_t age = 1; age < channels_.history; ++age) {
+    add(input_scaling_, channels_.state());
+  }
+  // What is made is as the model takes it.
+  input_scaling_.mean.resize(static_cast<size_t>(channels_.inputs()), 0.0F);
+  input_scaling_.std.resize(static_cast<size_t>(channels_.inputs()), 1.0F);
+  add(target_scaling_, channels_.predicted());
 }
 
 void require_fields(const ArrayLayout& layout, const std::string& where) {
@@ -195,58 +226,92 @@ Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_
   const bool as_stored = parts.form == ValueForm::kStored;
   VH_ASSERT(!as_stored || has_float_files_, "only float32 crosses to a device as it is stored");
   const Range band = parts.band.value_or(Range{0, shape_[1]});
-  const RowBox box{{0, band.begin, 0}, {shape_[0], band.size(), shape_[2]}};
-  const at::ScalarType type = source_->files().front().layout.type;
-  const int64_t item = static_cast<int64_t>(c10::elementSize(type));
-  const int64_t count = box.num_values();
-  std::vector<RowRead> rows;
-  std::vector<float*> fields;   // where the normalized values of each row go
-  std::vector<at::Tensor> raw;  // rows that need another place before
-  const auto add_part = [&](int64_t time_offset) {
-    const std::vector<int64_t> shape = {static_cast<int64_t>(samples.size()), shape_[0], band.size(), shape_[2]};
-    const at::Tensor part = pool_.take(shape, at::kFloat, parts.memory);
-    raw.push_back(type == at::kFloat ? part : pool_.take(shape, type));
+  const int64_t plane = band.size() * shape_[2];
+  std::vector<std::vector<Wanted>> wanted(parts_.size());
+  const auto take = [&](int64_t channels) {
+    return pool_.take({std::ssize(samples), channels, band.size(), shape_[2]}, at::kFloat, parts.memory);
+  };
+  const auto place_of = [&](const at::Tensor& part, size_t sample, int64_t channel) {
+    return part.data_ptr<float>() + (static_cast<int64_t>(sample) * part.size(1) + channel) * plane;
+  };
+  // Channels of the rows `time_offset` behind the inputs, into the channels of `to` from `first` on.
+  const auto want = [&](Range channels, int64_t time_offset, const at::Tensor& to, int64_t first) {
+    const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.channels == channels; });
     for (size_t i = 0; i < samples.size(); ++i) {
-      VH_ASSERT(samples[i] >= 0 && samples[i] < size(), str("sample ", samples[i], " of ", size()));
       const TimePairs::Pair pair = pairs_.pair(samples[i]);
-      const auto first = static_cast<int64_t>(i) * count;
-      rows.push_back({pair.file, pair.time + time_offset, static_cast<char*>(raw.back().data_ptr()) + first * item});
-      fields.push_back(part.data_ptr<float>() + first);
+      wanted[static_cast<size_t>(part - parts_.begin())].push_back(
+          {pair.file, pair.time + time_offset, place_of(to, i, first)});
     }
-    return part;
   };
   Batch batch;
   batch.samples.assign(samples.begin(), samples.end());
-  batch.scaling = as_stored ? &scaling_ : nullptr;
+  batch.scaling = as_stored ? &input_scaling_ : nullptr;
+  batch.target_scaling = as_stored ? &target_scaling_ : nullptr;
   if (parts.input) {
-    batch.inputs = add_part(0);
+    batch.inputs = take(channels_.inputs());
+    want(channels_.taken(), 0, batch.inputs, 0);
+    for (int64_t age = 1; age < channels_.history; ++age) {
+      want(channels_.state(), -age * lead_.rows, batch.inputs, channels_.past_state(age).begin);
+    }
+    for (size_t i = 0; channels_.derived() > 0 && i < samples.size(); ++i) {
+      const TimePairs::Pair pair = pairs_.pair(samples[i]);
+      derived_.write(derived_.seconds_of(pair.file, pair.time), band,
+                     place_of(batch.inputs, i, channels_.states().end));
+    }
+  }
+  if (parts.state && parts.input && channels_.diagnostic == 0) {
+    batch.states_in_inputs = channels_.state();
+  } else if (parts.state) {
+    batch.states = take(channels_.outputs());
+    want(channels_.predicted(), 0, batch.states, 0);
   }
   if (parts.target) {
-    batch.targets = add_part(lead_.rows);
+    batch.targets = take(channels_.outputs());
+    want(channels_.predicted(), lead_.rows, batch.targets, 0);
   }
-  const auto normalize = [&](size_t read, int64_t first_byte, int64_t num_bytes) {
-    const Range run{first_byte / item, (first_byte + num_bytes) / item};
-    const int64_t channel_values = band.size() * shape_[2];
-    const int64_t bad = as_stored
-                            ? first_not_finite(fields[read], run, channel_values, normalization_)
-                            : normalize_run({rows[read].to, type}, run, channel_values, normalization_, fields[read]);
-    if (bad >= 0) {
-      fail_non_finite(rows[read], box, bad, fields[read][bad]);
+  for (size_t part = 0; part < parts_.size(); ++part) {
+    if (!wanted[part].empty() || source_->mode() == IoMode::kCollective) {
+      read_part(parts_[part], wanted[part], band, as_stored);
     }
-  };
-  for (const RowSource::Repeat& repeat : source_->read_once(rows, box, normalize)) {
-    std::copy_n(fields[repeat.of], count, fields[repeat.read]);
   }
   return batch;
 }
 
+void WeatherDataset::read_part(const Part& part, std::span<const Wanted> wanted, Range band, bool as_stored) const {
+  const RowBox box{{part.channels.begin, band.begin, 0}, {part.channels.size(), band.size(), shape_[2]}};
+  const at::ScalarType type = source_->files().front().layout.type;
+  const int64_t item = static_cast<int64_t>(c10::elementSize(type));
+  const int64_t count = box.num_values(), channel_values = band.size() * shape_[2];
+  at::Tensor raw;  // of values that need another place before
+  if (type != at::kFloat) {
+    raw = pool_.take({std::ssize(wanted), box.size[0], box.size[1], box.size[2]}, type);
+  }
+  std::vector<RowRead> rows;
+  for (const Wanted& row : wanted) {
+    char* const aside = raw.defined() ? static_cast<char*>(raw.data_ptr()) + std::ssize(rows) * count * item : nullptr;
+    rows.push_back({row.file, row.row, aside != nullptr ? static_cast<void*>(aside) : row.to});
+  }
+  const auto normalize = [&](size_t read, int64_t first_byte, int64_t num_bytes) {
+    const Range run{first_byte / item, (first_byte + num_bytes) / item};
+    float* const to = wanted[read].to;
+    const int64_t bad = as_stored ? first_not_finite(to, run, channel_values, part.normalization)
+                                  : normalize_run({rows[read].to, type}, run, channel_values, part.normalization, to);
+    if (bad >= 0) {
+      fail_non_finite(rows[read], box, bad, to[bad]);
+    }
+  };
+  for (const RowSource::Repeat& repeat : source_->read_once(rows, box, normalize)) {
+    std::copy_n(wanted[repeat.of].to, count, wanted[repeat.read].to);
+  }
+}
+
 void WeatherDataset::fail_non_finite(const RowRead& row, const RowBox& box, int64_t element, float value) const {
   const int64_t width = box.size[2];
-  const int64_t channel = element / (box.size[1] * width);
+  const int64_t channel = box.start[0] + element / (box.size[1] * width);
   const RowFile& file = source_->files()[static_cast<size_t>(row.file)];
   throw Error(ErrorClass::kBadData,
               str(file.path, ": dataset '", shown(file.layout.dataset_of(channel)), "' is not finite (", value,
-                  ") at time ", row.row, ", channel ", channel, " (", channel_names_[static_cast<size_t>(channel)],
+                  ") at time ", row.row, ", channel ", channel, " (", row_names_[static_cast<size_t>(channel)],
                   "), row ", box.start[1] + element / width % box.size[1], ", column ", element % width),
               "values must be finite: repair the file or leave it out");
 }
@@ -281,12 +346,18 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& self, const WeatherOptions& opt
   source_ = std::make_unique<RowSource>(self, list_weather_files(options.folder), options.fields, io);
   check_layouts();
   const RowFile& first = source_->files().front();
+  channels_ = sample_channels(options.roles, shape_.front());
   given_channels_ = data::given_channels(source_->files());
-  names_ = data::channel_names(shape_.front(), given_channels_, first.path);
-  units_ = units_of(first, names_);
+  row_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
+  const std::vector<std::string> units = units_of(first, row_names_);
+  const Range predicted = channels_.predicted();
+  names_ = {row_names_.begin() + predicted.begin, row_names_.end()};
+  units_ = {units.begin() + predicted.begin, units.end()};
   grid_ = given_grid(source_->files());
   lead_ = resolved_lead(options.lead, common_interval(source_->files()));
   normalization_ = normalization_of(self, options, shape_.front(), given_channels_);
+  derived_ = DerivedInputs(self, options.roles, options.fields.variables, source_->files(),
+                           joined_grid(grid_, options.grid), {shape_[1], shape_[2]});
 }
 
 void WeatherTimes::check_layouts() {
@@ -345,25 +416,69 @@ at::Tensor WeatherTimes::read_raw(int64_t file, int64_t time) const {
 
 at::Tensor WeatherTimes::read_stored(int64_t file, int64_t time) const {
   const MemoryScope scope(MemoryClass::kData);
-  return read_raw(file, time).to(at::kFloat);
+  const Range predicted = channels_.predicted();
+  return read_raw(file, time).narrow(0, predicted.begin, predicted.size()).to(at::kFloat);
 }
 
 at::Tensor WeatherTimes::read(int64_t file, int64_t time) const {
+  const Range predicted = channels_.predicted();
+  return read_row(file, time).narrow(0, predicted.begin, predicted.size()).contiguous();
+}
+
+at::Tensor WeatherTimes::read_row(int64_t file, int64_t time) const {
   const MemoryScope scope(MemoryClass::kData);
   const at::Tensor raw = read_raw(file, time);
   const at::Tensor state = at::empty(shape_, at::kFloat);
   const int64_t bad = normalize_field(raw, normalization_, state);
   if (bad >= 0) {
     const int64_t plane = shape_[1] * shape_[2];
-    throw Error(
-        ErrorClass::kBadData,
-        str(path(file), ": dataset '",
-            shown(source_->files()[static_cast<size_t>(file)].layout.dataset_of(bad / plane)), "' is not finite (",
-            state.const_data_ptr<float>()[bad], ") at time ", time, ", channel ", bad / plane, " (",
-            names_[static_cast<size_t>(bad / plane)], "), row ", bad % plane / shape_[2], ", column ", bad % shape_[2]),
-        "values must be finite: repair the file or choose another start");
+    throw Error(ErrorClass::kBadData,
+                str(path(file), ": dataset '",
+                    shown(source_->files()[static_cast<size_t>(file)].layout.dataset_of(bad / plane)),
+                    "' is not finite (", state.const_data_ptr<float>()[bad], ") at time ", time, ", channel ",
+                    bad / plane, " (", row_names_[static_cast<size_t>(bad / plane)], "), row ", bad % plane / shape_[2],
+                    ", column ", bad % shape_[2]),
+                "values must be finite: repair the file or choose another start");
   }
   return state;
+}
+
+at::Tensor WeatherTimes::input(const Place& place) const {
+  const MemoryScope scope(MemoryClass::kData);
+  const at::Tensor input = at::empty(input_shape(), at::kFloat);
+  const auto part = [&](Range channels) { return input.narrow(0, channels.begin, channels.size()); };
+  const auto of_row = [&](int64_t row, Range channels) {
+    return read_row(place.file, row).narrow(0, channels.begin, channels.size());
+  };
+  part(channels_.taken()).copy_(of_row(place.time, channels_.taken()));
+  for (int64_t age = 1; age < channels_.history; ++age) {
+    part(channels_.past_state(age)).copy_(of_row(place.time - age * lead_.rows, channels_.state()));
+  }
+  if (channels_.derived() > 0) {
+    derived_.write(seconds_of(place, place.time), {0, shape_[1]}, input[channels_.states().end].data_ptr<float>());
+  }
+  return input;
+}
+
+at::Tensor WeatherTimes::forcings(const Place& place, int64_t rows) const {
+  const MemoryScope scope(MemoryClass::kData);
+  const at::Tensor out = at::empty({channels_.forcings + channels_.computed, shape_[1], shape_[2]}, at::kFloat);
+  if (channels_.forcings > 0) {
+    VH_ASSERT(rows <= place.after, "forcings of the data end with them");
+    out.narrow(0, 0, channels_.forcings)
+        .copy_(read_row(place.file, place.time + rows).narrow(0, 0, channels_.forcings));
+  }
+  if (channels_.computed > 0) {
+    derived_.compute(seconds_of(place, place.time + rows), {0, shape_[1]}, out[channels_.forcings].data_ptr<float>());
+  }
+  return out;
+}
+
+// Behind the end of the run with its last interval.
+double WeatherTimes::seconds_of(const Place& place, int64_t row) const {
+  const int64_t last = std::min(row, place.run.end - 1);
+  const double interval = lead_.hours * kSecondsOfHour / static_cast<double>(lead_.rows);
+  return derived_.seconds_of(place.file, last) + static_cast<double>(row - last) * interval;
 }
 
 std::string era5_unit(const std::string& channel) {
@@ -379,6 +494,12 @@ std::string era5_unit(const std::string& channel) {
   if (has_level && variable == "r") return "%";
   if (variable == "sp" || variable == "msl") return "Pa";
   return variable == "tcwv" ? "kg/m2" : "";
+}
+
+std::string part_of_names(const std::string& names, Range channels) {
+  const std::vector<std::string> all = names.empty() ? std::vector<std::string>() : split_channels(names);
+  return all.empty() ? ""
+                     : join(std::vector<std::string>(all.begin() + channels.begin, all.begin() + channels.end), ",");
 }
 
 at::Tensor denormalize_field(const at::Tensor& field, const Normalization& normalization) {

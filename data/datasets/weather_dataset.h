@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "data/datasets/coordinates.h"
 #include "data/datasets/dataset.h"
 #include "data/datasets/field_catalogue.h"
+#include "data/datasets/field_roles.h"
 #include "data/datasets/normalization.h"
 #include "data/datasets/year_files.h"
 #include "data/loading/tensor_pool.h"
@@ -26,7 +28,9 @@ struct WeatherOptions {
   std::string global_means = {};                    ///< .npy file; empty: as `normalization` says
   std::string global_stds = {};                     ///< given together with global_means
   std::optional<Normalization> normalization = {};  ///< known otherwise; without it and files values stay as they are
-  FieldQuery fields = {};
+  FieldQuery fields = {};                           ///< its channels are row_channels()
+  FieldRoles roles = {};
+  Grid grid = {};  ///< of data that do not know theirs
   Lead lead = {};  ///< from input to target
   IoMode io = IoMode::kAuto;
   MpiIoHints mpiio_hints = {};    ///< for collective reading
@@ -51,8 +55,9 @@ Grid given_grid(const std::vector<RowFile>& files);
 Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions& options, int64_t channels,
                                const std::string& names);
 
-/// Sample s is the pair (t, t + lead) number s over the files in the order of years; no pair crosses the end of a year,
-/// or a gap in its times. Inputs and targets are normalized fields [channels, height, width].
+/// Sample s is the pair (t, t + lead) number s over the files in the order of years, with the states before t that the
+/// input has, too; none crosses the end of a year, or a gap in its times. Inputs and targets are normalized fields
+/// [channels, height, width], their channels those of SampleChannels.
 class WeatherDataset : public Dataset {
  public:
   /// Opens the files. Collective over `group` (which outlives the data set), with the same options on all ranks; errors
@@ -63,19 +68,21 @@ class WeatherDataset : public Dataset {
   WeatherDataset& operator=(const WeatherDataset&) = delete;
 
   int64_t size() const override { return pairs_.size(); }
-  std::vector<int64_t> input_shape() const override { return shape_; }
-  std::vector<int64_t> target_shape() const override { return shape_; }
+  std::vector<int64_t> input_shape() const override { return {channels_.inputs(), shape_[1], shape_[2]}; }
+  std::vector<int64_t> target_shape() const override { return {channels_.outputs(), shape_[1], shape_[2]}; }
   std::vector<std::string> channel_names() const override { return channel_names_; }
   Batch read(std::span<const int64_t> samples, Parts parts, int64_t epoch) const override;
   bool background_reads() const override { return source_->background_reads(); }
-  const StoredScaling* stored_scaling() const override { return has_float_files_ ? &scaling_ : nullptr; }
+  const StoredScaling* stored_scaling() const override { return has_float_files_ ? &input_scaling_ : nullptr; }
   int64_t band_unit() const override { return band_unit_; }
 
   /// How the bytes are read, for the log: "direct", "independent (1990.h5 has filter deflate)".
   const std::string& io_text() const { return source_->mode_text(); }
   int64_t num_files() const { return static_cast<int64_t>(source_->files().size()); }
+  const SampleChannels& channels() const { return channels_; }
+  /// Of the channels of a row.
   const Normalization& normalization() const { return normalization_; }
-  /// The names of the channels that the files give, empty where none does (channel_names() then has others).
+  /// The names of the channels of a row that the files give, empty where none does (channel_names() then has others).
   const std::string& given_channels() const { return given_channels_; }
   /// The points of the fields, as far as the files give them.
   const Grid& grid() const { return grid_; }
@@ -87,6 +94,7 @@ class WeatherDataset : public Dataset {
  private:
   void check_layouts() const;
   int64_t common_band_unit() const;
+  void set_scaling();
   std::vector<int64_t> rows_needed(int64_t num_samples) const;
   [[noreturn]] void fail_non_finite(const RowRead& row, const RowBox& box, int64_t element, float value) const;
 
@@ -94,14 +102,32 @@ class WeatherDataset : public Dataset {
   Lead lead_;
   int64_t num_gaps_ = 0;
   TimePairs pairs_;
-  std::vector<int64_t> shape_;  // of one field
-  std::vector<std::string> channel_names_;
+  // Channels of rows that are read together.
+  struct Part {
+    Range channels;
+    Normalization normalization;
+  };
+  // A row of a part, and where its normalized values go.
+  struct Wanted {
+    int64_t file;
+    int64_t row;
+    float* to;
+  };
+  void read_part(const Part& part, std::span<const Wanted> wanted, Range band, bool as_stored) const;
+
+  std::vector<int64_t> shape_;  // of one row
+  SampleChannels channels_;
+  std::vector<std::string> row_names_;      // of its channels
+  std::vector<std::string> channel_names_;  // of those that are predicted
   std::string given_channels_;
   Grid grid_;
   int64_t band_unit_ = 1;
   Normalization normalization_;
+  std::vector<Part> parts_;  // all different ones, in the order of reading: the same on all ranks
+  DerivedInputs derived_;
   bool has_float_files_ = false;  // float32: other types are converted while they are normalized
-  StoredScaling scaling_;
+  StoredScaling input_scaling_;
+  StoredScaling target_scaling_;
   mutable TensorPool pool_;
 };
 
@@ -126,42 +152,59 @@ class WeatherTimes {
   /// `index` is in [0, size()).
   Place place(int64_t index) const;
   const std::string& path(int64_t file) const { return source_->files()[static_cast<size_t>(file)].path; }
-  const std::vector<int64_t>& shape() const { return shape_; }  ///< [C, H, W]
-  const std::vector<std::string>& channel_names() const { return names_; }
+  const SampleChannels& channels() const { return channels_; }
+  std::vector<int64_t> input_shape() const { return {channels_.inputs(), shape_[1], shape_[2]}; }
+  std::vector<int64_t> target_shape() const { return {channels_.outputs(), shape_[1], shape_[2]}; }
+  const std::vector<std::string>& channel_names() const { return names_; }  ///< of what is predicted
   /// Of a file whose channels lie in arrays of their own: the times of these. Else nothing: a dataset of states has its
   /// own scales.
   std::optional<StoredTimes> times_of_arrays(int64_t file) const;
-  /// As the files name them, separated by commas; empty where none does.
+  /// Those of rows as the files name them, separated by commas; empty where none does.
   const std::string& given_channels() const { return given_channels_; }
   /// The points of the states, as far as the files give them.
   const Grid& grid() const { return grid_; }
-  /// The unit of each channel; all empty where the files name none.
+  /// The unit of each predicted channel; all empty where the files name none.
   const std::vector<std::string>& units() const { return units_; }
+  /// Of the channels of a row.
   const Normalization& normalization() const { return normalization_; }
   const Lead& lead() const { return lead_; }
 
-  /// The state at `time` of a file: float32 [C, H, W], normalised. Error(kBadData) names a value that is not finite.
+  /// What is predicted as it came true at `time` of a file: float32 [C, H, W], normalised. Error(kBadData) names a
+  /// value that is not finite.
   at::Tensor read(int64_t file, int64_t time) const;
   /// The same as it is stored, in the units of the data, float32.
   at::Tensor read_stored(int64_t file, int64_t time) const;
+  /// The input at a place that has the states before it which the model takes: float32 [input_shape()], normalised.
+  at::Tensor input(const Place& place) const;
+  /// Of the input `rows` behind a place what no prediction gives: [forcings of the data, then computed ones, H, W].
+  /// Rows behind the end of the run are its last interval apart, and have no forcings of the data.
+  at::Tensor forcings(const Place& place, int64_t rows) const;
 
  private:
   void check_layouts();
   at::Tensor read_raw(int64_t file, int64_t time) const;
+  at::Tensor read_row(int64_t file, int64_t time) const;
+  double seconds_of(const Place& place, int64_t row) const;
 
   std::unique_ptr<RowSource> source_;
-  std::vector<int64_t> shape_;
+  std::vector<int64_t> shape_;  // of a row
+  SampleChannels channels_;
+  std::vector<std::string> row_names_;
   std::vector<std::string> names_;
   std::string given_channels_;
   Grid grid_;
   Lead lead_;
   std::vector<std::string> units_;
   Normalization normalization_;
+  DerivedInputs derived_;
 };
 
 /// The unit that a variable of ERA5 is stored in, by the first letters of its channel's name ("z500": "m2/s2"); empty
 /// where the name is none of theirs.
 std::string era5_unit(const std::string& channel);
+
+/// Of names with commas between them those of these channels; empty where none is given.
+std::string part_of_names(const std::string& names, Range channels);
 
 /// Values [C, ...] in the units of the data from normalised ones, float32.
 at::Tensor denormalize_field(const at::Tensor& field, const Normalization& normalization);

@@ -246,11 +246,12 @@ double common_interval(const std::vector<RowFile>& files) {
   return first == nullptr ? 0.0 : first->layout.times.interval;
 }
 
-TimePairs::TimePairs(std::vector<TimeRun> runs, int64_t lead) : runs_(std::move(runs)), lead_(lead) {
-  VH_ASSERT(lead > 0, str("lead ", lead));
+TimePairs::TimePairs(std::vector<TimeRun> runs, int64_t lead, int64_t history)
+    : runs_(std::move(runs)), lead_(lead), before_(lead * (history - 1)) {
+  VH_ASSERT(lead > 0 && history > 0, str("lead ", lead, ", history ", history));
   int64_t end = 0;
   for (const TimeRun& run : runs_) {
-    end += std::max<int64_t>(run.rows.size() - lead, 0);
+    end += std::max<int64_t>(run.rows.size() - before_ - lead, 0);
     ends_.push_back(end);
   }
 }
@@ -259,7 +260,7 @@ TimePairs::Pair TimePairs::pair(int64_t sample) const {
   VH_ASSERT(sample >= 0 && sample < size(), str("sample ", sample, " of ", size()));
   const auto end = std::upper_bound(ends_.begin(), ends_.end(), sample);
   const TimeRun& run = runs_[static_cast<size_t>(end - ends_.begin())];
-  return {run.file, run.rows.begin + sample - (end == ends_.begin() ? 0 : *(end - 1))};
+  return {run.file, run.rows.begin + before_ + sample - (end == ends_.begin() ? 0 : *(end - 1))};
 }
 
 std::vector<std::string> split_channels(const std::string& text) {

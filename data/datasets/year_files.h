@@ -38,7 +38,8 @@ std::vector<TimeRun> time_runs(const std::vector<RowFile>& files);
 /// Seconds from a row to the next one in all files; 0 where a time axis is missing. Error(kBadData) where two differ.
 double common_interval(const std::vector<RowFile>& files);
 
-/// Pairs (t, t + lead) of times, counted over the runs; none crosses the end of one, be it a file's or a gap.
+/// Pairs (t, t + lead) of times with those before t that a history of states needs, each one lead before the next,
+/// counted over the runs; none crosses the end of one, be it a file's or a gap.
 class TimePairs {
  public:
   struct Pair {
@@ -47,8 +48,8 @@ class TimePairs {
   };
 
   TimePairs() = default;
-  /// A run of n times has n - lead pairs.
-  TimePairs(std::vector<TimeRun> runs, int64_t lead);
+  /// A run of n times has n - lead * history pairs.
+  TimePairs(std::vector<TimeRun> runs, int64_t lead, int64_t history = 1);
 
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
   int64_t lead() const { return lead_; }
@@ -57,6 +58,7 @@ class TimePairs {
  private:
   std::vector<TimeRun> runs_;
   int64_t lead_ = 1;
+  int64_t before_ = 0;         // rows before the first input of a run
   std::vector<int64_t> ends_;  // number of the sample after the last one of each run
 };
 

@@ -186,7 +186,7 @@ class DeviceCopies::Stream {
     const MemoryScope scope(MemoryClass::kData);
     free_.record(guard_.getStream(device_));
     free_.block(copies_);
-    for (at::Tensor* part : {&batch.inputs, &batch.targets}) {
+    for (at::Tensor* part : {&batch.inputs, &batch.states, &batch.targets}) {
       if (part->defined()) {
         const at::Tensor there = at::empty_like(*part, part->options().device(device_).pinned_memory(false));
         const c10::StreamGuard on_copies(copies_);

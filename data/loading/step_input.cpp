@@ -135,7 +135,7 @@ StepInput::StepInput(const Dataset& dataset, std::shared_ptr<const DistributedSa
     : dataset_(dataset), share_(options.share), bands_(tensor, dataset), parts_(options.loader.parts) {
   parts_.band = bands_.own();
   options.loader.parts = parts_;
-  if (dataset.background_reads() && (parts_.input || parts_.target)) {
+  if (dataset.background_reads() && (parts_.input || parts_.state || parts_.target)) {
     loader_ = std::make_unique<PrefetchLoader>(
         dataset, micro_batch_source(std::move(sampler), share_, options.start, options.num_steps), options.loader);
     copies_ = std::make_unique<DeviceCopies>(*loader_, options.loader.device);
@@ -177,6 +177,9 @@ NextBatch StepInput::read_now(const EpochPlan& plan, int64_t step) {
 Batch StepInput::join_bands(Batch batch) {
   if (parts_.input) {
     batch.inputs = bands_.join(batch.inputs);
+  }
+  if (batch.states.defined()) {
+    batch.states = bands_.join(batch.states);
   }
   if (parts_.target) {
     batch.targets = bands_.join(batch.targets);

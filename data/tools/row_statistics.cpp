@@ -268,8 +268,6 @@ namespace fs = std::filesystem;
 constexpr const char* kMeans = "global_means.npy";
 constexpr const char* kDeviations = "global_stds.npy";
 constexpr const char* kTimeMeans = "time_means.npy";
-constexpr const char* kIncrementMeans = "time_diff_means.npy";
-constexpr const char* kIncrementDeviations = "time_diff_stds.npy";
 
 // The files that are written.
 std::vector<const char*> names_of(const WriteStatsOptions& options) {

@@ -81,6 +81,11 @@ void for_each_field(Info& info, const Field& field) {
     field("lead_rows", info.lead.rows);
     field("lead_hours", info.lead.hours);
   }
+  if (info.format >= kRolesFormat) {
+    field("roles", info.roles);
+    field("increment_means", info.increment_means);
+    field("increment_stds", info.increment_stds);
+  }
 }
 
 std::vector<std::string> info_names() {

@@ -39,6 +39,10 @@ std::string channel_text(const TrainingData& data, size_t channel) {
   return channel < names.size() ? str(channel, " (", shown(names[channel]), ")") : str(channel);
 }
 
+bool has_moved(double mean, double std, double other_mean, double other_std) {
+  return std::abs(mean - other_mean) + std::abs(std - other_std) > kSameStatistic * std;
+}
+
 // Calls `field(name, member)` for what other programs' files keep.
 template <class Data, class Field>
 void for_each_kept_field(Data& data, const Field& field) {
@@ -50,6 +54,9 @@ void for_each_kept_field(Data& data, const Field& field) {
   field("longitudes", data.grid.longitudes);
   field("lead_rows", data.lead.rows);
   field("lead_hours", data.lead.hours);
+  field("roles", data.roles);
+  field("increment_means", data.increment_means);
+  field("increment_stds", data.increment_stds);
 }
 
 bool is_unknown(const auto& value) {
@@ -88,6 +95,16 @@ std::string lead_difference(const TrainingData& trained, const data::Lead& given
              data::lead_text(trained.lead), " (--dt, --dt-hours)");
 }
 
+std::string roles_difference(const TrainingData& trained, const TrainingData& given) {
+  const auto text = [](const TrainingData& data) {
+    return str(data.roles.empty() ? "states alone in its input and output" : shown(data.roles),
+               data.increment_stds.empty() ? "" : ", increments for a target");
+  };
+  return text(trained) == text(given)
+             ? ""
+             : str("the model is to have ", text(given), ", it was trained with ", text(trained));
+}
+
 std::string grid_difference(const TrainingData& trained, const data::Grid& given) {
   if (data::same_grid(trained.grid, given)) {
     return {};
@@ -115,25 +132,42 @@ std::string statistics_difference(const TrainingData& trained, const TrainingDat
                trained.means.size());
   }
   for (size_t c = 0; c < trained.means.size(); ++c) {
-    const double moved = std::abs(trained.means[c] - given.means[c]) + std::abs(trained.stds[c] - given.stds[c]);
-    if (moved > kSameStatistic * trained.stds[c]) {
+    if (has_moved(trained.means[c], trained.stds[c], given.means[c], given.stds[c])) {
       return str("channel ", channel_text(trained, c), " has the mean ", given.means[c], " and the deviation ",
                  given.stds[c], ", the model was trained with ", trained.means[c], " and ", trained.stds[c]);
+    }
+  }
+  const size_t increments = std::min(trained.increment_stds.size(), given.increment_stds.size());
+  for (size_t c = 0; c < increments; ++c) {
+    if (has_moved(trained.increment_means[c], trained.increment_stds[c], given.increment_means[c],
+                  given.increment_stds[c])) {
+      return str("the increments of predicted channel ", c, " have the mean ", given.increment_means[c],
+                 " and the deviation ", given.increment_stds[c], ", the model was trained with ",
+                 trained.increment_means[c], " and ", trained.increment_stds[c]);
     }
   }
   return {};
 }
 
-void check_training_data(const TrainingData& data, const std::string& where) {
+namespace {
+
+void check_pairs(const char* what, const std::vector<double>& means, const std::vector<double>& stds,
+                 const std::string& where) {
   const auto is_finite = [](double value) { return std::isfinite(value); };
-  if (data.means.size() != data.stds.size() || !std::all_of(data.means.begin(), data.means.end(), is_finite) ||
-      !std::all_of(data.stds.begin(), data.stds.end(), [](double std) { return std::isfinite(std) && std > 0.0; })) {
-    throw Error(
-        ErrorClass::kBadData,
-        str(where, " has ", data.means.size(), " means and ", data.stds.size(),
-            " standard deviations that normalise nothing: ", shown(join(data.means)), "; ", shown(join(data.stds))),
-        "needed are a finite mean and a finite deviation above 0 of each channel");
+  if (means.size() != stds.size() || !std::all_of(means.begin(), means.end(), is_finite) ||
+      !std::all_of(stds.begin(), stds.end(), [](double std) { return std::isfinite(std) && std > 0.0; })) {
+    throw Error(ErrorClass::kBadData,
+                str(where, " has ", means.size(), " means and ", stds.size(), " standard deviations of ", what,
+                    " that normalise nothing: ", shown(join(means)), "; ", shown(join(stds))),
+                "needed are a finite mean and a finite deviation above 0 of each channel");
   }
+}
+
+}  // namespace
+
+void check_training_data(const TrainingData& data, const std::string& where) {
+  check_pairs("channels", data.means, data.stds, where);
+  check_pairs("increments", data.increment_means, data.increment_stds, where);
   data::check_grid(data.grid, where);
   if (data.lead.rows < 0 || !std::isfinite(data.lead.hours) || data.lead.hours < 0.0) {
     throw Error(ErrorClass::kBadData, str(where, " has pairs that are ", data::lead_text(data.lead), " apart"),

@@ -29,6 +29,11 @@ struct TrainingData {
   std::vector<double> stds = {};
   data::Grid grid = {};
   data::Lead lead = {.rows = 0};  ///< from an input to its target; no rows: not known, or no pairs
+  std::string roles = {};         ///< data::roles_text(); empty: states are taken and predicted
+  /// By channel that is taken and predicted, in the units of the files: of the increments that the model predicts;
+  /// empty: it predicts states.
+  std::vector<double> increment_means = {};
+  std::vector<double> increment_stds = {};
 };
 
 /// Means and deviations, where they are known.
@@ -39,6 +44,8 @@ std::optional<data::Normalization> normalization_of(const TrainingData& data);
 std::string channels_difference(const TrainingData& trained, const std::string& given);
 std::string classes_difference(const TrainingData& trained, const std::string& given);
 std::string lead_difference(const TrainingData& trained, const data::Lead& given);
+/// Inputs and outputs beside states (data::FieldRoles), and whether increments are predicted.
+std::string roles_difference(const TrainingData& trained, const TrainingData& given);
 std::string grid_difference(const TrainingData& trained, const data::Grid& given);
 /// The same where the training's rows are not known, the usual ones run from the north, and the data's from the south.
 std::string doubt_of_rows(const TrainingData& trained, const data::Grid& given);
@@ -77,7 +84,7 @@ bool is_training_only(const std::string& model_option);
 std::vector<std::string> model_differences(const std::string& checkpoint_json, const model::VitOptions& wanted);
 
 /// Raised whenever a file of the new kind would be misread by an older program.
-inline constexpr int64_t kCheckpointFormat = 6;
+inline constexpr int64_t kCheckpointFormat = 7;
 /// Files from this format on are read.
 inline constexpr int64_t kOldestFormat = 3;
 /// From this format on a file says what its model was trained on: all of TrainingData, not only samples and channels.
@@ -86,6 +93,8 @@ inline constexpr int64_t kTrainingDataFormat = 4;
 inline constexpr int64_t kSumBlocksFormat = 5;
 /// From this format on it says how far ahead its model predicts.
 inline constexpr int64_t kLeadFormat = 6;
+/// From this format on it says what its model takes and gives beside states.
+inline constexpr int64_t kRolesFormat = 7;
 
 /// Datasets, contiguous, each a whole global tensor in the master type under its canonical name:
 ///   /parameters/<name>, and /optimizer/<state>/<name> for each state that the optimizer keeps of a parameter:

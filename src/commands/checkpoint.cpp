@@ -123,6 +123,9 @@ std::string data_text(const CheckpointInfo& info) {
   line("means       ", join(info.means));
   line("deviations  ", join(info.stds));
   line("lead        ", info.lead.rows == 0 ? "" : data::lead_text(info.lead));
+  line("beside      ", info.roles);
+  line("increments  ", info.increment_stds.empty() ? "" : str("means ", join(info.increment_means)));
+  line("  deviations", info.increment_stds.empty() ? "" : str(" ", join(info.increment_stds)));
   line("grid        ", info.grid == data::Grid() ? "" : data::grid_text(info.grid));
   return out;
 }
@@ -310,6 +313,11 @@ std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) 
   if (std::min(a.format, b.format) >= train::kLeadFormat) {
     comparison.compare("lead_rows", a.lead.rows, b.lead.rows);
     comparison.compare("lead_hours", a.lead.hours, b.lead.hours);
+  }
+  if (std::min(a.format, b.format) >= train::kRolesFormat) {
+    comparison.compare("roles", a.roles, b.roles);
+    comparison.compare_lists("increment_means", a.increment_means, b.increment_means);
+    comparison.compare_lists("increment_stds", a.increment_stds, b.increment_stds);
   }
   return model_differences(a, b, /*training_only=*/false) + comparison.take();
 }

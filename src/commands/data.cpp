@@ -13,6 +13,7 @@
 #include "src/base/text.h"
 #include "src/base/timer.h"
 #include "src/commands/command.h"
+#include "src/config/field_options.h"
 #include "src/config/sources.h"
 
 namespace vit_hybrid::commands {

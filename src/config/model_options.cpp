@@ -148,10 +148,16 @@ constexpr size_t kLongestShownPath = 4096;
 
 DataShape shape_of_fields(const DataConfig& data) {
   const std::string path = data::list_weather_files(data.train_data).front();
-  const data::FieldQuery query = {.dataset = data.dataset_name, .channels = data.channels, .variables = data.variables};
+  const data::FieldQuery query = {.dataset = data.dataset_name,
+                                  .channels = data::row_channels(data.roles, data.channels),
+                                  .variables = data.variables};
   const data::ArrayLayout layout = data::inspect_fields(path, query, data::Inspection::kOutline);
   data::require_fields(layout, str(path, ": dataset '", layout.name, "'"));
-  return {.channels = layout.shape[1], .height = layout.shape[2], .width = layout.shape[3]};
+  const data::SampleChannels channels = data::sample_channels(data.roles, layout.shape[1]);
+  return {.channels = channels.inputs(),
+          .height = layout.shape[2],
+          .width = layout.shape[3],
+          .out_channels = channels.outputs() == channels.inputs() ? 0 : channels.outputs()};
 }
 
 int64_t num_label_classes(const DataConfig& data) {
@@ -205,7 +211,8 @@ std::vector<Followed> followed_options(model::VitOptions& model, const DataShape
   std::vector<Followed> out = {{"in-channels", {&model.in_channels}, {shape.channels}}};
   if (model.task == model::Task::kForecast) {
     out.insert(out.begin(), {"image-size", {&model.image_height, &model.image_width}, {shape.height, shape.width}});
-    out.push_back({"out-channels", {&model.out_channels}, {shape.channels}});
+    out.push_back(
+        {"out-channels", {&model.out_channels}, {shape.out_channels > 0 ? shape.out_channels : shape.channels}});
   } else if (shape.num_classes > 0) {
     const int64_t classes = std::max<int64_t>(shape.num_classes, 2);
     out.push_back({"num-classes", {&model.num_classes}, {classes}, !shape.has_class_names});

@@ -10,6 +10,7 @@
 
 #include "data/datasets/augmentation.h"
 #include "data/datasets/coordinates.h"
+#include "data/datasets/field_roles.h"
 #include "data/reading/posix_file.h"
 #include "model/recompute.h"
 #include "model/vit_options.h"
@@ -40,6 +41,8 @@ enum class DataKind { kAuto, kHdf5, kSynthetic, kBuiltin };
 /// Whether the buffers of batches are page-locked; kAuto: where they are copied to a GPU.
 enum class PinMemory { kAuto, kOn, kOff };
 enum class CudaGraph { kAuto, kOn, kOff };
+/// What a forecast's model predicts: the next state, or its difference from the present one (data::IncrementTarget).
+enum class TargetKind { kState, kIncrement };
 /// Whether the data are copied to each node first.
 enum class StageData { kNone, kNode };
 using zero::OptimizerKind;
@@ -94,8 +97,10 @@ struct DataConfig {
   std::string dataset_name;  ///< after resolve(): "fields" or "images" unless given
   std::string channels;      ///< of fields, by name (data::FieldQuery::channels); empty: all of the dataset
   std::string variables;     ///< data::FieldQuery::variables
-  std::string train_dates;   ///< data::FieldQuery::dates of the training data
-  std::string valid_dates;   ///< and of the validation data
+  data::FieldRoles roles;    ///< of fields: what is taken and predicted beside channels that are both
+  TargetKind target = TargetKind::kState;
+  std::string train_dates;  ///< data::FieldQuery::dates of the training data
+  std::string valid_dates;  ///< and of the validation data
   std::string labels_name = "labels";
   data::Lead lead;  ///< of forecasts, as the options have it (data::asked_lead())
   data::IoMode io = data::IoMode::kAuto;

@@ -263,6 +263,10 @@ void check_data(const RunConfig& config, Problems& out) {
         "the data's mean and standard deviation are not given; give --stats FOLDER, or --global-means FILE "
         "and --global-stds FILE");
   }
+  if (data.kind == DataKind::kHdf5 && data.target == TargetKind::kIncrement && data.stats.empty()) {
+    out.push_back(str("--target increment needs --stats FOLDER with ", data::kIncrementMeans, " and ",
+                      data::kIncrementDeviations, ", which 'vit_hybrid data stats --increments' writes"));
+  }
   if (data.kind == DataKind::kBuiltin && !config.is_forecast()) {
     check_painted(config.model, out);
   }
@@ -446,6 +450,12 @@ std::vector<std::string> path_problems(const RunConfig& config) {
       check_path("global-stds", data.global_stds, PathKind::kFile, out);
     }
     check_path("time-means", data.time_means, PathKind::kFile, out);
+    check_path("static-data", data.roles.static_data, PathKind::kFolder, out);
+    for (const char* const name : {data::kIncrementMeans, data::kIncrementDeviations}) {
+      if (data.target == TargetKind::kIncrement && !data.stats.empty()) {
+        check_path("stats", data.stats + "/" + name, PathKind::kFile, out);
+      }
+    }
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "src/config/field_options.h"
 #include "src/config/model_options.h"
 
 namespace vit_hybrid::train {
@@ -484,6 +485,7 @@ void add_paths(OptionTable& table, RunConfig& config) {
              .value = text(data.labels_name, "text"),
              .help = "HDF5 dataset with the classes (classify)."});
   add_lead(table, data.lead, "Rows of the data from an input to its target: what the model predicts in one step.");
+  add_roles(table, data);
 }
 
 void add_use(OptionTable& table, RunConfig& config) {
@@ -627,40 +629,6 @@ void accept_reference_keys(OptionTable& table) {
 }
 
 }  // namespace
-
-void add_channels(options::OptionTable& table, std::string& channels, std::string& variables) {
-  options::Value names = text(channels, "names");
-  const Json level = {{"type", {"string", "number"}}};
-  const Json levels = {{"type", "object"},
-                       {"additionalProperties", {{"anyOf", {level, {{"type", "array"}, {"items", level}}}}}}};
-  names.schema = {
-      {"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"anyOf", {{{"type", "string"}}, levels}}}}}}}};
-  table.add({.name = "channels",
-             .value = std::move(names),
-             .help =
-                 "Channels of fields by name, with commas between them: variables (u10, t2m), levels of them (z500, "
-                 "or z:500:850; in YAML also {z: [500, 850]}), or names of a dataset's channels; all of the dataset "
-                 "where not given."});
-  table.add({.name = "variables",
-             .value = text(variables, "pairs"),
-             .help = "What the data call variables of channels, where that is none of ERA5's names: z=phi,t=temp."});
-}
-
-void add_lead(options::OptionTable& table, data::Lead& lead, const std::string& help_of_rows) {
-  table.add({.name = "dt",
-             .value = integer(lead.rows, from_one(1 << 20)),
-             .help = help_of_rows,
-             .unit = "rows",
-             .forgets = {"dt-hours"}});
-  options::NumberRange hours;
-  hours.least = 0.0;
-  hours.word = "auto";
-  table.add({.name = "dt-hours",
-             .value = number(lead.hours, hours),
-             .help = "The same in hours, a multiple of what the rows of the data lie apart by their time axis, and in "
-                     "place of dt; auto: as dt says.",
-             .unit = "hours"});
-}
 
 options::OptionTable run_option_table(RunConfig& config, RunRequest& request) {
   OptionTable table;

@@ -26,12 +26,6 @@ inline constexpr int64_t kMostCount = int64_t{1} << 48;  ///< of samples or iter
 /// 1 to `most`, and a word for 0.
 options::IntegerRange from_one(int64_t most, std::string word = {});
 
-/// The options channels and variables, those of data::FieldQuery.
-void add_channels(options::OptionTable& table, std::string& channels, std::string& variables);
-
-/// The options dt and dt-hours, of which data::asked_lead() makes what counts.
-void add_lead(options::OptionTable& table, data::Lead& lead, const std::string& help_of_rows);
-
 /// The table of all options of `vit_hybrid train`, bound to `config` and `request`, which must outlive it.
 options::OptionTable run_option_table(RunConfig& config, RunRequest& request);
 

@@ -191,7 +191,7 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
   warn_of_use(config, checkpoint, data.described);
   const Timer timer;
   Evaluator evaluator(config, model.mesh(), model.runner(), *data.valid, data.num_valid_samples, data.climatology,
-                      data::joined_grid(data.described.grid, trained.grid));
+                      data::joined_grid(data.described.grid, trained.grid), data.increments);
   Evaluation figures = evaluator.evaluate(classes.predictions());
   const double seconds = timer.seconds();
   if (!data.has_labels) {

@@ -52,10 +52,11 @@ std::string figures_path(const ForecastOptions& options) {
 // pipeline.
 class Rollout {
  public:
-  // The state to start from: [C, H, W], normalised, host; looked at on world rank 0 only. dp is 1, the network gives as
-  // many channels as it takes (`shape` on all ranks). Collective over the mesh.
-  Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const std::vector<int64_t>& shape, const at::Tensor& start)
-      : model_(model), mesh_(mesh) {
+  // `input` of the model at the start: [C, H, W], normalised, host; looked at on world rank 0 only, the rest is the
+  // same on all ranks. dp is 1. Collective over the mesh.
+  Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const model::VitOptions& options,
+          const data::SampleChannels& channels, const data::IncrementTarget& increments, const at::Tensor& input)
+      : model_(model), mesh_(mesh), channels_(channels) {
     VH_ASSERT(mesh.data().size() == 1, "a forecast is one trajectory");
     if (!model_.is_first_stage()) {
       return;
@@ -63,37 +64,80 @@ class Rollout {
     const MemoryScope scope(MemoryClass::kData);
     // What predict() gives: fp32 for parameters of half the length.
     const at::Tensor& values = model_.parameters().values();
-    const at::ScalarType type = at::toOpMathType(values.scalar_type());
-    state_ = at::empty({1, shape[0], shape[1], shape[2]}, values.options().dtype(type));
-    if (mesh_.tensor().rank() == 0) {
-      state_.copy_(start.unsqueeze(0));
-    }
-    mesh_.tensor().broadcast(state_, 0).wait();
+    options_ = values.options().dtype(at::toOpMathType(values.scalar_type()));
+    increments_ = increments.to(values.device(), options_.dtype().toScalarType());
+    input_ = shared({channels.inputs(), options.image_height, options.image_width}, input);
   }
 
   // One lead time further: the new state [C, H, W], normalised, float32 on the host, on world rank 0; undefined on the
   // others. Between lead times it is kept in the type of predictions. Collective over the mesh.
   at::Tensor advance() {
-    at::Tensor prediction = model_.predict(state_, 1);
+    at::Tensor prediction = model_.predict(input_, 1);
     comm::Communicator& pipeline = mesh_.pipeline();
     const int last = pipeline.size() - 1;
-    if (last == 0) {
-      state_ = prediction;
-    } else if (model_.is_last_stage()) {
-      prediction = prediction.contiguous();
-      pipeline.exchange({{comm::Transfer::Direction::kSend, prediction, 0}}).wait();
-    } else if (model_.is_first_stage()) {
-      pipeline.exchange({{comm::Transfer::Direction::kReceive, state_, last}}).wait();
-    }
     const MemoryScope scope(MemoryClass::kData);
-    return mesh_.rank() == 0 ? state_[0].to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true) : at::Tensor();
+    if (last > 0 && model_.is_last_stage()) {
+      pipeline.exchange({{comm::Transfer::Direction::kSend, prediction.contiguous(), 0}}).wait();
+    }
+    if (!model_.is_first_stage()) {
+      return {};
+    }
+    if (last > 0) {
+      prediction = at::empty({1, channels_.outputs(), input_.size(2), input_.size(3)}, options_);
+      pipeline.exchange({{comm::Transfer::Direction::kReceive, prediction, last}}).wait();
+    }
+    const at::Tensor state = increments_ ? increments_.state(prediction, part(channels_.state())) : prediction;
+    take(state);
+    return mesh_.rank() == 0 ? state[0].to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true) : at::Tensor();
+  }
+
+  // What the next input has beside states and static fields: [C, H, W], on world rank 0. Collective over the mesh.
+  void force(const at::Tensor& forcings) {
+    if (model_.is_first_stage()) {
+      const MemoryScope scope(MemoryClass::kData);
+      const int64_t end = channels_.states().end;
+      const at::Tensor values =
+          shared({channels_.forcings + channels_.computed, input_.size(2), input_.size(3)}, forcings);
+      part({0, channels_.forcings}).copy_(values.narrow(1, 0, channels_.forcings));
+      part({end, end + channels_.computed}).copy_(values.narrow(1, channels_.forcings, channels_.computed));
+    }
   }
 
  private:
+  at::Tensor part(Range channels) const { return input_.narrow(1, channels.begin, channels.size()); }
+
+  // On the first stage what world rank 0 has: [1, C, H, W].
+  at::Tensor shared(const std::vector<int64_t>& shape, const at::Tensor& values) {
+    at::Tensor there = at::empty({1, shape[0], shape[1], shape[2]}, options_);
+    if (mesh_.tensor().rank() == 0) {
+      there.copy_(values.unsqueeze(0));
+    }
+    mesh_.tensor().broadcast(there, 0).wait();
+    return there;
+  }
+
+  // Into the next input.
+  void take(const at::Tensor& state) {
+    const Range states = channels_.states();
+    const int64_t kept = states.size() - channels_.prognostic;
+    if (kept > 0) {
+      part({states.end - kept, states.end}).copy_(part({states.begin, states.begin + kept}).clone());
+    }
+    part(channels_.state()).copy_(state.narrow(1, 0, channels_.prognostic));
+  }
+
   ModelRunner& model_;
   mesh::DeviceMesh& mesh_;
-  at::Tensor state_;  // [1, C, H, W] on the device; first stage only
+  data::SampleChannels channels_;
+  at::TensorOptions options_;
+  data::IncrementTarget increments_;
+  at::Tensor input_;  // [1, C, H, W] on the device; first stage only
 };
+
+data::SampleChannels channels_of(const RunConfig& config) {
+  const data::FieldRoles& roles = config.data.roles;
+  return data::sample_channels(roles, data::num_row_channels(roles, config.model.out_channels));
+}
 
 // Datasets of a file that needs no other one beside it.
 constexpr const char* kTruth = "truth";
@@ -109,7 +153,7 @@ constexpr const char* kColumn = "column";
 void require_room(const RunConfig& config, const ForecastOptions& options) {
   const model::VitOptions& model = config.model;
   const int64_t state =
-      model.in_channels * model.image_height * model.image_width * static_cast<int64_t>(sizeof(float));
+      model.out_channels * model.image_height * model.image_width * static_cast<int64_t>(sizeof(float));
   const int64_t most_steps = std::numeric_limits<int64_t>::max() / state;
   const std::filesystem::path folder = std::filesystem::path(options.use.out).parent_path();
   data::check_room(folder.empty() ? "." : folder.string(), state * std::min(options.steps, most_steps));
@@ -123,32 +167,34 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
       checkpoint_(checkpoint),
       dataset_(config.data.dataset_name),
       loss_(config.model.loss),
+      roles_(data::roles_text(config.data.roles)),
       self_(self),
       times_(self, weather_options(config.data, trained, config.data.valid_data, config.data.valid_dates)),
+      normalization_(data::part_of(times_.normalization(), times_.channels().predicted())),
       grid_(data::joined_grid(times_.grid(), trained.grid)) {
-  check(config);
-  place_ = times_.place(options_.start);
+  place_ = checked_start(config);
   for (const std::string& path : {options_.use.out, figures_path(options_)}) {
     refuse_inputs(path, "--out", config.data, checkpoint_);
     refuse_existing(path, options_.use.overwrite);
   }
-  loss_weights_ = loss_weights(
-      config, self, {grid_, times_.channel_names(), !times_.given_channels().empty(), times_.normalization().std});
-  climatology_ = read_climatology(config.data, self, times_.shape(), times_.normalization(), times_.given_channels());
+  loss_weights_ =
+      loss_weights(config, self, {grid_, times_.channel_names(), !times_.given_channels().empty(), normalization_.std});
+  climatology_ = climatology_of(config.data, self, times_);
+  input_ = times_.input(place_);
   start_ = times_.read(place_.file, place_.time);
   open_file();
 }
 
 TrainingData ForecastRecord::described() const {
-  return description_of_fields(times_);
+  return description_of_fields(times_, roles_);
 }
 
-void ForecastRecord::check(const RunConfig& config) const {
+data::WeatherTimes::Place ForecastRecord::checked_start(const RunConfig& config) const {
   const model::VitOptions& model = config.model;
   const std::vector<int64_t> takes = {model.in_channels, model.image_height, model.image_width};
-  if (times_.shape() != takes) {
+  if (times_.input_shape() != takes) {
     throw Error(ErrorClass::kUsage,
-                str("the data in ", config.data.valid_data, " have states of ", shape_text(times_.shape()),
+                str("the data in ", config.data.valid_data, " have states of ", shape_text(times_.input_shape()),
                     ", the model takes ", shape_text(takes)),
                 kModelIsFixed);
   }
@@ -156,10 +202,26 @@ void ForecastRecord::check(const RunConfig& config) const {
     throw Error(ErrorClass::kUsage, str("--start is ", options_.start, "; allowed: 0 to ", times_.size() - 1,
                                         ", the times in ", options_.use.data));
   }
+  const data::WeatherTimes::Place place = times_.place(options_.start);
+  const int64_t before = place.time - place.run.begin;  // without a gap
+  const int64_t rows = times_.lead().rows, needed = (times_.channels().history - 1) * rows;
+  if (before < needed) {
+    throw Error(
+        ErrorClass::kUsage,
+        str("the model takes ", times_.channels().history, " states, ", data::lead_text(times_.lead()),
+            " apart, and before time ", options_.start, " there are ", before, " rows without a gap, not ", needed),
+        str("give --start ", options_.start + needed - before, ", or a later one"));
+  }
+  if (times_.channels().forcings > 0 && options_.steps - 1 > place.after / rows) {
+    throw Error(ErrorClass::kUsage, str("--steps is ", options_.steps, "; allowed: 1 to ", place.after / rows + 1,
+                                        ": the model takes ", data::forcings_of_data(config.data.roles),
+                                        " from the data, which end there or have a gap in their times"));
+  }
+  return place;
 }
 
 void ForecastRecord::open_file() {
-  const std::vector<int64_t>& shape = times_.shape();
+  const std::vector<int64_t> shape = times_.target_shape();
   data::Hdf5DatasetSpec fields;
   fields.name = dataset_;
   fields.shape = {options_.steps, shape[0], shape[1], shape[2]};
@@ -243,8 +305,8 @@ std::vector<ForecastRecord::Coordinate> ForecastRecord::coordinates(const data::
     std::iota(points.begin(), points.end(), 0.0);
     add(other, points, {{"long_name", str("number of the ", other)}});
   };
-  add_points(kLatitude, kRow, times_.grid().latitudes, times_.shape()[1], "degrees_north");
-  add_points(kLongitude, kColumn, times_.grid().longitudes, times_.shape()[2], "degrees_east");
+  add_points(kLatitude, kRow, times_.grid().latitudes, times_.target_shape()[1], "degrees_north");
+  add_points(kLongitude, kColumn, times_.grid().longitudes, times_.target_shape()[2], "degrees_east");
   return out;
 }
 
@@ -297,7 +359,7 @@ std::vector<std::string> ForecastRecord::description() const {
 
 void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
   const MemoryScope scope(MemoryClass::kData);
-  const at::Tensor fields = data::denormalize_field(prediction, times_.normalization());
+  const at::Tensor fields = data::denormalize_field(prediction, normalization_);
   file_->write(dataset_, std::vector<int64_t>{lead - 1, 0, 0, 0}, fields.unsqueeze(0));
   if (lead > num_true()) {
     return;
@@ -336,7 +398,7 @@ Json ForecastRecord::figures_json() const {
   for (size_t c = 0; c < times_.channel_names().size(); ++c) {
     channels.push_back({{"name", times_.channel_names()[c]},
                         {"unit", times_.units()[c]},
-                        {"standard_deviation", times_.normalization().std[c]}});
+                        {"standard_deviation", normalization_.std[c]}});
   }
   Json& leads = json["leads"] = Json::array();
   for (size_t i = 0; i < figures_.size(); ++i) {
@@ -378,9 +440,11 @@ void check_forecast(const RunConfig& config, const ForecastOptions& options) {
                 "give the checkpoint of a model that was trained with --task forecast; 'evaluate' takes both");
   }
   const model::VitOptions& model = config.model;
-  if (model.in_channels != model.out_channels) {
-    throw Error(ErrorClass::kUsage, str("the model takes ", model.in_channels, " channels and gives ",
-                                        model.out_channels, ", so its output cannot be its next input"));
+  if (channels_of(config).inputs() != model.in_channels) {
+    const std::string beside = data::roles_text(config.data.roles);
+    throw Error(ErrorClass::kUsage,
+                str("the model takes ", model.in_channels, " channels and gives ", model.out_channels,
+                    beside.empty() ? "" : str(" (", beside, ")"), ", so its output cannot be its next input"));
   }
   if (config.parallel.dp > 1) {
     const int ranks = config.parallel.dp * config.parallel.model_size();
@@ -413,10 +477,20 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
     warn_of_use(config, checkpoint, record->described());
   }
   const Timer timer;
-  const std::vector<int64_t> shape = {config.model.in_channels, config.model.image_height, config.model.image_width};
-  Rollout rollout(model.runner(), model.mesh(), shape, record ? record->start() : at::Tensor());
+  const data::SampleChannels channels = channels_of(config);
+  data::Normalization rows = record ? record->normalization() : data::Normalization::identity(channels.row());
+  for (std::vector<double>* const values : {&rows.mean, &rows.std}) {
+    world.broadcast(values->data(), std::ssize(*values) * static_cast<int64_t>(sizeof(double)), 0);
+  }
+  Rollout rollout(model.runner(), model.mesh(), config.model, channels,
+                  increments_of(checkpoint.info(), rows, channels), record ? record->input() : at::Tensor());
   Progress progress(str("forecasting ", options.steps, " lead times"), options.steps);
   for (int64_t lead = 1; lead <= options.steps; ++lead, progress.add()) {
+    if (lead > 1 && channels.forcings + channels.computed > 0) {
+      at::Tensor forcings;
+      comm::agreed_on_rank_0(world, [&] { forcings = record->forcings(lead - 1); });
+      rollout.force(forcings);
+    }
     const at::Tensor state = rollout.advance();
     comm::agreed_on_rank_0(world, [&] { record->add(lead, state); });
   }

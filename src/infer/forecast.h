@@ -39,7 +39,11 @@ class ForecastRecord {
   ForecastRecord(const RunConfig& config, const ForecastOptions& options, const std::string& checkpoint,
                  const TrainingData& trained, const comm::MpiGroup& self);
 
-  const at::Tensor& start() const { return start_; }  ///< [C, H, W], normalised
+  const at::Tensor& input() const { return input_; }  ///< of the model at the start: [C, H, W], normalised
+  /// What the model takes at a lead time that no prediction gives: data::WeatherTimes::forcings().
+  at::Tensor forcings(int64_t lead) const { return times_.forcings(place_, lead * times_.lead().rows); }
+  /// Of the data's rows.
+  const data::Normalization& normalization() const { return times_.normalization(); }
   /// What the data say of themselves.
   TrainingData described() const;
   /// What is forecast from where, how far there is truth, and what of the data's layout the file goes without.
@@ -54,7 +58,7 @@ class ForecastRecord {
   std::vector<std::string> table_lines() const;
 
  private:
-  void check(const RunConfig& config) const;
+  data::WeatherTimes::Place checked_start(const RunConfig& config) const;
   void open_file();
   data::Hdf5ScaleCopy scales_for(const std::string& path) const;
   // A list of coordinates of the file.
@@ -75,13 +79,16 @@ class ForecastRecord {
   std::string checkpoint_;
   std::string dataset_;
   model::FieldLoss loss_;
+  std::string roles_;
   model::FieldWeights loss_weights_;
   const comm::MpiGroup& self_;
   data::WeatherTimes times_;
+  data::Normalization normalization_;  // of what is predicted
   data::Grid grid_;
   at::Tensor climatology_;
   data::WeatherTimes::Place place_;
-  at::Tensor start_;
+  at::Tensor input_;
+  at::Tensor start_;  // the state that persistence predicts
   std::unique_ptr<data::Hdf5Writer> file_;
   bool is_self_contained_ = false;     // with coordinates() and the truth; else with the scales of the source
   std::vector<std::string> left_out_;  // of the source's scales and attributes, with the reasons

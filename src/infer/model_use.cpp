@@ -45,6 +45,7 @@ constexpr Names kAlways = {"dp",
                            "dataset-name",
                            "channels",
                            "variables",
+                           "static-data",
                            "valid-dates",
                            "loss-latitude-weights",
                            "loss-channel-weights"};
@@ -69,12 +70,18 @@ constexpr Names kFromCheckpoint = {"name",
                                    "valid-resize",
                                    "channels",
                                    "variables",
+                                   "history",
+                                   "forcings",
+                                   "diagnostics",
+                                   "static",
+                                   "static-data",
                                    "loss-latitude-weights",
                                    "loss-channel-weights"};
 
 // Those of them whose help does not tell where else they come from.
-constexpr Names kShownAsTraining = {"precision", "stats",     "labels-name",           "valid-resize",
-                                    "channels",  "variables", "loss-latitude-weights", "loss-channel-weights"};
+constexpr Names kShownAsTraining = {"precision",  "stats",     "labels-name",           "valid-resize",
+                                    "channels",   "variables", "loss-latitude-weights", "loss-channel-weights",
+                                    "static-data"};
 
 bool is_among(Names names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();

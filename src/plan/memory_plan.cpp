@@ -58,15 +58,20 @@ int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPla
   const int64_t pixels = replica.micro_batch * model.image_height * model.image_width;
   const int64_t input = is_first ? model.in_channels * pixels : 0;
   const int64_t target = is_last && config.is_forecast() ? model.out_channels * pixels : 0;
-  // Persistence, with which validation compares a forecast, is the input.
-  const int64_t valid_input = is_first || (is_last && config.is_forecast()) ? model.in_channels * pixels : 0;
+  // What validation compares a forecast with, and increments are to be added to: a part of the input, or read apart.
+  const int64_t present = is_last && config.is_forecast() ? model.out_channels * pixels : 0;
+  const bool is_apart = !is_first || !config.data.roles.diagnostics.empty();
+  const int64_t valid_input = input + (is_apart ? present : 0);
   // A GPU normalizes what is taken; on the host the threads that read have done so.
   const bool is_scaled = config.data.kind == DataKind::kHdf5 && compute.device != c10::DeviceType::CPU;
   const auto converted = [is_scaled](int64_t numbers, at::ScalarType type) {
     return type == at::kFloat && !is_scaled ? 0 : numbers * size_of(type);
   };
-  const int64_t batch = (input + target) * size_of(at::kFloat);
-  const int64_t own = converted(input, policy.compute) + converted(target, policy.master);
+  const bool adds = config.data.target == TargetKind::kIncrement;
+  const int64_t batch = (input + target + (adds && is_apart ? present : 0)) * size_of(at::kFloat);
+  // Increments are computed beside the states.
+  const int64_t own = converted(input, policy.compute) + converted(target, policy.master) +
+                      (adds ? converted(present, policy.master) + target * size_of(policy.master) : 0);
   const int64_t in_flight = replica.schedule.peak_in_flight[static_cast<size_t>(place.stage)];
   const int64_t read_ahead = compute.read_ahead;
   const int64_t training = read_ahead * batch + in_flight * (batch + own);
@@ -77,9 +82,9 @@ int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPla
   const int64_t valid_batch = (valid_input + target) * size_of(at::kFloat);
   // Without backwards a first stage takes the next micro-batch while the last one's is still held.
   const int64_t next_input = config.parallel.pp > 1 ? converted(input, policy.compute) : 0;
-  const int64_t validation = validates ? kept * batch + (read_ahead + 1) * valid_batch + own + next_input +
-                                             (is_last ? converted(valid_input, policy.master) : 0)
-                                       : 0;
+  const int64_t validation =
+      validates ? kept * batch + (read_ahead + 1) * valid_batch + own + next_input + converted(present, policy.master)
+                : 0;
   return static_cast<int64_t>(generated_bytes(config.data, model)) + std::max(training, validation);
 }
 

@@ -26,6 +26,18 @@
 
 namespace vit_hybrid::train {
 
+data::IncrementTarget increments_of(const TrainingData& trained, const data::Normalization& rows,
+                                    const data::SampleChannels& channels) {
+  if (trained.increment_stds.empty()) {
+    return {};
+  }
+  if (std::ssize(trained.increment_stds) != channels.prognostic) {
+    throw Error(ErrorClass::kBadData, str("the model predicts increments of ", trained.increment_stds.size(),
+                                          " channels, ", channels.prognostic, " are taken and predicted"));
+  }
+  return {{trained.increment_means, trained.increment_stds}, data::part_of(rows, channels.state())};
+}
+
 at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& group, const std::vector<int64_t>& shape,
                             const data::Normalization& normalization, const std::string& channels) {
   const std::string& path = config.time_means;
@@ -65,8 +77,10 @@ data::WeatherOptions weather_options(const DataConfig& config, const TrainingDat
   options.global_means = config.global_means;
   options.global_stds = config.global_stds;
   options.normalization = normalization_of(trained);
+  options.roles = config.roles;
+  options.grid = trained.grid;
   options.fields = {.dataset = config.dataset_name,
-                    .channels = config.channels,
+                    .channels = data::row_channels(config.roles, config.channels),
                     .variables = config.variables,
                     .dates = dates,
                     .channels_otherwise = trained.channels};
@@ -95,6 +109,23 @@ void set_reading(Options& options, const DataConfig& config, int64_t limit) {
 }
 
 // --- HDF5 weather ---------------------------------------------------------------------------------------------------
+
+std::string roles_text(const RunConfig& config) {
+  return data::roles_text(config.data.roles);
+}
+
+// Those of the configuration, of the channels that are taken and predicted.
+void read_increments(const DataConfig& config, const comm::MpiGroup& world, const data::WeatherDataset& train,
+                     DataSource& source) {
+  const Range state = train.channels().state();
+  const auto path = [&](const char* name) { return config.stats + "/" + name; };
+  const auto increments =
+      data::Normalization::read(world, path(data::kIncrementMeans), path(data::kIncrementDeviations), state.size(),
+                                data::part_of_names(train.given_channels(), state));
+  source.described.increment_means = increments.mean;
+  source.described.increment_stds = increments.std;
+  source.increments = increments_of(source.described, train.normalization(), train.channels());
+}
 
 std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, const TrainingData& trained,
                                                    const comm::MpiGroup& world, const std::string& folder,
@@ -143,9 +174,11 @@ DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& worl
   DataSource source;
   auto train =
       open_weather(config, {}, world, config.data.train_data, config.data.train_dates, config.data.limit_nsamples);
-  source.climatology =
-      read_climatology(config.data, world, train->target_shape(), train->normalization(), train->given_channels());
-  source.described = description_of_fields(*train);
+  source.climatology = climatology_of(config.data, world, *train);
+  source.described = description_of_fields(*train, roles_text(config));
+  if (config.data.target == TargetKind::kIncrement) {
+    read_increments(config.data, world, *train, source);
+  }
   source.text = text_of(*train, config.data.train_data, source.climatology);
   if (!config.data.valid_data.empty()) {
     auto valid = open_weather(config, {.lead = train->lead()}, world, config.data.valid_data, config.data.valid_dates,
@@ -227,7 +260,7 @@ DataSource open_hdf5_images(const RunConfig& config, const comm::MpiGroup& world
 std::unique_ptr<data::Dataset> make_synthetic(const RunConfig& config, int64_t samples, uint64_t seed) {
   const auto make = [&](auto dataset) { return std::make_unique<data::SyntheticDataset>(std::move(dataset)); };
   if (config.is_forecast()) {
-    return make(data::SyntheticDataset::fields(samples, model_input(config.model), seed));
+    return make(data::SyntheticDataset::fields(samples, model_input(config.model), seed, config.model.out_channels));
   }
   return make(data::SyntheticDataset::images(samples, model_input(config.model), config.model.num_classes, seed));
 }
@@ -237,6 +270,12 @@ DataSource make_synthetic_data(const RunConfig& config) {
   source.train = make_synthetic(config, config.data.generated_samples, config.seed);
   if (config.data.generated_valid_samples > 0) {
     source.valid = make_synthetic(config, config.data.generated_valid_samples, config.seed + 1);
+  }
+  if (config.data.target == TargetKind::kIncrement) {
+    const auto plain = data::Normalization::identity(std::min(config.model.in_channels, config.model.out_channels));
+    source.described.increment_means = plain.mean;
+    source.described.increment_stds = plain.std;
+    source.increments = {plain, plain};
   }
   source.text = str("synthetic noise, ", source.train->size(), " samples: nothing to learn, for benchmarks");
   return source;
@@ -277,6 +316,18 @@ DataSource make_builtin_data(const RunConfig& config, const comm::MpiGroup& worl
   source.described.means = numbers(training.means);
   source.described.stds = numbers(training.stds);
   source.train = pairs(training.fields);
+  if (config.data.target == TargetKind::kIncrement) {
+    for (int64_t c = 0; c < training.fields.size(1); ++c) {
+      const at::Tensor states = training.fields.select(1, c).to(at::kDouble);  // normalized by now
+      const int64_t pairs_of_channel = states.size(0) - 1;
+      const at::Tensor increments = states.narrow(0, 1, pairs_of_channel) - states.narrow(0, 0, pairs_of_channel);
+      const double scale = source.described.stds[static_cast<size_t>(c)];
+      source.described.increment_means.push_back(increments.mean().item<double>() * scale);
+      source.described.increment_stds.push_back(increments.std(/*unbiased=*/false).item<double>() * scale);
+    }
+    const data::Normalization states = {source.described.means, source.described.stds};
+    source.increments = {{source.described.increment_means, source.described.increment_stds}, states};
+  }
   source.text = str(source.train->size(), " pairs of shallow-water weather generated in memory");
   if (valid_pairs > 0) {
     source.valid = pairs(weather.back().fields);
@@ -399,10 +450,10 @@ DataSource open_valid_data(const RunConfig& config, const TrainingData& trained,
     auto valid = open_weather(config, trained, world, config.data.valid_data, config.data.valid_dates,
                               config.data.limit_nsamples_val);
     check(*valid);
-    source.climatology =
-        read_climatology(config.data, world, valid->target_shape(), valid->normalization(), valid->given_channels());
+    source.climatology = climatology_of(config.data, world, *valid);
     source.text = text_of(*valid, config.data.valid_data, source.climatology);
-    source.described = description_of_fields(*valid);
+    source.described = description_of_fields(*valid, roles_text(config));
+    source.increments = increments_of(trained, valid->normalization(), valid->channels());
     source.text += str(config.data.global_means.empty() ? "; normalised with the checkpoint's statistics" : "", "; ",
                        rows_text(source.described.grid, trained.grid));
     source.valid = std::move(valid);

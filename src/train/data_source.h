@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "data/datasets/dataset.h"
+#include "data/datasets/field_roles.h"
+#include "data/datasets/increment_target.h"
 #include "data/datasets/normalization.h"
 #include "data/datasets/weather_dataset.h"
 #include "parallel/comm/mpi/mpi_group.h"
@@ -17,11 +19,23 @@
 
 namespace vit_hybrid::train {
 
+/// What a model that was trained on `trained` predicts of data with these channels and this normalization of rows.
+/// Error(kBadData) where `trained` has increments of another number of channels. Pure.
+data::IncrementTarget increments_of(const TrainingData& trained, const data::Normalization& rows,
+                                    const data::SampleChannels& channels);
+
 /// The time means of the configuration (--time-means, else time_means.npy of --stats where that exists), normalised as
 /// the fields of `shape` [C, H, W] are, of the channels of these names (data::statistics_rows()); an undefined tensor
 /// where there are none. Collective over `group`; errors are agreed: Error(kMissingInput), Error(kBadData).
 at::Tensor read_climatology(const DataConfig& config, const comm::MpiGroup& group, const std::vector<int64_t>& shape,
                             const data::Normalization& normalization, const std::string& channels);
+/// Those of the predicted channels of a WeatherDataset, or of WeatherTimes.
+template <class Fields>
+at::Tensor climatology_of(const DataConfig& config, const comm::MpiGroup& group, const Fields& fields) {
+  const Range predicted = fields.channels().predicted();
+  return read_climatology(config, group, fields.target_shape(), data::part_of(fields.normalization(), predicted),
+                          data::part_of_names(fields.given_channels(), predicted));
+}
 
 /// How the weather of a folder is opened, as far as it is of these dates (empty: all), for a model that was trained on
 /// `trained`.
@@ -29,13 +43,15 @@ data::WeatherOptions weather_options(const DataConfig& config, const TrainingDat
                                      const std::string& dates);
 
 /// What checkpoints say of the data of a WeatherDataset, or of WeatherTimes.
+/// `roles` as roles_text() has them.
 template <class Fields>
-TrainingData description_of_fields(const Fields& fields) {
+TrainingData description_of_fields(const Fields& fields, const std::string& roles) {
   return {.channels = fields.given_channels(),
           .means = fields.normalization().mean,
           .stds = fields.normalization().std,
           .grid = fields.grid(),
-          .lead = fields.lead()};
+          .lead = fields.lead(),
+          .roles = roles};
 }
 
 struct DataSource {
@@ -44,6 +60,7 @@ struct DataSource {
   int64_t num_train_samples = 0;         ///< the first of `train` that are used (--limit-nsamples)
   int64_t num_valid_samples = 0;         ///< and of `valid` (--limit-nsamples-val)
   at::Tensor climatology;                ///< [C, H, W] normalised time means, or undefined: anomalies against 0
+  data::IncrementTarget increments;      ///< what the model predicts, if not states
   TrainingData described;                ///< what checkpoints say of them; of training and validation what either has
   bool has_labels = true;                ///< false: images whose targets say nothing
   std::string text;                      ///< one line that says what the data are and how they are read

@@ -30,7 +30,8 @@ data::StepInput open_input(const DataConfig& data, int64_t micro_batch_size, mes
 }
 
 Evaluator::Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunner& model, const data::Dataset& dataset,
-                     int64_t num_samples, at::Tensor climatology, data::Grid grid)
+                     int64_t num_samples, at::Tensor climatology, data::Grid grid,
+                     const data::IncrementTarget& increments)
     : config_(config),
       mesh_(mesh),
       model_(model),
@@ -39,12 +40,15 @@ Evaluator::Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunne
           data::SamplerOptions{num_samples, config.data.valid_batch_size, data::SampleOrder::kInOrder,
                                data::LastBatch::kKeep, config.seed})),
       climatology_(std::move(climatology)),
-      grid_(std::move(grid)) {}
+      grid_(std::move(grid)),
+      increments_(increments.to(mesh.device(), precision_policy(config.precision).master)) {}
 
 Evaluation Evaluator::evaluate(ClassPredictions* predictions) {
   const data::EpochPlan plan = this->plan();
   EvaluationSums sums = empty_sums();
-  const data::Parts parts{model_.is_first_stage() || model_.is_last_stage(), model_.is_last_stage()};
+  const data::Parts parts{.input = model_.is_first_stage(),
+                          .target = model_.is_last_stage(),
+                          .state = model_.is_last_stage() && config_.is_forecast()};
   data::StepInput input =
       open_input(config_.data, config_.parallel.micro_batch_size, mesh_, dataset_, sampler_, plan.num_steps(), parts);
   const bool counts = model_.is_last_stage() && mesh_.tensor().rank() == 0;
@@ -56,6 +60,7 @@ Evaluation Evaluator::evaluate(ClassPredictions* predictions) {
     step_plan.global_batch = static_cast<int64_t>(plan.batch(i).size());
     step_plan.context.seed = config_.seed;
     step_plan.evaluation = model_.is_last_stage() ? &sums : nullptr;
+    step_plan.increments = increments_ ? &increments_ : nullptr;
     step_plan.predictions = counts ? predictions : nullptr;
     model_.evaluate(std::move(step_plan), input.open_step(plan, i));
     if (predictions != nullptr) {

@@ -8,6 +8,7 @@
 
 #include "data/datasets/coordinates.h"
 #include "data/datasets/dataset.h"
+#include "data/datasets/increment_target.h"
 #include "data/loading/sampler.h"
 #include "data/loading/step_input.h"
 #include "parallel/mesh/device_mesh.h"
@@ -27,9 +28,10 @@ data::StepInput open_input(const DataConfig& data, int64_t micro_batch_size, mes
 class Evaluator {
  public:
   /// The first `num_samples` of `dataset`; anomalies are against `climatology` (see EvaluationSums), and rows are
-  /// weighed by the latitudes of `grid`. All but the last two outlive the evaluator.
+  /// weighed by the latitudes of `grid`; `increments` is what the model predicts. All but the last three outlive the
+  /// evaluator.
   Evaluator(const RunConfig& config, mesh::DeviceMesh& mesh, ModelRunner& model, const data::Dataset& dataset,
-            int64_t num_samples, at::Tensor climatology, data::Grid grid);
+            int64_t num_samples, at::Tensor climatology, data::Grid grid, const data::IncrementTarget& increments);
 
   /// The order of its samples, the same in every pass.
   data::EpochPlan plan() const { return sampler_->epoch(0); }
@@ -48,6 +50,7 @@ class Evaluator {
   std::shared_ptr<const data::DistributedSampler> sampler_;
   at::Tensor climatology_;
   data::Grid grid_;
+  data::IncrementTarget increments_;  // on the device
 };
 
 }  // namespace vit_hybrid::train

@@ -119,7 +119,11 @@ std::vector<double> channel_weights(const RunConfig& config, const comm::MpiGrou
 }  // namespace
 
 LossFields loss_fields(const data::Dataset& dataset, const TrainingData& described) {
-  return {described.grid, dataset.channel_names(), !described.channels.empty(), described.stds};
+  LossFields fields = {described.grid, dataset.channel_names(), !described.channels.empty(), {}};
+  if (described.stds.size() >= fields.channels.size()) {  // of rows, in which what is predicted comes last
+    fields.stds.assign(described.stds.end() - std::ssize(fields.channels), described.stds.end());
+  }
+  return fields;
 }
 
 model::FieldWeights loss_weights(const RunConfig& config, const comm::MpiGroup& group, const LossFields& fields) {

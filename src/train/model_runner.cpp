@@ -77,16 +77,17 @@ data::Batch& VitProgram::batch(int micro_batch) {
   return batches_.emplace(micro_batch, std::move(next)).first->second;
 }
 
-at::Tensor VitProgram::on_device(const at::Tensor& part, const data::Batch& batch, at::ScalarType number_type) {
+at::Tensor VitProgram::on_device(const at::Tensor& part, const data::StoredScaling* scaling,
+                                 data::BatchNormalizer& normalizer, at::ScalarType number_type) {
   const MemoryScope scope(MemoryClass::kData);
   const at::ScalarType stored = part.scalar_type();
-  if (batch.scaling == nullptr || stored == at::kLong) {
+  if (scaling == nullptr || stored == at::kLong) {
     return data::to_device(part, device_, part.is_floating_point() ? number_type : stored);
   }
-  if (!normalizer_.is_for(batch.scaling)) {
-    normalizer_ = data::BatchNormalizer(*batch.scaling, device_);
+  if (!normalizer.is_for(scaling)) {
+    normalizer = data::BatchNormalizer(*scaling, device_);
   }
-  return normalizer_.normalized(data::to_device(part, device_, stored), number_type);
+  return normalizer.normalized(data::to_device(part, device_, stored), number_type);
 }
 
 void VitProgram::fetch(int micro_batch) {
@@ -97,7 +98,7 @@ void VitProgram::fetch(int micro_batch) {
 
 at::Tensor VitProgram::input(int micro_batch) {
   const data::Batch& samples = batch(micro_batch);
-  return on_device(samples.inputs, samples, compute_type_);
+  return on_device(samples.inputs, samples.scaling, input_normalizer_, compute_type_);
 }
 
 std::vector<int64_t> VitProgram::input_shape(int micro_batch) const {
@@ -110,7 +111,7 @@ at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
   const std::vector<tensor::StepContext>& contexts = contexts_[static_cast<size_t>(micro_batch)];
   if (is_recorded(micro_batch)) {
     const MicroBatchKind kind{input.size(0), plan_.global_batch};
-    return step_graph_->run(kind, input, target(batch(micro_batch)), contexts.front(), whole_forward_);
+    return step_graph_->run(kind, input, aim(batch(micro_batch)), contexts.front(), whole_forward_);
   }
   const at::Tensor output = stage_.forward(input, contexts);
   if (!is_last()) {
@@ -121,7 +122,7 @@ at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
     return at::zeros({}, output.options());
   }
   const data::Batch& samples = batch(micro_batch);
-  const at::Tensor result = loss(output, target(samples));
+  const at::Tensor result = loss(output, aim(samples));
   if (plan_.evaluation != nullptr) {
     count(result.item<double>() * static_cast<double>(plan_.global_batch), output, samples);
   }
@@ -129,7 +130,17 @@ at::Tensor VitProgram::forward(int micro_batch, const at::Tensor& input) {
 }
 
 at::Tensor VitProgram::target(const data::Batch& batch) {
-  return on_device(batch.targets, batch, wide_type_);
+  return on_device(batch.targets, batch.target_scaling, target_normalizer_, wide_type_);
+}
+
+at::Tensor VitProgram::states(const data::Batch& batch) {
+  const auto& within = batch.states_in_inputs;
+  const at::Tensor states = within ? batch.inputs.narrow(1, within->begin, within->size()).contiguous() : batch.states;
+  return on_device(states, batch.target_scaling, target_normalizer_, wide_type_);
+}
+
+at::Tensor VitProgram::aim(const data::Batch& batch) {
+  return plan_.increments == nullptr ? target(batch) : plan_.increments->target(target(batch), states(batch));
 }
 
 at::Tensor VitProgram::loss(const at::Tensor& prediction, const at::Tensor& target) const {
@@ -143,8 +154,11 @@ at::Tensor VitProgram::loss(const at::Tensor& prediction, const at::Tensor& targ
 void VitProgram::count(double loss_sum, const at::Tensor& prediction, const data::Batch& batch) {
   const MemoryScope scope(MemoryClass::kWorkspaces);
   if (options_.task == model::Task::kForecast) {
-    plan_.evaluation->add_forecast(loss_sum, model::fields_of(prediction, options_), target(batch),
-                                   on_device(batch.inputs, batch, wide_type_));
+    const at::Tensor start = states(batch);
+    const at::Tensor fields = model::fields_of(prediction, options_);
+    plan_.evaluation->add_forecast(
+        loss_sum, plan_.increments == nullptr ? fields : plan_.increments->state(fields.to(wide_type_), start),
+        target(batch), start);
   } else {
     const at::Tensor logits = prediction.to(wide_type_);
     const at::Tensor labels = target(batch);
@@ -209,7 +223,10 @@ at::Tensor ModelRunner::predict(const at::Tensor& inputs, int64_t num_samples) {
   plan.micro_batches = {samples};
   plan.prediction = is_last_stage() ? &output : nullptr;
   run(pipeline::make_forward_only(mesh_.pipeline().size(), 1), std::move(plan), [&] {
-    return data::Batch{samples, inputs, {}};
+    data::Batch batch;
+    batch.samples = samples;
+    batch.inputs = inputs;
+    return batch;
   });
   return output;
 }

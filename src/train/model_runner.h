@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/datasets/dataset.h"
+#include "data/datasets/increment_target.h"
 #include "data/loading/normalize.h"
 #include "model/losses.h"
 #include "model/vit_options.h"
@@ -26,12 +27,13 @@ class ClassPredictions;
 
 /// What a VitProgram needs to know of one pass over the micro-batches of a replica.
 struct StepPlan {
-  std::vector<std::vector<int64_t>> micro_batches;  ///< global sample numbers of each, none empty
-  int64_t global_batch = 1;                         ///< what the losses are divided by
-  double loss_scale = 1.0;                          ///< what backward of a loss starts from
-  at::Tensor loss;                                  ///< to which the losses are added: see PipelineRunner::run()
-  tensor::StepContext context;                      ///< seed, step, mode and sink; the rest is set by micro-batch
-  EvaluationSums* evaluation = nullptr;             ///< last stage in evaluation: where predictions are counted
+  std::vector<std::vector<int64_t>> micro_batches;    ///< global sample numbers of each, none empty
+  int64_t global_batch = 1;                           ///< what the losses are divided by
+  double loss_scale = 1.0;                            ///< what backward of a loss starts from
+  at::Tensor loss;                                    ///< to which the losses are added: see PipelineRunner::run()
+  tensor::StepContext context;                        ///< seed, step, mode and sink; the rest is set by micro-batch
+  EvaluationSums* evaluation = nullptr;               ///< last stage in evaluation: where predictions are counted
+  const data::IncrementTarget* increments = nullptr;  ///< what fields are trained on, on the device; null: the states
   /// Last stage in evaluation of a classifier, on one rank of a replica: what is predicted of each sample; may be null.
   ClassPredictions* predictions = nullptr;
   /// Last stage: where the output of the only micro-batch is put, which then has no target and no loss.
@@ -70,10 +72,15 @@ class VitProgram final : public pipeline::StageProgram {
   bool is_recorded(int micro_batch) const;
   data::Batch& batch(int micro_batch);
   at::Tensor target(const data::Batch& batch);
+  /// What the network is to give: the target, or the increment to it.
+  at::Tensor aim(const data::Batch& batch);
+  at::Tensor states(const data::Batch& batch);
   at::Tensor loss(const at::Tensor& prediction, const at::Tensor& target) const;
   void count(double loss_sum, const at::Tensor& prediction, const data::Batch& batch);
-  /// A part of the batch on the device: numbers normalized and of this type, classes as they are.
-  at::Tensor on_device(const at::Tensor& part, const data::Batch& batch, at::ScalarType number_type);
+  /// A part of a batch on the device: numbers normalized, where there is a scaling, and of this type, classes as they
+  /// are. `normalizer` keeps the scaling.
+  at::Tensor on_device(const at::Tensor& part, const data::StoredScaling* scaling, data::BatchNormalizer& normalizer,
+                       at::ScalarType number_type);
 
   model::VitOptions options_;
   Range units_;
@@ -85,7 +92,8 @@ class VitProgram final : public pipeline::StageProgram {
   data::NextBatch next_batch_;
   int next_micro_batch_ = 0;
   std::map<int, data::Batch> batches_;
-  data::BatchNormalizer normalizer_;
+  data::BatchNormalizer input_normalizer_;
+  data::BatchNormalizer target_normalizer_;
   model::FieldWeights loss_weights_;  // on the device
   int micro_batch_parts_;
   int num_replicas_;

@@ -168,7 +168,8 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
                      ? nullptr
                      : std::make_unique<Evaluator>(config, mesh, engine_.model(), *data.valid,
                                                    num_validated(config, data, options.test != nullptr),
-                                                   data.climatology, data.described.grid)),
+                                                   data.climatology, data.described.grid, data.increments)),
+      increments_(data.increments.to(mesh.device(), precision_policy(config.precision).master)),
       options_(std::move(options)),
       position_(start_of(options_.resumed)),
       checkpoints_(config, world, mesh, engine_, log, options_.checkpoint_folder, data.described),
@@ -179,7 +180,9 @@ Trainer::Trainer(const RunConfig& config, const comm::MpiGroup& world, mesh::Dev
       lr_schedule_(config.lr_schedule(std::max(total_steps_, last_step_))),
       train_input_(open_input(config.data, config.parallel.micro_batch_size, mesh, *data.train, train_sampler_,
                               last_step_ - position_.step,
-                              {engine_.model().is_first_stage(), engine_.model().is_last_stage()},
+                              {.input = engine_.model().is_first_stage(),
+                               .target = engine_.model().is_last_stage(),
+                               .state = engine_.model().is_last_stage() && data.increments},
                               {position_.epoch, position_.samples_of_epoch})) {
   engine_.model().set_loss_weights(loss_weights(config, world, loss_fields(*data.train, data.described)));
   log_.set_total_steps(last_step_);
@@ -329,6 +332,7 @@ StepRecord Trainer::train_step(const data::EpochPlan& plan, int64_t step_of_epoc
   step_plan.context.seed = config_.seed;
   step_plan.context.step = position_.step;
   step_plan.context.mode = Mode::kTraining;
+  step_plan.increments = increments_ ? &increments_ : nullptr;
 
   StepRecord record;
   record.lr = lr_schedule_.at(position_.step);

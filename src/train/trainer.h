@@ -157,6 +157,7 @@ class Trainer {
   Engine engine_;
   std::shared_ptr<const data::DistributedSampler> train_sampler_;
   std::unique_ptr<Evaluator> evaluator_;  // null without validation data
+  data::IncrementTarget increments_;      // on the device
   TrainerOptions options_;
   TrainingPosition position_;
   Checkpointer checkpoints_;

@@ -122,8 +122,8 @@ void check_on_rank_0(const CheckpointReader& checkpoint, const RunConfig& config
                         info.num_samples, " (--train-data, --limit-nsamples, --generated-samples)"));
   }
   lines.insert(lines.end(), {channels_difference(info, data.channels), lead_difference(info, data.lead),
-                             grid_difference(info, data.grid), statistics_difference(info, data),
-                             classes_difference(info, data.class_names)});
+                             roles_difference(info, data), grid_difference(info, data.grid),
+                             statistics_difference(info, data), classes_difference(info, data.class_names)});
   std::erase(lines, "");
   if (!lines.empty()) {
     throw Error(ErrorClass::kUsage, str("this run cannot go on from ", checkpoint.path(), ": ", join(lines, "; ")),

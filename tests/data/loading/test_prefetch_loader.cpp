@@ -32,7 +32,10 @@ class FakeDataset : public Dataset {
     if (sample == fails_at) {
       throw Error(ErrorClass::kIo, "sample " + std::to_string(sample) + " of epoch " + std::to_string(epoch));
     }
-    return {{samples.begin(), samples.end()}, at::full({1}, static_cast<double>(sample)), {}};
+    Batch batch;
+    batch.samples.assign(samples.begin(), samples.end());
+    batch.inputs = at::full({1}, static_cast<double>(sample));
+    return batch;
   }
 
   mutable std::atomic<int> reading{0};

@@ -1,0 +1,87 @@
+// Lists of channels as options, and the roles that they play.
+#include "src/config/field_options.h"
+
+#include "data/datasets/forcings.h"
+#include "src/base/json.h"
+#include "src/base/text.h"
+#include "src/config/run_options.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+// Of names and of variables with levels.
+options::Value channel_list(std::string& channels) {
+  options::Value names = options::text(channels, "names");
+  const Json level = {{"type", {"string", "number"}}};
+  const Json levels = {{"type", "object"},
+                       {"additionalProperties", {{"anyOf", {level, {{"type", "array"}, {"items", level}}}}}}};
+  names.schema = {
+      {"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"anyOf", {{{"type", "string"}}, levels}}}}}}}};
+  return names;
+}
+
+constexpr int64_t kMostHistory = 64;
+
+}  // namespace
+
+void add_channels(options::OptionTable& table, std::string& channels, std::string& variables) {
+  table.add({.name = "channels",
+             .value = channel_list(channels),
+             .help =
+                 "Channels of fields by name, with commas between them: variables (u10, t2m), levels of them (z500, "
+                 "or z:500:850; in YAML also {z: [500, 850]}), or names of a dataset's channels; all of the dataset "
+                 "where not given."});
+  table.add({.name = "variables",
+             .value = options::text(variables, "pairs"),
+             .help = "What the data call variables of channels, where that is none of ERA5's names: z=phi,t=temp."});
+}
+
+void add_lead(options::OptionTable& table, data::Lead& lead, const std::string& help_of_rows) {
+  table.add({.name = "dt",
+             .value = options::integer(lead.rows, from_one(1 << 20)),
+             .help = help_of_rows,
+             .unit = "rows",
+             .forgets = {"dt-hours"}});
+  options::NumberRange hours;
+  hours.least = 0.0;
+  hours.word = "auto";
+  table.add({.name = "dt-hours",
+             .value = options::number(lead.hours, hours),
+             .help = "The same in hours, a multiple of what the rows of the data lie apart by their time axis, and in "
+                     "place of dt; auto: as dt says.",
+             .unit = "hours"});
+}
+
+void add_roles(options::OptionTable& table, DataConfig& data) {
+  table.add({.name = "history",
+             .value = options::integer(data.roles.history, from_one(kMostHistory)),
+             .help = "States that the model takes: the present one and those before it, one lead (dt) apart.",
+             .unit = "states",
+             .names_elsewhere = {"n-history", "num-history", "multistep-input"}});
+  table.add({.name = "forcings",
+             .value = channel_list(data.roles.forcings),
+             .help = "What the model takes and does not predict: fields computed from time and place (" +
+                     join(data::forcing_names()) +
+                     "), and channels of the data, by name as in channels, which must then name what is predicted. "
+                     "Forecasts take both at each lead time.",
+             .names_elsewhere = {"forcing", "add-zenith"}});
+  table.add({.name = "diagnostics",
+             .value = channel_list(data.roles.diagnostics),
+             .help = "Channels of the data that the model predicts and does not take, such as tp; channels must then "
+                     "name what it does both with.",
+             .names_elsewhere = {"diagnostic"}});
+  table.add({.name = "static",
+             .value = channel_list(data.roles.statics),
+             .help = "Fields that do not change, for the model to take: variables such as orography (standardised) and "
+                     "land_sea_mask (as land and sea), and cos_latitude, sin_latitude, cos_longitude, sin_longitude."});
+  table.add({.name = "static-data",
+             .value = options::text(data.roles.static_data, "path"),
+             .help = "File or Zarr store with the variables of static; the first one of the data where not given."});
+  table.add({.name = "target",
+             .value = options::choice(data.target, {"state", "increment"}),
+             .help = "What the model predicts: the next state, or what is to be added to the present one, in the mean "
+                     "and deviation of increments, which 'data stats --increments' writes to stats."});
+}
+
+}  // namespace vit_hybrid::train
