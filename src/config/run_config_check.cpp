@@ -387,7 +387,7 @@ void check_checkpoints(const RunConfig& config, Problems& out) {
   }
 }
 
-enum class PathKind { kFile, kFolder };
+enum class PathKind { kFolder, kFile, kAny };
 
 // True if there is such a path, and it can be read. An empty path was not given.
 bool check_path(const char* name, const std::string& path, PathKind kind, Problems& out) {
@@ -401,7 +401,7 @@ bool check_path(const char* name, const std::string& path, PathKind kind, Proble
   const bool is_folder = std::filesystem::is_directory(status);
   if (!std::filesystem::exists(status)) {
     out.push_back(str("--", name, " '", shown_path, "' does not exist"));
-  } else if (is_folder != (kind == PathKind::kFolder)) {
+  } else if (kind != PathKind::kAny && is_folder != (kind == PathKind::kFolder)) {
     out.push_back(str("--", name, " '", shown_path, "' is a ", is_folder ? "folder" : "file", "; it must be a ",
                       is_folder ? "file" : "folder"));
   } else if (access(path.c_str(), is_folder ? R_OK | X_OK : R_OK) != 0) {
@@ -450,7 +450,7 @@ std::vector<std::string> path_problems(const RunConfig& config) {
       check_path("global-stds", data.global_stds, PathKind::kFile, out);
     }
     check_path("time-means", data.time_means, PathKind::kFile, out);
-    check_path("static-data", data.roles.static_data, PathKind::kFolder, out);
+    check_path("static-data", data.roles.static_data, PathKind::kAny, out);
     for (const char* const name : {data::kIncrementMeans, data::kIncrementDeviations}) {
       if (data.target == TargetKind::kIncrement && !data.stats.empty()) {
         check_path("stats", data.stats + "/" + name, PathKind::kFile, out);
