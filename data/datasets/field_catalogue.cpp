@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "data/datasets/forcings.h"
 #include "data/datasets/year_files.h"
 #include "data/hdf5/hdf5_fields.h"
 #include "data/hdf5/hdf5_layout.h"
@@ -140,6 +141,14 @@ std::string first_name(const std::string& name) {
 // Of "u10" and "v10", and all other names of variables, which may end as levels do and mean none.
 bool is_surface_name(const std::string& name) {
   return names_beside(name) != nullptr;
+}
+
+// Of the names that there are, and those of forcings that are computed.
+std::string nearest_text(const std::string& asked, Names all) {
+  const Names computed = forcing_names();
+  all.insert(all.end(), computed.begin(), computed.end());
+  const std::string nearest = nearest_word(asked, all);
+  return str("nearest is '", shown(nearest), "'", forcing_named(nearest) ? ", a forcing that is computed" : "");
 }
 
 class Search {
@@ -328,7 +337,7 @@ class Search {
     const Names all = all_names();
     throw Error(ErrorClass::kBadData, what,
                 all.empty() ? variables_text(variables_)
-                            : str("nearest is '", shown(nearest_word(asked, all)), "'; ", variables_text(variables_),
+                            : str(nearest_text(asked, all), "; ", variables_text(variables_),
                                   "; --variables NAME=... gives a variable a name"));
   }
 
@@ -340,7 +349,7 @@ class Search {
     const Names all = all_names();
     throw Error(ErrorClass::kBadData, what,
                 all.empty() ? str("none of its arrays is one: ", kStaticHint)
-                            : str("nearest is '", shown(nearest_word(name, all)), "'; ", variables_text(variables_),
+                            : str(nearest_text(name, all), "; ", variables_text(variables_),
                                   "; --variables NAME=... gives a variable a name"));
   }
 

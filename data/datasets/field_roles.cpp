@@ -153,10 +153,12 @@ DerivedInputs::DerivedInputs(const comm::MpiGroup& group, const FieldRoles& role
                       computed_.empty() ? statics.front() : forcing_name(computed_.front()), " depends"),
                   "latitudes and longitudes in degrees, as dimension scales or datasets of these names, are needed");
     }
+    const auto changing = std::find_if(computed_.begin(), computed_.end(),
+                                       [](Forcing forcing) { return data::depends_on_time(forcing); });
     for (const RowFile& file : files) {
-      if (depends_on_time() && file.layout.times.kind != TimeAxis::Kind::kDates) {
+      if (changing != computed_.end() && file.layout.times.kind != TimeAxis::Kind::kDates) {
         throw Error(ErrorClass::kBadData,
-                    str(file.path, " has no dates, on which the forcing ", forcing_name(computed_.front()), " depends"),
+                    str(file.path, " has no dates, on which the forcing ", forcing_name(*changing), " depends"),
                     "a coordinate of time with CF units (`hours since 1900-01-01`) is needed");
       }
     }
