@@ -155,7 +155,7 @@ class Search {
  public:
   Search(const FieldQuery& query, std::span<const FieldVariable> variables, const std::string& where)
       : variables_(variables), where_(where) {
-    for (const std::string& pair : query.variables.empty() ? Names() : split_channels(query.variables)) {
+    for (const std::string& pair : names_in(query.variables)) {
       const auto parts = split_at(pair, '=');
       if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
         throw Error(ErrorClass::kUsage, str("--variables has '", shown(pair), "'"),

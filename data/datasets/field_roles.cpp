@@ -22,10 +22,6 @@ namespace vit_hybrid::data {
 
 namespace {
 
-std::vector<std::string> names_in(const std::string& list) {
-  return list.empty() ? std::vector<std::string>() : split_channels(list);
-}
-
 // "z:500:850" are two channels.
 int64_t count_channels(const std::string& list) {
   const std::vector<std::string> names = names_in(list);
@@ -50,7 +46,7 @@ std::vector<Forcing> computed_in(const std::string& list) {
   return found;
 }
 
-// Of a place, computed.
+// The one of a place alone that is called so.
 std::optional<Forcing> static_forcing(const std::string& name) {
   const auto forcing = forcing_named(name);
   if (forcing && depends_on_time(*forcing)) {
@@ -58,6 +54,37 @@ std::optional<Forcing> static_forcing(const std::string& name) {
                 "give it to --forcings");
   }
   return forcing;
+}
+
+int64_t channels_of_static(const std::string& name) {
+  return static_forcing(name) ? 1 : num_static_channels(name);
+}
+
+int64_t count_static_channels(const std::vector<std::string>& names) {
+  return std::accumulate(names.begin(), names.end(), int64_t{0},
+                         [](int64_t sum, const std::string& name) { return sum + channels_of_static(name); });
+}
+
+// [channels, H, W], in the order of names. On one process alone.
+at::Tensor make_statics(const std::vector<std::string>& names, const std::string& path, const std::string& variables,
+                        const Grid& grid, const std::vector<int64_t>& shape) {
+  std::vector<std::string> of_files = names;
+  std::erase_if(of_files, [](const std::string& name) { return static_forcing(name).has_value(); });
+  const at::Tensor read =
+      of_files.empty() ? at::Tensor() : read_static_fields(path, of_files, variables, grid, shape).values;
+  const at::Tensor all = at::empty({count_static_channels(names), shape[0], shape[1]}, at::kFloat);
+  int64_t to = 0, from = 0;
+  for (const std::string& name : names) {
+    const int64_t count = channels_of_static(name);
+    if (const auto forcing = static_forcing(name)) {
+      compute_forcing(*forcing, 0.0, "standard", grid, {0, shape[0]}, all[to].data_ptr<float>());
+    } else {
+      all.narrow(0, to, count).copy_(read.narrow(0, from, count));
+      from += count;
+    }
+    to += count;
+  }
+  return all;
 }
 
 }  // namespace
@@ -115,9 +142,7 @@ SampleChannels sample_channels(const FieldRoles& roles, int64_t row_channels) {
   channels.diagnostic = count_channels(roles.diagnostics);
   channels.prognostic = row_channels - channels.forcings - channels.diagnostic;
   channels.computed = std::ssize(computed_in(roles.forcings));
-  for (const std::string& name : names_in(roles.statics)) {
-    channels.statics += static_forcing(name) ? 1 : num_static_channels(name);
-  }
+  channels.statics = count_static_channels(names_in(roles.statics));
   if (channels.prognostic < 1) {
     throw Error(ErrorClass::kUsage,
                 str("of ", counted(row_channels, "channel"), " of the data ", channels.forcings, " are forcings and ",
@@ -176,33 +201,10 @@ DerivedInputs::DerivedInputs(const comm::MpiGroup& group, const FieldRoles& role
     }
   }
   if (!statics.empty()) {
-    int64_t channels = 0;
-    std::vector<std::string> of_files;
-    for (const std::string& name : statics) {
-      const bool is_computed = static_forcing(name).has_value();
-      channels += is_computed ? 1 : num_static_channels(name);
-      if (!is_computed) {
-        of_files.push_back(name);
-      }
-    }
-    statics_ = at::empty({channels, shape[0], width_}, at::kFloat);
+    statics_ = at::empty({count_static_channels(statics), shape[0], width_}, at::kFloat);
     comm::agreed_on_rank_0(group, [&] {
-      at::Tensor read;  // in the order of `of_files`
-      if (!of_files.empty()) {
-        const std::string& path = roles.static_data.empty() ? files.front().path : roles.static_data;
-        read = read_static_fields(path, of_files, variables, grid, shape).values;
-      }
-      int64_t to = 0, from = 0;
-      for (const std::string& name : statics) {
-        if (const auto forcing = static_forcing(name)) {
-          compute_forcing(*forcing, 0.0, "standard", grid_, {0, shape[0]}, statics_[to++].data_ptr<float>());
-        } else {
-          const int64_t count = num_static_channels(name);
-          statics_.narrow(0, to, count).copy_(read.narrow(0, from, count));
-          to += count;
-          from += count;
-        }
-      }
+      const std::string& path = roles.static_data.empty() ? files.front().path : roles.static_data;
+      statics_.copy_(make_statics(statics, path, variables, grid, shape));
     });
     group.broadcast(statics_.data_ptr(), static_cast<int64_t>(statics_.nbytes()), 0);
   }

@@ -497,7 +497,7 @@ std::string era5_unit(const std::string& channel) {
 }
 
 std::string part_of_names(const std::string& names, Range channels) {
-  const std::vector<std::string> all = names.empty() ? std::vector<std::string>() : split_channels(names);
+  const std::vector<std::string> all = names_in(names);
   return all.empty() ? ""
                      : join(std::vector<std::string>(all.begin() + channels.begin, all.begin() + channels.end), ",");
 }

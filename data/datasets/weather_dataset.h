@@ -92,16 +92,6 @@ class WeatherDataset : public Dataset {
   int64_t bytes_read() const { return source_->bytes_read(); }
 
  private:
-  void check_layouts() const;
-  int64_t common_band_unit() const;
-  void set_scaling();
-  std::vector<int64_t> rows_needed(int64_t num_samples) const;
-  [[noreturn]] void fail_non_finite(const RowRead& row, const RowBox& box, int64_t element, float value) const;
-
-  std::unique_ptr<RowSource> source_;
-  Lead lead_;
-  int64_t num_gaps_ = 0;
-  TimePairs pairs_;
   // Channels of rows that are read together.
   struct Part {
     Range channels;
@@ -113,8 +103,18 @@ class WeatherDataset : public Dataset {
     int64_t row;
     float* to;
   };
-  void read_part(const Part& part, std::span<const Wanted> wanted, Range band, bool as_stored) const;
 
+  void check_layouts() const;
+  int64_t common_band_unit() const;
+  void set_scaling();
+  void read_part(const Part& part, std::span<const Wanted> wanted, Range band, bool as_stored) const;
+  std::vector<int64_t> rows_needed(int64_t num_samples) const;
+  [[noreturn]] void fail_non_finite(const RowRead& row, const RowBox& box, int64_t element, float value) const;
+
+  std::unique_ptr<RowSource> source_;
+  Lead lead_;
+  int64_t num_gaps_ = 0;
+  TimePairs pairs_;
   std::vector<int64_t> shape_;  // of one row
   SampleChannels channels_;
   std::vector<std::string> row_names_;      // of its channels

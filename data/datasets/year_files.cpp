@@ -276,6 +276,10 @@ std::vector<std::string> split_channels(const std::string& text) {
   return parts;
 }
 
+std::vector<std::string> names_in(const std::string& list) {
+  return list.empty() ? std::vector<std::string>() : split_channels(list);
+}
+
 std::vector<std::string> channel_names(int64_t count, const std::string& attribute, const std::string& file) {
   if (attribute.empty() && count != kNumEra5Channels) {
     std::vector<std::string> names;

@@ -65,6 +65,9 @@ class TimePairs {
 /// The names in a list with commas between them, without the blanks around each; of an empty text one empty name.
 std::vector<std::string> split_channels(const std::string& text);
 
+/// The same, none of an empty text.
+std::vector<std::string> names_in(const std::string& list);
+
 /// Names of `count` channels: those of `attribute` (separated by commas) if it is not empty; else those of the ERA5
 /// data of 20 channels; else c00, c01, ... Error(kBadData), naming `file`, if the attribute has another number of them.
 std::vector<std::string> channel_names(int64_t count, const std::string& attribute, const std::string& file);

@@ -48,7 +48,7 @@ std::optional<FieldVariable> variable_of(hid_t file, const std::string& name) {
   if (channels.empty() && variable.shape.size() == kFieldDims) {
     channels = hdf5_scale_texts(object.get(), 1);
   }
-  variable.channels = channels.empty() ? std::vector<std::string>{} : split_channels(channels);
+  variable.channels = names_in(channels);
   if (variable.shape.size() == kFieldDims && std::ssize(variable.channels) == variable.shape[1]) {
     variable.told[1] = DimKind::kChannel;
   } else {

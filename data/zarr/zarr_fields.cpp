@@ -3,7 +3,6 @@
 #include "data/zarr/zarr_fields.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -116,23 +115,6 @@ std::vector<int64_t> grid_of_files(const ArrayLayout& layout) {
   return grid;
 }
 
-// The index that a file's name says, "3.0.1" or "3/0/1"; empty where it is none of the grid.
-std::vector<int64_t> index_of_key(const std::string& key, char separator, const std::vector<int64_t>& grid) {
-  std::vector<int64_t> index;
-  for (size_t begin = 0; begin <= key.size() && index.size() <= grid.size();) {
-    const size_t end = std::min(key.find(separator, begin), key.size());
-    int64_t number = -1;
-    const auto [last, failure] = std::from_chars(key.data() + begin, key.data() + end, number);
-    if (failure != std::errc() || last != key.data() + end || number < 0) {
-      return {};
-    }
-    index.push_back(number);
-    begin = end + 1;
-  }
-  const bool fits = std::equal(index.begin(), index.end(), grid.begin(), grid.end(), std::less<>());
-  return fits ? index : std::vector<int64_t>{};
-}
-
 // The files of an array that are there, which may be in folders of their own: how many for each first index.
 std::map<int64_t, int64_t> count_files(const std::string& folder, const ArrayLayout& layout,
                                        const std::vector<int64_t>& grid) {
@@ -141,9 +123,10 @@ std::map<int64_t, int64_t> count_files(const std::string& folder, const ArrayLay
   std::error_code error;
   for (fs::recursive_directory_iterator entry(prefix, error), end; !error && entry != end; entry.increment(error)) {
     const std::string key = entry->path().string().substr(prefix.size());
-    const std::vector<int64_t> index = index_of_key(key, layout.chunk_files.separator.front(), grid);
+    const std::vector<int64_t> index = chunk_index(key, layout.chunk_files.separator.front());
+    const bool fits = std::equal(index.begin(), index.end(), grid.begin(), grid.end(), std::less<>());
     std::error_code ignored;
-    if (!index.empty() && entry->is_regular_file(ignored)) {  // nor is a link to nothing
+    if (fits && !index.empty() && entry->is_regular_file(ignored)) {  // nor is a link to nothing
       ++counts[index.front()];
     }
   }

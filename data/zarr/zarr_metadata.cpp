@@ -390,6 +390,21 @@ std::string ZarrArray::chunk_path(std::span<const int64_t> index) const {
   return str(name, "/", key.empty() ? "0" : key);
 }
 
+std::vector<int64_t> chunk_index(std::string_view key, char separator) {
+  std::vector<int64_t> index;
+  for (size_t begin = 0; begin <= key.size();) {
+    const size_t end = std::min(key.find(separator, begin), key.size());
+    int64_t number = -1;
+    const auto [last, failure] = std::from_chars(key.data() + begin, key.data() + end, number);
+    if (failure != std::errc() || last != key.data() + end || number < 0) {
+      return {};
+    }
+    index.push_back(number);
+    begin = end + 1;
+  }
+  return index;
+}
+
 ZarrArray zarr_array_v2(const std::string& name, const ZarrField& field, const ZarrJson& attributes) {
   require_format(field, 2);
   ZarrArray array;

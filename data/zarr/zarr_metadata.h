@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -90,6 +91,9 @@ struct ZarrArray {
   /// "geopotential/c/0/3/1". Pure.
   std::string chunk_path(std::span<const int64_t> index) const;
 };
+
+/// The numbers of a chunk's key, "3.0.1" or "3/0/1"; empty where it is anything else. Pure.
+std::vector<int64_t> chunk_index(std::string_view key, char separator);
 
 /// The array that a .zarray (v2), with what is in .zattrs, or a zarr.json (v3) describes. Error(kBadData) where they
 /// contradict the format; what is sound but cannot be read here is `refused`. Pure.

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -85,22 +84,6 @@ void sync_file_system_of(const std::string& folder) {
   }
 }
 
-// The numbers of "0/12/3"; empty where it is anything else, such as "0/012/3", which is another file.
-std::vector<int64_t> chunk_index(std::string_view key) {
-  std::vector<int64_t> index;
-  for (size_t begin = 0; begin <= key.size();) {
-    const size_t end = std::min(key.find('/', begin), key.size());
-    int64_t number = -1;
-    const auto [last, failure] = std::from_chars(key.data() + begin, key.data() + end, number);
-    if (failure != std::errc() || last != key.data() + end || number < 0) {
-      return {};
-    }
-    index.push_back(number);
-    begin = end + 1;
-  }
-  return index;
-}
-
 bool is_in_grid(const ZarrArray& array, const std::vector<int64_t>& index) {
   bool is_in = index.size() == array.shape.size();
   for (size_t d = 0; is_in && d < index.size(); ++d) {
@@ -166,8 +149,8 @@ bool is_chunk_of(std::span<const ZarrArray> arrays, std::string_view path) {
     if (!path.starts_with(begin)) {
       return false;
     }
-    const std::vector<int64_t> index = chunk_index(path.substr(begin.size()));
-    return is_in_grid(array, index) && array.chunk_path(index) == path;
+    const std::vector<int64_t> index = chunk_index(path.substr(begin.size()), array.key_separator);
+    return is_in_grid(array, index) && array.chunk_path(index) == path;  // "c/0/012/3" is another file
   });
 }
 

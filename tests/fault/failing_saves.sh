@@ -12,6 +12,7 @@ shift 4
 launcher=("$@")
 
 LIMIT=${VIT_HYBRID_TEST_FAULT_SECONDS:-60}
+faulty=$(realpath "$(dirname "${BASH_SOURCE[0]}")/faulty.sh")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -25,20 +26,11 @@ fail() {
   head -n 8 err | sed 's/^/    /'
 }
 
-# The fault is set within, so that the launcher itself does not see it. AddressSanitizer has to be loaded first.
-cat >faulty <<'END'
-#!/bin/sh
-fault=$1 shim=$2
-shift 2
-asan=$(ldd "$1" | awk '$1 ~ /^libasan/ { print $3 }')
-VIT_HYBRID_TEST_FAULT="$fault" LD_PRELOAD="${asan:+$asan:}$shim${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@"
-END
-chmod +x faulty
 
 # run_with FAULT: the exit code is in `code`
 run_with() {
   rm -rf run
-  timeout -k 5 "$LIMIT" "${launcher[@]}" "$ranks" ./faulty "$1" "$shim" "$program" "${options[@]}" --steps 3 \
+  timeout -k 5 "$LIMIT" "${launcher[@]}" "$ranks" "$faulty" "$1" "$shim" "$program" "${options[@]}" --steps 3 \
     --checkpoint-every 1 --keep-checkpoints 1 --run-dir run >out 2>err
   code=$?
 }

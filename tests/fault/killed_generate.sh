@@ -11,23 +11,15 @@ shift 4
 launcher=("$@")
 [ ${#launcher[@]} -gt 0 ] && launcher+=("$ranks")
 
+faulty=$(realpath "$(dirname "${BASH_SOURCE[0]}")/faulty.sh")
 . "$(dirname "${BASH_SOURCE[0]}")/expect.sh"
 
-# The fault is set within, so that the launcher itself does not see it. AddressSanitizer has to be loaded first.
-cat >faulty <<'END'
-#!/bin/sh
-fault=$1 shim=$2
-shift 2
-asan=$(ldd "$1" | awk '$1 ~ /^libasan/ { print $3 }')
-VIT_HYBRID_TEST_FAULT="$fault" LD_PRELOAD="${asan:+$asan:}$shim${LD_PRELOAD:+:$LD_PRELOAD}" exec "$@"
-END
-chmod +x faulty
 
 channels=t2m,z:500:850
 # generate FORMAT FAULT: into ./checkpoints; the exit code is in `code`
 generate() {
   {  # the shell says of what was killed that it was
-    timeout -k 5 "$LIMIT" "${launcher[@]}" ./faulty "$2" "$shim" "$program" data generate --out ./checkpoints/era \
+    timeout -k 5 "$LIMIT" "${launcher[@]}" "$faulty" "$2" "$shim" "$program" data generate --out ./checkpoints/era \
       --weather waves --format "$1" --channels $channels --train-years 1 --valid-years 0 --steps-per-year 3 --height 8 \
       --width 8 >out 2>err
     code=$?
