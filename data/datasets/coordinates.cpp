@@ -220,6 +220,33 @@ std::vector<double> latitude_weights(const Grid& grid, int64_t height) {
   return weights;
 }
 
+std::vector<double> cell_area_weights(const Grid& grid, int64_t height) {
+  constexpr double kPole = std::numbers::pi / 2.0;
+  VH_ASSERT(grid.latitudes.empty() || std::ssize(grid.latitudes) == height, "one latitude for each row");
+  std::vector<double> phi(static_cast<size_t>(height));
+  for (int64_t i = 0; i < height; ++i) {
+    const auto row = static_cast<size_t>(i);
+    phi[row] = grid.latitudes.empty() ? row_latitude(i, height) : grid.latitudes[row] * (std::numbers::pi / 180.0);
+  }
+  if (height < 2) {
+    return std::vector<double>(phi.size(), 1.0);
+  }
+  // The sine of the bound before a row; beyond an end the row's other neighbour, turned over.
+  const auto bound = [&](size_t row) {
+    const size_t last = phi.size() - 1;
+    const double middle = row == 0     ? 1.5 * phi[0] - 0.5 * phi[1]
+                          : row > last ? 1.5 * phi[last] - 0.5 * phi[last - 1]
+                                       : 0.5 * (phi[row - 1] + phi[row]);
+    return std::sin(std::clamp(middle, -kPole, kPole));
+  };
+  std::vector<double> weights(phi.size());
+  const double whole = std::abs(bound(phi.size()) - bound(0));
+  for (size_t row = 0; row < weights.size(); ++row) {
+    weights[row] = std::abs(bound(row + 1) - bound(row)) / whole * static_cast<double>(height);
+  }
+  return weights;
+}
+
 std::string grid_text(const Grid& grid) {
   return str(points_text(grid.latitudes, "latitudes"), ", ", points_text(grid.longitudes, "longitudes"));
 }
@@ -436,6 +463,19 @@ std::optional<std::array<double, 2>> seconds_of_date(const std::string& text, co
 }
 
 }  // namespace
+
+DayTime day_time(double seconds, const std::string& calendar) {
+  const double days = std::floor(seconds / kSecondsOfDay);
+  const auto whole = static_cast<int64_t>(days);
+  const double rest = seconds - days * kSecondsOfDay;
+  if (calendar == "standard") {
+    const std::chrono::sys_days day{std::chrono::days(whole)};
+    const std::chrono::year_month_day date{day};
+    return {static_cast<int>((day - std::chrono::sys_days(date.year() / 1 / 1)).count()) + 1, rest};
+  }
+  const int64_t year = calendar == "noleap" ? 365 : calendar == "all_leap" ? 366 : 360;
+  return {static_cast<int>((whole % year + year) % year) + 1, rest};
+}
 
 Range rows_of_dates(const std::string& span, const std::vector<double>& times, const TimeAxis& axis,
                     const std::string& where) {

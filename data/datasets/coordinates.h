@@ -22,6 +22,11 @@ struct Grid {
 /// latitudes are not known, phi_i = 90 - 180 i/(H-1) degrees, i = 0 .. H-1. Rows at the poles alone count alike.
 std::vector<double> latitude_weights(const Grid& grid, int64_t height);
 
+/// The share of each row in the area of the sphere, of mean 1: sin of its upper less that of its lower bound, which lie
+/// half way to its neighbours, or as far on the other side of the first and the last row, but at the poles at most (S.
+/// Rasp et al., WeatherBench 2, JAMES 2024, section 3). Latitudes that are not known are those of latitude_weights().
+std::vector<double> cell_area_weights(const Grid& grid, int64_t height);
+
 /// "721 latitudes from 90 to -90, 1440 longitudes from 0 to 359.75"; "no latitudes, no longitudes".
 std::string grid_text(const Grid& grid);
 
@@ -109,6 +114,15 @@ struct StoredTimes {
 /// The seconds since the begin of 1970 of each of the times, whose time_axis() `axis` is, of dates: those of which the
 /// axis has the first and the last.
 std::vector<double> seconds_of_times(const StoredTimes& times, const TimeAxis& axis);
+
+/// A time of the year.
+struct DayTime {
+  int day_of_year = 1;   ///< from 1
+  double seconds = 0.0;  ///< since the begin of the day
+};
+
+/// Of `seconds` since the begin of 1970 in a TimeAxis::calendar. Pure.
+DayTime day_time(double seconds, const std::string& calendar);
 
 /// The rows whose dates lie in a span, both ends of it included: "2015", "2015-02/2016", "1990-01-01/1990-06-30". Of
 /// the ascending `times` of all rows as the file has them, `axis` their time_axis(). Error(kUsage) for a text that is

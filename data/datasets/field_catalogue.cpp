@@ -16,6 +16,8 @@
 #include "data/hdf5/hdf5_fields.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/zarr/zarr_fields.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
@@ -116,13 +118,6 @@ std::string variables_text(std::span<const FieldVariable> variables) {
                           : str("it has ", join(texts), more == 0 ? "" : str(" and ", more, " more"));
 }
 
-// "z500" into "z" and 500; nothing where no level is at its end.
-std::optional<std::pair<std::string, double>> split_level(const std::string& name) {
-  const size_t end = name.find_last_not_of("0123456789.");
-  const auto level = end == std::string::npos ? std::nullopt : level_of(std::string_view(name).substr(end + 1));
-  return level ? std::optional(std::pair(name.substr(0, end + 1), *level)) : std::nullopt;
-}
-
 // All names of the one of ERA5's variables that is called so; null where none is.
 const Names* names_beside(const std::string& name) {
   const auto& all = names_of_era5();
@@ -141,6 +136,17 @@ std::string first_name(const std::string& name) {
 // Of "u10" and "v10", and all other names of variables, which may end as levels do and mean none.
 bool is_surface_name(const std::string& name) {
   return names_beside(name) != nullptr;
+}
+
+// "z500" into "z" and 500; nothing where no level is at its end.
+std::optional<std::pair<std::string, double>> split_level(const std::string& name) {
+  const size_t end = name.find_last_not_of("0123456789.");
+  const auto level = end == std::string::npos ? std::nullopt : level_of(std::string_view(name).substr(end + 1));
+  if (!level) {
+    return std::nullopt;
+  }
+  const std::string base = name.substr(0, end + 1), without = name.substr(0, end);
+  return std::pair(base.ends_with('_') && names_beside(without) != nullptr ? without : base, *level);  // anemoi's z_500
 }
 
 // Of the names that there are, and those of forcings that are computed.
@@ -241,10 +247,21 @@ class Search {
     fail(name, name, with_levels != nullptr ? with_levels : find_levels(name));
   }
 
-  // Of the channels that a dataset's own list names.
+  // Of the channels that a dataset's own list names, in these words or others.
   std::optional<ChannelPlace> in_list(const std::string& name) const {
+    const std::string canonical = canonical_channel(name);
+    const auto is_same = [&](const std::string& listed) { return listed == name; };
+    const auto means_same = [&](const std::string& listed) { return canonical_channel(listed) == canonical; };
+    if (const auto found = find_listed(name, is_same)) {
+      return found;
+    }
+    return find_listed(name, means_same);
+  }
+
+  template <class Predicate>
+  std::optional<ChannelPlace> find_listed(const std::string& name, const Predicate& fits) const {
     for (const FieldVariable& variable : variables_) {
-      const auto listed = std::find(variable.channels.begin(), variable.channels.end(), name);
+      const auto listed = std::find_if(variable.channels.begin(), variable.channels.end(), fits);
       if (listed != variable.channels.end()) {
         return ChannelPlace{name, number_of(variable), listed - variable.channels.begin()};
       }
@@ -611,6 +628,19 @@ ArrayLayout inspect_all_rows(const std::string& path, const FieldQuery& query, b
 
 StoredTimes stored_times(const std::string& path, const std::string& array) {
   return is_zarr_store(path) ? ZarrFields(path).times_of(array) : hdf5_times(path, array);
+}
+
+std::vector<std::vector<double>> seconds_of_rows(const comm::MpiGroup& group, const std::vector<RowFile>& files) {
+  std::vector<std::vector<double>> seconds;
+  for (const RowFile& file : files) {
+    auto& of_file = seconds.emplace_back(static_cast<size_t>(file.layout.num_rows()));
+    comm::agreed_on_rank_0(group, [&] {
+      const StoredTimes times = stored_times(file.path, file.layout.stored_arrays().front()->name);
+      of_file = seconds_of_times(times, file.layout.times);
+    });
+    group.broadcast(of_file.data(), static_cast<int64_t>(of_file.size() * sizeof(double)), 0);
+  }
+  return seconds;
 }
 
 ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query, Inspection inspection) {

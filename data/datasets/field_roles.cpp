@@ -190,15 +190,7 @@ DerivedInputs::DerivedInputs(const comm::MpiGroup& group, const FieldRoles& role
   });
   if (depends_on_time()) {
     calendar_ = files.front().layout.times.calendar;
-    for (const RowFile& file : files) {
-      std::vector<double> seconds(static_cast<size_t>(file.layout.num_rows()));
-      comm::agreed_on_rank_0(group, [&] {
-        const StoredTimes times = stored_times(file.path, file.layout.stored_arrays().front()->name);
-        seconds = seconds_of_times(times, file.layout.times);
-      });
-      group.broadcast(seconds.data(), static_cast<int64_t>(seconds.size() * sizeof(double)), 0);
-      seconds_.push_back(std::move(seconds));
-    }
+    seconds_ = seconds_of_rows(group, files);
   }
   if (!statics.empty()) {
     statics_ = at::empty({count_static_channels(statics), shape[0], width_}, at::kFloat);

@@ -339,25 +339,26 @@ std::vector<std::string> units_of(const RowFile& file, const std::vector<std::st
 
 }  // namespace
 
-WeatherTimes::WeatherTimes(const comm::MpiGroup& self, const WeatherOptions& options) {
-  VH_ASSERT(self.size() == 1, "times are read by one process");
+WeatherTimes::WeatherTimes(const comm::MpiGroup& group, const WeatherOptions& options) {
   const MemoryScope scope(MemoryClass::kData);
   const IoMode io = options.io == IoMode::kCollective ? IoMode::kIndependent : options.io;
-  source_ = std::make_unique<RowSource>(self, list_weather_files(options.folder), options.fields, io);
-  check_layouts();
-  const RowFile& first = source_->files().front();
-  channels_ = sample_channels(options.roles, shape_.front());
-  given_channels_ = data::given_channels(source_->files());
-  row_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
-  const std::vector<std::string> units = units_of(first, row_names_);
-  const Range predicted = channels_.predicted();
-  names_ = {row_names_.begin() + predicted.begin, row_names_.end()};
-  units_ = {units.begin() + predicted.begin, units.end()};
-  grid_ = given_grid(source_->files());
-  lead_ = resolved_lead(options.lead, common_interval(source_->files()));
-  normalization_ = normalization_of(self, options, shape_.front(), given_channels_);
-  derived_ = DerivedInputs(self, options.roles, options.fields.variables, source_->files(),
-                           joined_grid(grid_, options.grid), {shape_[1], shape_[2]});
+  source_ = std::make_unique<RowSource>(group, list_for_all(group, options.folder), options.fields, io);
+  comm::agreed(group, [&] {
+    check_layouts();
+    const RowFile& first = files().front();
+    channels_ = sample_channels(options.roles, shape_.front());
+    given_channels_ = data::given_channels(files());
+    row_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
+    const std::vector<std::string> units = units_of(first, row_names_);
+    const Range predicted = channels_.predicted();
+    names_ = {row_names_.begin() + predicted.begin, row_names_.end()};
+    units_ = {units.begin() + predicted.begin, units.end()};
+    grid_ = given_grid(files());
+    lead_ = resolved_lead(options.lead, common_interval(files()));
+  });
+  normalization_ = normalization_of(group, options, shape_.front(), given_channels_);
+  derived_ = DerivedInputs(group, options.roles, options.fields.variables, files(), joined_grid(grid_, options.grid),
+                           {shape_[1], shape_[2]});
 }
 
 void WeatherTimes::check_layouts() {

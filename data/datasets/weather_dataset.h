@@ -131,14 +131,15 @@ class WeatherDataset : public Dataset {
   mutable TensorPool pool_;
 };
 
-// WeatherTimes: the states of a weather data set one by one, on one process.
+// WeatherTimes: the states of a weather data set one by one.
 
 /// The times of all files, counted one file after the other from 0.
 class WeatherTimes {
  public:
-  /// Opens the files of options.folder on this process, which is alone in `self` (that outlives the object). Main
-  /// thread. Error(kMissingInput), Error(kBadData).
-  WeatherTimes(const comm::MpiGroup& self, const WeatherOptions& options);
+  /// Opens the files of options.folder. Reading is each rank's own; in mode kCollective it is kIndependent. Collective
+  /// over `group` (which outlives the object), on the main thread, with the same options on all ranks; errors are
+  /// agreed: Error(kMissingInput), Error(kBadData).
+  WeatherTimes(const comm::MpiGroup& group, const WeatherOptions& options);
 
   /// Where a time lies.
   struct Place {
@@ -149,9 +150,10 @@ class WeatherTimes {
   };
 
   int64_t size() const;
+  const std::vector<RowFile>& files() const { return source_->files(); }
   /// `index` is in [0, size()).
   Place place(int64_t index) const;
-  const std::string& path(int64_t file) const { return source_->files()[static_cast<size_t>(file)].path; }
+  const std::string& path(int64_t file) const { return files()[static_cast<size_t>(file)].path; }
   const SampleChannels& channels() const { return channels_; }
   std::vector<int64_t> input_shape() const { return {channels_.inputs(), shape_[1], shape_[2]}; }
   std::vector<int64_t> target_shape() const { return {channels_.outputs(), shape_[1], shape_[2]}; }

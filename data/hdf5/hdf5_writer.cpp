@@ -58,6 +58,19 @@ Hid create_file(const std::string& path, const Hid& access, const Room& room) {
   return hdf5_create_anew(path, creation, access);
 }
 
+// Of a fixed length: netCDF-4 takes it as its strings where it is more than 1.
+Hid text_type(const std::vector<std::string>& texts) {
+  size_t length = 2;
+  for (const std::string& text : texts) {
+    length = std::max(length, text.size());
+  }
+  Hid type(H5Tcopy(H5T_C_S1), &H5Tclose);
+  H5Tset_size(type.get(), length);
+  H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
+  H5Tset_cset(type.get(), H5T_CSET_UTF8);
+  return type;
+}
+
 // Creates a dataset with its attributes and with storage that is allocated and not filled. Error(kCannotCreate).
 Hid create_dataset(hid_t file, const Hdf5DatasetSpec& spec, const std::string& path) {
   const std::vector<hsize_t> extents(spec.shape.begin(), spec.shape.end());
@@ -69,9 +82,19 @@ Hid create_dataset(hid_t file, const Hdf5DatasetSpec& spec, const std::string& p
   H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
   H5Pset_obj_track_times(creation.get(), false);  // the same data make the same file
-  Hid dataset = hdf5_own(H5Dcreate2(file, spec.name.c_str(), hdf5_memory_type(spec.type), space.get(), link.get(),
-                                    creation.get(), H5P_DEFAULT),
-                         &H5Dclose, ErrorClass::kCannotCreate, str("create dataset '", spec.name, "' in ", path));
+  const Hid of_texts = spec.texts.empty() ? Hid() : text_type(spec.texts);
+  const hid_t type = spec.texts.empty() ? hdf5_memory_type(spec.type) : of_texts.get();
+  Hid dataset =
+      hdf5_own(H5Dcreate2(file, spec.name.c_str(), type, space.get(), link.get(), creation.get(), H5P_DEFAULT),
+               &H5Dclose, ErrorClass::kCannotCreate, str("create dataset '", spec.name, "' in ", path));
+  if (!spec.texts.empty()) {
+    std::string all;
+    for (const std::string& text : spec.texts) {
+      all += text + std::string(H5Tget_size(type) - text.size(), '\0');
+    }
+    hdf5_check(H5Dwrite(dataset.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, all.data()), ErrorClass::kIo,
+               str("write dataset '", spec.name, "' of ", path));
+  }
   hdf5_add_attributes(dataset.get(), spec.attributes, path);
   return dataset;
 }

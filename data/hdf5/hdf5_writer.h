@@ -20,12 +20,15 @@ namespace vit_hybrid::data {
 using Hdf5Value = std::variant<std::string, int64_t, double, std::vector<double>>;
 using Hdf5Attributes = std::vector<std::pair<std::string, Hdf5Value>>;
 
-/// A dataset to create. Types: float32, float64, uint8, int32, int64 (kFloat, kDouble, kByte, kInt, kLong).
+/// A dataset to create. Types of numbers: float32, float64, uint8, int32, int64 (kFloat, kDouble, kByte, kInt, kLong).
 struct Hdf5DatasetSpec {
   std::string name;  ///< groups before a '/' are made
   std::vector<int64_t> shape;
   at::ScalarType type = at::kFloat;
   Hdf5Attributes attributes = {};
+  /// A list of texts instead of numbers: `shape` is their number, and they are written when the dataset is made. Not of
+  /// a file with a seal.
+  std::vector<std::string> texts = {};
 };
 
 /// A text attribute of a dataset that is known at the end only.

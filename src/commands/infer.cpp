@@ -10,6 +10,7 @@
 #include "src/config/run_options.h"
 #include "src/infer/evaluate.h"
 #include "src/infer/forecast.h"
+#include "src/infer/lead_evaluation.h"
 #include "src/infer/model_use.h"
 
 namespace vit_hybrid::commands {
@@ -68,17 +69,41 @@ void check_paths(train::RunConfig& config, const options::Source& overrides, con
 struct EvaluateOptions {
   train::ModelUse use;
   train::PredictionOptions predictions;
+  train::LeadOptions leads;
   int64_t limit_nsamples = 0;
   train::RunConfig shown;
 };
 
 options::OptionTable table_of(EvaluateOptions& chosen) {
   options::OptionTable table;
-  train::add_use_options(table, chosen.use, "JSON file for the figures; without it they are only printed.");
+  train::add_use_options(
+      table, chosen.use,
+      "JSON file for the figures, or of --lead-hours, --lead-steps and --scores a NetCDF-4 file (.nc); without it they "
+      "are only printed.");
   table.add({.name = "limit-nsamples",
              .value = options::integer(chosen.limit_nsamples, train::from_one(train::kMostCount, "none")),
              .help = "Use only the first samples of the data.",
              .unit = "samples"});
+  table.add({.name = "lead-hours",
+             .value = options::text(chosen.leads.hours, "hours"),
+             .help =
+                 "Score forecasts, the model on its own output, at these leads, with commas between them (6,24,120), "
+                 "from every time of the data."});
+  table.add({.name = "lead-steps",
+             .value = options::text(chosen.leads.steps, "steps"),
+             .help = "The same in applications of the model, for data whose times are no dates."});
+  table.add({.name = "scores",
+             .value = options::choice(chosen.leads.rules, {"reference", "weatherbench"}),
+             .help =
+                 "reference: the mean over the starts of each one's score, rows weighed by cos(latitude), in standard "
+                 "deviations; weatherbench: the root after the mean over the starts, ACC a ratio of means, rows "
+                 "weighed by their area, in the units of the data."});
+  table.add({.name = "climatology",
+             .value = options::text(chosen.leads.climatology, "file"),
+             .help =
+                 "What anomalies at these leads are against: a file or store with a row for each day of a leap year "
+                 "at each hour of the data (data stats --climatology); without it climatology.nc of --stats where "
+                 "that is there, else --time-means."});
   table.add({.name = "predictions",
              .value = options::text(chosen.predictions.path, "file"),
              .help = "CSV or HDF5 file (.csv, .h5) for what a classifier predicts of each image: class and "
@@ -105,6 +130,18 @@ void check_predictions(const train::PredictionOptions& chosen) {
   check("confusion", chosen.confusion, ".csv", ".json");
   if (chosen.top > 0 && chosen.path.empty()) {
     throw Error(ErrorClass::kUsage, "--predictions-top has no effect without --predictions FILE");
+  }
+}
+
+// Of scores by lead, which are a forecast's.
+void refuse_predictions(const train::PredictionOptions& chosen) {
+  for (const auto& [option, path] :
+       {std::pair("--predictions", chosen.path), std::pair("--confusion", chosen.confusion)}) {
+    if (!path.empty()) {
+      throw Error(ErrorClass::kUsage, str(option,
+                                          " is of classifiers, --lead-hours, --lead-steps and --scores are of "
+                                          "forecasts"));
+    }
   }
 }
 
@@ -139,8 +176,20 @@ int run_evaluate(const Invocation& invocation) {
     same_error_on_all_ranks([&] { check_predictions(chosen.predictions); });
     const train::CheckpointReader checkpoint(world, chosen.use.checkpoint);
     train::RunConfig config = configure(checkpoint, chosen.use.data, overrides, world);
+    if (chosen.leads.are_asked()) {
+      same_error_on_all_ranks([&] {
+        refuse_predictions(chosen.predictions);
+        train::check_leads(config, chosen.leads);
+      });
+    } else if (!chosen.leads.climatology.empty()) {
+      refuse({"--climatology has no effect without --lead-hours, --lead-steps or --scores weatherbench"});
+    }
     check_paths(config, overrides, world);
     config.data.limit_nsamples_val = chosen.limit_nsamples;
+    if (chosen.leads.are_asked()) {
+      train::evaluate_leads(config, chosen.use, chosen.leads, checkpoint, world);
+      return 0;
+    }
     train::evaluate(config, chosen.use, checkpoint, world, chosen.predictions);
     return 0;
   });
@@ -170,7 +219,8 @@ std::vector<Command> infer_commands() {
        .run = &run_evaluate,
        .usage =
            "usage: [mpirun -n N] vit_hybrid evaluate --checkpoint PATH --data PATH [options]\n\nLoss, RMSE and ACC by "
-           "channel beside persistence, or top-1 and top-5, each sample counted once, in any layout.\nWhere not given, "
+           "channel beside persistence, or top-1 and top-5, each sample counted once, in any layout;\n--lead-hours: "
+           "scores of forecasts by lead, beside persistence and climatology.\nWhere not given, "
            "precision, statistics and batch size are those of the training.\n",
        .options_text = &options_text<EvaluateOptions, table_of>},
       {.name = "forecast",

@@ -71,14 +71,12 @@ void check_outputs(const RunConfig& config, const ModelUse& use, const Predictio
     if (!is_new) {
       throw Error(ErrorClass::kUsage, str(same->second, " and ", option, " are both '", path, "'"), "give two names");
     }
-    refuse_inputs(path, option, config.data, checkpoint);
     if (config.is_forecast() && option != "--out") {
       throw Error(ErrorClass::kUsage,
                   str(option, " is '", path, "', but the model is no classifier: it has no classes"),
                   "vit_hybrid forecast writes the fields that such a model predicts");
     }
-    refuse_existing(path, use.overwrite, option);
-    require_folder_of(path, option);
+    check_output(path, option, use.overwrite, config.data, checkpoint);
   }
 }
 
@@ -166,6 +164,13 @@ void refuse_inputs(const std::string& path, const std::string& option, const Dat
                 str(option, " is '", path, "', which would be one of the data's files in ", data.valid_data),
                 "give a name in another folder");
   }
+}
+
+void check_output(const std::string& path, const std::string& option, bool overwrite, const DataConfig& data,
+                  const std::string& checkpoint) {
+  refuse_inputs(path, option, data, checkpoint);
+  refuse_existing(path, overwrite, option);
+  require_folder_of(path, option);
 }
 
 Evaluation evaluate(const RunConfig& config, const ModelUse& use, const CheckpointReader& checkpoint,

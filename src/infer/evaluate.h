@@ -22,4 +22,9 @@ Evaluation evaluate(const RunConfig& config, const ModelUse& use, const Checkpoi
 void refuse_inputs(const std::string& path, const std::string& option, const DataConfig& data,
                    const std::string& checkpoint);
 
+/// What a command is to write: refuse_inputs(), refuse_existing(), and Error(kCannotCreate) where its folder is not
+/// there or nothing can be written into it; before the work, whose results would be lost. For one rank.
+void check_output(const std::string& path, const std::string& option, bool overwrite, const DataConfig& data,
+                  const std::string& checkpoint);
+
 }  // namespace vit_hybrid::train

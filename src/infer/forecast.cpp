@@ -1,7 +1,6 @@
-// The rollout, out of the last stage into the first; its file, dataset by dataset, and its figures by lead time.
+// A rollout, its file, dataset by dataset, and its figures by lead time.
 #include "src/infer/forecast.h"
 
-#include <ATen/OpMathType.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
@@ -24,6 +23,7 @@
 #include "src/config/model_options.h"
 #include "src/infer/evaluate.h"
 #include "src/infer/model_use.h"
+#include "src/infer/rollout.h"
 #include "src/train/data_source.h"
 #include "src/train/loss_weights.h"
 
@@ -47,92 +47,6 @@ Evaluation figures_of(model::FieldLoss kind, const model::FieldWeights& loss_wei
 std::string figures_path(const ForecastOptions& options) {
   return std::filesystem::path(options.use.out).replace_extension(".json").string();
 }
-
-// World rank 0, on the first stage, has the states; a prediction goes from the last stage back to the first over the
-// pipeline.
-class Rollout {
- public:
-  // `input` of the model at the start: [C, H, W], normalised, host; looked at on world rank 0 only, the rest is the
-  // same on all ranks. dp is 1. Collective over the mesh.
-  Rollout(ModelRunner& model, mesh::DeviceMesh& mesh, const model::VitOptions& options,
-          const data::SampleChannels& channels, const data::IncrementTarget& increments, const at::Tensor& input)
-      : model_(model), mesh_(mesh), channels_(channels) {
-    VH_ASSERT(mesh.data().size() == 1, "a forecast is one trajectory");
-    if (!model_.is_first_stage()) {
-      return;
-    }
-    const MemoryScope scope(MemoryClass::kData);
-    // What predict() gives: fp32 for parameters of half the length.
-    const at::Tensor& values = model_.parameters().values();
-    options_ = values.options().dtype(at::toOpMathType(values.scalar_type()));
-    increments_ = increments.to(values.device(), options_.dtype().toScalarType());
-    input_ = shared({channels.inputs(), options.image_height, options.image_width}, input);
-  }
-
-  // One lead time further: the new state [C, H, W], normalised, float32 on the host, on world rank 0; undefined on the
-  // others. Between lead times it is kept in the type of predictions. Collective over the mesh.
-  at::Tensor advance() {
-    at::Tensor prediction = model_.predict(input_, 1);
-    comm::Communicator& pipeline = mesh_.pipeline();
-    const int last = pipeline.size() - 1;
-    const MemoryScope scope(MemoryClass::kData);
-    if (last > 0 && model_.is_last_stage()) {
-      pipeline.exchange({{comm::Transfer::Direction::kSend, prediction.contiguous(), 0}}).wait();
-    }
-    if (!model_.is_first_stage()) {
-      return {};
-    }
-    if (last > 0) {
-      prediction = at::empty({1, channels_.outputs(), input_.size(2), input_.size(3)}, options_);
-      pipeline.exchange({{comm::Transfer::Direction::kReceive, prediction, last}}).wait();
-    }
-    const at::Tensor state = increments_ ? increments_.state(prediction, part(channels_.state())) : prediction;
-    take(state);
-    return mesh_.rank() == 0 ? state[0].to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true) : at::Tensor();
-  }
-
-  // What the next input has beside states and static fields: [C, H, W], on world rank 0. Collective over the mesh.
-  void force(const at::Tensor& forcings) {
-    if (model_.is_first_stage()) {
-      const MemoryScope scope(MemoryClass::kData);
-      const int64_t end = channels_.states().end;
-      const at::Tensor values =
-          shared({channels_.forcings + channels_.computed, input_.size(2), input_.size(3)}, forcings);
-      part({0, channels_.forcings}).copy_(values.narrow(1, 0, channels_.forcings));
-      part({end, end + channels_.computed}).copy_(values.narrow(1, channels_.forcings, channels_.computed));
-    }
-  }
-
- private:
-  at::Tensor part(Range channels) const { return input_.narrow(1, channels.begin, channels.size()); }
-
-  // On the first stage what world rank 0 has: [1, C, H, W].
-  at::Tensor shared(const std::vector<int64_t>& shape, const at::Tensor& values) {
-    at::Tensor there = at::empty({1, shape[0], shape[1], shape[2]}, options_);
-    if (mesh_.tensor().rank() == 0) {
-      there.copy_(values.unsqueeze(0));
-    }
-    mesh_.tensor().broadcast(there, 0).wait();
-    return there;
-  }
-
-  // Into the next input.
-  void take(const at::Tensor& state) {
-    const Range states = channels_.states();
-    const int64_t kept = states.size() - channels_.prognostic;
-    if (kept > 0) {
-      part({states.end - kept, states.end}).copy_(part({states.begin, states.begin + kept}).clone());
-    }
-    part(channels_.state()).copy_(state.narrow(1, 0, channels_.prognostic));
-  }
-
-  ModelRunner& model_;
-  mesh::DeviceMesh& mesh_;
-  data::SampleChannels channels_;
-  at::TensorOptions options_;
-  data::IncrementTarget increments_;
-  at::Tensor input_;  // [1, C, H, W] on the device; first stage only
-};
 
 data::SampleChannels channels_of(const RunConfig& config) {
   const data::FieldRoles& roles = config.data.roles;
@@ -434,18 +348,22 @@ std::vector<std::string> ForecastRecord::table_lines() const {
   return lines;
 }
 
-void check_forecast(const RunConfig& config, const ForecastOptions& options) {
+void check_rollout(const RunConfig& config, int64_t steps) {
   if (!config.is_forecast()) {
     throw Error(ErrorClass::kUsage, "the checkpoint's model classifies images (--task classify), it makes no forecast",
                 "give the checkpoint of a model that was trained with --task forecast; 'evaluate' takes both");
   }
   const model::VitOptions& model = config.model;
-  if (channels_of(config).inputs() != model.in_channels) {
+  if (steps > 1 && channels_of(config).inputs() != model.in_channels) {
     const std::string beside = data::roles_text(config.data.roles);
     throw Error(ErrorClass::kUsage,
                 str("the model takes ", model.in_channels, " channels and gives ", model.out_channels,
                     beside.empty() ? "" : str(" (", beside, ")"), ", so its output cannot be its next input"));
   }
+}
+
+void check_forecast(const RunConfig& config, const ForecastOptions& options) {
+  check_rollout(config, std::max<int64_t>(options.steps, 2));
   if (config.parallel.dp > 1) {
     const int ranks = config.parallel.dp * config.parallel.model_size();
     throw Error(ErrorClass::kUsage,
@@ -482,17 +400,19 @@ void forecast(const RunConfig& config, const ForecastOptions& options, const Che
   for (std::vector<double>* const values : {&rows.mean, &rows.std}) {
     world.broadcast(values->data(), std::ssize(*values) * static_cast<int64_t>(sizeof(double)), 0);
   }
+  // World rank 0 is the one that has the states.
   Rollout rollout(model.runner(), model.mesh(), config.model, channels,
-                  increments_of(checkpoint.info(), rows, channels), record ? record->input() : at::Tensor());
+                  increments_of(checkpoint.info(), rows, channels));
+  rollout.begin(1, record ? record->input().unsqueeze(0) : at::Tensor());
   Progress progress(str("forecasting ", options.steps, " lead times"), options.steps);
   for (int64_t lead = 1; lead <= options.steps; ++lead, progress.add()) {
     if (lead > 1 && channels.forcings + channels.computed > 0) {
       at::Tensor forcings;
-      comm::agreed_on_rank_0(world, [&] { forcings = record->forcings(lead - 1); });
+      comm::agreed_on_rank_0(world, [&] { forcings = record->forcings(lead - 1).unsqueeze(0); });
       rollout.force(forcings);
     }
-    const at::Tensor state = rollout.advance();
-    comm::agreed_on_rank_0(world, [&] { record->add(lead, state); });
+    const at::Tensor states = rollout.advance();
+    comm::agreed_on_rank_0(world, [&] { record->add(lead, states[0].to(at::kFloat)); });
   }
   comm::agreed_on_rank_0(world, [&] { record->finish(); });
   if (record) {

@@ -95,6 +95,9 @@ class ForecastRecord {
   std::vector<Evaluation> figures_;    // by lead time, from 1, as far as there is truth
 };
 
+/// Error(kUsage) where the model makes no forecast, or none of so many steps: its output is not its next input. Pure.
+void check_rollout(const RunConfig& config, int64_t steps);
+
 /// What of `config` no forecast can be made with: Error(kUsage). Pure.
 void check_forecast(const RunConfig& config, const ForecastOptions& options);
 

@@ -1,10 +1,15 @@
 // Scores: the sums and what they become, and their lines and records.
 #include "src/report/scores.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "model/losses.h"
 #include "src/base/error.h"
@@ -16,20 +21,67 @@ namespace {
 
 constexpr int64_t kHead = 2;  // samples, loss
 
-// sqrt(mean_ij w_i (a - b)^2) summed over the samples, by channel.
-at::Tensor rmse_sum(const at::Tensor& a, const at::Tensor& b, const at::Tensor& weights) {
-  return ((a - b).square() * weights).mean({2, 3}).sqrt().sum(0);
+// So that the loop is compiled to vectors and errors grow more slowly.
+constexpr int64_t kPartialSums = 8;
+using PartialSums = std::array<double, kPartialSums>;
+
+// Of a field of `height` rows; `climatology` has a row for each, or one for all (stride 0).
+template <class T>
+void plane_moments(const T* f, const T* y, const T* p, const T* climatology, int64_t climatology_stride,
+                   const double* weights, int64_t height, int64_t width, double* to) {
+  std::fill_n(to, kNumFieldMoments, 0.0);
+  for (int64_t i = 0; i < height; ++i, f += width, y += width, p += width, climatology += climatology_stride) {
+    std::array<PartialSums, kNumFieldMoments> sums{};
+    const auto add = [&](int64_t j, size_t part) {
+      const double forecast = f[j], truth = y[j], start = p[j], mean = climatology[j];
+      const double error = forecast - truth, persistence_error = start - truth;
+      const double a = forecast - mean, b = truth - mean, s = start - mean;
+      sums[kError][part] += error;
+      sums[kSquaredError][part] += error * error;
+      sums[kCovariance][part] += a * b;
+      sums[kForecastVariance][part] += a * a;
+      sums[kTruthVariance][part] += b * b;
+      sums[kPersistenceError][part] += persistence_error * persistence_error;
+      sums[kPersistenceCovariance][part] += s * b;
+      sums[kPersistenceVariance][part] += s * s;
+    };
+    const int64_t whole = width - width % kPartialSums;
+    for (int64_t j = 0; j < whole; j += kPartialSums) {
+      for (int64_t part = 0; part < kPartialSums; ++part) {
+        add(j + part, static_cast<size_t>(part));
+      }
+    }
+    for (int64_t j = whole; j < width; ++j) {
+      add(j, 0);
+    }
+    for (size_t m = 0; m < sums.size(); ++m) {
+      to[m] += weights[i] * std::accumulate(sums[m].begin(), sums[m].end(), 0.0);
+    }
+  }
+  for (int64_t m = 0; m < kNumFieldMoments; ++m) {
+    to[m] /= static_cast<double>(height * width);
+  }
 }
 
-// Anomaly correlation summed over the samples, by channel. A constant anomaly field has none: it counts as 0.
-at::Tensor acc_sum(const at::Tensor& a, const at::Tensor& b, const at::Tensor& weights) {
-  const at::Tensor covariance = (a * b * weights).sum({2, 3});
-  const at::Tensor scale = ((a.square() * weights).sum({2, 3}) * (b.square() * weights).sum({2, 3})).sqrt();
-  return (covariance / scale).nan_to_num(0.0, 0.0, 0.0).sum(0);
-}
-
-at::Tensor to_host_double(const at::Tensor& tensor) {
-  return tensor.to(at::kCPU, at::kDouble);
+template <class T>
+void planes_moments(const at::Tensor& f, const at::Tensor& y, const at::Tensor& p, const at::Tensor& climatology,
+                    const at::Tensor& weights, const at::Tensor& to) {
+  const int64_t channels = f.size(1), height = f.size(2), width = f.size(3);
+  const int64_t plane = height * width;
+  const bool is_known = climatology.defined(), by_sample = is_known && climatology.dim() == 4;
+  const std::vector<T> zeros(static_cast<size_t>(is_known ? 0 : width));
+  const auto* const row_weights = weights.const_data_ptr<double>();
+  auto* const out = to.mutable_data_ptr<double>();
+  at::parallel_for(0, f.size(0) * channels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto at = [plane](const at::Tensor& fields, int64_t number) {
+        return fields.const_data_ptr<T>() + number * plane;
+      };
+      plane_moments(at(f, i), at(y, i), at(p, i),
+                    is_known ? at(climatology, by_sample ? i : i % channels) : zeros.data(), is_known ? width : 0,
+                    row_weights, height, width, out + i * kNumFieldMoments);
+    }
+  });
 }
 
 std::vector<double> means(const at::Tensor& sums, int64_t begin, int64_t count, double samples) {
@@ -67,13 +119,39 @@ Json by_name(const std::vector<std::string>& names, const std::vector<double>& v
 
 }  // namespace
 
+at::Tensor field_moments(const at::Tensor& forecast, const at::Tensor& truth, const at::Tensor& persistence,
+                         const at::Tensor& weights, const at::Tensor& climatology) {
+  const bool is_double = forecast.scalar_type() == at::kDouble || truth.scalar_type() == at::kDouble;
+  const auto host = [&](const at::Tensor& fields) {
+    return fields.defined() ? fields.to(at::kCPU, is_double ? at::kDouble : at::kFloat).contiguous() : fields;
+  };
+  const at::Tensor f = host(forecast), y = host(truth), p = host(persistence), mean = host(climatology);
+  VH_ASSERT(f.dim() == 4 && f.sizes() == y.sizes() && f.sizes() == p.sizes() && weights.numel() == f.size(2) &&
+                (!mean.defined() || mean.sizes() == (mean.dim() == 4 ? f.sizes() : f.sizes().slice(1))),
+            str("fields of ", join(f.sizes()), " and ", join(y.sizes())));
+  const at::Tensor out = at::empty({f.size(0), f.size(1), kNumFieldMoments}, at::kDouble);
+  (is_double ? planes_moments<double> : planes_moments<float>)(f, y, p, mean, weights, out);
+  return out;
+}
+
+at::Tensor field_scores(const at::Tensor& moments) {
+  const auto moment = [&](FieldMoment i) { return moments.select(-1, i); };
+  const auto correlation = [&](FieldMoment covariance, FieldMoment variance) {
+    return (moment(covariance) / (moment(variance) * moment(kTruthVariance)).sqrt()).nan_to_num(0.0, 0.0, 0.0);
+  };
+  return at::stack({moment(kError), moment(kSquaredError).sqrt(), correlation(kCovariance, kForecastVariance),
+                    moment(kForecastVariance).sqrt(), moment(kTruthVariance).sqrt(), moment(kPersistenceError).sqrt(),
+                    correlation(kPersistenceCovariance, kPersistenceVariance)},
+                   -1);
+}
+
 EvaluationSums::EvaluationSums(int64_t channels)
     : channels_(channels), sums_(at::zeros({kHead + (channels > 0 ? 4 * channels : 2)}, at::kDouble)) {}
 
 EvaluationSums EvaluationSums::forecast(int64_t channels, at::Tensor weights, at::Tensor climatology) {
   EvaluationSums result(channels);
-  result.weights_ = to_host_double(weights).reshape({-1, 1});
-  result.climatology_ = climatology.defined() ? to_host_double(climatology) : climatology;
+  result.weights_ = weights.to(at::kCPU, at::kDouble).contiguous();
+  result.climatology_ = std::move(climatology);
   return result;
 }
 
@@ -84,21 +162,14 @@ EvaluationSums EvaluationSums::classification() {
 void EvaluationSums::add_forecast(double loss_sum, const at::Tensor& prediction, const at::Tensor& target,
                                   const at::Tensor& input) {
   VH_ASSERT(channels_ > 0, "sums of a classification");
-  at::Tensor forecast = to_host_double(prediction);
-  at::Tensor truth = to_host_double(target);
-  at::Tensor start = to_host_double(input);
-  sums_[0] += forecast.size(0);
+  const at::Tensor scores = field_scores(field_moments(prediction, target, input, weights_, climatology_));
+  sums_[0] += prediction.size(0);
   sums_[1] += loss_sum;
-  const auto block = [this](int64_t i) { return sums_.narrow(0, kHead + i * channels_, channels_); };
-  block(0).add_(rmse_sum(forecast, truth, weights_));
-  block(2).add_(rmse_sum(start, truth, weights_));
-  if (climatology_.defined()) {
-    forecast = forecast - climatology_;
-    truth = truth - climatology_;
-    start = start - climatology_;
+  int64_t begin = kHead;
+  for (const FieldScore score : {kRmse, kAcc, kPersistenceRmse, kPersistenceAcc}) {
+    sums_.narrow(0, begin, channels_).add_(scores.select(-1, score).sum(0));
+    begin += channels_;
   }
-  block(1).add_(acc_sum(forecast, truth, weights_));
-  block(3).add_(acc_sum(start, truth, weights_));
 }
 
 void EvaluationSums::add_classification(double loss_sum, const at::Tensor& logits, const at::Tensor& labels) {

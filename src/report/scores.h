@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +11,43 @@
 #include "src/report/metrics_log.h"
 
 namespace vit_hybrid::train {
+
+/// What the scores of a field are made of: means of w_i x over its rows i and columns j, with w_i the weight of a row,
+/// of a forecast f, the truth y and the state p that persistence predicts; a, b and s are their anomalies.
+enum FieldMoment : int64_t {
+  kError,                  // f - y
+  kSquaredError,           // (f - y)^2
+  kCovariance,             // a b
+  kForecastVariance,       // a^2
+  kTruthVariance,          // b^2, the squared error of the climatology
+  kPersistenceError,       // (p - y)^2
+  kPersistenceCovariance,  // s b
+  kPersistenceVariance,    // s^2
+  kNumFieldMoments
+};
+
+/// Of each channel of each sample: float64 [B, C, kNumFieldMoments] on the host. Fields are [B, C, H, W], floating
+/// point, of any device; `weights` float64 [H], of mean 1; `climatology` [C, H, W] or [B, C, H, W] is what anomalies
+/// are against, undefined for 0.
+at::Tensor field_moments(const at::Tensor& forecast, const at::Tensor& truth, const at::Tensor& persistence,
+                         const at::Tensor& weights, const at::Tensor& climatology);
+
+/// The scores that moments give, in the order of their names.
+enum FieldScore : int64_t {
+  kBias,             // kError
+  kRmse,             // square root of kSquaredError
+  kAcc,              // covariance over the root of both variances; 0 where an anomaly is the same everywhere
+  kActivity,         // square root of kForecastVariance
+  kClimatologyRmse,  // that of kTruthVariance: also the activity of the truth
+  kPersistenceRmse,
+  kPersistenceAcc,
+  kNumFieldScores
+};
+inline constexpr std::array<const char*, kNumFieldScores> kFieldScoreNames = {
+    "bias", "rmse", "acc", "activity", "climatology_rmse", "persistence_rmse", "persistence_acc"};
+
+/// Of moments [..., kNumFieldMoments]: [..., kNumFieldScores].
+at::Tensor field_scores(const at::Tensor& moments);
 
 /// Figures of one pass over a validation set; each sample counted once. Fields are in normalised units.
 struct Evaluation {
@@ -34,9 +72,8 @@ class EvaluationSums {
   static EvaluationSums classification();
 
   /// `loss_sum` is the sum of the sample losses; prediction, target, input [B, C, H, W].
-  /// RMSE: mean over samples of sqrt(mean_ij w_i (yhat - y)^2). ACC: mean over samples of
-  /// sum_ij w_i a b / sqrt(sum_ij w_i a^2 sum_ij w_i b^2) with the anomalies a of yhat and b of y (S. Rasp
-  /// et al., WeatherBench, JAMES 2020, section 4; docs/workload.md, "Loss and metrics").
+  /// RMSE and ACC: means over samples of the field_scores() of each (S. Rasp et al., WeatherBench, JAMES 2020,
+  /// section 4; docs/workload.md, "Loss and metrics").
   void add_forecast(double loss_sum, const at::Tensor& prediction, const at::Tensor& target, const at::Tensor& input);
   /// logits [B, K], labels [B].
   void add_classification(double loss_sum, const at::Tensor& logits, const at::Tensor& labels);
@@ -50,7 +87,7 @@ class EvaluationSums {
   explicit EvaluationSums(int64_t channels);
 
   int64_t channels_;
-  at::Tensor weights_;      // [H, 1], float64
+  at::Tensor weights_;      // [H], float64
   at::Tensor climatology_;  // [C, H, W] or undefined
   at::Tensor sums_;         // samples, loss, then 4 x channels or top-1, top-5
 };

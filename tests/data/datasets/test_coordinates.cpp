@@ -70,6 +70,40 @@ TEST_CASE("latitude weights: without latitudes those of the reference workload, 
   CHECK(latitude_weights({}, 2) == std::vector<double>{1.0, 1.0});  // both poles, of no area: they count alike
 }
 
+TEST_CASE("coordinates: rows weigh their area, the poles half a cell, in any order of the rows") {
+  const double pi = std::numbers::pi;
+  const auto band = [&](double from, double to) { return std::sin(to * pi / 180) - std::sin(from * pi / 180); };
+  // Together they are the sphere: 2.
+  check_close(cell_area_weights({{-90, -30, 0, 90}, {}}, 4),
+              {2 * band(-90, -60), 2 * band(-60, -15), 2 * band(-15, 45), 2 * band(45, 90)}, 1e-14);
+  check_close(cell_area_weights({{60, 0, -60}, {}}, 3), {1.5 * band(30, 90), 1.5 * band(-30, 30), 1.5 * band(30, 90)},
+              1e-14);
+  // A part of the globe: as far beyond its ends as half way to the neighbours.
+  const double whole = band(5, 35);
+  check_close(cell_area_weights({{10, 20, 30}, {}}, 3),
+              {3 * band(5, 15) / whole, 3 * band(15, 25) / whole, 3 * band(25, 35) / whole}, 1e-14);
+  check_close(cell_area_weights({}, 721), cell_area_weights({points(90, -90, 721), {}}, 721), 1e-10);
+  CHECK(cell_area_weights({}, 1) == std::vector<double>{1.0});
+}
+
+TEST_CASE("coordinates: days of the year of each calendar") {
+  const auto check = [](double seconds, const char* calendar, int day, double rest) {
+    const DayTime time = day_time(seconds, calendar);
+    CHECK(time.day_of_year == day);
+    CHECK(time.seconds == rest);
+  };
+  constexpr double kDay = 86400.0;
+  check(0, "standard", 1, 0);
+  check(-1, "standard", 365, kDay - 1);              // 1969
+  check(11016 * kDay + 3600, "standard", 60, 3600);  // 2000-02-29
+  check(11322 * kDay, "standard", 366, 0);           // 2000-12-31
+  check(11323 * kDay, "standard", 1, 0);             // 2001-01-01
+  check(365 * kDay * 30 + 59 * kDay + 60, "noleap", 60, 60);
+  check(-kDay, "noleap", 365, 0);
+  check(366 * kDay - 1, "all_leap", 366, kDay - 1);
+  check(360 * kDay, "360_day", 1, 0);
+}
+
 TEST_CASE("latitude weights: those of the file's latitudes, from the south, of a region, of a Gaussian grid") {
   const std::vector<double> region = {75.0, 70.0, 65.0};
   const double sum = std::cos(75 * std::numbers::pi / 180) + std::cos(70 * std::numbers::pi / 180) +

@@ -1,0 +1,75 @@
+// The index of a climatology's rows by day and hour.
+#include "data/datasets/day_climatology.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "parallel/comm/agreement.h"
+#include "src/base/error.h"
+#include "src/base/text.h"
+
+namespace vit_hybrid::data {
+
+namespace {
+
+WeatherOptions climatology_options(const std::string& path, const FieldQuery& query, const WeatherTimes& fields) {
+  WeatherOptions options;
+  options.folder = path;
+  options.normalization = part_of(fields.normalization(), fields.channels().predicted());
+  options.fields = {.dataset = query.dataset,
+                    .channels = part_of_names(fields.given_channels(), fields.channels().predicted()),
+                    .variables = query.variables};
+  options.lead = {.rows = 1};
+  return options;
+}
+
+}  // namespace
+
+DayClimatology::Key DayClimatology::key_of(const DayTime& time) {
+  return {time.day_of_year, std::llround(time.seconds)};
+}
+
+DayClimatology::DayClimatology(const comm::MpiGroup& group, const std::string& path, const FieldQuery& query,
+                               const WeatherTimes& fields)
+    : path_(path), times_(group, climatology_options(path, query, fields)) {
+  comm::agreed(group, [&] {
+    if (times_.target_shape() != fields.target_shape() || !same_grid(times_.grid(), fields.grid())) {
+      throw Error(
+          ErrorClass::kBadData,
+          str("the climatology ", path, " has fields (", join(times_.target_shape()), ") of ", grid_text(times_.grid()),
+              ", the data (", join(fields.target_shape()), ") of ", grid_text(fields.grid())),
+          "make it of these channels on this grid: data stats --climatology");
+    }
+    for (const RowFile& file : times_.files()) {
+      if (file.layout.times.kind != TimeAxis::Kind::kDates) {
+        throw Error(ErrorClass::kBadData, str("the climatology ", file.path, " has no dates"),
+                    "needed is a row for each day of a year at each hour of the data: data stats --climatology");
+      }
+    }
+  });
+  const auto seconds = seconds_of_rows(group, times_.files());
+  for (size_t file = 0; file < seconds.size(); ++file) {
+    for (size_t row = 0; row < seconds[file].size(); ++row) {
+      const DayTime time = day_time(seconds[file][row], times_.files()[file].layout.times.calendar);
+      rows_.try_emplace(key_of(time), static_cast<int64_t>(file), static_cast<int64_t>(row));
+    }
+  }
+}
+
+void DayClimatology::require(const std::vector<DayTime>& times) const {
+  const auto missing =
+      std::find_if(times.begin(), times.end(), [&](const DayTime& time) { return !rows_.contains(key_of(time)); });
+  if (missing != times.end()) {
+    throw Error(ErrorClass::kBadData,
+                str("the climatology ", path_, " has no row for day ", missing->day_of_year, " of the year at ",
+                    missing->seconds / kSecondsOfHour, " hours"),
+                "needed is a row for each day of a leap year at each hour of the data: data stats --climatology");
+  }
+}
+
+at::Tensor DayClimatology::read(const DayTime& time) const {
+  const auto [file, row] = rows_.at(key_of(time));
+  return times_.read(file, row);
+}
+
+}  // namespace vit_hybrid::data

@@ -1,0 +1,425 @@
+// Starts in batches, their rollouts by replica, and the files of the scores.
+#include "src/infer/lead_evaluation.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "data/datasets/day_climatology.h"
+#include "data/hdf5/hdf5_scales.h"
+#include "data/hdf5/hdf5_writer.h"
+#include "data/reading/posix_file.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/operation.h"
+#include "src/base/error.h"
+#include "src/base/log.h"
+#include "src/base/memory_tracker.h"
+#include "src/base/text.h"
+#include "src/base/timer.h"
+#include "src/base/utf8.h"
+#include "src/config/model_options.h"
+#include "src/infer/evaluate.h"
+#include "src/infer/forecast.h"
+#include "src/infer/rollout.h"
+#include "src/train/data_source.h"
+
+namespace vit_hybrid::train {
+
+namespace {
+
+// Each above 0 and once, in ascending order. Error(kUsage).
+std::vector<double> parse_leads(const char* option, const std::string& text, bool are_whole) {
+  std::vector<double> leads;
+  for (const std::string& part : data::split_channels(text)) {
+    double lead = 0.0;
+    const char* const end = part.data() + part.size();
+    const auto [read_end, problem] = std::from_chars(part.data(), end, lead);
+    constexpr double kMost = 1e6;
+    if (problem != std::errc() || read_end != end || !(lead > 0.0 && lead <= kMost) ||
+        (are_whole && lead != std::floor(lead))) {
+      throw Error(ErrorClass::kUsage,
+                  str(option, " has '", shown(part), "'; allowed: ", are_whole ? "whole numbers" : "numbers", " up to ",
+                      kMost, " with commas between them"));
+    }
+    leads.push_back(lead);
+  }
+  std::sort(leads.begin(), leads.end());
+  if (const auto same = std::adjacent_find(leads.begin(), leads.end()); same != leads.end()) {
+    throw Error(ErrorClass::kUsage, str(option, " has ", *same, " twice"));
+  }
+  return leads;
+}
+
+// `lead` of the model. Error(kUsage) for hours that it cannot reach.
+std::vector<ScoredLead> scored_leads(const LeadOptions& options, const data::Lead& lead) {
+  std::vector<ScoredLead> leads;
+  if (options.hours.empty()) {
+    for (const double steps : parse_leads("--lead-steps", options.steps.empty() ? "1" : options.steps, true)) {
+      leads.push_back({static_cast<int64_t>(steps), steps * lead.hours});
+    }
+    return leads;
+  }
+  if (!(lead.hours > 0.0)) {
+    throw Error(ErrorClass::kUsage, "--lead-hours needs data whose times are dates",
+                "give --lead-steps, the leads in applications of the model");
+  }
+  for (const double hours : parse_leads("--lead-hours", options.hours, false)) {
+    const double steps = std::round(hours / lead.hours);
+    if (steps < 1.0 || std::abs(steps * lead.hours - hours) > 1e-6 * hours) {
+      throw Error(ErrorClass::kUsage, str("--lead-hours has ", hours, "; allowed: multiples of ", lead.hours,
+                                          ", the hours that the model predicts ahead"));
+    }
+    leads.push_back({static_cast<int64_t>(steps), hours});
+  }
+  return leads;
+}
+
+// Starts that follow each other and have a truth at as many leads.
+struct StartBatch {
+  int64_t file;
+  Range times;
+  Range run;
+  size_t leads;
+
+  data::WeatherTimes::Place place(int64_t i) const {
+    const int64_t time = times.begin + i;
+    return {file, time, run, run.end - 1 - time};
+  }
+};
+
+// At most `most` starts, in batches of up to `size` ones. Error(kBadData) where there is none, or none for some lead.
+std::vector<StartBatch> start_batches(const data::WeatherTimes& times, const std::vector<ScoredLead>& leads,
+                                      int64_t size, int64_t most) {
+  const int64_t rows = times.lead().rows, before = (times.channels().history - 1) * rows;
+  std::vector<StartBatch> batches;
+  size_t reached = 0;
+  int64_t taken = 0, longest = 0;
+  for (const data::TimeRun& run : data::time_runs(times.files())) {
+    longest = std::max(longest, (run.rows.size() - 1 - before) / rows);
+    for (int64_t start = run.rows.begin + before; start < run.rows.end && taken < most; ++start) {
+      const auto end = std::find_if(leads.begin(), leads.end(),
+                                    [&](const ScoredLead& lead) { return start + lead.steps * rows >= run.rows.end; });
+      const auto count = static_cast<size_t>(end - leads.begin());
+      if (count == 0) {
+        break;
+      }
+      reached = std::max(reached, count);
+      ++taken;
+      const bool goes_on = !batches.empty() && batches.back().file == run.file && batches.back().times.end == start &&
+                           batches.back().leads == count && batches.back().times.size() < size;
+      if (goes_on) {
+        ++batches.back().times.end;
+      } else {
+        batches.push_back({run.file, {start, start + 1}, run.rows, count});
+      }
+    }
+  }
+  if (reached < leads.size()) {
+    throw Error(ErrorClass::kBadData,
+                str("no start has a truth ", lead_text(leads[reached]),
+                    " ahead: without a gap or the end of a file the "
+                    "data go ",
+                    counted(std::max<int64_t>(longest, 0), "step"), " ahead at most"),
+                reached > 0 ? "leave this lead out, or give data of a longer time" : "give data of a longer time");
+  }
+  return batches;
+}
+
+/// What anomalies are against.
+class Climatology {
+ public:
+  Climatology(const RunConfig& config, const std::string& path, const data::WeatherTimes& times,
+              const comm::MpiGroup& world)
+      : mean_(climatology_of(config.data, world, times)) {
+    const std::string of_stats = config.data.stats.empty() ? "" : config.data.stats + "/climatology.nc";
+    const bool is_there =
+        path.empty() && !of_stats.empty() && world.min(::access(of_stats.c_str(), R_OK) == 0 ? 1 : 0) > 0;
+    const std::string& found = is_there ? of_stats : path;
+    if (!found.empty()) {
+      const data::FieldQuery query{.dataset = "fields", .variables = config.data.variables};
+      by_day_.emplace(world, found, query, times);
+      comm::agreed(world, [&] {
+        for (const data::RowFile& file : times.files()) {
+          if (file.layout.times.kind != data::TimeAxis::Kind::kDates) {
+            throw Error(ErrorClass::kBadData, str(file.path, " has no dates, which the climatology ", found, " is by"),
+                        "leave --climatology out: anomalies are then against --time-means");
+          }
+        }
+      });
+      seconds_ = data::seconds_of_rows(world, times.files());
+      calendar_ = times.files().front().layout.times.calendar;
+    }
+  }
+
+  // Error(kBadData) unless it is known at all rows of the data.
+  void require_rows() const {
+    if (!by_day_) {
+      return;
+    }
+    std::vector<data::DayTime> needed;
+    for (const std::vector<double>& of_file : seconds_) {
+      std::transform(of_file.begin(), of_file.end(), std::back_inserter(needed),
+                     [&](double seconds) { return data::day_time(seconds, calendar_); });
+    }
+    by_day_->require(needed);
+  }
+  // At `count` rows of a file from `row` on: [count, C, H, W], or [C, H, W] for all, or undefined.
+  at::Tensor read(int64_t file, int64_t row, int64_t count) const {
+    if (!by_day_) {
+      return mean_;
+    }
+    std::vector<at::Tensor> fields;
+    for (int64_t i = row; i < row + count; ++i) {
+      const double seconds = seconds_[static_cast<size_t>(file)][static_cast<size_t>(i)];
+      fields.push_back(by_day_->read(data::day_time(seconds, calendar_)));
+    }
+    return at::stack(fields);
+  }
+  std::string text() const { return by_day_ ? "day and hour" : mean_.defined() ? "time means" : "channel means"; }
+
+ private:
+  at::Tensor mean_;
+  std::optional<data::DayClimatology> by_day_;
+  std::vector<std::vector<double>> seconds_;  // of the data's rows, by file
+  std::string calendar_;
+};
+
+void check_shape(const RunConfig& config, const data::WeatherTimes& times) {
+  const model::VitOptions& model = config.model;
+  const std::vector<int64_t> takes = {model.in_channels, model.image_height, model.image_width};
+  if (times.input_shape() != takes) {
+    throw Error(ErrorClass::kUsage,
+                str("the data in ", config.data.valid_data, " have states of (", join(times.input_shape()),
+                    "), the model takes (", join(takes), ")"),
+                kModelIsFixed);
+  }
+}
+
+// The forecasts of a batch of starts, scored where the states are. Collective over the replica.
+void score_batch(const StartBatch& batch, const std::vector<ScoredLead>& leads, const data::WeatherTimes& times,
+                 const Climatology& climatology, Rollout& rollout, LeadSums& sums) {
+  const MemoryScope scope(MemoryClass::kData);
+  const int64_t count = batch.times.size(), rows = times.lead().rows;
+  const auto gather = [&](const auto& read) {
+    std::vector<at::Tensor> fields;
+    for (int64_t i = 0; rollout.has_states() && i < count; ++i) {
+      fields.push_back(read(batch.place(i)));
+    }
+    return fields.empty() ? at::Tensor() : at::stack(fields);
+  };
+  const auto states_at = [&](int64_t ahead) {
+    return gather([&](const auto& place) { return times.read(place.file, place.time + ahead); });
+  };
+  rollout.begin(count, gather([&](const auto& place) { return times.input(place); }));
+  const at::Tensor start = states_at(0);
+  const bool is_forced = times.channels().forcings + times.channels().computed > 0;
+  size_t lead = 0;
+  for (int64_t step = 1; lead < batch.leads; ++step) {
+    comm::note_work();
+    if (step > 1 && is_forced) {
+      rollout.force(gather([&](const auto& place) { return times.forcings(place, (step - 1) * rows); }));
+    }
+    const at::Tensor states = rollout.advance();
+    if (step < leads[lead].steps) {
+      continue;
+    }
+    if (rollout.has_states()) {
+      const at::Tensor expected = climatology.read(batch.file, batch.times.begin + step * rows, count);
+      sums.add(lead, states, states_at(step * rows), start, expected);
+    }
+    ++lead;
+  }
+}
+
+at::Tensor list_of_numbers(const std::vector<double>& values) {
+  return at::tensor(values, at::kDouble);
+}
+
+// Variables (lead, channel) and (lead, channel, wavenumber), by the data model of netCDF-4. For one rank.
+void write_netcdf(const std::string& path, const std::vector<LeadFigures>& figures,
+                  const std::vector<std::string>& channels, const std::vector<std::string>& units, const Json& about) {
+  const bool has_hours = figures.front().lead.hours > 0.0;
+  std::vector<double> leads, samples, wavenumbers(static_cast<size_t>(figures.front().spectrum.size(1)));
+  std::iota(wavenumbers.begin(), wavenumbers.end(), 0.0);
+  for (const LeadFigures& at_lead : figures) {
+    leads.push_back(has_hours ? at_lead.lead.hours : static_cast<double>(at_lead.lead.steps));
+    samples.push_back(static_cast<double>(at_lead.samples));
+  }
+  struct Variable {
+    data::Hdf5DatasetSpec spec;
+    at::Tensor values;
+    std::vector<std::string> dims;  // empty: it is a dim itself
+  };
+  std::vector<Variable> variables;
+  const auto add = [&](const std::string& name, const at::Tensor& values, data::Hdf5Attributes attributes,
+                       std::vector<std::string> dims) {
+    variables.push_back({{name, values.sizes().vec(), at::kDouble, std::move(attributes)}, values, std::move(dims)});
+  };
+  // xarray would make durations of a variable in hours.
+  add("lead", list_of_numbers(leads),
+      {{"long_name", std::string(has_hours ? "lead time in hours" : "lead in applications of the model")}}, {});
+  add("wavenumber", list_of_numbers(wavenumbers), {{"long_name", std::string("zonal wavenumber")}}, {});
+  variables.push_back({{.name = "channel", .shape = {std::ssize(channels)}, .texts = channels}, {}, {}});
+  variables.push_back({{.name = "unit", .shape = {std::ssize(units)}, .texts = units}, {}, {"channel"}});
+  add("samples", list_of_numbers(samples), {{"long_name", std::string("number of starts")}}, {"lead"});
+  const auto add_all = [&](const char* name, const auto& part, const std::vector<std::string>& dims) {
+    std::vector<at::Tensor> parts;
+    std::transform(figures.begin(), figures.end(), std::back_inserter(parts), part);
+    add(name, at::stack(parts).contiguous(), {}, dims);
+  };
+  for (int64_t score = 0; score < kNumFieldScores; ++score) {
+    add_all(kFieldScoreNames[static_cast<size_t>(score)],
+            [score](const LeadFigures& at_lead) { return at_lead.scores.select(1, score); }, {"lead", "channel"});
+  }
+  const std::vector<std::string> dims = {"lead", "channel", "wavenumber"};
+  add_all(
+      "spectrum", [](const LeadFigures& at_lead) { return at_lead.spectrum; }, dims);
+  add_all(
+      "truth_spectrum", [](const LeadFigures& at_lead) { return at_lead.truth_spectrum; }, dims);
+
+  std::vector<data::Hdf5DatasetSpec> specs;
+  std::vector<data::Hdf5Scaled> scaled;
+  for (const Variable& variable : variables) {
+    specs.push_back(variable.spec);
+    if (!variable.dims.empty()) {
+      data::Hdf5Scaled& of = scaled.emplace_back(data::Hdf5Scaled{variable.spec.name, {}});
+      std::transform(variable.dims.begin(), variable.dims.end(), std::back_inserter(of.scales),
+                     [](const std::string& dim) { return std::vector{"/" + dim}; });
+    }
+  }
+  data::Hdf5Attributes attributes = {{"Conventions", std::string("CF-1.8")}};
+  for (const auto& [name, value] : about.items()) {
+    attributes.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  const comm::MpiGroup self = comm::MpiGroup::alone();
+  data::Hdf5Writer file(self, path, specs, attributes);
+  for (const Variable& variable : variables) {
+    if (variable.spec.texts.empty()) {
+      file.write(variable.spec.name, std::vector<int64_t>(variable.spec.shape.size(), 0), variable.values);
+    }
+  }
+  data::attach_hdf5_scales(data::temporary_name(path), scaled);
+  file.finish();
+}
+
+}  // namespace
+
+void check_leads(const RunConfig& config, const LeadOptions& options) {
+  if (!options.hours.empty() && !options.steps.empty()) {
+    throw Error(ErrorClass::kUsage, "--lead-hours and --lead-steps are two words for the leads", "give one of them");
+  }
+  if (!options.hours.empty()) {
+    parse_leads("--lead-hours", options.hours, false);
+  }
+  if (!options.steps.empty()) {
+    parse_leads("--lead-steps", options.steps, true);
+  }
+  check_rollout(config, 1);
+}
+
+std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse& use, const LeadOptions& options,
+                                        const CheckpointReader& checkpoint, const comm::MpiGroup& world) {
+  const CheckpointInfo& trained = checkpoint.info();
+  comm::agreed_on_rank_0(world, [&] {
+    if (!use.out.empty()) {
+      check_output(use.out, "--out", use.overwrite, config.data, checkpoint.path());
+      if (!options.climatology.empty()) {
+        refuse_input(use.out, "--out", options.climatology);
+      }
+    }
+  });
+  const data::WeatherTimes times(
+      world, weather_options(config.data, trained, config.data.valid_data, config.data.valid_dates));
+  const Climatology climatology(config, options.climatology, times, world);
+  const TrainingData described = description_of_fields(times, data::roles_text(config.data.roles));
+  std::vector<ScoredLead> leads;
+  std::vector<StartBatch> batches;
+  comm::agreed(world, [&] {
+    require_trained_data(checkpoint, described);
+    check_shape(config, times);
+    leads = scored_leads(options, times.lead());
+    check_rollout(config, leads.back().steps);
+    const int64_t limit = config.data.limit_nsamples_val;
+    batches = start_batches(times, leads, config.parallel.micro_batch_size,
+                            limit > 0 ? limit : std::numeric_limits<int64_t>::max());
+    climatology.require_rows();
+  });
+  const data::SampleChannels& channels = times.channels();
+  const std::vector<int64_t> shape = times.target_shape();
+  const data::Normalization units = data::part_of(times.normalization(), channels.predicted());
+  const data::Grid grid = data::joined_grid(times.grid(), trained.grid);
+  TrainedModel model(config, checkpoint, world);
+  announce(config, checkpoint, model.mesh().device());
+  const int64_t starts = std::accumulate(batches.begin(), batches.end(), int64_t{0},
+                                         [](int64_t sum, const StartBatch& batch) { return sum + batch.times.size(); });
+  log_line(str("  input     ", counted(starts, "start"), " in ", config.data.valid_data, ", to ",
+               counted(leads.back().steps, "step"), " ahead; ACC against ", climatology.text()));
+  warn_of_use(config, checkpoint, described);
+  const Timer timer;
+  LeadSums sums(options.rules, leads, grid, units, shape[1], shape[2]);
+  {
+    Rollout rollout(model.runner(), model.mesh(), config.model, channels,
+                    increments_of(trained, times.normalization(), channels));
+    const auto& replicas = model.mesh().data();
+    Progress progress(str("evaluating ", starts, " forecasts"), starts);
+    for (size_t i = static_cast<size_t>(replicas.rank()); i < batches.size();
+         i += static_cast<size_t>(replicas.size())) {
+      score_batch(batches[i], leads, times, climatology, rollout, sums);
+      progress.add(batches[i].times.size() * replicas.size());
+    }
+  }
+  const at::Tensor total = sums.sums().clone();
+  model.mesh().host_world().all_reduce(total, comm::ReduceOp::kSum).wait();
+  std::vector<LeadFigures> figures = sums.finish(total);
+  const double seconds = timer.seconds();
+  const bool has_units = options.rules == ScoreRules::kWeatherBench;
+  log_lines(table_lines(figures, times.channel_names()));
+  log_line(has_units ? "RMSE, bias and activity in the units of the data"
+                     : "RMSE, bias and activity in standard deviations of each channel");
+  log_line(str("evaluated in ", fixed_text(seconds, 2), " s, ", fixed_text(static_cast<double>(starts) / seconds, 2),
+               " forecasts/s"));
+  comm::agreed_on_rank_0(world, [&] {
+    if (use.out.empty()) {
+      return;
+    }
+    Json about = {{"checkpoint", checkpoint.path()},
+                  {"step", trained.step},
+                  {"data", config.data.valid_data},
+                  {"precision", precision_name(config.precision.kind)},
+                  {"scores", has_units ? "weatherbench" : "reference"},
+                  {"acc_against", climatology.text()}};
+    const std::vector<std::string> names = times.channel_names();
+    std::vector<std::string> in_units = times.units();
+    if (!has_units) {
+      std::fill(in_units.begin(), in_units.end(), "standard deviations");
+    }
+    if (use.out.ends_with(".nc")) {
+      write_netcdf(use.out, figures, names, in_units, about);
+      return;
+    }
+    for (size_t c = 0; c < names.size(); ++c) {
+      about["units"][names[c]] = in_units[c];
+    }
+    about["leads"] = to_json(figures, names);
+    write_json_file(use.out, about);
+  });
+  if (!use.out.empty()) {
+    log_line("wrote " + use.out);
+  }
+  return figures;
+}
+
+}  // namespace vit_hybrid::train

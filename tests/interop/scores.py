@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Scores of forecasts by lead against the same definitions in NumPy.
+
+usage: scores.py VIT_HYBRID [LAUNCHER...]   (whose last word takes the number of ranks)
+
+A model with history, forcings of the data and computed ones, and a diagnostic forecasts from every time of data with a gap.
+`evaluate --lead-hours` is compared with scores of the fields that `forecast` writes from each start, by both definitions,
+against time means and against a climatology by day and hour; it is the same in every layout, and as JSON and NetCDF-4. Where
+xarray and WeatherBench-X are installed, these open the file and compute the same.
+"""
+import datetime
+import json
+import math
+import pathlib
+import sys
+import tempfile
+
+import h5py
+import numpy
+
+from recipe import Trial
+
+HEIGHT, WIDTH, STEPS = 13, 24, 22
+CHANNELS = ["u10", "z:500", "t2m", "tcwv"]
+INPUTS = ["--channels", "u10,z:500", "--forcings", "t2m,cos_zenith", "--diagnostics", "tcwv", "--history", 2]
+PREDICTED = ["u10", "z:500", "tcwv"]
+LEADS = [6, 18, 24]
+LAYOUTS = {2: ["--dp 2", "--tp 2", "--pp 2"], 3: ["--dp 3"], 4: ["--dp 2 --tp 2", "--tp 2 --pp 2"], 8: ["--dp 2 --tp 2 --pp 2"]}
+GAP = 12  # the row that the gap is before
+SCORES = ["bias", "rmse", "acc", "activity", "climatology_rmse", "persistence_rmse", "persistence_acc"]
+
+
+class Scores(Trial):
+    def data(self):
+        self.run("data", "generate", "--out", "wx", "--weather", "waves", "--format", "netcdf", "--channels", "u10,t2m,tcwv,z:500",
+                 "--height", HEIGHT, "--width", WIDTH, "--train-years", 1, "--valid-years", 1, "--steps-per-year", STEPS, "--sample-interval-hours", 6)
+        self.valid = next((self.folder / "wx/valid").iterdir())
+        with h5py.File(self.valid, "r+") as file:
+            file["time"][GAP:] = file["time"][GAP:] + 24
+            self.hours = file["time"][:]
+            self.latitudes = file["latitude"][:]
+        self.run("data", "stats", "wx/train", "--channels", ",".join(CHANNELS), "--out", "stats", "--time-means")
+        self.run("train", "--train-data", "wx/train", "--valid-data", "wx/valid", "--stats", "stats", *INPUTS, "--patch-size", "4x6",
+                 "--embed-dim", 32, "--num-heads", 4, "--depth", 2, "--precision", "fp64", "--global-batch-size", 6, "--steps", 3,
+                 "--lr", "1e-3", "--run-dir", "run")
+        self.mean = numpy.load(self.folder / "stats/global_means.npy").ravel().astype("f8")
+        self.std = numpy.load(self.folder / "stats/global_stds.npy").ravel().astype("f8")
+
+    def climatology(self):
+        """By the day and hour of the valid times, something of its own for each; written as a year file of 2000."""
+        begin = datetime.datetime(1900, 1, 1)
+        rows = [datetime.datetime(2000, 1, 1) + datetime.timedelta(hours=6 * i) for i in range(4 * 366)]
+        numbers = numpy.random.default_rng(5)
+        shape = (len(rows), len(CHANNELS), HEIGHT, WIDTH)
+        fields = self.mean[:, None, None] + 0.5 * self.std[:, None, None] * numbers.normal(size=shape)
+        with h5py.File(self.folder / "days.nc", "w") as file:
+            data = file.create_dataset("fields", data=fields.astype("f4"))
+            data.attrs["channels"] = ",".join(["t2m", "u10", "z500", "tcwv"])
+            data[...] = fields[:, [2, 0, 1, 3]].astype("f4")
+            time = file.create_dataset("time", data=[(row - begin).total_seconds() / 3600 for row in rows])
+            time.attrs["units"] = "hours since 1900-01-01"
+            time.make_scale("time")
+            data.dims[0].attach_scale(time)
+        key = {(row.timetuple().tm_yday, row.hour): i for i, row in enumerate(rows)}
+        of_row = lambda hour: begin + datetime.timedelta(hours=float(hour))
+        keys = [key[(of_row(hour).timetuple().tm_yday, of_row(hour).hour)] for hour in self.hours]
+        return fields.astype("f4").astype("f8")[keys][:, [0, 1, 3]]
+
+    def forecasts(self):
+        """[start, lead] -> fields in the units of the data, of all starts that have a truth."""
+        with h5py.File(self.valid) as file:
+            z = file["z"] if "z" in file else file["geopotential"]
+            truth = numpy.stack([file["u10"][:], z[:].reshape(STEPS, HEIGHT, WIDTH), file["tcwv"][:]], 1).astype("f8")
+        pairs = {lead: [] for lead in LEADS}
+        for begin, end in ((0, GAP), (GAP, STEPS)):
+            for start in range(begin + 1, end - 1):
+                steps = min(4, end - 1 - start)
+                self.run("forecast", "--checkpoint", "run", "--data", "wx/valid", "--start", start, "--steps", steps, "--out", "f.h5",
+                         "--overwrite")
+                with h5py.File(self.folder / "f.h5") as file:
+                    fields = file["fields"][:].astype("f8")
+                for lead in LEADS:
+                    if lead // 6 <= steps:
+                        pairs[lead].append((start, start + lead // 6, fields[lead // 6 - 1]))
+        return truth, pairs
+
+    def expected(self, rules, truth, pairs, means):
+        """By the definitions in docs/weather.md; `means` of each row of the data, what anomalies are against."""
+        phi = numpy.radians(self.latitudes)
+        if rules == "reference":
+            w = numpy.maximum(numpy.cos(phi), 0)
+            unit = self.std[[0, 1, 3]]
+        else:
+            edges = numpy.concatenate([[math.pi / 2], (phi[:-1] + phi[1:]) / 2, [-math.pi / 2]])
+            w = numpy.sin(edges[:-1]) - numpy.sin(edges[1:])
+            unit = numpy.ones(3)
+        w = (w / w.mean())[:, None]
+        area = lambda field: (field * w).mean(axis=(-2, -1))
+        out = {}
+        for lead, of_lead in pairs.items():
+            moments, spectra, truth_spectra = [], [], []
+            for start, end, f in of_lead:
+                y, p, c = truth[end], truth[start], means[end]
+                a, b, s = f - c, y - c, p - c
+                moments.append([area(x) for x in (f - y, (f - y)**2, a * b, a * a, b * b, (p - y)**2, s * b, s * s)])
+                for field, into in ((f, spectra), (y, truth_spectra)):
+                    if rules == "reference":
+                        field = (field - self.mean[[0, 1, 3], None, None]) / unit[:, None, None]
+                    power = numpy.abs(numpy.fft.rfft(field, norm="forward"))**2
+                    power[..., 1:WIDTH // 2] *= 2
+                    into.append((power * w).mean(axis=1))
+            moments = numpy.array(moments)
+            if rules == "weatherbench":
+                moments = moments.mean(0)[None]
+            e, se, ab, aa, bb, pe, sb, ss = moments.transpose(1, 0, 2)
+            root = numpy.sqrt
+            scores = dict(zip(SCORES, (e / unit, root(se) / unit, ab / root(aa * bb), root(aa) / unit, root(bb) / unit,
+                                       root(pe) / unit, sb / root(ss * bb))))
+            out[lead] = {name: values.mean(0) for name, values in scores.items()}
+            out[lead]["spectrum"], out[lead]["truth_spectrum"] = numpy.mean(spectra, 0), numpy.mean(truth_spectra, 0)
+            out[lead]["samples"] = len(of_lead)
+        return out
+
+    def scores(self, *words, ranks=1, out="scores.json"):
+        self.run("evaluate", "--checkpoint", "run", "--data", "wx/valid", "--out", out, "--overwrite", "--lead-hours",
+                 ",".join(map(str, LEADS)), *words, ranks=ranks)
+        return json.loads((self.folder / out).read_text()) if out.endswith(".json") else None
+
+    def compare(self, told, expected, what):
+        assert len(told["leads"]) == len(LEADS)
+        for at_lead in told["leads"]:
+            right = expected[at_lead["hours"]]
+            assert at_lead["samples"] == right["samples"], f"{what}: {at_lead['samples']} starts, not {right['samples']}"
+            for name in (*SCORES, "spectrum", "truth_spectrum"):
+                for c, channel in enumerate(at_lead[name]):
+                    a, b = numpy.array(at_lead[name][channel]), numpy.array(right[name][c])
+                    size = right["rmse"][c] if name == "bias" else numpy.abs(b).max()
+                    worst = numpy.abs(a - b).max() / size
+                    assert worst < 1e-6, f"{what}: {name} of {channel} at {at_lead['hours']} h is {a}, not {b}: {worst}"
+
+    def check(self):
+        truth, pairs = self.forecasts()
+        assert {lead: len(of_lead) for lead, of_lead in pairs.items()} == {6: 18, 18: 14, 24: 12}
+        mean = numpy.load(self.folder / "stats/time_means.npy")[0].astype("f8")[[0, 1, 3]]
+        days = self.climatology()
+        for rules in ("reference", "weatherbench"):
+            for means, words, against in ((numpy.broadcast_to(mean, (STEPS, *mean.shape)), [], "time means"),
+                                          (days, ["--climatology", "days.nc"], "day and hour")):
+                told = self.scores("--scores", rules, *words)
+                assert told["acc_against"] == against and told["scores"] == rules
+                self.compare(told, self.expected(rules, truth, pairs, means), f"{rules} against {against}")
+        wrong = self.expected("weatherbench", truth, pairs, numpy.roll(days, 1, 0))
+        try:
+            self.compare(told, wrong, "the climatology of another hour")
+        except AssertionError:
+            pass
+        else:
+            raise AssertionError("the climatology of another hour is not seen")
+        self.check_layouts(told)
+        self.check_netcdf(told)
+
+    def check_layouts(self, told):
+        for ranks, layouts in LAYOUTS.items():
+            for layout in layouts:
+                other = self.scores("--scores", "weatherbench", "--climatology", "days.nc", "--micro-batch-size", 1 + ranks % 3,
+                                    "--valid-batch-size", 16, *layout.split(), ranks=ranks)
+                for a, b in zip(told["leads"], other["leads"], strict=True):
+                    assert a["samples"] == b["samples"]
+                    for name in (*SCORES, "spectrum"):
+                        for channel in a[name]:
+                            one, two = numpy.array(a[name][channel]), numpy.array(b[name][channel])
+                            assert numpy.allclose(one, two, rtol=1e-10, atol=1e-12 * numpy.abs(one).max()), f"{layout}: {name} of {channel}: {one}, {two}"
+
+    def check_netcdf(self, told):
+        self.scores("--scores", "weatherbench", "--climatology", "days.nc", out="scores.nc")
+        with h5py.File(self.folder / "scores.nc") as file:
+            names = [name.decode() for name in file["channel"][:]]
+            assert list(file["lead"][:]) == LEADS and names == ["u10", "z500", "tcwv"], names
+            assert [[dim[0].name for dim in file[name].dims] for name in ("rmse", "spectrum")] == [
+                ["/lead", "/channel"], ["/lead", "/channel", "/wavenumber"]]
+            for number, at_lead in enumerate(told["leads"]):
+                for name in (*SCORES, "spectrum", "truth_spectrum"):
+                    assert numpy.array_equal(file[name][number], [at_lead[name][c] for c in names]), name
+        try:
+            import xarray
+        except ImportError:
+            return
+        with xarray.open_dataset(self.folder / "scores.nc") as file:
+            value = float(file["rmse"].sel(lead=18, channel="z500"))
+            assert value == told["leads"][1]["rmse"]["z500"], value
+
+    def check_refusals(self):
+        evaluate = ["evaluate", "--checkpoint", "run", "--data", "wx/valid"]
+        for words, code, expect in (
+            (["--lead-hours", "7"], 64, "multiples of 6"), (["--lead-hours", "6,x"], 64, "has 'x'"),
+            (["--lead-hours", "6,6"], 64, "has 6 twice"), (["--lead-hours", "0"], 64, "has '0'"),
+            (["--lead-steps", "1.5"], 64, "whole numbers"), (["--lead-hours", "6", "--lead-steps", "1"], 64, "give one of them"),
+            (["--lead-hours", "240"], 65, "10 steps ahead at most"), (["--climatology", "days.nc"], 64, "no effect"),
+            (["--lead-steps", "1", "--climatology", "nowhere.nc"], 66, "nowhere.nc"),
+            (["--lead-steps", "1", "--climatology", "wx/train"], 65, "no row for day"),
+            (["--lead-steps", "1", "--predictions", "p.csv"], 64, "--predictions is of classifiers"),
+            (["--lead-steps", "1", "--climatology", "days.nc", "--out", "days.nc", "--overwrite"], 64, "days.nc"),
+            (["--lead-steps", "1", "--out", "nowhere/a.nc"], 73, "nowhere")):
+            self.run(*evaluate, *words, code=code, expect=[expect])
+            self.run(*evaluate, *words, "--dp", 2, ranks=2, code=code, several=True, expect=[expect])
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Scores(str(pathlib.Path(sys.argv[1]).resolve()), sys.argv[2:], folder)
+        trial.data()
+        trial.check()
+        trial.check_refusals()
+    print("scores: two definitions, two climatologies, 7 layouts, NetCDF-4 and refusals")
+
+
+if __name__ == "__main__":
+    main()
