@@ -12,6 +12,7 @@
 #include <numeric>
 #include <optional>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "data/reading/box_runs.h"
@@ -26,6 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kFlatArray = "data";
 constexpr int64_t kMostPoints = int64_t{1} << 24;  // of a coordinate
 
 std::string text_attribute(const ZarrArray& array, const char* name) {
@@ -205,7 +207,96 @@ bool is_even(const std::vector<double>& values) {
 
 }  // namespace
 
-ZarrFields::ZarrFields(const std::string& folder) : folder_(folder), store_(read_zarr_store(folder)) {}
+ZarrFields::ZarrFields(const std::string& folder) : folder_(folder), store_(read_zarr_store(folder)) {
+  unfold();
+}
+
+// anemoi's stores have one array (date, variable, member, cell), whose cells are the rows of a grid one after the
+// other. Once it is known to be that, it is (time, channel, latitude, longitude): the same bytes in the same files.
+void ZarrFields::unfold() {
+  const auto array = std::find_if(store_.arrays.begin(), store_.arrays.end(),
+                                  [](const ZarrArray& known) { return known.name == kFlatArray; });
+  if (array == store_.arrays.end() || array->shape.size() != kFieldDims || !store_.attributes.contains("variables") ||
+      find("latitudes") == nullptr || find("longitudes") == nullptr || find("dates") == nullptr) {
+    return;
+  }
+  const ZarrField attributes(store_.attributes, folder_);
+  const auto fail = [&](const std::string& what, const char* hint) {
+    throw Error(ErrorClass::kBadData, str(folder_, ": array '", kFlatArray, "' (", join(array->shape), ") ", what),
+                hint);
+  };
+  std::vector<std::string> names;
+  for (const ZarrJson& name : store_.attributes["variables"]) {
+    names.push_back(name.is_string() ? name.get<std::string>() : "");
+  }
+  const int64_t cells = array->shape[3];
+  std::vector<int64_t> shape =
+      attributes.has("field_shape") ? attributes["field_shape"].integers(1) : std::vector{cells};
+  if (shape.size() != 2 || shape[0] > cells || shape[0] * shape[1] != cells) {
+    fail(str("has its cells on a grid of shape (", join(shape), "), which is no latitude-longitude grid"),
+         "reduced Gaussian and unstructured grids are not read: make the store on a regular one");
+  }
+  if (std::ssize(names) != array->shape[1]) {
+    fail(str("has ", array->shape[1], " variables, the attribute variables names ", names.size()), "make it again");
+  }
+  if (array->shape[2] != 1) {
+    fail(str("has ", array->shape[2], " members of an ensemble"), "one is needed: make the store of one");
+  }
+  for (std::vector<int64_t>* const block : {&array->chunk, &array->shard}) {
+    if (!block->empty() && (*block)[3] != cells) {
+      fail(str("has its cells in chunks of ", (*block)[3]), "needed are chunks of all cells of a date");
+    }
+  }
+  std::vector<double> latitudes = grid_points("latitudes", "degrees_north", shape, 0);
+  std::vector<double> longitudes = grid_points("longitudes", "degrees_east", shape, 1);
+  for (std::vector<int64_t>* const block : {&array->shape, &array->chunk, &array->shard}) {
+    if (!block->empty()) {
+      (*block)[2] = shape[0];
+      (*block)[3] = shape[1];
+    }
+  }
+  array->dims = {"dates", "channel", "latitude", "longitude"};
+  channels_ = std::move(names);
+  for (auto& [name, units, points] :
+       {std::tuple<const char*, const char*, std::vector<double>&>("latitude", "degrees_north", latitudes),
+        {"longitude", "degrees_east", longitudes}}) {
+    ZarrArray coordinate;
+    coordinate.name = name;
+    coordinate.shape = coordinate.chunk = {std::ssize(points)};
+    coordinate.type = at::kDouble;
+    coordinate.attributes["units"] = units;
+    values_[name] = std::move(points);
+    store_.arrays.push_back(std::move(coordinate));
+  }
+}
+
+// Of the array `name` with a value for each cell, the points along dim `dim` of the grid, the same for the other one.
+std::vector<double> ZarrFields::grid_points(const std::string& name, const char* units,
+                                            const std::vector<int64_t>& shape, size_t dim) {
+  const ZarrArray& array = *find(name);
+  const std::vector<double>& all = values_of(array);
+  const auto width = static_cast<size_t>(shape[1]);
+  const size_t stride = dim == 0 ? width : 1, other = dim == 0 ? 1 : width;
+  std::vector<double> points;
+  for (int64_t i = 0; std::ssize(all) == shape[0] * shape[1] && i < shape[dim]; ++i) {
+    points.push_back(all[static_cast<size_t>(i) * stride]);
+    for (int64_t j = 0; j < shape[1 - dim]; ++j) {
+      const double point = all[static_cast<size_t>(i) * stride + static_cast<size_t>(j) * other];
+      if (!same_points({point}, {points.back()})) {
+        throw Error(ErrorClass::kBadData,
+                    str(folder_, ": array '", name, "' has ", points.back(), " and ", point, " ", units, " in ",
+                        dim == 0 ? "row " : "column ", i),
+                    "the cells are no latitude-longitude grid: make the store on a regular one");
+      }
+    }
+  }
+  if (points.empty()) {
+    throw Error(ErrorClass::kBadData,
+                str(folder_, ": array '", name, "' has ", all.size(), " values for a grid of ", join(shape, " x ")),
+                "make the store again");
+  }
+  return points;
+}
 
 const ZarrArray* ZarrFields::find(const std::string& name) const {
   const auto found = std::find_if(store_.arrays.begin(), store_.arrays.end(),
@@ -291,7 +382,11 @@ std::vector<FieldVariable> ZarrFields::variables() const {
     }
     const bool has_channels =
         std::find(variable.dims.begin(), variable.dims.end(), DimKind::kChannel) != variable.dims.end();
-    const bool can_be_asked_for = level == variable.dims.end() ? !has_channels : !variable.levels.empty();
+    if (array.name == kFlatArray && has_channels) {
+      variable.channels = channels_;
+    }
+    const bool can_be_asked_for =
+        level == variable.dims.end() ? !has_channels || !variable.channels.empty() : !variable.levels.empty();
     if (!can_be_asked_for) {
       variable.dims.clear();
     }

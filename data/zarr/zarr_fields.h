@@ -29,6 +29,9 @@ class ZarrFields {
   StoredTimes times_of(const std::string& name) const;
 
  private:
+  void unfold();
+  std::vector<double> grid_points(const std::string& name, const char* units, const std::vector<int64_t>& shape,
+                                  size_t dim);
   const ZarrArray* find(const std::string& name) const;
   const ZarrArray* named_as(const ZarrArray& array, size_t dim) const;
   const ZarrArray* coordinate(const ZarrArray& array, size_t dim) const;
@@ -39,6 +42,7 @@ class ZarrFields {
 
   std::string folder_;
   ZarrStore store_;
+  std::vector<std::string> channels_;                          // of the array kFlatArray, once it is unfolded
   mutable std::map<std::string, std::vector<double>> values_;  // of coordinates, which many arrays have; by name
 };
 

@@ -187,7 +187,24 @@ constexpr std::array kZarrTypes = {ZarrType{"f2", "float16", at::kHalf},   ZarrT
                                    ZarrType{"i2", "int16", at::kShort},    ZarrType{"i4", "int32", at::kInt},
                                    ZarrType{"i8", "int64", at::kLong},     ZarrType{"u1", "uint8", at::kByte}};
 
+// NumPy's datetime64: whole numbers of its unit, for which CF has an attribute.
+void read_dates(const std::string& unit, ZarrArray& array) {
+  static const std::map<std::string_view, const char*> kUnits = {
+      {"D", "days"},          {"h", "hours"},         {"m", "minutes"},     {"s", "seconds"},
+      {"ms", "milliseconds"}, {"us", "microseconds"}, {"ns", "nanoseconds"}};
+  const auto known = kUnits.find(unit);
+  if (known == kUnits.end()) {
+    return refuse_array(array, str("dates in units of '", shown(unit), "'"));
+  }
+  array.type = at::kLong;
+  array.attributes.emplace("units", str(known->second, " since 1970-01-01"));
+}
+
 void read_type(std::string_view ZarrType::*version, std::string_view name, const ZarrField& field, ZarrArray& array) {
+  constexpr std::string_view kDates = "M8[";
+  if (version == &ZarrType::v2 && name.starts_with(kDates) && name.ends_with(']')) {
+    return read_dates(std::string(name.substr(kDates.size(), name.size() - kDates.size() - 1)), array);
+  }
   const auto* const known = std::ranges::find(kZarrTypes, name, version);
   if (known == kZarrTypes.end()) {
     return refuse_array(array, str("values of type ", shown(field.value().dump())));
@@ -444,7 +461,12 @@ ZarrArray zarr_array_v3(const std::string& name, const ZarrField& field) {
   array.dims = field.has("dimension_names") ? read_dims(field["dimension_names"].value(), array.shape.size())
                                             : std::vector<std::string>();
   const ZarrExtension type = extension_v3(field["data_type"]);
-  read_type(&ZarrType::v3, type.name, field["data_type"], array);
+  if (type.name == "numpy.datetime64" && type.options.has("unit") && type.options.has("scale_factor") &&
+      type.options["scale_factor"].integer(1) == 1) {
+    read_dates(type.options["unit"].text(), array);
+  } else {
+    read_type(&ZarrType::v3, type.name, field["data_type"], array);
+  }
   const ZarrExtension grid = extension_v3(field["chunk_grid"]);
   if (grid.name != "regular") {
     refuse_array(array, str("chunk grid '", shown(grid.name), "'"));

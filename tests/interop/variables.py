@@ -120,7 +120,8 @@ class Zarr:
         return data + crc32c(data) if self.checksum else data
 
     def metadata(self, values, chunk, file_chunk, dims):
-        kind = {"f4": "float32", "i4": "int32", "f8": "float64"}[values.dtype.str[1:]]
+        kind = {"f4": "float32", "i4": "int32", "f8": "float64",
+                "M8[s]": {"name": "numpy.datetime64", "configuration": {"unit": "s", "scale_factor": 1}}}[values.dtype.str[1:]]
         if self.version == 2:
             return {"zarr_format": 2, "shape": values.shape, "chunks": chunk, "order": "C", "dimension_separator": self.separator,
                     "dtype": (">" if self.big else "<") + values.dtype.str[1:], "fill_value": "NaN" if kind == "float32" else None,
@@ -183,10 +184,36 @@ class Zarr:
             grid = ["longitude", "latitude"] if self.turn else ["latitude", "longitude"]
             self.put(store, LONG[name], turned(values[name]) if self.turn else values[name],
                      ["time", *["level"][:values[name].ndim - 3], *grid], {"units": UNITS[name]})
+        self.put_group(store, {})
+
+    def put_group(self, store, attributes):
         if self.version == 2:
             (store / ".zgroup").write_text('{"zarr_format": 2}')
+            (store / ".zattrs").write_text(json.dumps(attributes))
         else:
-            (store / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
+            (store / "zarr.json").write_text(json.dumps({"zarr_format": 3, "node_type": "group", "attributes": attributes}))
+
+
+class Anemoi(Zarr):
+    """One array (date, variable, member, cell), and lists of dates and of each cell's place."""
+
+    NAMES = {"10u": "u10", "2t": "t2m", "lsm": None, "t_850": "t850", "z_50": "z50", "z_500": "z500", "z_850": "z850"}
+
+    def __init__(self, version, rows=1, **options):
+        self.rows = rows
+        super().__init__(version, chunk={4: (rows, len(self.NAMES), 1, HEIGHT * WIDTH)}, **options)
+
+    def write(self, path, values, year):
+        store = path.with_suffix(".zarr")
+        mask = numpy.ones((TIMES, HEIGHT, WIDTH), "f4")
+        fields = numpy.stack([channel(values, name) if name else mask for name in self.NAMES.values()], 1)
+        self.put(store, "data", fields.reshape(TIMES, len(self.NAMES), 1, -1), ["time", "variable", "ensemble", "cell"], {})
+        self.put(store, "dates", (numpy.datetime64("1900-01-01") + hours_of(year).astype("m8[h]")).astype("M8[s]"), ["time"], {})
+        latitudes, longitudes = numpy.meshgrid(LATITUDES, LONGITUDES, indexing="ij")
+        self.put(store, "latitudes", latitudes.ravel(), ["cell"], {})
+        self.put(store, "longitudes", longitudes.ravel(), ["cell"], {})
+        self.put(store, "mean", numpy.zeros(len(self.NAMES)), ["variable"], {})
+        self.put_group(store, {"variables": list(self.NAMES), "field_shape": [HEIGHT, WIDTH], "frequency": "6h", "missing_dates": []})
 
 
 WAYS = {
@@ -202,6 +229,8 @@ WAYS = {
     "v3": Zarr(3, chunk={3: (1, 7, 12), 4: (1, 3, 7, 12)}),
     "v3-gzip": Zarr(3, codec="gzip", checksum=True, big=True),
     "v3-shards": Zarr(3, codec="gzip", checksum=True, shard=True, chunk={3: (2, 2, 12), 4: (1, 3, 2, 6)}),
+    "anemoi": Anemoi(2, codec="zlib"),
+    "anemoi-v3": Anemoi(3, rows=2, codec="gzip", checksum=True),
     "v3-raw-shards": Zarr(3, shard=True, at_end=False, chunk={3: (1, 2, 12), 4: (1, 1, 2, 12)}),
 }
 
@@ -263,15 +292,20 @@ class Trial:
         with h5py.File(self.folder / f"{way}.h5") as ours, h5py.File(self.folder / "fields.h5") as theirs:
             assert (ours["fields"][:] == theirs["fields"][:]).all(), f"{way}: another forecast"
             assert ours["fields"].attrs["channels"] == theirs["fields"].attrs["channels"]
-            assert (ours["fields"].dims[0][0][:] == hours_of(2016)[0] + 6 * numpy.arange(1, 13)).all(), way
+            times = lambda name: ours[name].dims[0][0][:]
+            if isinstance(WAYS.get(way), Anemoi):  # seconds since 1970
+                times = lambda name: ours[name].dims[0][0][:] / 3600 + 70 * 365.25 * 24 - 12
+            assert (times("fields") == hours_of(2016)[0] + 6 * numpy.arange(1, 13)).all(), way
             if way != "fields":
                 truth = numpy.stack([channel(weather(2016), name) for name in CHANNELS], 1)
                 assert numpy.allclose(ours["truth"][:], truth, rtol=1e-6, atol=1e-5), f"{way}: another truth"
-                assert (ours["truth"].dims[0][0][:] == hours_of(2016)).all(), way
+                assert (times("truth") == hours_of(2016)).all(), way
                 assert (ours["fields"].dims[2][0][:] == LATITUDES).all() and (ours["fields"].dims[3][0][:] == LONGITUDES).all(), way
                 units = ours["fields"].attrs["units"]
-                assert (units.decode() if isinstance(units, bytes) else units).split(",") == [
-                    UNITS[name if name in UNITS else name[0]] for name in CHANNELS], (way, units)
+                expected_units = ["m/s", "K", *["m2/s2"] * 2, "K", "m2/s2"]  # what ERA5 has, where the store says nothing
+                if not isinstance(WAYS[way], Anemoi):
+                    expected_units = [UNITS[name if name in UNITS else name[0]] for name in CHANNELS]
+                assert (units.decode() if isinstance(units, bytes) else units).split(",") == expected_units, (way, units)
         return losses
 
     def check_names(self):
@@ -339,7 +373,7 @@ class Trial:
         self.run("data", "stats", "part", "--out", "x", "--dates", "1990", code=65, expect=["has no dates"])
 
     def check_refusals(self):
-        for name in ("v2", "v3-shards", "contiguous"):
+        for name in ("v2", "v3-shards", "contiguous", "anemoi"):
             shutil.copytree(self.folder / name, self.folder / f"bad-{name}")
         bad = self.folder / "bad-v2/train/era5_1990.zarr"
 
@@ -367,6 +401,19 @@ class Trial:
         broken[-9] ^= 1
         shard.write_bytes(broken)
         stats("bad-v3-shards", expect=["the index of its chunks", "wrong CRC-32C checksum"])
+        flat = self.folder / "bad-anemoi/train/era5_1991.zarr"
+        attributes = json.loads((flat / ".zattrs").read_text())
+        for change, says in (({"field_shape": [HEIGHT * WIDTH]}, f"on a grid of shape ({HEIGHT * WIDTH}), which is no latitude-longitude grid"),
+                             ({"field_shape": [HEIGHT * 2, WIDTH // 2]}, "degrees_east in column 0"),
+                             ({"variables": ["u10"]}, "has 7 variables, the attribute variables names 1"),
+                             ({"variables": [name + "1" for name in attributes["variables"]]}, "has no channel 'u10'")):
+            (flat / ".zattrs").write_text(json.dumps({**attributes, **change}))
+            stats("bad-anemoi", expect=[says])
+        (flat / ".zattrs").write_text(json.dumps(attributes))
+        metadata = flat / "data/.zarray"
+        sound = json.loads(metadata.read_text())
+        metadata.write_text(json.dumps({**sound, "chunks": [1, 7, 1, WIDTH]}))
+        stats("bad-anemoi", expect=["has its cells in chunks of 12"])
         with h5py.File(self.folder / "bad-contiguous/train/era5_1991.nc", "r+") as file:
             file["longitude"][...] += 10.0
         stats("bad-contiguous", expect=["era5_1991.nc has 7 latitudes", "longitudes from 10"])
