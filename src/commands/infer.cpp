@@ -154,7 +154,7 @@ options::OptionTable table_of(ForecastRequest& chosen) {
   options::OptionTable table;
   train::add_use_options(
       table, chosen.use,
-      "HDF5 file (.h5) for the forecast fields; the figures get its name with .json. Must be given.");
+      "HDF5 file (.h5, .nc) for the forecast fields; the figures get its name with .json. Must be given.");
   table.begin_group("Forecast");
   table.add({.name = "start",
              .value = options::integer(chosen.start, {0, train::kMostCount}),

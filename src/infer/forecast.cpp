@@ -154,13 +154,16 @@ void ForecastRecord::open_file() {
     own = coordinates(*times);
     std::transform(own.begin(), own.end(), std::back_inserter(specs), [](const Coordinate& c) { return c.spec; });
   }
-  file_ = std::make_unique<data::Hdf5Writer>(self_, options_.use.out, specs,
-                                             data::Hdf5Attributes{{"start", options_.start},
-                                                                  {"source_file", times_.path(place_.file)},
-                                                                  {"source_time", place_.time},
-                                                                  {"dt", times_.lead().rows},
-                                                                  {"num_true", num_true_written()},
-                                                                  {"checkpoint", checkpoint_}});
+  data::Hdf5Attributes attributes = {{"start", options_.start},
+                                     {"source_file", times_.path(place_.file)},
+                                     {"source_time", place_.time},
+                                     {"dt", times_.lead().rows},
+                                     {"num_true", num_true_written()},
+                                     {"checkpoint", checkpoint_}};
+  if (is_self_contained_) {
+    attributes.emplace_back("Conventions", std::string("CF-1.8"));
+  }
+  file_ = std::make_unique<data::Hdf5Writer>(self_, options_.use.out, specs, attributes);
   // Now, under the file's temporary name: what fails or dies meanwhile leaves no half file behind and loses no
   // forecast. All is known of the lead times.
   if (is_self_contained_) {
@@ -206,10 +209,8 @@ std::vector<ForecastRecord::Coordinate> ForecastRecord::coordinates(const data::
   }
   add(kTime, ahead, attributes);
   add(kTruthTime, ahead.empty() ? ahead : of_truth, attributes);
-  std::vector<double> channels(times_.channel_names().size());
-  std::iota(channels.begin(), channels.end(), 0.0);
-  // Programs for netCDF want one for each dim.
-  add(kChannel, channels, {{"long_name", str("number in ", join(times_.channel_names(), ","))}});
+  const std::vector<std::string>& names = times_.channel_names();
+  out.push_back({{.name = kChannel, .shape = {std::ssize(names)}, .texts = names}, {}});
   const auto add_points = [&](const char* name, const char* other, std::vector<double> points, int64_t count,
                               const char* units) {
     if (!points.empty()) {
@@ -226,7 +227,9 @@ std::vector<ForecastRecord::Coordinate> ForecastRecord::coordinates(const data::
 
 void ForecastRecord::write_coordinates(const std::vector<Coordinate>& coordinates) {
   for (const Coordinate& coordinate : coordinates) {
-    file_->write(coordinate.spec.name, std::vector<int64_t>{0}, coordinate.values);
+    if (coordinate.spec.texts.empty()) {
+      file_->write(coordinate.spec.name, std::vector<int64_t>{0}, coordinate.values);
+    }
   }
   const auto scaled = [&](const std::string& dataset, const std::string& time) {
     data::Hdf5Scaled of{dataset, {}};
@@ -371,8 +374,8 @@ void check_forecast(const RunConfig& config, const ForecastOptions& options) {
                 str("start ", counted(config.parallel.model_size(), "rank"),
                     ", or give --tp and --pp whose product is ", ranks));
   }
-  if (!options.use.out.ends_with(".h5")) {
-    throw Error(ErrorClass::kUsage, str("--out is '", options.use.out, "'; allowed: a name that ends with .h5"),
+  if (!options.use.out.ends_with(".h5") && !options.use.out.ends_with(".nc")) {
+    throw Error(ErrorClass::kUsage, str("--out is '", options.use.out, "'; allowed: a name that ends with .h5 or .nc"),
                 "its figures get the same name with .json");
   }
 }

@@ -3,9 +3,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/fft_rfft.h>
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
@@ -27,15 +25,22 @@ constexpr int kDigits = 5;
 }  // namespace
 
 at::Tensor zonal_power(const at::Tensor& field, const at::Tensor& weights, const data::Normalization& units) {
-  const int64_t channels = field.size(0), height = field.size(1), width = field.size(2);
-  const at::Tensor shares = weights.to(at::kDouble) / static_cast<double>(height);
-  const at::Tensor out = at::empty({channels, width / 2 + 1}, at::kDouble);
+  const int64_t channels = field.size(0), height = field.size(1), width = field.size(2), waves = width / 2 + 1;
+  const auto* const row_weights = weights.const_data_ptr<double>();
+  const at::Tensor out = at::zeros({channels, waves}, at::kDouble);
+  auto* const power = out.mutable_data_ptr<double>();
   at::parallel_for(0, channels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
       const auto number = static_cast<size_t>(c);
       const at::Tensor values = field[c].to(at::kDouble) * units.std[number] + units.mean[number];
-      const at::Tensor waves = at::view_as_real(at::fft_rfft(values, std::nullopt, -1, "forward"));
-      out[c].copy_(at::matmul(shares, waves.square().sum(-1)));
+      const at::Tensor numbers = at::view_as_real(at::fft_rfft(values, std::nullopt, -1, "forward")).contiguous();
+      const auto* of_row = numbers.const_data_ptr<double>();
+      for (int64_t i = 0; i < height; ++i, of_row += 2 * waves) {
+        for (int64_t k = 0; k < waves; ++k) {
+          const double re = of_row[2 * k], im = of_row[2 * k + 1];
+          power[c * waves + k] += row_weights[i] / static_cast<double>(height) * (re * re + im * im);
+        }
+      }
     }
   });
   // Each but the mean and the shortest wave of an even number of points stands for its conjugate, too.
