@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -82,6 +84,44 @@ std::vector<std::string> split_at(const std::string& text, char separator) {
     begin = end + 1;
   }
   return parts;
+}
+
+// The powers of the words in a unit, none of which is 0; a text that is no product of powers is one word.
+std::map<std::string, int> powers_of_unit(const std::string& unit) {
+  if (unit.starts_with('(') || unit == "~" || unit == "dimensionless") {
+    return {};  // what ECMWF writes for fractions, and where there is none
+  }
+  const auto is_letter = [](char c) {
+    return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '%' || c == '_';
+  };
+  std::map<std::string, int> powers;
+  int sign = 1;
+  for (size_t at = 0; at < unit.size();) {
+    const char c = unit[at];
+    if (c == ' ' || c == '.' || c == '*' || c == '/') {
+      sign = c == '/' ? -1 : sign;
+      ++at;
+      continue;
+    }
+    const size_t begin = at;
+    while (at < unit.size() && is_letter(unit[at])) {
+      ++at;
+    }
+    const std::string word = unit.substr(begin, at - begin);
+    at += unit.compare(at, 2, "**") == 0 ? 2 : at < unit.size() && unit[at] == '^' ? 1 : 0;
+    int power = 1;
+    const auto [end, problem] = std::from_chars(unit.data() + at, unit.data() + unit.size(), power);
+    at = problem == std::errc() ? static_cast<size_t>(end - unit.data()) : at;
+    if (at == begin || (word.empty() && power != 1)) {
+      return {{unit, 1}};
+    }
+    if (!word.empty()) {
+      powers[word] += sign * power;
+    }
+    sign = 1;
+  }
+  std::erase_if(powers, [](const auto& known) { return known.second == 0; });
+  return powers;
 }
 
 constexpr const char* kStaticHint =
@@ -422,6 +462,10 @@ std::string canonical_channel(const std::string& name) {
   const std::string base = first_name(name.substr(0, std::min(colon, split ? split->first.size() : name.size())));
   const std::string level = split ? level_text(split->second) : "";
   return is_surface_name(base + level) ? str(base, ":", level) : base + level;
+}
+
+bool is_same_unit(const std::string& a, const std::string& b) {
+  return powers_of_unit(a) == powers_of_unit(b);
 }
 
 std::vector<DimKind> field_dims(const std::vector<int64_t>& shape, std::vector<DimKind> told) {

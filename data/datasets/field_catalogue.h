@@ -57,6 +57,9 @@ std::vector<DimKind> static_dims(const std::vector<int64_t>& shape, const std::v
 /// One name for all that a channel may be called: "t2m" of "2t", "z500" of "z:500" and "geopotential500". Pure.
 std::string canonical_channel(const std::string& name);
 
+/// Whether two texts mean one unit: "m s-1", "m s**-1" and "m/s"; "1", "kg kg-1" and "(0 - 1)". Pure.
+bool is_same_unit(const std::string& a, const std::string& b);
+
 /// The attributes of CF's packed values, as far as an array has them.
 struct PackingAttributes {
   std::optional<double> scale = {};    ///< scale_factor

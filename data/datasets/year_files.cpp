@@ -119,6 +119,23 @@ void refuse_overlap(const std::vector<RowFile>& files) {
               "files, or move one of them out of the folder");
 }
 
+// In small letters, with its point.
+std::string small_extension(const std::string& path) {
+  std::string extension = fs::path(path).extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension;
+}
+
+// Error(kBadData) for a file that is named as GRIB files are.
+void refuse_grib(const std::string& path) {
+  if (const std::string extension = small_extension(path);
+      extension.starts_with(".grib") || extension == ".grb" || extension == ".grb2") {
+    throw Error(ErrorClass::kBadData, str(path, " is a GRIB file"),
+                str("read are HDF5, netCDF-4 and Zarr: grib_to_netcdf -k 4 -o NEW.nc ", path, " converts it"));
+  }
+}
+
 std::string numbered_name(int64_t channel, int64_t count) {
   const std::string number = str(channel);
   const size_t width = std::max<size_t>(2, str(count - 1).size());
@@ -128,9 +145,7 @@ std::string numbered_name(int64_t channel, int64_t count) {
 }  // namespace
 
 bool has_hdf5_name(const std::string& path) {
-  std::string extension = fs::path(path).extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string extension = small_extension(path);
   return extension == ".h5" || extension == ".hdf5" || extension == ".nc" || extension == ".nc4";
 }
 
@@ -140,6 +155,9 @@ std::vector<std::string> list_weather_files(const std::string& folder) {
     return {folder};
   }
   if (!fs::is_directory(folder, error)) {
+    if (fs::exists(folder, error)) {
+      refuse_grib(folder);
+    }
     throw Error(ErrorClass::kMissingInput,
                 str("the data folder ", folder,
                     fs::exists(folder, error) ? " is no folder"
@@ -149,18 +167,23 @@ std::vector<std::string> list_weather_files(const std::string& folder) {
   if (is_zarr_store(folder)) {
     return {folder};
   }
-  std::vector<std::string> paths;
+  std::vector<std::string> paths, others;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     const bool is_hidden = name.starts_with('.');  // what copying programs leave
     if (!is_hidden && (has_hdf5_name(name) || (entry->is_directory(error) && is_zarr_store(entry->path().string())))) {
       paths.push_back(entry->path().string());
+    } else {
+      others.push_back(entry->path().string());
     }
   }
   if (error) {
     throw Error(ErrorClass::kIo, str("cannot list the folder ", folder, ": ", error.message()));
   }
   if (paths.empty()) {
+    for (const std::string& other : others) {
+      refuse_grib(other);
+    }
     throw Error(ErrorClass::kMissingInput,
                 str("the data folder ", folder, " holds no file *.h5, *.hdf5, *.nc or *.nc4, and no Zarr store"),
                 "it must hold one HDF5 file a year, such as 1990.h5, or Zarr stores");

@@ -15,7 +15,7 @@ bool has_hdf5_name(const std::string& path);
 
 /// The files of a folder that are named so and the Zarr stores in it, but for hidden ones, in the order of names; a
 /// folder that is a Zarr store, or a file that is named so, is the only one. Error(kMissingInput) if the folder is not
-/// there or holds none.
+/// there or holds none, Error(kBadData) where there are GRIB files instead.
 std::vector<std::string> list_weather_files(const std::string& folder);
 
 /// Puts the files of a weather data set in the order of their times: that of their time axes where all have one (of

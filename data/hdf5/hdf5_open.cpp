@@ -208,15 +208,22 @@ std::string datasets_hint(hid_t file) {
                        : str("datasets in it: ", join(names), more == 0 ? "" : str(" and ", more, " more"));
 }
 
-// By its first bytes, of the versions 1, 2 and 5.
-bool is_netcdf_classic(const std::string& path) {
+// Error(kBadData) for a file of another format that the field has, by its first bytes.
+void refuse_other_formats(const std::string& path) {
   const PosixFile file(path, PosixFile::Access::kRead);
   std::array<char, 4> start{};
   if (file.size() < static_cast<int64_t>(start.size())) {
-    return false;
+    return;
   }
   file.read(0, start.data(), start.size());
-  return std::string_view(start.data(), 3) == "CDF" && (start[3] == 1 || start[3] == 2 || start[3] == 5);
+  if (std::string_view(start.data(), 3) == "CDF" && (start[3] == 1 || start[3] == 2 || start[3] == 5)) {
+    throw Error(ErrorClass::kBadData, str(path, " is a netCDF-3 (classic) file, not HDF5"),
+                str("convert it to netCDF-4, which is HDF5: nccopy -k nc4 ", path, " NEW.nc"));
+  }
+  if (std::string_view(start.data(), start.size()) == "GRIB") {
+    throw Error(ErrorClass::kBadData, str(path, " is a GRIB file, not HDF5"),
+                str("convert it to netCDF-4, which is HDF5: grib_to_netcdf -k 4 -o NEW.nc ", path));
+  }
 }
 
 // The default driver; HDF5_USE_FILE_LOCKING still has the last word.
@@ -293,10 +300,7 @@ Hid hdf5_open_file(const std::string& path, hid_t access) {
       throw Error(ErrorClass::kIo, str(path, " cannot be opened: another program has locked it (", reason, ")"),
                   "wait for that program, or let HDF5 look at no locks: HDF5_USE_FILE_LOCKING=FALSE");
     }
-    if (is_netcdf_classic(path)) {
-      throw Error(ErrorClass::kBadData, str(path, " is a netCDF-3 (classic) file, not HDF5"),
-                  str("convert it to netCDF-4, which is HDF5: nccopy -k nc4 ", path, " NEW.nc"));
-    }
+    refuse_other_formats(path);
     throw Error(ErrorClass::kBadData, str(path, " cannot be opened as an HDF5 file: ", reason),
                 "it is damaged, truncated or of another format: copy or make it again");
   }

@@ -195,6 +195,21 @@ std::vector<Range> bytes_left_out(const ArrayLayout& layout, int64_t num_rows) {
   return holes;
 }
 
+// Of arrays of one quantity, as far as both files name the unit.
+void require_same_units(const RowFile& file, const RowFile& first) {
+  for (size_t i = 0; i < file.layout.arrays.size(); ++i) {
+    const ArrayLayout& array = file.layout.arrays[i];
+    const std::string& unit = array.attribute;
+    const std::string& expected = first.layout.arrays[i].attribute;
+    if (!unit.empty() && !expected.empty() && !is_same_unit(unit, expected)) {
+      throw Error(ErrorClass::kBadData,
+                  str(file.path, ": '", shown(array.name), "' is in ", shown(unit), ", that of ", first.path, " in ",
+                      shown(expected)),
+                  "convert the values of one of them: all files have the same units");
+    }
+  }
+}
+
 }  // namespace
 
 void require_same_files(const comm::MpiGroup& group, const std::vector<std::string>& paths) {
@@ -239,6 +254,7 @@ RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>
                         first.name, ")"),
                     "all files have the same variables");
       }
+      require_same_units(file, files_.front());
     }
     const std::string remark = order_by_time(files_);
     choose_mode(io);

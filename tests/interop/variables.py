@@ -401,6 +401,16 @@ class Trial:
         broken[-9] ^= 1
         shard.write_bytes(broken)
         stats("bad-v3-shards", expect=["the index of its chunks", "wrong CRC-32C checksum"])
+        with h5py.File(self.folder / "bad-contiguous/train/era5_1991.nc", "r+") as file:
+            file["t2m"].attrs["units"], file["z"].attrs["units"] = "degC", "m2/s2"
+        self.run("data", "stats", "bad-contiguous/train", "--out", "bad", "--overwrite", "--channels", "t2m,z500", code=65,
+                 expect=["era5_1991.nc: 't2m' is in degC, that of", "era5_1990.nc in K"])
+        stats("bad-contiguous", code=0)
+        (self.folder / "grib/train").mkdir(parents=True)
+        (self.folder / "grib/train/era5.grib2").write_bytes(b"GRIB" + bytes(64))
+        stats("grib", expect=["era5.grib2 is a GRIB file", "grib_to_netcdf"])
+        (self.folder / "grib/train/era5.nc").write_bytes(b"GRIB" + bytes(64))
+        stats("grib", expect=["era5.nc is a GRIB file, not HDF5"])
         flat = self.folder / "bad-anemoi/train/era5_1991.zarr"
         attributes = json.loads((flat / ".zattrs").read_text())
         for change, says in (({"field_shape": [HEIGHT * WIDTH]}, f"on a grid of shape ({HEIGHT * WIDTH}), which is no latitude-longitude grid"),

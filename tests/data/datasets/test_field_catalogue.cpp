@@ -194,3 +194,31 @@ TEST_CASE("field catalogue: runs of channels, types and times of what is joined"
 }
 
 }  // namespace vit_hybrid::data
+
+TEST_CASE("field catalogue: units in several spellings") {
+  for (const auto& [a, b] : {std::pair("m s-1", "m s**-1"),
+                             {"m/s", "s-1 m"},
+                             {"m**2 s**-2", "m2/s2"},
+                             {"m^2.s^-2", "m2 s-2"},
+                             {"kg kg**-1", "1"},
+                             {"(0 - 1)", "~"},
+                             {"K", "K"},
+                             {"%", "%"},
+                             {"kg m-2 s-1", "kg/m2/s"}}) {
+    CAPTURE(a);
+    CAPTURE(b);
+    CHECK(is_same_unit(a, b));
+  }
+  for (const auto& [a, b] : {std::pair("K", "degC"),
+                             {"Pa", "hPa"},
+                             {"m s-1", "m s-2"},
+                             {"m", "m2/s2"},
+                             {"%", "1"},
+                             {"m/s", "m s"},
+                             {"gpm", "m**2 s**-2"},
+                             {"1e-3 kg", "kg"}}) {
+    CAPTURE(a);
+    CAPTURE(b);
+    CHECK(!is_same_unit(a, b));
+  }
+}
