@@ -1,7 +1,11 @@
 // Lists of channels as options, and the roles that they play.
 #include "src/config/field_options.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "data/datasets/forcings.h"
+#include "data/datasets/year_files.h"
 #include "src/base/json.h"
 #include "src/base/text.h"
 #include "src/config/run_options.h"
@@ -23,6 +27,13 @@ options::Value channel_list(std::string& channels) {
 
 constexpr int64_t kMostHistory = 64;
 
+// Whether a list of forcings has the zenith angle's cosine, by any of its names.
+bool has_zenith(const std::string& forcings) {
+  const std::vector<std::string> names = data::names_in(forcings);
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return data::forcing_named(name) == data::Forcing::kCosZenith; });
+}
+
 }  // namespace
 
 void add_channels(options::OptionTable& table, std::string& channels, std::string& variables) {
@@ -31,7 +42,8 @@ void add_channels(options::OptionTable& table, std::string& channels, std::strin
              .help =
                  "Channels of fields by name, with commas between them: variables (u10, t2m), levels of them (z500, "
                  "or z:500:850; in YAML also {z: [500, 850]}), or names of a dataset's channels; all of the dataset "
-                 "where not given."});
+                 "where not given.",
+             .names_elsewhere = {"channel-names"}});
   table.add({.name = "variables",
              .value = options::text(variables, "pairs"),
              .help = "What the data call variables of channels, where that is none of ERA5's names: z=phi,t=temp."});
@@ -58,14 +70,16 @@ void add_roles(options::OptionTable& table, DataConfig& data) {
              .value = options::integer(data.roles.history, from_one(kMostHistory)),
              .help = "States that the model takes: the present one and those before it, one lead (dt) apart.",
              .unit = "states",
-             .names_elsewhere = {"n-history", "num-history", "multistep-input"}});
+             .shifted_names = {{"n-history", {0, kMostHistory - 1}, 1}},
+             .names_elsewhere = {"num-history", "multistep-input"}});
   table.add({.name = "forcings",
              .value = channel_list(data.roles.forcings),
              .help = "What the model takes and does not predict: fields computed from time and place (" +
                      join(data::forcing_names()) +
                      "), and channels of the data, by name as in channels, which must then name what is predicted. "
                      "Forecasts take both at each lead time.",
-             .names_elsewhere = {"forcing", "add-zenith"}});
+             .adding_flags = {{"add-zenith", data::forcing_name(data::Forcing::kCosZenith), &has_zenith}},
+             .names_elsewhere = {"forcing"}});
   table.add({.name = "diagnostics",
              .value = channel_list(data.roles.diagnostics),
              .help = "Channels of the data that the model predicts and does not take, such as tp; channels must then "
@@ -74,7 +88,8 @@ void add_roles(options::OptionTable& table, DataConfig& data) {
   table.add({.name = "static",
              .value = channel_list(data.roles.statics),
              .help = "Fields that do not change, for the model to take: variables such as orography (standardised) and "
-                     "land_sea_mask (as land and sea), and cos_latitude, sin_latitude, cos_longitude, sin_longitude."});
+                     "land_sea_mask (as land and sea), and cos_latitude, sin_latitude, cos_longitude, sin_longitude.",
+             .names_elsewhere = {"add-orography", "add-landmask", "add-grid"}});
   table.add({.name = "static-data",
              .value = options::text(data.roles.static_data, "path"),
              .help = "File or Zarr store with the variables of static; the first one of the data where not given."});

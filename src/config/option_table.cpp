@@ -135,6 +135,12 @@ std::vector<std::string> other_names(const Option& option) {
       out.push_back("--" + other.name + (other.value.empty() ? "" : " (" + other.value + ")"));
     }
   }
+  for (const ShiftedName& other : option.shifted_names) {
+    out.push_back(str("--", other.name, " (and ", other.more, ")"));
+  }
+  for (const AddingFlag& other : option.adding_flags) {
+    out.push_back(str("--", other.name, " (adds ", other.word, ")"));
+  }
   return out;
 }
 
@@ -190,7 +196,7 @@ std::string markdown_row(const Option& option) {
              cell(allowed_column(option.value)), " | ", option.unit, " | ", cell(option.help), " |\n");
 }
 
-// Of one name in a file. Words that mean nothing stand for the option's word; a flag of Megatron's is a boolean.
+// Of one name in a file. Words that mean nothing stand for the option's word; a flag of another program is a boolean.
 Json property_schema(const Named& named) {
   const Option& option = *named.option;
   const Json schema = option.value.schema.is_null() ? kAnyText : option.value.schema;
@@ -199,6 +205,11 @@ Json property_schema(const Named& named) {
   if (!named.value.empty()) {
     property["description"] = str(yaml_key(option.name), ": ", named.value);
     property["type"] = "boolean";
+  } else if (named.adding != nullptr) {
+    property = {{"description", str(yaml_key(option.name), ": also ", named.adding->word)}, {"type", "boolean"}};
+  } else if (named.shifted != nullptr) {
+    property = schema_of(named.shifted->range);
+    property["description"] = str(yaml_key(option.name), ": ", named.shifted->more, " more than this");
   } else if (option.value.word.empty()) {
     property.update(schema);
   } else {
@@ -367,8 +378,9 @@ void OptionTable::add(Option option) {
   option.group = group_;
   options_.push_back(std::move(option));
   const Option& added = options_.back();
-  const auto know = [&](const std::string& name, const MegatronName& flag) {
-    const bool is_new = by_name_.emplace(canonical_name(name), Named{&added, flag.value, flag.value_off}).second;
+  const auto know = [&](const std::string& name, Named named) {
+    named.option = &added;
+    const bool is_new = by_name_.emplace(canonical_name(name), std::move(named)).second;
     VH_ASSERT(is_new, "option " + name + " is in the table twice");
   };
   know(added.name, {});
@@ -377,8 +389,14 @@ void OptionTable::add(Option option) {
   }
   for (const MegatronName& other : added.megatron) {
     if (other.name != added.name) {
-      know(other.name, other);
+      know(other.name, {.value = other.value, .value_off = other.value_off});
     }
+  }
+  for (const ShiftedName& other : added.shifted_names) {
+    know(other.name, {.shifted = &other});
+  }
+  for (const AddingFlag& other : added.adding_flags) {
+    know(other.name, {.adding = &other});
   }
 }
 

@@ -100,6 +100,21 @@ struct MegatronName {
   std::string value_off = {};
 };
 
+/// A name of an option of integers in a program that counts otherwise: n there is n + `more` here.
+struct ShiftedName {
+  std::string name;
+  IntegerRange range;  ///< of what is written there
+  int64_t more = 0;
+};
+
+/// A flag of another program that puts a word into an option's list, whichever source gives that; off, it adds nothing.
+struct AddingFlag {
+  std::string name;
+  std::string word;
+  /// Whether a list has the word already, under this name or another one.
+  std::function<bool(const std::string& list)> is_in;
+};
+
 /// One row of a table of options.
 struct Option {
   std::string name;  ///< with '-'
@@ -111,6 +126,8 @@ struct Option {
   /// of two ways to say a number the other.
   std::vector<std::string> forgets = {};
   std::vector<MegatronName> megatron = {};  ///< accepted like aliases; the option's own name where it is the same
+  std::vector<ShiftedName> shifted_names = {};
+  std::vector<AddingFlag> adding_flags = {};
   /// What other programs call it, where that is no name here: who gives one is told this option.
   std::vector<std::string> names_elsewhere = {};
   Scope scope = Scope::kEverywhere;
@@ -123,13 +140,15 @@ std::string canonical_name(std::string name);
 std::string yaml_key(std::string name);
 std::string environment_name(const std::string& name);
 
-/// What a name stands for: an option, or one value of it that is given as a flag (not empty).
+/// What a name stands for: an option, one value of it that is given as a flag (not empty), or one of the others.
 struct Named {
   const Option* option = nullptr;
   std::string value = {};
   std::string value_off = {};  ///< see MegatronName
+  const ShiftedName* shifted = nullptr;
+  const AddingFlag* adding = nullptr;
 
-  bool is_flag() const { return option->value.kind == Kind::kFlag || !value.empty(); }
+  bool is_flag() const { return option->value.kind == Kind::kFlag || !value.empty() || adding != nullptr; }
 };
 
 /// Options in groups, bound to variables that must outlive the table. Options stay where they are.
@@ -155,6 +174,8 @@ class OptionTable {
   const Option* find(const std::string& name) const;
   /// The same with the value that a flag stands for; null for a name that is not known.
   const Named* find_name(const std::string& name) const;
+  /// What the option's own name stands for.
+  const Named* own_name(const Option& option) const { return find_name(option.name); }
   /// What is meant by a name that is not known: the option of which it is one of Option::names_elsewhere, else the
   /// nearest name.
   std::string meant_by(const std::string& name) const;

@@ -19,6 +19,13 @@ std::string shown_name(const Entry& entry, const Option& option) {
 }
 
 constexpr size_t kMostShown = 20;  // problems in a message
+constexpr const char* kOn = "true";
+
+// As it was written, and what that is here.
+std::string shown_value(const Entry& entry, const Option& option) {
+  return entry.written.empty() ? str("'", shown(entry.text), "'")
+                               : str("'", shown(entry.written), "' (", option.name, " ", shown(entry.text), ")");
+}
 
 bool is_same_word(const std::string& a, const std::string& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -30,27 +37,27 @@ bool is_same_word(const std::string& a, const std::string& b) {
 void Settings::add(const Source& source) {
   Layer layer;
   for (Entry entry : source) {
-    const Option* option = read(entry, layer);
-    if (option == nullptr) {
+    const Named* named = read(entry, layer);
+    if (named == nullptr) {
       continue;
     }
-    const auto [place, is_new] = layer.emplace(option, entry);
-    if (!is_new && counts_after(place->second, entry, *option)) {
+    const auto [place, is_new] = layer.emplace(named, entry);
+    if (!is_new && counts_after(place->second, entry, *named->option)) {
       place->second = std::move(entry);
     }
   }
-  for (const auto& [option, entry] : layer) {
-    for (const auto& name : option->forgets) {
-      entries_.erase(table_.find(name));
+  for (const auto& [named, entry] : layer) {
+    for (const auto& name : named->option->forgets) {
+      entries_.erase(table_.find_name(name));
     }
   }
-  for (auto& [option, entry] : layer) {
-    entries_.insert_or_assign(option, std::move(entry));
+  for (auto& [named, entry] : layer) {
+    entries_.insert_or_assign(named, std::move(entry));
   }
 }
 
-// The option that an entry is about, and its text as the option has it; null for what says nothing of an option.
-const Option* Settings::read(Entry& entry, Layer& layer) {
+// What an entry is about, and its text as that has it; null for what says nothing of an option.
+const Named* Settings::read(Entry& entry, Layer& layer) {
   const Named* const named = table_.find_name(entry.name);
   if (named == nullptr) {
     add_unknown(entry);
@@ -60,42 +67,64 @@ const Option* Settings::read(Entry& entry, Layer& layer) {
     problems_.push_back(str(entry.origin, ": '", entry.name, "' is for the command line only"));
     return nullptr;
   }
-  if (named->value.empty()) {
-    return named->option;
+  const Named* const own = table_.own_name(*named->option);
+  if (named->shifted != nullptr) {
+    int64_t number = 0;
+    const bool is_read = read_value(entry, integer(number, named->shifted->range));
+    entry.written = std::exchange(entry.text, str(number + named->shifted->more));
+    return is_read ? own : nullptr;
+  }
+  if (named->value.empty() && named->adding == nullptr) {
+    return own;
   }
   bool is_set = false;
-  if (const Value value = flag(is_set); !value.parse(entry.text)) {
-    problems_.push_back(
-        str(entry.origin, ": '", entry.name, "' is '", shown(entry.text), "'; allowed: ", allowed_text(value)));
+  if (!read_value(entry, flag(is_set))) {
     return nullptr;
   }
+  if (named->adding != nullptr) {
+    entry.text = is_set ? kOn : "false";
+    return named;
+  }
   if (!is_set && named->value_off.empty()) {
-    take_back(*named, entry, layer);
+    take_back(*named, own, entry, layer);
     return nullptr;
   }
   entry.text = is_set ? named->value : named->value_off;
-  return named->option;
+  return own;
+}
+
+// Whether the text is allowed by another name's own value.
+bool Settings::read_value(const Entry& entry, const Value& value) {
+  const bool is_allowed = value.parse(entry.text);
+  if (!is_allowed) {
+    problems_.push_back(
+        str(entry.origin, ": '", entry.name, "' is '", shown(entry.text), "'; allowed: ", allowed_text(value)));
+  }
+  return is_allowed;
 }
 
 // Of other values of the option a flag that is off says nothing.
-void Settings::take_back(const Named& named, const Entry& entry, Layer& layer) {
+void Settings::take_back(const Named& named, const Named* own, const Entry& entry, Layer& layer) {
   const auto is_meant = [&](const auto& of, auto found) {
     return found != of.end() && is_same_word(found->second.text, named.value);
   };
-  if (const auto found = layer.find(named.option);
-      is_meant(layer, found) && counts_after(found->second, entry, *named.option)) {
+  if (const auto found = layer.find(own); is_meant(layer, found) && counts_after(found->second, entry, *named.option)) {
     layer.erase(found);
   }
-  if (const auto found = entries_.find(named.option); is_meant(entries_, found)) {
+  if (const auto found = entries_.find(own); is_meant(entries_, found)) {
     entries_.erase(found);
   }
 }
 
 // Says that a source gives an option twice; whether the second time counts.
 bool Settings::counts_after(const Entry& first, const Entry& second, const Option& option) {
-  const std::string twice = str(second.origin, ": ", shown_name(second, option), " is given twice, as '",
-                                shown(first.text), "' and '", shown(second.text), "'; ");
-  const bool counts = second.place == Place::kCommandLine;
+  const bool is_of_two_programs = first.written.empty() != second.written.empty();
+  if (is_of_two_programs && first.text == second.text) {
+    return false;  // the same is said twice
+  }
+  const std::string twice = str(second.origin, ": ", shown_name(second, option), " is given twice, as ",
+                                shown_value(first, option), " and ", shown_value(second, option), "; ");
+  const bool counts = second.place == Place::kCommandLine && !is_of_two_programs;
   if (counts) {
     remarks_.push_back(twice + "the last one counts");
   } else {
@@ -123,11 +152,35 @@ void Settings::add_unknown(const Entry& entry) {
 }
 
 const Entry* Settings::find(const std::string& name) const {
-  const auto found = entries_.find(table_.find(name));
+  const Option* const option = table_.find(name);
+  const auto found = option == nullptr ? entries_.end() : entries_.find(table_.own_name(*option));
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+// As if the words of flags were written at the end of their lists, by the later of the two sources.
+void Settings::add_words() {
+  for (const auto& [name, named] : table_.names()) {
+    const auto flag = named.adding == nullptr ? entries_.end() : entries_.find(&named);
+    if (flag == entries_.end() || flag->second.text != kOn) {
+      continue;
+    }
+    Entry none = flag->second;
+    none.name = named.option->name;
+    none.text = named.option->value.print();
+    Entry& list = entries_.try_emplace(table_.own_name(*named.option), std::move(none)).first->second;
+    if (named.adding->is_in(list.text)) {
+      continue;
+    }
+    list.text += (list.text.empty() ? "" : ",") + named.adding->word;
+    if (flag->second.place > list.place) {
+      list.place = flag->second.place;
+      list.origin = flag->second.origin;
+    }
+  }
+}
+
 void Settings::apply_all() {
+  add_words();
   for (const Option& option : table_.options()) {
     const Entry* const entry = find(option.name);
     if (entry != nullptr && !option.value.parse(entry->text)) {

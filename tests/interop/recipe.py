@@ -109,7 +109,8 @@ class Trial:
     def check_planted(self):
         """A forcing of the wrong hour, and a field of another planet, are seen; a model without them does not mind."""
         self.train("plain", "--channels", "u10,z:500:850")
-        self.train("sun", "--channels", "u10,z:500:850", "--forcings", "cos_zenith")
+        self.train("sun", "--channels", "u10,z:500:850", "--forcings", "cos_zenith", "--history", 2)
+        self.check_makani("sun")
         (self.folder / "late").mkdir()
         for source in (self.folder / "wx/valid").iterdir():
             (self.folder / "late" / source.name).write_bytes(source.read_bytes())
@@ -121,6 +122,20 @@ class Trial:
         loss = self.evaluate("one")["loss"]
         other = next((self.folder / "other/valid").iterdir())
         assert self.evaluate("one", "--static-data", other)["loss"] != loss, "statics of another planet"
+
+    def check_makani(self, same):
+        """In the names of makani's configurations the same training, recorded in those of here."""
+        (self.folder / "makani.yaml").write_text("dt: 1\nn_history: 1\nadd_zenith: true\n")
+        self.train("makani", "--channels", "u10,z:500:850", "--config", "makani.yaml")
+        expected, weights = self.weights(same), self.weights("makani")
+        assert weights.keys() == expected.keys()
+        assert all(numpy.allclose(weights[name], values, rtol=1e-11, atol=1e-13) for name, values in expected.items())
+        recorded = (self.folder / "makani/config.yaml").read_text()
+        assert "\nhistory: 2 " in recorded and "\nforcings: cos_zenith " in recorded, recorded
+        assert "n_history" not in recorded and "add_zenith" not in recorded, recorded
+        (self.folder / "both.yaml").write_text("history: 2\nn_history: 2\n")
+        self.train("refused", "--channels", "u10,z:500:850", "--config", "both.yaml", code=64,
+                   expect=["both.yaml:2: 'n_history' (history) is given twice, as '2' and '2' (history 3); keep one"])
 
     def check_refusals(self):
         train = lambda *words, **outcome: self.train("refused", *words, **outcome)

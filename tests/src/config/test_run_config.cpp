@@ -423,6 +423,36 @@ TEST_CASE("run config: Megatron's names mean what they do there") {
                  "m.yaml:2: 'precision' is given twice, as 'bf16' and 'fp32'; keep one"));
 }
 
+TEST_CASE("run config: makani's names of inputs are the options of here, and recorded as these") {
+  const std::map<std::string, std::string> files = {
+      {"m.yaml", "data: hdf5\ntrain_data: /x\nstats: /s\ndt: 4\nn_history: 2\nadd_zenith: true\n"},
+      {"both.yaml", "history: 2\nn_history: 2\n"},
+      {"zenith.yaml", "forcings: [sst, zenith]\nadd_zenith: true\n"}};
+  const LoadedConfig loaded = load({"--config=m.yaml"}, files);
+  CHECK(loaded.problems.empty());
+  CHECK(loaded.config.data.lead.rows == 4);
+  CHECK(loaded.config.data.roles.history == 3);
+  CHECK(loaded.config.data.roles.forcings == "cos_zenith");
+  CHECK(loaded.given.contains("history"));
+  CHECK(loaded.given.contains("forcings"));
+  const std::string text = config_text(loaded.config);
+  for (const char* line : {"\nhistory: 3 ", "\nforcings: cos_zenith ", "# m.yaml:5\n", "# m.yaml:6\n"}) {
+    CHECK_MESSAGE(contains(text, line), line);
+  }
+  CHECK_FALSE(contains(text, "n_history"));
+  CHECK_FALSE(contains(text, "add_zenith"));
+  const data::FieldRoles given = load({"--n-history=0", "--forcings=sst", "--add-zenith"}).config.data.roles;
+  CHECK(given.history == 1);
+  CHECK(given.forcings == "sst,cos_zenith");
+  CHECK(load({"--config=zenith.yaml"}, files).config.data.roles.forcings == "sst,zenith");
+  CHECK(load({}, {}, {"VIT_HYBRID_N_HISTORY=1"}).config.data.roles.history == 2);
+  CHECK(contains(all_problems_of({"--config=both.yaml"}, 1, files),
+                 "both.yaml:2: 'n_history' (history) is given twice, as '2' and '2' (history 3); keep one"));
+  CHECK(contains(all_problems_of({"--n-history=64"}, 1), "'n-history' is '64'; allowed: integer, 0 to 63"));
+  CHECK(contains(join(all_remarks(load({"--add-zenith", "--n-history=1"})), "\n"),
+                 "--history has no effect here: it is for HDF5 files of --task forecast\n--forcings has no effect"));
+}
+
 TEST_CASE("run config: what has no effect beside the rest is said, and only where it was given for this run") {
   const auto remarks = [](const Words& words, const std::map<std::string, std::string>& files = {},
                           const std::vector<std::string>& environment = {}) {

@@ -26,6 +26,7 @@ struct Values {
   bool flip = false;
   std::string file;
   std::string preset;
+  std::string colours;
 };
 
 OptionTable table_of(Values& values) {
@@ -38,7 +39,12 @@ OptionTable table_of(Values& values) {
   table.add({.name = "depth",
              .value = integer(values.depth, {1, 99}),
              .help = "",
-             .megatron = {{"num-layers"}, {"deep", "77"}}});
+             .megatron = {{"num-layers"}, {"deep", "77"}},
+             .shifted_names = {{"depth-less-two", {-1, 97}, 2}}});
+  table.add({.name = "colours",
+             .value = text(values.colours, "words"),
+             .help = "",
+             .adding_flags = {{"with-red", "red", [](const std::string& list) { return contains(list, "ruby"); }}}});
   table.add({.name = "rate", .value = number(values.rate, {}), .help = ""});
   table.add({.name = "flip-it", .value = flag(values.flip), .help = ""});
   table.add({.name = "file", .value = text(values.file, "file"), .help = "", .scope = Scope::kCommandLineOnly});
@@ -264,6 +270,68 @@ TEST_CASE("settings: a flag for one value that is off takes that value back, and
   CHECK(depth_of("depth: 77\ndeep: false\n", {}) ==
         "77,1||f.yaml:2: 'deep' (depth) is given twice, as '77' and 'false'; keep one");
   CHECK(depth_of("rate: 1\n", {"--no-full-row"}) == "2,3||");  // has a value for off
+}
+
+TEST_CASE("settings: a number that another program counts otherwise is the same option") {
+  const auto depth_of = [](const std::string& yaml, const std::vector<std::string>& words) {
+    Values values;
+    const OptionTable table = table_of(values);
+    Settings settings(table);
+    settings.add(parse_yaml({"f.yaml", ""}, yaml).front());
+    settings.add(parse_command_line(table, words));
+    settings.apply_all();
+    return vit_hybrid::str(values.depth, "|", vit_hybrid::join(settings.remarks()), "|",
+                           vit_hybrid::join(settings.problems()));
+  };
+  CHECK(depth_of("depth_less_two: 5\n", {}) == "7||");
+  CHECK(depth_of("depth_less_two: -1\n", {}) == "1||");
+  CHECK(depth_of("depth: 9\n", {"--depth-less-two=3"}) == "5||");
+  CHECK(depth_of("depth_less_two: 9\n", {"--depth", "3"}) == "3||");
+  CHECK(depth_of("depth_less_two: 9\n", {"--preset=small"}) == "2||");
+  CHECK(depth_of("depth: 7\ndepth_less_two: 5\n", {}) == "7||");
+  const std::string twice = " is given twice, as ";
+  CHECK(depth_of("depth: 5\ndepth_less_two: 5\n", {}) ==
+        "5||f.yaml:2: 'depth_less_two' (depth)" + twice + "'5' and '5' (depth 7); keep one");
+  CHECK(depth_of("depth_less_two: 5\ndepth: 5\n", {}) ==
+        "7||f.yaml:2: 'depth'" + twice + "'5' (depth 7) and '5'; keep one");
+  CHECK(depth_of("rate: 1\n", {"--depth=5", "--depth_less_two=4"}) ==
+        "5||command line: 'depth-less-two' (depth)" + twice + "'5' and '4' (depth 6); keep one");
+  CHECK(depth_of("rate: 1\n", {"--depth-less-two=4", "--depth-less-two=5"}) ==
+        "7|command line: 'depth-less-two' (depth)" + twice + "'4' (depth 6) and '5' (depth 7); the last one counts|");
+  for (const char* bad : {"-2", "98", "2.0", "", "x", "9223372036854775807"}) {
+    CHECK(depth_of(vit_hybrid::str("depth_less_two: '", bad, "'\n"), {}) ==
+          vit_hybrid::str("2||f.yaml:1: 'depth_less_two' is '", bad, "'; allowed: integer, -1 to 97"));
+  }
+}
+
+TEST_CASE("settings: a flag that adds a word to a list, whichever source gives that") {
+  const auto colours_of = [](const std::string& yaml, const std::vector<std::string>& words) {
+    Values values;
+    const OptionTable table = table_of(values);
+    Settings settings(table);
+    for (const Source& source : parse_yaml({"f.yaml", "run"}, yaml)) {
+      settings.add(source);
+    }
+    settings.add(parse_command_line(table, words));
+    settings.apply_all();
+    const Entry* const entry = settings.find("colours");
+    return vit_hybrid::str(values.colours, "|", entry == nullptr ? "" : entry->origin, "|",
+                           vit_hybrid::join(settings.remarks()), vit_hybrid::join(settings.problems()));
+  };
+  CHECK(colours_of("run: {with_red: true}\n", {}) == "red|f.yaml:1|");
+  CHECK(colours_of("run: {with_red: false}\n", {}) == "||");
+  CHECK(colours_of("run: {colours: blue, with_red: false}\n", {}) == "blue|f.yaml:1|");
+  CHECK(colours_of("run: {with_red: true, colours: [blue, green]}\n", {}) == "blue,green,red|f.yaml:1|");
+  CHECK(colours_of("run: {with_red: true, colours: [ruby, green]}\n", {}) == "ruby,green|f.yaml:1|");
+  CHECK(colours_of("run: {with_red: true}\n", {"--colours=blue"}) == "blue,red|command line|");
+  CHECK(colours_of("run: {colours: blue}\n", {"--with-red"}) == "blue,red|command line|");
+  CHECK(colours_of("run: {colours: ruby}\n", {"--with_red"}) == "ruby|f.yaml:1|");
+  CHECK(colours_of("run: {with_red: true, colours: blue}\n", {"--no-with-red"}) == "blue|f.yaml:1|");
+  CHECK(colours_of("a: &a {with_red: true, colours: blue}\nrun: {<<: *a, with_red: false}\n", {}) == "blue|f.yaml:1|");
+  CHECK(colours_of("a: &a {with_red: true}\nrun: {<<: *a, colours: blue}\n", {}) == "blue,red|f.yaml:2|");
+  CHECK(colours_of("run: {colours: blue}\n", {"--with-red", "--no-with-red"}) ==
+        "blue|f.yaml:1|command line: 'with-red' (colours) is given twice, as 'true' and 'false'; the last one counts");
+  CHECK(colours_of("run: {with_red: 2}\n", {}) == "||f.yaml:1: 'with_red' is '2'; allowed: true, false");
 }
 
 TEST_CASE("settings: a message holds no endless list and no endless value") {
