@@ -69,8 +69,7 @@ std::unique_ptr<RowReader> reader_of(const RowFile& file) {
 
 // [H, W], each value finite, not all the same.
 at::Tensor read_field(const RowFile& file) {
-  require_readable(file.layout, str(file.path, ": dataset '", shown(file.layout.name), "'"));
-  const at::Tensor field = read_static_field(file.layout, *reader_of(file));
+  const at::Tensor field = read_static_values(file);
   const float* const begin = field.const_data_ptr<float>();
   const float* const end = begin + field.numel();
   const float* const odd = std::find_if_not(begin, end, [](float value) { return std::isfinite(value); });
@@ -122,6 +121,11 @@ bool is_mask(const std::string& name) {
 }
 
 }  // namespace
+
+at::Tensor read_static_values(const RowFile& file) {
+  require_readable(file.layout, str(file.path, ": dataset '", shown(file.layout.name), "'"));
+  return read_static_field(file.layout, *reader_of(file));
+}
 
 int64_t num_static_channels(const std::string& name) {
   return is_mask(name) ? 2 : 1;

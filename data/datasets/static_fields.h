@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/datasets/coordinates.h"
+#include "data/reading/row_reader.h"
 
 namespace vit_hybrid::data {
 
@@ -25,6 +26,10 @@ struct StaticFields {
 /// list_weather_files() and the readers do.
 StaticFields read_static_fields(const std::string& path, const std::vector<std::string>& names,
                                 const std::string& variables, const Grid& grid, const std::vector<int64_t>& shape);
+
+/// The values of an array of inspect_static_fields() of `file`: [latitudes, longitudes] float32, unpacked, NaN where
+/// they are missing. On one process alone. Errors as require_readable()'s and the readers'.
+at::Tensor read_static_values(const RowFile& file);
 
 /// Channels that a field of this name becomes there: two of the land-sea mask. Pure.
 int64_t num_static_channels(const std::string& name);

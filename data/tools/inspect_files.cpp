@@ -7,12 +7,15 @@
 #include <utility>
 
 #include "data/datasets/year_files.h"
+#include "data/hdf5/hdf5_fields.h"
 #include "data/hdf5/hdf5_rows.h"
 #include "data/hdf5/hdf5_tree.h"
 #include "data/reading/box_runs.h"
 #include "data/reading/chunk_rows.h"
 #include "data/reading/posix_file.h"
+#include "data/tools/inspect_variables.h"
 #include "data/tools/tool_files.h"
+#include "data/zarr/zarr_metadata.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
@@ -46,10 +49,6 @@ ReadCost unlisted_cost(const ArrayLayout& layout, const RowBox& box, int64_t wan
   return {wanted, bytes, bytes, count};
 }
 
-std::string line(const std::string& title, const std::string& text) {
-  return "  " + title + ":" + std::string(11 - title.size(), ' ') + text + "\n";
-}
-
 std::string direct_text(const ArrayLayout& layout) {
   const size_t num_chunks = layout.chunk_offsets.size();
   switch (layout.storage) {
@@ -69,50 +68,32 @@ std::string direct_text(const ArrayLayout& layout) {
 
 std::string cost_text(const ArrayLayout& layout, const std::string& what, const RowBox& box) {
   const ReadCost cost = read_cost(layout, 0, box);
-  const std::string whole = str(what, " of ", bytes_text(cost.bytes_wanted));
-  if (layout.is_virtual) {
-    return line("reading", whole + ": through HDF5, from the files that the dataset is made of");
-  }
-  const bool is_inflated = cost.bytes_in_file != cost.bytes_needed;
-  return line("reading", str(whole, " = ", cost.num_reads, cost.num_reads == 1 ? " read, " : " reads, ",
-                             fixed_text(cost.amplification(), 2), " x the bytes wanted",
-                             is_inflated ? str(" (", bytes_text(cost.bytes_in_file), " in the file, inflated to ",
-                                               bytes_text(cost.bytes_needed), ")")
-                                         : ""));
-}
-
-// As a shell reads it.
-std::string quoted(const std::string& word) {
-  if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+:,@%") ==
-      std::string::npos) {
-    return word;
-  }
-  std::string text = "'";
-  for (const char c : word) {
-    text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  }
-  return text + "'";
+  return !layout.is_virtual
+             ? cost_line(cost, what)
+             : inspect_line("reading", str(what, " of ", bytes_text(cost.bytes_wanted),
+                                           ": through HDF5, from the files that the dataset is made of"));
 }
 
 // The text of a dataset but for what samples cost, and values.
 std::string description_text(const Hdf5Description& dataset) {
   std::string text = str(shown(dataset.name), " (", join(dataset.shape), "), ", dataset.type, "\n");
-  text += line("storage", str(dataset.storage, dataset.filters.empty() ? "" : ", filters " + join(dataset.filters),
-                              ", ", bytes_text(dataset.stored_bytes)));
+  text +=
+      inspect_line("storage", str(dataset.storage, dataset.filters.empty() ? "" : ", filters " + join(dataset.filters),
+                                  ", ", bytes_text(dataset.stored_bytes)));
   if (!dataset.has_numbers) {
     return text;
   }
-  text += line("direct", direct_text(dataset.layout));
+  text += inspect_line("direct", direct_text(dataset.layout));
   const auto is_named = [](const std::string& name) { return !name.empty(); };
   if (std::any_of(dataset.dims.begin(), dataset.dims.end(), is_named)) {
-    text += line("dims", shown(join(dataset.dims)));
+    text += inspect_line("dims", shown(join(dataset.dims)));
   }
   if (!dataset.channels.empty()) {
-    text += line("channels", shown(dataset.channels, kMostListText));
+    text += inspect_line("channels", shown(dataset.channels, kMostListText));
   }
   for (const auto& [name, value] : dataset.attributes) {
     const bool says_nothing = name == "CLASS" || name == "NAME" || name.starts_with("_Netcdf4") || name == "channels";
-    text += says_nothing ? "" : line("attribute", str(shown(name), " = ", shown(value, kMostAttributeText)));
+    text += says_nothing ? "" : inspect_line("attribute", str(shown(name), " = ", shown(value, kMostAttributeText)));
   }
   return text;
 }
@@ -128,12 +109,13 @@ std::string sample_text(const std::string& path, const Hdf5Description& dataset,
   const bool is_readable = layout.unwritten.empty() && layout.missing_filters.empty();
   const std::string why = is_readable ? slow_because(layout, read_cost(layout, 0, whole)) : "";
   if (why.empty() || dataset.is_linked) {
-    return why.empty() ? text : text + line("slow", why + "; inspect that file");
+    return why.empty() ? text : text + inspect_line("slow", why + "; inspect that file");
   }
   const std::string out = (std::filesystem::path(path).parent_path() / "repacked").string();
-  return text + line("slow", str(why, "; repack it with\n              ",
-                                 num_ranks > 1 ? str("mpirun -n ", num_ranks, " ") : "", "vit_hybrid data repack ",
-                                 quoted(path), " --out ", quoted(out), " --dataset ", quoted(dataset.name)));
+  return text + inspect_line("slow", str(why, "; repack it with\n              ",
+                                         num_ranks > 1 ? str("mpirun -n ", num_ranks, " ") : "",
+                                         "vit_hybrid data repack ", quoted_word(path), " --out ", quoted_word(out),
+                                         " --dataset ", quoted_word(dataset.name)));
 }
 
 std::vector<std::string> names_of_channels(const Hdf5Description& dataset, const std::string& path) {
@@ -149,32 +131,39 @@ std::vector<std::string> names_of_channels(const Hdf5Description& dataset, const
   return count == 1 ? std::vector<std::string>{"all"} : channel_names(count, "", path);
 }
 
-// A text and, behind it, the values of samples, which all ranks look at together.
-struct Part {
-  std::string text;
-  std::string dataset;  // empty: no values
-  std::vector<std::string> channels;
-};
+// Of the variables of a NetCDF-4 file, by name; of a file of one dataset of fields nothing more is to be told.
+InspectedVariables variables_by_name(const std::string& path) {
+  std::vector<FieldVariable> variables;
+  if (!has_hdf5_object(path, FieldQuery().dataset)) {
+    variables = hdf5_field_variables(path);
+  }
+  return {path, std::move(variables),
+          [path](const FieldVariable& variable) { return inspect_hdf5_variable(path, variable, false); }};
+}
 
 // On rank 0.
-std::vector<Part> describe_file(const std::string& path, const InspectOptions& options, int num_ranks) {
+std::vector<InspectedPart> describe_file(const std::string& path, const InspectOptions& options, int num_ranks) {
   const auto datasets = describe_hdf5_file(path);
-  std::vector<Part> parts = {{str(path, ": ", bytes_text(std::filesystem::file_size(path)), "\n"), "", {}}};
+  InspectedVariables variables = variables_by_name(path);
+  std::vector<InspectedPart> parts = {{str(path, ": ", bytes_text(std::filesystem::file_size(path)), "\n")}};
   for (const Hdf5Description& dataset : datasets) {
     const ArrayLayout& layout = dataset.layout;
     const bool has_rows = dataset.has_numbers && layout.num_rows() > 0 && layout.row_bytes() > 0;
     const bool is_samples = has_rows && dataset.shape.size() >= 3;
-    Part part{description_text(dataset), "", {}};
+    InspectedPart part{description_text(dataset)};
     if (is_samples) {
       part.text += sample_text(path, dataset, options.bands, num_ranks);
     }
     if (!layout.missing_filters.empty()) {
-      part.text += line("values", "cannot be read: this HDF5 lacks the filter " + layout.missing_filters);
+      part.text += inspect_line("values", "cannot be read: this HDF5 lacks the filter " + layout.missing_filters);
     } else if (!layout.unwritten.empty()) {
-      part.text += line("values", "never written: " + layout.unwritten);
+      part.text += inspect_line("values", "never written: " + layout.unwritten);
     } else if (is_samples) {
       part.dataset = dataset.name;
       part.channels = names_of_channels(dataset, path);
+      variables.describe(dataset.name, read_cost(layout, 0, RowBox::whole(layout)), part);
+    } else if (has_rows && dataset.shape.size() == 2) {
+      variables.describe(dataset.name, {}, part);
     } else if (has_rows && dataset.shape.size() == 1 && layout.num_rows() * layout.row_bytes() <= kMostWholeBytes) {
       std::vector<ChannelMoments> moments(1);  // labels and coordinates, which are small
       add_row(read_whole_dataset(path, dataset.name), {1, 1, layout.num_rows()}, moments);
@@ -182,16 +171,20 @@ std::vector<Part> describe_file(const std::string& path, const InspectOptions& o
     }
     parts.push_back(std::move(part));
   }
+  parts.push_back(variables.together());
   return parts;
 }
 
-std::string values_text(const comm::MpiGroup& group, const std::string& path, const std::string& dataset,
-                        const std::vector<std::string>& channels, int64_t sample) {
-  const RowSource source(group, {path}, dataset, "", IoMode::kAuto);
+std::string values_text(const comm::MpiGroup& group, const std::string& path, const InspectedPart& part,
+                        int64_t sample) {
+  const RowSource source = part.query.empty()
+                               ? RowSource(group, {path}, part.dataset, "", IoMode::kAuto)
+                               : RowSource(group, {path}, FieldQuery{.channels = part.query}, IoMode::kAuto);
   const RowSelection rows = RowSelection::of(source, sample);
   const RowStatistics statistics = row_statistics(group, source, rows, {});
-  return line("values", str(rows.count == rows.total ? "all" : str(rows.count, " of"), " ", rows.total, " rows")) +
-         statistics_table(statistics.channels, channels);
+  return inspect_line("values",
+                      str(rows.count == rows.total ? "all" : str(rows.count, " of"), " ", rows.total, " rows")) +
+         statistics_table(statistics.channels, part.channels);
 }
 
 }  // namespace
@@ -282,17 +275,20 @@ std::string statistics_table(const std::vector<ChannelMoments>& channels, const 
 
 void inspect_files(const comm::MpiGroup& group, const InspectOptions& options,
                    const std::function<void(const std::string&)>& print) {
-  for (const std::string& path : list_hdf5_inputs(group, options.inputs)) {
-    std::vector<Part> parts;
-    comm::agreed_on_rank_0(group, [&] { parts = describe_file(path, options, group.size()); });
+  for (const std::string& path : list_weather_inputs(group, options.inputs)) {
+    std::vector<InspectedPart> parts;
+    comm::agreed_on_rank_0(group, [&] {
+      parts = is_zarr_store(path) ? describe_zarr_store(path) : describe_file(path, options, group.size());
+    });
     parts.resize(static_cast<size_t>(group.max(std::ssize(parts))));
-    for (Part& part : parts) {
+    for (InspectedPart& part : parts) {
       part.dataset = group.broadcast(part.dataset, 0);
-      if (!part.dataset.empty()) {
-        part.text += values_text(group, path, part.dataset, broadcast_lines(group, part.channels),
-                                 options.all ? 0 : options.sample);
+      part.query = group.broadcast(part.query, 0);
+      if (!part.dataset.empty() || !part.query.empty()) {
+        part.channels = broadcast_lines(group, part.channels);
+        part.text += values_text(group, path, part, options.all ? 0 : options.sample);
       }
-      if (group.rank() == 0) {
+      if (group.rank() == 0 && !part.text.empty()) {
         print(part.text);
       }
     }

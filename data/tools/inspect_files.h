@@ -1,4 +1,4 @@
-// What HDF5 files hold, and what they cost to read.
+// What HDF5 files and Zarr stores hold, and what they cost to read.
 #pragma once
 
 #include <cstdint>

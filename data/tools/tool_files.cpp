@@ -36,12 +36,13 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
   return files;
 }
 
-std::vector<std::string> list_files(const std::vector<std::string>& words) {
+std::vector<std::string> list_files(const std::vector<std::string>& words,
+                                    std::vector<std::string> (*in_folder)(const std::string&)) {
   std::vector<std::string> files;
   for (const std::string& word : words) {
     std::error_code error;
     if (fs::is_directory(word, error)) {
-      const auto found = files_of_folder(word);
+      const auto found = in_folder(word);
       files.insert(files.end(), found.begin(), found.end());
     } else if (fs::exists(word, error)) {
       files.push_back(word);
@@ -56,7 +57,13 @@ std::vector<std::string> list_files(const std::vector<std::string>& words) {
 
 std::vector<std::string> list_hdf5_inputs(const comm::MpiGroup& group, const std::vector<std::string>& words) {
   std::vector<std::string> files;
-  comm::agreed_on_rank_0(group, [&] { files = list_files(words); });
+  comm::agreed_on_rank_0(group, [&] { files = list_files(words, &files_of_folder); });
+  return broadcast_lines(group, files);
+}
+
+std::vector<std::string> list_weather_inputs(const comm::MpiGroup& group, const std::vector<std::string>& words) {
+  std::vector<std::string> files;
+  comm::agreed_on_rank_0(group, [&] { files = list_files(words, &list_weather_files); });
   return broadcast_lines(group, files);
 }
 

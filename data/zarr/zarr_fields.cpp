@@ -117,10 +117,9 @@ std::vector<int64_t> grid_of_files(const ArrayLayout& layout) {
   return grid;
 }
 
-// The files of an array that are there, which may be in folders of their own: how many for each first index.
-std::map<int64_t, int64_t> count_files(const std::string& folder, const ArrayLayout& layout,
-                                       const std::vector<int64_t>& grid) {
-  std::map<int64_t, int64_t> counts;
+// Visits the files of an array that are there, which may be in folders of their own, with their first index.
+void for_each_file(const std::string& folder, const ArrayLayout& layout, const std::vector<int64_t>& grid,
+                   const std::function<void(int64_t, const fs::directory_entry&)>& visit) {
   const std::string prefix = folder + "/" + layout.chunk_files.prefix;
   std::error_code error;
   for (fs::recursive_directory_iterator entry(prefix, error), end; !error && entry != end; entry.increment(error)) {
@@ -129,9 +128,16 @@ std::map<int64_t, int64_t> count_files(const std::string& folder, const ArrayLay
     const bool fits = std::equal(index.begin(), index.end(), grid.begin(), grid.end(), std::less<>());
     std::error_code ignored;
     if (fits && !index.empty() && entry->is_regular_file(ignored)) {  // nor is a link to nothing
-      ++counts[index.front()];
+      visit(index.front(), *entry);
     }
   }
+}
+
+// How many of them for each first index.
+std::map<int64_t, int64_t> count_files(const std::string& folder, const ArrayLayout& layout,
+                                       const std::vector<int64_t>& grid) {
+  std::map<int64_t, int64_t> counts;
+  for_each_file(folder, layout, grid, [&](int64_t first, const fs::directory_entry&) { ++counts[first]; });
   return counts;
 }
 
@@ -298,6 +304,27 @@ std::vector<double> ZarrFields::grid_points(const std::string& name, const char*
   return points;
 }
 
+std::string ZarrFields::where(const ZarrArray& array) const {
+  return str(folder_, ": array '", shown(array.name), "'");
+}
+
+ArrayLayout ZarrFields::layout(const ZarrArray& array) const {
+  return layout_of(array, where(array));
+}
+
+ZarrChunkFiles ZarrFields::chunk_files(const ZarrArray& array) const {
+  const ArrayLayout layout = layout_of(array, where(array));
+  const std::vector<int64_t> grid = grid_of_files(layout);
+  ZarrChunkFiles files{.all = num_elements(grid)};
+  for_each_file(folder_, layout, grid, [&](int64_t, const fs::directory_entry& entry) {
+    std::error_code ignored;
+    const auto bytes = entry.file_size(ignored);
+    files.bytes += ignored ? 0 : static_cast<int64_t>(bytes);
+    ++files.found;
+  });
+  return files;
+}
+
 const ZarrArray* ZarrFields::find(const std::string& name) const {
   const auto found = std::find_if(store_.arrays.begin(), store_.arrays.end(),
                                   [&](const ZarrArray& array) { return array.name == name; });
@@ -346,9 +373,8 @@ const std::vector<double>& ZarrFields::values_of(const ZarrArray& array) const {
 }
 
 std::vector<double> ZarrFields::read_values(const ZarrArray& array) const {
-  const std::string where = str(folder_, ": array '", shown(array.name), "'");
-  const Packing packing = packing_of(array, where);
-  ArrayLayout layout = layout_of(array, where);
+  const Packing packing = packing_of(array, where(array));
+  ArrayLayout layout = layout_of(array, where(array));
   const std::map<int64_t, int64_t> counts = count_files(folder_, layout, grid_of_files(layout));
   const int64_t found = std::accumulate(counts.begin(), counts.end(), int64_t{0},
                                         [](int64_t sum, const auto& of_row) { return sum + of_row.second; });
@@ -358,7 +384,7 @@ std::vector<double> ZarrFields::read_values(const ZarrArray& array) const {
   const auto* first = stored.const_data_ptr<double>();
   std::vector<double> values(first, first + stored.numel());
   if (lacks_some && !is_even(values)) {
-    throw Error(ErrorClass::kBadData, str(where, " lacks the files of some of its chunks"),
+    throw Error(ErrorClass::kBadData, str(where(array), " lacks the files of some of its chunks"),
                 "fill values in their place are no coordinates: finish the store or make it again");
   }
   return values;
@@ -400,7 +426,7 @@ std::vector<FieldVariable> ZarrFields::variables() const {
 ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole, const std::string& dates) const {
   const ZarrArray* const array = find(variable.name);
   VH_ASSERT(array != nullptr, variable.name);
-  const std::string where = str(folder_, ": array '", shown(array->name), "'");
+  const std::string where = this->where(*array);
   require_coordinates(*array, where);
   if (!array->refused.empty()) {
     throw Error(ErrorClass::kBadData, str(where, " cannot be read: ", array->refused),

@@ -10,6 +10,13 @@
 
 namespace vit_hybrid::data {
 
+/// The files of an array's chunks, or of its shards.
+struct ZarrChunkFiles {
+  int64_t all = 0;    ///< where all are stored
+  int64_t found = 0;  ///< in the folder
+  int64_t bytes = 0;  ///< of those
+};
+
 /// On one rank alone, one thread at a time.
 class ZarrFields {
  public:
@@ -28,6 +35,16 @@ class ZarrFields {
   /// Of the array of this name, which inspect() has described.
   StoredTimes times_of(const std::string& name) const;
 
+  /// All arrays, also those of one dim and those that are refused.
+  const std::vector<ZarrArray>& arrays() const { return store_.arrays; }
+  /// Of an array that is not refused: where its values lie, without dims, packing and coordinates.
+  ArrayLayout layout(const ZarrArray& array) const;
+  /// Of an array that is not refused, of at least one dim.
+  ZarrChunkFiles chunk_files(const ZarrArray& array) const;
+  /// All values of an array of one dim that is not refused, unpacked. Error(kBadData) where chunks are not there,
+  /// unless fill values in their place go on evenly, as those of a coordinate.
+  const std::vector<double>& values_of(const ZarrArray& array) const;
+
  private:
   void unfold();
   std::vector<double> grid_points(const std::string& name, const char* units, const std::vector<int64_t>& shape,
@@ -38,7 +55,7 @@ class ZarrFields {
   std::vector<DimKind> told_of(const ZarrArray& array) const;
   void require_coordinates(const ZarrArray& array, const std::string& where) const;
   std::vector<double> read_values(const ZarrArray& array) const;
-  const std::vector<double>& values_of(const ZarrArray& array) const;
+  std::string where(const ZarrArray& array) const;
 
   std::string folder_;
   ZarrStore store_;

@@ -319,13 +319,17 @@ std::vector<Command> data_commands() {
                 "in the layout of image training data.\n",
        .options_text = &options_text<GenerateImagesOptions, table_of>},
       {.name = "data inspect",
-       .summary = "tell of HDF5 files: layout, cost of reading, values by channel",
+       .summary = "tell of HDF5 and NetCDF-4 files and Zarr stores: layout, cost of reading, values by channel",
        .run = &run_data_inspect,
        .usage =
            "usage: [mpirun -n N] vit_hybrid data inspect FILE... [options]\n\n"
            "Tells of every dataset its shape, type, layout and place in the file, what one sample costs to read, and "
-           "the values\nby channel: extremes, mean, deviation, NaN and infinities. A folder stands for the *.h5 files "
-           "in it. Where a layout is\nslow to read, the command that repacks it is printed. All ranks read together.\n",
+           "the values\nby channel: extremes, mean, deviation, NaN and infinities; of variables and of arrays of a "
+           "Zarr "
+           "store also levels, times\nand points, and the --channels and --static that take them. A folder that is no "
+           "store stands for the files and stores in\nit. Where a layout is slow to read, the command that repacks it "
+           "is "
+           "printed. All ranks read together.\n",
        .introduction = "\n`vit_hybrid data inspect FILE...`. These are given on the command line only.\n",
        .options_text = &options_text<InspectOptions, table_of>},
       {.name = "data repack",
