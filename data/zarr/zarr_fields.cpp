@@ -272,7 +272,7 @@ void ZarrFields::unfold() {
     coordinate.type = at::kDouble;
     coordinate.attributes["units"] = units;
     values_[name] = std::move(points);
-    store_.arrays.push_back(std::move(coordinate));
+    points_.push_back(std::move(coordinate));
   }
 }
 
@@ -326,9 +326,14 @@ ZarrChunkFiles ZarrFields::chunk_files(const ZarrArray& array) const {
 }
 
 const ZarrArray* ZarrFields::find(const std::string& name) const {
-  const auto found = std::find_if(store_.arrays.begin(), store_.arrays.end(),
-                                  [&](const ZarrArray& array) { return array.name == name; });
-  return found == store_.arrays.end() ? nullptr : &*found;
+  for (const std::vector<ZarrArray>* const arrays : {&points_, &store_.arrays}) {
+    const auto found =
+        std::find_if(arrays->begin(), arrays->end(), [&](const ZarrArray& array) { return array.name == name; });
+    if (found != arrays->end()) {
+      return &*found;
+    }
+  }
+  return nullptr;
 }
 
 // The list of numbers that is called as the dim is.

@@ -60,6 +60,7 @@ class ZarrFields {
   std::string folder_;
   ZarrStore store_;
   std::vector<std::string> channels_;                          // of the array kFlatArray, once it is unfolded
+  std::vector<ZarrArray> points_;                              // and its latitudes and longitudes, in no file
   mutable std::map<std::string, std::vector<double>> values_;  // of coordinates, which many arrays have; by name
 };
 
