@@ -416,6 +416,32 @@ std::vector<double> seconds_of_times(const StoredTimes& times, const TimeAxis& a
   return seconds;
 }
 
+DayTime day_time(double seconds, const std::string& calendar) {
+  constexpr double kMostYears = 30000.0;  // std::chrono knows 32,767
+  if (!(std::abs(seconds) < kMostYears * 360.0 * kSecondsOfDay)) {
+    throw Error(ErrorClass::kBadData, str("the time ", seconds, " s since 1970 is in no year that is known"),
+                str("allowed are ", kMostYears, " years before and after 1970: correct the times of the data"));
+  }
+  const double days = std::floor(seconds / kSecondsOfDay);
+  DayTime time;
+  time.seconds = seconds - days * kSecondsOfDay;
+  const auto day = static_cast<int64_t>(days);
+  if (calendar == "standard") {
+    using std::chrono::year, std::chrono::January, std::chrono::sys_days;
+    const sys_days date{std::chrono::days(day)};
+    const year of = std::chrono::year_month_day(date).year();
+    time.year = static_cast<int>(of);
+    time.day_of_year = (date - sys_days(of / January / 1)).count() + 1;
+    time.days_in_year = of.is_leap() ? 366 : 365;
+    return time;
+  }
+  time.days_in_year = calendar == "noleap" ? 365 : calendar == "all_leap" ? 366 : 360;
+  const int64_t in_cycle = (day % time.days_in_year + time.days_in_year) % time.days_in_year;
+  time.year = 1970 + (day - in_cycle) / time.days_in_year;
+  time.day_of_year = in_cycle + 1;
+  return time;
+}
+
 TimeAxis checked_time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar,
                            const std::string& where) {
   const auto odd = std::find_if_not(times.begin(), times.end(), [](double time) { return std::isfinite(time); });
@@ -463,19 +489,6 @@ std::optional<std::array<double, 2>> seconds_of_date(const std::string& text, co
 }
 
 }  // namespace
-
-DayTime day_time(double seconds, const std::string& calendar) {
-  const double days = std::floor(seconds / kSecondsOfDay);
-  const auto whole = static_cast<int64_t>(days);
-  const double rest = seconds - days * kSecondsOfDay;
-  if (calendar == "standard") {
-    const std::chrono::sys_days day{std::chrono::days(whole)};
-    const std::chrono::year_month_day date{day};
-    return {static_cast<int>((day - std::chrono::sys_days(date.year() / 1 / 1)).count()) + 1, rest};
-  }
-  const int64_t year = calendar == "noleap" ? 365 : calendar == "all_leap" ? 366 : 360;
-  return {static_cast<int>((whole % year + year) % year) + 1, rest};
-}
 
 Range rows_of_dates(const std::string& span, const std::vector<double>& times, const TimeAxis& axis,
                     const std::string& where) {

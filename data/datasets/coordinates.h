@@ -115,13 +115,16 @@ struct StoredTimes {
 /// axis has the first and the last.
 std::vector<double> seconds_of_times(const StoredTimes& times, const TimeAxis& axis);
 
-/// A time of the year.
+/// A date as climatologies count it.
 struct DayTime {
-  int day_of_year = 1;   ///< from 1
-  double seconds = 0.0;  ///< since the begin of the day
+  int64_t year = 0;
+  int64_t day_of_year = 1;   ///< from 1
+  int64_t days_in_year = 0;  ///< of this year
+  double seconds = 0;        ///< of the day, from 0
 };
 
-/// Of `seconds` since the begin of 1970 in a TimeAxis::calendar. Pure.
+/// That of `seconds` since the begin of 1970 of a calendar (TimeAxis::calendar, of dates). Error(kBadData) beyond
+/// 30,000 years. Pure.
 DayTime day_time(double seconds, const std::string& calendar);
 
 /// The rows whose dates lie in a span, both ends of it included: "2015", "2015-02/2016", "1990-01-01/1990-06-30". Of

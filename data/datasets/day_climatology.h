@@ -29,7 +29,7 @@ class DayClimatology {
   at::Tensor read(const DayTime& time) const;
 
  private:
-  using Key = std::pair<int, int64_t>;  // day of the year, second of the day
+  using Key = std::pair<int64_t, int64_t>;  // day of the year, second of the day
   static Key key_of(const DayTime& time);
 
   std::string path_;

@@ -18,8 +18,6 @@
 #include "data/hdf5/hdf5_fields.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/zarr/zarr_fields.h"
-#include "parallel/comm/agreement.h"
-#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
@@ -672,19 +670,6 @@ ArrayLayout inspect_all_rows(const std::string& path, const FieldQuery& query, b
 
 StoredTimes stored_times(const std::string& path, const std::string& array) {
   return is_zarr_store(path) ? ZarrFields(path).times_of(array) : hdf5_times(path, array);
-}
-
-std::vector<std::vector<double>> seconds_of_rows(const comm::MpiGroup& group, const std::vector<RowFile>& files) {
-  std::vector<std::vector<double>> seconds;
-  for (const RowFile& file : files) {
-    auto& of_file = seconds.emplace_back(static_cast<size_t>(file.layout.num_rows()));
-    comm::agreed_on_rank_0(group, [&] {
-      const StoredTimes times = stored_times(file.path, file.layout.stored_arrays().front()->name);
-      of_file = seconds_of_times(times, file.layout.times);
-    });
-    group.broadcast(of_file.data(), static_cast<int64_t>(of_file.size() * sizeof(double)), 0);
-  }
-  return seconds;
 }
 
 ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query, Inspection inspection) {

@@ -9,11 +9,6 @@
 #include <vector>
 
 #include "data/reading/array_layout.h"
-#include "data/reading/row_reader.h"
-
-namespace vit_hybrid::comm {
-class MpiGroup;
-}
 
 namespace vit_hybrid::data {
 
@@ -104,10 +99,6 @@ ArrayLayout join_arrays(std::span<const ChannelPlace> channels, std::span<const 
 
 /// The times of the rows of an array of a file or Zarr store. On this rank alone (main thread).
 StoredTimes stored_times(const std::string& path, const std::string& array);
-
-/// When each row of each file is, in seconds since the begin of 1970 of its calendar; of files that have dates. Read by
-/// rank 0. Collective over `group`; errors are agreed.
-std::vector<std::vector<double>> seconds_of_rows(const comm::MpiGroup& group, const std::vector<RowFile>& files);
 
 enum class Inspection { kOutline, kWhole };
 

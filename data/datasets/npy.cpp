@@ -155,7 +155,7 @@ at::Tensor read_npy(const std::string& path) {
   return values;
 }
 
-void replace_npy(const NpyFiles& files) {
+void replace_npy(const NpyFiles& files, const std::vector<std::string>& beside) {
   try {
     for (const auto& [path, values] : files) {
       write_temporary(path, values);
@@ -165,6 +165,9 @@ void replace_npy(const NpyFiles& files) {
       std::remove(temporary_name(path).c_str());
     }
     throw;
+  }
+  for (const std::string& path : beside) {
+    std::remove(path.c_str());
   }
   for (const auto& [path, values] : files) {
     std::remove(path.c_str());

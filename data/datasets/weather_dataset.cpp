@@ -316,11 +316,7 @@ void WeatherDataset::fail_non_finite(const RowRead& row, const RowBox& box, int6
               "values must be finite: repair the file or leave it out");
 }
 
-namespace {
-
-// Those of the attribute `units`: of a dataset if there is one for each channel, of a variable that of all its levels;
-// else those of ERA5's variables.
-std::vector<std::string> units_of(const RowFile& file, const std::vector<std::string>& names) {
+std::vector<std::string> channel_units(const RowFile& file, const std::vector<std::string>& names) {
   std::vector<std::string> units;
   if (file.layout.arrays.empty()) {
     units = split_names(outline_dataset(file.path, file.layout.name, "units").attribute);
@@ -337,8 +333,6 @@ std::vector<std::string> units_of(const RowFile& file, const std::vector<std::st
   return units;
 }
 
-}  // namespace
-
 WeatherTimes::WeatherTimes(const comm::MpiGroup& group, const WeatherOptions& options) {
   const MemoryScope scope(MemoryClass::kData);
   const IoMode io = options.io == IoMode::kCollective ? IoMode::kIndependent : options.io;
@@ -349,7 +343,7 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& group, const WeatherOptions& op
     channels_ = sample_channels(options.roles, shape_.front());
     given_channels_ = data::given_channels(files());
     row_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
-    const std::vector<std::string> units = units_of(first, row_names_);
+    const std::vector<std::string> units = channel_units(first, row_names_);
     const Range predicted = channels_.predicted();
     names_ = {row_names_.begin() + predicted.begin, row_names_.end()};
     units_ = {units.begin() + predicted.begin, units.end()};

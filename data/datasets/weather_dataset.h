@@ -205,6 +205,10 @@ class WeatherTimes {
 /// where the name is none of theirs.
 std::string era5_unit(const std::string& channel);
 
+/// The units of the channels of fields, called `names`: those of the attribute `units` (of a dataset if there is one
+/// for each channel, of a variable that of all its levels), else era5_unit(). On this rank alone (main thread).
+std::vector<std::string> channel_units(const RowFile& file, const std::vector<std::string>& names);
+
 /// Of names with commas between them those of these channels; empty where none is given.
 std::string part_of_names(const std::string& names, Range channels);
 

@@ -9,7 +9,10 @@
 #include <system_error>
 #include <utility>
 
+#include "data/datasets/field_catalogue.h"
 #include "data/zarr/zarr_metadata.h"
+#include "parallel/comm/agreement.h"
+#include "parallel/comm/mpi/mpi_group.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
 #include "src/base/utf8.h"
@@ -245,6 +248,20 @@ std::vector<TimeRun> time_runs(const std::vector<RowFile>& files) {
                 str("its times are from ", time_text(first, first.first), " to ", time_text(first, first.last)));
   }
   return runs;
+}
+
+std::vector<std::vector<double>> seconds_of_rows(const comm::MpiGroup& group, const std::vector<RowFile>& files) {
+  std::vector<std::vector<double>> all;
+  for (const RowFile& file : files) {
+    std::vector<double> seconds(static_cast<size_t>(file.layout.num_rows()));
+    comm::agreed_on_rank_0(group, [&] {
+      const StoredTimes times = stored_times(file.path, file.layout.stored_arrays().front()->name);
+      seconds = seconds_of_times(times, file.layout.times);
+    });
+    group.broadcast(seconds.data(), static_cast<int64_t>(seconds.size() * sizeof(double)), 0);
+    all.push_back(std::move(seconds));
+  }
+  return all;
 }
 
 double common_interval(const std::vector<RowFile>& files) {

@@ -8,6 +8,10 @@
 #include "data/reading/row_reader.h"
 #include "src/base/partition.h"
 
+namespace vit_hybrid::comm {
+class MpiGroup;
+}
+
 namespace vit_hybrid::data {
 
 /// Whether a file is named as HDF5 and netCDF-4 files are: *.h5, *.hdf5, *.nc, *.nc4, in any case of letters.
@@ -34,6 +38,10 @@ struct TimeRun {
 /// The chosen rows of the files, in their order; without a time axis those of a file are one run. Error(kBadData) where
 /// none is chosen in any.
 std::vector<TimeRun> time_runs(const std::vector<RowFile>& files);
+
+/// Of each file the times of all its rows in seconds since the begin of 1970; all have dates. Collective over `group`;
+/// errors are agreed.
+std::vector<std::vector<double>> seconds_of_rows(const comm::MpiGroup& group, const std::vector<RowFile>& files);
 
 /// Seconds from a row to the next one in all files; 0 where a time axis is missing. Error(kBadData) where two differ.
 double common_interval(const std::vector<RowFile>& files);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -147,14 +146,6 @@ std::string year_text(int64_t year) {
   char text[24];
   std::snprintf(text, sizeof text, "%04lld", static_cast<long long>(year));
   return text;
-}
-
-/// Hours from the begin of 1900 to that of the year.
-double begin_of_year(int64_t year) {
-  using namespace std::chrono;
-  const auto begin = [](int64_t of) { return sys_days{std::chrono::year{static_cast<int>(of)} / January / 1}; };
-  constexpr int64_t kEpoch = 1900;
-  return static_cast<double>(duration_cast<hours>(begin(year) - begin(kEpoch)).count());
 }
 
 /// The points of the globe as PlanetaryWaves has them, degrees.

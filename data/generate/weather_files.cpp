@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <iterator>
 #include <numeric>
@@ -28,7 +29,6 @@ constexpr const char* kTimeDim = "time";
 constexpr const char* kChannelDim = "channel";
 constexpr const char* kLatitudeDim = "latitude";
 constexpr const char* kLongitudeDim = "longitude";
-const std::string kFieldsName = "fields";
 
 /// A quantity: the channels that are its planes.
 struct WeatherVariable {
@@ -134,52 +134,94 @@ at::Tensor field_of(const StaticField& field, const WeatherContent& content) {
   return values;
 }
 
+/// A dataset and the names of its dims.
+struct DimsOfDataset {
+  std::string dataset;
+  std::vector<std::string> names;
+};
+
+/// What netCDF-4 writes of a dimension that is no variable has no values, and this name.
+Hdf5DatasetSpec scale_of(const WeatherDim& dim) {
+  if (!dim.values.empty()) {
+    return {dim.name, {dim.size}, at::kDouble, dim.attributes};
+  }
+  char name[80];
+  std::snprintf(name, sizeof name, "This is a netCDF dimension but not a netCDF variable. %10lld",
+                static_cast<long long>(dim.size));
+  return {dim.name, {dim.size}, at::kFloat, {{"NAME", std::string(name)}}};
+}
+
+std::vector<Hdf5Scaled> scaled(const std::vector<DimsOfDataset>& datasets) {
+  std::vector<Hdf5Scaled> all;
+  for (const DimsOfDataset& of : datasets) {
+    Hdf5Scaled& one = all.emplace_back(Hdf5Scaled{of.dataset, {}});
+    for (const std::string& name : of.names) {
+      one.scales.push_back({"/" + name});
+    }
+  }
+  return all;
+}
+
+/// A file of the datasets `specs`, whose dims `used` names, with the scales of `dims` (none: the file has none) and the
+/// statics of `content`.
+std::unique_ptr<Hdf5Writer> create_scaled_file(const comm::MpiGroup& group, const std::string& path,
+                                               const WeatherContent& content, const std::vector<WeatherDim>& dims,
+                                               std::vector<Hdf5DatasetSpec> specs, std::vector<DimsOfDataset> used) {
+  for (const StaticField& field : content.statics) {
+    specs.push_back({field.name, {content.height, content.width}, at::kFloat, attributes_of(field)});
+    used.push_back({field.name, {kLatitudeDim, kLongitudeDim}});
+  }
+  std::transform(dims.begin(), dims.end(), std::back_inserter(specs), &scale_of);
+  auto file = std::make_unique<Hdf5Writer>(group, path, specs, content.attributes);
+  comm::agreed_on_rank_0(group, [&] {
+    for (const WeatherDim& dim : dims) {
+      if (!dim.values.empty()) {
+        file->write(dim.name, std::array<int64_t, 1>{0}, list_of(dim.values));
+      }
+    }
+    for (const StaticField& field : content.statics) {
+      file->write(field.name, std::array<int64_t, 2>{0, 0}, field_of(field, content));
+    }
+    if (!dims.empty()) {
+      attach_hdf5_scales(temporary_name(path), scaled(used));
+    }
+  });
+  return file;
+}
+
+/// One dataset of all channels.
 class Hdf5Fields : public WeatherFile {
  public:
-  /// One dataset of all channels. A file that knows no coordinates has no dimension scales.
-  static std::unique_ptr<WeatherFile> make_joined(const comm::MpiGroup& group, const std::string& path,
-                                                  WeatherContent content) {
-    std::vector<std::string> names, units;
-    for (const GeneratedChannel& channel : content.channels) {
-      names.push_back(channel.name);
-      units.push_back(channel.unit);
-    }
-    std::vector<WeatherDim> dims;
-    if (content.has_times) {
-      dims = dims_of(content, {});
-      std::vector<double> numbers(names.size());
-      std::iota(numbers.begin(), numbers.end(), 0.0);
-      dims.push_back({kChannelDim, std::ssize(names), numbers, {{"long_name", str("number in ", join(names, ","))}}});
-    }
-    const Hdf5DatasetSpec fields{kFieldsName,
-                                 {std::ssize(content.times), std::ssize(names), content.height, content.width},
-                                 at::kFloat,
-                                 {{"channels", join(names, ",")}, {"units", join(units, ",")}}};
-    const std::vector<std::string> of_fields = {kTimeDim, kChannelDim, kLatitudeDim, kLongitudeDim};
-    return std::unique_ptr<WeatherFile>(
-        new Hdf5Fields(group, path, std::move(content), {}, dims, {fields}, {{kFieldsName, of_fields}}));
-  }
+  Hdf5Fields(const comm::MpiGroup& group, const std::string& path, const WeatherContent& content)
+      : file_(create_fields_file(group, path, content)) {}
 
-  /// A variable a quantity, by the data model of netCDF-4.
-  static std::unique_ptr<WeatherFile> make_netcdf(const comm::MpiGroup& group, const std::string& path,
-                                                  WeatherContent content) {
-    std::vector<WeatherVariable> variables = variables_of(content.channels);
+  void write(int64_t first_row, const at::Tensor& rows) override {
+    file_->write(kFieldsName, std::array<int64_t, 4>{first_row, 0, 0, 0}, rows);
+  }
+  void finish() override { file_->finish(); }
+
+ private:
+  std::unique_ptr<Hdf5Writer> file_;
+};
+
+/// A variable a quantity, by the data model of netCDF-4.
+class NetcdfVariables : public WeatherFile {
+ public:
+  NetcdfVariables(const comm::MpiGroup& group, const std::string& path, WeatherContent content)
+      : content_(std::move(content)), variables_(variables_of(content_.channels)) {
     std::vector<Hdf5DatasetSpec> specs;
-    std::vector<Dims> dims;
-    for (const WeatherVariable& variable : variables) {
-      specs.push_back(
-          {variable.name, variable.shape(std::ssize(content.times), content), at::kFloat, {{"units", variable.unit}}});
-      dims.push_back({variable.name, variable.dims()});
+    std::vector<DimsOfDataset> used;
+    for (const WeatherVariable& variable : variables_) {
+      specs.push_back({variable.name,
+                       variable.shape(std::ssize(content_.times), content_),
+                       at::kFloat,
+                       {{"units", variable.unit}}});
+      used.push_back({variable.name, variable.dims()});
     }
-    const std::vector<WeatherDim> all = dims_of(content, variables);
-    return std::unique_ptr<WeatherFile>(
-        new Hdf5Fields(group, path, std::move(content), std::move(variables), all, std::move(specs), std::move(dims)));
+    file_ = create_scaled_file(group, path, content_, dims_of(content_, variables_), std::move(specs), std::move(used));
   }
 
   void write(int64_t first_row, const at::Tensor& rows) override {
-    if (variables_.empty()) {
-      file_->write(kFieldsName, std::array<int64_t, 4>{first_row, 0, 0, 0}, rows);
-    }
     for (const WeatherVariable& variable : variables_) {
       const at::Tensor planes = variable.planes_of(rows, content_);
       std::vector<int64_t> start(static_cast<size_t>(planes.dim()), 0);
@@ -190,61 +232,8 @@ class Hdf5Fields : public WeatherFile {
   void finish() override { file_->finish(); }
 
  private:
-  /// A dataset and the names of its dims.
-  struct Dims {
-    std::string dataset;
-    std::vector<std::string> names;
-  };
-
-  Hdf5Fields(const comm::MpiGroup& group, const std::string& path, WeatherContent content,
-             std::vector<WeatherVariable> variables, const std::vector<WeatherDim>& dims,
-             std::vector<Hdf5DatasetSpec> specs, std::vector<Dims> dims_of_datasets)
-      : content_(std::move(content)), variables_(std::move(variables)) {
-    for (const StaticField& field : content_.statics) {
-      specs.push_back({field.name, {content_.height, content_.width}, at::kFloat, attributes_of(field)});
-      dims_of_datasets.push_back({field.name, {kLatitudeDim, kLongitudeDim}});
-    }
-    std::transform(dims.begin(), dims.end(), std::back_inserter(specs), &Hdf5Fields::scale_of);
-    file_ = std::make_unique<Hdf5Writer>(group, path, specs, content_.attributes);
-    comm::agreed_on_rank_0(group, [&] {
-      for (const WeatherDim& dim : dims) {
-        if (!dim.values.empty()) {
-          file_->write(dim.name, std::array<int64_t, 1>{0}, list_of(dim.values));
-        }
-      }
-      for (const StaticField& field : content_.statics) {
-        file_->write(field.name, std::array<int64_t, 2>{0, 0}, field_of(field, content_));
-      }
-      if (!dims.empty()) {
-        attach_hdf5_scales(temporary_name(path), scaled(dims_of_datasets));
-      }
-    });
-  }
-
-  /// What netCDF-4 writes of a dimension that is no variable has no values, and this name.
-  static Hdf5DatasetSpec scale_of(const WeatherDim& dim) {
-    if (!dim.values.empty()) {
-      return {dim.name, {dim.size}, at::kDouble, dim.attributes};
-    }
-    char name[80];
-    std::snprintf(name, sizeof name, "This is a netCDF dimension but not a netCDF variable. %10lld",
-                  static_cast<long long>(dim.size));
-    return {dim.name, {dim.size}, at::kFloat, {{"NAME", std::string(name)}}};
-  }
-
-  static std::vector<Hdf5Scaled> scaled(const std::vector<Dims>& datasets) {
-    std::vector<Hdf5Scaled> all;
-    for (const Dims& of : datasets) {
-      Hdf5Scaled& one = all.emplace_back(Hdf5Scaled{of.dataset, {}});
-      for (const std::string& name : of.names) {
-        one.scales.push_back({"/" + name});
-      }
-    }
-    return all;
-  }
-
   WeatherContent content_;
-  std::vector<WeatherVariable> variables_;  // empty: one dataset
+  std::vector<WeatherVariable> variables_;
   std::unique_ptr<Hdf5Writer> file_;
 };
 
@@ -293,6 +282,13 @@ class ZarrVariables : public WeatherFile {
 
 }  // namespace
 
+double begin_of_year(int64_t year) {
+  using namespace std::chrono;
+  const auto begin = [](int64_t of) { return sys_days{std::chrono::year{static_cast<int>(of)} / January / 1}; };
+  constexpr int64_t kEpoch = 1900;
+  return static_cast<double>(duration_cast<hours>(begin(year) - begin(kEpoch)).count());
+}
+
 const char* ending_of(WeatherFormat format) {
   switch (format) {
     case WeatherFormat::kHdf5:
@@ -303,6 +299,28 @@ const char* ending_of(WeatherFormat format) {
       break;
   }
   return ".zarr";
+}
+
+std::unique_ptr<Hdf5Writer> create_fields_file(const comm::MpiGroup& group, const std::string& path,
+                                               const WeatherContent& content) {
+  std::vector<std::string> names, units;
+  for (const GeneratedChannel& channel : content.channels) {
+    names.push_back(channel.name);
+    units.push_back(channel.unit);
+  }
+  std::vector<WeatherDim> dims;
+  if (content.has_times) {
+    dims = dims_of(content, {});
+    std::vector<double> numbers(names.size());
+    std::iota(numbers.begin(), numbers.end(), 0.0);
+    dims.push_back({kChannelDim, std::ssize(names), numbers, {{"long_name", str("number in ", join(names, ","))}}});
+  }
+  const Hdf5DatasetSpec fields{kFieldsName,
+                               {std::ssize(content.times), std::ssize(names), content.height, content.width},
+                               at::kFloat,
+                               {{"channels", join(names, ",")}, {"units", join(units, ",")}}};
+  return create_scaled_file(group, path, content, dims, {fields},
+                            {{kFieldsName, {kTimeDim, kChannelDim, kLatitudeDim, kLongitudeDim}}});
 }
 
 std::vector<ZarrArray> zarr_arrays(const WeatherContent& content) {
@@ -331,9 +349,9 @@ std::unique_ptr<WeatherFile> create_weather_file(WeatherFormat format, const com
                                                  const std::string& path, WeatherContent content) {
   switch (format) {
     case WeatherFormat::kHdf5:
-      return Hdf5Fields::make_joined(group, path, std::move(content));
+      return std::make_unique<Hdf5Fields>(group, path, content);
     case WeatherFormat::kNetcdf:
-      return Hdf5Fields::make_netcdf(group, path, std::move(content));
+      return std::make_unique<NetcdfVariables>(group, path, std::move(content));
     case WeatherFormat::kZarr:
       break;
   }

@@ -36,6 +36,9 @@ struct StaticField {
   std::vector<float> values;  ///< [height, width]
 };
 
+/// Hours from the begin of 1900 to that of the year, of the usual calendar.
+double begin_of_year(int64_t year);
+
 /// What a file or store holds. Float32 all, coordinates by the conventions CF-1.8.
 struct WeatherContent {
   std::vector<GeneratedChannel> channels;
@@ -63,6 +66,13 @@ class WeatherFile {
 /// all ranks; errors are agreed: Error(kCannotCreate), Error(kIo).
 std::unique_ptr<WeatherFile> create_weather_file(WeatherFormat format, const comm::MpiGroup& group,
                                                  const std::string& path, WeatherContent content);
+
+/// Makes a file with one dataset `fields` (time, channel, latitude, longitude) of all channels, with their names and
+/// units, coordinates (none where times are not written) and statics; rows are still to be written, and the file to be
+/// finished. Collective over `group` as create_weather_file().
+std::unique_ptr<Hdf5Writer> create_fields_file(const comm::MpiGroup& group, const std::string& path,
+                                               const WeatherContent& content);
+inline constexpr const char* kFieldsName = "fields";
 
 /// The arrays of the store that create_weather_file() makes.
 std::vector<ZarrArray> zarr_arrays(const WeatherContent& content);

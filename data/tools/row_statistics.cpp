@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -23,6 +24,7 @@
 #include "data/datasets/weather_dataset.h"
 #include "data/datasets/year_files.h"
 #include "data/reading/box_runs.h"
+#include "data/tools/climatology.h"
 #include "data/tools/tool_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/make_communicator.h"
@@ -232,9 +234,7 @@ class BlockSums {
       counts_.add_(1.0);
       return;
     }
-    const at::Tensor finite = at::isfinite(row);
-    sums_.add_(at::where(finite, row, at::zeros_like(row)));
-    counts_.add_(finite);
+    add_finite(row, sums_, counts_);
   }
 
   [[noreturn]] void refuse(const RowPlace& place, const at::Tensor& row) const {
@@ -268,21 +268,31 @@ namespace fs = std::filesystem;
 constexpr const char* kMeans = "global_means.npy";
 constexpr const char* kDeviations = "global_stds.npy";
 constexpr const char* kTimeMeans = "time_means.npy";
+constexpr const char* kClimatology = "climatology.nc";
 
 // The files that are written.
 std::vector<const char*> names_of(const WriteStatsOptions& options) {
   std::vector<const char*> names = {kMeans, kDeviations};
   if (options.time_means) names.push_back(kTimeMeans);
   if (options.increments) names.insert(names.end(), {kIncrementMeans, kIncrementDeviations});
+  if (options.climatology) names.push_back(kClimatology);
   return names;
 }
 
 void prepare_folder(const WriteStatsOptions& options) {
   make_output_folder(options.out);
+  std::error_code unknown;
+  if (options.climatology && fs::equivalent(options.out, options.inputs.front(), unknown)) {
+    throw Error(
+        ErrorClass::kCannotCreate,
+        str(options.out, " holds the data, beside which ", kClimatology, " would be read as one of their files"),
+        "give another folder");
+  }
   const std::vector<const char*> asked = names_of(options);
   for (const auto& [name, option] :
        {std::pair(kMeans, ""), std::pair(kDeviations, ""), std::pair(kTimeMeans, "--time-means"),
-        std::pair(kIncrementMeans, "--increments"), std::pair(kIncrementDeviations, "--increments")}) {
+        std::pair(kIncrementMeans, "--increments"), std::pair(kIncrementDeviations, "--increments"),
+        std::pair(kClimatology, "--climatology")}) {
     const std::string path = (fs::path(options.out) / name).string();
     refuse_existing(path, options.overwrite);
     std::error_code ignored;
@@ -369,8 +379,7 @@ void write_files(const WriteStatsOptions& options, const RowStatistics& statisti
     add(kIncrementDeviations, by_channel(increments, [](const ChannelMoments& m) { return m.deviation(); }));
   }
   const std::string names = (fs::path(options.out) / kStatisticsChannels).string();
-  std::remove(names.c_str());
-  replace_npy(files);
+  replace_npy(files, {names, (fs::path(options.out) / kClimatology).string()});
   if (!channels.empty()) {
     WholeFile list(names);
     list.write(channels + "\n");
@@ -447,6 +456,12 @@ void add_row(const at::Tensor& row, const ChannelPlaces& places, std::vector<Cha
   }
 }
 
+void add_finite(const at::Tensor& row, const at::Tensor& sums, const at::Tensor& counts) {
+  const at::Tensor finite = at::isfinite(row);
+  sums.add_(at::where(finite, row, at::zeros_like(row)));
+  counts.add_(finite);
+}
+
 RowSelection RowSelection::of(const RowSource& source, int64_t wanted) {
   int64_t total = 0;
   for (const TimeRun& run : time_runs(source.files())) {
@@ -497,6 +512,12 @@ WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& o
   // Before hours of reading.
   const TimePairs pairs =
       comm::agreed(group, [&] { return options.increments ? pairs_of(source, options, result.lead) : TimePairs(); });
+  std::optional<Climatology> climatology;
+  if (options.climatology) {
+    climatology.emplace(group, source, ClimatologyOptions{options.climatology_days, request.missing});
+    comm::agreed_on_rank_0(group, [&] { check_room(options.out, climatology->bytes()); });
+    result.climatology = climatology->text();
+  }
   const RowStatistics statistics = row_statistics(group, source, rows, request);
   result.channels = statistics.channels;
   if (options.increments) {
@@ -504,10 +525,15 @@ WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& o
     request.pairs = &pairs;
     result.increments = row_statistics(group, source, {pairs.size(), pairs.size()}, request).channels;
   }
-  comm::agreed_on_rank_0(group, [&] {
-    check_channels(result);
-    write_files(options, statistics, result.increments, given_channels(source.files()));
-  });
+  comm::agreed_on_rank_0(group, [&] { check_channels(result); });
+  // Under its temporary name until the old files are gone.
+  const std::unique_ptr<Hdf5Writer> days =
+      climatology ? climatology->write((fs::path(options.out) / kClimatology).string(), result.channel_names) : nullptr;
+  comm::agreed_on_rank_0(group,
+                         [&] { write_files(options, statistics, result.increments, given_channels(source.files())); });
+  if (days != nullptr) {
+    days->finish();
+  }
   return result;
 }
 

@@ -51,6 +51,9 @@ ChannelPlaces channel_places(std::span<const int64_t> shape, at::ScalarType type
 /// Adds the values of a contiguous host tensor of one row, in double.
 void add_row(const at::Tensor& row, const ChannelPlaces& places, std::vector<ChannelMoments>& moments);
 
+/// Adds the finite values of `row` to `sums`, and 1 to the `counts` of these elements (float64, of the row's shape).
+void add_finite(const at::Tensor& row, const at::Tensor& sums, const at::Tensor& counts);
+
 /// Rows of all files in one numbering; `count` of the `total` ones, spread evenly.
 struct RowSelection {
   int64_t total = 0;
@@ -94,28 +97,32 @@ struct WriteStatsOptions {
   std::vector<std::string> inputs;  ///< folder of the year files; one
   std::string out;                  ///< folder to be made
   FieldQuery fields;
-  bool time_means = false;    ///< also time_means.npy
-  bool increments = false;    ///< also time_diff_means.npy and time_diff_stds.npy
-  Lead lead = {};             ///< of the increments
-  bool skip_missing = false;  ///< leave NaN and infinities out instead of refusing them
-  bool overwrite = false;     ///< replace such files
+  bool time_means = false;        ///< also time_means.npy
+  bool increments = false;        ///< also time_diff_means.npy and time_diff_stds.npy
+  Lead lead = {};                 ///< of the increments
+  bool climatology = false;       ///< also climatology.nc
+  int64_t climatology_days = 61;  ///< ClimatologyOptions::window_days
+  bool skip_missing = false;      ///< leave NaN and infinities out instead of refusing them
+  bool overwrite = false;         ///< replace such files
 };
 
 struct WrittenStats {
   std::vector<ChannelMoments> channels;
   std::vector<ChannelMoments> increments;  ///< empty where none were asked for
   Lead lead;                               ///< of the increments
+  std::string climatology;                 ///< Climatology::text(); empty where none was asked for
   std::vector<std::string> channel_names;
   int64_t num_samples = 0;
 };
 
 /// Writes OUT/global_means.npy and OUT/global_stds.npy, float32 (1, C, 1, 1), over all times of all files, and if asked
 /// OUT/time_means.npy (1, C, H, W), and OUT/time_diff_means.npy and OUT/time_diff_stds.npy, those of x(t + lead) - x(t)
-/// over the pairs of the files, none across a gap in their times (makani's names); and OUT/channels.txt with the names
-/// that the data have (normalization.h). Collective over `group`; errors are agreed: Error(kMissingInput),
-/// Error(kBadData) for values that are not finite, channels that are constant or without a value, and files that
-/// differ, Error(kCannotCreate), also for an optional file of before that would stay. Whenever the program is killed,
-/// what is in OUT is not of two data sets: old files are removed before new ones have their names.
+/// over the pairs of the files, none across a gap in their times (makani's names), and OUT/climatology.nc
+/// (Climatology); and OUT/channels.txt with the names that the data have (normalization.h). Collective over `group`;
+/// errors are agreed: Error(kMissingInput), Error(kBadData) for values that are not finite, channels that are constant
+/// or without a value, and files that differ, Error(kCannotCreate), also for an optional file of before that would
+/// stay. Whenever the program is killed, what is in OUT is not of two data sets: old files are removed before new ones
+/// have their names.
 WrittenStats write_stats(const comm::MpiGroup& group, const WriteStatsOptions& options);
 
 }  // namespace vit_hybrid::data

@@ -5,6 +5,7 @@
 
 #include "data/generate/generate_images.h"
 #include "data/generate/generate_weather.h"
+#include "data/tools/climatology.h"
 #include "data/tools/inspect_files.h"
 #include "data/tools/repack_files.h"
 #include "data/tools/row_statistics.h"
@@ -217,6 +218,16 @@ options::OptionTable table_of(WriteStatsOptions& chosen) {
              .help = "Also write time_diff_means.npy and time_diff_stds.npy, of the differences between states that "
                      "lie dt apart."});
   train::add_lead(table, chosen.lead, "Rows from one state of an increment to the other.");
+  table.add({.name = "climatology",
+             .value = flag(chosen.climatology),
+             .help =
+                 "Also write climatology.nc, the mean of each day of the year and hour of the day, as WeatherBench 2 "
+                 "has it; the data need dates."});
+  table.add({.name = "climatology-days",
+             .value = integer(chosen.climatology_days, {1, data::kMostWindowDays}),
+             .help = "Days of the window around a day whose rows count for it, an odd number; weights fall linearly "
+                     "from 1 at its centre to 0.",
+             .unit = "days"});
   table.add({.name = "skip-missing",
              .value = flag(chosen.skip_missing),
              .help = "Leave NaN and infinities out and count them, instead of refusing them."});
@@ -231,6 +242,11 @@ std::vector<std::string> problems_of(const WriteStatsOptions& chosen) {
   }
   if (chosen.out.empty()) {
     problems.push_back("--out FOLDER must be given: where the statistics are to be written");
+  }
+  if (chosen.climatology_days % 2 == 0) {
+    problems.push_back(str("'climatology-days' is '", chosen.climatology_days,
+                           "'; allowed: odd numbers, so many days "
+                           "before a day as behind it"));
   }
   return problems;
 }
@@ -295,6 +311,9 @@ int run_data_stats(const Invocation& invocation) {
     if (chosen.increments) {
       log_line(str("increments over ", data::lead_text(stats.lead), ":\n",
                    data::statistics_table(stats.increments, stats.channel_names)));
+    }
+    if (!stats.climatology.empty()) {
+      log_line(str("climatology of ", stats.climatology));
     }
     log_line(str("wrote ", chosen.out, " from ", stats.num_samples, " samples in ", taken));
   });

@@ -147,6 +147,10 @@ refused 64 "--out FOLDER must be given" data repack c.yaml
 refused 64 "'dtype' is 'fp8'; allowed: keep, fp32, bf16, fp16" data repack c.yaml --out "$work/x" --dtype fp8
 refused_main 65 "c.yaml cannot be opened as an HDF5 file" data repack c.yaml --out "$work/repacked"
 refused_main 64 "2 problems in the configuration" data stats
+refused 64 "'climatology-days' is '60'; allowed: odd numbers" \
+  data stats "$work/empty" --out "$work/stats" --climatology --climatology-days 60
+refused 64 "'climatology-days' is '367'; allowed: integer, 1 to 365" \
+  data stats "$work/empty" --out "$work/stats" --climatology-days 367
 refused 66 "holds no file *.h5" data stats "$work/empty" --out "$work/stats"
 
 # The use of a trained model.

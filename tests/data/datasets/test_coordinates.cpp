@@ -1,5 +1,5 @@
-// Grids of fields: weights of rows against closed forms, comparison and refusals; names of classes; what checkpoints
-// say of the data of a training.
+// Grids of fields: weights of rows against closed forms, comparison and refusals; days of the year; names of classes;
+// what checkpoints say of the data of a training.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <vector>
 
 #include "data/datasets/class_names.h"
 #include "data/datasets/coordinates.h"
@@ -86,24 +87,6 @@ TEST_CASE("coordinates: rows weigh their area, the poles half a cell, in any ord
   CHECK(cell_area_weights({}, 1) == std::vector<double>{1.0});
 }
 
-TEST_CASE("coordinates: days of the year of each calendar") {
-  const auto check = [](double seconds, const char* calendar, int day, double rest) {
-    const DayTime time = day_time(seconds, calendar);
-    CHECK(time.day_of_year == day);
-    CHECK(time.seconds == rest);
-  };
-  constexpr double kDay = 86400.0;
-  check(0, "standard", 1, 0);
-  check(-1, "standard", 365, kDay - 1);              // 1969
-  check(11016 * kDay + 3600, "standard", 60, 3600);  // 2000-02-29
-  check(11322 * kDay, "standard", 366, 0);           // 2000-12-31
-  check(11323 * kDay, "standard", 1, 0);             // 2001-01-01
-  check(365 * kDay * 30 + 59 * kDay + 60, "noleap", 60, 60);
-  check(-kDay, "noleap", 365, 0);
-  check(366 * kDay - 1, "all_leap", 366, kDay - 1);
-  check(360 * kDay, "360_day", 1, 0);
-}
-
 TEST_CASE("latitude weights: those of the file's latitudes, from the south, of a region, of a Gaussian grid") {
   const std::vector<double> region = {75.0, 70.0, 65.0};
   const double sum = std::cos(75 * std::numbers::pi / 180) + std::cos(70 * std::numbers::pi / 180) +
@@ -163,6 +146,41 @@ TEST_CASE("grid: longitudes go on where they wrap, and points are the same to ro
   CHECK(joined_grid({grid.latitudes, {}}, grid) == grid);
   CHECK(grid_text(grid) == "7 latitudes from 90 to -90, 6 longitudes from 0 to 300");
   CHECK(grid_text({}) == "no latitudes, no longitudes");
+}
+
+TEST_CASE("dates: the day of the year and the seconds of the day, in every calendar") {
+  struct Calendar {
+    const char* name;
+    bool (*is_leap)(int64_t year);
+    int64_t days;  // of other years
+  };
+  const std::vector<Calendar> calendars = {
+      {"standard", [](int64_t year) { return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0); }, 365},
+      {"noleap", [](int64_t) { return false; }, 365},
+      {"all_leap", [](int64_t) { return true; }, 365},
+      {"360_day", [](int64_t) { return false; }, 360}};
+  for (const Calendar& calendar : calendars) {
+    const auto length = [&](int64_t year) { return calendar.days + (calendar.is_leap(year) ? 1 : 0); };
+    int64_t days = 0;  // since 1970
+    for (int64_t year = 1969; year >= 1890; --year) {
+      days -= length(year);
+    }
+    int64_t wrong = 0;
+    for (int64_t year = 1890; year <= 2110; ++year) {
+      for (int64_t day = 1; day <= length(year); ++day, ++days) {
+        for (const double seconds : {0.0, 0.5, 21600.0, 86399.0}) {
+          const DayTime time = day_time(static_cast<double>(days) * 86400.0 + seconds, calendar.name);
+          wrong += time.year != year || time.day_of_year != day || time.days_in_year != length(year) ||
+                   time.seconds != seconds;
+        }
+      }
+    }
+    CHECK_MESSAGE(wrong == 0, calendar.name);
+  }
+  for (const double seconds : {1e13, -1e13, std::numeric_limits<double>::quiet_NaN()}) {
+    const Error error = thrown_error([&] { day_time(seconds, "standard"); });
+    CHECK((error.error_class() == ErrorClass::kBadData));
+  }
 }
 
 TEST_CASE("class names: numbers by name, and what is not known is named") {
