@@ -442,6 +442,12 @@ DayTime day_time(double seconds, const std::string& calendar) {
   return time;
 }
 
+DayTime day_time(double seconds, const TimeAxis& axis) {
+  constexpr double kTenMinutes = 600.0;
+  const double unit = std::fmod(axis.interval, kTenMinutes) == 0.0 ? kTenMinutes : 1.0;
+  return day_time(std::round(seconds / unit) * unit, axis.calendar);
+}
+
 TimeAxis checked_time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar,
                            const std::string& where) {
   const auto odd = std::find_if_not(times.begin(), times.end(), [](double time) { return std::isfinite(time); });

@@ -126,6 +126,9 @@ struct DayTime {
 /// That of `seconds` since the begin of 1970 of a calendar (TimeAxis::calendar, of dates). Error(kBadData) beyond
 /// 30,000 years. Pure.
 DayTime day_time(double seconds, const std::string& calendar);
+/// The same of a row at `seconds` of an axis of dates, to a whole second, and where the interval is a multiple of ten
+/// minutes to one of these: times that are kept as days of 32 bits are some minutes off.
+DayTime day_time(double seconds, const TimeAxis& axis);
 
 /// The rows whose dates lie in a span, both ends of it included: "2015", "2015-02/2016", "1990-01-01/1990-06-30". Of
 /// the ascending `times` of all rows as the file has them, `axis` their time_axis(). Error(kUsage) for a text that is

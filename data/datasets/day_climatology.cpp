@@ -50,7 +50,7 @@ DayClimatology::DayClimatology(const comm::MpiGroup& group, const std::string& p
   const auto seconds = seconds_of_rows(group, times_.files());
   for (size_t file = 0; file < seconds.size(); ++file) {
     for (size_t row = 0; row < seconds[file].size(); ++row) {
-      const DayTime time = day_time(seconds[file][row], times_.files()[file].layout.times.calendar);
+      const DayTime time = day_time(seconds[file][row], times_.files()[file].layout.times);
       rows_.try_emplace(key_of(time), static_cast<int64_t>(file), static_cast<int64_t>(row));
     }
   }

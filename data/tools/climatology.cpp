@@ -35,13 +35,6 @@ constexpr int64_t kMostBytesOfRead = int64_t{128} << 20;
 // So that ranks share an hour even where memory would not need it to be cut.
 constexpr int64_t kPartsOfHour = 16;
 
-// Times that are kept as days of 32 bits are some minutes off.
-double rounded_time(double seconds, double interval) {
-  constexpr double kTenMinutes = 600.0;
-  const double unit = std::fmod(interval, kTenMinutes) == 0.0 ? kTenMinutes : 1.0;
-  return std::round(seconds / unit) * unit;
-}
-
 std::string hour_text(double seconds) {
   const auto minutes = static_cast<int>(seconds / 60.0);
   std::array<char, 32> text{};
@@ -134,7 +127,7 @@ void Climatology::set_rows(const std::vector<std::vector<double>>& seconds) {
     const TimeAxis& axis = source_.files()[static_cast<size_t>(run.file)].layout.times;
     for (int64_t row = run.rows.begin; row < run.rows.end; ++row) {
       const double time = seconds[static_cast<size_t>(run.file)][static_cast<size_t>(row)];
-      const DayTime date = day_time(rounded_time(time, axis.interval), axis.calendar);
+      const DayTime date = day_time(time, axis);
       of_day.push_back(date.seconds);
       rows_.push_back({run.file, row, 0, date.day_of_year - 1,
                        date.day_of_year == date.days_in_year && date.days_in_year < kDaysOfYear});

@@ -243,6 +243,9 @@ std::vector<std::string> problems_of(const WriteStatsOptions& chosen) {
   if (chosen.out.empty()) {
     problems.push_back("--out FOLDER must be given: where the statistics are to be written");
   }
+  if (!chosen.climatology && chosen.climatology_days != WriteStatsOptions().climatology_days) {
+    problems.emplace_back("--climatology-days has no effect without --climatology");
+  }
   if (chosen.climatology_days % 2 == 0) {
     problems.push_back(str("'climatology-days' is '", chosen.climatology_days,
                            "'; allowed: odd numbers, so many days "

@@ -154,12 +154,9 @@ void ForecastRecord::open_file() {
     own = coordinates(*times);
     std::transform(own.begin(), own.end(), std::back_inserter(specs), [](const Coordinate& c) { return c.spec; });
   }
-  data::Hdf5Attributes attributes = {{"start", options_.start},
-                                     {"source_file", times_.path(place_.file)},
-                                     {"source_time", place_.time},
-                                     {"dt", times_.lead().rows},
-                                     {"num_true", num_true_written()},
-                                     {"checkpoint", checkpoint_}};
+  data::Hdf5Attributes attributes = {{"start", options_.start},        {"source_file", times_.path(place_.file)},
+                                     {"source_time", place_.time},     {"dt", times_.lead().rows},
+                                     {"num_true", num_true_written()}, {"checkpoint", checkpoint_}};
   if (is_self_contained_) {
     attributes.emplace_back("Conventions", std::string("CF-1.8"));
   }

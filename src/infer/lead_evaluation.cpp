@@ -143,7 +143,7 @@ class Climatology {
  public:
   Climatology(const RunConfig& config, const std::string& path, const data::WeatherTimes& times,
               const comm::MpiGroup& world)
-      : mean_(climatology_of(config.data, world, times)) {
+      : times_(times), mean_(climatology_of(config.data, world, times)) {
     const std::string of_stats = config.data.stats.empty() ? "" : config.data.stats + "/climatology.nc";
     const bool is_there =
         path.empty() && !of_stats.empty() && world.min(::access(of_stats.c_str(), R_OK) == 0 ? 1 : 0) > 0;
@@ -160,7 +160,6 @@ class Climatology {
         }
       });
       seconds_ = data::seconds_of_rows(world, times.files());
-      calendar_ = times.files().front().layout.times.calendar;
     }
   }
 
@@ -170,9 +169,10 @@ class Climatology {
       return;
     }
     std::vector<data::DayTime> needed;
-    for (const std::vector<double>& of_file : seconds_) {
-      std::transform(of_file.begin(), of_file.end(), std::back_inserter(needed),
-                     [&](double seconds) { return data::day_time(seconds, calendar_); });
+    for (size_t file = 0; file < seconds_.size(); ++file) {
+      for (size_t row = 0; row < seconds_[file].size(); ++row) {
+        needed.push_back(day_time(static_cast<int64_t>(file), static_cast<int64_t>(row)));
+      }
     }
     by_day_->require(needed);
   }
@@ -183,18 +183,22 @@ class Climatology {
     }
     std::vector<at::Tensor> fields;
     for (int64_t i = row; i < row + count; ++i) {
-      const double seconds = seconds_[static_cast<size_t>(file)][static_cast<size_t>(i)];
-      fields.push_back(by_day_->read(data::day_time(seconds, calendar_)));
+      fields.push_back(by_day_->read(day_time(file, i)));
     }
     return at::stack(fields);
   }
   std::string text() const { return by_day_ ? "day and hour" : mean_.defined() ? "time means" : "channel means"; }
 
  private:
+  data::DayTime day_time(int64_t file, int64_t row) const {
+    const double seconds = seconds_[static_cast<size_t>(file)][static_cast<size_t>(row)];
+    return data::day_time(seconds, times_.files()[static_cast<size_t>(file)].layout.times);
+  }
+
+  const data::WeatherTimes& times_;
   at::Tensor mean_;
   std::optional<data::DayClimatology> by_day_;
   std::vector<std::vector<double>> seconds_;  // of the data's rows, by file
-  std::string calendar_;
 };
 
 void check_shape(const RunConfig& config, const data::WeatherTimes& times) {
