@@ -41,9 +41,15 @@ at::Tensor TensorPool::find_or_make(int64_t bytes) {
   const auto fits = [&](const at::Tensor& buffer) {
     return is_free(buffer) && buffer.numel() >= bytes && buffer.numel() / 2 <= bytes;
   };
-  const auto found = std::find_if(buffers_.begin(), buffers_.end(), fits);
-  if (found != buffers_.end()) {
-    return *found;
+  // The smallest one: whoever wants a little more would need a new one if the larger one were taken.
+  const at::Tensor* smallest = nullptr;
+  for (const at::Tensor& buffer : buffers_) {
+    if (fits(buffer) && (smallest == nullptr || buffer.numel() < smallest->numel())) {
+      smallest = &buffer;
+    }
+  }
+  if (smallest != nullptr) {
+    return *smallest;
   }
   if (std::count_if(buffers_.begin(), buffers_.end(), is_free) >= kMostFree) {
     std::erase_if(buffers_, is_free);

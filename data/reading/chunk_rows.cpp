@@ -265,7 +265,8 @@ void read_chunk(const ChunkPlace& place, const ArrayLayout& layout, char* values
   if (layout.storage == ArrayLayout::Storage::kChunkFiles && place.bytes > most_bytes) {
     fail(str(place.file->path(), " has a chunk of ", place.bytes, " bytes, of which the values have ", value_bytes));
   }
-  const at::Tensor stored = buffers.take({std::max<int64_t>(place.bytes, 1)}, at::kByte);
+  // For all chunks of a shape alike, however long they are: the pool would keep one for each.
+  const at::Tensor stored = buffers.take({std::max<int64_t>({place.bytes, value_bytes, 1})}, at::kByte);
   place.file->read(place.offset, stored.data_ptr(), place.bytes);
   try {
     decode_chunk({static_cast<const char*>(stored.const_data_ptr()), static_cast<size_t>(place.bytes)},

@@ -61,8 +61,11 @@ std::shared_ptr<const PosixFile> OpenFiles::get(int64_t file) {
   });
 }
 
-DirectRowReader::DirectRowReader(std::vector<RowFile> files, std::shared_ptr<OpenFiles> open)
-    : files_(std::move(files)), open_(open != nullptr ? std::move(open) : std::make_shared<OpenFiles>(files_)) {
+DirectRowReader::DirectRowReader(std::vector<RowFile> files, std::shared_ptr<OpenFiles> open,
+                                 std::shared_ptr<TensorPool> buffers)
+    : files_(std::move(files)),
+      open_(open != nullptr ? std::move(open) : std::make_shared<OpenFiles>(files_)),
+      buffers_(buffers != nullptr ? std::move(buffers) : std::make_shared<TensorPool>()) {
   for (const RowFile& file : files_) {
     VH_ASSERT(file.layout.storage != Storage::kOpaque, str(file.path, " has ", file.layout.opaque_because));
   }
@@ -90,7 +93,7 @@ void DirectRowReader::read(std::span<const RowRead> rows, std::span<const RowBox
         continue;
       }
       const auto same = rows.subspan(i, count_same_chunks(rows, i, where.layout.chunk.front()));
-      bytes_read_ += read_chunks(where, file.get(), same, boxes, buffers_);
+      bytes_read_ += read_chunks(where, file.get(), same, boxes, *buffers_);
       for (const size_t end = i + same.size(); i < end; ++i) {
         for (const RowBox& box : boxes) {
           if (arrived) {

@@ -115,8 +115,10 @@ class OpenFiles {
 /// Any number of threads at once.
 class DirectRowReader : public RowReader {
  public:
-  /// No layout is opaque or joined. `open`: shared with the readers of other datasets of the same files.
-  explicit DirectRowReader(std::vector<RowFile> files, std::shared_ptr<OpenFiles> open = nullptr);
+  /// No layout is opaque or joined. `open`, and `buffers` for chunks: shared with the readers of other datasets of the
+  /// same files.
+  explicit DirectRowReader(std::vector<RowFile> files, std::shared_ptr<OpenFiles> open = nullptr,
+                           std::shared_ptr<TensorPool> buffers = nullptr);
   void read(std::span<const RowRead> rows, std::span<const RowBox> boxes, const Arrived& arrived) override;
   /// Bytes read from files so far.
   int64_t bytes_read() const { return bytes_read_; }
@@ -124,7 +126,7 @@ class DirectRowReader : public RowReader {
  private:
   const std::vector<RowFile> files_;
   const std::shared_ptr<OpenFiles> open_;
-  TensorPool buffers_;
+  const std::shared_ptr<TensorPool> buffers_;
   std::atomic<int64_t> bytes_read_{0};
 };
 

@@ -322,20 +322,22 @@ void RowSource::stage(const std::string& folder, const std::vector<int64_t>& num
 void RowSource::make_reader() {
   direct_.clear();
   const auto open = std::make_shared<OpenFiles>(files_);
-  const auto make = [&](std::vector<RowFile> files) { return make_array_reader(std::move(files), open); };
+  const auto buffers = std::make_shared<TensorPool>();
+  const auto make = [&](std::vector<RowFile> files) { return make_array_reader(std::move(files), open, buffers); };
   const bool is_joined = files_.front().layout.storage == ArrayLayout::Storage::kJoined;
   reader_ = is_joined ? make_joined_row_reader(files_, make) : make(files_);
 }
 
 std::unique_ptr<RowReader> RowSource::make_array_reader(std::vector<RowFile> files,
-                                                        const std::shared_ptr<OpenFiles>& open) {
+                                                        const std::shared_ptr<OpenFiles>& open,
+                                                        const std::shared_ptr<TensorPool>& buffers) {
   if (mode_ == IoMode::kIndependent) {
     return make_independent_row_reader(std::move(files));
   }
   if (mode_ == IoMode::kCollective) {
     return make_collective_row_reader(group_, std::move(files), hints_);
   }
-  auto reader = std::make_unique<DirectRowReader>(std::move(files), open);
+  auto reader = std::make_unique<DirectRowReader>(std::move(files), open, buffers);
   direct_.push_back(reader.get());
   return reader;
 }

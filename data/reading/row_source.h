@@ -69,7 +69,8 @@ class RowSource {
   void open(const std::vector<std::string>& paths, const Inspect& inspect);
   void choose_mode(IoMode wanted);
   void make_reader();
-  std::unique_ptr<RowReader> make_array_reader(std::vector<RowFile> files, const std::shared_ptr<OpenFiles>& open);
+  std::unique_ptr<RowReader> make_array_reader(std::vector<RowFile> files, const std::shared_ptr<OpenFiles>& open,
+                                               const std::shared_ptr<TensorPool>& buffers);
 
   const comm::MpiGroup& group_;
   MpiIoHints hints_;

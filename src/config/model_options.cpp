@@ -11,6 +11,7 @@
 #include "data/datasets/year_files.h"
 #include "data/hdf5/hdf5_layout.h"
 #include "data/hdf5/hdf5_rows.h"
+#include "data/reading/chunk_rows.h"
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -146,6 +147,22 @@ constexpr size_t kLongestShownPath = 4096;
 
 // --- looking --------------------------------------------------------------------------------------------------------
 
+// The stored bytes of a chunk, at most as many as its values take, and what is made of them before they are values;
+// these, too, where rows are parts of chunks.
+int64_t bytes_to_decode(const data::ArrayLayout& fields) {
+  int64_t most = 0;
+  for (const data::ArrayLayout* const array : fields.stored_arrays()) {
+    const auto moves = std::count_if(array->filters.begin(), array->filters.end(), [](int64_t filter) {
+      return filter != static_cast<int64_t>(data::ChunkFilter::kFletcher32) &&
+             filter != static_cast<int64_t>(data::ChunkFilter::kCrc32c);
+    });
+    const int64_t values = data::num_elements(array->chunk) * static_cast<int64_t>(c10::elementSize(array->type));
+    const bool is_whole = !array->chunk.empty() && array->chunk.front() == 1;
+    most = std::max(most, array->filters.empty() ? 0 : (std::max<int64_t>(moves, 1) + (is_whole ? 0 : 1)) * values);
+  }
+  return most;
+}
+
 DataShape shape_of_fields(const DataConfig& data) {
   const std::string path = data::list_weather_files(data.train_data).front();
   const data::FieldQuery query = {.dataset = data.dataset_name,
@@ -154,10 +171,18 @@ DataShape shape_of_fields(const DataConfig& data) {
   const data::ArrayLayout layout = data::inspect_fields(path, query, data::Inspection::kOutline);
   data::require_fields(layout, str(path, ": dataset '", layout.name, "'"));
   const data::SampleChannels channels = data::sample_channels(data.roles, layout.shape[1]);
+  const int64_t plane = layout.shape[2] * layout.shape[3] * static_cast<int64_t>(sizeof(float));
+  std::error_code ignored;
+  const bool has_climatology =
+      !data.time_means.empty() ||
+      (!data.stats.empty() && std::filesystem::exists(data.stats + "/time_means.npy", ignored));
   return {.channels = channels.inputs(),
           .height = layout.shape[2],
           .width = layout.shape[3],
-          .out_channels = channels.outputs() == channels.inputs() ? 0 : channels.outputs()};
+          .out_channels = channels.outputs() == channels.inputs() ? 0 : channels.outputs(),
+          .decoding_bytes = bytes_to_decode(layout),
+          .static_bytes = channels.statics * plane,
+          .climatology_bytes = has_climatology ? channels.outputs() * plane : 0};
 }
 
 int64_t num_label_classes(const DataConfig& data) {
@@ -266,6 +291,9 @@ std::optional<DataShape> look_at_data(const RunConfig& config, const comm::MpiGr
 
 void follow_data(LoadedConfig& loaded, const DataShape& shape) {
   RunConfig& config = loaded.config;
+  config.data.decoding_bytes = shape.decoding_bytes;
+  config.data.static_bytes = shape.static_bytes;
+  config.data.climatology_bytes = shape.climatology_bytes;
   std::vector<std::string> mismatches, corrections;
   if (!config.is_forecast()) {
     follow_stored_size(loaded, shape);

@@ -26,6 +26,9 @@ struct DataShape {
   int64_t num_classes = 0;       ///< of images: as many as are named, else the largest label and one; 0: not known
   bool has_class_names = false;  ///< else there may be more classes than that
   int64_t out_channels = 0;      ///< of targets that are fields; 0: as many as of inputs
+  int64_t decoding_bytes = 0;    ///< and the others: as of DataConfig
+  int64_t static_bytes = 0;
+  int64_t climatology_bytes = 0;
 
   bool operator==(const DataShape&) const = default;
 };

@@ -120,6 +120,11 @@ struct DataConfig {
   int64_t generated_samples = 512;  ///< training samples of synthetic and builtin data
   int64_t generated_valid_samples = 64;
 
+  /// What the data take beside batches, as look_at_data() has found it; 0 where it has not looked.
+  int64_t decoding_bytes = 0;     ///< of a thread that reads: a chunk and what it is decoded to
+  int64_t static_bytes = 0;       ///< of each data set: its static fields
+  int64_t climatology_bytes = 0;  ///< of validation: the time means
+
   /// Whether there are data to validate with; after resolve().
   bool has_validation() const { return kind == DataKind::kHdf5 ? !valid_data.empty() : generated_valid_samples > 0; }
 };

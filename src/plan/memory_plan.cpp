@@ -40,13 +40,11 @@ int64_t attention_bytes(const model::VitOptions& model, int64_t samples, int64_t
                                           threads);
 }
 
-// Of the scores of a forecast (EvaluationSums), in fp64 beside the prediction: all three fields, their differences from
-// the climatology, and an error.
+// Of the prediction that is scored, as it is computed and, where that is of another type, as its loss takes it.
 int64_t score_bytes(const RunConfig& config, int64_t micro_batch, const zero::PrecisionPolicy& policy) {
   const model::VitOptions& model = config.model;
-  const int64_t converted = policy.master == at::kDouble ? 0 : 3;
-  return micro_batch * model.out_channels * model.image_height * model.image_width *
-         (size_of(policy.compute) + (converted + 4) * size_of(at::kDouble));
+  const int64_t wide = policy.compute == policy.master ? 0 : size_of(policy.master);
+  return micro_batch * model.out_channels * model.image_height * model.image_width * (size_of(policy.compute) + wide);
 }
 
 // Batches as they are read, in fp32; what the model and the loss take, where that is of another type; and the fields
@@ -85,7 +83,11 @@ int64_t data_bytes(const RunConfig& config, const ReplicaPlan& replica, ModelPla
   const int64_t validation =
       validates ? kept * batch + (read_ahead + 1) * valid_batch + own + next_input + converted(present, policy.master)
                 : 0;
-  return static_cast<int64_t>(generated_bytes(config.data, model)) + std::max(training, validation);
+  // Each data set keeps its own.
+  const int64_t of_data_set = compute.reading_threads * config.data.decoding_bytes + config.data.static_bytes;
+  const int64_t of_validation = validates ? of_data_set + config.data.climatology_bytes : 0;
+  return static_cast<int64_t>(generated_bytes(config.data, model)) + std::max(training, validation) + of_data_set +
+         of_validation;
 }
 
 // Over the backwards of the step, each of the oldest of the micro-batches in flight, which differ by a sample. Of its
@@ -123,7 +125,8 @@ const pipeline::ScheduleReport& schedule_report(const ParallelConfig& parallel, 
 
 ComputeTraits compute_traits(const RunConfig& config, c10::Device device) {
   const int threads = at::get_num_threads();
-  ComputeTraits traits{device.type(), threads, read_ahead(config.data, device, threads).batches,
+  const ReadAhead ahead = read_ahead(config.data, device, threads);
+  ComputeTraits traits{device.type(), threads, ahead.threads > 0 ? ahead.batches : 0, std::max(ahead.threads, 1),
                        kernels::host_kernel().kernel};
   if (device.is_cuda()) {
     traits.capability = kernels::device_traits(device).capability;

@@ -27,6 +27,7 @@ struct ComputeTraits {
   c10::DeviceType device = c10::DeviceType::CPU;
   int threads = 1;                                                 ///< of a rank, on the host
   int64_t read_ahead = 2;                                          ///< batches, of each loader
+  int64_t reading_threads = 2;                                     ///< of each loader; the main one where there is none
   kernels::ProductKernel fp32 = kernels::ProductKernel::kLibrary;  ///< host_kernel() on the host
   int capability = 90;                                             ///< of the GPU: 90 for sm_90
 };

@@ -135,12 +135,15 @@ std::unique_ptr<data::WeatherDataset> open_weather(const RunConfig& config, cons
   return std::make_unique<data::WeatherDataset>(world, options);
 }
 
-std::string text_of(const data::WeatherDataset& dataset, const std::string& folder, const at::Tensor& climatology) {
+std::string text_of(const data::WeatherDataset& dataset, const std::string& folder) {
   const int64_t gaps = dataset.num_gaps();
   return str(dataset.size(), " pairs ", dataset.lead().rows == 1 ? "" : data::lead_text(dataset.lead()) + " apart ",
              gaps == 0 ? "" : str("(none crosses the ", counted(gaps, "gap"), " in their times) "), "from ",
-             dataset.num_files(), " files in ", folder, ", read ", dataset.io_text(), "; ACC against ",
-             climatology.defined() ? "time means" : "channel means");
+             dataset.num_files(), " files in ", folder, ", read ", dataset.io_text());
+}
+
+std::string text_of(const at::Tensor& climatology) {
+  return str("; ACC against ", climatology.defined() ? "time means" : "channel means");
 }
 
 // Which latitudes the rows are weighed by.
@@ -174,18 +177,18 @@ DataSource open_hdf5_weather(const RunConfig& config, const comm::MpiGroup& worl
   DataSource source;
   auto train =
       open_weather(config, {}, world, config.data.train_data, config.data.train_dates, config.data.limit_nsamples);
-  source.climatology = climatology_of(config.data, world, *train);
   source.described = description_of_fields(*train, roles_text(config));
   if (config.data.target == TargetKind::kIncrement) {
     read_increments(config.data, world, *train, source);
   }
-  source.text = text_of(*train, config.data.train_data, source.climatology);
+  source.text = text_of(*train, config.data.train_data);
   if (!config.data.valid_data.empty()) {
     auto valid = open_weather(config, {.lead = train->lead()}, world, config.data.valid_data, config.data.valid_dates,
                               config.data.limit_nsamples_val);
     comm::agreed(world, [&] { check_same_fields(*train, *valid); });
     source.described.grid = data::joined_grid(train->grid(), valid->grid());
-    source.text += str("; ", valid->size(), " for validation");
+    source.climatology = climatology_of(config.data, world, *train);
+    source.text += str(text_of(source.climatology), "; ", valid->size(), " for validation");
     source.valid = std::move(valid);
   }
   source.text += str("; ", rows_text(source.described.grid, {}));
@@ -451,7 +454,7 @@ DataSource open_valid_data(const RunConfig& config, const TrainingData& trained,
                               config.data.limit_nsamples_val);
     check(*valid);
     source.climatology = climatology_of(config.data, world, *valid);
-    source.text = text_of(*valid, config.data.valid_data, source.climatology);
+    source.text = text_of(*valid, config.data.valid_data) + text_of(source.climatology);
     source.described = description_of_fields(*valid, roles_text(config));
     source.increments = increments_of(trained, valid->normalization(), valid->channels());
     source.text += str(config.data.global_means.empty() ? "; normalised with the checkpoint's statistics" : "", "; ",
