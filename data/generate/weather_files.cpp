@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdio>
 #include <iterator>
-#include <numeric>
 #include <utility>
 #include <variant>
 
@@ -92,6 +91,7 @@ struct WeatherDim {
   int64_t size;
   std::vector<double> values;  ///< empty: there is no coordinate
   Hdf5Attributes attributes;
+  std::vector<std::string> texts = {};  ///< names instead of values
 };
 
 std::vector<WeatherDim> dims_of(const WeatherContent& content, const std::vector<WeatherVariable>& variables) {
@@ -140,11 +140,14 @@ struct DimsOfDataset {
   std::vector<std::string> names;
 };
 
-/// What netCDF-4 writes of a dimension that is no variable has no values, and this name.
 Hdf5DatasetSpec scale_of(const WeatherDim& dim) {
+  if (!dim.texts.empty()) {
+    return {.name = dim.name, .shape = {dim.size}, .texts = dim.texts};
+  }
   if (!dim.values.empty()) {
     return {dim.name, {dim.size}, at::kDouble, dim.attributes};
   }
+  // What netCDF-4 writes of a dimension that is no variable has no values, and this name.
   char name[80];
   std::snprintf(name, sizeof name, "This is a netCDF dimension but not a netCDF variable. %10lld",
                 static_cast<long long>(dim.size));
@@ -311,9 +314,7 @@ std::unique_ptr<Hdf5Writer> create_fields_file(const comm::MpiGroup& group, cons
   std::vector<WeatherDim> dims;
   if (content.has_times) {
     dims = dims_of(content, {});
-    std::vector<double> numbers(names.size());
-    std::iota(numbers.begin(), numbers.end(), 0.0);
-    dims.push_back({kChannelDim, std::ssize(names), numbers, {{"long_name", str("number in ", join(names, ","))}}});
+    dims.push_back({.name = kChannelDim, .size = std::ssize(names), .values = {}, .attributes = {}, .texts = names});
   }
   const Hdf5DatasetSpec fields{kFieldsName,
                                {std::ssize(content.times), std::ssize(names), content.height, content.width},
