@@ -14,6 +14,7 @@
 #include "data/datasets/weather_dataset.h"
 #include "data/datasets/year_files.h"
 #include "data/generate/weather_files.h"
+#include "data/reading/box_runs.h"
 #include "data/tools/tool_files.h"
 #include "parallel/comm/agreement.h"
 #include "parallel/comm/mpi/mpi_group.h"

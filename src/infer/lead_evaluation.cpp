@@ -145,8 +145,8 @@ class Climatology {
               const comm::MpiGroup& world)
       : times_(times), mean_(climatology_of(config.data, world, times)) {
     const std::string of_stats = config.data.stats.empty() ? "" : config.data.stats + "/climatology.nc";
-    const bool is_there =
-        path.empty() && !of_stats.empty() && world.min(::access(of_stats.c_str(), R_OK) == 0 ? 1 : 0) > 0;
+    const bool is_there = path.empty() && config.data.time_means.empty() && !of_stats.empty() &&
+                          world.min(::access(of_stats.c_str(), R_OK) == 0 ? 1 : 0) > 0;
     const std::string& found = is_there ? of_stats : path;
     if (!found.empty()) {
       const data::FieldQuery query{.dataset = "fields", .variables = config.data.variables};
@@ -405,7 +405,7 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
                   {"precision", precision_name(config.precision.kind)},
                   {"scores", has_units ? "weatherbench" : "reference"},
                   {"acc_against", climatology.text()}};
-    const std::vector<std::string> names = times.channel_names();
+    const std::vector<std::string>& names = times.channel_names();
     std::vector<std::string> in_units = times.units();
     if (!has_units) {
       std::fill(in_units.begin(), in_units.end(), "standard deviations");

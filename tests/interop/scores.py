@@ -5,8 +5,8 @@ usage: scores.py VIT_HYBRID [LAUNCHER...]   (whose last word takes the number of
 
 A model with history, forcings of the data and computed ones, and a diagnostic forecasts from every time of data with a gap.
 `evaluate --lead-hours` is compared with scores of the fields that `forecast` writes from each start, by both definitions,
-against time means and against a climatology by day and hour; it is the same in every layout, and as JSON and NetCDF-4. Where
-xarray and WeatherBench-X are installed, these open the file and compute the same.
+against time means and against a climatology by day and hour; it is the same in every layout, and as JSON and NetCDF-4, which
+xarray opens where it is installed.
 """
 import datetime
 import json

@@ -217,13 +217,28 @@ TEST_CASE("zarr metadata: types and orders of bytes") {
   CHECK(array_v3(R"({"data_type": "uint8", "codecs": ["bytes"]})").refused.empty());
   CHECK(array_v3(R"({"codecs": [{"name": "bytes"}]})").refused == "bytes in the order ''");
   for (const std::string type : {R"("|b1")", R"("<u2")", R"("<u4")", R"("<u8")", R"("<c8")", R"("|S5")", R"("<U5")",
-                                 R"("<M8[s]")", R"("|O")", R"([["x","<f4"]])", R"("")", R"("<")", "null"}) {
+                                 R"("<m8[s]")", R"("|O")", R"([["x","<f4"]])", R"("")", R"("<")", "null"}) {
     CHECK(array_v2(R"({"dtype": )" + type + R"(, "fill_value": ""})").refused == "values of type " + type);
   }
   for (const std::string type : {R"("bool")", R"("uint16")", R"("complex64")", R"("string")", R"("r16")", R"("f4")",
-                                 R"({"configuration":{"scale_factor":1,"unit":"s"},"name":"numpy.datetime64"})"}) {
+                                 R"({"configuration":{"scale_factor":6,"unit":"h"},"name":"numpy.datetime64"})"}) {
     CHECK(array_v3(R"({"fill_value": [0, 0], "data_type": )" + type + "}").refused == "values of type " + type);
   }
+}
+
+TEST_CASE("zarr metadata: dates of NumPy are numbers of their unit") {
+  for (const auto& [unit, name] :
+       {std::pair<std::string, std::string>("s", "seconds"), {"ns", "nanoseconds"}, {"D", "days"}, {"m", "minutes"}}) {
+    for (const ZarrArray& array :
+         {array_v2(R"({"dtype": "<M8[)" + unit + R"(]", "fill_value": null})"),
+          array_v3(R"({"data_type": {"name": "numpy.datetime64", "configuration": {"unit": ")" + unit +
+                   R"(", "scale_factor": 1}}})")}) {
+      CHECK(array.refused.empty());
+      CHECK(array.type == at::kLong);
+      CHECK(array.attributes.at("units") == name + " since 1970-01-01");
+    }
+  }
+  CHECK(array_v2(R"({"dtype": "<M8[Y]", "fill_value": null})").refused == "dates in units of 'Y'");
 }
 
 TEST_CASE("zarr metadata: codecs") {

@@ -268,7 +268,9 @@ TEST_CASE("forecast: a model that cannot be fed its output, replicas, and a stra
   train::ForecastOptions options = forecast_options("c", "d", "f.h5");
   CHECK_NOTHROW(train::check_forecast(config, options));
   options.use.out = "f.nc";
-  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("ends with .h5") !=
+  CHECK_NOTHROW(train::check_forecast(config, options));
+  options.use.out = "f.zarr";
+  CHECK(thrown_error([&] { train::check_forecast(config, options); }).message().find("ends with .h5 or .nc") !=
         std::string::npos);
   options.use.out = "f.h5";
   config.parallel.dp = 2;
