@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "src/base/error.h"
 #include "src/base/text.h"
@@ -456,6 +457,14 @@ TimeAxis checked_time_axis(const std::vector<double>& times, const std::string& 
                 "times are finite: repair the file");
   }
   const TimeAxis axis = time_axis(times, units, calendar);
+  constexpr double kMostSeconds = 1e12;  // 31,700 years; NumPy's NaT is far beyond
+  for (const auto& [row, seconds] : {std::pair<size_t, double>(0, axis.first), {times.size() - 1, axis.last}}) {
+    if (axis.kind == TimeAxis::Kind::kDates && !(std::abs(seconds) < kMostSeconds)) {
+      throw Error(ErrorClass::kBadData,
+                  str(where, ": the time of row ", row, " is ", times[row], " ", units, ", no date"),
+                  "times are those of years that are known: repair the file");
+    }
+  }
   const auto bad = std::adjacent_find(times.begin(), times.end(), [](double a, double b) { return !(a < b); });
   if (bad == times.end()) {
     return axis;

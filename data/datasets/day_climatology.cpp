@@ -7,6 +7,7 @@
 #include "parallel/comm/agreement.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -40,6 +41,15 @@ DayClimatology::DayClimatology(const comm::MpiGroup& group, const std::string& p
               ", the data (", join(fields.target_shape()), ") of ", grid_text(fields.grid())),
           "make it of these channels on this grid: data stats --climatology");
     }
+    for (size_t c = 0; c < times_.units().size(); ++c) {
+      const std::string &unit = times_.units()[c], &expected = fields.units()[c];
+      if (!unit.empty() && !expected.empty() && !is_same_unit(unit, expected)) {
+        throw Error(ErrorClass::kBadData,
+                    str("the climatology ", path, " has ", shown(fields.channel_names()[c]), " in ", shown(unit),
+                        ", the data in ", shown(expected)),
+                    "convert the values of one of them, or make it of these data: data stats --climatology");
+      }
+    }
     for (const RowFile& file : times_.files()) {
       if (file.layout.times.kind != TimeAxis::Kind::kDates) {
         throw Error(ErrorClass::kBadData, str("the climatology ", file.path, " has no dates"),
@@ -48,12 +58,21 @@ DayClimatology::DayClimatology(const comm::MpiGroup& group, const std::string& p
     }
   });
   const auto seconds = seconds_of_rows(group, times_.files());
-  for (size_t file = 0; file < seconds.size(); ++file) {
-    for (size_t row = 0; row < seconds[file].size(); ++row) {
-      const DayTime time = day_time(seconds[file][row], times_.files()[file].layout.times);
-      rows_.try_emplace(key_of(time), static_cast<int64_t>(file), static_cast<int64_t>(row));
+  comm::agreed(group, [&] {
+    for (size_t file = 0; file < seconds.size(); ++file) {
+      for (size_t row = 0; row < seconds[file].size(); ++row) {
+        const DayTime time = day_time(seconds[file][row], times_.files()[file].layout.times);
+        const bool is_new =
+            rows_.try_emplace(key_of(time), static_cast<int64_t>(file), static_cast<int64_t>(row)).second;
+        if (!is_new) {
+          throw Error(ErrorClass::kBadData,
+                      str(path_, " is no climatology: it has day ", time.day_of_year, " of the year at ",
+                          time.seconds / kSecondsOfHour, " hours twice"),
+                      "needed is one row for each day of a year at each hour: data stats --climatology");
+        }
+      }
     }
-  }
+  });
 }
 
 void DayClimatology::require(const std::vector<DayTime>& times) const {

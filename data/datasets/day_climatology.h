@@ -19,7 +19,7 @@ class DayClimatology {
  public:
   /// Of what `fields` predicts: its channels by name, where they have names, in its normalised units. Collective over
   /// `group` (which outlives the object); errors are agreed: those of WeatherTimes, Error(kBadData) where it has no
-  /// dates or is of another grid or shape.
+  /// dates, a day and hour twice, or is of another grid, shape or unit.
   DayClimatology(const comm::MpiGroup& group, const std::string& path, const FieldQuery& query,
                  const WeatherTimes& fields);
 

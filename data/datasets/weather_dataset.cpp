@@ -322,8 +322,13 @@ std::vector<std::string> channel_units(const RowFile& file, const std::vector<st
     units = split_names(outline_dataset(file.path, file.layout.name, "units").attribute);
   }
   for (const ChannelRun& run : file.layout.runs) {
-    units.insert(units.end(), static_cast<size_t>(run.count),
-                 file.layout.arrays[static_cast<size_t>(run.array)].attribute);
+    const std::string& of_array = file.layout.arrays[static_cast<size_t>(run.array)].attribute;
+    const std::vector<std::string> by_channel = split_names(of_array);
+    for (int64_t plane = run.plane; plane < run.plane + run.count; ++plane) {
+      const bool is_list = std::ssize(by_channel) > 1;  // of a dataset of channels
+      const bool has_it = is_list && plane < std::ssize(by_channel);
+      units.push_back(has_it ? by_channel[static_cast<size_t>(plane)] : is_list ? "" : of_array);
+    }
   }
   units.resize(units.size() == names.size() ? units.size() : 0);
   units.resize(names.size());

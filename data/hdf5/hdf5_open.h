@@ -52,6 +52,13 @@ class Hid {
 /// Owns `id`, or throws Error(error_class, "cannot <what>: <HDF5's reason>").
 Hid hdf5_own(hid_t id, Hid::Close close, ErrorClass error_class, const std::string& what);
 
+/// What HDF5 writes into a file of the default driver goes nowhere from now on, as if there were room for it.
+void hdf5_discard(hid_t file);
+
+/// To be called before a file that was written is closed: what HDF5 cannot write while it closes one it tries again at
+/// the end of the program, and dies of it. Error(kIo), "cannot <what>: <HDF5's reason>", after hdf5_discard().
+void hdf5_flush(hid_t file, const std::string& what);
+
 /// Throws the same error if `status` is negative.
 void hdf5_check(herr_t status, ErrorClass error_class, const std::string& what);
 

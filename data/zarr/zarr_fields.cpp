@@ -238,7 +238,7 @@ void ZarrFields::unfold() {
   const int64_t cells = array->shape[3];
   std::vector<int64_t> shape =
       attributes.has("field_shape") ? attributes["field_shape"].integers(1) : std::vector{cells};
-  if (shape.size() != 2 || shape[0] > cells || shape[0] * shape[1] != cells) {
+  if (shape.size() != 2 || cells % shape[0] != 0 || shape[1] != cells / shape[0]) {
     fail(str("has its cells on a grid of shape (", join(shape), "), which is no latitude-longitude grid"),
          "reduced Gaussian and unstructured grids are not read: make the store on a regular one");
   }
@@ -280,11 +280,19 @@ void ZarrFields::unfold() {
 std::vector<double> ZarrFields::grid_points(const std::string& name, const char* units,
                                             const std::vector<int64_t>& shape, size_t dim) {
   const ZarrArray& array = *find(name);
+  const int64_t cells = shape[0] * shape[1];
+  if (!array.refused.empty() || array.shape != std::vector{cells} || cells > kMostPoints) {
+    throw Error(ErrorClass::kBadData,
+                str(where(array), " (", join(array.shape), ") ",
+                    array.refused.empty() ? str("is no list of a value for each of ", cells, " cells")
+                                          : "cannot be read: " + array.refused),
+                str("needed is the place of each cell, of at most ", kMostPoints, ": make the store again"));
+  }
   const std::vector<double>& all = values_of(array);
   const auto width = static_cast<size_t>(shape[1]);
   const size_t stride = dim == 0 ? width : 1, other = dim == 0 ? 1 : width;
   std::vector<double> points;
-  for (int64_t i = 0; std::ssize(all) == shape[0] * shape[1] && i < shape[dim]; ++i) {
+  for (int64_t i = 0; i < shape[dim]; ++i) {
     points.push_back(all[static_cast<size_t>(i) * stride]);
     for (int64_t j = 0; j < shape[1 - dim]; ++j) {
       const double point = all[static_cast<size_t>(i) * stride + static_cast<size_t>(j) * other];
@@ -295,11 +303,6 @@ std::vector<double> ZarrFields::grid_points(const std::string& name, const char*
                     "the cells are no latitude-longitude grid: make the store on a regular one");
       }
     }
-  }
-  if (points.empty()) {
-    throw Error(ErrorClass::kBadData,
-                str(folder_, ": array '", name, "' has ", all.size(), " values for a grid of ", join(shape, " x ")),
-                "make the store again");
   }
   return points;
 }

@@ -197,7 +197,7 @@ void read_dates(const std::string& unit, ZarrArray& array) {
     return refuse_array(array, str("dates in units of '", shown(unit), "'"));
   }
   array.type = at::kLong;
-  array.attributes.emplace("units", str(known->second, " since 1970-01-01"));
+  array.attributes["units"] = str(known->second, " since 1970-01-01");
 }
 
 void read_type(std::string_view ZarrType::*version, std::string_view name, const ZarrField& field, ZarrArray& array) {

@@ -76,6 +76,11 @@ void check_outputs(const RunConfig& config, const ModelUse& use, const Predictio
                   str(option, " is '", path, "', but the model is no classifier: it has no classes"),
                   "vit_hybrid forecast writes the fields that such a model predicts");
     }
+    if (option == "--out" && path.ends_with(".nc")) {
+      throw Error(ErrorClass::kUsage,
+                  str("--out is '", path, "', but these figures are written as JSON: NetCDF-4 is of scores by lead"),
+                  "give --lead-hours, --lead-steps or --scores weatherbench, or a name with .json");
+    }
     check_output(path, option, use.overwrite, config.data, checkpoint);
   }
 }
@@ -146,8 +151,10 @@ class ClassifierOutput {
 
 void refuse_inputs(const std::string& path, const std::string& option, const DataConfig& data,
                    const std::string& checkpoint) {
-  std::vector<std::string> inputs = {checkpoint,       data.valid_data, data.global_means,
-                                     data.global_stds, data.time_means, data.stats + "/time_means.npy"};
+  std::vector<std::string> inputs = {checkpoint, data.valid_data, data.global_means, data.global_stds, data.time_means};
+  for (const char* const name : {"global_means.npy", "global_stds.npy", "time_means.npy", "climatology.nc"}) {
+    inputs.push_back(data.stats + "/" + name);
+  }
   std::error_code ignored;
   const bool is_folder = std::filesystem::is_directory(data.valid_data, ignored);
   if (is_folder) {

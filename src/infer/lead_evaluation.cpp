@@ -147,16 +147,20 @@ class Climatology {
     const std::string of_stats = config.data.stats.empty() ? "" : config.data.stats + "/climatology.nc";
     const bool is_there = path.empty() && config.data.time_means.empty() && !of_stats.empty() &&
                           world.min(::access(of_stats.c_str(), R_OK) == 0 ? 1 : 0) > 0;
-    const std::string& found = is_there ? of_stats : path;
+    // What only lies beside the statistics is nothing for data without dates.
+    const bool have_dates = std::all_of(times.files().begin(), times.files().end(), [](const data::RowFile& file) {
+      return file.layout.times.kind == data::TimeAxis::Kind::kDates;
+    });
+    const std::string& found = is_there && have_dates ? of_stats : path;
     if (!found.empty()) {
       const data::FieldQuery query{.dataset = "fields", .variables = config.data.variables};
       by_day_.emplace(world, found, query, times);
       comm::agreed(world, [&] {
-        for (const data::RowFile& file : times.files()) {
-          if (file.layout.times.kind != data::TimeAxis::Kind::kDates) {
-            throw Error(ErrorClass::kBadData, str(file.path, " has no dates, which the climatology ", found, " is by"),
-                        "leave --climatology out: anomalies are then against --time-means");
-          }
+        if (!have_dates) {
+          throw Error(
+              ErrorClass::kBadData,
+              str("the data in ", config.data.valid_data, " have no dates, which the climatology ", found, " is by"),
+              "leave --climatology out: anomalies are then against --time-means");
         }
       });
       seconds_ = data::seconds_of_rows(world, times.files());
@@ -170,8 +174,9 @@ class Climatology {
     }
     std::vector<data::DayTime> needed;
     for (size_t file = 0; file < seconds_.size(); ++file) {
-      for (size_t row = 0; row < seconds_[file].size(); ++row) {
-        needed.push_back(day_time(static_cast<int64_t>(file), static_cast<int64_t>(row)));
+      const Range rows = times_.files()[file].layout.chosen_rows();
+      for (int64_t row = rows.begin; row < rows.end; ++row) {
+        needed.push_back(day_time(static_cast<int64_t>(file), row));
       }
     }
     by_day_->require(needed);

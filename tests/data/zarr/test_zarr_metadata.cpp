@@ -234,8 +234,8 @@ TEST_CASE("zarr metadata: dates of NumPy are numbers of their unit") {
           array_v3(R"({"data_type": {"name": "numpy.datetime64", "configuration": {"unit": ")" + unit +
                    R"(", "scale_factor": 1}}})")}) {
       CHECK(array.refused.empty());
-      CHECK(array.type == at::kLong);
-      CHECK(array.attributes.at("units") == name + " since 1970-01-01");
+      CHECK((array.type == at::kLong));
+      CHECK(array.attributes.at("units").get<std::string>() == name + " since 1970-01-01");
     }
   }
   CHECK(array_v2(R"({"dtype": "<M8[Y]", "fill_value": null})").refused == "dates in units of 'Y'");
