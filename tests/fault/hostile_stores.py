@@ -322,7 +322,7 @@ class Trial:
                        ["'z' is not finite (nan) at time 6, channel 1 (z500), row 5, column 3"])
         # Chunks that go away while they are read, of an array with a fill value.
         store = Store(self.folder / "gone" / "s.zarr", rows=1, codec="zlib", fill=0.0)
-        process = self.start(self.train("gone", "--epochs", 1000), 2)
+        process = self.start(self.train("gone", "--epochs", 100000), 2)
         deadline = time.monotonic() + MOST_SECONDS
         while not list(self.folder.glob("run-gone/checkpoints/*")) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
