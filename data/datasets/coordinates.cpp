@@ -449,14 +449,18 @@ DayTime day_time(double seconds, const TimeAxis& axis) {
   return day_time(std::round(seconds / unit) * unit, axis.calendar);
 }
 
-TimeAxis checked_time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar,
-                           const std::string& where) {
+TimeAxis checked_time_axis(const StoredTimes& stored, const std::string& where) {
+  const auto& [times, units, calendar, simulation] = stored;
+  if (times.empty()) {
+    return {};
+  }
   const auto odd = std::find_if_not(times.begin(), times.end(), [](double time) { return std::isfinite(time); });
   if (odd != times.end() && !units.empty()) {
     throw Error(ErrorClass::kBadData, str(where, ": the time of row ", odd - times.begin(), " is ", *odd),
                 "times are finite: repair the file");
   }
-  const TimeAxis axis = time_axis(times, units, calendar);
+  TimeAxis axis = time_axis(times, units, calendar);
+  axis.simulation = simulation;
   constexpr double kMostSeconds = 1e12;  // 31,700 years; NumPy's NaT is far beyond
   for (const auto& [row, seconds] : {std::pair<size_t, double>(0, axis.first), {times.size() - 1, axis.last}}) {
     if (axis.kind == TimeAxis::Kind::kDates && !(std::abs(seconds) < kMostSeconds)) {

@@ -88,6 +88,7 @@ struct TimeAxis {
   std::string calendar = {};       ///< of kDates: "standard", "noleap", "all_leap", "360_day"
   double interval = 0;             ///< of kDates: whole seconds between rows, the mean without gaps; 0 for a single row
   std::vector<int64_t> gaps = {};  ///< rows that do not come one interval after the row before (months count as one)
+  std::string simulation = {};     ///< the attribute kSimulation
   bool operator==(const TimeAxis&) const = default;
 };
 
@@ -99,17 +100,21 @@ bool is_same_interval(double interval, double expected);
 /// the usual one). Without units numbers; kNone for units or a calendar that are not known.
 TimeAxis time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar);
 
-/// The same of times that may be anything: without units kNone where they do not ascend. Error(kBadData), naming
-/// `where`, if dates do not: rows that follow each other would be no pairs.
-TimeAxis checked_time_axis(const std::vector<double>& times, const std::string& units, const std::string& calendar,
-                           const std::string& where);
+/// Attribute of a coordinate of time: a text that tells which simulation the rows are of, where one does not go on in
+/// the next file though the dates do.
+inline constexpr const char* kSimulation = "simulation";
 
-/// The times of the rows of a file as it has them.
+/// The values of a coordinate, and what its attributes tell of them; above all of the times of the rows of a file.
 struct StoredTimes {
   std::vector<double> values;  ///< empty: it has none
   std::string units;
   std::string calendar;
+  std::string simulation = {};  ///< kSimulation
 };
+
+/// The axis of times that may be anything: kNone where there are none, and without units where they do not ascend.
+/// Error(kBadData), naming `where`, if dates do not: rows that follow each other would be no pairs.
+TimeAxis checked_time_axis(const StoredTimes& times, const std::string& where);
 
 /// The seconds since the begin of 1970 of each of the times, whose time_axis() `axis` is, of dates: those of which the
 /// axis has the first and the last.

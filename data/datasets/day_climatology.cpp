@@ -59,17 +59,13 @@ DayClimatology::DayClimatology(const comm::MpiGroup& group, const std::string& p
   });
   const auto seconds = seconds_of_rows(group, times_.files());
   comm::agreed(group, [&] {
-    for (size_t file = 0; file < seconds.size(); ++file) {
-      for (size_t row = 0; row < seconds[file].size(); ++row) {
-        const DayTime time = day_time(seconds[file][row], times_.files()[file].layout.times);
-        const bool is_new =
-            rows_.try_emplace(key_of(time), static_cast<int64_t>(file), static_cast<int64_t>(row)).second;
-        if (!is_new) {
-          throw Error(ErrorClass::kBadData,
-                      str(path_, " is no climatology: it has day ", time.day_of_year, " of the year at ",
-                          time.seconds / kSecondsOfHour, " hours twice"),
-                      "needed is one row for each day of a year at each hour: data stats --climatology");
-        }
+    for (int64_t row = 0; row < std::ssize(seconds); ++row) {
+      const DayTime time = day_time(seconds[static_cast<size_t>(row)], times_.file_of(row).layout.times);
+      if (!rows_.try_emplace(key_of(time), row).second) {
+        throw Error(ErrorClass::kBadData,
+                    str(path_, " is no climatology: it has day ", time.day_of_year, " of the year at ",
+                        time.seconds / kSecondsOfHour, " hours twice"),
+                    "needed is one row for each day of a year at each hour: data stats --climatology");
       }
     }
   });
@@ -87,8 +83,7 @@ void DayClimatology::require(const std::vector<DayTime>& times) const {
 }
 
 at::Tensor DayClimatology::read(const DayTime& time) const {
-  const auto [file, row] = rows_.at(key_of(time));
-  return times_.read(file, row);
+  return times_.read(rows_.at(key_of(time)));
 }
 
 }  // namespace vit_hybrid::data

@@ -34,7 +34,7 @@ class DayClimatology {
 
   std::string path_;
   WeatherTimes times_;
-  std::map<Key, std::pair<int64_t, int64_t>> rows_;  // file and row
+  std::map<Key, int64_t> rows_;
 };
 
 }  // namespace vit_hybrid::data

@@ -206,8 +206,8 @@ bool DerivedInputs::depends_on_time() const {
   return std::any_of(computed_.begin(), computed_.end(), [](Forcing f) { return data::depends_on_time(f); });
 }
 
-double DerivedInputs::seconds_of(int64_t file, int64_t row) const {
-  return seconds_.empty() ? 0.0 : seconds_[static_cast<size_t>(file)][static_cast<size_t>(row)];
+double DerivedInputs::seconds_of(int64_t row) const {
+  return seconds_.empty() ? 0.0 : seconds_[static_cast<size_t>(row)];
 }
 
 void DerivedInputs::compute(double seconds, Range rows, float* to) const {

@@ -91,8 +91,9 @@ class DerivedInputs {
   int64_t num_computed() const { return std::ssize(computed_); }
   /// Whether computed ones change with time.
   bool depends_on_time() const;
-  /// When a row is, in seconds since the begin of 1970 in the data's calendar; 0 where nothing depends on it.
-  double seconds_of(int64_t file, int64_t row) const;
+  /// When a row is (counted over all files), in seconds since the begin of 1970 in the data's calendar; 0 where nothing
+  /// depends on it.
+  double seconds_of(int64_t row) const;
   /// Computed ones at a time: [num_computed(), rows, width]. Any thread.
   void compute(double seconds, Range rows, float* to) const;
   /// All of them: [computed and static ones, rows, width]. Any thread.
@@ -100,7 +101,7 @@ class DerivedInputs {
 
  private:
   std::vector<Forcing> computed_;
-  std::vector<std::vector<double>> seconds_;  // of each file's rows; empty: nothing depends on them
+  std::vector<double> seconds_;  // of the rows; empty: nothing depends on them
   std::string calendar_;
   Grid grid_;
   int64_t width_ = 0;

@@ -40,13 +40,12 @@ std::vector<std::string> list_for_all(const comm::MpiGroup& group, const std::st
   return paths;
 }
 
-// Between runs of one file.
-int64_t num_gaps_in(const std::vector<TimeRun>& runs) {
-  int64_t gaps = 0;
-  for (size_t i = 1; i < runs.size(); ++i) {
-    gaps += runs[i].file == runs[i - 1].file ? 1 : 0;
-  }
-  return gaps;
+// Between rows of one file.
+int64_t num_gaps_in(const RowSource& source, const std::vector<Range>& runs) {
+  return std::count_if(runs.begin(), runs.end(), [&](const Range& run) {
+    const RowSource::Place begin = source.place(run.begin);
+    return begin.row > source.files()[static_cast<size_t>(begin.file)].layout.chosen_rows().begin;
+  });
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -69,8 +68,8 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
     row_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
     channel_names_ = {row_names_.begin() + channels_.predicted().begin, row_names_.end()};
     lead_ = resolved_lead(options.lead, common_interval(source_->files()));
-    std::vector<TimeRun> runs = time_runs(source_->files());
-    num_gaps_ = num_gaps_in(runs);
+    std::vector<Range> runs = time_runs(source_->files());
+    num_gaps_ = num_gaps_in(*source_, runs);
     pairs_ = TimePairs(std::move(runs), lead_.rows, channels_.history);
     band_unit_ = common_band_unit();
     if (size() < 1) {
@@ -212,12 +211,11 @@ int64_t WeatherDataset::common_band_unit() const {
 // Of each file, by the first samples (0: all).
 std::vector<int64_t> WeatherDataset::rows_needed(int64_t num_samples) const {
   const int64_t last = num_samples > 0 ? std::min(num_samples, size()) - 1 : size() - 1;
-  const TimePairs::Pair end = pairs_.pair(last);
+  int64_t left = pairs_.input_row(last) + lead_.rows + 1;  // rows from the file on
   std::vector<int64_t> rows;
-  for (int64_t file = 0; file < num_files(); ++file) {
-    const Range chosen = source_->files()[static_cast<size_t>(file)].layout.chosen_rows();
-    const int64_t all = chosen.size() > lead_.rows ? chosen.end : 0;
-    rows.push_back(file < end.file ? all : file == end.file ? end.time + lead_.rows + 1 : 0);
+  for (const RowFile& file : source_->files()) {
+    rows.push_back(std::clamp<int64_t>(left, 0, file.layout.chosen_rows().end));
+    left -= file.layout.num_rows();
   }
   return rows;
 }
@@ -238,9 +236,8 @@ Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_
   const auto want = [&](Range channels, int64_t time_offset, const at::Tensor& to, int64_t first) {
     const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.channels == channels; });
     for (size_t i = 0; i < samples.size(); ++i) {
-      const TimePairs::Pair pair = pairs_.pair(samples[i]);
       wanted[static_cast<size_t>(part - parts_.begin())].push_back(
-          {pair.file, pair.time + time_offset, place_of(to, i, first)});
+          {pairs_.input_row(samples[i]) + time_offset, place_of(to, i, first)});
     }
   };
   Batch batch;
@@ -254,8 +251,7 @@ Batch WeatherDataset::read(std::span<const int64_t> samples, Parts parts, int64_
       want(channels_.state(), -age * lead_.rows, batch.inputs, channels_.past_state(age).begin);
     }
     for (size_t i = 0; channels_.derived() > 0 && i < samples.size(); ++i) {
-      const TimePairs::Pair pair = pairs_.pair(samples[i]);
-      derived_.write(derived_.seconds_of(pair.file, pair.time), band,
+      derived_.write(derived_.seconds_of(pairs_.input_row(samples[i])), band,
                      place_of(batch.inputs, i, channels_.states().end));
     }
   }
@@ -289,7 +285,7 @@ void WeatherDataset::read_part(const Part& part, std::span<const Wanted> wanted,
   std::vector<RowRead> rows;
   for (const Wanted& row : wanted) {
     char* const aside = raw.defined() ? static_cast<char*>(raw.data_ptr()) + std::ssize(rows) * count * item : nullptr;
-    rows.push_back({row.file, row.row, aside != nullptr ? static_cast<void*>(aside) : row.to});
+    rows.push_back(source_->read_of(row.row, aside != nullptr ? static_cast<void*>(aside) : row.to));
   }
   const auto normalize = [&](size_t read, int64_t first_byte, int64_t num_bytes) {
     const Range run{first_byte / item, (first_byte + num_bytes) / item};
@@ -375,69 +371,65 @@ void WeatherTimes::check_layouts() {
     if (!std::equal(shape.begin() + 1, shape.end(), shape_.begin())) {
       throw Error(ErrorClass::kBadData,
                   str(file.path, ": states of shape (", join(std::vector<int64_t>(shape.begin() + 1, shape.end())),
-                      "), but those of ", path(0), " have (", join(shape_), ")"),
+                      "), but those of ", files().front().path, " have (", join(shape_), ")"),
                   "all files have the same channels, height and width");
     }
   }
 }
 
 int64_t WeatherTimes::size() const {
-  int64_t sum = 0;
-  for (const TimeRun& run : time_runs(source_->files())) {
-    sum += run.rows.size();
-  }
-  return sum;
+  const std::vector<Range> runs = time_runs(source_->files());
+  return std::accumulate(runs.begin(), runs.end(), int64_t{0},
+                         [](int64_t sum, const Range& run) { return sum + run.size(); });
 }
 
-std::optional<StoredTimes> WeatherTimes::times_of_arrays(int64_t file) const {
-  const RowFile& opened = source_->files()[static_cast<size_t>(file)];
-  const std::vector<ArrayLayout>& arrays = opened.layout.arrays;
-  return arrays.empty() ? std::nullopt : std::optional(stored_times(opened.path, arrays.front().name));
+std::optional<StoredTimes> WeatherTimes::times_of_arrays(int64_t row) const {
+  const RowFile& file = file_of(row);
+  const std::vector<ArrayLayout>& arrays = file.layout.arrays;
+  return arrays.empty() ? std::nullopt : std::optional(stored_times(file.path, arrays.front().name));
 }
 
 WeatherTimes::Place WeatherTimes::place(int64_t index) const {
   VH_ASSERT(index >= 0 && index < size(), str("time ", index, " of ", size()));
   int64_t before = 0;
-  for (const TimeRun& run : time_runs(source_->files())) {
-    if (index < before + run.rows.size()) {
-      const int64_t time = run.rows.begin + index - before;
-      return {run.file, time, run.rows, run.rows.end - 1 - time};
+  for (const Range& run : time_runs(source_->files())) {
+    if (index < before + run.size()) {
+      return {run.begin + index - before, run};
     }
-    before += run.rows.size();
+    before += run.size();
   }
   VH_ASSERT(false, "runs that do not hold all rows");
 }
 
-at::Tensor WeatherTimes::read_raw(int64_t file, int64_t time) const {
-  const at::Tensor raw = at::empty(shape_, source_->files()[static_cast<size_t>(file)].layout.type);
-  source_->read({{file, time, raw.data_ptr()}});
+at::Tensor WeatherTimes::read_raw(int64_t row) const {
+  const at::Tensor raw = at::empty(shape_, file_of(row).layout.type);
+  source_->read({source_->read_of(row, raw.data_ptr())});
   return raw;
 }
 
-at::Tensor WeatherTimes::read_stored(int64_t file, int64_t time) const {
+at::Tensor WeatherTimes::read_stored(int64_t row) const {
   const MemoryScope scope(MemoryClass::kData);
   const Range predicted = channels_.predicted();
-  return read_raw(file, time).narrow(0, predicted.begin, predicted.size()).to(at::kFloat);
+  return read_raw(row).narrow(0, predicted.begin, predicted.size()).to(at::kFloat);
 }
 
-at::Tensor WeatherTimes::read(int64_t file, int64_t time) const {
+at::Tensor WeatherTimes::read(int64_t row) const {
   const Range predicted = channels_.predicted();
-  return read_row(file, time).narrow(0, predicted.begin, predicted.size()).contiguous();
+  return read_row(row).narrow(0, predicted.begin, predicted.size()).contiguous();
 }
 
-at::Tensor WeatherTimes::read_row(int64_t file, int64_t time) const {
+at::Tensor WeatherTimes::read_row(int64_t row) const {
   const MemoryScope scope(MemoryClass::kData);
-  const at::Tensor raw = read_raw(file, time);
+  const at::Tensor raw = read_raw(row);
   const at::Tensor state = at::empty(shape_, at::kFloat);
   const int64_t bad = normalize_field(raw, normalization_, state);
   if (bad >= 0) {
     const int64_t plane = shape_[1] * shape_[2];
     throw Error(ErrorClass::kBadData,
-                str(path(file), ": dataset '",
-                    shown(source_->files()[static_cast<size_t>(file)].layout.dataset_of(bad / plane)),
-                    "' is not finite (", state.const_data_ptr<float>()[bad], ") at time ", time, ", channel ",
-                    bad / plane, " (", row_names_[static_cast<size_t>(bad / plane)], "), row ", bad % plane / shape_[2],
-                    ", column ", bad % shape_[2]),
+                str(file_of(row).path, ": dataset '", shown(file_of(row).layout.dataset_of(bad / plane)),
+                    "' is not finite (", state.const_data_ptr<float>()[bad], ") at time ", in_file(row).row,
+                    ", channel ", bad / plane, " (", row_names_[static_cast<size_t>(bad / plane)], "), row ",
+                    bad % plane / shape_[2], ", column ", bad % shape_[2]),
                 "values must be finite: repair the file or choose another start");
   }
   return state;
@@ -448,14 +440,14 @@ at::Tensor WeatherTimes::input(const Place& place) const {
   const at::Tensor input = at::empty(input_shape(), at::kFloat);
   const auto part = [&](Range channels) { return input.narrow(0, channels.begin, channels.size()); };
   const auto of_row = [&](int64_t row, Range channels) {
-    return read_row(place.file, row).narrow(0, channels.begin, channels.size());
+    return read_row(row).narrow(0, channels.begin, channels.size());
   };
-  part(channels_.taken()).copy_(of_row(place.time, channels_.taken()));
+  part(channels_.taken()).copy_(of_row(place.row, channels_.taken()));
   for (int64_t age = 1; age < channels_.history; ++age) {
-    part(channels_.past_state(age)).copy_(of_row(place.time - age * lead_.rows, channels_.state()));
+    part(channels_.past_state(age)).copy_(of_row(place.row - age * lead_.rows, channels_.state()));
   }
   if (channels_.derived() > 0) {
-    derived_.write(seconds_of(place, place.time), {0, shape_[1]}, input[channels_.states().end].data_ptr<float>());
+    derived_.write(seconds_of(place, place.row), {0, shape_[1]}, input[channels_.states().end].data_ptr<float>());
   }
   return input;
 }
@@ -464,12 +456,11 @@ at::Tensor WeatherTimes::forcings(const Place& place, int64_t rows) const {
   const MemoryScope scope(MemoryClass::kData);
   const at::Tensor out = at::empty({channels_.forcings + channels_.computed, shape_[1], shape_[2]}, at::kFloat);
   if (channels_.forcings > 0) {
-    VH_ASSERT(rows <= place.after, "forcings of the data end with them");
-    out.narrow(0, 0, channels_.forcings)
-        .copy_(read_row(place.file, place.time + rows).narrow(0, 0, channels_.forcings));
+    VH_ASSERT(rows <= place.after(), "forcings of the data end with them");
+    out.narrow(0, 0, channels_.forcings).copy_(read_row(place.row + rows).narrow(0, 0, channels_.forcings));
   }
   if (channels_.computed > 0) {
-    derived_.compute(seconds_of(place, place.time + rows), {0, shape_[1]}, out[channels_.forcings].data_ptr<float>());
+    derived_.compute(seconds_of(place, place.row + rows), {0, shape_[1]}, out[channels_.forcings].data_ptr<float>());
   }
   return out;
 }
@@ -478,7 +469,7 @@ at::Tensor WeatherTimes::forcings(const Place& place, int64_t rows) const {
 double WeatherTimes::seconds_of(const Place& place, int64_t row) const {
   const int64_t last = std::min(row, place.run.end - 1);
   const double interval = lead_.hours * kSecondsOfHour / static_cast<double>(lead_.rows);
-  return derived_.seconds_of(place.file, last) + static_cast<double>(row - last) * interval;
+  return derived_.seconds_of(last) + static_cast<double>(row - last) * interval;
 }
 
 std::string era5_unit(const std::string& channel) {

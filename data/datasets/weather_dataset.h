@@ -56,8 +56,8 @@ Normalization normalization_of(const comm::MpiGroup& group, const WeatherOptions
                                const std::string& names);
 
 /// Sample s is the pair (t, t + lead) number s over the files in the order of years, with the states before t that the
-/// input has, too; none crosses the end of a year, or a gap in its times. Inputs and targets are normalized fields
-/// [channels, height, width], their channels those of SampleChannels.
+/// input has, too; none crosses a gap in the times, or the end of a file whose dates do not go on in the next. Inputs
+/// and targets are normalized fields [channels, height, width], their channels those of SampleChannels.
 class WeatherDataset : public Dataset {
  public:
   /// Opens the files. Collective over `group` (which outlives the data set), with the same options on all ranks; errors
@@ -87,7 +87,7 @@ class WeatherDataset : public Dataset {
   /// The points of the fields, as far as the files give them.
   const Grid& grid() const { return grid_; }
   const Lead& lead() const { return lead_; }
-  int64_t num_gaps() const { return num_gaps_; }  ///< in the times of the files, as far as these name them
+  int64_t num_gaps() const { return num_gaps_; }  ///< in the times within files, as far as these name them
   /// Bytes that this rank has read from the files directly so far.
   int64_t bytes_read() const { return source_->bytes_read(); }
 
@@ -97,9 +97,8 @@ class WeatherDataset : public Dataset {
     Range channels;
     Normalization normalization;
   };
-  // A row of a part, and where its normalized values go.
+  // A row of a part, counted over all files, and where its normalized values go.
   struct Wanted {
-    int64_t file;
     int64_t row;
     float* to;
   };
@@ -133,7 +132,7 @@ class WeatherDataset : public Dataset {
 
 // WeatherTimes: the states of a weather data set one by one.
 
-/// The times of all files, counted one file after the other from 0.
+/// The times of all files. Rows are counted over all files in their order; times are those of them that are chosen.
 class WeatherTimes {
  public:
   /// Opens the files of options.folder. Reading is each rank's own; in mode kCollective it is kIndependent. Collective
@@ -143,24 +142,25 @@ class WeatherTimes {
 
   /// Where a time lies.
   struct Place {
-    int64_t file = 0;
-    int64_t time = 0;   ///< index in the file
-    Range run;          ///< of rows of the file that it is among, without a gap
-    int64_t after = 0;  ///< times that follow it in the run
+    int64_t row = 0;
+    Range run;  ///< of rows that it is among, without a gap
+    int64_t after() const { return run.end - 1 - row; }
   };
 
   int64_t size() const;
   const std::vector<RowFile>& files() const { return source_->files(); }
   /// `index` is in [0, size()).
   Place place(int64_t index) const;
-  const std::string& path(int64_t file) const { return files()[static_cast<size_t>(file)].path; }
+  /// The file and the row in it.
+  RowSource::Place in_file(int64_t row) const { return source_->place(row); }
+  const RowFile& file_of(int64_t row) const { return files()[static_cast<size_t>(in_file(row).file)]; }
   const SampleChannels& channels() const { return channels_; }
   std::vector<int64_t> input_shape() const { return {channels_.inputs(), shape_[1], shape_[2]}; }
   std::vector<int64_t> target_shape() const { return {channels_.outputs(), shape_[1], shape_[2]}; }
   const std::vector<std::string>& channel_names() const { return names_; }  ///< of what is predicted
-  /// Of a file whose channels lie in arrays of their own: the times of these. Else nothing: a dataset of states has its
-  /// own scales.
-  std::optional<StoredTimes> times_of_arrays(int64_t file) const;
+  /// Of the file of a row whose channels lie in arrays of their own: the times of these. Else nothing: a dataset of
+  /// states has its own scales.
+  std::optional<StoredTimes> times_of_arrays(int64_t row) const;
   /// Those of rows as the files name them, separated by commas; empty where none does.
   const std::string& given_channels() const { return given_channels_; }
   /// The points of the states, as far as the files give them.
@@ -171,11 +171,11 @@ class WeatherTimes {
   const Normalization& normalization() const { return normalization_; }
   const Lead& lead() const { return lead_; }
 
-  /// What is predicted as it came true at `time` of a file: float32 [C, H, W], normalised. Error(kBadData) names a
-  /// value that is not finite.
-  at::Tensor read(int64_t file, int64_t time) const;
+  /// What is predicted as it came true at a row: float32 [C, H, W], normalised. Error(kBadData) names a value that is
+  /// not finite.
+  at::Tensor read(int64_t row) const;
   /// The same as it is stored, in the units of the data, float32.
-  at::Tensor read_stored(int64_t file, int64_t time) const;
+  at::Tensor read_stored(int64_t row) const;
   /// The input at a place that has the states before it which the model takes: float32 [input_shape()], normalised.
   at::Tensor input(const Place& place) const;
   /// Of the input `rows` behind a place what no prediction gives: [forcings of the data, then computed ones, H, W].
@@ -184,8 +184,8 @@ class WeatherTimes {
 
  private:
   void check_layouts();
-  at::Tensor read_raw(int64_t file, int64_t time) const;
-  at::Tensor read_row(int64_t file, int64_t time) const;
+  at::Tensor read_raw(int64_t row) const;
+  at::Tensor read_row(int64_t row) const;
   double seconds_of(const Place& place, int64_t row) const;
 
   std::unique_ptr<RowSource> source_;

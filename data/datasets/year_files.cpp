@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -139,6 +140,26 @@ void refuse_grib(const std::string& path) {
   }
 }
 
+// Of dates: that of the first file with two rows, else that from most files to the next one.
+double usual_interval(const std::vector<RowFile>& files) {
+  std::vector<double> firsts;
+  for (const RowFile& file : files) {
+    if (file.layout.times.interval != 0.0) {
+      return file.layout.times.interval;
+    }
+    firsts.push_back(file.layout.times.first);
+  }
+  return time_axis(firsts, "seconds since 1970-01-01", "").interval;
+}
+
+// Whether the rows of a file go on with those of the file before it.
+bool follows(const TimeAxis& before, const TimeAxis& times, double interval) {
+  const auto fits = [&](double other) { return other == 0.0 || is_same_interval(other, interval); };
+  return before.kind == TimeAxis::Kind::kDates && times.kind == before.kind && times.calendar == before.calendar &&
+         times.simulation == before.simulation && fits(before.interval) && fits(times.interval) &&
+         is_same_interval(times.first - before.last, interval);
+}
+
 std::string numbered_name(int64_t channel, int64_t count) {
   const std::string number = str(channel);
   const size_t width = std::max<size_t>(2, str(count - 1).size());
@@ -225,22 +246,50 @@ std::string order_by_time(std::vector<RowFile>& files) {
                                                 : str("files in the order of the ", names, " in their names: ", why);
 }
 
-std::vector<TimeRun> time_runs(const std::vector<RowFile>& files) {
-  std::vector<TimeRun> runs;
+double common_interval(const std::vector<RowFile>& files) {
+  if (!have_all(files, TimeAxis::Kind::kDates)) {
+    return 0.0;
+  }
+  const double expected = usual_interval(files);
+  const RowFile* first = nullptr;
   for (const RowFile& file : files) {
-    const int64_t number = &file - files.data();
-    const Range chosen = file.layout.chosen_rows();
-    int64_t begin = chosen.begin;
-    for (const int64_t gap : file.layout.times.gaps) {
-      if (gap > begin && gap < chosen.end) {
-        runs.push_back({number, {std::exchange(begin, gap), gap}});
-      }
-    }
-    if (!file.layout.chosen || !chosen.empty()) {
-      runs.push_back({number, {begin, chosen.end}});
+    const double interval = file.layout.times.interval;
+    first = first == nullptr && interval != 0.0 ? &file : first;
+    if (interval != 0.0 && !is_same_interval(interval, expected)) {
+      throw Error(ErrorClass::kBadData,
+                  str("the times of ", file.path, " are ", interval / kSecondsOfHour, " hours apart, those of ",
+                      first->path, " ", expected / kSecondsOfHour),
+                  "pairs would lie differently far apart: give files of one interval");
     }
   }
-  if (runs.empty()) {
+  return expected;
+}
+
+std::vector<Range> time_runs(const std::vector<RowFile>& files) {
+  const double interval = usual_interval(files);
+  std::vector<Range> runs;
+  int64_t first_row = 0;  // of the file, among those of all
+  for (size_t i = 0; i < files.size(); ++i) {
+    const ArrayLayout& layout = files[i].layout;
+    const Range chosen = layout.chosen_rows();
+    std::vector<int64_t> begins = {chosen.begin};
+    std::copy_if(layout.times.gaps.begin(), layout.times.gaps.end(), std::back_inserter(begins),
+                 [&](int64_t gap) { return gap > chosen.begin && gap < chosen.end; });
+    const bool goes_on = i > 0 && !runs.empty() && runs.back().end == first_row && chosen.begin == 0 &&
+                         follows(files[i - 1].layout.times, layout.times, interval);
+    for (size_t run = 0; run < begins.size() && !chosen.empty(); ++run) {
+      const Range rows = {first_row + begins[run],
+                          first_row + (run + 1 < begins.size() ? begins[run + 1] : chosen.end)};
+      if (run == 0 && goes_on) {
+        runs.back().end = rows.end;
+      } else {
+        runs.push_back(rows);
+      }
+    }
+    first_row += layout.num_rows();
+  }
+  const bool is_chosen = std::all_of(files.begin(), files.end(), [](const RowFile& f) { return f.layout.chosen; });
+  if (runs.empty() && is_chosen) {
     const TimeAxis& first = files.front().layout.times;
     throw Error(ErrorClass::kBadData,
                 str("none of the dates that were asked for is in ", files.front().path,
@@ -250,57 +299,35 @@ std::vector<TimeRun> time_runs(const std::vector<RowFile>& files) {
   return runs;
 }
 
-std::vector<std::vector<double>> seconds_of_rows(const comm::MpiGroup& group, const std::vector<RowFile>& files) {
-  std::vector<std::vector<double>> all;
-  for (const RowFile& file : files) {
-    std::vector<double> seconds(static_cast<size_t>(file.layout.num_rows()));
-    comm::agreed_on_rank_0(group, [&] {
+std::vector<double> seconds_of_rows(const comm::MpiGroup& group, const std::vector<RowFile>& files) {
+  std::vector<double> seconds;
+  comm::agreed_on_rank_0(group, [&] {
+    for (const RowFile& file : files) {
       const StoredTimes times = stored_times(file.path, file.layout.stored_arrays().front()->name);
-      seconds = seconds_of_times(times, file.layout.times);
-    });
-    group.broadcast(seconds.data(), static_cast<int64_t>(seconds.size() * sizeof(double)), 0);
-    all.push_back(std::move(seconds));
-  }
-  return all;
+      const std::vector<double> of_file = seconds_of_times(times, file.layout.times);
+      seconds.insert(seconds.end(), of_file.begin(), of_file.end());
+    }
+  });
+  seconds.resize(static_cast<size_t>(num_rows(files)));
+  group.broadcast(seconds.data(), static_cast<int64_t>(seconds.size() * sizeof(double)), 0);
+  return seconds;
 }
 
-double common_interval(const std::vector<RowFile>& files) {
-  const RowFile* first = nullptr;
-  for (const RowFile& file : files) {
-    const TimeAxis& times = file.layout.times;
-    if (times.kind != TimeAxis::Kind::kDates) {
-      return 0.0;
-    }
-    if (times.interval == 0.0) {
-      continue;  // a single row
-    }
-    first = first == nullptr ? &file : first;
-    const double expected = first->layout.times.interval;
-    if (!is_same_interval(times.interval, expected)) {
-      throw Error(ErrorClass::kBadData,
-                  str("the times of ", file.path, " are ", times.interval / kSecondsOfHour, " hours apart, those of ",
-                      first->path, " ", expected / kSecondsOfHour),
-                  "pairs would lie differently far apart: give files of one interval");
-    }
-  }
-  return first == nullptr ? 0.0 : first->layout.times.interval;
-}
-
-TimePairs::TimePairs(std::vector<TimeRun> runs, int64_t lead, int64_t history)
+TimePairs::TimePairs(std::vector<Range> runs, int64_t lead, int64_t history)
     : runs_(std::move(runs)), lead_(lead), before_(lead * (history - 1)) {
   VH_ASSERT(lead > 0 && history > 0, str("lead ", lead, ", history ", history));
   int64_t end = 0;
-  for (const TimeRun& run : runs_) {
-    end += std::max<int64_t>(run.rows.size() - before_ - lead, 0);
+  for (const Range& run : runs_) {
+    end += std::max<int64_t>(run.size() - before_ - lead, 0);
     ends_.push_back(end);
   }
 }
 
-TimePairs::Pair TimePairs::pair(int64_t sample) const {
+int64_t TimePairs::input_row(int64_t sample) const {
   VH_ASSERT(sample >= 0 && sample < size(), str("sample ", sample, " of ", size()));
   const auto end = std::upper_bound(ends_.begin(), ends_.end(), sample);
-  const TimeRun& run = runs_[static_cast<size_t>(end - ends_.begin())];
-  return {run.file, run.rows.begin + before_ + sample - (end == ends_.begin() ? 0 : *(end - 1))};
+  const Range& run = runs_[static_cast<size_t>(end - ends_.begin())];
+  return run.begin + before_ + sample - (end == ends_.begin() ? 0 : *(end - 1));
 }
 
 std::vector<std::string> split_channels(const std::string& text) {

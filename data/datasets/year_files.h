@@ -29,42 +29,34 @@ std::vector<std::string> list_weather_files(const std::string& folder);
 /// are of one year or number, and where dates overlap.
 std::string order_by_time(std::vector<RowFile>& files);
 
-/// Rows of a file that follow each other at its interval, without a gap.
-struct TimeRun {
-  int64_t file = 0;
-  Range rows;
-};
+/// The chosen rows that follow each other at one interval, without a gap, counted over all files in their order. A run
+/// goes on in the next file where its dates do, unless these are of another simulation (kSimulation); without dates, no
+/// run goes beyond its file. Error(kBadData) where no row is chosen in any.
+std::vector<Range> time_runs(const std::vector<RowFile>& files);
 
-/// The chosen rows of the files, in their order; without a time axis those of a file are one run. Error(kBadData) where
-/// none is chosen in any.
-std::vector<TimeRun> time_runs(const std::vector<RowFile>& files);
+/// The times of all rows in seconds since the begin of 1970, counted likewise; all files have dates. Collective over
+/// `group`; errors are agreed.
+std::vector<double> seconds_of_rows(const comm::MpiGroup& group, const std::vector<RowFile>& files);
 
-/// Of each file the times of all its rows in seconds since the begin of 1970; all have dates. Collective over `group`;
-/// errors are agreed.
-std::vector<std::vector<double>> seconds_of_rows(const comm::MpiGroup& group, const std::vector<RowFile>& files);
-
-/// Seconds from a row to the next one in all files; 0 where a time axis is missing. Error(kBadData) where two differ.
+/// Seconds from a row to the next one in all files (from most files to the next one where each has a single row); 0
+/// where they do not all have dates. Error(kBadData) where two differ.
 double common_interval(const std::vector<RowFile>& files);
 
-/// Pairs (t, t + lead) of times with those before t that a history of states needs, each one lead before the next,
-/// counted over the runs; none crosses the end of one, be it a file's or a gap.
+/// Pairs (t, t + lead) of rows with those before t that a history of states needs, each one lead before the next,
+/// counted over the runs; none crosses the end of one.
 class TimePairs {
  public:
-  struct Pair {
-    int64_t file;
-    int64_t time;  ///< of the input; the target is at time + lead
-  };
-
   TimePairs() = default;
-  /// A run of n times has n - lead * history pairs.
-  TimePairs(std::vector<TimeRun> runs, int64_t lead, int64_t history = 1);
+  /// A run of n rows has n - lead * history pairs.
+  TimePairs(std::vector<Range> runs, int64_t lead, int64_t history = 1);
 
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
   int64_t lead() const { return lead_; }
-  Pair pair(int64_t sample) const;
+  /// The row of the input; the target is at that + lead().
+  int64_t input_row(int64_t sample) const;
 
  private:
-  std::vector<TimeRun> runs_;
+  std::vector<Range> runs_;
   int64_t lead_ = 1;
   int64_t before_ = 0;         // rows before the first input of a run
   std::vector<int64_t> ends_;  // number of the sample after the last one of each run

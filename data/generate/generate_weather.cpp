@@ -355,6 +355,7 @@ WeatherContent WeatherFiles::content_of(const YearFile& file) const {
     }
   }
   content.has_times = is_shared() || options_.format != WeatherFormat::kHdf5;
+  content.simulation = is_shared() ? "" : str("year ", options_.first_year + file.years.begin);
   content.attributes = {
       {"title", is_shared() ? "planetary waves in channels of ERA5"
                             : "rotating shallow-water flow on a periodic plane; rows from north to south"},

@@ -102,6 +102,9 @@ std::vector<WeatherDim> dims_of(const WeatherContent& content, const std::vector
                         {"units", "hours since 1900-01-01 00:00:00"},
                         {"calendar", "proleptic_gregorian"},
                         {"axis", "T"}}});
+  if (!content.simulation.empty()) {
+    dims.back().attributes.emplace_back(kSimulation, content.simulation);
+  }
   for (const WeatherVariable& variable : variables) {
     const bool is_known = variable.levels.empty() || std::any_of(dims.begin(), dims.end(), [&](const WeatherDim& dim) {
                             return dim.name == variable.level_dim;

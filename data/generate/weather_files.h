@@ -49,6 +49,7 @@ struct WeatherContent {
   Grid grid;                  ///< empty: not known, and not written
   std::vector<StaticField> statics;
   Hdf5Attributes attributes;  ///< of the file
+  std::string simulation;     ///< kSimulation, of the times; empty: they go on in the next file
 };
 
 /// A new file or store under its temporary name, or without what makes it one, until finish().

@@ -186,14 +186,15 @@ std::vector<DimKind> hdf5_dim_kinds(hid_t dataset) {
   return kinds;
 }
 
-ScaleValues hdf5_scale_values(hid_t dataset, size_t dim) {
+StoredTimes hdf5_scale_values(hid_t dataset, size_t dim) {
   const Hid space(H5Dget_space(dataset), &H5Sclose);
   const auto shape = hdf5_shape(space.get());
   const auto scales = hdf5_attached_scales(dataset);
-  ScaleValues found;
+  StoredTimes found;
   for (size_t i = 0; dim < shape.size() && shape[dim] > 0 && i < scales[dim].size() && found.values.empty(); ++i) {
     const hid_t scale = scales[dim][i].get();
-    found = {values_of(scale, shape[dim]), units_of(scale), hdf5_text_attribute(scale, "calendar")};
+    found = {values_of(scale, shape[dim]), units_of(scale), hdf5_text_attribute(scale, "calendar"),
+             hdf5_text_attribute(scale, kSimulation)};
   }
   H5Eclear2(H5E_DEFAULT);
   return found;
@@ -215,8 +216,7 @@ Grid hdf5_grid(hid_t file, hid_t dataset, const std::string& path, const GridDim
 }
 
 TimeAxis hdf5_time_axis(hid_t dataset, const std::string& where) {
-  const ScaleValues times = hdf5_scale_values(dataset, 0);
-  return times.values.empty() ? TimeAxis{} : checked_time_axis(times.values, times.units, times.calendar, where);
+  return checked_time_axis(hdf5_scale_values(dataset, 0), where);
 }
 
 }  // namespace vit_hybrid::data

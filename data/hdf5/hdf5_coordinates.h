@@ -27,12 +27,7 @@ std::vector<DimKind> hdf5_dim_kinds(hid_t dataset);
 
 /// The values of the first scale of numbers that is attached to `dim` and has one for each index, and its attributes;
 /// empty without one.
-struct ScaleValues {
-  std::vector<double> values;
-  std::string units;
-  std::string calendar;
-};
-ScaleValues hdf5_scale_values(hid_t dataset, size_t dim);
+StoredTimes hdf5_scale_values(hid_t dataset, size_t dim);
 
 /// What dimension scales, labels and datasets named latitude, lat, longitude or lon tell of a dataset of four dims; of
 /// others the shape alone. The names of channels are not looked for.

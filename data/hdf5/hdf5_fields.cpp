@@ -57,7 +57,7 @@ std::optional<FieldVariable> variable_of(hid_t file, const std::string& name) {
   variable.dims = field_dims(variable.shape, variable.told);
   const auto level = std::find(variable.dims.begin(), variable.dims.end(), DimKind::kLevel);
   if (level != variable.dims.end()) {
-    ScaleValues scale = hdf5_scale_values(object.get(), static_cast<size_t>(level - variable.dims.begin()));
+    StoredTimes scale = hdf5_scale_values(object.get(), static_cast<size_t>(level - variable.dims.begin()));
     variable.levels = levels_in_hpa(std::move(scale.values), scale.units);
   }
   // Planes that nothing names cannot be asked for.
@@ -136,8 +136,7 @@ ArrayLayout inspect_hdf5_variable(const std::string& path, const FieldVariable& 
 StoredTimes hdf5_times(const std::string& path, const std::string& dataset) {
   const Hdf5CrashGuard guard(path);
   const Hid file = hdf5_open_file(path);
-  ScaleValues scale = hdf5_scale_values(hdf5_open_dataset(file.get(), path, dataset).get(), 0);
-  return {std::move(scale.values), std::move(scale.units), std::move(scale.calendar)};
+  return hdf5_scale_values(hdf5_open_dataset(file.get(), path, dataset).get(), 0);
 }
 
 }  // namespace vit_hybrid::data

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 #include "data/reading/box_runs.h"
 #include "data/reading/chunk_rows.h"
@@ -40,6 +41,11 @@ size_t count_same_chunks(std::span<const RowRead> rows, size_t first, int64_t ro
 }
 
 }  // namespace
+
+int64_t num_rows(const std::vector<RowFile>& files) {
+  return std::accumulate(files.begin(), files.end(), int64_t{0},
+                         [](int64_t sum, const RowFile& file) { return sum + file.layout.num_rows(); });
+}
 
 RowBox RowBox::whole(const ArrayLayout& layout) {
   return {std::vector<int64_t>(layout.shape.size() - 1, 0), inner_dims(layout.shape)};

@@ -64,6 +64,9 @@ struct RowFile {
   const std::string& path_to_open() const { return staged_as.empty() ? path : staged_as; }
 };
 
+/// Of all files.
+int64_t num_rows(const std::vector<RowFile>& files);
+
 /// A part that is wanted of every row: a box in the dims after the first.
 struct RowBox {
   std::vector<int64_t> start;

@@ -284,6 +284,12 @@ void RowSource::open(const std::vector<std::string>& paths, const Inspect& inspe
   require_same_files(group_, compared);
 }
 
+RowSource::Place RowSource::place(int64_t row) const {
+  const auto end = std::upper_bound(ends_.begin(), ends_.end(), row);
+  VH_ASSERT(row >= 0 && end != ends_.end(), str("row ", row));
+  return {end - ends_.begin(), row - (end == ends_.begin() ? 0 : *(end - 1))};
+}
+
 int64_t RowSource::bytes_read() const {
   return std::accumulate(direct_.begin(), direct_.end(), int64_t{0},
                          [](int64_t sum, const DirectRowReader* reader) { return sum + reader->bytes_read(); });
@@ -320,6 +326,10 @@ void RowSource::stage(const std::string& folder, const std::vector<int64_t>& num
 }
 
 void RowSource::make_reader() {
+  ends_.clear();
+  for (const RowFile& file : files_) {
+    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + file.layout.num_rows());
+  }
   direct_.clear();
   const auto open = std::make_shared<OpenFiles>(files_);
   const auto buffers = std::make_shared<TensorPool>();

@@ -44,6 +44,13 @@ class RowSource {
   void stage(const std::string& folder, const std::vector<int64_t>& num_rows);
 
   const std::vector<RowFile>& files() const { return files_; }
+  /// Where a row lies that is counted over all files in their order.
+  struct Place {
+    int64_t file;
+    int64_t row;
+  };
+  Place place(int64_t row) const;
+  RowRead read_of(int64_t row, void* to) const { return {place(row).file, place(row).row, to}; }
   /// Never kAuto.
   IoMode mode() const { return mode_; }
   /// The mode and, where auto could not take the direct one, why: "independent (1990.h5 has filter deflate)"; and
@@ -75,6 +82,7 @@ class RowSource {
   const comm::MpiGroup& group_;
   MpiIoHints hints_;
   std::vector<RowFile> files_;
+  std::vector<int64_t> ends_;  // number of the row after the last one of each file
   IoMode mode_ = IoMode::kDirect;
   std::string mode_text_;
   std::unique_ptr<StagedFiles> staged_;  // null: the files themselves are read

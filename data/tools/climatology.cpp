@@ -114,24 +114,24 @@ Climatology::Climatology(const comm::MpiGroup& group, const RowSource& source, c
   VH_ASSERT(options.window_days % 2 == 1 && options.window_days >= 1 && options.window_days <= kMostWindowDays,
             str("a window of ", options.window_days, " days"));
   comm::agreed(group, [&] { require_dates(source.files()); });
-  const std::vector<std::vector<double>> seconds = seconds_of_rows(group, source.files());
+  const std::vector<double> seconds = seconds_of_rows(group, source.files());
   comm::agreed(group, [&] {
     set_rows(seconds);
     check_windows();
   });
 }
 
-void Climatology::set_rows(const std::vector<std::vector<double>>& seconds) {
+void Climatology::set_rows(const std::vector<double>& seconds) {
   std::vector<double> of_day;  // of each row
   std::set<int64_t> years;
-  for (const TimeRun& run : time_runs(source_.files())) {
-    const TimeAxis& axis = source_.files()[static_cast<size_t>(run.file)].layout.times;
-    for (int64_t row = run.rows.begin; row < run.rows.end; ++row) {
-      const double time = seconds[static_cast<size_t>(run.file)][static_cast<size_t>(row)];
-      const DayTime date = day_time(time, axis);
+  for (const Range& run : time_runs(source_.files())) {
+    for (int64_t row = run.begin; row < run.end; ++row) {
+      const RowSource::Place place = source_.place(row);
+      const TimeAxis& axis = source_.files()[static_cast<size_t>(place.file)].layout.times;
+      const DayTime date = day_time(seconds[static_cast<size_t>(row)], axis);
       of_day.push_back(date.seconds);
-      rows_.push_back({run.file, row, 0, date.day_of_year - 1,
-                       date.day_of_year == date.days_in_year && date.days_in_year < kDaysOfYear});
+      rows_.push_back(
+          {place, 0, date.day_of_year - 1, date.day_of_year == date.days_in_year && date.days_in_year < kDaysOfYear});
       years.insert(date.year);
     }
   }
@@ -257,7 +257,8 @@ void Climatology::sum(const Box& box, Sums& sums) const {
   const auto read_rows = [&] {
     std::vector<RowRead> reads;
     for (const DatedRow* row : rows) {
-      reads.push_back({row->file, row->row, static_cast<char*>(values.data_ptr()) + std::ssize(reads) * row_bytes});
+      reads.push_back(
+          {row->place.file, row->place.row, static_cast<char*>(values.data_ptr()) + std::ssize(reads) * row_bytes});
     }
     source_.read_once(reads, read, {});
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -272,8 +273,8 @@ void Climatology::sum(const Box& box, Sums& sums) const {
     if (!box.hours.contains(row.hour)) {
       continue;
     }
-    const bool is_new =
-        rows.empty() || rows.back()->file != row.file || rows.back()->row / in_chunk != row.row / in_chunk;
+    const bool is_new = rows.empty() || rows.back()->place.file != row.place.file ||
+                        rows.back()->place.row / in_chunk != row.place.row / in_chunk;
     if (std::ssize(rows) == most || (std::ssize(rows) >= usual && is_new)) {
       read_rows();
     }

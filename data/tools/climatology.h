@@ -48,8 +48,7 @@ class Climatology {
  private:
   // A row, and the mean that it is of.
   struct DatedRow {
-    int64_t file;
-    int64_t row;
+    RowSource::Place place;
     int64_t hour;  // number among hours_
     int64_t day;   // of the year, from 0
     bool is_last;  // of a year that has no day 366: it stands for that, too
@@ -62,7 +61,7 @@ class Climatology {
   };
   struct Sums;
 
-  void set_rows(const std::vector<std::vector<double>>& seconds);
+  void set_rows(const std::vector<double>& seconds);
   void check_windows() const;
   std::vector<Box> cut() const;
   std::vector<Range> channels_read_together() const;

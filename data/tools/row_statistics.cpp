@@ -97,17 +97,13 @@ void add_planes(const at::Tensor& planes, std::vector<ChannelMoments>& moments) 
 constexpr int64_t kMostBlocks = 1024;
 constexpr int64_t kBufferBytes = int64_t{32} << 20;
 
-struct RowPlace {
-  int64_t file;
-  int64_t row;
-};
-
-RowPlace place_of(const std::vector<TimeRun>& runs, int64_t row) {
+// Row number `number` of the runs.
+int64_t row_of(const std::vector<Range>& runs, int64_t number) {
   size_t run = 0;
-  while (row >= runs[run].rows.size()) {
-    row -= runs[run++].rows.size();
+  while (number >= runs[run].size()) {
+    number -= runs[run++].size();
   }
-  return {runs[run].file, runs[run].rows.begin + row};
+  return runs[run].begin + number;
 }
 
 class BlockSums {
@@ -184,33 +180,34 @@ class BlockSums {
   }
 
   void add_rows(Range rows, std::vector<ChannelMoments>& moments) {
-    std::vector<RowPlace> places;
+    std::vector<int64_t> numbers;
     std::vector<RowRead> reads;
-    const auto read = [&](const RowPlace& place, const at::Tensor& buffer, int64_t number) {
-      reads.push_back({place.file, place.row, static_cast<char*>(buffer.data_ptr()) + number * layout().row_bytes()});
+    const auto read = [&](int64_t row, const at::Tensor& buffer) {
+      const auto at = std::ssize(numbers) * layout().row_bytes();
+      reads.push_back(source_.read_of(row, static_cast<char*>(buffer.data_ptr()) + at));
     };
     for (int64_t i = rows.begin; i < rows.end; ++i) {
-      RowPlace place{};
+      int64_t row = 0;
       if (request_.pairs != nullptr) {
-        const TimePairs::Pair pair = request_.pairs->pair(rows_.row(i));
-        read({pair.file, pair.time}, inputs_, i - rows.begin);
-        place = {pair.file, pair.time + request_.pairs->lead()};
+        row = request_.pairs->input_row(rows_.row(i));
+        read(row, inputs_);
+        row += request_.pairs->lead();
       } else {
-        place = place_of(runs_, rows_.row(i));
+        row = row_of(runs_, rows_.row(i));
       }
-      read(place, buffer_, i - rows.begin);
-      places.push_back(place);
+      read(row, buffer_);
+      numbers.push_back(row);
     }
     source_.read(std::move(reads));
-    for (size_t i = 0; i < places.size(); ++i) {
+    for (size_t i = 0; i < numbers.size(); ++i) {
       const auto number = static_cast<int64_t>(i);
       const at::Tensor row = buffer_[number];
       const auto wide = at::toOpMathType(row.scalar_type());
-      add(places[i], request_.pairs != nullptr ? row.to(wide) - inputs_[number].to(wide) : row, moments);
+      add(numbers[i], request_.pairs != nullptr ? row.to(wide) - inputs_[number].to(wide) : row, moments);
     }
   }
 
-  void add(const RowPlace& place, const at::Tensor& row, std::vector<ChannelMoments>& moments) {
+  void add(int64_t number, const at::Tensor& row, std::vector<ChannelMoments>& moments) {
     int64_t missing_before = 0;
     for (const ChannelMoments& channel : moments) {
       missing_before += channel.num_missing();
@@ -221,7 +218,7 @@ class BlockSums {
       missing += channel.num_missing();
     }
     if (missing > 0 && request_.missing == MissingValues::kRefuse) {
-      refuse(place, row);
+      refuse(number, row);
     }
     if (sums_.defined()) {
       add_to_time_means(row, missing);
@@ -237,7 +234,8 @@ class BlockSums {
     add_finite(row, sums_, counts_);
   }
 
-  [[noreturn]] void refuse(const RowPlace& place, const at::Tensor& row) const {
+  [[noreturn]] void refuse(int64_t number, const at::Tensor& row) const {
+    const RowSource::Place place = source_.place(number);
     const at::Tensor values = row.to(at::kDouble).reshape({-1});
     const auto* first = values.const_data_ptr<double>();
     const auto* bad = std::find_if(first, first + values.numel(), [](double x) { return !std::isfinite(x); });
@@ -251,7 +249,7 @@ class BlockSums {
   }
 
   const RowSource& source_;
-  const std::vector<TimeRun> runs_;
+  const std::vector<Range> runs_;
   const RowSelection rows_;
   const StatisticsRequest& request_;
   const RowGroups blocks_;
@@ -463,10 +461,9 @@ void add_finite(const at::Tensor& row, const at::Tensor& sums, const at::Tensor&
 }
 
 RowSelection RowSelection::of(const RowSource& source, int64_t wanted) {
-  int64_t total = 0;
-  for (const TimeRun& run : time_runs(source.files())) {
-    total += run.rows.size();
-  }
+  const std::vector<Range> runs = time_runs(source.files());
+  const int64_t total = std::accumulate(runs.begin(), runs.end(), int64_t{0},
+                                        [](int64_t sum, const Range& run) { return sum + run.size(); });
   return {total, wanted == 0 ? total : std::min(wanted, total)};
 }
 

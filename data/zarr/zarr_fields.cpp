@@ -460,9 +460,7 @@ ArrayLayout ZarrFields::inspect(const FieldVariable& variable, bool is_whole, co
     return coordinate(*array, static_cast<size_t>(dim));
   };
   const StoredTimes times = times_of(array->name);
-  if (!times.values.empty()) {
-    layout.times = checked_time_axis(times.values, times.units, times.calendar, where);
-  }
+  layout.times = checked_time_axis(times, where);
   if (!dates.empty()) {
     layout.chosen = rows_of_dates(dates, times.values, layout.times, folder_);
   }
@@ -482,9 +480,9 @@ StoredTimes ZarrFields::times_of(const std::string& name) const {
   const ZarrArray* const array = find(name);
   VH_ASSERT(array != nullptr, name);
   const ZarrArray* const times = coordinate(*array, 0);
-  return times == nullptr
-             ? StoredTimes{}
-             : StoredTimes{values_of(*times), text_attribute(*times, "units"), text_attribute(*times, "calendar")};
+  return times == nullptr ? StoredTimes{}
+                          : StoredTimes{values_of(*times), text_attribute(*times, "units"),
+                                        text_attribute(*times, "calendar"), text_attribute(*times, kSimulation)};
 }
 
 }  // namespace vit_hybrid::data

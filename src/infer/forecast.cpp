@@ -87,6 +87,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
       normalization_(data::part_of(times_.normalization(), times_.channels().predicted())),
       grid_(data::joined_grid(times_.grid(), trained.grid)) {
   place_ = checked_start(config);
+  in_file_ = times_.in_file(place_.row);
   for (const std::string& path : {options_.use.out, figures_path(options_)}) {
     refuse_inputs(path, "--out", config.data, checkpoint_);
     refuse_existing(path, options_.use.overwrite);
@@ -95,7 +96,7 @@ ForecastRecord::ForecastRecord(const RunConfig& config, const ForecastOptions& o
       loss_weights(config, self, {grid_, times_.channel_names(), !times_.given_channels().empty(), normalization_.std});
   climatology_ = climatology_of(config.data, self, times_);
   input_ = times_.input(place_);
-  start_ = times_.read(place_.file, place_.time);
+  start_ = times_.read(place_.row);
   open_file();
 }
 
@@ -117,7 +118,7 @@ data::WeatherTimes::Place ForecastRecord::checked_start(const RunConfig& config)
                                         ", the times in ", options_.use.data));
   }
   const data::WeatherTimes::Place place = times_.place(options_.start);
-  const int64_t before = place.time - place.run.begin;  // without a gap
+  const int64_t before = place.row - place.run.begin;  // without a gap
   const int64_t rows = times_.lead().rows, needed = (times_.channels().history - 1) * rows;
   if (before < needed) {
     throw Error(
@@ -126,8 +127,8 @@ data::WeatherTimes::Place ForecastRecord::checked_start(const RunConfig& config)
             " apart, and before time ", options_.start, " there are ", before, " rows without a gap, not ", needed),
         str("give --start ", options_.start + needed - before, ", or a later one"));
   }
-  if (times_.channels().forcings > 0 && options_.steps - 1 > place.after / rows) {
-    throw Error(ErrorClass::kUsage, str("--steps is ", options_.steps, "; allowed: 1 to ", place.after / rows + 1,
+  if (times_.channels().forcings > 0 && options_.steps - 1 > place.after() / rows) {
+    throw Error(ErrorClass::kUsage, str("--steps is ", options_.steps, "; allowed: 1 to ", place.after() / rows + 1,
                                         ": the model takes ", data::forcings_of_data(config.data.roles),
                                         " from the data, which end there or have a gap in their times"));
   }
@@ -145,7 +146,7 @@ void ForecastRecord::open_file() {
     fields.attributes.emplace_back("units", join(units, ","));
   }
   // Other programs cannot put the states of several arrays together: the file has all of it.
-  const std::optional<data::StoredTimes> times = times_.times_of_arrays(place_.file);
+  const std::optional<data::StoredTimes> times = times_.times_of_arrays(place_.row);
   is_self_contained_ = times.has_value();
   std::vector<data::Hdf5DatasetSpec> specs = {fields};
   std::vector<Coordinate> own;
@@ -154,8 +155,8 @@ void ForecastRecord::open_file() {
     own = coordinates(*times);
     std::transform(own.begin(), own.end(), std::back_inserter(specs), [](const Coordinate& c) { return c.spec; });
   }
-  data::Hdf5Attributes attributes = {{"start", options_.start},        {"source_file", times_.path(place_.file)},
-                                     {"source_time", place_.time},     {"dt", times_.lead().rows},
+  data::Hdf5Attributes attributes = {{"start", options_.start},        {"source_file", times_.file_of(place_.row).path},
+                                     {"source_time", in_file_.row},    {"dt", times_.lead().rows},
                                      {"num_true", num_true_written()}, {"checkpoint", checkpoint_}};
   if (is_self_contained_) {
     attributes.emplace_back("Conventions", std::string("CF-1.8"));
@@ -171,7 +172,7 @@ void ForecastRecord::open_file() {
   }
 }
 
-// By CF's conventions. Times behind the end of the run go on with its last interval.
+// By CF's conventions. Times behind the end of the run, or of the file, go on with its last interval.
 std::vector<ForecastRecord::Coordinate> ForecastRecord::coordinates(const data::StoredTimes& times) {
   std::vector<Coordinate> out;
   const auto add = [&](const std::string& name, const std::vector<double>& values, data::Hdf5Attributes attributes) {
@@ -181,14 +182,15 @@ std::vector<ForecastRecord::Coordinate> ForecastRecord::coordinates(const data::
       out.push_back({{name, {std::ssize(values)}, at::kDouble, std::move(attributes)}, list});
     }
   };
-  const int64_t stride = times_.lead().rows, last = place_.run.end - 1;
+  const Range run = run_in_file();
+  const int64_t stride = times_.lead().rows, last = run.end - 1;
   const auto at = [&](int64_t row) { return times.values[static_cast<size_t>(row)]; };
-  const double interval = place_.run.size() > 1 && !times.values.empty() ? at(last) - at(last - 1) : 0.0;
+  const double interval = run.size() > 1 && !times.values.empty() ? at(last) - at(last - 1) : 0.0;
   std::vector<double> ahead, of_truth;
   for (int64_t lead = 0; !times.values.empty() && lead <= options_.steps; ++lead) {
-    const int64_t row = place_.time + lead * stride;
+    const int64_t row = in_file_.row + lead * stride;
     if (row > last && interval == 0.0) {
-      left_out_.emplace_back("the times: they go beyond the only one that the data have before a gap or their end");
+      left_out_.emplace_back("the times: they go beyond the only one that the file has before a gap or its end");
       ahead.clear();
       break;
     }
@@ -248,22 +250,22 @@ void ForecastRecord::write_coordinates(const std::vector<Coordinate>& coordinate
 
 void ForecastRecord::write_truth(int64_t lead) {
   file_->write(kTruth, std::vector<int64_t>{lead, 0, 0, 0},
-               times_.read_stored(place_.file, place_.time + lead * times_.lead().rows).unsqueeze(0));
+               times_.read_stored(place_.row + lead * times_.lead().rows).unsqueeze(0));
 }
 
 std::vector<std::string> ForecastRecord::description() const {
   const bool is_next_row = times_.lead().rows == 1;
   std::vector<std::string> lines = {
       str(options_.steps, " lead times ", is_next_row ? "" : str("of ", data::lead_text(times_.lead()), " "),
-          "from time ", options_.start, " (", times_.path(place_.file), ", time ", place_.time, "); ACC against ",
-          climatology_.defined() ? "time means" : "channel means")};
+          "from time ", options_.start, " (", times_.file_of(place_.row).path, ", time ", in_file_.row,
+          "); ACC against ", climatology_.defined() ? "time means" : "channel means")};
   const int64_t known = num_true();
   if (known == 0) {
     lines.push_back(str("this is the last time ", is_next_row ? "" : "with a next state ",
-                        "of its file or before a gap in its times: there is no truth, and there are no figures"));
+                        "of the data or before a gap in their times: there is no truth, and there are no figures"));
   } else if (known < options_.steps) {
-    lines.push_back(str("the file ends, or has a gap in its times, with lead time ", known, ": those from ", known + 1,
-                        " to ", options_.steps, " have no truth and no figures"));
+    lines.push_back(str("the data end, or have a gap in their times, with lead time ", known, ": those from ",
+                        known + 1, " to ", options_.steps, " have no truth and no figures"));
   }
   for (const std::string& line : left_out_) {
     lines.push_back("left out: " + line);
@@ -278,16 +280,23 @@ void ForecastRecord::add(int64_t lead, const at::Tensor& prediction) {
   if (lead > num_true()) {
     return;
   }
-  const at::Tensor truth = times_.read(place_.file, place_.time + lead * times_.lead().rows);
+  const at::Tensor truth = times_.read(place_.row + lead * times_.lead().rows);
   figures_.push_back(figures_of(loss_, loss_weights_, prediction, truth, start_, climatology_, grid_));
   if (is_self_contained_) {
     write_truth(lead);
   }
 }
 
+Range ForecastRecord::run_in_file() const {
+  const int64_t first = place_.row - in_file_.row;  // of the file
+  const int64_t rows = times_.file_of(place_.row).layout.num_rows();
+  return {std::max(place_.run.begin - first, int64_t{0}), std::min(place_.run.end - first, rows)};
+}
+
 data::Hdf5ScaleCopy ForecastRecord::scales_for(const std::string& path) const {
   const int64_t stride = times_.lead().rows;
-  return {times_.path(place_.file), path, dataset_, place_.time + stride, options_.steps, stride, place_.run};
+  return {
+      times_.file_of(place_.row).path, path, dataset_, in_file_.row + stride, options_.steps, stride, run_in_file()};
 }
 
 void ForecastRecord::finish() {
@@ -301,8 +310,8 @@ void ForecastRecord::finish() {
 Json ForecastRecord::figures_json() const {
   Json json = {{"checkpoint", checkpoint_},
                {"start", options_.start},
-               {"source_file", times_.path(place_.file)},
-               {"source_time", place_.time},
+               {"source_file", times_.file_of(place_.row).path},
+               {"source_time", in_file_.row},
                {"steps", options_.steps},
                {"dt", times_.lead().rows},
                {"dt_hours", times_.lead().hours},

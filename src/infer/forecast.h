@@ -72,7 +72,9 @@ class ForecastRecord {
   void write_coordinates(const std::vector<Coordinate>& coordinates);
   int64_t num_true_written() const { return std::min(options_.steps, num_true()); }
   // Lead times with truth, however many are asked for.
-  int64_t num_true() const { return place_.after / times_.lead().rows; }
+  int64_t num_true() const { return place_.after() / times_.lead().rows; }
+  // Rows of the file of the start that its run has.
+  Range run_in_file() const;
   Json figures_json() const;
 
   const ForecastOptions& options_;
@@ -87,6 +89,7 @@ class ForecastRecord {
   data::Grid grid_;
   at::Tensor climatology_;
   data::WeatherTimes::Place place_;
+  data::RowSource::Place in_file_{};  // the same row
   at::Tensor input_;
   at::Tensor start_;  // the state that persistence predicts
   std::unique_ptr<data::Hdf5Writer> file_;

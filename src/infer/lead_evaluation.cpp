@@ -89,15 +89,11 @@ std::vector<ScoredLead> scored_leads(const LeadOptions& options, const data::Lea
 
 // Starts that follow each other and have a truth at as many leads.
 struct StartBatch {
-  int64_t file;
-  Range times;
+  Range rows;
   Range run;
   size_t leads;
 
-  data::WeatherTimes::Place place(int64_t i) const {
-    const int64_t time = times.begin + i;
-    return {file, time, run, run.end - 1 - time};
-  }
+  data::WeatherTimes::Place place(int64_t i) const { return {rows.begin + i, run}; }
 };
 
 // At most `most` starts, in batches of up to `size` ones. Error(kBadData) where there is none, or none for some lead.
@@ -107,30 +103,30 @@ std::vector<StartBatch> start_batches(const data::WeatherTimes& times, const std
   std::vector<StartBatch> batches;
   size_t reached = 0;
   int64_t taken = 0, longest = 0;
-  for (const data::TimeRun& run : data::time_runs(times.files())) {
-    longest = std::max(longest, (run.rows.size() - 1 - before) / rows);
-    for (int64_t start = run.rows.begin + before; start < run.rows.end && taken < most; ++start) {
+  for (const Range& run : data::time_runs(times.files())) {
+    longest = std::max(longest, (run.size() - 1 - before) / rows);
+    for (int64_t start = run.begin + before; start < run.end && taken < most; ++start) {
       const auto end = std::find_if(leads.begin(), leads.end(),
-                                    [&](const ScoredLead& lead) { return start + lead.steps * rows >= run.rows.end; });
+                                    [&](const ScoredLead& lead) { return start + lead.steps * rows >= run.end; });
       const auto count = static_cast<size_t>(end - leads.begin());
       if (count == 0) {
         break;
       }
       reached = std::max(reached, count);
       ++taken;
-      const bool goes_on = !batches.empty() && batches.back().file == run.file && batches.back().times.end == start &&
-                           batches.back().leads == count && batches.back().times.size() < size;
+      const bool goes_on = !batches.empty() && batches.back().run == run && batches.back().rows.end == start &&
+                           batches.back().leads == count && batches.back().rows.size() < size;
       if (goes_on) {
-        ++batches.back().times.end;
+        ++batches.back().rows.end;
       } else {
-        batches.push_back({run.file, {start, start + 1}, run.rows, count});
+        batches.push_back({{start, start + 1}, run, count});
       }
     }
   }
   if (reached < leads.size()) {
     throw Error(ErrorClass::kBadData,
                 str("no start has a truth ", lead_text(leads[reached]),
-                    " ahead: without a gap or the end of a file the "
+                    " ahead: without a gap the "
                     "data go ",
                     counted(std::max<int64_t>(longest, 0), "step"), " ahead at most"),
                 reached > 0 ? "leave this lead out, or give data of a longer time" : "give data of a longer time");
@@ -173,37 +169,35 @@ class Climatology {
       return;
     }
     std::vector<data::DayTime> needed;
-    for (size_t file = 0; file < seconds_.size(); ++file) {
-      const Range rows = times_.files()[file].layout.chosen_rows();
-      for (int64_t row = rows.begin; row < rows.end; ++row) {
-        needed.push_back(day_time(static_cast<int64_t>(file), row));
+    for (const Range& run : data::time_runs(times_.files())) {
+      for (int64_t row = run.begin; row < run.end; ++row) {
+        needed.push_back(day_time(row));
       }
     }
     by_day_->require(needed);
   }
-  // At `count` rows of a file from `row` on: [count, C, H, W], or [C, H, W] for all, or undefined.
-  at::Tensor read(int64_t file, int64_t row, int64_t count) const {
+  // At `count` rows from `row` on: [count, C, H, W], or [C, H, W] for all, or undefined.
+  at::Tensor read(int64_t row, int64_t count) const {
     if (!by_day_) {
       return mean_;
     }
     std::vector<at::Tensor> fields;
     for (int64_t i = row; i < row + count; ++i) {
-      fields.push_back(by_day_->read(day_time(file, i)));
+      fields.push_back(by_day_->read(day_time(i)));
     }
     return at::stack(fields);
   }
   std::string text() const { return by_day_ ? "day and hour" : mean_.defined() ? "time means" : "channel means"; }
 
  private:
-  data::DayTime day_time(int64_t file, int64_t row) const {
-    const double seconds = seconds_[static_cast<size_t>(file)][static_cast<size_t>(row)];
-    return data::day_time(seconds, times_.files()[static_cast<size_t>(file)].layout.times);
+  data::DayTime day_time(int64_t row) const {
+    return data::day_time(seconds_[static_cast<size_t>(row)], times_.file_of(row).layout.times);
   }
 
   const data::WeatherTimes& times_;
   at::Tensor mean_;
   std::optional<data::DayClimatology> by_day_;
-  std::vector<std::vector<double>> seconds_;  // of the data's rows, by file
+  std::vector<double> seconds_;  // of the data's rows
 };
 
 void check_shape(const RunConfig& config, const data::WeatherTimes& times) {
@@ -221,7 +215,7 @@ void check_shape(const RunConfig& config, const data::WeatherTimes& times) {
 void score_batch(const StartBatch& batch, const std::vector<ScoredLead>& leads, const data::WeatherTimes& times,
                  const Climatology& climatology, Rollout& rollout, LeadSums& sums) {
   const MemoryScope scope(MemoryClass::kData);
-  const int64_t count = batch.times.size(), rows = times.lead().rows;
+  const int64_t count = batch.rows.size(), rows = times.lead().rows;
   const auto gather = [&](const auto& read) {
     std::vector<at::Tensor> fields;
     for (int64_t i = 0; rollout.has_states() && i < count; ++i) {
@@ -230,7 +224,7 @@ void score_batch(const StartBatch& batch, const std::vector<ScoredLead>& leads, 
     return fields.empty() ? at::Tensor() : at::stack(fields);
   };
   const auto states_at = [&](int64_t ahead) {
-    return gather([&](const auto& place) { return times.read(place.file, place.time + ahead); });
+    return gather([&](const auto& place) { return times.read(place.row + ahead); });
   };
   rollout.begin(count, gather([&](const auto& place) { return times.input(place); }));
   const at::Tensor start = states_at(0);
@@ -246,7 +240,7 @@ void score_batch(const StartBatch& batch, const std::vector<ScoredLead>& leads, 
       continue;
     }
     if (rollout.has_states()) {
-      const at::Tensor expected = climatology.read(batch.file, batch.times.begin + step * rows, count);
+      const at::Tensor expected = climatology.read(batch.rows.begin + step * rows, count);
       sums.add(lead, states, states_at(step * rows), start, expected);
     }
     ++lead;
@@ -373,7 +367,7 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
   TrainedModel model(config, checkpoint, world);
   announce(config, checkpoint, model.mesh().device());
   const int64_t starts = std::accumulate(batches.begin(), batches.end(), int64_t{0},
-                                         [](int64_t sum, const StartBatch& batch) { return sum + batch.times.size(); });
+                                         [](int64_t sum, const StartBatch& batch) { return sum + batch.rows.size(); });
   log_line(str("  input     ", counted(starts, "start"), " in ", config.data.valid_data, ", to ",
                counted(leads.back().steps, "step"), " ahead; ACC against ", climatology.text()));
   warn_of_use(config, checkpoint, described);
@@ -387,7 +381,7 @@ std::vector<LeadFigures> evaluate_leads(const RunConfig& config, const ModelUse&
     for (size_t i = static_cast<size_t>(replicas.rank()); i < batches.size();
          i += static_cast<size_t>(replicas.size())) {
       score_batch(batches[i], leads, times, climatology, rollout, sums);
-      progress.add(batches[i].times.size() * replicas.size());
+      progress.add(batches[i].rows.size() * replicas.size());
     }
   }
   const at::Tensor total = sums.sums().clone();

@@ -147,12 +147,13 @@ TEST_CASE("time axes: units and calendars") {
 
 namespace {
 
-using Pairs = std::vector<std::pair<int64_t, int64_t>>;
+using Rows = std::vector<int64_t>;
 
-Pairs all_pairs(const TimePairs& pairs) {
-  Pairs all;
+// Rows of the inputs, counted over all files.
+Rows all_pairs(const TimePairs& pairs) {
+  Rows all;
   for (int64_t sample = 0; sample < pairs.size(); ++sample) {
-    all.emplace_back(pairs.pair(sample).file, pairs.pair(sample).time);
+    all.push_back(pairs.input_row(sample));
   }
   return all;
 }
@@ -186,20 +187,57 @@ TEST_CASE("time axes: the interval of most rows, and the rows before which other
   CHECK(axis({0, 31, 90, 120, 151}, "days since 1990-01-01").gaps == std::vector<int64_t>{2});  // no February
 }
 
-TEST_CASE("time pairs: none crosses the end of a file, or a gap in its times") {
+TEST_CASE("time pairs: none crosses the end of a file without dates, or a gap in its times") {
   const std::vector<RowFile> years = {file_of_rows(4), file_of_rows(1), file_of_rows(0), file_of_rows(2),
                                       file_of_rows(3)};
   const TimePairs next(time_runs(years), 1);
-  CHECK(all_pairs(next) == Pairs{{0, 0}, {0, 1}, {0, 2}, {3, 0}, {4, 0}, {4, 1}});
-  CHECK_THROWS_AS(next.pair(6), Error);
-  CHECK(all_pairs(TimePairs(time_runs(years), 2)) == Pairs{{0, 0}, {0, 1}, {4, 0}});
+  CHECK(all_pairs(next) == Rows{0, 1, 2, 5, 7, 8});
+  CHECK_THROWS_AS(next.input_row(6), Error);
+  CHECK(all_pairs(TimePairs(time_runs(years), 2)) == Rows{0, 1, 7});
   CHECK(TimePairs(time_runs(years), 4).size() == 0);
   CHECK(TimePairs(time_runs(std::vector<RowFile>(26, file_of_rows(1460))), 1).size() == 26 * 1459);
 
   const std::vector<RowFile> with_gaps = {file_of_rows(3),
                                           file_of_rows(8, {0, 6, 12, /*18,*/ 24, 30, 36, 42, /*48, 54,*/ 60})};
-  CHECK(all_pairs(TimePairs(time_runs(with_gaps), 1)) == Pairs{{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, 3}, {1, 4}, {1, 5}});
-  CHECK(all_pairs(TimePairs(time_runs(with_gaps), 2)) == Pairs{{0, 0}, {1, 0}, {1, 3}, {1, 4}});
+  CHECK(all_pairs(TimePairs(time_runs(with_gaps), 1)) == Rows{0, 1, 3, 4, 6, 7, 8});
+  CHECK(all_pairs(TimePairs(time_runs(with_gaps), 2)) == Rows{0, 3, 6, 7});
+}
+
+TEST_CASE("time pairs: files whose dates go on are one run, but not those of other simulations or of dates left out") {
+  const RowFile january = file_of_rows(3, {0, 6, 12}), next = file_of_rows(1, {18}), later = file_of_rows(2, {24, 30}),
+                much_later = file_of_rows(2, {42, 48});
+  const auto runs = [](const std::vector<RowFile>& files) {
+    std::vector<std::pair<int64_t, int64_t>> all;
+    for (const Range& run : time_runs(files)) {
+      all.emplace_back(run.begin, run.end);
+    }
+    return all;
+  };
+  using Runs = std::vector<std::pair<int64_t, int64_t>>;
+  CHECK(runs({january, next, later, much_later}) == Runs{{0, 6}, {6, 8}});
+  CHECK(all_pairs(TimePairs(time_runs({january, next, later}), 2, 2)) == Rows{2, 3});
+  CHECK(runs({january, file_of_rows(1)}) == Runs{{0, 3}, {3, 4}});  // without dates
+  CHECK(runs({january, file_of_rows(2, {18, 19})}) == Runs{{0, 3}, {3, 5}});
+  // A file for each time: the interval is that of most.
+  const auto at = [](double hours) { return file_of_rows(1, {hours}); };
+  CHECK(runs({at(0), at(6), at(12), at(24), at(30)}) == Runs{{0, 3}, {3, 5}});
+  CHECK(common_interval({at(0), at(6), at(12), at(24), at(30)}) == 6 * kSecondsOfHour);
+  // Gaps within, and gaps between.
+  CHECK(runs({file_of_rows(3, {0, 6, 18}), file_of_rows(2, {24, 30})}) == Runs{{0, 2}, {2, 5}});
+
+  RowFile other = next;
+  other.layout.times.simulation = "2";
+  CHECK(runs({january, other, later}) == Runs{{0, 3}, {3, 4}, {4, 6}});
+  RowFile half = january;
+  half.layout.chosen = Range{1, 2};
+  CHECK(runs({half, next}) == Runs{{1, 2}, {3, 4}});
+  half.layout.chosen = Range{1, 3};
+  RowFile first = later, none = next;
+  first.layout.chosen = Range{0, 1};
+  CHECK(runs({half, next, first}) == Runs{{1, 5}});
+  none.layout.chosen = Range{0, 0};
+  CHECK(runs({half, none, first}) == Runs{{1, 3}, {4, 5}});
+  CHECK_THROWS_AS(runs({none}), Error);
 }
 
 TEST_CASE("leads: rows and hours, by the interval that all files have") {
@@ -208,6 +246,7 @@ TEST_CASE("leads: rows and hours, by the interval that all files have") {
   CHECK(interval({six, one, six}) == 6.0);
   CHECK(interval({six, file_of_rows(3)}) == 0.0);  // one does not say
   CHECK(interval({one}) == 0.0);
+  CHECK(interval({one, file_of_rows(1, {206})}) == 6.0);  // from one to the next
   CHECK_THROWS_AS(interval({six, one, twelve}), Error);
 
   const auto resolved = [](const Lead& lead, double hours) { return lead_text(resolved_lead(lead, hours * 3600.0)); };

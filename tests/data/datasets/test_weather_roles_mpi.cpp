@@ -31,13 +31,21 @@ const std::vector<std::string> kInFile = {"tp", "u10", "sst", "t2m"};
 const Normalization kRowStatistics = {{2.0, -1.0, 0.5, 3.0}, {0.5, 2.0, 4.0, 0.25}};  // of sst, u10, t2m, tp
 
 struct Weather {
-  explicit Weather(const comm::MpiGroup& group) : scratch(group), fields(values()) {
+  // In one file, or in several ones that end at these times.
+  explicit Weather(const comm::MpiGroup& group, const std::vector<int64_t>& ends = {kNumTimes})
+      : scratch(group), fields(values()) {
     testing::on_rank_0(group, [&] {
-      std::vector<double> hours;
-      for (int64_t time = 0; time < kNumTimes; ++time) {
-        hours.push_back(1.0e6 + 6.0 * static_cast<double>(time) + (static_cast<double>(time) < kGapAfter ? 0.0 : 48.0));
+      int64_t begin = 0;
+      for (const int64_t end : ends) {
+        std::vector<double> hours;
+        for (int64_t time = begin; time < end; ++time) {
+          hours.push_back(1.0e6 + 6.0 * static_cast<double>(time) +
+                          (static_cast<double>(time) < kGapAfter ? 0.0 : 48.0));
+        }
+        testing::write_scaled_file(scratch.file(str("until_", end, ".h5")), fields.slice(0, begin, end).contiguous(),
+                                   kInFile, hours, {}, "hours since 1900-01-01");
+        begin = end;
       }
-      testing::write_scaled_file(scratch.file("1990.h5"), fields, kInFile, hours, {}, "hours since 1900-01-01");
     });
   }
 
@@ -149,8 +157,8 @@ TEST_CASE("weather roles: the states one by one give the inputs of the data set,
   const Batch batch = dataset.read(sample, {.state = true}, 0);
   const WeatherTimes::Place place = times.place(7);
   CHECK(at::equal(times.input(place), batch.inputs[0]));
-  CHECK(at::equal(times.read(place.file, place.time), batch.states[0]));
-  CHECK(at::equal(times.read(place.file, place.time + 1), batch.targets[0]));
+  CHECK(at::equal(times.read(place.row), batch.states[0]));
+  CHECK(at::equal(times.read(place.row + 1), batch.targets[0]));
   const at::Tensor next = times.forcings(place, 1);
   CHECK(at::allclose(next[0], weather.at_time("sst", 8), 1e-6, 1e-6));
   CHECK(at::equal(next[1], computed(dataset.grid(), "cos_zenith", 1.0e6 + 6.0 * 8 + 48.0)));
@@ -162,6 +170,46 @@ TEST_CASE("weather roles: the states one by one give the inputs of the data set,
     const double hours = 1.0e6 + 6.0 * static_cast<double>(start) + (start < 5 ? 0.0 : 48.0);
     CHECK(
         at::equal(endless.forcings(endless.place(start), 3)[0], computed(dataset.grid(), "cos_zenith", hours + 18.0)));
+  }
+}
+
+TEST_CASE("weather roles: files whose dates go on are read as one file that has all of them") {
+  const comm::MpiGroup world = comm::MpiGroup::world();
+  const comm::MpiGroup self = comm::MpiGroup::alone();
+  const Weather one(world), three(world, {2, 4, 7, kNumTimes});
+  const std::vector<int64_t> samples = {2, 0, 1};
+  for (const IoMode io : testing::kIoModes) {
+    WeatherOptions options = three.options(kRoles);
+    options.io = io;
+    const WeatherDataset whole(world, one.options(kRoles)), parts(world, options);
+    CHECK(parts.num_gaps() == 1);
+    REQUIRE(parts.size() == whole.size());
+    const Batch expected = whole.read(samples, {.state = true}, 0), batch = parts.read(samples, {.state = true}, 0);
+    CHECK(at::equal(batch.inputs, expected.inputs));
+    CHECK(at::equal(batch.states, expected.states));
+    CHECK(at::equal(batch.targets, expected.targets));
+  }
+  const WeatherTimes whole(self, one.options(kRoles)), parts(self, three.options(kRoles));
+  REQUIRE(parts.size() == kNumTimes);
+  for (int64_t time = 2; time < 4; ++time) {
+    const WeatherTimes::Place place = parts.place(time);
+    CHECK(place.after() == 4 - time);
+    CHECK(at::equal(parts.input(place), whole.input(whole.place(time))));
+    CHECK(at::equal(parts.forcings(place, 1), whole.forcings(whole.place(time), 1)));
+  }
+  CHECK((parts.in_file(3).file == 1 && parts.in_file(3).row == 1));
+  // Copies of what the first samples need.
+  if (world.size() == 1) {
+    for (const int64_t count : {1, 2, 3}) {
+      WeatherOptions staged = three.options(kRoles);
+      staged.stage_folder = one.scratch.path();
+      staged.stage_samples = count;
+      const WeatherDataset copied(world, staged);
+      for (int64_t sample = 0; sample < count; ++sample) {
+        CHECK(at::equal(copied.read({&sample, 1}, {}, 0).inputs,
+                        whole.input(whole.place(sample < 2 ? sample + 2 : 7)).unsqueeze(0)));
+      }
+    }
   }
 }
 

@@ -164,7 +164,7 @@ at::Tensor rows_of(const std::string& path) {
   const WeatherTimes times(self, {.folder = path});
   std::vector<at::Tensor> rows;
   for (int64_t i = 0; i < times.size(); ++i) {
-    rows.push_back(times.read_stored(0, i));
+    rows.push_back(times.read_stored(i));
   }
   return at::stack(rows);
 }
@@ -249,7 +249,7 @@ TEST_CASE("climatology: the definition, from one run of values and chunks of two
   CHECK((times.units() == std::vector<std::string>{"m/s", "m/s"}));  // the attribute of write_scaled_file()
   CHECK((times.grid() == Grid{{0.0, 0.5, 1.0}, {0.0, 0.5, 1.0, 1.5}}));
   const StoredTimes stored = stored_times(path, "fields");
-  const TimeAxis axis = checked_time_axis(stored.values, stored.units, stored.calendar, path);
+  const TimeAxis axis = checked_time_axis(stored, path);
   CHECK(time_text(axis, axis.first) == "2000-01-01 00:00:00");
   CHECK(time_text(axis, axis.last) == "2000-12-31 18:00:00");
   CHECK((axis.interval == 6 * 3600.0 && axis.gaps.empty()));
