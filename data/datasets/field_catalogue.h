@@ -1,4 +1,4 @@
-// The channels of fields by their names: which variable of a file, and which level of it, each of them is.
+// Fields of channels that are asked for by name: what the dims of arrays count, and where the channels lie.
 #pragma once
 
 #include <cstdint>
@@ -8,36 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "data/datasets/channel_search.h"
 #include "data/reading/array_layout.h"
+#include "data/reading/row_reader.h"
 
 namespace vit_hybrid::data {
-
-/// What of the files is to be read as fields.
-struct FieldQuery {
-  /// (time, channel, height, width), floating point: read whole where no channels are named.
-  std::string dataset = "fields";
-  /// Names of channels in the order that the model has them, with commas between them: "u10,t2m,z500,q:50:500". Each is
-  /// that of a variable (time, latitude, longitude), of a channel that a dataset's own list names, or of a variable
-  /// with levels and a level of it: "z500", "z:500", "z:500:850:1000" for several.
-  std::string channels = {};
-  /// What variables are called here, where that is none of the usual names: "z=phi,t=temp".
-  std::string variables = {};
-  /// Of which dates rows are taken (rows_of_dates()); empty: all.
-  std::string dates = {};
-  /// The same as `channels` for files that have no `dataset`: those of a checkpoint.
-  std::string channels_otherwise = {};
-};
-
-/// An array of a file that may hold channels.
-struct FieldVariable {
-  std::string name;
-  std::vector<int64_t> shape;
-  std::vector<std::string> dim_names;  ///< empty texts where a dim has none
-  std::vector<DimKind> dims;           ///< field_dims(); empty: it holds none
-  std::vector<double> levels;          ///< hPa, along its dim of levels; empty without one
-  std::vector<std::string> channels;   ///< names along its dim of channels; empty without one
-  std::vector<DimKind> told = {};      ///< of each dim what its name and unit say
-};
 
 /// Of an array's dims: those that have no name and no unit are (time, latitude, longitude) and (time, level, latitude,
 /// longitude) by their place where none has one, dims of one index kSingle; the first one may be unknown and is time.
@@ -48,12 +23,6 @@ std::vector<DimKind> field_dims(const std::vector<int64_t>& shape, std::vector<D
 /// The same of an array of one field for all times: (latitude, longitude) in either order, alone or behind a time, of
 /// which the first row is meant; other dims have one index. Empty where it has levels or channels, too. Pure.
 std::vector<DimKind> static_dims(const std::vector<int64_t>& shape, const std::vector<DimKind>& told);
-
-/// One name for all that a channel may be called: "t2m" of "2t", "z500" of "z:500" and "geopotential500". Pure.
-std::string canonical_channel(const std::string& name);
-
-/// Whether two texts mean one unit: "m s-1", "m s**-1" and "m/s"; "1", "kg kg-1" and "(0 - 1)". Pure.
-bool is_same_unit(const std::string& a, const std::string& b);
 
 /// The attributes of CF's packed values, as far as an array has them.
 struct PackingAttributes {
@@ -70,30 +39,9 @@ Packing checked_packing(const PackingAttributes& attributes, at::ScalarType type
 /// Pressures in hPa from those in other units: in Pa by these, or where there are none and one is above 1,100. Pure.
 std::vector<double> levels_in_hpa(std::vector<double> levels, const std::string& units);
 
-/// A channel, and where it lies.
-struct ChannelPlace {
-  std::string name;  ///< "z500"; "u:10" where "u10" is another variable's name
-  size_t variable = 0;
-  int64_t plane = 0;  ///< along the variable's levels or channels
-};
-
-/// The channels of a query among the variables of a file, `where`. A variable is known by its own name, that of
-/// FieldQuery::variables, or the names that ERA5 has for it (u10, 10u, 10m_u_component_of_wind; z, geopotential).
-/// Error(kBadData) for one that is not there, with the nearest names; for a name that means two; for two channels of
-/// one name. Error(kUsage) for a text that is no list of channels. Pure.
-std::vector<ChannelPlace> find_channels(const std::string& channels, const FieldQuery& query,
-                                        std::span<const FieldVariable> variables, const std::string& where);
-
-/// The number of the variable that holds the static field `name`, by the same names; among `variables`, of which only
-/// those without levels can be meant. The geopotential (height) of the surface may be asked for, and found, as z too.
-/// What of FieldQuery::variables is not there is of other files. Error(kBadData) where it is not there, with the
-/// nearest name. Pure.
-size_t find_static_field(const std::string& name, const FieldQuery& query, std::span<const FieldVariable> variables,
-                         const std::string& where);
-
-/// The fields (time, channel, latitude, longitude) of these channels: `inspect` describes an array of the file with its
-/// times and grid. float32 where the arrays are of several types, or packed. Error(kBadData) where arrays differ in
-/// their times, their points, or are no numbers.
+/// The fields (time, channel, latitude, longitude) of these channels, as far as they are there: `inspect` describes an
+/// array of the file with its times and grid. float32 where the arrays are of several types, or packed. Error(kBadData)
+/// where arrays differ in their times, their points, or are no numbers.
 ArrayLayout join_arrays(std::span<const ChannelPlace> channels, std::span<const FieldVariable> variables,
                         const std::function<ArrayLayout(const FieldVariable&)>& inspect, const std::string& where);
 
@@ -103,10 +51,19 @@ StoredTimes stored_times(const std::string& path, const std::string& array);
 enum class Inspection { kOutline, kWhole };
 
 /// What `query` names in a file or Zarr store, on this rank alone (main thread): of a dataset `inspect_dataset(path,
-/// dataset, "channels")` or `outline_dataset`, of channels join_arrays() with their names as the attribute. Errors as
-/// of these and find_channels().
+/// dataset, "channels")` or `outline_dataset`, of channels join_arrays() with their names as the attribute. A file that
+/// may lack channels, and has none of them, is described by its times alone. Errors as of these and find_channels().
 ArrayLayout inspect_fields(const std::string& path, const FieldQuery& query,
+                           MissingChannels missing = MissingChannels::kRefuse,
                            Inspection inspection = Inspection::kWhole);
+
+/// Files that hold different channels of the same dates, described as above, as one each: RowFile::path is that of the
+/// first channel, ArrayLayout::file that of others. A file of these dates without any of the channels is left out.
+/// Error(kBadData) where a channel is nowhere or twice at some dates, and as join_arrays()'s. On this rank alone.
+std::vector<RowFile> join_files(std::vector<RowFile> files, const FieldQuery& query);
+
+/// The outline of the first of them. `paths` as list_weather_files() gives them; no more are opened than needed.
+RowFile outline_first_fields(const std::vector<std::string>& paths, const FieldQuery& query);
 
 /// The arrays of static fields of a file or Zarr store, in the order of `names`, with their static_dims(), packing,
 /// unit (ArrayLayout::attribute) and grid; which chunks a store has is not looked at. On this rank alone (main thread).

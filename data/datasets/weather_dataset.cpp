@@ -306,9 +306,9 @@ void WeatherDataset::fail_non_finite(const RowRead& row, const RowBox& box, int6
   const int64_t channel = box.start[0] + element / (box.size[1] * width);
   const RowFile& file = source_->files()[static_cast<size_t>(row.file)];
   throw Error(ErrorClass::kBadData,
-              str(file.path, ": dataset '", shown(file.layout.dataset_of(channel)), "' is not finite (", value,
-                  ") at time ", row.row, ", channel ", channel, " (", row_names_[static_cast<size_t>(channel)],
-                  "), row ", box.start[1] + element / width % box.size[1], ", column ", element % width),
+              str(file.where(channel), " is not finite (", value, ") at time ", row.row, ", channel ", channel, " (",
+                  row_names_[static_cast<size_t>(channel)], "), row ", box.start[1] + element / width % box.size[1],
+                  ", column ", element % width),
               "values must be finite: repair the file or leave it out");
 }
 
@@ -425,12 +425,12 @@ at::Tensor WeatherTimes::read_row(int64_t row) const {
   const int64_t bad = normalize_field(raw, normalization_, state);
   if (bad >= 0) {
     const int64_t plane = shape_[1] * shape_[2];
-    throw Error(ErrorClass::kBadData,
-                str(file_of(row).path, ": dataset '", shown(file_of(row).layout.dataset_of(bad / plane)),
-                    "' is not finite (", state.const_data_ptr<float>()[bad], ") at time ", in_file(row).row,
-                    ", channel ", bad / plane, " (", row_names_[static_cast<size_t>(bad / plane)], "), row ",
-                    bad % plane / shape_[2], ", column ", bad % shape_[2]),
-                "values must be finite: repair the file or choose another start");
+    throw Error(
+        ErrorClass::kBadData,
+        str(file_of(row).where(bad / plane), " is not finite (", state.const_data_ptr<float>()[bad], ") at time ",
+            in_file(row).row, ", channel ", bad / plane, " (", row_names_[static_cast<size_t>(bad / plane)], "), row ",
+            bad % plane / shape_[2], ", column ", bad % shape_[2]),
+        "values must be finite: repair the file or choose another start");
   }
   return state;
 }

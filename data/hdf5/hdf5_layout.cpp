@@ -140,7 +140,7 @@ using Storage = ArrayLayout::Storage;
 
 // Files that name their channels in a dimension scale have no attribute for it.
 constexpr const char* kChannels = "channels";
-constexpr size_t kChannelDim = 1;
+constexpr size_t kDimOfChannels = 1;
 
 // A filter of the pipeline and the first of its parameters.
 struct Filter {
@@ -365,7 +365,7 @@ void locate(const std::string& path, hid_t file, hid_t dataset, const std::strin
 void describe_fields(const std::string& path, hid_t file, hid_t dataset, const std::string& where,
                      ArrayLayout& layout) {
   if (layout.attribute.empty()) {
-    layout.attribute = hdf5_scale_texts(dataset, kChannelDim);
+    layout.attribute = hdf5_scale_texts(dataset, kDimOfChannels);
   }
   FieldOrder order = hdf5_field_order(file, dataset);
   order.num_channel_names = layout.attribute.empty() ? 0 : std::ssize(split_names(layout.attribute));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "src/base/error.h"
@@ -140,10 +141,16 @@ std::vector<const ArrayLayout*> ArrayLayout::stored_arrays() const {
   return storage == Storage::kJoined ? stored : std::vector<const ArrayLayout*>{this};
 }
 
-const std::string& ArrayLayout::dataset_of(int64_t channel) const {
+const ArrayLayout& ArrayLayout::array_of(int64_t channel) const {
   const auto holds = [&](const ChannelRun& run) { return channel >= run.channel && channel < run.channel + run.count; };
   const auto run = std::find_if(runs.begin(), runs.end(), holds);
-  return run == runs.end() ? name : arrays[static_cast<size_t>(run->array)].name;
+  return run == runs.end() ? *this : arrays[static_cast<size_t>(run->array)];
+}
+
+int64_t ArrayLayout::num_lacking() const {
+  const int64_t there = std::accumulate(runs.begin(), runs.end(), int64_t{0},
+                                        [](int64_t sum, const ChannelRun& run) { return sum + run.count; });
+  return storage == Storage::kJoined ? shape[1] - there : 0;
 }
 
 std::string pack_layouts(const std::vector<ArrayLayout>& layouts) {

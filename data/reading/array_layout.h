@@ -79,10 +79,11 @@ struct ArrayLayout {
   std::string attribute;               ///< value of the text attribute asked for, or empty
   Grid grid;                           ///< asked for with the channels, as the file gives it
   ChunkFiles chunk_files;              ///< kChunkFiles
-  std::vector<DimKind> dims;           ///< of an array of kJoined
+  std::string file;                    ///< of an array of kJoined: where it lies; empty: in RowFile::path
+  std::vector<DimKind> dims;           ///< likewise
   Packing packing;                     ///< likewise
   std::vector<ArrayLayout> arrays;     ///< kJoined
-  std::vector<ChannelRun> runs;        ///< kJoined: in the order of the channels, without a gap
+  std::vector<ChannelRun> runs;        ///< kJoined: in the order of the channels
 
   int64_t num_rows() const { return shape.empty() ? 1 : shape.front(); }
   Range chosen_rows() const { return chosen.value_or(Range{0, num_rows()}); }
@@ -94,8 +95,10 @@ struct ArrayLayout {
   int64_t chunks_per_row() const;
   /// What is stored: the arrays of kJoined, else this one.
   std::vector<const ArrayLayout*> stored_arrays() const;
-  /// Name of the dataset that `channel` of a field lies in.
-  const std::string& dataset_of(int64_t channel) const;
+  /// What `channel` of a field lies in.
+  const ArrayLayout& array_of(int64_t channel) const;
+  /// Of kJoined: channels that lie nowhere.
+  int64_t num_lacking() const;
 };
 
 /// Error(kBadData) where HDF5 lacks a filter of the dataset, with the remedy; `where` names the dataset.

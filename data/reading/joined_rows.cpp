@@ -124,7 +124,7 @@ class JoinedRowReader : public RowReader {
       std::vector<RowFile> of_array;
       for (const RowFile& file : files) {
         VH_ASSERT(array < file.layout.arrays.size(), str(file.path, " has other arrays"));
-        of_array.push_back({file.path, file.layout.arrays[array], file.staged_as});
+        of_array.push_back({file.path_of(file.layout.arrays[array]), file.layout.arrays[array], file.staged_as});
       }
       readers_.push_back(make(std::move(of_array)));
     }

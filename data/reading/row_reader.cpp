@@ -9,6 +9,7 @@
 #include "data/reading/chunk_rows.h"
 #include "src/base/error.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 
 namespace vit_hybrid::data {
 
@@ -55,15 +56,34 @@ int64_t RowBox::num_values() const {
   return num_elements(size);
 }
 
-OpenFiles::OpenFiles(const std::vector<RowFile>& files) {
-  std::transform(files.begin(), files.end(), std::back_inserter(paths_),
-                 [](const auto& f) { return f.path_to_open(); });
+std::string RowFile::where(int64_t channel) const {
+  const ArrayLayout& array = layout.array_of(channel);
+  return str(path_of(array), ": dataset '", shown(array.name), "'");
 }
 
-std::shared_ptr<const PosixFile> OpenFiles::get(int64_t file) {
+OpenFiles::OpenFiles(const std::vector<RowFile>& files) {
+  for (const RowFile& file : files) {
+    paths_.push_back(file.path_to_open());
+    for (const ArrayLayout& array : file.layout.arrays) {
+      if (!array.file.empty()) {
+        paths_.push_back(array.file);
+      }
+    }
+  }
+  std::sort(paths_.begin(), paths_.end());
+  paths_.erase(std::unique(paths_.begin(), paths_.end()), paths_.end());
+}
+
+int64_t OpenFiles::number_of(const std::string& path) const {
+  const auto found = std::lower_bound(paths_.begin(), paths_.end(), path);
+  VH_ASSERT(found != paths_.end() && *found == path, path);
+  return found - paths_.begin();
+}
+
+std::shared_ptr<const PosixFile> OpenFiles::get(int64_t number) {
   const std::lock_guard lock(mutex_);
-  return open_.get(file, [&] {
-    return std::make_shared<const PosixFile>(paths_[static_cast<size_t>(file)], PosixFile::Access::kRead);
+  return open_.get(number, [&] {
+    return std::make_shared<const PosixFile>(paths_[static_cast<size_t>(number)], PosixFile::Access::kRead);
   });
 }
 
@@ -74,6 +94,7 @@ DirectRowReader::DirectRowReader(std::vector<RowFile> files, std::shared_ptr<Ope
       buffers_(buffers != nullptr ? std::move(buffers) : std::make_shared<TensorPool>()) {
   for (const RowFile& file : files_) {
     VH_ASSERT(file.layout.storage != Storage::kOpaque, str(file.path, " has ", file.layout.opaque_because));
+    numbers_.push_back(open_->number_of(file.path_to_open()));
   }
 }
 
@@ -83,7 +104,7 @@ void DirectRowReader::read(std::span<const RowRead> rows, std::span<const RowBox
     const RowFile& where = files_[static_cast<size_t>(row.file)];
     try {
       const bool has_own_files = where.layout.storage == Storage::kChunkFiles;
-      const auto file = has_own_files ? nullptr : open_->get(row.file);
+      const auto file = has_own_files ? nullptr : open_->get(numbers_[static_cast<size_t>(row.file)]);
       const auto item = static_cast<int64_t>(c10::elementSize(where.layout.type));
       const int64_t offset = row_offset(where.layout, row.row);
       if (offset >= 0) {

@@ -62,6 +62,9 @@ struct RowFile {
   std::string staged_as = {};  ///< a copy to be read in its place, or empty
 
   const std::string& path_to_open() const { return staged_as.empty() ? path : staged_as; }
+  const std::string& path_of(const ArrayLayout& array) const { return array.file.empty() ? path : array.file; }
+  /// "1990.nc: dataset 'z'": where `channel` of a field lies.
+  std::string where(int64_t channel) const;
 };
 
 /// Of all files.
@@ -105,12 +108,14 @@ inline constexpr size_t kMostOpenFiles = 64;
 /// Files opened for reading when first asked for. Any number of threads at once.
 class OpenFiles {
  public:
+  /// Those of all arrays.
   explicit OpenFiles(const std::vector<RowFile>& files);
-  std::shared_ptr<const PosixFile> get(int64_t file);
+  int64_t number_of(const std::string& path) const;
+  std::shared_ptr<const PosixFile> get(int64_t number);
 
  private:
-  std::vector<std::string> paths_;
-  std::mutex mutex_;  // guards open_
+  std::vector<std::string> paths_;  // in their order
+  std::mutex mutex_;                // guards open_
   LruCache<const PosixFile> open_{kMostOpenFiles};
 };
 
@@ -129,6 +134,7 @@ class DirectRowReader : public RowReader {
  private:
   const std::vector<RowFile> files_;
   const std::shared_ptr<OpenFiles> open_;
+  std::vector<int64_t> numbers_;  // of the files in open_
   const std::shared_ptr<TensorPool> buffers_;
   std::atomic<int64_t> bytes_read_{0};
 };

@@ -203,8 +203,8 @@ void require_same_units(const RowFile& file, const RowFile& first) {
     const std::string& expected = first.layout.arrays[i].attribute;
     if (!unit.empty() && !expected.empty() && !is_same_unit(unit, expected)) {
       throw Error(ErrorClass::kBadData,
-                  str(file.path, ": '", shown(array.name), "' is in ", shown(unit), ", that of ", first.path, " in ",
-                      shown(expected)),
+                  str(file.path_of(array), ": '", shown(array.name), "' is in ", shown(unit), ", that of ",
+                      first.path_of(first.layout.arrays[i]), " in ", shown(expected)),
                   "convert the values of one of them: all files have the same units");
     }
   }
@@ -243,8 +243,9 @@ RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>
 RowSource::RowSource(const comm::MpiGroup& group, const std::vector<std::string>& paths, const FieldQuery& query,
                      IoMode io, MpiIoHints hints)
     : group_(group), hints_(std::move(hints)) {
-  open(paths, [&](const std::string& path) { return inspect_fields(path, query); });
+  open(paths, [&](const std::string& path) { return inspect_fields(path, query, MissingChannels::kLeaveOut); });
   comm::agreed(group, [&] {
+    files_ = join_files(std::move(files_), query);
     const ArrayLayout& first = files_.front().layout;
     for (const RowFile& file : files_) {
       if (file.layout.arrays.size() != first.arrays.size()) {
@@ -301,6 +302,15 @@ void RowSource::stage(const std::string& folder, const std::vector<int64_t>& num
                 "copies are read directly; `vit_hybrid data repack` makes files that can be");
   }
   for (const RowFile& file : files_) {
+    const std::vector<ArrayLayout>& arrays = file.layout.arrays;
+    const auto elsewhere =
+        std::find_if(arrays.begin(), arrays.end(), [](const ArrayLayout& array) { return !array.file.empty(); });
+    if (elsewhere != arrays.end()) {
+      throw Error(ErrorClass::kUsage,
+                  str("--stage-data node is not possible with variables of one time in several files, as in ",
+                      file.path, " and ", elsewhere->file),
+                  "copy the files to the nodes yourself, or read them where they are");
+    }
     if (file.layout.stored_arrays().front()->storage == ArrayLayout::Storage::kChunkFiles) {
       throw Error(ErrorClass::kUsage,
                   str("--stage-data node is not possible with ", file.path, ", which is a Zarr store"),
@@ -368,7 +378,7 @@ void RowSource::choose_mode(IoMode wanted) {
   const auto cannot = [&](const Found& found, const char* allowed) {
     return Error(ErrorClass::kUsage,
                  str(io_mode_name(wanted), " reading is not possible: dataset '", shown(found.array->name), "' of ",
-                     found.file->path, " has ", found.array->opaque_because),
+                     found.file->path_of(*found.array), " has ", found.array->opaque_because),
                  allowed);
   };
   mode_ = wanted == IoMode::kAuto ? IoMode::kDirect : wanted;
@@ -387,7 +397,8 @@ void RowSource::choose_mode(IoMode wanted) {
   if (mode_ != IoMode::kDirect) {
     if (store) {
       throw Error(ErrorClass::kUsage,
-                  str(io_mode_name(wanted), " reading is not possible: ", store->file->path, " is a Zarr store"),
+                  str(io_mode_name(wanted), " reading is not possible: ", store->file->path_of(*store->array),
+                      " is a Zarr store"),
                   "give --io auto or direct");
     }
     return;
@@ -403,7 +414,8 @@ void RowSource::choose_mode(IoMode wanted) {
                                 : "give --io auto, independent or collective");
   }
   mode_ = IoMode::kIndependent;
-  mode_text_ = str(io_mode_name(mode_), " (", opaque->file->path, " has ", opaque->array->opaque_because, ")");
+  mode_text_ = str(io_mode_name(mode_), " (", opaque->file->path_of(*opaque->array), " has ",
+                   opaque->array->opaque_because, ")");
 }
 
 void RowSource::read(std::vector<RowRead> rows) const {

@@ -243,8 +243,8 @@ class BlockSums {
     const int64_t channel = element / places_.inner % places_.channels;
     const RowFile& file = source_.files()[static_cast<size_t>(place.file)];
     throw Error(ErrorClass::kBadData,
-                str(file.path, ": dataset '", shown(file.layout.dataset_of(channel)), "' is not finite (", *bad,
-                    ") at time ", place.row, ", channel ", channel, ", element ", element % places_.inner, " of it"),
+                str(file.where(channel), " is not finite (", *bad, ") at time ", place.row, ", channel ", channel,
+                    ", element ", element % places_.inner, " of it"),
                 "repair the file, or leave such values out with --skip-missing");
   }
 

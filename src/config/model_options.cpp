@@ -164,12 +164,12 @@ int64_t bytes_to_decode(const data::ArrayLayout& fields) {
 }
 
 DataShape shape_of_fields(const DataConfig& data) {
-  const std::string path = data::list_weather_files(data.train_data).front();
   const data::FieldQuery query = {.dataset = data.dataset_name,
                                   .channels = data::row_channels(data.roles, data.channels),
                                   .variables = data.variables};
-  const data::ArrayLayout layout = data::inspect_fields(path, query, data::Inspection::kOutline);
-  data::require_fields(layout, str(path, ": dataset '", layout.name, "'"));
+  const data::RowFile first = data::outline_first_fields(data::list_weather_files(data.train_data), query);
+  const data::ArrayLayout& layout = first.layout;
+  data::require_fields(layout, str(first.path, ": dataset '", layout.name, "'"));
   const data::SampleChannels channels = data::sample_channels(data.roles, layout.shape[1]);
   const int64_t plane = layout.shape[2] * layout.shape[3] * static_cast<int64_t>(sizeof(float));
   std::error_code ignored;

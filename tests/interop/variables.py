@@ -62,10 +62,15 @@ def turned(values):
     return numpy.ascontiguousarray(numpy.swapaxes(values, -1, -2))
 
 
+VARIABLES = ("u10", "t2m", "t", "z")
+
+
 class Netcdf:
     """As netCDF-4 stores variables: HDF5 with dimension scales."""
 
-    def __init__(self, turn=False, packed=False, levels=LEVELS, level_units="hPa", chunks=None, names=None, order="=", **options):
+    def __init__(self, turn=False, packed=False, levels=LEVELS, level_units="hPa", chunks=None, names=None, order="=",
+                 variables=VARIABLES, **options):
+        self.variables = variables
         self.turn, self.packed, self.levels, self.level_units = turn, packed, levels, level_units
         self.chunks, self.names, self.order, self.options = chunks or {}, names or {}, order, options
 
@@ -79,7 +84,7 @@ class Netcdf:
                 file[name].attrs["units"] = units
                 file[name].make_scale(name)
             places = [LEVELS.index(level) for level in self.levels]
-            for name in ("u10", "t2m", "t", "z"):
+            for name in self.variables:
                 is_packed = self.packed and name == "t2m"
                 data = values["packed"] if is_packed else values[name]
                 data = data[:, places] if data.ndim == 4 else data
@@ -107,7 +112,8 @@ class Zarr:
     """Stores written from the specifications, by NumPy and the standard library."""
 
     def __init__(self, version=2, codec=None, shuffled=False, checksum=False, chunk=None, shard=False, at_end=True, big=False,
-                 separator=".", turn=False, drop=None):
+                 separator=".", turn=False, drop=None, variables=VARIABLES):
+        self.variables = variables
         self.version, self.codec, self.shuffled, self.checksum = version, codec, shuffled, checksum
         self.chunk, self.shard, self.at_end, self.big = chunk or {}, shard, at_end, big
         self.separator, self.turn, self.drop = separator, turn, drop
@@ -180,7 +186,7 @@ class Zarr:
         for name, points, units in (("time", hours_of(year), "hours since 1900-01-01"), ("level", numpy.array(LEVELS, "i4"), "hPa"),
                                     ("latitude", LATITUDES, "degrees_north"), ("longitude", LONGITUDES, "degrees_east")):
             self.put(store, name, points, [name], {"units": units})
-        for name in ("u10", "t2m", "t", "z"):
+        for name in self.variables:
             grid = ["longitude", "latitude"] if self.turn else ["latitude", "longitude"]
             self.put(store, LONG[name], turned(values[name]) if self.turn else values[name],
                      ["time", *["level"][:values[name].ndim - 3], *grid], {"units": UNITS[name]})
@@ -216,6 +222,19 @@ class Anemoi(Zarr):
         self.put_group(store, {"variables": list(self.NAMES), "field_shape": [HEIGHT, WIDTH], "frequency": "6h", "missing_dates": []})
 
 
+class Apart:
+    """The variables of a time in several files and stores."""
+
+    packed = False
+
+    def __init__(self, **ways):
+        self.ways = ways
+
+    def write(self, path, values, year):
+        for name, way in self.ways.items():
+            way.write(path.with_name(f"{name}_{path.name}"), values, year)
+
+
 WAYS = {
     "contiguous": Netcdf(),
     "turned": Netcdf(turn=True, names=LONG),
@@ -231,11 +250,14 @@ WAYS = {
     "v3-shards": Zarr(3, codec="gzip", checksum=True, shard=True, chunk={3: (2, 2, 12), 4: (1, 3, 2, 6)}),
     "anemoi": Anemoi(2, codec="zlib"),
     "anemoi-v3": Anemoi(3, rows=2, codec="gzip", checksum=True),
+    "apart": Apart(a=Netcdf(variables=["u10"], names={"u10": "sst"}), levels=Netcdf(variables=["t", "z"], levels=[850, 50, 500], turn=True),
+                   t2m=Zarr(variables=["t2m"]), u10=Zarr(3, codec="gzip", variables=["u10"])),
+    "apart-netcdf": Apart(t=Netcdf(variables=["t"]), wind=Netcdf(variables=["u10"]), z=Netcdf(variables=["z", "t2m"])),
     "v3-raw-shards": Zarr(3, shard=True, at_end=False, chunk={3: (1, 2, 12), 4: (1, 1, 2, 12)}),
 }
 
 
-NETCDF = [name for name, way in WAYS.items() if isinstance(way, Netcdf) and not way.packed]
+NETCDF = [*(name for name, way in WAYS.items() if isinstance(way, Netcdf) and not way.packed), "apart-netcdf"]
 
 
 class Trial:
@@ -435,6 +457,27 @@ class Trial:
             file["level"][...] = LEVELS
             file["u10"].attrs["_FillValue"] = file["u10"][3, 2, 1]
         stats("bad-contiguous", expect=["'u10' is not finite (nan) at time 3"])
+        apart = self.folder / "apart-netcdf/train"
+        (apart / "z_era5_1991.nc").rename(self.folder / "z_era5_1991.nc")
+        stats("apart-netcdf", expect=["era5_1991.nc has no channel 'z500'", "must have the same dates"])
+        shutil.copy(apart / "z_era5_1990.nc", apart / "z_era5_1991.nc")
+        stats("apart-netcdf", expect=["both have the channel z500 at the same times"])
+        shutil.copy(self.folder / "z_era5_1991.nc", apart / "z_era5_1991.nc")
+        with h5py.File(apart / "z_era5_1991.nc", "r+") as file:
+            file["longitude"][...] += 10.0
+        stats("apart-netcdf", expect=["wind_era5_1991.nc and", "z_era5_1991.nc: the variable u10 has 7 latitudes", "longitudes from 10"])
+        with h5py.File(apart / "z_era5_1991.nc", "r+") as file:
+            file["longitude"][...] -= 10.0
+            file["z"].attrs["_FillValue"] = file["z"][3, 1, 2, 1]
+        stats("apart-netcdf", expect=["z_era5_1991.nc: dataset 'z' is not finite (nan) at time 3"])
+        shutil.copy(self.folder / "z_era5_1991.nc", apart / "z_era5_1991.nc")
+        with h5py.File(apart / "z_era5_1991.nc", "r+") as file:
+            del file["t2m"]
+        stats("apart-netcdf", code=0)
+        self.run("data", "stats", "apart-netcdf/train", "--out", "bad", "--overwrite", "--channels", "t2m,z500", code=65,
+                 expect=["has no channel 't2m'"])
+        self.train("apart-netcdf", "--stage-data", "node", "--run-dir", "staged", "--channels", "u10,z500", code=64,
+                   expect=["--stage-data node is not possible with variables of one time in several files"])
         self.train("v2", "--stage-data", "node", "--run-dir", "staged", code=64, expect=["--stage-data node is not possible", "Zarr store"])
         self.train("v3", "--io", "collective", "--run-dir", "collective", code=64, expect=["collective reading is not possible", "Zarr store"])
 

@@ -180,8 +180,8 @@ TEST_CASE("field catalogue: runs of channels, types and times of what is joined"
   CHECK((joined.type == at::kFloat));
   CHECK(joined.attribute == "z850,t2m,z10,z500,z0.5");
   CHECK((joined.runs == std::vector<ChannelRun>{{0, 0, 2, 1}, {1, 1, 0, 1}, {0, 2, 0, 2}, {0, 4, 3, 1}}));
-  CHECK(joined.dataset_of(1) == "t2m");
-  CHECK(joined.dataset_of(4) == "geopotential");
+  CHECK(joined.array_of(1).name == "t2m");
+  CHECK(joined.array_of(4).name == "geopotential");
   CHECK((join_with([](ArrayLayout& array) { array.type = at::kDouble; }).type == at::kFloat));
   CHECK((join_with([](ArrayLayout& array) { array.packing.scale = 2.0; }).type == at::kFloat));
   const auto message = [&](const std::function<void(ArrayLayout&)>& change) {
