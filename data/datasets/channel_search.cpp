@@ -429,6 +429,16 @@ bool is_same_unit(const std::string& a, const std::string& b) {
   return powers_of_unit(a) == powers_of_unit(b);
 }
 
+std::optional<OtherUnit> other_unit(const std::string& first, const std::string& second) {
+  const std::vector<std::string> a = names_in(first), b = names_in(second);
+  for (size_t i = 0; i < a.size() && a.size() == b.size(); ++i) {
+    if (!a[i].empty() && !b[i].empty() && !is_same_unit(a[i], b[i])) {
+      return OtherUnit{i, a[i], b[i]};
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<ChannelPlace> find_channels(const std::string& channels, const FieldQuery& query,
                                         std::span<const FieldVariable> variables, const std::string& where,
                                         MissingChannels missing) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,15 @@ std::string canonical_channel(const std::string& name);
 
 /// Whether two texts mean one unit: "m s-1", "m s**-1" and "m/s"; "1", "kg kg-1" and "(0 - 1)". Pure.
 bool is_same_unit(const std::string& a, const std::string& b);
+
+/// A channel that two lists of units, with commas between them, have in others.
+struct OtherUnit {
+  size_t channel;
+  std::string first;
+  std::string second;
+};
+/// The first one; nothing where lists are of other lengths, or do not know. Pure.
+std::optional<OtherUnit> other_unit(const std::string& first, const std::string& second);
 
 /// "it has t (4 levels), u10, fields (u10, z500)"; where no array holds fields, what there is instead. Pure.
 std::string variables_text(std::span<const FieldVariable> variables);

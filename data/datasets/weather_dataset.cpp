@@ -48,6 +48,12 @@ int64_t num_gaps_in(const RowSource& source, const std::vector<Range>& runs) {
   });
 }
 
+// Nothing where none is told.
+std::string list_of_units(const std::vector<std::string>& units) {
+  const bool none = std::all_of(units.begin(), units.end(), [](const std::string& unit) { return unit.empty(); });
+  return none ? "" : join(units, ",");
+}
+
 std::string shape_text(const std::vector<int64_t>& shape) {
   return str("(", join(shape), ")");
 }
@@ -88,6 +94,8 @@ WeatherDataset::WeatherDataset(const comm::MpiGroup& group, const WeatherOptions
   if (!options.stage_folder.empty()) {
     source_->stage(options.stage_folder, rows_needed(options.stage_samples));
   }
+  comm::agreed_on_rank_0(group, [&] { given_units_ = list_of_units(told_units(source_->files().front())); });
+  given_units_ = group.broadcast(std::move(given_units_), 0);
   normalization_ = normalization_of(group, options, shape_.front(), given_channels_);
   has_float_files_ = source_->files().front().layout.type == at::kFloat;
   set_scaling();
@@ -312,7 +320,7 @@ void WeatherDataset::fail_non_finite(const RowRead& row, const RowBox& box, int6
               "values must be finite: repair the file or leave it out");
 }
 
-std::vector<std::string> channel_units(const RowFile& file, const std::vector<std::string>& names) {
+std::vector<std::string> told_units(const RowFile& file) {
   std::vector<std::string> units;
   if (file.layout.arrays.empty()) {
     units = split_names(outline_dataset(file.path, file.layout.name, "units").attribute);
@@ -326,8 +334,14 @@ std::vector<std::string> channel_units(const RowFile& file, const std::vector<st
       units.push_back(has_it ? by_channel[static_cast<size_t>(plane)] : is_list ? "" : of_array);
     }
   }
-  units.resize(units.size() == names.size() ? units.size() : 0);
-  units.resize(names.size());
+  const auto channels = static_cast<size_t>(file.layout.shape[1]);
+  units.resize(units.size() == channels ? channels : 0);
+  units.resize(channels);
+  return units;
+}
+
+std::vector<std::string> channel_units(const RowFile& file, const std::vector<std::string>& names) {
+  std::vector<std::string> units = told_units(file);
   for (size_t i = 0; i < names.size(); ++i) {
     units[i] = units[i].empty() ? era5_unit(names[i]) : units[i];
   }
@@ -344,6 +358,7 @@ WeatherTimes::WeatherTimes(const comm::MpiGroup& group, const WeatherOptions& op
     channels_ = sample_channels(options.roles, shape_.front());
     given_channels_ = data::given_channels(files());
     row_names_ = data::channel_names(shape_.front(), given_channels_, first.path);
+    given_units_ = list_of_units(told_units(first));
     const std::vector<std::string> units = channel_units(first, row_names_);
     const Range predicted = channels_.predicted();
     names_ = {row_names_.begin() + predicted.begin, row_names_.end()};

@@ -84,6 +84,9 @@ class WeatherDataset : public Dataset {
   const Normalization& normalization() const { return normalization_; }
   /// The names of the channels of a row that the files give, empty where none does (channel_names() then has others).
   const std::string& given_channels() const { return given_channels_; }
+  const std::vector<std::string>& row_names() const { return row_names_; }  ///< of the channels of a row
+  /// Their units as the first file tells them (told_units()), separated by commas; empty where it tells none.
+  const std::string& given_units() const { return given_units_; }
   /// The points of the fields, as far as the files give them.
   const Grid& grid() const { return grid_; }
   const Lead& lead() const { return lead_; }
@@ -119,6 +122,7 @@ class WeatherDataset : public Dataset {
   std::vector<std::string> row_names_;      // of its channels
   std::vector<std::string> channel_names_;  // of those that are predicted
   std::string given_channels_;
+  std::string given_units_;
   Grid grid_;
   int64_t band_unit_ = 1;
   Normalization normalization_;
@@ -163,6 +167,8 @@ class WeatherTimes {
   std::optional<StoredTimes> times_of_arrays(int64_t row) const;
   /// Those of rows as the files name them, separated by commas; empty where none does.
   const std::string& given_channels() const { return given_channels_; }
+  /// Likewise their units (told_units()).
+  const std::string& given_units() const { return given_units_; }
   /// The points of the states, as far as the files give them.
   const Grid& grid() const { return grid_; }
   /// The unit of each predicted channel; all empty where the files name none.
@@ -194,6 +200,7 @@ class WeatherTimes {
   std::vector<std::string> row_names_;
   std::vector<std::string> names_;
   std::string given_channels_;
+  std::string given_units_;
   Grid grid_;
   Lead lead_;
   std::vector<std::string> units_;
@@ -205,8 +212,10 @@ class WeatherTimes {
 /// where the name is none of theirs.
 std::string era5_unit(const std::string& channel);
 
-/// The units of the channels of fields, called `names`: those of the attribute `units` (of a dataset if there is one
-/// for each channel, of a variable that of all its levels), else era5_unit(). On this rank alone (main thread).
+/// The units of the channels of fields: those of the attribute `units` (of a dataset if there is one for each channel,
+/// of a variable that of all its levels), else empty. On this rank alone (main thread).
+std::vector<std::string> told_units(const RowFile& file);
+/// The same of channels that are called `names`, else era5_unit().
 std::vector<std::string> channel_units(const RowFile& file, const std::vector<std::string>& names);
 
 /// Of names with commas between them those of these channels; empty where none is given.

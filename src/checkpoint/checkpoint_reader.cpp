@@ -86,6 +86,9 @@ void for_each_field(Info& info, const Field& field) {
     field("increment_means", info.increment_means);
     field("increment_stds", info.increment_stds);
   }
+  if (info.format >= kUnitsFormat) {
+    field("units", info.units);
+  }
 }
 
 std::vector<std::string> info_names() {
@@ -410,6 +413,9 @@ void require_trained_data(const CheckpointReader& checkpoint, const TrainingData
   const CheckpointInfo& info = checkpoint.info();
   if (const std::string difference = channels_difference(info, given.channels); !difference.empty()) {
     refuse(str(difference, " (", checkpoint.path(), ")"), "give data with the same channels in the same order");
+  }
+  if (const std::string difference = units_difference(info, given.units); !difference.empty()) {
+    refuse(str(difference, " (", checkpoint.path(), ")"), "convert the values of the data");
   }
   if (const std::string difference = grid_difference(info, given.grid); !difference.empty()) {
     refuse(str(difference, " (", checkpoint.path(), ")"),

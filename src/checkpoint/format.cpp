@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/datasets/channel_search.h"
 #include "data/datasets/class_names.h"
 #include "src/base/error.h"
 #include "src/base/instruction_sets.h"
@@ -47,6 +48,7 @@ bool has_moved(double mean, double std, double other_mean, double other_std) {
 template <class Data, class Field>
 void for_each_kept_field(Data& data, const Field& field) {
   field("channels", data.channels);
+  field("units", data.units);
   field("class_names", data.class_names);
   field("means", data.means);
   field("stds", data.stds);
@@ -78,6 +80,13 @@ std::string channels_difference(const TrainingData& trained, const std::string& 
     return {};
   }
   return str("the data have the channels ", shown(given), ", the model was trained on ", shown(trained.channels));
+}
+
+std::string units_difference(const TrainingData& trained, const std::string& given) {
+  const auto other = data::other_unit(trained.units, given);
+  return other ? str("the data have channel ", channel_text(trained, other->channel), " in ", shown(other->second),
+                     ", the model was trained on it in ", shown(other->first))
+               : "";
 }
 
 std::string classes_difference(const TrainingData& trained, const std::string& given) {

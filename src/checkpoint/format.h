@@ -24,6 +24,7 @@ namespace vit_hybrid::train {
 struct TrainingData {
   int64_t num_samples = 0;         ///< in use (what the order of an epoch permutes)
   std::string channels = {};       ///< their names as the data give them, separated by commas
+  std::string units = {};          ///< theirs, likewise; nothing between two commas: not known
   std::string class_names = {};    ///< in the order of their numbers, separated by commas
   std::vector<double> means = {};  ///< by channel, in the units of the files: inputs are (x - mean) / std
   std::vector<double> stds = {};
@@ -42,6 +43,8 @@ std::optional<data::Normalization> normalization_of(const TrainingData& data);
 /// In what data differ from those of a training: a sentence, empty where they do not or one of the two does not know.
 /// "the data have the channels u,v, the model was trained on v,u"
 std::string channels_difference(const TrainingData& trained, const std::string& given);
+/// "the data have t2m in degC, the model was trained on it in K"
+std::string units_difference(const TrainingData& trained, const std::string& given);
 std::string classes_difference(const TrainingData& trained, const std::string& given);
 std::string lead_difference(const TrainingData& trained, const data::Lead& given);
 /// Inputs and outputs beside states (data::FieldRoles), and whether increments are predicted.
@@ -84,7 +87,7 @@ bool is_training_only(const std::string& model_option);
 std::vector<std::string> model_differences(const std::string& checkpoint_json, const model::VitOptions& wanted);
 
 /// Raised whenever a file of the new kind would be misread by an older program.
-inline constexpr int64_t kCheckpointFormat = 7;
+inline constexpr int64_t kCheckpointFormat = 8;
 /// Files from this format on are read.
 inline constexpr int64_t kOldestFormat = 3;
 /// From this format on a file says what its model was trained on: all of TrainingData, not only samples and channels.
@@ -95,6 +98,8 @@ inline constexpr int64_t kSumBlocksFormat = 5;
 inline constexpr int64_t kLeadFormat = 6;
 /// From this format on it says what its model takes and gives beside states.
 inline constexpr int64_t kRolesFormat = 7;
+/// And the units of the channels.
+inline constexpr int64_t kUnitsFormat = 8;
 
 /// Datasets, contiguous, each a whole global tensor in the master type under its canonical name:
 ///   /parameters/<name>, and /optimizer/<state>/<name> for each state that the optimizer keeps of a parameter:

@@ -119,6 +119,7 @@ std::string data_text(const CheckpointInfo& info) {
     out += text.empty() ? "" : str("  ", name, shown(text, kMostListText), "\n");
   };
   line("channels    ", info.channels);
+  line("units       ", info.units);
   line("classes     ", info.class_names);
   line("means       ", join(info.means));
   line("deviations  ", join(info.stds));
@@ -318,6 +319,9 @@ std::string state_differences(const CheckpointInfo& a, const CheckpointInfo& b) 
     comparison.compare("roles", a.roles, b.roles);
     comparison.compare_lists("increment_means", a.increment_means, b.increment_means);
     comparison.compare_lists("increment_stds", a.increment_stds, b.increment_stds);
+  }
+  if (std::min(a.format, b.format) >= train::kUnitsFormat) {
+    comparison.compare("units", a.units, b.units);
   }
   return model_differences(a, b, /*training_only=*/false) + comparison.take();
 }

@@ -22,6 +22,7 @@
 #include "src/base/log.h"
 #include "src/base/memory_tracker.h"
 #include "src/base/text.h"
+#include "src/base/utf8.h"
 #include "src/config/model_options.h"
 
 namespace vit_hybrid::train {
@@ -164,6 +165,12 @@ void check_same_fields(const data::WeatherDataset& train, const data::WeatherDat
                 str("the training data have the channels ", train.given_channels(), ", the validation data ",
                     valid.given_channels()),
                 "both must have the same channels in the same order");
+  }
+  if (const auto other = data::other_unit(train.given_units(), valid.given_units())) {
+    throw Error(ErrorClass::kBadData,
+                str("the training data have channel ", other->channel, " (", shown(train.row_names()[other->channel]),
+                    ") in ", shown(other->first), ", the validation data in ", shown(other->second)),
+                "convert the values of one of them");
   }
   if (!data::same_grid(train.grid(), valid.grid())) {
     throw Error(ErrorClass::kBadData,

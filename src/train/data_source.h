@@ -47,6 +47,7 @@ data::WeatherOptions weather_options(const DataConfig& config, const TrainingDat
 template <class Fields>
 TrainingData description_of_fields(const Fields& fields, const std::string& roles) {
   return {.channels = fields.given_channels(),
+          .units = fields.given_units(),
           .means = fields.normalization().mean,
           .stds = fields.normalization().std,
           .grid = fields.grid(),

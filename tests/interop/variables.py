@@ -425,6 +425,14 @@ class Trial:
         stats("bad-v3-shards", expect=["the index of its chunks", "wrong CRC-32C checksum"])
         with h5py.File(self.folder / "bad-contiguous/train/era5_1991.nc", "r+") as file:
             file["t2m"].attrs["units"], file["z"].attrs["units"] = "degC", "m2/s2"
+        celsius = self.folder / "bad-contiguous/valid"
+        with h5py.File(celsius / "era5_2016.nc", "r+") as file:
+            file["t2m"].attrs["units"] = "degC"
+        self.train("contiguous", "--valid-data", celsius, "--run-dir", "celsius", code=65,
+                   expect=["the training data have channel 4 (t2m) in K, the validation data in degC"])
+        for words in (["evaluate"], ["forecast", "--out", "celsius.h5"]):
+            self.run(*words, "--checkpoint", "run-contiguous", "--data", celsius, "--device", "cpu", *self.channels("contiguous")[2:], code=65,
+                     expect=["have channel 4 (t2m) in degC, the model was trained on it in K"])
         self.run("data", "stats", "bad-contiguous/train", "--out", "bad", "--overwrite", "--channels", "t2m,z500", code=65,
                  expect=["era5_1991.nc: 't2m' is in degC, that of", "era5_1990.nc in K"])
         stats("bad-contiguous", code=0)

@@ -121,9 +121,10 @@ void check_on_rank_0(const CheckpointReader& checkpoint, const RunConfig& config
     lines.push_back(str("the training data have ", data.num_samples, " samples in use, the checkpoint's had ",
                         info.num_samples, " (--train-data, --limit-nsamples, --generated-samples)"));
   }
-  lines.insert(lines.end(), {channels_difference(info, data.channels), lead_difference(info, data.lead),
-                             roles_difference(info, data), grid_difference(info, data.grid),
-                             statistics_difference(info, data), classes_difference(info, data.class_names)});
+  lines.insert(lines.end(),
+               {channels_difference(info, data.channels), units_difference(info, data.units),
+                lead_difference(info, data.lead), roles_difference(info, data), grid_difference(info, data.grid),
+                statistics_difference(info, data), classes_difference(info, data.class_names)});
   std::erase(lines, "");
   if (!lines.empty()) {
     throw Error(ErrorClass::kUsage, str("this run cannot go on from ", checkpoint.path(), ": ", join(lines, "; ")),

@@ -226,16 +226,18 @@ TEST_CASE("attributes of format 3 are those that it had") {
     return out;
   };
   const auto now = names(info);
+  info.format = 7;
+  CHECK(names(info).size() == now.size() - 1);  // the units
   info.format = 6;
-  CHECK(names(info).size() == now.size() - 3);  // roles and increments
+  CHECK(names(info).size() == now.size() - 4);  // roles and increments
   info.format = 5;
-  CHECK(names(info).size() == now.size() - 5);  // the lead
+  CHECK(names(info).size() == now.size() - 6);  // the lead
   info.format = 4;
-  CHECK(names(info).size() == now.size() - 6);
+  CHECK(names(info).size() == now.size() - 7);
   info.format = 3;
   const auto then = names(info);
   CHECK(then.size() == 22);
-  CHECK(now.size() == then.size() + 11);
+  CHECK(now.size() == then.size() + 12);
   CHECK(std::find(then.begin(), then.end(), "means") == then.end());
 }
 
