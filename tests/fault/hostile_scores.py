@@ -7,30 +7,27 @@ LAUNCHER's last word takes the number of ranks (default: mpirun -q --oversubscri
 store, climatology or output: no signal, no exit code 70, one line on stderr with the code that is due, no file under a final
 or temporary name where nothing was finished, and inputs as they were. All cases run; those that fail are listed at the end.
 """
-import concurrent.futures
 import json
 import os
 import pathlib
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import h5py
 import numpy
 
+sys.dont_write_bytecode = True  # the tests leave nothing in the sources
+import hostile_trial
+
 HEIGHT, WIDTH, DAYS = 6, 8, 730
 CELLS = HEIGHT * WIDTH
 NAMES = ["t2m", "u10", "z500"]
-MOST_SECONDS, MOST_BYTES = 60, 6 << 30  # of one command
 SMALL = "--patch-size 2 --embed-dim 16 --depth 2 --num-heads 2 --global-batch-size 8 --device cpu --io-threads 1 --epochs 1".split()
-ALONE = {"OMPI_MCA_ess_singleton_isolated": "1", "OMPI_MCA_btl": "self", "OMPI_MCA_pml": "ob1"}
-TERMINAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 HOURS_OF_2000 = 876576  # from 1900-01-01
 
 
@@ -92,54 +89,7 @@ class Anemoi:
         (self.folder / name / "0").write_bytes(numpy.asarray(points).tobytes())
 
 
-class Trial:
-    def __init__(self, program, launcher, folder):
-        self.program, self.launcher, self.folder = str(pathlib.Path(program).resolve()), launcher, pathlib.Path(folder)
-        self.failures, self.count = [], 0
-        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
-
-    def start(self, words, ranks=1, most_file=None, before=()):
-        def limit():
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            if ranks == 1:
-                resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-            if most_file is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (most_file, most_file))
-
-        launcher = [*self.launcher, str(ranks)] if ranks > 1 else []
-        return subprocess.Popen([*launcher, *before, self.program, *map(str, words)], cwd=self.folder, preexec_fn=limit, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, start_new_session=True,
-                                env={**os.environ, "TMPDIR": tempfile.mkdtemp(dir=self.folder), **(ALONE if ranks == 1 else {})})
-
-    @staticmethod
-    def end(process, seconds=MOST_SECONDS):
-        try:
-            out, err = process.communicate(timeout=seconds)
-            code = process.returncode
-        except subprocess.TimeoutExpired:
-            process.terminate()
-            try:
-                out, err = process.communicate(timeout=3)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                out, err = process.communicate()
-            code = "no end"
-        return code, out.decode("utf8", "replace"), err.decode("utf8", "replace")
-
-    def judge(self, name, result, codes, says=(), more=()):
-        code, out, err = result
-        lines = [line for line in err.splitlines() if line.strip() and " so far" not in line and "warning:" not in line and "% done" not in line]
-        wrong = [f"ended with {code}, not {codes}"] if code not in codes else []
-        wrong += [f"does not say '{part}'" for part in says if part not in out + err]
-        if code in (64, 65, 66, 73, 74):
-            wrong += [f"{len(lines)} lines"] if len(lines) != 1 else []
-            wrong += ["blames memory"] if "out of memory" in err else []
-        wrong += ["bytes for terminals"] if TERMINAL.search(out + err) else []
-        wrong += more
-        if wrong:
-            self.failures.append(f"{name}: {'; '.join(wrong)}: {(err or out).strip()[:300]!r}")
-        self.count += 1
-
+class ScoreTrial(hostile_trial.Trial):
     def run(self, name, words, codes, says=(), most_file=None):
         self.judge(name, self.end(self.start(words, most_file=most_file)), codes, says)
 
@@ -337,19 +287,7 @@ class Trial:
 
     def check(self):
         self.prepare()
-        groups = [getattr(self, name) for name in dir(self) if name.startswith("check_")]
-        groups.sort(key=lambda group: group != self.check_ranks)  # the longest one first
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for done in [pool.submit(group) for group in groups]:
-                done.result()
-        print(f"{self.count} cases, {len(self.failures)} fail", *self.failures, sep="\n  ")
-        return 1 if self.failures else 0
+        return super().check()
 
 
-def main():
-    launcher = sys.argv[2:] or "mpirun -q --oversubscribe --bind-to none -n".split()
-    with tempfile.TemporaryDirectory() as folder:
-        sys.exit(Trial(sys.argv[1], launcher, folder).check())
-
-
-main()
+hostile_trial.main(ScoreTrial)

@@ -1,39 +1,33 @@
 #!/usr/bin/env python3
 """Checks that Zarr stores and NetCDF-4 files that are damaged, hostile or taken away end with one clear line.
 
-usage: hostile_stores.py VIT_HYBRID
+usage: hostile_stores.py VIT_HYBRID [LAUNCHER...]
 
 Each case makes a small store (or file), spoils it, and asks for statistics or a training: whatever is bad ends with exit code
 65 (66, 74, or 64 where the command line is at fault) and one line on stderr, in seconds and in little memory, without bytes
 that a terminal obeys; and what ends with 0 has the right numbers. All cases run; those that fail are listed at the end.
 """
-import concurrent.futures
 import json
 import os
 import pathlib
 import random
-import re
-import resource
 import shutil
-import signal
 import struct
-import subprocess
 import sys
-import tempfile
 import time
 import zlib
 
 import h5py
 import numpy
 
+sys.dont_write_bytecode = True  # the tests leave nothing in the sources
+import hostile_trial
+
 HEIGHT, WIDTH, TIMES = 7, 12, 9
 LEVELS = [50, 500, 850]
 HOURS = (numpy.arange(TIMES) * 6 + 788940).astype("i4")  # from 1990-01-01 12:00
 LATITUDES, LONGITUDES = numpy.linspace(90, -90, HEIGHT), numpy.arange(WIDTH) * 30.0
-MOST_SECONDS, MOST_BYTES = 120, 6 << 30  # of one command, which nothing here needs; address space, of which libraries take most
 SMALL = ("--patch-size 1 --embed-dim 16 --depth 2 --num-heads 2 --global-batch-size 4 --device cpu --io-threads 1").split()
-ALONE = {"OMPI_MCA_ess_singleton_isolated": "1", "OMPI_MCA_btl": "self", "OMPI_MCA_pml": "ob1"}  # starts twice as fast
-TERMINAL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
 
 def weather():
@@ -108,56 +102,7 @@ def shard_store(folder, spoil):
     (folder / "u10/c/0/0/0").write_bytes(data + index)
 
 
-class Trial:
-    def __init__(self, program, folder):
-        self.program, self.folder = str(pathlib.Path(program).resolve()), pathlib.Path(folder)
-        self.failures, self.count = [], 0
-        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
-
-    def start(self, words, ranks=1, wrapper=None):
-        def limit():
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            if ranks == 1:
-                resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-
-        # Open MPI's folder there is shared by all that run: one that ends removes what another that starts has just made.
-        tmp = tempfile.mkdtemp(dir=self.folder)
-        mpirun = ["mpirun", "-q", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)] if ranks > 1 else []
-        return subprocess.Popen([*mpirun, wrapper or self.program, *map(str, words)], cwd=self.folder, preexec_fn=limit,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                                env={**os.environ, "TMPDIR": tmp, **(ALONE if ranks == 1 else {})})
-
-    @staticmethod
-    def end(process, seconds=MOST_SECONDS):
-        """Exit code ('no end' after a kill) and both outputs."""
-        try:
-            out, err = process.communicate(timeout=seconds)
-            code = process.returncode
-        except subprocess.TimeoutExpired:
-            process.terminate()  # mpirun ends its ranks
-            try:
-                out, err = process.communicate(timeout=3)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                out, err = process.communicate()
-            code = "no end"
-        return code, out.decode("utf8", "replace"), err.decode("utf8", "replace")
-
-    def judge(self, name, result, codes, says=(), one_line=True):
-        code, out, err = result
-        # Progress and warnings may come before the error.
-        lines = [line for line in err.splitlines() if line.strip() and " so far" not in line and "warning:" not in line]
-        wrong = [f"ended with {code}, not {codes}"] if code not in codes else []
-        wrong += [f"does not say '{part}'" for part in says if part not in out + err]
-        if code in (64, 65, 66, 74):
-            wrong += [f"{len(lines)} lines"] if one_line and len(lines) != 1 else []
-            wrong += ["blames memory"] if "out of memory" in err else []
-            wrong += ["a line of more than 16 KiB"] if max(map(len, lines), default=0) > 16384 else []
-        wrong += ["bytes for terminals"] if TERMINAL.search(out + err) else []
-        if wrong:
-            self.failures.append(f"{name}: {'; '.join(wrong)}: {(err or out).strip()[-400:]!r}")
-        self.count += 1
-
+class StoreTrial(hostile_trial.Trial):
     def stats(self, name, data, *words, channels="u10", codes=(65,), says=()):
         out = self.folder / "out" / data.name
         words = ["data", "stats", data, "--channels", channels, "--out", out, "--overwrite", *words]
@@ -323,7 +268,7 @@ class Trial:
         # Chunks that go away while they are read, of an array with a fill value.
         store = Store(self.folder / "gone" / "s.zarr", rows=1, codec="zlib", fill=0.0)
         process = self.start(self.train("gone", "--epochs", 100000), 2)
-        deadline = time.monotonic() + MOST_SECONDS
+        deadline = time.monotonic() + hostile_trial.MOST_SECONDS
         while not list(self.folder.glob("run-gone/checkpoints/*")) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.5)
@@ -342,21 +287,7 @@ class Trial:
             wrapper.write_text(f'#!/bin/sh\ncd "{self.folder}/{name}/$OMPI_COMM_WORLD_RANK" && exec "{self.program}" "$@"\n')
             wrapper.chmod(0o755)
             words = ["data", "stats", "d", "--channels", "u10", "--out", "o"]
-            self.judge(f"other {name} on rank 1", self.end(self.start(words, 2, str(wrapper))), (65,), ["other contents on rank 1"])
-
-    def check(self):
-        groups = [getattr(self, name) for name in dir(self) if name.startswith("check_")]
-        groups.sort(key=lambda group: group != self.check_ranks)  # the longest one first
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for done in [pool.submit(group) for group in groups]:
-                done.result()
-        print(f"{self.count} cases, {len(self.failures)} fail", *self.failures, sep="\n  ")
-        return 1 if self.failures else 0
+            self.judge(f"other {name} on rank 1", self.end(self.start(words, 2, program=wrapper)), (65,), ["other contents on rank 1"])
 
 
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        sys.exit(Trial(sys.argv[1], folder).check())
-
-
-main()
+hostile_trial.main(StoreTrial)
