@@ -1,7 +1,12 @@
 // Whole copies by HDF5 where they are right, else a new dataset and its values in blocks.
 #include "data/hdf5/hdf5_copy.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <map>
 
 #include "data/hdf5/hdf5_compare.h"
@@ -23,6 +28,23 @@ constexpr size_t kCopyBlockBytes = size_t{4} << 20;
 bool is_copied_whole(hid_t dataset) {
   const Hid type(H5Dget_type(dataset), &H5Tclose);
   return !hdf5_has_values_elsewhere(dataset) && !hdf5_refers_to_its_file(type.get());
+}
+
+// HDF5 1.10 crashes where it cannot write the values of what H5Ocopy copies: they are given a place before.
+void require_room(hid_t to, hsize_t bytes, const std::string& doing) {
+  hsize_t end = 0;
+  void* handle = nullptr;
+  if (bytes == 0 || H5Fget_filesize(to, &end) < 0 || H5Fget_vfd_handle(to, H5P_DEFAULT, &handle) < 0) {
+    return;
+  }
+  const int file = *static_cast<int*>(handle);
+  struct stat before {};
+  ::fstat(file, &before);
+  const int error = ::fallocate(file, 0, static_cast<off_t>(end), static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  // Some file systems cannot do it.
+  if (::ftruncate(file, before.st_size) != 0 || error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    throw Error(ErrorClass::kIo, str("cannot ", doing, ": ", reason(error != 0 ? error : errno)));
+  }
 }
 
 // The value itself, not where it lies in the old file.
@@ -489,6 +511,7 @@ bool hdf5_copy_dataset(hid_t from, hid_t to, const std::string& name, const std:
   const Hid link(H5Pcreate(H5P_LINK_CREATE), &H5Pclose);
   H5Pset_create_intermediate_group(link.get(), 1);
   if (is_copied_whole(from)) {
+    require_room(to, H5Dget_storage_size(from), doing);
     const Hid options(H5Pcreate(H5P_OBJECT_COPY), &H5Pclose);
     H5Pset_copy_object(options.get(), H5O_COPY_WITHOUT_ATTR_FLAG);
     hdf5_check(H5Ocopy(from, ".", to, name.c_str(), options.get(), link.get()), ErrorClass::kIo, doing);

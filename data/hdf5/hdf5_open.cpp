@@ -1,7 +1,6 @@
 // What handles say of types and shapes; property lists of parallel HDF5, and files opened and created with them.
 #include "data/hdf5/hdf5_open.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -289,25 +288,6 @@ void check_chunks(hid_t dataset, hid_t creation, const std::string& where) {
 
 int64_t existing_file_bytes(const std::string& path) {
   return PosixFile(path, PosixFile::Access::kRead).size();
-}
-
-void hdf5_discard(hid_t file) {
-  void* handle = nullptr;
-  const int nowhere = memfd_create("discarded", MFD_CLOEXEC);
-  if (nowhere >= 0 && H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) >= 0 && handle != nullptr) {
-    dup2(nowhere, *static_cast<int*>(handle));
-  }
-  if (nowhere >= 0) {
-    ::close(nowhere);
-  }
-}
-
-void hdf5_flush(hid_t file, const std::string& what) {
-  if (H5Fflush(file, H5F_SCOPE_LOCAL) < 0) {
-    const std::string reason = hdf5_reason();
-    hdf5_discard(file);
-    throw Error(ErrorClass::kIo, str("cannot ", what, ": ", reason));
-  }
 }
 
 Hid hdf5_open_file(const std::string& path, hid_t access) {

@@ -15,7 +15,9 @@
 namespace vit_hybrid::data {
 
 /// Prepares HDF5 once: it prints nothing itself, does nothing at exit (MPI may be gone by then), and locks no files
-/// unless HDF5_USE_FILE_LOCKING asks for it (Lustre and NFS often refuse locks: "unable to lock file"). Main thread.
+/// unless HDF5_USE_FILE_LOCKING asks for it (Lustre and NFS often refuse locks: "unable to lock file"). The program
+/// does so before MPI starts: else HDF5 ends in MPI_Finalize, where it writes again what it could not write (a full
+/// disk, a limit of file sizes), and dies of it. Main thread.
 void hdf5_initialize();
 
 /// Innermost reason of the last failed HDF5 call ("unable to open file: ... No such file"), and forgets it.
@@ -51,13 +53,6 @@ class Hid {
 
 /// Owns `id`, or throws Error(error_class, "cannot <what>: <HDF5's reason>").
 Hid hdf5_own(hid_t id, Hid::Close close, ErrorClass error_class, const std::string& what);
-
-/// What HDF5 writes into a file of the default driver goes nowhere from now on, as if there were room for it.
-void hdf5_discard(hid_t file);
-
-/// To be called before a file that was written is closed: what HDF5 cannot write while it closes one it tries again at
-/// the end of the program, and dies of it. Error(kIo), "cannot <what>: <HDF5's reason>", after hdf5_discard().
-void hdf5_flush(hid_t file, const std::string& what);
 
 /// Throws the same error if `status` is negative.
 void hdf5_check(herr_t status, ErrorClass error_class, const std::string& what);

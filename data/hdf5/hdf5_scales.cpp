@@ -495,7 +495,6 @@ void attach_hdf5_scales(const std::string& path, const std::vector<Hdf5Scaled>& 
   const std::string doing = str("attach the scales of ", path);
   Hid file = hdf5_own(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose, ErrorClass::kIo, doing);
   attach_scales(file.get(), datasets, doing);
-  hdf5_flush(file.get(), doing);
   hdf5_check(file.close() ? 0 : -1, ErrorClass::kIo, doing);
 }
 

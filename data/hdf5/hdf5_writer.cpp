@@ -142,9 +142,6 @@ struct Hdf5Writer::State {
 };
 
 Hdf5Writer::State::~State() {
-  if (file) {
-    hdf5_discard(file.get());  // it is removed
-  }
   close_hdf5();
   if (!finished && group.rank() == 0) {
     std::remove(temporary.c_str());
@@ -258,7 +255,6 @@ void Hdf5Writer::finish(const std::vector<Hdf5Text>& texts) {
     for (const Hdf5Text& text : texts) {
       replace_text(state.datasets.at(text.dataset).handle.get(), text.attribute, text.value, state.path);
     }
-    hdf5_flush(state.file.get(), str("write ", state.temporary));
     hdf5_check(state.close_hdf5() ? 0 : -1, ErrorClass::kIo, str("write ", state.temporary));
     if (state.seal != Hdf5Seal::kNone) {
       write_seal(*state.values, state.room.block_bytes, state.extents());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "data/hdf5/hdf5_open.h"
 #include "parallel/comm/launcher.h"
 #include "src/base/error.h"
 #include "src/base/log.h"
@@ -89,6 +90,7 @@ void agree_on_start(const comm::MpiGroup& world, const std::vector<std::string>&
 }
 
 int run_job(const Invocation& invocation, const std::function<int(comm::MpiSession& session)>& body) {
+  data::hdf5_initialize();  // before MPI
   comm::MpiSession session(invocation.argc, invocation.argv);
   set_log_speaker(session.world().rank() == 0);
   agree_on_start(session.world(), invocation.words);

@@ -208,15 +208,21 @@ class ScoreTrial(hostile_trial.Trial):
                                                                   "--overwrite"), (64,), ["which is what is read"])
         for out, code in (("none/x.nc", 73), ("st", 73), ("/dev/full", 73), ("/proc/x.nc", 73)):
             self.run(f"out {out}", self.scores("--lead-steps", 1, "--out", out, "--overwrite"), (code,))
-        # No room: as of a full disk.
-        result = self.end(self.start(self.scores("--lead-steps", "1,2", "--out", "full.json"), most_file=500))
-        left = [str(p) for p in self.folder.glob("full.json*")]
-        self.judge("no room for full.json", result, (73, 74), ["File too large"], [f"left {left}"] if left else [])
-        self.fill_disk()
+        # A limit of file sizes is as a full disk, whether we write or HDF5.
+        scores = self.scores("--lead-steps", "1,2,3,4,5,6,7,8")
+        forecast = ["forecast", "--checkpoint", "run", "--data", "wx", "--steps", 4]
+        waves = "data generate --weather waves --format netcdf --channels t2m --height 8 --width 8 --steps-per-year 100".split()
+        for out, words, *limits in (("limit.json", scores, 500), ("limit.nc", scores, 500, 4096), ("limit.h5", forecast, 500, 4096),
+                                    ("limit-st", ["data", "stats", "wx", "--climatology"], 500, 10 ** 5), ("limit-era", waves, 500, 20000)):
+            for most in limits:
+                result = self.end(self.start([*words, "--out", out], most_file=most))
+                left = [str(path) for top in self.folder.glob(out + "*") for path in (top, *top.rglob("*")) if path.is_file()]
+                self.judge(f"{most} bytes for {out}", result, (73, 74), ["File too large"], [f"left {left}"] if left else [])
+        self.fill_disk(scores, forecast)
         changed = [str(path) for path, sound in self.own.items() if path.read_bytes() != sound]
         self.judge("inputs as they were", (0, "", ""), (0,), (), changed)
 
-    def fill_disk(self):
+    def fill_disk(self, scores, forecast):
         """On a disk of 64 KiB that only the program sees, where the system lets us make one."""
         (self.folder / "disk").mkdir(exist_ok=True)
         mount = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=64k tmpfs disk && head -c "$0" /dev/zero > disk/fill && exec "$@"']
@@ -224,9 +230,8 @@ class ScoreTrial(hostile_trial.Trial):
             print("skipped: no disk can be made here to be full")
             return
         for full in (61000, 52000):
-            for out in ("o.nc", "o.json"):
-                words = self.scores("--lead-steps", "1,2,3,4,5,6,7,8", "--out", f"disk/{out}")
-                process = self.start(words, before=[*mount, str(full)])
+            for out, words in (("o.nc", scores), ("o.json", scores), ("o.h5", forecast)):
+                process = self.start([*words, "--out", f"disk/{out}"], before=[*mount, str(full)])
                 self.judge(f"{out} on a disk with {65536 - full} bytes", self.end(process), (73, 74), ["No space left on device"])
 
     def check_mutations(self):
@@ -269,7 +274,7 @@ class ScoreTrial(hostile_trial.Trial):
         leads = ",".join(map(str, range(1, 200)))
         words = ["evaluate", "--checkpoint", "run", "--data", "wx", "--lead-steps", leads, "--out", "killed.nc", "--timeout", 5]
         for name, send, ranks, codes in (("killed", signal.SIGKILL, 3, (137,)), ("stopped", signal.SIGSTOP, 2, (74,))):
-            process = self.start(words, ranks)
+            process = self.start(words, ranks, before=["env", "VIT_HYBRID_TIMEOUT=5"])  # also before it reads its options
             deadline = time.monotonic() + 20
             while len(self.children(process)) < ranks and process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.1)
